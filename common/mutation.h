@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deliberate errors, compiled in for tests only, that prove that verification notices them.
+// `if (MUTATED(DROP_STEP)) ...` is constant false in every build that is installed.
+#ifndef CPATTN_COMMON_MUTATION_H
+#define CPATTN_COMMON_MUTATION_H
+
+// X(name, sentence). Each must be noticed by the verdict, the plan checker, or both.
+#define MUTATION_LIST(X)                                                                           \
+    X(DROP_STEP, "one remote ring step is not attended")                                           \
+    X(MERGE_WITHOUT_LSE, "partial outputs are averaged instead of weighted by their LSE")          \
+    X(MASK_OFF_BY_ONE, "the causal mask admits one key too many")                                  \
+    X(SWAP_CHUNKS, "the two chunks of a remote rank are taken in the wrong order")                 \
+    X(SCALE_5_PERCENT, "the softmax scale is 5 percent too large")                                 \
+    X(MISSING_WAIT, "a compute operation does not wait for the exchange that feeds it")            \
+    X(DK_WRONG_OWNER, "the dK and dV contributions go home one hop short")                         \
+    X(DROP_DQ_STEP, "the dQ of one remote step is lost")                                           \
+    X(DROP_DKV_ADD, "the travelling dK, dV is not added once")                                     \
+    X(ROWDOT_ZERO, "D = rowsum(dO * O) is left at zero")                                           \
+    X(LSE_PARTIAL, "backward uses the LSE of the first step instead of the final one")             \
+    X(STALE_SLOT, "a step attends the KV slot of the step before")                                 \
+    X(GQA_WRONG_HEAD, "a query head reads its neighbour's KV head")                                \
+    X(CONVERT_TRUNCATES, "the output conversion zeroes the last row")
+
+enum mutation {
+    MUTATION_NONE = 0,
+#define MUTATION_ENUM(name, sentence) MUTATION_##name,
+    MUTATION_LIST(MUTATION_ENUM)
+#undef MUTATION_ENUM
+        MUTATION_COUNT
+};
+
+#ifdef CPATTN_MUTATIONS
+extern enum mutation mutation_active; // defined by the test program
+#define MUTATED(name) (mutation_active == MUTATION_##name)
+#else
+#define MUTATED(name) (0)
+#endif
+
+#endif

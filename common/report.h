@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank says of a case: figures and timings, or a failure. Plain data of one build.
+#ifndef CPATTN_COMMON_REPORT_H
+#define CPATTN_COMMON_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+#include "common/status.h"
+
+enum report_tensor { TENSOR_OUT = 1, TENSOR_LSE, TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_COUNT };
+
+// Which rules a tensor broke; 0 is a pass.
+enum {
+    RULE_ELEMENT = 1,   // |got - expected| <= atol + rtol * |got| (TransformerEngine's tolerances)
+    RULE_RMSE = 2,      // error RMS / expected RMS of the chunk
+    RULE_ROW = 4,       // the same of the worst row
+    RULE_NONFINITE = 8, // NaN or infinity where the reference is finite
+};
+
+// Where an element lies in the global tensor.
+struct element {
+    int32_t sequence, head, dim;
+    int64_t position;
+};
+
+// One tensor, one chunk of one rank.
+struct figures {
+    int32_t tensor;  // enum report_tensor
+    int32_t chunk;   // 0 or 1 of the rank
+    int32_t broken;  // RULE_* bits
+    int64_t elements;
+    int64_t mismatches; // elements outside the elementwise rule
+    int64_t nonfinite;
+    double rmse_rel;      // RMS of the error / RMS of the reference
+    double rmse_limit;    // what it may be
+    double max_abs;       // largest absolute error
+    double worst_row_rel; // relative RMS error of the worst row (all heads of one token: one row per head)
+    double worst_row_limit;
+    struct element worst_row; // dim 0
+    struct element first_bad; // of the elementwise rule; position -1 when none
+    double first_bad_got, first_bad_expected;
+};
+
+struct timings {
+    uint64_t plan_ns, inputs_ns, forward_ns, backward_ns;
+    uint64_t exchange_ns; // an exchange was under way
+    uint64_t exposed_ns;  // nothing but an exchange could go on
+    uint64_t reference_ns, compare_ns;
+};
+
+#define REPORT_FIGURES_MAX 24
+struct rank_report {
+    int32_t rank;
+    bool pass;
+    int32_t figures_count;
+    struct figures figures[REPORT_FIGURES_MAX];
+    struct timings timings;
+    double flops;    // of the attention this rank computed, forward and backward
+    uint64_t digest; // of all bits of the rank's outputs: equal digests, equal results
+};
+
+enum report_phase { REPORT_IDLE, REPORT_PLAN, REPORT_INPUTS, REPORT_FORWARD, REPORT_BACKWARD, REPORT_REFERENCE, REPORT_COMPARE, REPORT_PHASES };
+const char *report_phase_name(int phase);
+const char *report_tensor_name(int tensor);
+
+enum failure_kind {
+    FAILURE_OWN = 1,   // this rank is the cause
+    FAILURE_PEER_LOST, // another rank went away; the cause is elsewhere
+};
+
+struct rank_failure {
+    int32_t status; // enum status
+    int32_t kind;   // enum failure_kind
+    int32_t peer;   // FAILURE_PEER_LOST: which; else -1
+    int32_t phase, step;
+    char text[ERROR_TEXT_MAX];
+};
+
+// ---- the progress word: memory shared between a rank (writer) and the daemon (reader) ----------------
+
+// One word per rank, written with one atomic store, so that a reader never sees a mixture.
+struct progress {
+    uint64_t word; // __atomic access only
+};
+struct progress_view {
+    uint32_t job;      // low 24 bits of the job number
+    int phase, step;   // enum report_phase; step of the algorithm, 0..65535
+    int waiting_for;   // rank this one waits for, or -1
+};
+void progress_store(struct progress *p, struct progress_view view);
+struct progress_view progress_load(const struct progress *p);
+
+// The rank that holds up the others: follows who waits for whom to a rank that waits for nobody; in a
+// circle, the one with the earliest phase and step.
+int progress_culprit(const struct progress *words, int world_size);
+
+#endif

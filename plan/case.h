@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The case: what to compute and check. Plain data without pointers, so that it can be copied between
+// the processes of one build. Everything a result depends on is in here.
+#ifndef CPATTN_PLAN_CASE_H
+#define CPATTN_PLAN_CASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+#include "common/status.h"
+
+// In every enum 0 means unspecified and is refused by case_check().
+enum case_dtype { DTYPE_BF16 = 1, DTYPE_FP16, DTYPE_FP32 };
+enum case_format { FORMAT_BSHD = 1, FORMAT_SBHD };
+enum case_comm { COMM_P2P = 1 };
+enum case_sharding { SHARDING_ZIGZAG = 1, SHARDING_CONTIGUOUS };
+
+// CAUSAL aligns the first query with the first key, CAUSAL_BOTTOM_RIGHT the last with the last.
+enum case_mask { MASK_NONE = 1, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT };
+
+// SHARP draws Q so that the scaled logits deviate by about 4; TE draws as TransformerEngine's tests:
+// unit normal clamped to [-1, 1].
+enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
+
+#define WINDOW_UNBOUNDED (-1)
+
+struct cp_case {
+    char model[MODEL_NAME_MAX]; // a label for people; printable ASCII, may be empty
+
+    int32_t world_size; // 1..WORLD_SIZE_MAX
+    enum case_comm comm;
+    enum case_sharding sharding;
+
+    enum case_dtype dtype;
+    enum case_format format;
+    int32_t batch;       // 1..BATCH_MAX
+    int32_t heads;       // 1..HEADS_MAX, a multiple of kv_heads
+    int32_t kv_heads;    // 1..HEADS_MAX
+    int32_t head_dim_qk; // 1..HEAD_DIM_MAX
+    int32_t head_dim_v;  // 1..HEAD_DIM_MAX
+    int64_t seqlen_q;    // tokens of a sequence over all ranks, 0..SEQLEN_MAX; any number
+    int64_t seqlen_kv;   // 0..SEQLEN_MAX
+
+    enum case_mask mask;
+    int64_t window_left;  // keys visible left of the diagonal, or WINDOW_UNBOUNDED
+    int64_t window_right; // keys visible right of the diagonal; a causal mask makes it 0
+    double scale;         // of the logits; 0 means 1/sqrt(head_dim_qk)
+
+    bool training; // forward and backward, or forward only
+    enum case_inputs inputs;
+    uint64_t seed; // of the inputs
+
+    uint64_t explore_seed; // 0: operations in plan order; else in the legal order drawn from this seed
+};
+
+// A sensible case to start from: 2 ranks, p2p, zigzag, bf16, bshd, batch 2, 8 heads of 128, 512 tokens,
+// causal, training, sharp inputs, seed 1234.
+void case_init(struct cp_case *c);
+
+// OK, or the reason why not: INVALID_ARGUMENT for a field outside its range or fields that contradict
+// each other, UNIMPLEMENTED for what is sensible but not built. This is the one place that decides
+// what is supported; library, command, daemon and rank all call it.
+enum status case_check(const struct cp_case *c, struct error *error) MUST_CHECK;
+
+// ---- fields by name ---------------------------------------------------------------------------------
+// One table drives the command's options, the keys of a matrix file, the printing of a case and the
+// messages about one.
+
+struct case_choice {
+    const char *name; // NULL ends the list
+    int value;
+};
+
+enum case_field_kind { FIELD_TEXT, FIELD_CHOICE, FIELD_INT, FIELD_UINT, FIELD_REAL, FIELD_BOOL };
+
+struct case_field {
+    const char *name; // as in "head_dim_qk"; also the wire's and the library's word
+    enum case_field_kind kind;
+    size_t offset; // in struct cp_case
+    size_t size;   // bytes of the member
+    int64_t min, max;
+    const struct case_choice *choices; // FIELD_CHOICE only
+    const char *help;                  // one line
+};
+
+// The table; ends with a NULL name.
+const struct case_field *case_fields(void);
+const struct case_field *case_field_find(const char *name);
+
+// Sets a field from text ("bf16", "4096", "true"; integers also as "4k"? no: plain decimal). Unknown
+// name, malformed value, value outside the range: INVALID_ARGUMENT with a sentence that names all three
+// and the nearest field name. The case is untouched then.
+enum status case_set(struct cp_case *c, const char *name, const char *value, struct error *error)
+    MUST_CHECK;
+
+// Writes the field's value as case_set() would read it. Returns the length as snprintf does.
+int case_get(const struct cp_case *c, const struct case_field *field, char *text, size_t size);
+
+// Name of a choice's value, or "?" where the value is none of the choices.
+const char *case_choice_name(const struct case_choice *choices, int value);
+extern const struct case_choice case_dtype_choices[], case_format_choices[], case_comm_choices[],
+    case_sharding_choices[], case_mask_choices[], case_inputs_choices[];
+
+// One line that tells a case from its neighbours, as "cp_1_0 bf16 bshd p2p w2 b2 h12 s512 d128 causal".
+int case_describe(const struct cp_case *c, char *text, size_t size);
+
+// The same case as a command line that reproduces it: every field that differs from case_init().
+int case_command(const struct cp_case *c, char *text, size_t size);
+
+// ---- derived facts ----------------------------------------------------------------------------------
+
+// The band of the mask in global positions: query i sees key j iff
+// -left <= j - i + shift <= right, where shift is added for bottom-right alignment.
+// left/right are SLICE_UNBOUNDED (plan/slice.h) where nothing bounds them.
+struct case_band {
+    int64_t left, right, shift;
+};
+struct case_band case_band(const struct cp_case *c);
+
+double case_scale(const struct cp_case *c);       // the scale with its default filled in
+int case_element_bytes(const struct cp_case *c);  // of Q, K, V, O and the gradients as delivered
+double case_flops_forward(const struct cp_case *c); // 4 * visible (q, k) pairs * ... = 2*pairs*h*(dqk+dv)
+
+// Bytes one rank (the largest) needs for buffers and reference; RESOURCE_EXHAUSTED when a product
+// overflows. An upper bound, made before anything is reserved.
+enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error) MUST_CHECK;
+
+// A hash over all fields; two cases that compute the same thing have the same hash.
+uint64_t case_hash(const struct cp_case *c);
+
+#endif

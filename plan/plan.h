@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan: what one rank has to execute for a case, as data. Operations with the memory they read and
+// write; the waits between streams are derived from that by the builder and by nobody else.
+//
+// Building is pure: the same case and rank give the same plan. A plan owns its arrays.
+#ifndef CPATTN_PLAN_PLAN_H
+#define CPATTN_PLAN_PLAN_H
+
+#include "plan/case.h"
+#include "plan/slice.h"
+
+// Operations of one stream run in plan order; operations of different streams only as `waits` says.
+enum plan_stream { STREAM_COMPUTE, STREAM_COMM, PLAN_STREAMS };
+
+// Who fills a buffer before the first operation, and who reads it after the last.
+enum buffer_role {
+    BUFFER_INPUT_Q,  // dtype [q rows][heads][d_qk]
+    BUFFER_INPUT_KV, // dtype K [kv rows][kv_heads][d_qk] followed by V [kv rows][kv_heads][d_v]
+    BUFFER_INPUT_DO, // dtype [q rows][heads][d_v]
+    BUFFER_OUT,      // dtype [q rows][heads][d_v]
+    BUFFER_LSE,      // fp32 [heads][q rows]
+    BUFFER_DQ,       // dtype, as Q
+    BUFFER_DKV,      // dtype, as KV
+    BUFFER_SCRATCH,  // nobody
+};
+
+struct plan_buffer {
+    char name[16];
+    enum buffer_role role;
+    int64_t bytes;
+};
+
+// A byte range of a buffer; bytes == 0 is an empty region that conflicts with nothing.
+struct region {
+    int32_t buffer;
+    int64_t offset, bytes;
+};
+
+enum op_kind {
+    OP_ATTEND_FORWARD,  // (O, LSE) <- merge of (O, LSE) with the attention of the slices
+    OP_ATTEND_BACKWARD, // dQ, dK, dV += their parts from the slices
+    OP_ROW_DOT,         // D = rowsum(dO * O), fp32 [heads][q rows]
+    OP_ADD,             // destination += source, fp32
+    OP_CONVERT,         // destination (dtype) = source (fp32), rounded to nearest even
+    OP_FILL,            // destination (fp32) = value
+    OP_EXCHANGE,        // send and receive regions with peers, all at once
+    OP_KINDS,
+};
+
+// Operands by kind. In an op, operand[i] is the region of the i-th name of its kind.
+enum { ATTEND_Q, ATTEND_K, ATTEND_V, ATTEND_O, ATTEND_LSE, ATTEND_DO, ATTEND_D, ATTEND_DQ, ATTEND_DK, ATTEND_DV, OPERANDS_MAX };
+enum { ROW_DOT_DO, ROW_DOT_O, ROW_DOT_D }; // dO in dtype, O in fp32 (the accumulator)
+enum { UNARY_SOURCE, UNARY_DESTINATION };  // add, convert; fill uses UNARY_DESTINATION only
+
+enum access { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_READ_WRITE = 3 };
+
+// What an operation of this kind does to its i-th operand; ACCESS_NONE where it has none.
+enum access op_access(enum op_kind kind, int operand);
+const char *op_kind_name(enum op_kind kind);
+
+// One message pair with a peer inside an exchange: `send` is read, `receive` is written; either may be
+// empty. peer == own rank is a local copy. Two transfers with the same peer match in list order.
+struct transfer {
+    int32_t peer;
+    struct region send, receive;
+};
+
+enum plan_phase { PHASE_FORWARD = 1, PHASE_BACKWARD };
+
+struct op {
+    enum op_kind kind;
+    enum plan_stream stream;
+    enum plan_phase phase;
+    int32_t step; // of the algorithm, for people and for progress
+    struct region operand[OPERANDS_MAX];
+    float value;                       // fill
+    int32_t slice_first, slice_count;  // attend: in plan.slices
+    int32_t transfer_first, transfer_count; // exchange: in plan.transfers
+    int32_t wait_first, wait_count;    // in plan.waits: operations of other streams, done before this
+};
+
+struct plan {
+    struct cp_case c;
+    int32_t rank;
+    struct plan_buffer *buffers;
+    int32_t buffer_count;
+    struct op *ops;
+    int32_t op_count;
+    struct slice *slices;
+    int32_t slice_count;
+    struct transfer *transfers;
+    int32_t transfer_count;
+    int32_t *waits;
+    int32_t wait_count;
+};
+
+// Builds the plan of `rank` for a case that case_check() admits. RESOURCE_EXHAUSTED when memory is short.
+enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, struct error *error)
+    MUST_CHECK;
+void plan_destroy(struct plan *plan);
+
+// Checks the plans of all ranks of one case together, knowing nothing of how they were built:
+// - every two operations that touch the same bytes, one of them writing, are ordered by streams and waits;
+// - nothing is read before it was written or is an input; every output is written completely;
+// - regions lie inside their buffers, waits point backwards to other streams;
+// - the n-th exchange of each rank matches its peers' n-th exchange transfer by transfer, byte by byte,
+//   and the whole cannot deadlock.
+// INTERNAL with a sentence that names rank, operations and bytes of the first fault.
+enum status plan_check(struct plan *const *plans, int world_size, struct error *error) MUST_CHECK;
+
+// The plan for people: buffers, then per step what is computed (FLOPs), what moves (bytes, peers), what
+// waits. Written to `out` as aligned text. Errors of the stream are the caller's to check.
+#include <stdio.h>
+void plan_explain(const struct plan *plan, FILE *out);
+
+double op_flops(const struct plan *plan, const struct op *op);   // attend operations, else 0
+int64_t op_bytes(const struct plan *plan, const struct op *op);  // sent by an exchange, else 0
+
+#endif

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wire as plain structs. The only place that knows protobuf is the codec behind these functions.
+#ifndef CPATTN_PROTO_WIRE_H
+#define CPATTN_PROTO_WIRE_H
+
+#include "common/report.h"
+#include "plan/case.h"
+
+// Major version of the protocol. A peer of another one is told FAILED_PRECONDITION with both numbers.
+#define WIRE_VERSION 1
+
+struct request_id {
+    uint8_t bytes[16];
+};
+
+enum wire_method { METHOD_RUN = 1, METHOD_DESCRIBE, METHOD_STATUS, METHOD_CANCEL };
+
+struct wire_request {
+    uint32_t version;
+    struct request_id id;
+    uint64_t timeout_ns; // from arrival; 0: the daemon's default
+    enum wire_method method;
+    union {
+        struct cp_case run;
+        struct request_id cancel; // the request to cancel
+    };
+};
+
+enum wire_verdict { VERDICT_PASS = 1, VERDICT_FAIL };
+
+// The answer to a case that ran to its end.
+struct wire_result {
+    enum wire_verdict verdict;
+    int32_t world_size;
+    struct rank_report *ranks; // [world_size], owned
+    uint64_t digest;           // of the digests of all ranks in order
+    uint64_t queue_ns, start_ns, run_ns, total_ns; // waited, pool started, ranks at work, admission to answer
+};
+
+// What is known of each rank when a case could not be brought to its end.
+struct wire_rank_state {
+    int32_t rank;
+    bool culprit;
+    int32_t phase, step, waiting_for; // from the progress word; waiting_for -1: nobody
+    char state;                       // of the process as in /proc ('R', 'S', 'T', 'Z'), 'X' when gone
+    char fate[96];                    // "killed by signal 9", "exited with 1", "aborted sibling", ""
+    char text[ERROR_TEXT_MAX];        // what the rank itself reported, or ""
+    char stderr_tail[STDERR_TAIL_BYTES + 1]; // printable ASCII
+};
+struct wire_failure {
+    int32_t world_size;
+    struct wire_rank_state *ranks; // [world_size], owned
+};
+
+struct wire_description {
+    char version[32];  // of the daemon, "0.1.0"
+    char backend[16];  // "cpu"
+    int32_t devices;
+    int32_t world_size_max;
+    int64_t memory_bytes_max; // of one case over all ranks
+    uint64_t timeout_default_ns, timeout_max_ns;
+    int32_t queue_max;
+};
+
+enum pool_state { POOL_STARTING = 1, POOL_IDLE, POOL_RUNNING, POOL_STOPPING, POOL_BACKOFF, POOL_DOWN };
+const char *pool_state_name(enum pool_state state);
+
+struct wire_pool {
+    int32_t world_size, instance;
+    enum pool_state state;
+    uint32_t generation; // how often it was started
+    uint64_t jobs;       // answered by it
+    uint64_t deaths;
+    char last_failure[ERROR_TEXT_MAX]; // or ""
+};
+
+struct wire_status {
+    uint64_t uptime_ns;
+    int32_t queued, running;
+    uint64_t admitted, passed, failed, errors, refused; // since the start
+    bool draining;
+    int32_t pool_count;
+    struct wire_pool *pools; // owned
+};
+
+struct wire_reply {
+    uint32_t version;
+    struct request_id id;
+    enum status status;
+    char message[ERROR_TEXT_MAX]; // one sentence; "" when OK
+    enum wire_method method;      // which of these is filled; 0: none
+    struct wire_result result;    // METHOD_RUN with STATUS_OK
+    struct wire_failure failure;  // METHOD_RUN that failed with the ranks' states (world_size > 0)
+    struct wire_description description;
+    struct wire_status pools;
+};
+
+// Encoding allocates *data with malloc; the caller frees it. RESOURCE_EXHAUSTED when memory is short or
+// the message would exceed REQUEST_BYTES_MAX / REPLY_BYTES_MAX.
+enum status wire_encode_request(const struct wire_request *r, void **data, size_t *size,
+                                struct error *error) MUST_CHECK;
+enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *size,
+                              struct error *error) MUST_CHECK;
+
+// Decoding hostile bytes. Validates every field with its name in the message. For a request whose
+// envelope could be read but whose content is refused, `request->id` is filled, so that the refusal can
+// be addressed. case_check() is part of it. FAILED_PRECONDITION for another major version.
+enum status wire_decode_request(const void *data, size_t size, struct wire_request *request,
+                                struct error *error) MUST_CHECK;
+// The reply owns memory afterwards (also when it is a failure reply): wire_reply_fini().
+enum status wire_decode_reply(const void *data, size_t size, struct wire_reply *reply,
+                              struct error *error) MUST_CHECK;
+void wire_reply_fini(struct wire_reply *reply);
+
+#endif

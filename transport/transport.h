@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moving bytes between the ranks of a pool: one operation, the exchange.
+#ifndef CPATTN_TRANSPORT_TRANSPORT_H
+#define CPATTN_TRANSPORT_TRANSPORT_H
+
+#include <stddef.h>
+
+#include "common/status.h"
+
+// One message pair with a peer; either side may be empty. peer == own rank is a local copy.
+struct message {
+    int peer;
+    const void *send;
+    size_t send_bytes;
+    void *receive;
+    size_t receive_bytes;
+};
+
+// At most one exchange is under way at a time; all ranks start the same exchanges in the same order.
+// Memory named in the messages belongs to the transport until the exchange is done.
+struct transport;
+
+struct transport_ops {
+    const char *name; // "socket"
+    // Starts exchange number `sequence` (counts up from 0 since the pool started; travels along and is
+    // compared, so that ranks that disagree about the schedule fail at once). Copies `messages`.
+    enum status (*start)(struct transport *t, const struct message *messages, int count,
+                         struct error *error);
+    // Moves what can be moved; waits up to timeout_ms (0: not at all, -1: until something moves) when
+    // nothing can. *done tells whether the exchange is complete. UNAVAILABLE: a peer is gone
+    // (transport_lost_peer() says which); INTERNAL: the peer runs another schedule.
+    enum status (*progress)(struct transport *t, int timeout_ms, int *done, struct error *error);
+    int (*waiting_for)(const struct transport *t); // a peer the exchange still waits for, or -1
+    int (*lost_peer)(const struct transport *t);   // the peer that is gone, or -1
+    void (*destroy)(struct transport *t);
+};
+
+struct transport {
+    const struct transport_ops *ops;
+    int rank, world_size;
+};
+
+// Sockets between rank processes. peer_fds[world_size]: connected stream sockets, the own entry -1.
+// Takes the descriptors and makes them non-blocking.
+enum status transport_socket_create(int rank, int world_size, const int *peer_fds,
+                                    struct transport **t, struct error *error) MUST_CHECK;
+
+#endif
