@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# All client code; libcpattn is made of it, and the command and the tests link it directly.
+noinst_LTLIBRARIES += client/libclient.la
+client_libclient_la_SOURCES =
+
+lib_LTLIBRARIES += client/libcpattn.la
+client_libcpattn_la_SOURCES =
+client_libcpattn_la_LIBADD = client/libclient.la $(client_libs)
+client_libcpattn_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined \
+    -version-info $(LIBCPATTN_VERSION_INFO) \
+    -Wl,--version-script=$(top_srcdir)/client/libcpattn.map
+EXTRA_client_libcpattn_la_DEPENDENCIES = client/libcpattn.map
+EXTRA_DIST += client/libcpattn.map
+pkgconfig_DATA += client/cpattn.pc
+
+client_libs = proto/libproto.la plan/libplan.la common/libcommon.la \
+    $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+
+# The command, one file per line in cpattn_submit_SOURCES. Take the # away once its main is there.
+#bin_PROGRAMS += cpattn-submit
+#cpattn_submit_SOURCES = client/submit/main.c
+#cpattn_submit_CPPFLAGS = $(AM_CPPFLAGS) $(YAML_CFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS) $(SMARTCOLS_CFLAGS)
+#cpattn_submit_LDADD = client/libclient.la $(client_libs) \
+#    $(YAML_LIBS) $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS)

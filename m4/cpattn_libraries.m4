@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# CPATTN_MISSING(DEBIAN-PACKAGE)
+# Remembers a package so that one message can name all that are missing.
+AC_DEFUN([CPATTN_MISSING], [cpattn_missing="$cpattn_missing $1"])
+
+# CPATTN_PKG(PREFIX, MODULE, DEBIAN-PACKAGE)
+AC_DEFUN([CPATTN_PKG], [PKG_CHECK_MODULES([$1], [$2], [], [CPATTN_MISSING([$3])])])
+
+# CPATTN_BARE_LIBRARY(PREFIX, LIBRARY, FUNCTION, HEADER, DEBIAN-PACKAGE)
+# For libraries that come without a pkg-config file. Sets PREFIX_LIBS.
+AC_DEFUN([CPATTN_BARE_LIBRARY], [
+    cpattn_found=yes
+    AC_CHECK_HEADER([$4], [], [cpattn_found=no])
+    AC_CHECK_LIB([$2], [$3], [$1_LIBS=-l$2], [cpattn_found=no])
+    AS_IF([test "x$cpattn_found" = xno], [CPATTN_MISSING([$5])])
+    AC_SUBST([$1_LIBS])
+])
+
+# CPATTN_NNG_VERSION
+# Up to 1.5 a peer that leaves during the handshake ends the ipc listener for good.
+AC_DEFUN([CPATTN_NNG_VERSION], [
+    AC_COMPUTE_INT([cpattn_nng_major], [NNG_MAJOR_VERSION], [#include <nng/nng.h>], [cpattn_nng_major=0])
+    AC_COMPUTE_INT([cpattn_nng_minor], [NNG_MINOR_VERSION], [#include <nng/nng.h>], [cpattn_nng_minor=0])
+    AC_COMPUTE_INT([cpattn_nng_patch], [NNG_PATCH_VERSION], [#include <nng/nng.h>], [cpattn_nng_patch=0])
+    cpattn_nng_version=$cpattn_nng_major.$cpattn_nng_minor.$cpattn_nng_patch
+    AS_IF([test "$cpattn_nng_major" -eq 1 && test "$cpattn_nng_minor" -lt 6],
+          [cpattn_nng_note="$cpattn_nng_version, listener can die: daemon probes and re-listens"],
+          [cpattn_nng_note="$cpattn_nng_version, listener survives aborted handshakes"])
+])
+
+# CPATTN_BLAS
+AC_DEFUN([CPATTN_BLAS], [
+    AC_ARG_WITH([blas],
+        [AS_HELP_STRING([--with-blas=LIBS], [link this CBLAS, such as "-lblis" [openblas from pkg-config]])],
+        [], [with_blas=openblas])
+    AS_CASE([$with_blas],
+        [yes|openblas], [CPATTN_PKG([BLAS], [openblas], [libopenblas-dev])],
+        [no], [AC_MSG_ERROR([--with-blas=no: the CPU backend needs a CBLAS])],
+        [BLAS_CFLAGS= BLAS_LIBS=$with_blas])
+    AC_SUBST([BLAS_CFLAGS])
+    AC_SUBST([BLAS_LIBS])
+    AS_IF([test -n "$BLAS_LIBS"], [
+        cpattn_saved_LIBS=$LIBS
+        cpattn_saved_CPPFLAGS=$CPPFLAGS
+        LIBS="$BLAS_LIBS $LIBS"
+        CPPFLAGS="$CPPFLAGS $BLAS_CFLAGS"
+        AC_MSG_CHECKING([for cblas_sgemm in $BLAS_LIBS])
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cblas.h>]],
+            [[float a = 1, c = 0;
+              cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, 1, 1, 1, 1.0f, &a, 1, &a, 1, 0.0f, &c, 1);]])],
+            [AC_MSG_RESULT([yes])],
+            [AC_MSG_RESULT([no])
+             CPATTN_MISSING([libopenblas-dev])])
+        AC_CHECK_FUNCS([openblas_set_num_threads openblas_get_config])
+        LIBS=$cpattn_saved_LIBS
+        CPPFLAGS=$cpattn_saved_CPPFLAGS
+    ])
+])
+
+# CPATTN_LIBRARIES
+# Finds every library and generator that the project is built on.
+AC_DEFUN([CPATTN_LIBRARIES], [
+    cpattn_missing=
+    CPATTN_BARE_LIBRARY([NNG], [nng], [nng_ctx_open], [nng/nng.h], [libnng-dev])
+    AS_IF([test -n "$NNG_LIBS"], [CPATTN_NNG_VERSION])
+    CPATTN_BARE_LIBRARY([EV], [ev], [ev_loop_new], [ev.h], [libev-dev])
+    CPATTN_PKG([PROTOBUF_C], [libprotobuf-c >= 1.4], [libprotobuf-c-dev])
+    AC_PATH_PROGS([PROTOC_C], [protoc-c])
+    AS_IF([test -z "$PROTOC_C"], [CPATTN_MISSING([protobuf-c-compiler])])
+    CPATTN_BLAS
+    CPATTN_PKG([YAML], [yaml-0.1], [libyaml-dev])
+    CPATTN_PKG([JANSSON], [jansson], [libjansson-dev])
+    CPATTN_PKG([XML], [libxml-2.0], [libxml2-dev])
+    CPATTN_PKG([SMARTCOLS], [smartcols], [libsmartcols-dev])
+    CPATTN_PKG([CHECK], [check >= 0.15], [check])
+    AC_SUBST([PTHREAD_LIBS], [-pthread])
+    AC_SUBST([MATH_LIBS], [-lm])
+    AS_IF([test -n "$cpattn_missing"],
+          [AC_MSG_ERROR([missing:$cpattn_missing. Debian: apt-get install$cpattn_missing; or run scripts/quickstart, which installs what is missing and builds])])
+])

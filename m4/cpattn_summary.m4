@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# CPATTN_SUMMARY
+# What configure decided, for a person.
+AC_DEFUN([CPATTN_SUMMARY], [
+    AS_ECHO([""])
+    AS_ECHO(["cpattnd $PACKAGE_VERSION"])
+    cpattn_line () { printf '  %-12s %s\n' "$[1]" "$[2]"; }
+    cpattn_line prefix "$prefix"
+    cpattn_line compiler "$CC"
+    cpattn_line cflags "$CFLAGS"
+    cpattn_line sanitize "$cpattn_sanitize"
+    cpattn_line fuzz "$cpattn_fuzz"
+    cpattn_line coverage "$cpattn_coverage"
+    cpattn_line blas "$BLAS_LIBS"
+    cpattn_line nng "$cpattn_nng_note"
+    cpattn_line cuda "$cpattn_cuda_note"
+    AS_ECHO([""])
+])

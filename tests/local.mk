@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+# A test program is two lines at the end of this file:
+#     test_programs += tests/test_thing
+#     tests_test_thing_SOURCES = tests/test_thing.c
+# It may use everything below; give it a _LDADD of its own to link with $(mutated_libs) instead.
+# A fuzz target is two lines too, with fuzz_programs and _LDADD = $(fuzz_libs); the files it replays
+# in `make check` lie in tests/corpus/NAME.
+test_programs =
+test_scripts =
+test_helpers =
+fuzz_programs =
+
+check_PROGRAMS += $(test_programs) $(test_helpers) $(fuzz_programs)
+TESTS = $(test_programs) $(fuzz_programs) $(test_scripts)
+EXTRA_DIST += $(test_scripts)
+
+TEST_EXTENSIONS = .sh
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+SH_LOG_DRIVER = $(LOG_DRIVER)
+SH_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+    CK_TAP_LOG_FILE_NAME=-; export CK_TAP_LOG_FILE_NAME; \
+    CK_VERBOSITY=silent; export CK_VERBOSITY; \
+    OPENBLAS_NUM_THREADS=1; export OPENBLAS_NUM_THREADS; \
+    top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
+    top_builddir='$(abs_top_builddir)'; export top_builddir;
+
+third_party_libs = $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) $(BLAS_LIBS) $(YAML_LIBS) \
+    $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+
+# What a test program links with unless it says otherwise.
+LDADD = $(rank_libs) daemon/libcore.a client/libclient.la $(base_libs) $(third_party_libs)
+
+# The same sources with the deliberate errors of common/mutation.h compiled in.
+check_LIBRARIES += tests/libmutated.a
+tests_libmutated_a_SOURCES = $(plan_sources) $(kernels_sources) $(transport_sources) $(rank_sources)
+tests_libmutated_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_MUTATIONS
+mutated_libs = tests/libmutated.a proto/libproto.la common/libcommon.la $(third_party_libs)
+

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += transport/libtransport.a
+transport_libtransport_a_SOURCES = $(transport_sources)
+
+# Compiled a second time, with mutations, for the tests.
+transport_sources =
