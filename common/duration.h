@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lengths of time as people write and read them.
+#ifndef CPATTN_COMMON_DURATION_H
+#define CPATTN_COMMON_DURATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DURATION_SYNTAX   "a length of time such as 90, 90s, 1.5s, 250ms, 10us, 2m or 1h"
+#define DURATION_TEXT_MAX 24
+
+// Reads a decimal number with an optional unit (ns, us, ms, s, m, h; none: seconds) and nothing
+// else. False, with *ns untouched, where `text` is no such thing, is negative or exceeds 2^63 - 1
+// ns.
+bool duration_parse(const char *text, uint64_t *ns);
+
+// Writes a time with three significant digits and the unit that suits it: "417 us", "1.35 ms",
+// "12.0 s", "3 m 05 s", "2 h 10 m". Returns `text`, which holds DURATION_TEXT_MAX.
+const char *duration_format(uint64_t ns, char *text, size_t size);
+
+#endif

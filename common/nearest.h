@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// "did you mean": the known name closest to a word that is none.
+#ifndef CPATTN_COMMON_NEAREST_H
+#define CPATTN_COMMON_NEAREST_H
+
+#include <stddef.h>
+
+// Longer words are compared by their first bytes.
+#define NEAREST_WORD_MAX 63
+
+struct nearest {
+    const char *word; // borrowed
+    const char *name; // the closest name offered so far (borrowed), or NULL when none is close
+    int distance;     // of `name`, in edits; the largest that still counts as close when NULL
+};
+
+// Starts a search. Names whose distance exceeds a third of the word are never taken.
+void nearest_init(struct nearest *n, const char *word);
+
+// Offers a name. Upper and lower case, '-' and '_' are the same; two swapped letters are one edit;
+// a name that begins with the word (of 3 letters or more) is one edit away. The first of equals
+// stays.
+void nearest_offer(struct nearest *n, const char *name);
+
+// Writes " (did you mean 'NAME'?)" or "" where none was close; returns `text`.
+const char *nearest_hint(const struct nearest *n, char *text, size_t size);
+
+#endif
