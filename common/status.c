@@ -33,7 +33,8 @@ const char *status_name(enum status status)
 }
 
 // Formats into `text`; a reader sees from the dots that something was cut.
-static void text_format(char text[ERROR_TEXT_MAX], const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static void text_format(char text[ERROR_TEXT_MAX],
+                                                              const char *format, va_list arguments)
 {
     int length = vsnprintf(text, ERROR_TEXT_MAX, format, arguments);
     if (length < 0)

@@ -19,8 +19,8 @@ AC_DEFUN([CPATTN_COMPILER_FLAGS], [
     WARN_CFLAGS=
     m4_foreach_w([flag],
         [-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
-         -Wpointer-arith -Wformat=2 -Wundef -Wvla -Wwrite-strings -Wcast-qual -Wlogical-op
-         -Wduplicated-cond -Wimplicit-fallthrough -Wno-format-nonliteral],
+         -Wpointer-arith -Wformat=2 -Wundef -Wvla -Wwrite-strings -Wlogical-op
+         -Wduplicated-cond -Wimplicit-fallthrough],
         [CPATTN_PROBE_FLAG([WARN_CFLAGS], flag)])
     AS_IF([test "x$cpattn_werror" != xno], [WARN_CFLAGS="$WARN_CFLAGS -Werror"])
 

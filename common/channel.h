@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The channel between the daemon and one rank: a SOCK_SEQPACKET socket pair on which one datagram
+// is one frame, a header and its payload. Both ends come from one build, so payloads are raw
+// structs; both ends distrust the other all the same, since a rank may be out of its mind.
+#ifndef CPATTN_COMMON_CHANNEL_H
+#define CPATTN_COMMON_CHANNEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+#include "common/status.h"
+
+// The descriptor that a rank process finds its end of the channel on.
+#define CHANNEL_FD 3
+
+#define CHANNEL_MAGIC   UINT32_C(0x43504154) // "CPAT"
+#define CHANNEL_VERSION 1
+
+// X(name, number, who sends it). Payloads: HELLO struct channel_hello; CASE the case's struct;
+// REPORT struct rank_report; FAILED struct rank_failure (common/report.h); the others none.
+#define CHANNEL_TYPE_LIST(X)                                                                       \
+    X(HELLO, 1)  /* rank: the process is up */                                                     \
+    X(READY, 2)  /* rank: connected to its peers, takes cases */                                   \
+    X(CASE, 3)   /* daemon: run this */                                                            \
+    X(REPORT, 4) /* rank: the outcome of a case */                                                 \
+    X(FAILED, 5) /* rank: no outcome, and why */                                                   \
+    X(STOP, 6)   /* daemon: leave in peace */                                                      \
+    X(PING, 7)   /* daemon */                                                                      \
+    X(PONG, 8)   /* rank: answers a ping */
+
+enum channel_type {
+#define CHANNEL_ENUM(name, number) CHANNEL_##name = number,
+    CHANNEL_TYPE_LIST(CHANNEL_ENUM)
+#undef CHANNEL_ENUM
+};
+
+// The header of a frame. `generation` counts the lives of a pool; a frame of an older life is
+// dropped by whoever gets it. `job` is the daemon's number of the case that the frame is about, or
+// 0.
+struct channel_frame {
+    uint32_t magic;
+    uint16_t type; // enum channel_type
+    uint16_t version;
+    uint32_t generation;
+    uint32_t length; // bytes of payload
+    uint64_t job;
+};
+_Static_assert(sizeof(struct channel_frame) == 24, "the frame header has padding");
+
+#define CHANNEL_BUILD_ID_MAX 64
+struct channel_hello {
+    int32_t pid;
+    int32_t rank;
+    char build_id[CHANNEL_BUILD_ID_MAX]; // NUL-terminated, zeros after it
+};
+
+// What a rank says first, all bytes set.
+void channel_hello_fill(struct channel_hello *hello, int pid, int rank);
+
+// What the daemon holds against it. DATA_LOSS for a frame that is no HELLO of this rank,
+// FAILED_PRECONDITION for one of another build, whose payloads would be misread.
+enum status channel_hello_check(const struct channel_frame *frame, const void *payload, int rank,
+                                struct error *error) MUST_CHECK;
+
+// "HELLO" and so on; "?" for a number that is no type.
+const char *channel_type_name(int type);
+
+// A connected pair, both ends close-on-exec: ends[0] for the daemon, non-blocking; ends[1] for the
+// rank, blocking. RESOURCE_EXHAUSTED without descriptors or memory.
+enum status channel_pair(int ends[2], struct error *error) MUST_CHECK;
+
+// Sends one frame, and never waits. `payload` may be NULL when `length` is 0. RESOURCE_EXHAUSTED:
+// the peer does not read and its queue is full; UNAVAILABLE: the peer is gone; INVALID_ARGUMENT:
+// length over CHANNEL_PAYLOAD_MAX or an unknown type; INTERNAL otherwise.
+enum status channel_send(int fd, enum channel_type type, uint32_t generation, uint64_t job,
+                         const void *payload, uint32_t length, struct error *error) MUST_CHECK;
+
+// Receives one frame; waits for it where the descriptor is blocking. `payload` has room for
+// CHANNEL_PAYLOAD_MAX bytes and is aligned for the structs it may hold. NOT_FOUND: nothing there
+// yet (non-blocking descriptor); UNAVAILABLE: the peer is gone; DATA_LOSS: not a frame, or one cut
+// short, too long or of an unknown type; FAILED_PRECONDITION: a frame of another channel version;
+// INTERNAL otherwise. After DATA_LOSS and FAILED_PRECONDITION the peer is not to be trusted any
+// more. The contents of `payload` are undefined unless the frame was received.
+enum status channel_recv(int fd, struct channel_frame *frame, void *payload,
+                         struct error *error) MUST_CHECK;
+
+// OK if the frame carries exactly `length` bytes, else DATA_LOSS with a sentence.
+enum status channel_expect(const struct channel_frame *frame, uint32_t length,
+                           struct error *error) MUST_CHECK;
+
+#endif

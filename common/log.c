@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct {
+    enum log_level level;
+    bool journal;
+} logger = {.level = LOG_LEVEL_INFO};
+
+// systemd puts "device:inode" of the stream it connected into JOURNAL_STREAM. The comparison tells
+// whether stderr still is that stream, or the variable was only inherited.
+static bool stderr_is_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    struct stat stat;
+    if (!stream || fstat(STDERR_FILENO, &stat) != 0)
+        return false;
+    char mine[64];
+    snprintf(mine, sizeof(mine), "%ju:%ju", (uintmax_t)stat.st_dev, (uintmax_t)stat.st_ino);
+    return strcmp(stream, mine) == 0;
+}
+
+void log_init(enum log_level level)
+{
+    logger.level = level;
+    logger.journal = stderr_is_journal();
+}
+
+bool log_enabled(enum log_level level)
+{
+    return level <= logger.level;
+}
+
+bool log_level_parse(const char *name, enum log_level *level)
+{
+    static const struct {
+        const char *name;
+        enum log_level level;
+    } names[] = {{"error", LOG_LEVEL_ERROR},
+                 {"warning", LOG_LEVEL_WARNING},
+                 {"notice", LOG_LEVEL_NOTICE},
+                 {"info", LOG_LEVEL_INFO},
+                 {"debug", LOG_LEVEL_DEBUG}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(name, names[i].name) == 0) {
+            *level = names[i].level;
+            return true;
+        }
+    }
+    return false;
+}
+
+// Writes one byte of a text as it may stand in a line; returns how many characters that took
+// (1..4).
+static size_t byte_escape(unsigned char byte, char out[5])
+{
+    if (byte == '\n')
+        return (size_t)snprintf(out, 5, "\\n");
+    if (byte < ' ' || byte == 0x7f)
+        return (size_t)snprintf(out, 5, "\\x%02x", byte);
+    out[0] = (char)byte;
+    return 1;
+}
+
+// Room for the prefix, a text of which every byte needs four characters, the note and the newline.
+struct line {
+    char text[4 + LOG_LINE_MAX * 4 + 64];
+    size_t length;
+};
+
+static void line_append(struct line *line, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        line->length += byte_escape((unsigned char)text[i], line->text + line->length);
+}
+
+// stderr may be a pipe that takes a part at a time. Where nobody reads, there is nobody to tell.
+static void line_flush(const struct line *line)
+{
+    size_t done = 0;
+    while (done < line->length) {
+        ssize_t written = write(STDERR_FILENO, line->text + done, line->length - done);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return;
+        done += (size_t)written;
+    }
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    if (!log_enabled(level))
+        return;
+    int saved_errno = errno;
+    char text[LOG_LINE_MAX + 1];
+    va_list arguments;
+    va_start(arguments, format);
+    int wanted = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    size_t length = wanted < 0 ? 0 : (size_t)wanted;
+    size_t kept = length < LOG_LINE_MAX ? length : LOG_LINE_MAX;
+
+    struct line line;
+    line.length = logger.journal ? (size_t)snprintf(line.text, 4, "<%d>", (int)level) : 0;
+    line_append(&line, text, kept);
+    if (kept < length)
+        line.length +=
+            (size_t)snprintf(line.text + line.length, 64, " truncated=%zu", length - kept);
+    line.text[line.length++] = '\n';
+    line_flush(&line);
+    errno = saved_errno;
+}
+
+const char *log_quote(struct log_quoted *quoted, const char *value)
+{
+    static const char end[] = "...\"";
+    char *out = quoted->text;
+    char *limit = quoted->text + sizeof(quoted->text) - sizeof(end) - 2;
+    *out++ = '"';
+    for (; *value && out < limit; value++) {
+        if (*value == '"' || *value == '\\')
+            *out++ = '\\';
+        *out++ = *value;
+    }
+    strcpy(out, *value ? end : "\"");
+    return quoted->text;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log of a program: one line of key=value pairs per call on stderr. Libraries and cores do not
+// log; a program logs once, where the decision is taken. Lines of several threads do not mix.
+#ifndef CPATTN_COMMON_LOG_H
+#define CPATTN_COMMON_LOG_H
+
+#include <stdbool.h>
+
+// Numbers are those of syslog and of sd-daemon's "<N>" prefixes.
+enum log_level {
+    LOG_LEVEL_ERROR = 3,   // somebody has to act
+    LOG_LEVEL_WARNING = 4, // a fault that was dealt with
+    LOG_LEVEL_NOTICE = 5,  // a change of state worth keeping
+    LOG_LEVEL_INFO = 6,    // what happened to one request
+    LOG_LEVEL_DEBUG = 7,
+};
+
+// A text longer than this ends in " truncated=N", N being the bytes that were left out.
+#define LOG_LINE_MAX 8192
+
+// Levels up to `level` are written (LOG_LEVEL_INFO before the first call). Finds out whether stderr
+// is the journal, and if so puts the "<N>" prefix before each line. Call before threads are
+// started.
+void log_init(enum log_level level);
+
+// Whether a line of this level would be written, to spare the work of preparing it.
+bool log_enabled(enum log_level level);
+
+// Reads "error", "warning", "notice", "info" or "debug"; false for anything else.
+bool log_level_parse(const char *name, enum log_level *level);
+
+// Writes "event key=value ...\n". Control characters in the outcome are written as \n or \x1b, so
+// that a call is one line whatever its arguments hold. errno is kept.
+void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_notice(...)  log_write(LOG_LEVEL_NOTICE, __VA_ARGS__)
+#define log_info(...)    log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)   log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+// A value that may hold spaces or quotes, quoted so that key=value stays readable by a machine:
+// log_info("rank died cause=%s", log_quote(&(struct log_quoted){0}, cause)). A value that does not
+// fit ends in "...".
+#define LOG_QUOTED_MAX 1024
+struct log_quoted {
+    char text[LOG_QUOTED_MAX];
+};
+const char *log_quote(struct log_quoted *quoted, const char *value);
+
+#endif

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/report.h"
+
+#include <stddef.h>
+
+const char *report_phase_name(int phase)
+{
+    static const char *const names[REPORT_PHASES] = {
+        [REPORT_IDLE] = "idle",         [REPORT_PLAN] = "plan",
+        [REPORT_INPUTS] = "inputs",     [REPORT_FORWARD] = "forward",
+        [REPORT_BACKWARD] = "backward", [REPORT_REFERENCE] = "reference",
+        [REPORT_COMPARE] = "compare",
+    };
+    return phase >= 0 && phase < REPORT_PHASES ? names[phase] : "?";
+}
+
+const char *report_tensor_name(int tensor)
+{
+    static const char *const names[TENSOR_COUNT] = {
+        [TENSOR_OUT] = "out", [TENSOR_LSE] = "lse", [TENSOR_DQ] = "dq",
+        [TENSOR_DK] = "dk",   [TENSOR_DV] = "dv",
+    };
+    return tensor > 0 && tensor < TENSOR_COUNT ? names[tensor] : "?";
+}
+
+// The word, from the top: job 24 bits, step 16, phase 8, rank waited for plus one 8, unused 8.
+void progress_store(struct progress *p, struct progress_view view)
+{
+    uint64_t word = (uint64_t)(view.job & 0xffffff) << 40 | (uint64_t)(view.step & 0xffff) << 24 |
+                    (uint64_t)(view.phase & 0xff) << 16 |
+                    (uint64_t)((view.waiting_for + 1) & 0xff) << 8;
+    __atomic_store_n(&p->word, word, __ATOMIC_RELAXED);
+}
+
+struct progress_view progress_load(const struct progress *p)
+{
+    uint64_t word = __atomic_load_n(&p->word, __ATOMIC_RELAXED);
+    return (struct progress_view){.job = (uint32_t)(word >> 40),
+                                  .step = (int)(word >> 24 & 0xffff),
+                                  .phase = (int)(word >> 16 & 0xff),
+                                  .waiting_for = (int)(word >> 8 & 0xff) - 1};
+}
+
+static bool waits(struct progress_view view, int world_size)
+{
+    return view.waiting_for >= 0 && view.waiting_for < world_size;
+}
+
+// Whether `a` has come less far than `b`.
+static bool behind(struct progress_view a, struct progress_view b)
+{
+    return a.phase != b.phase ? a.phase < b.phase : a.step < b.step;
+}
+
+// Follows the waits from `rank` for as many hops as there are ranks: to the rank that waits for
+// nobody, or to some rank of the circle that the waits end in.
+static int chain_end(const struct progress_view *views, int world_size, int rank)
+{
+    for (int hop = 0; hop < world_size && waits(views[rank], world_size); hop++)
+        rank = views[rank].waiting_for;
+    return rank;
+}
+
+static int circle_last(const struct progress_view *views, int start)
+{
+    int last = start;
+    for (int rank = views[start].waiting_for; rank != start; rank = views[rank].waiting_for)
+        if (behind(views[rank], views[last]) || (!behind(views[last], views[rank]) && rank < last))
+            last = rank;
+    return last;
+}
+
+// Nobody waits: the one that has come least far, those that are not at work left out.
+static int slowest(const struct progress_view *views, int world_size)
+{
+    int found = -1;
+    for (int rank = 0; rank < world_size; rank++)
+        if (views[rank].phase != REPORT_IDLE && (found < 0 || behind(views[rank], views[found])))
+            found = rank;
+    return found < 0 ? 0 : found;
+}
+
+int progress_culprit(const struct progress *words, int world_size)
+{
+    struct progress_view views[WORLD_SIZE_MAX];
+    int found = -1;
+    for (int rank = 0; rank < world_size; rank++)
+        views[rank] = progress_load(&words[rank]);
+    for (int rank = 0; rank < world_size; rank++) {
+        if (!waits(views[rank], world_size))
+            continue;
+        int end = chain_end(views, world_size, rank);
+        if (waits(views[end], world_size))
+            end = circle_last(views, end);
+        if (found < 0 || behind(views[end], views[found]))
+            found = end;
+    }
+    return found < 0 ? slowest(views, world_size) : found;
+}
