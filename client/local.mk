@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # All client code; libcpattn is made of it, and the command and the tests link it directly.
 noinst_LTLIBRARIES += client/libclient.la
-client_libclient_la_SOURCES =
+client_libclient_la_SOURCES = client/cpattn.h
+include_HEADERS += client/cpattn.h
 
 lib_LTLIBRARIES += client/libcpattn.la
 client_libcpattn_la_SOURCES =
