@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an algorithm writes a plan with. Operations are added in an order that is correct when executed
-// one after the other; the builder derives the waits that keep it correct on several streams.
+// What an algorithm writes a plan with. Operations are added in an order that is correct when
+// executed one after the other; the builder derives the waits that keep it correct on several
+// streams.
 #ifndef CPATTN_PLAN_BUILDER_H
 #define CPATTN_PLAN_BUILDER_H
 
@@ -15,8 +16,8 @@ struct region builder_region(struct builder *b, int32_t buffer, int64_t offset, 
 // Marks the operations added from here on.
 void builder_step(struct builder *b, enum plan_phase phase, int step);
 
-// Adds an operation on a stream. Slices, transfers and operands are copied. An attend operation without
-// slices and an exchange without bytes are not added.
+// Adds an operation on a stream. Slices, transfers and operands are copied. An attend operation
+// without slices and an exchange without bytes are not added.
 void builder_attend_forward(struct builder *b, const struct region operand[OPERANDS_MAX],
                             const struct slice *slices, int count);
 void builder_attend_backward(struct builder *b, const struct region operand[OPERANDS_MAX],

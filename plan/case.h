@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The case: what to compute and check. Plain data without pointers, so that it can be copied between
-// the processes of one build. Everything a result depends on is in here.
+// The case: what to compute and check. Plain data without pointers, so that it can be copied
+// between the processes of one build. Everything a result depends on is in here.
 #ifndef CPATTN_PLAN_CASE_H
 #define CPATTN_PLAN_CASE_H
 
@@ -20,8 +20,8 @@ enum case_sharding { SHARDING_ZIGZAG = 1, SHARDING_CONTIGUOUS };
 // CAUSAL aligns the first query with the first key, CAUSAL_BOTTOM_RIGHT the last with the last.
 enum case_mask { MASK_NONE = 1, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT };
 
-// SHARP draws Q so that the scaled logits deviate by about 4; TE draws as TransformerEngine's tests:
-// unit normal clamped to [-1, 1].
+// SHARP draws Q so that the scaled logits deviate by about 4; TE draws as TransformerEngine's
+// tests: unit normal clamped to [-1, 1].
 enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
 
 #define WINDOW_UNBOUNDED (-1)
@@ -52,19 +52,23 @@ struct cp_case {
     enum case_inputs inputs;
     uint64_t seed; // of the inputs
 
-    uint64_t explore_seed; // 0: operations in plan order; else in the legal order drawn from this seed
+    uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
 };
 
-// A sensible case to start from: 2 ranks, p2p, zigzag, bf16, bshd, batch 2, 8 heads of 128, 512 tokens,
-// causal, training, sharp inputs, seed 1234.
+// A sensible case to start from: 2 ranks, p2p, zigzag, bf16, bshd, batch 2, 8 heads of 128, 512
+// tokens, causal, training, sharp inputs, seed 1234.
 void case_init(struct cp_case *c);
 
-// OK, or the reason why not: INVALID_ARGUMENT for a field outside its range or fields that contradict
-// each other, UNIMPLEMENTED for what is sensible but not built. This is the one place that decides
-// what is supported; library, command, daemon and rank all call it.
+// OK, or the reason why not: INVALID_ARGUMENT for a field outside its range or fields that
+// contradict each other, UNIMPLEMENTED for what is sensible but not built, RESOURCE_EXHAUSTED for a
+// size that no machine holds. This is the one place that decides what is supported; library,
+// command, daemon and rank all call it.
 enum status case_check(const struct cp_case *c, struct error *error) MUST_CHECK;
 
-// ---- fields by name ---------------------------------------------------------------------------------
+// The part of case_check() that looks at one field at a time: ranges and choices.
+enum status case_check_fields(const struct cp_case *c, struct error *error) MUST_CHECK;
+
+// ---- fields by name ----
 // One table drives the command's options, the keys of a matrix file, the printing of a case and the
 // messages about one.
 
@@ -78,22 +82,25 @@ enum case_field_kind { FIELD_TEXT, FIELD_CHOICE, FIELD_INT, FIELD_UINT, FIELD_RE
 struct case_field {
     const char *name; // as in "head_dim_qk"; also the wire's and the library's word
     enum case_field_kind kind;
-    size_t offset; // in struct cp_case
-    size_t size;   // bytes of the member
-    int64_t min, max;
+    size_t offset;    // in struct cp_case
+    size_t size;      // bytes of the member
+    int64_t min, max; // FIELD_INT and FIELD_REAL; a FIELD_UINT takes every 64-bit number
     const struct case_choice *choices; // FIELD_CHOICE only
     const char *help;                  // one line
 };
 
 // The table; ends with a NULL name.
 const struct case_field *case_fields(void);
+
+// The field of that name, or NULL. '-' in the name reads as '_', so that options can be spelled
+// with it.
 const struct case_field *case_field_find(const char *name);
 
-// Sets a field from text ("bf16", "4096", "true"; integers also as "4k"? no: plain decimal). Unknown
-// name, malformed value, value outside the range: INVALID_ARGUMENT with a sentence that names all three
-// and the nearest field name. The case is untouched then.
-enum status case_set(struct cp_case *c, const char *name, const char *value, struct error *error)
-    MUST_CHECK;
+// Sets a field from text: "bf16", "4096", "true" or "false". Integers are plain decimal, nothing
+// else. INVALID_ARGUMENT for an unknown name, with the nearest field name, and for a malformed
+// value or one outside the range, with what is accepted. The case is untouched then.
+enum status case_set(struct cp_case *c, const char *name, const char *value,
+                     struct error *error) MUST_CHECK;
 
 // Writes the field's value as case_set() would read it. Returns the length as snprintf does.
 int case_get(const struct cp_case *c, const struct case_field *field, char *text, size_t size);
@@ -103,13 +110,17 @@ const char *case_choice_name(const struct case_choice *choices, int value);
 extern const struct case_choice case_dtype_choices[], case_format_choices[], case_comm_choices[],
     case_sharding_choices[], case_mask_choices[], case_inputs_choices[];
 
-// One line that tells a case from its neighbours, as "cp_1_0 bf16 bshd p2p w2 b2 h12 s512 d128 causal".
+// One line that tells a case from its neighbours, as "cp_1_0 bf16 bshd p2p w2 b2 h12 s512 d128
+// causal". Two numbers stand where query and key side differ ("h32/4"). Returns the length as
+// snprintf does.
 int case_describe(const struct cp_case *c, char *text, size_t size);
 
-// The same case as a command line that reproduces it: every field that differs from case_init().
+// The same case as a command line that reproduces it: every field that differs from case_init(), as
+// "cpattn-submit case --world-size 4 --mask none", quoted for a shell. Returns the length as
+// snprintf does.
 int case_command(const struct cp_case *c, char *text, size_t size);
 
-// ---- derived facts ----------------------------------------------------------------------------------
+// ---- derived facts ----
 
 // The band of the mask in global positions: query i sees key j iff
 // -left <= j - i + shift <= right, where shift is added for bottom-right alignment.
@@ -119,15 +130,18 @@ struct case_band {
 };
 struct case_band case_band(const struct cp_case *c);
 
-double case_scale(const struct cp_case *c);       // the scale with its default filled in
-int case_element_bytes(const struct cp_case *c);  // of Q, K, V, O and the gradients as delivered
-double case_flops_forward(const struct cp_case *c); // 4 * visible (q, k) pairs * ... = 2*pairs*h*(dqk+dv)
+double case_scale(const struct cp_case *c);      // the scale with its default filled in
+int case_element_bytes(const struct cp_case *c); // of Q, K, V, O and the gradients as delivered
+double
+case_flops_forward(const struct cp_case *c); // 2 * visible (q, k) pairs * heads * (d_qk + d_v)
 
-// Bytes one rank (the largest) needs for buffers and reference; RESOURCE_EXHAUSTED when a product
-// overflows. An upper bound, made before anything is reserved.
+// Bytes one rank (the largest) needs for buffers and reference. An upper bound, made before
+// anything is reserved. RESOURCE_EXHAUSTED when it is beyond 1 PiB. Needs fields that
+// case_check_fields() admits.
 enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error) MUST_CHECK;
 
-// A hash over all fields; two cases that compute the same thing have the same hash.
+// A hash over all fields but the model label, defaults filled in: two cases that run the same thing
+// have the same hash. It is the same on every machine.
 uint64_t case_hash(const struct cp_case *c);
 
 #endif

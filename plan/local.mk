@@ -3,7 +3,14 @@ noinst_LTLIBRARIES += plan/libplan.la
 plan_libplan_la_SOURCES = $(plan_sources)
 
 # Compiled a second time, with mutations, for the tests.
-plan_sources =
-plan_sources += plan/case.h
-plan_sources += plan/shard.h
-plan_sources += plan/slice.h
+plan_sources = \
+    plan/builder.h \
+    plan/case.c \
+    plan/case.h \
+    plan/describe.c \
+    plan/fields.c \
+    plan/plan.h \
+    plan/shard.c \
+    plan/shard.h \
+    plan/slice.c \
+    plan/slice.h

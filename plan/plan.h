@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: what one rank has to execute for a case, as data. Operations with the memory they read and
-// write; the waits between streams are derived from that by the builder and by nobody else.
+// A plan: what one rank has to execute for a case, as data. Operations with the memory they read
+// and write; the waits between streams are derived from that by the builder and by nobody else.
 //
 // Building is pure: the same case and rank give the same plan. A plan owns its arrays.
 #ifndef CPATTN_PLAN_PLAN_H
@@ -48,7 +48,19 @@ enum op_kind {
 };
 
 // Operands by kind. In an op, operand[i] is the region of the i-th name of its kind.
-enum { ATTEND_Q, ATTEND_K, ATTEND_V, ATTEND_O, ATTEND_LSE, ATTEND_DO, ATTEND_D, ATTEND_DQ, ATTEND_DK, ATTEND_DV, OPERANDS_MAX };
+enum {
+    ATTEND_Q,
+    ATTEND_K,
+    ATTEND_V,
+    ATTEND_O,
+    ATTEND_LSE,
+    ATTEND_DO,
+    ATTEND_D,
+    ATTEND_DQ,
+    ATTEND_DK,
+    ATTEND_DV,
+    OPERANDS_MAX
+};
 enum { ROW_DOT_DO, ROW_DOT_O, ROW_DOT_D }; // dO in dtype, O in fp32 (the accumulator)
 enum { UNARY_SOURCE, UNARY_DESTINATION };  // add, convert; fill uses UNARY_DESTINATION only
 
@@ -58,8 +70,8 @@ enum access { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_READ_WR
 enum access op_access(enum op_kind kind, int operand);
 const char *op_kind_name(enum op_kind kind);
 
-// One message pair with a peer inside an exchange: `send` is read, `receive` is written; either may be
-// empty. peer == own rank is a local copy. Two transfers with the same peer match in list order.
+// One message pair with a peer inside an exchange: `send` is read, `receive` is written; either may
+// be empty. peer == own rank is a local copy. Two transfers with the same peer match in list order.
 struct transfer {
     int32_t peer;
     struct region send, receive;
@@ -73,10 +85,10 @@ struct op {
     enum plan_phase phase;
     int32_t step; // of the algorithm, for people and for progress
     struct region operand[OPERANDS_MAX];
-    float value;                       // fill
-    int32_t slice_first, slice_count;  // attend: in plan.slices
+    float value;                            // fill
+    int32_t slice_first, slice_count;       // attend: in plan.slices
     int32_t transfer_first, transfer_count; // exchange: in plan.transfers
-    int32_t wait_first, wait_count;    // in plan.waits: operations of other streams, done before this
+    int32_t wait_first, wait_count; // in plan.waits: operations of other streams, done before this
 };
 
 struct plan {
@@ -94,26 +106,29 @@ struct plan {
     int32_t wait_count;
 };
 
-// Builds the plan of `rank` for a case that case_check() admits. RESOURCE_EXHAUSTED when memory is short.
-enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, struct error *error)
-    MUST_CHECK;
+// Builds the plan of `rank` for a case that case_check() admits. RESOURCE_EXHAUSTED when memory is
+// short.
+enum status plan_create(const struct cp_case *c, int rank, struct plan **plan,
+                        struct error *error) MUST_CHECK;
 void plan_destroy(struct plan *plan);
 
 // Checks the plans of all ranks of one case together, knowing nothing of how they were built:
-// - every two operations that touch the same bytes, one of them writing, are ordered by streams and waits;
+// - every two operations that touch the same bytes, one of them writing, are ordered by streams and
+// waits;
 // - nothing is read before it was written or is an input; every output is written completely;
 // - regions lie inside their buffers, waits point backwards to other streams;
-// - the n-th exchange of each rank matches its peers' n-th exchange transfer by transfer, byte by byte,
+// - the n-th exchange of each rank matches its peers' n-th exchange transfer by transfer, byte by
+// byte,
 //   and the whole cannot deadlock.
 // INTERNAL with a sentence that names rank, operations and bytes of the first fault.
 enum status plan_check(struct plan *const *plans, int world_size, struct error *error) MUST_CHECK;
 
-// The plan for people: buffers, then per step what is computed (FLOPs), what moves (bytes, peers), what
-// waits. Written to `out` as aligned text. Errors of the stream are the caller's to check.
+// The plan for people: buffers, then per step what is computed (FLOPs), what moves (bytes, peers),
+// what waits. Written to `out` as aligned text. Errors of the stream are the caller's to check.
 #include <stdio.h>
 void plan_explain(const struct plan *plan, FILE *out);
 
-double op_flops(const struct plan *plan, const struct op *op);   // attend operations, else 0
-int64_t op_bytes(const struct plan *plan, const struct op *op);  // sent by an exchange, else 0
+double op_flops(const struct plan *plan, const struct op *op);  // attend operations, else 0
+int64_t op_bytes(const struct plan *plan, const struct op *op); // sent by an exchange, else 0
 
 #endif

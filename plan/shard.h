@@ -5,9 +5,9 @@
 // [k*n/C, (k+1)*n/C) (integer division). Zigzag cuts 2P chunks and gives rank r the chunks r and
 // 2P-1-r, contiguous cuts P and gives it chunk r. Nothing has to divide; a chunk may be empty.
 //
-// A local tensor of `rows` rows holds batch * local tokens. A row is addressed by its index in units of
-// heads*head_dim elements. In bshd the tokens of a sequence are consecutive (row step 1), in sbhd they
-// are `batch` rows apart.
+// A local tensor of `rows` rows holds batch * local tokens. A row is addressed by its index in
+// units of heads*head_dim elements. In bshd the tokens of a sequence are consecutive (row step 1),
+// in sbhd they are `batch` rows apart.
 #ifndef CPATTN_PLAN_SHARD_H
 #define CPATTN_PLAN_SHARD_H
 
@@ -44,7 +44,8 @@ int64_t shard_row_step(const struct cp_case *c);
 // Most spans that shard_spans() can deliver for this case: batch * chunks per rank.
 int shard_spans_max(const struct cp_case *c);
 
-// The non-empty spans of a rank, sequence by sequence, chunks in ascending position. Returns how many.
+// The non-empty spans of a rank, sequence by sequence, chunks in ascending position. Returns how
+// many.
 int shard_spans(const struct cp_case *c, enum shard_side side, int rank, struct span *spans);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slice: a rectangle of the attention matrix in local memory rows, with its place in the global one.
+// A slice: a rectangle of the attention matrix in local memory rows, with its place in the global
+// one.
 #ifndef CPATTN_PLAN_SLICE_H
 #define CPATTN_PLAN_SLICE_H
 
@@ -9,9 +10,9 @@
 #define SLICE_UNBOUNDED (INT64_C(1) << 40)
 
 // Local query i (0 <= i < q_len) sees local key j (0 <= j < kv_len) iff
-// -left <= j + offset - i <= right. Query i lies in row q_row + i * row_step of Q, O, LSE, dO, dQ; key j
-// in row kv_row + j * row_step of K, V, dK, dV (row_step: the case's, plan/shard.h).
-// offset = global position of the first key - that of the first query (plus the mask's shift).
+// -left <= j + offset - i <= right. Query i lies in row q_row + i * row_step of Q, O, LSE, dO, dQ;
+// key j in row kv_row + j * row_step of K, V, dK, dV (row_step: the case's, plan/shard.h). offset =
+// global position of the first key - that of the first query (plus the mask's shift).
 struct slice {
     int64_t q_row, q_len;
     int64_t kv_row, kv_len;
@@ -34,10 +35,10 @@ int64_t slice_pairs(const struct slice *s);
 struct cp_case;
 struct span;
 
-// Slices of the given query spans against the given key spans of the same sequences, trimmed to what
-// the mask admits at all; a fully masked rectangle is dropped, neighbours without a mask between them
-// are merged. `kv_row_base` is added to every kv_row (where a source rank's rows lie in a gathered
-// buffer). Writes at most q_count * kv_count slices and returns how many.
+// Slices of the given query spans against the given key spans of the same sequences, trimmed to
+// what the mask admits at all; a fully masked rectangle is dropped, neighbours without a mask
+// between them are merged. `kv_row_base` is added to every kv_row (where a source rank's rows lie
+// in a gathered buffer). Writes at most q_count * kv_count slices and returns how many.
 int slice_build(const struct cp_case *c, const struct span *q, int q_count, const struct span *kv,
                 int kv_count, int64_t kv_row_base, struct slice *slices);
 

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/case.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "plan/shard.h"
+#include "plan/slice.h"
+
+// What all buffers of a rank together may be; far beyond any machine, so that sums cannot overflow.
+#define MEMORY_BYTES_MAX (INT64_C(1) << 50)
+
+void case_init(struct cp_case *c)
+{
+    memset(c, 0, sizeof *c); // padding too: a case is copied between processes
+    c->world_size = 2;
+    c->comm = COMM_P2P;
+    c->sharding = SHARDING_ZIGZAG;
+    c->dtype = DTYPE_BF16;
+    c->format = FORMAT_BSHD;
+    c->batch = 2;
+    c->heads = 8;
+    c->kv_heads = 8;
+    c->head_dim_qk = 128;
+    c->head_dim_v = 128;
+    c->seqlen_q = 512;
+    c->seqlen_kv = 512;
+    c->mask = MASK_CAUSAL;
+    c->window_left = WINDOW_UNBOUNDED;
+    c->window_right = WINDOW_UNBOUNDED;
+    c->training = true;
+    c->inputs = INPUTS_SHARP;
+    c->seed = 1234;
+}
+
+static enum status check_heads(const struct cp_case *c, struct error *error)
+{
+    if (c->heads % c->kv_heads == 0)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_INVALID_ARGUMENT,
+        "heads is %d and kv_heads is %d; accepted is a heads that is a multiple of kv_heads",
+        c->heads, c->kv_heads);
+}
+
+// A causal mask bounds the right side itself; a window that contradicts it is not silently
+// narrowed.
+static enum status check_window(const struct cp_case *c, struct error *error)
+{
+    if (c->mask == MASK_NONE || c->window_right <= 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "window_right is %lld with mask %s; accepted is -1 or 0 there, or mask none",
+                     (long long)c->window_right, case_choice_name(case_mask_choices, c->mask));
+}
+
+// Beyond these bounds fp32 logits are zero or infinite for any input.
+static enum status check_scale(const struct cp_case *c, struct error *error)
+{
+    if (c->scale == 0 || (c->scale >= 1e-6 && c->scale <= 1e6))
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "scale is %g; accepted is 0 (meaning 1/sqrt(head_dim_qk)) or 1e-6 to 1e6",
+                     c->scale);
+}
+
+enum status case_check(const struct cp_case *c, struct error *error)
+{
+    enum status status = case_check_fields(c, error);
+    if (status == STATUS_OK)
+        status = check_heads(c, error);
+    if (status == STATUS_OK)
+        status = check_window(c, error);
+    if (status == STATUS_OK)
+        status = check_scale(c, error);
+    int64_t bytes;
+    if (status == STATUS_OK)
+        status = case_memory(c, &bytes, error);
+    return status;
+}
+
+struct case_band case_band(const struct cp_case *c)
+{
+    struct case_band band = {.left = SLICE_UNBOUNDED, .right = SLICE_UNBOUNDED};
+    if (c->window_left != WINDOW_UNBOUNDED)
+        band.left = c->window_left;
+    if (c->window_right != WINDOW_UNBOUNDED)
+        band.right = c->window_right;
+    if (c->mask != MASK_NONE)
+        band.right = 0;
+    if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT)
+        band.shift = c->seqlen_q - c->seqlen_kv;
+    return band;
+}
+
+double case_scale(const struct cp_case *c)
+{
+    return c->scale != 0 ? c->scale : 1 / sqrt(c->head_dim_qk);
+}
+
+int case_element_bytes(const struct cp_case *c)
+{
+    return c->dtype == DTYPE_FP32 ? 4 : 2;
+}
+
+double case_flops_forward(const struct cp_case *c)
+{
+    struct case_band band = case_band(c);
+    struct slice whole = {.q_len = c->seqlen_q,
+                          .kv_len = c->seqlen_kv,
+                          .offset = band.shift,
+                          .left = band.left,
+                          .right = band.right};
+    double pairs = (double)slice_pairs(&whole) * c->batch;
+    return 2 * pairs * c->heads * (c->head_dim_qk + c->head_dim_v);
+}
+
+// a * b with a ceiling that stays there, so that sums of a few products cannot overflow.
+static int64_t product(int64_t a, int64_t b)
+{
+    int64_t result;
+    if (__builtin_mul_overflow(a, b, &result) || result > MEMORY_BYTES_MAX)
+        return MEMORY_BYTES_MAX;
+    return result;
+}
+
+enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error)
+{
+    int64_t q_rows = product(shard_rows_max(c, SIDE_Q), c->heads);
+    int64_t kv_rows = product(shard_rows_max(c, SIDE_KV), c->kv_heads);
+    int64_t dims = c->head_dim_qk + c->head_dim_v;
+    // Bytes per row and head: tensors in dtype (once with its gradient on the query side; the
+    // shard, two slots and the gradient on the key side), fp32 accumulators (on the key side two
+    // partials, two travelling sums), LSE and D, and the fp64 rows of the reference.
+    int64_t q_row_bytes = dims * (2 * case_element_bytes(c) + 4 + 8) + 8;
+    int64_t kv_row_bytes = dims * (4 * case_element_bytes(c) + 4 * 4 + 8);
+    // LSE and D of every query, in fp64, for the reference of the keys.
+    int64_t rows_all = product(product(c->batch, c->seqlen_q), c->heads);
+    int64_t sum =
+        product(q_rows, q_row_bytes) + product(kv_rows, kv_row_bytes) + product(rows_all, 2 * 8);
+    if (sum >= MEMORY_BYTES_MAX)
+        return error_set(
+            error, STATUS_RESOURCE_EXHAUSTED,
+            "batch %d x seqlen %lld/%lld x heads %d/%d x head_dim %d/%d needs more than "
+            "1 PiB of memory per rank (world_size %d)",
+            c->batch, (long long)c->seqlen_q, (long long)c->seqlen_kv, c->heads, c->kv_heads,
+            c->head_dim_qk, c->head_dim_v, c->world_size);
+    *bytes = sum;
+    return STATUS_OK;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    do {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3); // FNV-1a
+    } while (*text++);
+    return hash;
+}
+
+uint64_t case_hash(const struct cp_case *c)
+{
+    struct cp_case same = *c;
+    same.model[0] = '\0';
+    same.scale = case_scale(c);
+    if (same.mask != MASK_NONE)
+        same.window_right = 0;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const struct case_field *field = case_fields(); field->name; field++) {
+        char text[MODEL_NAME_MAX];
+        case_get(&same, field, text, sizeof text);
+        hash = hash_text(hash, text);
+    }
+    return hash;
+}

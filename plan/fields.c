@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of a case by name: the table and everything that is driven by it.
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nearest.h"
+#include "plan/case.h"
+
+const struct case_choice case_dtype_choices[] = {
+    {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {NULL, 0}};
+const struct case_choice case_format_choices[] = {
+    {"bshd", FORMAT_BSHD}, {"sbhd", FORMAT_SBHD}, {NULL, 0}};
+const struct case_choice case_comm_choices[] = {{"p2p", COMM_P2P}, {NULL, 0}};
+const struct case_choice case_sharding_choices[] = {
+    {"zigzag", SHARDING_ZIGZAG}, {"contiguous", SHARDING_CONTIGUOUS}, {NULL, 0}};
+const struct case_choice case_mask_choices[] = {{"none", MASK_NONE},
+                                                {"causal", MASK_CAUSAL},
+                                                {"causal_bottom_right", MASK_CAUSAL_BOTTOM_RIGHT},
+                                                {NULL, 0}};
+const struct case_choice case_inputs_choices[] = {
+    {"sharp", INPUTS_SHARP}, {"te", INPUTS_TE}, {NULL, 0}};
+
+#define ENTRY(field, field_kind, ...)                                                              \
+    {                                                                                              \
+        .name = #field, .kind = field_kind, .offset = offsetof(struct cp_case, field),             \
+        .size = sizeof(((struct cp_case *)NULL)->field), __VA_ARGS__                               \
+    }
+#define TEXT(field, text)            ENTRY(field, FIELD_TEXT, .help = text)
+#define CHOICE(field, list, text)    ENTRY(field, FIELD_CHOICE, .choices = list, .help = text)
+#define INT(field, low, high, text)  ENTRY(field, FIELD_INT, .min = low, .max = high, .help = text)
+#define UINT(field, text)            ENTRY(field, FIELD_UINT, .help = text)
+#define REAL(field, low, high, text) ENTRY(field, FIELD_REAL, .min = low, .max = high, .help = text)
+#define BOOL(field, text)            ENTRY(field, FIELD_BOOL, .help = text)
+
+static const struct case_field field_table[] = {
+    TEXT(model, "label of the case for people"),
+    INT(world_size, 1, WORLD_SIZE_MAX, "ranks that share the sequence"),
+    CHOICE(comm, case_comm_choices, "how keys and values travel between ranks"),
+    CHOICE(sharding, case_sharding_choices, "how a sequence is dealt to ranks"),
+    CHOICE(dtype, case_dtype_choices, "element type of inputs and results"),
+    CHOICE(format, case_format_choices, "memory order of batch and sequence"),
+    INT(batch, 1, BATCH_MAX, "sequences"),
+    INT(heads, 1, HEADS_MAX, "query heads, a multiple of kv_heads"),
+    INT(kv_heads, 1, HEADS_MAX, "key and value heads"),
+    INT(head_dim_qk, 1, HEAD_DIM_MAX, "head dimension of queries and keys"),
+    INT(head_dim_v, 1, HEAD_DIM_MAX, "head dimension of values and outputs"),
+    INT(seqlen_q, 0, SEQLEN_MAX, "queries of a sequence over all ranks"),
+    INT(seqlen_kv, 0, SEQLEN_MAX, "keys of a sequence over all ranks"),
+    CHOICE(mask, case_mask_choices, "which keys a query sees"),
+    INT(window_left, WINDOW_UNBOUNDED, SEQLEN_MAX, "keys seen left of the diagonal, -1: all"),
+    INT(window_right, WINDOW_UNBOUNDED, SEQLEN_MAX, "keys seen right of the diagonal, -1: all"),
+    REAL(scale, 0, 1000000, "factor of the logits, 0: 1/sqrt(head_dim_qk)"),
+    BOOL(training, "forward and backward (true) or forward only (false)"),
+    CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
+    UINT(seed, "seed of the inputs"),
+    UINT(explore_seed, "0: plan order, else a legal order drawn from this seed"),
+    {.name = NULL},
+};
+
+const struct case_field *case_fields(void)
+{
+    return field_table;
+}
+
+static bool name_equal(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if ((*a == '-' ? '_' : *a) != *b)
+            return false;
+    return *a == *b;
+}
+
+const struct case_field *case_field_find(const char *name)
+{
+    for (const struct case_field *field = field_table; field->name; field++)
+        if (name_equal(name, field->name))
+            return field;
+    return NULL;
+}
+
+const char *case_choice_name(const struct case_choice *choices, int value)
+{
+    for (; choices->name; choices++)
+        if (choices->value == value)
+            return choices->name;
+    return "?";
+}
+
+// ---- members
+// ----------------------------------------------------------------------------------------
+
+static int64_t load_int(const struct cp_case *c, const struct case_field *field)
+{
+    const char *member = (const char *)c + field->offset;
+    if (field->size == sizeof(int32_t)) {
+        int32_t value;
+        memcpy(&value, member, sizeof value);
+        return value;
+    }
+    int64_t value;
+    memcpy(&value, member, sizeof value);
+    return value;
+}
+
+static void store_int(struct cp_case *c, const struct case_field *field, int64_t value)
+{
+    char *member = (char *)c + field->offset;
+    int32_t narrow = (int32_t)value;
+    if (field->size == sizeof narrow)
+        memcpy(member, &narrow, sizeof narrow);
+    else
+        memcpy(member, &value, sizeof value);
+}
+
+static double load_real(const struct cp_case *c, const struct case_field *field)
+{
+    double value;
+    memcpy(&value, (const char *)c + field->offset, sizeof value);
+    return value;
+}
+
+static bool load_bool(const struct cp_case *c, const struct case_field *field)
+{
+    return *((const unsigned char *)c + field->offset) != 0;
+}
+
+// ---- what is accepted
+// -------------------------------------------------------------------------------
+
+#define ACCEPTED_TEXT_MAX 160
+#define QUOTED_MAX        48
+
+// Appends like snprintf; what does not fit is cut.
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
+                                                         const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+// "1 to 64", "bf16, fp16 or fp32": the end of every sentence that refuses a value.
+static void accepted_text(const struct case_field *field, char text[ACCEPTED_TEXT_MAX])
+{
+    text[0] = '\0';
+    switch (field->kind) {
+    case FIELD_TEXT:
+        append(text, ACCEPTED_TEXT_MAX, "up to %zu printable ASCII characters", field->size - 1);
+        break;
+    case FIELD_CHOICE:
+        for (const struct case_choice *choice = field->choices; choice->name; choice++) {
+            const char *joint = choice == field->choices ? "" : choice[1].name ? ", " : " or ";
+            append(text, ACCEPTED_TEXT_MAX, "%s%s", joint, choice->name);
+        }
+        break;
+    case FIELD_INT:
+        append(text, ACCEPTED_TEXT_MAX, "%lld to %lld", (long long)field->min,
+               (long long)field->max);
+        break;
+    case FIELD_UINT:
+        append(text, ACCEPTED_TEXT_MAX, "a whole number from 0 to 18446744073709551615");
+        break;
+    case FIELD_REAL:
+        append(text, ACCEPTED_TEXT_MAX, "a number from %lld to %lld", (long long)field->min,
+               (long long)field->max);
+        break;
+    case FIELD_BOOL:
+        append(text, ACCEPTED_TEXT_MAX, "true or false");
+        break;
+    }
+}
+
+// The text with everything unprintable replaced and its tail cut, so that it can stand in a
+// message.
+static void quote(const char *value, char quoted[QUOTED_MAX])
+{
+    size_t i = 0;
+    for (; value[i] && i < QUOTED_MAX - 1; i++)
+        quoted[i] = value[i] >= ' ' && value[i] <= '~' ? value[i] : '?';
+    quoted[i] = '\0';
+    if (value[i])
+        memcpy(quoted + i - 3, "...", 3);
+}
+
+static enum status refuse(const struct case_field *field, const char *value, struct error *error)
+{
+    char accepted[ACCEPTED_TEXT_MAX], quoted[QUOTED_MAX];
+    accepted_text(field, accepted);
+    quote(value, quoted);
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s is '%s'; accepted is %s", field->name,
+                     quoted, accepted);
+}
+
+static bool is_label(const char *text, size_t size)
+{
+    size_t length = strnlen(text, size);
+    if (length == size)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if (text[i] < ' ' || text[i] > '~')
+            return false;
+    return true;
+}
+
+static bool field_valid(const struct cp_case *c, const struct case_field *field)
+{
+    switch (field->kind) {
+    case FIELD_TEXT:
+        return is_label((const char *)c + field->offset, field->size);
+    case FIELD_CHOICE:
+        return case_choice_name(field->choices, (int)load_int(c, field))[0] != '?';
+    case FIELD_INT:
+        return load_int(c, field) >= field->min && load_int(c, field) <= field->max;
+    case FIELD_REAL: // written so that NaN fails
+        return load_real(c, field) >= field->min && load_real(c, field) <= field->max;
+    case FIELD_UINT:
+    case FIELD_BOOL:
+        break;
+    }
+    return true;
+}
+
+// A choice without a name is shown by its number, 0 by its meaning.
+static void value_text(const struct cp_case *c, const struct case_field *field, char *text,
+                       size_t size)
+{
+    if (field->kind != FIELD_CHOICE)
+        case_get(c, field, text, size);
+    else if (load_int(c, field) == 0)
+        snprintf(text, size, "unspecified");
+    else
+        snprintf(text, size, "%lld", (long long)load_int(c, field));
+}
+
+enum status case_check_fields(const struct cp_case *c, struct error *error)
+{
+    for (const struct case_field *field = field_table; field->name; field++) {
+        if (field_valid(c, field))
+            continue;
+        char text[MODEL_NAME_MAX];
+        value_text(c, field, text, sizeof text);
+        return refuse(field, text, error);
+    }
+    return STATUS_OK;
+}
+
+// ---- text to value
+// ----------------------------------------------------------------------------------
+
+// Digits only, so that "0x10", "1e3", " 5" and "+5" are refused and not guessed at.
+static bool parse_digits(const char *text, uint64_t *value)
+{
+    uint64_t sum = 0;
+    if (!*text)
+        return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || __builtin_mul_overflow(sum, UINT64_C(10), &sum) ||
+            __builtin_add_overflow(sum, (uint64_t)(*text - '0'), &sum))
+            return false;
+    }
+    *value = sum;
+    return true;
+}
+
+static bool parse_int(const char *text, int64_t *value)
+{
+    bool negative = *text == '-';
+    uint64_t magnitude;
+    if (!parse_digits(text + negative, &magnitude) || magnitude > INT64_MAX)
+        return false;
+    *value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return true;
+}
+
+// The "C" locale costs nothing to open; the process may run under one that writes a decimal comma.
+static locale_t locale_neutral(void)
+{
+    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+static bool parse_real(const char *text, double *value)
+{
+    if (!*text || text[strspn(text, "0123456789.eE+-")])
+        return false;
+    locale_t neutral = locale_neutral();
+    char *end;
+    double parsed = strtod_l(text, &end, neutral);
+    freelocale(neutral);
+    if (*end || !isfinite(parsed))
+        return false;
+    *value = parsed == 0 ? 0 : parsed; // no negative zero
+    return true;
+}
+
+static bool set_choice(struct cp_case *c, const struct case_field *field, const char *value)
+{
+    for (const struct case_choice *choice = field->choices; choice->name; choice++) {
+        if (strcmp(choice->name, value) != 0)
+            continue;
+        store_int(c, field, choice->value);
+        return true;
+    }
+    return false;
+}
+
+static bool set_int(struct cp_case *c, const struct case_field *field, const char *value)
+{
+    int64_t parsed;
+    if (!parse_int(value, &parsed) || parsed < field->min || parsed > field->max)
+        return false;
+    store_int(c, field, parsed);
+    return true;
+}
+
+static bool set_uint(struct cp_case *c, const struct case_field *field, const char *value)
+{
+    uint64_t parsed;
+    if (!parse_digits(value, &parsed))
+        return false;
+    memcpy((char *)c + field->offset, &parsed, sizeof parsed);
+    return true;
+}
+
+static bool set_real(struct cp_case *c, const struct case_field *field, const char *value)
+{
+    double parsed;
+    if (!parse_real(value, &parsed) || parsed < field->min || parsed > field->max)
+        return false;
+    memcpy((char *)c + field->offset, &parsed, sizeof parsed);
+    return true;
+}
+
+static bool set_bool(struct cp_case *c, const struct case_field *field, const char *value)
+{
+    bool parsed = strcmp(value, "true") == 0;
+    if (!parsed && strcmp(value, "false") != 0)
+        return false;
+    memcpy((char *)c + field->offset, &parsed, sizeof parsed);
+    return true;
+}
+
+static bool set_text(struct cp_case *c, const struct case_field *field, const char *value)
+{
+    if (!is_label(value, field->size))
+        return false;
+    char *member = (char *)c + field->offset;
+    memset(member, 0, field->size);
+    memcpy(member, value, strlen(value));
+    return true;
+}
+
+static bool field_set(struct cp_case *c, const struct case_field *field, const char *value)
+{
+    switch (field->kind) {
+    case FIELD_TEXT:
+        return set_text(c, field, value);
+    case FIELD_CHOICE:
+        return set_choice(c, field, value);
+    case FIELD_INT:
+        return set_int(c, field, value);
+    case FIELD_UINT:
+        return set_uint(c, field, value);
+    case FIELD_REAL:
+        return set_real(c, field, value);
+    case FIELD_BOOL:
+        return set_bool(c, field, value);
+    }
+    return false;
+}
+
+static enum status refuse_name(const char *name, struct error *error)
+{
+    char quoted[QUOTED_MAX], hint[HINT_MAX];
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (const struct case_field *field = field_table; field->name; field++)
+        nearest_offer(&nearest, field->name);
+    quote(name, quoted);
+    return error_set(error, STATUS_INVALID_ARGUMENT, "'%s' is not a field of a case%s", quoted,
+                     nearest_hint(&nearest, hint, sizeof hint));
+}
+
+enum status case_set(struct cp_case *c, const char *name, const char *value, struct error *error)
+{
+    const struct case_field *field = case_field_find(name);
+    if (!field)
+        return refuse_name(name, error);
+    if (!field_set(c, field, value))
+        return refuse(field, value, error);
+    return STATUS_OK;
+}
+
+// ---- value to text
+// ----------------------------------------------------------------------------------
+
+// The shortest of the two usual precisions that reads back as the same number.
+static int print_real(double value, char *text, size_t size)
+{
+    locale_t neutral = locale_neutral(), previous = uselocale(neutral);
+    int length = snprintf(text, size, "%.15g", value);
+    if (length >= 0 && (size_t)length < size && strtod(text, NULL) != value)
+        length = snprintf(text, size, "%.17g", value);
+    uselocale(previous);
+    freelocale(neutral);
+    return length;
+}
+
+int case_get(const struct cp_case *c, const struct case_field *field, char *text, size_t size)
+{
+    switch (field->kind) {
+    case FIELD_TEXT:
+        return snprintf(text, size, "%.*s", (int)field->size, (const char *)c + field->offset);
+    case FIELD_CHOICE:
+        return snprintf(text, size, "%s",
+                        case_choice_name(field->choices, (int)load_int(c, field)));
+    case FIELD_INT:
+        return snprintf(text, size, "%lld", (long long)load_int(c, field));
+    case FIELD_UINT:
+        return snprintf(text, size, "%llu", (unsigned long long)load_int(c, field));
+    case FIELD_REAL:
+        return print_real(load_real(c, field), text, size);
+    case FIELD_BOOL:
+        return snprintf(text, size, "%s", load_bool(c, field) ? "true" : "false");
+    }
+    return 0;
+}
