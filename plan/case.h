@@ -97,8 +97,8 @@ const struct case_field *case_fields(void);
 const struct case_field *case_field_find(const char *name);
 
 // Sets a field from text: "bf16", "4096", "true" or "false". Integers are plain decimal, nothing
-// else. INVALID_ARGUMENT for an unknown name, with the nearest field name, and for a malformed
-// value or one outside the range, with what is accepted. The case is untouched then.
+// else. INVALID_ARGUMENT for an unknown name, with the nearest one if any is near, and for a
+// malformed value or one outside the range, with what is accepted. The case is untouched then.
 enum status case_set(struct cp_case *c, const char *name, const char *value,
                      struct error *error) MUST_CHECK;
 

@@ -133,6 +133,7 @@ static bool load_bool(const struct cp_case *c, const struct case_field *field)
 
 #define ACCEPTED_TEXT_MAX 160
 #define QUOTED_MAX        48
+#define HINT_MAX          64
 
 // Appends like snprintf; what does not fit is cut.
 __attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
