@@ -44,6 +44,7 @@ AC_DEFUN([CPATTN_SWITCHES], [
     ])
     AC_SUBST([INSTRUMENT_CFLAGS])
     AC_SUBST([INSTRUMENT_LDFLAGS])
+    AC_SUBST([FUZZ_ENGINE], [-fsanitize=fuzzer])
     AM_CONDITIONAL([FUZZ], [test "x$cpattn_fuzz" != xno])
 ])
 

@@ -11,7 +11,6 @@ test_helpers =
 fuzz_programs =
 
 check_PROGRAMS += $(test_programs) $(test_helpers) $(fuzz_programs)
-TESTS = $(test_programs) $(fuzz_programs) $(test_scripts)
 EXTRA_DIST += $(test_scripts)
 
 TEST_EXTENSIONS = .sh
@@ -28,12 +27,38 @@ AM_TESTS_ENVIRONMENT = \
 third_party_libs = $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) $(BLAS_LIBS) $(YAML_LIBS) \
     $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
+check_LIBRARIES += tests/libtesting.a
+tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h
+
 # What a test program links with unless it says otherwise.
-LDADD = $(rank_libs) daemon/libcore.a client/libclient.la $(base_libs) $(third_party_libs)
+LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la $(base_libs) $(third_party_libs)
 
 # The same sources with the deliberate errors of common/mutation.h compiled in.
 check_LIBRARIES += tests/libmutated.a
 tests_libmutated_a_SOURCES = $(plan_sources) $(kernels_sources) $(transport_sources) $(rank_sources)
 tests_libmutated_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_MUTATIONS
-mutated_libs = tests/libmutated.a proto/libproto.la common/libcommon.la $(third_party_libs)
+mutated_libs = tests/libtesting.a proto/libproto.la tests/libmutated.a common/libcommon.la $(third_party_libs)
 
+# A fuzz target reads its corpus in `make check`, and takes orders from libFuzzer with --enable-fuzz.
+if FUZZ
+fuzz_libs = $(FUZZ_ENGINE) $(LDADD)
+TESTS = $(test_programs) $(test_scripts)
+else
+check_LIBRARIES += tests/libreplay.a
+tests_libreplay_a_SOURCES = tests/fuzz_replay.c
+fuzz_libs = tests/libreplay.a $(LDADD)
+TESTS = $(test_programs) $(fuzz_programs) $(test_scripts)
+endif
+EXTRA_DIST += tests/corpus
+
+# ---- the tests --------------------------------------------------------------------------------------
+
+test_programs += tests/test_common
+tests_test_common_SOURCES = tests/test_common.c
+
+test_programs += tests/test_channel
+tests_test_channel_SOURCES = tests/test_channel.c
+
+fuzz_programs += tests/fuzz_channel
+tests_fuzz_channel_SOURCES = tests/fuzz_channel.c
+tests_fuzz_channel_LDADD = $(fuzz_libs)
