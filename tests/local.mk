@@ -62,3 +62,7 @@ tests_test_channel_SOURCES = tests/test_channel.c
 fuzz_programs += tests/fuzz_channel
 tests_fuzz_channel_SOURCES = tests/fuzz_channel.c
 tests_fuzz_channel_LDADD = $(fuzz_libs)
+
+test_programs += tests/test_yaml
+tests_test_yaml_SOURCES = tests/test_yaml.c
+tests_test_yaml_LDADD = tests/libtesting.a yaml/libyamltree.la $(third_party_libs)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# YAML files for the daemon's configuration and the command's matrices.
+noinst_LTLIBRARIES += yaml/libyamltree.la
+yaml_libyamltree_la_SOURCES = $(yaml_sources)
+yaml_libyamltree_la_CPPFLAGS = $(AM_CPPFLAGS) $(YAML_CFLAGS)
+yaml_libyamltree_la_LIBADD = common/libcommon.la $(YAML_LIBS)
+
+yaml_sources =
+yaml_sources += yaml/load.c
+yaml_sources += yaml/node.h
+yaml_sources += yaml/yaml.c
+yaml_sources += yaml/yaml.h

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the parser (load.c) and the tree (yaml.c).
+#ifndef CPATTN_YAML_NODE_H
+#define CPATTN_YAML_NODE_H
+
+#include "yaml/yaml.h"
+
+struct yaml_block; // of memory: nodes and texts go in one after the other
+
+struct yaml {
+    char *name;
+    struct yaml_block *blocks;
+    struct yaml_node *root;
+    int node_count;
+};
+
+struct yaml_node {
+    const struct yaml *yaml;
+    const struct yaml_node *parent; // NULL: the root
+    struct yaml_node *first, *last; // children
+    struct yaml_node *next;         // sibling
+    const char *key;                // NULL: the root, an item of a list
+    const char *text;               // scalar
+    enum yaml_kind kind;
+    uint32_t key_hash;
+    int line, column, key_line, key_column;
+    int count; // children
+    int index; // among its siblings
+};
+
+uint32_t yaml_hash(const char *key);
+
+#endif
