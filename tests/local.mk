@@ -66,3 +66,6 @@ tests_fuzz_channel_LDADD = $(fuzz_libs)
 test_programs += tests/test_yaml
 tests_test_yaml_SOURCES = tests/test_yaml.c
 tests_test_yaml_LDADD = tests/libtesting.a yaml/libyamltree.la $(third_party_libs)
+
+test_programs += tests/test_transport
+tests_test_transport_SOURCES = tests/test_transport.c

@@ -4,3 +4,5 @@ transport_libtransport_a_SOURCES = $(transport_sources)
 
 # Compiled a second time, with mutations, for the tests.
 transport_sources =
+transport_sources += transport/socket.c
+transport_sources += transport/transport.h
