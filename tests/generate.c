@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/generate.h"
+
+#include <stdio.h>
+
+uint64_t generate_next(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+int64_t generate_below(uint64_t *state, int64_t count)
+{
+    return (int64_t)(generate_next(state) % (uint64_t)count);
+}
+
+// True once in `count`.
+static bool one_in(uint64_t *state, int64_t count)
+{
+    return generate_below(state, count) == 0;
+}
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+// Mostly lengths that do not divide: around the number of ranks and of chunks, where some are
+// empty.
+static int64_t draw_length(uint64_t *state, int world_size, int64_t seqlen_max)
+{
+    const int64_t edges[] = {0,
+                             1,
+                             world_size - 1,
+                             world_size,
+                             world_size + 1,
+                             2 * world_size - 1,
+                             2 * world_size,
+                             2 * world_size + 1,
+                             seqlen_max - 1,
+                             seqlen_max};
+    int64_t length = generate_below(state, seqlen_max + 1);
+    if (one_in(state, 3))
+        length = edges[generate_below(state, sizeof edges / sizeof edges[0])];
+    else if (one_in(state, 3))
+        length -= length % (2 * world_size);
+    return clamp(length, 0, seqlen_max);
+}
+
+static int64_t draw_window(uint64_t *state, int64_t seqlen_max)
+{
+    const int64_t edges[] = {0, 1, 2, seqlen_max};
+    if (one_in(state, 2))
+        return WINDOW_UNBOUNDED;
+    if (one_in(state, 3))
+        return clamp(edges[generate_below(state, 4)], 0, SEQLEN_MAX);
+    return generate_below(state, seqlen_max + 1);
+}
+
+static int32_t draw_head_dim(uint64_t *state)
+{
+    static const int32_t usual[] = {1, 7, 16, 32, 40, 64, 96, 128, 192, HEAD_DIM_MAX};
+    if (one_in(state, 4))
+        return 1 + (int32_t)generate_below(state, HEAD_DIM_MAX);
+    return usual[generate_below(state, sizeof usual / sizeof usual[0])];
+}
+
+static void draw_shape(uint64_t *state, int64_t seqlen_max, struct cp_case *c)
+{
+    c->batch = 1 + (int32_t)generate_below(state, 3);
+    c->kv_heads = 1 + (int32_t)generate_below(state, 4);
+    c->heads = c->kv_heads * (1 + (int32_t)generate_below(state, 4));
+    c->head_dim_qk = draw_head_dim(state);
+    c->head_dim_v = one_in(state, 3) ? draw_head_dim(state) : c->head_dim_qk;
+    c->seqlen_q = draw_length(state, c->world_size, seqlen_max);
+    c->seqlen_kv = one_in(state, 3) ? draw_length(state, c->world_size, seqlen_max) : c->seqlen_q;
+}
+
+static void draw_mask(uint64_t *state, int64_t seqlen_max, struct cp_case *c)
+{
+    c->mask = (enum case_mask)(MASK_NONE + generate_below(state, 3));
+    c->window_left = one_in(state, 2) ? draw_window(state, seqlen_max) : WINDOW_UNBOUNDED;
+    if (c->mask == MASK_NONE)
+        c->window_right = one_in(state, 2) ? draw_window(state, seqlen_max) : WINDOW_UNBOUNDED;
+    else
+        c->window_right = one_in(state, 2) ? 0 : WINDOW_UNBOUNDED;
+}
+
+void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct cp_case *c)
+{
+    uint64_t state = seed;
+    case_init(c);
+    snprintf(c->model, sizeof c->model, "random_%llu", (unsigned long long)seed);
+    c->world_size = 1 + (int32_t)generate_below(&state, world_size_max);
+    c->sharding = one_in(&state, 3) ? SHARDING_CONTIGUOUS : SHARDING_ZIGZAG;
+    c->dtype = (enum case_dtype)(DTYPE_BF16 + generate_below(&state, 3));
+    c->format = one_in(&state, 2) ? FORMAT_SBHD : FORMAT_BSHD;
+    draw_shape(&state, seqlen_max, c);
+    draw_mask(&state, seqlen_max, c);
+    c->scale = one_in(&state, 4) ? 0.01 + 0.001 * (double)generate_below(&state, 500) : 0;
+    c->training = !one_in(&state, 4);
+    c->inputs = one_in(&state, 4) ? INPUTS_TE : INPUTS_SHARP;
+    c->seed = generate_next(&state);
+    c->explore_seed = one_in(&state, 2) ? 0 : generate_next(&state);
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random cases for property tests: the whole space of supported cases, with a liking for its edges.
+#ifndef CPATTN_TESTS_GENERATE_H
+#define CPATTN_TESTS_GENERATE_H
+
+#include "plan/case.h"
+
+// Fills a case that case_check() admits; the same seed and bounds give the same case on every
+// machine. World size is at most world_size_max, lengths at most seqlen_max. Batch is at most 3 and
+// there are at most 16 heads, so that a bounded length bounds the work.
+void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct cp_case *c);
+
+// The generator behind it (splitmix64): the next number, and one of 0..count-1.
+uint64_t generate_next(uint64_t *state);
+int64_t generate_below(uint64_t *state, int64_t count);
+
+#endif
