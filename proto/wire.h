@@ -62,7 +62,15 @@ struct wire_description {
     int32_t queue_max;
 };
 
-enum pool_state { POOL_STARTING = 1, POOL_IDLE, POOL_RUNNING, POOL_STOPPING, POOL_BACKOFF, POOL_DOWN };
+enum pool_state {
+    POOL_STARTING = 1,
+    POOL_IDLE,
+    POOL_RUNNING,
+    POOL_STOPPING,
+    POOL_BACKOFF,
+    POOL_DOWN,
+    POOL_COLD, // no ranks; the next job that needs it starts it
+};
 const char *pool_state_name(enum pool_state state);
 
 struct wire_pool {

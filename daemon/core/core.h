@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pool core: decides what to do about each event. No I/O, no clock, no allocation after
-// core_create(), no globals. The shell reports events with the time and carries out actions; after each
-// event it takes all actions before it reports the next.
+// core_create(), no globals. The shell reports events with the time (monotonic; a step back counts
+// as standing still) and carries out actions. After each event it takes all actions before it
+// reports the next; only core_start_failed() and core_rank_failed() may be reported while an action
+// is carried out, so that a START or RUN that fails can say so at once. What a rank has said is
+// reported in its order, and before its exit.
 //
-// A job is admitted -> queued -> running -> answered: answered exactly once, started at most once. A
-// pool is the ranks of one world size on one set of devices, treated as one: when one rank is lost, all
-// are killed, and it starts again only after the last of them is reaped.
+// A job is admitted -> queued -> running -> answered: answered exactly once, started at most once.
+// A pool is the ranks of one world size on one set of devices, treated as one: when one rank is
+// lost, all are killed, and it starts again only after the last of them is reaped.
 #ifndef CPATTN_DAEMON_CORE_CORE_H
 #define CPATTN_DAEMON_CORE_CORE_H
 
@@ -17,47 +20,52 @@
 #include "proto/wire.h" // struct request_id, enum pool_state
 
 struct core_config {
-    int device_count;         // 1..DEVICES_MAX exclusive units
-    bool oversubscribe;       // a pool larger than device_count takes all devices (CPU backend)
-    int queue_max;            // jobs queued and running, 1..JOBS_MAX
-    int ranks_max;            // processes alive over all pools
+    int device_count;          // 1..DEVICES_MAX exclusive units
+    bool oversubscribe;        // a pool larger than device_count takes all devices (CPU backend)
+    int queue_max;             // jobs queued and running, 1..JOBS_MAX
+    int ranks_max;             // processes alive over all pools
     uint64_t start_timeout_ns; // from START to the last READY
-    uint64_t peer_grace_ns;   // how long a "peer lost" report waits for the cause itself
-    uint64_t idle_timeout_ns; // an idle pool is stopped after this; 0: never
+    uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
+    uint64_t idle_timeout_ns;  // an idle pool is stopped after this; 0: never
 };
 
 struct core;
 struct core *core_create(const struct core_config *config); // NULL when memory is short
 void core_destroy(struct core *core);
 
-// ---- events ------------------------------------------------------------------------------------------
+// ---- events
+// ---------------------------------------------------------------------------------------
 
 struct core_request {
     struct request_id id;
-    uint32_t client;       // the shell's number of the connection
+    uint32_t client; // the shell's number of the connection
     int world_size;
-    uint64_t timeout_ns;   // > 0; the deadline is now + timeout, set once, here
+    uint64_t timeout_ns; // > 0; the deadline is now + timeout, set once, here
     uint64_t case_hash;
 };
 
 // Admits a job and gives its slot (0..JOBS_MAX-1), under which the shell keeps the case until the
-// ANSWER action. RESOURCE_EXHAUSTED: the queue is full. ALREADY_EXISTS: this id is running or was
-// answered. UNAVAILABLE: draining, or the pool is DOWN. FAILED_PRECONDITION: more ranks than devices.
+// ANSWER action. RESOURCE_EXHAUSTED: the queue is full. ALREADY_EXISTS: this id is queued, running
+// or was answered. UNAVAILABLE: draining, or all pools of this world size are DOWN.
+// FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the text says
+// which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
                         int *slot, struct error *error) MUST_CHECK;
 
-// Cancels a queued job (answered CANCELLED) or a running one (its pool is killed, answered CANCELLED).
-// NOT_FOUND: no such job.
+// Cancels a queued job (answered CANCELLED) or a running one (its pool is killed, answered
+// CANCELLED). NOT_FOUND: no such job.
 enum status core_cancel(struct core *core, uint64_t now_ns, const struct request_id *id,
                         struct error *error);
-// Drops the queued jobs of a connection; a running one goes on and its answer is discarded by the shell.
+// Drops the queued jobs of a connection; a running one goes on and its answer is discarded by the
+// shell.
 void core_client_gone(struct core *core, uint64_t now_ns, uint32_t client);
 
-// From ranks. A stale generation is ignored.
+// From ranks. A stale generation is ignored. `pool` and `generation` are those of the START.
 void core_rank_ready(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank);
 void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
                         uint64_t job);
-// The rank said FAILED (kind: enum failure_kind, peer as there), or broke the channel's protocol (own).
+// The rank said FAILED (kind: enum failure_kind, peer as there), or broke the channel's protocol
+// (own).
 void core_rank_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
                       int kind, int peer);
 // The process is reaped. Reported exactly once per started rank.
@@ -65,10 +73,14 @@ void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t gen
 // A START that could not be carried out; no rank of that generation is alive.
 void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation);
 
-void core_drain(struct core *core, uint64_t now_ns); // no new jobs; EXIT once all are answered and reaped
-void core_time(struct core *core, uint64_t now_ns);  // deadlines that have passed
+// No new jobs from now on; EXIT once all are answered and every rank is reaped.
+void core_drain(struct core *core, uint64_t now_ns);
+// Acts on deadlines that have passed. Every other event does so too, after it has been dealt with:
+// a result that arrives together with its deadline counts.
+void core_time(struct core *core, uint64_t now_ns);
 
-// ---- actions -----------------------------------------------------------------------------------------
+// ---- actions
+// --------------------------------------------------------------------------------------
 
 enum action_kind {
     ACTION_START,  // start the ranks of pool
@@ -78,29 +90,36 @@ enum action_kind {
     ACTION_EXIT,   // drained: nothing is left
 };
 
+// Why a job was answered, and the status that goes with it. As gRPC has it: ABORTED, not
+// UNAVAILABLE, where ranks were lost, because UNAVAILABLE invites a blind retry and the case may be
+// what killed them; INTERNAL where a rank says that something of ours is broken.
 enum cause {
-    CAUSE_NONE,          // OK: every rank has reported
-    CAUSE_RANK_EXITED,   // rank died; `rank` says which
-    CAUSE_RANK_FAILED,   // rank reported a failure of its own
-    CAUSE_PEER_LOST,     // a rank lost `rank` and no better cause came within the grace time
-    CAUSE_DEADLINE_QUEUED,
-    CAUSE_DEADLINE_STARTING, // its pool was being started
-    CAUSE_DEADLINE_RUNNING,  // the shell names the culprit from the progress words
-    CAUSE_START_FAILED,  // the pool is DOWN
-    CAUSE_CANCELLED,
+    CAUSE_NONE,              // OK: every rank has reported
+    CAUSE_RANK_EXITED,       // ABORTED: a rank died; `rank` says which
+    CAUSE_RANK_FAILED,       // INTERNAL: `rank` reported a failure of its own or broke the protocol
+    CAUSE_PEER_LOST,         // ABORTED: `rank` was lost by another; no better cause came in time
+    CAUSE_DEADLINE_QUEUED,   // DEADLINE_EXCEEDED
+    CAUSE_DEADLINE_STARTING, // DEADLINE_EXCEEDED: its pool was being started
+    CAUSE_DEADLINE_RUNNING,  // DEADLINE_EXCEEDED: the shell names the culprit from the progress
+                             // words
+    CAUSE_START_FAILED,      // UNAVAILABLE: the pool is DOWN
+    CAUSE_CANCELLED,         // CANCELLED
+    CAUSE_POISON,            // FAILED_PRECONDITION: queued while its case killed a second pool
 };
 
 struct action {
     enum action_kind kind;
-    int pool; // index, 0..POOLS_MAX-1; -1 where none
-    uint32_t generation;
+    // 0..POOLS_MAX-1; -1 where none. Names the pool from its START until the last of its ranks is
+    // reaped, and then perhaps another. The ANSWERs that a last exit brings still carry it.
+    int pool;
+    uint32_t generation; // counts the starts of all pools; never used twice
     int world_size, instance;
     uint64_t devices; // bit mask
     int slot;         // RUN, ANSWER
     uint64_t job;     // number, never used twice
     enum status status;
     enum cause cause;
-    int rank; // the causing rank, or -1
+    int rank;                                      // the causing rank, or -1
     uint64_t queue_ns, start_ns, run_ns, total_ns; // ANSWER
 };
 
@@ -110,7 +129,8 @@ bool core_next_action(struct core *core, struct action *action);
 // When core_time() must be called next; UINT64_MAX: never.
 uint64_t core_next_time(const struct core *core);
 
-// Fills all but uptime; pools: at most POOLS_MAX entries. passed/failed are counted by the shell.
+// Fills all but uptime, passed and failed, which the shell counts. `pools` has room for POOLS_MAX
+// entries and stays the caller's; status->pools points to it afterwards.
 void core_status(const struct core *core, struct wire_status *status, struct wire_pool *pools);
 
 // Aborts the process when an invariant does not hold; for tests and debugging.
