@@ -17,8 +17,7 @@ static struct yaml *load(const char *text)
     return yaml;
 }
 
-// ---- structure
-// ---------------------------------------------------------------------------------------
+// ---- structure --------------------------------------------------------------------------------
 
 START_TEST(tree_keeps_order_places_and_texts)
 {
@@ -63,8 +62,7 @@ START_TEST(an_empty_file_is_an_empty_map)
 }
 END_TEST
 
-// ---- what is refused
-// ---------------------------------------------------------------------------------
+// ---- what is refused --------------------------------------------------------------------------
 
 static const struct refusal {
     const char *text, *message;
@@ -189,8 +187,7 @@ START_TEST(files_are_read_and_refused)
 }
 END_TEST
 
-// ---- typed values
-// ------------------------------------------------------------------------------------
+// ---- typed values -----------------------------------------------------------------------------
 
 START_TEST(values_are_read)
 {

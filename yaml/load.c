@@ -50,8 +50,7 @@ void yaml_destroy(struct yaml *yaml)
     free(yaml);
 }
 
-// ---- reading a document
-// ------------------------------------------------------------------------------
+// ---- reading a document -----------------------------------------------------------------------
 
 struct reader {
     struct yaml *yaml;
@@ -293,8 +292,7 @@ enum status yaml_load_text(const char *name, const char *text, size_t size, stru
     return status;
 }
 
-// ---- files
-// -------------------------------------------------------------------------------------------
+// ---- files ------------------------------------------------------------------------------------
 
 static enum status file_error(const char *path, int number, struct error *error)
 {

@@ -79,8 +79,7 @@ const struct yaml_node *yaml_find(const struct yaml_node *map, const char *key)
     return NULL;
 }
 
-// ---- messages
-// ----------------------------------------------------------------------------------------
+// ---- messages ---------------------------------------------------------------------------------
 
 // The file is not to be obeyed by the terminal that shows the message.
 static void disarm(struct error *error)
@@ -160,8 +159,7 @@ enum status yaml_expected(const struct yaml_node *node, struct error *error, con
     return yaml_error(node, error, "%s%s: expected %s", who, what, expected);
 }
 
-// ---- typed values
-// ------------------------------------------------------------------------------------
+// ---- typed values -----------------------------------------------------------------------------
 
 enum status yaml_is(const struct yaml_node *node, enum yaml_kind kind, struct error *error)
 {
@@ -248,8 +246,7 @@ enum status yaml_choice(const struct yaml_node *node, const char *const *names, 
     return yaml_expected(node, error, "%s", text);
 }
 
-// ---- lookups
-// -----------------------------------------------------------------------------------------
+// ---- lookups ----------------------------------------------------------------------------------
 
 enum status yaml_get(const struct yaml_node *map, const char *key, enum yaml_kind kind,
                      const struct yaml_node **node, struct error *error)

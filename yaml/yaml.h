@@ -38,8 +38,7 @@ enum status yaml_load_text(const char *name, const char *text, size_t size, stru
                            struct error *error) MUST_CHECK;
 void yaml_destroy(struct yaml *yaml);
 
-// ---- the tree
-// ----------------------------------------------------------------------------------------
+// ---- the tree ---------------------------------------------------------------------------------
 
 // The root; an empty file is an empty map.
 const struct yaml_node *yaml_root(const struct yaml *yaml);
@@ -63,9 +62,9 @@ const char *yaml_key(const struct yaml_node *node);
 // The value of a key; NULL where the map has none, or where `map` is no map.
 const struct yaml_node *yaml_find(const struct yaml_node *map, const char *key);
 
-// ---- messages
-// ---------------------------------------------------------------------------------------- Both
-// return INVALID_ARGUMENT. Characters of the file that a terminal could obey come out as '?'.
+// ---- messages ---------------------------------------------------------------------------------
+// Both kinds return INVALID_ARGUMENT. Characters of the file that a terminal could obey come out as
+// '?'.
 
 // "FILE:LINE:COLUMN: ..." of the node.
 enum status yaml_error(const struct yaml_node *node, struct error *error, const char *format, ...)
@@ -79,8 +78,7 @@ enum status yaml_error_key(const struct yaml_node *node, struct error *error, co
 enum status yaml_expected(const struct yaml_node *node, struct error *error, const char *format,
                           ...) __attribute__((format(printf, 3, 4)));
 
-// ---- typed values
-// ------------------------------------------------------------------------------------
+// ---- typed values -----------------------------------------------------------------------------
 // INVALID_ARGUMENT with yaml_expected()'s sentence for another kind or a value outside [min, max].
 
 enum status yaml_is(const struct yaml_node *node, enum yaml_kind kind,
