@@ -20,6 +20,6 @@ client_libs = proto/libproto.la plan/libplan.la common/libcommon.la \
 # The command, one file per line in cpattn_submit_SOURCES. Take the # away once its main is there.
 #bin_PROGRAMS += cpattn-submit
 #cpattn_submit_SOURCES = client/submit/main.c
-#cpattn_submit_CPPFLAGS = $(AM_CPPFLAGS) $(YAML_CFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS) $(SMARTCOLS_CFLAGS)
-#cpattn_submit_LDADD = client/libclient.la $(client_libs) \
+#cpattn_submit_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS) $(SMARTCOLS_CFLAGS)
+#cpattn_submit_LDADD = client/libclient.la yaml/libyamltree.la $(client_libs) \
 #    $(YAML_LIBS) $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS)

@@ -10,33 +10,33 @@
 // and a head dimension stay far inside 63 bits.
 #define SEQLEN_MAX (INT64_C(1) << 24)
 
-#define BATCH_MAX 4096
-#define HEADS_MAX 4096
-#define HEAD_DIM_MAX 256 // what the kernels are built for
+#define BATCH_MAX      4096
+#define HEADS_MAX      4096
+#define HEAD_DIM_MAX   256 // what the kernels are built for
 #define MODEL_NAME_MAX 64
 
 // A request on the wire. The largest legitimate one is a case with all its fields, under 1 KiB.
 #define REQUEST_BYTES_MAX (64 * 1024)
 // A reply: 64 ranks times their figures and stderr tails.
-#define REPLY_BYTES_MAX (1024 * 1024)
+#define REPLY_BYTES_MAX   (1024 * 1024)
 // What unpacking one message may allocate. protobuf-c expands small input up to 49-fold.
-#define DECODE_BYTES_MAX (1024 * 1024)
+#define DECODE_BYTES_MAX  (1024 * 1024)
 
 // A frame between daemon and rank: one datagram of a SOCK_SEQPACKET pair.
 #define CHANNEL_PAYLOAD_MAX (64 * 1024)
 
 // Jobs the daemon holds at once, queued and running. Beyond: RESOURCE_EXHAUSTED at once.
-#define JOBS_MAX 4096
+#define JOBS_MAX         4096
 // Request ids remembered after their answer, to refuse a second run of the same request.
 #define ANSWERED_IDS_MAX 4096
 // Connections of clients.
-#define CLIENTS_MAX 1024
+#define CLIENTS_MAX      1024
 // Rank processes alive at once over all pools; the least recently used idle pool makes room.
-#define RANKS_MAX 256
+#define RANKS_MAX        256
 // Pools alive at once.
-#define POOLS_MAX 64
+#define POOLS_MAX        64
 // Exclusive compute units (GPUs, or cores on the CPU backend) that pools are dealt.
-#define DEVICES_MAX 64
+#define DEVICES_MAX      64
 
 // The stderr of each rank that the daemon keeps, and the part of it that travels in an answer.
 #define STDERR_RING_BYTES (64 * 1024)
@@ -44,6 +44,6 @@
 
 // Deadline of a request that names none, and the longest that may be asked for.
 #define TIMEOUT_DEFAULT_NS (UINT64_C(90) * 1000000000)
-#define TIMEOUT_MAX_NS (UINT64_C(24) * 3600 * 1000000000)
+#define TIMEOUT_MAX_NS     (UINT64_C(24) * 3600 * 1000000000)
 
 #endif

@@ -27,16 +27,17 @@ struct element {
 
 // One tensor, one chunk of one rank.
 struct figures {
-    int32_t tensor;  // enum report_tensor
-    int32_t chunk;   // 0 or 1 of the rank
-    int32_t broken;  // RULE_* bits
+    int32_t tensor; // enum report_tensor
+    int32_t chunk;  // 0 or 1 of the rank
+    int32_t broken; // RULE_* bits
     int64_t elements;
     int64_t mismatches; // elements outside the elementwise rule
     int64_t nonfinite;
     double rmse_rel;      // RMS of the error / RMS of the reference
     double rmse_limit;    // what it may be
     double max_abs;       // largest absolute error
-    double worst_row_rel; // relative RMS error of the worst row (all heads of one token: one row per head)
+    double worst_row_rel; // relative RMS error of the worst row (all heads of one token: one row
+                          // per head)
     double worst_row_limit;
     struct element worst_row; // dim 0
     struct element first_bad; // of the elementwise rule; position -1 when none
@@ -61,7 +62,16 @@ struct rank_report {
     uint64_t digest; // of all bits of the rank's outputs: equal digests, equal results
 };
 
-enum report_phase { REPORT_IDLE, REPORT_PLAN, REPORT_INPUTS, REPORT_FORWARD, REPORT_BACKWARD, REPORT_REFERENCE, REPORT_COMPARE, REPORT_PHASES };
+enum report_phase {
+    REPORT_IDLE,
+    REPORT_PLAN,
+    REPORT_INPUTS,
+    REPORT_FORWARD,
+    REPORT_BACKWARD,
+    REPORT_REFERENCE,
+    REPORT_COMPARE,
+    REPORT_PHASES
+};
 const char *report_phase_name(int phase);
 const char *report_tensor_name(int tensor);
 
@@ -78,22 +88,24 @@ struct rank_failure {
     char text[ERROR_TEXT_MAX];
 };
 
-// ---- the progress word: memory shared between a rank (writer) and the daemon (reader) ----------------
+// ---- the progress word: shared memory, written by a rank, read by the daemon
+// -----------------------
 
 // One word per rank, written with one atomic store, so that a reader never sees a mixture.
 struct progress {
     uint64_t word; // __atomic access only
 };
 struct progress_view {
-    uint32_t job;      // low 24 bits of the job number
-    int phase, step;   // enum report_phase; step of the algorithm, 0..65535
-    int waiting_for;   // rank this one waits for, or -1
+    uint32_t job;    // low 24 bits of the job number
+    int phase, step; // enum report_phase; step of the algorithm, 0..65535
+    int waiting_for; // rank this one waits for, or -1
 };
 void progress_store(struct progress *p, struct progress_view view);
 struct progress_view progress_load(const struct progress *p);
 
-// The rank that holds up the others: follows who waits for whom to a rank that waits for nobody; in a
-// circle, the one with the earliest phase and step.
+// The rank that holds up the others: follows who waits for whom to a rank that waits for nobody; in
+// a circle, the one with the earliest phase and step. Where nobody waits, the one at work that has
+// come least far; rank 0 where none is at work.
 int progress_culprit(const struct progress *words, int world_size);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status codes, one set for the wire, the library and exit codes, and the sentence that goes with one.
+// Status codes, one set for the wire, the library and exit codes, and the sentence that goes with
+// one.
 #ifndef CPATTN_COMMON_STATUS_H
 #define CPATTN_COMMON_STATUS_H
 
@@ -46,7 +47,8 @@ const char *status_text(enum status status);
 const char *status_name(enum status status);
 
 // Fills `error` (may be NULL) and returns `status`, so that a caller can write
-// `return error_set(error, STATUS_INVALID_ARGUMENT, "...")`. A text that does not fit ends in "...".
+// `return error_set(error, STATUS_INVALID_ARGUMENT, "...")`. A text that does not fit ends in
+// "...".
 enum status error_set(struct error *error, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -5,7 +5,7 @@ proto_libproto_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 proto_libproto_la_LIBADD = proto/libgenerated.la
 
 proto_sources =
-EXTRA_DIST += $(wildcard $(top_srcdir)/proto/cpattn.proto)
+EXTRA_DIST += proto/cpattn.proto
 
 # protobuf-c's output is not ours to warn about.
 noinst_LTLIBRARIES += proto/libgenerated.la
@@ -17,7 +17,7 @@ proto_libgenerated_la_CFLAGS = $(AM_CFLAGS) -w
 BUILT_SOURCES += proto/cpattn.pb-c.c proto/cpattn.pb-c.h
 CLEANFILES += proto/cpattn.pb-c.c proto/cpattn.pb-c.h
 
-proto/cpattn.pb-c.c: $(wildcard $(top_srcdir)/proto/cpattn.proto)
-	$(AM_V_GEN)$(MKDIR_P) proto && touch $@ $(@:.c=.h) && test -z '$^' || \
-	$(PROTOC_C) --proto_path=$(top_srcdir) --c_out=. $(top_srcdir)/proto/cpattn.proto
-proto/cpattn.pb-c.h: proto/cpattn.pb-c.c
+# A pattern, because its targets are made together.
+proto/%.pb-c.c proto/%.pb-c.h: proto/%.proto
+	$(AM_V_GEN)$(MKDIR_P) proto && \
+	$(PROTOC_C) --proto_path=$(top_srcdir) --c_out=. $<

@@ -31,7 +31,8 @@ check_LIBRARIES += tests/libtesting.a
 tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h
 
 # What a test program links with unless it says otherwise.
-LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la $(base_libs) $(third_party_libs)
+LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \
+    yaml/libyamltree.la $(base_libs) $(third_party_libs)
 
 # The same sources with the deliberate errors of common/mutation.h compiled in.
 check_LIBRARIES += tests/libmutated.a
@@ -69,3 +70,6 @@ tests_test_yaml_LDADD = tests/libtesting.a yaml/libyamltree.la $(third_party_lib
 
 test_programs += tests/test_transport
 tests_test_transport_SOURCES = tests/test_transport.c
+
+test_scripts += tests/test_exports.sh
+test_scripts += tests/test_unit.sh

@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# libcpattn.so gives away what <cpattn.h> declares, all of it and nothing else. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+library=$top_builddir/client/.libs/libcpattn.so
+header=$top_srcdir/client/cpattn.h
+
+exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort)
+# Without comments, a declared function is a name before a parenthesis.
+declared=$(sed 's,//.*,,' "$header" | tr '\n' ' ' | sed 's,/\*[^*]*\*/,,g' |
+    grep -o 'cpattn_[a-z0-9_]* *(' | tr -d ' (' | sort -u)
+
+compare() { # NAME FIRST SECOND: what the first has and the second lacks
+    missing=$(printf '%s\n' "$2" | grep -vxF -e "$3")
+    if [ -z "$missing" ]; then
+        echo "ok $1"
+    else
+        echo "not ok $1"
+        echo "$missing" | sed 's/^/# /'
+    fi
+}
+
+echo "1..3"
+if [ -n "$exported" ] && [ -n "$declared" ]; then
+    echo "ok 1 - there is something to compare"
+else
+    echo "not ok 1 - there is something to compare"
+fi
+compare "2 - every declared function is exported" "$declared" "$exported"
+compare "3 - every exported symbol is declared" "$exported" "$declared"
