@@ -393,6 +393,12 @@ START_TEST(local_copies_need_no_peer)
     ck_assert_int_eq(t->ops->progress(t, -1, &done, &error), STATUS_OK);
     ck_assert_int_eq(done, 1);
     ck_assert_str_eq(to, "self");
+    // The two sides may stand in different messages.
+    struct message halves[3] = {
+        {0, NULL, 0, to + 4, 4}, {0, "abc", 4, to, 2}, {0, "x", 2, NULL, 0}};
+    ck_assert_int_eq(t->ops->start(t, 2, halves, 3, &error), STATUS_OK);
+    ck_assert_str_eq(to, "x");
+    ck_assert_str_eq(to + 4, "abc");
     mesh_fini(&m);
 }
 END_TEST
@@ -410,6 +416,8 @@ START_TEST(senseless_messages_are_refused)
     ck_assert_int_eq(t->ops->start(t, 1, &(struct message){.peer = -1}, 1, &error),
                      STATUS_INVALID_ARGUMENT);
     ck_assert_int_eq(t->ops->start(t, 1, &(struct message){0, "long", 5, to, 4}, 1, &error),
+                     STATUS_INVALID_ARGUMENT);
+    ck_assert_int_eq(t->ops->start(t, 1, &(struct message){0, NULL, 0, to, 4}, 1, &error),
                      STATUS_INVALID_ARGUMENT);
     mesh_fini(&m);
     ck_assert_int_eq(transport_socket_create(2, 2, (int[]){-1, -1}, &t, &error),

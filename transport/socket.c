@@ -88,27 +88,35 @@ static void lane_append(struct socket_transport *s, enum direction direction, in
     s->open++;
 }
 
-static enum status message_check(const struct socket_transport *s, const struct message *m,
-                                 struct error *error)
+// The first message from `at` on that moves something to or from the own rank on this side.
+static int own_next(const struct socket_transport *s, const struct message *messages, int count,
+                    int at, enum direction direction)
 {
-    if (m->peer < 0 || m->peer >= s->base.world_size)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "a message with rank %d of %d", m->peer,
-                         s->base.world_size);
-    if (m->peer == s->base.rank && m->send_bytes != m->receive_bytes)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "a local copy of %zu bytes to a place of %zu", m->send_bytes,
-                         m->receive_bytes);
-    return STATUS_OK;
+    for (; at < count; at++) {
+        size_t bytes = direction == SEND ? messages[at].send_bytes : messages[at].receive_bytes;
+        if (messages[at].peer == s->base.rank && bytes > 0)
+            break;
+    }
+    return at;
 }
 
-static void message_add(struct socket_transport *s, const struct message *m)
+// Copies what goes to the own rank. A side may stand in another message than its counterpart.
+static enum status own_copy(const struct socket_transport *s, const struct message *messages,
+                            int count, struct error *error)
 {
-    if (m->peer != s->base.rank) {
-        lane_append(s, SEND, m->peer, (char *)(uintptr_t)m->send, m->send_bytes);
-        lane_append(s, RECEIVE, m->peer, m->receive, m->receive_bytes);
-    } else if (m->send_bytes > 0) {
-        memmove(m->receive, m->send, m->send_bytes);
+    int from = own_next(s, messages, count, 0, SEND);
+    int to = own_next(s, messages, count, 0, RECEIVE);
+    while (from < count || to < count) {
+        size_t bytes = from < count ? messages[from].send_bytes : 0;
+        size_t room = to < count ? messages[to].receive_bytes : 0;
+        if (bytes != room)
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "a local copy of %zu bytes to a place of %zu", bytes, room);
+        memmove(messages[to].receive, messages[from].send, bytes);
+        from = own_next(s, messages, count, from + 1, SEND);
+        to = own_next(s, messages, count, to + 1, RECEIVE);
     }
+    return STATUS_OK;
 }
 
 static enum status socket_start(struct transport *t, uint64_t tag, const struct message *messages,
@@ -118,18 +126,24 @@ static enum status socket_start(struct transport *t, uint64_t tag, const struct 
     if (s->failed || s->open > 0)
         return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before %s",
                          s->failed ? "has failed" : "is not done");
-    for (int i = 0; i < count; i++) {
-        enum status status = message_check(s, &messages[i], error);
-        if (status != STATUS_OK)
-            return status;
-    }
+    for (int i = 0; i < count; i++)
+        if (messages[i].peer < 0 || messages[i].peer >= t->world_size)
+            return error_set(error, STATUS_INVALID_ARGUMENT, "a message with rank %d of %d",
+                             messages[i].peer, t->world_size);
     enum status status = parts_reserve(s, 2 * count, error);
+    if (status == STATUS_OK)
+        status = own_copy(s, messages, count, error);
     if (status != STATUS_OK)
         return status;
     s->tag = tag;
     s->part_count = 0;
-    for (int i = 0; i < count; i++)
-        message_add(s, &messages[i]);
+    for (int i = 0; i < count; i++) {
+        const struct message *m = &messages[i];
+        if (m->peer == t->rank)
+            continue;
+        lane_append(s, SEND, m->peer, (char *)(uintptr_t)m->send, m->send_bytes);
+        lane_append(s, RECEIVE, m->peer, m->receive, m->receive_bytes);
+    }
     return STATUS_OK;
 }
 

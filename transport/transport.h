@@ -28,7 +28,7 @@ struct transport_ops {
     // disagree about the schedule fail at once. Copies `messages`. A side of 0 bytes does not
     // travel at all; messages between two ranks match in list order, the empty ones left out. What
     // goes to the own rank is copied right here. FAILED_PRECONDITION: the one before is not done or
-    // has failed; INVALID_ARGUMENT: no such peer, or a local copy of unequal sides.
+    // has failed; INVALID_ARGUMENT: no such peer, or local copies of unequal sides.
     enum status (*start)(struct transport *t, uint64_t tag, const struct message *messages,
                          int count, struct error *error);
     // Moves what can be moved; waits up to timeout_ms (0: not at all, -1: until something moves)
