@@ -4,7 +4,18 @@ proto_libproto_la_SOURCES = $(proto_sources)
 proto_libproto_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 proto_libproto_la_LIBADD = proto/libgenerated.la
 
-proto_sources =
+proto_sources = \
+    proto/decode_reply.c \
+    proto/decode_request.c \
+    proto/encode.c \
+    proto/map.c \
+    proto/map.h \
+    proto/schema.c \
+    proto/schema.h \
+    proto/scratch.c \
+    proto/scratch.h \
+    proto/wire.c \
+    proto/wire.h
 EXTRA_DIST += proto/cpattn.proto
 
 # protobuf-c's output is not ours to warn about.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire as plain structs. The only place that knows protobuf is the codec behind these functions.
+// The wire as plain structs. The only place that knows protobuf is the codec behind these
+// functions.
 #ifndef CPATTN_PROTO_WIRE_H
 #define CPATTN_PROTO_WIRE_H
 
 #include "common/report.h"
 #include "plan/case.h"
 
-// Major version of the protocol. A peer of another one is told FAILED_PRECONDITION with both numbers.
+// Major version of the protocol. A peer of another one is told FAILED_PRECONDITION with both
+// numbers.
 #define WIRE_VERSION 1
 
 struct request_id {
@@ -32,9 +34,10 @@ enum wire_verdict { VERDICT_PASS = 1, VERDICT_FAIL };
 struct wire_result {
     enum wire_verdict verdict;
     int32_t world_size;
-    struct rank_report *ranks; // [world_size], owned
+    struct rank_report *ranks; // [world_size] in order, owned
     uint64_t digest;           // of the digests of all ranks in order
-    uint64_t queue_ns, start_ns, run_ns, total_ns; // waited, pool started, ranks at work, admission to answer
+    uint64_t queue_ns, start_ns, run_ns,
+        total_ns; // waited, pool started, ranks at work, admission to answer
 };
 
 // What is known of each rank when a case could not be brought to its end.
@@ -42,19 +45,19 @@ struct wire_rank_state {
     int32_t rank;
     bool culprit;
     int32_t phase, step, waiting_for; // from the progress word; waiting_for -1: nobody
-    char state;                       // of the process as in /proc ('R', 'S', 'T', 'Z'), 'X' when gone
-    char fate[96];                    // "killed by signal 9", "exited with 1", "aborted sibling", ""
-    char text[ERROR_TEXT_MAX];        // what the rank itself reported, or ""
+    char state;                // of the process as in /proc ('R', 'S', 'T', 'Z'), 'X' when gone
+    char fate[96];             // "killed by signal 9", "exited with 1", "aborted sibling", ""
+    char text[ERROR_TEXT_MAX]; // what the rank itself reported, or ""
     char stderr_tail[STDERR_TAIL_BYTES + 1]; // printable ASCII
 };
 struct wire_failure {
     int32_t world_size;
-    struct wire_rank_state *ranks; // [world_size], owned
+    struct wire_rank_state *ranks; // [world_size] in order, owned
 };
 
 struct wire_description {
-    char version[32];  // of the daemon, "0.1.0"
-    char backend[16];  // "cpu"
+    char version[32]; // of the daemon, "0.1.0"
+    char backend[16]; // "cpu"
     int32_t devices;
     int32_t world_size_max;
     int64_t memory_bytes_max; // of one case over all ranks
@@ -103,19 +106,28 @@ struct wire_reply {
     struct wire_status pools;
 };
 
-// Encoding allocates *data with malloc; the caller frees it. RESOURCE_EXHAUSTED when memory is short or
-// the message would exceed REQUEST_BYTES_MAX / REPLY_BYTES_MAX.
+// Encoding allocates *data with malloc; the caller frees it. RESOURCE_EXHAUSTED when memory is
+// short or the message would exceed REQUEST_BYTES_MAX / REPLY_BYTES_MAX; INTERNAL for a method or a
+// list length that does not exist. Texts go out printable: any other character becomes '?'.
 enum status wire_encode_request(const struct wire_request *r, void **data, size_t *size,
                                 struct error *error) MUST_CHECK;
 enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *size,
                               struct error *error) MUST_CHECK;
 
-// Decoding hostile bytes. Validates every field with its name in the message. For a request whose
-// envelope could be read but whose content is refused, `request->id` is filled, so that the refusal can
-// be addressed. case_check() is part of it. FAILED_PRECONDITION for another major version.
+// Decoding hostile bytes. Both copy all they need; nothing points into `data` afterwards, and
+// unpacking takes at most DECODE_BYTES_MAX. Texts are refused unless they are printable ASCII.
+
+// Validates every field with its name in the message; case_check() is part of it. For a request
+// whose envelope could be read but whose content is refused, `request->id` is filled, so that the
+// refusal can be addressed; all zeros mean that it could not be read. INVALID_ARGUMENT for
+// malformed bytes and for values out of range; UNIMPLEMENTED for a method or a field of a case that
+// only a newer client knows; FAILED_PRECONDITION for another major version; what case_check() says.
 enum status wire_decode_request(const void *data, size_t size, struct wire_request *request,
                                 struct error *error) MUST_CHECK;
-// The reply owns memory afterwards (also when it is a failure reply): wire_reply_fini().
+
+// The reply owns memory afterwards (also when it is a failure reply): wire_reply_fini(). When this
+// fails it owns nothing. DATA_LOSS for anything malformed or out of range, FAILED_PRECONDITION for
+// another major version, RESOURCE_EXHAUSTED when memory is short.
 enum status wire_decode_reply(const void *data, size_t size, struct wire_reply *reply,
                               struct error *error) MUST_CHECK;
 void wire_reply_fini(struct wire_reply *reply);

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes to a reply. The daemon is trusted no more than a client is.
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/cpattn.pb-c.h"
+#include "proto/schema.h"
+#include "proto/wire.h"
+
+static enum status check_count(size_t count, size_t min, size_t max, const struct map_path *path,
+                               const char *list, struct error *error)
+{
+    char text[MAP_PATH_MAX];
+    if (count >= min && count <= max)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s has %zu entries; accepted are %zu to %zu",
+                     map_path_text(path, list, text), count, min, max);
+}
+
+// Zeroed room for a list of the reply, or a status.
+static enum status list_alloc(size_t count, size_t size, void **list, struct error *error)
+{
+    *list = calloc(count > 0 ? count : 1, size);
+    return *list ? STATUS_OK
+                 : error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for the reply");
+}
+
+static enum status refuse_missing(const struct map_path *path, const char *name,
+                                  struct error *error)
+{
+    char text[MAP_PATH_MAX];
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s is missing",
+                     map_path_text(path, name, text));
+}
+
+static enum status check_rank(int32_t rank, const struct map_path *path, struct error *error)
+{
+    char text[MAP_PATH_MAX];
+    if (rank == path->index)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %d; accepted is %d",
+                     map_path_text(path, "rank", text), rank, path->index);
+}
+
+// ---- results
+// --------------------------------------------------------------------------------------
+
+static enum status decode_element(const Cpattn__V1__Element *message, const char *name,
+                                  const struct map_path *parent, struct element *e,
+                                  struct error *error)
+{
+    struct map_path path = {.parent = parent, .name = name, .index = -1};
+    if (!message)
+        return refuse_missing(parent, name, error);
+    return map_decode(&message->base, schema_element, &path, e, error);
+}
+
+static enum status decode_figures(const Cpattn__V1__Figures *message, const struct map_path *path,
+                                  struct figures *f, struct error *error)
+{
+    enum status status = map_decode(&message->base, schema_figures, path, f, error);
+    if (status == STATUS_OK)
+        status = decode_element(message->worst_row, "worst_row", path, &f->worst_row, error);
+    if (status == STATUS_OK)
+        status = decode_element(message->first_bad, "first_bad", path, &f->first_bad, error);
+    return status;
+}
+
+static enum status decode_timings(const Cpattn__V1__Timings *message, const struct map_path *parent,
+                                  struct timings *t, struct error *error)
+{
+    struct map_path path = {.parent = parent, .name = "timings", .index = -1};
+    if (!message)
+        return refuse_missing(parent, "timings", error);
+    return map_decode(&message->base, schema_timings, &path, t, error);
+}
+
+static enum status decode_rank(const Cpattn__V1__Rank *message, const struct map_path *path,
+                               struct rank_report *report, struct error *error)
+{
+    enum status status = map_decode(&message->base, schema_rank, path, report, error);
+    if (status == STATUS_OK)
+        status = check_rank(report->rank, path, error);
+    if (status == STATUS_OK)
+        status = check_count(message->n_figures, 0, REPORT_FIGURES_MAX, path, "figures", error);
+    if (status == STATUS_OK)
+        status = decode_timings(message->timings, path, &report->timings, error);
+    for (size_t i = 0; status == STATUS_OK && i < message->n_figures; i++) {
+        struct map_path entry = {.parent = path, .name = "figures", .index = (int)i};
+        status = decode_figures(message->figures[i], &entry, &report->figures[i], error);
+    }
+    report->figures_count = status == STATUS_OK ? (int32_t)message->n_figures : 0;
+    return status;
+}
+
+static enum status decode_result(const Cpattn__V1__Result *message, struct wire_result *r,
+                                 struct error *error)
+{
+    static const struct map_path path = {.name = "result", .index = -1};
+    void *ranks;
+    enum status status = map_decode(&message->base, schema_result, &path, r, error);
+    if (status == STATUS_OK)
+        status = check_count(message->n_ranks, 1, WORLD_SIZE_MAX, &path, "ranks", error);
+    if (status == STATUS_OK)
+        status = list_alloc(message->n_ranks, sizeof *r->ranks, &ranks, error);
+    if (status != STATUS_OK)
+        return status;
+    r->ranks = ranks;
+    r->world_size = (int32_t)message->n_ranks;
+    for (size_t i = 0; status == STATUS_OK && i < message->n_ranks; i++) {
+        struct map_path entry = {.parent = &path, .name = "ranks", .index = (int)i};
+        status = decode_rank(message->ranks[i], &entry, &r->ranks[i], error);
+    }
+    return status;
+}
+
+// ---- errors
+// ---------------------------------------------------------------------------------------
+
+static const struct map_field error_fields[] = {
+    {.name = "message",
+     .kind = MAP_TEXT,
+     .offset = offsetof(struct wire_reply, message),
+     .size = ERROR_TEXT_MAX},
+    {.name = "code",
+     .kind = MAP_ENUM,
+     .offset = offsetof(struct wire_reply, status),
+     .size = sizeof(enum status),
+     .min = STATUS_CANCELLED,
+     .max = STATUS_COUNT - 1},
+    {.name = NULL},
+};
+
+static enum status decode_error(const Cpattn__V1__Error *message, struct wire_reply *reply,
+                                struct error *error)
+{
+    static const struct map_path path = {.name = "error", .index = -1};
+    struct wire_failure *failure = &reply->failure;
+    void *ranks;
+    enum status status = map_decode(&message->base, error_fields, &path, reply, error);
+    if (status == STATUS_OK)
+        status = check_count(message->n_ranks, 0, WORLD_SIZE_MAX, &path, "ranks", error);
+    if (status != STATUS_OK || message->n_ranks == 0)
+        return status;
+    status = list_alloc(message->n_ranks, sizeof *failure->ranks, &ranks, error);
+    if (status != STATUS_OK)
+        return status;
+    failure->ranks = ranks;
+    failure->world_size = (int32_t)message->n_ranks;
+    reply->method = METHOD_RUN;
+    for (size_t i = 0; status == STATUS_OK && i < message->n_ranks; i++) {
+        struct map_path entry = {.parent = &path, .name = "ranks", .index = (int)i};
+        struct wire_rank_state *state = &failure->ranks[i];
+        status = map_decode(&message->ranks[i]->base, schema_rank_state, &entry, state, error);
+        if (status == STATUS_OK)
+            status = check_rank(state->rank, &entry, error);
+    }
+    return status;
+}
+
+// ---- the daemon's status
+// --------------------------------------------------------------------------
+
+static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct wire_status *s,
+                                 struct error *error)
+{
+    static const struct map_path path = {.name = "status", .index = -1};
+    void *pools;
+    enum status status = map_decode(&message->base, schema_status, &path, s, error);
+    if (status == STATUS_OK)
+        status = check_count(message->n_pools, 0, POOLS_MAX, &path, "pools", error);
+    if (status == STATUS_OK)
+        status = list_alloc(message->n_pools, sizeof *s->pools, &pools, error);
+    if (status != STATUS_OK)
+        return status;
+    s->pools = pools;
+    s->pool_count = (int32_t)message->n_pools;
+    for (size_t i = 0; status == STATUS_OK && i < message->n_pools; i++) {
+        struct map_path entry = {.parent = &path, .name = "pools", .index = (int)i};
+        status = map_decode(&message->pools[i]->base, schema_pool, &entry, &s->pools[i], error);
+    }
+    return status;
+}
+
+// ---- the envelope
+// ---------------------------------------------------------------------------------
+
+static enum status decode_description(const Cpattn__V1__Description *message,
+                                      struct wire_description *description, struct error *error)
+{
+    static const struct map_path path = {.name = "description", .index = -1};
+    return map_decode(&message->base, schema_description, &path, description, error);
+}
+
+static enum status decode_answer(const Cpattn__V1__Reply *message, struct wire_reply *reply,
+                                 struct error *error)
+{
+    switch (message->answer_case) {
+    case CPATTN__V1__REPLY__ANSWER_ERROR:
+        return decode_error(message->error, reply, error);
+    case CPATTN__V1__REPLY__ANSWER_RESULT:
+        reply->method = METHOD_RUN;
+        return decode_result(message->result, &reply->result, error);
+    case CPATTN__V1__REPLY__ANSWER_DESCRIPTION:
+        reply->method = METHOD_DESCRIBE;
+        return decode_description(message->description, &reply->description, error);
+    case CPATTN__V1__REPLY__ANSWER_STATUS:
+        reply->method = METHOD_STATUS;
+        return decode_status(message->status, &reply->pools, error);
+    case CPATTN__V1__REPLY__ANSWER_CANCELLED:
+        reply->method = METHOD_CANCEL;
+        return STATUS_OK;
+    case CPATTN__V1__REPLY__ANSWER__NOT_SET:
+    default:
+        break;
+    }
+    return error_set(error, STATUS_INVALID_ARGUMENT, "the reply has no answer known here");
+}
+
+static enum status decode_envelope(const Cpattn__V1__Reply *message, struct wire_reply *reply,
+                                   struct error *error)
+{
+    reply->version = message->version;
+    if (message->version != WIRE_VERSION)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "the daemon speaks version %u of the protocol, this client version %d",
+                         message->version, WIRE_VERSION);
+    if (message->id.len != sizeof reply->id.bytes)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "id has %zu bytes; accepted are %zu",
+                         message->id.len, sizeof reply->id.bytes);
+    memcpy(reply->id.bytes, message->id.data, sizeof reply->id.bytes);
+    return decode_answer(message, reply, error);
+}
+
+static enum status refuse_reply(struct error *error)
+{
+    if (error)
+        error->status = STATUS_DATA_LOSS;
+    return STATUS_DATA_LOSS;
+}
+
+enum status wire_decode_reply(const void *data, size_t size, struct wire_reply *reply,
+                              struct error *error)
+{
+    struct scratch scratch;
+    memset(reply, 0, sizeof *reply);
+    if (size > REPLY_BYTES_MAX)
+        return error_set(error, STATUS_DATA_LOSS, "the reply has %zu bytes; accepted are up to %d",
+                         size, REPLY_BYTES_MAX);
+    scratch_init(&scratch, DECODE_BYTES_MAX);
+    Cpattn__V1__Reply *message =
+        cpattn__v1__reply__unpack(&scratch.allocator, size, size > 0 ? data : (const void *)"");
+    enum status status;
+    if (message)
+        status = decode_envelope(message, reply, error);
+    else if (scratch.refused)
+        status = scratch_refusal(&scratch, "the reply", error);
+    else
+        status = error_set(error, STATUS_INVALID_ARGUMENT,
+                           "the reply is no message of this protocol (%zu bytes)", size);
+    scratch_fini(&scratch);
+    if (status != STATUS_OK)
+        wire_reply_fini(reply);
+    // Whoever asked did nothing wrong.
+    return status == STATUS_INVALID_ARGUMENT ? refuse_reply(error) : status;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes to a request. Everything here may be hostile.
+#include <string.h>
+
+#include "proto/cpattn.pb-c.h"
+#include "proto/schema.h"
+#include "proto/wire.h"
+
+static enum status decode_id(const ProtobufCBinaryData *bytes, const char *name,
+                             struct request_id *id, struct error *error)
+{
+    static const struct request_id zero;
+    if (bytes->len != sizeof id->bytes)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "%s has %zu bytes; accepted are %zu", name,
+                         bytes->len, sizeof id->bytes);
+    if (memcmp(bytes->data, zero.bytes, sizeof zero.bytes) == 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "%s is all zeros; accepted are random bytes", name);
+    memcpy(id->bytes, bytes->data, sizeof id->bytes);
+    return STATUS_OK;
+}
+
+// A field that is not understood could be what makes this case another one.
+static enum status refuse_unknown(const ProtobufCMessage *message, const char *name,
+                                  struct error *error)
+{
+    if (message->n_unknown_fields == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_UNIMPLEMENTED,
+                     "%s has a field number %u that this daemon does not know; the client is newer",
+                     name, message->unknown_fields[0].tag);
+}
+
+static enum status decode_case(const Cpattn__V1__Case *spec, struct cp_case *c, struct error *error)
+{
+    static const struct map_path path = {.name = "case", .index = -1};
+    enum status status = refuse_unknown(&spec->base, "case", error);
+    memset(c, 0, sizeof *c);
+    for (const struct case_field *field = case_fields(); field->name && status == STATUS_OK;
+         field++) {
+        struct map_field map = schema_case_field(field);
+        status = map_decode_field(&spec->base, &map, &path, c, error);
+    }
+    if (status != STATUS_OK)
+        return status;
+    status = case_check(c, error); // its sentences begin with the name of the field
+    return status == STATUS_OK || !error ? status
+                                         : error_set(error, status, "case.%s", error->text);
+}
+
+static enum status decode_run(const Cpattn__V1__Run *run, struct wire_request *request,
+                              struct error *error)
+{
+    enum status status = refuse_unknown(&run->base, "run", error);
+    if (status != STATUS_OK)
+        return status;
+    if (!run->spec)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "case is missing");
+    request->method = METHOD_RUN;
+    return decode_case(run->spec, &request->run, error);
+}
+
+static enum status decode_method(const Cpattn__V1__Request *message, struct wire_request *request,
+                                 struct error *error)
+{
+    switch (message->method_case) {
+    case CPATTN__V1__REQUEST__METHOD_RUN:
+        return decode_run(message->run, request, error);
+    case CPATTN__V1__REQUEST__METHOD_DESCRIBE:
+        request->method = METHOD_DESCRIBE;
+        return STATUS_OK;
+    case CPATTN__V1__REQUEST__METHOD_STATUS:
+        request->method = METHOD_STATUS;
+        return STATUS_OK;
+    case CPATTN__V1__REQUEST__METHOD_CANCEL:
+        request->method = METHOD_CANCEL;
+        return decode_id(&message->cancel->id, "cancel.id", &request->cancel, error);
+    case CPATTN__V1__REQUEST__METHOD__NOT_SET:
+    default:
+        break;
+    }
+    if (message->base.n_unknown_fields > 0)
+        return refuse_unknown(&message->base, "request", error);
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "method is missing; accepted is run, describe, status or cancel");
+}
+
+static enum status decode_envelope(const Cpattn__V1__Request *message, struct wire_request *request,
+                                   struct error *error)
+{
+    enum status status = decode_id(&message->id, "id", &request->id, error);
+    request->version = message->version;
+    if (message->version != WIRE_VERSION)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "the client speaks version %u of the protocol, this daemon version %d",
+                         message->version, WIRE_VERSION);
+    if (status != STATUS_OK)
+        return status;
+    if (message->timeout_ns > TIMEOUT_MAX_NS)
+        return error_set(
+            error, STATUS_INVALID_ARGUMENT, "timeout_ns is %llu; accepted is 0 to %llu",
+            (unsigned long long)message->timeout_ns, (unsigned long long)TIMEOUT_MAX_NS);
+    request->timeout_ns = message->timeout_ns;
+    return decode_method(message, request, error);
+}
+
+enum status wire_decode_request(const void *data, size_t size, struct wire_request *request,
+                                struct error *error)
+{
+    struct scratch scratch;
+    memset(request, 0, sizeof *request);
+    if (size > REQUEST_BYTES_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "the request has %zu bytes; accepted are up to %d", size,
+                         REQUEST_BYTES_MAX);
+    scratch_init(&scratch, DECODE_BYTES_MAX);
+    Cpattn__V1__Request *message =
+        cpattn__v1__request__unpack(&scratch.allocator, size, size > 0 ? data : (const void *)"");
+    enum status status;
+    if (message)
+        status = decode_envelope(message, request, error);
+    else if (scratch.refused)
+        status = scratch_refusal(&scratch, "the request", error);
+    else
+        status = error_set(error, STATUS_INVALID_ARGUMENT,
+                           "the request is no message of this protocol (%zu bytes)", size);
+    scratch_fini(&scratch);
+    return status;
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain structs to bytes.
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/cpattn.pb-c.h"
+#include "proto/schema.h"
+#include "proto/wire.h"
+
+// A tree under construction.
+struct build {
+    struct scratch scratch;
+    struct error *error;
+    enum status status; // the first failure; later steps do nothing then
+};
+
+// A new message of the given kind, or NULL.
+static void *build_message(struct build *b, const ProtobufCMessageDescriptor *descriptor)
+{
+    if (b->status != STATUS_OK)
+        return NULL;
+    void *message = scratch_alloc(&b->scratch, descriptor->sizeof_message);
+    if (message)
+        protobuf_c_message_init(descriptor, message);
+    else
+        b->status = scratch_refusal(&b->scratch, "a message", b->error);
+    return message;
+}
+
+// A new message of the given kind, filled from a record; or NULL.
+static void *build_record(struct build *b, const ProtobufCMessageDescriptor *descriptor,
+                          const struct map_field *fields, const void *record)
+{
+    ProtobufCMessage *message = build_message(b, descriptor);
+    if (message)
+        b->status = map_encode(message, fields, record, &b->scratch, b->error);
+    return b->status == STATUS_OK ? message : NULL;
+}
+
+// Room for the pointers of a repeated field, or NULL.
+static void *build_list(struct build *b, size_t count)
+{
+    if (b->status != STATUS_OK)
+        return NULL;
+    void *list = scratch_alloc(&b->scratch, count * sizeof(void *));
+    if (!list)
+        b->status = scratch_refusal(&b->scratch, "a message", b->error);
+    return list;
+}
+
+static ProtobufCBinaryData build_id(struct build *b, const struct request_id *id)
+{
+    ProtobufCBinaryData bytes = {.len = 0};
+    if (b->status != STATUS_OK)
+        return bytes;
+    bytes.data = scratch_alloc(&b->scratch, sizeof id->bytes);
+    if (!bytes.data) {
+        b->status = scratch_refusal(&b->scratch, "a message", b->error);
+        return bytes;
+    }
+    bytes.len = sizeof id->bytes;
+    memcpy(bytes.data, id->bytes, sizeof id->bytes);
+    return bytes;
+}
+
+static enum status pack(const ProtobufCMessage *message, size_t size_max, void **data, size_t *size,
+                        struct error *error)
+{
+    size_t packed = protobuf_c_message_get_packed_size(message);
+    if (packed > size_max)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "a message of %zu bytes is larger than the %zu that one may have", packed,
+                         size_max);
+    uint8_t *bytes = malloc(packed + 1); // never 0
+    if (!bytes)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a message");
+    protobuf_c_message_pack(message, bytes);
+    *data = bytes;
+    *size = packed;
+    return STATUS_OK;
+}
+
+// ---- requests
+// -------------------------------------------------------------------------------------
+
+static Cpattn__V1__Run *build_run(struct build *b, const struct cp_case *c)
+{
+    Cpattn__V1__Run *run = build_message(b, &cpattn__v1__run__descriptor);
+    Cpattn__V1__Case *spec = build_message(b, &cpattn__v1__case__descriptor);
+    if (!run || !spec)
+        return NULL;
+    run->spec = spec;
+    for (const struct case_field *field = case_fields(); field->name; field++) {
+        struct map_field map = schema_case_field(field);
+        b->status = map_encode_field(&spec->base, &map, c, &b->scratch, b->error);
+        if (b->status != STATUS_OK)
+            return NULL;
+    }
+    return run;
+}
+
+static Cpattn__V1__Cancel *build_cancel(struct build *b, const struct request_id *id)
+{
+    Cpattn__V1__Cancel *cancel = build_message(b, &cpattn__v1__cancel__descriptor);
+    if (cancel)
+        cancel->id = build_id(b, id);
+    return cancel;
+}
+
+static void build_request(struct build *b, const struct wire_request *r,
+                          Cpattn__V1__Request *message)
+{
+    cpattn__v1__request__init(message);
+    message->version = r->version;
+    message->id = build_id(b, &r->id);
+    message->timeout_ns = r->timeout_ns;
+    switch (r->method) {
+    case METHOD_RUN:
+        message->method_case = CPATTN__V1__REQUEST__METHOD_RUN;
+        message->run = build_run(b, &r->run);
+        return;
+    case METHOD_DESCRIBE:
+        message->method_case = CPATTN__V1__REQUEST__METHOD_DESCRIBE;
+        message->describe = build_message(b, &cpattn__v1__describe__descriptor);
+        return;
+    case METHOD_STATUS:
+        message->method_case = CPATTN__V1__REQUEST__METHOD_STATUS;
+        message->status = build_message(b, &cpattn__v1__status__descriptor);
+        return;
+    case METHOD_CANCEL:
+        message->method_case = CPATTN__V1__REQUEST__METHOD_CANCEL;
+        message->cancel = build_cancel(b, &r->cancel);
+        return;
+    }
+    b->status = error_set(b->error, STATUS_INTERNAL, "a request has the method %d", (int)r->method);
+}
+
+enum status wire_encode_request(const struct wire_request *r, void **data, size_t *size,
+                                struct error *error)
+{
+    struct build b = {.error = error, .status = STATUS_OK};
+    Cpattn__V1__Request message;
+    scratch_init(&b.scratch, DECODE_BYTES_MAX);
+    build_request(&b, r, &message);
+    if (b.status == STATUS_OK)
+        b.status = pack(&message.base, REQUEST_BYTES_MAX, data, size, error);
+    scratch_fini(&b.scratch);
+    return b.status;
+}
+
+// ---- replies
+// --------------------------------------------------------------------------------------
+
+static Cpattn__V1__Figures *build_figures(struct build *b, const struct figures *f)
+{
+    Cpattn__V1__Figures *message =
+        build_record(b, &cpattn__v1__figures__descriptor, schema_figures, f);
+    if (!message)
+        return NULL;
+    message->worst_row =
+        build_record(b, &cpattn__v1__element__descriptor, schema_element, &f->worst_row);
+    message->first_bad =
+        build_record(b, &cpattn__v1__element__descriptor, schema_element, &f->first_bad);
+    return message;
+}
+
+static Cpattn__V1__Rank *build_rank(struct build *b, const struct rank_report *report)
+{
+    Cpattn__V1__Rank *message = build_record(b, &cpattn__v1__rank__descriptor, schema_rank, report);
+    if (!message)
+        return NULL;
+    message->timings =
+        build_record(b, &cpattn__v1__timings__descriptor, schema_timings, &report->timings);
+    message->n_figures = (size_t)report->figures_count;
+    message->figures = build_list(b, message->n_figures);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_figures; i++)
+        message->figures[i] = build_figures(b, &report->figures[i]);
+    return message;
+}
+
+static Cpattn__V1__Result *build_result(struct build *b, const struct wire_result *r)
+{
+    Cpattn__V1__Result *message =
+        build_record(b, &cpattn__v1__result__descriptor, schema_result, r);
+    if (!message)
+        return NULL;
+    message->n_ranks = (size_t)r->world_size;
+    message->ranks = build_list(b, message->n_ranks);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_ranks; i++)
+        message->ranks[i] = build_rank(b, &r->ranks[i]);
+    return message;
+}
+
+static Cpattn__V1__DaemonStatus *build_status(struct build *b, const struct wire_status *s)
+{
+    Cpattn__V1__DaemonStatus *message =
+        build_record(b, &cpattn__v1__daemon_status__descriptor, schema_status, s);
+    if (!message)
+        return NULL;
+    message->n_pools = (size_t)s->pool_count;
+    message->pools = build_list(b, message->n_pools);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_pools; i++)
+        message->pools[i] =
+            build_record(b, &cpattn__v1__pool__descriptor, schema_pool, &s->pools[i]);
+    return message;
+}
+
+static const struct map_field error_message[] = {
+    {.name = "message", .kind = MAP_TEXT, .size = ERROR_TEXT_MAX}, {.name = NULL}};
+
+static Cpattn__V1__Error *build_error(struct build *b, const struct wire_reply *r)
+{
+    Cpattn__V1__Error *message =
+        build_record(b, &cpattn__v1__error__descriptor, error_message, r->message);
+    if (!message)
+        return NULL;
+    message->code = (Cpattn__V1__Code)r->status;
+    message->n_ranks = (size_t)r->failure.world_size;
+    message->ranks = build_list(b, message->n_ranks);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_ranks; i++)
+        message->ranks[i] = build_record(b, &cpattn__v1__rank_state__descriptor, schema_rank_state,
+                                         &r->failure.ranks[i]);
+    return message;
+}
+
+static void build_answer(struct build *b, const struct wire_reply *r, Cpattn__V1__Reply *message)
+{
+    switch (r->method) {
+    case METHOD_RUN:
+        message->answer_case = CPATTN__V1__REPLY__ANSWER_RESULT;
+        message->result = build_result(b, &r->result);
+        return;
+    case METHOD_DESCRIBE:
+        message->answer_case = CPATTN__V1__REPLY__ANSWER_DESCRIPTION;
+        message->description = build_record(b, &cpattn__v1__description__descriptor,
+                                            schema_description, &r->description);
+        return;
+    case METHOD_STATUS:
+        message->answer_case = CPATTN__V1__REPLY__ANSWER_STATUS;
+        message->status = build_status(b, &r->pools);
+        return;
+    case METHOD_CANCEL:
+        message->answer_case = CPATTN__V1__REPLY__ANSWER_CANCELLED;
+        message->cancelled = build_message(b, &cpattn__v1__cancelled__descriptor);
+        return;
+    }
+    b->status =
+        error_set(b->error, STATUS_INTERNAL, "a good reply has the method %d", (int)r->method);
+}
+
+// Lists as long as they may be, so that no loop runs past an array.
+static enum status check_counts(const struct wire_reply *r, struct error *error)
+{
+    bool good = r->failure.world_size >= 0 && r->failure.world_size <= WORLD_SIZE_MAX &&
+                r->pools.pool_count >= 0 && r->pools.pool_count <= POOLS_MAX &&
+                r->result.world_size >= 0 && r->result.world_size <= WORLD_SIZE_MAX;
+    for (int rank = 0; good && rank < r->result.world_size; rank++)
+        good = r->result.ranks[rank].figures_count >= 0 &&
+               r->result.ranks[rank].figures_count <= REPORT_FIGURES_MAX;
+    return good ? STATUS_OK
+                : error_set(error, STATUS_INTERNAL, "a reply has a list longer than allowed");
+}
+
+enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *size,
+                              struct error *error)
+{
+    Cpattn__V1__Reply message = CPATTN__V1__REPLY__INIT;
+    struct build b = {.error = error, .status = check_counts(r, error)};
+    scratch_init(&b.scratch, DECODE_BYTES_MAX);
+    message.version = r->version;
+    message.id = build_id(&b, &r->id);
+    if (r->status != STATUS_OK) {
+        message.answer_case = CPATTN__V1__REPLY__ANSWER_ERROR;
+        message.error = build_error(&b, r);
+    } else if (b.status == STATUS_OK) {
+        build_answer(&b, r, &message);
+    }
+    if (b.status == STATUS_OK)
+        b.status = pack(&message.base, REPLY_BYTES_MAX, data, size, error);
+    scratch_fini(&b.scratch);
+    return b.status;
+}

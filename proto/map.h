@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between generated messages and plain structs, driven by tables. A field is found in the
+// message by its name, so that a table names each field once and serves both directions.
+#ifndef CPATTN_PROTO_MAP_H
+#define CPATTN_PROTO_MAP_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "proto/scratch.h"
+
+// What a field is in the message, and in the struct.
+enum map_kind {
+    MAP_INT,   // int64, sint64      | int32_t or int64_t within min..max
+    MAP_UINT,  // uint64, fixed64    | uint32_t or uint64_t
+    MAP_REAL,  // double             | double, NaN and infinity included
+    MAP_BOOL,  // bool               | bool
+    MAP_ENUM,  // enum               | int; the number in the message is larger by `shift`, which
+               //                      makes room for the 0 that is refused; within min..max
+    MAP_CHAR,  // int64              | char, printable
+    MAP_TEXT,  // bytes              | char[size], printable ASCII and a final NUL
+    MAP_LINES, // bytes              | the same with line feeds and tabs
+};
+
+struct map_field {
+    const char *name; // NULL ends a table
+    enum map_kind kind;
+    size_t offset, size; // of the member
+    int64_t min, max;    // MAP_INT, MAP_ENUM: of the member
+    int shift;           // MAP_ENUM
+};
+
+// Where a message stands in the whole, as in "result.ranks[3].figures[1]"; for sentences only.
+struct map_path {
+    const struct map_path *parent; // NULL: the outermost
+    const char *name;
+    int index; // -1: not in a list
+};
+
+#define MAP_PATH_MAX 128
+// Writes "a.b[1].field"; `field` may be NULL. Returns `text`.
+const char *map_path_text(const struct map_path *path, const char *field, char text[MAP_PATH_MAX]);
+
+// Copies one field, or all of a table, out of a message. INVALID_ARGUMENT with a sentence that
+// names the field, its value and what is accepted; fields before it are copied then.
+enum status map_decode_field(const ProtobufCMessage *message, const struct map_field *field,
+                             const struct map_path *path, void *record,
+                             struct error *error) MUST_CHECK;
+enum status map_decode(const ProtobufCMessage *message, const struct map_field *fields,
+                       const struct map_path *path, void *record, struct error *error) MUST_CHECK;
+
+// The other way. Nothing is checked but what could not be read again: in texts and characters
+// everything unprintable becomes '?'. RESOURCE_EXHAUSTED when scratch memory ends.
+enum status map_encode_field(ProtobufCMessage *message, const struct map_field *field,
+                             const void *record, struct scratch *scratch,
+                             struct error *error) MUST_CHECK;
+enum status map_encode(ProtobufCMessage *message, const struct map_field *fields,
+                       const void *record, struct scratch *scratch, struct error *error) MUST_CHECK;
+
+#endif

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/schema.h"
+
+#include "proto/wire.h"
+
+#define MEMBER(type, field, map_kind)                                                              \
+    .name = #field, .kind = map_kind, .offset = offsetof(struct type, field),                      \
+    .size = sizeof(((struct type *)NULL)->field)
+
+#define INT(type, field, low, high)                                                                \
+    {                                                                                              \
+        MEMBER(type, field, MAP_INT), .min = low, .max = high                                      \
+    }
+#define UINT(type, field)                                                                          \
+    {                                                                                              \
+        MEMBER(type, field, MAP_UINT)                                                              \
+    }
+#define REAL(type, field)                                                                          \
+    {                                                                                              \
+        MEMBER(type, field, MAP_REAL)                                                              \
+    }
+#define BOOL(type, field)                                                                          \
+    {                                                                                              \
+        MEMBER(type, field, MAP_BOOL)                                                              \
+    }
+#define CHAR(type, field)                                                                          \
+    {                                                                                              \
+        MEMBER(type, field, MAP_CHAR)                                                              \
+    }
+#define TEXT(type, field)                                                                          \
+    {                                                                                              \
+        MEMBER(type, field, MAP_TEXT)                                                              \
+    }
+#define LINES(type, field)                                                                         \
+    {                                                                                              \
+        MEMBER(type, field, MAP_LINES)                                                             \
+    }
+#define ENUM(type, field, low, high, by)                                                           \
+    {                                                                                              \
+        MEMBER(type, field, MAP_ENUM), .min = low, .max = high, .shift = by                        \
+    }
+#define END                                                                                        \
+    {                                                                                              \
+        .name = NULL                                                                               \
+    }
+
+const struct map_field schema_rank_state[] = {
+    INT(wire_rank_state, rank, 0, WORLD_SIZE_MAX - 1),
+    BOOL(wire_rank_state, culprit),
+    ENUM(wire_rank_state, phase, REPORT_IDLE, REPORT_PHASES - 1, 1),
+    INT(wire_rank_state, step, 0, INT32_MAX),
+    INT(wire_rank_state, waiting_for, -1, WORLD_SIZE_MAX - 1),
+    CHAR(wire_rank_state, state),
+    TEXT(wire_rank_state, fate),
+    TEXT(wire_rank_state, text),
+    LINES(wire_rank_state, stderr_tail),
+    END,
+};
+
+const struct map_field schema_result[] = {
+    ENUM(wire_result, verdict, VERDICT_PASS, VERDICT_FAIL, 0),
+    UINT(wire_result, digest),
+    UINT(wire_result, queue_ns),
+    UINT(wire_result, start_ns),
+    UINT(wire_result, run_ns),
+    UINT(wire_result, total_ns),
+    END,
+};
+
+const struct map_field schema_rank[] = {
+    INT(rank_report, rank, 0, WORLD_SIZE_MAX - 1),
+    BOOL(rank_report, pass),
+    REAL(rank_report, flops),
+    UINT(rank_report, digest),
+    END,
+};
+
+const struct map_field schema_timings[] = {
+    UINT(timings, plan_ns),      UINT(timings, inputs_ns),   UINT(timings, forward_ns),
+    UINT(timings, backward_ns),  UINT(timings, exchange_ns), UINT(timings, exposed_ns),
+    UINT(timings, reference_ns), UINT(timings, compare_ns),  END,
+};
+
+const struct map_field schema_figures[] = {
+    ENUM(figures, tensor, TENSOR_OUT, TENSOR_COUNT - 1, 0),
+    INT(figures, chunk, 0, 1),
+    INT(figures, broken, 0, RULE_ELEMENT | RULE_RMSE | RULE_ROW | RULE_NONFINITE),
+    INT(figures, elements, 0, INT64_MAX),
+    INT(figures, mismatches, 0, INT64_MAX),
+    INT(figures, nonfinite, 0, INT64_MAX),
+    REAL(figures, rmse_rel),
+    REAL(figures, rmse_limit),
+    REAL(figures, max_abs),
+    REAL(figures, worst_row_rel),
+    REAL(figures, worst_row_limit),
+    REAL(figures, first_bad_got),
+    REAL(figures, first_bad_expected),
+    END,
+};
+
+// -1 in each: there is no such element.
+const struct map_field schema_element[] = {
+    INT(element, sequence, -1, BATCH_MAX - 1),
+    INT(element, head, -1, HEADS_MAX - 1),
+    INT(element, dim, -1, HEAD_DIM_MAX - 1),
+    INT(element, position, -1, SEQLEN_MAX - 1),
+    END,
+};
+
+const struct map_field schema_description[] = {
+    TEXT(wire_description, version),
+    TEXT(wire_description, backend),
+    INT(wire_description, devices, 0, INT32_MAX),
+    INT(wire_description, world_size_max, 0, INT32_MAX),
+    INT(wire_description, memory_bytes_max, 0, INT64_MAX),
+    UINT(wire_description, timeout_default_ns),
+    UINT(wire_description, timeout_max_ns),
+    INT(wire_description, queue_max, 0, INT32_MAX),
+    END,
+};
+
+const struct map_field schema_status[] = {
+    UINT(wire_status, uptime_ns),
+    INT(wire_status, queued, 0, INT32_MAX),
+    INT(wire_status, running, 0, INT32_MAX),
+    UINT(wire_status, admitted),
+    UINT(wire_status, passed),
+    UINT(wire_status, failed),
+    UINT(wire_status, errors),
+    UINT(wire_status, refused),
+    BOOL(wire_status, draining),
+    END,
+};
+
+const struct map_field schema_pool[] = {
+    INT(wire_pool, world_size, 1, WORLD_SIZE_MAX),
+    INT(wire_pool, instance, 0, INT32_MAX),
+    ENUM(wire_pool, state, POOL_STARTING, POOL_DOWN, 0),
+    UINT(wire_pool, generation),
+    UINT(wire_pool, jobs),
+    UINT(wire_pool, deaths),
+    TEXT(wire_pool, last_failure),
+    END,
+};
+
+static enum map_kind case_kind(enum case_field_kind kind)
+{
+    switch (kind) {
+    case FIELD_TEXT:
+        return MAP_TEXT;
+    case FIELD_CHOICE:
+        return MAP_ENUM;
+    case FIELD_INT:
+        return MAP_INT;
+    case FIELD_UINT:
+        return MAP_UINT;
+    case FIELD_REAL:
+        return MAP_REAL;
+    case FIELD_BOOL:
+        break;
+    }
+    return MAP_BOOL;
+}
+
+struct map_field schema_case_field(const struct case_field *field)
+{
+    bool choice = field->kind == FIELD_CHOICE;
+    return (struct map_field){
+        .name = field->name,
+        .kind = case_kind(field->kind),
+        .offset = field->offset,
+        .size = field->size,
+        .min = choice ? INT32_MIN : field->min,
+        .max = choice ? INT32_MAX : field->max,
+    };
+}

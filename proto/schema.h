@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which field of which message is which member of which struct: the tables behind the codec.
+#ifndef CPATTN_PROTO_SCHEMA_H
+#define CPATTN_PROTO_SCHEMA_H
+
+#include "plan/case.h"
+#include "proto/map.h"
+
+extern const struct map_field schema_rank_state[];  // RankState    | struct wire_rank_state
+extern const struct map_field schema_result[];      // Result       | struct wire_result
+extern const struct map_field schema_rank[];        // Rank         | struct rank_report
+extern const struct map_field schema_timings[];     // Timings      | struct timings
+extern const struct map_field schema_figures[];     // Figures      | struct figures
+extern const struct map_field schema_element[];     // Element      | struct element
+extern const struct map_field schema_description[]; // Description  | struct wire_description
+extern const struct map_field schema_status[];      // DaemonStatus | struct wire_status
+extern const struct map_field schema_pool[];        // Pool         | struct wire_pool
+
+// The same for a field of a case: Case | struct cp_case. Choices are taken as they come; whether
+// one is known is case_check()'s to say.
+struct map_field schema_case_field(const struct case_field *field);
+
+#endif

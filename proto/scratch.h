@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory for building or reading one message: handed out piece by piece within a budget, freed at
+// once. The budget bounds what a small hostile message can make the process allocate.
+#ifndef CPATTN_PROTO_SCRATCH_H
+#define CPATTN_PROTO_SCRATCH_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+
+#define SCRATCH_FIRST_BYTES 4096 // enough for a request, so that it needs no malloc
+
+struct scratch {
+    size_t left;                 // of the budget, in bytes
+    bool refused;                // an allocation failed
+    bool over_budget;            // ... because of the budget
+    struct scratch_block *block; // the newest; chained, owned
+    char *next;                  // where the next piece starts
+    size_t room;                 // bytes from there to the end of the block
+    ProtobufCAllocator allocator;
+    _Alignas(max_align_t) char first[SCRATCH_FIRST_BYTES];
+};
+
+// The object must not move afterwards.
+void scratch_init(struct scratch *s, size_t budget_bytes);
+void scratch_fini(struct scratch *s); // frees every piece
+
+// Zeroed memory for any type, or NULL: over budget, or memory is short.
+void *scratch_alloc(struct scratch *s, size_t size);
+
+// Why an allocation failed, as a status with a sentence about `what`.
+enum status scratch_refusal(const struct scratch *s, const char *what, struct error *error);
+
+#endif
