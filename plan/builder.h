@@ -1,23 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an algorithm writes a plan with. Operations are added in an order that is correct when
 // executed one after the other; the builder derives the waits that keep it correct on several
-// streams.
+// streams. A wait that stream order or an earlier wait implies is left out.
 #ifndef CPATTN_PLAN_BUILDER_H
 #define CPATTN_PLAN_BUILDER_H
 
 #include "plan/plan.h"
 #include "plan/shard.h"
 
-struct builder; // memory errors are sticky: every call is legal after one, plan_create() reports it
+struct builder; // memory errors are sticky: every call is legal after one, the plan is then refused
 
+// For plan_create(): a builder for the plan of `rank`, NULL when memory is short; the end of a
+// build, which hands the plan over (RESOURCE_EXHAUSTED after a memory error). Destroy takes NULL.
+struct builder *builder_create(const struct cp_case *c, int rank);
+enum status builder_finish(struct builder *b, struct plan **plan, struct error *error) MUST_CHECK;
+void builder_destroy(struct builder *b);
+
+// The case and rank being planned.
+const struct cp_case *builder_case(const struct builder *b);
+int builder_rank(const struct builder *b);
+
+// Zeroed memory for the algorithm's own arrays, valid until its build function returns. NULL when
+// memory is short; the algorithm then just returns.
+void *builder_alloc(struct builder *b, size_t count, size_t size);
+
+// Adds a buffer and returns its index. The name is borrowed for the call.
 int32_t builder_buffer(struct builder *b, const char *name, enum buffer_role role, int64_t bytes);
-struct region builder_region(struct builder *b, int32_t buffer, int64_t offset, int64_t bytes);
 
 // Marks the operations added from here on.
 void builder_step(struct builder *b, enum plan_phase phase, int step);
 
-// Adds an operation on a stream. Slices, transfers and operands are copied. An attend operation
-// without slices and an exchange without bytes are not added.
+// Each adds an operation: exchanges on STREAM_COMM, all others on STREAM_COMPUTE. Slices, transfers
+// and operands are copied. What has no slices or an empty destination is not added. An exchange is
+// added even if nothing of it is left after its empty sides are dropped, so that the n-th exchange
+// of all ranks is the same one.
 void builder_attend_forward(struct builder *b, const struct region operand[OPERANDS_MAX],
                             const struct slice *slices, int count);
 void builder_attend_backward(struct builder *b, const struct region operand[OPERANDS_MAX],
@@ -27,10 +43,6 @@ void builder_add(struct builder *b, struct region source, struct region destinat
 void builder_convert(struct builder *b, struct region source, struct region destination);
 void builder_fill(struct builder *b, struct region destination, float value);
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count);
-
-// The case and rank being planned.
-const struct cp_case *builder_case(const struct builder *b);
-int builder_rank(const struct builder *b);
 
 // Each algorithm is one function in one file of this name.
 void ring_build(struct builder *b);

@@ -133,7 +133,7 @@ enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *e
     // shard, two slots and the gradient on the key side), fp32 accumulators (on the key side two
     // partials, two travelling sums), LSE and D, and the fp64 rows of the reference.
     int64_t q_row_bytes = dims * (2 * case_element_bytes(c) + 4 + 8) + 8;
-    int64_t kv_row_bytes = dims * (4 * case_element_bytes(c) + 4 * 4 + 8);
+    int64_t kv_row_bytes = dims * (4 * case_element_bytes(c) + 3 * 4 + 8);
     // LSE and D of every query, in fp64, for the reference of the keys.
     int64_t rows_all = product(product(c->batch, c->seqlen_q), c->heads);
     int64_t sum =

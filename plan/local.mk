@@ -4,12 +4,16 @@ plan_libplan_la_SOURCES = $(plan_sources)
 
 # Compiled a second time, with mutations, for the tests.
 plan_sources = \
+    plan/builder.c \
     plan/builder.h \
     plan/case.c \
     plan/case.h \
+    plan/check.c \
     plan/describe.c \
     plan/fields.c \
+    plan/plan.c \
     plan/plan.h \
+    plan/ring.c \
     plan/shard.c \
     plan/shard.h \
     plan/slice.c \

@@ -6,6 +6,10 @@
 #ifndef CPATTN_PLAN_PLAN_H
 #define CPATTN_PLAN_PLAN_H
 
+#include <stdio.h>
+
+#include <stdio.h>
+
 #include "plan/case.h"
 #include "plan/slice.h"
 
@@ -71,7 +75,8 @@ enum access op_access(enum op_kind kind, int operand);
 const char *op_kind_name(enum op_kind kind);
 
 // One message pair with a peer inside an exchange: `send` is read, `receive` is written; either may
-// be empty. peer == own rank is a local copy. Two transfers with the same peer match in list order.
+// be empty. peer == own rank is a local copy. The k-th send to a peer that is not empty meets the
+// k-th receive that is not empty in the peer's list.
 struct transfer {
     int32_t peer;
     struct region send, receive;
@@ -113,19 +118,20 @@ enum status plan_create(const struct cp_case *c, int rank, struct plan **plan,
 void plan_destroy(struct plan *plan);
 
 // Checks the plans of all ranks of one case together, knowing nothing of how they were built:
+// - each input and output of the case exists once and has its size; inputs are not written;
+// - regions lie inside their buffers, slices inside their operands, operands fit to each other;
+// - waits point backwards to other streams, exchanges and nothing else are on STREAM_COMM;
 // - every two operations that touch the same bytes, one of them writing, are ordered by streams and
-// waits;
+//   waits, and no operation writes what it touches otherwise;
 // - nothing is read before it was written or is an input; every output is written completely;
-// - regions lie inside their buffers, waits point backwards to other streams;
-// - the n-th exchange of each rank matches its peers' n-th exchange transfer by transfer, byte by
-// byte,
-//   and the whole cannot deadlock.
-// INTERNAL with a sentence that names rank, operations and bytes of the first fault.
+// - all ranks have the same number of exchanges, and what one sends in its n-th is what the peer
+//   receives in its n-th, message by message, byte by byte. Hence nothing can deadlock.
+// INTERNAL with a sentence that names rank, operations and bytes of the first fault;
+// RESOURCE_EXHAUSTED when memory is short.
 enum status plan_check(struct plan *const *plans, int world_size, struct error *error) MUST_CHECK;
 
 // The plan for people: buffers, then per step what is computed (FLOPs), what moves (bytes, peers),
 // what waits. Written to `out` as aligned text. Errors of the stream are the caller's to check.
-#include <stdio.h>
 void plan_explain(const struct plan *plan, FILE *out);
 
 double op_flops(const struct plan *plan, const struct op *op);  // attend operations, else 0

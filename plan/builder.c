@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mutation.h"
+
+// Something an operation did to a byte range that a later operation may have to wait for.
+struct record {
+    int32_t op;
+    struct region region;
+    bool write;
+};
+
+// For each stream the last operation that is known to be complete, or -1.
+struct clock {
+    int32_t done[PLAN_STREAMS];
+};
+
+struct builder {
+    struct plan *plan;
+    bool failed;
+    enum plan_phase phase;
+    int step;
+
+    struct record *records;
+    int32_t record_count;
+    struct clock *clocks;              // by operation: when it is complete
+    struct clock latest[PLAN_STREAMS]; // by stream: when all added so far is complete
+
+    struct {
+        int32_t buffers, ops, slices, transfers, waits, records, clocks;
+    } capacity;
+    void **blocks; // builder_alloc()
+    int32_t block_count, block_capacity;
+};
+
+// ---- lifetime ----
+
+struct builder *builder_create(const struct cp_case *c, int rank)
+{
+    struct builder *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->plan = calloc(1, sizeof *b->plan);
+    if (!b->plan) {
+        builder_destroy(b);
+        return NULL;
+    }
+    b->plan->c = *c;
+    b->plan->rank = rank;
+    b->phase = PHASE_FORWARD;
+    memset(b->latest, -1, sizeof b->latest);
+    return b;
+}
+
+void builder_destroy(struct builder *b)
+{
+    if (!b)
+        return;
+    plan_destroy(b->plan);
+    free(b->records);
+    free(b->clocks);
+    for (int32_t i = 0; i < b->block_count; i++)
+        free(b->blocks[i]);
+    free(b->blocks);
+    free(b);
+}
+
+enum status builder_finish(struct builder *b, struct plan **plan, struct error *error)
+{
+    if (b->failed)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the plan of rank %d",
+                         b->plan->rank);
+    *plan = b->plan;
+    b->plan = NULL;
+    return STATUS_OK;
+}
+
+const struct cp_case *builder_case(const struct builder *b)
+{
+    return &b->plan->c;
+}
+
+int builder_rank(const struct builder *b)
+{
+    return b->plan->rank;
+}
+
+// ---- growing arrays ----
+
+// The array with room for `extra` more elements; as it is, and the builder failed, when there is
+// none.
+static void *room(struct builder *b, void *array, int32_t count, int32_t extra, int32_t *capacity,
+                  size_t size)
+{
+    int32_t needed, doubled;
+    if (__builtin_add_overflow(count, extra, &needed)) {
+        b->failed = true;
+        return array;
+    }
+    if (needed <= *capacity)
+        return array;
+    if (!__builtin_mul_overflow(needed, 2, &doubled))
+        needed = doubled;
+    void *grown = reallocarray(array, (size_t)needed, size);
+    if (!grown) {
+        b->failed = true;
+        return array;
+    }
+    *capacity = needed;
+    return grown;
+}
+
+#define ROOM(b, array, count, extra, capacity)                                                     \
+    ((array) = room(b, array, count, extra, &(capacity), sizeof *(array)))
+
+void *builder_alloc(struct builder *b, size_t count, size_t size)
+{
+    ROOM(b, b->blocks, b->block_count, 1, b->block_capacity);
+    if (b->failed)
+        return NULL;
+    void *block = calloc(count > 0 ? count : 1, size);
+    if (!block)
+        b->failed = true;
+    else
+        b->blocks[b->block_count++] = block;
+    return block;
+}
+
+int32_t builder_buffer(struct builder *b, const char *name, enum buffer_role role, int64_t bytes)
+{
+    struct plan *plan = b->plan;
+    ROOM(b, plan->buffers, plan->buffer_count, 1, b->capacity.buffers);
+    if (b->failed)
+        return 0;
+    struct plan_buffer *buffer = &plan->buffers[plan->buffer_count];
+    *buffer = (struct plan_buffer){.role = role, .bytes = bytes};
+    strncpy(buffer->name, name, sizeof buffer->name - 1);
+    return plan->buffer_count++;
+}
+
+void builder_step(struct builder *b, enum plan_phase phase, int step)
+{
+    b->phase = phase;
+    b->step = step;
+}
+
+// ---- hazards ----
+
+static bool overlap(const struct region *a, const struct region *b)
+{
+    return a->buffer == b->buffer && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes;
+}
+
+static bool covers(const struct region *a, const struct region *b)
+{
+    return a->buffer == b->buffer && a->offset <= b->offset &&
+           b->offset + b->bytes <= a->offset + a->bytes;
+}
+
+// Visits every region an operation touches.
+typedef void visit_fn(struct builder *b, int32_t op, const struct region *region,
+                      enum access access, void *context);
+
+static void visit_regions(struct builder *b, int32_t index, visit_fn *visit, void *context)
+{
+    const struct op *op = &b->plan->ops[index];
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (op->operand[i].bytes > 0)
+            visit(b, index, &op->operand[i], op_access(op->kind, i), context);
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &b->plan->transfers[op->transfer_first + i];
+        if (t->send.bytes > 0)
+            visit(b, index, &t->send, ACCESS_READ, context);
+        if (t->receive.bytes > 0)
+            visit(b, index, &t->receive, ACCESS_WRITE, context);
+    }
+}
+
+// Notes in `context` (a clock) the last operation of each stream that this access conflicts with.
+static void find_conflicts(struct builder *b, int32_t op, const struct region *region,
+                           enum access access, void *context)
+{
+    (void)op;
+    struct clock *needed = context;
+    for (int32_t i = 0; i < b->record_count; i++) {
+        const struct record *r = &b->records[i];
+        if (!overlap(&r->region, region) || !(r->write || (access & ACCESS_WRITE)))
+            continue;
+        int32_t *done = &needed->done[b->plan->ops[r->op].stream];
+        if (r->op > *done)
+            *done = r->op;
+    }
+}
+
+// Remembers the access. What it covers is forgotten where whoever conflicts with that also
+// conflicts with this, and this comes later: a write is ordered behind all it covers, a read behind
+// the reads of its stream.
+static void remember(struct builder *b, int32_t op, const struct region *region, enum access access,
+                     void *context)
+{
+    (void)context;
+    bool write = access & ACCESS_WRITE;
+    enum plan_stream stream = b->plan->ops[op].stream;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < b->record_count; i++) {
+        struct record r = b->records[i];
+        bool behind = write || (!r.write && b->plan->ops[r.op].stream == stream);
+        if (!behind || !covers(region, &r.region))
+            b->records[kept++] = r;
+    }
+    b->record_count = kept;
+    ROOM(b, b->records, b->record_count, 1, b->capacity.records);
+    if (!b->failed)
+        b->records[b->record_count++] =
+            (struct record){.op = op, .region = *region, .write = write};
+}
+
+static void clock_join(struct clock *a, const struct clock *b)
+{
+    for (int s = 0; s < PLAN_STREAMS; s++)
+        if (b->done[s] > a->done[s])
+            a->done[s] = b->done[s];
+}
+
+static bool feeds_attention(const struct plan *plan, const struct op *op, int32_t other)
+{
+    return plan->ops[other].kind == OP_EXCHANGE &&
+           (op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD);
+}
+
+static void add_wait(struct builder *b, struct op *op, int32_t other)
+{
+    struct plan *plan = b->plan;
+    if (MUTATED(MISSING_WAIT) && feeds_attention(plan, op, other))
+        return;
+    ROOM(b, plan->waits, plan->wait_count, 1, b->capacity.waits);
+    if (b->failed)
+        return;
+    plan->waits[plan->wait_count++] = other;
+    op->wait_count++;
+}
+
+// Adds the waits for what is needed and not known to be done, latest operation first: a later one
+// may imply an earlier one, never the other way round.
+static void derive_waits(struct builder *b, struct op *op, const struct clock *needed)
+{
+    struct clock *known = &b->latest[op->stream];
+    for (;;) {
+        int32_t other = -1;
+        for (int s = 0; s < PLAN_STREAMS; s++)
+            if (needed->done[s] > known->done[s] && needed->done[s] > other)
+                other = needed->done[s];
+        if (other < 0)
+            return;
+        add_wait(b, op, other);
+        clock_join(known, &b->clocks[other]);
+    }
+}
+
+// ---- operations ----
+
+// The next operation, or NULL after a memory error. operation_end() completes it.
+static struct op *operation_begin(struct builder *b, enum op_kind kind)
+{
+    struct plan *plan = b->plan;
+    ROOM(b, plan->ops, plan->op_count, 1, b->capacity.ops);
+    ROOM(b, b->clocks, plan->op_count, 1, b->capacity.clocks);
+    if (b->failed)
+        return NULL;
+    struct op *op = &plan->ops[plan->op_count];
+    *op = (struct op){.kind = kind,
+                      .stream = kind == OP_EXCHANGE ? STREAM_COMM : STREAM_COMPUTE,
+                      .phase = b->phase,
+                      .step = b->step,
+                      .slice_first = plan->slice_count,
+                      .transfer_first = plan->transfer_count,
+                      .wait_first = plan->wait_count};
+    return op;
+}
+
+static void operation_end(struct builder *b)
+{
+    int32_t index = b->plan->op_count;
+    struct op *op = &b->plan->ops[index];
+    struct clock needed;
+    memset(&needed, -1, sizeof needed);
+    visit_regions(b, index, find_conflicts, &needed);
+    needed.done[op->stream] = -1; // the stream keeps its own order
+    derive_waits(b, op, &needed);
+    visit_regions(b, index, remember, NULL);
+
+    struct clock *complete = &b->latest[op->stream];
+    complete->done[op->stream] = index;
+    b->clocks[index] = *complete;
+    b->plan->op_count++;
+}
+
+static void attend(struct builder *b, enum op_kind kind, const struct region *operand,
+                   const struct slice *slices, int count)
+{
+    struct plan *plan = b->plan;
+    ROOM(b, plan->slices, plan->slice_count, count, b->capacity.slices);
+    struct op *op = count > 0 ? operation_begin(b, kind) : NULL;
+    if (!op)
+        return;
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (op_access(kind, i) != ACCESS_NONE)
+            op->operand[i] = operand[i];
+    memcpy(plan->slices + plan->slice_count, slices, (size_t)count * sizeof *slices);
+    plan->slice_count += count;
+    op->slice_count = count;
+    operation_end(b);
+}
+
+void builder_attend_forward(struct builder *b, const struct region operand[OPERANDS_MAX],
+                            const struct slice *slices, int count)
+{
+    attend(b, OP_ATTEND_FORWARD, operand, slices, count);
+}
+
+void builder_attend_backward(struct builder *b, const struct region operand[OPERANDS_MAX],
+                             const struct slice *slices, int count)
+{
+    attend(b, OP_ATTEND_BACKWARD, operand, slices, count);
+}
+
+void builder_row_dot(struct builder *b, struct region d_out, struct region out, struct region d)
+{
+    struct op *op = d.bytes > 0 ? operation_begin(b, OP_ROW_DOT) : NULL;
+    if (!op)
+        return;
+    op->operand[ROW_DOT_DO] = d_out;
+    op->operand[ROW_DOT_O] = out;
+    op->operand[ROW_DOT_D] = d;
+    operation_end(b);
+}
+
+static void unary(struct builder *b, enum op_kind kind, struct region source,
+                  struct region destination, float value)
+{
+    struct op *op = destination.bytes > 0 ? operation_begin(b, kind) : NULL;
+    if (!op)
+        return;
+    op->operand[UNARY_SOURCE] = source;
+    op->operand[UNARY_DESTINATION] = destination;
+    op->value = value;
+    operation_end(b);
+}
+
+void builder_add(struct builder *b, struct region source, struct region destination)
+{
+    unary(b, OP_ADD, source, destination, 0);
+}
+
+void builder_convert(struct builder *b, struct region source, struct region destination)
+{
+    unary(b, OP_CONVERT, source, destination, 0);
+}
+
+void builder_fill(struct builder *b, struct region destination, float value)
+{
+    unary(b, OP_FILL, (struct region){0}, destination, value);
+}
+
+void builder_exchange(struct builder *b, const struct transfer *transfers, int count)
+{
+    struct plan *plan = b->plan;
+    ROOM(b, plan->transfers, plan->transfer_count, count, b->capacity.transfers);
+    struct op *op = operation_begin(b, OP_EXCHANGE);
+    if (!op)
+        return;
+    for (int i = 0; i < count; i++) {
+        if (transfers[i].send.bytes == 0 && transfers[i].receive.bytes == 0)
+            continue;
+        plan->transfers[plan->transfer_count++] = transfers[i];
+        op->transfer_count++;
+    }
+    operation_end(b);
+}

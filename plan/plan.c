@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan.h"
+
+#include <stdlib.h>
+
+#include "plan/builder.h"
+
+static const char *const kind_names[OP_KINDS] = {
+    [OP_ATTEND_FORWARD] = "attend", [OP_ATTEND_BACKWARD] = "attend backward",
+    [OP_ROW_DOT] = "row dot",       [OP_ADD] = "add",
+    [OP_CONVERT] = "convert",       [OP_FILL] = "fill",
+    [OP_EXCHANGE] = "exchange",
+};
+
+static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
+    [OP_ATTEND_FORWARD] =
+        {
+            [ATTEND_Q] = ACCESS_READ,
+            [ATTEND_K] = ACCESS_READ,
+            [ATTEND_V] = ACCESS_READ,
+            [ATTEND_O] = ACCESS_READ_WRITE,
+            [ATTEND_LSE] = ACCESS_READ_WRITE,
+        },
+    [OP_ATTEND_BACKWARD] =
+        {
+            [ATTEND_Q] = ACCESS_READ,
+            [ATTEND_K] = ACCESS_READ,
+            [ATTEND_V] = ACCESS_READ,
+            [ATTEND_LSE] = ACCESS_READ,
+            [ATTEND_DO] = ACCESS_READ,
+            [ATTEND_D] = ACCESS_READ,
+            [ATTEND_DQ] = ACCESS_READ_WRITE,
+            [ATTEND_DK] = ACCESS_READ_WRITE,
+            [ATTEND_DV] = ACCESS_READ_WRITE,
+        },
+    [OP_ROW_DOT] =
+        {[ROW_DOT_DO] = ACCESS_READ, [ROW_DOT_O] = ACCESS_READ, [ROW_DOT_D] = ACCESS_WRITE},
+    [OP_ADD] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_READ_WRITE},
+    [OP_CONVERT] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_FILL] = {[UNARY_DESTINATION] = ACCESS_WRITE},
+};
+
+const char *op_kind_name(enum op_kind kind)
+{
+    return kind_names[kind];
+}
+
+enum access op_access(enum op_kind kind, int operand)
+{
+    return access_table[kind][operand];
+}
+
+enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, struct error *error)
+{
+    struct builder *b = builder_create(c, rank);
+    if (!b)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the plan of rank %d",
+                         rank);
+    switch (c->comm) {
+    case COMM_P2P:
+        ring_build(b);
+        break;
+    }
+    enum status status = builder_finish(b, plan, error);
+    builder_destroy(b);
+    return status;
+}
+
+void plan_destroy(struct plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->buffers);
+    free(plan->ops);
+    free(plan->slices);
+    free(plan->transfers);
+    free(plan->waits);
+    free(plan);
+}
+
+double op_flops(const struct plan *plan, const struct op *op)
+{
+    const struct cp_case *c = &plan->c;
+    double pairs = 0, dims = 0;
+    for (int32_t i = 0; i < op->slice_count; i++)
+        pairs += (double)slice_pairs(&plan->slices[op->slice_first + i]);
+    if (op->kind == OP_ATTEND_FORWARD) // QK', PV
+        dims = c->head_dim_qk + c->head_dim_v;
+    if (op->kind == OP_ATTEND_BACKWARD) // QK', dS K, dS'Q; dO V', P'dO
+        dims = 3 * c->head_dim_qk + 2 * c->head_dim_v;
+    return 2 * pairs * c->heads * dims;
+}
+
+int64_t op_bytes(const struct plan *plan, const struct op *op)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < op->transfer_count; i++)
+        bytes += plan->transfers[op->transfer_first + i].send.bytes;
+    return bytes;
+}
