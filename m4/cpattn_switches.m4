@@ -42,6 +42,9 @@ AC_DEFUN([CPATTN_SWITCHES], [
         INSTRUMENT_CFLAGS="$INSTRUMENT_CFLAGS --coverage -fprofile-update=atomic -O0"
         INSTRUMENT_LDFLAGS="$INSTRUMENT_LDFLAGS --coverage"
     ])
+    # A test's time limit is there to end what hangs, on slow machines and instrumented code too.
+    AS_IF([test -n "$INSTRUMENT_CFLAGS"], [TEST_TIMEOUT_MULTIPLIER=20], [TEST_TIMEOUT_MULTIPLIER=4])
+    AC_SUBST([TEST_TIMEOUT_MULTIPLIER])
     AC_SUBST([INSTRUMENT_CFLAGS])
     AC_SUBST([INSTRUMENT_LDFLAGS])
     AC_SUBST([FUZZ_ENGINE], [-fsanitize=fuzzer])

@@ -20,6 +20,8 @@ SH_LOG_COMPILER = $(SHELL)
 AM_TESTS_ENVIRONMENT = \
     CK_TAP_LOG_FILE_NAME=-; export CK_TAP_LOG_FILE_NAME; \
     CK_VERBOSITY=silent; export CK_VERBOSITY; \
+    CK_TIMEOUT_MULTIPLIER=$(TEST_TIMEOUT_MULTIPLIER); export CK_TIMEOUT_MULTIPLIER; \
+    UBSAN_OPTIONS=print_stacktrace=1; export UBSAN_OPTIONS; \
     OPENBLAS_NUM_THREADS=1; export OPENBLAS_NUM_THREADS; \
     top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
     top_builddir='$(abs_top_builddir)'; export top_builddir;
