@@ -9,6 +9,7 @@ build=$top/build
 # machine that has all of them is not asked for apt.
 needs=(
     "gcc                cmd gcc"
+    "libc6-dev          inc stdio.h"
     "make               cmd make"
     "autoconf           cmd autoconf"
     "automake           cmd automake"
