@@ -10,6 +10,7 @@ plan_sources = \
     plan/case.h \
     plan/check.c \
     plan/describe.c \
+    plan/explain.c \
     plan/fields.c \
     plan/plan.c \
     plan/plan.h \

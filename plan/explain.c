@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as text for people.
+#include "plan/plan.h"
+#include "plan/shard.h"
+
+// Slices of one operation that are listed; a batch repeats them.
+#define SLICES_SHOWN_MAX 6
+#define TEXT_MAX         64
+
+// A number with three significant digits and the unit of its thousand.
+static const char *scaled(double value, double thousand, const char *const *units, int count,
+                          char text[TEXT_MAX])
+{
+    int unit = 0;
+    for (; value >= thousand * 0.9995 && unit + 1 < count; unit++)
+        value /= thousand;
+    int decimals = unit == 0 ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    snprintf(text, TEXT_MAX, "%.*f %s", decimals, value, units[unit]);
+    return text;
+}
+
+static const char *size_text(int64_t bytes, char text[TEXT_MAX])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    return scaled((double)bytes, 1024, units, 6, text);
+}
+
+static const char *flops_text(double flops, char text[TEXT_MAX])
+{
+    static const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
+    return scaled(flops, 1000, units, 6, text);
+}
+
+static const char *region_name(const struct plan *plan, const struct region *r)
+{
+    return plan->buffers[r->buffer].name;
+}
+
+// ---- head ----
+
+static void explain_shard(const struct plan *plan, FILE *out)
+{
+    const struct cp_case *c = &plan->c;
+    int per_rank = shard_chunks_per_rank(c), rank = plan->rank;
+    fprintf(out, "rank %d of %d holds chunk%s %d", rank, c->world_size, per_rank > 1 ? "s" : "",
+            shard_chunk_of(c, rank, 0));
+    if (per_rank > 1)
+        fprintf(out, " and %d", shard_chunk_of(c, rank, 1));
+    fprintf(out, " of %d: %lld of %lld queries, %lld of %lld keys of each sequence\n",
+            per_rank * c->world_size, (long long)shard_tokens(c, SIDE_Q, rank),
+            (long long)c->seqlen_q, (long long)shard_tokens(c, SIDE_KV, rank),
+            (long long)c->seqlen_kv);
+}
+
+static void explain_phase_total(const struct plan *plan, enum plan_phase phase, const char *name,
+                                FILE *out)
+{
+    double flops = 0;
+    int64_t bytes = 0;
+    int operations = 0, waits = 0;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        if (op->phase != phase)
+            continue;
+        flops += op_flops(plan, op);
+        bytes += op_bytes(plan, op);
+        operations++;
+        waits += op->wait_count;
+    }
+    char flops_shown[TEXT_MAX], bytes_shown[TEXT_MAX];
+    if (operations > 0)
+        fprintf(out, "%-8s  %12s  %10s sent  %3d operations  %3d waits\n", name,
+                flops_text(flops, flops_shown), size_text(bytes, bytes_shown), operations, waits);
+}
+
+static const char *role_text(enum buffer_role role)
+{
+    switch (role) {
+    case BUFFER_INPUT_Q:
+    case BUFFER_INPUT_KV:
+    case BUFFER_INPUT_DO:
+        return "input";
+    case BUFFER_OUT:
+    case BUFFER_LSE:
+    case BUFFER_DQ:
+    case BUFFER_DKV:
+        return "output";
+    case BUFFER_SCRATCH:
+        break;
+    }
+    return "scratch";
+}
+
+static void explain_buffers(const struct plan *plan, FILE *out)
+{
+    char size[TEXT_MAX];
+    int64_t total = 0;
+    fprintf(out, "\nbuffers\n");
+    for (int32_t i = 0; i < plan->buffer_count; i++) {
+        const struct plan_buffer *b = &plan->buffers[i];
+        fprintf(out, "  %-12s  %-7s  %10s\n", b->name, role_text(b->role),
+                size_text(b->bytes, size));
+        total += b->bytes;
+    }
+    fprintf(out, "  %-12s  %-7s  %10s\n", "together", "", size_text(total, size));
+}
+
+// ---- operations ----
+
+static void explain_rows(const char *what, int64_t row, int64_t len, int64_t step, FILE *out)
+{
+    fprintf(out, "%s %lld..%lld", what, (long long)row, (long long)(row + (len - 1) * step));
+    if (step > 1)
+        fprintf(out, " by %lld", (long long)step);
+}
+
+static void explain_slice(const struct slice *s, int64_t row_step, FILE *out)
+{
+    explain_rows("       rows", s->q_row, s->q_len, row_step, out);
+    explain_rows("  x  rows", s->kv_row, s->kv_len, row_step, out);
+    bool left = s->left < SLICE_UNBOUNDED, right = s->right < SLICE_UNBOUNDED;
+    if (left || right) {
+        fprintf(out, "  where ");
+        if (left)
+            fprintf(out, "%lld <= ", (long long)(-s->left - s->offset));
+        fprintf(out, "key - query");
+        if (right)
+            fprintf(out, " <= %lld", (long long)(s->right - s->offset));
+    }
+    double pairs = (double)slice_pairs(s), all = (double)s->q_len * (double)s->kv_len;
+    fprintf(out, "  (%.0f %%)\n", 100 * pairs / all);
+}
+
+static void explain_slices(const struct plan *plan, const struct op *op, FILE *out)
+{
+    int32_t shown = op->slice_count > SLICES_SHOWN_MAX ? SLICES_SHOWN_MAX : op->slice_count;
+    for (int32_t i = 0; i < shown; i++)
+        explain_slice(&plan->slices[op->slice_first + i], shard_row_step(&plan->c), out);
+    if (shown < op->slice_count)
+        fprintf(out, "       and %d more\n", op->slice_count - shown);
+}
+
+static void explain_transfers(const struct plan *plan, const struct op *op, FILE *out)
+{
+    char size[TEXT_MAX];
+    if (op->transfer_count == 0)
+        fprintf(out, "nothing of this rank");
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        const char *joint = i == 0 ? "" : ", ";
+        if (t->send.bytes > 0)
+            fprintf(out, "%s%s -> rank %d (%s)", joint, region_name(plan, &t->send), t->peer,
+                    size_text(t->send.bytes, size));
+        if (t->receive.bytes > 0)
+            fprintf(out, "%s%s <- rank %d (%s)", t->send.bytes > 0 ? ", " : joint,
+                    region_name(plan, &t->receive), t->peer, size_text(t->receive.bytes, size));
+    }
+}
+
+static void explain_what(const struct plan *plan, const struct op *op, FILE *out)
+{
+    const struct region *r = op->operand;
+    char flops[TEXT_MAX];
+    switch (op->kind) {
+    case OP_ATTEND_FORWARD:
+        fprintf(out, "%s x %s -> %s, %s", region_name(plan, &r[ATTEND_Q]),
+                region_name(plan, &r[ATTEND_K]), region_name(plan, &r[ATTEND_O]),
+                flops_text(op_flops(plan, op), flops));
+        break;
+    case OP_ATTEND_BACKWARD:
+        fprintf(out, "%s x %s -> %s, %s; %s", region_name(plan, &r[ATTEND_Q]),
+                region_name(plan, &r[ATTEND_K]), region_name(plan, &r[ATTEND_DQ]),
+                region_name(plan, &r[ATTEND_DK]), flops_text(op_flops(plan, op), flops));
+        break;
+    case OP_ROW_DOT:
+        fprintf(out, "%s . %s -> %s", region_name(plan, &r[ROW_DOT_DO]),
+                region_name(plan, &r[ROW_DOT_O]), region_name(plan, &r[ROW_DOT_D]));
+        break;
+    case OP_ADD:
+    case OP_CONVERT:
+        fprintf(out, "%s -> %s", region_name(plan, &r[UNARY_SOURCE]),
+                region_name(plan, &r[UNARY_DESTINATION]));
+        break;
+    case OP_FILL:
+        fprintf(out, "%s = %g", region_name(plan, &r[UNARY_DESTINATION]), (double)op->value);
+        break;
+    case OP_EXCHANGE:
+        explain_transfers(plan, op, out);
+        break;
+    case OP_KINDS:
+        break;
+    }
+}
+
+// ---- waits ----
+
+// One region of an operation, by number; false behind the last.
+static bool nth_region(const struct plan *plan, const struct op *op, int n, struct region *region,
+                       enum access *access)
+{
+    if (n < OPERANDS_MAX) {
+        *region = op->operand[n];
+        *access = op_access(op->kind, n);
+        return true;
+    }
+    n -= OPERANDS_MAX;
+    if (n / 2 >= op->transfer_count)
+        return false;
+    const struct transfer *t = &plan->transfers[op->transfer_first + n / 2];
+    *region = n % 2 == 0 ? t->send : t->receive;
+    *access = n % 2 == 0 ? ACCESS_READ : ACCESS_WRITE;
+    return true;
+}
+
+static bool conflict(const struct region *a, enum access a_access, const struct region *b,
+                     enum access b_access)
+{
+    return a->buffer == b->buffer && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes && ((a_access | b_access) & ACCESS_WRITE);
+}
+
+// Names the first buffer because of which `op` waits for `other`, and what `other` does to it.
+static void explain_reason(const struct plan *plan, const struct op *op, const struct op *other,
+                           FILE *out)
+{
+    struct region a, b;
+    enum access a_access, b_access;
+    for (int i = 0; nth_region(plan, op, i, &a, &a_access); i++) {
+        for (int k = 0; nth_region(plan, other, k, &b, &b_access); k++) {
+            if (!conflict(&a, a_access, &b, b_access))
+                continue;
+            const char *doing = b_access == ACCESS_READ      ? "reads"
+                                : other->kind == OP_EXCHANGE ? "brings"
+                                                             : "writes";
+            fprintf(out, ", which %s %s", doing, region_name(plan, &b));
+            return;
+        }
+    }
+}
+
+static void explain_waits(const struct plan *plan, const struct op *op, FILE *out)
+{
+    for (int32_t i = 0; i < op->wait_count; i++) {
+        int32_t index = plan->waits[op->wait_first + i];
+        const struct op *other = &plan->ops[index];
+        fprintf(out, "       waits for %d (%s)", index, op_kind_name(other->kind));
+        explain_reason(plan, op, other, out);
+        fprintf(out, "\n");
+    }
+}
+
+static void explain_op(const struct plan *plan, int32_t index, FILE *out)
+{
+    const struct op *op = &plan->ops[index];
+    fprintf(out, "  %3d  %-8s%-16s  ", index, op->stream == STREAM_COMM ? "comm" : "compute",
+            op_kind_name(op->kind));
+    explain_what(plan, op, out);
+    fprintf(out, "\n");
+    explain_waits(plan, op, out);
+    explain_slices(plan, op, out);
+}
+
+void plan_explain(const struct plan *plan, FILE *out)
+{
+    char text[256];
+    case_describe(&plan->c, text, sizeof text);
+    fprintf(out, "%s\n", text);
+    explain_shard(plan, out);
+    explain_phase_total(plan, PHASE_FORWARD, "forward", out);
+    explain_phase_total(plan, PHASE_BACKWARD, "backward", out);
+    explain_buffers(plan, out);
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i], *last = op - 1;
+        if (i == 0 || op->phase != last->phase || op->step != last->step)
+            fprintf(out, "\n%s step %d\n", op->phase == PHASE_FORWARD ? "forward" : "backward",
+                    op->step);
+        explain_op(plan, i, out);
+    }
+}
