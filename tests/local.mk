@@ -54,6 +54,20 @@ TESTS = $(test_programs) $(fuzz_programs) $(test_scripts)
 endif
 EXTRA_DIST += tests/corpus
 
+# The installed header, libraries and pkg-config file serve a stranger, linked either way.
+EXTRA_DIST += tests/consumer.c
+CLEANFILES += tests/consumer tests/consumer-static
+consumer_flags = PKG_CONFIG_PATH=$(DESTDIR)$(pkgconfigdir) $(PKG_CONFIG) \
+    --define-variable=libdir=$(DESTDIR)$(libdir) --define-variable=includedir=$(DESTDIR)$(includedir)
+installcheck-local:
+	$(CC) $(CFLAGS) $(INSTRUMENT_CFLAGS) -o tests/consumer $(top_srcdir)/tests/consumer.c \
+	    `$(consumer_flags) --cflags --libs cpattn` $(INSTRUMENT_LDFLAGS)
+	LD_LIBRARY_PATH=$(DESTDIR)$(libdir) tests/consumer
+	$(CC) $(CFLAGS) $(INSTRUMENT_CFLAGS) -o tests/consumer-static $(top_srcdir)/tests/consumer.c \
+	    `$(consumer_flags) --cflags cpattn` $(DESTDIR)$(libdir)/libcpattn.a \
+	    `$(consumer_flags) --static --libs cpattn | $(SED) 's/-lcpattn//'` $(INSTRUMENT_LDFLAGS)
+	tests/consumer-static
+
 # ---- the tests --------------------------------------------------------------------------------------
 
 test_programs += tests/test_common
@@ -75,3 +89,4 @@ tests_test_transport_SOURCES = tests/test_transport.c
 
 test_scripts += tests/test_exports.sh
 test_scripts += tests/test_unit.sh
+test_scripts += tests/test_layering.sh

@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The checks of the tree notice what they are there for: each is shown a copy of the tree with one fault.
+# Prints TAP.
+set -u
+: "${top_srcdir:=.}"
+folders="common plan yaml proto kernels transport rank daemon client tests bench"
+number=0
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+
+# Passes if the check fails on a tree that holds only this file, and says what is expected.
+notices() { # CHECK FILE TEXT EXPECTED
+    number=$((number + 1))
+    tree=$scratch/$number
+    mkdir "$tree"
+    for folder in $folders; do
+        mkdir -p "$tree/$folder"
+    done
+    mkdir -p "$tree/$(dirname "$2")"
+    printf '// SPDX-License-Identifier: Apache-2.0\n%b' "$3" >"$tree/$2"
+    said=$("$top_srcdir/scripts/$1" "$tree")
+    status=$?
+    if [ $status -eq 1 ] && printf '%s\n' "$said" | grep -qF "# $4"; then
+        echo "ok $number - $1: $4"
+    else
+        echo "not ok $number - $1: $4"
+        printf '%s\n' "$said" | sed 's/^/# /'
+    fi
+}
+
+notices layering plan/x.c '#include "rank/x.h"\n' "plan/x.c includes rank/x.h"
+notices layering common/x.h '#include "plan/case.h"\n' "common/x.h includes plan/case.h"
+notices layering daemon/core/x.c '#include "daemon/io/x.h"\n' "daemon/core/x.c includes daemon/io/x.h"
+notices layering daemon/core/x.c '#include <time.h>\n' "daemon/core/x.c includes <time.h>"
+notices layering kernels/reference/x.c '#include "plan/slice.h"\n' \
+    "kernels/reference/x.c includes plan/slice.h"
+notices layering client/library.c '#include <nng/nng.h>\n' "client/library.c includes nng/nng.h"
+notices layering rank/x.c '#include <cblas.h>\n' "rank/x.c includes cblas.h"
+notices layering common/x.c '#include "status.h"\n' 'common/x.c includes "status.h" without its folder'
+notices form plan/x.c "$(printf 'int x(void)\\n{\\n%s}\\n' "$(yes '    y();\n' | head -n 69 | tr -d '\n')")" \
+    "plan/x.c:3: a function of 71 lines"
+notices form plan/x.c "$(yes 'int x;\n' | head -n 600 | tr -d '\n')" "plan/x.c: 601 lines"
+
+echo "1..$number"
