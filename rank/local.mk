@@ -4,8 +4,23 @@ rank_librank_a_SOURCES = $(rank_sources)
 
 # Compiled a second time, with mutations, for the tests.
 rank_sources =
+rank_sources += rank/arena.c
+rank_sources += rank/arena.h
+rank_sources += rank/clock.h
+rank_sources += rank/digest.c
+rank_sources += rank/digest.h
+rank_sources += rank/executor.c
+rank_sources += rank/executor.h
+rank_sources += rank/figures.c
+rank_sources += rank/figures.h
+rank_sources += rank/inputs.c
+rank_sources += rank/inputs.h
+rank_sources += rank/session.c
+rank_sources += rank/session.h
+rank_sources += rank/verify.c
+rank_sources += rank/verify.h
 
-# The rank process. Take the # away once rank/main.c is there.
+# The rank process. Take the # away once its kernels are there.
 #pkglibexec_PROGRAMS += cpattn-rank
 #cpattn_rank_SOURCES = rank/main.c
 #cpattn_rank_LDADD = $(rank_libs) plan/libplan.la common/libcommon.la \

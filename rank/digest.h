@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fingerprint of results: equal bits, equal digests; other bits, other digests for all practical
+// purposes. Not meant against an adversary.
+#ifndef CPATTN_RANK_DIGEST_H
+#define CPATTN_RANK_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DIGEST_START UINT64_C(0x6370617474656e64)
+
+// The digest of what `digest` stands for followed by these bytes. Where one call ends and the next
+// begins counts: (ab, c) and (a, bc) differ.
+uint64_t digest_add(uint64_t digest, const void *data, size_t bytes);
+
+#endif

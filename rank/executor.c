@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/executor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/shard.h"
+#include "rank/clock.h"
+
+enum move_kind { MOVE_RUN, MOVE_START, MOVE_PROGRESS };
+
+// Something that could be done now.
+struct move {
+    enum move_kind kind;
+    int32_t op;
+};
+
+struct executor {
+    const struct execution *e;
+    const struct plan *plan;
+    struct attention_shape shape;
+    struct timings *timings;
+    int32_t head[PLAN_STREAMS]; // next operation of each stream; op_count: none is left
+    bool *done;                 // [op_count]
+    struct message *messages;   // of the exchange that is being started
+    int32_t exchanging;         // operation under way, or -1
+    uint64_t exchange_start_ns;
+    int32_t forward_left; // operations
+    uint64_t random;      // state of the exploration; 0: plan order
+    int compute_eighths;  // exploration: how often compute goes first
+};
+
+// ---- single operations
+// -----------------------------------------------------------------------------
+
+static void *at(const struct executor *x, struct region region)
+{
+    return region.bytes == 0 ? NULL : (char *)x->e->buffers[region.buffer] + region.offset;
+}
+
+static enum status attend_forward(struct executor *x, const struct op *op, struct error *error)
+{
+    struct attention_forward args = {
+        .shape = x->shape,
+        .q = at(x, op->operand[ATTEND_Q]),
+        .k = at(x, op->operand[ATTEND_K]),
+        .v = at(x, op->operand[ATTEND_V]),
+        .o = at(x, op->operand[ATTEND_O]),
+        .lse = at(x, op->operand[ATTEND_LSE]),
+        .slices = x->plan->slices + op->slice_first,
+        .slice_count = op->slice_count,
+    };
+    return x->e->ops->forward(x->e->backend, &args, error);
+}
+
+static enum status attend_backward(struct executor *x, const struct op *op, struct error *error)
+{
+    struct attention_backward args = {
+        .shape = x->shape,
+        .q = at(x, op->operand[ATTEND_Q]),
+        .k = at(x, op->operand[ATTEND_K]),
+        .v = at(x, op->operand[ATTEND_V]),
+        .d_out = at(x, op->operand[ATTEND_DO]),
+        .lse = at(x, op->operand[ATTEND_LSE]),
+        .d = at(x, op->operand[ATTEND_D]),
+        .dq = at(x, op->operand[ATTEND_DQ]),
+        .dk = at(x, op->operand[ATTEND_DK]),
+        .dv = at(x, op->operand[ATTEND_DV]),
+        .slices = x->plan->slices + op->slice_first,
+        .slice_count = op->slice_count,
+    };
+    return x->e->ops->backward(x->e->backend, &args, error);
+}
+
+static int64_t floats(struct region region)
+{
+    return region.bytes / (int64_t)sizeof(float);
+}
+
+static enum status op_run(struct executor *x, const struct op *op, struct error *error)
+{
+    const struct attention_ops *ops = x->e->ops;
+    struct attention_backend *backend = x->e->backend;
+    struct region source = op->operand[UNARY_SOURCE];
+    struct region destination = op->operand[UNARY_DESTINATION];
+    switch (op->kind) {
+    case OP_ATTEND_FORWARD:
+        return attend_forward(x, op, error);
+    case OP_ATTEND_BACKWARD:
+        return attend_backward(x, op, error);
+    case OP_ROW_DOT:
+        ops->row_dot(backend, &x->shape, at(x, op->operand[ROW_DOT_DO]),
+                     at(x, op->operand[ROW_DOT_O]), at(x, op->operand[ROW_DOT_D]));
+        return STATUS_OK;
+    case OP_ADD:
+        ops->add(backend, at(x, source), at(x, destination), floats(source));
+        return STATUS_OK;
+    case OP_CONVERT:
+        ops->convert(backend, x->plan->c.dtype, at(x, source), at(x, destination), floats(source));
+        return STATUS_OK;
+    case OP_FILL:
+        ops->fill(backend, at(x, destination), op->value, floats(destination));
+        return STATUS_OK;
+    case OP_EXCHANGE:
+    case OP_KINDS:
+        break;
+    }
+    return error_set(error, STATUS_INTERNAL, "operation kind %d is no compute operation",
+                     (int)op->kind);
+}
+
+// ---- progress
+// --------------------------------------------------------------------------------------
+
+static int report_phase(const struct op *op)
+{
+    return op->phase == PHASE_FORWARD ? REPORT_FORWARD : REPORT_BACKWARD;
+}
+
+static void progress_note(const struct executor *x, const struct op *op, int waiting_for)
+{
+    progress_store(x->e->progress, (struct progress_view){.job = (uint32_t)x->e->job,
+                                                          .phase = report_phase(op),
+                                                          .step = op->step,
+                                                          .waiting_for = waiting_for});
+}
+
+static void op_finished(struct executor *x, int32_t index)
+{
+    const struct op *op = &x->plan->ops[index];
+    x->done[index] = true;
+    int32_t next = index + 1;
+    while (next < x->plan->op_count && x->plan->ops[next].stream != op->stream)
+        next++;
+    x->head[op->stream] = next;
+    if (op->phase == PHASE_FORWARD && --x->forward_left == 0)
+        x->timings->forward_ns = clock_ns();
+}
+
+// ---- exchanges
+// -------------------------------------------------------------------------------------
+
+// The same on both sides of every message, and never twice in the life of a pool as long as one
+// step has no two exchanges; where it has, their order and sizes tell them apart.
+static uint64_t exchange_tag(const struct executor *x, const struct op *op)
+{
+    return x->e->job << 24 | (uint64_t)report_phase(op) << 16 | (uint64_t)(op->step & 0xffff);
+}
+
+static enum status exchange_start(struct executor *x, int32_t index, struct error *error)
+{
+    const struct op *op = &x->plan->ops[index];
+    const struct transfer *transfers = x->plan->transfers + op->transfer_first;
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        x->messages[i] = (struct message){.peer = transfers[i].peer,
+                                          .send = at(x, transfers[i].send),
+                                          .send_bytes = (size_t)transfers[i].send.bytes,
+                                          .receive = at(x, transfers[i].receive),
+                                          .receive_bytes = (size_t)transfers[i].receive.bytes};
+        // What is read before it has arrived shall show.
+        if (x->random && transfers[i].receive.bytes > 0)
+            memset(x->messages[i].receive, 0xff, x->messages[i].receive_bytes);
+    }
+    progress_note(x, op, -1);
+    x->exchange_start_ns = clock_ns();
+    enum status status = x->e->transport->ops->start(x->e->transport, exchange_tag(x, op),
+                                                     x->messages, op->transfer_count, error);
+    if (status == STATUS_OK)
+        x->exchanging = index;
+    return status;
+}
+
+// `wait`: nothing else can be done.
+static enum status exchange_progress(struct executor *x, bool wait, struct error *error)
+{
+    struct transport *t = x->e->transport;
+    const struct op *op = &x->plan->ops[x->exchanging];
+    int done = 0;
+    uint64_t start_ns = wait ? clock_ns() : 0;
+    enum status status = t->ops->progress(t, 0, &done, error);
+    if (status == STATUS_OK && wait && !done) {
+        progress_note(x, op, t->ops->waiting_for(t));
+        status = t->ops->progress(t, -1, &done, error);
+    }
+    if (wait)
+        x->timings->exposed_ns += clock_ns() - start_ns;
+    if (status != STATUS_OK || !done)
+        return status;
+    x->timings->exchange_ns += clock_ns() - x->exchange_start_ns;
+    int32_t index = x->exchanging;
+    x->exchanging = -1;
+    op_finished(x, index);
+    return STATUS_OK;
+}
+
+// ---- the choice
+// ------------------------------------------------------------------------------------
+
+static bool waits_done(const struct executor *x, const struct op *op)
+{
+    for (int32_t i = 0; i < op->wait_count; i++)
+        if (!x->done[x->plan->waits[op->wait_first + i]])
+            return false;
+    return true;
+}
+
+// What can be done now, at most one thing a stream. Returns how many.
+static int moves_find(const struct executor *x, struct move moves[PLAN_STREAMS])
+{
+    int count = 0;
+    for (int stream = 0; stream < PLAN_STREAMS; stream++) {
+        int32_t index = x->head[stream];
+        if (index == x->plan->op_count)
+            continue;
+        const struct op *op = &x->plan->ops[index];
+        if (index == x->exchanging)
+            moves[count++] = (struct move){MOVE_PROGRESS, index};
+        else if (!waits_done(x, op))
+            continue;
+        else if (op->kind != OP_EXCHANGE)
+            moves[count++] = (struct move){MOVE_RUN, index};
+        else if (x->exchanging < 0)
+            moves[count++] = (struct move){MOVE_START, index};
+    }
+    return count;
+}
+
+// xorshift64*: small, and a seed is all its state.
+static uint64_t random_next(struct executor *x)
+{
+    x->random ^= x->random >> 12;
+    x->random ^= x->random << 25;
+    x->random ^= x->random >> 27;
+    return x->random * UINT64_C(0x2545f4914f6cdd1d) >> 32;
+}
+
+// Index of the move to make.
+static int move_choose(struct executor *x, const struct move *moves, int count)
+{
+    if (x->random) {
+        // Mostly the one, mostly the other or evenly, as the seed will have it: an even choice
+        // alone would hardly ever let one stream run far ahead.
+        int compute_first = (int)(random_next(x) % 8) < x->compute_eighths;
+        for (int i = 0; i < count; i++)
+            if ((moves[i].kind == MOVE_RUN) == compute_first)
+                return i;
+        return 0;
+    }
+    for (int i = 0; i < count; i++)
+        if (moves[i].kind == MOVE_START)
+            return i;
+    for (int i = 0; i < count; i++)
+        if (moves[i].kind == MOVE_RUN)
+            return i;
+    return 0;
+}
+
+static enum status move_make(struct executor *x, struct move move, bool only, struct error *error)
+{
+    switch (move.kind) {
+    case MOVE_START:
+        return exchange_start(x, move.op, error);
+    case MOVE_PROGRESS:
+        return exchange_progress(x, only, error);
+    case MOVE_RUN:
+        break;
+    }
+    const struct op *op = &x->plan->ops[move.op];
+    progress_note(x, op, -1);
+    enum status status = op_run(x, op, error);
+    if (status == STATUS_OK)
+        op_finished(x, move.op);
+    return status;
+}
+
+static bool finished(const struct executor *x)
+{
+    for (int stream = 0; stream < PLAN_STREAMS; stream++)
+        if (x->head[stream] < x->plan->op_count)
+            return false;
+    return true;
+}
+
+static enum status step(struct executor *x, struct error *error)
+{
+    struct move moves[PLAN_STREAMS];
+    int count = moves_find(x, moves);
+    if (count == 0)
+        return error_set(error, STATUS_INTERNAL,
+                         "the plan of rank %d is stuck: neither operation %d nor %d can start",
+                         x->plan->rank, x->head[STREAM_COMPUTE], x->head[STREAM_COMM]);
+    int chosen = move_choose(x, moves, count);
+    // In plan order bytes move between any two operations, and what that brings to an end may let
+    // something better start.
+    if (!x->random && x->exchanging >= 0 && moves[chosen].kind == MOVE_RUN) {
+        enum status status = exchange_progress(x, false, error);
+        if (status != STATUS_OK || x->exchanging < 0)
+            return status;
+    }
+    return move_make(x, moves[chosen], count == 1, error);
+}
+
+// ---- a whole plan
+// ----------------------------------------------------------------------------------
+
+static void executor_init(struct executor *x)
+{
+    const struct plan *plan = x->plan;
+    const struct cp_case *c = &plan->c;
+    x->exchanging = -1;
+    x->shape = (struct attention_shape){.dtype = c->dtype,
+                                        .heads = c->heads,
+                                        .kv_heads = c->kv_heads,
+                                        .d_qk = c->head_dim_qk,
+                                        .d_v = c->head_dim_v,
+                                        .q_rows = shard_rows(c, SIDE_Q, plan->rank),
+                                        .row_step = shard_row_step(c),
+                                        .scale = case_scale(c)};
+    for (int stream = 0; stream < PLAN_STREAMS; stream++)
+        x->head[stream] = plan->op_count;
+    for (int32_t i = plan->op_count - 1; i >= 0; i--) {
+        x->head[plan->ops[i].stream] = i;
+        x->forward_left += plan->ops[i].phase == PHASE_FORWARD;
+    }
+    if (c->explore_seed) {
+        // Each rank explores an order of its own.
+        x->random = c->explore_seed ^ (uint64_t)(plan->rank + 1) * UINT64_C(0x9e3779b97f4a7c15);
+        x->random += x->random == 0;
+        random_next(x);
+        x->compute_eighths = (int)(1 + 3 * (random_next(x) % 3));
+    }
+}
+
+static enum status executor_loop(struct executor *x, struct error *error)
+{
+    uint64_t start_ns = clock_ns();
+    x->timings->forward_ns = start_ns;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && !finished(x))
+        status = step(x, error);
+    x->timings->backward_ns = clock_ns() - x->timings->forward_ns;
+    x->timings->forward_ns -= start_ns;
+    return status;
+}
+
+enum status executor_run(const struct execution *e, struct timings *timings, struct error *error)
+{
+    struct executor x = {.e = e, .plan = e->plan, .timings = timings};
+    size_t op_count = (size_t)e->plan->op_count, transfer_count = (size_t)e->plan->transfer_count;
+    x.done = calloc(op_count + 1, sizeof(*x.done));
+    x.messages = calloc(transfer_count + 1, sizeof(*x.messages));
+    enum status status;
+    if (x.done && x.messages) {
+        executor_init(&x);
+        status = executor_loop(&x, error);
+    } else {
+        status =
+            error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %zu operations", op_count);
+    }
+    free(x.done);
+    free(x.messages);
+    return status;
+}

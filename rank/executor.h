@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executes a plan: the streams are queues, an operation is ready when it heads its stream and what
+// it waits for is done. Exchanges travel while compute operations go on.
+#ifndef CPATTN_RANK_EXECUTOR_H
+#define CPATTN_RANK_EXECUTOR_H
+
+#include "common/report.h"
+#include "kernels/attention.h"
+#include "plan/plan.h"
+#include "transport/transport.h"
+
+struct execution {
+    const struct plan *plan;
+    void *const *buffers; // memory of the plan's buffers, by index, inputs filled
+    const struct attention_ops *ops;
+    struct attention_backend *backend;
+    struct transport *transport; // nothing under way
+    struct progress *progress;   // kept up to date at every operation and before every wait
+    uint64_t job;                // with phase and step it names each exchange to the peers
+};
+
+// Runs all operations. Without an explore_seed in the plan's case each exchange starts as early and
+// each wait ends as late as the plan allows; with one, the choice among the operations that are
+// ready, and when an exchange that has finished is noticed, are drawn from it, and receive regions
+// are filled with NaN when their exchange starts. The results are the same to the bit.
+//
+// Fills forward, backward, exchange and exposed times of `timings`. Errors of operations and of the
+// transport are passed on; INTERNAL when the plan leaves nothing that could be done.
+enum status executor_run(const struct execution *e, struct timings *timings,
+                         struct error *error) MUST_CHECK;
+
+#endif

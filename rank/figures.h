@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The error figures of one tensor in one chunk of a rank, and the rules that judge them.
+//
+// A row is the vector of one token and one head. Four rules, and a case passes only if all hold:
+//
+// - Element: |got - expected| <= t * max(1, RMS of the expected row) + t * |got| with
+//   TransformerEngine's tolerances as t, so that verdicts compare: where its inputs keep all rows
+//   below an RMS of 1 this is its rule to the letter. The sharp inputs make larger gradients, whose
+//   small elements carry the rounding errors of the large ones beside them.
+// - RMSE: RMS of the error of the chunk / RMS of the reference of the chunk.
+// - Row: the same of a single row, for errors that a few rows have and an average hides.
+// - Nonfinite: no NaN or infinity where the reference is finite.
+//
+// Gradients can be (nearly) zero by cancellation: with a single visible key dQ is zero whatever the
+// inputs are, and next to nothing where a softmax has saturated. What is left in such a place is
+// the rounding error of the terms that cancelled, and dividing by its reference would say nothing.
+// So a chunk is measured against at least half the RMS that a uniform softmax would give, and a row
+// against at least a quarter of its chunk.
+//
+// LSE is a logarithm, its absolute error the relative error of the sum that it stands for: its
+// figures are absolute. A row that sees nothing must have LSE = -inf exactly.
+#ifndef CPATTN_RANK_FIGURES_H
+#define CPATTN_RANK_FIGURES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/report.h"
+#include "plan/case.h"
+
+struct figures_rule {
+    double tolerance;  // of an element, absolute and relative
+    double rmse_limit; // of a chunk
+    double row_limit;  // of a row
+    double floor;      // the least RMS that a chunk's error is measured against
+    bool absolute;     // errors are taken as they are (LSE)
+};
+
+struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor);
+
+// RMS of the error and of the reference of one row.
+struct row_error {
+    float error, expected;
+};
+
+// One chunk being judged, row by row.
+struct tally {
+    struct figures figures; // complete after tally_finish()
+    struct figures_rule rule;
+    struct row_error *rows;
+    int64_t row_count;
+    double error_squares, expected_squares;
+};
+
+// Starts a chunk of `row_count` rows. `rows` is room for as many, borrowed until tally_finish().
+void tally_init(struct tally *t, struct figures_rule rule, enum report_tensor tensor, int chunk,
+                struct row_error *rows, int64_t row_count);
+
+// Judges row `index` of the chunk, which lies at `where` (dim 0) of the global tensor. Rows may
+// come in any order; the first bad element is the first that was met.
+void tally_row(struct tally *t, int64_t index, struct element where, const float *got,
+               const double *expected, int count);
+
+// Completes the figures but for worst_row, which the caller derives from the index of the worst row
+// that is returned; -1 when there was no row.
+int64_t tally_finish(struct tally *t);
+
+#endif

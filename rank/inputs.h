@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shard of the inputs that a rank holds.
+#ifndef CPATTN_RANK_INPUTS_H
+#define CPATTN_RANK_INPUTS_H
+
+#include "kernels/inputs.h"
+#include "plan/shard.h"
+
+// Fills the rank's local tensor of an input, laid out as plan/shard.h says, in the case's dtype.
+// `spans` are all spans of the tensor's side.
+void inputs_fill(const struct cp_case *c, enum input_tensor tensor, const struct span *spans,
+                 int count, void *data);
+
+#endif

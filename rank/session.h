@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank at work: one case after the other, from receipt to report. Knows no process, channel or
+// daemon, so that anything that has a transport can run cases.
+#ifndef CPATTN_RANK_SESSION_H
+#define CPATTN_RANK_SESSION_H
+
+#include <stdbool.h>
+
+#include "common/report.h"
+#include "kernels/attention.h"
+#include "plan/case.h"
+#include "rank/arena.h"
+#include "transport/transport.h"
+
+struct session {
+    int rank, world_size;
+    struct transport *transport;
+    struct progress *progress;
+    const struct attention_ops *ops;
+    struct attention_backend *backend;
+    struct arena arena;
+    bool out_of_step; // a case was broken off: the ranks are no longer at the same point
+};
+
+// Borrows transport and progress word for the life of the session. Rank and world size are the
+// transport's.
+enum status session_init(struct session *s, struct transport *transport, struct progress *progress,
+                         struct error *error) MUST_CHECK;
+void session_fini(struct session *s); // also after a failed init and twice
+
+// Waits until all ranks of the world have come here.
+enum status session_barrier(struct session *s, struct error *error) MUST_CHECK;
+
+// Runs a case and fills the report: a mismatch is a result. All ranks must run the same cases under
+// the same job numbers, in the same order. After a failure the session is of no further use.
+enum status session_run(struct session *s, const struct cp_case *c, uint64_t job,
+                        struct rank_report *report, struct error *error) MUST_CHECK;
+
+// What to tell of a failure that one of these has just returned; of a session that is all zeros,
+// too.
+void session_failure(const struct session *s, const struct error *error,
+                     struct rank_failure *failure);
+
+#endif

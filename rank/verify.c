@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/verify.h"
+
+#include <string.h>
+
+#include "kernels/dtype.h"
+#include "kernels/reference/reference.h"
+#include "rank/clock.h"
+#include "rank/figures.h"
+
+// What travels between the ranks and is kept of all of them: LSE of the queries of rank r as
+// [sequence][head][local token], then delta in the same order.
+struct statistics {
+    double *ranks[WORLD_SIZE_MAX];
+};
+
+struct verifier {
+    const struct verification *v;
+    const struct cp_case *c;
+    struct rank_report *report;
+    struct statistics statistics; // when training
+    double *block[4];             // reference rows: out, lse, delta, dq or dk, dv
+    double *key_lse, *key_delta;  // of the heads that share a key head, [heads][seqlen_q]
+    struct row_error *rows[3];    // of the tallies of a chunk
+    float got[HEAD_DIM_MAX];
+};
+
+enum { BLOCK_OUT, BLOCK_LSE, BLOCK_DELTA, BLOCK_DQ };
+enum { BLOCK_DK, BLOCK_DV };
+
+// ---- memory
+// ----------------------------------------------------------------------------------------
+
+static int64_t group_size(const struct cp_case *c)
+{
+    return c->heads / c->kv_heads;
+}
+
+// Doubles of one half (LSE or delta) of a rank's statistics.
+static int64_t statistics_count(const struct cp_case *c, int rank)
+{
+    return shard_rows(c, SIDE_Q, rank) * c->heads;
+}
+
+// Rows, over all heads, of the largest chunk of a rank.
+static int64_t chunk_rows_max(const struct cp_case *c, int rank)
+{
+    int64_t q = shard_rows(c, SIDE_Q, rank) * c->heads;
+    int64_t kv = shard_rows(c, SIDE_KV, rank) * c->kv_heads;
+    return q > kv ? q : kv;
+}
+
+static int64_t head_dim_max(const struct cp_case *c)
+{
+    return c->head_dim_qk > c->head_dim_v ? c->head_dim_qk : c->head_dim_v;
+}
+
+enum status verify_reserve(const struct cp_case *c, int rank, size_t *total, struct error *error)
+{
+    size_t sum = *total;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 4 && status == STATUS_OK; i++)
+        status = arena_add(&sum, VERIFY_BLOCK_ROWS, head_dim_max(c) * 8, error);
+    for (int i = 0; i < 3 && status == STATUS_OK; i++)
+        status = arena_add(&sum, chunk_rows_max(c, rank), sizeof(struct row_error), error);
+    for (int r = 0; r < c->world_size && c->training && status == STATUS_OK; r++)
+        status = arena_add(&sum, statistics_count(c, r), 2 * 8, error);
+    for (int i = 0; i < 2 && c->training && status == STATUS_OK; i++)
+        status = arena_add(&sum, group_size(c) * c->seqlen_q, 8, error);
+    if (status == STATUS_OK)
+        *total = sum;
+    return status;
+}
+
+static void memory_take(struct verifier *x)
+{
+    const struct cp_case *c = x->c;
+    struct arena *a = x->v->arena;
+    for (int i = 0; i < 4; i++)
+        x->block[i] = arena_take(a, VERIFY_BLOCK_ROWS, head_dim_max(c) * 8);
+    for (int i = 0; i < 3; i++)
+        x->rows[i] = arena_take(a, chunk_rows_max(c, x->v->rank), sizeof(struct row_error));
+    if (!c->training)
+        return;
+    for (int r = 0; r < c->world_size; r++)
+        x->statistics.ranks[r] = arena_take(a, statistics_count(c, r), 2 * 8);
+    x->key_lse = arena_take(a, group_size(c) * c->seqlen_q, 8);
+    x->key_delta = arena_take(a, group_size(c) * c->seqlen_q, 8);
+}
+
+// ---- rows of a chunk
+// -------------------------------------------------------------------------------
+
+// A tensor as the rank holds it.
+struct tensor {
+    enum report_tensor name;
+    enum shard_side side;
+    const void *data;
+    enum case_dtype dtype;
+    int heads, dim;
+    bool heads_outside; // [heads][rows] instead of [rows][heads][dim]
+    int block;          // which of the blocks holds its reference
+};
+
+// Rows [first, first + count) of a span, of one head.
+struct stretch {
+    const struct span *span;
+    int head;
+    int64_t first, count;
+};
+
+static void tensor_row(const struct verifier *x, const struct tensor *t, int64_t row, int head,
+                       float *values)
+{
+    int64_t rows = shard_rows(x->c, t->side, x->v->rank);
+    int64_t at = t->heads_outside ? head * rows + row : (row * t->heads + head) * t->dim;
+    for (int i = 0; i < t->dim; i++)
+        values[i] = dtype_load(t->dtype, t->data, at + i);
+}
+
+// All spans of a chunk have the same length: sequence by sequence, token by token, head by head.
+static int64_t row_index(const struct tensor *t, const struct stretch *s, int64_t i)
+{
+    return (s->span->sequence * s->span->len + s->first + i) * t->heads + s->head;
+}
+
+static struct element row_element(const struct tensor *t, const struct span *of_chunk,
+                                  int64_t index)
+{
+    int64_t token = index / t->heads;
+    return (struct element){.sequence = (int32_t)(token / of_chunk->len),
+                            .head = (int32_t)(index % t->heads),
+                            .position = of_chunk->position + token % of_chunk->len};
+}
+
+static void stretch_compare(struct verifier *x, const struct tensor *t, const struct stretch *s,
+                            struct tally *tally)
+{
+    int64_t step = shard_row_step(x->c);
+    for (int64_t i = 0; i < s->count; i++) {
+        int64_t token = s->first + i;
+        struct element where = {
+            .sequence = s->span->sequence, .head = s->head, .position = s->span->position + token};
+        tensor_row(x, t, s->span->row + token * step, s->head, x->got);
+        tally_row(tally, row_index(t, s, i), where, x->got, x->block[t->block] + i * t->dim,
+                  t->dim);
+    }
+}
+
+// ---- the reference
+// ---------------------------------------------------------------------------------
+
+// Tokens of a sequence that lie before a chunk in a rank's memory.
+static int64_t tokens_before(const struct cp_case *c, int rank, int chunk)
+{
+    int64_t begin = 0, end = 0;
+    int chunks = shard_chunks_per_rank(c) * c->world_size;
+    if (chunk > 0)
+        shard_chunk(c->seqlen_q, chunks, shard_chunk_of(c, rank, 0), &begin, &end);
+    return end - begin;
+}
+
+static void statistics_keep(struct verifier *x, const struct stretch *s)
+{
+    int64_t tokens = shard_tokens(x->c, SIDE_Q, x->v->rank);
+    int64_t before = tokens_before(x->c, x->v->rank, s->span->chunk);
+    double *lse = x->statistics.ranks[x->v->rank];
+    int64_t at = ((int64_t)s->span->sequence * x->c->heads + s->head) * tokens + before + s->first;
+    size_t bytes = (size_t)s->count * sizeof(double);
+    memcpy(lse + at, x->block[BLOCK_LSE], bytes);
+    memcpy(lse + statistics_count(x->c, x->v->rank) + at, x->block[BLOCK_DELTA], bytes);
+}
+
+static enum status queries_reference(struct verifier *x, const struct stretch *s,
+                                     struct error *error)
+{
+    int64_t begin = s->span->position + s->first;
+    enum status status = reference_queries(
+        x->c, s->span->sequence, s->head, begin, begin + s->count, x->block[BLOCK_OUT],
+        x->block[BLOCK_LSE], x->c->training ? x->block[BLOCK_DELTA] : NULL,
+        x->c->training ? x->block[BLOCK_DQ] : NULL, error);
+    if (status == STATUS_OK && x->c->training)
+        statistics_keep(x, s);
+    return status;
+}
+
+// Brings LSE and delta of the query heads of a key head into the order of positions.
+static void key_statistics(struct verifier *x, int sequence, int kv_head)
+{
+    const struct cp_case *c = x->c;
+    int64_t group = group_size(c);
+    int chunks = shard_chunks_per_rank(c);
+    for (int rank = 0; rank < c->world_size; rank++) {
+        int64_t tokens = shard_tokens(c, SIDE_Q, rank), count = statistics_count(c, rank);
+        const double *lse = x->statistics.ranks[rank];
+        for (int64_t h = 0; h < group; h++) {
+            int64_t at = (sequence * (int64_t)c->heads + kv_head * group + h) * tokens;
+            for (int i = 0; i < chunks; i++) {
+                int64_t begin, end;
+                shard_chunk(c->seqlen_q, chunks * c->world_size, shard_chunk_of(c, rank, i), &begin,
+                            &end);
+                size_t bytes = (size_t)(end - begin) * sizeof(double);
+                memcpy(x->key_lse + h * c->seqlen_q + begin, lse + at, bytes);
+                memcpy(x->key_delta + h * c->seqlen_q + begin, lse + count + at, bytes);
+                at += end - begin;
+            }
+        }
+    }
+}
+
+static enum status keys_reference(struct verifier *x, const struct stretch *s, struct error *error)
+{
+    if (s->first == 0)
+        key_statistics(x, s->span->sequence, s->head);
+    int64_t begin = s->span->position + s->first;
+    return reference_keys(x->c, s->span->sequence, s->head, begin, begin + s->count, x->key_lse,
+                          x->key_delta, x->block[BLOCK_DK], x->block[BLOCK_DV], error);
+}
+
+// ---- one chunk
+// -------------------------------------------------------------------------------------
+
+typedef enum status reference_function(struct verifier *x, const struct stretch *s,
+                                       struct error *error);
+
+#define CHUNK_TENSORS_MAX 3
+
+static enum status stretch_judge(struct verifier *x, const struct tensor *tensors, int count,
+                                 reference_function *reference, const struct stretch *s,
+                                 struct tally *tallies, struct error *error)
+{
+    uint64_t start_ns = clock_ns();
+    enum status status = reference(x, s, error);
+    uint64_t reference_ns = clock_ns();
+    x->report->timings.reference_ns += reference_ns - start_ns;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        stretch_compare(x, &tensors[i], s, &tallies[i]);
+    x->report->timings.compare_ns += clock_ns() - reference_ns;
+    return status;
+}
+
+static enum status span_judge(struct verifier *x, const struct tensor *tensors, int count,
+                              reference_function *reference, const struct span *span,
+                              struct tally *tallies, struct error *error)
+{
+    for (int head = 0; head < tensors[0].heads; head++)
+        for (int64_t first = 0; first < span->len; first += VERIFY_BLOCK_ROWS) {
+            struct stretch s = {span, head, first, span->len - first};
+            if (s.count > VERIFY_BLOCK_ROWS)
+                s.count = VERIFY_BLOCK_ROWS;
+            enum status status = stretch_judge(x, tensors, count, reference, &s, tallies, error);
+            if (status != STATUS_OK)
+                return status;
+        }
+    return STATUS_OK;
+}
+
+static void figures_append(struct verifier *x, const struct tensor *t, const struct span *of_chunk,
+                           struct tally *tally)
+{
+    uint64_t start_ns = clock_ns();
+    struct rank_report *report = x->report;
+    int64_t worst = tally_finish(tally);
+    if (worst >= 0)
+        tally->figures.worst_row = row_element(t, of_chunk, worst);
+    report->pass = report->pass && tally->figures.broken == 0;
+    report->figures[report->figures_count++] = tally->figures;
+    report->timings.compare_ns += clock_ns() - start_ns;
+}
+
+static const struct span *chunk_find(const struct verification *v, enum shard_side side, int chunk)
+{
+    for (int i = 0; i < v->span_count[side]; i++)
+        if (v->spans[side][i].chunk == chunk)
+            return &v->spans[side][i];
+    return NULL;
+}
+
+// Tensors of one side, whose references come from one function.
+static enum status chunk_judge(struct verifier *x, const struct tensor *tensors, int count,
+                               reference_function *reference, int chunk, struct error *error)
+{
+    const struct verification *v = x->v;
+    enum shard_side side = tensors[0].side;
+    const struct span *first = chunk_find(v, side, chunk);
+    struct tally tallies[CHUNK_TENSORS_MAX];
+    if (!first)
+        return STATUS_OK;
+    for (int i = 0; i < count; i++)
+        tally_init(&tallies[i], figures_rule(x->c, tensors[i].name), tensors[i].name, chunk,
+                   x->rows[i], x->c->batch * first->len * tensors[i].heads);
+    for (int i = 0; i < v->span_count[side]; i++) {
+        const struct span *span = &v->spans[side][i];
+        if (span->chunk != chunk)
+            continue;
+        enum status status = span_judge(x, tensors, count, reference, span, tallies, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    for (int i = 0; i < count; i++)
+        figures_append(x, &tensors[i], first, &tallies[i]);
+    return STATUS_OK;
+}
+
+// ---- the two passes
+// --------------------------------------------------------------------------------
+
+static void progress_note(const struct verifier *x, int step, int waiting_for)
+{
+    progress_store(x->v->progress, (struct progress_view){.job = (uint32_t)x->v->job,
+                                                          .phase = REPORT_REFERENCE,
+                                                          .step = step,
+                                                          .waiting_for = waiting_for});
+}
+
+static enum status queries_judge(struct verifier *x, struct error *error)
+{
+    const struct cp_case *c = x->c;
+    const struct tensor tensors[] = {
+        {TENSOR_OUT, SIDE_Q, x->v->out, c->dtype, c->heads, c->head_dim_v, false, BLOCK_OUT},
+        {TENSOR_LSE, SIDE_Q, x->v->lse, DTYPE_FP32, c->heads, 1, true, BLOCK_LSE},
+        {TENSOR_DQ, SIDE_Q, x->v->dq, c->dtype, c->heads, c->head_dim_qk, false, BLOCK_DQ},
+    };
+    enum status status = STATUS_OK;
+    for (int chunk = 0; chunk < shard_chunks_per_rank(c) && status == STATUS_OK; chunk++) {
+        progress_note(x, chunk, -1);
+        status = chunk_judge(x, tensors, c->training ? 3 : 2, queries_reference, chunk, error);
+    }
+    return status;
+}
+
+static enum status keys_judge(struct verifier *x, struct error *error)
+{
+    const struct cp_case *c = x->c;
+    const struct tensor tensors[] = {
+        {TENSOR_DK, SIDE_KV, x->v->dk, c->dtype, c->kv_heads, c->head_dim_qk, false, BLOCK_DK},
+        {TENSOR_DV, SIDE_KV, x->v->dv, c->dtype, c->kv_heads, c->head_dim_v, false, BLOCK_DV},
+    };
+    enum status status = STATUS_OK;
+    for (int chunk = 0; chunk < shard_chunks_per_rank(c) && status == STATUS_OK; chunk++) {
+        progress_note(x, 3 + chunk, -1);
+        status = chunk_judge(x, tensors, 2, keys_reference, chunk, error);
+    }
+    return status;
+}
+
+static enum status statistics_exchange(struct verifier *x, struct error *error)
+{
+    struct transport *t = x->v->transport;
+    struct message messages[WORLD_SIZE_MAX];
+    int count = 0, done = 0;
+    uint64_t start_ns = clock_ns();
+    for (int peer = 0; peer < x->c->world_size; peer++)
+        if (peer != x->v->rank)
+            messages[count++] = (struct message){
+                .peer = peer,
+                .send = x->statistics.ranks[x->v->rank],
+                .send_bytes = (size_t)statistics_count(x->c, x->v->rank) * 2 * sizeof(double),
+                .receive = x->statistics.ranks[peer],
+                .receive_bytes = (size_t)statistics_count(x->c, peer) * 2 * sizeof(double)};
+    enum status status =
+        t->ops->start(t, x->v->job << 24 | REPORT_REFERENCE << 16, messages, count, error);
+    while (status == STATUS_OK && !done) {
+        progress_note(x, 2, t->ops->waiting_for(t));
+        status = t->ops->progress(t, -1, &done, error);
+    }
+    x->report->timings.reference_ns += clock_ns() - start_ns;
+    return status;
+}
+
+enum status verify_run(const struct verification *v, struct rank_report *report,
+                       struct error *error)
+{
+    struct verifier x = {.v = v, .c = v->c, .report = report};
+    report->pass = true;
+    report->figures_count = 0;
+    memory_take(&x);
+    enum status status = queries_judge(&x, error);
+    if (status == STATUS_OK && v->c->training)
+        status = statistics_exchange(&x, error);
+    if (status == STATUS_OK && v->c->training)
+        status = keys_judge(&x, error);
+    return status;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verification of a case against the fp64 reference. The work is dealt: each rank computes the
+// reference of its own queries (O, LSE, dQ), tells the others LSE and delta of these rows, and then
+// computes the reference of its own keys (dK, dV). Nothing is computed twice.
+#ifndef CPATTN_RANK_VERIFY_H
+#define CPATTN_RANK_VERIFY_H
+
+#include "common/report.h"
+#include "plan/shard.h"
+#include "rank/arena.h"
+#include "transport/transport.h"
+
+// Rows of the reference that are in memory in fp64 at a time, and one fp64 LSE and delta per query
+// and head of the whole case when training: memory is linear in the lengths.
+#define VERIFY_BLOCK_ROWS 512
+
+// What is judged, in the layouts of plan/plan.h.
+struct verification {
+    const struct cp_case *c;
+    int rank;
+    const struct span *spans[2]; // of the rank, by enum shard_side
+    int span_count[2];
+    const void *out, *dq, *dk, *dv; // in the case's dtype; gradients when training
+    const float *lse;
+    struct arena *arena;         // has room for what verify_reserve() adds
+    struct transport *transport; // nothing under way
+    struct progress *progress;
+    uint64_t job;
+};
+
+// Adds what verify_run() takes from the arena.
+enum status verify_reserve(const struct cp_case *c, int rank, size_t *total,
+                           struct error *error) MUST_CHECK;
+
+// Fills figures, pass, and the reference and compare times of the report. All ranks of the case
+// must call it. A chunk without tokens has no figures. Errors of the reference and the transport
+// are passed on; a mismatch is no error.
+enum status verify_run(const struct verification *v, struct rank_report *report,
+                       struct error *error) MUST_CHECK;
+
+#endif
