@@ -17,9 +17,4 @@ pkgconfig_DATA += client/cpattn.pc
 client_libs = proto/libproto.la plan/libplan.la common/libcommon.la \
     $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
-# The command, one file per line in cpattn_submit_SOURCES. Take the # away once its main is there.
-#bin_PROGRAMS += cpattn-submit
-#cpattn_submit_SOURCES = client/submit/main.c
-#cpattn_submit_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS) $(SMARTCOLS_CFLAGS)
-#cpattn_submit_LDADD = client/libclient.la yaml/libyamltree.la $(client_libs) \
-#    $(YAML_LIBS) $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS)
+include $(top_srcdir)/client/submit/local.mk

@@ -90,3 +90,7 @@ tests_test_transport_SOURCES = tests/test_transport.c
 test_scripts += tests/test_exports.sh
 test_scripts += tests/test_unit.sh
 test_scripts += tests/test_layering.sh
+
+test_programs += tests/test_matrix
+tests_test_matrix_SOURCES = tests/test_matrix.c
+tests_test_matrix_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)

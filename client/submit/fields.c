@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct fields_pair pairs[] = {
+    {"seqlen", {"seqlen_q", "seqlen_kv"}, "seqlen_q and seqlen_kv at once"},
+    {"head_dim", {"head_dim_qk", "head_dim_v"}, "head_dim_qk and head_dim_v at once"},
+    {NULL, {NULL}, NULL},
+};
+
+static const struct letter {
+    const char *name, *letters;
+} letters[] = {
+    {"world_size", "w"},  {"batch", "b"},       {"heads", "h"},    {"kv_heads", "kv"},
+    {"head_dim_qk", "d"}, {"head_dim_v", "dv"}, {"head_dim", "d"}, {"seqlen_q", "s"},
+    {"seqlen_kv", "skv"}, {"seqlen", "s"},      {"seed", "seed"},  {"explore_seed", "explore"},
+};
+
+const struct fields_pair *fields_pairs(void)
+{
+    return pairs;
+}
+
+static const struct fields_pair *pair_find(const char *name)
+{
+    for (const struct fields_pair *p = pairs; p->name; p++) {
+        size_t i = 0;
+        while (p->name[i] && (name[i] == '-' ? '_' : name[i]) == p->name[i])
+            i++;
+        if (!p->name[i] && !name[i])
+            return p;
+    }
+    return NULL;
+}
+
+enum status fields_set(struct cp_case *c, const char *name, const char *value, struct error *error)
+{
+    const struct fields_pair *pair = pair_find(name);
+    if (!pair)
+        return case_set(c, name, value, error);
+    struct cp_case changed = *c;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < FIELDS_PAIR && !status; i++)
+        status = case_set(&changed, pair->members[i], value, error);
+    if (!status)
+        *c = changed;
+    return status;
+}
+
+static uint64_t field_mask(const char *name)
+{
+    const struct case_field *field = case_field_find(name);
+    return field ? UINT64_C(1) << (field - case_fields()) : 0;
+}
+
+uint64_t fields_mask(const char *name)
+{
+    const struct fields_pair *pair = pair_find(name);
+    return pair ? field_mask(pair->members[0]) | field_mask(pair->members[1]) : field_mask(name);
+}
+
+const char *fields_first(uint64_t mask)
+{
+    return case_fields()[__builtin_ctzll(mask)].name;
+}
+
+int fields_label(const struct cp_case *c, const char *name, char *text, size_t size)
+{
+    const struct case_field *field = &case_fields()[__builtin_ctzll(fields_mask(name))];
+    char value[MODEL_NAME_MAX];
+    case_get(c, field, value, sizeof(value));
+    if (field->kind == FIELD_CHOICE || field->kind == FIELD_TEXT)
+        return snprintf(text, size, "%s", value);
+    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+        if (strcmp(letters[i].name, name) == 0)
+            return snprintf(text, size, "%s%s", letters[i].letters, value);
+    return snprintf(text, size, "%s=%s", name, value);
+}

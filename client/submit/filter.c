@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/filter.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nearest.h"
+
+// A field's value as a number: both members of integers, flags and choices; `real` of reals.
+struct number {
+    int64_t integer;
+    double real;
+};
+
+enum test_part {
+    TEST_EQUAL = 1,
+    TEST_PATTERN = 2,
+    TEST_MIN = 4,
+    TEST_MAX = 8,
+    TEST_MULTIPLE = 16,
+    TEST_FIELD = 32,
+};
+
+struct test {
+    unsigned parts; // TEST_* bits: all of them have to hold
+    struct number equal;
+    char *pattern; // owned
+    double min, max;
+    int64_t multiple;
+    const struct case_field *other;
+};
+
+// What a condition is on.
+enum target { TARGET_FIELD, TARGET_LABEL, TARGET_ID };
+
+struct filter_condition {
+    enum target target;
+    const struct case_field *field; // TARGET_FIELD
+    int label;                      // TARGET_LABEL: which of the names
+    const struct filter_names *names;
+    bool negated;
+    struct test *tests; // any of them has to hold
+    int count;
+};
+
+static enum status no_memory(struct error *error)
+{
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "not enough memory for a filter");
+}
+
+void filter_fini(struct filter *filter)
+{
+    for (int i = 0; i < filter->count; i++) {
+        for (int j = 0; j < filter->conditions[i].count; j++)
+            free(filter->conditions[i].tests[j].pattern);
+        free(filter->conditions[i].tests);
+    }
+    free(filter->conditions);
+    *filter = (struct filter){0};
+}
+
+// ---- deciding ---------------------------------------------------------------------------------
+
+static struct number field_number(const struct cp_case *c, const struct case_field *field)
+{
+    const char *member = (const char *)c + field->offset;
+    struct number number = {0, 0};
+    int32_t narrow;
+    bool flag;
+    if (field->kind == FIELD_REAL) {
+        memcpy(&number.real, member, sizeof(number.real));
+        return number;
+    }
+    if (field->kind == FIELD_BOOL) {
+        memcpy(&flag, member, sizeof(flag));
+        number.integer = flag;
+    } else if (field->size == sizeof(narrow)) {
+        memcpy(&narrow, member, sizeof(narrow));
+        number.integer = narrow;
+    } else {
+        memcpy(&number.integer, member, sizeof(number.integer));
+    }
+    number.real = (double)number.integer;
+    return number;
+}
+
+static bool number_equal(struct number a, struct number b)
+{
+    return a.integer == b.integer && a.real == b.real;
+}
+
+static bool test_number(const struct test *t, const struct cp_case *c, struct number value)
+{
+    return (!(t->parts & TEST_EQUAL) || number_equal(value, t->equal)) &&
+           (!(t->parts & TEST_MIN) || value.real >= t->min) &&
+           (!(t->parts & TEST_MAX) || value.real <= t->max) &&
+           (!(t->parts & TEST_MULTIPLE) || value.integer % t->multiple == 0) &&
+           (!(t->parts & TEST_FIELD) || number_equal(value, field_number(c, t->other)));
+}
+
+static bool test_holds(const struct filter_condition *condition, const struct test *t,
+                       const struct filter_subject *subject)
+{
+    switch (condition->target) {
+    case TARGET_LABEL:
+        return fnmatch(t->pattern, subject->labels[condition->label], 0) == 0;
+    case TARGET_ID:
+        return fnmatch(t->pattern, subject->id, 0) == 0;
+    case TARGET_FIELD:
+        break;
+    }
+    if (t->parts & TEST_PATTERN)
+        return fnmatch(t->pattern, (const char *)subject->c + condition->field->offset, 0) == 0;
+    return test_number(t, subject->c, field_number(subject->c, condition->field));
+}
+
+static bool condition_holds(const struct filter_condition *condition,
+                            const struct filter_subject *subject)
+{
+    bool any = false;
+    for (int i = 0; i < condition->count && !any; i++)
+        any = test_holds(condition, &condition->tests[i], subject);
+    return any != condition->negated;
+}
+
+bool filter_matches(const struct filter *filter, const struct filter_subject *subject)
+{
+    for (int i = 0; i < filter->count; i++)
+        if (!condition_holds(&filter->conditions[i], subject))
+            return false;
+    return true;
+}
+
+// ---- making conditions ------------------------------------------------------------------------
+
+static struct filter_condition *condition_add(struct filter *filter, struct error *error)
+{
+    size_t count = (size_t)filter->count + 1;
+    struct filter_condition *grown =
+        reallocarray(filter->conditions, count, sizeof(*filter->conditions));
+    if (!grown) {
+        no_memory(error);
+        return NULL;
+    }
+    filter->conditions = grown;
+    struct filter_condition *condition = &grown[filter->count++];
+    *condition = (struct filter_condition){0};
+    return condition;
+}
+
+static struct test *test_add(struct filter_condition *condition, struct error *error)
+{
+    size_t count = (size_t)condition->count + 1;
+    struct test *grown = reallocarray(condition->tests, count, sizeof(*condition->tests));
+    if (!grown) {
+        no_memory(error);
+        return NULL;
+    }
+    condition->tests = grown;
+    struct test *t = &grown[condition->count++];
+    *t = (struct test){0};
+    return t;
+}
+
+// Finds what `key` stands for: a name with labels, or a field of a case.
+static enum status condition_aim(struct filter_condition *condition, const char *key,
+                                 const struct filter_names *names, int name_count,
+                                 struct error *error)
+{
+    struct nearest nearest;
+    nearest_init(&nearest, key);
+    for (int i = 0; i < name_count; i++) {
+        nearest_offer(&nearest, names[i].name);
+        if (strcmp(key, names[i].name) != 0)
+            continue;
+        condition->target = TARGET_LABEL;
+        condition->label = i;
+        condition->names = &names[i];
+        return STATUS_OK;
+    }
+    condition->field = case_field_find(key);
+    if (condition->field)
+        return STATUS_OK;
+    for (const struct case_field *f = case_fields(); f->name; f++)
+        nearest_offer(&nearest, f->name);
+    char hint[NEAREST_WORD_MAX + 32];
+    return error_set(error, STATUS_INVALID_ARGUMENT, "'%.80s' is neither a field nor an axis%s",
+                     key, nearest_hint(&nearest, hint, sizeof(hint)));
+}
+
+// A label that no case has would make a condition that never holds.
+static enum status label_check(const struct filter_names *names, const char *pattern,
+                               struct error *error)
+{
+    struct nearest nearest;
+    nearest_init(&nearest, pattern);
+    for (int i = 0; i < names->label_count; i++) {
+        if (fnmatch(pattern, names->labels[i], 0) == 0)
+            return STATUS_OK;
+        nearest_offer(&nearest, names->labels[i]);
+    }
+    char hint[NEAREST_WORD_MAX + 32];
+    return error_set(error, STATUS_INVALID_ARGUMENT, "no %s is called '%.80s'%s", names->name,
+                     pattern, nearest_hint(&nearest, hint, sizeof(hint)));
+}
+
+static enum status test_set_pattern(struct test *t, const char *pattern, struct error *error)
+{
+    t->parts = TEST_PATTERN;
+    t->pattern = strdup(pattern);
+    return t->pattern ? STATUS_OK : no_memory(error);
+}
+
+static enum status test_add_value(struct filter_condition *condition, const char *value,
+                                  struct error *error)
+{
+    struct test *t = test_add(condition, error);
+    if (!t)
+        return STATUS_RESOURCE_EXHAUSTED;
+    if (condition->target == TARGET_LABEL) {
+        enum status status = label_check(condition->names, value, error);
+        return status ? status : test_set_pattern(t, value, error);
+    }
+    if (condition->target == TARGET_ID || condition->field->kind == FIELD_TEXT)
+        return test_set_pattern(t, value, error);
+    struct cp_case c;
+    case_init(&c);
+    enum status status = case_set(&c, condition->field->name, value, error);
+    if (status)
+        return status;
+    t->parts = TEST_EQUAL;
+    t->equal = field_number(&c, condition->field);
+    return STATUS_OK;
+}
+
+// ---- from a file ------------------------------------------------------------------------------
+
+static enum status yaml_field(const struct yaml_node *node, struct test *t, struct error *error)
+{
+    t->other = yaml_text(node) ? case_field_find(yaml_text(node)) : NULL;
+    if (!t->other || t->other->kind == FIELD_TEXT)
+        return yaml_expected(node, error, "the name of a field of a case, not a text");
+    t->parts |= TEST_FIELD;
+    return STATUS_OK;
+}
+
+static enum status yaml_test_part(const struct yaml_node *node, struct test *t, struct error *error)
+{
+    const char *key = yaml_key(node);
+    if (strcmp(key, "field") == 0)
+        return yaml_field(node, t, error);
+    if (strcmp(key, "multiple_of") == 0) {
+        t->parts |= TEST_MULTIPLE;
+        return yaml_int(node, 1, INT32_MAX, &t->multiple, error);
+    }
+    bool is_min = strcmp(key, "min") == 0;
+    t->parts |= is_min ? TEST_MIN : TEST_MAX;
+    return yaml_real(node, -1e18, 1e18, is_min ? &t->min : &t->max, error);
+}
+
+static enum status yaml_add_tests(struct filter_condition *condition, const struct yaml_node *map,
+                                  struct error *error)
+{
+    static const char *const keys[] = {"min", "max", "multiple_of", "field", NULL};
+    bool numeric = condition->target == TARGET_FIELD &&
+                   (condition->field->kind == FIELD_INT || condition->field->kind == FIELD_REAL);
+    enum status status = yaml_check_keys(map, keys, error);
+    if (status)
+        return status;
+    struct test *t = test_add(condition, error);
+    if (!t)
+        return STATUS_RESOURCE_EXHAUSTED;
+    for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n)) {
+        if (!numeric && strcmp(yaml_key(n), "field") != 0)
+            return yaml_error_key(n, error, "'%s' needs a field that is a number", yaml_key(n));
+        status = yaml_test_part(n, t, error);
+    }
+    if (!status && t->parts == 0)
+        return yaml_expected(map, error, "a test: min, max, multiple_of or field");
+    if (!status && (t->parts & TEST_FIELD) &&
+        (condition->target != TARGET_FIELD || condition->field->kind != t->other->kind))
+        return yaml_error(map, error, "'field' compares two fields of one kind");
+    return status;
+}
+
+static enum status yaml_add_test(struct filter_condition *condition, const struct yaml_node *node,
+                                 struct error *error)
+{
+    if (yaml_kind(node) == YAML_MAP)
+        return yaml_add_tests(condition, node, error);
+    if (yaml_kind(node) == YAML_LIST)
+        return yaml_expected(node, error, "a value or a map of tests");
+    struct error why;
+    enum status status = test_add_value(condition, yaml_text(node), &why);
+    return status ? yaml_error(node, error, "%s", why.text) : STATUS_OK;
+}
+
+static enum status yaml_add_any(struct filter_condition *condition, const struct yaml_node *node,
+                                struct error *error)
+{
+    if (yaml_kind(node) != YAML_LIST)
+        return yaml_add_test(condition, node, error);
+    if (yaml_count(node) == 0)
+        return yaml_expected(node, error, "at least one value");
+    enum status status = STATUS_OK;
+    for (const struct yaml_node *n = yaml_first(node); n && !status; n = yaml_next(n))
+        status = yaml_add_test(condition, n, error);
+    return status;
+}
+
+static enum status yaml_add_condition(struct filter *filter, const struct yaml_node *node,
+                                      const struct filter_names *names, int name_count,
+                                      struct error *error)
+{
+    struct filter_condition *condition = condition_add(filter, error);
+    if (!condition)
+        return STATUS_RESOURCE_EXHAUSTED;
+    struct error why;
+    if (condition_aim(condition, yaml_key(node), names, name_count, &why))
+        return yaml_error_key(node, error, "%s", why.text);
+    const struct yaml_node *negation = yaml_find(node, "not");
+    if (!negation)
+        return yaml_add_any(condition, node, error);
+    if (yaml_count(node) > 1)
+        return yaml_error(node, error, "'not' stands alone; put the other tests into it");
+    condition->negated = true;
+    return yaml_add_any(condition, negation, error);
+}
+
+enum status filter_add_yaml(struct filter *filter, const struct yaml_node *map,
+                            const struct filter_names *names, int name_count, struct error *error)
+{
+    enum status status = yaml_is(map, YAML_MAP, error);
+    if (!status && yaml_count(map) == 0)
+        return yaml_expected(map, error, "at least one condition");
+    for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n))
+        status = yaml_add_condition(filter, n, names, name_count, error);
+    return status;
+}
+
+// ---- from a text ------------------------------------------------------------------------------
+
+// A pattern on the id; without a special character it may stand anywhere in it.
+static enum status text_add_id(struct filter_condition *condition, const char *text,
+                               struct error *error)
+{
+    condition->target = TARGET_ID;
+    struct test *t = test_add(condition, error);
+    if (!t)
+        return STATUS_RESOURCE_EXHAUSTED;
+    if (strpbrk(text, "*?["))
+        return test_set_pattern(t, text, error);
+    t->parts = TEST_PATTERN;
+    size_t size = strlen(text) + 3;
+    t->pattern = malloc(size);
+    if (!t->pattern)
+        return no_memory(error);
+    snprintf(t->pattern, size, "*%s*", text);
+    return STATUS_OK;
+}
+
+static enum status text_add_values(struct filter_condition *condition, char *values,
+                                   struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (char *value = values; value && !status;) {
+        char *comma = strchr(value, ',');
+        if (comma)
+            *comma = '\0';
+        status = test_add_value(condition, value, error);
+        value = comma ? comma + 1 : NULL;
+    }
+    return status;
+}
+
+enum status filter_add_text(struct filter *filter, const char *text,
+                            const struct filter_names *names, int name_count, struct error *error)
+{
+    struct filter_condition *condition = condition_add(filter, error);
+    char *copy = condition ? strdup(text) : NULL;
+    if (!copy)
+        return no_memory(error);
+    char *sign = strchr(copy, '=');
+    enum status status;
+    if (!sign) {
+        status = text_add_id(condition, text, error);
+        free(copy);
+        return status;
+    }
+    *sign = '\0';
+    condition->negated = sign > copy && sign[-1] == '!';
+    if (condition->negated)
+        sign[-1] = '\0';
+    status = condition_aim(condition, copy, names, name_count, error);
+    if (!status)
+        status = text_add_values(condition, sign + 1, error);
+    free(copy);
+    return status;
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/matrix.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/fields.h"
+
+static enum status no_memory(struct error *error)
+{
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "not enough memory for the matrix");
+}
+
+static void *array(int count, size_t size)
+{
+    return calloc(count > 0 ? (size_t)count : 1, size);
+}
+
+// ---- fields of a case in the file -------------------------------------------------------------
+
+static enum status unknown_field(const struct yaml_node *node, const char *name,
+                                 struct error *error)
+{
+    struct cp_case c;
+    struct error why = {.text = ""};
+    case_init(&c);
+    (void)!fields_set(&c, name, "", &why);
+    return yaml_error_key(node, error, "%s", why.text);
+}
+
+static enum status field_apply(const struct yaml_node *node, const char *name, struct cp_case *c,
+                               struct error *error)
+{
+    if (fields_mask(name) == 0)
+        return unknown_field(node, name, error);
+    enum status status = yaml_is(node, YAML_SCALAR, error);
+    if (status)
+        return status;
+    struct error why;
+    if (fields_set(c, name, yaml_text(node), &why))
+        return yaml_error(node, error, "%s", why.text);
+    return STATUS_OK;
+}
+
+// Sets the fields of a map of field to value in `c` and says in `mask` which.
+static enum status fields_apply(const struct yaml_node *map, struct cp_case *c, uint64_t *mask,
+                                struct error *error)
+{
+    enum status status = yaml_is(map, YAML_MAP, error);
+    uint64_t seen = 0;
+    for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n)) {
+        uint64_t sets = fields_mask(yaml_key(n));
+        if (sets & seen)
+            return yaml_error_key(n, error, "'%s' sets %s once more", yaml_key(n),
+                                  fields_first(sets & seen));
+        seen |= sets;
+        status = field_apply(n, yaml_key(n), c, error);
+    }
+    *mask = seen;
+    return status;
+}
+
+void matrix_value_apply(const struct matrix_value *value, struct cp_case *c)
+{
+    if (value->text)
+        (void)!fields_set(c, value->field, value->text, NULL);
+    if (!value->fields)
+        return;
+    for (const struct yaml_node *n = yaml_first(value->fields); n; n = yaml_next(n))
+        (void)!fields_set(c, yaml_key(n), yaml_text(n), NULL);
+}
+
+// ---- axes -------------------------------------------------------------------------------------
+
+// Names stand in ids between slashes, on the command line between commas, and beside patterns.
+static enum status check_name(const struct yaml_node *node, const char *what, struct error *error)
+{
+    static const char characters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-";
+    size_t length = strlen(yaml_key(node));
+    if (length > 0 && length < MATRIX_LABEL_MAX && strspn(yaml_key(node), characters) == length)
+        return STATUS_OK;
+    return yaml_error_key(node, error,
+                          "'%.80s' is no name for %s; names are 1 to %d letters, digits and _.+-",
+                          yaml_key(node), what, MATRIX_LABEL_MAX - 1);
+}
+
+// Starts an axis for the values of `node`.
+static enum status axis_add(struct matrix *m, const struct yaml_node *node, const char *name,
+                            struct matrix_axis **axis, struct error *error)
+{
+    if (m->axis_count == MATRIX_AXES_MAX)
+        return yaml_error_key(node, error, "more than %d axes", MATRIX_AXES_MAX);
+    if (yaml_count(node) == 0)
+        return yaml_expected(node, error, "at least one value");
+    struct matrix_axis *added = &m->axes[m->axis_count];
+    added->values = array(yaml_count(node), sizeof(*added->values));
+    if (!added->values)
+        return no_memory(error);
+    m->axis_count++;
+    added->name = name;
+    *axis = added;
+    return STATUS_OK;
+}
+
+static enum status value_add(struct matrix_axis *axis, const struct yaml_node *node,
+                             const struct matrix_value *value, struct error *error)
+{
+    for (int i = 0; i < axis->count; i++)
+        if (strcmp(axis->values[i].label, value->label) == 0)
+            return yaml_error(node, error, "'%s' is there twice in axis '%s'", value->label,
+                              axis->name);
+    axis->values[axis->count++] = *value;
+    return STATUS_OK;
+}
+
+// Adds the named value that `bundle` describes; `node` is where the file asks for it.
+static enum status bundle_add(struct matrix *m, struct matrix_axis *axis,
+                              const struct yaml_node *node, const struct yaml_node *bundle,
+                              struct error *error)
+{
+    struct cp_case c = m->defaults;
+    struct matrix_value value = {.fields = bundle};
+    uint64_t mask;
+    enum status status = check_name(bundle, "a value of an axis", error);
+    if (!status)
+        status = fields_apply(bundle, &c, &mask, error);
+    if (status)
+        return status;
+    axis->mask |= mask;
+    strcpy(value.label, yaml_key(bundle));
+    return value_add(axis, node, &value, error);
+}
+
+// An axis whose values are a map of name to fields.
+static enum status read_bundles(struct matrix *m, const struct yaml_node *map, const char *name,
+                                struct error *error)
+{
+    struct matrix_axis *axis;
+    enum status status = axis_add(m, map, name, &axis, error);
+    if (status)
+        return status;
+    axis->bundles = map;
+    for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n))
+        status = bundle_add(m, axis, n, n, error);
+    return status;
+}
+
+// `model:` among the axes: a list that says which models, and in which order.
+static enum status read_model_list(struct matrix *m, const struct yaml_node *models,
+                                   const struct yaml_node *list, struct error *error)
+{
+    struct matrix_axis *axis;
+    enum status status = yaml_is(list, YAML_LIST, error);
+    if (!status)
+        status = axis_add(m, list, "model", &axis, error);
+    if (status)
+        return status;
+    axis->bundles = models;
+    for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n)) {
+        const struct yaml_node *model = yaml_text(n) ? yaml_find(models, yaml_text(n)) : NULL;
+        if (!model)
+            return yaml_expected(n, error, "the name of a model of this file");
+        status = bundle_add(m, axis, n, model, error);
+    }
+    return status;
+}
+
+static enum status read_model_axis(struct matrix *m, const struct yaml_node *models,
+                                   const struct yaml_node *node, struct error *error)
+{
+    if (!models)
+        return yaml_error_key(node, error, "axis 'model' needs a map 'models' beside 'axes'");
+    if (yaml_text(node) && strcmp(yaml_text(node), "all") == 0)
+        return read_bundles(m, models, "model", error);
+    return read_model_list(m, models, node, error);
+}
+
+// An axis whose values are a list of values of one field.
+static enum status read_field_values(struct matrix *m, const struct yaml_node *list,
+                                     struct error *error)
+{
+    struct matrix_axis *axis;
+    enum status status = axis_add(m, list, yaml_key(list), &axis, error);
+    if (status)
+        return status;
+    axis->mask = fields_mask(axis->name);
+    for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n)) {
+        struct cp_case c = m->defaults;
+        struct matrix_value value = {.field = axis->name, .text = yaml_text(n)};
+        status = field_apply(n, axis->name, &c, error);
+        if (!status) {
+            fields_label(&c, axis->name, value.label, sizeof(value.label));
+            status = value_add(axis, n, &value, error);
+        }
+    }
+    return status;
+}
+
+static enum status read_axis(struct matrix *m, const struct yaml_node *models,
+                             const struct yaml_node *node, struct error *error)
+{
+    const char *name = yaml_key(node);
+    if (strcmp(name, "model") == 0)
+        return read_model_axis(m, models, node, error);
+    if (fields_mask(name)) {
+        enum status status = yaml_is(node, YAML_LIST, error);
+        return status ? status : read_field_values(m, node, error);
+    }
+    if (yaml_kind(node) != YAML_MAP)
+        return unknown_field(node, name, error);
+    enum status status = check_name(node, "an axis", error);
+    return status ? status : read_bundles(m, node, name, error);
+}
+
+// A field that two axes set would be set for nothing, and so would a default where every value of
+// an axis sets the field. The values of a bundle need not, so they may go beyond the defaults.
+static enum status check_overlap(const struct matrix *m, const struct yaml_node *axes,
+                                 uint64_t defaults, struct error *error)
+{
+    const struct yaml_node *node = axes ? yaml_first(axes) : NULL;
+    for (; node; node = yaml_next(node)) {
+        const struct matrix_axis *axis = NULL, *other = NULL;
+        for (int i = 0; i < m->axis_count && !axis; i++)
+            if (strcmp(m->axes[i].name, yaml_key(node)) == 0)
+                axis = &m->axes[i];
+        for (int i = 0; i < m->axis_count && !other; i++)
+            if (&m->axes[i] != axis && (m->axes[i].mask & axis->mask))
+                other = &m->axes[i];
+        if (other)
+            return yaml_error_key(node, error, "axis '%s' sets %s, which axis '%s' sets too",
+                                  axis->name, fields_first(axis->mask & other->mask), other->name);
+        if (!axis->bundles && (axis->mask & defaults))
+            return yaml_error_key(node, error, "axis '%s' sets %s, which 'defaults' sets too",
+                                  axis->name, fields_first(axis->mask & defaults));
+    }
+    return STATUS_OK;
+}
+
+// All of them, so that a mistake shows in a model that the axes leave out, too.
+static enum status check_models(const struct matrix *m, const struct yaml_node *models,
+                                struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (const struct yaml_node *n = yaml_first(models); n && !status; n = yaml_next(n)) {
+        struct cp_case c = m->defaults;
+        uint64_t mask;
+        status = check_name(n, "a model", error);
+        if (!status)
+            status = fields_apply(n, &c, &mask, error);
+    }
+    return status;
+}
+
+static enum status read_axes(struct matrix *m, const struct yaml_node *root, uint64_t defaults,
+                             struct error *error)
+{
+    const struct yaml_node *axes = NULL, *models = NULL;
+    enum status status = yaml_get(root, "axes", YAML_MAP, &axes, error);
+    if (!status)
+        status = yaml_get(root, "models", YAML_MAP, &models, error);
+    if (!status && models)
+        status = check_models(m, models, error);
+    if (!status && models && (!axes || !yaml_find(axes, "model")))
+        status = read_bundles(m, models, "model", error);
+    for (const struct yaml_node *n = axes ? yaml_first(axes) : NULL; n && !status; n = yaml_next(n))
+        status = read_axis(m, models, n, error);
+    if (!status && m->axis_count == 0)
+        return yaml_error(root, error, "neither 'models' nor 'axes' is there: no case to make");
+    return status ? status : check_overlap(m, axes, defaults, error);
+}
+
+// ---- what filters can name --------------------------------------------------------------------
+
+// A rule may name a model that the axes leave out.
+static enum status names_create(struct matrix *m, struct error *error)
+{
+    for (int i = 0; i < m->axis_count; i++) {
+        const struct yaml_node *bundles = m->axes[i].bundles;
+        if (!bundles)
+            continue;
+        const char **labels = array(yaml_count(bundles), sizeof(*labels));
+        if (!labels)
+            return no_memory(error);
+        int count = 0;
+        for (const struct yaml_node *n = yaml_first(bundles); n; n = yaml_next(n))
+            labels[count++] = yaml_key(n);
+        m->names[m->name_count++] =
+            (struct filter_names){.name = m->axes[i].name, .labels = labels, .label_count = count};
+    }
+    return STATUS_OK;
+}
+
+// ---- rules and subsets ------------------------------------------------------------------------
+
+static enum status read_rule(struct matrix *m, const struct yaml_node *node, struct error *error)
+{
+    static const char *const keys[] = {"when", "reason", NULL};
+    const struct yaml_node *when, *reason;
+    enum status status = yaml_is(node, YAML_MAP, error);
+    if (status || (status = yaml_check_keys(node, keys, error)) ||
+        (status = yaml_require(node, "when", &when, error)) ||
+        (status = yaml_require(node, "reason", &reason, error)))
+        return status;
+    struct matrix_rule *rule = &m->rules[m->rule_count++];
+    status = yaml_get_text(node, "reason", &rule->reason, error);
+    return status ? status : filter_add_yaml(&rule->when, when, m->names, m->name_count, error);
+}
+
+static enum status read_rules(struct matrix *m, const struct yaml_node *root, struct error *error)
+{
+    const struct yaml_node *list = NULL;
+    enum status status = yaml_get(root, "exclude", YAML_LIST, &list, error);
+    if (status || !list)
+        return status;
+    m->rules = array(yaml_count(list), sizeof(*m->rules));
+    if (!m->rules)
+        return no_memory(error);
+    for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n))
+        status = read_rule(m, n, error);
+    return status;
+}
+
+static enum status read_subset(struct matrix *m, const struct yaml_node *node, struct error *error)
+{
+    bool several = yaml_kind(node) == YAML_LIST;
+    enum status status = check_name(node, "a subset", error);
+    if (!status && several && yaml_count(node) == 0)
+        status = yaml_expected(node, error, "at least one map of conditions");
+    if (status)
+        return status;
+    struct matrix_subset *subset = &m->subsets[m->subset_count++];
+    subset->name = yaml_key(node);
+    subset->filters = array(several ? yaml_count(node) : 1, sizeof(*subset->filters));
+    if (!subset->filters)
+        return no_memory(error);
+    for (const struct yaml_node *n = several ? yaml_first(node) : node; n && !status;
+         n = several ? yaml_next(n) : NULL)
+        status =
+            filter_add_yaml(&subset->filters[subset->count++], n, m->names, m->name_count, error);
+    return status;
+}
+
+static enum status read_subsets(struct matrix *m, const struct yaml_node *root, struct error *error)
+{
+    const struct yaml_node *map = NULL;
+    enum status status = yaml_get(root, "subsets", YAML_MAP, &map, error);
+    if (status || !map)
+        return status;
+    m->subsets = array(yaml_count(map), sizeof(*m->subsets));
+    if (!m->subsets)
+        return no_memory(error);
+    for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n))
+        status = read_subset(m, n, error);
+    return status;
+}
+
+// ---- the whole --------------------------------------------------------------------------------
+
+static enum status read_head(struct matrix *m, const struct yaml_node *root, uint64_t *mask,
+                             struct error *error)
+{
+    static const char *const keys[] = {"title", "timeout", "defaults", "models",
+                                       "axes",  "exclude", "subsets",  NULL};
+    const struct yaml_node *defaults = NULL;
+    case_init(&m->defaults);
+    *mask = 0;
+    enum status status = yaml_is(root, YAML_MAP, error);
+    if (status || (status = yaml_check_keys(root, keys, error)) ||
+        (status = yaml_get_text(root, "title", &m->title, error)) ||
+        (status = yaml_get_duration(root, "timeout", 1, TIMEOUT_MAX_NS, &m->timeout_ns, error)) ||
+        (status = yaml_get(root, "defaults", YAML_MAP, &defaults, error)))
+        return status;
+    return defaults ? fields_apply(defaults, &m->defaults, mask, error) : STATUS_OK;
+}
+
+enum status matrix_create(struct yaml *yaml, struct matrix **matrix, struct error *error)
+{
+    struct matrix *m = calloc(1, sizeof(*m));
+    if (!m) {
+        yaml_destroy(yaml);
+        return no_memory(error);
+    }
+    m->yaml = yaml;
+    const struct yaml_node *root = yaml_root(yaml);
+    uint64_t defaults;
+    enum status status;
+    if ((status = read_head(m, root, &defaults, error)) ||
+        (status = read_axes(m, root, defaults, error)) || (status = names_create(m, error)) ||
+        (status = read_rules(m, root, error)) || (status = read_subsets(m, root, error))) {
+        matrix_destroy(m);
+        return status;
+    }
+    *matrix = m;
+    return STATUS_OK;
+}
+
+static void subset_fini(struct matrix_subset *subset)
+{
+    for (int i = 0; i < subset->count; i++)
+        filter_fini(&subset->filters[i]);
+    free(subset->filters);
+}
+
+void matrix_destroy(struct matrix *matrix)
+{
+    if (!matrix)
+        return;
+    for (int i = 0; i < matrix->axis_count; i++)
+        free(matrix->axes[i].values);
+    for (int i = 0; i < matrix->name_count; i++)
+        free((void *)matrix->names[i].labels);
+    for (int i = 0; i < matrix->rule_count; i++)
+        filter_fini(&matrix->rules[i].when);
+    for (int i = 0; i < matrix->subset_count; i++)
+        subset_fini(&matrix->subsets[i]);
+    free(matrix->rules);
+    free(matrix->subsets);
+    yaml_destroy(matrix->yaml);
+    free(matrix);
+}
