@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#include "kernels/vector_variants.h"
+
+#define VECTOR_BYTES          64
+#define VECTOR_TARGET         __attribute__((target("avx512f,fma")))
+#define VECTOR_TABLE          vector_avx512
+#define VECTOR_NAME           "avx512"
+#define VECTOR_MULTIPLY(a, b) _mm512_mul_epu32((__m512i)(a), (__m512i)(b))
+#define VECTOR_MAX(a, b)      _mm512_max_ps((__m512)(a), (__m512)(b))
+
+#include "kernels/vector_body.h"
+#else
+typedef int vector_avx512_is_not_for_this_machine;
+#endif

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops themselves. A file vector_<name>.c defines
+//     VECTOR_BYTES           of a register
+//     VECTOR_TARGET          attribute that allows the instruction set, or nothing
+//     VECTOR_TABLE           the name of its struct vector_ops, and VECTOR_NAME for people
+//     VECTOR_MULTIPLY(a, b)  products of the low 32 bits of each 64-bit lane
+//     VECTOR_MAX(a, b)       per fp32 lane a > b ? a : b, thus b where a is NaN
+// and includes this once.
+#include "kernels/philox.h"
+#include "kernels/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LANES      ((int)(VECTOR_BYTES / sizeof(float)))
+#define WIDE_LANES (LANES / 2)
+#define INLINE     static inline __attribute__((always_inline)) VECTOR_TARGET
+#define LOOP       static VECTOR_TARGET
+
+typedef float lanes_f __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t lanes_i __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint32_t lanes_u __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint64_t lanes_w __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint16_t half_h __attribute__((vector_size(VECTOR_BYTES / 2)));
+typedef float half_f __attribute__((vector_size(VECTOR_BYTES / 2)));
+typedef int32_t half_i __attribute__((vector_size(VECTOR_BYTES / 2)));
+
+// ---- whole and partial registers
+// ----------------------------------------------------------------------
+
+INLINE lanes_f lanes_all(float value)
+{
+    return (lanes_f){0} + value;
+}
+
+INLINE lanes_f lanes_get(const float *x)
+{
+    lanes_f lanes;
+    memcpy(&lanes, x, sizeof(lanes));
+    return lanes;
+}
+
+INLINE void lanes_put(float *x, lanes_f lanes)
+{
+    memcpy(x, &lanes, sizeof(lanes));
+}
+
+// The first n < LANES lanes from memory, the others with `rest`.
+INLINE lanes_f lanes_get_part(const float *x, int n, float rest)
+{
+    lanes_f lanes = lanes_all(rest);
+    memcpy(&lanes, x, (size_t)n * sizeof(float));
+    return lanes;
+}
+
+INLINE void lanes_put_part(float *x, lanes_f lanes, int n)
+{
+    memcpy(x, &lanes, (size_t)n * sizeof(float));
+}
+
+// Bits of x where the mask is set, of y elsewhere.
+INLINE lanes_u lanes_choose(lanes_i mask, lanes_u x, lanes_u y)
+{
+    return (x & (lanes_u)mask) | (y & ~(lanes_u)mask);
+}
+
+INLINE lanes_f lanes_max(lanes_f x, lanes_f y)
+{
+    return (lanes_f)VECTOR_MAX(x, y);
+}
+
+INLINE float lanes_sum(lanes_f lanes)
+{
+    float sum = 0;
+    for (int i = 0; i < LANES; i++)
+        sum += lanes[i];
+    return sum;
+}
+
+// ---- inputs
+// -------------------------------------------------------------------------------------------
+
+// The keys of the rounds in every lane.
+struct round_keys {
+    lanes_w low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
+};
+
+INLINE void round_keys_init(struct round_keys *keys, uint64_t seed)
+{
+    for (uint32_t round = 0; round < PHILOX_ROUNDS; round++) {
+        keys->low[round] = (lanes_w){0} + (uint32_t)((uint32_t)seed + round * PHILOX_KEY_STEP_0);
+        keys->high[round] =
+            (lanes_w){0} + (uint32_t)((uint32_t)(seed >> 32) + round * PHILOX_KEY_STEP_1);
+    }
+}
+
+// Sums of the halves of the blocks of WIDE_LANES elements. Only the low 32 bits of each lane count
+// until the end; the products leave rubbish above them.
+INLINE lanes_w block_sums(const struct round_keys *keys, uint32_t tensor, lanes_w index)
+{
+    lanes_w c0 = index, c1 = index >> 32, c2 = (lanes_w){0} + tensor, c3 = {0};
+#pragma GCC unroll 10
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        lanes_w product0 = (lanes_w)VECTOR_MULTIPLY(c0, (lanes_w){0} + PHILOX_MULTIPLIER_0);
+        lanes_w product1 = (lanes_w)VECTOR_MULTIPLY(c2, (lanes_w){0} + PHILOX_MULTIPLIER_1);
+        c0 = (product1 >> 32) ^ c1 ^ keys->low[round];
+        c1 = product1;
+        c2 = (product0 >> 32) ^ c3 ^ keys->high[round];
+        c3 = product0;
+    }
+    lanes_w low = (c0 & 0xffff) + (c1 & 0xffff) + (c2 & 0xffff) + (c3 & 0xffff);
+    return low + (c0 >> 16 & 0xffff) + (c1 >> 16 & 0xffff) + (c2 >> 16 & 0xffff) +
+           (c3 >> 16 & 0xffff);
+}
+
+INLINE half_f value_of_sums(const struct input_draw *draw, lanes_w wide_sums)
+{
+    half_i sums = __builtin_convertvector(wide_sums, half_i);
+    half_f x = __builtin_convertvector(sums - INPUT_SUM_MEAN, half_f) * INPUT_SUM_UNIT;
+    half_f limit = (half_f){0} + draw->limit;
+    half_i above = x > limit, below = x < -limit;
+    x = (half_f)(((half_i)x & ~above) | ((half_i)limit & above));
+    x = (half_f)(((half_i)x & ~below) | ((half_i)-limit & below));
+    return x * draw->factor;
+}
+
+LOOP void vector_draw(const struct input_draw *draw, uint64_t first, int count, float *values)
+{
+    struct round_keys keys;
+    round_keys_init(&keys, draw->seed);
+    lanes_w index;
+    for (int lane = 0; lane < WIDE_LANES; lane++)
+        index[lane] = first + (uint64_t)lane;
+    for (int i = 0; i < count; i += WIDE_LANES, index += WIDE_LANES) {
+        half_f x = value_of_sums(draw, block_sums(&keys, draw->tensor, index));
+        int n = count - i;
+        if (n >= WIDE_LANES)
+            memcpy(values + i, &x, sizeof(x));
+        else
+            memcpy(values + i, &x, (size_t)n * sizeof(float));
+    }
+}
+
+// ---- element types
+// --------------------------------------------------------------------------------------
+
+INLINE lanes_u float_of_bf16(lanes_u half)
+{
+    return half << 16;
+}
+
+// A denormal is a denormal of fp32 until the product puts it right.
+INLINE lanes_u float_of_fp16(lanes_u half)
+{
+    lanes_u magnitude = half & 0x7fff;
+    lanes_u bits = (lanes_u)((lanes_f)(magnitude << 13) * 0x1p112f);
+    lanes_u special = (lanes_u)(magnitude >= 0x7c00) & 0x7f800000;
+    return bits | special | (half & 0x8000) << 16;
+}
+
+INLINE lanes_u bf16_of_float(lanes_u bits)
+{
+    lanes_u rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    lanes_u quiet = (bits | 0x00400000) >> 16;
+    return lanes_choose((bits & 0x7fffffff) > 0x7f800000, quiet, rounded);
+}
+
+// Below the least normal a sum with 0.5, whose unit in the last place is 2^-24, rounds as it
+// should.
+INLINE lanes_u fp16_of_float(lanes_u bits)
+{
+    lanes_u magnitude = bits & 0x7fffffff;
+    lanes_u normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    lanes_u denormal = (lanes_u)((lanes_f)magnitude + 0.5f) - 0x3f000000;
+    lanes_u quiet = (magnitude >> 13 & 0x3ff) | 0x7e00;
+    lanes_u half = lanes_choose(magnitude < 0x38800000, denormal, normal);
+    half = lanes_choose(magnitude >= 0x477ff000, (lanes_u){0} + 0x7c00, half);
+    half = lanes_choose(magnitude > 0x7f800000, quiet, half);
+    return half | (bits >> 16 & 0x8000);
+}
+
+INLINE void load_lanes(enum case_dtype dtype, const uint16_t *source, float *values, int n)
+{
+    half_h half = {0};
+    if (n == LANES)
+        memcpy(&half, source, sizeof(half));
+    else
+        memcpy(&half, source, (size_t)n * sizeof(uint16_t));
+    lanes_u wide = __builtin_convertvector(half, lanes_u);
+    lanes_f x = (lanes_f)(dtype == DTYPE_BF16 ? float_of_bf16(wide) : float_of_fp16(wide));
+    if (n == LANES)
+        lanes_put(values, x);
+    else
+        lanes_put_part(values, x, n);
+}
+
+INLINE void load_all(enum case_dtype dtype, const uint16_t *source, float *values, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        load_lanes(dtype, source + i, values + i, LANES);
+    if (i < count)
+        load_lanes(dtype, source + i, values + i, (int)(count - i));
+}
+
+LOOP void vector_load(enum case_dtype dtype, const void *source, float *values, int64_t count)
+{
+    if (dtype == DTYPE_FP32)
+        memcpy(values, source, (size_t)count * sizeof(float));
+    else if (dtype == DTYPE_BF16)
+        load_all(DTYPE_BF16, source, values, count);
+    else
+        load_all(DTYPE_FP16, source, values, count);
+}
+
+INLINE void store_lanes(enum case_dtype dtype, const float *values, uint16_t *target, int n)
+{
+    lanes_u bits = (lanes_u)(n == LANES ? lanes_get(values) : lanes_get_part(values, n, 0));
+    lanes_u wide = dtype == DTYPE_BF16 ? bf16_of_float(bits) : fp16_of_float(bits);
+    half_h half = __builtin_convertvector(wide, half_h);
+    if (n == LANES)
+        memcpy(target, &half, sizeof(half));
+    else
+        memcpy(target, &half, (size_t)n * sizeof(uint16_t));
+}
+
+INLINE void store_all(enum case_dtype dtype, const float *values, uint16_t *target, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        store_lanes(dtype, values + i, target + i, LANES);
+    if (i < count)
+        store_lanes(dtype, values + i, target + i, (int)(count - i));
+}
+
+LOOP void vector_store(enum case_dtype dtype, const float *values, void *target, int64_t count)
+{
+    if (dtype == DTYPE_FP32)
+        memcpy(target, values, (size_t)count * sizeof(float));
+    else if (dtype == DTYPE_BF16)
+        store_all(DTYPE_BF16, values, target, count);
+    else
+        store_all(DTYPE_FP16, values, target, count);
+}
+
+// ---- softmax
+// --------------------------------------------------------------------------------------------
+
+// 2^r for |r| <= 1/2 by a polynomial (minimax in the relative error, 2e-9), times 2^n through the
+// exponent. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+INLINE lanes_f lanes_exp2(lanes_f x)
+{
+    const float round = 0x1.8p23f;
+    lanes_i tiny = x<-126.0f, huge = x> 128.0f; // both false for NaN
+    x = (lanes_f)lanes_choose(huge, (lanes_u)lanes_all(128.0f), (lanes_u)x);
+    lanes_f shifted = x + round;
+    lanes_f r = x - (shifted - round);
+    lanes_f p = r * 0x1.41fbbcp-13f + 0x1.5f3e54p-10f;
+    p = p * r + 0x1.3b2d4cp-7f;
+    p = p * r + 0x1.c6aee8p-5f;
+    p = p * r + 0x1.ebfbdcp-3f;
+    p = p * r + 0x1.62e43p-1f;
+    p = p * r + 1.0f;
+    lanes_f power = (lanes_f)(((lanes_u)shifted << 23) + 0x3f800000);
+    return (lanes_f)((lanes_u)(p * power) & ~(lanes_u)tiny);
+}
+
+LOOP float vector_max(const float *x, int count, float m)
+{
+    lanes_f max0 = lanes_all(m), max1 = max0;
+    int i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        max0 = lanes_max(lanes_get(x + i), max0);
+        max1 = lanes_max(lanes_get(x + i + LANES), max1);
+    }
+    for (; i + LANES <= count; i += LANES)
+        max0 = lanes_max(lanes_get(x + i), max0);
+    if (i < count)
+        max1 = lanes_max(lanes_get_part(x + i, count - i, -INFINITY), max1);
+    max0 = lanes_max(max0, max1);
+    for (i = 0; i < LANES; i++)
+        m = max0[i] > m ? max0[i] : m;
+    return m;
+}
+
+LOOP float vector_exp2_sum(float *x, int count, float shift)
+{
+    lanes_f sum = {0};
+    int i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        lanes_f p = lanes_exp2(lanes_get(x + i) - shift);
+        lanes_put(x + i, p);
+        sum += p;
+    }
+    if (i < count) {
+        lanes_f p = lanes_exp2(lanes_get_part(x + i, count - i, -INFINITY) - shift);
+        lanes_put_part(x + i, p, count - i);
+        sum += p;
+    }
+    return lanes_sum(sum);
+}
+
+LOOP void vector_exp2_gradient(float *p, float *g, int count, float shift, float delta)
+{
+    int i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        lanes_f probability = lanes_exp2(lanes_get(p + i) - shift);
+        lanes_put(p + i, probability);
+        lanes_put(g + i, probability * (lanes_get(g + i) - delta));
+    }
+    if (i < count) {
+        lanes_f probability = lanes_exp2(lanes_get_part(p + i, count - i, 0) - shift);
+        lanes_put_part(p + i, probability, count - i);
+        lanes_f gradient = probability * (lanes_get_part(g + i, count - i, 0) - delta);
+        lanes_put_part(g + i, gradient, count - i);
+    }
+}
+
+// ---- rows
+// -----------------------------------------------------------------------------------------------
+
+LOOP void vector_scale(float *x, int count, float factor)
+{
+    int i = 0;
+    for (; i + LANES <= count; i += LANES)
+        lanes_put(x + i, lanes_get(x + i) * factor);
+    for (; i < count; i++)
+        x[i] *= factor;
+}
+
+LOOP void vector_axpy(float *y, const float *x, int count, float factor)
+{
+    int i = 0;
+    for (; i + LANES <= count; i += LANES)
+        lanes_put(y + i, lanes_get(y + i) + lanes_get(x + i) * factor);
+    for (; i < count; i++)
+        y[i] += x[i] * factor;
+}
+
+LOOP void vector_blend(float *y, float wy, const float *x, float wx, int count)
+{
+    int i = 0;
+    for (; i + LANES <= count; i += LANES)
+        lanes_put(y + i, lanes_get(y + i) * wy + lanes_get(x + i) * wx);
+    for (; i < count; i++)
+        y[i] = y[i] * wy + x[i] * wx;
+}
+
+LOOP void vector_add(float *y, const float *x, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        lanes_put(y + i, lanes_get(y + i) + lanes_get(x + i));
+    for (; i < count; i++)
+        y[i] += x[i];
+}
+
+LOOP float vector_dot(const float *x, const float *y, int count)
+{
+    lanes_f sum = {0};
+    int i = 0;
+    for (; i + LANES <= count; i += LANES)
+        sum += lanes_get(x + i) * lanes_get(y + i);
+    if (i < count)
+        sum += lanes_get_part(x + i, count - i, 0) * lanes_get_part(y + i, count - i, 0);
+    return lanes_sum(sum);
+}
+
+const struct vector_ops VECTOR_TABLE = {
+    .name = VECTOR_NAME,
+    .draw = vector_draw,
+    .load = vector_load,
+    .store = vector_store,
+    .max = vector_max,
+    .exp2_sum = vector_exp2_sum,
+    .exp2_gradient = vector_exp2_gradient,
+    .scale = vector_scale,
+    .axpy = vector_axpy,
+    .blend = vector_blend,
+    .add = vector_add,
+    .dot = vector_dot,
+};
