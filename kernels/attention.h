@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations a backend provides, one table per backend. Plans know nothing else of a backend.
 //
-// Layouts (C order): Q, dO-like [rows][heads][d]; K, V-like [rows][kv_heads][d]; LSE, D [heads][q_rows].
-// Inputs are in the case's dtype, accumulators (O, LSE, dQ, dK, dV) in fp32. Query head h uses key head
-// h / (heads / kv_heads). Memory belongs to the caller; a backend keeps only scratch of its own.
+// Layouts (C order): Q, dO-like [rows][heads][d]; K, V-like [rows][kv_heads][d]; LSE, D
+// [heads][q_rows]. Inputs are in the case's dtype, accumulators (O, LSE, dQ, dK, dV) in fp32. Query
+// head h uses key head h / (heads / kv_heads). Memory belongs to the caller; a backend keeps only
+// scratch of its own.
 #ifndef CPATTN_KERNELS_ATTENTION_H
 #define CPATTN_KERNELS_ATTENTION_H
 
@@ -21,8 +22,9 @@ struct attention_shape {
 struct attention_forward {
     struct attention_shape shape;
     const void *q, *k, *v;
-    // Running result: O normalised, LSE natural logarithm. Start with O = 0, LSE = -inf. A row that sees
-    // nothing is left as it is. Merge in fp32: L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L) o.
+    // Running result: O normalised, LSE natural logarithm. Start with O = 0, LSE = -inf. A row that
+    // sees nothing is left as it is. Merge in fp32: L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L)
+    // o.
     float *o, *lse;
     const struct slice *slices;
     int32_t slice_count;
@@ -46,8 +48,8 @@ struct attention_ops {
     void (*destroy)(struct attention_backend *backend);
     enum status (*forward)(struct attention_backend *backend, const struct attention_forward *args,
                            struct error *error);
-    enum status (*backward)(struct attention_backend *backend, const struct attention_backward *args,
-                            struct error *error);
+    enum status (*backward)(struct attention_backend *backend,
+                            const struct attention_backward *args, struct error *error);
     // D[h][row] = sum over d_v of dO * O, for all q_rows. dO in dtype, O fp32.
     void (*row_dot)(struct attention_backend *backend, const struct attention_shape *shape,
                     const void *d_out, const float *o, float *d);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU backend's table, its scratch and its elementwise operations.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/mutation.h"
+#include "kernels/blas.h"
+#include "kernels/cpu/tile.h"
+
+#define CACHE_LINE 64
+
+// Hands out `count` floats of the scratch; with scratch NULL only counts them.
+static float *carve(float *scratch, size_t *used, size_t count)
+{
+    float *piece = scratch ? scratch + *used : NULL;
+    size_t line = CACHE_LINE / sizeof(float);
+    *used += (count + line - 1) / line * line;
+    return piece;
+}
+
+static size_t scratch_lay_out(struct attention_backend *backend, float *scratch)
+{
+    size_t rows = (size_t)TILE_ROWS * HEAD_DIM_MAX, keys = (size_t)TILE_KEYS * HEAD_DIM_MAX;
+    size_t scores = (size_t)TILE_ROWS * TILE_SCORE_STRIDE, used = 0;
+    backend->q = carve(scratch, &used, rows);
+    backend->d_out = carve(scratch, &used, rows);
+    backend->out = carve(scratch, &used, rows);
+    backend->d_q = backend->out; // never both
+    backend->k = carve(scratch, &used, keys);
+    backend->v = carve(scratch, &used, keys);
+    backend->scores = carve(scratch, &used, scores);
+    backend->d_scores = carve(scratch, &used, scores);
+    backend->row_max = carve(scratch, &used, TILE_ROWS);
+    backend->row_sum = carve(scratch, &used, TILE_ROWS);
+    backend->row_lse = backend->row_max;
+    backend->row_d = backend->row_sum;
+    return used * sizeof(float);
+}
+
+static void backend_destroy(struct attention_backend *backend)
+{
+    if (backend)
+        free(backend->q); // the scratch begins with it
+    free(backend);
+}
+
+static enum status backend_create(struct attention_backend **backend, struct error *error)
+{
+    struct attention_backend *b = calloc(1, sizeof(*b));
+    if (!b)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the CPU backend");
+    size_t bytes = scratch_lay_out(b, NULL);
+    void *scratch = aligned_alloc(CACHE_LINE, bytes);
+    if (!scratch) {
+        backend_destroy(b);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "no memory for %zu bytes of scratch of the CPU backend", bytes);
+    }
+    memset(scratch, 0, bytes);
+    scratch_lay_out(b, scratch);
+    blas_prepare();
+    b->vector = vector_best();
+    *backend = b;
+    return STATUS_OK;
+}
+
+static void backend_row_dot(struct attention_backend *backend, const struct attention_shape *shape,
+                            const void *d_out, const float *o, float *d)
+{
+    float row_d_out[HEAD_DIM_MAX];
+    int64_t bytes = dtype_bytes(shape->dtype);
+    for (int64_t row = 0; row < shape->q_rows; row++)
+        for (int head = 0; head < shape->heads; head++) {
+            int64_t first = (row * shape->heads + head) * shape->d_v;
+            backend->vector->load(shape->dtype, (const char *)d_out + first * bytes, row_d_out,
+                                  shape->d_v);
+            d[head * shape->q_rows + row] =
+                MUTATED(ROWDOT_ZERO) ? 0 : backend->vector->dot(row_d_out, o + first, shape->d_v);
+        }
+}
+
+static void backend_add(struct attention_backend *backend, const float *source, float *destination,
+                        int64_t count)
+{
+    backend->vector->add(destination, source, count);
+}
+
+static void backend_convert(struct attention_backend *backend, enum case_dtype dtype,
+                            const float *source, void *destination, int64_t count)
+{
+    backend->vector->store(dtype, source, destination, count);
+    // How long a row is nobody knows here; one of the least common head dimension will do.
+    int64_t lost = count < 64 ? count : 64;
+    if (MUTATED(CONVERT_TRUNCATES))
+        memset((char *)destination + (count - lost) * dtype_bytes(dtype), 0,
+               (size_t)(lost * dtype_bytes(dtype)));
+}
+
+static void backend_fill(struct attention_backend *backend, float *destination, float value,
+                         int64_t count)
+{
+    (void)backend;
+    for (int64_t i = 0; i < count; i++)
+        destination[i] = value;
+}
+
+const struct attention_ops attention_cpu = {
+    .name = "cpu",
+    .create = backend_create,
+    .destroy = backend_destroy,
+    .forward = cpu_forward,
+    .backward = cpu_backward,
+    .row_dot = backend_row_dot,
+    .add = backend_add,
+    .convert = backend_convert,
+    .fill = backend_fill,
+};

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward: every tile is recomputed with the final LSE and contributes by itself. dK and dV are
+// added to in place, dQ once per block.
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/tile.h"
+
+static void block_load(struct attention_backend *backend, const struct attention_backward *args,
+                       const struct block *b)
+{
+    tile_load_rows(backend->vector, b, args->q, b->shape->d_qk, backend->q);
+    tile_load_rows(backend->vector, b, args->d_out, b->shape->d_v, backend->d_out);
+    for (int row = 0; row < block_rows(b); row++) {
+        int64_t scalar = block_scalar(b, row);
+        backend->row_lse[row] = (float)(args->lse[scalar] * M_LOG2E);
+        backend->row_d[row] = args->d[scalar];
+    }
+    memset(backend->d_q, 0, (size_t)block_rows(b) * (size_t)b->shape->d_qk * sizeof(float));
+}
+
+// Scores and dP of one row become P and dS, 0 where the mask hides a key.
+static void row_gradient(struct attention_backend *backend, const struct block *b,
+                         const struct tile *t, int row)
+{
+    float *p = backend->scores + (int64_t)row * TILE_SCORE_STRIDE;
+    float *ds = backend->d_scores + (int64_t)row * TILE_SCORE_STRIDE;
+    int keys = tile_keys(t), begin, end;
+    tile_visible(t, b, row, &begin, &end);
+    if (begin >= end || backend->row_lse[row] == -INFINITY)
+        begin = end = 0;
+    backend->vector->exp2_gradient(p + begin, ds + begin, end - begin, backend->row_lse[row],
+                                   backend->row_d[row]);
+    memset(p, 0, (size_t)begin * sizeof(float));
+    memset(ds, 0, (size_t)begin * sizeof(float));
+    memset(p + end, 0, (size_t)(keys - end) * sizeof(float));
+    memset(ds + end, 0, (size_t)(keys - end) * sizeof(float));
+}
+
+// Leaves P in scores and dS in d_scores.
+static void tile_gradient(struct attention_backend *backend, const struct attention_backward *args,
+                          const struct block *b, const struct tile *t, struct matrix q,
+                          struct matrix d_out)
+{
+    int d_qk = b->shape->d_qk, d_v = b->shape->d_v;
+    int rows = t->rows_end - t->rows_begin, keys = tile_keys(t);
+    int64_t first = (int64_t)t->rows_begin * TILE_SCORE_STRIDE;
+    tile_load_keys(backend->vector, b, t, args->k, d_qk, backend->k);
+    tile_load_keys(backend->vector, b, t, args->v, d_v, backend->v);
+    gemm_nt(rows, keys, d_qk, (float)(tile_scale(b->shape) * M_LOG2E), q,
+            (struct matrix){backend->k, d_qk}, 0, backend->scores + first, TILE_SCORE_STRIDE);
+    gemm_nt(rows, keys, d_v, 1, d_out, (struct matrix){backend->v, d_v}, 0,
+            backend->d_scores + first, TILE_SCORE_STRIDE);
+    for (int row = t->rows_begin; row < t->rows_end; row++)
+        row_gradient(backend, b, t, row);
+}
+
+static void tile_backward(struct attention_backend *backend, const struct attention_backward *args,
+                          const struct block *b, const struct tile *t)
+{
+    int d_qk = b->shape->d_qk, d_v = b->shape->d_v;
+    int rows = t->rows_end - t->rows_begin, keys = tile_keys(t);
+    int64_t first = t->rows_begin;
+    struct matrix q = {backend->q + first * d_qk, d_qk};
+    struct matrix d_out = {backend->d_out + first * d_v, d_v};
+    tile_gradient(backend, args, b, t, q, d_out);
+
+    struct matrix p = {backend->scores + first * TILE_SCORE_STRIDE, TILE_SCORE_STRIDE};
+    struct matrix ds = {backend->d_scores + first * TILE_SCORE_STRIDE, TILE_SCORE_STRIDE};
+    int64_t key = tile_vector(t, b);
+    int stride = (int)tile_vector_stride(b);
+    gemm_tn(keys, d_v, rows, 1, p, d_out, 1, args->dv + key * d_v, stride * d_v);
+    gemm_tn(keys, d_qk, rows, (float)tile_scale(b->shape), ds, q, 1, args->dk + key * d_qk,
+            stride * d_qk);
+    gemm_nn(rows, d_qk, keys, 1, ds, (struct matrix){backend->k, d_qk}, 1,
+            backend->d_q + first * d_qk, d_qk);
+}
+
+static void block_backward(struct attention_backend *backend, const struct attention_backward *args,
+                           const struct block *b)
+{
+    int d_qk = b->shape->d_qk;
+    struct tile t;
+    bool more = tile_first(&t, b);
+    if (!more)
+        return;
+    block_load(backend, args, b);
+    for (; more; more = tile_next(&t, b))
+        tile_backward(backend, args, b, &t);
+    for (int row = 0; row < block_rows(b); row++)
+        backend->vector->axpy(args->dq + block_vector(b, row) * d_qk,
+                              backend->d_q + (int64_t)row * d_qk, d_qk,
+                              (float)tile_scale(b->shape));
+}
+
+enum status cpu_backward(struct attention_backend *backend, const struct attention_backward *args,
+                         struct error *error)
+{
+    enum status status = tile_check_shape(&args->shape, error);
+    if (status != STATUS_OK)
+        return status;
+    for (int32_t i = 0; i < args->slice_count; i++) {
+        struct block b;
+        for (bool more = block_first(&b, &args->shape, &args->slices[i]); more;
+             more = block_next(&b))
+            block_backward(backend, args, &b);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward: an online softmax over the tiles of a block, then one merge into the running result.
+#include <math.h>
+#include <string.h>
+
+#include "common/mutation.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/tile.h"
+
+static void block_clear(struct attention_backend *backend, const struct block *b)
+{
+    int rows = block_rows(b);
+    for (int row = 0; row < rows; row++) {
+        backend->row_max[row] = -INFINITY;
+        backend->row_sum[row] = 0;
+    }
+    memset(backend->out, 0, (size_t)rows * (size_t)b->shape->d_v * sizeof(float));
+}
+
+// Raises the row's maximum to that of x; what was summed so far shrinks accordingly.
+static void row_raise_max(struct attention_backend *backend, int row, int d_v, const float *x,
+                          int count)
+{
+    float before = backend->row_max[row];
+    float after = backend->vector->max(x, count, before);
+    if (after == before)
+        return;
+    backend->row_max[row] = after;
+    if (before == -INFINITY)
+        return;
+    float shrink = exp2f(before - after);
+    backend->row_sum[row] *= shrink;
+    backend->vector->scale(backend->out + (int64_t)row * d_v, d_v, shrink);
+}
+
+// Scores of one row become weights relative to the row's maximum, 0 where the mask hides a key.
+static void row_softmax(struct attention_backend *backend, const struct block *b,
+                        const struct tile *t, int row)
+{
+    float *x = backend->scores + (int64_t)row * TILE_SCORE_STRIDE;
+    int keys = tile_keys(t), begin, end;
+    tile_visible(t, b, row, &begin, &end);
+    if (begin >= end) {
+        memset(x, 0, (size_t)keys * sizeof(float));
+        return;
+    }
+    row_raise_max(backend, row, b->shape->d_v, x + begin, end - begin);
+    float max = backend->row_max[row];
+    float shift = max == -INFINITY ? 0 : max; // logits that overflowed to -inf weigh nothing
+    memset(x, 0, (size_t)begin * sizeof(float));
+    backend->row_sum[row] += backend->vector->exp2_sum(x + begin, end - begin, shift);
+    memset(x + end, 0, (size_t)(keys - end) * sizeof(float));
+}
+
+static void tile_forward(struct attention_backend *backend, const struct attention_forward *args,
+                         const struct block *b, const struct tile *t)
+{
+    int d_qk = b->shape->d_qk, d_v = b->shape->d_v;
+    int rows = t->rows_end - t->rows_begin, keys = tile_keys(t);
+    float *scores = backend->scores + (int64_t)t->rows_begin * TILE_SCORE_STRIDE;
+    tile_load_keys(backend->vector, b, t, args->k, d_qk, backend->k);
+    tile_load_keys(backend->vector, b, t, args->v, d_v, backend->v);
+    gemm_nt(rows, keys, d_qk, (float)(tile_scale(b->shape) * M_LOG2E),
+            (struct matrix){backend->q + (int64_t)t->rows_begin * d_qk, d_qk},
+            (struct matrix){backend->k, d_qk}, 0, scores, TILE_SCORE_STRIDE);
+    for (int row = t->rows_begin; row < t->rows_end; row++)
+        row_softmax(backend, b, t, row);
+    gemm_nn(rows, d_v, keys, 1, (struct matrix){scores, TILE_SCORE_STRIDE},
+            (struct matrix){backend->v, d_v}, 1, backend->out + (int64_t)t->rows_begin * d_v, d_v);
+}
+
+// Merges a normalised partial result, sum * out with log-sum-exp `lse`, into what is there.
+static void row_merge(const struct vector_ops *vector, float *o, float *o_lse, float *out, int d_v,
+                      double lse, double sum)
+{
+    if (*o_lse == -INFINITY) {
+        vector->scale(out, d_v, (float)(1 / sum));
+        memcpy(o, out, (size_t)d_v * sizeof(float));
+        *o_lse = (float)lse;
+        return;
+    }
+    double max = fmax(*o_lse, lse);
+    double old_weight = exp(*o_lse - max), new_weight = exp(lse - max);
+    double weights = old_weight + new_weight;
+    if (MUTATED(MERGE_WITHOUT_LSE))
+        vector->blend(o, 0.5f, out, (float)(0.5 / sum), d_v);
+    else
+        vector->blend(o, (float)(old_weight / weights), out, (float)(new_weight / (weights * sum)),
+                      d_v);
+    *o_lse = (float)(max + log(weights));
+}
+
+static void block_merge(struct attention_backend *backend, const struct attention_forward *args,
+                        const struct block *b)
+{
+    int d_v = b->shape->d_v;
+    for (int row = 0; row < block_rows(b); row++) {
+        double sum = backend->row_sum[row];
+        if (sum == 0)
+            continue;
+        double lse = (backend->row_max[row] + log2(sum)) * M_LN2;
+        row_merge(backend->vector, args->o + block_vector(b, row) * d_v,
+                  args->lse + block_scalar(b, row), backend->out + (int64_t)row * d_v, d_v, lse,
+                  sum);
+    }
+}
+
+static void block_forward(struct attention_backend *backend, const struct attention_forward *args,
+                          const struct block *b)
+{
+    struct tile t;
+    bool more = tile_first(&t, b);
+    if (!more)
+        return;
+    block_clear(backend, b);
+    tile_load_rows(backend->vector, b, args->q, b->shape->d_qk, backend->q);
+    for (; more; more = tile_next(&t, b))
+        tile_forward(backend, args, b, &t);
+    block_merge(backend, args, b);
+}
+
+enum status cpu_forward(struct attention_backend *backend, const struct attention_forward *args,
+                        struct error *error)
+{
+    enum status status = tile_check_shape(&args->shape, error);
+    if (status != STATUS_OK)
+        return status;
+    for (int32_t i = 0; i < args->slice_count; i++) {
+        struct block b;
+        for (bool more = block_first(&b, &args->shape, &args->slices[i]); more;
+             more = block_next(&b))
+            block_forward(backend, args, &b);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/tile.h"
+
+#include <limits.h>
+
+#include "common/mutation.h"
+
+enum status tile_check_shape(const struct attention_shape *shape, struct error *error)
+{
+    int d_max = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
+    if (shape->d_qk < 1 || shape->d_v < 1 || d_max > HEAD_DIM_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "head dimensions are %d and %d; accepted is 1 to %d", shape->d_qk,
+                         shape->d_v, HEAD_DIM_MAX);
+    if (shape->kv_heads < 1 || shape->heads < 1 || shape->heads % shape->kv_heads != 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "heads is %d and kv_heads is %d; accepted is a multiple of kv_heads",
+                         shape->heads, shape->kv_heads);
+    int64_t stride;
+    if (__builtin_mul_overflow(shape->row_step, (int64_t)shape->kv_heads * d_max, &stride) ||
+        shape->row_step < 1 || stride > INT_MAX)
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "consecutive keys lie %lld rows of %d x %d elements apart; the BLAS "
+                         "reaches %d elements",
+                         (long long)shape->row_step, shape->kv_heads, d_max, INT_MAX);
+    return STATUS_OK;
+}
+
+double tile_scale(const struct attention_shape *shape)
+{
+    return MUTATED(SCALE_5_PERCENT) ? shape->scale * 1.05 : shape->scale;
+}
+
+// ---- blocks
+// -----------------------------------------------------------------------------------------
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+// Length of the pieces, as even as possible, that `length` is cut into when none may be over
+// `most`.
+static int64_t even_piece(int64_t length, int64_t most)
+{
+    return divide_up(length, divide_up(length, most));
+}
+
+static int group_heads(const struct attention_shape *shape)
+{
+    return shape->heads / shape->kv_heads;
+}
+
+// Both bounds of the visible keys grow with the query, so the outermost queries give the range.
+static void block_set_queries(struct block *b, int64_t begin)
+{
+    int64_t ignored;
+    b->begin = begin;
+    b->end = least(begin + even_piece(b->slice->q_len, TILE_ROWS / b->heads), b->slice->q_len);
+    slice_visible(b->slice, b->begin, &b->keys_begin, &ignored);
+    slice_visible(b->slice, b->end - 1, &ignored, &b->keys_end);
+}
+
+static void block_set_heads(struct block *b, int head)
+{
+    int group = group_heads(b->shape);
+    b->head = head;
+    b->kv_head = head / group;
+    b->heads = (int)least(TILE_ROWS, (b->kv_head + 1) * group - head);
+    block_set_queries(b, 0);
+}
+
+bool block_first(struct block *b, const struct attention_shape *shape, const struct slice *slice)
+{
+    b->shape = shape;
+    b->slice = slice;
+    if (slice->q_len <= 0 || slice->kv_len <= 0)
+        return false;
+    block_set_heads(b, 0);
+    return true;
+}
+
+bool block_next(struct block *b)
+{
+    if (b->end < b->slice->q_len) {
+        block_set_queries(b, b->end);
+        return true;
+    }
+    if (b->head + b->heads < b->shape->heads) {
+        block_set_heads(b, b->head + b->heads);
+        return true;
+    }
+    return false;
+}
+
+static int64_t block_memory_row(const struct block *b, int row)
+{
+    return b->slice->q_row + (b->begin + row / b->heads) * b->shape->row_step;
+}
+
+int64_t block_vector(const struct block *b, int row)
+{
+    return block_memory_row(b, row) * b->shape->heads + b->head + row % b->heads;
+}
+
+int64_t block_scalar(const struct block *b, int row)
+{
+    return (b->head + row % b->heads) * b->shape->q_rows + block_memory_row(b, row);
+}
+
+// ---- tiles
+// ------------------------------------------------------------------------------------------
+
+static bool tile_set(struct tile *t, const struct block *b, int64_t begin)
+{
+    if (begin >= b->keys_end)
+        return false;
+    t->begin = begin;
+    t->end = least(begin + even_piece(b->keys_end - b->keys_begin, TILE_KEYS), b->keys_end);
+    int64_t first = b->begin, last = b->end - 1, keys_begin, keys_end;
+    for (; first < last; first++) {
+        slice_visible(b->slice, first, &keys_begin, &keys_end);
+        if (keys_end > t->begin)
+            break;
+    }
+    for (; last > first; last--) {
+        slice_visible(b->slice, last, &keys_begin, &keys_end);
+        if (keys_begin < t->end)
+            break;
+    }
+    t->rows_begin = (int)(first - b->begin) * b->heads;
+    t->rows_end = (int)(last + 1 - b->begin) * b->heads;
+    return true;
+}
+
+bool tile_first(struct tile *t, const struct block *b)
+{
+    return tile_set(t, b, b->keys_begin);
+}
+
+bool tile_next(struct tile *t, const struct block *b)
+{
+    return tile_set(t, b, t->end);
+}
+
+// A key head that a mutation makes wrong.
+static int read_kv_head(const struct block *b)
+{
+    return MUTATED(GQA_WRONG_HEAD) ? (b->kv_head + 1) % b->shape->kv_heads : b->kv_head;
+}
+
+static int64_t key_vector(const struct tile *t, const struct block *b, int kv_head)
+{
+    int64_t row = b->slice->kv_row + t->begin * b->shape->row_step;
+    return row * b->shape->kv_heads + kv_head;
+}
+
+int64_t tile_vector(const struct tile *t, const struct block *b)
+{
+    return key_vector(t, b, b->kv_head);
+}
+
+int64_t tile_vector_stride(const struct block *b)
+{
+    return b->shape->row_step * b->shape->kv_heads;
+}
+
+void tile_visible(const struct tile *t, const struct block *b, int row, int *begin, int *end)
+{
+    int64_t keys_begin, keys_end;
+    slice_visible(b->slice, b->begin + row / b->heads, &keys_begin, &keys_end);
+    *begin = keys_begin > t->begin ? (int)least(keys_begin - t->begin, tile_keys(t)) : 0;
+    *end = keys_end > t->begin ? (int)least(keys_end - t->begin, tile_keys(t)) : 0;
+}
+
+// ---- loads
+// ------------------------------------------------------------------------------------------
+
+void tile_load_rows(const struct vector_ops *vector, const struct block *b, const void *tensor,
+                    int d, float *rows)
+{
+    int64_t bytes = dtype_bytes(b->shape->dtype), count = (int64_t)b->heads * d;
+    for (int row = 0; row < block_rows(b); row += b->heads)
+        vector->load(b->shape->dtype, (const char *)tensor + block_vector(b, row) * d * bytes,
+                     rows + (int64_t)row * d, count);
+}
+
+void tile_load_keys(const struct vector_ops *vector, const struct block *b, const struct tile *t,
+                    const void *tensor, int d, float *keys)
+{
+    int64_t bytes = dtype_bytes(b->shape->dtype);
+    const char *source = (const char *)tensor + key_vector(t, b, read_kv_head(b)) * d * bytes;
+    for (int key = 0; key < tile_keys(t); key++)
+        vector->load(b->shape->dtype, source + key * tile_vector_stride(b) * d * bytes,
+                     keys + (int64_t)key * d, d);
+}
