@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/io/crew.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "daemon/io/rank_process.h"
+
+// ---- all crews ---------------------------------------------------------------------------------
+
+enum status crews_create(struct ev_loop *loop, const char *program,
+                         const struct crew_handler *handler, struct crews **crews,
+                         struct error *error)
+{
+    struct crews *p = calloc(1, sizeof(*p));
+    if (!p)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pools");
+    p->loop = loop;
+    p->handler = *handler;
+    p->program = program;
+    p->table = calloc(POOLS_MAX, sizeof(*p->table));
+    p->environment = spawn_environment_create();
+    p->null_fd = spawn_fd_lift(open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (!p->table || !p->environment || p->null_fd < 0) {
+        crews_destroy(p);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory or descriptor for the pools");
+    }
+    *crews = p;
+    return STATUS_OK;
+}
+
+static void crew_fini(struct crew *crew)
+{
+    for (int rank = 0; crew->ranks && rank < crew->world_size; rank++)
+        rank_process_fini(&crew->ranks[rank]);
+    if (crew->progress)
+        munmap(crew->progress, (size_t)crew->world_size * sizeof(*crew->progress));
+    free(crew->ranks);
+    free(crew->reports);
+    free(crew->snapshot);
+    memset(crew, 0, sizeof(*crew));
+}
+
+void crews_destroy(struct crews *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; p->table && i < POOLS_MAX; i++)
+        crew_fini(&p->table[i]);
+    crews_reap_strays(p);
+    free(p->table);
+    spawn_environment_destroy(p->environment);
+    if (p->null_fd >= 0)
+        close(p->null_fd);
+    free(p);
+}
+
+struct crew *crews_get(struct crews *p, int index)
+{
+    return &p->table[index];
+}
+
+static bool pid_is_rank(const struct crews *p, pid_t pid)
+{
+    for (int i = 0; i < POOLS_MAX; i++) {
+        const struct crew *crew = &p->table[i];
+        for (int rank = 0; rank < crew->world_size; rank++) {
+            if (crew->ranks[rank].pid == pid)
+                return true;
+        }
+    }
+    return false;
+}
+
+// Looks before it reaps: a rank belongs to its pidfd. Behind a rank that is not reaped yet nothing
+// can be seen, but there is a next time.
+void crews_reap_strays(struct crews *p)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
+           !pid_is_rank(p, info.si_pid)) {
+        log_notice("stray_reaped pid=%d", (int)info.si_pid);
+        waitpid(info.si_pid, NULL, WNOHANG);
+        info.si_pid = 0;
+    }
+}
+
+// ---- one crew ----------------------------------------------------------------------------------
+
+// Sealed, because a rank that cut the memory short would make the daemon's next read fatal.
+static int progress_create(struct crew *crew, struct error *error)
+{
+    size_t size = (size_t)crew->world_size * sizeof(*crew->progress);
+    int fd = spawn_fd_lift(memfd_create("cpattn-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    void *memory = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, (off_t)size) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        error_set(error, STATUS_RESOURCE_EXHAUSTED, "no shared memory for progress: %s",
+                  strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    crew->progress = memory;
+    return fd;
+}
+
+static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
+                             uint32_t generation, struct error *error)
+{
+    crew_fini(crew);
+    crew->crews = p;
+    crew->index = (int)(crew - p->table);
+    crew->generation = generation;
+    crew->ranks = calloc((size_t)world_size, sizeof(*crew->ranks));
+    crew->reports = calloc((size_t)world_size, sizeof(*crew->reports));
+    crew->snapshot = calloc((size_t)world_size, sizeof(*crew->snapshot));
+    if (!crew->ranks || !crew->reports || !crew->snapshot)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool of %d ranks",
+                         world_size);
+    crew->world_size = world_size;
+    for (int rank = 0; rank < world_size; rank++) {
+        struct rank_process *r = &crew->ranks[rank];
+        r->crew = crew;
+        r->rank = rank;
+        r->pidfd = r->channel = -1;
+    }
+    return STATUS_OK;
+}
+
+static enum status ranks_start(struct crew *crew, int progress_fd, struct error *error)
+{
+    struct mesh mesh = {0};
+    enum status status = mesh_init(&mesh, crew->world_size, error);
+    for (int rank = 0; status == STATUS_OK && rank < crew->world_size; rank++) {
+        status = mesh_open(&mesh, rank, error);
+        if (status == STATUS_OK)
+            status = rank_process_start(&crew->ranks[rank], &mesh, progress_fd, error);
+        mesh_close(&mesh, rank);
+        crew->alive += status == STATUS_OK;
+    }
+    mesh_fini(&mesh);
+    return status;
+}
+
+enum status crew_start(struct crews *p, int index, uint32_t generation, int world_size,
+                       struct error *error)
+{
+    struct crew *crew = &p->table[index];
+    enum status status = crew_init(p, crew, world_size, generation, error);
+    if (status == STATUS_OK) {
+        int progress_fd = progress_create(crew, error);
+        status = progress_fd < 0 ? error->status : ranks_start(crew, progress_fd, error);
+        if (progress_fd >= 0)
+            close(progress_fd);
+    }
+    if (status != STATUS_OK)
+        crew_fini(crew);
+    return status;
+}
+
+// What is known of a pool is kept for the answers that its last exit brings, and no longer.
+void crew_rank_gone(struct crew *crew, int rank)
+{
+    const struct crew_handler *handler = &crew->crews->handler;
+    uint32_t generation = crew->generation;
+    crew->alive--;
+    handler->exited(handler->context, crew->index, generation, rank);
+    if (crew->generation == generation && crew->alive == 0)
+        crew_fini(crew);
+}
+
+void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c)
+{
+    crew->job = job;
+    for (int rank = 0; rank < crew->world_size; rank++)
+        crew->ranks[rank].reported = false;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        struct rank_process *r = &crew->ranks[rank];
+        struct error error;
+        // Without a channel its end is known and about to be reported.
+        if (r->channel >= 0 && channel_send(r->channel, CHANNEL_CASE, crew->generation, job, c,
+                                            sizeof(*c), &error) != STATUS_OK) {
+            error_prefix(&error, "rank %d does not take the case", rank);
+            rank_process_distrust(r, &error);
+        }
+    }
+}
+
+void crew_snapshot(struct crew *crew)
+{
+    if (crew->has_snapshot)
+        return;
+    crew->has_snapshot = true;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        progress_store(&crew->snapshot[rank], progress_load(&crew->progress[rank]));
+        crew->ranks[rank].state = rank_process_state(&crew->ranks[rank]);
+    }
+}
+
+void crew_kill(struct crew *crew)
+{
+    crew_snapshot(crew);
+    crew->killed = true;
+    for (int rank = 0; rank < crew->world_size; rank++)
+        rank_process_kill(&crew->ranks[rank]);
+}
+
+void crew_drain_stderr(struct crew *crew)
+{
+    for (int rank = 0; rank < crew->world_size; rank++)
+        stderr_pipe_drain(&crew->ranks[rank].stderr_pipe);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a rank process, and the descriptors it starts with. What cpattn-rank may rely on:
+//     argv  cpattn-rank RANK WORLD GENERATION DAEMON_PID
+//     fd 0  /dev/null        fd 1, 2  the pipe for what it has to say to people
+//     fd 3  the channel      fd 4     memory of WORLD progress words
+//     fd 5 + j  a stream socket to rank j, for all j but its own
+// and nothing else: no other descriptor, own process group, no signal blocked or ignored, an
+// environment of a few named variables.
+#ifndef CPATTN_DAEMON_IO_SPAWN_H
+#define CPATTN_DAEMON_IO_SPAWN_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/status.h"
+
+#define SPAWN_FD_PROGRESS 4
+#define SPAWN_FD_MESH     5
+
+// Descriptors are moved here before a spawn, out of the way of the numbers that ranks get.
+#define SPAWN_FD_MIN 128
+
+// Moves a descriptor to SPAWN_FD_MIN or above, close-on-exec; the old number is closed either way.
+// -1 with errno when there is none left or fd was -1.
+int spawn_fd_lift(int fd);
+
+struct spawn {
+    const char *program;
+    char *const *environment;
+    int rank, world_size;
+    uint32_t generation;
+    // Borrowed, all SPAWN_FD_MIN or above.
+    int null_fd, stderr_fd, channel_fd, progress_fd;
+    const int *mesh; // [world_size], the own entry -1
+};
+
+// Starts the process. Must run on the main thread: ranks ask to be killed when the thread that
+// started them ends. UNAVAILABLE with a sentence when the system refuses.
+enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error) MUST_CHECK;
+
+// The environment of ranks: one BLAS thread each, PATH, a plain locale, and what sanitizers read.
+// Nothing else is inherited. Owned by the caller, spawn_environment_destroy(); NULL without memory.
+char **spawn_environment_create(void);
+void spawn_environment_destroy(char **environment);
+
+#endif
