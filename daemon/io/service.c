@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/io/service.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/duration.h"
+#include "common/log.h"
+#include "daemon/core/core.h"
+#include "daemon/io/answer.h"
+#include "daemon/io/clock.h"
+#include "daemon/io/crew.h"
+#include "daemon/io/mesh.h"
+
+#define START_TIMEOUT_NS (30 * NS_PER_S)
+// A rank that sees a peer's end of file tells before the kernel tells us of the death.
+#define PEER_GRACE_NS    (250 * NS_PER_MS)
+// Room for log line pieces.
+#define CASE_TEXT_MAX    256
+#define ID_TEXT_MAX      33
+
+// What a slot of the core stands for.
+struct task {
+    struct exchange *exchange; // NULL: the slot is free
+    struct request_id id;
+    uint64_t timeout_ns;
+    struct cp_case c;
+};
+
+struct service {
+    struct ev_loop *loop;
+    struct service_config config;
+    struct core *core;
+    struct crews *crews;
+    void (*exited)(void *context);
+    void *context;
+    ev_timer deadline;
+    uint64_t armed_ns; // what `deadline` is set to; UINT64_MAX: nothing
+    uint64_t began_ns;
+    uint64_t passed, failed, refused; // refused: before the core was asked
+    bool stopping;
+    struct task *tasks; // [JOBS_MAX]
+    bool acting;
+    // Why ranks of a world size could not be brought up, last.
+    struct error start_errors[WORLD_SIZE_MAX + 1];
+};
+
+static const char *id_format(const struct request_id *id, char *text)
+{
+    for (int i = 0; i < 16; i++)
+        sprintf(text + 2 * i, "%02x", id->bytes[i]);
+    return text;
+}
+
+// ---- replies -----------------------------------------------------------------------------------
+
+static void reply_send(struct exchange *exchange, struct wire_reply *reply)
+{
+    void *data = NULL;
+    size_t size = 0;
+    struct error error;
+    reply->version = WIRE_VERSION;
+    if (wire_encode_reply(reply, &data, &size, &error) != STATUS_OK) {
+        log_error("reply_encode error=%s", log_quote(&(struct log_quoted){0}, error.text));
+        struct wire_reply short_reply = {.version = WIRE_VERSION,
+                                         .id = reply->id,
+                                         .status = reply->status ? reply->status : STATUS_INTERNAL};
+        snprintf(short_reply.message, sizeof(short_reply.message), "%s",
+                 reply->status ? reply->message : error.text);
+        if (wire_encode_reply(&short_reply, &data, &size, &error) != STATUS_OK) {
+            server_drop(exchange);
+            return;
+        }
+    }
+    server_reply(exchange, data, size);
+    free(data);
+}
+
+static void reply_status(struct exchange *exchange, const struct wire_request *request,
+                         const struct error *error)
+{
+    struct wire_reply reply = {.id = request->id, .status = error->status};
+    snprintf(reply.message, sizeof(reply.message), "%s", error->text);
+    reply_send(exchange, &reply);
+}
+
+static void refuse(struct exchange *exchange, uint32_t client, const struct wire_request *request,
+                   const struct error *error)
+{
+    char id[ID_TEXT_MAX];
+    log_info("refused id=%s client=%u status=%s reason=%s", id_format(&request->id, id), client,
+             status_name(error->status), log_quote(&(struct log_quoted){0}, error->text));
+    reply_status(exchange, request, error);
+}
+
+// ---- the core's actions ------------------------------------------------------------------------
+
+// The crew that an action names, while it is the one meant.
+static struct crew *crew_of(struct service *s, const struct action *a)
+{
+    struct crew *crew = a->pool >= 0 ? crews_get(s->crews, a->pool) : NULL;
+    return crew && crew->generation == a->generation && crew->world_size > 0 ? crew : NULL;
+}
+
+static void on_start(struct service *s, const struct action *a)
+{
+    struct error error;
+    log_notice("pool_start world=%d instance=%d generation=%u devices=0x%" PRIx64, a->world_size,
+               a->instance, a->generation, a->devices);
+    if (crew_start(s->crews, a->pool, a->generation, a->world_size, &error) == STATUS_OK)
+        return;
+    log_error("pool_start_failed world=%d generation=%u error=%s", a->world_size, a->generation,
+              log_quote(&(struct log_quoted){0}, error.text));
+    s->start_errors[a->world_size] = error;
+    core_start_failed(s->core, clock_now_ns(), a->pool, a->generation);
+}
+
+static void on_run(struct service *s, const struct action *a)
+{
+    struct crew *crew = crew_of(s, a);
+    if (crew)
+        crew_run(crew, a->job, &s->tasks[a->slot].c);
+}
+
+static void on_kill(struct service *s, const struct action *a)
+{
+    struct crew *crew = crew_of(s, a);
+    log_notice("pool_kill world=%d instance=%d generation=%u", a->world_size, a->instance,
+               a->generation);
+    if (crew)
+        crew_kill(crew);
+}
+
+static void answered_log(const struct service *s, const struct action *a,
+                         const struct wire_reply *reply)
+{
+    const struct task *task = &s->tasks[a->slot];
+    char id[ID_TEXT_MAX], text[CASE_TEXT_MAX];
+    if (!log_enabled(LOG_LEVEL_INFO))
+        return;
+    case_describe(&task->c, text, sizeof(text));
+    log_info("answered id=%s case=%s status=%s verdict=%s queue_us=%" PRIu64 " run_us=%" PRIu64
+             " message=%s",
+             id_format(&task->id, id), log_quote(&(struct log_quoted){0}, text),
+             status_name(reply->status),
+             reply->status != STATUS_OK              ? "none"
+             : reply->result.verdict == VERDICT_PASS ? "pass"
+                                                     : "fail",
+             a->queue_ns / 1000, a->run_ns / 1000,
+             log_quote(&(struct log_quoted){0}, reply->message));
+}
+
+// A stop from outside ends cases through the core's cancel; the client did not ask for that.
+static void stop_tell(struct wire_reply *reply)
+{
+    reply->status = STATUS_UNAVAILABLE;
+    snprintf(reply->message, sizeof(reply->message),
+             "the daemon was stopped before the case was done; submit it again once it is back");
+}
+
+static void on_answer(struct service *s, const struct action *a)
+{
+    struct task *task = &s->tasks[a->slot];
+    struct crew *crew = crew_of(s, a);
+    struct wire_reply reply = {.id = task->id};
+    if (a->status == STATUS_OK && crew) {
+        answer_result(a, crew, &reply);
+        *(reply.result.verdict == VERDICT_PASS ? &s->passed : &s->failed) += 1;
+    } else {
+        answer_failure(a, crew, task->timeout_ns, s->start_errors[a->world_size].text, &reply);
+        if (s->stopping && a->cause == CAUSE_CANCELLED)
+            stop_tell(&reply);
+    }
+    answered_log(s, a, &reply);
+    struct exchange *exchange = task->exchange;
+    task->exchange = NULL;
+    reply_send(exchange, &reply);
+    free(reply.failure.ranks);
+}
+
+static void action_do(struct service *s, const struct action *a)
+{
+    switch (a->kind) {
+    case ACTION_START:
+        on_start(s, a);
+        break;
+    case ACTION_RUN:
+        on_run(s, a);
+        break;
+    case ACTION_ANSWER:
+        on_answer(s, a);
+        break;
+    case ACTION_KILL:
+        on_kill(s, a);
+        break;
+    case ACTION_EXIT:
+        s->exited(s->context);
+        break;
+    }
+}
+
+static void deadline_arm(struct service *s)
+{
+    uint64_t next_ns = core_next_time(s->core);
+    if (next_ns == s->armed_ns)
+        return;
+    s->armed_ns = next_ns;
+    ev_timer_stop(s->loop, &s->deadline);
+    if (next_ns == UINT64_MAX)
+        return;
+    uint64_t now_ns = clock_now_ns();
+    double delay = next_ns > now_ns ? (double)(next_ns - now_ns) / (double)NS_PER_S : 0.;
+    ev_now_update(s->loop); // timers count from the time the loop last looked
+    ev_timer_set(&s->deadline, delay, 0.);
+    ev_timer_start(s->loop, &s->deadline);
+}
+
+// After each event. One that is reported while an action is carried out leaves its actions to the
+// round that is under way.
+static void actions_do(struct service *s)
+{
+    struct action action;
+    if (s->acting)
+        return;
+    s->acting = true;
+    while (core_next_action(s->core, &action))
+        action_do(s, &action);
+    s->acting = false;
+    deadline_arm(s);
+}
+
+static void on_deadline(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct service *s = watcher->data;
+    s->armed_ns = UINT64_MAX;
+    core_time(s->core, clock_now_ns());
+    actions_do(s);
+}
+
+// ---- events of ranks ---------------------------------------------------------------------------
+
+static void on_ready(void *context, int pool, uint32_t generation, int rank)
+{
+    struct service *s = context;
+    core_rank_ready(s->core, clock_now_ns(), pool, generation, rank);
+    actions_do(s);
+}
+
+static void on_reported(void *context, int pool, uint32_t generation, int rank, uint64_t job)
+{
+    struct service *s = context;
+    core_rank_reported(s->core, clock_now_ns(), pool, generation, rank, job);
+    actions_do(s);
+}
+
+static const char *last_line(char *text)
+{
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] == '\n')
+        text[--length] = '\0';
+    const char *newline = strrchr(text, '\n');
+    return newline ? newline + 1 : text;
+}
+
+static void start_error_note(struct service *s, const struct crew *crew, int rank)
+{
+    const struct rank_process *r = &crew->ranks[rank];
+    char tail[ERROR_TEXT_MAX / 2];
+    if (r->said_ready || crew->killed)
+        return;
+    bytering_tail(&r->stderr_pipe.ring, tail, sizeof(tail));
+    const char *line = last_line(tail), *fate = r->fate[0] ? r->fate : "failed";
+    error_set(&s->start_errors[crew->world_size], STATUS_UNAVAILABLE,
+              "rank %d of %d %s%s before it was ready%s%s%s%s", rank, crew->world_size,
+              strncmp(fate, "killed", 6) == 0 ? "was " : "", fate, r->failure.text[0] ? ": " : "",
+              r->failure.text, line[0] ? "; it wrote: " : "", line);
+}
+
+static void on_failed(void *context, int pool, uint32_t generation, int rank, int kind, int peer)
+{
+    struct service *s = context;
+    start_error_note(s, crews_get(s->crews, pool), rank);
+    core_rank_failed(s->core, clock_now_ns(), pool, generation, rank, kind, peer);
+    actions_do(s);
+}
+
+static void on_exited(void *context, int pool, uint32_t generation, int rank)
+{
+    struct service *s = context;
+    start_error_note(s, crews_get(s->crews, pool), rank);
+    core_rank_exited(s->core, clock_now_ns(), pool, generation, rank);
+    actions_do(s);
+}
+
+// ---- requests ----------------------------------------------------------------------------------
+
+static enum status memory_check(const struct service *s, const struct cp_case *c,
+                                struct error *error)
+{
+    const double gib = 1024. * 1024. * 1024.;
+    int64_t rank_bytes, bytes, limit = s->config.description.memory_bytes_max;
+    enum status status = case_memory(c, &rank_bytes, error);
+    if (status != STATUS_OK)
+        return status;
+    if (__builtin_mul_overflow(rank_bytes, (int64_t)c->world_size, &bytes))
+        bytes = INT64_MAX;
+    if (bytes > limit)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "the case needs %.1f GiB over %d ranks, this daemon grants %.1f GiB; make "
+                         "the case smaller, or start the daemon with a larger --memory",
+                         (double)bytes / gib, c->world_size, (double)limit / gib);
+    return STATUS_OK;
+}
+
+static enum status descriptors_check(const struct service *s, int world_size, struct error *error)
+{
+    int needed = mesh_descriptors(world_size);
+    if (needed > s->config.descriptors_max)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "starting %d ranks takes %d file descriptors at once, the daemon has %d "
+                         "for them; raise its limit (LimitNOFILE=, ulimit -n)",
+                         world_size, needed, s->config.descriptors_max);
+    return STATUS_OK;
+}
+
+static void request_run(struct service *s, struct exchange *exchange, uint32_t client,
+                        const struct wire_request *request)
+{
+    const struct cp_case *c = &request->run;
+    struct core_request job = {
+        .id = request->id,
+        .client = client,
+        .world_size = c->world_size,
+        .timeout_ns =
+            request->timeout_ns ? request->timeout_ns : s->config.description.timeout_default_ns,
+        .case_hash = case_hash(c),
+    };
+    struct error error;
+    int slot;
+    enum status status = memory_check(s, c, &error);
+    if (status == STATUS_OK)
+        status = descriptors_check(s, c->world_size, &error);
+    s->refused += status != STATUS_OK;
+    if (status == STATUS_OK)
+        status = core_submit(s->core, clock_now_ns(), &job, &slot, &error);
+    if (status != STATUS_OK)
+        refuse(exchange, client, request, &error);
+    else
+        s->tasks[slot] = (struct task){
+            .exchange = exchange, .id = request->id, .timeout_ns = job.timeout_ns, .c = *c};
+    actions_do(s);
+}
+
+static void request_cancel(struct service *s, struct exchange *exchange, uint32_t client,
+                           const struct wire_request *request)
+{
+    (void)client;
+    struct error error = {.status = STATUS_OK};
+    error.status = core_cancel(s->core, clock_now_ns(), &request->cancel, &error);
+    if (error.status == STATUS_OK)
+        error.text[0] = '\0';
+    reply_status(exchange, request, &error);
+    actions_do(s);
+}
+
+static void request_describe(struct service *s, struct exchange *exchange, uint32_t client,
+                             const struct wire_request *request)
+{
+    (void)client;
+    struct wire_reply reply = {
+        .id = request->id, .method = METHOD_DESCRIBE, .description = s->config.description};
+    reply_send(exchange, &reply);
+}
+
+// Where the shell knows better than the core why a pool does not come up, it says so.
+static void pools_explain(const struct service *s, struct wire_pool *pools, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const char *text = s->start_errors[pools[i].world_size].text;
+        if (text[0] && (pools[i].state == POOL_BACKOFF || pools[i].state == POOL_DOWN))
+            snprintf(pools[i].last_failure, sizeof(pools[i].last_failure), "%s", text);
+    }
+}
+
+static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools)
+{
+    core_status(s->core, status, pools);
+    status->uptime_ns = clock_now_ns() - s->began_ns;
+    status->passed = s->passed;
+    status->failed = s->failed;
+    status->refused += s->refused;
+    pools_explain(s, pools, status->pool_count);
+}
+
+static void request_status(struct service *s, struct exchange *exchange, uint32_t client,
+                           const struct wire_request *request)
+{
+    (void)client;
+    struct wire_pool pools[POOLS_MAX];
+    struct wire_reply reply = {.id = request->id, .method = METHOD_STATUS};
+    status_fill(s, &reply.pools, pools);
+    reply_send(exchange, &reply);
+}
+
+static void on_request(void *context, struct exchange *exchange, uint32_t client, const void *data,
+                       size_t size)
+{
+    static void (*const methods[])(struct service *, struct exchange *, uint32_t,
+                                   const struct wire_request *) = {
+        [METHOD_RUN] = request_run,
+        [METHOD_DESCRIBE] = request_describe,
+        [METHOD_STATUS] = request_status,
+        [METHOD_CANCEL] = request_cancel,
+    };
+    struct service *s = context;
+    struct wire_request request = {0};
+    struct error error;
+    if (wire_decode_request(data, size, &request, &error) != STATUS_OK) {
+        s->refused++;
+        refuse(exchange, client, &request, &error);
+        return;
+    }
+    methods[request.method](s, exchange, client, &request);
+}
+
+static void on_client_gone(void *context, uint32_t client)
+{
+    struct service *s = context;
+    core_client_gone(s->core, clock_now_ns(), client);
+    actions_do(s);
+}
+
+struct server_handler service_handler(struct service *s)
+{
+    return (struct server_handler){
+        .context = s, .request = on_request, .client_gone = on_client_gone};
+}
+
+// ---- life --------------------------------------------------------------------------------------
+
+void service_drain(struct service *s)
+{
+    core_drain(s->core, clock_now_ns());
+    actions_do(s);
+}
+
+void service_stop(struct service *s)
+{
+    s->stopping = true;
+    service_drain(s);
+    for (int slot = 0; slot < JOBS_MAX; slot++) {
+        struct error error;
+        if (!s->tasks[slot].exchange)
+            continue;
+        core_cancel(s->core, clock_now_ns(), &s->tasks[slot].id, &error);
+        actions_do(s);
+    }
+}
+
+void service_tick(struct service *s)
+{
+    crews_reap_strays(s->crews);
+}
+
+void service_counts(struct service *s, int *queued, int *running, int *pools)
+{
+    struct wire_pool table[POOLS_MAX];
+    struct wire_status status = {0};
+    core_status(s->core, &status, table);
+    *queued = status.queued;
+    *running = status.running;
+    *pools = 0;
+    for (int i = 0; i < status.pool_count; i++)
+        *pools += table[i].state == POOL_IDLE || table[i].state == POOL_RUNNING;
+}
+
+static struct core *core_make(const struct service_config *config)
+{
+    struct core_config core = {
+        .device_count = config->description.devices,
+        .oversubscribe = true,
+        .queue_max = config->description.queue_max,
+        .ranks_max = RANKS_MAX,
+        .start_timeout_ns = START_TIMEOUT_NS,
+        .peer_grace_ns = PEER_GRACE_NS,
+        .idle_timeout_ns = config->idle_timeout_ns,
+    };
+    return core_create(&core);
+}
+
+enum status service_create(struct ev_loop *loop, const struct service_config *config,
+                           void (*exited)(void *context), void *context, struct service **service,
+                           struct error *error)
+{
+    struct service *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the service");
+    s->loop = loop;
+    s->config = *config;
+    s->exited = exited;
+    s->context = context;
+    s->armed_ns = UINT64_MAX;
+    s->began_ns = clock_now_ns();
+    ev_init(&s->deadline, on_deadline);
+    s->deadline.data = s;
+    s->tasks = calloc(JOBS_MAX, sizeof(*s->tasks));
+    s->core = core_make(config);
+    enum status status = STATUS_OK;
+    if (!s->tasks || !s->core)
+        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pool core");
+    const struct crew_handler handler = {s, on_ready, on_reported, on_failed, on_exited};
+    if (status == STATUS_OK)
+        status = crews_create(loop, config->rank_program, &handler, &s->crews, error);
+    if (status != STATUS_OK) {
+        service_destroy(s);
+        return status;
+    }
+    *service = s;
+    return STATUS_OK;
+}
+
+void service_destroy(struct service *s)
+{
+    if (!s)
+        return;
+    ev_timer_stop(s->loop, &s->deadline);
+    crews_destroy(s->crews);
+    core_destroy(s->core);
+    free(s->tasks);
+    free(s);
+}
