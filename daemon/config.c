@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config.h"
+
+#include <argp.h>
+#include <config.h> // the build's, not the one beside this file
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/duration.h"
+#include "common/limits.h"
+#include "yaml/yaml.h"
+
+#define QUEUE_MAX_DEFAULT       1024
+#define IDLE_TIMEOUT_DEFAULT_NS (UINT64_C(600) * 1000000000)
+#define USAGE_STATUS            64
+
+// ---- values ------------------------------------------------------------------------------------
+
+static bool integer_parse(const char *text, int64_t min, int64_t max, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    int64_t number = strtoll(text, &end, 10);
+    if (end == text || *end || errno != 0 || number < min || number > max)
+        return false;
+    *value = number;
+    return true;
+}
+
+// "4096", "512MiB", "8G": a whole number with a binary unit.
+static bool bytes_parse(const char *text, int64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    int64_t number = strtoll(text, &end, 10);
+    if (end == text || errno != 0 || number < 1)
+        return false;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (unit && (strcmp(end + 1, "") == 0 || strcmp(end + 1, "iB") == 0)) {
+        if (__builtin_mul_overflow(number, INT64_C(1) << (10 * (unit - units + 1)), &number))
+            return false;
+    } else if (*end) {
+        return false;
+    }
+    *bytes = number;
+    return true;
+}
+
+static bool path_set(char *path, const char *text)
+{
+    size_t length = strlen(text);
+    if (length == 0 || length >= PATH_MAX)
+        return false;
+    memcpy(path, text, length + 1);
+    return true;
+}
+
+static bool socket_set(struct config *c, const char *text)
+{
+    return path_set(c->socket, text);
+}
+
+static bool rank_program_set(struct config *c, const char *text)
+{
+    return path_set(c->rank_program, text);
+}
+
+static bool backend_set(struct config *c, const char *text)
+{
+    // What there is to choose from decides what "auto" means.
+    if (strcmp(text, "cpu") != 0 && strcmp(text, "auto") != 0)
+        return false;
+    strcpy(c->backend, "cpu");
+    return true;
+}
+
+static bool devices_set(struct config *c, const char *text)
+{
+    int64_t value;
+    if (!integer_parse(text, 1, DEVICES_MAX, &value))
+        return false;
+    c->devices = (int)value;
+    return true;
+}
+
+static bool queue_max_set(struct config *c, const char *text)
+{
+    int64_t value;
+    if (!integer_parse(text, 1, JOBS_MAX, &value))
+        return false;
+    c->queue_max = (int)value;
+    return true;
+}
+
+static bool idle_timeout_set(struct config *c, const char *text)
+{
+    return duration_parse(text, &c->idle_timeout_ns);
+}
+
+static bool memory_set(struct config *c, const char *text)
+{
+    return bytes_parse(text, &c->memory_bytes);
+}
+
+static bool log_level_set(struct config *c, const char *text)
+{
+    return log_level_parse(text, &c->log_level);
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+#define TEXT_OF(number)  TEXT_OF_(number)
+#define TEXT_OF_(number) #number
+
+static const struct setting {
+    const char *name, *value, *help;
+    bool (*set)(struct config *c, const char *text);
+    const char *expected;
+} settings[] = {
+    {"socket", "PATH", "Listen on this unix socket [" CPATTN_SOCKET_PATH "]", socket_set, "a path"},
+    {"backend", "NAME", "What ranks compute with: cpu, or auto for the best there is [auto]",
+     backend_set, "cpu or auto"},
+    {"devices", "N", "Units that pools share without overlap [one per core]", devices_set,
+     "a whole number from 1 to " TEXT_OF(DEVICES_MAX)},
+    {"queue-max", "N",
+     "Cases queued and running; more are refused [" TEXT_OF(QUEUE_MAX_DEFAULT) "]", queue_max_set,
+     "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+    {"idle-timeout", "TIME", "Stop a pool that has nothing to do for this long; 0: never [10m]",
+     idle_timeout_set, DURATION_SYNTAX},
+    {"memory", "SIZE",
+     "Refuse a case that needs more over all ranks [half of what is available at the start]",
+     memory_set, "a size such as 8G, 512MiB or 1073741824"},
+    {"rank-program", "PATH",
+     "The program of the ranks [cpattn-rank beside cpattnd, else " CPATTN_RANK_PROGRAM "]",
+     rank_program_set, "a path"},
+    {"log-level", "LEVEL", "error, warning, notice, info or debug [info]", log_level_set,
+     "error, warning, notice, info or debug"},
+};
+enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+
+// ---- the command line --------------------------------------------------------------------------
+
+#define KEY_FIRST  0x100
+#define KEY_CONFIG (KEY_FIRST + SETTINGS)
+
+struct line {
+    const char *values[SETTINGS]; // as given; NULL: not
+    const char *file;
+};
+
+static error_t option_take(int key, char *value, struct argp_state *state)
+{
+    struct line *line = state->input;
+    if (key >= KEY_FIRST && key < KEY_FIRST + SETTINGS)
+        line->values[key - KEY_FIRST] = value;
+    else if (key == KEY_CONFIG)
+        line->file = value;
+    else if (key == ARGP_KEY_ARG)
+        argp_error(state, "unexpected argument '%s'", value);
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+static void version_print(FILE *stream, struct argp_state *state)
+{
+    (void)state;
+    fprintf(stream, "cpattnd %s\n", PACKAGE_VERSION);
+}
+
+static void line_read(struct line *line, int argc, char **argv)
+{
+    struct argp_option options[SETTINGS + 2] = {0};
+    for (int i = 0; i < SETTINGS; i++)
+        options[i] = (struct argp_option){.name = settings[i].name,
+                                          .key = KEY_FIRST + i,
+                                          .arg = settings[i].value,
+                                          .doc = settings[i].help};
+    options[SETTINGS] = (struct argp_option){
+        .name = "config",
+        .key = KEY_CONFIG,
+        .arg = "FILE",
+        .doc = "Read settings from a YAML file, whose keys are the options' names; "
+               "options override it"};
+    const struct argp argp = {
+        .options = options,
+        .parser = option_take,
+        .doc = "Runs context-parallel attention cases on warm pools of rank processes and answers "
+               "with verdicts. Stays in the foreground; SIGTERM finishes what was admitted."};
+    argp_program_version_hook = version_print;
+    argp_err_exit_status = USAGE_STATUS;
+    argp_parse(&argp, argc, argv, 0, NULL, line);
+}
+
+static enum status line_apply(const struct line *line, struct config *config, struct error *error)
+{
+    for (int i = 0; i < SETTINGS; i++) {
+        if (line->values[i] && !settings[i].set(config, line->values[i]))
+            return error_set(error, STATUS_INVALID_ARGUMENT, "--%s: value '%.100s': expected %s",
+                             settings[i].name, line->values[i], settings[i].expected);
+    }
+    return STATUS_OK;
+}
+
+// ---- the file ----------------------------------------------------------------------------------
+
+static enum status tree_apply(const struct yaml_node *root, struct config *config,
+                              struct error *error)
+{
+    const char *names[SETTINGS + 1] = {0};
+    for (int i = 0; i < SETTINGS; i++)
+        names[i] = settings[i].name;
+    enum status status = yaml_is(root, YAML_MAP, error);
+    if (status == STATUS_OK)
+        status = yaml_check_keys(root, names, error);
+    for (int i = 0; status == STATUS_OK && i < SETTINGS; i++) {
+        const struct yaml_node *node = yaml_find(root, settings[i].name);
+        if (node && (!yaml_text(node) || !settings[i].set(config, yaml_text(node))))
+            status = yaml_expected(node, error, "%s", settings[i].expected);
+    }
+    return status;
+}
+
+static enum status file_apply(const char *path, struct config *config, struct error *error)
+{
+    struct yaml *yaml;
+    enum status status = yaml_load_file(path, &yaml, error);
+    if (status != STATUS_OK)
+        return status;
+    status = tree_apply(yaml_root(yaml), config, error);
+    yaml_destroy(yaml);
+    return status;
+}
+
+// ---- the program of the ranks ------------------------------------------------------------------
+
+// Cuts the last part of a path off; false where there is none.
+static bool path_cut(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash)
+        *slash = '\0';
+    return slash != NULL;
+}
+
+// In a build tree it lies beside the daemon, which libtool may keep in a folder of its own.
+static bool rank_program_beside(char *path)
+{
+    char folder[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    if (length <= 0)
+        return false;
+    folder[length] = '\0';
+    if (!path_cut(folder))
+        return false;
+    const char *name = strrchr(folder, '/');
+    if (name && strcmp(name, "/.libs") == 0)
+        path_cut(folder);
+    return snprintf(path, PATH_MAX, "%s/cpattn-rank", folder) < PATH_MAX && access(path, X_OK) == 0;
+}
+
+static enum status rank_program_find(struct config *config, struct error *error)
+{
+    char beside[PATH_MAX];
+    if (!config->rank_program[0] && rank_program_beside(beside))
+        strcpy(config->rank_program, beside);
+    if (!config->rank_program[0])
+        strcpy(config->rank_program, CPATTN_RANK_PROGRAM);
+    if (access(config->rank_program, X_OK) != 0)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "cannot execute %s: %s; name the program of the ranks with --rank-program",
+                         config->rank_program, strerror(errno));
+    return STATUS_OK;
+}
+
+enum status config_read(struct config *config, int argc, char **argv, struct error *error)
+{
+    struct line line = {0};
+    *config = (struct config){.socket = CPATTN_SOCKET_PATH,
+                              .backend = "cpu",
+                              .queue_max = QUEUE_MAX_DEFAULT,
+                              .idle_timeout_ns = IDLE_TIMEOUT_DEFAULT_NS,
+                              .log_level = LOG_LEVEL_INFO};
+    line_read(&line, argc, argv);
+    enum status status = line.file ? file_apply(line.file, config, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = line_apply(&line, config, error);
+    if (status == STATUS_OK)
+        status = rank_program_find(config, error);
+    return status;
+}

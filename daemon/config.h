@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the daemon is set up: built-in values, overridden by a YAML file, overridden by options. One
+// table names the settings for both.
+#ifndef CPATTN_DAEMON_CONFIG_H
+#define CPATTN_DAEMON_CONFIG_H
+
+#include <limits.h>
+#include <stdint.h>
+
+#include "common/log.h"
+#include "common/status.h"
+
+struct config {
+    char socket[PATH_MAX];
+    char rank_program[PATH_MAX]; // of cpattn-rank, absolute or relative to the working directory
+    char backend[16];            // "cpu"
+    int devices;                 // 1..DEVICES_MAX; 0: as many as there are cores
+    int queue_max;               // 1..JOBS_MAX
+    uint64_t idle_timeout_ns;    // 0: pools are never stopped for idleness
+    int64_t memory_bytes;        // of one case over all ranks; 0: half of what is available
+    enum log_level log_level;
+};
+
+// Built-in values, then what the command line says. Handles --help and --version, and ends the
+// process with status 64 and a sentence where an option is wrong, as argp does. Fails with the
+// place and a sentence where the configuration file is wrong.
+enum status config_read(struct config *config, int argc, char **argv,
+                        struct error *error) MUST_CHECK;
+
+#endif
