@@ -94,3 +94,15 @@ test_scripts += tests/test_layering.sh
 test_programs += tests/test_matrix
 tests_test_matrix_SOURCES = tests/test_matrix.c
 tests_test_matrix_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
+
+wire_samples = tests/wire_samples.c tests/wire_samples.h
+
+test_programs += tests/test_wire
+tests_test_wire_SOURCES = tests/test_wire.c $(wire_samples)
+tests_test_wire_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=free
+
+test_programs += tests/test_wire_schema
+tests_test_wire_schema_SOURCES = tests/test_wire_schema.c
+
+test_programs += tests/test_wire_hostile
+tests_test_wire_hostile_SOURCES = tests/test_wire_hostile.c $(wire_samples)

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+// The codec against everything that is no proper message: refused with the status and the sentence
+// that fit, never more.
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/cpattn.pb-c.h"
+#include "tests/runner.h"
+#include "tests/wire_samples.h"
+
+static struct error error;
+static uint8_t buffer[REPLY_BYTES_MAX + 1];
+
+// ---- requests
+// -------------------------------------------------------------------------------------
+
+// A good request as a tree that a test can spoil before it is sent.
+struct request_tree {
+    Cpattn__V1__Request request;
+    Cpattn__V1__Run run;
+    Cpattn__V1__Case spec;
+    Cpattn__V1__Cancel cancel;
+    uint8_t id[16], cancel_id[17]; // one more than a good one has
+};
+
+static void tree_init(struct request_tree *t)
+{
+    cpattn__v1__request__init(&t->request);
+    cpattn__v1__run__init(&t->run);
+    cpattn__v1__case__init(&t->spec);
+    cpattn__v1__cancel__init(&t->cancel);
+    memset(t->id, 7, sizeof t->id);
+    memset(t->cancel_id, 9, sizeof t->cancel_id);
+    t->request.version = WIRE_VERSION;
+    t->request.id = (ProtobufCBinaryData){sizeof t->id, t->id};
+    t->cancel.id = (ProtobufCBinaryData){sizeof t->id, t->cancel_id};
+    t->request.method_case = CPATTN__V1__REQUEST__METHOD_RUN;
+    t->request.run = &t->run;
+    t->run.spec = &t->spec;
+    t->spec.world_size = t->spec.batch = 2;
+    t->spec.comm = CPATTN__V1__COMM__COMM_P2P;
+    t->spec.sharding = CPATTN__V1__SHARDING__SHARDING_ZIGZAG;
+    t->spec.dtype = CPATTN__V1__DTYPE__DTYPE_BF16;
+    t->spec.format = CPATTN__V1__FORMAT__FORMAT_BSHD;
+    t->spec.mask = CPATTN__V1__MASK__MASK_NONE;
+    t->spec.inputs = CPATTN__V1__INPUTS__INPUTS_SHARP;
+    t->spec.heads = t->spec.kv_heads = 4;
+    t->spec.head_dim_qk = t->spec.head_dim_v = 64;
+    t->spec.seqlen_q = t->spec.seqlen_kv = 128;
+    t->spec.window_left = t->spec.window_right = -1;
+}
+
+static enum status tree_send(struct request_tree *t, struct wire_request *request)
+{
+    size_t size = cpattn__v1__request__pack(&t->request, buffer);
+    return wire_decode_request(buffer, size, request, &error);
+}
+
+static void assert_tree_refused(struct request_tree *t, enum status expected, const char *part)
+{
+    struct wire_request request;
+    struct request_id id;
+    memcpy(id.bytes, t->id, sizeof id.bytes);
+    enum status status = tree_send(t, &request);
+    ck_assert_msg(status == expected && error.status == expected, "%s: %s", status_name(status),
+                  error.text);
+    ck_assert_msg(strstr(error.text, part) != NULL, "\"%s\" lacks \"%s\"", error.text, part);
+    if (t->request.id.len == sizeof id.bytes)
+        ck_assert_mem_eq(&request.id, &id, sizeof id);
+}
+
+static struct request_tree tree;
+
+static void tree_setup(void)
+{
+    tree_init(&tree);
+}
+
+START_TEST(the_good_request_is_taken)
+{
+    struct wire_request request;
+    ck_assert_msg(tree_send(&tree, &request) == STATUS_OK, "%s", error.text);
+    ck_assert_int_eq(request.run.seqlen_kv, 128);
+    ck_assert_int_eq(request.run.window_left, -1);
+    ck_assert(!request.run.training);
+}
+END_TEST
+
+#define REFUSED(change, status, part)                                                              \
+    do {                                                                                           \
+        tree_init(&tree);                                                                          \
+        change;                                                                                    \
+        assert_tree_refused(&tree, STATUS_##status, part);                                         \
+    } while (0)
+
+START_TEST(envelopes_are_refused)
+{
+    REFUSED(tree.request.version = 0, FAILED_PRECONDITION,
+            "client speaks version 0 of the protocol, this daemon version 1");
+    REFUSED(tree.request.version = 2, FAILED_PRECONDITION, "version 2");
+    REFUSED(tree.request.id.len = 0, INVALID_ARGUMENT, "id has 0 bytes; accepted are 16");
+    REFUSED(tree.request.id.len = 15, INVALID_ARGUMENT, "id has 15 bytes");
+    REFUSED(memset(tree.id, 0, 16), INVALID_ARGUMENT, "id is all zeros");
+    REFUSED(tree.request.timeout_ns = TIMEOUT_MAX_NS + 1, INVALID_ARGUMENT,
+            "timeout_ns is 86400000000001; accepted is 0 to 86400000000000");
+    REFUSED(tree.request.timeout_ns = UINT64_MAX, INVALID_ARGUMENT, "timeout_ns");
+    REFUSED(tree.request.method_case = 0, INVALID_ARGUMENT,
+            "method is missing; accepted is run, describe, status or cancel");
+    REFUSED(tree.run.spec = NULL, INVALID_ARGUMENT, "case is missing");
+    REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_CANCEL,
+             tree.request.cancel = &tree.cancel, tree.cancel.id.len = 17),
+            INVALID_ARGUMENT, "cancel.id has 17 bytes; accepted are 16");
+    REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_CANCEL,
+             tree.request.cancel = &tree.cancel, memset(tree.cancel_id, 0, 16)),
+            INVALID_ARGUMENT, "cancel.id is all zeros");
+}
+END_TEST
+
+START_TEST(cases_are_refused)
+{
+    const int64_t huge = INT64_C(1) << 40;
+    REFUSED(tree.spec.world_size = 0, INVALID_ARGUMENT,
+            "case.world_size is 0; accepted is 1 to 64");
+    REFUSED(tree.spec.world_size = 65, INVALID_ARGUMENT, "case.world_size is 65");
+    REFUSED(tree.spec.world_size = (INT64_C(1) << 32) + 2, INVALID_ARGUMENT,
+            "case.world_size is 4294967298; accepted is 1 to 64");
+    REFUSED(tree.spec.seqlen_q = -1, INVALID_ARGUMENT,
+            "case.seqlen_q is -1; accepted is 0 to 16777216");
+    REFUSED(tree.spec.seqlen_kv = huge, INVALID_ARGUMENT, "case.seqlen_kv is 1099511627776");
+    REFUSED(tree.spec.seqlen_q = INT64_MIN, INVALID_ARGUMENT, "case.seqlen_q");
+    REFUSED(tree.spec.batch = 0, INVALID_ARGUMENT, "case.batch is 0");
+    REFUSED(tree.spec.head_dim_qk = 257, INVALID_ARGUMENT, "case.head_dim_qk is 257");
+    REFUSED(tree.spec.window_left = -2, INVALID_ARGUMENT, "case.window_left is -2");
+    REFUSED(tree.spec.kv_heads = 3, INVALID_ARGUMENT, "case.heads is 4 and kv_heads is 3");
+    REFUSED(tree.spec.scale = -1, INVALID_ARGUMENT, "case.scale");
+    REFUSED(tree.spec.scale = __builtin_nan(""), INVALID_ARGUMENT, "case.scale");
+    REFUSED(tree.spec.dtype = 0, INVALID_ARGUMENT, "case.dtype is 'unspecified'");
+    REFUSED(tree.spec.dtype = 77, INVALID_ARGUMENT, "case.dtype is '77'");
+    REFUSED(tree.spec.mask = -1, INVALID_ARGUMENT, "case.mask is '-1'");
+    REFUSED((tree.spec.mask = 2, tree.spec.window_right = 1), INVALID_ARGUMENT, "window_right");
+    REFUSED((tree.spec.batch = BATCH_MAX, tree.spec.heads = tree.spec.kv_heads = HEADS_MAX,
+             tree.spec.seqlen_q = tree.spec.seqlen_kv = SEQLEN_MAX),
+            RESOURCE_EXHAUSTED, "memory");
+}
+END_TEST
+
+START_TEST(labels_are_refused)
+{
+    char label[MODEL_NAME_MAX + 1];
+    memset(label, 'm', sizeof label);
+    ProtobufCBinaryData model = {MODEL_NAME_MAX - 1, (uint8_t *)label};
+    struct wire_request request;
+    tree.spec.model = model;
+    ck_assert_int_eq(tree_send(&tree, &request), STATUS_OK);
+    model.len = MODEL_NAME_MAX;
+    REFUSED(tree.spec.model = model, INVALID_ARGUMENT,
+            "case.model has 64 characters; accepted are up to 63");
+    model.len = 3;
+    label[1] = '\0';
+    REFUSED(tree.spec.model = model, INVALID_ARGUMENT,
+            "case.model has the byte 0x00 at 1; accepted is printable ASCII");
+    label[1] = '\n';
+    REFUSED(tree.spec.model = model, INVALID_ARGUMENT, "0x0a at 1");
+    label[1] = '\xe9';
+    REFUSED(tree.spec.model = model, INVALID_ARGUMENT, "0xe9 at 1");
+}
+END_TEST
+
+static ProtobufCMessageUnknownField unknown = {
+    .tag = 99, .wire_type = PROTOBUF_C_WIRE_TYPE_VARINT, .len = 1, .data = (uint8_t[]){1}};
+
+#define ADD_UNKNOWN(message) ((message).n_unknown_fields = 1, (message).unknown_fields = &unknown)
+
+// What only a newer client knows could make this case another one; elsewhere it is no matter.
+START_TEST(unknown_fields_are_refused_where_they_matter)
+{
+    struct wire_request request;
+    REFUSED(ADD_UNKNOWN(tree.spec.base), UNIMPLEMENTED,
+            "case has a field number 99 that this daemon does not know; the client is newer");
+    REFUSED(ADD_UNKNOWN(tree.run.base), UNIMPLEMENTED, "run has a field number 99");
+    REFUSED((tree.request.method_case = 0, ADD_UNKNOWN(tree.request.base)), UNIMPLEMENTED,
+            "request has a field number 99");
+    tree_init(&tree);
+    ADD_UNKNOWN(tree.request.base);
+    ck_assert_msg(tree_send(&tree, &request) == STATUS_OK, "%s", error.text);
+}
+END_TEST
+
+// ---- replies
+// --------------------------------------------------------------------------------------
+
+static size_t reply_pack(const struct wire_reply *reply)
+{
+    void *data;
+    size_t size;
+    ck_assert_msg(wire_encode_reply(reply, &data, &size, &error) == STATUS_OK, "%s", error.text);
+    memcpy(buffer, data, size);
+    free(data);
+    return size;
+}
+
+static void assert_reply_refused(const struct wire_reply *reply, const char *part)
+{
+    struct wire_reply got;
+    size_t size = reply_pack(reply);
+    enum status status = wire_decode_reply(buffer, size, &got, &error);
+    ck_assert_msg(status == STATUS_DATA_LOSS && error.status == STATUS_DATA_LOSS, "%s: %s",
+                  status_name(status), error.text);
+    ck_assert_msg(strstr(error.text, part) != NULL, "\"%s\" lacks \"%s\"", error.text, part);
+    ck_assert_ptr_null(got.result.ranks);
+    ck_assert_ptr_null(got.failure.ranks);
+    ck_assert_ptr_null(got.pools.pools);
+}
+
+static struct wire_reply reply;
+
+static void reply_setup(void)
+{
+    struct sample s = {11};
+    memset(&reply, 0, sizeof reply);
+    reply.version = WIRE_VERSION;
+    reply.method = METHOD_RUN;
+    sample_result(&s, 3, &reply.result);
+    for (int rank = 0; rank < 3; rank++)
+        if (reply.result.ranks[rank].figures_count < 2)
+            reply.result.ranks[rank].figures_count = 0;
+    sample_failure(&s, 3, &reply.failure);
+    sample_status(&s, 3, &reply.pools);
+}
+
+static void reply_teardown(void)
+{
+    wire_reply_fini(&reply);
+}
+
+// Spoils a member, looks, and puts the member back.
+#define REPLY_REFUSED(member, value, part)                                                         \
+    do {                                                                                           \
+        __typeof__(member) saved = member;                                                         \
+        member = value;                                                                            \
+        assert_reply_refused(&reply, part);                                                        \
+        member = saved;                                                                            \
+    } while (0)
+
+START_TEST(results_are_refused)
+{
+    struct rank_report *rank = &reply.result.ranks[1];
+    rank->figures_count = 2;
+    rank->figures[0].tensor = rank->figures[1].tensor = TENSOR_OUT;
+    struct figures *f = &rank->figures[1];
+    REPLY_REFUSED(reply.result.verdict, 0, "result.verdict is not specified");
+    REPLY_REFUSED(reply.result.verdict, 3, "result.verdict is 3; accepted is 1 to 2");
+    REPLY_REFUSED(reply.result.world_size, 0, "result.ranks has 0 entries; accepted are 1 to 64");
+    REPLY_REFUSED(rank->rank, 2, "result.ranks[1].rank is 2; accepted is 1");
+    REPLY_REFUSED(rank->rank, -1, "result.ranks[1].rank is -1; accepted is 0 to 63");
+    REPLY_REFUSED(f->tensor, 0, "result.ranks[1].figures[1].tensor is not specified");
+    REPLY_REFUSED(f->tensor, 6, "figures[1].tensor is 6; accepted is 1 to 5");
+    REPLY_REFUSED(f->chunk, 2, "figures[1].chunk is 2");
+    REPLY_REFUSED(f->broken, 16, "figures[1].broken is 16; accepted is 0 to 15");
+    REPLY_REFUSED(f->elements, -1, "figures[1].elements is -1");
+    REPLY_REFUSED(f->first_bad.position, -2, "figures[1].first_bad.position is -2");
+    REPLY_REFUSED(f->worst_row.head, HEADS_MAX, "figures[1].worst_row.head is 4096");
+}
+END_TEST
+
+START_TEST(failures_are_refused)
+{
+    struct wire_rank_state *state = &reply.failure.ranks[2];
+    reply.status = STATUS_ABORTED;
+    REPLY_REFUSED(reply.status, 17, "error.code is 17; accepted is 1 to 16");
+    REPLY_REFUSED(state->rank, 0, "error.ranks[2].rank is 0; accepted is 2");
+    REPLY_REFUSED(state->phase, REPORT_PHASES, "error.ranks[2].phase is 8; accepted is 1 to 7");
+    REPLY_REFUSED(state->phase, -1, "error.ranks[2].phase is not specified");
+    REPLY_REFUSED(state->step, -1, "error.ranks[2].step is -1");
+    REPLY_REFUSED(state->waiting_for, 64, "error.ranks[2].waiting_for is 64");
+}
+END_TEST
+
+START_TEST(statuses_are_refused)
+{
+    struct wire_pool *pool = &reply.pools.pools[1];
+    reply.method = METHOD_STATUS;
+    REPLY_REFUSED(reply.pools.queued, -1, "status.queued is -1");
+    REPLY_REFUSED(pool->state, 0, "status.pools[1].state is not specified");
+    REPLY_REFUSED(pool->state, 7, "status.pools[1].state is 7; accepted is 1 to 6");
+    REPLY_REFUSED(pool->world_size, 0, "status.pools[1].world_size is 0; accepted is 1 to 64");
+    reply.method = METHOD_DESCRIBE;
+    REPLY_REFUSED(reply.description.devices, -1, "description.devices is -1");
+}
+END_TEST
+
+START_TEST(foreign_replies_are_refused)
+{
+    struct wire_reply got;
+    Cpattn__V1__Reply message = CPATTN__V1__REPLY__INIT;
+    uint8_t id[16] = {0};
+    message.version = 2;
+    size_t size = cpattn__v1__reply__pack(&message, buffer);
+    ck_assert_int_eq(wire_decode_reply(buffer, size, &got, &error), STATUS_FAILED_PRECONDITION);
+    ck_assert_str_eq(error.text,
+                     "the daemon speaks version 2 of the protocol, this client version 1");
+    message.version = WIRE_VERSION;
+    size = cpattn__v1__reply__pack(&message, buffer);
+    ck_assert_int_eq(wire_decode_reply(buffer, size, &got, &error), STATUS_DATA_LOSS);
+    ck_assert(strstr(error.text, "id has 0 bytes") != NULL);
+    message.id = (ProtobufCBinaryData){sizeof id, id};
+    size = cpattn__v1__reply__pack(&message, buffer);
+    ck_assert_int_eq(wire_decode_reply(buffer, size, &got, &error), STATUS_DATA_LOSS);
+    ck_assert(strstr(error.text, "no answer known here") != NULL);
+
+    // Nested messages that should be there and are not.
+    Cpattn__V1__Result result = CPATTN__V1__RESULT__INIT;
+    Cpattn__V1__Rank rank = CPATTN__V1__RANK__INIT, *ranks[] = {&rank};
+    Cpattn__V1__Timings timings = CPATTN__V1__TIMINGS__INIT;
+    Cpattn__V1__Figures figures = CPATTN__V1__FIGURES__INIT, *list[] = {&figures};
+    message.answer_case = CPATTN__V1__REPLY__ANSWER_RESULT;
+    message.result = &result;
+    result.verdict = CPATTN__V1__VERDICT__VERDICT_PASS;
+    result.n_ranks = 1;
+    result.ranks = ranks;
+    size = cpattn__v1__reply__pack(&message, buffer);
+    ck_assert_int_eq(wire_decode_reply(buffer, size, &got, &error), STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text, "result.ranks[0].timings is missing");
+    rank.timings = &timings;
+    rank.n_figures = 1;
+    rank.figures = list;
+    figures.tensor = CPATTN__V1__TENSOR__TENSOR_OUT;
+    size = cpattn__v1__reply__pack(&message, buffer);
+    ck_assert_int_eq(wire_decode_reply(buffer, size, &got, &error), STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text, "result.ranks[0].figures[0].worst_row is missing");
+}
+END_TEST
+
+static size_t pack_list(Cpattn__V1__Reply *message)
+{
+    size_t size = cpattn__v1__reply__get_packed_size(message);
+    ck_assert_uint_le(size, sizeof buffer);
+    return cpattn__v1__reply__pack(message, buffer);
+}
+
+START_TEST(long_lists_and_wide_numbers_are_refused)
+{
+    enum { MANY = 65 };
+    struct wire_reply got;
+    uint8_t id[16] = {0};
+    Cpattn__V1__Reply message = CPATTN__V1__REPLY__INIT;
+    Cpattn__V1__Error failed = CPATTN__V1__ERROR__INIT;
+    Cpattn__V1__RankState state = CPATTN__V1__RANK_STATE__INIT, *states[MANY];
+    Cpattn__V1__DaemonStatus daemon = CPATTN__V1__DAEMON_STATUS__INIT;
+    Cpattn__V1__Pool pool = CPATTN__V1__POOL__INIT, *pools[MANY];
+    for (int i = 0; i < MANY; i++) {
+        states[i] = &state;
+        pools[i] = &pool;
+    }
+    message.version = WIRE_VERSION;
+    message.id = (ProtobufCBinaryData){sizeof id, id};
+    message.answer_case = CPATTN__V1__REPLY__ANSWER_ERROR;
+    message.error = &failed;
+    failed.code = CPATTN__V1__CODE__CODE_ABORTED;
+    failed.n_ranks = MANY;
+    failed.ranks = states;
+    ck_assert_int_eq(wire_decode_reply(buffer, pack_list(&message), &got, &error),
+                     STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text, "error.ranks has 65 entries; accepted are 0 to 64");
+    pool.world_size = 1;
+    pool.state = CPATTN__V1__POOL_STATE__POOL_STATE_IDLE;
+    message.answer_case = CPATTN__V1__REPLY__ANSWER_STATUS;
+    message.status = &daemon;
+    daemon.n_pools = MANY;
+    daemon.pools = pools;
+    ck_assert_int_eq(wire_decode_reply(buffer, pack_list(&message), &got, &error),
+                     STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text, "status.pools has 65 entries; accepted are 0 to 64");
+    daemon.n_pools = 1;
+    pool.generation = UINT64_C(1) << 32;
+    ck_assert_int_eq(wire_decode_reply(buffer, pack_list(&message), &got, &error),
+                     STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text,
+                     "status.pools[0].generation is 4294967296; accepted is 0 to 4294967295");
+    pool.generation--;
+    ck_assert_int_eq(wire_decode_reply(buffer, pack_list(&message), &got, &error), STATUS_OK);
+    wire_reply_fini(&got);
+}
+END_TEST
+
+// ---- bytes
+// ----------------------------------------------------------------------------------------
+
+// The method comes last, so that no beginning of a request is a request.
+START_TEST(truncated_requests_are_refused)
+{
+    struct sample s = {12};
+    for (int i = 0; i < 50; i++) {
+        struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_RUN}, got;
+        void *data;
+        size_t size;
+        sample_id(&s, &request.id);
+        sample_case(&s, &request.run);
+        ck_assert_int_eq(wire_encode_request(&request, &data, &size, &error), STATUS_OK);
+        for (size_t cut = 0; cut < size; cut++) {
+            uint8_t *part = malloc(cut + 1); // of its own, so that a sanitizer sees its end
+            memcpy(part, data, cut);
+            ck_assert_int_ne(wire_decode_request(part, cut, &got, &error), STATUS_OK);
+            free(part);
+        }
+        free(data);
+    }
+}
+END_TEST
+
+START_TEST(truncated_replies_are_refused)
+{
+    struct wire_reply got;
+    size_t size = reply_pack(&reply);
+    for (size_t cut = 0; cut < size; cut++) {
+        uint8_t *part = malloc(cut + 1);
+        memcpy(part, buffer, cut);
+        ck_assert_int_ne(wire_decode_reply(part, cut, &got, &error), STATUS_OK);
+        free(part);
+    }
+}
+END_TEST
+
+START_TEST(garbage_is_refused)
+{
+    struct sample s = {13};
+    struct wire_request request;
+    struct wire_reply got;
+    for (int i = 0; i < 20000; i++) {
+        uint8_t bytes[64];
+        size_t size = (size_t)sample_range(&s, 0, sizeof bytes);
+        for (size_t k = 0; k < size; k++)
+            bytes[k] = (uint8_t)sample_bits(&s);
+        ck_assert_int_ne(wire_decode_request(bytes, size, &request, &error), STATUS_OK);
+        ck_assert_int_ne(wire_decode_reply(bytes, size, &got, &error), STATUS_OK);
+        ck_assert(error.text[0] != '\0');
+    }
+    ck_assert_int_eq(wire_decode_request("\x12\xff", 2, &request, &error), STATUS_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.text, "the request is no message of this protocol (2 bytes)");
+    ck_assert_int_eq(wire_decode_reply("\x12\xff", 2, &got, &error), STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text, "the reply is no message of this protocol (2 bytes)");
+    ck_assert_int_eq(wire_decode_request(NULL, 0, &request, NULL), STATUS_FAILED_PRECONDITION);
+    ck_assert_int_eq(wire_decode_reply(NULL, 0, &got, NULL), STATUS_FAILED_PRECONDITION);
+}
+END_TEST
+
+START_TEST(oversized_messages_are_refused)
+{
+    struct wire_request request;
+    struct wire_reply got;
+    memset(buffer, 0, sizeof buffer);
+    ck_assert_int_eq(wire_decode_request(buffer, REQUEST_BYTES_MAX + 1, &request, &error),
+                     STATUS_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.text, "the request has 65537 bytes; accepted are up to 65536");
+    ck_assert_int_eq(wire_decode_reply(buffer, REPLY_BYTES_MAX + 1, &got, &error),
+                     STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text, "the reply has 1048577 bytes; accepted are up to 1048576");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("wire_hostile");
+    TCase *requests = tcase_create("requests");
+    tcase_add_checked_fixture(requests, tree_setup, NULL);
+    tcase_add_test(requests, the_good_request_is_taken);
+    tcase_add_test(requests, envelopes_are_refused);
+    tcase_add_test(requests, cases_are_refused);
+    tcase_add_test(requests, labels_are_refused);
+    tcase_add_test(requests, unknown_fields_are_refused_where_they_matter);
+    suite_add_tcase(suite, requests);
+
+    TCase *replies = tcase_create("replies");
+    tcase_add_checked_fixture(replies, reply_setup, reply_teardown);
+    tcase_add_test(replies, results_are_refused);
+    tcase_add_test(replies, failures_are_refused);
+    tcase_add_test(replies, statuses_are_refused);
+    tcase_add_test(replies, foreign_replies_are_refused);
+    tcase_add_test(replies, long_lists_and_wide_numbers_are_refused);
+    tcase_add_test(replies, truncated_replies_are_refused);
+    suite_add_tcase(suite, replies);
+
+    TCase *bytes = tcase_create("bytes");
+    tcase_set_timeout(bytes, 30);
+    tcase_add_test(bytes, truncated_requests_are_refused);
+    tcase_add_test(bytes, garbage_is_refused);
+    tcase_add_test(bytes, oversized_messages_are_refused);
+    suite_add_tcase(suite, bytes);
+    return runner_run(suite);
+}
