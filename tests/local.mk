@@ -30,7 +30,9 @@ third_party_libs = $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) $(BLAS_LIBS) $(YAML
     $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 check_LIBRARIES += tests/libtesting.a
-tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h
+tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h \
+    tests/generate.c tests/generate.h \
+    tests/symbolic.c tests/symbolic.h tests/symbols.c tests/symbols.h
 
 # What a test program links with unless it says otherwise.
 LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \
@@ -106,3 +108,6 @@ tests_test_wire_schema_SOURCES = tests/test_wire_schema.c
 
 test_programs += tests/test_wire_hostile
 tests_test_wire_hostile_SOURCES = tests/test_wire_hostile.c $(wire_samples)
+
+test_programs += tests/test_case
+tests_test_case_SOURCES = tests/test_case.c
