@@ -3,10 +3,10 @@
 //
 // A row is the vector of one token and one head. Four rules, and a case passes only if all hold:
 //
-// - Element: |got - expected| <= t * max(1, RMS of the expected row) + t * |got| with
-//   TransformerEngine's tolerances as t, so that verdicts compare: where its inputs keep all rows
-//   below an RMS of 1 this is its rule to the letter. The sharp inputs make larger gradients, whose
-//   small elements carry the rounding errors of the large ones beside them.
+// - Element: |got - expected| <= t * max(1, u, RMS of the expected row) + t * |got| with
+//   TransformerEngine's tolerances as t, so that verdicts compare: its inputs keep all rows and u,
+//   see below, under 1, where this is its rule to the letter. The sharp inputs make larger
+//   gradients, whose small elements carry the rounding errors of the large ones beside them.
 // - RMSE: RMS of the error of the chunk / RMS of the reference of the chunk.
 // - Row: the same of a single row, for errors that a few rows have and an average hides.
 // - Nonfinite: no NaN or infinity where the reference is finite.
@@ -14,8 +14,10 @@
 // Gradients can be (nearly) zero by cancellation: with a single visible key dQ is zero whatever the
 // inputs are, and next to nothing where a softmax has saturated. What is left in such a place is
 // the rounding error of the terms that cancelled, and dividing by its reference would say nothing.
-// So a chunk is measured against at least half the RMS that a uniform softmax would give, and a row
-// against at least a quarter of its chunk.
+// So a chunk is measured against at least half of u, the RMS that a uniform softmax would give with
+// this mask, and a row against at least a quarter of its chunk. Limits are wider where an RMS is
+// taken over few elements, and those of fp32 and LSE where a scale of the case's own makes the
+// logits large.
 //
 // LSE is a logarithm, its absolute error the relative error of the sum that it stands for: its
 // figures are absolute. A row that sees nothing must have LSE = -inf exactly.
@@ -32,11 +34,13 @@ struct figures_rule {
     double tolerance;  // of an element, absolute and relative
     double rmse_limit; // of a chunk
     double row_limit;  // of a row
-    double floor;      // the least RMS that a chunk's error is measured against
+    double uniform;    // RMS of the chunk under a uniform softmax
     bool absolute;     // errors are taken as they are (LSE)
 };
 
-struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor);
+// The rule for the chunk at positions [begin, end), not empty.
+struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor, int64_t begin,
+                                 int64_t end);
 
 // RMS of the error and of the reference of one row.
 struct row_error {

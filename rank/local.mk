@@ -20,8 +20,8 @@ rank_sources += rank/session.h
 rank_sources += rank/verify.c
 rank_sources += rank/verify.h
 
-# The rank process. Take the # away once its kernels are there.
-#pkglibexec_PROGRAMS += cpattn-rank
-#cpattn_rank_SOURCES = rank/main.c
-#cpattn_rank_LDADD = $(rank_libs) plan/libplan.la common/libcommon.la \
-#    $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+# The rank process.
+pkglibexec_PROGRAMS += cpattn-rank
+cpattn_rank_SOURCES = rank/main.c
+cpattn_rank_LDADD = $(rank_libs) plan/libplan.la common/libcommon.la \
+    $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)

@@ -287,8 +287,10 @@ static enum status chunk_judge(struct verifier *x, const struct tensor *tensors,
     if (!first)
         return STATUS_OK;
     for (int i = 0; i < count; i++)
-        tally_init(&tallies[i], figures_rule(x->c, tensors[i].name), tensors[i].name, chunk,
-                   x->rows[i], x->c->batch * first->len * tensors[i].heads);
+        tally_init(
+            &tallies[i],
+            figures_rule(x->c, tensors[i].name, first->position, first->position + first->len),
+            tensors[i].name, chunk, x->rows[i], x->c->batch * first->len * tensors[i].heads);
     for (int i = 0; i < v->span_count[side]; i++) {
         const struct span *span = &v->spans[side][i];
         if (span->chunk != chunk)
