@@ -24,7 +24,7 @@ struct core_config {
     bool oversubscribe;        // a pool larger than device_count takes all devices (CPU backend)
     int queue_max;             // jobs queued and running, 1..JOBS_MAX
     int ranks_max;             // processes alive over all pools
-    uint64_t start_timeout_ns; // from START to the last READY
+    uint64_t start_timeout_ns; // from START to the last READY; > 0
     uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
     uint64_t idle_timeout_ns;  // an idle pool is stopped after this; 0: never
 };
@@ -33,8 +33,7 @@ struct core;
 struct core *core_create(const struct core_config *config); // NULL when memory is short
 void core_destroy(struct core *core);
 
-// ---- events
-// ---------------------------------------------------------------------------------------
+// ---- events ---------------------------------------------------------------------------------
 
 struct core_request {
     struct request_id id;
@@ -65,7 +64,8 @@ void core_rank_ready(struct core *core, uint64_t now_ns, int pool, uint32_t gene
 void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
                         uint64_t job);
 // The rank said FAILED (kind: enum failure_kind, peer as there), or broke the channel's protocol
-// (own).
+// (own). The end of a channel alone is neither: it is followed by the exit, which is the better
+// cause.
 void core_rank_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
                       int kind, int peer);
 // The process is reaped. Reported exactly once per started rank.
@@ -79,8 +79,7 @@ void core_drain(struct core *core, uint64_t now_ns);
 // a result that arrives together with its deadline counts.
 void core_time(struct core *core, uint64_t now_ns);
 
-// ---- actions
-// --------------------------------------------------------------------------------------
+// ---- actions --------------------------------------------------------------------------------
 
 enum action_kind {
     ACTION_START,  // start the ranks of pool

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The actions that the shell has not taken yet, in order. Bounded: a job is answered once, and a
+// pool cannot be started, told to run and killed twice before the shell has reported something of
+// it.
+#ifndef CPATTN_DAEMON_CORE_ACTIONS_H
+#define CPATTN_DAEMON_CORE_ACTIONS_H
+
+#include <stdbool.h>
+
+#include "daemon/core/core.h"
+
+struct actions {
+    struct action *ring; // [capacity]
+    int capacity, first, count;
+};
+
+// For at most `jobs` jobs. False when memory is short; actions_fini() takes that state and a zeroed
+// one.
+bool actions_init(struct actions *a, int jobs);
+void actions_fini(struct actions *a);
+
+void actions_push(struct actions *a, const struct action *action);
+// False when there is none.
+bool actions_pop(struct actions *a, struct action *action);
+
+#endif

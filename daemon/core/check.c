@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every invariant of the state, checked from the outside in: what is counted is counted again, and
+// what is linked one way must be linked the other way.
+#include <assert.h>
+#include <stddef.h>
+
+#include "daemon/core/state.h"
+
+// The list macros walk without const.
+static const struct job *job_of(const struct list *node)
+{
+    return (const struct job *)(const void *)((const char *)node - offsetof(struct job, node));
+}
+
+static const struct pool *pool_of(const struct list *node)
+{
+    return (const struct pool *)(const void *)((const char *)node - offsetof(struct pool, node));
+}
+
+static void check_job(const struct core *core, const struct job *job)
+{
+    assert(job == &core->jobs[job->slot]);
+    bool lives = job->state != JOB_FREE;
+    bool timer = timers_is_set(&core->timers, job->slot);
+    assert(timer == (lives && job->deadline_ns != TIMERS_NEVER));
+    assert(!timer || core->timers.at_ns[job->slot] == job->deadline_ns);
+    assert((job->pool != NULL) == (job->state == JOB_RUNNING));
+    if (!lives)
+        return;
+    assert(job->number >= 1 && job->number <= core->number);
+    assert(core->sizes[job->world_size].pool_count > 0);
+    assert(job->admitted_ns <= core->now_ns && job->deadline_ns > core->now_ns);
+    assert(ids_find(&core->ids, ids_of(&core->ids, job->slot)) == job->slot);
+}
+
+static int check_job_list(const struct core *core, const struct list *head, enum job_state state,
+                          int world_size)
+{
+    int count = 0;
+    uint64_t number = 0;
+    for (const struct list *node = head->next; node != head; node = node->next) {
+        const struct job *job = job_of(node);
+        check_job(core, job);
+        assert(job->state == state);
+        assert(world_size == 0 || (job->world_size == world_size && job->number > number));
+        number = job->number;
+        count++;
+    }
+    return count;
+}
+
+static void check_jobs(const struct core *core)
+{
+    int queued = 0;
+    for (int w = 1; w <= WORLD_SIZE_MAX; w++) {
+        int count = check_job_list(core, &core->sizes[w].queue, JOB_QUEUED, w);
+        assert(((core->sizes_waiting >> (w - 1)) & 1) == (count > 0));
+        queued += count;
+        // Where every pool is DOWN nobody waits.
+        assert(count == 0 || core->sizes[w].modes[MODE_DOWN] < core->sizes[w].pool_count);
+    }
+    assert(core->job_counts[JOB_QUEUED] == queued);
+    assert(core->job_counts[JOB_RUNNING] ==
+           check_job_list(core, &core->jobs_running, JOB_RUNNING, 0));
+    assert(core->job_counts[JOB_FREE] == check_job_list(core, &core->jobs_free, JOB_FREE, 0));
+    assert(core->job_counts[JOB_FREE] + core->job_counts[JOB_QUEUED] +
+               core->job_counts[JOB_RUNNING] ==
+           core->config.queue_max);
+}
+
+// Modes with ranks, and what is true of the ranks there.
+static void check_ranks(const struct core *core, const struct pool *pool)
+{
+    uint64_t all = mask_of(pool->world_size);
+    bool runs = pool->mode == MODE_RUNNING || pool->mode == MODE_SUSPECT;
+    assert(core->slots[pool->slot] == pool && core->slots_used & bit_of(pool->slot));
+    assert(pool->generation >= 1 && pool->generation <= core->generation);
+    assert(!(pool->alive & ~all) && !(pool->ready & ~all) && !(pool->reported & ~all));
+    assert(pool->alive != 0);
+    assert(pool->mode == MODE_STOPPING || pool->mode == MODE_SUSPECT || pool->alive == all);
+    assert((pool->ready == all) == (runs || pool->mode == MODE_IDLE ||
+                                    (pool->mode == MODE_STOPPING && pool->ready == all)));
+    assert((pool->job != NULL) == runs);
+    assert(!runs || (pool->job->state == JOB_RUNNING && pool->job->pool == pool &&
+                     pool->job->world_size == pool->world_size));
+    assert(!runs || pool->reported != all);
+    assert(pool->mode != MODE_SUSPECT || pool->victims);
+    assert(!pool->start_failed || (pool->mode == MODE_STOPPING && pool->failures > 0));
+    assert(pool->leased || pool->mode == MODE_IDLE || pool->mode == MODE_STOPPING);
+    assert(!pool->leased || pool->mode != MODE_IDLE);
+}
+
+static void check_no_ranks(const struct pool *pool)
+{
+    assert(pool->slot == -1 && !pool->alive && !pool->job && !pool->leased);
+    assert(!pool->start_failed);
+    assert(pool->mode != MODE_DOWN || pool->failures == POOL_FAILURES_MAX);
+    assert(pool->mode != MODE_BACKOFF || pool->failures > 0);
+}
+
+// Whether the mode ends by itself; a delay that reaches beyond the end of time never does.
+static bool check_times(const struct core *core, enum pool_mode mode)
+{
+    const struct core_config *config = &core->config;
+    uint64_t delay_ns = mode == MODE_IDLE       ? config->idle_timeout_ns
+                        : mode == MODE_STARTING ? config->start_timeout_ns
+                                                : config->peer_grace_ns;
+    bool timed = mode != MODE_IDLE || delay_ns > 0;
+    return timed && time_after(core->now_ns, delay_ns) != TIMERS_NEVER;
+}
+
+static void check_pool(const struct core *core, const struct pool *pool)
+{
+    assert(pool == &core->pools[pool->index]);
+    assert(pool->failures >= 0 && pool->failures <= POOL_FAILURES_MAX);
+    int timer_id = core->config.queue_max + pool->index;
+    bool timer = timers_is_set(&core->timers, timer_id);
+    assert(!timer || core->timers.at_ns[timer_id] > core->now_ns);
+    switch (pool->mode) {
+    case MODE_COLD:
+        assert(!timer);
+        check_no_ranks(pool);
+        break;
+    case MODE_BACKOFF:
+    case MODE_DOWN:
+        assert(timer);
+        check_no_ranks(pool);
+        break;
+    case MODE_STARTING:
+    case MODE_SUSPECT:
+    case MODE_IDLE:
+        assert(timer || !check_times(core, pool->mode));
+        check_ranks(core, pool);
+        break;
+    default:
+        assert(!timer);
+        check_ranks(core, pool);
+    }
+}
+
+// What holds for all pools together; counts them by mode.
+static void check_pools_together(const struct core *core)
+{
+    uint64_t leased = 0, slots = 0;
+    int ranks = 0;
+    for (int i = 0; i < core->pool_count; i++) {
+        const struct pool *pool = &core->pools[i];
+        check_pool(core, pool);
+        assert(!pool->leased || !(leased & pool->devices));
+        leased |= pool->leased ? pool->devices : 0;
+        ranks += bits_in(pool->alive);
+        if (pool->slot >= 0)
+            slots |= bit_of(pool->slot);
+    }
+    assert(leased == core->devices_leased && !(leased & ~core->devices_all));
+    assert(slots == core->slots_used && ranks == core->ranks_alive);
+    assert(ranks <= core->config.ranks_max || bits_in(slots) == 1);
+    for (int slot = 0; slot < POOLS_MAX; slot++)
+        assert((core->slots[slot] != NULL) == ((slots >> slot) & 1));
+}
+
+static void check_pool_lists(const struct core *core)
+{
+    int total = 0;
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        int count = 0, counted = 0;
+        const struct list *head = &core->modes[mode];
+        for (const struct list *node = head->next; node != head; node = node->next) {
+            assert(pool_of(node)->mode == (enum pool_mode)mode);
+            count++;
+        }
+        for (int w = 1; w <= WORLD_SIZE_MAX; w++)
+            counted += core->sizes[w].modes[mode];
+        assert(count == counted);
+        total += count;
+    }
+    assert(total == core->pool_count);
+}
+
+void core_assert(const struct core *core)
+{
+    timers_assert(&core->timers);
+    check_jobs(core);
+    check_pools_together(core);
+    check_pool_lists(core);
+    assert(!core->exited || (core->draining && !core->slots_used &&
+                             core->job_counts[JOB_FREE] == core->config.queue_max));
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/core.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/schedule.h"
+#include "daemon/core/state.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+// ---- creation -------------------------------------------------------------------------------
+
+// Pools that a world size can have: side by side as many as the devices hold.
+static int core_instances(const struct core_config *config, int world_size)
+{
+    if (world_size <= config->device_count)
+        return config->device_count / world_size;
+    return config->oversubscribe ? 1 : 0;
+}
+
+static uint64_t core_devices(const struct core_config *config, int world_size, int instance)
+{
+    if (world_size > config->device_count)
+        return mask_of(config->device_count);
+    return mask_of(world_size) << (instance * world_size);
+}
+
+static bool core_allocate(struct core *core)
+{
+    int jobs = core->config.queue_max;
+    for (int w = 1; w <= WORLD_SIZE_MAX; w++)
+        core->pool_count += core_instances(&core->config, w);
+    core->jobs = calloc((size_t)jobs, sizeof(*core->jobs));
+    core->pools = calloc((size_t)core->pool_count, sizeof(*core->pools));
+    return core->jobs && core->pools && ids_init(&core->ids, jobs) &&
+           timers_init(&core->timers, jobs + core->pool_count) &&
+           actions_init(&core->actions, jobs);
+}
+
+static void core_init_size(struct core *core, int world_size, int pool_first)
+{
+    struct size *size = &core->sizes[world_size];
+    list_init(&size->queue);
+    size->pool_count = core_instances(&core->config, world_size);
+    size->pools = core->pools + pool_first;
+    for (int i = 0; i < size->pool_count; i++)
+        pool_init(core, pool_first + i, world_size, i, core_devices(&core->config, world_size, i));
+}
+
+static void core_init(struct core *core)
+{
+    list_init(&core->jobs_free);
+    list_init(&core->jobs_running);
+    for (int mode = 0; mode < MODE_COUNT; mode++)
+        list_init(&core->modes[mode]);
+    for (int slot = 0; slot < core->config.queue_max; slot++)
+        job_init(core, slot);
+    for (int w = 1, pool = 0; w <= WORLD_SIZE_MAX; pool += core->sizes[w].pool_count, w++)
+        core_init_size(core, w, pool);
+    core->devices_all = mask_of(core->config.device_count);
+}
+
+struct core *core_create(const struct core_config *config)
+{
+    assert(config->device_count >= 1 && config->device_count <= DEVICES_MAX);
+    assert(config->queue_max >= 1 && config->queue_max <= JOBS_MAX);
+    assert(config->ranks_max >= 1 && config->start_timeout_ns > 0);
+    struct core *core = calloc(1, sizeof(*core));
+    if (!core)
+        return NULL;
+    core->config = *config;
+    if (!core_allocate(core)) {
+        core_destroy(core);
+        return NULL;
+    }
+    core_init(core);
+    return core;
+}
+
+void core_destroy(struct core *core)
+{
+    if (!core)
+        return;
+    free(core->jobs);
+    free(core->pools);
+    ids_fini(&core->ids);
+    timers_fini(&core->timers);
+    actions_fini(&core->actions);
+    free(core);
+}
+
+// ---- what every event begins and ends with --------------------------------------------------
+
+static void core_begin(struct core *core, uint64_t now_ns)
+{
+    if (now_ns > core->now_ns)
+        core->now_ns = now_ns;
+}
+
+static void core_expire(struct core *core)
+{
+    for (int id; (id = timers_take_due(&core->timers, core->now_ns)) >= 0;) {
+        if (id < core->config.queue_max)
+            job_handle(core, &core->jobs[id], &(struct job_event){.kind = JOB_EXPIRE});
+        else
+            pool_handle(core, &core->pools[id - core->config.queue_max],
+                        &(struct pool_event){.kind = POOL_TIMER, .rank = -1});
+    }
+}
+
+static void core_stop_unwanted(struct core *core, enum pool_mode mode)
+{
+    LIST_FOREACH (node, &core->modes[mode]) {
+        struct pool *pool = pool_entry(node);
+        if (list_empty(&core->sizes[pool->world_size].queue))
+            pool_handle(core, pool, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
+    }
+}
+
+// Nothing new will come: what no job waits for goes, and when nothing is left, so does the daemon.
+static void core_wind_down(struct core *core)
+{
+    core_stop_unwanted(core, MODE_IDLE);
+    core_stop_unwanted(core, MODE_STARTING);
+    int jobs = core->job_counts[JOB_QUEUED] + core->job_counts[JOB_RUNNING];
+    if (core->exited || jobs > 0 || core->slots_used)
+        return;
+    core->exited = true;
+    struct action action = pool_action(ACTION_EXIT, NULL);
+    actions_push(&core->actions, &action);
+}
+
+static void core_settle(struct core *core)
+{
+    core_expire(core);
+    schedule_pass(core);
+    if (core->draining)
+        core_wind_down(core);
+}
+
+// ---- events of clients ----------------------------------------------------------------------
+
+static enum status core_refuse_id(const struct core *core, const struct core_request *request,
+                                  struct error *error)
+{
+    switch (ids_find(&core->ids, &request->id)) {
+    case IDS_UNKNOWN:
+        return STATUS_OK;
+    case IDS_ANSWERED:
+        return error_set(error, STATUS_ALREADY_EXISTS,
+                         "this request id has been answered; a new request needs a new one");
+    default:
+        return error_set(error, STATUS_ALREADY_EXISTS,
+                         "this request id is queued or running already");
+    }
+}
+
+static enum status core_refuse_case(const struct core *core, const struct core_request *request,
+                                    struct error *error)
+{
+    int w = request->world_size;
+    if (w < 1 || w > WORLD_SIZE_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "world_size: %d is not in 1..%d", w,
+                         WORLD_SIZE_MAX);
+    if (request->timeout_ns == 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "timeout: must be more than 0");
+    if (core->sizes[w].pool_count == 0)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "world_size: %d ranks need as many devices, and there are %d", w,
+                         core->config.device_count);
+    uint64_t left_ns = poison_left_ns(&core->poison, core->now_ns, request->case_hash);
+    if (left_ns > 0)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "POISON: this case has killed %d pools in a row; it is refused for "
+                         "another %d s",
+                         POISON_KILLS, (int)((left_ns + NS_PER_S - 1) / NS_PER_S));
+    return STATUS_OK;
+}
+
+// Says which of its pools may be tried again first, and when.
+static enum status core_refuse_down(const struct core *core, const struct size *size,
+                                    struct error *error)
+{
+    const struct pool *next = size->pools;
+    uint64_t next_ns = TIMERS_NEVER;
+    for (int i = 0; i < size->pool_count; i++) {
+        uint64_t at_ns = core->timers.at_ns[core->config.queue_max + size->pools[i].index];
+        if (at_ns < next_ns) {
+            next = &size->pools[i];
+            next_ns = at_ns;
+        }
+    }
+    uint64_t left_ns = next_ns > core->now_ns ? next_ns - core->now_ns : 0;
+    struct error loss;
+    pool_loss_text(next, &loss);
+    return error_set(error, STATUS_UNAVAILABLE,
+                     "the pool of world size %d is DOWN after %d failed starts in a row (%s); it "
+                     "may be tried again in %d s",
+                     next->world_size, POOL_FAILURES_MAX, loss.text,
+                     (int)((left_ns + NS_PER_S - 1) / NS_PER_S));
+}
+
+static enum status core_refuse_load(const struct core *core, const struct core_request *request,
+                                    struct error *error)
+{
+    const struct size *size = &core->sizes[request->world_size];
+    if (core->draining)
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "the daemon is draining and takes no new requests");
+    if (size->modes[MODE_DOWN] == size->pool_count)
+        return core_refuse_down(core, size, error);
+    if (list_empty(&core->jobs_free))
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "the queue is full: %d requests wait or run, which is the limit",
+                         core->config.queue_max);
+    return STATUS_OK;
+}
+
+enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
+                        int *slot, struct error *error)
+{
+    // The slot given out must not be one whose ANSWER the shell has not seen.
+    assert(core->actions.count == 0);
+    core_begin(core, now_ns);
+    enum status status = core_refuse_id(core, request, error);
+    if (status == STATUS_OK)
+        status = core_refuse_case(core, request, error);
+    if (status == STATUS_OK)
+        status = core_refuse_load(core, request, error);
+    if (status == STATUS_OK)
+        *slot = job_admit(core, request)->slot;
+    else
+        core->refused++;
+    core_settle(core);
+    return status;
+}
+
+enum status core_cancel(struct core *core, uint64_t now_ns, const struct request_id *id,
+                        struct error *error)
+{
+    core_begin(core, now_ns);
+    enum status status = STATUS_OK;
+    int slot = ids_find(&core->ids, id);
+    if (slot == IDS_ANSWERED)
+        status = error_set(error, STATUS_NOT_FOUND, "this request has been answered already");
+    else if (slot == IDS_UNKNOWN)
+        status = error_set(error, STATUS_NOT_FOUND, "there is no request with this id");
+    else
+        job_handle(core, &core->jobs[slot], &(struct job_event){.kind = JOB_CANCEL});
+    core_settle(core);
+    return status;
+}
+
+void core_client_gone(struct core *core, uint64_t now_ns, uint32_t client)
+{
+    core_begin(core, now_ns);
+    for (int slot = 0; slot < core->config.queue_max; slot++)
+        if (core->jobs[slot].state != JOB_FREE && core->jobs[slot].client == client)
+            job_handle(core, &core->jobs[slot], &(struct job_event){.kind = JOB_ABANDON});
+    core_settle(core);
+}
+
+// ---- events of ranks ------------------------------------------------------------------------
+
+// A rank that is reaped says nothing more; and it is reaped once.
+static bool core_rank_lives(const struct pool *pool, const struct pool_event *event)
+{
+    assert(event->rank < pool->world_size);
+    bool alive = event->rank < 0 || pool->alive & bit_of(event->rank);
+    assert(alive || event->kind != POOL_EXITED);
+    return alive;
+}
+
+// Hands an event to the pool if it is of the generation that lives.
+static void core_hear(struct core *core, uint64_t now_ns, int slot, uint32_t generation,
+                      const struct pool_event *event)
+{
+    core_begin(core, now_ns);
+    assert(slot >= 0 && slot < POOLS_MAX);
+    struct pool *pool = core->slots[slot];
+    if (pool && pool->generation == generation && core_rank_lives(pool, event))
+        pool_handle(core, pool, event);
+    core_settle(core);
+}
+
+void core_rank_ready(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank)
+{
+    core_hear(core, now_ns, pool, generation,
+              &(struct pool_event){.kind = POOL_READY, .rank = rank});
+}
+
+void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
+                        uint64_t job)
+{
+    core_hear(core, now_ns, pool, generation,
+              &(struct pool_event){.kind = POOL_REPORTED, .rank = rank, .number = job});
+}
+
+// A rank that blames nobody who could be lost is itself to blame.
+static bool core_blames_peer(const struct core *core, int slot, int rank, int kind, int peer)
+{
+    const struct pool *pool = slot >= 0 && slot < POOLS_MAX ? core->slots[slot] : NULL;
+    return kind == FAILURE_PEER_LOST && pool && peer >= 0 && peer < pool->world_size &&
+           peer != rank;
+}
+
+void core_rank_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
+                      int kind, int peer)
+{
+    struct pool_event event = {.kind = POOL_FAILED, .rank = rank, .peer = peer};
+    if (core_blames_peer(core, pool, rank, kind, peer))
+        event.kind = POOL_PEER_LOST;
+    core_hear(core, now_ns, pool, generation, &event);
+}
+
+void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank)
+{
+    core_hear(core, now_ns, pool, generation,
+              &(struct pool_event){.kind = POOL_EXITED, .rank = rank});
+}
+
+void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation)
+{
+    core_hear(core, now_ns, pool, generation,
+              &(struct pool_event){.kind = POOL_NOT_STARTED, .rank = -1});
+}
+
+void core_drain(struct core *core, uint64_t now_ns)
+{
+    core_begin(core, now_ns);
+    core->draining = true;
+    core_settle(core);
+}
+
+void core_time(struct core *core, uint64_t now_ns)
+{
+    core_begin(core, now_ns);
+    core_settle(core);
+}
+
+// ---- actions and views ----------------------------------------------------------------------
+
+bool core_next_action(struct core *core, struct action *action)
+{
+    return actions_pop(&core->actions, action);
+}
+
+uint64_t core_next_time(const struct core *core)
+{
+    return timers_next_ns(&core->timers);
+}
+
+static void core_describe(const struct pool *pool, struct wire_pool *wire)
+{
+    struct error loss;
+    pool_loss_text(pool, &loss);
+    *wire = (struct wire_pool){
+        .world_size = pool->world_size,
+        .instance = pool->instance,
+        .state = pool_state(pool),
+        .generation = pool->starts,
+        .jobs = pool->jobs,
+        .deaths = pool->deaths,
+    };
+    memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
+}
+
+// Every pool that has ever been started; where there are too many, cold ones are left out.
+static int core_describe_pools(const struct core *core, struct wire_pool *pools)
+{
+    int cold_max = POOLS_MAX - core->pool_count + (int)list_length(&core->modes[MODE_COLD]);
+    int count = 0;
+    for (int i = 0; i < core->pool_count && count < POOLS_MAX; i++) {
+        const struct pool *pool = &core->pools[i];
+        if (pool->mode != MODE_COLD || (pool->starts > 0 && cold_max-- > 0))
+            core_describe(pool, &pools[count++]);
+    }
+    return count;
+}
+
+void core_status(const struct core *core, struct wire_status *status, struct wire_pool *pools)
+{
+    status->queued = core->job_counts[JOB_QUEUED];
+    status->running = core->job_counts[JOB_RUNNING];
+    status->admitted = core->number;
+    status->errors = core->errors;
+    status->refused = core->refused;
+    status->draining = core->draining;
+    status->pool_count = core_describe_pools(core, pools);
+    status->pools = pools;
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/ids.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Twice the ids there can be, so that chains stay short.
+#define IDS_BUCKETS (2 * (JOBS_MAX + ANSWERED_IDS_MAX))
+
+_Static_assert((IDS_BUCKETS & (IDS_BUCKETS - 1)) == 0, "a bucket is chosen by a mask");
+
+bool ids_init(struct ids *ids, int slots)
+{
+    memset(ids, 0, sizeof(*ids));
+    ids->slots = slots;
+    ids->entries = calloc((size_t)slots + ANSWERED_IDS_MAX, sizeof(*ids->entries));
+    ids->buckets = calloc(IDS_BUCKETS, sizeof(*ids->buckets));
+    return ids->entries && ids->buckets;
+}
+
+void ids_fini(struct ids *ids)
+{
+    free(ids->entries);
+    free(ids->buckets);
+    memset(ids, 0, sizeof(*ids));
+}
+
+// Ids are random; a client that makes its own may at worst lengthen a chain to all of them.
+static int *ids_bucket(const struct ids *ids, const struct request_id *id)
+{
+    uint64_t half[2];
+    memcpy(half, id->bytes, sizeof(half));
+    uint64_t mixed =
+        (half[0] ^ (half[1] * UINT64_C(0x9e3779b97f4a7c15))) * UINT64_C(0xbf58476d1ce4e5b9);
+    return &ids->buckets[(mixed >> 32) & (IDS_BUCKETS - 1)];
+}
+
+static void ids_link(struct ids *ids, int index, const struct request_id *id)
+{
+    struct ids_entry *entry = &ids->entries[index];
+    assert(!entry->used);
+    int *bucket = ids_bucket(ids, id);
+    *entry = (struct ids_entry){.id = *id, .next = *bucket, .used = true};
+    *bucket = index + 1;
+}
+
+static void ids_unlink(struct ids *ids, int index)
+{
+    struct ids_entry *entry = &ids->entries[index];
+    assert(entry->used);
+    int *link = ids_bucket(ids, &entry->id);
+    while (*link != index + 1)
+        link = &ids->entries[*link - 1].next;
+    *link = entry->next;
+    entry->used = false;
+}
+
+int ids_find(const struct ids *ids, const struct request_id *id)
+{
+    int index = *ids_bucket(ids, id) - 1;
+    while (index >= 0 && memcmp(&ids->entries[index].id, id, sizeof(*id)) != 0)
+        index = ids->entries[index].next - 1;
+    if (index < 0)
+        return IDS_UNKNOWN;
+    return index < ids->slots ? index : IDS_ANSWERED;
+}
+
+void ids_add(struct ids *ids, int slot, const struct request_id *id)
+{
+    assert(slot >= 0 && slot < ids->slots);
+    ids_link(ids, slot, id);
+}
+
+void ids_answer(struct ids *ids, int slot)
+{
+    assert(slot >= 0 && slot < ids->slots);
+    struct request_id id = ids->entries[slot].id;
+    ids_unlink(ids, slot);
+    int index = ids->slots + ids->oldest;
+    if (ids->entries[index].used)
+        ids_unlink(ids, index);
+    ids_link(ids, index, &id);
+    ids->oldest = (ids->oldest + 1) % ANSWERED_IDS_MAX;
+}
+
+const struct request_id *ids_of(const struct ids *ids, int slot)
+{
+    assert(ids->entries[slot].used);
+    return &ids->entries[slot].id;
+}

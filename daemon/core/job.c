@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/job.h"
+
+#include <assert.h>
+
+#include "daemon/core/state.h"
+
+static const bool job_moves[JOB_STATES][JOB_STATES] = {
+    [JOB_FREE] = {[JOB_QUEUED] = true},
+    [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FREE] = true},
+    [JOB_RUNNING] = {[JOB_FREE] = true},
+};
+
+static const enum status job_statuses[] = {
+    [CAUSE_NONE] = STATUS_OK,
+    [CAUSE_RANK_EXITED] = STATUS_ABORTED,
+    [CAUSE_RANK_FAILED] = STATUS_INTERNAL,
+    [CAUSE_PEER_LOST] = STATUS_ABORTED,
+    [CAUSE_DEADLINE_QUEUED] = STATUS_DEADLINE_EXCEEDED,
+    [CAUSE_DEADLINE_STARTING] = STATUS_DEADLINE_EXCEEDED,
+    [CAUSE_DEADLINE_RUNNING] = STATUS_DEADLINE_EXCEEDED,
+    [CAUSE_START_FAILED] = STATUS_UNAVAILABLE,
+    [CAUSE_CANCELLED] = STATUS_CANCELLED,
+    [CAUSE_POISON] = STATUS_FAILED_PRECONDITION,
+};
+
+static struct list *job_list(struct core *core, const struct job *job)
+{
+    switch (job->state) {
+    case JOB_QUEUED:
+        return &core->sizes[job->world_size].queue;
+    case JOB_RUNNING:
+        return &core->jobs_running;
+    default:
+        return &core->jobs_free;
+    }
+}
+
+// The one place that changes the state of a job.
+static void job_move(struct core *core, struct job *job, enum job_state state)
+{
+    assert(job_moves[job->state][state]);
+    core->job_counts[job->state]--;
+    core->job_counts[state]++;
+    list_remove(&job->node);
+    job->state = state;
+    list_push_back(job_list(core, job), &job->node);
+    if (list_empty(&core->sizes[job->world_size].queue))
+        core->sizes_waiting &= ~bit_of(job->world_size - 1);
+    else
+        core->sizes_waiting |= bit_of(job->world_size - 1);
+}
+
+void job_init(struct core *core, int slot)
+{
+    struct job *job = &core->jobs[slot];
+    job->slot = slot;
+    job->state = JOB_FREE;
+    core->job_counts[JOB_FREE]++;
+    list_init(&job->node);
+    list_push_back(&core->jobs_free, &job->node);
+}
+
+struct job *job_admit(struct core *core, const struct core_request *request)
+{
+    struct job *job = job_entry(list_first(&core->jobs_free));
+    job->number = ++core->number;
+    job->client = request->client;
+    job->world_size = request->world_size;
+    job->case_hash = request->case_hash;
+    job->admitted_ns = core->now_ns;
+    job->deadline_ns = time_after(core->now_ns, request->timeout_ns);
+    job->run_ns = 0;
+    job->start_ns = 0;
+    job->pool = NULL;
+    job_move(core, job, JOB_QUEUED);
+    ids_add(&core->ids, job->slot, &request->id);
+    timers_set(&core->timers, job->slot, job->deadline_ns);
+    return job;
+}
+
+// How much of the time since admission the pool's start has taken so far.
+static uint64_t job_start_ns(const struct core *core, const struct job *job,
+                             const struct pool *pool)
+{
+    uint64_t begin_ns = pool->started_ns > job->admitted_ns ? pool->started_ns : job->admitted_ns;
+    uint64_t end_ns = pool->mode == MODE_STARTING ? core->now_ns : pool->ready_ns;
+    return end_ns > begin_ns ? end_ns - begin_ns : 0;
+}
+
+// Answers the job and frees its slot. `pool` is the one that the answer speaks of, or NULL.
+static void job_answer(struct core *core, struct job *job, const struct pool *pool,
+                       enum cause cause, int rank)
+{
+    struct action answer = pool_action(ACTION_ANSWER, pool);
+    answer.world_size = job->world_size;
+    answer.slot = job->slot;
+    answer.job = job->number;
+    answer.status = job_statuses[cause];
+    answer.cause = cause;
+    answer.rank = rank;
+    answer.total_ns = core->now_ns - job->admitted_ns;
+    answer.run_ns = job->state == JOB_RUNNING ? core->now_ns - job->run_ns : 0;
+    answer.start_ns = job->start_ns;
+    answer.queue_ns = answer.total_ns - answer.run_ns - answer.start_ns;
+    core->errors += cause != CAUSE_NONE;
+    if (job->pool)
+        job->pool->job = NULL;
+    job->pool = NULL;
+    timers_clear(&core->timers, job->slot);
+    ids_answer(&core->ids, job->slot);
+    job_move(core, job, JOB_FREE);
+    actions_push(&core->actions, &answer);
+}
+
+// The pool being started that this job waits for: the first of its queue for the first such pool,
+// and so on. NULL when it waits for something else. A pool between two attempts counts as being
+// started.
+static struct pool *job_awaited(struct core *core, struct job *job)
+{
+    struct size *size = &core->sizes[job->world_size];
+    struct list *waiting = size->queue.next;
+    for (int i = 0; i < size->pool_count; i++) {
+        struct pool *pool = &size->pools[i];
+        bool starting = pool->mode == MODE_STARTING || pool->mode == MODE_BACKOFF ||
+                        (pool->mode == MODE_STOPPING && pool->start_failed);
+        if (!starting)
+            continue;
+        if (waiting == &job->node)
+            return pool;
+        waiting = waiting->next;
+        if (waiting == &size->queue)
+            break;
+    }
+    return NULL;
+}
+
+// ---- the table ------------------------------------------------------------------------------
+
+typedef void job_handler(struct core *core, struct job *job, const struct job_event *event);
+
+static void job_ignore(struct core *core, struct job *job, const struct job_event *event)
+{
+    (void)core, (void)job, (void)event;
+}
+
+static void job_run(struct core *core, struct job *job, const struct job_event *event)
+{
+    job->pool = event->pool;
+    job->run_ns = core->now_ns;
+    job->start_ns = job_start_ns(core, job, event->pool);
+    job_move(core, job, JOB_RUNNING);
+    struct action run = pool_action(ACTION_RUN, event->pool);
+    run.slot = job->slot;
+    run.job = job->number;
+    actions_push(&core->actions, &run);
+}
+
+static void job_finish(struct core *core, struct job *job, const struct job_event *event)
+{
+    (void)event;
+    poison_acquit(&core->poison, job->case_hash);
+    job_answer(core, job, job->pool, CAUSE_NONE, -1);
+}
+
+static void job_refuse_poisoned(struct core *core, uint64_t hash)
+{
+    for (uint64_t waiting = core->sizes_waiting; waiting; waiting &= waiting - 1)
+        LIST_FOREACH (node, &core->sizes[__builtin_ctzll(waiting) + 1].queue)
+            if (job_entry(node)->case_hash == hash)
+                job_handle(core, job_entry(node), &(struct job_event){.kind = JOB_REFUSE_POISON});
+}
+
+static void job_lose(struct core *core, struct job *job, const struct job_event *event)
+{
+    uint64_t hash = job->case_hash;
+    poison_convict(&core->poison, core->now_ns, hash);
+    job_answer(core, job, job->pool, event->cause, event->rank);
+    if (poison_left_ns(&core->poison, core->now_ns, hash) > 0)
+        job_refuse_poisoned(core, hash);
+}
+
+// Answers a running job and takes its pool away with it.
+static void job_end(struct core *core, struct job *job, enum cause cause, enum pool_loss loss)
+{
+    struct pool *pool = job->pool;
+    job_answer(core, job, pool, cause, -1);
+    pool_handle(core, pool, &(struct pool_event){.kind = POOL_STOP, .loss = loss, .rank = -1});
+}
+
+static void job_expire_queued(struct core *core, struct job *job, const struct job_event *event)
+{
+    (void)event;
+    struct pool *pool = job_awaited(core, job);
+    if (pool && pool->mode == MODE_STARTING)
+        job->start_ns = job_start_ns(core, job, pool);
+    job_answer(core, job, pool, pool ? CAUSE_DEADLINE_STARTING : CAUSE_DEADLINE_QUEUED, -1);
+}
+
+static void job_expire_running(struct core *core, struct job *job, const struct job_event *event)
+{
+    (void)event;
+    job_end(core, job, CAUSE_DEADLINE_RUNNING, LOSS_DEADLINE);
+}
+
+static void job_cancel_queued(struct core *core, struct job *job, const struct job_event *event)
+{
+    (void)event;
+    job_answer(core, job, NULL, CAUSE_CANCELLED, -1);
+}
+
+static void job_cancel_running(struct core *core, struct job *job, const struct job_event *event)
+{
+    (void)event;
+    job_end(core, job, CAUSE_CANCELLED, LOSS_NONE);
+}
+
+static void job_refuse_down(struct core *core, struct job *job, const struct job_event *event)
+{
+    job_answer(core, job, event->pool, CAUSE_START_FAILED, event->rank);
+}
+
+static void job_refuse_poison(struct core *core, struct job *job, const struct job_event *event)
+{
+    (void)event;
+    job_answer(core, job, NULL, CAUSE_POISON, -1);
+}
+
+// An empty cell cannot happen.
+static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
+    [JOB_QUEUED] =
+        {
+            [JOB_RUN] = job_run,
+            [JOB_EXPIRE] = job_expire_queued,
+            [JOB_CANCEL] = job_cancel_queued,
+            [JOB_ABANDON] = job_cancel_queued,
+            [JOB_REFUSE_DOWN] = job_refuse_down,
+            [JOB_REFUSE_POISON] = job_refuse_poison,
+        },
+    [JOB_RUNNING] =
+        {
+            [JOB_FINISH] = job_finish,
+            [JOB_LOSE] = job_lose,
+            [JOB_EXPIRE] = job_expire_running,
+            [JOB_CANCEL] = job_cancel_running,
+            [JOB_ABANDON] = job_ignore,
+        },
+};
+
+void job_handle(struct core *core, struct job *job, const struct job_event *event)
+{
+    job_handler *handler = job_table[job->state][event->kind];
+    assert(handler);
+    handler(core, job, event);
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs: queued, running, answered. The state of a job is the list it is on; job_handle() is the
+// table of states and events.
+#ifndef CPATTN_DAEMON_CORE_JOB_H
+#define CPATTN_DAEMON_CORE_JOB_H
+
+#include "common/list.h"
+#include "daemon/core/core.h"
+
+struct pool;
+
+enum job_state {
+    JOB_FREE,    // on core->jobs_free: the slot may be admitted to
+    JOB_QUEUED,  // on the queue of its world size, in order of admission
+    JOB_RUNNING, // on core->jobs_running, and pool->job of its pool
+    JOB_STATES,
+};
+
+struct job {
+    struct list node;
+    enum job_state state;
+    int slot;
+    uint64_t number; // order of admission over all jobs, from 1
+    uint32_t client;
+    int world_size;
+    uint64_t case_hash;
+    uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
+    uint64_t start_ns;                         // how long it waited for the start of its pool
+    struct pool *pool;                         // RUNNING
+};
+
+enum job_event_kind {
+    JOB_RUN,         // `pool` takes it
+    JOB_FINISH,      // all ranks have reported
+    JOB_LOSE,        // its pool is lost: `cause`, `rank`
+    JOB_EXPIRE,      // its deadline has passed
+    JOB_CANCEL,      // somebody asked for it
+    JOB_ABANDON,     // its client is gone
+    JOB_REFUSE_DOWN, // every pool of its world size is DOWN, `pool` since now, because of `rank`
+    JOB_REFUSE_POISON,
+    JOB_EVENTS,
+};
+
+struct job_event {
+    enum job_event_kind kind;
+    struct pool *pool;
+    enum cause cause;
+    int rank;
+};
+
+void job_init(struct core *core, int slot);
+
+// Takes a free slot; there must be one.
+struct job *job_admit(struct core *core, const struct core_request *request);
+
+void job_handle(struct core *core, struct job *job, const struct job_event *event);
+
+#endif

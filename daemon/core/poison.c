@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/poison.h"
+
+#include <stddef.h>
+
+static bool poison_counts(const struct poison_entry *entry, uint64_t now_ns)
+{
+    return entry->kills > 0 && entry->until_ns > now_ns;
+}
+
+uint64_t poison_left_ns(const struct poison *p, uint64_t now_ns, uint64_t hash)
+{
+    for (int i = 0; i < POISON_ENTRIES; i++) {
+        const struct poison_entry *entry = &p->entries[i];
+        if (entry->hash == hash && entry->kills >= POISON_KILLS && poison_counts(entry, now_ns))
+            return entry->until_ns - now_ns;
+    }
+    return 0;
+}
+
+// The entry of the case, or else the one that can best be spared. A case with one kill is spared
+// before one that is refused, so that a stream of new cases cannot wash a refused one out.
+static struct poison_entry *poison_entry(struct poison *p, uint64_t now_ns, uint64_t hash)
+{
+    struct poison_entry *spare = &p->entries[0];
+    for (int i = 0; i < POISON_ENTRIES; i++) {
+        struct poison_entry *entry = &p->entries[i];
+        if (!poison_counts(entry, now_ns))
+            *entry = (struct poison_entry){0};
+        else if (entry->hash == hash)
+            return entry;
+        bool refused = entry->kills >= POISON_KILLS, spare_refused = spare->kills >= POISON_KILLS;
+        if (refused != spare_refused ? spare_refused : entry->until_ns < spare->until_ns)
+            spare = entry;
+    }
+    *spare = (struct poison_entry){.hash = hash};
+    return spare;
+}
+
+void poison_convict(struct poison *p, uint64_t now_ns, uint64_t hash)
+{
+    struct poison_entry *entry = poison_entry(p, now_ns, hash);
+    entry->kills++;
+    entry->until_ns = now_ns + POISON_NS;
+}
+
+void poison_acquit(struct poison *p, uint64_t hash)
+{
+    for (int i = 0; i < POISON_ENTRIES; i++)
+        if (p->entries[i].hash == hash)
+            p->entries[i] = (struct poison_entry){0};
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/pool.h"
+
+#include <assert.h>
+
+#include "daemon/core/state.h"
+
+// A start that failed once is tried again at once, then after 250 ms, 500 ms and so on.
+#define BACKOFF_FIRST_NS (UINT64_C(250) * 1000000)
+#define BACKOFF_MAX_NS   (UINT64_C(30) * 1000000000)
+// After this a pool that is DOWN may be tried again, once, by the next job that asks for it.
+#define DOWN_NS          (UINT64_C(60) * 1000000000)
+
+_Static_assert(POOL_FAILURES_MAX >= 3 &&
+                   (BACKOFF_FIRST_NS << (POOL_FAILURES_MAX - 3)) <= BACKOFF_MAX_NS,
+               "the longest back-off before a pool is DOWN");
+
+static const bool pool_moves[MODE_COUNT][MODE_COUNT] = {
+    [MODE_COLD] = {[MODE_STARTING] = true},
+    [MODE_STARTING] = {[MODE_IDLE] = true, [MODE_STOPPING] = true},
+    [MODE_IDLE] = {[MODE_RUNNING] = true, [MODE_STOPPING] = true},
+    [MODE_RUNNING] = {[MODE_IDLE] = true, [MODE_SUSPECT] = true, [MODE_STOPPING] = true},
+    [MODE_SUSPECT] = {[MODE_STOPPING] = true},
+    [MODE_STOPPING] = {[MODE_COLD] = true, [MODE_BACKOFF] = true, [MODE_DOWN] = true},
+    [MODE_BACKOFF] = {[MODE_COLD] = true},
+    [MODE_DOWN] = {[MODE_COLD] = true},
+};
+
+static const enum pool_state pool_states[MODE_COUNT] = {
+    [MODE_COLD] = POOL_COLD,       [MODE_STARTING] = POOL_STARTING, [MODE_IDLE] = POOL_IDLE,
+    [MODE_RUNNING] = POOL_RUNNING, [MODE_SUSPECT] = POOL_RUNNING,   [MODE_STOPPING] = POOL_STOPPING,
+    [MODE_BACKOFF] = POOL_BACKOFF, [MODE_DOWN] = POOL_DOWN,
+};
+
+static const enum cause pool_causes[LOSS_COUNT] = {
+    [LOSS_EXITED] = CAUSE_RANK_EXITED,
+    [LOSS_FAILED] = CAUSE_RANK_FAILED,
+    [LOSS_PEER] = CAUSE_PEER_LOST,
+};
+
+void pool_init(struct core *core, int index, int world_size, int instance, uint64_t devices)
+{
+    struct pool *pool = &core->pools[index];
+    *pool = (struct pool){
+        .mode = MODE_COLD,
+        .index = index,
+        .world_size = world_size,
+        .instance = instance,
+        .devices = devices,
+        .slot = -1,
+        .suspect = -1,
+        .loss_rank = -1,
+    };
+    core->sizes[world_size].modes[MODE_COLD]++;
+    list_init(&pool->node);
+    list_push_back(&core->modes[MODE_COLD], &pool->node);
+}
+
+// The one place that changes the mode of a pool. Its timer belongs to the mode.
+static void pool_move(struct core *core, struct pool *pool, enum pool_mode mode, uint64_t timer_ns)
+{
+    assert(pool_moves[pool->mode][mode]);
+    struct size *size = &core->sizes[pool->world_size];
+    size->modes[pool->mode]--;
+    size->modes[mode]++;
+    list_remove(&pool->node);
+    pool->mode = mode;
+    list_push_back(&core->modes[mode], &pool->node);
+    timers_set(&core->timers, core->config.queue_max + pool->index, timer_ns);
+}
+
+static void pool_lease(struct core *core, struct pool *pool)
+{
+    assert(!pool->leased && !(core->devices_leased & pool->devices));
+    core->devices_leased |= pool->devices;
+    pool->leased = true;
+}
+
+static void pool_release(struct core *core, struct pool *pool)
+{
+    if (pool->leased)
+        core->devices_leased &= ~pool->devices;
+    pool->leased = false;
+}
+
+struct action pool_action(enum action_kind kind, const struct pool *pool)
+{
+    struct action action = {.kind = kind, .pool = -1, .slot = -1, .rank = -1};
+    if (pool) {
+        action.pool = pool->slot;
+        action.generation = pool->slot >= 0 ? pool->generation : 0;
+        action.world_size = pool->world_size;
+        action.instance = pool->instance;
+        action.devices = pool->devices;
+    }
+    return action;
+}
+
+static void pool_act(struct core *core, enum action_kind kind, const struct pool *pool)
+{
+    struct action action = pool_action(kind, pool);
+    actions_push(&core->actions, &action);
+}
+
+void pool_loss_text(const struct pool *pool, struct error *text)
+{
+    static const char *const formats[LOSS_COUNT] = {
+        [LOSS_NONE] = "",
+        [LOSS_EXITED] = "rank %d exited",
+        [LOSS_FAILED] = "rank %d failed",
+        [LOSS_PEER] = "rank %d was lost by another rank",
+        [LOSS_START_TIMEOUT] = "the ranks were not ready in time",
+        [LOSS_NOT_STARTED] = "the ranks could not be started",
+        [LOSS_DEADLINE] = "killed at the deadline of its job",
+    };
+    error_set(text, STATUS_OK, formats[pool->loss], pool->loss_rank);
+}
+
+enum pool_state pool_state(const struct pool *pool)
+{
+    return pool_states[pool->mode];
+}
+
+// ---- the end of a generation ----------------------------------------------------------------
+
+static uint64_t pool_backoff_ns(const struct pool *pool)
+{
+    if (!pool->start_failed || pool->failures < 2)
+        return 0;
+    return BACKOFF_FIRST_NS << (pool->failures - 2);
+}
+
+static void pool_refuse_waiting(struct core *core, struct pool *pool)
+{
+    struct size *size = &core->sizes[pool->world_size];
+    if (size->modes[MODE_DOWN] < size->pool_count)
+        return;
+    struct job_event event = {.kind = JOB_REFUSE_DOWN, .pool = pool, .rank = pool->loss_rank};
+    LIST_FOREACH (node, &size->queue)
+        job_handle(core, job_entry(node), &event);
+}
+
+// All ranks are reaped: only now may there be a next generation.
+static void pool_reaped(struct core *core, struct pool *pool)
+{
+    uint64_t backoff_ns = pool_backoff_ns(pool);
+    pool_release(core, pool);
+    if (pool->start_failed && pool->failures == POOL_FAILURES_MAX) {
+        pool_move(core, pool, MODE_DOWN, time_after(core->now_ns, DOWN_NS));
+        pool_refuse_waiting(core, pool);
+    } else if (backoff_ns > 0) {
+        pool_move(core, pool, MODE_BACKOFF, time_after(core->now_ns, backoff_ns));
+    } else {
+        pool_move(core, pool, MODE_COLD, TIMERS_NEVER);
+    }
+    core->slots[pool->slot] = NULL;
+    core->slots_used &= ~bit_of(pool->slot);
+    pool->slot = -1;
+    pool->start_failed = false;
+}
+
+static void pool_kill(struct core *core, struct pool *pool)
+{
+    assert(!pool->job);
+    pool_move(core, pool, MODE_STOPPING, TIMERS_NEVER);
+    if (pool->alive)
+        pool_act(core, ACTION_KILL, pool);
+    else
+        pool_reaped(core, pool);
+}
+
+static void pool_note_loss(struct pool *pool, enum pool_loss loss, int rank)
+{
+    pool->loss = loss;
+    pool->loss_rank = rank;
+    pool->deaths++;
+}
+
+// Answers the job, if it runs one, and takes all ranks down.
+static void pool_lose(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
+{
+    pool_note_loss(pool, loss, rank);
+    if (pool->job) {
+        struct job_event event = {.kind = JOB_LOSE, .cause = pool_causes[loss], .rank = rank};
+        job_handle(core, pool->job, &event);
+    }
+    pool_kill(core, pool);
+}
+
+static void pool_fail_start(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
+{
+    if (pool->failures < POOL_FAILURES_MAX)
+        pool->failures++;
+    pool->start_failed = true;
+    pool_lose(core, pool, loss, rank);
+}
+
+// ---- the cells of the table -----------------------------------------------------------------
+
+typedef void pool_handler(struct core *core, struct pool *pool, const struct pool_event *event);
+
+static void pool_ignore(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    (void)core, (void)pool, (void)event;
+}
+
+static void pool_start(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    (void)event;
+    uint64_t ranks = mask_of(pool->world_size);
+    int slot = __builtin_ctzll(~core->slots_used & mask_of(POOLS_MAX));
+    core->slots_used |= bit_of(slot);
+    core->slots[slot] = pool;
+    pool->slot = slot;
+    pool->generation = ++core->generation;
+    pool->starts++;
+    pool->alive = ranks;
+    pool->ready = pool->reported = pool->victims = 0;
+    pool->started_ns = core->now_ns;
+    core->ranks_alive += pool->world_size;
+    pool_lease(core, pool);
+    pool_move(core, pool, MODE_STARTING, time_after(core->now_ns, core->config.start_timeout_ns));
+    pool_act(core, ACTION_START, pool);
+}
+
+static void pool_rest(struct core *core, struct pool *pool)
+{
+    uint64_t timeout_ns = core->config.idle_timeout_ns;
+    pool_release(core, pool);
+    pool_move(core, pool, MODE_IDLE,
+              timeout_ns > 0 ? time_after(core->now_ns, timeout_ns) : TIMERS_NEVER);
+}
+
+static void pool_hear_ready(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    if (pool->ready & bit_of(event->rank)) {
+        pool_fail_start(core, pool, LOSS_FAILED, event->rank);
+        return;
+    }
+    pool->ready |= bit_of(event->rank);
+    if (pool->ready != mask_of(pool->world_size))
+        return;
+    pool->failures = 0;
+    pool->ready_ns = core->now_ns;
+    pool_rest(core, pool);
+}
+
+static void pool_run(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    pool_lease(core, pool);
+    pool_move(core, pool, MODE_RUNNING, TIMERS_NEVER);
+    pool->reported = 0;
+    pool->victims = 0;
+    pool->job = event->job;
+    job_handle(core, event->job, &(struct job_event){.kind = JOB_RUN, .pool = pool});
+}
+
+static void pool_hear_report(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    if (event->number != pool->job->number || pool->reported & bit_of(event->rank)) {
+        pool_lose(core, pool, LOSS_FAILED, event->rank);
+        return;
+    }
+    pool->reported |= bit_of(event->rank);
+    if (pool->reported != mask_of(pool->world_size))
+        return;
+    pool->jobs++;
+    job_handle(core, pool->job, &(struct job_event){.kind = JOB_FINISH});
+    pool_rest(core, pool);
+}
+
+// A rank is the victim of another. The cause itself is usually on its way: the exit or the failure
+// of the other, and is awaited for a while so that the answer can name it.
+static void pool_hear_peer_lost(struct core *core, struct pool *pool,
+                                const struct pool_event *event)
+{
+    pool->victims |= bit_of(event->rank);
+    pool->suspect = event->peer;
+    pool_move(core, pool, MODE_SUSPECT, time_after(core->now_ns, core->config.peer_grace_ns));
+}
+
+// Another victim. If the suspect was one too, whom it has lost is nearer to the cause.
+static void pool_hear_more_lost(struct core *core, struct pool *pool,
+                                const struct pool_event *event)
+{
+    (void)core;
+    pool->victims |= bit_of(event->rank);
+    if (pool->victims & bit_of(pool->suspect) && !(pool->victims & bit_of(event->peer)))
+        pool->suspect = event->peer;
+}
+
+static void pool_end_suspicion(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    (void)event;
+    pool_lose(core, pool, LOSS_PEER, pool->suspect);
+}
+
+// A victim that gives up is not the cause. When nobody is left, no better one will come.
+static void pool_hear_exit_suspect(struct core *core, struct pool *pool,
+                                   const struct pool_event *event)
+{
+    if (!(pool->victims & bit_of(event->rank)))
+        pool_lose(core, pool, LOSS_EXITED, event->rank);
+    else if (!pool->alive)
+        pool_end_suspicion(core, pool, event);
+}
+
+// What a victim says of itself on its way out is a consequence.
+static void pool_hear_failed_suspect(struct core *core, struct pool *pool,
+                                     const struct pool_event *event)
+{
+    if (!(pool->victims & bit_of(event->rank)))
+        pool_lose(core, pool, LOSS_FAILED, event->rank);
+}
+
+static void pool_hear_exit(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    pool_lose(core, pool, LOSS_EXITED, event->rank);
+}
+
+static void pool_hear_failed(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    pool_lose(core, pool, LOSS_FAILED, event->rank);
+}
+
+static void pool_hear_lost_idle(struct core *core, struct pool *pool,
+                                const struct pool_event *event)
+{
+    pool_lose(core, pool, LOSS_PEER, event->peer);
+}
+
+static void pool_exit_starting(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    pool_fail_start(core, pool, LOSS_EXITED, event->rank);
+}
+
+static void pool_fail_starting(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    pool_fail_start(core, pool, LOSS_FAILED, event->rank);
+}
+
+static void pool_lost_starting(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    pool_fail_start(core, pool, LOSS_PEER, event->peer);
+}
+
+static void pool_not_started(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    (void)event;
+    pool_fail_start(core, pool, LOSS_NOT_STARTED, -1);
+}
+
+static void pool_start_timeout(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    (void)event;
+    pool_fail_start(core, pool, LOSS_START_TIMEOUT, -1);
+}
+
+static void pool_stop(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    if (event->loss != LOSS_NONE)
+        pool_note_loss(pool, event->loss, event->rank);
+    pool_kill(core, pool);
+}
+
+// Not while somebody waits for it.
+static void pool_idle_timeout(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    if (list_empty(&core->sizes[pool->world_size].queue))
+        pool_stop(core, pool, event);
+    else
+        timers_set(&core->timers, core->config.queue_max + pool->index,
+                   time_after(core->now_ns, core->config.idle_timeout_ns));
+}
+
+static void pool_hear_reaped(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    (void)event;
+    if (!pool->alive)
+        pool_reaped(core, pool);
+}
+
+static void pool_thaw(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    (void)event;
+    pool_move(core, pool, MODE_COLD, TIMERS_NEVER);
+}
+
+// A rank that says what has no place in the mode has broken the protocol: it failed. An empty cell
+// cannot happen: without ranks nothing is heard, and orders are given only where they fit.
+static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
+    [MODE_COLD] = {[POOL_START] = pool_start},
+    [MODE_STARTING] =
+        {
+            [POOL_STOP] = pool_stop,
+            [POOL_READY] = pool_hear_ready,
+            [POOL_REPORTED] = pool_fail_starting,
+            [POOL_FAILED] = pool_fail_starting,
+            [POOL_PEER_LOST] = pool_lost_starting,
+            [POOL_EXITED] = pool_exit_starting,
+            [POOL_NOT_STARTED] = pool_not_started,
+            [POOL_TIMER] = pool_start_timeout,
+        },
+    [MODE_IDLE] =
+        {
+            [POOL_RUN] = pool_run,
+            [POOL_STOP] = pool_stop,
+            [POOL_READY] = pool_hear_failed,
+            [POOL_REPORTED] = pool_hear_failed,
+            [POOL_FAILED] = pool_hear_failed,
+            [POOL_PEER_LOST] = pool_hear_lost_idle,
+            [POOL_EXITED] = pool_hear_exit,
+            [POOL_TIMER] = pool_idle_timeout,
+        },
+    [MODE_RUNNING] =
+        {
+            [POOL_STOP] = pool_stop,
+            [POOL_READY] = pool_hear_failed,
+            [POOL_REPORTED] = pool_hear_report,
+            [POOL_FAILED] = pool_hear_failed,
+            [POOL_PEER_LOST] = pool_hear_peer_lost,
+            [POOL_EXITED] = pool_hear_exit,
+        },
+    [MODE_SUSPECT] =
+        {
+            [POOL_STOP] = pool_stop,
+            [POOL_READY] = pool_hear_failed_suspect,
+            [POOL_REPORTED] = pool_ignore,
+            [POOL_FAILED] = pool_hear_failed_suspect,
+            [POOL_PEER_LOST] = pool_hear_more_lost,
+            [POOL_EXITED] = pool_hear_exit_suspect,
+            [POOL_TIMER] = pool_end_suspicion,
+        },
+    [MODE_STOPPING] =
+        {
+            [POOL_READY] = pool_ignore,
+            [POOL_REPORTED] = pool_ignore,
+            [POOL_FAILED] = pool_ignore,
+            [POOL_PEER_LOST] = pool_ignore,
+            [POOL_EXITED] = pool_hear_reaped,
+            [POOL_NOT_STARTED] = pool_hear_reaped,
+        },
+    [MODE_BACKOFF] = {[POOL_TIMER] = pool_thaw},
+    [MODE_DOWN] = {[POOL_TIMER] = pool_thaw},
+};
+
+// Ranks that are gone are counted out whatever the mode.
+static void pool_count_out(struct core *core, struct pool *pool, uint64_t ranks)
+{
+    assert((pool->alive & ranks) == ranks);
+    pool->alive &= ~ranks;
+    core->ranks_alive -= bits_in(ranks);
+}
+
+void pool_handle(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    if (event->kind == POOL_EXITED)
+        pool_count_out(core, pool, bit_of(event->rank));
+    else if (event->kind == POOL_NOT_STARTED)
+        pool_count_out(core, pool, pool->alive);
+    pool_handler *handler = pool_table[pool->mode][event->kind];
+    assert(handler);
+    handler(core, pool, event);
+}

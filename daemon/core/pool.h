@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools: the ranks of one world size on one set of devices. The mode of a pool is the list it is
+// on; pool_handle() is the table of modes and events.
+//
+// A pool leases its devices while it starts or runs, and from then on until its ranks are reaped:
+// two leases never overlap, and so jobs never do. An idle pool holds none.
+#ifndef CPATTN_DAEMON_CORE_POOL_H
+#define CPATTN_DAEMON_CORE_POOL_H
+
+#include "common/list.h"
+#include "daemon/core/core.h"
+
+struct job;
+
+enum pool_mode {
+    MODE_COLD, // no ranks; may be started
+    MODE_STARTING,
+    MODE_IDLE, // on its list in order of last use
+    MODE_RUNNING,
+    MODE_SUSPECT,  // running, and a rank has lost another: waiting for the cause
+    MODE_STOPPING, // killed; waiting for the last exit
+    MODE_BACKOFF,  // no ranks; not to be started yet
+    MODE_DOWN, // the same for longer, and its world size is refused unless another pool serves it
+    MODE_COUNT,
+};
+
+// Starts in a row that may fail before the pool is DOWN.
+#define POOL_FAILURES_MAX 5
+
+// Why a pool was lost.
+enum pool_loss {
+    LOSS_NONE,
+    LOSS_EXITED,        // `rank` exited
+    LOSS_FAILED,        // `rank` failed
+    LOSS_PEER,          // `rank` was lost by another
+    LOSS_START_TIMEOUT, // not all ranks were ready in time
+    LOSS_NOT_STARTED,   // the shell could not carry out the START
+    LOSS_DEADLINE,      // killed because its job overran
+    LOSS_COUNT,
+};
+
+struct pool {
+    struct list node;
+    enum pool_mode mode;
+    int index; // in core->pools
+    int world_size, instance;
+    uint64_t devices;
+    bool leased; // it holds its devices
+
+    // Of the ranks, from START until the last is reaped:
+    int slot; // the shell's name for it, or -1
+    uint32_t generation;
+    uint64_t alive, ready, reported; // bit masks of ranks
+    uint64_t victims;                // ranks that said they lost a peer
+    int suspect;                     // the rank that they lost
+    struct job *job;                 // RUNNING, SUSPECT
+    bool start_failed;               // STOPPING: it never became ready
+    uint64_t started_ns, ready_ns;
+
+    int failures; // starts in a row that failed
+    uint32_t starts;
+    uint64_t jobs, deaths;
+    enum pool_loss loss; // the last
+    int loss_rank;       // its cause, or -1
+
+    uint64_t pass; // of the scheduler: the last in which a waiting job reserved it
+};
+
+enum pool_event_kind {
+    // Orders.
+    POOL_START,
+    POOL_RUN,  // `job`
+    POOL_STOP, // `loss`: LOSS_DEADLINE, or LOSS_NONE when nothing is wrong with it
+    // What is heard of its ranks.
+    POOL_READY,
+    POOL_REPORTED, // of the job with `number`
+    POOL_FAILED,
+    POOL_PEER_LOST, // `peer`
+    POOL_EXITED,
+    POOL_NOT_STARTED,
+    POOL_TIMER,
+    POOL_EVENTS,
+};
+
+struct pool_event {
+    enum pool_event_kind kind;
+    int rank; // -1 where it is none's doing
+    int peer;
+    uint64_t number;
+    struct job *job;
+    enum pool_loss loss;
+};
+
+// `instance` of its world size, without ranks; core->pools[index].
+void pool_init(struct core *core, int index, int world_size, int instance, uint64_t devices);
+
+void pool_handle(struct core *core, struct pool *pool, const struct pool_event *event);
+
+// An action with what it says of the pool filled in; `pool` may be NULL.
+struct action pool_action(enum action_kind kind, const struct pool *pool);
+
+// A few words on how it was lost last; empty when it never was.
+void pool_loss_text(const struct pool *pool, struct error *text);
+
+// As the wire knows it.
+enum pool_state pool_state(const struct pool *pool);
+
+#endif

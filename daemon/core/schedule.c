@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/schedule.h"
+
+#include <limits.h>
+
+#include "daemon/core/state.h"
+
+// One look at the waiting jobs, in order of admission.
+struct pass {
+    uint64_t reserved;                     // devices that an earlier job waits for
+    bool room;                             // no earlier job waits for room to start its pool
+    uint64_t open;                         // world sizes whose next job may still find a place
+    struct list *next[WORLD_SIZE_MAX + 1]; // their next job, a node of the queue
+    int starting[WORLD_SIZE_MAX + 1]; // their pools being started that no earlier job waits for
+};
+
+static void pass_begin(struct core *core, struct pass *pass)
+{
+    core->pass++;
+    pass->reserved = 0;
+    pass->room = true;
+    pass->open = core->sizes_waiting;
+    for (uint64_t open = pass->open; open; open &= open - 1) {
+        int world_size = __builtin_ctzll(open) + 1;
+        pass->next[world_size] = core->sizes[world_size].queue.next;
+        pass->starting[world_size] = core->sizes[world_size].modes[MODE_STARTING];
+    }
+}
+
+// The earliest job among the next ones; steps over it.
+static struct job *pass_take(struct core *core, struct pass *pass)
+{
+    struct job *first = NULL;
+    for (uint64_t open = pass->open; open; open &= open - 1) {
+        struct job *job = job_entry(pass->next[__builtin_ctzll(open) + 1]);
+        if (!first || job->number < first->number)
+            first = job;
+    }
+    struct list *next = first->node.next;
+    pass->next[first->world_size] = next;
+    if (next == &core->sizes[first->world_size].queue)
+        pass->open &= ~bit_of(first->world_size - 1);
+    return first;
+}
+
+// Not claimed by an earlier job, and nobody works on its devices.
+static bool pool_is_free(const struct core *core, const struct pass *pass, const struct pool *pool)
+{
+    return !(pool->devices & (core->devices_leased | pass->reserved));
+}
+
+static struct pool *size_idle(const struct core *core, const struct pass *pass,
+                              const struct size *size)
+{
+    if (size->modes[MODE_IDLE] == 0)
+        return NULL;
+    for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        if (pool->mode == MODE_IDLE && pool_is_free(core, pass, pool))
+            return pool;
+    return NULL;
+}
+
+// The one that has failed least: a broken device must not keep a job from the others.
+static struct pool *size_cold(const struct core *core, const struct pass *pass,
+                              const struct size *size)
+{
+    struct pool *best = NULL;
+    for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        if (pool->mode == MODE_COLD && pool_is_free(core, pass, pool) &&
+            (!best || pool->failures < best->failures))
+            best = pool;
+    return best;
+}
+
+// The one to wait for: fewest devices still at work. These never become more, because later jobs
+// keep off them; so the wait ends when the jobs that run now have ended.
+static struct pool *size_nearest(const struct core *core, const struct pass *pass,
+                                 const struct size *size)
+{
+    struct pool *best = NULL;
+    int best_busy = INT_MAX;
+    for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
+        int busy = bits_in(pool->devices & core->devices_leased);
+        if (pool->mode != MODE_BACKOFF && pool->mode != MODE_DOWN &&
+            !(pool->devices & pass->reserved) && busy < best_busy) {
+            best = pool;
+            best_busy = busy;
+        }
+    }
+    return best;
+}
+
+// ---- room for the ranks of one more pool ----------------------------------------------------
+
+struct room {
+    int ranks, slots; // taken
+};
+
+// A pool that is larger than the limit may be alone.
+static bool room_for(const struct core *core, const struct room *taken, const struct pool *pool)
+{
+    return taken->slots == 0 ||
+           (taken->slots < POOLS_MAX && taken->ranks + pool->world_size <= core->config.ranks_max);
+}
+
+// What will be taken when the ranks that were killed are reaped.
+static struct room room_after_reaping(struct core *core)
+{
+    struct room taken = {.ranks = core->ranks_alive, .slots = bits_in(core->slots_used)};
+    LIST_FOREACH (node, &core->modes[MODE_STOPPING]) {
+        taken.ranks -= bits_in(pool_entry(node)->alive);
+        taken.slots--;
+    }
+    return taken;
+}
+
+// Whether there is room now. If not, stops idle pools, those that were used longest ago first,
+// until there will be; but none that an earlier job has reserved.
+static bool room_make(struct core *core, const struct pool *pool)
+{
+    struct room taken = {.ranks = core->ranks_alive, .slots = bits_in(core->slots_used)};
+    if (room_for(core, &taken, pool))
+        return true;
+    taken = room_after_reaping(core);
+    LIST_FOREACH (node, &core->modes[MODE_IDLE]) {
+        struct pool *idle = pool_entry(node);
+        if (room_for(core, &taken, pool))
+            break;
+        if (idle->pass == core->pass)
+            continue;
+        taken.ranks -= idle->world_size;
+        taken.slots--;
+        pool_handle(core, idle, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
+    }
+    return false;
+}
+
+// ---- placing a job --------------------------------------------------------------------------
+
+// Starts the pool for the job if there is room; otherwise later jobs must not take the room.
+static bool place_start(struct core *core, struct pass *pass, struct pool *pool)
+{
+    if (!pass->room)
+        return false;
+    pass->room = room_make(core, pool);
+    if (pass->room)
+        pool_handle(core, pool, &(struct pool_event){.kind = POOL_START, .rank = -1});
+    return pass->room;
+}
+
+// Runs the job, or sees to it that it can run later.
+static void place(struct core *core, struct pass *pass, struct job *job)
+{
+    struct size *size = &core->sizes[job->world_size];
+    struct pool *pool = size_idle(core, pass, size);
+    if (pool) {
+        pool_handle(core, pool, &(struct pool_event){.kind = POOL_RUN, .rank = -1, .job = job});
+        return;
+    }
+    if (pass->starting[job->world_size] > 0) {
+        pass->starting[job->world_size]--;
+        return;
+    }
+    pool = size_cold(core, pass, size);
+    if (pool && place_start(core, pass, pool))
+        return;
+    pool = pool ? pool : size_nearest(core, pass, size);
+    if (pool) {
+        pass->reserved |= pool->devices;
+        pool->pass = core->pass;
+    } else {
+        // What this job cannot have, the later ones of its world size cannot have either.
+        pass->open &= ~bit_of(job->world_size - 1);
+    }
+}
+
+void schedule_pass(struct core *core)
+{
+    struct pass pass;
+    pass_begin(core, &pass);
+    while (pass.open && (core->devices_leased | pass.reserved) != core->devices_all)
+        place(core, &pass, pass_take(core, &pass));
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// All the state there is. Private to daemon/core.
+#ifndef CPATTN_DAEMON_CORE_STATE_H
+#define CPATTN_DAEMON_CORE_STATE_H
+
+#include "daemon/core/actions.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/job.h"
+#include "daemon/core/poison.h"
+#include "daemon/core/pool.h"
+#include "daemon/core/timers.h"
+
+_Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
+               "ranks, devices, world sizes and slots are bits of one word");
+
+// A world size: who waits for it, and the pools that can serve it.
+struct size {
+    struct list queue; // of struct job
+    struct pool *pools;
+    int pool_count;
+    int modes[MODE_COUNT]; // how many of its pools are in each
+};
+
+struct core {
+    struct core_config config;
+    uint64_t now_ns;
+
+    struct job *jobs; // [config.queue_max], by slot
+    struct list jobs_free, jobs_running;
+    int job_counts[JOB_STATES];
+    struct size sizes[WORLD_SIZE_MAX + 1]; // by world size; 0 is not used
+    uint64_t sizes_waiting;                // bit w - 1: the queue of world size w is not empty
+
+    struct pool *pools; // [pool_count], every pool there can be, by world size and instance
+    int pool_count;
+    struct list modes[MODE_COUNT];
+    struct pool *slots[POOLS_MAX]; // of those with ranks; NULL: free
+    uint64_t slots_used;           // bit mask
+    uint64_t devices_all, devices_leased;
+    int ranks_alive;
+    uint64_t pass; // of the scheduler, counted
+
+    struct ids ids;
+    struct timers timers; // of jobs by slot, then of pools by index
+    struct poison poison;
+    struct actions actions;
+
+    uint64_t number;     // of the last job admitted
+    uint32_t generation; // of the last START
+    bool draining, exited;
+    uint64_t refused, errors;
+};
+
+// Bit masks of the first `count`, 0..64.
+static inline uint64_t mask_of(int count)
+{
+    return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
+}
+
+static inline uint64_t bit_of(int index)
+{
+    return UINT64_C(1) << index;
+}
+
+static inline int bits_in(uint64_t mask)
+{
+    return __builtin_popcountll(mask);
+}
+
+static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)
+{
+    uint64_t at_ns;
+    return __builtin_add_overflow(now_ns, delay_ns, &at_ns) ? TIMERS_NEVER : at_ns;
+}
+
+static inline struct job *job_entry(struct list *node)
+{
+    return LIST_ENTRY(node, struct job, node);
+}
+
+static inline struct pool *pool_entry(struct list *node)
+{
+    return LIST_ENTRY(node, struct pool, node);
+}
+
+#endif

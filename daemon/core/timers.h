@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timers by id in a binary heap: set and clear in O(log n), the earliest at once. Each id has one
+// timer at most. Nothing is allocated after init.
+#ifndef CPATTN_DAEMON_CORE_TIMERS_H
+#define CPATTN_DAEMON_CORE_TIMERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TIMERS_NEVER UINT64_MAX
+
+struct timers {
+    uint64_t *at_ns; // [ids], valid while set
+    int *place;      // [ids], 1 + place in the heap; 0: not set
+    int *heap;       // [count] ids
+    int ids, count;
+};
+
+// Ids are 0..ids-1. False when memory is short; timers_fini() takes that state and a zeroed one.
+bool timers_init(struct timers *t, int ids);
+void timers_fini(struct timers *t);
+
+// Sets or moves the timer of an id; TIMERS_NEVER clears it.
+void timers_set(struct timers *t, int id, uint64_t at_ns);
+// Without effect when it is not set.
+void timers_clear(struct timers *t, int id);
+bool timers_is_set(const struct timers *t, int id);
+
+// When the earliest is due; TIMERS_NEVER when none is set.
+uint64_t timers_next_ns(const struct timers *t);
+// Takes the earliest timer that is due and returns its id; -1 when none is.
+int timers_take_due(struct timers *t, uint64_t now_ns);
+
+// Aborts when the heap is out of order.
+void timers_assert(const struct timers *t);
+
+#endif
