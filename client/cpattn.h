@@ -60,7 +60,7 @@ extern "C" {
 // ---- errors
 // ---------------------------------------------------------------------------------------
 
-// Numbers and meanings are those of gRPC; each is also the exit status of cpattn-submit.
+// Numbers and meanings are those of gRPC; cpattn-submit exits with 64 plus the number.
 enum cpattn_status {
     CPATTN_OK = 0,
     CPATTN_CANCELLED = 1,
@@ -385,6 +385,13 @@ CPATTN_API enum cpattn_status cpattn_collect(struct cpattn_request *request,
 // it ended if that was sooner. OK also when it is answered already.
 CPATTN_API enum cpattn_status cpattn_cancel(struct cpattn_request *request,
                                             struct cpattn_error *error);
+
+// Asks the daemon to cancel a request of any client by its id: 32 hexadecimal digits, as
+// cpattn_request_id() gives it and the daemon logs it. timeout_ns 0: 5 s. INVALID_ARGUMENT: no such
+// digits; NOT_FOUND: the daemon has no such request that waits or runs.
+CPATTN_API enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id,
+                                               uint64_t timeout_ns,
+                                               struct cpattn_error *error) CPATTN_MUST_CHECK;
 
 // Ends a request; one that is not answered is cancelled first, without waiting.
 CPATTN_API void cpattn_request_destroy(struct cpattn_request *request);
