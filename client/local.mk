@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # All client code; libcpattn is made of it, and the command and the tests link it directly.
 noinst_LTLIBRARIES += client/libclient.la
-client_libclient_la_SOURCES = client/cpattn.h
+client_libclient_la_SOURCES = \
+    client/case.c \
+    client/client.c \
+    client/client.h \
+    client/cpattn.h \
+    client/link.c \
+    client/link.h \
+    client/request.c \
+    client/result.c \
+    client/rpc.c \
+    client/rpc.h \
+    client/status.c
 include_HEADERS += client/cpattn.h
 
 lib_LTLIBRARIES += client/libcpattn.la

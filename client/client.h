@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of the library share.
+#ifndef CPATTN_CLIENT_CLIENT_H
+#define CPATTN_CLIENT_CLIENT_H
+
+#include <sys/types.h>
+
+#include "client/cpattn.h"
+#include "client/rpc.h"
+#include "plan/case.h"
+#include "proto/wire.h"
+
+struct cpattn_case {
+    struct cp_case plain;
+};
+
+struct cpattn_client {
+    struct rpc *rpc;
+    pid_t pid; // of the process that created it
+    uint64_t grace_ns;
+    char socket[LINK_PATH_MAX];
+};
+
+// Hands an inner error out: fills `out` (may be NULL) and returns the status.
+enum cpattn_status client_status(enum status status, const struct error *error,
+                                 struct cpattn_error *out);
+
+// FAILED_PRECONDITION in a process other than the one with this pid.
+enum status client_check_pid(pid_t pid, struct error *error) MUST_CHECK;
+
+// Fills in version and a new id.
+enum status client_request_init(struct wire_request *request, enum wire_method method,
+                                struct error *error) MUST_CHECK;
+
+// Encodes and sends; the answer comes within limit_ns.
+enum status client_start(struct rpc *rpc, const struct wire_request *request, uint64_t limit_ns,
+                         enum rpc_kind kind, void *owner, struct rpc_call **call,
+                         struct error *error) MUST_CHECK;
+
+// Reads the answer of an answered call: STATUS_OK and a reply of the request's method; or the
+// reason why not, with the states of ranks in the reply where the daemon sent them. The reply can
+// be ended with wire_reply_fini() in any case.
+enum status client_answer(struct rpc_call *call, const struct request_id *id,
+                          enum wire_method method, struct wire_reply *reply, struct error *error);
+
+// Turns the reply to a run into a result, which takes over the reply's lists.
+enum status result_create(struct wire_reply *reply, struct cpattn_result **result,
+                          struct error *error) MUST_CHECK;
+
+#endif

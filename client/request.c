@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases on their way: many at once, or one with a wait.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+
+// How long a request to cancel is waited for, by nobody in particular.
+#define CANCEL_LIMIT_NS UINT64_C(5000000000)
+
+struct cpattn_request {
+    struct rpc *rpc; // lives as long as the call
+    struct rpc_call *call;
+    pid_t pid; // of the process that created it
+    struct request_id id;
+    char id_text[2 * sizeof(struct request_id) + 1];
+    void *tag;
+    bool read; // the answer was, into the rest
+    enum status status;
+    struct error error;
+    struct cpattn_result *result; // NULL: handed out, or there is none
+};
+
+// ---- starting and ending
+// --------------------------------------------------------------------------
+
+static void id_write(const struct request_id *id, char text[2 * sizeof *id + 1])
+{
+    for (size_t i = 0; i < sizeof id->bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
+}
+
+static enum status run_request(const struct cpattn_case *c, uint64_t timeout_ns,
+                               struct wire_request *request, struct error *error)
+{
+    if (timeout_ns > TIMEOUT_MAX_NS)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "timeout_ns is %llu; accepted is 0 to %llu",
+                         (unsigned long long)timeout_ns, (unsigned long long)TIMEOUT_MAX_NS);
+    enum status status = client_request_init(request, METHOD_RUN, error);
+    request->timeout_ns = timeout_ns ? timeout_ns : TIMEOUT_DEFAULT_NS;
+    request->run = c->plain;
+    return status;
+}
+
+static enum status request_create(struct cpattn_client *client, const struct cpattn_case *c,
+                                  uint64_t timeout_ns, enum rpc_kind kind,
+                                  struct cpattn_request **request, struct error *error)
+{
+    struct wire_request wire;
+    enum status status = client_check_pid(client->pid, error);
+    if (status == STATUS_OK)
+        status = run_request(c, timeout_ns, &wire, error);
+    if (status != STATUS_OK)
+        return status;
+    struct cpattn_request *created = calloc(1, sizeof *created);
+    if (!created)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a request");
+    created->rpc = client->rpc;
+    created->pid = client->pid;
+    created->id = wire.id;
+    id_write(&wire.id, created->id_text);
+    status = client_start(client->rpc, &wire, wire.timeout_ns + client->grace_ns, kind, created,
+                          &created->call, error);
+    if (status == STATUS_OK)
+        *request = created;
+    else
+        free(created);
+    return status;
+}
+
+enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpattn_case *c,
+                                 uint64_t timeout_ns, struct cpattn_request **request,
+                                 struct cpattn_error *error)
+{
+    struct error inner = {.status = STATUS_OK};
+    enum status status = request_create(client, c, timeout_ns, RPC_LISTED, request, &inner);
+    return client_status(status, &inner, error);
+}
+
+static enum status request_cancel(struct cpattn_request *request, struct error *error)
+{
+    struct wire_request wire;
+    struct rpc_call *call;
+    enum status status = client_check_pid(request->pid, error);
+    if (status != STATUS_OK || rpc_answered(request->call))
+        return status;
+    status = client_request_init(&wire, METHOD_CANCEL, error);
+    if (status != STATUS_OK)
+        return status;
+    wire.cancel = request->id;
+    status = client_start(request->rpc, &wire, CANCEL_LIMIT_NS, RPC_FREE, NULL, &call, error);
+    if (status == STATUS_OK)
+        rpc_drop(call); // what matters is the answer to the request itself
+    return status;
+}
+
+enum cpattn_status cpattn_cancel(struct cpattn_request *request, struct cpattn_error *error)
+{
+    struct error inner = {.status = STATUS_OK};
+    return client_status(request_cancel(request, &inner), &inner, error);
+}
+
+void cpattn_request_destroy(struct cpattn_request *request)
+{
+    struct error unheard;
+    if (!request || client_check_pid(request->pid, &unheard) != STATUS_OK)
+        return;
+    request_cancel(request, &unheard);
+    rpc_drop(request->call);
+    cpattn_result_destroy(request->result);
+    free(request);
+}
+
+// ---- looking after
+// --------------------------------------------------------------------------------
+
+void cpattn_request_set_tag(struct cpattn_request *request, void *tag)
+{
+    request->tag = tag;
+}
+
+void *cpattn_request_tag(const struct cpattn_request *request)
+{
+    return request->tag;
+}
+
+const char *cpattn_request_id(const struct cpattn_request *request)
+{
+    return request->id_text;
+}
+
+bool cpattn_poll(struct cpattn_request *request)
+{
+    return cpattn_wait(request, 0);
+}
+
+static uint64_t until(uint64_t timeout_ns)
+{
+    uint64_t sum;
+    if (timeout_ns == 0 || timeout_ns == UINT64_MAX)
+        return timeout_ns;
+    return __builtin_add_overflow(link_now_ns(), timeout_ns, &sum) || sum > INT64_MAX ? UINT64_MAX
+                                                                                      : sum;
+}
+
+// A child of the process is told "answered", and the reason by cpattn_collect().
+bool cpattn_wait(struct cpattn_request *request, uint64_t timeout_ns)
+{
+    return client_check_pid(request->pid, NULL) != STATUS_OK ||
+           rpc_wait(request->call, until(timeout_ns));
+}
+
+struct cpattn_request *cpattn_wait_any(struct cpattn_client *client, uint64_t timeout_ns)
+{
+    if (client_check_pid(client->pid, NULL) != STATUS_OK)
+        return NULL;
+    return rpc_wait_any(client->rpc, until(timeout_ns));
+}
+
+// Reads the answer once, and keeps it.
+static void request_read(struct cpattn_request *request)
+{
+    struct wire_reply reply;
+    struct error unheard;
+    request->read = true;
+    request->status =
+        client_answer(request->call, &request->id, METHOD_RUN, &reply, &request->error);
+    if (request->status == STATUS_OK)
+        request->status = result_create(&reply, &request->result, &request->error);
+    else if (reply.failure.world_size > 0)
+        (void)!result_create(&reply, &request->result, &unheard);
+    wire_reply_fini(&reply);
+}
+
+static enum status request_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                   struct error *error)
+{
+    enum status status = client_check_pid(request->pid, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!rpc_answered(request->call))
+        return error_set(error, STATUS_FAILED_PRECONDITION, "the request is not answered yet");
+    if (!request->read)
+        request_read(request);
+    *result = request->result;
+    request->result = NULL;
+    *error = request->error;
+    return request->status;
+}
+
+enum cpattn_status cpattn_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                  struct cpattn_error *error)
+{
+    struct error inner = {.status = STATUS_OK};
+    *result = NULL;
+    return client_status(request_collect(request, result, &inner), &inner, error);
+}
+
+enum cpattn_status cpattn_run(struct cpattn_client *client, const struct cpattn_case *c,
+                              uint64_t timeout_ns, struct cpattn_result **result,
+                              struct cpattn_error *error)
+{
+    struct error inner = {.status = STATUS_OK};
+    struct cpattn_request *request;
+    *result = NULL;
+    enum status status = request_create(client, c, timeout_ns, RPC_COUNTED, &request, &inner);
+    if (status != STATUS_OK)
+        return client_status(status, &inner, error);
+    rpc_wait(request->call, UINT64_MAX);
+    status = request_collect(request, result, &inner);
+    cpattn_request_destroy(request);
+    return client_status(status, &inner, error);
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/rpc.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/list.h"
+
+struct rpc {
+    pthread_mutex_t mutex;  // over everything below
+    pthread_cond_t changed; // an answer came, or a connection, or no listed call is left
+    int holders;            // the creator and every call
+    struct rpc_config config;
+    bool closed;
+    struct link *link;   // NULL: none yet, or it is being replaced
+    bool connecting;     // by one thread, for all
+    uint64_t attempts;   // to connect
+    struct error failed; // the last attempt, if status is not OK
+    struct list flying;  // calls in flight
+    struct list told;    // listed calls that are answered and not told of
+    int counted, listed; // of those in flight
+};
+
+struct rpc_call {
+    struct list node; // on rpc->flying, rpc->told, or none
+    struct rpc *rpc;
+    int holders; // the caller and the link
+    enum rpc_kind kind;
+    void *owner;
+    bool answered;
+    enum status status;
+    char text[ERROR_TEXT_MAX];
+    void *data;
+    size_t size;
+};
+
+// ---- holders
+// --------------------------------------------------------------------------------------
+
+static void rpc_free(struct rpc *rpc)
+{
+    pthread_cond_destroy(&rpc->changed);
+    pthread_mutex_destroy(&rpc->mutex);
+    free(rpc);
+}
+
+static void rpc_release(struct rpc *rpc)
+{
+    pthread_mutex_lock(&rpc->mutex);
+    int holders = --rpc->holders;
+    pthread_mutex_unlock(&rpc->mutex);
+    if (holders == 0)
+        rpc_free(rpc);
+}
+
+static void call_release(struct rpc_call *call)
+{
+    struct rpc *rpc = call->rpc;
+    pthread_mutex_lock(&rpc->mutex);
+    int holders = --call->holders;
+    pthread_mutex_unlock(&rpc->mutex);
+    if (holders > 0)
+        return;
+    free(call->data);
+    free(call);
+    rpc_release(rpc);
+}
+
+// ---- answers
+// --------------------------------------------------------------------------------------
+
+// Takes `data`. The first answer counts. With the lock held.
+static void call_answer(struct rpc_call *call, enum status status, const char *text, void *data,
+                        size_t size)
+{
+    struct rpc *rpc = call->rpc;
+    if (call->answered) {
+        free(data);
+        return;
+    }
+    call->answered = true;
+    call->status = status;
+    call->data = data;
+    call->size = size;
+    snprintf(call->text, sizeof call->text, "%s", text);
+    rpc->counted -= call->kind != RPC_FREE;
+    rpc->listed -= call->kind == RPC_LISTED;
+    list_remove(&call->node);
+    if (call->kind == RPC_LISTED)
+        list_push_back(&rpc->told, &call->node);
+    pthread_cond_broadcast(&rpc->changed);
+}
+
+static void answered(void *arg, enum status status, const char *text, void *data, size_t size)
+{
+    struct rpc_call *call = arg;
+    pthread_mutex_lock(&call->rpc->mutex);
+    call_answer(call, status, text, data, size);
+    pthread_mutex_unlock(&call->rpc->mutex);
+    call_release(call);
+}
+
+// ---- the link
+// -------------------------------------------------------------------------------------
+
+// Puts a new link in the place of the lost one. With the lock held, which it lets go meanwhile.
+static void connect_now(struct rpc *rpc)
+{
+    struct link *lost = rpc->link, *made = NULL;
+    struct error error = {.status = STATUS_OK};
+    rpc->link = NULL;
+    rpc->connecting = true;
+    pthread_mutex_unlock(&rpc->mutex);
+    link_release(lost);
+    error.status =
+        link_open(rpc->config.path, link_now_ns() + rpc->config.connect_ns, &made, &error);
+    pthread_mutex_lock(&rpc->mutex);
+    rpc->link = made;
+    rpc->failed = error;
+    rpc->connecting = false;
+    rpc->attempts++;
+    pthread_cond_broadcast(&rpc->changed);
+}
+
+static enum status refuse_lost(const struct rpc *rpc, struct error *error)
+{
+    if (rpc->failed.status != STATUS_OK)
+        return error_set(error, rpc->failed.status, "%s", rpc->failed.text);
+    return error_set(error, STATUS_UNAVAILABLE,
+                     "the daemon at %s closes connections as soon as they are made",
+                     rpc->config.path);
+}
+
+// A hold on a link that is up. With the lock held. One attempt to connect is made, by this thread
+// or by another whose outcome is shared.
+static enum status link_get(struct rpc *rpc, struct link **link, struct error *error)
+{
+    uint64_t attempts = rpc->attempts;
+    while (!rpc->closed && (!rpc->link || !link_up(rpc->link))) {
+        if (rpc->attempts != attempts)
+            return refuse_lost(rpc, error);
+        if (rpc->connecting)
+            pthread_cond_wait(&rpc->changed, &rpc->mutex);
+        else
+            connect_now(rpc);
+    }
+    if (rpc->closed)
+        return error_set(error, STATUS_FAILED_PRECONDITION, "the client was destroyed");
+    link_hold(rpc->link);
+    *link = rpc->link;
+    return STATUS_OK;
+}
+
+static struct rpc *rpc_allocate(const struct rpc_config *config)
+{
+    struct rpc *rpc = calloc(1, sizeof *rpc);
+    if (!rpc)
+        return NULL;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&rpc->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&rpc->mutex, NULL);
+    list_init(&rpc->flying);
+    list_init(&rpc->told);
+    rpc->holders = 1;
+    rpc->config = *config;
+    return rpc;
+}
+
+enum status rpc_create(const struct rpc_config *config, struct rpc **rpc, struct error *error)
+{
+    struct link *link;
+    struct rpc *created = rpc_allocate(config);
+    if (!created)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
+    enum status status = link_open(config->path, link_now_ns() + config->connect_ns, &link, error);
+    if (status != STATUS_OK) {
+        rpc_free(created);
+        return status;
+    }
+    created->link = link;
+    *rpc = created;
+    return STATUS_OK;
+}
+
+void rpc_destroy(struct rpc *rpc)
+{
+    pthread_mutex_lock(&rpc->mutex);
+    rpc->closed = true;
+    while (rpc->connecting)
+        pthread_cond_wait(&rpc->changed, &rpc->mutex);
+    LIST_FOREACH (node, &rpc->flying)
+        call_answer(LIST_ENTRY(node, struct rpc_call, node), STATUS_CANCELLED,
+                    "the client was destroyed before the answer came", NULL, 0);
+    struct link *link = rpc->link;
+    rpc->link = NULL;
+    pthread_cond_broadcast(&rpc->changed);
+    pthread_mutex_unlock(&rpc->mutex);
+    link_release(link);
+    rpc_release(rpc);
+}
+
+// ---- calls
+// ----------------------------------------------------------------------------------------
+
+// A call in flight, held by the caller and the link. With the lock held.
+static enum status call_create(struct rpc *rpc, enum rpc_kind kind, void *owner,
+                               struct rpc_call **call, struct error *error)
+{
+    if (kind != RPC_FREE && rpc->counted >= rpc->config.calls_max)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "%d requests are in flight, which is the limit of this client",
+                         rpc->counted);
+    struct rpc_call *created = calloc(1, sizeof *created);
+    if (!created)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a request");
+    created->rpc = rpc;
+    created->holders = 2;
+    created->kind = kind;
+    created->owner = owner;
+    rpc->holders++;
+    rpc->counted += kind != RPC_FREE;
+    rpc->listed += kind == RPC_LISTED;
+    list_init(&created->node);
+    list_push_back(&rpc->flying, &created->node);
+    *call = created;
+    return STATUS_OK;
+}
+
+// Takes back a call that never left.
+static void call_undo(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->rpc->mutex);
+    call_answer(call, STATUS_CANCELLED, "", NULL, 0);
+    list_remove(&call->node);
+    pthread_mutex_unlock(&call->rpc->mutex);
+    call_release(call);
+    call_release(call);
+}
+
+enum status rpc_start(struct rpc *rpc, const void *data, size_t size, uint64_t limit_ns,
+                      enum rpc_kind kind, void *owner, struct rpc_call **call, struct error *error)
+{
+    struct rpc_call *started = NULL;
+    struct link *link = NULL;
+    pthread_mutex_lock(&rpc->mutex);
+    enum status status = link_get(rpc, &link, error);
+    if (status == STATUS_OK)
+        status = call_create(rpc, kind, owner, &started, error);
+    pthread_mutex_unlock(&rpc->mutex);
+    if (status == STATUS_OK) {
+        status =
+            link_exchange(link, data, size, link_now_ns() + limit_ns, answered, started, error);
+        if (status == STATUS_OK)
+            *call = started;
+        else
+            call_undo(started);
+    }
+    link_release(link);
+    return status;
+}
+
+void rpc_drop(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->rpc->mutex);
+    if (call->answered) {
+        list_remove(&call->node);
+    } else if (call->kind == RPC_LISTED) {
+        call->kind = RPC_COUNTED; // nobody is to be told
+        call->rpc->listed--;
+        pthread_cond_broadcast(&call->rpc->changed);
+    }
+    pthread_mutex_unlock(&call->rpc->mutex);
+    call_release(call);
+}
+
+// ---- waiting
+// --------------------------------------------------------------------------------------
+
+// Waits for a change; false when the time is over. With the lock held.
+static bool wait_change(struct rpc *rpc, uint64_t until_ns)
+{
+    if (until_ns == UINT64_MAX)
+        return pthread_cond_wait(&rpc->changed, &rpc->mutex) == 0;
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
+                             .tv_nsec = (long)(until_ns % 1000000000)};
+    return pthread_cond_timedwait(&rpc->changed, &rpc->mutex, &until) == 0;
+}
+
+bool rpc_answered(struct rpc_call *call)
+{
+    return rpc_wait(call, 0);
+}
+
+bool rpc_wait(struct rpc_call *call, uint64_t until_ns)
+{
+    struct rpc *rpc = call->rpc;
+    bool in_time = until_ns > 0;
+    pthread_mutex_lock(&rpc->mutex);
+    while (!call->answered && in_time)
+        in_time = wait_change(rpc, until_ns);
+    bool done = call->answered;
+    pthread_mutex_unlock(&rpc->mutex);
+    return done;
+}
+
+void *rpc_wait_any(struct rpc *rpc, uint64_t until_ns)
+{
+    bool in_time = true;
+    pthread_mutex_lock(&rpc->mutex);
+    while (list_empty(&rpc->told) && rpc->listed > 0 && in_time)
+        in_time = wait_change(rpc, until_ns);
+    struct list *node = list_pop_front(&rpc->told);
+    void *owner = node ? LIST_ENTRY(node, struct rpc_call, node)->owner : NULL;
+    pthread_mutex_unlock(&rpc->mutex);
+    return owner;
+}
+
+enum status rpc_take(struct rpc_call *call, const void **data, size_t *size, struct error *error)
+{
+    pthread_mutex_lock(&call->rpc->mutex);
+    list_remove(&call->node);
+    pthread_mutex_unlock(&call->rpc->mutex);
+    if (call->status != STATUS_OK)
+        return error_set(error, call->status, "%s", call->text);
+    *data = call->data;
+    *size = call->size;
+    return STATUS_OK;
+}
