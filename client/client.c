@@ -198,30 +198,33 @@ enum status client_answer(struct rpc_call *call, const struct request_id *id,
 // ---- questions
 // ------------------------------------------------------------------------------------
 
-// Asks and waits.
-static enum status client_ask(struct cpattn_client *client, enum wire_method method,
-                              uint64_t timeout_ns, struct wire_reply *reply, struct error *error)
+enum status client_ask(struct cpattn_client *client, struct wire_request *request,
+                       uint64_t timeout_ns, struct wire_reply *reply, struct error *error)
 {
-    struct wire_request request;
     struct rpc_call *call;
-    uint64_t limit_ns = 0;
     enum status status = client_check_pid(client->pid, error);
     if (status == STATUS_OK)
-        status = time_read("timeout_ns", timeout_ns, QUERY_DEFAULT_NS, &limit_ns, error);
+        status = time_read("timeout_ns", timeout_ns, QUERY_DEFAULT_NS, &request->timeout_ns, error);
     if (status == STATUS_OK)
-        status = client_request_init(&request, method, error);
-    if (status != STATUS_OK)
-        return status;
-    request.timeout_ns = limit_ns;
-    status = client_start(client->rpc, &request, limit_ns, RPC_FREE, NULL, &call, error);
+        status =
+            client_start(client->rpc, request, request->timeout_ns, RPC_FREE, NULL, &call, error);
     if (status != STATUS_OK)
         return status;
     rpc_wait(call, UINT64_MAX);
-    status = client_answer(call, &request.id, method, reply, error);
+    status = client_answer(call, &request->id, request->method, reply, error);
     rpc_drop(call);
     if (status != STATUS_OK)
         wire_reply_fini(reply);
     return status;
+}
+
+// A question without particulars.
+static enum status client_query(struct cpattn_client *client, enum wire_method method,
+                                uint64_t timeout_ns, struct wire_reply *reply, struct error *error)
+{
+    struct wire_request request;
+    enum status status = client_request_init(&request, method, error);
+    return status == STATUS_OK ? client_ask(client, &request, timeout_ns, reply, error) : status;
 }
 
 // A description behind its public face, which comes first.
@@ -255,7 +258,7 @@ enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeou
 {
     struct error inner = {.status = STATUS_OK};
     struct wire_reply reply;
-    enum status status = client_ask(client, METHOD_DESCRIBE, timeout_ns, &reply, &inner);
+    enum status status = client_query(client, METHOD_DESCRIBE, timeout_ns, &reply, &inner);
     if (status == STATUS_OK) {
         struct cpattn_description *created = description_create(&reply.description);
         wire_reply_fini(&reply);
@@ -330,7 +333,7 @@ enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t ti
 {
     struct error inner = {.status = STATUS_OK};
     struct wire_reply reply;
-    enum status outcome = client_ask(client, METHOD_STATUS, timeout_ns, &reply, &inner);
+    enum status outcome = client_query(client, METHOD_STATUS, timeout_ns, &reply, &inner);
     if (outcome == STATUS_OK) {
         struct cpattn_daemon_status *created = status_create(&reply.pools);
         wire_reply_fini(&reply);

@@ -28,7 +28,7 @@ enum cpattn_status client_status(enum status status, const struct error *error,
 // FAILED_PRECONDITION in a process other than the one with this pid.
 enum status client_check_pid(pid_t pid, struct error *error) MUST_CHECK;
 
-// Fills in version and a new id.
+// Zeroes the request and fills in version, method and a new id.
 enum status client_request_init(struct wire_request *request, enum wire_method method,
                                 struct error *error) MUST_CHECK;
 
@@ -42,6 +42,11 @@ enum status client_start(struct rpc *rpc, const struct wire_request *request, ui
 // be ended with wire_reply_fini() in any case.
 enum status client_answer(struct rpc_call *call, const struct request_id *id,
                           enum wire_method method, struct wire_reply *reply, struct error *error);
+
+// Sends a request and waits for its answer, which it reads like client_answer().
+enum status client_ask(struct cpattn_client *client, struct wire_request *request,
+                       uint64_t timeout_ns, struct wire_reply *reply,
+                       struct error *error) MUST_CHECK;
 
 // Turns the reply to a run into a result, which takes over the reply's lists.
 enum status result_create(struct wire_reply *reply, struct cpattn_result **result,

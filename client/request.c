@@ -102,6 +102,41 @@ enum cpattn_status cpattn_cancel(struct cpattn_request *request, struct cpattn_e
     return client_status(request_cancel(request, &inner), &inner, error);
 }
 
+static int digit_read(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 'a' ^ 'A';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static enum status id_read(const char *text, struct request_id *id, struct error *error)
+{
+    bool good = strlen(text) == 2 * sizeof id->bytes;
+    for (size_t i = 0; good && i < sizeof id->bytes; i++) {
+        int high = digit_read(text[2 * i]), low = digit_read(text[2 * i + 1]);
+        good = high >= 0 && low >= 0;
+        id->bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    return good ? STATUS_OK
+                : error_set(error, STATUS_INVALID_ARGUMENT,
+                            "the id of a request is %zu hexadecimal digits", 2 * sizeof id->bytes);
+}
+
+enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id,
+                                    uint64_t timeout_ns, struct cpattn_error *error)
+{
+    struct error inner = {.status = STATUS_OK};
+    struct wire_request request;
+    struct wire_reply reply;
+    enum status status = client_request_init(&request, METHOD_CANCEL, &inner);
+    if (status == STATUS_OK)
+        status = id_read(id, &request.cancel, &inner);
+    if (status == STATUS_OK)
+        status = client_ask(client, &request, timeout_ns, &reply, &inner);
+    return client_status(status, &inner, error);
+}
+
 void cpattn_request_destroy(struct cpattn_request *request)
 {
     struct error unheard;
