@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference against the definition written a second time: dense arrays, one loop per index, the
+// mask stated another way; and its gradients against finite differences of the forward loop.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/inputs.h"
+#include "kernels/reference/reference.h"
+#include "tests/runner.h"
+
+// fp64 throughout on both sides; what is left is the order of sums.
+#define TOLERANCE 1e-12
+
+// ---- the definition again
+// -----------------------------------------------------------------------------
+
+// One sequence of a case, [position][head][d] as in bshd.
+struct dense {
+    struct cp_case c;
+    int64_t sq, sk;
+    int h, hk, dk, dv;
+    double *q, *k, *v, *d_out;                   // inputs
+    double *out, *lse, *delta, *d_q, *d_k, *d_v; // results; lse, delta [head][position]
+};
+
+// Distances are counted from the end of the sequences for bottom-right alignment.
+static bool dense_sees(const struct dense *t, int64_t i, int64_t j)
+{
+    int64_t right_of_diagonal =
+        t->c.mask == MASK_CAUSAL_BOTTOM_RIGHT ? (t->sq - i) - (t->sk - j) : j - i;
+    bool sees = true;
+    if (t->c.mask != MASK_NONE)
+        sees = sees && right_of_diagonal <= 0;
+    if (t->c.window_left >= 0)
+        sees = sees && -right_of_diagonal <= t->c.window_left;
+    if (t->c.window_right >= 0)
+        sees = sees && right_of_diagonal <= t->c.window_right;
+    return sees;
+}
+
+static double *dense_input(const struct dense *t, enum input_tensor tensor, int64_t length,
+                           int sequence)
+{
+    int heads = input_heads(&t->c, tensor), d = input_head_dim(&t->c, tensor);
+    double *all = calloc((size_t)(length * heads * d) + 1, sizeof(double));
+    float values[HEAD_DIM_MAX];
+    for (int64_t i = 0; i < length; i++)
+        for (int head = 0; head < heads; head++) {
+            input_token_head(&t->c, tensor, sequence, i, head, values);
+            for (int e = 0; e < d; e++)
+                all[(i * heads + head) * d + e] = values[e];
+        }
+    return all;
+}
+
+static void dense_init(struct dense *t, const struct cp_case *c, int sequence)
+{
+    *t = (struct dense){.c = *c,
+                        .sq = c->seqlen_q,
+                        .sk = c->seqlen_kv,
+                        .h = c->heads,
+                        .hk = c->kv_heads,
+                        .dk = c->head_dim_qk,
+                        .dv = c->head_dim_v};
+    t->q = dense_input(t, INPUT_Q, t->sq, sequence);
+    t->k = dense_input(t, INPUT_K, t->sk, sequence);
+    t->v = dense_input(t, INPUT_V, t->sk, sequence);
+    t->d_out = dense_input(t, INPUT_DO, t->sq, sequence);
+    t->out = calloc((size_t)(t->sq * t->h * t->dv) + 1, sizeof(double));
+    t->lse = calloc((size_t)(t->sq * t->h) + 1, sizeof(double));
+    t->delta = calloc((size_t)(t->sq * t->h) + 1, sizeof(double));
+    t->d_q = calloc((size_t)(t->sq * t->h * t->dk) + 1, sizeof(double));
+    t->d_k = calloc((size_t)(t->sk * t->hk * t->dk) + 1, sizeof(double));
+    t->d_v = calloc((size_t)(t->sk * t->hk * t->dv) + 1, sizeof(double));
+}
+
+static void dense_fini(struct dense *t)
+{
+    double *all[] = {t->q, t->k, t->v, t->d_out, t->out, t->lse, t->delta, t->d_q, t->d_k, t->d_v};
+    for (int i = 0; i < 10; i++)
+        free(all[i]);
+}
+
+static double *row(double *tensor, int64_t position, int heads, int head, int d)
+{
+    return tensor + (position * heads + head) * d;
+}
+
+static double product(const double *x, const double *y, int n)
+{
+    double sum = 0;
+    for (int e = 0; e < n; e++)
+        sum += x[e] * y[e];
+    return sum;
+}
+
+static double dense_logit(const struct dense *t, int64_t i, int64_t j, int head)
+{
+    return case_scale(&t->c) * product(row(t->q, i, t->h, head, t->dk),
+                                       row(t->k, j, t->hk, head / (t->h / t->hk), t->dk), t->dk);
+}
+
+static void dense_forward_row(struct dense *t, int64_t i, int head)
+{
+    double max = -INFINITY, sum = 0, *out = row(t->out, i, t->h, head, t->dv);
+    for (int64_t j = 0; j < t->sk; j++)
+        if (dense_sees(t, i, j))
+            max = fmax(max, dense_logit(t, i, j, head));
+    memset(out, 0, (size_t)t->dv * sizeof(double));
+    for (int64_t j = 0; j < t->sk; j++) {
+        double weight = dense_sees(t, i, j) ? exp(dense_logit(t, i, j, head) - max) : 0;
+        sum += weight;
+        for (int e = 0; e < t->dv; e++)
+            out[e] += weight * row(t->v, j, t->hk, head / (t->h / t->hk), t->dv)[e];
+    }
+    for (int e = 0; e < t->dv && sum > 0; e++)
+        out[e] /= sum;
+    t->lse[head * t->sq + i] = sum > 0 ? max + log(sum) : -INFINITY;
+}
+
+static void dense_forward(struct dense *t)
+{
+    for (int head = 0; head < t->h; head++)
+        for (int64_t i = 0; i < t->sq; i++)
+            dense_forward_row(t, i, head);
+}
+
+// What one pair contributes to all gradients.
+static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
+{
+    int kv = head / (t->h / t->hk);
+    double *d_out = row(t->d_out, i, t->h, head, t->dv), *v = row(t->v, j, t->hk, kv, t->dv);
+    double p = exp(dense_logit(t, i, j, head) - t->lse[head * t->sq + i]);
+    double ds = p * (product(d_out, v, t->dv) - t->delta[head * t->sq + i]) * case_scale(&t->c);
+    for (int e = 0; e < t->dv; e++)
+        row(t->d_v, j, t->hk, kv, t->dv)[e] += p * d_out[e];
+    for (int e = 0; e < t->dk; e++) {
+        row(t->d_q, i, t->h, head, t->dk)[e] += ds * row(t->k, j, t->hk, kv, t->dk)[e];
+        row(t->d_k, j, t->hk, kv, t->dk)[e] += ds * row(t->q, i, t->h, head, t->dk)[e];
+    }
+}
+
+static void dense_backward(struct dense *t)
+{
+    for (int head = 0; head < t->h; head++)
+        for (int64_t i = 0; i < t->sq; i++) {
+            t->delta[head * t->sq + i] = product(row(t->d_out, i, t->h, head, t->dv),
+                                                 row(t->out, i, t->h, head, t->dv), t->dv);
+            for (int64_t j = 0; j < t->sk; j++)
+                if (dense_sees(t, i, j))
+                    dense_backward_pair(t, i, j, head);
+        }
+}
+
+// ---- comparison
+// -----------------------------------------------------------------------------------------
+
+// Largest difference over the largest expected magnitude of the whole; infinities must be equal.
+struct worst {
+    double error, magnitude;
+};
+
+static void worst_add(struct worst *w, double got, double expected)
+{
+    if (isinf(expected) || isinf(got) || isnan(got)) {
+        if (!(got == expected))
+            w->error = INFINITY;
+        return;
+    }
+    w->error = fmax(w->error, fabs(got - expected));
+    w->magnitude = fmax(w->magnitude, fabs(expected));
+}
+
+static double worst_relative(const struct worst *w)
+{
+    return w->error == 0 ? 0 : w->error / w->magnitude;
+}
+
+// The query side of one head, positions [begin, end).
+static void compare_queries(struct dense *t, int sequence, int head, int64_t begin, int64_t end)
+{
+    size_t n = (size_t)(end - begin) + 1;
+    double *out = malloc(n * (size_t)t->dv * sizeof(double)), *lse = malloc(n * sizeof(double));
+    double *delta = malloc(n * sizeof(double)), *d_q = malloc(n * (size_t)t->dk * sizeof(double));
+    struct worst o = {0}, l = {0}, d = {0}, g = {0};
+    struct error error;
+    ck_assert_int_eq(
+        reference_queries(&t->c, sequence, head, begin, end, out, lse, delta, d_q, &error),
+        STATUS_OK);
+    for (int64_t i = begin; i < end; i++) {
+        worst_add(&l, lse[i - begin], t->lse[head * t->sq + i]);
+        worst_add(&d, delta[i - begin], t->delta[head * t->sq + i]);
+        for (int e = 0; e < t->dv; e++)
+            worst_add(&o, out[(i - begin) * t->dv + e], row(t->out, i, t->h, head, t->dv)[e]);
+        for (int e = 0; e < t->dk; e++)
+            worst_add(&g, d_q[(i - begin) * t->dk + e], row(t->d_q, i, t->h, head, t->dk)[e]);
+    }
+    ck_assert_double_le(worst_relative(&o), TOLERANCE);
+    ck_assert_double_le(worst_relative(&l), TOLERANCE);
+    ck_assert_double_le(worst_relative(&d), TOLERANCE);
+    ck_assert_double_le(worst_relative(&g), TOLERANCE);
+    free(out);
+    free(lse);
+    free(delta);
+    free(d_q);
+}
+
+static void compare_keys(struct dense *t, int sequence, int kv, int64_t begin, int64_t end)
+{
+    size_t n = (size_t)(end - begin) + 1;
+    double *d_k = malloc(n * (size_t)t->dk * sizeof(double));
+    double *d_v = malloc(n * (size_t)t->dv * sizeof(double));
+    int64_t group = kv * (t->h / t->hk) * t->sq;
+    struct worst k = {0}, v = {0};
+    struct error error;
+    ck_assert_int_eq(reference_keys(&t->c, sequence, kv, begin, end, t->lse + group,
+                                    t->delta + group, d_k, d_v, &error),
+                     STATUS_OK);
+    for (int64_t j = begin; j < end; j++) {
+        for (int e = 0; e < t->dk; e++)
+            worst_add(&k, d_k[(j - begin) * t->dk + e], row(t->d_k, j, t->hk, kv, t->dk)[e]);
+        for (int e = 0; e < t->dv; e++)
+            worst_add(&v, d_v[(j - begin) * t->dv + e], row(t->d_v, j, t->hk, kv, t->dv)[e]);
+    }
+    ck_assert_double_le(worst_relative(&k), TOLERANCE);
+    ck_assert_double_le(worst_relative(&v), TOLERANCE);
+    free(d_k);
+    free(d_v);
+}
+
+struct sample {
+    int64_t sq, sk;
+    enum case_mask mask;
+    int64_t left, right;
+    int h, hk, dk, dv;
+};
+
+#define FREE WINDOW_UNBOUNDED
+static const struct sample samples[] = {
+    {1, 1, MASK_NONE, FREE, FREE, 1, 1, 1, 1},
+    {5, 9, MASK_NONE, FREE, FREE, 2, 2, 7, 3},
+    {70, 65, MASK_NONE, FREE, FREE, 4, 2, 16, 24},
+    {150, 150, MASK_CAUSAL, FREE, FREE, 2, 1, 33, 8},
+    {40, 90, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8},
+    {90, 40, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8},
+    {40, 90, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 2, 2, 8, 8},
+    {200, 40, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 2, 2, 8, 8}, // 160 queries see nothing
+    {130, 130, MASK_NONE, 10, 3, 2, 2, 8, 8},
+    {130, 130, MASK_CAUSAL, 10, FREE, 2, 2, 8, 8},
+    {130, 30, MASK_NONE, 5, 0, 2, 2, 8, 8}, // the last queries see nothing
+    {30, 130, MASK_CAUSAL_BOTTOM_RIGHT, 7, 0, 2, 2, 8, 8},
+    {20, 20, MASK_CAUSAL, 0, 0, 6, 3, 8, 8}, // each its own key
+    {4, 0, MASK_NONE, FREE, FREE, 2, 2, 8, 8},
+    {0, 4, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8},
+};
+#define SAMPLE_COUNT ((int)(sizeof(samples) / sizeof(samples[0])))
+
+static struct cp_case sample_case(const struct sample *s)
+{
+    struct cp_case c;
+    case_init(&c);
+    c.batch = 2;
+    c.seqlen_q = s->sq;
+    c.seqlen_kv = s->sk;
+    c.mask = s->mask;
+    c.window_left = s->left;
+    c.window_right = s->right;
+    c.heads = s->h;
+    c.kv_heads = s->hk;
+    c.head_dim_qk = s->dk;
+    c.head_dim_v = s->dv;
+    return c;
+}
+
+START_TEST(agrees_with_loops)
+{
+    struct cp_case c = sample_case(&samples[_i]);
+    for (int sequence = 0; sequence < 2; sequence++) {
+        struct dense t;
+        dense_init(&t, &c, sequence);
+        dense_forward(&t);
+        dense_backward(&t);
+        for (int head = 0; head < t.h; head++) {
+            compare_queries(&t, sequence, head, 0, t.sq);
+            compare_queries(&t, sequence, head, t.sq / 3, t.sq / 2);
+            compare_queries(&t, sequence, head, t.sq, t.sq);
+        }
+        for (int kv = 0; kv < t.hk; kv++) {
+            compare_keys(&t, sequence, kv, 0, t.sk);
+            compare_keys(&t, sequence, kv, t.sk / 3, t.sk / 2);
+            compare_keys(&t, sequence, kv, t.sk, t.sk);
+        }
+        dense_fini(&t);
+    }
+}
+END_TEST
+
+// The tolerance is relative to the largest value; this one makes sure that a scale is not lost on
+// both sides at once, and that dtype and inputs reach the result.
+START_TEST(scale_dtype_and_inputs_matter)
+{
+    struct sample s = {3, 4, MASK_NONE, FREE, FREE, 1, 1, 4, 4};
+    struct cp_case c = sample_case(&s);
+    double out[5][12], lse[3];
+    struct error error;
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[0], lse, NULL, NULL, &error), STATUS_OK);
+    ck_assert_int_eq(reference_queries(&c, 1, 0, 0, 3, out[1], lse, NULL, NULL, &error), STATUS_OK);
+    c.inputs = INPUTS_TE;
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[2], lse, NULL, NULL, &error), STATUS_OK);
+    c.scale = 1;
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[3], lse, NULL, NULL, &error), STATUS_OK);
+    c.dtype = DTYPE_FP32;
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[4], lse, NULL, NULL, &error), STATUS_OK);
+    for (int a = 0; a < 5; a++)
+        for (int b = 0; b < a; b++)
+            ck_assert_mem_ne(out[a], out[b], sizeof(out[a]));
+}
+END_TEST
+
+// So many keys that scores of all queries of a block would pass the bound: fewer at a time.
+START_TEST(many_keys)
+{
+    struct sample s = {70, 40000, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 1, 1, 4, 4};
+    struct cp_case c = sample_case(&s);
+    struct dense t;
+    dense_init(&t, &c, 0);
+    dense_forward(&t);
+    dense_backward(&t);
+    compare_queries(&t, 0, 0, 0, t.sq);
+    compare_keys(&t, 0, 0, 0, t.sk);
+    dense_fini(&t);
+}
+END_TEST
+
+// ---- finite differences
+// -----------------------------------------------------------------------------------
+
+static double loss(struct dense *t)
+{
+    dense_forward(t);
+    return product(t->d_out, t->out, (int)(t->sq * t->h * t->dv));
+}
+
+// Central differences with step h err by about h^2 of the third derivative and 1e-16 / h.
+static void check_slopes(struct dense *t, double *values, const double *gradient, int64_t count)
+{
+    const double step = 1e-5, tolerance = 1e-7;
+    for (int64_t i = 0; i < count; i++) {
+        double value = values[i];
+        values[i] = value + step;
+        double above = loss(t);
+        values[i] = value - step;
+        double below = loss(t);
+        values[i] = value;
+        ck_assert_double_eq_tol(gradient[i], (above - below) / (2 * step), tolerance);
+    }
+}
+
+START_TEST(gradients_are_slopes)
+{
+    static const struct sample tiny[] = {{3, 4, MASK_NONE, FREE, FREE, 2, 1, 3, 2},
+                                         {4, 4, MASK_CAUSAL, FREE, FREE, 2, 2, 2, 3},
+                                         {5, 3, MASK_CAUSAL_BOTTOM_RIGHT, 1, FREE, 4, 2, 2, 2}};
+    struct cp_case c = sample_case(&tiny[_i]);
+    struct dense t;
+    dense_init(&t, &c, 0);
+    int64_t q_row = t.h * t.dk, k_row = t.hk * t.dk, v_row = t.hk * t.dv;
+    double lse[4 * 5], delta[4 * 5], out[5 * 3], d_q[5 * 3], d_k[4 * 3], d_v[4 * 3];
+    struct error error;
+    for (int head = 0; head < t.h; head++) {
+        ck_assert_int_eq(reference_queries(&c, 0, head, 0, t.sq, out, lse + head * t.sq,
+                                           delta + head * t.sq, d_q, &error),
+                         STATUS_OK);
+        for (int64_t i = 0; i < t.sq; i++)
+            memcpy(t.d_q + i * q_row + head * t.dk, d_q + i * t.dk, (size_t)t.dk * sizeof(double));
+    }
+    for (int kv = 0; kv < t.hk; kv++) {
+        int64_t group = kv * (t.h / t.hk) * t.sq;
+        ck_assert_int_eq(
+            reference_keys(&c, 0, kv, 0, t.sk, lse + group, delta + group, d_k, d_v, &error),
+            STATUS_OK);
+        for (int64_t j = 0; j < t.sk; j++) {
+            memcpy(t.d_k + j * k_row + kv * t.dk, d_k + j * t.dk, (size_t)t.dk * sizeof(double));
+            memcpy(t.d_v + j * v_row + kv * t.dv, d_v + j * t.dv, (size_t)t.dv * sizeof(double));
+        }
+    }
+    check_slopes(&t, t.q, t.d_q, t.sq * q_row);
+    check_slopes(&t, t.k, t.d_k, t.sk * k_row);
+    check_slopes(&t, t.v, t.d_v, t.sk * v_row);
+    dense_fini(&t);
+}
+END_TEST
+
+static Suite *reference_suite(void)
+{
+    Suite *suite = suite_create("reference");
+    TCase *tcase = tcase_create("reference");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, agrees_with_loops, 0, SAMPLE_COUNT);
+    tcase_add_test(tcase, scale_dtype_and_inputs_matter);
+    tcase_add_test(tcase, many_keys);
+    tcase_add_loop_test(tcase, gradients_are_slopes, 0, 3);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return runner_run(reference_suite());
+}
