@@ -5,3 +5,8 @@ bench_programs =
 
 .PHONY: bench
 bench: $(bench_programs)
+
+bench_programs += bench/bench_attention
+bench_bench_attention_SOURCES = bench/bench_attention.c
+bench_bench_attention_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+bench_bench_attention_LDADD = kernels/libkernels.a $(base_libs) $(third_party_libs)

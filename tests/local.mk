@@ -111,3 +111,20 @@ tests_test_wire_hostile_SOURCES = tests/test_wire_hostile.c $(wire_samples)
 
 test_programs += tests/test_case
 tests_test_case_SOURCES = tests/test_case.c
+
+test_programs += tests/test_inputs
+tests_test_inputs_SOURCES = tests/test_inputs.c
+
+test_programs += tests/test_vector
+tests_test_vector_SOURCES = tests/test_vector.c
+
+test_programs += tests/test_reference
+tests_test_reference_SOURCES = tests/test_reference.c
+
+test_programs += tests/test_attention
+tests_test_attention_SOURCES = tests/test_attention.c tests/scene.c tests/scene.h
+
+test_programs += tests/test_mutated_kernels
+tests_test_mutated_kernels_SOURCES = tests/test_mutated_kernels.c tests/scene.c tests/scene.h
+tests_test_mutated_kernels_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
+tests_test_mutated_kernels_LDADD = $(mutated_libs)
