@@ -128,3 +128,16 @@ test_programs += tests/test_mutated_kernels
 tests_test_mutated_kernels_SOURCES = tests/test_mutated_kernels.c tests/scene.c tests/scene.h
 tests_test_mutated_kernels_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_mutated_kernels_LDADD = $(mutated_libs)
+
+test_programs += tests/test_executor
+tests_test_executor_SOURCES = tests/test_executor.c tests/generate.c tests/generate.h
+
+test_programs += tests/test_verify
+tests_test_verify_SOURCES = tests/test_verify.c
+
+test_programs += tests/test_rank
+tests_test_rank_SOURCES = tests/test_rank.c tests/generate.c tests/generate.h tests/world.c \
+    tests/world.h
+
+test_programs += tests/test_rank_process
+tests_test_rank_process_SOURCES = tests/test_rank_process.c

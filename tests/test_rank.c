@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole cases over worlds of forked ranks: verdicts, repeats, explored orders, failures.
+#include "tests/runner.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rank/session.h"
+#include "tests/generate.h"
+#include "tests/world.h"
+
+static struct rank_report reports[WORLD_SIZE_MAX];
+
+static void assert_passes(const struct cp_case *c)
+{
+    struct error error = {0};
+    char text[1024];
+    case_command(c, text, sizeof(text));
+    ck_assert_msg(world_run(c, reports, &error) == STATUS_OK, "%s: %s", text, error.text);
+    if (!world_passed(reports, c->world_size))
+        world_print(c, reports);
+    ck_assert_msg(world_passed(reports, c->world_size), "%s fails", text);
+}
+
+static uint64_t digest_of(const struct cp_case *c)
+{
+    assert_passes(c);
+    return world_digest(reports, c->world_size);
+}
+
+// ---- verdicts
+// --------------------------------------------------------------------------------------
+
+struct model {
+    const char *name;
+    int heads, kv_heads;
+    enum case_mask mask;
+};
+
+// TransformerEngine's models without window, bias and uneven head dims.
+static const struct model models[] = {
+    {"cp_1_0", 12, 12, MASK_CAUSAL},
+    {"cp_1_1", 12, 12, MASK_NONE},
+    {"cp_2_0", 32, 4, MASK_CAUSAL},
+    {"cp_2_1", 12, 2, MASK_NONE},
+};
+
+static void model_case(struct cp_case *c, int index, int world_size, enum case_dtype dtype)
+{
+    const struct model *model = &models[index];
+    case_init(c);
+    snprintf(c->model, sizeof(c->model), "%s", model->name);
+    c->world_size = world_size;
+    c->dtype = dtype;
+    c->heads = model->heads;
+    c->kv_heads = model->kv_heads;
+    c->mask = model->mask;
+    c->batch = 2;
+    c->head_dim_qk = c->head_dim_v = 128;
+    c->seqlen_q = c->seqlen_kv = 128;
+}
+
+START_TEST(known_models_pass)
+{
+    struct cp_case c;
+    for (int world_size = 2; world_size <= 4; world_size += 2) {
+        model_case(&c, _i, world_size, DTYPE_BF16);
+        assert_passes(&c);
+        ck_assert_int_eq(reports[0].figures_count, 10);
+        ck_assert(reports[0].flops > 0);
+        c.dtype = DTYPE_FP16;
+        assert_passes(&c);
+        c.inputs = INPUTS_TE;
+        assert_passes(&c);
+    }
+    world_close_all();
+}
+END_TEST
+
+START_TEST(drawn_cases_pass)
+{
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        struct cp_case c;
+        generate_case(seed + 50 * (uint64_t)_i, 8, 72, &c);
+        assert_passes(&c);
+    }
+    world_close_all();
+}
+END_TEST
+
+// Ranks share the work: what each says it computed adds up to the case, whatever the world size.
+START_TEST(work_is_dealt)
+{
+    struct cp_case c;
+    for (int world_size = 1; world_size <= 4; world_size++) {
+        double flops = 0;
+        model_case(&c, 3, world_size, DTYPE_BF16);
+        c.training = false;
+        assert_passes(&c);
+        for (int rank = 0; rank < world_size; rank++)
+            flops += reports[rank].flops;
+        ck_assert_double_eq_tol(flops, case_flops_forward(&c), 1);
+    }
+    world_close_all();
+}
+END_TEST
+
+// ---- the same bits
+// ---------------------------------------------------------------------------------
+
+START_TEST(explored_orders_give_the_same_bits)
+{
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct cp_case c;
+        generate_case(1000 + seed, 5, 48, &c);
+        c.explore_seed = 0;
+        uint64_t digest = digest_of(&c);
+        for (uint64_t order = 1; order <= 10; order++) {
+            c.explore_seed = seed * 100 + order;
+            ck_assert_msg(digest_of(&c) == digest, "case %llu differs in order %llu",
+                          (unsigned long long)(1000 + seed), (unsigned long long)order);
+        }
+    }
+    world_close_all();
+}
+END_TEST
+
+START_TEST(neighbours_leave_no_trace)
+{
+    struct cp_case c, other;
+    model_case(&c, 2, 2, DTYPE_BF16);
+    c.seqlen_q = c.seqlen_kv = 67;
+    uint64_t digest = digest_of(&c);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        do
+            generate_case(2000 + seed++, 4, 96, &other);
+        while (other.world_size != 2);
+        assert_passes(&other);
+        ck_assert_uint_eq(digest_of(&c), digest);
+    }
+    // Nor does a case so large that its memory is given back.
+    model_case(&other, 1, 2, DTYPE_FP32);
+    other.seqlen_q = other.seqlen_kv = 16;
+    other.batch = 600;
+    other.heads = other.kv_heads = 4;
+    other.training = false;
+    assert_passes(&other);
+    ck_assert_uint_eq(digest_of(&c), digest);
+    // Nor a fresh world.
+    world_close_all();
+    ck_assert_uint_eq(digest_of(&c), digest);
+    // Another case has other bits.
+    c.seed++;
+    ck_assert_uint_ne(digest_of(&c), digest);
+    world_close_all();
+}
+END_TEST
+
+// ---- failures
+// --------------------------------------------------------------------------------------
+
+START_TEST(a_case_for_others_is_refused)
+{
+    struct cp_case c;
+    struct error error = {0};
+    struct world *w = world_create(2);
+    model_case(&c, 0, 3, DTYPE_BF16);
+    ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.text, "world_size 3 reached a pool of 2 ranks");
+    ck_assert_int_eq(world_failure(w)->kind, FAILURE_OWN);
+    world_destroy(w);
+    w = world_create(2);
+    model_case(&c, 0, 2, DTYPE_BF16);
+    c.kv_heads = 5;
+    ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_INVALID_ARGUMENT);
+    world_destroy(w);
+}
+END_TEST
+
+struct errand {
+    struct world *world;
+    struct cp_case c;
+    struct error error;
+    enum status status;
+};
+
+static void *errand_run(void *argument)
+{
+    struct errand *e = argument;
+    e->status = world_run_on(e->world, &e->c, reports, &e->error);
+    return NULL;
+}
+
+static bool somebody_waits_for(const struct world *w, int world_size, int rank)
+{
+    for (int i = 0; i < world_size; i++)
+        if (progress_load(&world_progress(w)[i]).waiting_for == rank)
+            return true;
+    return false;
+}
+
+// A rank that stands still is found by the progress words; one that is killed is named.
+START_TEST(whoever_holds_up_the_others_is_found)
+{
+    for (int victim = 0; victim < 4; victim++) {
+        struct errand e = {.world = world_create(4)};
+        pthread_t thread;
+        model_case(&e.c, 0, 4, DTYPE_BF16);
+        ck_assert_int_eq(world_run_on(e.world, &e.c, reports, &e.error), STATUS_OK);
+        kill(world_pid(e.world, victim), SIGSTOP);
+        ck_assert_int_eq(pthread_create(&thread, NULL, errand_run, &e), 0);
+        while (!somebody_waits_for(e.world, 4, victim))
+            usleep(1000);
+        // All the others end up waiting for each other or for the victim.
+        for (int rank = 0; rank < 4; rank++)
+            while (rank != victim && progress_load(&world_progress(e.world)[rank]).waiting_for < 0)
+                usleep(1000);
+        ck_assert_int_eq(progress_culprit(world_progress(e.world), 4), victim);
+        kill(world_pid(e.world, victim), SIGKILL);
+        pthread_join(thread, NULL);
+        ck_assert_int_eq(e.status, STATUS_UNAVAILABLE);
+        char name[16];
+        snprintf(name, sizeof(name), "rank %d", victim);
+        ck_assert_msg(strncmp(e.error.text, name, strlen(name)) == 0, "%s instead of %s",
+                      e.error.text, name);
+        world_destroy(e.world);
+    }
+}
+END_TEST
+
+// One session of two, whose peer is played by the test.
+struct half_world {
+    struct session session;
+    struct transport *transport;
+    struct progress progress;
+    int peer;
+    struct cp_case c;
+};
+
+static void half_world_init(struct half_world *h)
+{
+    int pair[2];
+    struct error error;
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    ck_assert_int_eq(transport_socket_create(0, 2, (int[]){-1, pair[0]}, &h->transport, &error),
+                     STATUS_OK);
+    ck_assert_int_eq(session_init(&h->session, h->transport, &h->progress, &error), STATUS_OK);
+    h->peer = pair[1];
+    model_case(&h->c, 0, 2, DTYPE_BF16);
+}
+
+static void half_world_fini(struct half_world *h)
+{
+    session_fini(&h->session);
+    h->transport->ops->destroy(h->transport);
+}
+
+START_TEST(a_lost_peer_is_no_failure_of_ones_own)
+{
+    struct half_world h;
+    struct error error = {0};
+    struct rank_report report;
+    struct rank_failure failure;
+    half_world_init(&h);
+    close(h.peer);
+    ck_assert_int_eq(session_run(&h.session, &h.c, 5, &report, &error), STATUS_UNAVAILABLE);
+    session_failure(&h.session, &error, &failure);
+    ck_assert_int_eq(failure.kind, FAILURE_PEER_LOST);
+    ck_assert_int_eq(failure.peer, 1);
+    ck_assert_int_eq(failure.status, STATUS_UNAVAILABLE);
+    ck_assert_int_eq(failure.phase, REPORT_FORWARD);
+    ck_assert_str_eq(failure.text, error.text);
+    // Out of step: not even a sound case will do.
+    ck_assert_int_eq(session_run(&h.session, &h.c, 6, &report, &error), STATUS_FAILED_PRECONDITION);
+    half_world_fini(&h);
+}
+END_TEST
+
+START_TEST(a_peer_of_another_schedule_is_a_failure)
+{
+    struct half_world h;
+    struct error error = {0};
+    struct rank_report report;
+    struct rank_failure failure;
+    uint64_t header[2] = {UINT64_C(4) << 24 | REPORT_FORWARD << 16, 64};
+    half_world_init(&h);
+    ck_assert_int_eq(write(h.peer, header, sizeof(header)), sizeof(header));
+    ck_assert_int_eq(session_run(&h.session, &h.c, 5, &report, &error), STATUS_INTERNAL);
+    session_failure(&h.session, &error, &failure);
+    ck_assert_int_eq(failure.kind, FAILURE_OWN);
+    ck_assert_int_eq(failure.peer, -1);
+    close(h.peer);
+    half_world_fini(&h);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("rank");
+    TCase *verdicts = tcase_create("verdicts");
+    tcase_set_timeout(verdicts, 60);
+    tcase_add_loop_test(verdicts, known_models_pass, 0, 4);
+    tcase_add_loop_test(verdicts, drawn_cases_pass, 0, 4);
+    tcase_add_test(verdicts, work_is_dealt);
+    suite_add_tcase(s, verdicts);
+    TCase *bits = tcase_create("bits");
+    tcase_set_timeout(bits, 60);
+    tcase_add_test(bits, explored_orders_give_the_same_bits);
+    tcase_add_test(bits, neighbours_leave_no_trace);
+    suite_add_tcase(s, bits);
+    TCase *failures = tcase_create("failures");
+    tcase_set_timeout(failures, 60);
+    tcase_add_test(failures, a_case_for_others_is_refused);
+    tcase_add_test(failures, whoever_holds_up_the_others_is_found);
+    tcase_add_test(failures, a_lost_peer_is_no_failure_of_ones_own);
+    tcase_add_test(failures, a_peer_of_another_schedule_is_a_failure);
+    suite_add_tcase(s, failures);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}

@@ -1,0 +1,640 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank judges results with: figures, digest, shards of inputs, the walk over a rank's rows.
+#include "tests/runner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/reference/reference.h"
+#include "rank/digest.h"
+#include "rank/figures.h"
+#include "rank/inputs.h"
+#include "rank/verify.h"
+
+// ---- figures
+// ---------------------------------------------------------------------------------------
+
+#define ROWS 40
+#define DIM  64
+
+// A chunk whose reference and result the tests dent.
+struct sample {
+    struct cp_case c;
+    double expected[ROWS][DIM];
+    float got[ROWS][DIM];
+    struct row_error rows[ROWS];
+    struct tally tally;
+    int64_t worst;
+};
+
+// Reference elements of either sign around `size`, met exactly.
+static void sample_init(struct sample *s, double size)
+{
+    case_init(&s->c);
+    s->c.seqlen_q = s->c.seqlen_kv = 1000;
+    s->c.head_dim_qk = s->c.head_dim_v = DIM;
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++) {
+            s->got[row][i] = (float)(size * sin(1 + row * 7 + i * 3));
+            s->expected[row][i] = s->got[row][i];
+        }
+}
+
+static const struct figures *sample_judge(struct sample *s, enum report_tensor tensor)
+{
+    tally_init(&s->tally, figures_rule(&s->c, tensor, 0, 500), tensor, 1, s->rows, ROWS);
+    for (int row = 0; row < ROWS; row++)
+        tally_row(&s->tally, row,
+                  (struct element){.sequence = 2, .head = row % 4, .position = 500 + row / 4},
+                  s->got[row], s->expected[row], DIM);
+    s->worst = tally_finish(&s->tally);
+    return &s->tally.figures;
+}
+
+START_TEST(what_is_equal_passes)
+{
+    static struct sample s;
+    sample_init(&s, 1);
+    const struct figures *f = sample_judge(&s, TENSOR_DQ);
+    ck_assert_int_eq(f->broken, 0);
+    ck_assert_int_eq(f->tensor, TENSOR_DQ);
+    ck_assert_int_eq(f->chunk, 1);
+    ck_assert_int_eq(f->elements, ROWS * DIM);
+    ck_assert_int_eq(f->mismatches, 0);
+    ck_assert_int_eq(f->first_bad.position, -1);
+    ck_assert(f->rmse_rel == 0 && f->max_abs == 0 && f->worst_row_rel == 0);
+}
+END_TEST
+
+START_TEST(elements_are_judged_as_transformer_engine_does)
+{
+    static struct sample s;
+    static const struct {
+        enum case_dtype dtype;
+        int kv_heads;
+        double tolerance;
+    } rules[] = {{DTYPE_BF16, 8, 2.5e-2}, {DTYPE_BF16, 2, 3.5e-2}, {DTYPE_FP16, 8, 5e-3}};
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        for (int outside = 0; outside < 2; outside++) {
+            sample_init(&s, 0.5);
+            s.c.inputs = INPUTS_TE;
+            s.c.dtype = rules[i].dtype;
+            s.c.kv_heads = rules[i].kv_heads;
+            double t = rules[i].tolerance, got = 0.25;
+            s.got[9][5] = (float)got;
+            s.expected[9][5] = got + (t + t * got) * (outside ? 1.01 : 0.99);
+            const struct figures *f = sample_judge(&s, TENSOR_OUT);
+            ck_assert_int_eq(f->mismatches, outside);
+            ck_assert_int_eq((f->broken & RULE_ELEMENT) != 0, outside);
+        }
+}
+END_TEST
+
+START_TEST(the_first_bad_element_is_named)
+{
+    static struct sample s;
+    sample_init(&s, 0.5);
+    s.got[11][5] += 1;
+    s.got[30][1] += 2;
+    const struct figures *f = sample_judge(&s, TENSOR_OUT);
+    ck_assert_int_eq(f->mismatches, 2);
+    ck_assert_int_eq(f->first_bad.sequence, 2);
+    ck_assert_int_eq(f->first_bad.head, 3);
+    ck_assert_int_eq(f->first_bad.position, 502);
+    ck_assert_int_eq(f->first_bad.dim, 5);
+    ck_assert(f->first_bad_got == s.got[11][5]);
+    ck_assert(f->first_bad_expected == s.expected[11][5]);
+    ck_assert(fabs(f->max_abs - 2) < 1e-6);
+    ck_assert_int_eq(s.worst, 30);
+}
+END_TEST
+
+START_TEST(what_is_not_finite_is_counted)
+{
+    static struct sample s;
+    sample_init(&s, 0.5);
+    s.got[3][0] = NAN;
+    s.got[3][1] = INFINITY;
+    const struct figures *f = sample_judge(&s, TENSOR_DV);
+    ck_assert_int_eq(f->nonfinite, 2);
+    ck_assert_int_eq(f->mismatches, 2);
+    ck_assert_int_eq(f->broken, RULE_NONFINITE | RULE_ELEMENT);
+    ck_assert_int_eq(f->first_bad.dim, 0);
+    // A result that is nothing but NaN has no error to speak of, and fails all the same.
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++)
+            s.got[row][i] = NAN;
+    f = sample_judge(&s, TENSOR_DV);
+    ck_assert_int_eq(f->nonfinite, ROWS * DIM);
+    ck_assert(f->broken & RULE_NONFINITE);
+    ck_assert(isfinite(f->rmse_rel) && isfinite(f->worst_row_rel));
+}
+END_TEST
+
+// Small errors everywhere: what an elementwise rule of the size of the values lets pass.
+START_TEST(an_error_of_the_whole_is_noticed)
+{
+    static struct sample s;
+    for (int over = 0; over < 2; over++) {
+        sample_init(&s, 0.1);
+        for (int row = 0; row < ROWS; row++)
+            for (int i = 0; i < DIM; i++)
+                s.got[row][i] *= over ? 1.03f : 1.015f;
+        const struct figures *f = sample_judge(&s, TENSOR_OUT);
+        ck_assert_int_eq(f->mismatches, 0);
+        ck_assert_int_eq(f->broken, over ? RULE_RMSE : 0);
+        ck_assert(fabs(f->rmse_rel - (over ? 0.03 : 0.015)) < 1e-5);
+    }
+}
+END_TEST
+
+START_TEST(an_error_of_one_row_is_noticed)
+{
+    static struct sample s;
+    sample_init(&s, 0.1);
+    for (int i = 0; i < DIM; i++)
+        s.got[17][i] *= 1.1f;
+    const struct figures *f = sample_judge(&s, TENSOR_OUT);
+    ck_assert_int_eq(f->broken, RULE_ROW);
+    ck_assert_int_eq(s.worst, 17);
+    ck_assert(fabs(f->worst_row_rel - 0.1) < 1e-5);
+}
+END_TEST
+
+// A gradient that is zero because its terms cancel comes out as their rounding errors.
+START_TEST(rounding_around_zero_is_no_error)
+{
+    static struct sample s;
+    sample_init(&s, 0);
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++)
+            s.got[row][i] = (float)(1e-6 * cos(row + i));
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken, 0);
+    // Nor is it in a single row of a chunk whose other rows are not zero.
+    sample_init(&s, 0.1);
+    for (int i = 0; i < DIM; i++) {
+        s.expected[4][i] = 1e-9;
+        s.got[4][i] = 1e-4f;
+    }
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken, 0);
+    // What is more than that is one.
+    for (int i = 0; i < DIM; i++)
+        s.got[4][i] = 0.006f;
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken, RULE_ROW);
+}
+END_TEST
+
+START_TEST(lse_is_judged_absolutely)
+{
+    static struct sample s;
+    sample_init(&s, 0);
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++)
+            s.got[row][i] = 2e-5f;
+    s.expected[1][1] = -INFINITY;
+    s.got[1][1] = -INFINITY;
+    ck_assert_int_eq(sample_judge(&s, TENSOR_LSE)->broken, 0);
+    s.got[1][1] = -88;
+    const struct figures *f = sample_judge(&s, TENSOR_LSE);
+    ck_assert_int_eq(f->broken, RULE_ELEMENT);
+    ck_assert_int_eq(f->first_bad.head, 1);
+    s.got[1][1] = INFINITY;
+    ck_assert(sample_judge(&s, TENSOR_LSE)->broken & RULE_ELEMENT);
+    s.got[1][1] = NAN;
+    ck_assert(sample_judge(&s, TENSOR_LSE)->broken & RULE_ELEMENT);
+    s.got[1][1] = -INFINITY;
+    s.got[2][2] = -INFINITY;
+    ck_assert(sample_judge(&s, TENSOR_LSE)->broken & RULE_NONFINITE);
+    s.got[2][2] = 1e-3f;
+    ck_assert(sample_judge(&s, TENSOR_LSE)->broken & RULE_ELEMENT);
+}
+END_TEST
+
+START_TEST(no_row_is_no_error)
+{
+    struct tally t;
+    struct row_error none;
+    struct cp_case c;
+    case_init(&c);
+    tally_init(&t, figures_rule(&c, TENSOR_OUT, 0, 1), TENSOR_OUT, 0, &none, 0);
+    ck_assert_int_eq(tally_finish(&t), -1);
+    ck_assert_int_eq(t.figures.broken, 0);
+}
+END_TEST
+
+// ---- digest
+// ----------------------------------------------------------------------------------------
+
+START_TEST(every_bit_counts)
+{
+    unsigned char data[61];
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (unsigned char)(i * 37);
+    uint64_t digest = digest_add(DIGEST_START, data, sizeof(data));
+    ck_assert_uint_eq(digest, digest_add(DIGEST_START, data, sizeof(data)));
+    for (size_t bit = 0; bit < 8 * sizeof(data); bit++) {
+        data[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        ck_assert_uint_ne(digest, digest_add(DIGEST_START, data, sizeof(data)));
+        data[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    // So do length, order and where one piece ends.
+    char zeros[17] = {0};
+    ck_assert_uint_ne(digest_add(DIGEST_START, zeros, 16), digest_add(DIGEST_START, zeros, 17));
+    ck_assert_uint_ne(digest_add(DIGEST_START, "abcdefghABCDEFGH", 16),
+                      digest_add(DIGEST_START, "ABCDEFGHabcdefgh", 16));
+    ck_assert_uint_ne(digest_add(digest_add(DIGEST_START, "ab", 2), "c", 1),
+                      digest_add(digest_add(DIGEST_START, "a", 1), "bc", 2));
+}
+END_TEST
+
+// ---- arena
+// -----------------------------------------------------------------------------------------
+
+START_TEST(pieces_are_aligned_and_apart)
+{
+    struct arena a;
+    struct error error;
+    size_t total = 0;
+    arena_init(&a);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(arena_add(&total, i, 3, &error), STATUS_OK);
+    ck_assert_int_eq(arena_reserve(&a, total, &error), STATUS_OK);
+    char *end = a.base;
+    for (int i = 0; i < 100; i++) {
+        char *piece = arena_take(&a, i, 3);
+        ck_assert_uint_eq((uintptr_t)piece % ARENA_ALIGNMENT, 0);
+        ck_assert(piece >= end);
+        end = piece + 3 * i;
+        memset(piece, 0xee, (size_t)(3 * i));
+    }
+    ck_assert_uint_le(a.used, a.capacity);
+    arena_fini(&a);
+    arena_fini(&a);
+}
+END_TEST
+
+START_TEST(memory_is_kept_up_to_a_limit)
+{
+    struct arena a;
+    struct error error;
+    arena_init(&a);
+    ck_assert_int_eq(arena_reserve(&a, 1000, &error), STATUS_OK);
+    ck_assert_ptr_nonnull(arena_take(&a, 0, 0));
+    const char *base = a.base;
+    arena_trim(&a);
+    ck_assert_int_eq(arena_reserve(&a, 500, &error), STATUS_OK);
+    ck_assert_ptr_eq(a.base, base);
+    ck_assert_uint_eq(a.used, 0);
+    ck_assert_int_eq(arena_reserve(&a, ARENA_KEEP_BYTES + 1, &error), STATUS_OK);
+    ck_assert_uint_gt(a.capacity, ARENA_KEEP_BYTES);
+    arena_trim(&a);
+    ck_assert_uint_eq(a.capacity, 0);
+    arena_fini(&a);
+}
+END_TEST
+
+START_TEST(impossible_sizes_are_refused)
+{
+    struct arena a;
+    struct error error;
+    size_t total = 7;
+    ck_assert_int_eq(arena_add(&total, INT64_MAX, 2, &error), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(arena_add(&total, -1, 2, &error), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_uint_eq(total, 7);
+    arena_init(&a);
+    ck_assert_int_eq(arena_reserve(&a, SIZE_MAX - 5, &error), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(arena_reserve(&a, (size_t)1 << 62, &error), STATUS_RESOURCE_EXHAUSTED);
+    arena_fini(&a);
+}
+END_TEST
+
+// ---- shards of inputs
+// ------------------------------------------------------------------------------
+
+// Every token of every sequence is somewhere, exactly once, with the elements that the definition
+// gives it.
+static void assert_sharded(const struct cp_case *c, enum input_tensor tensor, enum shard_side side)
+{
+    struct span spans[64];
+    float expected[HEAD_DIM_MAX];
+    int heads = input_heads(c, tensor), dim = input_head_dim(c, tensor);
+    int64_t tokens = 0;
+    for (int rank = 0; rank < c->world_size; rank++) {
+        int64_t rows = shard_rows(c, side, rank);
+        float *data = malloc((size_t)(rows * heads * dim) * sizeof(float) + 1);
+        int count = shard_spans(c, side, rank, spans);
+        inputs_fill(c, tensor, spans, count, data);
+        for (int s = 0; s < count; s++)
+            for (int64_t i = 0; i < spans[s].len; i++, tokens++)
+                for (int head = 0; head < heads; head++) {
+                    int64_t row = spans[s].row + i * shard_row_step(c);
+                    input_token_head(c, tensor, spans[s].sequence, spans[s].position + i, head,
+                                     expected);
+                    ck_assert_mem_eq(data + (row * heads + head) * dim, expected,
+                                     (size_t)dim * sizeof(float));
+                }
+        free(data);
+    }
+    int64_t length = side == SIDE_Q ? c->seqlen_q : c->seqlen_kv;
+    ck_assert_int_eq(tokens, c->batch * length);
+}
+
+START_TEST(shards_hold_the_inputs)
+{
+    for (int variant = 0; variant < 8; variant++) {
+        struct cp_case c;
+        case_init(&c);
+        c.world_size = 3;
+        c.dtype = DTYPE_FP32;
+        c.batch = 3;
+        c.heads = 4;
+        c.kv_heads = 2;
+        c.head_dim_qk = 5;
+        c.head_dim_v = 3;
+        c.seqlen_q = 17;
+        c.seqlen_kv = variant & 4 ? 2 : 29;
+        c.format = variant & 1 ? FORMAT_SBHD : FORMAT_BSHD;
+        c.sharding = variant & 2 ? SHARDING_CONTIGUOUS : SHARDING_ZIGZAG;
+        assert_sharded(&c, INPUT_Q, SIDE_Q);
+        assert_sharded(&c, INPUT_DO, SIDE_Q);
+        assert_sharded(&c, INPUT_K, SIDE_KV);
+        assert_sharded(&c, INPUT_V, SIDE_KV);
+    }
+}
+END_TEST
+
+// ---- the walk over a rank's rows
+// -------------------------------------------------------------------
+
+// A world of one rank whose results are the reference itself, to be dented by the test.
+struct desk {
+    struct cp_case c;
+    struct arena arena;
+    struct transport *transport;
+    struct progress progress;
+    struct span spans[2][16];
+    float *out, *lse, *dq, *dk, *dv;
+    struct rank_report report;
+};
+
+static float *floats(int64_t count)
+{
+    float *data = malloc((size_t)count * sizeof(float) + 1);
+    memset(data, 0xff, (size_t)count * sizeof(float));
+    return data;
+}
+
+static void desk_case(struct desk *d, enum case_format format, enum case_sharding sharding)
+{
+    case_init(&d->c);
+    d->c.world_size = 1;
+    d->c.dtype = DTYPE_FP32;
+    d->c.batch = 2;
+    d->c.heads = 4;
+    d->c.kv_heads = 2;
+    d->c.head_dim_qk = 6;
+    d->c.head_dim_v = 4;
+    d->c.seqlen_q = 33;
+    d->c.seqlen_kv = 45;
+    d->c.mask = MASK_CAUSAL;
+    d->c.format = format;
+    d->c.sharding = sharding;
+}
+
+static int64_t desk_row(const struct cp_case *c, int sequence, int64_t position, int64_t length)
+{
+    return c->format == FORMAT_SBHD ? position * c->batch + sequence : sequence * length + position;
+}
+
+static void scatter(const struct cp_case *c, float *tensor, int heads, int dim, int sequence,
+                    int head, int64_t length, const double *values)
+{
+    for (int64_t p = 0; p < length; p++)
+        for (int i = 0; i < dim; i++)
+            tensor[(desk_row(c, sequence, p, length) * heads + head) * dim + i] =
+                (float)values[p * dim + i];
+}
+
+// With one rank a sequence lies in memory from its first token to its last, however it is cut.
+static void desk_fill(struct desk *d)
+{
+    const struct cp_case *c = &d->c;
+    struct error error;
+    int64_t q = c->seqlen_q, kv = c->seqlen_kv;
+    int group = c->heads / c->kv_heads;
+    double *out = malloc((size_t)(q * c->head_dim_v) * 8),
+           *dq = malloc((size_t)(q * c->head_dim_qk) * 8);
+    double *lse = malloc((size_t)(group * q) * 8), *delta = malloc((size_t)(group * q) * 8);
+    double *dk = malloc((size_t)(kv * c->head_dim_qk) * 8),
+           *dv = malloc((size_t)(kv * c->head_dim_v) * 8);
+    for (int s = 0; s < c->batch; s++)
+        for (int k = 0; k < c->kv_heads; k++) {
+            for (int h = k * group; h < (k + 1) * group; h++) {
+                double *lse_h = lse + (h - k * group) * q;
+                ck_assert_int_eq(reference_queries(c, s, h, 0, q, out, lse_h,
+                                                   delta + (h - k * group) * q, dq, &error),
+                                 STATUS_OK);
+                scatter(c, d->out, c->heads, c->head_dim_v, s, h, q, out);
+                scatter(c, d->dq, c->heads, c->head_dim_qk, s, h, q, dq);
+                for (int64_t p = 0; p < q; p++)
+                    d->lse[h * q * c->batch + desk_row(c, s, p, q)] = (float)lse_h[p];
+            }
+            ck_assert_int_eq(reference_keys(c, s, k, 0, kv, lse, delta, dk, dv, &error), STATUS_OK);
+            scatter(c, d->dk, c->kv_heads, c->head_dim_qk, s, k, kv, dk);
+            scatter(c, d->dv, c->kv_heads, c->head_dim_v, s, k, kv, dv);
+        }
+    free(out);
+    free(dq);
+    free(lse);
+    free(delta);
+    free(dk);
+    free(dv);
+}
+
+static void desk_init(struct desk *d)
+{
+    const struct cp_case *c = &d->c;
+    struct error error;
+    int64_t q_rows = c->batch * c->seqlen_q, kv_rows = c->batch * c->seqlen_kv;
+    arena_init(&d->arena);
+    ck_assert_int_eq(transport_socket_create(0, 1, (int[]){-1}, &d->transport, &error), STATUS_OK);
+    d->out = floats(q_rows * c->heads * c->head_dim_v);
+    d->lse = floats(q_rows * c->heads);
+    d->dq = floats(q_rows * c->heads * c->head_dim_qk);
+    d->dk = floats(kv_rows * c->kv_heads * c->head_dim_qk);
+    d->dv = floats(kv_rows * c->kv_heads * c->head_dim_v);
+    desk_fill(d);
+}
+
+static void desk_fini(struct desk *d)
+{
+    d->transport->ops->destroy(d->transport);
+    arena_fini(&d->arena);
+    free(d->out);
+    free(d->lse);
+    free(d->dq);
+    free(d->dk);
+    free(d->dv);
+}
+
+static bool desk_judge(struct desk *d)
+{
+    struct error error;
+    size_t total = 0;
+    struct verification v = {.c = &d->c,
+                             .spans = {d->spans[0], d->spans[1]},
+                             .out = d->out,
+                             .dq = d->dq,
+                             .dk = d->dk,
+                             .dv = d->dv,
+                             .lse = d->lse,
+                             .arena = &d->arena,
+                             .transport = d->transport,
+                             .progress = &d->progress};
+    for (int side = 0; side < 2; side++)
+        v.span_count[side] = shard_spans(&d->c, (enum shard_side)side, 0, d->spans[side]);
+    ck_assert_int_eq(verify_reserve(&d->c, 0, &total, &error), STATUS_OK);
+    ck_assert_int_eq(arena_reserve(&d->arena, total, &error), STATUS_OK);
+    ck_assert_int_eq(verify_run(&v, &d->report, &error), STATUS_OK);
+    return d->report.pass;
+}
+
+// The only broken figures must be those of this element.
+static void assert_only(struct desk *d, enum report_tensor tensor, struct element where)
+{
+    int64_t length = tensor == TENSOR_DK || tensor == TENSOR_DV ? d->c.seqlen_kv : d->c.seqlen_q;
+    int chunk = d->c.sharding == SHARDING_ZIGZAG && where.position >= length / 2;
+    ck_assert(!desk_judge(d));
+    for (int i = 0; i < d->report.figures_count; i++) {
+        const struct figures *f = &d->report.figures[i];
+        if (f->tensor != (int)tensor || f->chunk != chunk) {
+            ck_assert_int_eq(f->broken, 0);
+            continue;
+        }
+        ck_assert_int_eq(f->mismatches, 1);
+        ck_assert_int_eq(f->first_bad.sequence, where.sequence);
+        ck_assert_int_eq(f->first_bad.head, where.head);
+        ck_assert_int_eq(f->first_bad.dim, where.dim);
+        ck_assert_int_eq(f->first_bad.position, where.position);
+        ck_assert_int_eq(f->worst_row.sequence, where.sequence);
+        ck_assert_int_eq(f->worst_row.head, where.head);
+        ck_assert_int_eq(f->worst_row.position, where.position);
+    }
+}
+
+static void dent(struct desk *d, float *value, enum report_tensor tensor, struct element where)
+{
+    float kept = *value;
+    *value += 3;
+    assert_only(d, tensor, where);
+    *value = kept;
+}
+
+static void desk_dents(struct desk *d)
+{
+    const struct cp_case *c = &d->c;
+    for (int k = 0; k < 12; k++) {
+        struct element w = {.sequence = k % 2, .head = k % 4, .dim = k % 4};
+        w.position = 11 * k % c->seqlen_q;
+        int64_t row = desk_row(c, w.sequence, w.position, c->seqlen_q);
+        dent(d, &d->out[(row * c->heads + w.head) * c->head_dim_v + w.dim], TENSOR_OUT, w);
+        dent(d, &d->dq[(row * c->heads + w.head) * c->head_dim_qk + w.dim], TENSOR_DQ, w);
+        struct element of_lse = w;
+        of_lse.dim = 0;
+        dent(d, &d->lse[w.head * c->seqlen_q * c->batch + row], TENSOR_LSE, of_lse);
+        w.head = k % 2;
+        w.position = 13 * k % c->seqlen_kv;
+        row = desk_row(c, w.sequence, w.position, c->seqlen_kv);
+        dent(d, &d->dk[(row * c->kv_heads + w.head) * c->head_dim_qk + w.dim], TENSOR_DK, w);
+        dent(d, &d->dv[(row * c->kv_heads + w.head) * c->head_dim_v + w.dim], TENSOR_DV, w);
+    }
+}
+
+START_TEST(every_element_is_found_in_its_place)
+{
+    static struct desk d;
+    for (int variant = 0; variant < 4; variant++) {
+        desk_case(&d, variant & 1 ? FORMAT_SBHD : FORMAT_BSHD,
+                  variant & 2 ? SHARDING_CONTIGUOUS : SHARDING_ZIGZAG);
+        desk_init(&d);
+        ck_assert(desk_judge(&d));
+        ck_assert_int_eq(d.report.figures_count, variant & 2 ? 5 : 10);
+        desk_dents(&d);
+        ck_assert(desk_judge(&d));
+        desk_fini(&d);
+    }
+}
+END_TEST
+
+// Chunks of more rows than are in memory at a time.
+START_TEST(long_chunks_are_judged_in_blocks)
+{
+    static struct desk d;
+    desk_case(&d, FORMAT_BSHD, SHARDING_CONTIGUOUS);
+    d.c.batch = d.c.heads = d.c.kv_heads = 1;
+    d.c.seqlen_q = d.c.seqlen_kv = 2 * VERIFY_BLOCK_ROWS + 7;
+    desk_init(&d);
+    ck_assert(desk_judge(&d));
+    ck_assert_int_eq(d.report.figures[0].elements, d.c.seqlen_q * d.c.head_dim_v);
+    static const int64_t places[] = {0, VERIFY_BLOCK_ROWS - 1, VERIFY_BLOCK_ROWS,
+                                     2 * VERIFY_BLOCK_ROWS + 6};
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+        struct element where = {.position = places[i], .dim = 1};
+        dent(&d, &d.out[places[i] * d.c.head_dim_v + 1], TENSOR_OUT, where);
+        dent(&d, &d.dv[places[i] * d.c.head_dim_v + 1], TENSOR_DV, where);
+    }
+    desk_fini(&d);
+}
+END_TEST
+
+START_TEST(forward_alone_is_judged_alone)
+{
+    static struct desk d;
+    desk_case(&d, FORMAT_BSHD, SHARDING_ZIGZAG);
+    desk_init(&d);
+    d.c.training = false;
+    ck_assert(desk_judge(&d));
+    ck_assert_int_eq(d.report.figures_count, 4);
+    d.dq[0] = NAN;
+    ck_assert(desk_judge(&d));
+    d.out[0] = NAN;
+    ck_assert(!desk_judge(&d));
+    desk_fini(&d);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("verify");
+    TCase *figures = tcase_create("figures");
+    tcase_add_test(figures, what_is_equal_passes);
+    tcase_add_test(figures, elements_are_judged_as_transformer_engine_does);
+    tcase_add_test(figures, the_first_bad_element_is_named);
+    tcase_add_test(figures, what_is_not_finite_is_counted);
+    tcase_add_test(figures, an_error_of_the_whole_is_noticed);
+    tcase_add_test(figures, an_error_of_one_row_is_noticed);
+    tcase_add_test(figures, rounding_around_zero_is_no_error);
+    tcase_add_test(figures, lse_is_judged_absolutely);
+    tcase_add_test(figures, no_row_is_no_error);
+    suite_add_tcase(s, figures);
+    TCase *parts = tcase_create("parts");
+    tcase_add_test(parts, every_bit_counts);
+    tcase_add_test(parts, pieces_are_aligned_and_apart);
+    tcase_add_test(parts, memory_is_kept_up_to_a_limit);
+    tcase_add_test(parts, impossible_sizes_are_refused);
+    tcase_add_test(parts, shards_hold_the_inputs);
+    suite_add_tcase(s, parts);
+    TCase *walk = tcase_create("walk");
+    tcase_set_timeout(walk, 60);
+    tcase_add_test(walk, every_element_is_found_in_its_place);
+    tcase_add_test(walk, long_chunks_are_judged_in_blocks);
+    tcase_add_test(walk, forward_alone_is_judged_alone);
+    suite_add_tcase(s, walk);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}
