@@ -561,9 +561,10 @@ static enum status check_identity(struct plan *const *plans, int world_size, str
 {
     if (world_size < 1 || world_size > WORLD_SIZE_MAX)
         return error_set(error, STATUS_INTERNAL, "%d plans are no world", world_size);
+    uint64_t hash = case_hash(&plans[0]->c);
     for (int rank = 0; rank < world_size; rank++)
         if (plans[rank]->rank != rank || plans[rank]->c.world_size != world_size ||
-            case_hash(&plans[rank]->c) != case_hash(&plans[0]->c))
+            case_hash(&plans[rank]->c) != hash)
             return error_set(error, STATUS_INTERNAL,
                              "plan %d is of rank %d of %d, or of another case", rank,
                              plans[rank]->rank, plans[rank]->c.world_size);

@@ -31,7 +31,7 @@ third_party_libs = $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) $(BLAS_LIBS) $(YAML
 
 check_LIBRARIES += tests/libtesting.a
 tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h \
-    tests/generate.c tests/generate.h \
+    tests/generate.c tests/generate.h tests/plans.c tests/plans.h \
     tests/symbolic.c tests/symbolic.h tests/symbols.c tests/symbols.h
 
 # What a test program links with unless it says otherwise.
@@ -111,6 +111,20 @@ tests_test_wire_hostile_SOURCES = tests/test_wire_hostile.c $(wire_samples)
 
 test_programs += tests/test_case
 tests_test_case_SOURCES = tests/test_case.c
+
+test_programs += tests/test_shard
+tests_test_shard_SOURCES = tests/test_shard.c
+
+test_programs += tests/test_plan
+tests_test_plan_SOURCES = tests/test_plan.c
+tests_test_plan_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=reallocarray
+
+test_programs += tests/test_plan_check
+tests_test_plan_check_SOURCES = tests/test_plan_check.c
+
+test_programs += tests/test_plan_mutations
+tests_test_plan_mutations_SOURCES = tests/test_plan_mutations.c
+tests_test_plan_mutations_LDADD = $(mutated_libs)
 
 test_programs += tests/test_inputs
 tests_test_inputs_SOURCES = tests/test_inputs.c

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/plans.h"
+
+#include <check.h>
+
+#include "tests/generate.h"
+
+void plans_create(struct plans *p, const struct cp_case *c)
+{
+    struct error error = {.text = ""};
+    p->size = c->world_size;
+    if (case_check(c, &error) != STATUS_OK)
+        ck_abort_msg("%s", error.text);
+    for (int rank = 0; rank < p->size; rank++) {
+        p->plans[rank] = NULL;
+        if (plan_create(c, rank, &p->plans[rank], &error) != STATUS_OK)
+            ck_abort_msg("%s", error.text);
+    }
+}
+
+void plans_destroy(struct plans *p)
+{
+    for (int rank = 0; rank < p->size; rank++)
+        plan_destroy(p->plans[rank]);
+}
+
+void plans_small_case(uint64_t seed, struct cp_case *c)
+{
+    generate_case(seed, 8, 20, c);
+    c->kv_heads = 1 + c->kv_heads % 2;
+    c->heads = c->kv_heads * (1 + c->heads % 2);
+    c->head_dim_qk = 1 + c->head_dim_qk % 3;
+    c->head_dim_v = 1 + c->head_dim_v % 3;
+}
+
+void plans_even_case(int world_size, struct cp_case *c)
+{
+    case_init(c);
+    c->world_size = world_size;
+    c->batch = 1;
+    c->heads = 2;
+    c->kv_heads = 1;
+    c->head_dim_qk = 4;
+    c->head_dim_v = 8;
+    c->seqlen_q = c->seqlen_kv = 16 * world_size;
+}
+
+int64_t plans_bytes(const struct plan *plan)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < plan->buffer_count; i++)
+        bytes += plan->buffers[i].bytes;
+    return bytes;
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plans of all ranks of a case, for tests. A failure to build them ends the test.
+#ifndef CPATTN_TESTS_PLANS_H
+#define CPATTN_TESTS_PLANS_H
+
+#include "plan/plan.h"
+
+struct plans {
+    struct plan *plans[WORLD_SIZE_MAX];
+    int size;
+};
+
+void plans_create(struct plans *p, const struct cp_case *c);
+void plans_destroy(struct plans *p);
+
+// A generated case with dimensions small enough for tests/symbolic.h.
+void plans_small_case(uint64_t seed, struct cp_case *c);
+
+// A causal training case whose chunks all have 8 tokens, 2 heads over 1, d_qk 4 and d_v 8.
+void plans_even_case(int world_size, struct cp_case *c);
+
+// Bytes of all buffers of a plan.
+int64_t plans_bytes(const struct plan *plan);
+
+#endif

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans as they are built: checked, executed with symbols, counted, explained.
+#include "plan/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/shard.h"
+#include "tests/generate.h"
+#include "tests/plans.h"
+#include "tests/runner.h"
+#include "tests/symbolic.h"
+
+// ---- every case ----
+
+START_TEST(generated_plans_pass_the_check)
+{
+    for (uint64_t seed = 0; seed < 2000; seed++) {
+        struct cp_case c;
+        struct plans p;
+        struct error error = {.text = ""};
+        generate_case(seed, 8, 100, &c);
+        plans_create(&p, &c);
+        if (plan_check(p.plans, p.size, &error) != STATUS_OK)
+            ck_abort_msg("seed %llu: %s", (unsigned long long)seed, error.text);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+START_TEST(generated_plans_compute_the_definition)
+{
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        struct cp_case c;
+        struct plans p;
+        char why[ERROR_TEXT_MAX];
+        plans_small_case(seed, &c);
+        plans_create(&p, &c);
+        for (uint64_t order = 0; order < 2; order++)
+            if (!symbolic_run(p.plans, seed * 2 + order, why))
+                ck_abort_msg("seed %llu: %s", (unsigned long long)seed, why);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+START_TEST(memory_bound_holds)
+{
+    for (uint64_t seed = 0; seed < 2000; seed++) {
+        struct cp_case c;
+        struct plans p;
+        int64_t bound;
+        generate_case(seed, 8, 100, &c);
+        ck_assert_int_eq(case_memory(&c, &bound, NULL), STATUS_OK);
+        plans_create(&p, &c);
+        for (int rank = 0; rank < p.size; rank++)
+            if (plans_bytes(p.plans[rank]) > bound)
+                ck_abort_msg("seed %llu: %lld bytes", (unsigned long long)seed, (long long)bound);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+START_TEST(flops_of_all_ranks_are_those_of_the_case)
+{
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        struct cp_case c;
+        struct plans p;
+        double sum[3] = {0};
+        generate_case(seed, 8, 100, &c);
+        plans_create(&p, &c);
+        for (int rank = 0; rank < p.size; rank++)
+            for (int32_t i = 0; i < p.plans[rank]->op_count; i++)
+                sum[p.plans[rank]->ops[i].phase] += op_flops(p.plans[rank], &p.plans[rank]->ops[i]);
+        double forward = case_flops_forward(&c), dims = c.head_dim_qk + c.head_dim_v;
+        double backward = forward / dims * (3 * c.head_dim_qk + 2 * c.head_dim_v);
+        ck_assert(fabs(sum[PHASE_FORWARD] - forward) <= 1e-9 * forward);
+        ck_assert(fabs(sum[PHASE_BACKWARD] - (c.training ? backward : 0)) <= 1e-9 * backward);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+// ---- the ring ----
+
+// The operation of that kind in a step, or -1.
+static int32_t find(const struct plan *plan, enum op_kind kind, enum plan_phase phase, int step)
+{
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].kind == kind && plan->ops[i].phase == phase && plan->ops[i].step == step)
+            return i;
+    return -1;
+}
+
+static void expect_only_wait(const struct plan *plan, int32_t op, int32_t other)
+{
+    ck_assert_int_ge(op, 0);
+    ck_assert_int_eq(plan->ops[op].wait_count, other >= 0);
+    if (other >= 0)
+        ck_assert_int_eq(plan->waits[plan->ops[op].wait_first], other);
+}
+
+START_TEST(ring_forward_overlaps)
+{
+    struct cp_case c;
+    struct plans p;
+    plans_even_case(5, &c);
+    plans_create(&p, &c);
+    const struct plan *plan = p.plans[2];
+    for (int step = 0; step < 5; step++) {
+        int32_t attend = find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, step);
+        int32_t exchange = find(plan, OP_EXCHANGE, PHASE_FORWARD, step);
+        int32_t arrived = find(plan, OP_EXCHANGE, PHASE_FORWARD, step - 1);
+        int32_t freed = find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, step - 1);
+        expect_only_wait(plan, attend, arrived); // not for the exchange of its own step
+        if (step == 4)
+            ck_assert_int_eq(exchange, -1);
+        else
+            expect_only_wait(plan, exchange, step < 2 ? -1 : freed);
+    }
+    plans_destroy(&p);
+}
+END_TEST
+
+START_TEST(ring_backward_overlaps)
+{
+    struct cp_case c;
+    struct plans p;
+    plans_even_case(5, &c);
+    plans_create(&p, &c);
+    const struct plan *plan = p.plans[2];
+    for (int step = 0; step < 5; step++) {
+        int32_t attend = find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step);
+        int32_t exchange = find(plan, OP_EXCHANGE, PHASE_BACKWARD, step);
+        int32_t add = find(plan, OP_ADD, PHASE_BACKWARD, step);
+        int32_t arrived = find(plan, OP_EXCHANGE, PHASE_BACKWARD, step - 1);
+        // An add has waited for the exchange that an attend of step 2 and on needs.
+        expect_only_wait(plan, attend, step == 1 ? arrived : -1);
+        if (step > 0)
+            expect_only_wait(plan, add, exchange);
+        if (step > 1)
+            expect_only_wait(plan, exchange, find(plan, OP_ADD, PHASE_BACKWARD, step - 1));
+    }
+    plans_destroy(&p);
+}
+END_TEST
+
+static int64_t bytes_sent(const struct plan *plan, enum plan_phase phase)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].phase == phase)
+            bytes += op_bytes(plan, &plan->ops[i]);
+    return bytes;
+}
+
+START_TEST(ring_sends_no_more_than_it_must)
+{
+    for (int size = 1; size <= 8; size++) {
+        struct cp_case c;
+        struct plans p;
+        plans_even_case(size, &c);
+        plans_create(&p, &c);
+        int64_t elements = shard_rows(&c, SIDE_KV, 0) * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
+        int64_t kv = elements * case_element_bytes(&c), sums = elements * 4;
+        for (int rank = 0; rank < size; rank++) {
+            ck_assert_int_eq(bytes_sent(p.plans[rank], PHASE_FORWARD), (size - 1) * kv);
+            ck_assert_int_eq(bytes_sent(p.plans[rank], PHASE_BACKWARD),
+                             (size > 2 ? size - 2 : 0) * kv + (size - 1) * sums);
+        }
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+START_TEST(ring_memory_does_not_grow_with_ranks)
+{
+    int64_t bytes[2];
+    const int sizes[] = {3, WORLD_SIZE_MAX};
+    for (int i = 0; i < 2; i++) {
+        struct cp_case c;
+        struct plans p;
+        plans_even_case(sizes[i], &c);
+        plans_create(&p, &c);
+        bytes[i] = plans_bytes(p.plans[1]);
+        struct error error = {.text = ""};
+        ck_assert_msg(plan_check(p.plans, p.size, &error) == STATUS_OK, "%s", error.text);
+        plans_destroy(&p);
+    }
+    ck_assert_int_eq(bytes[0], bytes[1]);
+}
+END_TEST
+
+START_TEST(empty_shards_take_part)
+{
+    struct cp_case c;
+    struct plans p;
+    char why[ERROR_TEXT_MAX];
+    plans_even_case(8, &c);
+    c.seqlen_q = c.seqlen_kv = 3;
+    plans_create(&p, &c);
+    int exchanges[8] = {0};
+    for (int rank = 0; rank < 8; rank++)
+        for (int32_t i = 0; i < p.plans[rank]->op_count; i++)
+            exchanges[rank] += p.plans[rank]->ops[i].kind == OP_EXCHANGE;
+    ck_assert_int_eq(shard_tokens(&c, SIDE_Q, 1), 0);
+    for (int rank = 0; rank < 8; rank++)
+        ck_assert_int_eq(exchanges[rank], 7 + 8);
+    ck_assert_int_eq(plan_check(p.plans, 8, NULL), STATUS_OK);
+    ck_assert_msg(symbolic_run(p.plans, 1, why), "%s", why);
+    plans_destroy(&p);
+}
+END_TEST
+
+// ---- text ----
+
+static char *explain(const struct plan *plan)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    ck_assert_ptr_nonnull(out);
+    plan_explain(plan, out);
+    ck_assert_int_eq(fclose(out), 0);
+    return text;
+}
+
+START_TEST(explain_shows_what_happens)
+{
+    static const char *const lines[] = {
+        "bf16 bshd p2p w4 b1 h2/1 s64 d4/8 causal\n",
+        "rank 1 of 4 holds chunks 1 and 6 of 8: 16 of 64 queries, 16 of 64 keys of each sequence\n",
+        "  kv            input         384 B\n",
+        "  o_sum         scratch    1.00 KiB\n",
+        "\nforward step 0\n",
+        "comm    exchange          kv -> rank 2 (384 B), slot0 <- rank 0 (384 B)\n",
+        "compute fill              lse = -inf\n",
+        "compute attend            q x slot0 -> o_sum, 6.14 kFLOP\n"
+        "       waits for 0 (exchange), which brings slot0\n"
+        "       rows 0..15  x  rows 0..7  (100 %)\n",
+        "       rows 0..7  x  rows 0..7  where key - query <= 0  (56 %)\n",
+        "       waits for 5 (attend), which reads slot0\n",
+        "\nbackward step 3\n",
+        "compute row dot           dout . o_sum -> d\n",
+        "compute add               dkv_arrived -> dkv_part1\n",
+        "compute convert           dkv_part1 -> dkv\n",
+    };
+    struct cp_case c;
+    struct plans p;
+    plans_even_case(4, &c);
+    plans_create(&p, &c);
+    char *text = explain(p.plans[1]);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        ck_assert_msg(strstr(text, lines[i]) != NULL, "'%s' is missing in\n%s", lines[i], text);
+    free(text);
+    plans_destroy(&p);
+}
+END_TEST
+
+START_TEST(explain_reads_any_plan)
+{
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        struct cp_case c;
+        struct plans p;
+        generate_case(seed, 8, 30, &c);
+        plans_create(&p, &c);
+        char *text = explain(p.plans[p.size - 1]);
+        const struct plan *plan = p.plans[p.size - 1];
+        int operations = 0;
+        for (const char *at = text; (at = strstr(at, "\n  ")); at++)
+            operations += strstr(at, "  comm    ") == at + 6 || strstr(at, "  compute ") == at + 6;
+        ck_assert_int_eq(operations, plan->op_count);
+        free(text);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+START_TEST(same_case_same_plan)
+{
+    struct cp_case c;
+    struct plans a, b;
+    plans_even_case(4, &c);
+    plans_create(&a, &c);
+    plans_create(&b, &c);
+    for (int rank = 0; rank < 4; rank++) {
+        char *first = explain(a.plans[rank]), *second = explain(b.plans[rank]);
+        ck_assert_str_eq(first, second);
+        free(first);
+        free(second);
+    }
+    plans_destroy(&a);
+    plans_destroy(&b);
+}
+END_TEST
+
+// ---- memory ----
+
+void *__real_calloc(size_t count, size_t size);
+void *__real_reallocarray(void *block, size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_reallocarray(void *block, size_t count, size_t size);
+
+static int allocations_left = -1; // until one fails; negative: none does
+
+static bool allocation_fails(void)
+{
+    return allocations_left >= 0 && allocations_left-- == 0;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return allocation_fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_reallocarray(void *block, size_t count, size_t size)
+{
+    return allocation_fails() ? NULL : __real_reallocarray(block, count, size);
+}
+
+START_TEST(plan_survives_every_failed_allocation)
+{
+    struct cp_case c;
+    struct plan *plan = NULL;
+    struct error error;
+    int failures = 0;
+    plans_even_case(3, &c);
+    for (;; failures++) {
+        allocations_left = failures;
+        enum status status = plan_create(&c, 1, &plan, &error);
+        bool failed = allocations_left < 0;
+        allocations_left = -1;
+        if (!failed)
+            break;
+        ck_assert_int_eq(status, STATUS_RESOURCE_EXHAUSTED);
+        ck_assert_str_eq(error.text, "no memory for the plan of rank 1");
+        ck_assert_ptr_null(plan);
+    }
+    ck_assert_int_gt(failures, 10);
+    plan_destroy(plan);
+    plan_destroy(NULL);
+}
+END_TEST
+
+START_TEST(check_survives_every_failed_allocation)
+{
+    struct cp_case c;
+    struct plans p;
+    int failures = 0;
+    plans_even_case(2, &c);
+    plans_create(&p, &c);
+    for (;; failures++) {
+        allocations_left = failures;
+        enum status status = plan_check(p.plans, p.size, NULL);
+        bool failed = allocations_left < 0;
+        allocations_left = -1;
+        if (!failed)
+            break;
+        ck_assert_int_eq(status, STATUS_RESOURCE_EXHAUSTED);
+    }
+    ck_assert_int_gt(failures, 5);
+    plans_destroy(&p);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("plan");
+    TCase *all = tcase_create("every case");
+    tcase_set_timeout(all, 60);
+    tcase_add_test(all, generated_plans_pass_the_check);
+    tcase_add_test(all, generated_plans_compute_the_definition);
+    tcase_add_test(all, memory_bound_holds);
+    tcase_add_test(all, flops_of_all_ranks_are_those_of_the_case);
+    suite_add_tcase(s, all);
+    TCase *ring = tcase_create("ring");
+    tcase_add_test(ring, ring_forward_overlaps);
+    tcase_add_test(ring, ring_backward_overlaps);
+    tcase_add_test(ring, ring_sends_no_more_than_it_must);
+    tcase_add_test(ring, ring_memory_does_not_grow_with_ranks);
+    tcase_add_test(ring, empty_shards_take_part);
+    suite_add_tcase(s, ring);
+    TCase *text = tcase_create("text");
+    tcase_add_test(text, explain_shows_what_happens);
+    tcase_add_test(text, explain_reads_any_plan);
+    tcase_add_test(text, same_case_same_plan);
+    suite_add_tcase(s, text);
+    TCase *memory = tcase_create("memory");
+    tcase_add_test(memory, plan_survives_every_failed_allocation);
+    tcase_add_test(memory, check_survives_every_failed_allocation);
+    suite_add_tcase(s, memory);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deliberate errors that live in plan/: each is noticed by the checker or by the symbols.
+#include <string.h>
+
+#include "common/mutation.h"
+#include "plan/plan.h"
+#include "tests/plans.h"
+#include "tests/runner.h"
+#include "tests/symbolic.h"
+
+enum mutation mutation_active;
+
+static const enum mutation in_schedule[] = {
+    MUTATION_DROP_STEP,    MUTATION_MASK_OFF_BY_ONE, MUTATION_SWAP_CHUNKS, MUTATION_DK_WRONG_OWNER,
+    MUTATION_DROP_DQ_STEP, MUTATION_DROP_DKV_ADD,    MUTATION_LSE_PARTIAL, MUTATION_STALE_SLOT,
+};
+
+static const enum case_sharding shardings[] = {SHARDING_ZIGZAG, SHARDING_CONTIGUOUS};
+
+static void even_case(int world_size, struct cp_case *c)
+{
+    plans_even_case(world_size, c);
+    c->head_dim_qk = 2;
+    c->head_dim_v = 1;
+}
+
+// Ordered, matched and complete, and still wrong: only what is computed tells.
+START_TEST(wrong_schedule_shows_in_the_outputs)
+{
+    mutation_active = in_schedule[_i];
+    for (int world_size = 2; world_size <= 6; world_size++) {
+        struct cp_case c;
+        struct plans p;
+        char why[ERROR_TEXT_MAX];
+        even_case(world_size, &c);
+        plans_create(&p, &c);
+        ck_assert_int_eq(plan_check(p.plans, p.size, NULL), STATUS_OK);
+        ck_assert_msg(!symbolic_run(p.plans, 1, why), "not noticed on %d ranks", world_size);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+START_TEST(missing_wait_is_a_race)
+{
+    mutation_active = MUTATION_MISSING_WAIT;
+    for (int world_size = 2; world_size <= 6; world_size++) {
+        struct cp_case c;
+        struct plans p;
+        struct error error = {.text = ""};
+        even_case(world_size, &c);
+        plans_create(&p, &c);
+        ck_assert_int_eq(plan_check(p.plans, p.size, &error), STATUS_INTERNAL);
+        ck_assert_pstr_eq(strstr(error.text, "nothing orders them"), "nothing orders them");
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+// Some order shows the race in the outputs, too; that is what exploring orders is for.
+START_TEST(missing_wait_shows_in_some_order)
+{
+    struct cp_case c;
+    struct plans p;
+    char why[ERROR_TEXT_MAX];
+    int wrong = 0;
+    mutation_active = MUTATION_MISSING_WAIT;
+    even_case(3, &c);
+    plans_create(&p, &c);
+    for (uint64_t seed = 0; seed < 50; seed++)
+        wrong += !symbolic_run(p.plans, seed, why);
+    ck_assert_int_gt(wrong, 0);
+    plans_destroy(&p);
+}
+END_TEST
+
+START_TEST(without_a_mutation_all_is_well)
+{
+    mutation_active = MUTATION_NONE;
+    for (int world_size = 1; world_size <= 6; world_size++) {
+        struct cp_case c;
+        struct plans p;
+        char why[ERROR_TEXT_MAX];
+        even_case(world_size, &c);
+        c.sharding = shardings[world_size % 2];
+        plans_create(&p, &c);
+        ck_assert_int_eq(plan_check(p.plans, p.size, NULL), STATUS_OK);
+        ck_assert_msg(symbolic_run(p.plans, 1, why), "%s", why);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("plan_mutations");
+    TCase *t = tcase_create("mutations");
+    tcase_add_loop_test(t, wrong_schedule_shows_in_the_outputs, 0,
+                        sizeof in_schedule / sizeof in_schedule[0]);
+    tcase_add_test(t, missing_wait_is_a_race);
+    tcase_add_test(t, missing_wait_shows_in_some_order);
+    tcase_add_test(t, without_a_mutation_all_is_well);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}
