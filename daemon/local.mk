@@ -21,8 +21,40 @@ daemon_libcore_a_SOURCES = \
     daemon/core/timers.c \
     daemon/core/timers.h
 
-# The daemon, one file per line in cpattnd_SOURCES. Take the # away once daemon/main.c is there.
-#sbin_PROGRAMS += cpattnd
-#cpattnd_SOURCES = daemon/main.c
-#cpattnd_LDADD = daemon/libcore.a $(base_libs) $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) \
-#    $(PTHREAD_LIBS) $(MATH_LIBS)
+# The daemon.
+sbin_PROGRAMS += cpattnd
+cpattnd_SOURCES =
+cpattnd_SOURCES += daemon/config.c
+cpattnd_SOURCES += daemon/config.h
+cpattnd_SOURCES += daemon/io/answer.c
+cpattnd_SOURCES += daemon/io/answer.h
+cpattnd_SOURCES += daemon/io/clients.c
+cpattnd_SOURCES += daemon/io/clients.h
+cpattnd_SOURCES += daemon/io/clock.h
+cpattnd_SOURCES += daemon/io/crew.c
+cpattnd_SOURCES += daemon/io/crew.h
+cpattnd_SOURCES += daemon/io/host.c
+cpattnd_SOURCES += daemon/io/host.h
+cpattnd_SOURCES += daemon/io/listener.c
+cpattnd_SOURCES += daemon/io/listener.h
+cpattnd_SOURCES += daemon/io/mesh.c
+cpattnd_SOURCES += daemon/io/mesh.h
+cpattnd_SOURCES += daemon/io/notify.c
+cpattnd_SOURCES += daemon/io/notify.h
+cpattnd_SOURCES += daemon/io/probe.c
+cpattnd_SOURCES += daemon/io/probe.h
+cpattnd_SOURCES += daemon/io/rank_process.c
+cpattnd_SOURCES += daemon/io/rank_process.h
+cpattnd_SOURCES += daemon/io/server.c
+cpattnd_SOURCES += daemon/io/server.h
+cpattnd_SOURCES += daemon/io/service.c
+cpattnd_SOURCES += daemon/io/service.h
+cpattnd_SOURCES += daemon/io/shell.c
+cpattnd_SOURCES += daemon/io/shell.h
+cpattnd_SOURCES += daemon/io/spawn.c
+cpattnd_SOURCES += daemon/io/spawn.h
+cpattnd_SOURCES += daemon/io/stderr_pipe.c
+cpattnd_SOURCES += daemon/io/stderr_pipe.h
+cpattnd_SOURCES += daemon/main.c
+cpattnd_LDADD = daemon/libcore.a yaml/libyamltree.la $(base_libs) $(NNG_LIBS) $(EV_LIBS) \
+    $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
