@@ -155,3 +155,9 @@ tests_test_rank_SOURCES = tests/test_rank.c tests/generate.c tests/generate.h te
 
 test_programs += tests/test_rank_process
 tests_test_rank_process_SOURCES = tests/test_rank_process.c
+
+# The command with answers that a sound daemon never gives.
+test_helpers += tests/submit_fake
+tests_submit_fake_SOURCES = tests/fake_client.c client/submit/main.c
+tests_submit_fake_LDADD = client/libsubmit.a yaml/libyamltree.la plan/libplan.la common/libcommon.la \
+    $(third_party_libs)

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/answer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "client/submit/table.h"
+#include "common/duration.h"
+
+#define COMMAND_TEXT_MAX 2048
+// With more ranks than these the times of the slowest are shown alone.
+#define RANKS_SHOWN_MAX  8
+
+enum terminal_paint answer_paint(enum outcome_kind kind)
+{
+    switch (kind) {
+    case OUTCOME_PASS:
+        return PAINT_GOOD;
+    case OUTCOME_FAIL:
+    case OUTCOME_ERROR:
+        return PAINT_BAD;
+    case OUTCOME_NOT_RUN:
+    case OUTCOME_EXCLUDED:
+    case OUTCOME_KINDS:
+        break;
+    }
+    return PAINT_DIM;
+}
+
+void answer_print_verdict(FILE *out, const char *what, const struct outcome *outcome)
+{
+    bool colours = terminal_colours(out);
+    fprintf(out, "%s%-5s%s %s\n", terminal_paint(colours, answer_paint(outcome->kind)),
+            outcome_name(outcome->kind), terminal_unpaint(colours), what);
+}
+
+// ---- figures ----------------------------------------------------------------------------------
+
+static void used_cell(struct table *table, const struct cpattn_figures *f)
+{
+    double used = outcome_used(f);
+    enum terminal_paint paint = f->broken ? PAINT_BAD : used > 0.5 ? PAINT_WARN : PAINT_PLAIN;
+    if (isinf(used) || used > 99)
+        table_cell(table, paint, "> 99x");
+    else if (used >= 10)
+        table_cell(table, paint, "%.1fx", used);
+    else
+        table_cell(table, paint, "%.0f%%", 100 * used);
+}
+
+static void broken_cell(struct table *table, const struct cpattn_figures *f)
+{
+    static const struct {
+        uint32_t bit;
+        const char *name;
+    } rules[] = {{CPATTN_RULE_NONFINITE, "nonfinite"},
+                 {CPATTN_RULE_ELEMENT, "element"},
+                 {CPATTN_RULE_RMSE, "rmse"},
+                 {CPATTN_RULE_ROW, "row"}};
+    char text[64] = "";
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (!(f->broken & rules[i].bit))
+            continue;
+        if (text[0])
+            strcat(text, ", ");
+        strcat(text, rules[i].name);
+    }
+    table_cell(table, f->broken ? PAINT_BAD : PAINT_PLAIN, "%s", text[0] ? text : "-");
+}
+
+static void figures_row(struct table *table, const struct cpattn_figures *f, int rank,
+                        int64_t mismatches, int64_t elements, double max_abs)
+{
+    table_row(table);
+    table_cell(table, PAINT_PLAIN, "%s", f->tensor);
+    table_cell(table, PAINT_PLAIN, "rank %d, chunk %d", rank, f->chunk);
+    table_cell(table, PAINT_PLAIN, "%.2e", f->rmse_rel);
+    table_cell(table, PAINT_DIM, "%.2e", f->rmse_limit);
+    table_cell(table, PAINT_PLAIN, "%.2e", f->worst_row_rel);
+    table_cell(table, PAINT_DIM, "%.2e", f->worst_row_limit);
+    used_cell(table, f);
+    table_cell(table, PAINT_PLAIN, "%.2e", max_abs);
+    table_cell(table, PAINT_PLAIN, "%" PRId64 " of %" PRId64, mismatches, elements);
+    broken_cell(table, f);
+}
+
+static const char figures_columns[] =
+    "TENSOR %s >RMSE >LIMIT >WORST_ROW >LIMIT >OF_LIMIT >MAX_ERROR >OUTSIDE BROKEN";
+
+// One row for each tensor: the figures of its worst chunk, and what adds up over all of them.
+static void print_worst_figures(FILE *out, const struct cpattn_result *result)
+{
+    char columns[128];
+    const char *names[OUTCOME_TENSORS_MAX];
+    int count = outcome_tensors(result, names);
+    snprintf(columns, sizeof(columns), figures_columns, "WORST_CHUNK");
+    struct table *table = table_create(out, columns);
+    for (int t = 0; t < count; t++) {
+        int rank = 0;
+        int64_t mismatches = 0, elements = 0;
+        double max_abs = 0;
+        const struct cpattn_figures *f, *worst = outcome_worst_of(result, names[t], &rank);
+        for (int r = 0; r < result->world_size; r++) {
+            for (int i = 0; (f = cpattn_result_figures(result, r, i)); i++) {
+                if (strcmp(f->tensor, names[t]) != 0)
+                    continue;
+                mismatches += f->mismatches;
+                elements += f->elements;
+                max_abs = f->max_abs > max_abs ? f->max_abs : max_abs;
+            }
+        }
+        figures_row(table, worst, rank, mismatches, elements, max_abs);
+    }
+    table_print(table, "");
+    table_destroy(table);
+}
+
+static void print_all_figures(FILE *out, const struct cpattn_result *result)
+{
+    char columns[128];
+    const struct cpattn_figures *f;
+    snprintf(columns, sizeof(columns), figures_columns, "CHUNK");
+    struct table *table = table_create(out, columns);
+    for (int r = 0; r < result->world_size; r++)
+        for (int i = 0; (f = cpattn_result_figures(result, r, i)); i++)
+            figures_row(table, f, r, f->mismatches, f->elements, f->max_abs);
+    table_print(table, "");
+    table_destroy(table);
+}
+
+// ---- times ------------------------------------------------------------------------------------
+
+static void time_cell(struct table *table, uint64_t ns)
+{
+    char text[DURATION_TEXT_MAX];
+    table_cell(table, ns ? PAINT_PLAIN : PAINT_DIM, "%s",
+               ns ? duration_format(ns, text, sizeof(text)) : "-");
+}
+
+static void times_row(struct table *table, const struct cpattn_rank *rank)
+{
+    uint64_t attention_ns = rank->forward_ns + rank->backward_ns;
+    table_row(table);
+    table_cell(table, PAINT_PLAIN, "%d", rank->rank);
+    time_cell(table, rank->plan_ns);
+    time_cell(table, rank->inputs_ns);
+    time_cell(table, rank->forward_ns);
+    time_cell(table, rank->backward_ns);
+    time_cell(table, rank->exchange_ns);
+    time_cell(table, rank->exposed_ns);
+    time_cell(table, rank->reference_ns);
+    time_cell(table, rank->compare_ns);
+    // FLOP per nanosecond are GFLOP per second.
+    table_cell(table, PAINT_PLAIN, "%.3g", attention_ns ? rank->flops / (double)attention_ns : 0.0);
+}
+
+static int slowest_rank(const struct cpattn_result *result)
+{
+    uint64_t most = 0;
+    int slowest = 0;
+    for (int r = 0; r < result->world_size; r++) {
+        const struct cpattn_rank *rank = cpattn_result_rank(result, r);
+        if (!rank || rank->forward_ns + rank->backward_ns <= most)
+            continue;
+        most = rank->forward_ns + rank->backward_ns;
+        slowest = r;
+    }
+    return slowest;
+}
+
+static void print_times(FILE *out, const struct cpattn_result *result, bool verbose)
+{
+    bool all = verbose || result->world_size <= RANKS_SHOWN_MAX;
+    int first = all ? 0 : slowest_rank(result), count = all ? result->world_size : 1;
+    struct table *table =
+        table_create(out, all ? ">RANK >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE >EXPOSED "
+                                ">REFERENCE >COMPARE >GFLOP/S"
+                              : ">SLOWEST_RANK >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE "
+                                ">EXPOSED >REFERENCE >COMPARE >GFLOP/S");
+    for (int r = first; r < first + count; r++) {
+        const struct cpattn_rank *rank = cpattn_result_rank(result, r);
+        if (rank)
+            times_row(table, rank);
+    }
+    table_print(table, "");
+    table_destroy(table);
+}
+
+static void print_summary(FILE *out, const struct cpattn_result *result)
+{
+    char total[DURATION_TEXT_MAX], queue[DURATION_TEXT_MAX], start[DURATION_TEXT_MAX],
+        run[DURATION_TEXT_MAX];
+    fprintf(out, "      %d rank%s, %s: waited %s", result->world_size,
+            result->world_size == 1 ? "" : "s",
+            duration_format(result->total_ns, total, sizeof(total)),
+            duration_format(result->queue_ns, queue, sizeof(queue)));
+    if (result->start_ns)
+        fprintf(out, " (%s for processes to start)",
+                duration_format(result->start_ns, start, sizeof(start)));
+    fprintf(out, ", ran %s; digest %016" PRIx64 "\n",
+            duration_format(result->run_ns, run, sizeof(run)), result->digest);
+}
+
+// ---- failures ---------------------------------------------------------------------------------
+
+static void print_stderr(FILE *out, const char *indent, const struct cpattn_failure *failure)
+{
+    fprintf(out, "%sstderr of rank %d:\n", indent, failure->rank);
+    for (const char *line = failure->stderr_tail; *line;) {
+        size_t length = strcspn(line, "\n");
+        fprintf(out, "%s  | %.*s\n", indent, (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static void rank_row(struct table *table, const struct cpattn_failure *f)
+{
+    enum terminal_paint paint = f->culprit ? PAINT_BAD : PAINT_PLAIN;
+    table_row(table);
+    table_cell(table, paint, "%d%s", f->rank, f->culprit ? " <- cause" : "");
+    table_cell(table, paint, "%s", f->fate[0] ? f->fate : "-");
+    table_cell(table, paint, "%c", f->state);
+    table_cell(table, paint, "%s", f->phase);
+    table_cell(table, paint, "%d", f->step);
+    if (f->waiting_for >= 0)
+        table_cell(table, paint, "rank %d", f->waiting_for);
+    else
+        table_cell(table, paint, "-");
+    table_cell(table, paint, "%s", f->text[0] ? f->text : "-");
+}
+
+static void print_ranks(FILE *out, const char *indent, const struct cpattn_result *result)
+{
+    const struct cpattn_failure *f;
+    struct table *table = table_create(out, "RANK FATE STATE PHASE >STEP WAITED_FOR REPORTED");
+    for (int r = 0; r < result->world_size; r++)
+        if ((f = cpattn_result_failure(result, r)))
+            rank_row(table, f);
+    table_print(table, indent);
+    table_destroy(table);
+    for (int r = 0; r < result->world_size; r++) {
+        f = cpattn_result_failure(result, r);
+        if (f && f->culprit && f->stderr_tail[0])
+            print_stderr(out, indent, f);
+    }
+}
+
+static void print_command(FILE *out, const char *indent, const struct cp_case *c)
+{
+    char text[COMMAND_TEXT_MAX];
+    case_command(c, text, sizeof(text));
+    fprintf(out, "%sagain: %s\n", indent, text);
+}
+
+void answer_print_cause(FILE *out, const char *indent, const struct cp_case *c,
+                        const struct outcome *outcome, const struct cpattn_result *result)
+{
+    char text[256];
+    int rank;
+    if (outcome->kind == OUTCOME_ERROR)
+        fprintf(out, "%s%s: %s\n", indent, status_name(outcome->status), outcome->sentence);
+    else if (outcome->sentence)
+        fprintf(out, "%s%s\n", indent, outcome->sentence);
+    const struct cpattn_figures *f =
+        outcome->kind == OUTCOME_FAIL ? outcome_worst(result, &rank) : NULL;
+    if (f && f->broken) {
+        outcome_first_bad(f, text, sizeof(text));
+        if (text[0])
+            fprintf(out, "%sfirst bad element: %s\n", indent, text);
+    }
+    if (outcome->kind == OUTCOME_ERROR && result && cpattn_result_failure(result, 0))
+        print_ranks(out, indent, result);
+    print_command(out, indent, c);
+}
+
+void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outcome,
+                  const struct cpattn_result *result, bool verbose)
+{
+    char what[256];
+    case_describe(c, what, sizeof(what));
+    answer_print_verdict(out, what, outcome);
+    if (outcome->kind != OUTCOME_PASS)
+        answer_print_cause(out, "      ", c, outcome, result);
+    if (outcome->kind != OUTCOME_PASS && outcome->kind != OUTCOME_FAIL)
+        return;
+    print_summary(out, result);
+    fputc('\n', out);
+    if (verbose)
+        print_all_figures(out, result);
+    else
+        print_worst_figures(out, result);
+    fputc('\n', out);
+    print_times(out, result, verbose);
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit case: one case, or the same one several times.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "client/submit/answer.h"
+#include "client/submit/command.h"
+#include "client/submit/json.h"
+#include "client/submit/options.h"
+#include "client/submit/terminal.h"
+#include "common/duration.h"
+
+#define REPEAT_MAX  1000000
+#define WAIT_NS     (UINT64_C(100) * 1000000)
+// From when on a person is told what is waited for.
+#define PATIENCE_NS (UINT64_C(1) * 1000000000)
+
+struct case_options {
+    struct options_fields *fields;
+    const char *socket;
+    uint64_t timeout_ns;
+    int repeat;
+    bool json, verbose;
+};
+
+enum { KEY_TIMEOUT = 1, KEY_REPEAT, KEY_SOCKET, KEY_JSON };
+
+static const struct argp_option option_table[] = {
+    {.doc = "How to run and show it:", .group = 100},
+    {"timeout", KEY_TIMEOUT, "TIME", 0,
+     "give up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]", 100},
+    {"repeat", KEY_REPEAT, "N", 0,
+     "run it N times, one after the other; all results have to be the same to the last bit [1]",
+     100},
+    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
+    {"json", KEY_JSON, NULL, 0, "print a JSON object per run instead of tables", 100},
+    {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
+     100},
+    {.name = NULL}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct case_options *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = o->fields;
+        return 0;
+    case KEY_TIMEOUT:
+        return options_duration("timeout", value, &o->timeout_ns);
+    case KEY_REPEAT:
+        return options_count("repeat", value, 1, REPEAT_MAX, &o->repeat);
+    case KEY_SOCKET:
+        o->socket = value;
+        return 0;
+    case KEY_JSON:
+        o->json = true;
+        return 0;
+    case 'v':
+        o->verbose = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        return options_no_argument(state, value);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const char help_text[] =
+    "Runs one case and checks its result against an independent reference. What is not given has "
+    "the default in brackets."
+    "\vExamples:\n"
+    "  cpattn-submit case\n"
+    "  cpattn-submit case --world-size 4 --heads 32 --kv-heads 4 --seqlen 4096\n"
+    "  cpattn-submit case --dtype fp16 --mask none --repeat 20\n"
+    "\n"
+    "Exit status: 0 pass, 1 fail, 64 the command line is wrong, 64 plus the number of the status "
+    "when the case could not be run; cpattn-submit(1) lists them.";
+
+static int parse(struct case_options *o, int argc, char **argv)
+{
+    struct argp_child children[] = {{&o->fields->argp, 0, NULL, 0}, {.argp = NULL}};
+    struct argp argp = {
+        .options = option_table, .parser = parse_option, .doc = help_text, .children = children};
+    return options_parse(&argp, argc, argv, o);
+}
+
+// ---- one run ----------------------------------------------------------------------------------
+
+// What the runs have in common.
+struct runs {
+    const struct case_options *options;
+    const struct cp_case *c;
+    struct cpattn_case *library_case;
+    struct cpattn_client *client;
+    uint64_t digest;    // of the first run
+    uint64_t *total_ns; // [repeat], of the runs so far
+    int done;
+};
+
+// Waits for the answer; says what it waits for when that takes long, and cancels on an interrupt.
+static void await_answer(struct cpattn_request *request)
+{
+    uint64_t start_ns = command_now_ns();
+    bool live = terminal_is(stderr), cancelled = false;
+    while (!cpattn_wait(request, WAIT_NS)) {
+        struct cpattn_error ignored;
+        uint64_t waited_ns = command_now_ns() - start_ns;
+        if (live && waited_ns > PATIENCE_NS)
+            fprintf(stderr, "\rwaiting for %" PRIu64 " s; Ctrl-C cancels request %s\033[K",
+                    waited_ns / 1000000000, cpattn_request_id(request));
+        if (command_interrupted() && !cancelled)
+            cancelled = cpattn_cancel(request, &ignored) == CPATTN_OK;
+    }
+    if (live && command_now_ns() - start_ns > PATIENCE_NS)
+        fputs("\r\033[K", stderr);
+}
+
+static enum cpattn_status run_once(const struct runs *runs, struct cpattn_result **result,
+                                   struct cpattn_error *error)
+{
+    struct cpattn_request *request;
+    enum cpattn_status status =
+        cpattn_submit(runs->client, runs->library_case, runs->options->timeout_ns, &request, error);
+    if (status != CPATTN_OK)
+        return status;
+    await_answer(request);
+    status = cpattn_collect(request, result, error);
+    cpattn_request_destroy(request);
+    return status;
+}
+
+static int outcome_exit(const struct outcome *outcome)
+{
+    if (outcome->kind == OUTCOME_PASS)
+        return COMMAND_PASS;
+    return outcome->kind == OUTCOME_FAIL ? COMMAND_FAIL : command_exit(outcome->status);
+}
+
+// A pass whose bits are not those of the first run is a fail.
+static enum status check_digest(struct runs *runs, const struct cpattn_result *result,
+                                struct outcome *outcome)
+{
+    if (runs->done == 1)
+        runs->digest = result->digest;
+    if (runs->digest == result->digest)
+        return STATUS_OK;
+    outcome->kind = OUTCOME_FAIL;
+    if (asprintf(&outcome->sentence,
+                 "run %d gave digest %016" PRIx64 " and run 1 gave %016" PRIx64
+                 ": the results differ between runs",
+                 runs->done, result->digest, runs->digest) >= 0)
+        return STATUS_OK;
+    outcome->sentence = NULL;
+    return STATUS_RESOURCE_EXHAUSTED;
+}
+
+static int show(const struct runs *runs, const struct outcome *outcome,
+                const struct cpattn_result *result)
+{
+    const struct case_options *o = runs->options;
+    bool last = runs->done == o->repeat || outcome->kind != OUTCOME_PASS;
+    if (o->json && !json_answer(stdout, NULL, runs->c, outcome, result)) {
+        command_complain("the JSON could not be written");
+        return command_exit(STATUS_INTERNAL);
+    }
+    if (!o->json && last)
+        answer_print(stdout, runs->c, outcome, result, o->verbose);
+    return outcome_exit(outcome);
+}
+
+// Runs the case once more. The exit status.
+static int run(struct runs *runs)
+{
+    struct cpattn_result *result = NULL;
+    struct cpattn_error error = {.text = ""};
+    struct outcome outcome;
+    enum cpattn_status status = run_once(runs, &result, &error);
+    enum status memory = outcome_init(&outcome, status, result, error.text);
+    runs->total_ns[runs->done++] = outcome.total_ns;
+    if (!memory && outcome.kind == OUTCOME_PASS)
+        memory = check_digest(runs, result, &outcome);
+    if (memory)
+        command_complain("not enough memory for the answer");
+    int exit_status = memory ? command_exit(memory) : show(runs, &outcome, result);
+    outcome_fini(&outcome);
+    cpattn_result_destroy(result);
+    return exit_status;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print_repeats(const struct runs *runs)
+{
+    char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+    qsort(runs->total_ns, (size_t)runs->done, sizeof(*runs->total_ns), compare_times);
+    printf("\n%d runs, all of digest %016" PRIx64 "; least %s, median %s, most %s\n", runs->done,
+           runs->digest, duration_format(runs->total_ns[0], least, sizeof(least)),
+           duration_format(runs->total_ns[runs->done / 2], median, sizeof(median)),
+           duration_format(runs->total_ns[runs->done - 1], most, sizeof(most)));
+}
+
+static int run_all(struct runs *runs)
+{
+    int exit_status = COMMAND_PASS;
+    while (runs->done < runs->options->repeat && exit_status == COMMAND_PASS &&
+           !(runs->done > 0 && command_interrupted()))
+        exit_status = run(runs);
+    if (exit_status != COMMAND_PASS || runs->options->repeat == 1)
+        return exit_status;
+    if (command_interrupted())
+        return command_exit(STATUS_CANCELLED);
+    if (!runs->options->json)
+        print_repeats(runs);
+    return exit_status;
+}
+
+static int submit(const struct case_options *o, const struct cp_case *c)
+{
+    struct runs runs = {.options = o, .c = c};
+    int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
+    runs.library_case = command_library_case(c);
+    runs.total_ns = calloc((size_t)o->repeat, sizeof(*runs.total_ns));
+    if (!runs.total_ns)
+        command_complain("not enough memory for %d runs", o->repeat);
+    if (runs.library_case && runs.total_ns) {
+        command_catch_interrupts();
+        runs.client = command_connect(o->socket, 0, &exit_status);
+        if (runs.client)
+            exit_status = run_all(&runs);
+    }
+    cpattn_client_destroy(runs.client);
+    cpattn_case_destroy(runs.library_case);
+    free(runs.total_ns);
+    return exit_status;
+}
+
+int command_case(int argc, char **argv)
+{
+    struct options_fields fields;
+    struct case_options options = {.fields = &fields, .repeat = 1};
+    struct cp_case c;
+    struct error error;
+    case_init(&c);
+    options_fields_init(&fields, &c);
+    int exit_status = parse(&options, argc, argv);
+    if (exit_status)
+        return exit_status;
+    enum status status = case_check(&c, &error);
+    if (status) {
+        command_complain("%s", error.text);
+        return command_exit(status);
+    }
+    return submit(&options, &c);
+}

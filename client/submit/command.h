@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands share: exit statuses, complaints, the connection, interruption.
+#ifndef CPATTN_CLIENT_SUBMIT_COMMAND_H
+#define CPATTN_CLIENT_SUBMIT_COMMAND_H
+
+#include <stdbool.h>
+
+#include "client/cpattn.h"
+#include "common/status.h"
+#include "plan/case.h"
+
+// Exit statuses, documented in cpattn-submit(1) and never changed. What could not be run exits with
+// COMMAND_USAGE plus the number of its status.
+enum {
+    COMMAND_PASS = 0,   // everything that was asked for was done, every verdict is a pass
+    COMMAND_FAIL = 1,   // a verdict is a fail
+    COMMAND_USAGE = 64, // the command line or a file cannot be understood
+};
+int command_exit(enum status status);
+
+// One subcommand; argv[0] is "cpattn-submit NAME". Returns the exit status.
+struct command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+};
+int command_case(int argc, char **argv);
+int command_matrix(int argc, char **argv);
+int command_describe(int argc, char **argv);
+int command_status(int argc, char **argv);
+int command_explain(int argc, char **argv);
+int command_cancel(int argc, char **argv);
+int command_version(int argc, char **argv);
+
+// Writes "cpattn-submit: SENTENCE" to stderr.
+void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// Connects to the daemon, requests_max requests at once (0: the library's default). Complains and
+// returns NULL, with the exit status in *exit_status, where that fails. cpattn_client_destroy().
+struct cpattn_client *command_connect(const char *socket, int requests_max, int *exit_status);
+
+// The library's case of a case that case_check() admits; NULL, after a complaint, when memory is
+// short.
+struct cpattn_case *command_library_case(const struct cp_case *c);
+
+// From here on the first SIGINT or SIGTERM only makes command_interrupted() true; the second ends
+// the process.
+void command_catch_interrupts(void);
+bool command_interrupted(void);
+
+// Monotonic nanoseconds.
+uint64_t command_now_ns(void);
+
+// Whether everything written to stdout arrived; complains where not.
+bool command_output_complete(void);
+
+#endif

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit describe, status, cancel and version: what one asks of the daemon itself.
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "client/submit/command.h"
+#include "client/submit/json.h"
+#include "client/submit/options.h"
+#include "client/submit/table.h"
+#include "common/duration.h"
+
+struct daemon_options {
+    const char *socket, *id;
+    bool json;
+};
+
+enum { KEY_SOCKET = 1, KEY_JSON };
+
+#define OPTION_SOCKET                                                                              \
+    {                                                                                              \
+        "socket", KEY_SOCKET, "PATH", 0,                                                           \
+            "socket of the daemon [$CPATTN_SOCKET, or the one built in]", 1                        \
+    }
+#define OPTION_JSON                                                                                \
+    {                                                                                              \
+        "json", KEY_JSON, NULL, 0, "print a JSON object", 2                                        \
+    }
+
+static const struct argp_option query_table[] = {OPTION_SOCKET, OPTION_JSON, {.name = NULL}};
+static const struct argp_option no_table[] = {{.name = NULL}};
+static const struct argp_option socket_table[] = {OPTION_SOCKET, {.name = NULL}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct daemon_options *o = state->input;
+    switch (key) {
+    case KEY_SOCKET:
+        o->socket = value;
+        return 0;
+    case KEY_JSON:
+        o->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        return options_no_argument(state, value);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int write_failed(void)
+{
+    command_complain("the JSON could not be written");
+    return command_exit(STATUS_INTERNAL);
+}
+
+static int query_failed(const struct cpattn_error *error)
+{
+    command_complain("%s", error->text);
+    return command_exit((enum status)error->status);
+}
+
+// ---- describe ---------------------------------------------------------------------------------
+
+static void print_description(const struct cpattn_client *client,
+                              const struct cpattn_description *d)
+{
+    char usual[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+    printf("cpattnd %s at %s\n", d->version, cpattn_client_socket((struct cpattn_client *)client));
+    printf("backend        %s, %d device%s\n", d->backend, d->devices, d->devices == 1 ? "" : "s");
+    printf("world sizes    1 to %d\n", d->world_size_max);
+    printf("memory         up to %.1f GiB for one case over all ranks\n",
+           (double)d->memory_bytes_max / (1 << 30));
+    printf("time limit     %s where none is given, %s at most\n",
+           duration_format(d->timeout_default_ns, usual, sizeof(usual)),
+           duration_format(d->timeout_max_ns, most, sizeof(most)));
+    printf("queue          %d cases\n", d->queue_max);
+}
+
+int command_describe(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = query_table,
+        .parser = parse_option,
+        .doc = "Says what the daemon is and what it takes.\vExample:\n  cpattn-submit describe"};
+    struct daemon_options o = {.socket = NULL};
+    struct cpattn_description *description = NULL;
+    struct cpattn_error error;
+    int exit_status = options_parse(&argp, argc, argv, &o);
+    struct cpattn_client *client = exit_status ? NULL : command_connect(o.socket, 0, &exit_status);
+    if (!client)
+        return exit_status;
+    if (cpattn_describe(client, 0, &description, &error) != CPATTN_OK)
+        exit_status = query_failed(&error);
+    else if (!o.json)
+        print_description(client, description);
+    else if (!json_description(stdout, description))
+        exit_status = write_failed();
+    cpattn_description_destroy(description);
+    cpattn_client_destroy(client);
+    return exit_status;
+}
+
+// ---- status -----------------------------------------------------------------------------------
+
+static enum terminal_paint state_paint(const char *state)
+{
+    if (strcmp(state, "down") == 0)
+        return PAINT_BAD;
+    if (strcmp(state, "backoff") == 0)
+        return PAINT_WARN;
+    return strcmp(state, "running") == 0 ? PAINT_GOOD : PAINT_PLAIN;
+}
+
+static void print_status(const struct cpattn_daemon_status *s)
+{
+    char uptime[DURATION_TEXT_MAX];
+    const struct cpattn_pool *pool;
+    printf("up %s%s; %d running, %d queued\n",
+           duration_format(s->uptime_ns, uptime, sizeof(uptime)),
+           s->draining ? ", draining: no new cases" : "", s->running, s->queued);
+    printf("%" PRIu64 " cases taken in: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
+           " not brought to their end; %" PRIu64 " refused\n",
+           s->admitted, s->passed, s->failed, s->errors, s->refused);
+    if (s->pool_count == 0) {
+        printf("no pool yet: the first case of a world size starts one\n");
+        return;
+    }
+    putchar('\n');
+    struct table *table =
+        table_create(stdout, ">WORLD_SIZE >INSTANCE STATE >STARTED >JOBS >DEATHS LAST_FAILURE");
+    for (int i = 0; (pool = cpattn_daemon_status_pool(s, i)); i++) {
+        table_row(table);
+        table_cell(table, PAINT_PLAIN, "%d", pool->world_size);
+        table_cell(table, PAINT_PLAIN, "%d", pool->instance);
+        table_cell(table, state_paint(pool->state), "%s", pool->state);
+        table_cell(table, PAINT_PLAIN, "%u", pool->generation);
+        table_cell(table, PAINT_PLAIN, "%" PRIu64, pool->jobs);
+        table_cell(table, PAINT_PLAIN, "%" PRIu64, pool->deaths);
+        table_cell(table, PAINT_PLAIN, "%s", pool->last_failure[0] ? pool->last_failure : "-");
+    }
+    table_print(table, "");
+    table_destroy(table);
+}
+
+int command_status(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = query_table,
+        .parser = parse_option,
+        .doc = "Says what the daemon is doing: cases, pools of rank processes, counts since its "
+               "start.\vExample:\n  cpattn-submit status"};
+    struct daemon_options o = {.socket = NULL};
+    struct cpattn_daemon_status *status = NULL;
+    struct cpattn_error error;
+    int exit_status = options_parse(&argp, argc, argv, &o);
+    struct cpattn_client *client = exit_status ? NULL : command_connect(o.socket, 0, &exit_status);
+    if (!client)
+        return exit_status;
+    if (cpattn_query_status(client, 0, &status, &error) != CPATTN_OK)
+        exit_status = query_failed(&error);
+    else if (!o.json)
+        print_status(status);
+    else if (!json_status(stdout, status))
+        exit_status = write_failed();
+    cpattn_daemon_status_destroy(status);
+    cpattn_client_destroy(client);
+    return exit_status;
+}
+
+// ---- cancel -----------------------------------------------------------------------------------
+
+static error_t parse_cancel(int key, char *value, struct argp_state *state)
+{
+    struct daemon_options *o = state->input;
+    if (key == ARGP_KEY_ARG && !o->id) {
+        o->id = value;
+        return 0;
+    }
+    if (key != ARGP_KEY_END || o->id)
+        return parse_option(key, value, state);
+    command_complain("the id of a request is missing; see %s --help", state->name);
+    return EINVAL;
+}
+
+int command_cancel(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = socket_table,
+        .parser = parse_cancel,
+        .args_doc = "ID",
+        .doc = "Cancels a request of any client by its id: 32 hexadecimal digits, as the daemon "
+               "logs it and as `case` shows it while it waits.\vExample:\n"
+               "  cpattn-submit cancel 0123456789abcdef0123456789abcdef"};
+    struct daemon_options o = {.socket = NULL};
+    struct cpattn_error error;
+    int exit_status = options_parse(&argp, argc, argv, &o);
+    struct cpattn_client *client = exit_status ? NULL : command_connect(o.socket, 0, &exit_status);
+    if (!client)
+        return exit_status;
+    if (cpattn_cancel_id(client, o.id, 0, &error) != CPATTN_OK)
+        exit_status = query_failed(&error);
+    cpattn_client_destroy(client);
+    return exit_status;
+}
+
+// ---- version ----------------------------------------------------------------------------------
+
+int command_version(int argc, char **argv)
+{
+    static const struct argp argp = {.options = no_table,
+                                     .parser = parse_option,
+                                     .doc = "Prints the version of the command and its library."};
+    struct daemon_options o = {.socket = NULL};
+    int exit_status = options_parse(&argp, argc, argv, &o);
+    if (!exit_status)
+        printf("cpattn-submit %s\n", cpattn_version());
+    return exit_status;
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+// Every *_set_new() of jansson takes a NULL value for a failure and returns -1; one flag gathers
+// them.
+struct writer {
+    bool failed;
+};
+
+static void put(struct writer *w, json_t *object, const char *name, json_t *value)
+{
+    if (json_object_set_new(object, name, value) != 0)
+        w->failed = true;
+}
+
+static void put_text(struct writer *w, json_t *object, const char *name, const char *text)
+{
+    put(w, object, name, json_string(text));
+}
+
+static void put_int(struct writer *w, json_t *object, const char *name, int64_t value)
+{
+    put(w, object, name, json_integer(value));
+}
+
+// JSON has no number for what is none: "nan", "inf", "-inf".
+static void put_real(struct writer *w, json_t *object, const char *name, double value)
+{
+    if (isfinite(value))
+        put(w, object, name, json_real(value));
+    else
+        put_text(w, object, name, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
+// 64 bits do not fit a number that every reader of JSON takes.
+static void put_hex(struct writer *w, json_t *object, const char *name, uint64_t value)
+{
+    char text[17];
+    snprintf(text, sizeof(text), "%016" PRIx64, value);
+    put_text(w, object, name, text);
+}
+
+static bool write_line(const struct writer *w, FILE *out, json_t *object)
+{
+    bool fine = !w->failed && object && json_dumpf(object, out, JSON_COMPACT) == 0 &&
+                fputc('\n', out) != EOF && fflush(out) == 0;
+    json_decref(object);
+    return fine;
+}
+
+// ---- a case -----------------------------------------------------------------------------------
+
+static json_t *case_value(const struct cp_case *c, const struct case_field *field)
+{
+    char text[MODEL_NAME_MAX];
+    case_get(c, field, text, sizeof(text));
+    switch (field->kind) {
+    case FIELD_INT:
+        return json_integer(strtoll(text, NULL, 10));
+    case FIELD_REAL:
+        return json_real(strtod(text, NULL));
+    case FIELD_BOOL:
+        return json_boolean(text[0] == 't');
+    case FIELD_UINT: // 64 bits: as text
+    case FIELD_TEXT:
+    case FIELD_CHOICE:
+        break;
+    }
+    return json_string(text);
+}
+
+static json_t *case_object(struct writer *w, const struct cp_case *c)
+{
+    json_t *object = json_object();
+    for (const struct case_field *field = case_fields(); field->name; field++)
+        put(w, object, field->name, case_value(c, field));
+    return object;
+}
+
+// ---- figures ----------------------------------------------------------------------------------
+
+static json_t *element_object(struct writer *w, const struct cpattn_element *e)
+{
+    json_t *object = json_object();
+    put_int(w, object, "sequence", e->sequence);
+    put_int(w, object, "head", e->head);
+    put_int(w, object, "position", e->position);
+    put_int(w, object, "dim", e->dim);
+    return object;
+}
+
+static json_t *broken_array(struct writer *w, uint32_t broken)
+{
+    static const struct {
+        uint32_t bit;
+        const char *name;
+    } rules[] = {{CPATTN_RULE_ELEMENT, "element"},
+                 {CPATTN_RULE_RMSE, "rmse"},
+                 {CPATTN_RULE_ROW, "row"},
+                 {CPATTN_RULE_NONFINITE, "nonfinite"}};
+    json_t *array = json_array();
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        if ((broken & rules[i].bit) && json_array_append_new(array, json_string(rules[i].name)))
+            w->failed = true;
+    return array;
+}
+
+static json_t *figures_object(struct writer *w, const struct cpattn_figures *f)
+{
+    json_t *object = json_object();
+    put_text(w, object, "tensor", f->tensor);
+    put_int(w, object, "chunk", f->chunk);
+    put(w, object, "broken", broken_array(w, f->broken));
+    put_int(w, object, "elements", f->elements);
+    put_int(w, object, "mismatches", f->mismatches);
+    put_int(w, object, "nonfinite", f->nonfinite);
+    put_real(w, object, "rmse", f->rmse_rel);
+    put_real(w, object, "rmse_limit", f->rmse_limit);
+    put_real(w, object, "max_error", f->max_abs);
+    put_real(w, object, "worst_row", f->worst_row_rel);
+    put_real(w, object, "worst_row_limit", f->worst_row_limit);
+    put(w, object, "worst_row_at", element_object(w, &f->worst_row));
+    if (f->first_bad.position < 0)
+        return object;
+    put(w, object, "first_bad_at", element_object(w, &f->first_bad));
+    put_real(w, object, "first_bad_got", f->first_bad_got);
+    put_real(w, object, "first_bad_expected", f->first_bad_expected);
+    return object;
+}
+
+static json_t *rank_times(struct writer *w, const struct cpattn_rank *r)
+{
+    const struct {
+        const char *name;
+        uint64_t ns;
+    } times[] = {{"plan", r->plan_ns},           {"inputs", r->inputs_ns},
+                 {"forward", r->forward_ns},     {"backward", r->backward_ns},
+                 {"exchange", r->exchange_ns},   {"exposed", r->exposed_ns},
+                 {"reference", r->reference_ns}, {"compare", r->compare_ns}};
+    json_t *object = json_object();
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+        put_int(w, object, times[i].name, (int64_t)times[i].ns);
+    return object;
+}
+
+static json_t *rank_object(struct writer *w, const struct cpattn_result *result, int number)
+{
+    const struct cpattn_rank *rank = cpattn_result_rank(result, number);
+    const struct cpattn_figures *f;
+    json_t *object = json_object(), *figures = json_array();
+    put_int(w, object, "rank", rank->rank);
+    put(w, object, "pass", json_boolean(rank->pass));
+    put_hex(w, object, "digest", rank->digest);
+    put_real(w, object, "flops", rank->flops);
+    put(w, object, "times_ns", rank_times(w, rank));
+    for (int i = 0; (f = cpattn_result_figures(result, number, i)); i++)
+        if (json_array_append_new(figures, figures_object(w, f)))
+            w->failed = true;
+    put(w, object, "figures", figures);
+    return object;
+}
+
+static json_t *failure_object(struct writer *w, const struct cpattn_failure *f)
+{
+    json_t *object = json_object();
+    const char state[2] = {f->state, '\0'};
+    put_int(w, object, "rank", f->rank);
+    put(w, object, "culprit", json_boolean(f->culprit));
+    put_text(w, object, "fate", f->fate);
+    put_text(w, object, "state", state);
+    put_text(w, object, "phase", f->phase);
+    put_int(w, object, "step", f->step);
+    put_int(w, object, "waited_for", f->waiting_for);
+    put_text(w, object, "reported", f->text);
+    put_text(w, object, "stderr", f->stderr_tail);
+    return object;
+}
+
+// ---- an answer --------------------------------------------------------------------------------
+
+static void put_ranks(struct writer *w, json_t *object, const struct cpattn_result *result)
+{
+    json_t *ranks = json_array();
+    for (int r = 0; r < result->world_size; r++) {
+        const struct cpattn_failure *failure = cpattn_result_failure(result, r);
+        if (failure && json_array_append_new(ranks, failure_object(w, failure)))
+            w->failed = true;
+        else if (!failure && cpattn_result_rank(result, r) &&
+                 json_array_append_new(ranks, rank_object(w, result, r)))
+            w->failed = true;
+    }
+    put(w, object, "ranks", ranks);
+}
+
+static void put_result(struct writer *w, json_t *object, const struct cpattn_result *result)
+{
+    json_t *times = json_object();
+    if (result->verdict != CPATTN_VERDICT_NONE) {
+        put_hex(w, object, "digest", result->digest);
+        put_int(w, times, "queue", (int64_t)result->queue_ns);
+        put_int(w, times, "start", (int64_t)result->start_ns);
+        put_int(w, times, "run", (int64_t)result->run_ns);
+        put_int(w, times, "total", (int64_t)result->total_ns);
+        put(w, object, "times_ns", json_incref(times));
+    }
+    json_decref(times);
+    put_ranks(w, object, result);
+}
+
+bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struct outcome *outcome,
+                 const struct cpattn_result *result)
+{
+    struct writer w = {false};
+    char command[2048];
+    json_t *object = json_object();
+    if (id)
+        put_text(&w, object, "id", id);
+    put_text(&w, object, "outcome", outcome_name(outcome->kind));
+    put_text(&w, object, "status", status_name(outcome->status));
+    if (outcome->sentence)
+        put_text(&w, object, "message", outcome->sentence);
+    put(&w, object, "case", case_object(&w, c));
+    case_command(c, command, sizeof(command));
+    put_text(&w, object, "command", command);
+    if (result)
+        put_result(&w, object, result);
+    return write_line(&w, out, object);
+}
+
+// ---- the daemon -------------------------------------------------------------------------------
+
+bool json_description(FILE *out, const struct cpattn_description *d)
+{
+    struct writer w = {false};
+    json_t *object = json_object();
+    put_text(&w, object, "version", d->version);
+    put_text(&w, object, "backend", d->backend);
+    put_int(&w, object, "devices", d->devices);
+    put_int(&w, object, "world_size_max", d->world_size_max);
+    put_int(&w, object, "memory_bytes_max", d->memory_bytes_max);
+    put_int(&w, object, "timeout_default_ns", (int64_t)d->timeout_default_ns);
+    put_int(&w, object, "timeout_max_ns", (int64_t)d->timeout_max_ns);
+    put_int(&w, object, "queue_max", d->queue_max);
+    return write_line(&w, out, object);
+}
+
+static json_t *pool_object(struct writer *w, const struct cpattn_pool *p)
+{
+    json_t *object = json_object();
+    put_int(w, object, "world_size", p->world_size);
+    put_int(w, object, "instance", p->instance);
+    put_text(w, object, "state", p->state);
+    put_int(w, object, "generation", p->generation);
+    put_int(w, object, "jobs", (int64_t)p->jobs);
+    put_int(w, object, "deaths", (int64_t)p->deaths);
+    put_text(w, object, "last_failure", p->last_failure);
+    return object;
+}
+
+bool json_status(FILE *out, const struct cpattn_daemon_status *s)
+{
+    struct writer w = {false};
+    const struct cpattn_pool *pool;
+    json_t *object = json_object(), *pools = json_array();
+    put_int(&w, object, "uptime_ns", (int64_t)s->uptime_ns);
+    put_int(&w, object, "queued", s->queued);
+    put_int(&w, object, "running", s->running);
+    put_int(&w, object, "admitted", (int64_t)s->admitted);
+    put_int(&w, object, "passed", (int64_t)s->passed);
+    put_int(&w, object, "failed", (int64_t)s->failed);
+    put_int(&w, object, "errors", (int64_t)s->errors);
+    put_int(&w, object, "refused", (int64_t)s->refused);
+    put(&w, object, "draining", json_boolean(s->draining));
+    for (int i = 0; (pool = cpattn_daemon_status_pool(s, i)); i++)
+        if (json_array_append_new(pools, pool_object(&w, pool)))
+            w.failed = true;
+    put(&w, object, "pools", pools);
+    return write_line(&w, out, object);
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers for programs: one JSON object per line, its members in cpattn-submit(1). The one place
+// that knows jansson.
+#ifndef CPATTN_CLIENT_SUBMIT_JSON_H
+#define CPATTN_CLIENT_SUBMIT_JSON_H
+
+#include <stdio.h>
+
+#include "client/submit/outcome.h"
+#include "plan/case.h"
+
+// Each writes one line and returns whether memory sufficed and the stream took it. `id` and
+// `result` may be NULL.
+bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struct outcome *outcome,
+                 const struct cpattn_result *result);
+bool json_description(FILE *out, const struct cpattn_description *d);
+bool json_status(FILE *out, const struct cpattn_daemon_status *s);
+
+#endif

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A JUnit report of a matrix. The one place that knows libxml2.
+#ifndef CPATTN_CLIENT_SUBMIT_JUNIT_H
+#define CPATTN_CLIENT_SUBMIT_JUNIT_H
+
+#include <stdio.h>
+
+#include "client/submit/matrix_list.h"
+#include "client/submit/outcome.h"
+
+struct junit_suite {
+    const char *name; // of the matrix
+    const char *file; // the class of its cases
+    const struct matrix_list *list;
+    const struct outcome *outcomes; // [list->count]
+    uint64_t elapsed_ns;
+};
+
+// Writes the report; a fail is a failure, what could not run is an error, what was excluded or not
+// submitted is skipped with the reason. False when memory is short or the stream did not take it.
+bool junit_write(FILE *out, const struct junit_suite *suite);
+
+#endif

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit: finds the subcommand and hands over.
+#include <stdio.h>
+#include <string.h>
+
+#include "client/submit/command.h"
+#include "common/nearest.h"
+
+static const struct command commands[] = {
+    {"case", "run one case and show its figures", command_case},
+    {"matrix", "run the cases of a matrix file", command_matrix},
+    {"explain", "show the plan of a case, without a daemon", command_explain},
+    {"describe", "say what the daemon is and what it takes", command_describe},
+    {"status", "say what the daemon is doing", command_status},
+    {"cancel", "cancel a request", command_cancel},
+    {"version", "print the version", command_version},
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void print_help(FILE *out)
+{
+    fputs("Usage: cpattn-submit COMMAND [OPTION...]\n"
+          "Submits cases of context-parallel attention to the cpattnd daemon of this machine.\n\n",
+          out);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n`cpattn-submit COMMAND --help` lists the options of a command.\n"
+          "\n"
+          "Examples:\n"
+          "  cpattn-submit case --world-size 4 --seqlen 4096\n"
+          "  cpattn-submit matrix demonstration.yaml\n"
+          "  cpattn-submit explain --world-size 4 --rank 1\n"
+          "\n"
+          "Exit status: 0 all passed, 1 a verdict is a fail, 64 the command line or a file cannot\n"
+          "be understood, 64 plus the number of the status when something could not be run.\n",
+          out);
+}
+
+static int unknown_command(const char *name)
+{
+    char hint[NEAREST_WORD_MAX + 32];
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (size_t i = 0; i < COMMANDS; i++)
+        nearest_offer(&nearest, commands[i].name);
+    command_complain("unknown command '%.40s'%s; cpattn-submit --help lists them", name,
+                     nearest_hint(&nearest, hint, sizeof(hint)));
+    return COMMAND_USAGE;
+}
+
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "-?") == 0 ||
+           strcmp(word, "help") == 0;
+}
+
+static int run_command(const struct command *command, int argc, char **argv)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "cpattn-submit %s", command->name);
+    argv[0] = name;
+    int exit_status = command->run(argc, argv);
+    if (!command_output_complete() && exit_status == COMMAND_PASS)
+        return command_exit(STATUS_DATA_LOSS);
+    return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return COMMAND_USAGE;
+    }
+    if (asks_for_help(argv[1])) {
+        print_help(stdout);
+        return command_output_complete() ? COMMAND_PASS : command_exit(STATUS_DATA_LOSS);
+    }
+    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return run_command(&commands[i], argc - 1, argv + 1);
+    return unknown_command(argv[1]);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What became of a case, in the few facts that a table, a report and an exit status need. Pure.
+#ifndef CPATTN_CLIENT_SUBMIT_OUTCOME_H
+#define CPATTN_CLIENT_SUBMIT_OUTCOME_H
+
+#include <stddef.h>
+
+#include "client/cpattn.h"
+#include "common/status.h"
+
+enum outcome_kind {
+    OUTCOME_NOT_RUN, // not submitted: interrupted, or stopped after a failure
+    OUTCOME_PASS,
+    OUTCOME_FAIL,     // ran to its end, and a tensor broke a rule
+    OUTCOME_ERROR,    // could not be brought to its end
+    OUTCOME_EXCLUDED, // by the matrix file
+    OUTCOME_KINDS,
+};
+
+#define OUTCOME_TENSOR_MAX   8
+#define OUTCOME_SENTENCE_MAX 640
+
+struct outcome {
+    enum outcome_kind kind;
+    enum status status; // OUTCOME_ERROR: why
+    double used;        // the largest part of a limit that an error took; 1 is the limit
+    char tensor[OUTCOME_TENSOR_MAX];  // of which tensor; "" where there are no figures
+    uint64_t forward_ns, backward_ns; // of the slowest rank
+    uint64_t queue_ns, total_ns;
+    char *sentence; // owned; why it failed, was excluded or could not run; NULL for a pass
+    char *detail;   // owned; what answer_print_cause() says of it, or NULL
+};
+
+// "pass", "fail", "error", "excluded", "not run".
+const char *outcome_name(enum outcome_kind kind);
+
+// Sums an answer up. `result` may be NULL. RESOURCE_EXHAUSTED when memory is short.
+enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
+                         const struct cpattn_result *result, const char *text) MUST_CHECK;
+void outcome_fini(struct outcome *outcome);
+
+// Which part of its limits these figures use; infinite where they hold no number.
+double outcome_used(const struct cpattn_figures *figures);
+
+// The names of the tensors that there are figures of, in the order of the figures; returns how
+// many.
+#define OUTCOME_TENSORS_MAX 16
+int outcome_tensors(const struct cpattn_result *result, const char *names[OUTCOME_TENSORS_MAX]);
+
+// The worst figures of a tensor and the rank they are from: broken before sound, then by what they
+// use of their limits. `tensor` is one of the names above.
+const struct cpattn_figures *outcome_worst_of(const struct cpattn_result *result,
+                                              const char *tensor, int *rank);
+
+// The same of the tensor that tells best how the case went: the first that broke a rule, else the
+// one that uses most of its limits. NULL where there are no figures.
+const struct cpattn_figures *outcome_worst(const struct cpattn_result *result, int *rank);
+
+// Says which rules the figures broke: "dq of rank 1, chunk 0: relative RMSE 3.1e-01,
+// allowed 2.0e-02".
+void outcome_explain(const struct cpattn_figures *figures, int rank, char *text, size_t size);
+
+// Where the first bad element lies and what it holds; "" where there is none.
+void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t size);
+
+#endif

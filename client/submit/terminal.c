@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/terminal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+bool terminal_is(FILE *stream)
+{
+    return isatty(fileno(stream));
+}
+
+bool terminal_colours(FILE *stream)
+{
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    return terminal_is(stream) && term && strcmp(term, "dumb") != 0 && !(no_color && no_color[0]);
+}
+
+int terminal_columns(FILE *stream)
+{
+    struct winsize size;
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 80;
+}
+
+const char *terminal_paint(bool colours, enum terminal_paint paint)
+{
+    static const char *const sequences[] = {
+        [PAINT_PLAIN] = "",        [PAINT_GOOD] = "\033[32m", [PAINT_BAD] = "\033[1;31m",
+        [PAINT_WARN] = "\033[33m", [PAINT_DIM] = "\033[2m",   [PAINT_BOLD] = "\033[1m",
+    };
+    return colours ? sequences[paint] : "";
+}
+
+const char *terminal_unpaint(bool colours)
+{
+    return colours ? "\033[0m" : "";
+}

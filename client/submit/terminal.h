@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a stream can show: colour and width.
+#ifndef CPATTN_CLIENT_SUBMIT_TERMINAL_H
+#define CPATTN_CLIENT_SUBMIT_TERMINAL_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum terminal_paint { PAINT_PLAIN, PAINT_GOOD, PAINT_BAD, PAINT_WARN, PAINT_DIM, PAINT_BOLD };
+
+// Whether `stream` is a terminal that a person watches.
+bool terminal_is(FILE *stream);
+
+// Whether colour is wanted there: a terminal, TERM is not "dumb", NO_COLOR is not set.
+bool terminal_colours(FILE *stream);
+
+// Columns of the terminal; 80 where that is unknown.
+int terminal_columns(FILE *stream);
+
+// The escape sequence of a paint, and the one that ends it; "" without colour.
+const char *terminal_paint(bool colours, enum terminal_paint paint);
+const char *terminal_unpaint(bool colours);
+
+#endif

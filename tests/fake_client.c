@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+// libcpattn's functions without a daemon, so that the command can be tested on answers that a sound
+// daemon never gives. The model of a case decides what becomes of it: "fail...", "killed...",
+// "nan...", "busy...", "stuck..." (until it is cancelled), "drift..." (another digest each time);
+// every other name passes. Only what the command calls is here; one thread.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/cpattn.h"
+#include "plan/case.h"
+
+struct cpattn_case {
+    struct cp_case c;
+};
+
+struct cpattn_client {
+    struct cpattn_request *first; // in flight
+    char socket[128];
+};
+
+struct cpattn_request {
+    struct cpattn_client *client;
+    struct cpattn_request *next;
+    struct cp_case c;
+    void *tag;
+    bool cancelled;
+};
+
+#define FAKE_RANKS_MAX   64
+#define FAKE_FIGURES_MAX 10
+
+struct fake_result {
+    struct cpattn_result public;
+    struct cpattn_rank ranks[FAKE_RANKS_MAX];
+    struct cpattn_figures figures[FAKE_RANKS_MAX][FAKE_FIGURES_MAX];
+    struct cpattn_failure failures[FAKE_RANKS_MAX];
+};
+
+static enum cpattn_status fake_error(struct cpattn_error *error, enum cpattn_status status,
+                                     const char *text)
+{
+    if (error) {
+        error->status = status;
+        snprintf(error->text, sizeof(error->text), "%s", text);
+    }
+    return status;
+}
+
+const char *cpattn_version(void)
+{
+    return "0.0.0-fake";
+}
+
+const char *cpattn_status_text(enum cpattn_status status)
+{
+    return status_text((enum status)status);
+}
+
+// ---- cases ------------------------------------------------------------------------------------
+
+struct cpattn_case *cpattn_case_create(void)
+{
+    struct cpattn_case *c = malloc(sizeof(*c));
+    if (c)
+        case_init(&c->c);
+    return c;
+}
+
+void cpattn_case_destroy(struct cpattn_case *c)
+{
+    free(c);
+}
+
+enum cpattn_status cpattn_case_set(struct cpattn_case *c, const char *name, const char *value,
+                                   struct cpattn_error *error)
+{
+    struct error why = {.text = ""};
+    enum status status = case_set(&c->c, name, value, &why);
+    return status ? fake_error(error, (enum cpattn_status)status, why.text) : CPATTN_OK;
+}
+
+// ---- results ----------------------------------------------------------------------------------
+
+static const char *const tensors[] = {"out", "lse", "dq", "dk", "dv"};
+
+static bool model_is(const struct cp_case *c, const char *name)
+{
+    return strncmp(c->model, name, strlen(name)) == 0;
+}
+
+// dq of rank 1's first chunk is wrong in a failing case.
+static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int index)
+{
+    struct cpattn_figures f = {.tensor = tensors[index / 2],
+                               .chunk = index % 2,
+                               .elements = 65536,
+                               .rmse_rel = 0.001 * (1 + rank + index),
+                               .rmse_limit = 0.04,
+                               .max_abs = 0.01 * (1 + index),
+                               .worst_row_rel = 0.002 * (1 + rank),
+                               .worst_row_limit = 0.1,
+                               .worst_row = {.sequence = 1, .head = 2, .position = 3},
+                               .first_bad = {.position = -1}};
+    if (!model_is(c, "fail") && !model_is(c, "nan"))
+        return f;
+    if (rank != c->world_size - 1 || index < 4)
+        return f;
+    f.broken = CPATTN_RULE_ELEMENT | CPATTN_RULE_RMSE | CPATTN_RULE_ROW;
+    f.mismatches = 132;
+    f.rmse_rel = 0.31;
+    f.worst_row_rel = 0.5;
+    f.first_bad = (struct cpattn_element){.sequence = 0, .head = 3, .position = 300, .dim = 17};
+    f.first_bad_got = 0.125;
+    f.first_bad_expected = 0.25;
+    if (model_is(c, "nan")) {
+        f.broken = CPATTN_RULE_NONFINITE;
+        f.nonfinite = 7;
+        f.rmse_rel = NAN;
+        f.first_bad_got = NAN;
+    }
+    return f;
+}
+
+static void fill_answer(struct fake_result *r, const struct cp_case *c)
+{
+    static uint64_t runs;
+    bool fails = model_is(c, "fail") || model_is(c, "nan");
+    runs++;
+    r->public.verdict = fails ? CPATTN_VERDICT_FAIL : CPATTN_VERDICT_PASS;
+    r->public.digest = UINT64_C(0x0123456789abcdef) + (model_is(c, "drift") ? runs : 0);
+    r->public.queue_ns = 1000000;
+    r->public.run_ns = 11345678;
+    r->public.total_ns = 12345678;
+    for (int i = 0; i < c->world_size; i++) {
+        r->ranks[i] = (struct cpattn_rank){.rank = i,
+                                           .pass = !fails,
+                                           .figures_count = FAKE_FIGURES_MAX,
+                                           .digest = (uint64_t)i,
+                                           .flops = 1e9,
+                                           .plan_ns = 21000,
+                                           .inputs_ns = 300000,
+                                           .forward_ns = 2500000 + (uint64_t)i,
+                                           .backward_ns = 6000000,
+                                           .exchange_ns = 400000,
+                                           .exposed_ns = 0,
+                                           .reference_ns = 1000000,
+                                           .compare_ns = 50000};
+        for (int j = 0; j < FAKE_FIGURES_MAX; j++)
+            r->figures[i][j] = make_figures(c, i, j);
+    }
+}
+
+static void fill_failure(struct fake_result *r, const struct cp_case *c)
+{
+    for (int i = 0; i < c->world_size; i++) {
+        bool culprit = i == 1;
+        r->failures[i] = (struct cpattn_failure){
+            .rank = i,
+            .culprit = culprit,
+            .phase = "forward",
+            .step = i,
+            .waiting_for = culprit ? -1 : 1,
+            .state = culprit ? 'X' : 'S',
+            .fate = culprit ? "killed by signal 9" : "aborted sibling",
+            .text = culprit ? "" : "rank 1 went away",
+            .stderr_tail = culprit ? "rank 1: first line\nrank 1: second line\n" : ""};
+    }
+}
+
+void cpattn_result_destroy(struct cpattn_result *result)
+{
+    free(result);
+}
+
+const struct cpattn_rank *cpattn_result_rank(const struct cpattn_result *result, int rank)
+{
+    const struct fake_result *r = (const struct fake_result *)result;
+    return result->verdict != CPATTN_VERDICT_NONE && rank >= 0 && rank < result->world_size
+               ? &r->ranks[rank]
+               : NULL;
+}
+
+const struct cpattn_figures *cpattn_result_figures(const struct cpattn_result *result, int rank,
+                                                   int index)
+{
+    const struct fake_result *r = (const struct fake_result *)result;
+    return cpattn_result_rank(result, rank) && index >= 0 && index < FAKE_FIGURES_MAX
+               ? &r->figures[rank][index]
+               : NULL;
+}
+
+const struct cpattn_failure *cpattn_result_failure(const struct cpattn_result *result, int rank)
+{
+    const struct fake_result *r = (const struct fake_result *)result;
+    return result->verdict == CPATTN_VERDICT_NONE && rank >= 0 && rank < result->world_size
+               ? &r->failures[rank]
+               : NULL;
+}
+
+// ---- the client -------------------------------------------------------------------------------
+
+enum cpattn_status cpattn_client_create(const struct cpattn_options *options,
+                                        struct cpattn_client **client, struct cpattn_error *error)
+{
+    struct cpattn_client *made = calloc(1, sizeof(*made));
+    if (!made)
+        return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    snprintf(made->socket, sizeof(made->socket), "%s", options->socket ? options->socket : "fake");
+    *client = made;
+    return CPATTN_OK;
+}
+
+void cpattn_client_destroy(struct cpattn_client *client)
+{
+    free(client);
+}
+
+const char *cpattn_client_socket(const struct cpattn_client *client)
+{
+    return client->socket;
+}
+
+enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpattn_case *c,
+                                 uint64_t timeout_ns, struct cpattn_request **request,
+                                 struct cpattn_error *error)
+{
+    struct cpattn_request *made = calloc(1, sizeof(*made));
+    (void)timeout_ns;
+    if (!made)
+        return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    made->client = client;
+    made->c = c->c;
+    struct cpattn_request **end = &client->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = made;
+    *request = made;
+    return CPATTN_OK;
+}
+
+void cpattn_request_set_tag(struct cpattn_request *request, void *tag)
+{
+    request->tag = tag;
+}
+
+void *cpattn_request_tag(const struct cpattn_request *request)
+{
+    return request->tag;
+}
+
+const char *cpattn_request_id(const struct cpattn_request *request)
+{
+    (void)request;
+    return "0123456789abcdef0123456789abcdef";
+}
+
+static void pause_ns(uint64_t ns)
+{
+    struct timespec time = {.tv_sec = (time_t)(ns / 1000000000),
+                            .tv_nsec = (long)(ns % 1000000000)};
+    nanosleep(&time, NULL);
+}
+
+static bool is_answered(const struct cpattn_request *request)
+{
+    return request->cancelled || !model_is(&request->c, "stuck");
+}
+
+bool cpattn_wait(struct cpattn_request *request, uint64_t timeout_ns)
+{
+    if (!is_answered(request))
+        pause_ns(timeout_ns);
+    return is_answered(request);
+}
+
+struct cpattn_request *cpattn_wait_any(struct cpattn_client *client, uint64_t timeout_ns)
+{
+    for (struct cpattn_request **r = &client->first; *r; r = &(*r)->next) {
+        if (!is_answered(*r))
+            continue;
+        struct cpattn_request *answered = *r;
+        *r = answered->next;
+        return answered;
+    }
+    if (client->first)
+        pause_ns(timeout_ns);
+    return NULL;
+}
+
+enum cpattn_status cpattn_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                  struct cpattn_error *error)
+{
+    struct fake_result *made;
+    if (model_is(&request->c, "slow"))
+        pause_ns(50000000);
+    if (request->cancelled)
+        return fake_error(error, CPATTN_CANCELLED, "cancelled while it waited for its turn");
+    if (model_is(&request->c, "busy"))
+        return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "the queue is full");
+    made = calloc(1, sizeof(*made));
+    if (!made)
+        return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    made->public.world_size = request->c.world_size;
+    *result = &made->public;
+    if (model_is(&request->c, "killed")) {
+        fill_failure(made, &request->c);
+        return fake_error(error, CPATTN_ABORTED,
+                          "rank 1 was killed by signal 9 in forward, step 1");
+    }
+    fill_answer(made, &request->c);
+    return fake_error(error, CPATTN_OK, "");
+}
+
+enum cpattn_status cpattn_cancel(struct cpattn_request *request, struct cpattn_error *error)
+{
+    request->cancelled = true;
+    return fake_error(error, CPATTN_OK, "");
+}
+
+enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id,
+                                    uint64_t timeout_ns, struct cpattn_error *error)
+{
+    (void)client;
+    (void)timeout_ns;
+    if (strcmp(id, "0123456789abcdef0123456789abcdef") == 0)
+        return CPATTN_OK;
+    return fake_error(error, CPATTN_NOT_FOUND, "no such request waits or runs");
+}
+
+void cpattn_request_destroy(struct cpattn_request *request)
+{
+    struct cpattn_request **r = &request->client->first;
+    while (*r && *r != request)
+        r = &(*r)->next;
+    if (*r)
+        *r = request->next;
+    free(request);
+}
+
+// ---- questions to the daemon ------------------------------------------------------------------
+
+enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
+                                   struct cpattn_description **description,
+                                   struct cpattn_error *error)
+{
+    (void)client;
+    (void)timeout_ns;
+    *description = malloc(sizeof(**description));
+    if (!*description)
+        return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    **description = (struct cpattn_description){.version = "0.0.0",
+                                                .backend = "cpu",
+                                                .devices = 2,
+                                                .world_size_max = 64,
+                                                .memory_bytes_max = INT64_C(3) << 30,
+                                                .timeout_default_ns = UINT64_C(90000000000),
+                                                .timeout_max_ns = UINT64_C(86400000000000),
+                                                .queue_max = 4096};
+    return CPATTN_OK;
+}
+
+void cpattn_description_destroy(struct cpattn_description *description)
+{
+    free(description);
+}
+
+static const struct cpattn_pool fake_pools[] = {
+    {2, 0, "idle", 1, 12, 0, ""},
+    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started"},
+};
+
+enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t timeout_ns,
+                                       struct cpattn_daemon_status **status,
+                                       struct cpattn_error *error)
+{
+    (void)client;
+    (void)timeout_ns;
+    *status = malloc(sizeof(**status));
+    if (!*status)
+        return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    **status = (struct cpattn_daemon_status){.uptime_ns = UINT64_C(7265000000000),
+                                             .queued = 3,
+                                             .running = 1,
+                                             .admitted = 20,
+                                             .passed = 14,
+                                             .failed = 1,
+                                             .errors = 1,
+                                             .refused = 2,
+                                             .pool_count = 2};
+    return CPATTN_OK;
+}
+
+const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_status *status,
+                                                    int index)
+{
+    return index >= 0 && index < status->pool_count ? &fake_pools[index] : NULL;
+}
+
+void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status)
+{
+    free(status);
+}
