@@ -168,7 +168,7 @@ struct cpattn_result {
     int32_t world_size;
     uint64_t digest;   // of all bits of all outputs: equal digests, equal results
     uint64_t queue_ns; // waited for its turn
-    uint64_t start_ns; // of that, waited for rank processes to start
+    uint64_t start_ns; // then waited for rank processes to start
     uint64_t run_ns;   // ranks at work
     uint64_t total_ns; // from admission to answer
 };
