@@ -161,3 +161,8 @@ test_helpers += tests/submit_fake
 tests_submit_fake_SOURCES = tests/fake_client.c client/submit/main.c
 tests_submit_fake_LDADD = client/libsubmit.a yaml/libyamltree.la plan/libplan.la common/libcommon.la \
     $(third_party_libs)
+
+test_programs += tests/test_mutations
+tests_test_mutations_SOURCES = tests/test_mutations.c tests/world.c tests/world.h
+tests_test_mutations_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
+tests_test_mutations_LDADD = $(mutated_libs)
