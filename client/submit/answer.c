@@ -189,17 +189,16 @@ static void print_times(FILE *out, const struct cpattn_result *result, bool verb
 
 static void print_summary(FILE *out, const struct cpattn_result *result)
 {
-    char total[DURATION_TEXT_MAX], queue[DURATION_TEXT_MAX], start[DURATION_TEXT_MAX],
-        run[DURATION_TEXT_MAX];
-    fprintf(out, "      %d rank%s, %s: waited %s", result->world_size,
-            result->world_size == 1 ? "" : "s",
-            duration_format(result->total_ns, total, sizeof(total)),
-            duration_format(result->queue_ns, queue, sizeof(queue)));
+    char text[DURATION_TEXT_MAX];
+    fprintf(out, "      %d rank%s ran %s", result->world_size, result->world_size == 1 ? "" : "s",
+            duration_format(result->run_ns, text, sizeof(text)));
     if (result->start_ns)
-        fprintf(out, " (%s for processes to start)",
-                duration_format(result->start_ns, start, sizeof(start)));
-    fprintf(out, ", ran %s; digest %016" PRIx64 "\n",
-            duration_format(result->run_ns, run, sizeof(run)), result->digest);
+        fprintf(out, ", after %s for processes to start",
+                duration_format(result->start_ns, text, sizeof(text)));
+    if (result->queue_ns)
+        fprintf(out, ", after %s for a turn",
+                duration_format(result->queue_ns, text, sizeof(text)));
+    fprintf(out, "; digest %016" PRIx64 "\n", result->digest);
 }
 
 // ---- failures ---------------------------------------------------------------------------------

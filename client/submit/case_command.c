@@ -93,8 +93,8 @@ struct runs {
     const struct cp_case *c;
     struct cpattn_case *library_case;
     struct cpattn_client *client;
-    uint64_t digest;    // of the first run
-    uint64_t *total_ns; // [repeat], of the runs so far
+    uint64_t digest;  // of the first run
+    uint64_t *run_ns; // [repeat], of the runs so far
     int done;
 };
 
@@ -177,7 +177,7 @@ static int run(struct runs *runs)
     struct outcome outcome;
     enum cpattn_status status = run_once(runs, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
-    runs->total_ns[runs->done++] = outcome.total_ns;
+    runs->run_ns[runs->done++] = outcome.run_ns;
     if (!memory && outcome.kind == OUTCOME_PASS)
         memory = check_digest(runs, result, &outcome);
     if (memory)
@@ -197,11 +197,11 @@ static int compare_times(const void *a, const void *b)
 static void print_repeats(const struct runs *runs)
 {
     char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
-    qsort(runs->total_ns, (size_t)runs->done, sizeof(*runs->total_ns), compare_times);
+    qsort(runs->run_ns, (size_t)runs->done, sizeof(*runs->run_ns), compare_times);
     printf("\n%d runs, all of digest %016" PRIx64 "; least %s, median %s, most %s\n", runs->done,
-           runs->digest, duration_format(runs->total_ns[0], least, sizeof(least)),
-           duration_format(runs->total_ns[runs->done / 2], median, sizeof(median)),
-           duration_format(runs->total_ns[runs->done - 1], most, sizeof(most)));
+           runs->digest, duration_format(runs->run_ns[0], least, sizeof(least)),
+           duration_format(runs->run_ns[runs->done / 2], median, sizeof(median)),
+           duration_format(runs->run_ns[runs->done - 1], most, sizeof(most)));
 }
 
 static int run_all(struct runs *runs)
@@ -224,10 +224,10 @@ static int submit(const struct case_options *o, const struct cp_case *c)
     struct runs runs = {.options = o, .c = c};
     int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
     runs.library_case = command_library_case(c);
-    runs.total_ns = calloc((size_t)o->repeat, sizeof(*runs.total_ns));
-    if (!runs.total_ns)
+    runs.run_ns = calloc((size_t)o->repeat, sizeof(*runs.run_ns));
+    if (!runs.run_ns)
         command_complain("not enough memory for %d runs", o->repeat);
-    if (runs.library_case && runs.total_ns) {
+    if (runs.library_case && runs.run_ns) {
         command_catch_interrupts();
         runs.client = command_connect(o->socket, 0, &exit_status);
         if (runs.client)
@@ -235,7 +235,7 @@ static int submit(const struct case_options *o, const struct cp_case *c)
     }
     cpattn_client_destroy(runs.client);
     cpattn_case_destroy(runs.library_case);
-    free(runs.total_ns);
+    free(runs.run_ns);
     return exit_status;
 }
 

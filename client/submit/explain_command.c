@@ -42,15 +42,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     }
 }
 
-static void print_plan(const struct plan *plan, const struct cp_case *c)
-{
-    char what[256];
-    case_describe(c, what, sizeof(what));
-    printf("%s\nplans of %d rank%s checked: no race, no deadlock\n\n", what, c->world_size,
-           c->world_size == 1 ? "" : "s");
-    plan_explain(plan, stdout);
-}
-
 static int explain(const struct cp_case *c, int rank)
 {
     struct plan *plans[WORLD_SIZE_MAX] = {NULL};
@@ -62,8 +53,11 @@ static int explain(const struct cp_case *c, int rank)
         status = plan_check(plans, c->world_size, &error);
     if (status)
         command_complain("%s", error.text);
-    else
-        print_plan(plans[rank], c);
+    else {
+        printf("checked together: the plans of %d rank%s have no race and no deadlock\n\n",
+               c->world_size, c->world_size == 1 ? "" : "s");
+        plan_explain(plans[rank], stdout);
+    }
     for (int r = 0; r < c->world_size; r++)
         plan_destroy(plans[r]);
     return command_exit(status);

@@ -58,7 +58,7 @@ static void testcase(struct report *r, const struct junit_suite *suite, int inde
     element_start(r, "testcase");
     attribute(r, "classname", suite->file);
     attribute(r, "name", suite->list->cases[index].id);
-    attribute_seconds(r, o->total_ns);
+    attribute_seconds(r, o->run_ns);
     switch (o->kind) {
     case OUTCOME_FAIL:
         cause(r, "failure", "verdict", o);

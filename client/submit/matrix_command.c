@@ -273,7 +273,7 @@ static void print_answered(const struct run *run, int number)
 {
     const struct outcome *o = &run->outcomes[number];
     const struct progress *p = &run->progress;
-    char total[DURATION_TEXT_MAX];
+    char ran[DURATION_TEXT_MAX];
     FILE *out = terminal_is(stdout) ? stdout : stderr;
     if (run->options->json || (p->live && o->kind == OUTCOME_PASS))
         return;
@@ -285,7 +285,7 @@ static void print_answered(const struct run *run, int number)
     if (o->sentence)
         fprintf(out, ": %s\n", o->sentence);
     else
-        fprintf(out, "  %s\n", duration_format(o->total_ns, total, sizeof(total)));
+        fprintf(out, "  %s\n", duration_format(o->run_ns, ran, sizeof(ran)));
     fflush(out);
 }
 

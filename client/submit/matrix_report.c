@@ -36,7 +36,7 @@ static void time_cell(struct table *table, uint64_t ns)
 static void print_cases(FILE *out, const struct matrix_report *report)
 {
     struct table *table =
-        table_create(out, "CASE VERDICT >OF_LIMIT TENSOR >FORWARD >BACKWARD >WAITED >TOTAL");
+        table_create(out, "CASE VERDICT >OF_LIMIT TENSOR >FORWARD >BACKWARD >RAN >WAITED");
     for (int i = 0; i < report->list->count; i++) {
         const struct outcome *o = &report->outcomes[i];
         char used[16];
@@ -50,8 +50,8 @@ static void print_cases(FILE *out, const struct matrix_report *report)
         table_cell(table, PAINT_PLAIN, "%s", o->tensor[0] ? o->tensor : "-");
         time_cell(table, o->forward_ns);
         time_cell(table, o->backward_ns);
-        time_cell(table, o->queue_ns);
-        time_cell(table, o->total_ns);
+        time_cell(table, o->run_ns);
+        time_cell(table, o->wait_ns);
     }
     table_print(table, "");
     table_destroy(table);
@@ -69,7 +69,7 @@ static void sum_add(struct sum *sum, const struct outcome *o)
     sum->kinds[o->kind]++;
     if (o->tensor[0] && (!sum->worst || o->used > sum->worst->used))
         sum->worst = o;
-    if (!sum->slowest || o->total_ns > sum->slowest->total_ns)
+    if (!sum->slowest || o->run_ns > sum->slowest->run_ns)
         sum->slowest = o;
 }
 
@@ -95,7 +95,7 @@ static void sum_row(struct table *table, const char *label, const struct sum *su
     count_cell(table, sum->kinds[OUTCOME_EXCLUDED], PAINT_DIM);
     table_cell(table, PAINT_PLAIN, "%s", used);
     table_cell(table, PAINT_PLAIN, "%s", sum->worst ? sum->worst->tensor : "-");
-    time_cell(table, sum->slowest ? sum->slowest->total_ns : 0);
+    time_cell(table, sum->slowest ? sum->slowest->run_ns : 0);
 }
 
 static struct sum sum_of(const struct matrix_report *report, int axis, int value)

@@ -164,8 +164,8 @@ static int broken_count(const struct cpattn_result *result)
 
 static void take_times(struct outcome *outcome, const struct cpattn_result *result)
 {
-    outcome->queue_ns = result->queue_ns;
-    outcome->total_ns = result->total_ns;
+    outcome->wait_ns = result->queue_ns + result->start_ns;
+    outcome->run_ns = result->run_ns;
     for (int r = 0; r < result->world_size; r++) {
         const struct cpattn_rank *rank = cpattn_result_rank(result, r);
         if (rank && rank->forward_ns > outcome->forward_ns)

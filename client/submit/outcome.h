@@ -26,7 +26,7 @@ struct outcome {
     double used;        // the largest part of a limit that an error took; 1 is the limit
     char tensor[OUTCOME_TENSOR_MAX];  // of which tensor; "" where there are no figures
     uint64_t forward_ns, backward_ns; // of the slowest rank
-    uint64_t queue_ns, total_ns;
+    uint64_t wait_ns, run_ns;         // for its turn and for processes; at work
     char *sentence; // owned; why it failed, was excluded or could not run; NULL for a pass
     char *detail;   // owned; what answer_print_cause() says of it, or NULL
 };
