@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/io/listener.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <nng/transport/ipc/ipc.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +19,6 @@
 #include "common/log.h"
 
 #define SOCKET_MODE 0660
-#define FD_SCAN_MAX 65536
 
 static void lock_path(const struct listener *l, char *text, size_t size)
 {
@@ -106,38 +108,6 @@ enum status listener_init(struct listener *l, const char *path, struct error *er
     return status;
 }
 
-static bool fd_known(const struct listener *l, int fd)
-{
-    for (int i = 0; i < l->count; i++) {
-        if (l->fds[i] == fd)
-            return true;
-    }
-    return false;
-}
-
-static bool fd_listens_here(const struct listener *l, int fd)
-{
-    struct sockaddr_un name;
-    socklen_t length = sizeof(name);
-    int listening = 0;
-    socklen_t size = sizeof(listening);
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || !listening)
-        return false;
-    return getsockname(fd, (struct sockaddr *)&name, &length) == 0 && name.sun_family == AF_UNIX &&
-           strncmp(name.sun_path, l->path, sizeof(name.sun_path)) == 0;
-}
-
-// nng does not tell the descriptor of a listener; it is the one listening socket of this name that
-// was not there before.
-static int fd_find(const struct listener *l)
-{
-    for (int fd = 0, last = getdtablesize(); fd < last && fd < FD_SCAN_MAX; fd++) {
-        if (fd_listens_here(l, fd) && !fd_known(l, fd))
-            return fd;
-    }
-    return -1;
-}
-
 static enum status listen_once(struct listener *l, struct error *error)
 {
     char url[LISTENER_PATH_MAX + 8];
@@ -156,7 +126,6 @@ static enum status listen_once(struct listener *l, struct error *error)
     if (result != 0)
         return error_set(error, STATUS_UNAVAILABLE, "cannot listen on %s: %s", l->path,
                          nng_strerror(result));
-    l->fds[l->count] = fd_find(l);
     l->count++;
     return STATUS_OK;
 }
@@ -167,38 +136,94 @@ enum status listener_open(struct listener *l, nng_socket socket, struct error *e
     return listen_once(l, error);
 }
 
-bool listener_stuck(const struct listener *l)
-{
-    struct pollfd queue = {.fd = l->fds[l->count - 1], .events = POLLIN};
-    return queue.fd < 0 || poll(&queue, 1, 0) != 0;
-}
-
-static void backlog_disconnect(int fd)
-{
-    int client;
-    if (fd < 0 || !(fcntl(fd, F_GETFL) & O_NONBLOCK))
-        return;
-    while ((client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-        close(client);
-}
-
 enum status listener_reopen(struct listener *l, struct error *error)
 {
     if (l->count == LISTENERS_MAX)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "the listener on %s has died %d times; a restart is due", l->path,
                          LISTENERS_MAX);
-    int dead = l->fds[l->count - 1];
     enum status status = leftover_remove(l->path, error);
-    if (status == STATUS_OK)
-        status = listen_once(l, error);
-    if (status == STATUS_OK)
-        backlog_disconnect(dead);
-    return status;
+    return status == STATUS_OK ? listen_once(l, error) : status;
+}
+
+// ---- orphans -----------------------------------------------------------------------------------
+
+static bool fd_is_client(const struct listener *l, int fd)
+{
+    struct sockaddr_un name;
+    socklen_t length = sizeof(name);
+    int listening = 1;
+    socklen_t size = sizeof(listening);
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening)
+        return false;
+    return getsockname(fd, (struct sockaddr *)&name, &length) == 0 && name.sun_family == AF_UNIX &&
+           length > sizeof(sa_family_t) &&
+           strncmp(name.sun_path, l->path, sizeof(name.sun_path)) == 0;
+}
+
+// Whether something has come on the connection that nobody has taken note of yet.
+static bool orphan_suspect(const struct listener *l, int fd, struct orphan *orphan)
+{
+    struct pollfd poll_fd = {.fd = fd};
+    struct stat stat;
+    int unread = 0;
+    if (!fd_is_client(l, fd) || fstat(fd, &stat) != 0 || ioctl(fd, FIONREAD, &unread) != 0)
+        return false;
+    bool ended = poll(&poll_fd, 1, 0) > 0;
+    *orphan = (struct orphan){.fd = fd, .inode = stat.st_ino, .unread = unread};
+    return ended || unread > 0;
+}
+
+static bool orphan_seen(const struct listener *l, const struct orphan *orphan)
+{
+    for (int i = 0; i < l->orphan_count; i++) {
+        const struct orphan *seen = &l->orphans[i];
+        if (seen->fd == orphan->fd && seen->inode == orphan->inode &&
+            seen->unread == orphan->unread)
+            return true;
+    }
+    return false;
+}
+
+// The number stays taken, since the library still counts on it; the connection behind it ends.
+static void orphan_disconnect(const struct orphan *orphan)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return;
+    dup3(null, orphan->fd, O_CLOEXEC);
+    close(null);
+}
+
+int listener_sweep(struct listener *l)
+{
+    struct orphan *now = calloc(ORPHANS_MAX, sizeof(*now));
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0, disconnected = 0;
+    struct orphan orphan;
+    for (struct dirent *entry; now && folder && (entry = readdir(folder));) {
+        int fd = atoi(entry->d_name);
+        if (count == ORPHANS_MAX || fd == dirfd(folder) || !orphan_suspect(l, fd, &orphan))
+            continue;
+        if (orphan_seen(l, &orphan)) {
+            orphan_disconnect(&orphan);
+            disconnected++;
+        } else {
+            now[count++] = orphan;
+        }
+    }
+    if (folder)
+        closedir(folder);
+    free(l->orphans);
+    l->orphans = now;
+    l->orphan_count = count;
+    return disconnected;
 }
 
 void listener_fini(struct listener *l)
 {
+    free(l->orphans);
+    l->orphans = NULL;
     if (!l->path[0] || l->lock_fd < 0)
         return;
     char path[LISTENER_PATH_MAX + 8];

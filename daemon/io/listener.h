@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The socket file of the daemon: lock, listen, and listen anew when the listener has died.
 //
-// nng up to 1.5 ends its accept loop for good when a peer closes in the middle of the handshake
-// (its EPIPE is taken for "listener closed"). connect() goes on to succeed then, and nobody is
-// served. A probe notices; listener_reopen() unlinks the path and starts one more listener on the
-// same socket. The dead one has to stay open: closing it would reset every connected client and
-// unlink the new path.
+// nng up to 1.5 stops taking connections for good when a peer closes in the middle of the handshake
+// (its EPIPE is mistaken for "listener closed"). The transport below goes on to accept and greet,
+// so a client believes to be connected, but nobody reads what it sends. A probe notices;
+// listener_reopen() unlinks the path and starts one more listener on the same socket. The dead one
+// has to stay open: closing it would reset every client it has ever accepted and unlink the new
+// path.
 #ifndef CPATTN_DAEMON_IO_LISTENER_H
 #define CPATTN_DAEMON_IO_LISTENER_H
 
 #include <nng/nng.h>
-#include <stdbool.h>
+#include <stdint.h>
 #include <sys/un.h>
 
 #include "common/status.h"
@@ -21,12 +22,20 @@
 
 #define LISTENER_PATH_MAX ((int)sizeof(((struct sockaddr_un *)0)->sun_path))
 
+struct orphan {
+    int fd;
+    uint64_t inode;
+    int unread;
+};
+#define ORPHANS_MAX 1024
+
 struct listener {
     nng_socket socket;
     char path[LISTENER_PATH_MAX];
     int lock_fd;
-    int count;
-    int fds[LISTENERS_MAX]; // owned by nng; -1 where unknown
+    int count;              // listeners started
+    struct orphan *orphans; // [ORPHANS_MAX], suspects of the last sweep; NULL before the first
+    int orphan_count;
 };
 
 // Takes the lock file beside the path, so that no other daemon is disturbed, and removes a socket
@@ -37,14 +46,16 @@ enum status listener_init(struct listener *l, const char *path, struct error *er
 // Starts listening, mode 0660.
 enum status listener_open(struct listener *l, nng_socket socket, struct error *error) MUST_CHECK;
 
-// Listens anew on the same path; connected clients stay connected. Clients stuck in the queue of
-// the dead listener are disconnected, so that they need not wait for their time to run out.
-// RESOURCE_EXHAUSTED: LISTENERS_MAX are used up.
+// Listens anew on the same path; connected clients stay connected. RESOURCE_EXHAUSTED:
+// LISTENERS_MAX are used up.
 enum status listener_reopen(struct listener *l, struct error *error) MUST_CHECK;
 
-// Whether connections wait in the queue of the current listener: for a moment that is normal, while
-// nobody accepts it stays so. True where it cannot be told.
-bool listener_stuck(const struct listener *l);
+// After a listener has died: disconnects clients that it has accepted and nobody reads, so that
+// they learn of it at once. They show by bytes that stay unread, or by an end that stays unnoticed,
+// from one sweep to the next, so sweeps have to be a second apart or more, and the server able to
+// receive. (The library keeps the descriptor numbers until its end and spins on connections whose
+// peer is gone, which this ends too.) Returns how many were disconnected.
+int listener_sweep(struct listener *l);
 
 // After the socket is closed: removes the socket file and the lock file. Takes a zeroed one.
 void listener_fini(struct listener *l);

@@ -28,7 +28,7 @@ static void message_append(struct probe *p, const void *data, size_t size)
 static void probe_close(struct probe *p)
 {
     ev_io_stop(p->loop, &p->readable);
-    ev_timer_stop(p->loop, &p->budget);
+    ev_timer_stop(p->loop, &p->look);
     if (p->fd >= 0)
         close(p->fd);
     p->fd = -1;
@@ -72,9 +72,16 @@ static void on_readable(struct ev_loop *loop, ev_io *watcher, int events)
     answer_read(watcher->data);
 }
 
-// The answer may be there already, when it was the loop that came late.
-static void on_budget(struct ev_loop *loop, ev_timer *watcher, int events)
+static bool lost(const struct probe *p)
 {
+    bool let_in = p->handler.let_in(p->handler.context) != p->let_in_before;
+    return !let_in && (p->answer_bytes > 0 || p->looks > 1);
+}
+
+// The answer may be there already, when it was the loop that came late.
+static void on_look(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    (void)loop;
     (void)events;
     struct probe *p = watcher->data;
     size_t before;
@@ -83,15 +90,11 @@ static void on_budget(struct ev_loop *loop, ev_timer *watcher, int events)
         if (answer_read(p))
             return;
     } while (p->answer_bytes > before);
-    if (p->patient) {
-        probe_end(p, PROBE_UNANSWERED);
-    } else if (p->answer_bytes == 0 && p->handler.stuck(p->handler.context)) {
+    p->looks++;
+    if (lost(p))
         probe_end(p, PROBE_UNSERVED);
-    } else {
-        p->patient = true;
-        ev_timer_set(watcher, (double)PROBE_PATIENCE_NS / NS_PER_S, 0.);
-        ev_timer_start(loop, watcher);
-    }
+    else if (p->looks == PROBE_LOOKS_MAX)
+        probe_end(p, PROBE_UNANSWERED);
 }
 
 enum status probe_init(struct probe *p, struct ev_loop *loop, const char *path, const void *request,
@@ -113,8 +116,8 @@ enum status probe_init(struct probe *p, struct ev_loop *loop, const char *path, 
     message_append(p, &id, sizeof(id));
     message_append(p, request, size);
     ev_init(&p->readable, on_readable);
-    ev_init(&p->budget, on_budget);
-    p->readable.data = p->budget.data = p;
+    ev_init(&p->look, on_look);
+    p->readable.data = p->look.data = p;
     return STATUS_OK;
 }
 
@@ -127,7 +130,11 @@ static enum probe_result probe_connect(struct probe *p)
     p->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (p->fd < 0)
         return PROBE_UNABLE;
-    if (connect(p->fd, (struct sockaddr *)&name, sizeof(name)) != 0)
+    bool connected = connect(p->fd, (struct sockaddr *)&name, sizeof(name)) == 0;
+    p->refusals = !connected && errno == EAGAIN ? p->refusals + 1 : 0;
+    if (!connected && errno == EAGAIN && p->refusals < PROBE_REFUSALS_MAX)
+        return PROBE_UNANSWERED;
+    if (!connected)
         return errno == ENOMEM ? PROBE_UNABLE : PROBE_UNSERVED;
     if (send(p->fd, p->message, p->message_bytes, MSG_NOSIGNAL) != (ssize_t)p->message_bytes)
         return PROBE_UNANSWERED;
@@ -139,7 +146,8 @@ void probe_start(struct probe *p)
     if (p->fd >= 0)
         return;
     p->answer_bytes = 0;
-    p->patient = false;
+    p->looks = 0;
+    p->let_in_before = p->handler.let_in(p->handler.context);
     enum probe_result result = probe_connect(p);
     if (result != PROBE_SERVED) {
         probe_end(p, result);
@@ -148,8 +156,9 @@ void probe_start(struct probe *p)
     ev_io_set(&p->readable, p->fd, EV_READ);
     ev_io_start(p->loop, &p->readable);
     ev_now_update(p->loop);
-    ev_timer_set(&p->budget, (double)PROBE_BUDGET_NS / NS_PER_S, 0.);
-    ev_timer_start(p->loop, &p->budget);
+    const double interval = (double)PROBE_LOOK_NS / NS_PER_S;
+    ev_timer_set(&p->look, interval, interval);
+    ev_timer_start(p->loop, &p->look);
 }
 
 void probe_fini(struct probe *p)

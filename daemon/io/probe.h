@@ -12,23 +12,26 @@
 
 #include "daemon/io/listener.h"
 
-// How long the greeting may take while connections wait unaccepted. A probe that is accepted is
-// given more time, for then the machine is slow and the listener is not dead.
-#define PROBE_BUDGET_NS   (UINT64_C(250) * 1000000)
-#define PROBE_PATIENCE_NS (UINT64_C(10) * 1000000000)
+// The progress of a probe is looked at this often. One that was greeted and then not let in is lost
+// at the first look; one not even greeted gets until the second, since the machine may be slow.
+#define PROBE_LOOK_NS   (UINT64_C(250) * 1000000)
+#define PROBE_LOOKS_MAX 40
+
+// A full queue of connections is a rush, or, after this many probes in a row, a dead listener.
+#define PROBE_REFUSALS_MAX 3
 
 #define PROBE_MESSAGE_MAX 512
 
 enum probe_result {
     PROBE_SERVED,     // the answer came
-    PROBE_UNSERVED,   // nobody accepts: the listener is dead, or the path leads elsewhere
-    PROBE_UNANSWERED, // accepted, but disconnected or not answered
+    PROBE_UNSERVED,   // not let in: the listener is dead, or the path leads elsewhere
+    PROBE_UNANSWERED, // let in, but disconnected or not answered
     PROBE_UNABLE,     // this process has no descriptor or memory for a connection
 };
 
 struct probe_handler {
     void *context;
-    bool (*stuck)(void *context); // whether connections wait unaccepted right now
+    unsigned (*let_in)(void *context); // connections of this process that the server let in so far
     void (*done)(void *context, enum probe_result result);
 };
 
@@ -38,12 +41,13 @@ struct probe {
     char path[LISTENER_PATH_MAX];
     uint8_t message[PROBE_MESSAGE_MAX]; // greeting and request, as written
     size_t message_bytes;
-    int fd; // -1: no probe is under way
-    bool patient;
+    int fd;                 // -1: no probe is under way
+    unsigned let_in_before; // when the probe started
+    int looks, refusals;
     uint8_t answer[64];
     size_t answer_bytes; // that have come
     ev_io readable;
-    ev_timer budget;
+    ev_timer look;
 };
 
 // `request`: the bytes of a request that is answered at once; at most PROBE_MESSAGE_MAX - 32.

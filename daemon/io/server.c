@@ -5,6 +5,7 @@
 #include <nng/protocol/reqrep0/rep.h>
 #include <nng/transport/ipc/ipc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ struct server {
     bool open;
     struct listener listener;
     struct clients clients;
+    atomic_uint own_connections;
     ev_async wake;
 
     pthread_mutex_t lock; // of `done` alone; never held while calling nng
@@ -78,7 +80,10 @@ static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
     struct server *s = arg;
     uint32_t id = (uint32_t)nng_pipe_id(pipe);
     if (event == NNG_PIPE_EV_ADD_PRE) {
-        if (!clients_add(&s->clients, id, pipe_is_own(pipe)))
+        bool own = pipe_is_own(pipe);
+        if (own)
+            atomic_fetch_add(&s->own_connections, 1);
+        if (!clients_add(&s->clients, id, own))
             nng_pipe_close(pipe);
     } else if (clients_mark_gone(&s->clients, id)) {
         ev_async_send(s->loop, &s->wake);
@@ -239,14 +244,24 @@ void server_tick(struct server *s, uint64_t now_ns)
     }
 }
 
-bool server_stuck(const struct server *s)
+unsigned server_own_connections(const struct server *s)
 {
-    return listener_stuck(&s->listener);
+    return atomic_load(&s->own_connections);
 }
 
 enum status server_reopen(struct server *s, struct error *error)
 {
     return listener_reopen(&s->listener, error);
+}
+
+// A server that cannot receive leaves bytes unread itself.
+void server_sweep(struct server *s)
+{
+    if (s->listener.count <= 1 || s->receiving == 0)
+        return;
+    int disconnected = listener_sweep(&s->listener);
+    if (disconnected > 0)
+        log_warning("listener_orphans disconnected=%d", disconnected);
 }
 
 uint64_t server_last_reply_ns(const struct server *s)

@@ -54,9 +54,14 @@ void server_drop(struct exchange *exchange);
 // replies, when contexts have become rare.
 void server_tick(struct server *server, uint64_t now_ns);
 
-// Whether connections pile up because nobody accepts them, and the cure; see daemon/io/listener.h.
-bool server_stuck(const struct server *server);
+// How many connections of this process to itself have been let in so far. From any thread.
+unsigned server_own_connections(const struct server *server);
+
+// The cure for a listener that lets nobody in any more; see daemon/io/listener.h.
 enum status server_reopen(struct server *server, struct error *error) MUST_CHECK;
+
+// Once a second: disconnects clients that a dead listener keeps from being served.
+void server_sweep(struct server *server);
 
 // When the last reply was handed over, 0: never. nng reports a reply as sent before it is written,
 // so closing the socket within some 200 ms may lose it.

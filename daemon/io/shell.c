@@ -136,10 +136,10 @@ static void on_unserved(struct shell *s)
     drain(s, "listener_dead");
 }
 
-static bool on_stuck(void *context)
+static unsigned let_in(void *context)
 {
-    struct shell *s = context;
-    return server_stuck(s->server);
+    const struct shell *s = context;
+    return server_own_connections(s->server);
 }
 
 static void on_probe(void *context, enum probe_result result)
@@ -164,7 +164,7 @@ static enum status probe_prepare(struct shell *s, struct error *error)
     enum status status = wire_encode_request(&request, &data, &size, error);
     if (status != STATUS_OK)
         return status;
-    const struct probe_handler handler = {s, on_stuck, on_probe};
+    const struct probe_handler handler = {s, let_in, on_probe};
     status = probe_init(&s->probe, s->loop, s->config.socket, data, size, &handler, error);
     free(data);
     return status;
@@ -187,6 +187,7 @@ static void each_second(struct shell *s)
 {
     int queued, running, pools;
     probe_start(&s->probe);
+    server_sweep(s->server);
     service_tick(s->service);
     service_counts(s->service, &queued, &running, &pools);
     if (!s->drain_ns && s->ready)
