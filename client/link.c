@@ -139,6 +139,13 @@ static void slot_receive(struct slot *slot)
     nng_ctx_recv(slot->context, slot->aio);
 }
 
+// With the lock held.
+static void link_mark_down(struct link *link)
+{
+    link->up = false;
+    link->down = true;
+}
+
 // nng is done with what it was asked for.
 static void slot_progress(void *arg)
 {
@@ -155,6 +162,8 @@ static void slot_progress(void *arg)
     nng_aio_set_msg(slot->aio, NULL);
     void *done_arg;
     pthread_mutex_lock(&link->mutex);
+    if (result == NNG_ECONNRESET || result == NNG_ECLOSED)
+        link_mark_down(link); // whoever asks again at once shall not be sent here
     link_done *done = slot_take(slot, &done_arg);
     list_remove(&slot->node);
     list_push_back(&link->idle, &slot->node);
@@ -211,8 +220,7 @@ static void pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
     (void)pipe;
     (void)event;
     pthread_mutex_lock(&link->mutex);
-    link->up = false;
-    link->down = true;
+    link_mark_down(link);
     pthread_mutex_unlock(&link->mutex);
     link_answer_all(link);
     nng_dialer_close(link->dialer);

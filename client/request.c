@@ -116,7 +116,7 @@ static enum status id_read(const char *text, struct request_id *id, struct error
     for (size_t i = 0; good && i < sizeof id->bytes; i++) {
         int high = digit_read(text[2 * i]), low = digit_read(text[2 * i + 1]);
         good = high >= 0 && low >= 0;
-        id->bytes[i] = (uint8_t)(high << 4 | low);
+        id->bytes[i] = (uint8_t)(16 * high + low);
     }
     return good ? STATUS_OK
                 : error_set(error, STATUS_INVALID_ARGUMENT,

@@ -109,11 +109,24 @@ tests_test_wire_schema_SOURCES = tests/test_wire_schema.c
 test_programs += tests/test_wire_hostile
 tests_test_wire_hostile_SOURCES = tests/test_wire_hostile.c $(wire_samples)
 
+# Stands in for the daemon; answers as the label of a case asks.
+test_helpers += tests/fake_daemon
+tests_fake_daemon_SOURCES = tests/fake_daemon.c $(wire_samples)
+
+test_programs += tests/test_client
+tests_test_client_SOURCES = tests/test_client.c tests/fake.c tests/fake.h
+
+test_programs += tests/test_client_faults
+tests_test_client_faults_SOURCES = tests/test_client_faults.c tests/fake.c tests/fake.h
+
 test_programs += tests/test_case
 tests_test_case_SOURCES = tests/test_case.c
 
 test_programs += tests/test_shard
 tests_test_shard_SOURCES = tests/test_shard.c
+
+test_programs += tests/test_builder
+tests_test_builder_SOURCES = tests/test_builder.c
 
 test_programs += tests/test_plan
 tests_test_plan_SOURCES = tests/test_plan.c
