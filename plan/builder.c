@@ -13,9 +13,9 @@ struct record {
     bool write;
 };
 
-// For each stream the last operation that is known to be complete, or -1.
-struct clock {
-    int32_t done[PLAN_STREAMS];
+// By stream, the last operation of it that is meant, or -1.
+struct horizon {
+    int32_t op[PLAN_STREAMS];
 };
 
 struct builder {
@@ -26,11 +26,13 @@ struct builder {
 
     struct record *records;
     int32_t record_count;
-    struct clock *clocks;              // by operation: when it is complete
-    struct clock latest[PLAN_STREAMS]; // by stream: when all added so far is complete
+    // By stream: what is complete when its next operation starts, as far as its own waits tell.
+    // With two streams there is nothing to learn from the waits of the other one: they are for this
+    // one.
+    struct horizon known[PLAN_STREAMS];
 
     struct {
-        int32_t buffers, ops, slices, transfers, waits, records, clocks;
+        int32_t buffers, ops, slices, transfers, waits, records;
     } capacity;
     void **blocks; // builder_alloc()
     int32_t block_count, block_capacity;
@@ -51,7 +53,7 @@ struct builder *builder_create(const struct cp_case *c, int rank)
     b->plan->c = *c;
     b->plan->rank = rank;
     b->phase = PHASE_FORWARD;
-    memset(b->latest, -1, sizeof b->latest);
+    memset(b->known, -1, sizeof b->known);
     return b;
 }
 
@@ -61,7 +63,6 @@ void builder_destroy(struct builder *b)
         return;
     plan_destroy(b->plan);
     free(b->records);
-    free(b->clocks);
     for (int32_t i = 0; i < b->block_count; i++)
         free(b->blocks[i]);
     free(b->blocks);
@@ -180,19 +181,20 @@ static void visit_regions(struct builder *b, int32_t index, visit_fn *visit, voi
     }
 }
 
-// Notes in `context` (a clock) the last operation of each stream that this access conflicts with.
+// Notes in `context` (struct horizon) the last operation of each stream that this access conflicts
+// with.
 static void find_conflicts(struct builder *b, int32_t op, const struct region *region,
                            enum access access, void *context)
 {
     (void)op;
-    struct clock *needed = context;
+    struct horizon *needed = context;
     for (int32_t i = 0; i < b->record_count; i++) {
         const struct record *r = &b->records[i];
         if (!overlap(&r->region, region) || !(r->write || (access & ACCESS_WRITE)))
             continue;
-        int32_t *done = &needed->done[b->plan->ops[r->op].stream];
-        if (r->op > *done)
-            *done = r->op;
+        int32_t *last = &needed->op[b->plan->ops[r->op].stream];
+        if (r->op > *last)
+            *last = r->op;
     }
 }
 
@@ -219,13 +221,6 @@ static void remember(struct builder *b, int32_t op, const struct region *region,
             (struct record){.op = op, .region = *region, .write = write};
 }
 
-static void clock_join(struct clock *a, const struct clock *b)
-{
-    for (int s = 0; s < PLAN_STREAMS; s++)
-        if (b->done[s] > a->done[s])
-            a->done[s] = b->done[s];
-}
-
 static bool feeds_attention(const struct plan *plan, const struct op *op, int32_t other)
 {
     return plan->ops[other].kind == OP_EXCHANGE &&
@@ -244,20 +239,15 @@ static void add_wait(struct builder *b, struct op *op, int32_t other)
     op->wait_count++;
 }
 
-// Adds the waits for what is needed and not known to be done, latest operation first: a later one
-// may imply an earlier one, never the other way round.
-static void derive_waits(struct builder *b, struct op *op, const struct clock *needed)
+// Adds the waits for what is needed and not known to be complete; of itself a stream knows all.
+static void derive_waits(struct builder *b, struct op *op, const struct horizon *needed)
 {
-    struct clock *known = &b->latest[op->stream];
-    for (;;) {
-        int32_t other = -1;
-        for (int s = 0; s < PLAN_STREAMS; s++)
-            if (needed->done[s] > known->done[s] && needed->done[s] > other)
-                other = needed->done[s];
-        if (other < 0)
-            return;
-        add_wait(b, op, other);
-        clock_join(known, &b->clocks[other]);
+    struct horizon *known = &b->known[op->stream];
+    for (int s = 0; s < PLAN_STREAMS; s++) {
+        if (needed->op[s] <= known->op[s])
+            continue;
+        add_wait(b, op, needed->op[s]);
+        known->op[s] = needed->op[s];
     }
 }
 
@@ -268,7 +258,6 @@ static struct op *operation_begin(struct builder *b, enum op_kind kind)
 {
     struct plan *plan = b->plan;
     ROOM(b, plan->ops, plan->op_count, 1, b->capacity.ops);
-    ROOM(b, b->clocks, plan->op_count, 1, b->capacity.clocks);
     if (b->failed)
         return NULL;
     struct op *op = &plan->ops[plan->op_count];
@@ -284,19 +273,14 @@ static struct op *operation_begin(struct builder *b, enum op_kind kind)
 
 static void operation_end(struct builder *b)
 {
-    int32_t index = b->plan->op_count;
+    int32_t index = b->plan->op_count++;
     struct op *op = &b->plan->ops[index];
-    struct clock needed;
+    struct horizon needed;
     memset(&needed, -1, sizeof needed);
     visit_regions(b, index, find_conflicts, &needed);
-    needed.done[op->stream] = -1; // the stream keeps its own order
     derive_waits(b, op, &needed);
     visit_regions(b, index, remember, NULL);
-
-    struct clock *complete = &b->latest[op->stream];
-    complete->done[op->stream] = index;
-    b->clocks[index] = *complete;
-    b->plan->op_count++;
+    b->known[op->stream].op[op->stream] = index;
 }
 
 static void attend(struct builder *b, enum op_kind kind, const struct region *operand,

@@ -20,7 +20,7 @@ struct touch {
     enum access access;
 };
 
-// For each stream the last operation that is complete before this one starts, or -1.
+// For each stream, its own too, the last operation that is complete before this one starts, or -1.
 struct before {
     int32_t op[PLAN_STREAMS];
 };
@@ -270,8 +270,7 @@ static enum status check_operations(const struct plan *plan, struct error *error
 // Whether operation a is complete before operation b starts; a < b.
 static bool ordered(const struct examined *x, int32_t a, int32_t b)
 {
-    enum plan_stream stream = x->plan->ops[a].stream;
-    return stream == x->plan->ops[b].stream || x->before[b].op[stream] >= a;
+    return x->before[b].op[x->plan->ops[a].stream] >= a;
 }
 
 static void join(struct before *known, const struct before *other)

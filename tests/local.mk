@@ -162,6 +162,9 @@ tests_test_executor_SOURCES = tests/test_executor.c tests/generate.c tests/gener
 test_programs += tests/test_verify
 tests_test_verify_SOURCES = tests/test_verify.c
 
+test_programs += tests/test_rank_parts
+tests_test_rank_parts_SOURCES = tests/test_rank_parts.c tests/generate.c tests/generate.h
+
 test_programs += tests/test_rank
 tests_test_rank_SOURCES = tests/test_rank.c tests/generate.c tests/generate.h tests/world.c \
     tests/world.h

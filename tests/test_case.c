@@ -184,12 +184,23 @@ START_TEST(set_refuses_what_is_not_plain)
     expect_unset("seed", "18446744073709551616",
                  "seed is '18446744073709551616'; accepted is a whole number from 0 to "
                  "18446744073709551615");
+    // As a signed number this would be -1.
+    expect_unset("window_left", "18446744073709551615",
+                 "window_left is '18446744073709551615'; accepted is -1 to 16777216");
     expect_unset("training", "yes", "training is 'yes'; accepted is true or false");
     expect_unset("dtype", "BF16", "dtype is 'BF16'; accepted is bf16, fp16 or fp32");
     expect_unset("scale", "0x1p-3", "scale is '0x1p-3'; accepted is a number from 0 to 1000000");
     expect_unset("scale", "1e400", "scale is '1e400'; accepted is a number from 0 to 1000000");
     expect_unset("scale", "0,5", "scale is '0,5'; accepted is a number from 0 to 1000000");
     expect_unset("scale", "nan", "scale is 'nan'; accepted is a number from 0 to 1000000");
+}
+END_TEST
+
+START_TEST(set_knows_one_zero)
+{
+    struct cp_case c = usual(), before = c;
+    ck_assert_int_eq(case_set(&c, "scale", "-0.0", NULL), STATUS_OK);
+    ck_assert_int_eq(memcmp(&c, &before, sizeof c), 0);
 }
 END_TEST
 
@@ -456,6 +467,7 @@ static Suite *suite(void)
     suite_add_tcase(s, check);
     TCase *fields = tcase_create("fields");
     tcase_add_test(fields, set_refuses_what_is_not_plain);
+    tcase_add_test(fields, set_knows_one_zero);
     tcase_add_test(fields, set_cuts_and_cleans_what_it_quotes);
     tcase_add_test(fields, set_names_the_nearest_field);
     tcase_add_test(fields, names_take_a_dash_for_an_underscore);

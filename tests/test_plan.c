@@ -174,6 +174,28 @@ START_TEST(ring_sends_no_more_than_it_must)
 }
 END_TEST
 
+static int buffers_named(const struct plan *plan, const char *prefix)
+{
+    int count = 0;
+    for (int32_t i = 0; i < plan->buffer_count; i++)
+        count += strncmp(plan->buffers[i].name, prefix, strlen(prefix)) == 0;
+    return count;
+}
+
+START_TEST(ring_has_the_slots_it_needs)
+{
+    for (int size = 1; size <= 4; size++) {
+        struct cp_case c;
+        struct plans p;
+        plans_even_case(size, &c);
+        plans_create(&p, &c);
+        ck_assert_int_eq(buffers_named(p.plans[0], "slot"), size > 2 ? 2 : size - 1);
+        ck_assert_int_eq(buffers_named(p.plans[0], "dkv_"), size > 1 ? 3 : 1);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
 START_TEST(ring_memory_does_not_grow_with_ranks)
 {
     int64_t bytes[2];
@@ -378,6 +400,7 @@ static Suite *suite(void)
     tcase_add_test(ring, ring_forward_overlaps);
     tcase_add_test(ring, ring_backward_overlaps);
     tcase_add_test(ring, ring_sends_no_more_than_it_must);
+    tcase_add_test(ring, ring_has_the_slots_it_needs);
     tcase_add_test(ring, ring_memory_does_not_grow_with_ranks);
     tcase_add_test(ring, empty_shards_take_part);
     suite_add_tcase(s, ring);

@@ -140,6 +140,13 @@ static void wait_for_later(struct plan *plan)
     plan->waits[0] = plan->op_count - 1;
 }
 
+static void wait_for_later_exchange(struct plan *plan)
+{
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].kind == OP_EXCHANGE)
+            plan->waits[0] = i; // the last one
+}
+
 static void wait_for_nothing(struct plan *plan)
 {
     plan->waits[0] = -1;
@@ -290,6 +297,7 @@ static const struct fault {
     {exchange_too_many, "rank 0 has 5 exchanges, another rank has more"},
     {receive_over_send, "both touch bytes 0 to 384 of slot0, one writes, and nothing orders them"},
     {wait_for_later, "waits for a later operation or its own stream"},
+    {wait_for_later_exchange, "waits for a later operation or its own stream"},
     {wait_for_nothing, "waits for a later operation or its own stream"},
     {wait_for_own_stream, "waits for a later operation or its own stream"},
     {operand_outside, "has an operand outside its buffer"},

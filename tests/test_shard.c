@@ -249,15 +249,15 @@ START_TEST(slices_cover_visible_pairs_once)
 }
 END_TEST
 
-// Slices of one step of a case of one sequence whose 2P chunks have 8 tokens each.
+// Slices of one step of a case of two interleaved sequences whose 2P chunks have 8 tokens each.
 static int step_slices(enum case_mask mask, int world_size, int rank, int source, int64_t *pairs)
 {
     struct cp_case c;
-    struct span q[2], kv[2];
-    struct slice slices[4];
+    struct span q[4], kv[4];
+    struct slice slices[8];
     case_init(&c);
     c.mask = mask;
-    c.batch = 1;
+    c.format = FORMAT_SBHD;
     c.world_size = world_size;
     c.seqlen_q = c.seqlen_kv = 16 * world_size;
     int q_count = shard_spans(&c, SIDE_Q, rank, q), kv_count = shard_spans(&c, SIDE_KV, source, kv);
@@ -265,7 +265,9 @@ static int step_slices(enum case_mask mask, int world_size, int rank, int source
     *pairs = 0;
     for (int n = 0; n < count; n++)
         *pairs += slice_pairs(&slices[n]);
-    return count;
+    ck_assert_int_eq(count % 2, 0);
+    *pairs /= 2;
+    return count / 2; // of each sequence
 }
 
 START_TEST(neighbours_without_a_mask_merge)
