@@ -131,13 +131,16 @@ enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *e
     int64_t dims = c->head_dim_qk + c->head_dim_v;
     // Bytes per row and head: tensors in dtype (once with its gradient on the query side; the
     // shard, two slots and the gradient on the key side), fp32 accumulators (on the key side two
-    // partials and what arrives), LSE and D, and the fp64 rows of the reference.
-    int64_t q_row_bytes = dims * (2 * case_element_bytes(c) + 4 + 8) + 8;
-    int64_t kv_row_bytes = dims * (4 * case_element_bytes(c) + 3 * 4 + 8);
-    // LSE and D of every query, in fp64, for the reference of the keys.
+    // partials, two travelling sums), LSE and D, and of the reference its fp64 rows, LSE and D, and
+    // the errors of three tensors.
+    int64_t q_row_bytes = dims * (2 * case_element_bytes(c) + 4 + 8) + 8 + 2 * 8 + 3 * 8;
+    int64_t kv_row_bytes = dims * (4 * case_element_bytes(c) + 4 * 4 + 8) + 3 * 8;
+    // LSE and D of every query, in fp64, for the reference of the keys; once more for the heads
+    // that share a key head, in order.
     int64_t rows_all = product(product(c->batch, c->seqlen_q), c->heads);
-    int64_t sum =
-        product(q_rows, q_row_bytes) + product(kv_rows, kv_row_bytes) + product(rows_all, 2 * 8);
+    int64_t rows_shared = product(c->seqlen_q, c->heads / c->kv_heads);
+    int64_t sum = product(q_rows, q_row_bytes) + product(kv_rows, kv_row_bytes) +
+                  product(rows_all, 2 * 8) + product(rows_shared, 2 * 8);
     if (sum >= MEMORY_BYTES_MAX)
         return error_set(
             error, STATUS_RESOURCE_EXHAUSTED,

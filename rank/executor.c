@@ -31,8 +31,7 @@ struct executor {
     int compute_eighths;  // exploration: how often compute goes first
 };
 
-// ---- single operations
-// -----------------------------------------------------------------------------
+// ---- single operations ----
 
 static void *at(const struct executor *x, struct region region)
 {
@@ -110,8 +109,7 @@ static enum status op_run(struct executor *x, const struct op *op, struct error 
                      (int)op->kind);
 }
 
-// ---- progress
-// --------------------------------------------------------------------------------------
+// ---- progress ----
 
 static int report_phase(const struct op *op)
 {
@@ -138,8 +136,7 @@ static void op_finished(struct executor *x, int32_t index)
         x->timings->forward_ns = clock_ns();
 }
 
-// ---- exchanges
-// -------------------------------------------------------------------------------------
+// ---- exchanges ----
 
 // The same on both sides of every message, and never twice in the life of a pool as long as one
 // step has no two exchanges; where it has, their order and sizes tell them apart.
@@ -194,8 +191,7 @@ static enum status exchange_progress(struct executor *x, bool wait, struct error
     return STATUS_OK;
 }
 
-// ---- the choice
-// ------------------------------------------------------------------------------------
+// ---- the choice ----
 
 static bool waits_done(const struct executor *x, const struct op *op)
 {
@@ -301,8 +297,7 @@ static enum status step(struct executor *x, struct error *error)
     return move_make(x, moves[chosen], count == 1, error);
 }
 
-// ---- a whole plan
-// ----------------------------------------------------------------------------------
+// ---- a whole plan ----
 
 static void executor_init(struct executor *x)
 {

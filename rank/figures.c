@@ -53,8 +53,7 @@ static double logit_excess(const struct cp_case *c)
     return deviation > LOGIT_DEVIATION ? deviation / LOGIT_DEVIATION : 1;
 }
 
-// ---- what a uniform softmax would give
-// --------------------------------------------------------------
+// ---- what a uniform softmax would give ----
 
 static double quotient(int64_t pairs, int64_t tokens)
 {
@@ -103,8 +102,7 @@ static double uniform_rms(const struct cp_case *c, enum report_tensor tensor, in
     return uniform_key_rms(c, tensor, queries, quotient(slice_pairs(&all), c->seqlen_q));
 }
 
-// ---- rules
-// -----------------------------------------------------------------------------------------
+// ---- rules ----
 
 // The less a mean is over, the less it says.
 static double allowance(double elements)
@@ -133,8 +131,7 @@ struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor ten
     };
 }
 
-// ---- judging
-// ---------------------------------------------------------------------------------------
+// ---- judging ----
 
 void tally_init(struct tally *t, struct figures_rule rule, enum report_tensor tensor, int chunk,
                 struct row_error *rows, int64_t row_count)

@@ -40,8 +40,7 @@ struct rank {
     _Alignas(16) char payload[CHANNEL_PAYLOAD_MAX];
 };
 
-// ---- the process
-// -----------------------------------------------------------------------------------
+// ---- the process ----
 
 static bool number_parse(const char *text, long min, long max, long *value)
 {
@@ -114,8 +113,7 @@ static enum status progress_map(struct rank *r, struct error *error)
     return STATUS_OK;
 }
 
-// ---- talking to the daemon
-// -------------------------------------------------------------------------
+// ---- talking to the daemon ----
 
 static enum status say(const struct rank *r, enum channel_type type, uint64_t job,
                        const void *payload, size_t length, struct error *error)
@@ -150,8 +148,7 @@ static int give_up(struct rank *r, uint64_t job, const struct error *error)
     return EXIT_SOFTWARE;
 }
 
-// ---- serving
-// ---------------------------------------------------------------------------------------
+// ---- serving ----
 
 static enum status case_serve(struct rank *r, const struct channel_frame *frame,
                               struct error *error)

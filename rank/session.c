@@ -32,8 +32,7 @@ void session_fini(struct session *s)
     arena_fini(&s->arena);
 }
 
-// ---- one case
-// --------------------------------------------------------------------------------------
+// ---- one case ----
 
 struct job {
     struct session *session;
@@ -248,8 +247,7 @@ enum status session_run(struct session *s, const struct cp_case *c, uint64_t job
     return STATUS_OK;
 }
 
-// ---- besides cases
-// ---------------------------------------------------------------------------------
+// ---- besides cases ----
 
 enum status session_barrier(struct session *s, struct error *error)
 {

@@ -14,22 +14,25 @@ struct statistics {
     double *ranks[WORLD_SIZE_MAX];
 };
 
+// Rows of the reference in memory.
+enum { BLOCK_OUT, BLOCK_DQ, BLOCK_LSE, BLOCK_DELTA, BLOCKS };
+enum { BLOCK_DV = BLOCK_OUT, BLOCK_DK = BLOCK_DQ };
+
+// Tensors whose reference comes from one function, and which are judged together.
+#define CHUNK_TENSORS_MAX 3
+
 struct verifier {
     const struct verification *v;
     const struct cp_case *c;
     struct rank_report *report;
     struct statistics statistics; // when training
-    double *block[4];             // reference rows: out, lse, delta, dq or dk, dv
-    double *key_lse, *key_delta;  // of the heads that share a key head, [heads][seqlen_q]
-    struct row_error *rows[3];    // of the tallies of a chunk
+    double *block[BLOCKS];
+    double *key_lse, *key_delta; // of the heads that share a key head, [heads][seqlen_q]
+    struct row_error *rows[CHUNK_TENSORS_MAX];
     float got[HEAD_DIM_MAX];
 };
 
-enum { BLOCK_OUT, BLOCK_LSE, BLOCK_DELTA, BLOCK_DQ };
-enum { BLOCK_DK, BLOCK_DV };
-
-// ---- memory
-// ----------------------------------------------------------------------------------------
+// ---- memory ----
 
 static int64_t group_size(const struct cp_case *c)
 {
@@ -42,27 +45,40 @@ static int64_t statistics_count(const struct cp_case *c, int rank)
     return shard_rows(c, SIDE_Q, rank) * c->heads;
 }
 
-// Rows, over all heads, of the largest chunk of a rank.
-static int64_t chunk_rows_max(const struct cp_case *c, int rank)
+// Rows of a rank over all heads; no chunk has more.
+static int64_t rank_rows(const struct cp_case *c, int rank)
 {
     int64_t q = shard_rows(c, SIDE_Q, rank) * c->heads;
     int64_t kv = shard_rows(c, SIDE_KV, rank) * c->kv_heads;
     return q > kv ? q : kv;
 }
 
-static int64_t head_dim_max(const struct cp_case *c)
+// Rows of the longest chunk of a rank, of one sequence and head, up to what is in memory at a time.
+static int64_t block_rows(const struct cp_case *c, int rank)
 {
-    return c->head_dim_qk > c->head_dim_v ? c->head_dim_qk : c->head_dim_v;
+    int64_t q = shard_tokens(c, SIDE_Q, rank), kv = shard_tokens(c, SIDE_KV, rank);
+    int64_t rows = q > kv ? q : kv;
+    return rows < VERIFY_BLOCK_ROWS ? rows : VERIFY_BLOCK_ROWS;
+}
+
+// Doubles of a row of each block. dK and dV take the place of dQ and out.
+static int64_t block_width(const struct cp_case *c, int block)
+{
+    const int64_t widths[] = {[BLOCK_OUT] = c->head_dim_v,
+                              [BLOCK_DQ] = c->head_dim_qk,
+                              [BLOCK_LSE] = 1,
+                              [BLOCK_DELTA] = 1};
+    return widths[block];
 }
 
 enum status verify_reserve(const struct cp_case *c, int rank, size_t *total, struct error *error)
 {
     size_t sum = *total;
     enum status status = STATUS_OK;
-    for (int i = 0; i < 4 && status == STATUS_OK; i++)
-        status = arena_add(&sum, VERIFY_BLOCK_ROWS, head_dim_max(c) * 8, error);
-    for (int i = 0; i < 3 && status == STATUS_OK; i++)
-        status = arena_add(&sum, chunk_rows_max(c, rank), sizeof(struct row_error), error);
+    for (int i = 0; i < BLOCKS && status == STATUS_OK; i++)
+        status = arena_add(&sum, block_rows(c, rank) * block_width(c, i), 8, error);
+    for (int i = 0; i < CHUNK_TENSORS_MAX && status == STATUS_OK; i++)
+        status = arena_add(&sum, rank_rows(c, rank), sizeof(struct row_error), error);
     for (int r = 0; r < c->world_size && c->training && status == STATUS_OK; r++)
         status = arena_add(&sum, statistics_count(c, r), 2 * 8, error);
     for (int i = 0; i < 2 && c->training && status == STATUS_OK; i++)
@@ -76,10 +92,11 @@ static void memory_take(struct verifier *x)
 {
     const struct cp_case *c = x->c;
     struct arena *a = x->v->arena;
-    for (int i = 0; i < 4; i++)
-        x->block[i] = arena_take(a, VERIFY_BLOCK_ROWS, head_dim_max(c) * 8);
-    for (int i = 0; i < 3; i++)
-        x->rows[i] = arena_take(a, chunk_rows_max(c, x->v->rank), sizeof(struct row_error));
+    int rank = x->v->rank;
+    for (int i = 0; i < BLOCKS; i++)
+        x->block[i] = arena_take(a, block_rows(c, rank) * block_width(c, i), 8);
+    for (int i = 0; i < CHUNK_TENSORS_MAX; i++)
+        x->rows[i] = arena_take(a, rank_rows(c, rank), sizeof(struct row_error));
     if (!c->training)
         return;
     for (int r = 0; r < c->world_size; r++)
@@ -88,8 +105,7 @@ static void memory_take(struct verifier *x)
     x->key_delta = arena_take(a, group_size(c) * c->seqlen_q, 8);
 }
 
-// ---- rows of a chunk
-// -------------------------------------------------------------------------------
+// ---- rows of a chunk ----
 
 // A tensor as the rank holds it.
 struct tensor {
@@ -147,8 +163,7 @@ static void stretch_compare(struct verifier *x, const struct tensor *t, const st
     }
 }
 
-// ---- the reference
-// ---------------------------------------------------------------------------------
+// ---- the reference ----
 
 // Tokens of a sequence that lie before a chunk in a rank's memory.
 static int64_t tokens_before(const struct cp_case *c, int rank, int chunk)
@@ -217,13 +232,10 @@ static enum status keys_reference(struct verifier *x, const struct stretch *s, s
                           x->key_delta, x->block[BLOCK_DK], x->block[BLOCK_DV], error);
 }
 
-// ---- one chunk
-// -------------------------------------------------------------------------------------
+// ---- one chunk ----
 
 typedef enum status reference_function(struct verifier *x, const struct stretch *s,
                                        struct error *error);
-
-#define CHUNK_TENSORS_MAX 3
 
 static enum status stretch_judge(struct verifier *x, const struct tensor *tensors, int count,
                                  reference_function *reference, const struct stretch *s,
@@ -304,8 +316,7 @@ static enum status chunk_judge(struct verifier *x, const struct tensor *tensors,
     return STATUS_OK;
 }
 
-// ---- the two passes
-// --------------------------------------------------------------------------------
+// ---- the two passes ----
 
 static void progress_note(const struct verifier *x, int step, int waiting_for)
 {

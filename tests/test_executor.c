@@ -9,8 +9,7 @@
 #include "rank/executor.h"
 #include "tests/generate.h"
 
-// ---- a plan made by hand
-// ---------------------------------------------------------------------------
+// ---- a plan made by hand ----
 
 #define OPS_MAX     64
 #define WAITS_MAX   512
@@ -69,8 +68,7 @@ static void sketch_wait(struct sketch *s, int32_t other)
     s->ops[s->plan.op_count - 1].wait_count++;
 }
 
-// ---- notes
-// -----------------------------------------------------------------------------------------
+// ---- notes ----
 
 struct event {
     char what; // 'R' run, 'S' start, 'D' done
@@ -218,8 +216,7 @@ static void assert_legal(const struct sketch *s)
     ck_assert_int_eq(notes.count, events);
 }
 
-// ---- tests
-// -----------------------------------------------------------------------------------------
+// ---- tests ----
 
 static void sketch_random(struct sketch *s, uint64_t *state)
 {

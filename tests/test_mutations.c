@@ -66,8 +66,7 @@ static bool case_passes(const struct cp_case *c)
     return world_passed(reports, c->world_size);
 }
 
-// ---- the table
-// -------------------------------------------------------------------------------------
+// ---- the table ----
 
 // Rules that a tensor broke on any rank, in any chunk.
 static int broken_rules(const struct cp_case *c, int tensor)
@@ -138,8 +137,7 @@ static bool judge(const struct variant *v)
     return !passes;
 }
 
-// ---- tests
-// -----------------------------------------------------------------------------------------
+// ---- tests ----
 
 START_TEST(every_mutation_is_noticed)
 {

@@ -32,8 +32,7 @@ static uint64_t digest_of(const struct cp_case *c)
     return world_digest(reports, c->world_size);
 }
 
-// ---- verdicts
-// --------------------------------------------------------------------------------------
+// ---- verdicts ----
 
 struct model {
     const char *name;
@@ -109,8 +108,7 @@ START_TEST(work_is_dealt)
 }
 END_TEST
 
-// ---- the same bits
-// ---------------------------------------------------------------------------------
+// ---- the same bits ----
 
 START_TEST(explored_orders_give_the_same_bits)
 {
@@ -160,8 +158,7 @@ START_TEST(neighbours_leave_no_trace)
 }
 END_TEST
 
-// ---- failures
-// --------------------------------------------------------------------------------------
+// ---- failures ----
 
 START_TEST(a_case_for_others_is_refused)
 {
@@ -223,7 +220,7 @@ START_TEST(whoever_holds_up_the_others_is_found)
         kill(world_pid(e.world, victim), SIGKILL);
         pthread_join(thread, NULL);
         ck_assert_int_eq(e.status, STATUS_UNAVAILABLE);
-        char name[16];
+        char name[24];
         snprintf(name, sizeof(name), "rank %d", victim);
         ck_assert_msg(strncmp(e.error.text, name, strlen(name)) == 0, "%s instead of %s",
                       e.error.text, name);

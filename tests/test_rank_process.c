@@ -21,8 +21,7 @@
 #define GENERATION 7
 #define FD_HIGH    100
 
-// ---- a pool by hand
-// --------------------------------------------------------------------------------
+// ---- a pool by hand ----
 
 struct pool {
     int size;
@@ -157,8 +156,7 @@ static void small_case(struct cp_case *c, int world_size)
     c->seqlen_q = c->seqlen_kv = 20;
 }
 
-// ---- life
-// ------------------------------------------------------------------------------------------
+// ---- life ----
 
 START_TEST(serves_cases_until_told_to_stop)
 {
@@ -215,8 +213,7 @@ START_TEST(leaves_when_the_channel_ends)
 }
 END_TEST
 
-// ---- failures
-// --------------------------------------------------------------------------------------
+// ---- failures ----
 
 static void expect_failure(struct pool *p, int rank, uint64_t job, struct rank_failure *failure)
 {
@@ -321,8 +318,7 @@ START_TEST(tells_whom_it_waits_for_in_vain)
 }
 END_TEST
 
-// ---- surroundings
-// ----------------------------------------------------------------------------------
+// ---- surroundings ----
 
 static int program_status(char *const arguments[])
 {

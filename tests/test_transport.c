@@ -77,8 +77,7 @@ static int pattern_holds(const unsigned char *data, size_t bytes, uint64_t key)
     return holds;
 }
 
-// ---- schedules drawn from a seed
-// --------------------------------------------------------------------
+// ---- schedules drawn from a seed ----
 
 #define SCHEDULE_TRANSFERS 3
 
@@ -198,8 +197,7 @@ START_TEST(a_world_of_the_largest_size)
 }
 END_TEST
 
-// ---- one thread, two ranks
-// ----------------------------------------------------------------------------
+// ---- one thread, two ranks ----
 
 START_TEST(progress_does_not_wait_unless_asked)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank judges results with: figures, digest, shards of inputs, the walk over a rank's rows.
+// Verification: the figures of a chunk, and the walk over a rank's rows.
 #include "tests/runner.h"
 
 #include <math.h>
@@ -7,13 +7,10 @@
 #include <string.h>
 
 #include "kernels/reference/reference.h"
-#include "rank/digest.h"
 #include "rank/figures.h"
-#include "rank/inputs.h"
 #include "rank/verify.h"
 
-// ---- figures
-// ---------------------------------------------------------------------------------------
+// ---- figures ----
 
 #define ROWS 40
 #define DIM  64
@@ -223,149 +220,7 @@ START_TEST(no_row_is_no_error)
 }
 END_TEST
 
-// ---- digest
-// ----------------------------------------------------------------------------------------
-
-START_TEST(every_bit_counts)
-{
-    unsigned char data[61];
-    for (size_t i = 0; i < sizeof(data); i++)
-        data[i] = (unsigned char)(i * 37);
-    uint64_t digest = digest_add(DIGEST_START, data, sizeof(data));
-    ck_assert_uint_eq(digest, digest_add(DIGEST_START, data, sizeof(data)));
-    for (size_t bit = 0; bit < 8 * sizeof(data); bit++) {
-        data[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        ck_assert_uint_ne(digest, digest_add(DIGEST_START, data, sizeof(data)));
-        data[bit / 8] ^= (unsigned char)(1 << bit % 8);
-    }
-    // So do length, order and where one piece ends.
-    char zeros[17] = {0};
-    ck_assert_uint_ne(digest_add(DIGEST_START, zeros, 16), digest_add(DIGEST_START, zeros, 17));
-    ck_assert_uint_ne(digest_add(DIGEST_START, "abcdefghABCDEFGH", 16),
-                      digest_add(DIGEST_START, "ABCDEFGHabcdefgh", 16));
-    ck_assert_uint_ne(digest_add(digest_add(DIGEST_START, "ab", 2), "c", 1),
-                      digest_add(digest_add(DIGEST_START, "a", 1), "bc", 2));
-}
-END_TEST
-
-// ---- arena
-// -----------------------------------------------------------------------------------------
-
-START_TEST(pieces_are_aligned_and_apart)
-{
-    struct arena a;
-    struct error error;
-    size_t total = 0;
-    arena_init(&a);
-    for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(arena_add(&total, i, 3, &error), STATUS_OK);
-    ck_assert_int_eq(arena_reserve(&a, total, &error), STATUS_OK);
-    char *end = a.base;
-    for (int i = 0; i < 100; i++) {
-        char *piece = arena_take(&a, i, 3);
-        ck_assert_uint_eq((uintptr_t)piece % ARENA_ALIGNMENT, 0);
-        ck_assert(piece >= end);
-        end = piece + 3 * i;
-        memset(piece, 0xee, (size_t)(3 * i));
-    }
-    ck_assert_uint_le(a.used, a.capacity);
-    arena_fini(&a);
-    arena_fini(&a);
-}
-END_TEST
-
-START_TEST(memory_is_kept_up_to_a_limit)
-{
-    struct arena a;
-    struct error error;
-    arena_init(&a);
-    ck_assert_int_eq(arena_reserve(&a, 1000, &error), STATUS_OK);
-    ck_assert_ptr_nonnull(arena_take(&a, 0, 0));
-    const char *base = a.base;
-    arena_trim(&a);
-    ck_assert_int_eq(arena_reserve(&a, 500, &error), STATUS_OK);
-    ck_assert_ptr_eq(a.base, base);
-    ck_assert_uint_eq(a.used, 0);
-    ck_assert_int_eq(arena_reserve(&a, ARENA_KEEP_BYTES + 1, &error), STATUS_OK);
-    ck_assert_uint_gt(a.capacity, ARENA_KEEP_BYTES);
-    arena_trim(&a);
-    ck_assert_uint_eq(a.capacity, 0);
-    arena_fini(&a);
-}
-END_TEST
-
-START_TEST(impossible_sizes_are_refused)
-{
-    struct arena a;
-    struct error error;
-    size_t total = 7;
-    ck_assert_int_eq(arena_add(&total, INT64_MAX, 2, &error), STATUS_RESOURCE_EXHAUSTED);
-    ck_assert_int_eq(arena_add(&total, -1, 2, &error), STATUS_RESOURCE_EXHAUSTED);
-    ck_assert_uint_eq(total, 7);
-    arena_init(&a);
-    ck_assert_int_eq(arena_reserve(&a, SIZE_MAX - 5, &error), STATUS_RESOURCE_EXHAUSTED);
-    ck_assert_int_eq(arena_reserve(&a, (size_t)1 << 62, &error), STATUS_RESOURCE_EXHAUSTED);
-    arena_fini(&a);
-}
-END_TEST
-
-// ---- shards of inputs
-// ------------------------------------------------------------------------------
-
-// Every token of every sequence is somewhere, exactly once, with the elements that the definition
-// gives it.
-static void assert_sharded(const struct cp_case *c, enum input_tensor tensor, enum shard_side side)
-{
-    struct span spans[64];
-    float expected[HEAD_DIM_MAX];
-    int heads = input_heads(c, tensor), dim = input_head_dim(c, tensor);
-    int64_t tokens = 0;
-    for (int rank = 0; rank < c->world_size; rank++) {
-        int64_t rows = shard_rows(c, side, rank);
-        float *data = malloc((size_t)(rows * heads * dim) * sizeof(float) + 1);
-        int count = shard_spans(c, side, rank, spans);
-        inputs_fill(c, tensor, spans, count, data);
-        for (int s = 0; s < count; s++)
-            for (int64_t i = 0; i < spans[s].len; i++, tokens++)
-                for (int head = 0; head < heads; head++) {
-                    int64_t row = spans[s].row + i * shard_row_step(c);
-                    input_token_head(c, tensor, spans[s].sequence, spans[s].position + i, head,
-                                     expected);
-                    ck_assert_mem_eq(data + (row * heads + head) * dim, expected,
-                                     (size_t)dim * sizeof(float));
-                }
-        free(data);
-    }
-    int64_t length = side == SIDE_Q ? c->seqlen_q : c->seqlen_kv;
-    ck_assert_int_eq(tokens, c->batch * length);
-}
-
-START_TEST(shards_hold_the_inputs)
-{
-    for (int variant = 0; variant < 8; variant++) {
-        struct cp_case c;
-        case_init(&c);
-        c.world_size = 3;
-        c.dtype = DTYPE_FP32;
-        c.batch = 3;
-        c.heads = 4;
-        c.kv_heads = 2;
-        c.head_dim_qk = 5;
-        c.head_dim_v = 3;
-        c.seqlen_q = 17;
-        c.seqlen_kv = variant & 4 ? 2 : 29;
-        c.format = variant & 1 ? FORMAT_SBHD : FORMAT_BSHD;
-        c.sharding = variant & 2 ? SHARDING_CONTIGUOUS : SHARDING_ZIGZAG;
-        assert_sharded(&c, INPUT_Q, SIDE_Q);
-        assert_sharded(&c, INPUT_DO, SIDE_Q);
-        assert_sharded(&c, INPUT_K, SIDE_KV);
-        assert_sharded(&c, INPUT_V, SIDE_KV);
-    }
-}
-END_TEST
-
-// ---- the walk over a rank's rows
-// -------------------------------------------------------------------
+// ---- the walk over a rank's rows ----
 
 // A world of one rank whose results are the reference itself, to be dented by the test.
 struct desk {
@@ -618,13 +473,6 @@ static Suite *suite(void)
     tcase_add_test(figures, lse_is_judged_absolutely);
     tcase_add_test(figures, no_row_is_no_error);
     suite_add_tcase(s, figures);
-    TCase *parts = tcase_create("parts");
-    tcase_add_test(parts, every_bit_counts);
-    tcase_add_test(parts, pieces_are_aligned_and_apart);
-    tcase_add_test(parts, memory_is_kept_up_to_a_limit);
-    tcase_add_test(parts, impossible_sizes_are_refused);
-    tcase_add_test(parts, shards_hold_the_inputs);
-    suite_add_tcase(s, parts);
     TCase *walk = tcase_create("walk");
     tcase_set_timeout(walk, 60);
     tcase_add_test(walk, every_element_is_found_in_its_place);

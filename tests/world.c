@@ -45,8 +45,7 @@ static void insist(bool holds, const char *what)
     abort();
 }
 
-// ---- a rank
-// ----------------------------------------------------------------------------------------
+// ---- a rank ----
 
 static void answer_fill(struct session *s, const struct request *request, struct answer *answer)
 {
@@ -80,8 +79,7 @@ static int rank_main(struct world *w, int rank, const int *mesh, int control)
     return 0;
 }
 
-// ---- a world
-// ---------------------------------------------------------------------------------------
+// ---- a world ----
 
 typedef int mesh_table[WORLD_SIZE_MAX][WORLD_SIZE_MAX];
 
@@ -170,8 +168,7 @@ const struct progress *world_progress(const struct world *w)
     return w->progress;
 }
 
-// ---- a case
-// ----------------------------------------------------------------------------------------
+// ---- a case ----
 
 static enum status answer_take(struct world *w, int rank, struct rank_report *report,
                                struct error *error)
@@ -238,8 +235,7 @@ void world_close_all(void)
     }
 }
 
-// ---- reports
-// ---------------------------------------------------------------------------------------
+// ---- reports ----
 
 bool world_passed(const struct rank_report *reports, int world_size)
 {

@@ -56,7 +56,7 @@ static struct socket_transport *self(struct transport *t)
     return (struct socket_transport *)t;
 }
 
-// ---- setting an exchange up --------------------------------------------------------------------
+// ---- setting an exchange up ----
 
 static enum status parts_reserve(struct socket_transport *s, int count, struct error *error)
 {
@@ -147,8 +147,7 @@ static enum status socket_start(struct transport *t, uint64_t tag, const struct 
     return STATUS_OK;
 }
 
-// ---- moving bytes
-// --------------------------------------------------------------------------------
+// ---- moving bytes ----
 
 static enum status peer_lost(struct socket_transport *s, int peer, int number, struct error *error)
 {
@@ -318,8 +317,7 @@ static int socket_lost_peer(const struct transport *t)
     return ((const struct socket_transport *)t)->lost;
 }
 
-// ---- life
-// ----------------------------------------------------------------------------------------
+// ---- life ----
 
 static void socket_destroy(struct transport *t)
 {
