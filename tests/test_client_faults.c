@@ -357,6 +357,14 @@ static int entries(const char *folder)
     return count;
 }
 
+// nng closes the last descriptor a moment after the client is gone; a leak stays for good.
+static void assert_no_more(const char *folder, int before)
+{
+    for (int i = 0; i < 5000 && entries(folder) > before; i++)
+        usleep(1000);
+    ck_assert_int_le(entries(folder), before);
+}
+
 static void live_once(void)
 {
     client = fake_client(&fake, NULL);
@@ -371,8 +379,8 @@ START_TEST(a_thousand_clients_leave_nothing_behind)
     int threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
     for (int i = 0; i < 1000; i++)
         live_once();
-    ck_assert_int_eq(entries("/proc/self/fd"), descriptors);
-    ck_assert_int_eq(entries("/proc/self/task"), threads);
+    assert_no_more("/proc/self/fd", descriptors);
+    assert_no_more("/proc/self/task", threads);
     client = fake_client(&fake, NULL);
     ck_assert_int_eq(fake_runs(client), 1001);
     cpattn_client_destroy(client);
