@@ -1,1 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
+dist_man_MANS += doc/cpattn-submit.1
+dist_man_MANS += doc/cpattn-matrix.5

@@ -182,3 +182,12 @@ test_programs += tests/test_mutations
 tests_test_mutations_SOURCES = tests/test_mutations.c tests/world.c tests/world.h
 tests_test_mutations_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_mutations_LDADD = $(mutated_libs)
+
+# Looks into JSON and XML for script tests.
+test_helpers += tests/peek
+tests_peek_SOURCES = tests/peek.c
+tests_peek_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS)
+tests_peek_LDADD = $(JANSSON_LIBS) $(XML_LIBS)
+
+test_scripts += tests/test_submit.sh
+EXTRA_DIST += tests/tap.sh

@@ -178,7 +178,7 @@ static int run(struct runs *runs)
     enum cpattn_status status = run_once(runs, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
     runs->run_ns[runs->done++] = outcome.run_ns;
-    if (!memory && outcome.kind == OUTCOME_PASS)
+    if (!memory && result && outcome.kind == OUTCOME_PASS)
         memory = check_digest(runs, result, &outcome);
     if (memory)
         command_complain("not enough memory for the answer");

@@ -28,7 +28,6 @@ enum { KEY_SOCKET = 1, KEY_JSON };
     }
 
 static const struct argp_option query_table[] = {OPTION_SOCKET, OPTION_JSON, {.name = NULL}};
-static const struct argp_option no_table[] = {{.name = NULL}};
 static const struct argp_option socket_table[] = {OPTION_SOCKET, {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -208,8 +207,7 @@ int command_cancel(int argc, char **argv)
 
 int command_version(int argc, char **argv)
 {
-    static const struct argp argp = {.options = no_table,
-                                     .parser = parse_option,
+    static const struct argp argp = {.parser = parse_option,
                                      .doc = "Prints the version of the command and its library."};
     struct daemon_options o = {.socket = NULL};
     int exit_status = options_parse(&argp, argc, argv, &o);

@@ -149,9 +149,9 @@ static json_t *rank_times(struct writer *w, const struct cpattn_rank *r)
     return object;
 }
 
-static json_t *rank_object(struct writer *w, const struct cpattn_result *result, int number)
+static json_t *rank_object(struct writer *w, const struct cpattn_result *result,
+                           const struct cpattn_rank *rank)
 {
-    const struct cpattn_rank *rank = cpattn_result_rank(result, number);
     const struct cpattn_figures *f;
     json_t *object = json_object(), *figures = json_array();
     put_int(w, object, "rank", rank->rank);
@@ -159,7 +159,7 @@ static json_t *rank_object(struct writer *w, const struct cpattn_result *result,
     put_hex(w, object, "digest", rank->digest);
     put_real(w, object, "flops", rank->flops);
     put(w, object, "times_ns", rank_times(w, rank));
-    for (int i = 0; (f = cpattn_result_figures(result, number, i)); i++)
+    for (int i = 0; (f = cpattn_result_figures(result, rank->rank, i)); i++)
         if (json_array_append_new(figures, figures_object(w, f)))
             w->failed = true;
     put(w, object, "figures", figures);
@@ -189,10 +189,11 @@ static void put_ranks(struct writer *w, json_t *object, const struct cpattn_resu
     json_t *ranks = json_array();
     for (int r = 0; r < result->world_size; r++) {
         const struct cpattn_failure *failure = cpattn_result_failure(result, r);
-        if (failure && json_array_append_new(ranks, failure_object(w, failure)))
-            w->failed = true;
-        else if (!failure && cpattn_result_rank(result, r) &&
-                 json_array_append_new(ranks, rank_object(w, result, r)))
+        const struct cpattn_rank *rank = cpattn_result_rank(result, r);
+        if (!failure && !rank)
+            continue;
+        json_t *entry = rank ? rank_object(w, result, rank) : failure_object(w, failure);
+        if (json_array_append_new(ranks, entry))
             w->failed = true;
     }
     put(w, object, "ranks", ranks);

@@ -121,7 +121,7 @@ static enum status bundle_add(struct matrix *m, struct matrix_axis *axis,
 {
     struct cp_case c = m->defaults;
     struct matrix_value value = {.fields = bundle};
-    uint64_t mask;
+    uint64_t mask = 0;
     enum status status = check_name(bundle, "a value of an axis", error);
     if (!status)
         status = fields_apply(bundle, &c, &mask, error);
@@ -136,9 +136,9 @@ static enum status bundle_add(struct matrix *m, struct matrix_axis *axis,
 static enum status read_bundles(struct matrix *m, const struct yaml_node *map, const char *name,
                                 struct error *error)
 {
-    struct matrix_axis *axis;
+    struct matrix_axis *axis = NULL;
     enum status status = axis_add(m, map, name, &axis, error);
-    if (status)
+    if (!axis)
         return status;
     axis->bundles = map;
     for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n))
@@ -150,11 +150,11 @@ static enum status read_bundles(struct matrix *m, const struct yaml_node *map, c
 static enum status read_model_list(struct matrix *m, const struct yaml_node *models,
                                    const struct yaml_node *list, struct error *error)
 {
-    struct matrix_axis *axis;
+    struct matrix_axis *axis = NULL;
     enum status status = yaml_is(list, YAML_LIST, error);
     if (!status)
         status = axis_add(m, list, "model", &axis, error);
-    if (status)
+    if (!axis)
         return status;
     axis->bundles = models;
     for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n)) {
@@ -180,9 +180,9 @@ static enum status read_model_axis(struct matrix *m, const struct yaml_node *mod
 static enum status read_field_values(struct matrix *m, const struct yaml_node *list,
                                      struct error *error)
 {
-    struct matrix_axis *axis;
+    struct matrix_axis *axis = NULL;
     enum status status = axis_add(m, list, yaml_key(list), &axis, error);
-    if (status)
+    if (!axis)
         return status;
     axis->mask = fields_mask(axis->name);
     for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n)) {
@@ -224,13 +224,13 @@ static enum status check_overlap(const struct matrix *m, const struct yaml_node 
         for (int i = 0; i < m->axis_count && !axis; i++)
             if (strcmp(m->axes[i].name, yaml_key(node)) == 0)
                 axis = &m->axes[i];
-        for (int i = 0; i < m->axis_count && !other; i++)
+        for (int i = 0; i < m->axis_count && axis && !other; i++)
             if (&m->axes[i] != axis && (m->axes[i].mask & axis->mask))
                 other = &m->axes[i];
         if (other)
             return yaml_error_key(node, error, "axis '%s' sets %s, which axis '%s' sets too",
                                   axis->name, fields_first(axis->mask & other->mask), other->name);
-        if (!axis->bundles && (axis->mask & defaults))
+        if (axis && !axis->bundles && (axis->mask & defaults))
             return yaml_error_key(node, error, "axis '%s' sets %s, which 'defaults' sets too",
                                   axis->name, fields_first(axis->mask & defaults));
     }

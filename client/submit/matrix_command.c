@@ -185,22 +185,27 @@ static bool list_json(const struct matrix_case *made)
     return fine;
 }
 
-static int list_width(const struct matrix_list *list)
+static bool is_listed(const struct matrix_options *o, const struct matrix_case *made)
+{
+    return (made->fate == MATRIX_EXCLUDED) == o->excluded;
+}
+
+static int list_width(const struct matrix_options *o, const struct matrix_list *list)
 {
     int width = 0;
     for (int i = 0; i < list->count; i++)
-        if ((int)strlen(list->cases[i].id) > width)
+        if (is_listed(o, &list->cases[i]) && (int)strlen(list->cases[i].id) > width)
             width = (int)strlen(list->cases[i].id);
     return width;
 }
 
 static int print_list(const struct matrix_options *o, const struct matrix_list *list)
 {
-    int width = list_width(list);
+    int width = list_width(o, list);
     for (int i = 0; i < list->count; i++) {
         const struct matrix_case *made = &list->cases[i];
         char what[256];
-        if ((made->fate == MATRIX_EXCLUDED) != o->excluded)
+        if (!is_listed(o, made))
             continue;
         if (o->json) {
             if (list_json(made))

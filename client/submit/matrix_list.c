@@ -221,7 +221,7 @@ static void next_values(const struct matrix_list *list, int16_t value[MATRIX_AXE
 
 static enum status make_all(struct maker *maker)
 {
-    int total = 0;
+    int total = 1;
     enum status status = count_product(maker, &total);
     if (status)
         return status;

@@ -90,7 +90,7 @@ const struct cpattn_figures *outcome_worst(const struct cpattn_result *result, i
     const struct cpattn_figures *worst = NULL;
     int count = outcome_tensors(result, names);
     for (int i = 0; i < count; i++) {
-        int r;
+        int r = 0;
         const struct cpattn_figures *f = outcome_worst_of(result, names[i], &r);
         // What is computed from a broken tensor is broken, too: the first one tells more.
         if (worst && (worst->broken || !is_worse(f, worst)))

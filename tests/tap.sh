@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+# Test Anything Protocol for script tests: source it, call these, end with tap_done.
+tap_number=0
+
+tap_pass() { # NAME
+    tap_number=$((tap_number + 1))
+    echo "ok $tap_number - $1"
+}
+
+tap_fail() { # NAME LINES
+    tap_number=$((tap_number + 1))
+    echo "not ok $tap_number - $1"
+    printf '%s\n' "$2" | sed 's/^/# /'
+}
+
+tap_skip() { # NAME REASON
+    tap_number=$((tap_number + 1))
+    echo "ok $tap_number - $1 # SKIP $2"
+}
+
+# The two texts are the same.
+tap_is() { # NAME GOT EXPECTED
+    if [ "$2" = "$3" ]; then
+        tap_pass "$1"
+    else
+        tap_fail "$1" "got:
+$2
+expected:
+$3"
+    fi
+}
+
+# The text has this part.
+tap_has() { # NAME TEXT PART
+    case $2 in
+    *"$3"*) tap_pass "$1" ;;
+    *) tap_fail "$1" "no '$3' in:
+$2" ;;
+    esac
+}
+
+tap_lacks() { # NAME TEXT PART
+    case $2 in
+    *"$3"*) tap_fail "$1" "'$3' in:
+$2" ;;
+    *) tap_pass "$1" ;;
+    esac
+}
+
+tap_done() {
+    echo "1..$tap_number"
+}

@@ -1,0 +1,333 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The command without a daemon: what it refuses and with which exit status, what it shows of answers of
+# every kind, listing, reports, the truth of its help. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/tap.sh
+. "$top_srcdir/tests/tap.sh"
+fake=$top_builddir/tests/submit_fake
+peek=$top_builddir/tests/peek
+demonstration=$top_srcdir/cases/demonstration.yaml
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+unset CPATTN_SOCKET
+
+# Runs the command; stdout in $out, stderr in $err, its exit status in $status.
+run() {
+    "$fake" "$@" >"$scratch/out" 2>"$scratch/err"
+    status=$?
+    out=$(cat "$scratch/out")
+    err=$(cat "$scratch/err")
+}
+
+# The command refuses: nothing on stdout, exactly this sentence on stderr, this exit status.
+refuses() { # STATUS SENTENCE ARGUMENTS...
+    wanted=$1 sentence="cpattn-submit: $2"
+    shift 2
+    run "$@"
+    tap_is "refused: $*" "$status|$err|$out" "$wanted|$sentence|"
+}
+
+# ---- the command line ----
+
+refuses 64 "unknown command 'cse' (did you mean 'case'?); cpattn-submit --help lists them" cse
+refuses 64 "unknown command 'x'; cpattn-submit --help lists them" x
+refuses 64 "unknown option '--hedas' (did you mean --heads?); cpattn-submit case --help lists them" \
+    case --hedas 3
+refuses 64 "option '--he' could be several; cpattn-submit case --help lists them" case --he 3
+refuses 64 "option '--model' needs a value; see cpattn-submit case --help" case --model
+refuses 64 "unexpected argument 'x'; see cpattn-submit case --help" case x
+refuses 64 "world_size is '0'; accepted is 1 to 64" case --world-size 0
+refuses 64 "world_size is '65'; accepted is 1 to 64" case --world_size=65
+refuses 64 "seqlen_q is '-1'; accepted is 0 to 16777216" case --seqlen -1
+refuses 64 "seqlen_kv is '1099511627776'; accepted is 0 to 16777216" case --seqlen-kv 1099511627776
+refuses 64 "dtype is 'bf17'; accepted is bf16, fp16 or fp32" case --dtype bf17
+refuses 67 "heads is 12 and kv_heads is 5; accepted is a heads that is a multiple of kv_heads" \
+    case --heads 12 --kv-heads 5
+refuses 72 "batch 4096 x seqlen 16777216/16777216 x heads 4096/4096 x head_dim 256/256 needs more than \
+1 PiB of memory per rank (world_size 1)" case --batch 4096 --seqlen 16777216 --heads 4096 \
+    --kv-heads 4096 --head-dim 256 --world-size 1
+refuses 64 "--timeout is '0'; accepted is a length of time such as 90, 90s, 1.5s, 250ms, 10us, 2m or 1h, \
+up to 24 h" case --timeout 0
+refuses 64 "--repeat is '0'; accepted is 1 to 1000000" case --repeat 0
+refuses 64 "--rank is 2; accepted is 0 to 1 with world_size 2" explain --rank 2
+refuses 64 "unknown option '--verbose'; cpattn-submit status --help lists them" status --verbose
+refuses 64 "the id of a request is missing; see cpattn-submit cancel --help" cancel
+refuses 69 "no such request waits or runs" cancel 00000000000000000000000000000000
+refuses 64 "the matrix file is missing; see cpattn-submit matrix --help" matrix
+refuses 64 "unexpected argument 'b'; see cpattn-submit matrix --help" matrix a b
+refuses 64 "--excluded goes with --list" matrix a --excluded
+refuses 64 "--jobs is '1025'; accepted is 1 to 1024" matrix a -j 1025
+refuses 64 "$scratch/none: cannot be read: No such file or directory" matrix "$scratch/none"
+refuses 64 "$scratch: cannot be read: Is a directory" matrix "$scratch"
+refuses 64 "--filter modle=x: 'modle' is neither a field nor an axis (did you mean 'model'?)" \
+    matrix "$demonstration" --filter modle=x
+refuses 64 "--filter model=cp_9_9: no model is called 'cp_9_9' (did you mean 'cp_1_0'?)" \
+    matrix "$demonstration" --filter model=cp_9_9
+refuses 64 "--set heads=0: heads is '0'; accepted is 1 to 4096" matrix "$demonstration" --set heads=0
+refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the command line" \
+    matrix "$demonstration" --filter nowhere
+refuses 64 "$scratch/none/x cannot be written: No such file or directory" \
+    matrix "$demonstration" --junit "$scratch/none/x"
+
+printf 'models:\n  a: {heads: 12,\n  b: [}\n' >"$scratch/torn.yaml"
+run matrix "$scratch/torn.yaml"
+tap_is "a torn file: exit status" "$status" 64
+tap_has "a torn file: line and column" "$err" "$scratch/torn.yaml:3:7: not readable as YAML: "
+printf 'models: {a: {}}\naxis: {dtype: [bf16]}\n' >"$scratch/key.yaml"
+refuses 64 "$scratch/key.yaml:2:1: unknown key 'axis' (did you mean 'axes'?); known: title, timeout, \
+defaults, models, axes, exclude, subsets" matrix "$scratch/key.yaml"
+
+run
+tap_is "without a command: the help on stderr" "$status $(head -n 1 "$scratch/err")" \
+    "64 Usage: cpattn-submit COMMAND [OPTION...]"
+
+# ---- one case ----
+
+run case --world-size 4 --heads 12 --kv-heads 4
+tap_is "a pass: exit status, nothing on stderr" "$status$err" 0
+tap_is "a pass: the verdict comes first" "$(head -n 1 "$scratch/out")" \
+    "pass  bf16 bshd p2p w4 b2 h12/4 s512 d128 causal"
+tap_is "a pass: one row of figures per tensor" "$(grep -cE '^(out|lse|dq|dk|dv) ' "$scratch/out")" 5
+tap_is "a pass: one row of times per rank" "$(grep -cE '^   [0-3] ' "$scratch/out")" 4
+tap_lacks "no colour where no terminal is" "$out" "$(printf '\033')"
+run case --world-size 4 --verbose
+tap_is "--verbose: every chunk" "$(grep -cE '^(out|lse|dq|dk|dv) ' "$scratch/out")" 40
+
+run case --model fail
+tap_is "a fail: exit status" "$status" 1
+tap_is "a fail: verdict, rule, first bad element, command" "$(head -n 4 "$scratch/out")" \
+    "fail  fail bf16 bshd p2p w2 b2 h8 s512 d128 causal
+      dq of rank 1, chunk 0: 132 of 65536 elements outside the tolerance; relative RMSE 0.31, allowed \
+0.04; worst row 0.5, allowed 0.1, at sequence 1, head 2, position 3 (and 5 more)
+      first bad element: dq at sequence 0, head 3, position 300, dim 17: got 0.125, expected 0.25
+      again: cpattn-submit case --model fail"
+tap_has "a fail: the row says what broke" "$(grep ^dq "$scratch/out")" "element, rmse, row"
+
+run case --model nan --json
+tap_is "NaN in figures is a text in JSON" \
+    "$status $("$peek" json ranks.1.figures.4.rmse <"$scratch/out")" "1 nan"
+
+run case --model killed --world-size 3
+tap_is "a killed rank: exit status is that of ABORTED" "$status" 74
+tap_is "a killed rank: the sentence" "$(sed -n 2p "$scratch/out")" \
+    "      ABORTED: rank 1 was killed by signal 9 in forward, step 1"
+tap_is "a killed rank: the cause is marked, and only it" "$(grep -c '<- cause' "$scratch/out") $(
+    grep '<- cause' "$scratch/out" | tr -s ' ')" "1  1 <- cause killed by signal 9 X forward 1 - -"
+tap_has "a killed rank: its last lines" "$out" "| rank 1: second line"
+tap_is "a killed rank: a row for each" "$(grep -c 'aborted sibling' "$scratch/out")" 2
+run case --model killed --json
+tap_is "a killed rank in JSON" "$("$peek" json status <"$scratch/out") $(
+    "$peek" json ranks.1.culprit <"$scratch/out") $("$peek" json ranks.0.waited_for <"$scratch/out")" \
+    "ABORTED true 1"
+
+run case --model busy
+tap_is "a refused case: exit status and sentence" "$status $(sed -n 2p "$scratch/out")" \
+    "72       RESOURCE_EXHAUSTED: the queue is full"
+
+run case --repeat 5
+tap_is "repeats: exit status" "$status" 0
+tap_has "repeats: one digest" "$out" "5 runs, all of digest 0123456789abcdef; "
+run case --repeat 5 --model drift
+tap_is "repeats that differ: exit status" "$status" 1
+tap_has "repeats that differ: the sentence" "$out" ": the results differ between runs"
+run case --repeat 3 --json
+tap_is "repeats in JSON: an object each" "$("$peek" json outcome <"$scratch/out" | tr '\n' ' ')" \
+    "pass pass pass "
+
+# Every command that is shown to reproduce a case is that case.
+run case --model cp_2_1 --dtype fp16 --mask none --seqlen-q 17 --window-left 3 --seed 9 --json
+again=$("$peek" json command <"$scratch/out")
+"$peek" json case <"$scratch/out" >"$scratch/case"
+eval "set -- ${again#cpattn-submit }"
+run "$@" --json
+tap_is "the command of an answer gives the same case" "$("$peek" json case <"$scratch/out")" \
+    "$(cat "$scratch/case")"
+
+# ---- a matrix ----
+
+run matrix "$demonstration" --list
+tap_is "--list: exit status and count" "$status $(wc -l <"$scratch/out")" "0 16"
+tap_is "--list: id and case" "$(sed -n 10p "$scratch/out")" \
+    "cp_2_0/bf16/w4  cp_2_0 bf16 bshd p2p w4 b2 h32/4 s512 d128 causal"
+run matrix "$demonstration" --list --filter model=cp_2_* --filter dtype!=fp16 --set seqlen=100
+tap_is "--list with filters and --set" "$out" \
+    "cp_2_0/bf16/w2  cp_2_0 bf16 bshd p2p w2 b2 h32/4 s100 d128 causal
+cp_2_0/bf16/w4  cp_2_0 bf16 bshd p2p w4 b2 h32/4 s100 d128 causal
+cp_2_1/bf16/w2  cp_2_1 bf16 bshd p2p w2 b2 h12/2 s100 d128 full
+cp_2_1/bf16/w4  cp_2_1 bf16 bshd p2p w4 b2 h12/2 s100 d128 full"
+
+cat >"$scratch/mixed.yaml" <<'END'
+title: All there is
+models: {good: {}, fail1: {}, killed2: {}, impossible: {heads: 12, kv_heads: 5}}
+axes: {dtype: [bf16, fp16], world_size: [2, 3]}
+exclude:
+  - {when: {model: fail1, dtype: fp16}, reason: one dtype is enough}
+subsets: {quick: {model: good, world_size: 2}}
+END
+run matrix "$scratch/mixed.yaml" --list --excluded
+tap_is "--excluded: ids and reasons" "$out" "fail1/fp16/w2  one dtype is enough
+fail1/fp16/w3  one dtype is enough"
+run matrix "$scratch/mixed.yaml" --list --filter model=impossible,good --filter w2
+tap_is "--list: what is refused" "$out" "good/bf16/w2        good bf16 bshd p2p w2 b2 h8 s512 d128 causal
+good/fp16/w2        good fp16 bshd p2p w2 b2 h8 s512 d128 causal
+impossible/bf16/w2  refused: heads is 12 and kv_heads is 5; accepted is a heads that is a multiple of \
+kv_heads
+impossible/fp16/w2  refused: heads is 12 and kv_heads is 5; accepted is a heads that is a multiple of \
+kv_heads"
+run matrix "$scratch/mixed.yaml" --list --json
+tap_is "--list --json: an object each" "$("$peek" json outcome <"$scratch/out" | sort | uniq -c |
+    tr -s ' ' | tr '\n' ';')" " 4 error; 10 not run;"
+
+run matrix "$scratch/mixed.yaml" --subset quick
+tap_is "a matrix that passes: exit status, title, sum" \
+    "$status $(head -n 1 "$scratch/out"); $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "0 All there is: 2 cases, 14 left out; 2 cases: 2 passed"
+run matrix "$scratch/mixed.yaml" --junit "$scratch/report.xml"
+tap_is "a matrix with a fail: exit status" "$status" 1
+tap_is "a matrix: the sum" "$(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "14 cases: 4 passed, 2 failed, 8 could not be run"
+tap_is "a matrix: a line for each answer" "$(grep -cE '^ *[0-9]+/14 ' "$scratch/out")" 14
+tap_is "a matrix: a row for each case" "$(grep -cE '^[a-z0-9]+/[a-z0-9]+/w[23] ' "$scratch/out")" 14
+tap_has "a matrix: a fail in full" "$out" "fail  fail1/bf16/w2
+      dq of rank 1, chunk 0: 132 of 65536"
+tap_has "a matrix: its command" "$out" "again: cpattn-submit case --model fail1
+"
+junit() { "$peek" xml "$1" <"$scratch/report.xml"; }
+tap_is "JUnit: totals" "$(junit 'concat(//testsuite/@name, " ", //testsuite/@tests, " ",
+    //testsuite/@failures, " ", //testsuite/@errors, " ", //testsuite/@skipped)')" "All there is 16 2 8 2"
+tap_is "JUnit: cases" "$(junit 'concat(count(//testcase), " ", count(//failure), " ", count(//error), " ",
+    count(//skipped))')" "16 2 8 2"
+tap_is "JUnit: class and type" "$(junit 'concat(//testcase[@name="killed2/fp16/w3"]/@classname, " ",
+    //testcase[@name="killed2/fp16/w3"]/error/@type)')" "mixed ABORTED"
+tap_is "JUnit: why it is skipped" "$(junit '//testcase[@name="fail1/fp16/w2"]/skipped/@message')" \
+    "one dtype is enough"
+tap_has "JUnit: the detail of a failure" "$(junit '//testcase[@name="fail1/bf16/w2"]/failure')" \
+    "again: cpattn-submit case --model fail1"
+
+run matrix "$scratch/mixed.yaml" --filter model=killed2,good
+tap_is "without a fail the status of the first error counts" "$status" 74
+run matrix "$scratch/mixed.yaml" --filter model=impossible,good
+tap_is "a refused case counts as an error" "$status" 67
+run matrix "$scratch/mixed.yaml" --json
+tap_is "--json: an object per case, no table" "$status $("$peek" json outcome <"$scratch/out" | sort |
+    uniq -c | tr -s ' ' | tr '\n' ';')" "1  8 error; 2 fail; 4 pass;"
+run matrix "$scratch/mixed.yaml" --fail-fast -j 1 --filter model!=impossible
+tap_is "--fail-fast: stops at the first" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "1 10 cases: 4 passed, 1 failed, 5 not run"
+
+cat >"$scratch/many.yaml" <<'END'
+models: {good1: {}, good2: {}, fail3: {}}
+axes: {batch: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], dtype: [bf16, fp16], world_size: [2, 4]}
+exclude: [{when: {model: fail3, dtype: fp16}, reason: none}]
+END
+run matrix "$scratch/many.yaml"
+tap_is "many cases: a row for each model" "$(grep -E '^(good|fail)[123] ' "$scratch/out" | tr -s ' ')" \
+    "good1 40 - - - - 32% dv 11.3 ms
+good2 40 - - - - 32% dv 11.3 ms
+fail3 - 20 - - 20 775% dq 11.3 ms"
+tap_has "many cases: where the failures are" "$(grep -A 99 '^Where the failures are' "$scratch/out" |
+    tr -s ' ')" "model fail3 20 - 20"
+tap_lacks "many cases: no axis that tells nothing" "$(grep -A 5 '^Where the failures are' \
+    "$scratch/out")" "world_size"
+tap_has "many cases: the first failures in full, the rest counted" "$out" \
+    "and 10 more; --verbose, --json or --junit has all of them"
+run matrix "$scratch/many.yaml" --verbose
+tap_is "many cases, --verbose: all failures" "$(grep -c 'again: ' "$scratch/out")" 20
+
+# ---- interruption ----
+
+# Waits until the process handles SIGTERM itself.
+await_handler() { # PID
+    while kill -0 "$1" 2>/dev/null; do
+        caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status")
+        [ $((0x${caught#????????} & 0x4000)) -ne 0 ] && return
+        sleep 0.05
+    done
+}
+
+"$fake" case --model stuck >"$scratch/out" 2>&1 &
+await_handler $!
+kill -TERM $!
+wait $!
+tap_is "an interrupted case is cancelled" "$? $(sed -n 2p "$scratch/out")" \
+    "65       CANCELLED: cancelled while it waited for its turn"
+printf 'models: {good: {}, stuck: {}, good2: {}}\naxes: {dtype: [bf16]}\n' >"$scratch/stuck.yaml"
+"$fake" matrix "$scratch/stuck.yaml" -j 1 >"$scratch/out" 2>&1 &
+await_handler $!
+kill -TERM $!
+wait $!
+tap_is "an interrupted matrix shows what it has" "$? $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "65 3 cases: 1 passed, 2 not run"
+
+# ---- on a terminal ----
+
+if command -v script >/dev/null 2>&1; then
+    printf 'models: {slow1: {}, fail2: {}}\naxes: {dtype: [bf16, fp16], batch: [1, 2, 3]}\n' \
+        >"$scratch/slow.yaml"
+    TERM=xterm script -qec "$fake matrix $scratch/slow.yaml" /dev/null >"$scratch/terminal" </dev/null
+    tap_is "on a terminal: a live line" "$(grep -c '/12: .* passed, .* failed' "$scratch/terminal")" 1
+    tap_has "on a terminal: colour" "$(cat "$scratch/terminal")" "$(printf '\033[32mpass')"
+    NO_COLOR=1 TERM=xterm script -qec "$fake case" /dev/null >"$scratch/terminal" </dev/null
+    tap_lacks "NO_COLOR" "$(cat "$scratch/terminal")" "$(printf '\033')"
+else
+    tap_skip "on a terminal" "no script command"
+fi
+
+# ---- explain, status, describe, version ----
+
+run explain --world-size 3 --rank 2
+tap_is "explain: exit status" "$status$err" 0
+tap_is "explain: the check" "$(head -n 1 "$scratch/out")" \
+    "checked together: the plans of 3 ranks have no race and no deadlock"
+tap_has "explain: the rank" "$out" "rank 2 of 3 holds chunks 2 and 3 of 6"
+run status
+tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
+    " 4 0 down 6 0 5 rank 3 exited with 1 while it started"
+run status --json
+tap_is "status --json" "$("$peek" json pools.1.state <"$scratch/out")" down
+run describe
+tap_has "describe" "$out" "backend        cpu, 2 devices"
+run describe --json
+tap_is "describe --json" "$("$peek" json queue_max <"$scratch/out")" 4096
+run cancel 0123456789abcdef0123456789abcdef
+tap_is "cancel" "$status$out$err" 0
+run version
+tap_is "version" "$status $out" "0 cpattn-submit 0.0.0-fake"
+run --version
+tap_is "--version" "$status $out" "0 cpattn-submit 0.0.0-fake"
+
+# ---- the truth of the help ----
+
+commands="case matrix explain describe status cancel version"
+page=$top_srcdir/doc/cpattn-submit.1
+for command in $commands; do
+    run "$command" --help
+    undocumented=
+    options=$(grep -oE -- '^ +(-., )?--[a-z-]+' "$scratch/out" | grep -oE -- '--[a-z-]+')
+    for option in $options; do
+        grep -q "Fl Fl ${option#--}\( \|\$\)" "$page" || undocumented="$undocumented $option"
+    done
+    tap_is "$command --help: every option is in the manual" "$status$undocumented" 0
+    cp "$scratch/out" "$scratch/help.$command"
+    # Examples are lines that a person can type: they are at least understood.
+    sed -n 's/^  cpattn-submit //p' "$scratch/out" | while read -r line; do
+        # shellcheck disable=SC2086
+        (cd "$scratch" && cp "$demonstration" . && "$fake" $line >/dev/null 2>&1)
+        [ $? -eq 64 ] && echo "cpattn-submit $line"
+    done >"$scratch/examples"
+    tap_is "$command --help: its examples work" "$(cat "$scratch/examples")" ""
+done
+unknown=
+options=$(grep -oE 'Fl Fl [a-z-]+' "$page" | sed 's/Fl Fl //' | sort -u)
+for option in $options; do
+    grep -qE -- "--$option\b" "$scratch"/help.* || [ "$option" = version ] || unknown="$unknown $option"
+done
+tap_is "the manual has no option that does not exist" "$unknown" ""
+sed -n '/^\.Bd -literal/,/^\.Ed/p' "$top_srcdir/doc/cpattn-matrix.5" | grep -v '^\.' >"$scratch/page.yaml"
+run matrix "$scratch/page.yaml" --list
+tap_is "the matrix of the manual is understood" "$status $(grep -vc refused "$scratch/out")" "0 60"
+run matrix "$scratch/page.yaml" --list --subset essential
+tap_is "its subset, too" "$status $(wc -l <"$scratch/out")" "0 13"
+tap_done
