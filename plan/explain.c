@@ -109,7 +109,8 @@ static void explain_buffers(const struct plan *plan, FILE *out)
 
 static void explain_rows(const char *what, int64_t row, int64_t len, int64_t step, FILE *out)
 {
-    fprintf(out, "%s %lld..%lld", what, (long long)row, (long long)(row + (len - 1) * step));
+    long long last = row + (len - 1) * step;
+    fprintf(out, "%s %lld..%lld", what, (long long)row, last);
     if (step > 1)
         fprintf(out, " by %lld", (long long)step);
 }

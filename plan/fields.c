@@ -182,7 +182,7 @@ static void accepted_text(const struct case_field *field, char text[ACCEPTED_TEX
 static void quote(const char *value, char quoted[QUOTED_MAX])
 {
     size_t i = 0;
-    for (; value[i] && i < QUOTED_MAX - 1; i++)
+    for (; i < QUOTED_MAX - 1 && value[i]; i++)
         quoted[i] = value[i] >= ' ' && value[i] <= '~' ? value[i] : '?';
     quoted[i] = '\0';
     if (value[i])

@@ -258,9 +258,8 @@ START_TEST(explain_shows_what_happens)
         "\nforward step 0\n",
         "comm    exchange          kv -> rank 2 (384 B), slot0 <- rank 0 (384 B)\n",
         "compute fill              lse = -inf\n",
-        "compute attend            q x slot0 -> o_sum, 6.14 kFLOP\n"
-        "       waits for 0 (exchange), which brings slot0\n"
-        "       rows 0..15  x  rows 0..7  (100 %)\n",
+        "compute attend            q x slot0 -> o_sum, 6.14 kFLOP\n       waits for 0 (exchange)",
+        ", which brings slot0\n       rows 0..15  x  rows 0..7  (100 %)\n",
         "       rows 0..7  x  rows 0..7  where key - query <= 0  (56 %)\n",
         "       waits for 5 (attend), which reads slot0\n",
         "\nbackward step 3\n",
