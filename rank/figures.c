@@ -98,7 +98,8 @@ static double uniform_rms(const struct cp_case *c, enum report_tensor tensor, in
     }
     chunk.kv_len = end - begin;
     chunk.offset += begin;
-    double queries = quotient(slice_pairs(&chunk), end - begin) * (c->heads / c->kv_heads);
+    double group = (double)c->heads / c->kv_heads;
+    double queries = quotient(slice_pairs(&chunk), end - begin) * group;
     return uniform_key_rms(c, tensor, queries, quotient(slice_pairs(&all), c->seqlen_q));
 }
 

@@ -53,7 +53,7 @@ START_TEST(pieces_are_aligned_and_apart)
         ck_assert_uint_eq((uintptr_t)piece % ARENA_ALIGNMENT, 0);
         ck_assert(piece >= end);
         end = piece + 3 * i;
-        memset(piece, 0xee, (size_t)(3 * i));
+        memset(piece, 0xee, (size_t)i * 3);
     }
     ck_assert_uint_le(a.used, a.capacity);
     arena_fini(&a);

@@ -88,6 +88,19 @@ START_TEST(elements_are_judged_as_transformer_engine_does)
 }
 END_TEST
 
+// The small elements of a large row carry the rounding errors of its large ones.
+START_TEST(elements_are_measured_by_their_row)
+{
+    static struct sample s;
+    for (int outside = 0; outside < 2; outside++) {
+        sample_init(&s, 8); // an RMS of 5.7
+        s.got[9][5] = 0;
+        s.expected[9][5] = outside ? 0.15 : 0.13;
+        ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->mismatches, outside);
+    }
+}
+END_TEST
+
 START_TEST(the_first_bad_element_is_named)
 {
     static struct sample s;
@@ -465,6 +478,7 @@ static Suite *suite(void)
     TCase *figures = tcase_create("figures");
     tcase_add_test(figures, what_is_equal_passes);
     tcase_add_test(figures, elements_are_judged_as_transformer_engine_does);
+    tcase_add_test(figures, elements_are_measured_by_their_row);
     tcase_add_test(figures, the_first_bad_element_is_named);
     tcase_add_test(figures, what_is_not_finite_is_counted);
     tcase_add_test(figures, an_error_of_the_whole_is_noticed);
