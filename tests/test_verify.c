@@ -192,6 +192,13 @@ START_TEST(rounding_around_zero_is_no_error)
     for (int i = 0; i < DIM; i++)
         s.got[4][i] = 0.006f;
     ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken, RULE_ROW);
+    // A single key collects what a thousand queries leave of it.
+    sample_init(&s, 0);
+    s.c.dtype = DTYPE_FP32;
+    s.c.mask = MASK_NONE;
+    s.c.seqlen_kv = 1;
+    s.got[4][5] = 1e-3f;
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DK)->broken, 0);
 }
 END_TEST
 
