@@ -5,6 +5,8 @@
 //     VECTOR_TABLE           the name of its struct vector_ops, and VECTOR_NAME for people
 //     VECTOR_MULTIPLY(a, b)  products of the low 32 bits of each 64-bit lane
 //     VECTOR_MAX(a, b)       per fp32 lane a > b ? a : b, thus b where a is NaN
+//     VECTOR_GET_PART(x, n, rest), VECTOR_PUT_PART(x, lanes, n)
+//                            optional: as lanes_get_part() and lanes_put_part() below
 // and includes this once.
 #include "kernels/philox.h"
 #include "kernels/vector.h"
@@ -25,8 +27,7 @@ typedef uint16_t half_h __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef float half_f __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef int32_t half_i __attribute__((vector_size(VECTOR_BYTES / 2)));
 
-// ---- whole and partial registers
-// ----------------------------------------------------------------------
+// ---- whole and partial registers ----------------------------------------------------------------
 
 INLINE lanes_f lanes_all(float value)
 {
@@ -48,14 +49,22 @@ INLINE void lanes_put(float *x, lanes_f lanes)
 // The first n < LANES lanes from memory, the others with `rest`.
 INLINE lanes_f lanes_get_part(const float *x, int n, float rest)
 {
+#ifdef VECTOR_GET_PART
+    return (lanes_f)VECTOR_GET_PART(x, n, rest);
+#else
     lanes_f lanes = lanes_all(rest);
     memcpy(&lanes, x, (size_t)n * sizeof(float));
     return lanes;
+#endif
 }
 
 INLINE void lanes_put_part(float *x, lanes_f lanes, int n)
 {
+#ifdef VECTOR_PUT_PART
+    VECTOR_PUT_PART(x, lanes, n);
+#else
     memcpy(x, &lanes, (size_t)n * sizeof(float));
+#endif
 }
 
 // Bits of x where the mask is set, of y elsewhere.
@@ -77,8 +86,7 @@ INLINE float lanes_sum(lanes_f lanes)
     return sum;
 }
 
-// ---- inputs
-// -------------------------------------------------------------------------------------------
+// ---- inputs -------------------------------------------------------------------------------------
 
 // The keys of the rounds in every lane.
 struct round_keys {
@@ -141,8 +149,7 @@ LOOP void vector_draw(const struct input_draw *draw, uint64_t first, int count, 
     }
 }
 
-// ---- element types
-// --------------------------------------------------------------------------------------
+// ---- element types ------------------------------------------------------------------------------
 
 INLINE lanes_u float_of_bf16(lanes_u half)
 {
@@ -243,8 +250,7 @@ LOOP void vector_store(enum case_dtype dtype, const float *values, void *target,
         store_all(DTYPE_FP16, values, target, count);
 }
 
-// ---- softmax
-// --------------------------------------------------------------------------------------------
+// ---- softmax ------------------------------------------------------------------------------------
 
 // 2^r for |r| <= 1/2 by a polynomial (minimax in the relative error, 2e-9), times 2^n through the
 // exponent. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
@@ -316,8 +322,7 @@ LOOP void vector_exp2_gradient(float *p, float *g, int count, float shift, float
     }
 }
 
-// ---- rows
-// -----------------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 LOOP void vector_scale(float *x, int count, float factor)
 {

@@ -9,8 +9,7 @@
 #include "kernels/inputs.h"
 #include "kernels/reference/reference.h"
 
-// ---- a sequence in memory
-// -----------------------------------------------------------------------------
+// ---- a sequence in memory -----------------------------------------------------------------------
 
 #define GUARD_ROWS 3
 
@@ -143,8 +142,7 @@ void scene_fini(struct scene *s)
         free(all[i]);
 }
 
-// ---- running it
-// -------------------------------------------------------------------------------------------
+// ---- running it ---------------------------------------------------------------------------------
 
 struct attention_shape scene_shape(const struct scene *s)
 {
@@ -213,8 +211,7 @@ void scene_run(struct scene *s, struct attention_backend *backend, bool one_call
     scene_backward(s, backend, one_call);
 }
 
-// ---- comparison
-// ---------------------------------------------------------------------------------------------
+// ---- comparison ---------------------------------------------------------------------------------
 
 struct worst {
     double error, magnitude;

@@ -14,22 +14,21 @@
 #define TOLERANCE     5e-6
 #define LSE_TOLERANCE 1e-6
 
-// -----------------------------------------------------------------------------------------------------
-
 #define FREE         WINDOW_UNBOUNDED
 #define BF16         DTYPE_BF16
 #define FP16         DTYPE_FP16
 #define FP32         DTYPE_FP32
 #define BOTTOM_RIGHT MASK_CAUSAL_BOTTOM_RIGHT
 static const struct scene_sample samples[] = {
-    // Lengths around the tiles of 256 rows and 512 keys.
+    // Lengths around those of blocks and tiles.
     {1, 1, MASK_NONE, FREE, FREE, 1, 1, 1, 1, FP32, 1, 1, 1},
-    {1, 513, MASK_NONE, FREE, FREE, 2, 2, 64, 64, FP32, 1, 1, 1},
-    {513, 1, MASK_NONE, FREE, FREE, 2, 2, 64, 64, FP32, 1, 1, 1},
-    {255, 511, MASK_NONE, FREE, FREE, 2, 2, 32, 32, FP32, 1, 1, 1},
-    {256, 512, MASK_NONE, FREE, FREE, 2, 2, 32, 32, FP32, 1, 1, 1},
-    {257, 513, MASK_NONE, FREE, FREE, 2, 2, 32, 32, FP32, 1, 1, 1},
-    {700, 1100, MASK_NONE, FREE, FREE, 1, 1, 128, 128, BF16, 1, 1, 1},
+    {1, TILE_KEYS + 1, MASK_NONE, FREE, FREE, 2, 2, 64, 64, FP32, 1, 1, 1},
+    {TILE_ROWS + 1, 1, MASK_NONE, FREE, FREE, 2, 2, 64, 64, FP32, 1, 1, 1},
+    {TILE_ROWS - 1, TILE_KEYS - 1, MASK_NONE, FREE, FREE, 2, 2, 32, 32, FP32, 1, 1, 1},
+    {TILE_ROWS, TILE_KEYS, MASK_NONE, FREE, FREE, 2, 2, 32, 32, FP32, 1, 1, 1},
+    {TILE_ROWS + 1, TILE_KEYS + 1, MASK_NONE, FREE, FREE, 2, 2, 32, 32, FP32, 1, 1, 1},
+    {TILE_ROWS * 2 + 100, TILE_KEYS * 2 + 100, MASK_NONE, FREE, FREE, 1, 1, 128, 128, BF16, 1, 1,
+     1},
     {0, 7, MASK_NONE, FREE, FREE, 2, 2, 8, 8, BF16, 1, 1, 1},
     {7, 0, MASK_NONE, FREE, FREE, 2, 2, 8, 8, BF16, 1, 1, 1},
     // Head dimensions, element types, rows apart.
@@ -38,24 +37,24 @@ static const struct scene_sample samples[] = {
     {130, 130, MASK_CAUSAL, FREE, FREE, 2, 2, 192, 128, BF16, 3, 2, 2},
     {130, 130, MASK_CAUSAL, FREE, FREE, 2, 2, 256, 256, FP16, 2, 1, 2},
     // Causal in spans, both alignments; queries or keys left over.
-    {513, 513, MASK_CAUSAL, FREE, FREE, 2, 2, 64, 64, BF16, 1, 1, 1},
-    {601, 601, MASK_CAUSAL, FREE, FREE, 2, 2, 64, 64, FP32, 1, 4, 5},
+    {TILE_ROWS + 1, TILE_ROWS + 1, MASK_CAUSAL, FREE, FREE, 2, 2, 64, 64, BF16, 1, 1, 1},
+    {1201, 1201, MASK_CAUSAL, FREE, FREE, 2, 2, 64, 64, FP32, 1, 4, 5},
     {300, 700, MASK_CAUSAL, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3},
     {300, 700, BOTTOM_RIGHT, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3},
     {700, 300, MASK_CAUSAL, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3},
     {700, 300, BOTTOM_RIGHT, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3}, // 400 see nothing
     {3, 2, MASK_CAUSAL, FREE, FREE, 2, 2, 16, 16, BF16, 1, 6, 6},      // empty spans
     // Windows, narrower and wider than a tile.
-    {700, 700, MASK_CAUSAL, 100, FREE, 2, 2, 32, 32, FP16, 1, 3, 2},
-    {600, 600, MASK_NONE, 30, 7, 2, 2, 32, 32, FP16, 1, 2, 3},
-    {1300, 1300, MASK_NONE, 600, 5, 1, 1, 32, 32, BF16, 1, 1, 1},
+    {1100, 1100, MASK_CAUSAL, 100, FREE, 2, 2, 32, 32, FP16, 1, 3, 2},
+    {1000, 1000, MASK_NONE, 30, 7, 2, 2, 32, 32, FP16, 1, 2, 3},
+    {1500, 1500, MASK_NONE, 800, 5, 1, 1, 32, 32, BF16, 1, 1, 1},
     {400, 100, MASK_NONE, 20, 0, 2, 2, 32, 32, BF16, 1, 2, 2}, // the last see nothing
     {90, 90, MASK_CAUSAL, 0, FREE, 2, 2, 32, 32, BF16, 1, 2, 2},
     // Groups of heads: stacked rows that fill blocks evenly, unevenly, and more than a block.
     {300, 300, MASK_CAUSAL, FREE, FREE, 8, 2, 64, 64, BF16, 1, 2, 2},
     {200, 333, BOTTOM_RIGHT, 50, FREE, 12, 4, 32, 16, FP16, 2, 2, 2},
     {129, 129, MASK_NONE, FREE, FREE, 7, 1, 32, 32, FP32, 1, 1, 2},
-    {3, 9, BOTTOM_RIGHT, FREE, FREE, 300, 1, 4, 4, BF16, 1, 1, 1},
+    {3, 9, BOTTOM_RIGHT, FREE, FREE, TILE_ROWS + 44, 1, 4, 4, BF16, 1, 1, 1},
 };
 #define SAMPLE_COUNT ((int)(sizeof(samples) / sizeof(samples[0])))
 
@@ -269,8 +268,7 @@ START_TEST(nan_in_a_named_row_is_seen)
 }
 END_TEST
 
-// ---- elementwise operations
-// ---------------------------------------------------------------------------------
+// ---- elementwise operations ---------------------------------------------------------------------
 
 START_TEST(row_dot_of_all_rows)
 {

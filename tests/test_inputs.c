@@ -8,8 +8,7 @@
 #include "kernels/vector.h"
 #include "tests/runner.h"
 
-// ---- the generator
-// ------------------------------------------------------------------------------------
+// ---- the generator ------------------------------------------------------------------------------
 
 struct known_answer {
     uint32_t counter[4], key[2], block[4];
@@ -77,8 +76,7 @@ START_TEST(draw_follows_the_definition)
 }
 END_TEST
 
-// ---- the tensors of a case
-// ------------------------------------------------------------------------------
+// ---- the tensors of a case ----------------------------------------------------------------------
 
 static const enum input_tensor tensors[] = {INPUT_Q, INPUT_K, INPUT_V, INPUT_DO};
 
@@ -154,8 +152,7 @@ START_TEST(tensors_and_seeds_differ)
 }
 END_TEST
 
-// ---- the distribution
-// -------------------------------------------------------------------------------------
+// ---- the distribution ---------------------------------------------------------------------------
 
 struct moments {
     double mean, square, fourth, at_limit;
@@ -249,8 +246,7 @@ START_TEST(sharp_logits_deviate_by_four)
 }
 END_TEST
 
-// ---- conversions
-// --------------------------------------------------------------------------------------------
+// ---- conversions --------------------------------------------------------------------------------
 
 static const struct half_format {
     enum case_dtype dtype;

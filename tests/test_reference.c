@@ -12,8 +12,7 @@
 // fp64 throughout on both sides; what is left is the order of sums.
 #define TOLERANCE 1e-12
 
-// ---- the definition again
-// -----------------------------------------------------------------------------
+// ---- the definition again -----------------------------------------------------------------------
 
 // One sequence of a case, [position][head][d] as in bshd.
 struct dense {
@@ -153,8 +152,7 @@ static void dense_backward(struct dense *t)
         }
 }
 
-// ---- comparison
-// -----------------------------------------------------------------------------------------
+// ---- comparison ---------------------------------------------------------------------------------
 
 // Largest difference over the largest expected magnitude of the whole; infinities must be equal.
 struct worst {
@@ -333,8 +331,7 @@ START_TEST(many_keys)
 }
 END_TEST
 
-// ---- finite differences
-// -----------------------------------------------------------------------------------
+// ---- finite differences -------------------------------------------------------------------------
 
 static double loss(struct dense *t)
 {

@@ -12,8 +12,9 @@
 #include "kernels/attention.h"
 #include "kernels/vector.h"
 
-#define TILE_ROWS         256 // stacked rows of a block
-#define TILE_KEYS         512 // keys of a tile
+#define TILE_ROWS         512 // stacked rows of a block
+#define TILE_KEYS         384 // keys of a tile
+#define TILE_EDGE         128 // keys of a tile at the edge of the mask, where only some rows see them
 // Floats between rows of scores: rows a power of two apart would share cache sets.
 #define TILE_SCORE_STRIDE (TILE_KEYS + 16)
 
@@ -33,7 +34,10 @@ struct block {
     int64_t begin, end; // queries of the slice
     int head, heads;    // first query head and how many, all of one key head
     int kv_head;
-    int64_t keys_begin, keys_end; // keys that any of the queries sees, empty where begin >= end
+    // Keys that any of the queries sees, empty where begin >= end; those that all of them see,
+    // grown to the former where cutting the difference apart would not pay.
+    int64_t keys_begin, keys_end;
+    int64_t inner_begin, inner_end;
 };
 
 struct tile {

@@ -14,8 +14,7 @@
 #define QUERIES_MAX 64
 #define SCORES_MAX  (INT64_C(1) << 20)
 
-// ---- the mask
-// -----------------------------------------------------------------------------------------
+// ---- the mask -----------------------------------------------------------------------------------
 
 // The definition, for one pair of positions.
 static bool sees(const struct cp_case *c, int64_t query, int64_t key)
@@ -57,8 +56,7 @@ static struct range keys_seen(const struct cp_case *c, struct range queries, str
     return keys;
 }
 
-// ---- matrices, row-major, fp64
-// --------------------------------------------------------------------------
+// ---- matrices, row-major, fp64 ------------------------------------------------------------------
 
 // C [m][n] = alpha * A [m][k] * B [n][k]'
 static void product_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a,
@@ -92,8 +90,7 @@ static double dot(const double *x, const double *y, int64_t n)
     return sum;
 }
 
-// ---- what a call works on
-// --------------------------------------------------------------------------------
+// ---- what a call works on -----------------------------------------------------------------------
 
 struct work {
     const struct cp_case *c;
@@ -165,8 +162,7 @@ static const double *value_rows(const struct work *w, struct range keys)
     return w->v + (keys.begin - w->keys.begin) * w->d_v;
 }
 
-// ---- the query side
-// ---------------------------------------------------------------------------------------
+// ---- the query side -----------------------------------------------------------------------------
 
 // Scaled scores of one query become probabilities, 0 where it does not see the key. Returns the
 // LSE.
@@ -265,8 +261,7 @@ enum status reference_queries(const struct cp_case *c, int sequence, int head, i
     return STATUS_OK;
 }
 
-// ---- the key side
-// -------------------------------------------------------------------------------------------
+// ---- the key side -------------------------------------------------------------------------------
 
 // P and dS of a block of queries, whose LSE and delta begin where the pointers point.
 static void block_scores(struct work *w, struct range queries, struct range keys, const double *lse,
