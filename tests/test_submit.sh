@@ -238,9 +238,11 @@ tap_is "many cases, --verbose: all failures" "$(grep -c 'again: ' "$scratch/out"
 
 # ---- interruption ----
 
-# Waits until the process handles SIGTERM itself.
+# Waits until the process handles SIGTERM itself. Before it is the program it is a shell, which may
+# handle the signal too, in its own way.
 await_handler() { # PID
     while kill -0 "$1" 2>/dev/null; do
+        [ "$(cat "/proc/$1/comm")" = "${fake##*/}" ] || continue
         caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status")
         [ $((0x${caught#????????} & 0x4000)) -ne 0 ] && return
         sleep 0.05
