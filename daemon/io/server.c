@@ -83,7 +83,7 @@ static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
         bool own = pipe_is_own(pipe);
         if (own)
             atomic_fetch_add(&s->own_connections, 1);
-        if (!clients_add(&s->clients, id, own))
+        if (!clients_add(&s->clients, id, nng_listener_id(nng_pipe_listener(pipe)), own))
             nng_pipe_close(pipe);
     } else if (clients_mark_gone(&s->clients, id)) {
         ev_async_send(s->loop, &s->wake);
@@ -249,14 +249,24 @@ unsigned server_own_connections(const struct server *s)
     return atomic_load(&s->own_connections);
 }
 
+static int clients_served(void *context, int listener)
+{
+    struct server *s = context;
+    return clients_of_listener(&s->clients, listener);
+}
+
 enum status server_reopen(struct server *s, struct error *error)
 {
-    return listener_reopen(&s->listener, error);
+    enum status status = listener_reopen(&s->listener, clients_count(&s->clients), error);
+    if (status == STATUS_OK)
+        listener_reclaim(&s->listener, clients_served, s);
+    return status;
 }
 
 // A server that cannot receive leaves bytes unread itself.
 void server_sweep(struct server *s)
 {
+    listener_reclaim(&s->listener, clients_served, s);
     if (s->listener.count <= 1 || s->receiving == 0)
         return;
     int disconnected = listener_sweep(&s->listener);
