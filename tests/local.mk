@@ -191,3 +191,50 @@ tests_peek_LDADD = $(JANSSON_LIBS) $(XML_LIBS)
 
 test_scripts += tests/test_submit.sh
 EXTRA_DIST += tests/tap.sh
+
+# The pool core: row by row, and in simulated lives (tests/test_sim --help).
+core_fixture = tests/core_fixture.c tests/core_fixture.h
+core_libs = tests/libtesting.a daemon/libcore.a common/libcommon.la $(CHECK_LIBS) $(PTHREAD_LIBS)
+test_programs += tests/test_core
+tests_test_core_SOURCES = tests/test_core.c $(core_fixture)
+tests_test_core_LDADD = $(core_libs)
+
+test_programs += tests/test_core_schedule
+tests_test_core_schedule_SOURCES = tests/test_core_schedule.c $(core_fixture)
+tests_test_core_schedule_LDADD = $(core_libs)
+
+test_programs += tests/test_core_clients
+tests_test_core_clients_SOURCES = tests/test_core_clients.c $(core_fixture)
+tests_test_core_clients_LDADD = $(core_libs)
+
+test_programs += tests/test_core_parts
+tests_test_core_parts_SOURCES = tests/test_core_parts.c
+tests_test_core_parts_LDADD = $(core_libs)
+
+test_programs += tests/test_sim
+tests_test_sim_SOURCES = \
+    tests/test_sim.c \
+    tests/sim/judge.c \
+    tests/sim/ranks.c \
+    tests/sim/record.c \
+    tests/sim/record.h \
+    tests/sim/sim.h \
+    tests/sim/world.c
+tests_test_sim_LDADD = $(core_libs)
+EXTRA_DIST += tests/sim/seeds
+
+# The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
+daemon_fixture = tests/daemon_fixture.c tests/daemon_fixture.h
+
+test_programs += tests/test_daemon
+tests_test_daemon_SOURCES = tests/test_daemon.c $(daemon_fixture)
+
+test_programs += tests/test_daemon_ranks
+tests_test_daemon_ranks_SOURCES = tests/test_daemon_ranks.c $(daemon_fixture)
+test_helpers += tests/odd_rank
+tests_odd_rank_SOURCES = tests/odd_rank.c
+
+test_programs += tests/test_daemon_clients
+tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
+test_helpers += tests/early_client
+tests_early_client_SOURCES = tests/early_client.c
