@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/io/server.h"
 
+#include <inttypes.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/rep.h>
 #include <nng/transport/ipc/ipc.h>
@@ -75,6 +76,17 @@ static bool pipe_is_own(nng_pipe pipe)
     return nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_PID, &pid) == 0 && pid == (uint64_t)getpid();
 }
 
+static void connected_log(nng_pipe pipe)
+{
+    uint64_t pid = 0, uid = 0;
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_PID, &pid);
+    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_UID, &uid);
+    log_debug("client_connected client=%d pid=%" PRIu64 " uid=%" PRIu64, nng_pipe_id(pipe), pid,
+              uid);
+}
+
 static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     struct server *s = arg;
@@ -85,6 +97,8 @@ static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
             atomic_fetch_add(&s->own_connections, 1);
         if (!clients_add(&s->clients, id, nng_listener_id(nng_pipe_listener(pipe)), own))
             nng_pipe_close(pipe);
+        else if (!own)
+            connected_log(pipe);
     } else if (clients_mark_gone(&s->clients, id)) {
         ev_async_send(s->loop, &s->wake);
     }

@@ -24,7 +24,8 @@
 #define TICKS_SURVEY    10
 #define LAG_STARVE_NS   (50 * NS_PER_MS)
 #define LAG_WARN_NS     (250 * NS_PER_MS)
-#define DRAIN_MAX_NS    (30 * NS_PER_S)
+// Together with the stop below, less than the 30 s that service managers wait before they kill.
+#define DRAIN_MAX_NS    (27 * NS_PER_S)
 // After a stop the ranks have had SIGKILL; who is still there then cannot be helped.
 #define STOP_MAX_NS     (2 * NS_PER_S)
 // How long a reply may need from "sent" to written; see server_last_reply_ns().
