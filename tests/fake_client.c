@@ -59,7 +59,7 @@ const char *cpattn_status_text(enum cpattn_status status)
     return status_text((enum status)status);
 }
 
-// ---- cases ------------------------------------------------------------------------------------
+// ---- cases --------------------------------------------------------------------------------------
 
 struct cpattn_case *cpattn_case_create(void)
 {
@@ -82,7 +82,7 @@ enum cpattn_status cpattn_case_set(struct cpattn_case *c, const char *name, cons
     return status ? fake_error(error, (enum cpattn_status)status, why.text) : CPATTN_OK;
 }
 
-// ---- results ----------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 static const char *const tensors[] = {"out", "lse", "dq", "dk", "dv"};
 
@@ -200,7 +200,7 @@ const struct cpattn_failure *cpattn_result_failure(const struct cpattn_result *r
                : NULL;
 }
 
-// ---- the client -------------------------------------------------------------------------------
+// ---- the client ---------------------------------------------------------------------------------
 
 enum cpattn_status cpattn_client_create(const struct cpattn_options *options,
                                         struct cpattn_client **client, struct cpattn_error *error)
@@ -340,7 +340,7 @@ void cpattn_request_destroy(struct cpattn_request *request)
     free(request);
 }
 
-// ---- questions to the daemon ------------------------------------------------------------------
+// ---- questions to the daemon --------------------------------------------------------------------
 
 enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
                                    struct cpattn_description **description,
