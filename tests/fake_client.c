@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcpattn's functions without a daemon, so that the command can be tested on answers that a sound
-// daemon never gives. The model of a case decides what becomes of it: "fail...", "killed...",
-// "nan...", "busy...", "stuck..." (until it is cancelled), "drift..." (another digest each time);
-// every other name passes. Only what the command calls is here; one thread.
+// daemon never gives. The model of a case decides what becomes of it: "fail...", "nan...",
+// "killed...", "busy...", "unsent..." (not even submitted), "slow..." (50 ms), "stuck..." (until it
+// is cancelled), "drift..." (another digest each time); every other name passes. Only what the
+// command calls is here; one thread.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,6 +232,10 @@ enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpat
     (void)timeout_ns;
     if (!made)
         return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    if (model_is(&c->c, "unsent")) {
+        free(made);
+        return fake_error(error, CPATTN_UNAVAILABLE, "the daemon went away");
+    }
     made->client = client;
     made->c = c->c;
     struct cpattn_request **end = &client->first;

@@ -217,6 +217,12 @@ run matrix "$scratch/mixed.yaml" --fail-fast -j 1 --filter model!=impossible
 tap_is "--fail-fast: stops at the first" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "1 10 cases: 4 passed, 1 failed, 5 not run"
 
+printf 'models: {unsent: {}, good: {}}\naxes: {batch: [1, 2, 3, 4, 5]}\n' >"$scratch/unsent.yaml"
+run matrix "$scratch/unsent.yaml" -j 2
+tap_is "cases that cannot be submitted hold nothing up" \
+    "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "78 10 cases: 5 passed, 5 could not be run"
+
 cat >"$scratch/many.yaml" <<'END'
 models: {good1: {}, good2: {}, fail3: {}}
 axes: {batch: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], dtype: [bf16, fp16], world_size: [2, 4]}
