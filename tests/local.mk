@@ -211,6 +211,7 @@ tests_test_core_clients_LDADD = $(core_libs)
 test_programs += tests/test_core_parts
 tests_test_core_parts_SOURCES = tests/test_core_parts.c
 tests_test_core_parts_LDADD = $(core_libs)
+tests_test_core_parts_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 
 test_programs += tests/test_sim
 tests_test_sim_SOURCES = \
@@ -226,16 +227,23 @@ EXTRA_DIST += tests/sim/seeds
 
 # The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
 daemon_fixture = tests/daemon_fixture.c tests/daemon_fixture.h
+daemon_fixture_libs = tests/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
+    $(PTHREAD_LIBS) $(MATH_LIBS)
 
 test_programs += tests/test_daemon
 tests_test_daemon_SOURCES = tests/test_daemon.c $(daemon_fixture)
+tests_test_daemon_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_daemon_ranks
 tests_test_daemon_ranks_SOURCES = tests/test_daemon_ranks.c $(daemon_fixture)
+tests_test_daemon_ranks_LDADD = $(daemon_fixture_libs)
 test_helpers += tests/odd_rank
 tests_odd_rank_SOURCES = tests/odd_rank.c
+tests_odd_rank_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_daemon_clients
 tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
+tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)
 test_helpers += tests/early_client
 tests_early_client_SOURCES = tests/early_client.c
+tests_early_client_LDADD = $(daemon_fixture_libs)

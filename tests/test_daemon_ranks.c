@@ -173,7 +173,7 @@ START_TEST(test_last_words)
 {
     struct wire_reply reply = run("words", WORLD, 0);
     ck_assert_int_eq(reply.status, STATUS_ABORTED);
-    expect_text(reply.message, "killed by signal 11");
+    expect_text(reply.message, "killed by signal 10");
     const char *words = reply.failure.ranks[CHILD].stderr_tail;
     expect_text(words, "first line\n");
     expect_text(words, "last words\n");
