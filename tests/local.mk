@@ -247,3 +247,11 @@ tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)
 test_helpers += tests/early_client
 tests_early_client_SOURCES = tests/early_client.c
 tests_early_client_LDADD = $(daemon_fixture_libs)
+
+test_programs += tests/test_words
+tests_test_words_SOURCES = tests/test_words.c
+tests_test_words_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
+
+fuzz_programs += tests/fuzz_matrix
+tests_fuzz_matrix_SOURCES = tests/fuzz_matrix.c
+tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
