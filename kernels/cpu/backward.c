@@ -28,8 +28,8 @@ static void row_gradient(struct attention_backend *backend, const struct block *
     float *ds = backend->d_scores + (int64_t)row * TILE_SCORE_STRIDE;
     int keys = tile_keys(t), begin, end;
     tile_visible(t, b, row, &begin, &end);
-    if (begin >= end || backend->row_lse[row] == -INFINITY)
-        begin = end = 0;
+    if (backend->row_lse[row] == -INFINITY)
+        end = begin;
     backend->vector->exp2_gradient(p + begin, ds + begin, end - begin, backend->row_lse[row],
                                    backend->row_d[row]);
     memset(p, 0, (size_t)begin * sizeof(float));
