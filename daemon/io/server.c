@@ -114,10 +114,21 @@ static void exchange_receive(struct exchange *x)
     nng_ctx_recv(x->context, x->aio);
 }
 
+// What a finished operation leaves with us: a request that came, a reply that did not go.
+static void message_free(struct exchange *x)
+{
+    bool failed = nng_aio_result(x->aio) != 0;
+    if (!list_empty(&x->done) && failed == (x->state == EXCHANGE_SENDING))
+        nng_msg_free(nng_aio_get_msg(x->aio));
+}
+
+// Its operation must have been stopped.
 static void exchange_destroy(struct exchange *x)
 {
     if (!x)
         return;
+    if (x->aio)
+        message_free(x);
     nng_aio_free(x->aio);
     free(x);
 }
@@ -357,7 +368,10 @@ void server_destroy(struct server *s)
     alarm(CLOSE_TIMEOUT_S);
     if (s->open)
         nng_close(s->socket);
-    for (int i = 0; s->exchanges && i < s->exchanges_count; i++)
+    // First stop all, since one that finishes links itself to the others; then free.
+    for (int i = 0; i < s->exchanges_count; i++)
+        nng_aio_stop(s->exchanges[i]->aio);
+    for (int i = 0; i < s->exchanges_count; i++)
         exchange_destroy(s->exchanges[i]);
     alarm(0);
     ev_async_stop(s->loop, &s->wake);
