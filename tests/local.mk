@@ -109,6 +109,18 @@ tests_test_wire_schema_SOURCES = tests/test_wire_schema.c
 test_programs += tests/test_wire_hostile
 tests_test_wire_hostile_SOURCES = tests/test_wire_hostile.c $(wire_samples)
 
+fuzz_programs += tests/fuzz_request
+tests_fuzz_request_SOURCES = tests/fuzz_request.c
+tests_fuzz_request_LDADD = $(fuzz_libs)
+
+fuzz_programs += tests/fuzz_reply
+tests_fuzz_reply_SOURCES = tests/fuzz_reply.c
+tests_fuzz_reply_LDADD = $(fuzz_libs)
+
+# Writes the first files of tests/corpus/request and tests/corpus/reply; run by hand.
+test_helpers += tests/corpus_seeds
+tests_corpus_seeds_SOURCES = tests/corpus_seeds.c $(wire_samples)
+
 # Stands in for the daemon; answers as the label of a case asks.
 test_helpers += tests/fake_daemon
 tests_fake_daemon_SOURCES = tests/fake_daemon.c $(wire_samples)
