@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the pool core that stand alone: timers, the table of ids, poison.
+// The parts of the pool core that stand alone: timers, the table of ids, poison; and short
+// memory.
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/core/core.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/poison.h"
 #include "daemon/core/timers.h"
@@ -177,6 +179,38 @@ START_TEST(a_stream_of_first_kills_does_not_wash_poison_out)
 }
 END_TEST
 
+// ---- memory ------------------------------------------------------------------------------------
+
+// Allocations that still succeed; the linker puts this in the place of calloc().
+static int allocations_left = -1;
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if (allocations_left == 0)
+        return NULL;
+    allocations_left -= allocations_left > 0;
+    return __real_calloc(count, size);
+}
+
+START_TEST(short_memory_leaves_nothing_behind)
+{
+    const struct core_config config = {
+        .device_count = 4, .queue_max = 8, .ranks_max = 8, .start_timeout_ns = S};
+    struct core *core = NULL;
+    int failures = -1;
+    while (!core) {
+        allocations_left = ++failures;
+        core = core_create(&config);
+        ck_assert_int_lt(failures, 100);
+    }
+    allocations_left = -1;
+    ck_assert_int_gt(failures, 5);
+    core_assert(core);
+    core_destroy(core);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core parts");
@@ -193,6 +227,9 @@ int main(void)
     tcase_add_test(c, two_kills_are_poison_for_an_hour);
     tcase_add_test(c, old_evidence_does_not_count);
     tcase_add_test(c, a_stream_of_first_kills_does_not_wash_poison_out);
+    suite_add_tcase(suite, c);
+    c = tcase_create("memory");
+    tcase_add_test(c, short_memory_leaves_nothing_behind);
     suite_add_tcase(suite, c);
     return runner_run(suite);
 }

@@ -106,6 +106,13 @@ START_TEST(the_largest_machine)
     expect_kill(large);
     ranks_reap(large);
     expect_run(start_ready(1, POOLS_MAX - 1), last);
+    // There is no place for the cold pool in the status.
+    struct wire_status status = {0};
+    struct wire_pool pools[POOLS_MAX];
+    core_status(f.core, &status, pools);
+    ck_assert_int_eq(status.pool_count, POOLS_MAX);
+    for (int i = 0; i < POOLS_MAX; i++)
+        ck_assert_int_eq(pools[i].state, POOL_RUNNING);
 }
 END_TEST
 

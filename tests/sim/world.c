@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SIM_STEPS_MIN    60
 #define SIM_STEPS_MAX    220
@@ -457,20 +458,22 @@ static void life_end(struct sim *s)
 }
 
 // abort() may also come from an assertion of the core.
-static volatile uint64_t seed_played;
+static char seed_line[128];
 
 static void say_seed(int signal_number)
 {
     (void)signal_number;
-    fprintf(stderr, "# the simulator fails with seed %llu; replay: tests/test_sim --seed %llu\n",
-            (unsigned long long)seed_played, (unsigned long long)seed_played);
+    ssize_t written = write(STDERR_FILENO, seed_line, strlen(seed_line));
+    (void)written;
 }
 
 void sim_play(uint64_t seed, bool trace, struct sim_totals *totals)
 {
     static struct sim life;
     struct sim *s = &life;
-    seed_played = seed;
+    snprintf(seed_line, sizeof(seed_line),
+             "# the simulator fails with seed %llu; replay: tests/test_sim --seed %llu\n",
+             (unsigned long long)seed, (unsigned long long)seed);
     signal(SIGABRT, say_seed);
     life_begin(s, seed, trace, totals);
     int steps = SIM_STEPS_MIN + sim_draw(s, SIM_STEPS_MAX - SIM_STEPS_MIN);
