@@ -23,8 +23,8 @@ struct attention_forward {
     struct attention_shape shape;
     const void *q, *k, *v;
     // Running result: O normalised, LSE natural logarithm. Start with O = 0, LSE = -inf. A row that
-    // sees nothing is left as it is. Merge in fp32: L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L)
-    // o.
+    // sees nothing is left as it is. Merge in fp32 with what was there (L0):
+    // L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L) o.
     float *o, *lse;
     const struct slice *slices;
     int32_t slice_count;
