@@ -62,6 +62,24 @@ tap_is "no daemon: so does a case" "$status$out" 78
 run matrix "$top_srcdir/cases/demonstration.yaml"
 tap_is "no daemon: so does a matrix" "$status$out" 78
 
+# ---- a daemon of another version, or something else altogether ----
+
+mkfifo "$scratch/stdin"
+"$top_builddir/tests/fake_daemon" "$CPATTN_SOCKET" <"$scratch/stdin" >"$scratch/ready" &
+daemon=$!
+exec 3>"$scratch/stdin"
+until grep -q ready "$scratch/ready"; do
+    kill -0 "$daemon" 2>/dev/null || exit 99
+    sleep 0.05
+done
+run case --model version
+tap_is "another version: exit status and sentence" "$status $(sed -n 2p "$scratch/out")" \
+    "73       FAILED_PRECONDITION: the daemon speaks version 2 of the protocol, this client version 1"
+run case --model garbage
+tap_is "an answer that is none: exit status" "$status" 79
+exec 3>&-
+wait "$daemon"
+
 # ---- cases ----
 
 daemon_start
