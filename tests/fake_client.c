@@ -111,7 +111,8 @@ static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int
         return f;
     f.broken = CPATTN_RULE_ELEMENT | CPATTN_RULE_RMSE | CPATTN_RULE_ROW;
     f.mismatches = 132;
-    f.rmse_rel = 0.31 * (index / 2 - 1);
+    int tensor = index / 2; // from 2: dq
+    f.rmse_rel = 0.31 * (tensor - 1);
     f.worst_row_rel = 0.5;
     f.first_bad = (struct cpattn_element){.sequence = 0, .head = 3, .position = 300, .dim = 17};
     f.first_bad_got = 0.125;
