@@ -12,7 +12,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -284,6 +286,23 @@ struct wire_reply daemon_call(struct daemon *d, const struct wire_request *reque
     return daemon_call_end(&call);
 }
 
+int daemon_connect_bare(const struct daemon *d)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof(name.sun_path), "%s", d->socket);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+    return fd;
+}
+
+int daemon_connect(const struct daemon *d)
+{
+    int fd = daemon_connect_bare(d);
+    ck_assert_int_eq(send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL), 8);
+    return fd;
+}
+
 // One attempt; a daemon whose listener is being replaced may reset the connection.
 static bool ping_once(const struct daemon *d)
 {
@@ -297,8 +316,8 @@ static bool ping_once(const struct daemon *d)
     snprintf(url, sizeof(url), "ipc://%s", d->socket);
     ck_assert_int_eq(nng_req0_open(&client), 0);
     nng_socket_set_ms(client, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE);
-    nng_socket_set_ms(client, NNG_OPT_RECVTIMEO, 10000);
-    nng_socket_set_ms(client, NNG_OPT_SENDTIMEO, 10000);
+    nng_socket_set_ms(client, NNG_OPT_RECVTIMEO, 15000);
+    nng_socket_set_ms(client, NNG_OPT_SENDTIMEO, 15000);
     int result = nng_dial(client, url, NULL, 0);
     ck_assert_int_eq(wire_encode_request(&request, &data, &size, &error), STATUS_OK);
     if (result == 0)
@@ -313,6 +332,7 @@ static bool ping_once(const struct daemon *d)
         nng_free(data, size);
     }
     nng_close(client);
+    ck_assert_msg(result != NNG_ETIMEDOUT, "a client was neither served nor reset");
     return result == 0;
 }
 

@@ -66,6 +66,10 @@ struct wire_reply daemon_call(struct daemon *d, const struct wire_request *reque
 // again for 20 s.
 void daemon_ping_fresh(const struct daemon *d);
 
+// A connection made by hand, without the client's greeting, and with it.
+int daemon_connect_bare(const struct daemon *d);
+int daemon_connect(const struct daemon *d);
+
 // Cases queued and running.
 struct wire_status daemon_status(struct daemon *d); // without pools
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -176,6 +177,48 @@ START_TEST(test_idle_pool_stops)
     while (daemon_rank_count(&d) > 0)
         usleep(5000);
     run_and_pass(2);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// Pools are started until descriptors are short in the middle of one: that one is taken back whole,
+// and the daemon goes on with what it has.
+START_TEST(test_descriptors_run_out)
+{
+    enum { CLIENTS = 40 };
+    struct rlimit few = {300, 300};
+    int ranks = 0, refused = 0, clients[CLIENTS];
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    daemon_start(&d, NULL);
+    for (int i = 0; i < CLIENTS; i++)
+        clients[i] = daemon_connect(&d);
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = 30;
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_FAILED_PRECONDITION);
+    expect_text(reply.message, "file descriptors at once");
+    wire_reply_fini(&reply);
+    for (int world = 13; world > 2 && !refused; world--) {
+        request = daemon_request(METHOD_RUN);
+        request.run.world_size = world;
+        reply = daemon_call(&d, &request);
+        if (reply.status == STATUS_OK) {
+            ranks += world;
+        } else {
+            expect_status(&reply, STATUS_UNAVAILABLE);
+            expect_text(reply.message, "Too many open files");
+            refused++;
+        }
+        wire_reply_fini(&reply);
+    }
+    ck_assert_int_eq(refused, 1);
+    ck_assert_int_eq(daemon_rank_count(&d), ranks);
+    request = daemon_request(METHOD_RUN);
+    request.run.world_size = 13;
+    reply = daemon_call(&d, &request);
+    expect_pass(&reply);
+    for (int i = 0; i < CLIENTS; i++)
+        close(clients[i]);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -549,9 +592,9 @@ static void suite_add(Suite *suite, const char *name, const TTest *const *tests,
 int main(void)
 {
     Suite *suite = suite_create("daemon");
-    const TTest *const cases[] = {test_case_passes,         test_same_case_same_bits,
-                                  test_describe_and_status, test_largest_world,
-                                  test_memory_refused,      test_idle_pool_stops};
+    const TTest *const cases[] = {
+        test_case_passes,    test_same_case_same_bits, test_describe_and_status, test_largest_world,
+        test_memory_refused, test_idle_pool_stops,     test_descriptors_run_out};
     const TTest *const ranks[] = {test_rank_killed, test_rank_aborts,
                                   test_rank_stopped_until_deadline, test_200_pools_leave_nothing};
     const TTest *const queue[] = {test_deadline_in_queue, test_busy_when_full, test_cancel,

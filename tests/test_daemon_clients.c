@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,16 +161,6 @@ END_TEST
 
 // ---- connections -------------------------------------------------------------------------------
 
-static int raw_connect(void)
-{
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    snprintf(name.sun_path, sizeof(name.sun_path), "%s", d.socket);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(connect(fd, (struct sockaddr *)&name, sizeof(name)), 0);
-    return fd;
-}
-
 START_TEST(test_strange_connections)
 {
     static const struct {
@@ -191,7 +180,7 @@ START_TEST(test_strange_connections)
     int fds[COUNT * 8];
     daemon_start(&d, NULL);
     for (int i = 0; i < COUNT * 8; i++) {
-        fds[i] = raw_connect();
+        fds[i] = daemon_connect_bare(&d);
         size_t size = openings[i % COUNT].size;
         ck_assert_int_eq(send(fds[i], openings[i % COUNT].data, size, MSG_NOSIGNAL), (ssize_t)size);
     }
@@ -215,11 +204,11 @@ START_TEST(test_too_many_connections)
     daemon_start(&d, NULL);
     int descriptors = daemon_descriptors(&d);
     for (int i = 0; i < MANY; i++) {
-        fds[i] = raw_connect();
-        ck_assert_int_eq(send(fds[i], "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL), 8);
+        fds[i] = daemon_connect(&d);
     }
     sleep(3); // some probes
     ck_assert(!daemon_logged(&d, "listener_dead"));
+    ck_assert(!daemon_logged(&d, "probe result"));
     run_and_pass();
     ck_assert_int_le(daemon_descriptors(&d), CLIENTS_MAX + 128);
     for (int i = 0; i < MANY; i++)
@@ -290,8 +279,7 @@ START_TEST(test_client_gone_cancels_its_queue)
     daemon_await_running(&d, 1);
     struct wire_request last = daemon_request(METHOD_RUN);
 
-    int fd = raw_connect();
-    ck_assert_int_eq(send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL), 8);
+    int fd = daemon_connect(&d);
     for (uint32_t i = 0; i < 5; i++) {
         struct wire_request request = daemon_request(METHOD_RUN);
         frame_send(fd, i, &request);
@@ -319,10 +307,9 @@ START_TEST(test_client_that_does_not_read)
 {
     static const char *const arguments[] = {"--queue-max", "1", NULL};
     daemon_start(&d, arguments);
-    int fd = raw_connect(), sent = 0;
+    int fd = daemon_connect(&d), sent = 0;
     struct timeval limit = {.tv_sec = 5};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    ck_assert_int_eq(send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL), 8);
     uint8_t bytes[13 + REQUEST_BYTES_MAX] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
     size_t size;
     struct wire_request request = daemon_request(METHOD_DESCRIBE);

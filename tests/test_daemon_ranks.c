@@ -77,6 +77,7 @@ static const struct {
     {"short", "failed"},
     {"job", "a case it does not run"},
     {"figures", "figures that cannot be"},
+    {"tensor", "figures that cannot be"},
     {"blame", "a failure that cannot be"},
     {"mute", "closed its channel"},
 };
@@ -88,8 +89,8 @@ START_TEST(test_lie)
 }
 END_TEST
 
-// The second report comes when the case is answered already: that one is good. The pool is lost, and
-// with it perhaps the case that has just been handed to it.
+// The second report comes when the case is answered already: that one is good. The pool is lost,
+// and with it perhaps the case that has just been handed to it.
 START_TEST(test_report_twice)
 {
     struct wire_reply reply = run("twice", 1, 0);
