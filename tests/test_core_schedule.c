@@ -363,6 +363,24 @@ START_TEST(an_idle_pool_is_stopped_after_its_time)
 }
 END_TEST
 
+START_TEST(a_short_idle_timeout_does_not_keep_the_daemon_awake)
+{
+    struct core_config config = fixture_config();
+    config.idle_timeout_ns = 1000;
+    fixture_again(&config);
+    int slot = submit(2);
+    struct ranks two = start_ready(2, 0);
+    struct action run = expect_run(two, slot);
+    submit(4);
+    submit(2);
+    run_finish(two, run);
+    expect_start(4, 0);
+    pass(1000);
+    expect_none(); // a job waits for the pool of two
+    ck_assert_uint_ge(core_next_time(f.core), f.now_ns + S);
+}
+END_TEST
+
 START_TEST(status_tells_pools_and_counts)
 {
     struct wire_status status = {.uptime_ns = 1, .passed = 2, .failed = 3};
@@ -447,6 +465,7 @@ int main(void)
     tcase_add_test(c, draining_ends_what_is_idle_and_serves_what_waits);
     tcase_add_test(c, an_empty_daemon_drains_at_once);
     tcase_add_test(c, an_idle_pool_is_stopped_after_its_time);
+    tcase_add_test(c, a_short_idle_timeout_does_not_keep_the_daemon_awake);
     tcase_add_test(c, status_tells_pools_and_counts);
     tcase_add_test(c, destroying_nothing);
     return runner_run(suite);

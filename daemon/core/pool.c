@@ -6,10 +6,12 @@
 #include "daemon/core/state.h"
 
 // A start that failed once is tried again at once, then after 250 ms, 500 ms and so on.
-#define BACKOFF_FIRST_NS (UINT64_C(250) * 1000000)
-#define BACKOFF_MAX_NS   (UINT64_C(30) * 1000000000)
+#define BACKOFF_FIRST_NS  (UINT64_C(250) * 1000000)
+#define BACKOFF_MAX_NS    (UINT64_C(30) * 1000000000)
 // After this a pool that is DOWN may be tried again, once, by the next job that asks for it.
-#define DOWN_NS          (UINT64_C(60) * 1000000000)
+#define DOWN_NS           (UINT64_C(60) * 1000000000)
+// An idle pool that outstayed its timeout because a job waits for it.
+#define IDLE_AGAIN_NS_MIN (UINT64_C(1) * 1000000000)
 
 _Static_assert(POOL_FAILURES_MAX >= 3 &&
                    (BACKOFF_FIRST_NS << (POOL_FAILURES_MAX - 3)) <= BACKOFF_MAX_NS,
@@ -366,14 +368,19 @@ static void pool_stop(struct core *core, struct pool *pool, const struct pool_ev
     pool_kill(core, pool);
 }
 
-// Not while somebody waits for it.
+// Not while somebody waits for it. Looked at again later, but not as often as a short timeout would
+// have it.
 static void pool_idle_timeout(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    if (list_empty(&core->sizes[pool->world_size].queue))
+    uint64_t again_ns = core->config.idle_timeout_ns;
+    if (list_empty(&core->sizes[pool->world_size].queue)) {
         pool_stop(core, pool, event);
-    else
-        timers_set(&core->timers, core->config.queue_max + pool->index,
-                   time_after(core->now_ns, core->config.idle_timeout_ns));
+        return;
+    }
+    if (again_ns < IDLE_AGAIN_NS_MIN)
+        again_ns = IDLE_AGAIN_NS_MIN;
+    timers_set(&core->timers, core->config.queue_max + pool->index,
+               time_after(core->now_ns, again_ns));
 }
 
 static void pool_hear_reaped(struct core *core, struct pool *pool, const struct pool_event *event)
