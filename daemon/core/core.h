@@ -26,7 +26,7 @@ struct core_config {
     int ranks_max;             // processes alive over all pools
     uint64_t start_timeout_ns; // from START to the last READY; > 0
     uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
-    uint64_t idle_timeout_ns;  // an idle pool that no job waits for is stopped then; 0: never
+    uint64_t idle_timeout_ns;  // an idle pool nobody waits for is stopped after this; 0: never
 };
 
 struct core;
