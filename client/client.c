@@ -13,7 +13,9 @@
 #define CONNECT_DEFAULT_NS (5 * SECOND_NS)
 #define GRACE_DEFAULT_NS   (5 * SECOND_NS)
 #define QUERY_DEFAULT_NS   (5 * SECOND_NS)
-#define REQUESTS_DEFAULT   256
+#define REQUESTS_DEFAULT   64
+// Each takes a connection, of which the daemon has CLIENTS_MAX for all its clients.
+#define REQUESTS_MAX       (CLIENTS_MAX / 2)
 
 // ---- creating -----------------------------------------------------------------------------------
 
@@ -74,10 +76,10 @@ static enum status config_read(const struct cpattn_options *given, struct rpc_co
         status = time_read("options.grace_ns", options.grace_ns, GRACE_DEFAULT_NS, grace_ns, error);
     if (status != STATUS_OK)
         return status;
-    if (options.requests_max < 0 || options.requests_max > JOBS_MAX)
+    if (options.requests_max < 0 || options.requests_max > REQUESTS_MAX)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "options.requests_max is %d; accepted is 0 to %d", options.requests_max,
-                         JOBS_MAX);
+                         REQUESTS_MAX);
     config->calls_max = options.requests_max ? options.requests_max : REQUESTS_DEFAULT;
     return STATUS_OK;
 }

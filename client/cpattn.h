@@ -245,7 +245,7 @@ CPATTN_API const struct cpattn_failure *cpattn_result_failure(const struct cpatt
 
 // ---- the client ---------------------------------------------------------------------------------
 
-// A connection to one daemon.
+// The way to one daemon: a connection for each request in flight, kept for the next.
 struct cpattn_client;
 
 struct cpattn_options {
@@ -262,7 +262,7 @@ struct cpattn_options {
 
 // Connects; `options` NULL means defaults. UNAVAILABLE: nobody listens there (the sentence says how
 // to start the daemon); PERMISSION_DENIED; DEADLINE_EXCEEDED: somebody listens but does not answer;
-// INVALID_ARGUMENT: an option. A connection that is lost later is made anew by the next request.
+// INVALID_ARGUMENT: an option. Connections that are lost later are made anew by later requests.
 CPATTN_API enum cpattn_status cpattn_client_create(const struct cpattn_options *options,
                                                    struct cpattn_client **client,
                                                    struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -375,8 +375,8 @@ CPATTN_API enum cpattn_status cpattn_collect(struct cpattn_request *request,
                                              struct cpattn_result **result,
                                              struct cpattn_error *error) CPATTN_MUST_CHECK;
 
-// Asks the daemon to cancel; returns without waiting. The request is then answered CANCELLED, or as
-// it ended if that was sooner. OK also when it is answered already.
+// Asks the daemon to cancel; returns without waiting for its answer. The request is then answered
+// CANCELLED, or as it ended if that was sooner. OK also when it is answered already.
 CPATTN_API enum cpattn_status cpattn_cancel(struct cpattn_request *request,
                                             struct cpattn_error *error);
 

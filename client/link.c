@@ -5,16 +5,19 @@
 //   link that went down does not dial again.
 // - A dial is never broken off, since that can end the daemon's listener for good. It runs in a
 // thread of
-//   its own; when its time is over the caller goes on, and the thread closes the socket once the
-//   dial has ended (nng gives up a handshake after 10 s).
+//   its own; when its time is over the caller goes on, and the thread ends the link once the dial
+//   has ended (nng gives up a handshake after 10 s).
 // - A receive is posted only when its send is complete; the other order can crash.
-// - A close can wait for ever: when a connection ends while a message is half read, nng loses the
-// read
-//   and its reaper waits for it. The end of a link therefore runs in a thread of its own and is
-//   waited for only so long.
+// - A connection carries one exchange at a time. When one with several ends on one side, the other
+// side
+//   finds out by a send that fails while it is in the middle of reading; nng then loses the read,
+//   and its reaper of connections waits for it for ever, in the daemon as well.
+// - The same can happen to a close that meets an arriving answer. The end of a link therefore runs
+// in a
+//   thread of its own and is waited for only so long.
 // - Nothing is started on a context, an operation or a dialer while the socket is being closed, and
 //   nothing is aborted while it is being started: the end of a link waits for every start under
-//   way, stops all operations, and closes the socket last.
+//   way, stops the operation, and closes the socket last.
 #include "client/link.h"
 
 #include <errno.h>
@@ -32,52 +35,41 @@
 #include <unistd.h>
 
 #include "common/limits.h"
-#include "common/list.h"
 
 // What nng counts of a reply beside the reply: the number it pairs request and reply by.
 #define REPLY_HEADER_BYTES 4
-// Exchanges at once. Far above what a client asks for, below what a daemon admits.
-#define SLOTS_MAX          (2 * JOBS_MAX)
 #define DIAL_RETRY_NS      10000000   // while the daemon's backlog is full
 #define END_WAIT_NS        1000000000 // far longer than an end takes that comes at all
-
-// An exchange: a context of the socket, used again and again.
-struct slot {
-    struct list node;  // on link->idle or link->busy
-    struct list place; // on link->slots
-    struct link *link;
-    nng_ctx context;
-    nng_aio *aio;
-    bool receiving;
-    uint64_t deadline_ns;
-    link_done *done; // NULL: answered
-    void *arg;
-};
 
 struct link {
     pthread_mutex_t mutex; // over everything below; never held while `done` is called
     pthread_cond_t changed;
-    int holders;
+    int holders; // the owner, and the thread that dials or ends
     char path[LINK_PATH_MAX];
     uint64_t until_ns;
     bool dialled;
     int dial_result;
-    bool opened; // `socket` is one
+    bool opened; // `socket` is one, and `context` and `aio` with it
     nng_socket socket;
     nng_dialer dialer;
+    nng_ctx context;
+    nng_aio *aio;
     bool up, down; // a pipe came; it went, which may be told first
-    struct list idle, busy, slots;
-    int slot_count;
-    int starting; // calls into nng under way that the end has to wait for
-    bool ending;  // no more of those
+    int starting;  // calls into nng under way that the end has to wait for
+    bool ending;   // no more of those
     bool ended;
+    // the exchange
+    bool receiving;
+    uint64_t deadline_ns;
+    link_done *done; // NULL: none under way
+    void *arg;
 };
 
 // nng lives in threads, which a fork does not carry along: in a child of a process that used it,
 // any call ends the process. The pid of the first user, for all links of the process.
 static atomic_int first_user;
 
-bool link_allowed(void)
+static bool process_allowed(void)
 {
     int nobody = 0, self = (int)getpid();
     return atomic_compare_exchange_strong(&first_user, &nobody, self) || nobody == self;
@@ -99,12 +91,12 @@ static nng_duration milliseconds_until(uint64_t deadline_ns)
 
 // ---- answers ------------------------------------------------------------------------------------
 
-// Takes the callback off the slot, so that it is called once. With the lock held.
-static link_done *slot_take(struct slot *slot, void **arg)
+// Takes the callback of the exchange, so that it is called once. With the lock held.
+static link_done *done_take(struct link *link, void **arg)
 {
-    link_done *done = slot->done;
-    slot->done = NULL;
-    *arg = slot->arg;
+    link_done *done = link->done;
+    link->done = NULL;
+    *arg = link->arg;
     return done;
 }
 
@@ -159,48 +151,44 @@ static void start_end(struct link *link)
     pthread_mutex_unlock(&link->mutex);
 }
 
-// The send of a slot is complete: now its answer may be waited for. False when the link is ending.
-static bool slot_receive(struct slot *slot)
+// The send is complete: now its answer may be waited for. False when the link is ending.
+static bool receive(struct link *link)
 {
-    struct link *link = slot->link;
     if (!start_begin(link))
         return false;
-    slot->receiving = true;
-    nng_aio_set_timeout(slot->aio, milliseconds_until(slot->deadline_ns));
-    nng_ctx_recv(slot->context, slot->aio);
+    link->receiving = true;
+    nng_aio_set_timeout(link->aio, milliseconds_until(link->deadline_ns));
+    nng_ctx_recv(link->context, link->aio);
     start_end(link);
     return true;
 }
 
 // With the lock held.
-static void link_mark_down(struct link *link)
+static void mark_down(struct link *link)
 {
     link->up = false;
     link->down = true;
 }
 
 // nng is done with what it was asked for.
-static void slot_progress(void *arg)
+static void progress(void *arg)
 {
-    struct slot *slot = arg;
-    struct link *link = slot->link;
-    int result = nng_aio_result(slot->aio);
-    bool sent = !slot->receiving && result == 0, answered = slot->receiving && result == 0;
-    if (sent && slot_receive(slot))
+    struct link *link = arg;
+    int result = nng_aio_result(link->aio);
+    bool sent = !link->receiving && result == 0, answered = link->receiving && result == 0;
+    if (sent && receive(link))
         return;
     if (sent)
         result = NNG_ECLOSED;
     // The reply, or the request that could not be sent; nothing otherwise.
-    nng_msg *message = answered || (!slot->receiving && !sent) ? nng_aio_get_msg(slot->aio) : NULL;
-    nng_aio_set_msg(slot->aio, NULL);
+    nng_msg *message = answered || (!link->receiving && !sent) ? nng_aio_get_msg(link->aio) : NULL;
+    nng_aio_set_msg(link->aio, NULL);
     void *done_arg;
     pthread_mutex_lock(&link->mutex);
-    if (result == NNG_ECONNRESET || result == NNG_ECLOSED)
-        link_mark_down(link); // whoever asks again at once shall not be sent here
-    link_done *done = slot_take(slot, &done_arg);
-    list_remove(&slot->node);
-    list_push_back(&link->idle, &slot->node);
-    pthread_mutex_unlock(&link->mutex); // from here on the slot may be another exchange's
+    if (result != 0)
+        mark_down(link);
+    link_done *done = done_take(link, &done_arg);
+    pthread_mutex_unlock(&link->mutex); // from here on another exchange may begin
     if (done && answered)
         answer_reply(message, done, done_arg);
     else if (done)
@@ -208,29 +196,15 @@ static void slot_progress(void *arg)
     nng_msg_free(message);
 }
 
-// The callback of the first slot that waits for one. With the lock held.
-static link_done *busy_take(struct link *link, void **arg)
+// Answers the exchange if one still waits. What nng says about it later is dropped.
+static void answer_lost(struct link *link)
 {
-    LIST_FOREACH (node, &link->busy) {
-        link_done *done = slot_take(LIST_ENTRY(node, struct slot, node), arg);
-        if (done)
-            return done;
-    }
-    return NULL;
-}
-
-// Answers whatever still waits. What nng says about it later is dropped.
-static void link_answer_all(struct link *link)
-{
-    link_done *done;
-    do {
-        void *arg;
-        pthread_mutex_lock(&link->mutex);
-        done = busy_take(link, &arg);
-        pthread_mutex_unlock(&link->mutex);
-        if (done)
-            answer_failure(link, NNG_ECONNRESET, done, arg);
-    } while (done);
+    void *arg;
+    pthread_mutex_lock(&link->mutex);
+    link_done *done = done_take(link, &arg);
+    pthread_mutex_unlock(&link->mutex);
+    if (done)
+        answer_failure(link, NNG_ECONNRESET, done, arg);
 }
 
 // ---- the connection -----------------------------------------------------------------------------
@@ -252,9 +226,9 @@ static void pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
     (void)pipe;
     (void)event;
     pthread_mutex_lock(&link->mutex);
-    link_mark_down(link);
+    mark_down(link);
     pthread_mutex_unlock(&link->mutex);
-    link_answer_all(link);
+    answer_lost(link);
     if (!start_begin(link))
         return;
     nng_dialer_close(link->dialer);
@@ -270,6 +244,10 @@ static int socket_open(struct link *link)
         return result;
     link->opened = true;
     result = nng_socket_set_ms(link->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE);
+    if (result == 0) // after the resend time, which it inherits
+        result = nng_ctx_open(&link->context, link->socket);
+    if (result == 0)
+        result = nng_aio_alloc(&link->aio, progress, link);
     if (result == 0)
         result = nng_socket_set_size(link->socket, NNG_OPT_RECVMAXSZ,
                                      REPLY_BYTES_MAX + REPLY_HEADER_BYTES);
@@ -288,6 +266,36 @@ static void pause_ns(long ns)
     nanosleep(&pause, NULL);
 }
 
+// Ends everything that lives in nng.
+static void end_now(struct link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    link->ending = true;
+    while (link->starting > 0)
+        pthread_cond_wait(&link->changed, &link->mutex);
+    pthread_mutex_unlock(&link->mutex);
+    nng_aio_stop(link->aio); // and its callback; takes NULL
+    answer_lost(link);
+    if (link->opened)
+        nng_close(link->socket); // and its context
+    nng_aio_free(link->aio);
+}
+
+// Ends a holder's part. The last one ends the link where that was not done before.
+static void leave(struct link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    int holders = --link->holders;
+    pthread_mutex_unlock(&link->mutex);
+    if (holders > 0)
+        return;
+    if (!link->ended)
+        end_now(link);
+    pthread_cond_destroy(&link->changed);
+    pthread_mutex_destroy(&link->mutex);
+    free(link);
+}
+
 static void *dial(void *arg)
 {
     struct link *link = arg;
@@ -303,7 +311,7 @@ static void *dial(void *arg)
     link->dial_result = result;
     pthread_cond_broadcast(&link->changed);
     pthread_mutex_unlock(&link->mutex);
-    link_release(link);
+    leave(link);
     return NULL;
 }
 
@@ -329,9 +337,6 @@ static struct link *link_create(const char *path, uint64_t until_ns)
     pthread_cond_init(&link->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&link->mutex, NULL);
-    list_init(&link->idle);
-    list_init(&link->busy);
-    list_init(&link->slots);
     link->holders = 1;
     link->until_ns = until_ns;
     snprintf(link->path, sizeof link->path, "%s", path);
@@ -395,7 +400,7 @@ static enum status dial_status(struct link *link, struct error *error)
 
 enum status link_open(const char *path, uint64_t until_ns, struct link **link, struct error *error)
 {
-    if (!link_allowed())
+    if (!process_allowed())
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "this process was forked from one that had a client; it has to exec "
                          "before it can have one of its own");
@@ -403,15 +408,15 @@ enum status link_open(const char *path, uint64_t until_ns, struct link **link, s
     struct link *opening = link_create(path, until_ns);
     if (!opening)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
-    link_hold(opening);
+    opening->holders = 2; // this thread and the one that dials
     if (thread_start(dial, opening, &thread) != 0) {
-        link_release(opening);
-        link_release(opening);
+        leave(opening);
+        leave(opening);
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no thread could be started");
     }
     if (!wait_flag(opening, &opening->dialled, until_ns)) {
         pthread_detach(thread);
-        link_release(opening);
+        leave(opening);
         return error_set(error, STATUS_DEADLINE_EXCEEDED,
                          "somebody listens at %s but did not answer in time", path);
     }
@@ -420,7 +425,7 @@ enum status link_open(const char *path, uint64_t until_ns, struct link **link, s
     if (status == STATUS_OK)
         *link = opening;
     else
-        link_release(opening);
+        link_close(opening);
     return status;
 }
 
@@ -432,71 +437,22 @@ bool link_up(struct link *link)
     return up;
 }
 
-void link_hold(struct link *link)
-{
-    pthread_mutex_lock(&link->mutex);
-    link->holders++;
-    pthread_mutex_unlock(&link->mutex);
-}
-
-static void wait_starts(struct link *link)
-{
-    pthread_mutex_lock(&link->mutex);
-    link->ending = true;
-    while (link->starting > 0)
-        pthread_cond_wait(&link->changed, &link->mutex);
-    pthread_mutex_unlock(&link->mutex);
-}
-
-// Ends everything that lives in nng.
-static void link_close(struct link *link)
-{
-    wait_starts(link);
-    LIST_FOREACH (place, &link->slots)
-        nng_aio_stop(LIST_ENTRY(place, struct slot, place)->aio); // and its callback
-    link_answer_all(link);
-    if (link->opened)
-        nng_close(link->socket); // and its contexts
-    LIST_FOREACH (place, &link->slots) {
-        struct slot *slot = LIST_ENTRY(place, struct slot, place);
-        nng_aio_free(slot->aio);
-        free(slot);
-    }
-}
-
-// True for the last holder.
-static bool holder_leave(struct link *link)
-{
-    pthread_mutex_lock(&link->mutex);
-    int holders = --link->holders;
-    pthread_mutex_unlock(&link->mutex);
-    return holders == 0;
-}
-
-static void link_free(struct link *link)
-{
-    pthread_cond_destroy(&link->changed);
-    pthread_mutex_destroy(&link->mutex);
-    free(link);
-}
-
 static void *end(void *arg)
 {
     struct link *link = arg;
-    link_close(link);
+    end_now(link);
     pthread_mutex_lock(&link->mutex);
     link->ended = true;
     pthread_cond_broadcast(&link->changed);
     pthread_mutex_unlock(&link->mutex);
-    if (holder_leave(link))
-        link_free(link);
+    leave(link);
     return NULL;
 }
 
-void link_release(struct link *link)
+void link_close(struct link *link)
 {
     pthread_t thread;
-    if (!link || !holder_leave(link))
+    if (!link)
         return;
     link->holders = 2; // this thread and the one that ends the link
     if (thread_start(end, link, &thread) != 0)
@@ -505,46 +461,18 @@ void link_release(struct link *link)
         pthread_join(thread, NULL);
     else
         pthread_detach(thread);
-    if (holder_leave(link))
-        link_free(link);
+    leave(link);
 }
 
-// ---- exchanges ----------------------------------------------------------------------------------
-
-static struct slot *slot_create(struct link *link)
-{
-    struct slot *slot = calloc(1, sizeof *slot);
-    if (!slot)
-        return NULL;
-    slot->link = link;
-    list_init(&slot->node);
-    list_init(&slot->place);
-    if (nng_ctx_open(&slot->context, link->socket) != 0 ||
-        nng_aio_alloc(&slot->aio, slot_progress, slot) != 0) {
-        free(slot); // the context goes with the socket
-        return NULL;
-    }
-    list_push_back(&link->slots, &slot->place);
-    link->slot_count++;
-    return slot;
-}
-
-// A slot for one exchange, on the busy list; NULL when there is none. With the lock held.
-static struct slot *slot_get(struct link *link)
-{
-    struct list *node = list_pop_front(&link->idle);
-    struct slot *slot = node ? LIST_ENTRY(node, struct slot, node) : NULL;
-    if (!slot && link->slot_count < SLOTS_MAX)
-        slot = slot_create(link);
-    if (!slot)
-        return NULL;
-    list_push_back(&link->busy, &slot->node);
-    return slot;
-}
+// ---- the exchange -------------------------------------------------------------------------------
 
 static enum status message_create(const void *data, size_t size, nng_msg **message,
                                   struct error *error)
 {
+    if (size > REQUEST_BYTES_MAX)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "a request of %zu bytes is larger than the %d that one may have", size,
+                         REQUEST_BYTES_MAX);
     if (nng_msg_alloc(message, size) != 0)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a request");
     memcpy(nng_msg_body(*message), data, size);
@@ -555,31 +483,27 @@ enum status link_exchange(struct link *link, const void *data, size_t size, uint
                           link_done *done, void *arg, struct error *error)
 {
     nng_msg *message;
-    if (size > REQUEST_BYTES_MAX)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "a request of %zu bytes is larger than the %d that one may have", size,
-                         REQUEST_BYTES_MAX);
     enum status status = message_create(data, size, &message, error);
     if (status != STATUS_OK)
         return status;
     pthread_mutex_lock(&link->mutex);
     bool up = link->up;
-    struct slot *slot = up ? slot_get(link) : NULL;
-    if (slot) {
-        slot->done = done;
-        slot->arg = arg;
-        slot->deadline_ns = deadline_ns;
-        slot->receiving = false;
+    if (up) {
+        link->done = done;
+        link->arg = arg;
+        link->deadline_ns = deadline_ns;
+        link->receiving = false;
+        link->starting++;
     }
     pthread_mutex_unlock(&link->mutex);
-    if (!slot) {
+    if (!up) {
         nng_msg_free(message);
-        return up ? error_set(error, STATUS_RESOURCE_EXHAUSTED, "no room for another request")
-                  : error_set(error, STATUS_UNAVAILABLE,
-                              "the connection to the daemon at %s was lost", link->path);
+        return error_set(error, STATUS_UNAVAILABLE, "the connection to the daemon at %s was lost",
+                         link->path);
     }
-    nng_aio_set_msg(slot->aio, message);
-    nng_aio_set_timeout(slot->aio, milliseconds_until(deadline_ns));
-    nng_ctx_send(slot->context, slot->aio);
+    nng_aio_set_msg(link->aio, message);
+    nng_aio_set_timeout(link->aio, milliseconds_until(deadline_ns));
+    nng_ctx_send(link->context, link->aio);
+    start_end(link);
     return STATUS_OK;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to a daemon and the exchanges on it. A link that is down stays down; whoever needs
-// a connection again opens another. All functions may be called from any thread, none from a
-// callback.
+// One connection to a daemon, on which one exchange at a time goes on. A link that is down stays
+// down; whoever needs a connection again opens another. Functions may be called from any thread,
+// none from a callback, and those on one link not at once, link_up() excepted.
 #ifndef CPATTN_CLIENT_LINK_H
 #define CPATTN_CLIENT_LINK_H
 
@@ -21,23 +21,21 @@ struct link;
 // without locks.
 typedef void link_done(void *arg, enum status status, const char *text, void *data, size_t size);
 
-// Connects, and waits for it until the given time of CLOCK_MONOTONIC. The link has one holder then.
-// UNAVAILABLE: nobody listens; PERMISSION_DENIED; DEADLINE_EXCEEDED: somebody listens but does not
-// answer; FAILED_PRECONDITION: the process was forked from one that had a link.
+// Connects, and waits for it until the given time of CLOCK_MONOTONIC. UNAVAILABLE: nobody listens;
+// PERMISSION_DENIED; DEADLINE_EXCEEDED: somebody listens but does not answer; FAILED_PRECONDITION:
+// the process was forked from one that had a link.
 enum status link_open(const char *path, uint64_t until_ns, struct link **link,
                       struct error *error) MUST_CHECK;
 
-// Whether a link may be opened in this process: not in a child of one that had any.
-bool link_allowed(void);
+// Ends the link; an exchange under way is answered UNAVAILABLE first. Takes NULL.
+void link_close(struct link *link);
 
+// Whether the link can carry another exchange. False after one that was not answered in time, since
+// its answer may still come.
 bool link_up(struct link *link);
 
-// The last holder's release ends the link: what is under way is answered UNAVAILABLE first.
-void link_hold(struct link *link);
-void link_release(struct link *link); // takes NULL
-
-// Sends bytes (copied) and answers them through `done` no later than the deadline. A failure here
-// means that the exchange did not begin and `done` is not called.
+// Sends bytes (copied) and answers them through `done` no later than the deadline. No exchange may
+// be under way. A failure here means that it did not begin and `done` is not called.
 enum status link_exchange(struct link *link, const void *data, size_t size, uint64_t deadline_ns,
                           link_done *done, void *arg, struct error *error) MUST_CHECK;
 

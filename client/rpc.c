@@ -9,25 +9,32 @@
 
 #include "common/list.h"
 
+// Idle connections beyond these are ended.
+#define LANES_IDLE_MAX 8
+
+// A connection.
+struct lane {
+    struct list node; // on rpc->idle or rpc->busy; while it is being made or ended on neither
+    struct link *link;
+};
+
 struct rpc {
     pthread_mutex_t mutex;  // over everything below
-    pthread_cond_t changed; // an answer came, or a connection, or no listed call is left
+    pthread_cond_t changed; // an answer came, or no listed call is left
     int holders;            // the creator and every call
     struct rpc_config config;
     bool closed;
-    struct link *link;   // NULL: none yet, or it is being replaced
-    bool connecting;     // by one thread, for all
-    uint64_t attempts;   // to connect
-    struct error failed; // the last attempt, if status is not OK
-    struct list flying;  // calls in flight
-    struct list told;    // listed calls that are answered and not told of
-    int counted, listed; // of those in flight
+    struct list idle, busy; // lanes; the idle ones with the last used first
+    struct list flying;     // calls in flight
+    struct list told;       // listed calls that are answered and not told of
+    int counted, listed;    // of those in flight
 };
 
 struct rpc_call {
     struct list node; // on rpc->flying, rpc->told, or none
     struct rpc *rpc;
-    int holders; // the caller and the link
+    struct lane *lane; // that it uses, until the lane has answered
+    int holders;       // the caller and the lane
     enum rpc_kind kind;
     void *owner;
     bool answered;
@@ -95,59 +102,74 @@ static void call_answer(struct rpc_call *call, enum status status, const char *t
 static void answered(void *arg, enum status status, const char *text, void *data, size_t size)
 {
     struct rpc_call *call = arg;
-    pthread_mutex_lock(&call->rpc->mutex);
+    struct rpc *rpc = call->rpc;
+    pthread_mutex_lock(&rpc->mutex);
     call_answer(call, status, text, data, size);
-    pthread_mutex_unlock(&call->rpc->mutex);
+    if (!rpc->closed) {
+        list_remove(&call->lane->node);
+        list_push_front(&rpc->idle, &call->lane->node);
+    }
+    pthread_mutex_unlock(&rpc->mutex);
     call_release(call);
 }
 
-// ---- the link -----------------------------------------------------------------------------------
+// ---- lanes --------------------------------------------------------------------------------------
 
-// Puts a new link in the place of the lost one. With the lock held, which it lets go meanwhile.
-static void connect_now(struct rpc *rpc)
+static void lane_close(struct lane *lane)
 {
-    struct link *lost = rpc->link, *made = NULL;
-    struct error error = {.status = STATUS_OK};
-    rpc->link = NULL;
-    rpc->connecting = true;
-    pthread_mutex_unlock(&rpc->mutex);
-    link_release(lost);
-    error.status =
-        link_open(rpc->config.path, link_now_ns() + rpc->config.connect_ns, &made, &error);
+    link_close(lane->link);
+    free(lane);
+}
+
+static enum status lane_open(const struct rpc_config *config, struct lane **lane,
+                             struct error *error)
+{
+    struct lane *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a connection");
+    list_init(&opened->node);
+    enum status status =
+        link_open(config->path, link_now_ns() + config->connect_ns, &opened->link, error);
+    if (status == STATUS_OK)
+        *lane = opened;
+    else
+        free(opened);
+    return status;
+}
+
+// Takes an idle lane that is down, or one too many; NULL when there is none.
+static struct lane *lane_superfluous(struct rpc *rpc)
+{
+    struct lane *found = NULL;
+    size_t idle = 0;
     pthread_mutex_lock(&rpc->mutex);
-    rpc->link = made;
-    rpc->failed = error;
-    rpc->connecting = false;
-    rpc->attempts++;
-    pthread_cond_broadcast(&rpc->changed);
-}
-
-static enum status refuse_lost(const struct rpc *rpc, struct error *error)
-{
-    if (rpc->failed.status != STATUS_OK)
-        return error_set(error, rpc->failed.status, "%s", rpc->failed.text);
-    return error_set(error, STATUS_UNAVAILABLE,
-                     "the daemon at %s closes connections as soon as they are made",
-                     rpc->config.path);
-}
-
-// A hold on a link that is up. With the lock held. One attempt to connect is made, by this thread
-// or by another whose outcome is shared.
-static enum status link_get(struct rpc *rpc, struct link **link, struct error *error)
-{
-    uint64_t attempts = rpc->attempts;
-    while (!rpc->closed && (!rpc->link || !link_up(rpc->link))) {
-        if (rpc->attempts != attempts)
-            return refuse_lost(rpc, error);
-        if (rpc->connecting)
-            pthread_cond_wait(&rpc->changed, &rpc->mutex);
-        else
-            connect_now(rpc);
+    LIST_FOREACH (node, &rpc->idle) {
+        struct lane *lane = LIST_ENTRY(node, struct lane, node);
+        if (!found && (++idle > LANES_IDLE_MAX || !link_up(lane->link)))
+            found = lane;
     }
-    if (rpc->closed)
-        return error_set(error, STATUS_FAILED_PRECONDITION, "the client was destroyed");
-    link_hold(rpc->link);
-    *link = rpc->link;
+    if (found)
+        list_remove(&found->node);
+    pthread_mutex_unlock(&rpc->mutex);
+    return found;
+}
+
+static void lanes_trim(struct rpc *rpc)
+{
+    for (struct lane *lane; (lane = lane_superfluous(rpc)) != NULL;)
+        lane_close(lane);
+}
+
+// Takes a lane for a call: one that is idle, or a new one.
+static enum status lane_get(struct rpc *rpc, struct lane **lane, struct error *error)
+{
+    lanes_trim(rpc);
+    pthread_mutex_lock(&rpc->mutex);
+    struct list *node = list_pop_front(&rpc->idle);
+    pthread_mutex_unlock(&rpc->mutex);
+    if (!node)
+        return lane_open(&rpc->config, lane, error);
+    *lane = LIST_ENTRY(node, struct lane, node);
     return STATUS_OK;
 }
 
@@ -162,6 +184,8 @@ static struct rpc *rpc_allocate(const struct rpc_config *config)
     pthread_cond_init(&rpc->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&rpc->mutex, NULL);
+    list_init(&rpc->idle);
+    list_init(&rpc->busy);
     list_init(&rpc->flying);
     list_init(&rpc->told);
     rpc->holders = 1;
@@ -171,43 +195,47 @@ static struct rpc *rpc_allocate(const struct rpc_config *config)
 
 enum status rpc_create(const struct rpc_config *config, struct rpc **rpc, struct error *error)
 {
-    struct link *link;
+    struct lane *lane;
     struct rpc *created = rpc_allocate(config);
     if (!created)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
-    enum status status = link_open(config->path, link_now_ns() + config->connect_ns, &link, error);
+    enum status status = lane_open(config, &lane, error);
     if (status != STATUS_OK) {
         rpc_free(created);
         return status;
     }
-    created->link = link;
+    list_push_front(&created->idle, &lane->node);
     *rpc = created;
     return STATUS_OK;
+}
+
+static void lanes_close(struct list *lanes)
+{
+    for (struct list *node; (node = list_pop_front(lanes)) != NULL;)
+        lane_close(LIST_ENTRY(node, struct lane, node));
 }
 
 void rpc_destroy(struct rpc *rpc)
 {
     pthread_mutex_lock(&rpc->mutex);
-    rpc->closed = true;
-    while (rpc->connecting)
-        pthread_cond_wait(&rpc->changed, &rpc->mutex);
+    rpc->closed = true; // from here on the lanes stay where they are
     LIST_FOREACH (node, &rpc->flying)
         call_answer(LIST_ENTRY(node, struct rpc_call, node), STATUS_CANCELLED,
                     "the client was destroyed before the answer came", NULL, 0);
-    struct link *link = rpc->link;
-    rpc->link = NULL;
-    pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->mutex);
-    link_release(link);
+    lanes_close(&rpc->busy);
+    lanes_close(&rpc->idle);
     rpc_release(rpc);
 }
 
 // ---- calls --------------------------------------------------------------------------------------
 
-// A call in flight, held by the caller and the link. With the lock held.
+// A call in flight, held by the caller and its lane to be. With the lock held.
 static enum status call_create(struct rpc *rpc, enum rpc_kind kind, void *owner,
                                struct rpc_call **call, struct error *error)
 {
+    if (rpc->closed)
+        return error_set(error, STATUS_FAILED_PRECONDITION, "the client was destroyed");
     if (kind != RPC_FREE && rpc->counted >= rpc->config.calls_max)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "%d requests are in flight, which is the limit of this client",
@@ -239,25 +267,48 @@ static void call_undo(struct rpc_call *call)
     call_release(call);
 }
 
+// Gives the call a lane and sends it there. UNAVAILABLE, with *stale set, when an idle lane turns
+// out to be down, so that nothing was sent.
+static enum status call_send(struct rpc_call *call, const void *data, size_t size,
+                             uint64_t limit_ns, bool *stale, struct error *error)
+{
+    struct rpc *rpc = call->rpc;
+    struct lane *lane;
+    enum status status = lane_get(rpc, &lane, error);
+    if (status != STATUS_OK)
+        return status;
+    pthread_mutex_lock(&rpc->mutex);
+    call->lane = lane;
+    list_push_front(&rpc->busy, &lane->node);
+    pthread_mutex_unlock(&rpc->mutex);
+    status = link_exchange(lane->link, data, size, link_now_ns() + limit_ns, answered, call, error);
+    if (status == STATUS_OK)
+        return status;
+    pthread_mutex_lock(&rpc->mutex);
+    list_remove(&lane->node);
+    pthread_mutex_unlock(&rpc->mutex);
+    lane_close(lane);
+    *stale = status == STATUS_UNAVAILABLE;
+    return status;
+}
+
 enum status rpc_start(struct rpc *rpc, const void *data, size_t size, uint64_t limit_ns,
                       enum rpc_kind kind, void *owner, struct rpc_call **call, struct error *error)
 {
     struct rpc_call *started = NULL;
-    struct link *link = NULL;
     pthread_mutex_lock(&rpc->mutex);
-    enum status status = link_get(rpc, &link, error);
-    if (status == STATUS_OK)
-        status = call_create(rpc, kind, owner, &started, error);
+    enum status status = call_create(rpc, kind, owner, &started, error);
     pthread_mutex_unlock(&rpc->mutex);
-    if (status == STATUS_OK) {
-        status =
-            link_exchange(link, data, size, link_now_ns() + limit_ns, answered, started, error);
-        if (status == STATUS_OK)
-            *call = started;
-        else
-            call_undo(started);
-    }
-    link_release(link);
+    if (status != STATUS_OK)
+        return status;
+    bool stale = false;
+    status = call_send(started, data, size, limit_ns, &stale, error);
+    if (stale)
+        status = call_send(started, data, size, limit_ns, &stale, error);
+    if (status == STATUS_OK)
+        *call = started;
+    else
+        call_undo(started);
     return status;
 }
 
@@ -271,7 +322,10 @@ void rpc_drop(struct rpc_call *call)
         call->rpc->listed--;
         pthread_cond_broadcast(&call->rpc->changed);
     }
+    bool closed = call->rpc->closed;
     pthread_mutex_unlock(&call->rpc->mutex);
+    if (!closed)
+        lanes_trim(call->rpc);
     call_release(call);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests and their answers: many in flight over one link, which is made anew when it was lost;
-// waits for one of them or for any. Knows bytes, not what they mean. All functions may be called
-// from any thread.
+// Requests and their answers: many in flight, each on a connection of its own, which the next
+// request uses again; waits for one of them or for any. Knows bytes, not what they mean. All
+// functions may be called from any thread.
 #ifndef CPATTN_CLIENT_RPC_H
 #define CPATTN_CLIENT_RPC_H
 
@@ -35,7 +35,7 @@ enum rpc_kind {
     RPC_FREE,
 };
 
-// Sends bytes (copied); connects first where the connection was lost. The call is answered within
+// Sends bytes (copied); connects first where no connection is idle. The call is answered within
 // limit_ns from then in any case. RESOURCE_EXHAUSTED: calls_max are in flight.
 enum status rpc_start(struct rpc *rpc, const void *data, size_t size, uint64_t limit_ns,
                       enum rpc_kind kind, void *owner, struct rpc_call **call,

@@ -161,7 +161,7 @@ START_TEST(options_are_checked)
     options->grace_ns = UINT64_MAX;
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_INVALID_ARGUMENT);
     options->grace_ns = 0;
-    options->requests_max = 4097;
+    options->requests_max = 513;
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_INVALID_ARGUMENT);
     options->requests_max = -1;
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_INVALID_ARGUMENT);

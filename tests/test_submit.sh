@@ -58,7 +58,7 @@ refuses 69 "no such request waits or runs" cancel 000000000000000000000000000000
 refuses 64 "the matrix file is missing; see cpattn-submit matrix --help" matrix
 refuses 64 "unexpected argument 'b'; see cpattn-submit matrix --help" matrix a b
 refuses 64 "--excluded goes with --list" matrix a --excluded
-refuses 64 "--jobs is '1025'; accepted is 1 to 1024" matrix a -j 1025
+refuses 64 "--jobs is '513'; accepted is 1 to 512" matrix a -j 513
 refuses 64 "$scratch/none: cannot be read: No such file or directory" matrix "$scratch/none"
 refuses 64 "$scratch: cannot be read: Is a directory" matrix "$scratch"
 refuses 64 "--filter modle=x: 'modle' is neither a field nor an axis (did you mean 'model'?)" \

@@ -6,7 +6,7 @@
 #include "client/cpattn.h"
 #include "plan/case.h"
 
-#define FLIGHT_JOBS_MAX 1024
+#define FLIGHT_JOBS_MAX 512
 
 // What to run, and whom to tell. All calls come from flight_run()'s thread.
 struct flight {
