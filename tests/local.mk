@@ -22,6 +22,7 @@ AM_TESTS_ENVIRONMENT = \
     CK_VERBOSITY=silent; export CK_VERBOSITY; \
     CK_TIMEOUT_MULTIPLIER=$(TEST_TIMEOUT_MULTIPLIER); export CK_TIMEOUT_MULTIPLIER; \
     UBSAN_OPTIONS=print_stacktrace=1; export UBSAN_OPTIONS; \
+    TSAN_OPTIONS=suppressions='$(abs_top_srcdir)/tests/tsan.supp'; export TSAN_OPTIONS; \
     OPENBLAS_NUM_THREADS=1; export OPENBLAS_NUM_THREADS; \
     top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
     top_builddir='$(abs_top_builddir)'; export top_builddir;
@@ -54,7 +55,7 @@ tests_libreplay_a_SOURCES = tests/fuzz_replay.c
 fuzz_libs = tests/libreplay.a $(LDADD)
 TESTS = $(test_programs) $(fuzz_programs) $(test_scripts)
 endif
-EXTRA_DIST += tests/corpus
+EXTRA_DIST += tests/corpus tests/tsan.supp
 
 # The installed header, libraries and pkg-config file serve a stranger, linked either way.
 EXTRA_DIST += tests/consumer.c
@@ -130,6 +131,7 @@ tests_test_client_SOURCES = tests/test_client.c tests/fake.c tests/fake.h
 
 test_programs += tests/test_client_faults
 tests_test_client_faults_SOURCES = tests/test_client_faults.c tests/fake.c tests/fake.h
+tests_test_client_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc
 
 test_programs += tests/test_case
 tests_test_case_SOURCES = tests/test_case.c
