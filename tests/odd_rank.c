@@ -187,6 +187,16 @@ static void odd_silent(uint64_t job)
     sleep_for_good();
 }
 
+// It was about to look for its neighbour's message when it was stopped.
+static void odd_stopped(uint64_t job)
+{
+    progress_store(self.progress, (struct progress_view){.job = (uint32_t)(job & 0xffffff),
+                                                         .phase = REPORT_BACKWARD,
+                                                         .step = 2,
+                                                         .waiting_for = 0});
+    raise(SIGSTOP);
+}
+
 static void odd_failed(uint64_t job)
 {
     failure_send(job, FAILURE_OWN, -1);
@@ -216,25 +226,16 @@ static const struct {
     const char *label;
     void (*act)(uint64_t job);
 } oddities[] = {
-    {"garbage", odd_garbage},
-    {"magic", odd_magic},
-    {"case", odd_case},
-    {"short", odd_short},
-    {"job", odd_job},
-    {"twice", odd_twice},
-    {"figures", odd_figures},
-    {"tensor", odd_tensor},
-    {"stale", odd_stale},
-    {"mute", odd_mute},
-    {"child", odd_child},
-    {"flood", odd_flood},
-    {"words", odd_words},
-    {"exit", odd_exit},
-    {"silent", odd_silent},
-    {"failed", odd_failed},
-    {"peer", odd_peer},
-    {"blame", odd_blame},
-    {"verdict", odd_fail_verdict},
+    {"garbage", odd_garbage}, {"magic", odd_magic},
+    {"case", odd_case},       {"short", odd_short},
+    {"job", odd_job},         {"twice", odd_twice},
+    {"figures", odd_figures}, {"tensor", odd_tensor},
+    {"stale", odd_stale},     {"mute", odd_mute},
+    {"child", odd_child},     {"flood", odd_flood},
+    {"words", odd_words},     {"stopped", odd_stopped},
+    {"exit", odd_exit},       {"silent", odd_silent},
+    {"failed", odd_failed},   {"peer", odd_peer},
+    {"blame", odd_blame},     {"verdict", odd_fail_verdict},
 };
 
 // ---- the process -------------------------------------------------------------------------------

@@ -198,6 +198,20 @@ START_TEST(test_silence_until_deadline)
 }
 END_TEST
 
+// A stopped process is the culprit, whatever its last word says of others.
+START_TEST(test_stopped_while_waiting)
+{
+    struct wire_reply reply = run("stopped", WORLD, 300 * UINT64_C(1000000));
+    ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.message, "rank 2 of 3 was in backward, step 2, stopped by a signal");
+    ck_assert(reply.failure.ranks[CHILD].culprit);
+    ck_assert_int_eq(reply.failure.ranks[CHILD].state, 'T');
+    ck_assert_int_eq(reply.failure.ranks[CHILD].waiting_for, 0);
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+}
+END_TEST
+
 // Text without end neither stalls the daemon nor fills its log.
 START_TEST(test_flood)
 {
@@ -288,6 +302,7 @@ int main(void)
     tcase_add_test(tcase, test_peer_lost_without_cause);
     tcase_add_test(tcase, test_last_words);
     tcase_add_test(tcase, test_silence_until_deadline);
+    tcase_add_test(tcase, test_stopped_while_waiting);
     tcase_add_test(tcase, test_flood);
     tcase_add_test(tcase, test_rank_cannot_start);
     tcase_add_test(tcase, test_rank_of_another_build);
