@@ -341,8 +341,8 @@ CPATTN_API void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status
 struct cpattn_request;
 
 // Sends a case (a copy: `c` may be changed or destroyed at once) and returns without waiting for
-// the answer. RESOURCE_EXHAUSTED: requests_max are in flight. A refusal by the daemon is an answer,
-// not an error of this call.
+// the answer; it may have to connect first. RESOURCE_EXHAUSTED: requests_max are in flight. A
+// refusal by the daemon is an answer, not an error of this call.
 CPATTN_API enum cpattn_status cpattn_submit(struct cpattn_client *client,
                                             const struct cpattn_case *c, uint64_t timeout_ns,
                                             struct cpattn_request **request,
