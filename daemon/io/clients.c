@@ -48,6 +48,14 @@ int clients_count(struct clients *c)
     return count;
 }
 
+int clients_own(struct clients *c)
+{
+    pthread_mutex_lock(&c->lock);
+    int own = c->own;
+    pthread_mutex_unlock(&c->lock);
+    return own;
+}
+
 int clients_of_listener(struct clients *c, int listener)
 {
     int count = 0;

@@ -35,8 +35,9 @@ void clients_fini(struct clients *c);
 // is to be closed then.
 bool clients_add(struct clients *c, uint32_t id, int listener, bool own);
 
-// Connections in the table.
+// Connections in the table, and those of them that are our own.
 int clients_count(struct clients *c);
+int clients_own(struct clients *c);
 
 // Connections that came in there and are not gone.
 int clients_of_listener(struct clients *c, int listener);

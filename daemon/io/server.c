@@ -24,8 +24,10 @@
 #define REPLY_TIMEOUT_MS 5000
 // A reply that takes longer while contexts are rare costs its client the connection.
 #define REPLY_SLOW_NS    (250 * NS_PER_MS)
-// nng_close() of this age can hang; a process that ends must end.
-#define CLOSE_TIMEOUT_S  5
+// nng_close() can hang; a process that ends must end.
+#define CLOSE_TIMEOUT_S  2
+// Own connections that are closed and still there, one for each probe since.
+#define STUCK_OWN_MAX    6
 
 enum exchange_state { EXCHANGE_RECEIVING, EXCHANGE_HELD, EXCHANGE_SENDING, EXCHANGE_CLOSED };
 
@@ -274,6 +276,11 @@ unsigned server_own_connections(const struct server *s)
     return atomic_load(&s->own_connections);
 }
 
+bool server_stuck(struct server *s)
+{
+    return clients_own(&s->clients) >= STUCK_OWN_MAX;
+}
+
 static int clients_served(void *context, int listener)
 {
     struct server *s = context;
@@ -361,21 +368,46 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
     return STATUS_OK;
 }
 
-void server_destroy(struct server *s)
+// On a thread of its own: closes the socket, waits for all operations, frees them. First all are
+// stopped, since one that finishes links itself to the others.
+static void *library_end(void *arg)
 {
-    if (!s)
-        return;
-    alarm(CLOSE_TIMEOUT_S);
+    struct server *s = arg;
     if (s->open)
         nng_close(s->socket);
-    // First stop all, since one that finishes links itself to the others; then free.
     for (int i = 0; i < s->exchanges_count; i++)
         nng_aio_stop(s->exchanges[i]->aio);
     for (int i = 0; i < s->exchanges_count; i++)
         exchange_destroy(s->exchanges[i]);
-    alarm(0);
+    return NULL;
+}
+
+// False when it hangs, or cannot even be tried.
+static bool library_end_timed(struct server *s)
+{
+    pthread_t thread;
+    struct timespec until;
+    if (pthread_create(&thread, NULL, library_end, s) != 0)
+        return false;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += CLOSE_TIMEOUT_S;
+    if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+        return true;
+    pthread_detach(thread);
+    return false;
+}
+
+void server_destroy(struct server *s)
+{
+    if (!s)
+        return;
+    bool ended = library_end_timed(s);
     ev_async_stop(s->loop, &s->wake);
     listener_fini(&s->listener);
+    if (!ended) {
+        log_warning("server_end error=\"the library hangs\" action=abandoned");
+        return;
+    }
     clients_fini(&s->clients);
     pthread_mutex_destroy(&s->lock);
     free(s->exchanges);

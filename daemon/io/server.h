@@ -40,7 +40,8 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
                           struct error *error) MUST_CHECK;
 
 // Closes all connections and removes the socket file. Exchanges that were not ended are dropped.
-// Takes NULL.
+// Where the library hangs on the way, its part is abandoned to the end of the process, which has to
+// follow. Takes NULL.
 void server_destroy(struct server *server);
 
 // Sends the reply (copied) and ends the exchange. A client that does not read it within 5 s loses
@@ -56,6 +57,11 @@ void server_tick(struct server *server, uint64_t now_ns);
 
 // How many connections of this process to itself have been let in so far. From any thread.
 unsigned server_own_connections(const struct server *server);
+
+// Whether the library has stopped taking connections down: those of this process to itself pile up.
+// nng up to 1.5 comes to that when a connection ends while a reply goes out and a request is half
+// read. It goes on to serve, but soon has no room for new connections; a restart is due.
+bool server_stuck(struct server *server);
 
 // The cure for a listener that lets nobody in any more; see daemon/io/listener.h.
 enum status server_reopen(struct server *server, struct error *error) MUST_CHECK;

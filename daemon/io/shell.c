@@ -89,15 +89,16 @@ static void stop(struct shell *s, const char *reason)
         return;
     s->stop_ns = clock_now_ns();
     log_warning("stop reason=%s", reason);
-    s->exit_status = EXIT_FAILURE;
+    if (!s->exit_status)
+        s->exit_status = EXIT_FAILURE;
     service_stop(s->service);
 }
 
 static void drain_watch(struct shell *s, uint64_t now_ns)
 {
-    if (s->drain_ns && now_ns - s->drain_ns > DRAIN_MAX_NS)
+    if (s->drain_ns && now_ns > s->drain_ns + DRAIN_MAX_NS)
         stop(s, "drain_timeout");
-    if (s->stop_ns && now_ns - s->stop_ns > STOP_MAX_NS) {
+    if (s->stop_ns && now_ns > s->stop_ns + STOP_MAX_NS) {
         log_error("exit reason=ranks_cannot_be_killed");
         ev_break(s->loop, EVBREAK_ALL);
     }
@@ -180,8 +181,8 @@ static enum status probe_prepare(struct shell *s, struct error *error)
 // nothing.
 static void watchdog_feed(struct shell *s, uint64_t now_ns)
 {
-    if (s->notify.watchdog_ns == 0 || now_ns - s->fed_ns < s->notify.watchdog_ns / 4 ||
-        now_ns - s->served_ns > s->notify.watchdog_ns)
+    if (s->notify.watchdog_ns == 0 || now_ns < s->fed_ns + s->notify.watchdog_ns / 4 ||
+        now_ns > s->served_ns + s->notify.watchdog_ns)
         return;
     s->fed_ns = now_ns;
     notify_send(&s->notify, "WATCHDOG=1");
@@ -199,6 +200,11 @@ static void probe_again(struct shell *s)
 static void survey(struct shell *s)
 {
     int queued, running, pools;
+    if (server_stuck(s->server) && !s->drain_ns) {
+        log_error("server_stuck action=drain_for_restart");
+        s->exit_status = EXIT_RESTART;
+        drain(s, "server_stuck");
+    }
     service_tick(s->service);
     service_counts(s->service, &queued, &running, &pools);
     if (!s->drain_ns && s->ready)
