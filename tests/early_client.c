@@ -5,6 +5,7 @@
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "proto/wire.h"
 
 static void connect_and_close(const char *path, int flags)
 {
@@ -39,20 +42,53 @@ static void dial_and(const char *path, int end)
     _exit(0);
 }
 
+static bool dial_once(const char *path, int kind)
+{
+    if (kind < 2) {
+        connect_and_close(path, kind ? SOCK_NONBLOCK : 0);
+        return true;
+    }
+    pid_t pid = fork();
+    if (pid == 0)
+        dial_and(path, kind - 2);
+    return pid > 0 && waitpid(pid, NULL, 0) == pid;
+}
+
+// Greeting, then frames: type, length, number of the request with the top bit set, request.
+static bool request_once(const char *path)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
+    struct error error;
+    uint8_t frame[512] = {1};
+    char greeting[8];
+    void *data;
+    size_t size;
+    request.id.bytes[0] = 1;
+    if (wire_encode_request(&request, &data, &size, &error) != STATUS_OK || size > 100)
+        return false;
+    memcpy(frame + 13, data, size);
+    free(data);
+    frame[8] = (uint8_t)(size + 4);
+    frame[9] = 0x80;
+    snprintf(name.sun_path, sizeof(name.sun_path), "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool sent = connect(fd, (struct sockaddr *)&name, sizeof(name)) == 0 &&
+                send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL) == 8 &&
+                recv(fd, greeting, 8, MSG_WAITALL) == 8;
+    for (int i = 0; sent && i < 4; i++)
+        sent = send(fd, frame, i < 3 ? size + 13 : size, MSG_NOSIGNAL) > 0;
+    close(fd);
+    return true; // a daemon that has had enough may have closed it
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 3)
+    if (argc != 4)
         return 64;
+    bool dial = strcmp(argv[3], "dial") == 0;
     for (int i = 0, count = atoi(argv[2]); i < count; i++) {
-        int kind = i % 5;
-        if (kind < 2) {
-            connect_and_close(argv[1], kind ? SOCK_NONBLOCK : 0);
-            continue;
-        }
-        pid_t pid = fork();
-        if (pid == 0)
-            dial_and(argv[1], kind - 2);
-        if (pid < 0 || waitpid(pid, NULL, 0) != pid)
+        if (dial ? !dial_once(argv[1], i % 5) : !request_once(argv[1]))
             return 1;
     }
     return 0;
