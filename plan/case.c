@@ -10,11 +10,14 @@
 // What all buffers of a rank together may be; far beyond any machine, so that sums cannot overflow.
 #define MEMORY_BYTES_MAX (INT64_C(1) << 50)
 
+#define A2A_SIZE_DEFAULT 2
+
 void case_init(struct cp_case *c)
 {
     memset(c, 0, sizeof *c); // padding too: a case is copied between processes
     c->world_size = 2;
     c->comm = COMM_P2P;
+    c->a2a_size = A2A_SIZE_DEFAULT;
     c->sharding = SHARDING_ZIGZAG;
     c->dtype = DTYPE_BF16;
     c->format = FORMAT_BSHD;
@@ -43,6 +46,20 @@ static enum status check_heads(const struct cp_case *c, struct error *error)
         c->heads, c->kv_heads);
 }
 
+static enum status check_a2a_size(const struct cp_case *c, struct error *error)
+{
+    if (c->comm != COMM_A2A_P2P && c->a2a_size != A2A_SIZE_DEFAULT)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "a2a_size is %d with comm %s; accepted is %d there, or comm a2a+p2p",
+                         c->a2a_size, case_choice_name(case_comm_choices, c->comm),
+                         A2A_SIZE_DEFAULT);
+    if (c->comm == COMM_A2A_P2P && c->world_size % c->a2a_size != 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "a2a_size is %d and world_size is %d; accepted is a divisor of world_size",
+                         c->a2a_size, c->world_size);
+    return STATUS_OK;
+}
+
 // A causal mask bounds the right side itself; a window that contradicts it is not silently
 // narrowed.
 static enum status check_window(const struct cp_case *c, struct error *error)
@@ -69,6 +86,8 @@ enum status case_check(const struct cp_case *c, struct error *error)
     enum status status = case_check_fields(c, error);
     if (status == STATUS_OK)
         status = check_heads(c, error);
+    if (status == STATUS_OK)
+        status = check_a2a_size(c, error);
     if (status == STATUS_OK)
         status = check_window(c, error);
     if (status == STATUS_OK)

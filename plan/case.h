@@ -14,7 +14,10 @@
 // In every enum 0 means unspecified and is refused by case_check().
 enum case_dtype { DTYPE_BF16 = 1, DTYPE_FP16, DTYPE_FP32 };
 enum case_format { FORMAT_BSHD = 1, FORMAT_SBHD };
-enum case_comm { COMM_P2P = 1 };
+// How a rank gets at the keys of others: P2P hands keys and values round a ring, ALL_GATHER
+// collects them all, A2A (Ulysses) deals out heads instead of tokens, A2A_P2P deals out heads
+// inside groups of a2a_size consecutive ranks and hands keys and values round a ring of groups.
+enum case_comm { COMM_P2P = 1, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P };
 enum case_sharding { SHARDING_ZIGZAG = 1, SHARDING_CONTIGUOUS };
 
 // CAUSAL aligns the first query with the first key, CAUSAL_BOTTOM_RIGHT the last with the last.
@@ -31,6 +34,7 @@ struct cp_case {
 
     int32_t world_size; // 1..WORLD_SIZE_MAX
     enum case_comm comm;
+    int32_t a2a_size; // ranks of a group with A2A_P2P, a divisor of world_size; else its default, 2
     enum case_sharding sharding;
 
     enum case_dtype dtype;

@@ -52,6 +52,8 @@ static void add_unusual(struct line *line, const struct cp_case *c)
 {
     struct cp_case usual;
     case_init(&usual);
+    if (c->a2a_size != usual.a2a_size)
+        line_add(line, " a2a=%d", c->a2a_size);
     if (c->sharding != usual.sharding)
         line_add(line, " %s", case_choice_name(case_sharding_choices, c->sharding));
     if (c->scale != usual.scale)

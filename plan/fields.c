@@ -14,7 +14,11 @@ const struct case_choice case_dtype_choices[] = {
     {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {NULL, 0}};
 const struct case_choice case_format_choices[] = {
     {"bshd", FORMAT_BSHD}, {"sbhd", FORMAT_SBHD}, {NULL, 0}};
-const struct case_choice case_comm_choices[] = {{"p2p", COMM_P2P}, {NULL, 0}};
+const struct case_choice case_comm_choices[] = {{"p2p", COMM_P2P},
+                                                {"all_gather", COMM_ALL_GATHER},
+                                                {"a2a", COMM_A2A},
+                                                {"a2a+p2p", COMM_A2A_P2P},
+                                                {NULL, 0}};
 const struct case_choice case_sharding_choices[] = {
     {"zigzag", SHARDING_ZIGZAG}, {"contiguous", SHARDING_CONTIGUOUS}, {NULL, 0}};
 const struct case_choice case_mask_choices[] = {{"none", MASK_NONE},
@@ -40,6 +44,7 @@ static const struct case_field field_table[] = {
     TEXT(model, "label of the case for people"),
     INT(world_size, 1, WORLD_SIZE_MAX, "ranks that share the sequence"),
     CHOICE(comm, case_comm_choices, "how keys and values travel between ranks"),
+    INT(a2a_size, 1, WORLD_SIZE_MAX, "ranks that deal out heads among themselves in a2a+p2p"),
     CHOICE(sharding, case_sharding_choices, "how a sequence is dealt to ranks"),
     CHOICE(dtype, case_dtype_choices, "element type of inputs and results"),
     CHOICE(format, case_format_choices, "memory order of batch and sequence"),

@@ -94,7 +94,8 @@ START_TEST(choices_outside_their_list_are_refused)
 {
     REFUSED(c.dtype = (enum case_dtype)0, "dtype is 'unspecified'; accepted is bf16, fp16 or fp32");
     REFUSED(c.format = (enum case_format)9, "format is '9'; accepted is bshd or sbhd");
-    REFUSED(c.comm = (enum case_comm) - 1, "comm is '-1'; accepted is p2p");
+    REFUSED(c.comm = (enum case_comm) - 1,
+            "comm is '-1'; accepted is p2p, all_gather, a2a or a2a+p2p");
     REFUSED(c.sharding = (enum case_sharding)3,
             "sharding is '3'; accepted is zigzag or contiguous");
     REFUSED(c.mask = (enum case_mask)4,
@@ -111,6 +112,9 @@ START_TEST(fields_that_contradict_each_other_are_refused)
             "heads is 2 and kv_heads is 4; accepted is a heads that is a multiple of kv_heads");
     REFUSED(c.window_right = 3,
             "window_right is 3 with mask causal; accepted is -1 or 0 there, or mask none");
+    REFUSED(c.a2a_size = 4, "a2a_size is 4 with comm p2p; accepted is 2 there, or comm a2a+p2p");
+    REFUSED((c.comm = COMM_A2A_P2P, c.world_size = 6, c.a2a_size = 4),
+            "a2a_size is 4 and world_size is 6; accepted is a divisor of world_size");
     REFUSED(
         (c.mask = MASK_CAUSAL_BOTTOM_RIGHT, c.window_right = 1),
         "window_right is 1 with mask causal_bottom_right; accepted is -1 or 0 there, or mask none");
@@ -285,7 +289,7 @@ START_TEST(every_field_is_described)
         ck_assert_int_eq(field->kind == FIELD_CHOICE, field->choices != NULL);
         covered += field->size;
     }
-    ck_assert_int_eq(covered + 7, sizeof(struct cp_case)); // the rest is padding
+    ck_assert_int_eq(covered + 11, sizeof(struct cp_case)); // the rest is padding
 }
 END_TEST
 
@@ -431,7 +435,7 @@ END_TEST
 START_TEST(hash_is_of_what_is_computed)
 {
     struct cp_case c = usual(), same = c;
-    ck_assert_uint_eq(case_hash(&c), UINT64_C(0x605b85cd68106127));
+    ck_assert_uint_eq(case_hash(&c), UINT64_C(0xb1a04e1659900fc1));
     strcpy(same.model, "label");
     same.scale = 1 / sqrt(128);
     same.window_right = 0;

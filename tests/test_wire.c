@@ -99,15 +99,12 @@ START_TEST(every_field_of_a_case_is_carried)
     struct sample s = {(uint64_t)_i};
     struct wire_request a = request_of(METHOD_RUN, &s), b = a, got_a, got_b;
     int tries = 0;
-    sample_case(&s, &a.run);
     do {
         struct cp_case other;
+        sample_case(&s, &a.run);
         sample_case(&s, &other);
         b.run = a.run;
         memcpy((char *)&b.run + field->offset, (char *)&other + field->offset, field->size);
-        // The only value of a field is carried by the test above.
-        if (field->kind == FIELD_CHOICE && !field->choices[1].name)
-            return;
         ck_assert_int_lt(tries++, 10000);
     } while (case_check(&b.run, NULL) != STATUS_OK || memcmp(&a.run, &b.run, sizeof a.run) == 0);
     assert_request_survives(&a, &got_a);

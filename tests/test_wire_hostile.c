@@ -37,7 +37,7 @@ static void tree_init(struct request_tree *t)
     t->request.method_case = CPATTN__V1__REQUEST__METHOD_RUN;
     t->request.run = &t->run;
     t->run.spec = &t->spec;
-    t->spec.world_size = t->spec.batch = 2;
+    t->spec.world_size = t->spec.batch = t->spec.a2a_size = 2;
     t->spec.comm = CPATTN__V1__COMM__COMM_P2P;
     t->spec.sharding = CPATTN__V1__SHARDING__SHARDING_ZIGZAG;
     t->spec.dtype = CPATTN__V1__DTYPE__DTYPE_BF16;

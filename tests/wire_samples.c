@@ -109,6 +109,10 @@ void sample_case(struct sample *s, struct cp_case *c)
         c->heads = c->kv_heads * (int32_t)sample_range(s, 1, 64);
         c->seqlen_q >>= 8; // what is left of the range is refused for want of memory
         c->seqlen_kv >>= 8;
+        if (c->comm != COMM_A2A_P2P)
+            c->a2a_size = 2;
+        else
+            c->world_size = c->a2a_size * (int32_t)sample_range(s, 1, 4);
         if (c->mask != MASK_NONE)
             c->window_right = sample_range(s, -1, 0);
     } while (case_check(c, NULL) != STATUS_OK);
