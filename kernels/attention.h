@@ -3,7 +3,7 @@
 //
 // Layouts (C order): Q, dO-like [rows][heads][d]; K, V-like [rows][kv_heads][d]; LSE, D
 // [heads][q_rows]. Inputs are in the case's dtype, accumulators (O, LSE, dQ, dK, dV) in fp32. Query
-// head h uses key head h / (heads / kv_heads). Memory belongs to the caller; a backend keeps only
+// head h uses key head (h + head_phase) / group. Memory belongs to the caller; a backend keeps only
 // scratch of its own.
 #ifndef CPATTN_KERNELS_ATTENTION_H
 #define CPATTN_KERNELS_ATTENTION_H
@@ -14,8 +14,10 @@
 struct attention_shape {
     enum case_dtype dtype;
     int32_t heads, kv_heads, d_qk, d_v;
-    int64_t q_rows;   // stride of LSE and D between heads
-    int64_t row_step; // of the slices
+    int32_t group;      // query heads that share a key head
+    int32_t head_phase; // of the first query head in its group, 0..group-1
+    int64_t q_rows;     // stride of LSE and D between heads
+    int64_t row_step;   // of the slices
     double scale;
 };
 

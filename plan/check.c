@@ -13,10 +13,10 @@
 #include "plan/plan.h"
 #include "plan/shard.h"
 
-// An access of an operation to a byte range.
+// An access of an operation to a region.
 struct touch {
-    int32_t op, buffer;
-    int64_t begin, end;
+    int32_t op;
+    struct region region;
     enum access access;
 };
 
@@ -35,7 +35,8 @@ struct examined {
     struct before *before;      // by operation
     struct touch *touches;      // by buffer, within it in plan order
     int32_t *touch_first;       // by buffer, one more at the end
-    struct interval *intervals; // room for one buffer
+    struct interval *intervals; // room for what is written of one buffer,
+    struct interval *merged;    // and for the same again
 };
 
 #define OP_TEXT_MAX 64
@@ -70,7 +71,11 @@ static bool region_inside(const struct plan *plan, const struct region *r)
     if (r->buffer < 0 || r->buffer >= plan->buffer_count || r->bytes < 0 || r->offset < 0)
         return false;
     int64_t bytes = plan->buffers[r->buffer].bytes;
-    return r->offset <= bytes && r->bytes <= bytes - r->offset;
+    if (r->offset > bytes || r->bytes > bytes - r->offset)
+        return false;
+    // Pieces do not meet, so their number is bounded, too.
+    int64_t room = bytes - r->offset - r->bytes;
+    return r->rows <= 1 || (r->stride >= r->bytes && r->rows - 1 <= room / r->stride);
 }
 
 static bool transfers_inside(const struct plan *plan, const struct op *op)
@@ -188,13 +193,12 @@ static int64_t region_rows(const struct region *r, int64_t row_bytes)
     return r->bytes % row_bytes == 0 ? r->bytes / row_bytes : -1;
 }
 
-static bool slices_inside(const struct plan *plan, const struct op *op, int64_t q_rows,
-                          int64_t kv_rows)
+static bool slices_inside(const struct plan *plan, const struct op *op, int64_t kv_rows)
 {
     int64_t step = shard_row_step(&plan->c);
     for (int32_t i = 0; i < op->slice_count; i++) {
         const struct slice *s = &plan->slices[op->slice_first + i];
-        if (s->q_row < 0 || s->q_len < 1 || s->q_row + (s->q_len - 1) * step >= q_rows)
+        if (s->q_row < 0 || s->q_len < 1 || s->q_row + (s->q_len - 1) * step >= op->q_rows)
             return false;
         if (s->kv_row < 0 || s->kv_len < 1 || s->kv_row + (s->kv_len - 1) * step >= kv_rows)
             return false;
@@ -202,17 +206,36 @@ static bool slices_inside(const struct plan *plan, const struct op *op, int64_t 
     return op->slice_count > 0;
 }
 
+// Whether the query heads are some of the case's and the key heads just those that they use.
+static bool heads_fit(const struct cp_case *c, const struct heads *h)
+{
+    int group = c->heads / c->kv_heads;
+    return h->first >= 0 && h->count > 0 && h->first + h->count <= c->heads &&
+           h->kv_first == h->first / group &&
+           h->kv_first + h->kv_count == (h->first + h->count - 1) / group + 1;
+}
+
+static bool one_piece(const struct op *op)
+{
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (op->operand[i].rows > 1)
+            return false;
+    return true;
+}
+
 static bool attend_fits(const struct plan *plan, const struct op *op)
 {
     const struct cp_case *c = &plan->c;
     const struct region *r = op->operand;
-    int64_t element = case_element_bytes(c), k_row = c->kv_heads * c->head_dim_qk,
-            v_row = c->kv_heads * c->head_dim_v;
-    int64_t q_rows = shard_rows(c, SIDE_Q, plan->rank), q = q_rows * c->heads;
+    if (!heads_fit(c, &op->heads) || !one_piece(op))
+        return false;
+    int64_t element = case_element_bytes(c), k_row = op->heads.kv_count * c->head_dim_qk,
+            v_row = op->heads.kv_count * c->head_dim_v;
+    int64_t q = op->q_rows * op->heads.count;
     int64_t kv_rows = region_rows(&r[ATTEND_K], k_row * element);
     if (kv_rows < 0 || r[ATTEND_V].bytes != kv_rows * v_row * element ||
         r[ATTEND_Q].bytes != q * c->head_dim_qk * element || r[ATTEND_LSE].bytes != q * 4 ||
-        !slices_inside(plan, op, q_rows, kv_rows))
+        !slices_inside(plan, op, kv_rows))
         return false;
     if (op->kind == OP_ATTEND_FORWARD)
         return r[ATTEND_O].bytes == q * c->head_dim_v * 4;
@@ -224,28 +247,30 @@ static bool attend_fits(const struct plan *plan, const struct op *op)
 static bool row_dot_fits(const struct plan *plan, const struct op *op)
 {
     const struct cp_case *c = &plan->c;
-    int64_t q = shard_rows(c, SIDE_Q, plan->rank) * c->heads;
-    return op->operand[ROW_DOT_DO].bytes == q * c->head_dim_v * case_element_bytes(c) &&
+    int64_t q = op->q_rows * op->heads.count;
+    return heads_fit(c, &op->heads) && one_piece(op) &&
+           op->operand[ROW_DOT_DO].bytes == q * c->head_dim_v * case_element_bytes(c) &&
            op->operand[ROW_DOT_O].bytes == q * c->head_dim_v * 4 &&
            op->operand[ROW_DOT_D].bytes == q * 4;
 }
 
 static bool operands_fit(const struct plan *plan, const struct op *op)
 {
-    int64_t source = op->operand[UNARY_SOURCE].bytes;
-    int64_t destination = op->operand[UNARY_DESTINATION].bytes;
+    int64_t source = region_total(&op->operand[UNARY_SOURCE]);
+    int64_t destination = region_total(&op->operand[UNARY_DESTINATION]);
     switch (op->kind) {
     case OP_ATTEND_FORWARD:
     case OP_ATTEND_BACKWARD:
         return attend_fits(plan, op);
     case OP_ROW_DOT:
         return row_dot_fits(plan, op);
-    case OP_ADD:
-        return source == destination && source % 4 == 0;
+    case OP_ADD: // the destination may be some columns
+        return source == destination && source % 4 == 0 && op->operand[UNARY_SOURCE].rows <= 1;
     case OP_CONVERT:
-        return source % 4 == 0 && source / 4 * case_element_bytes(&plan->c) == destination;
+        return source % 4 == 0 && source / 4 * case_element_bytes(&plan->c) == destination &&
+               one_piece(op);
     case OP_FILL:
-        return destination % 4 == 0;
+        return destination % 4 == 0 && one_piece(op);
     case OP_EXCHANGE:
     case OP_KINDS:
         break;
@@ -314,7 +339,7 @@ static void put_touch(struct examined *x, int32_t *fill, int32_t op, const struc
         return;
     int32_t at = fill[r->buffer]++;
     if (x->touches)
-        x->touches[at] = (struct touch){op, r->buffer, r->offset, r->offset + r->bytes, access};
+        x->touches[at] = (struct touch){op, *r, access};
 }
 
 static void put_touches(struct examined *x, int32_t *fill)
@@ -350,42 +375,69 @@ static bool find_touches(struct examined *x)
     }
     x->touch_first[buffers] = total;
     x->touches = calloc((size_t)total + 1, sizeof *x->touches);
-    x->intervals = calloc((size_t)total + 2, sizeof *x->intervals);
     if (x->touches)
         put_touches(x, fill);
     free(fill);
-    return x->touches && x->intervals;
+    return x->touches != NULL;
+}
+
+static int64_t pieces(const struct region *r)
+{
+    return r->rows > 1 ? r->rows : 1;
+}
+
+static struct interval piece(const struct region *r, int64_t i)
+{
+    int64_t begin = r->offset + (r->rows > 1 ? i * r->stride : 0);
+    return (struct interval){begin, begin + r->bytes};
+}
+
+// Whether two regions of a buffer have bytes in common; *common is the first stretch of them.
+static bool regions_meet(const struct region *a, const struct region *b, struct interval *common)
+{
+    for (int64_t i = 0, k = 0; i < pieces(a) && k < pieces(b);) {
+        struct interval x = piece(a, i), y = piece(b, k);
+        common->begin = x.begin > y.begin ? x.begin : y.begin;
+        common->end = x.end < y.end ? x.end : y.end;
+        if (common->begin < common->end)
+            return true;
+        if (x.end < y.end)
+            i++;
+        else
+            k++;
+    }
+    return false;
 }
 
 static enum status race_fault(const struct examined *x, const struct touch *a,
-                              const struct touch *b, struct error *error)
+                              const struct touch *b, struct interval common, struct error *error)
 {
     char first[OP_TEXT_MAX], second[OP_TEXT_MAX];
-    int64_t begin = a->begin > b->begin ? a->begin : b->begin;
-    int64_t end = a->end < b->end ? a->end : b->end;
     return error_set(
         error, STATUS_INTERNAL,
         "rank %d: %s and %s both touch bytes %lld to %lld of %s, one writes, and nothing "
         "orders them",
         x->plan->rank, op_text(x->plan, a->op, first), op_text(x->plan, b->op, second),
-        (long long)begin, (long long)end, x->plan->buffers[a->buffer].name);
+        (long long)common.begin, (long long)common.end, x->plan->buffers[a->region.buffer].name);
 }
 
-static bool races(const struct examined *x, const struct touch *a, const struct touch *b)
+static bool races(const struct examined *x, const struct touch *a, const struct touch *b,
+                  struct interval *common)
 {
-    if (a->begin >= b->end || b->begin >= a->end || !((a->access | b->access) & ACCESS_WRITE))
-        return false;
-    return a->op == b->op || !ordered(x, a->op, b->op);
+    return ((a->access | b->access) & ACCESS_WRITE) &&
+           (a->op == b->op || !ordered(x, a->op, b->op)) &&
+           regions_meet(&a->region, &b->region, common);
 }
 
 static enum status check_races(const struct examined *x, struct error *error)
 {
+    struct interval common;
     for (int32_t buffer = 0; buffer < x->plan->buffer_count; buffer++) {
         int32_t end = x->touch_first[buffer + 1];
         for (int32_t b = x->touch_first[buffer]; b < end; b++)
             for (int32_t a = x->touch_first[buffer]; a < b; a++)
-                if (races(x, &x->touches[a], &x->touches[b]))
-                    return race_fault(x, &x->touches[a], &x->touches[b], error);
+                if (races(x, &x->touches[a], &x->touches[b], &common))
+                    return race_fault(x, &x->touches[a], &x->touches[b], common, error);
     }
     return STATUS_OK;
 }
@@ -395,33 +447,62 @@ static enum status check_races(const struct examined *x, struct error *error)
 // A set of bytes as disjoint ascending intervals that do not touch each other.
 struct byte_set {
     struct interval *intervals;
-    int32_t count;
+    int64_t count;
 };
 
-static void set_add(struct byte_set *set, int64_t begin, int64_t end)
+// Puts an interval behind the others, all of which begin before it.
+static void set_append(struct byte_set *set, struct interval next)
 {
-    int32_t first = 0;
-    while (first < set->count && set->intervals[first].end < begin)
-        first++;
-    int32_t last = first; // one behind those that are swallowed
-    for (; last < set->count && set->intervals[last].begin <= end; last++) {
-        if (set->intervals[last].begin < begin)
-            begin = set->intervals[last].begin;
-        if (set->intervals[last].end > end)
-            end = set->intervals[last].end;
-    }
-    memmove(set->intervals + first + 1, set->intervals + last,
-            (size_t)(set->count - last) * sizeof *set->intervals);
-    set->intervals[first] = (struct interval){begin, end};
-    set->count += first + 1 - last;
+    struct interval *last = set->intervals + set->count - 1;
+    if (set->count == 0 || next.begin > last->end)
+        set->intervals[set->count++] = next;
+    else if (next.end > last->end)
+        last->end = next.end;
 }
 
-static bool set_covers(const struct byte_set *set, int64_t begin, int64_t end)
+// *set with the region, made in `room`; the two change places.
+static void set_add(struct byte_set *set, struct interval **room, const struct region *r)
 {
-    for (int32_t i = 0; i < set->count; i++)
-        if (set->intervals[i].begin <= begin && end <= set->intervals[i].end)
-            return true;
-    return begin >= end;
+    struct byte_set merged = {.intervals = *room};
+    int64_t k = 0;
+    for (int64_t i = 0; i < pieces(r); i++) {
+        struct interval next = piece(r, i);
+        while (k < set->count && set->intervals[k].begin <= next.begin)
+            set_append(&merged, set->intervals[k++]);
+        set_append(&merged, next);
+    }
+    while (k < set->count)
+        set_append(&merged, set->intervals[k++]);
+    *room = set->intervals;
+    *set = merged;
+}
+
+static bool set_covers(const struct byte_set *set, const struct region *r)
+{
+    int64_t k = 0;
+    for (int64_t i = 0; i < pieces(r); i++) {
+        struct interval wanted = piece(r, i);
+        while (k < set->count && set->intervals[k].end < wanted.end)
+            k++;
+        if (wanted.begin < wanted.end &&
+            (k == set->count || set->intervals[k].begin > wanted.begin))
+            return false;
+    }
+    return true;
+}
+
+// Most intervals that the touches of one buffer can make.
+static int64_t intervals_max(const struct examined *x)
+{
+    int64_t most = 0;
+    for (int32_t buffer = 0; buffer < x->plan->buffer_count; buffer++) {
+        int64_t count = 2;
+        for (int32_t i = x->touch_first[buffer]; i < x->touch_first[buffer + 1]; i++)
+            count += pieces(&x->touches[i].region);
+        if (count > most)
+            most = count;
+    }
+    return most;
 }
 
 static bool is_input(enum buffer_role role)
@@ -433,27 +514,31 @@ static enum status touch_fault(const struct examined *x, const struct touch *t, 
                                struct error *error)
 {
     char text[OP_TEXT_MAX];
+    long long begin = (long long)t->region.offset;
     return error_set(error, STATUS_INTERNAL, "rank %d: %s %s: bytes %lld to %lld of %s",
-                     x->plan->rank, op_text(x->plan, t->op, text), what, (long long)t->begin,
-                     (long long)t->end, x->plan->buffers[t->buffer].name);
+                     x->plan->rank, op_text(x->plan, t->op, text), what, begin,
+                     begin + (long long)region_extent(&t->region),
+                     x->plan->buffers[t->region.buffer].name);
 }
 
-static enum status check_defined(const struct examined *x, int32_t buffer, struct error *error)
+static enum status check_defined(struct examined *x, int32_t buffer, struct error *error)
 {
     const struct plan_buffer *info = &x->plan->buffers[buffer];
+    const struct region whole = {.buffer = buffer, .bytes = info->bytes};
     struct byte_set written = {.intervals = x->intervals};
+    struct interval *room = x->merged;
     if (is_input(info->role))
-        set_add(&written, 0, info->bytes);
+        set_add(&written, &room, &whole);
     for (int32_t i = x->touch_first[buffer]; i < x->touch_first[buffer + 1]; i++) {
         const struct touch *t = &x->touches[i];
-        if ((t->access & ACCESS_READ) && !set_covers(&written, t->begin, t->end))
+        if ((t->access & ACCESS_READ) && !set_covers(&written, &t->region))
             return touch_fault(x, t, "reads what nothing has written", error);
         if ((t->access & ACCESS_WRITE) && is_input(info->role))
             return touch_fault(x, t, "writes to an input", error);
         if (t->access & ACCESS_WRITE)
-            set_add(&written, t->begin, t->end);
+            set_add(&written, &room, &t->region);
     }
-    if (info->role != BUFFER_SCRATCH && !set_covers(&written, 0, info->bytes))
+    if (info->role != BUFFER_SCRATCH && !set_covers(&written, &whole))
         return error_set(error, STATUS_INTERNAL,
                          "rank %d: output %s of %lld bytes is not written completely",
                          x->plan->rank, info->name, (long long)info->bytes);
@@ -462,10 +547,21 @@ static enum status check_defined(const struct examined *x, int32_t buffer, struc
 
 // ---- one plan ----
 
-static enum status examine(struct examined *x, struct error *error)
+// False when memory is short.
+static bool examined_init(struct examined *x)
 {
     x->before = calloc((size_t)x->plan->op_count + 1, sizeof *x->before);
     if (!x->before || !find_touches(x))
+        return false;
+    size_t intervals = (size_t)intervals_max(x);
+    x->intervals = calloc(intervals, sizeof *x->intervals);
+    x->merged = calloc(intervals, sizeof *x->merged);
+    return x->intervals && x->merged;
+}
+
+static enum status examine(struct examined *x, struct error *error)
+{
+    if (!examined_init(x))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory to check the plan of rank %d",
                          x->plan->rank);
     find_order(x);
@@ -488,6 +584,7 @@ static enum status check_plan(const struct plan *plan, struct error *error)
     free(x.touches);
     free(x.touch_first);
     free(x.intervals);
+    free(x.merged);
     return status;
 }
 
@@ -508,7 +605,7 @@ static int64_t message_bytes(const struct plan *plan, const struct op *op, int p
 {
     for (int32_t i = 0; i < op->transfer_count; i++) {
         const struct transfer *t = &plan->transfers[op->transfer_first + i];
-        int64_t bytes = send ? t->send.bytes : t->receive.bytes;
+        int64_t bytes = region_total(send ? &t->send : &t->receive);
         if (t->peer == peer && bytes > 0 && k-- == 0)
             return bytes;
     }

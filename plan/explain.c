@@ -151,10 +151,11 @@ static void explain_transfers(const struct plan *plan, const struct op *op, FILE
         const char *joint = i == 0 ? "" : ", ";
         if (t->send.bytes > 0)
             fprintf(out, "%s%s -> rank %d (%s)", joint, region_name(plan, &t->send), t->peer,
-                    size_text(t->send.bytes, size));
+                    size_text(region_total(&t->send), size));
         if (t->receive.bytes > 0)
             fprintf(out, "%s%s <- rank %d (%s)", t->send.bytes > 0 ? ", " : joint,
-                    region_name(plan, &t->receive), t->peer, size_text(t->receive.bytes, size));
+                    region_name(plan, &t->receive), t->peer,
+                    size_text(region_total(&t->receive), size));
     }
 }
 
@@ -216,8 +217,8 @@ static bool nth_region(const struct plan *plan, const struct op *op, int n, stru
 static bool conflict(const struct region *a, enum access a_access, const struct region *b,
                      enum access b_access)
 {
-    return a->buffer == b->buffer && a->offset < b->offset + b->bytes &&
-           b->offset < a->offset + a->bytes && ((a_access | b_access) & ACCESS_WRITE);
+    return a->buffer == b->buffer && a->offset < b->offset + region_extent(b) &&
+           b->offset < a->offset + region_extent(a) && ((a_access | b_access) & ACCESS_WRITE);
 }
 
 // Names the first buffer because of which `op` waits for `other`, and what `other` does to it.

@@ -9,13 +9,25 @@ plan_sources = \
     plan/case.c \
     plan/case.h \
     plan/check.c \
+    plan/deal.c \
+    plan/deal.h \
     plan/describe.c \
     plan/explain.c \
     plan/fields.c \
+    plan/gather.c \
+    plan/hierarchical.c \
+    plan/part.c \
+    plan/part.h \
     plan/plan.c \
     plan/plan.h \
     plan/ring.c \
+    plan/ring.h \
     plan/shard.c \
     plan/shard.h \
     plan/slice.c \
-    plan/slice.h
+    plan/slice.h \
+    plan/team.c \
+    plan/team.h \
+    plan/tensors.c \
+    plan/tensors.h \
+    plan/ulysses.c

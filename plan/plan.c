@@ -60,6 +60,15 @@ enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, s
     case COMM_P2P:
         ring_build(b);
         break;
+    case COMM_ALL_GATHER:
+        gather_build(b);
+        break;
+    case COMM_A2A:
+        ulysses_build(b);
+        break;
+    case COMM_A2A_P2P:
+        hierarchical_build(b);
+        break;
     }
     enum status status = builder_finish(b, plan, error);
     builder_destroy(b);
@@ -88,13 +97,13 @@ double op_flops(const struct plan *plan, const struct op *op)
         dims = c->head_dim_qk + c->head_dim_v;
     if (op->kind == OP_ATTEND_BACKWARD) // QK', dS K, dS'Q; dO V', P'dO
         dims = 3 * c->head_dim_qk + 2 * c->head_dim_v;
-    return 2 * pairs * c->heads * dims;
+    return 2 * pairs * op->heads.count * dims;
 }
 
 int64_t op_bytes(const struct plan *plan, const struct op *op)
 {
     int64_t bytes = 0;
     for (int32_t i = 0; i < op->transfer_count; i++)
-        bytes += plan->transfers[op->transfer_first + i].send.bytes;
+        bytes += region_total(&plan->transfers[op->transfer_first + i].send);
     return bytes;
 }

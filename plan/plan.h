@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 
-#include <stdio.h>
-
 #include "plan/case.h"
 #include "plan/slice.h"
 
@@ -34,17 +32,42 @@ struct plan_buffer {
     int64_t bytes;
 };
 
-// A byte range of a buffer; bytes == 0 is an empty region that conflicts with nothing.
+// Part of a buffer: `rows` pieces of `bytes` bytes each, `stride` bytes apart, the first at
+// `offset`. rows 0 and 1 are one piece, without a stride. A piece does not reach over a multiple of
+// the stride. bytes == 0 is an empty region that conflicts with nothing. All regions of a buffer
+// with more than one piece have the same stride.
 struct region {
     int32_t buffer;
     int64_t offset, bytes;
+    int64_t rows, stride;
+};
+
+static inline int64_t region_pieces(const struct region *r)
+{
+    return r->rows > 1 ? r->rows : 1;
+}
+
+// Bytes of all pieces together, and from the first byte to behind the last.
+static inline int64_t region_total(const struct region *r)
+{
+    return region_pieces(r) * r->bytes;
+}
+static inline int64_t region_extent(const struct region *r)
+{
+    return r->rows > 1 ? (r->rows - 1) * r->stride + r->bytes : r->bytes;
+}
+
+// Consecutive heads of the case: query heads and the key heads that they use.
+struct heads {
+    int32_t first, count;
+    int32_t kv_first, kv_count;
 };
 
 enum op_kind {
     OP_ATTEND_FORWARD,  // (O, LSE) <- merge of (O, LSE) with the attention of the slices
     OP_ATTEND_BACKWARD, // dQ, dK, dV += their parts from the slices
     OP_ROW_DOT,         // D = rowsum(dO * O), fp32 [heads][q rows]
-    OP_ADD,             // destination += source, fp32
+    OP_ADD,             // destination += source, fp32; the destination may be in pieces
     OP_CONVERT,         // destination (dtype) = source (fp32), rounded to nearest even
     OP_FILL,            // destination (fp32) = value
     OP_EXCHANGE,        // send and receive regions with peers, all at once
@@ -90,6 +113,8 @@ struct op {
     enum plan_phase phase;
     int32_t step; // of the algorithm, for people and for progress
     struct region operand[OPERANDS_MAX];
+    struct heads heads;                     // attend, row dot: those that the operands hold
+    int64_t q_rows;                         // attend, row dot: rows of the query side's operands
     float value;                            // fill
     int32_t slice_first, slice_count;       // attend: in plan.slices
     int32_t transfer_first, transfer_count; // exchange: in plan.transfers

@@ -149,6 +149,7 @@ struct attention_shape scene_shape(const struct scene *s)
     return (struct attention_shape){.dtype = s->c.dtype,
                                     .heads = s->c.heads,
                                     .kv_heads = s->c.kv_heads,
+                                    .group = s->c.heads / s->c.kv_heads,
                                     .d_qk = s->c.head_dim_qk,
                                     .d_v = s->c.head_dim_v,
                                     .q_rows = s->q.rows,

@@ -45,6 +45,12 @@ static struct tensor operand(int rank, const struct op *op, int index, int heads
     return (struct tensor){rank, op->operand[index], heads, dim, element};
 }
 
+// The key head that a query head of the operands uses.
+static int key_head(const struct cp_case *c, const struct op *op, int head)
+{
+    return (op->heads.first + head) / (c->heads / c->kv_heads) - op->heads.kv_first;
+}
+
 typedef void pair_fn(struct world *w, int rank, const struct op *op, int64_t q_row, int64_t kv_row,
                      int head);
 
@@ -55,7 +61,7 @@ static void attend(struct world *w, int rank, const struct op *op, pair_fn *pair
         const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
         for (int64_t i = 0; i < s->q_len; i++)
             for (int64_t j = 0; j < s->kv_len; j++)
-                for (int head = 0; head < w->memory.c->heads; head++)
+                for (int head = 0; head < op->heads.count; head++)
                     if (j + s->offset - i >= -s->left && j + s->offset - i <= s->right)
                         pair(w, rank, op, s->q_row + i * step, s->kv_row + j * step, head);
     }
@@ -65,36 +71,37 @@ static void pair_forward(struct world *w, int rank, const struct op *op, int64_t
                          int64_t kv_row, int head)
 {
     const struct cp_case *c = w->memory.c;
-    int element = case_element_bytes(c), kv_head = head / (c->heads / c->kv_heads);
-    struct tensor q = operand(rank, op, ATTEND_Q, c->heads, c->head_dim_qk, element);
-    struct tensor k = operand(rank, op, ATTEND_K, c->kv_heads, c->head_dim_qk, element);
-    struct tensor v = operand(rank, op, ATTEND_V, c->kv_heads, c->head_dim_v, element);
-    struct tensor o = operand(rank, op, ATTEND_O, c->heads, c->head_dim_v, 4);
+    int element = case_element_bytes(c), kv_head = key_head(c, op, head);
+    int heads = op->heads.count, kv_heads = op->heads.kv_count;
+    struct tensor q = operand(rank, op, ATTEND_Q, heads, c->head_dim_qk, element);
+    struct tensor k = operand(rank, op, ATTEND_K, kv_heads, c->head_dim_qk, element);
+    struct tensor v = operand(rank, op, ATTEND_V, kv_heads, c->head_dim_v, element);
+    struct tensor o = operand(rank, op, ATTEND_O, heads, c->head_dim_v, 4);
     struct tensor lse = operand(rank, op, ATTEND_LSE, 1, 1, 4);
     uint64_t q_symbol = tensor_row(&w->memory, &q, q_row, head);
     uint64_t k_symbol = tensor_row(&w->memory, &k, kv_row, kv_head);
     for (int i = 0; i < c->head_dim_v; i++)
         tensor_add(&w->memory, &o, q_row, head, i,
                    symbol_out(q_symbol, k_symbol, tensor_load(&w->memory, &v, kv_row, kv_head, i)));
-    tensor_add(&w->memory, &lse, symbols_head_row(&w->memory, rank, head, q_row), 0, 0,
-               symbol_lse(q_symbol, k_symbol));
+    tensor_add(&w->memory, &lse, head * op->q_rows + q_row, 0, 0, symbol_lse(q_symbol, k_symbol));
 }
 
 static void pair_backward(struct world *w, int rank, const struct op *op, int64_t q_row,
                           int64_t kv_row, int head)
 {
     const struct cp_case *c = w->memory.c;
-    int element = case_element_bytes(c), kv_head = head / (c->heads / c->kv_heads);
-    struct tensor q = operand(rank, op, ATTEND_Q, c->heads, c->head_dim_qk, element);
-    struct tensor k = operand(rank, op, ATTEND_K, c->kv_heads, c->head_dim_qk, element);
-    struct tensor v = operand(rank, op, ATTEND_V, c->kv_heads, c->head_dim_v, element);
-    struct tensor d_out = operand(rank, op, ATTEND_DO, c->heads, c->head_dim_v, element);
+    int element = case_element_bytes(c), kv_head = key_head(c, op, head);
+    int heads = op->heads.count, kv_heads = op->heads.kv_count;
+    struct tensor q = operand(rank, op, ATTEND_Q, heads, c->head_dim_qk, element);
+    struct tensor k = operand(rank, op, ATTEND_K, kv_heads, c->head_dim_qk, element);
+    struct tensor v = operand(rank, op, ATTEND_V, kv_heads, c->head_dim_v, element);
+    struct tensor d_out = operand(rank, op, ATTEND_DO, heads, c->head_dim_v, element);
     struct tensor lse = operand(rank, op, ATTEND_LSE, 1, 1, 4);
     struct tensor d = operand(rank, op, ATTEND_D, 1, 1, 4);
-    struct tensor dq = operand(rank, op, ATTEND_DQ, c->heads, c->head_dim_qk, 4);
-    struct tensor dk = operand(rank, op, ATTEND_DK, c->kv_heads, c->head_dim_qk, 4);
-    struct tensor dv = operand(rank, op, ATTEND_DV, c->kv_heads, c->head_dim_v, 4);
-    int64_t row = symbols_head_row(&w->memory, rank, head, q_row);
+    struct tensor dq = operand(rank, op, ATTEND_DQ, heads, c->head_dim_qk, 4);
+    struct tensor dk = operand(rank, op, ATTEND_DK, kv_heads, c->head_dim_qk, 4);
+    struct tensor dv = operand(rank, op, ATTEND_DV, kv_heads, c->head_dim_v, 4);
+    int64_t row = head * op->q_rows + q_row;
     struct pair_symbols p = {
         tensor_row(&w->memory, &q, q_row, head),     tensor_row(&w->memory, &k, kv_row, kv_head),
         tensor_row(&w->memory, &v, kv_row, kv_head), tensor_row(&w->memory, &d_out, q_row, head),
@@ -111,14 +118,20 @@ static void run_row_dot(struct world *w, int rank, const struct op *op)
 {
     const struct cp_case *c = w->memory.c;
     struct tensor d_out =
-        operand(rank, op, ROW_DOT_DO, c->heads, c->head_dim_v, case_element_bytes(c));
-    struct tensor o = operand(rank, op, ROW_DOT_O, c->heads, c->head_dim_v, 4);
+        operand(rank, op, ROW_DOT_DO, op->heads.count, c->head_dim_v, case_element_bytes(c));
+    struct tensor o = operand(rank, op, ROW_DOT_O, op->heads.count, c->head_dim_v, 4);
     struct tensor d = operand(rank, op, ROW_DOT_D, 1, 1, 4);
-    for (int64_t row = 0; row < shard_rows(c, SIDE_Q, rank); row++)
-        for (int head = 0; head < c->heads; head++)
-            tensor_store(&w->memory, &d, symbols_head_row(&w->memory, rank, head, row), 0, 0,
+    for (int64_t row = 0; row < op->q_rows; row++)
+        for (int head = 0; head < op->heads.count; head++)
+            tensor_store(&w->memory, &d, head * op->q_rows + row, 0, 0,
                          symbol_row_dot(tensor_row(&w->memory, &d_out, row, head),
                                         tensor_row(&w->memory, &o, row, head)));
+}
+
+// Offset of the i-th byte of a region.
+static int64_t region_place(const struct region *r, int64_t i)
+{
+    return r->offset + i / r->bytes * r->stride + i % r->bytes;
 }
 
 // Add, convert and fill go element by element.
@@ -126,13 +139,14 @@ static void run_unary(struct world *w, int rank, const struct op *op)
 {
     const struct region *from = &op->operand[UNARY_SOURCE], *to = &op->operand[UNARY_DESTINATION];
     int element = op->kind == OP_CONVERT ? case_element_bytes(w->memory.c) : 4;
-    for (int64_t i = 0; i < to->bytes / element; i++) {
+    for (int64_t i = 0; i < region_total(to) / element; i++) {
+        int64_t place = region_place(to, i * element);
         uint64_t value = op->value == 0 ? 0 : SYMBOL_MINUS_INFINITY;
         if (op->kind != OP_FILL)
             value = symbols_load(&w->memory, rank, from->buffer, from->offset + i * 4, 4);
         if (op->kind == OP_ADD)
-            value += symbols_load(&w->memory, rank, to->buffer, to->offset + i * 4, 4);
-        symbols_store(&w->memory, rank, to->buffer, to->offset + i * element, element, value);
+            value += symbols_load(&w->memory, rank, to->buffer, place, 4);
+        symbols_store(&w->memory, rank, to->buffer, place, element, value);
     }
 }
 
@@ -226,12 +240,13 @@ static void move(struct world *w, int from, int32_t index, int to, int32_t targe
 {
     const struct region *a = &w->plans[from]->transfers[index].send;
     const struct region *b = &w->plans[to]->transfers[target].receive;
-    if (a->bytes != b->bytes)
+    int64_t bytes = region_total(a);
+    if (bytes != region_total(b))
         symbols_fault(&w->memory, "rank %d sends %lld bytes, rank %d receives %lld", from,
-                      (long long)a->bytes, to, (long long)b->bytes);
-    for (int64_t i = 0; i < a->bytes && !w->memory.why[0]; i += CELL_BYTES)
-        symbols_store(&w->memory, to, b->buffer, b->offset + i, CELL_BYTES,
-                      symbols_load(&w->memory, from, a->buffer, a->offset + i, CELL_BYTES));
+                      (long long)bytes, to, (long long)region_total(b));
+    for (int64_t i = 0; i < bytes && !w->memory.why[0]; i += CELL_BYTES)
+        symbols_store(&w->memory, to, b->buffer, region_place(b, i), CELL_BYTES,
+                      symbols_load(&w->memory, from, a->buffer, region_place(a, i), CELL_BYTES));
     w->ranks[from].sent[index] = true;
     w->ranks[to].received[target] = true;
     finish_exchange(w, from);

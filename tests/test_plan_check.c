@@ -250,7 +250,7 @@ static void input_written(struct plan *plan)
     const struct plan_buffer *d_out = buffer_of(plan, BUFFER_INPUT_DO);
     struct op op = {.kind = OP_FILL, .phase = PHASE_BACKWARD};
     op.operand[UNARY_DESTINATION] =
-        (struct region){(int32_t)(d_out - plan->buffers), 0, d_out->bytes};
+        (struct region){.buffer = (int32_t)(d_out - plan->buffers), .bytes = d_out->bytes};
     append_op(plan, op);
 }
 

@@ -12,10 +12,12 @@ enum status tile_check_shape(const struct attention_shape *shape, struct error *
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "head dimensions are %d and %d; accepted is 1 to %d", shape->d_qk,
                          shape->d_v, HEAD_DIM_MAX);
-    if (shape->kv_heads < 1 || shape->heads < 1 || shape->heads % shape->kv_heads != 0)
+    if (shape->heads < 1 || shape->group < 1 || shape->head_phase < 0 ||
+        shape->head_phase >= shape->group ||
+        (shape->heads + shape->head_phase - 1) / shape->group + 1 != shape->kv_heads)
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "heads is %d and kv_heads is %d; accepted is a multiple of kv_heads",
-                         shape->heads, shape->kv_heads);
+                         "%d query heads from head %d of a group of %d do not use %d key heads",
+                         shape->heads, shape->head_phase, shape->group, shape->kv_heads);
     int64_t stride;
     if (__builtin_mul_overflow(shape->row_step, (int64_t)shape->kv_heads * d_max, &stride) ||
         shape->row_step < 1 || stride > INT_MAX)
@@ -55,11 +57,6 @@ static int64_t even_piece(int64_t length, int64_t most)
     return divide_up(length, divide_up(length, most));
 }
 
-static int group_heads(const struct attention_shape *shape)
-{
-    return shape->heads / shape->kv_heads;
-}
-
 // Both bounds of the visible keys grow with the query, so the outermost queries give the ranges.
 static void block_set_keys(struct block *b)
 {
@@ -81,10 +78,11 @@ static void block_set_queries(struct block *b, int64_t begin)
 
 static void block_set_heads(struct block *b, int head)
 {
-    int group = group_heads(b->shape);
+    const struct attention_shape *shape = b->shape;
     b->head = head;
-    b->kv_head = head / group;
-    b->heads = (int)least(TILE_ROWS, (b->kv_head + 1) * group - head);
+    b->kv_head = (head + shape->head_phase) / shape->group;
+    int64_t group_end = (b->kv_head + 1) * (int64_t)shape->group - shape->head_phase;
+    b->heads = (int)least(TILE_ROWS, least(group_end, shape->heads) - head);
     block_set_queries(b, 0);
 }
 

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/part.h"
+
+#include <math.h>
+
+#include "common/mutation.h"
+
+int32_t part_key_buffer(const struct part *p, const char *name, const char *suffix, int64_t rows,
+                        int element)
+{
+    return tensor_buffer(p->b, name, suffix, BUFFER_SCRATCH,
+                         pair_bytes(p->c, rows, p->heads.kv_count, element));
+}
+
+struct pair part_keys(const struct part *p, int32_t buffer, int64_t rows, int element)
+{
+    return pair_of(p->c, buffer, rows, p->heads.kv_count, element);
+}
+
+static struct region scratch(struct part *p, const char *name, const char *suffix, int64_t bytes)
+{
+    return tensor_whole(p->b, name, suffix, BUFFER_SCRATCH, bytes);
+}
+
+static bool part_init(struct part *p, struct builder *b, struct team team, struct heads heads,
+                      const char *suffix)
+{
+    const struct cp_case *c = builder_case(b);
+    *p = (struct part){.b = b, .c = c, .team = team, .heads = heads};
+    p->q_rows = team_rows(c, SIDE_Q, team);
+    int64_t rows = p->q_rows * heads.count;
+    p->o_sum = scratch(p, "o_sum", suffix, rows * c->head_dim_v * 4);
+    if (c->training) {
+        p->d = scratch(p, "d", suffix, rows * 4);
+        p->dq_sum = scratch(p, "dq_sum", suffix, rows * c->head_dim_qk * 4);
+    }
+    size_t spans = (size_t)team.size * (size_t)shard_spans_max(c);
+    size_t per_sequence = (size_t)(team.size * shard_chunks_per_rank(c));
+    p->q_spans = builder_alloc(b, spans, sizeof *p->q_spans);
+    p->kv_spans = builder_alloc(b, spans, sizeof *p->kv_spans);
+    p->slices = builder_alloc(b, spans * per_sequence, sizeof *p->slices);
+    if (!p->q_spans || !p->kv_spans || !p->slices)
+        return false;
+    p->q_span_count = team_spans(c, SIDE_Q, team, p->q_spans);
+    return true;
+}
+
+bool part_init_own(struct part *p, struct builder *b, const struct tensors *t)
+{
+    const struct cp_case *c = builder_case(b);
+    if (!part_init(p, b, team_of(builder_rank(b), 1), team_heads(c, 1, 0), ""))
+        return false;
+    p->q = t->q;
+    p->d_out = t->d_out;
+    p->lse = p->lse_seen = t->lse;
+    return true;
+}
+
+bool part_init_team(struct part *p, struct builder *b, struct team team, struct heads heads,
+                    const char *suffix)
+{
+    const struct cp_case *c = builder_case(b);
+    if (!part_init(p, b, team, heads, suffix))
+        return false;
+    int64_t rows = p->q_rows * heads.count;
+    int element = case_element_bytes(c);
+    p->q = scratch(p, "q_team", suffix, rows * c->head_dim_qk * element);
+    p->lse = p->lse_seen = scratch(p, "lse_team", suffix, rows * 4);
+    if (c->training)
+        p->d_out = scratch(p, "dout_team", suffix, rows * c->head_dim_v * element);
+    return true;
+}
+
+// The queries against the keys of `source`. Returns how many slices there are.
+static int part_slices(struct part *p, struct team source)
+{
+    const struct cp_case *c = p->c;
+    int count = team_spans(c, SIDE_KV, source, p->kv_spans);
+    if (MUTATED(SWAP_CHUNKS) && source.first != p->team.first)
+        for (int i = 0; i < count; i++)
+            p->kv_spans[i].position = c->seqlen_kv - p->kv_spans[i].position - p->kv_spans[i].len;
+    return slice_build(c, p->q_spans, p->q_span_count, p->kv_spans, count, 0, p->slices);
+}
+
+// What the LSE is now, for the mutation that lets backward read it too early.
+static struct region lse_copy(struct part *p)
+{
+    struct region copy = scratch(p, "lse_partial", "", p->lse.bytes);
+    builder_fill(p->b, copy, 0);
+    builder_add(p->b, p->lse, copy);
+    return copy;
+}
+
+void part_forward_begin(struct part *p)
+{
+    builder_fill(p->b, p->o_sum, 0);
+    builder_fill(p->b, p->lse, -INFINITY);
+}
+
+void part_forward(struct part *p, struct pair kv, struct team source)
+{
+    const struct region operand[OPERANDS_MAX] = {
+        [ATTEND_Q] = p->q,     [ATTEND_K] = kv.k,     [ATTEND_V] = kv.v,
+        [ATTEND_O] = p->o_sum, [ATTEND_LSE] = p->lse,
+    };
+    int count = part_slices(p, source);
+    builder_attend(p->b, OP_ATTEND_FORWARD, p->heads, p->q_rows, operand, p->slices, count);
+    if (MUTATED(LSE_PARTIAL) && source.first == p->team.first)
+        p->lse_seen = lse_copy(p);
+}
+
+void part_backward_begin(struct part *p)
+{
+    builder_row_dot(p->b, p->heads, p->q_rows, p->d_out, p->o_sum, p->d);
+    builder_fill(p->b, p->dq_sum, 0);
+}
+
+void part_backward(struct part *p, struct pair kv, struct pair dkv, struct team source)
+{
+    const struct region operand[OPERANDS_MAX] = {
+        [ATTEND_Q] = p->q,          [ATTEND_K] = kv.k,      [ATTEND_V] = kv.v,
+        [ATTEND_LSE] = p->lse_seen, [ATTEND_DO] = p->d_out, [ATTEND_D] = p->d,
+        [ATTEND_DQ] = p->dq_sum,    [ATTEND_DK] = dkv.k,    [ATTEND_DV] = dkv.v,
+    };
+    int count = part_slices(p, source);
+    builder_attend(p->b, OP_ATTEND_BACKWARD, p->heads, p->q_rows, operand, p->slices, count);
+}
