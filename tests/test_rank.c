@@ -32,6 +32,23 @@ static uint64_t digest_of(const struct cp_case *c)
     return world_digest(reports, c->world_size);
 }
 
+// ---- the ways of communication ----
+
+static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P};
+#define COMMS ((int)(sizeof(comms) / sizeof(*comms)))
+
+// `choice` picks one of the group sizes that divide the world.
+static void comm_set(struct cp_case *c, enum case_comm comm, uint64_t choice)
+{
+    int sizes[WORLD_SIZE_MAX], count = 0;
+    c->comm = comm;
+    for (int size = 1; size <= c->world_size; size++)
+        if (c->world_size % size == 0)
+            sizes[count++] = size;
+    if (comm == COMM_A2A_P2P)
+        c->a2a_size = sizes[choice % (uint64_t)count];
+}
+
 // ---- verdicts ----
 
 struct model {
@@ -63,11 +80,14 @@ static void model_case(struct cp_case *c, int index, int world_size, enum case_d
     c->seqlen_q = c->seqlen_kv = 128;
 }
 
+#define MODELS ((int)(sizeof(models) / sizeof(*models)))
+
 START_TEST(known_models_pass)
 {
     struct cp_case c;
     for (int world_size = 2; world_size <= 4; world_size += 2) {
-        model_case(&c, _i, world_size, DTYPE_BF16);
+        model_case(&c, _i % MODELS, world_size, DTYPE_BF16);
+        comm_set(&c, comms[_i / MODELS], 1);
         assert_passes(&c);
         ck_assert_int_eq(reports[0].figures_count, 10);
         ck_assert(reports[0].flops > 0);
@@ -85,6 +105,35 @@ START_TEST(drawn_cases_pass)
     for (uint64_t seed = 0; seed < 50; seed++) {
         struct cp_case c;
         generate_case(seed + 50 * (uint64_t)_i, 8, 72, &c);
+        comm_set(&c, comms[_i], seed);
+        assert_passes(&c);
+    }
+    world_close_all();
+}
+END_TEST
+
+struct head_counts {
+    int world_size, heads, kv_heads;
+};
+
+// Heads that do not divide, key heads that go to several members, and members without any.
+static const struct head_counts head_counts[] = {{2, 5, 5}, {3, 4, 2}, {3, 8, 1},  {4, 6, 2},
+                                                 {4, 3, 1}, {5, 2, 2}, {6, 14, 7}, {8, 12, 4}};
+#define HEAD_COUNTS ((int)(sizeof(head_counts) / sizeof(*head_counts)))
+
+START_TEST(any_number_of_heads_can_be_dealt)
+{
+    const struct head_counts *n = &head_counts[_i];
+    for (uint64_t i = 0; i < 4; i++) {
+        struct cp_case c;
+        model_case(&c, 0, n->world_size, DTYPE_FP32);
+        comm_set(&c, i == 0 ? COMM_A2A : COMM_A2A_P2P, i);
+        c.heads = n->heads;
+        c.kv_heads = n->kv_heads;
+        c.head_dim_qk = 24;
+        c.head_dim_v = 16;
+        c.seqlen_q = c.seqlen_kv = 61;
+        c.format = i % 2 ? FORMAT_SBHD : FORMAT_BSHD;
         assert_passes(&c);
     }
     world_close_all();
@@ -95,9 +144,11 @@ END_TEST
 START_TEST(work_is_dealt)
 {
     struct cp_case c;
-    for (int world_size = 1; world_size <= 4; world_size++) {
+    for (int i = 0; i < 4 * COMMS; i++) {
         double flops = 0;
+        int world_size = 1 + i % 4;
         model_case(&c, 3, world_size, DTYPE_BF16);
+        comm_set(&c, comms[i / 4], 1);
         c.training = false;
         assert_passes(&c);
         for (int rank = 0; rank < world_size; rank++)
@@ -112,9 +163,10 @@ END_TEST
 
 START_TEST(explored_orders_give_the_same_bits)
 {
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < 10; seed++) {
         struct cp_case c;
         generate_case(1000 + seed, 5, 48, &c);
+        comm_set(&c, comms[_i], seed);
         c.explore_seed = 0;
         uint64_t digest = digest_of(&c);
         for (uint64_t order = 1; order <= 10; order++) {
@@ -132,11 +184,13 @@ START_TEST(neighbours_leave_no_trace)
     struct cp_case c, other;
     model_case(&c, 2, 2, DTYPE_BF16);
     c.seqlen_q = c.seqlen_kv = 67;
+    comm_set(&c, comms[_i], 1);
     uint64_t digest = digest_of(&c);
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < 10; seed++) {
         do
             generate_case(2000 + seed++, 4, 96, &other);
         while (other.world_size != 2);
+        comm_set(&other, comms[seed % COMMS], seed);
         assert_passes(&other);
         ck_assert_uint_eq(digest_of(&c), digest);
     }
@@ -300,14 +354,15 @@ static Suite *suite(void)
     Suite *s = suite_create("rank");
     TCase *verdicts = tcase_create("verdicts");
     tcase_set_timeout(verdicts, 60);
-    tcase_add_loop_test(verdicts, known_models_pass, 0, 4);
-    tcase_add_loop_test(verdicts, drawn_cases_pass, 0, 4);
+    tcase_add_loop_test(verdicts, known_models_pass, 0, MODELS * COMMS);
+    tcase_add_loop_test(verdicts, drawn_cases_pass, 0, COMMS);
+    tcase_add_loop_test(verdicts, any_number_of_heads_can_be_dealt, 0, HEAD_COUNTS);
     tcase_add_test(verdicts, work_is_dealt);
     suite_add_tcase(s, verdicts);
     TCase *bits = tcase_create("bits");
     tcase_set_timeout(bits, 60);
-    tcase_add_test(bits, explored_orders_give_the_same_bits);
-    tcase_add_test(bits, neighbours_leave_no_trace);
+    tcase_add_loop_test(bits, explored_orders_give_the_same_bits, 0, COMMS);
+    tcase_add_loop_test(bits, neighbours_leave_no_trace, 0, COMMS);
     suite_add_tcase(s, bits);
     TCase *failures = tcase_create("failures");
     tcase_set_timeout(failures, 60);
