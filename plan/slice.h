@@ -18,6 +18,8 @@ struct slice {
     int64_t kv_row, kv_len;
     int64_t offset;
     int64_t left, right; // >= SLICE_UNBOUNDED: no bound on that side
+    // Where in the bias (plan/bias.h) the first query's row and the first key's column are.
+    int64_t bias_row, bias_column;
 };
 
 // Keys [*begin, *end) of the slice that query i sees; empty where begin >= end.

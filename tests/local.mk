@@ -151,6 +151,9 @@ tests_test_reference_SOURCES = tests/test_reference.c
 test_programs += tests/test_attention
 tests_test_attention_SOURCES = tests/test_attention.c tests/scene.c tests/scene.h
 
+test_programs += tests/test_logits
+tests_test_logits_SOURCES = tests/test_logits.c
+
 test_programs += tests/test_mutated_kernels
 tests_test_mutated_kernels_SOURCES = tests/test_mutated_kernels.c tests/scene.c tests/scene.h
 tests_test_mutated_kernels_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS

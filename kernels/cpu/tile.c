@@ -2,6 +2,7 @@
 #include "kernels/cpu/tile.h"
 
 #include <limits.h>
+#include <math.h>
 
 #include "common/mutation.h"
 
@@ -31,6 +32,11 @@ enum status tile_check_shape(const struct attention_shape *shape, struct error *
 double tile_scale(const struct attention_shape *shape)
 {
     return MUTATED(SCALE_5_PERCENT) ? shape->scale * 1.05 : shape->scale;
+}
+
+float tile_factor(const struct attention_shape *shape)
+{
+    return (float)(tile_scale(shape) * (shape->softcap != 0 ? 1 / shape->softcap : M_LOG2E));
 }
 
 // ---- blocks -------------------------------------------------------------------------------------
@@ -204,6 +210,37 @@ void tile_visible(const struct tile *t, const struct block *b, int row, int *beg
     slice_visible(b->slice, b->begin + row / b->heads, &keys_begin, &keys_end);
     *begin = keys_begin > t->begin ? (int)least(keys_begin - t->begin, tile_keys(t)) : 0;
     *end = keys_end > t->begin ? (int)least(keys_end - t->begin, tile_keys(t)) : 0;
+}
+
+// ---- logits -------------------------------------------------------------------------------------
+
+int64_t tile_bias(const struct tile *t, const struct block *b, int row)
+{
+    const struct attention_shape *shape = b->shape;
+    int64_t query = b->begin + row / b->heads, head = b->head + row % b->heads;
+    int64_t bias_row = b->slice->bias_row + query * shape->bias_row_step;
+    return head * shape->bias_head_stride + bias_row * shape->bias_row_stride +
+           b->slice->bias_column + t->begin;
+}
+
+void tile_logits(struct attention_backend *backend, const struct block *b, const struct tile *t,
+                 int row, int begin, int end, const void *bias, float *x)
+{
+    const struct vector_ops *vector = backend->vector;
+    const struct attention_shape *shape = b->shape;
+    int count = end - begin;
+    if (count <= 0)
+        return;
+    if (shape->softcap != 0) {
+        vector->tanh(x + begin, backend->slopes + begin, count);
+        vector->scale(x + begin, count, (float)(shape->softcap * M_LOG2E));
+    }
+    if (!bias)
+        return;
+    int64_t first = tile_bias(t, b, row) + begin;
+    vector->load(shape->dtype, (const char *)bias + first * dtype_bytes(shape->dtype),
+                 backend->bias, count);
+    vector->axpy(x + begin, backend->bias, count, (float)M_LOG2E);
 }
 
 // ---- loads --------------------------------------------------------------------------------------
