@@ -319,9 +319,9 @@ static void operation_end(struct builder *b)
     b->known[op->stream].op[op->stream] = index;
 }
 
-void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
-                    const struct region operand[OPERANDS_MAX], const struct slice *slices,
-                    int count)
+static void add_sliced(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
+                       const struct region operand[OPERANDS_MAX], const struct slice *slices,
+                       int count)
 {
     struct plan *plan = b->plan;
     ROOM(b, plan->slices, plan->slice_count, count, b->capacity.slices);
@@ -337,6 +337,20 @@ void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, in
     plan->slice_count += count;
     op->slice_count = count;
     operation_end(b);
+}
+
+void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
+                    const struct region operand[OPERANDS_MAX], const struct slice *slices,
+                    int count)
+{
+    add_sliced(b, kind, heads, q_rows, operand, slices, count);
+}
+
+void builder_sink_grad(struct builder *b, struct heads heads, int64_t q_rows,
+                       const struct region operand[OPERANDS_MAX], const struct slice *slices,
+                       int count)
+{
+    add_sliced(b, OP_SINK_GRAD, heads, q_rows, operand, slices, count);
 }
 
 void builder_row_dot(struct builder *b, struct heads heads, int64_t q_rows, struct region d_out,
@@ -368,6 +382,24 @@ static void unary(struct builder *b, enum op_kind kind, struct region source,
 void builder_add(struct builder *b, struct region source, struct region destination)
 {
     unary(b, OP_ADD, source, destination, 0);
+}
+
+void builder_max(struct builder *b, struct region source, struct region destination)
+{
+    unary(b, OP_MAX, source, destination, 0);
+}
+
+void builder_fill_heads(struct builder *b, struct heads heads, int64_t q_rows, struct region source,
+                        struct region destination)
+{
+    struct op *op = destination.bytes > 0 ? operation_begin(b, OP_FILL_HEADS) : NULL;
+    if (!op)
+        return;
+    op->heads = heads;
+    op->q_rows = q_rows;
+    op->operand[UNARY_SOURCE] = source;
+    op->operand[UNARY_DESTINATION] = destination;
+    operation_end(b);
 }
 
 void builder_convert(struct builder *b, struct region source, struct region destination)

@@ -39,7 +39,14 @@ void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, in
                     int count);
 void builder_row_dot(struct builder *b, struct heads heads, int64_t q_rows, struct region d_out,
                      struct region out, struct region d);
+void builder_fill_heads(struct builder *b, struct heads heads, int64_t q_rows, struct region source,
+                        struct region destination);
+// Over the rows of the slices, whose keys do not matter.
+void builder_sink_grad(struct builder *b, struct heads heads, int64_t q_rows,
+                       const struct region operand[OPERANDS_MAX], const struct slice *slices,
+                       int count);
 void builder_add(struct builder *b, struct region source, struct region destination);
+void builder_max(struct builder *b, struct region source, struct region destination);
 void builder_convert(struct builder *b, struct region source, struct region destination);
 void builder_fill(struct builder *b, struct region destination, float value);
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count);

@@ -31,7 +31,10 @@ void case_init(struct cp_case *c)
     c->mask = MASK_CAUSAL;
     c->window_left = WINDOW_UNBOUNDED;
     c->window_right = WINDOW_UNBOUNDED;
+    c->softmax = SOFTMAX_VANILLA;
+    c->bias = BIAS_NONE;
     c->training = true;
+    c->deterministic = true;
     c->inputs = INPUTS_SHARP;
     c->seed = 1234;
 }
@@ -81,6 +84,15 @@ static enum status check_scale(const struct cp_case *c, struct error *error)
                      c->scale);
 }
 
+// Below, no logit is left; above, none is touched.
+static enum status check_softcap(const struct cp_case *c, struct error *error)
+{
+    if (c->softcap == 0 || (c->softcap >= 1e-3 && c->softcap <= 1e6))
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "softcap is %g; accepted is 0 (none) or 1e-3 to 1e6", c->softcap);
+}
+
 enum status case_check(const struct cp_case *c, struct error *error)
 {
     enum status status = case_check_fields(c, error);
@@ -92,6 +104,8 @@ enum status case_check(const struct cp_case *c, struct error *error)
         status = check_window(c, error);
     if (status == STATUS_OK)
         status = check_scale(c, error);
+    if (status == STATUS_OK)
+        status = check_softcap(c, error);
     int64_t bytes;
     if (status == STATUS_OK)
         status = case_memory(c, &bytes, error);

@@ -23,6 +23,24 @@ enum case_sharding { SHARDING_ZIGZAG = 1, SHARDING_CONTIGUOUS };
 // CAUSAL aligns the first query with the first key, CAUSAL_BOTTOM_RIGHT the last with the last.
 enum case_mask { MASK_NONE = 1, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT };
 
+// OFF_BY_ONE adds 1 to the denominator, as a key of logit 0 would that has no value; LEARNABLE adds
+// exp(sink[head]) with an input `sink`.
+enum case_softmax { SOFTMAX_VANILLA = 1, SOFTMAX_OFF_BY_ONE, SOFTMAX_LEARNABLE };
+
+// What is added to the scaled logits: [batch][heads][seqlen_q][seqlen_kv], where a 1 in the name
+// stands for one value for all of that dimension.
+enum case_bias {
+    BIAS_NONE = 1,
+    BIAS_111S,
+    BIAS_11SS,
+    BIAS_1H1S,
+    BIAS_1HSS,
+    BIAS_B11S,
+    BIAS_B1SS,
+    BIAS_BH1S,
+    BIAS_BHSS
+};
+
 // SHARP draws Q so that the scaled logits deviate by about 4; TE draws as TransformerEngine's
 // tests: unit normal clamped to [-1, 1].
 enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
@@ -51,8 +69,13 @@ struct cp_case {
     int64_t window_left;  // keys visible left of the diagonal, or WINDOW_UNBOUNDED
     int64_t window_right; // keys visible right of the diagonal; a causal mask makes it 0
     double scale;         // of the logits; 0 means 1/sqrt(head_dim_qk)
+    double softcap;       // logit = softcap * tanh(logit / softcap) after the scale; 0: none
+    enum case_softmax softmax;
+    enum case_bias bias; // added last
+    bool max_logit;      // deliver the largest logit of each head, too
 
-    bool training; // forward and backward, or forward only
+    bool training;      // forward and backward, or forward only
+    bool deterministic; // false: the result may differ from run to run in rounding
     enum case_inputs inputs;
     uint64_t seed; // of the inputs
 
@@ -112,7 +135,8 @@ int case_get(const struct cp_case *c, const struct case_field *field, char *text
 // Name of a choice's value, or "?" where the value is none of the choices.
 const char *case_choice_name(const struct case_choice *choices, int value);
 extern const struct case_choice case_dtype_choices[], case_format_choices[], case_comm_choices[],
-    case_sharding_choices[], case_mask_choices[], case_inputs_choices[];
+    case_sharding_choices[], case_mask_choices[], case_softmax_choices[], case_bias_choices[],
+    case_inputs_choices[];
 
 // One line that tells a case from its neighbours, as "cp_1_0 bf16 bshd p2p w2 b2 h12 s512 d128
 // causal". Two numbers stand where query and key side differ ("h32/4"). Returns the length as

@@ -185,7 +185,7 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
     for (int m = 0; m < team.size; m++)
         d->heads[m] = heads_part(c, team_heads(c, team.size, m), i, n);
     d->transfers = builder_alloc(b, (size_t)team.size * 3, sizeof *d->transfers);
-    if (!d->transfers || !part_init_team(p, b, team, d->heads[d->place], suffix))
+    if (!d->transfers || !part_init_team(p, b, t, team, d->heads[d->place], suffix))
         return false;
     int64_t rows = p->q_rows * p->heads.count;
     d->kv = part_key_buffer(p, "kv_team", suffix, team_rows(c, SIDE_KV, team), element);

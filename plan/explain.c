@@ -79,11 +79,14 @@ static const char *role_text(enum buffer_role role)
     case BUFFER_INPUT_Q:
     case BUFFER_INPUT_KV:
     case BUFFER_INPUT_DO:
+    case BUFFER_INPUT_SINK:
         return "input";
     case BUFFER_OUT:
     case BUFFER_LSE:
     case BUFFER_DQ:
     case BUFFER_DKV:
+    case BUFFER_DSINK:
+    case BUFFER_MAX_LOGIT:
         return "output";
     case BUFFER_SCRATCH:
         break;
@@ -134,6 +137,8 @@ static void explain_slice(const struct slice *s, int64_t row_step, FILE *out)
 
 static void explain_slices(const struct plan *plan, const struct op *op, FILE *out)
 {
+    if (op->kind == OP_SINK_GRAD)
+        return;
     int32_t shown = op->slice_count > SLICES_SHOWN_MAX ? SLICES_SHOWN_MAX : op->slice_count;
     for (int32_t i = 0; i < shown; i++)
         explain_slice(&plan->slices[op->slice_first + i], shard_row_step(&plan->c), out);
@@ -178,8 +183,15 @@ static void explain_what(const struct plan *plan, const struct op *op, FILE *out
         fprintf(out, "%s . %s -> %s", region_name(plan, &r[ROW_DOT_DO]),
                 region_name(plan, &r[ROW_DOT_O]), region_name(plan, &r[ROW_DOT_D]));
         break;
+    case OP_SINK_GRAD:
+        fprintf(out, "%s, %s, %s -> %s", region_name(plan, &r[SINK_GRAD_SINK]),
+                region_name(plan, &r[SINK_GRAD_LSE]), region_name(plan, &r[SINK_GRAD_D]),
+                region_name(plan, &r[SINK_GRAD_DSINK]));
+        break;
     case OP_ADD:
+    case OP_MAX:
     case OP_CONVERT:
+    case OP_FILL_HEADS:
         fprintf(out, "%s -> %s", region_name(plan, &r[UNARY_SOURCE]),
                 region_name(plan, &r[UNARY_DESTINATION]));
         break;

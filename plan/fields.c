@@ -25,6 +25,15 @@ const struct case_choice case_mask_choices[] = {{"none", MASK_NONE},
                                                 {"causal", MASK_CAUSAL},
                                                 {"causal_bottom_right", MASK_CAUSAL_BOTTOM_RIGHT},
                                                 {NULL, 0}};
+const struct case_choice case_softmax_choices[] = {{"vanilla", SOFTMAX_VANILLA},
+                                                   {"off_by_one", SOFTMAX_OFF_BY_ONE},
+                                                   {"learnable", SOFTMAX_LEARNABLE},
+                                                   {NULL, 0}};
+const struct case_choice case_bias_choices[] = {{"none", BIAS_NONE}, {"111s", BIAS_111S},
+                                                {"11ss", BIAS_11SS}, {"1h1s", BIAS_1H1S},
+                                                {"1hss", BIAS_1HSS}, {"b11s", BIAS_B11S},
+                                                {"b1ss", BIAS_B1SS}, {"bh1s", BIAS_BH1S},
+                                                {"bhss", BIAS_BHSS}, {NULL, 0}};
 const struct case_choice case_inputs_choices[] = {
     {"sharp", INPUTS_SHARP}, {"te", INPUTS_TE}, {NULL, 0}};
 
@@ -59,7 +68,12 @@ static const struct case_field field_table[] = {
     INT(window_left, WINDOW_UNBOUNDED, SEQLEN_MAX, "keys seen left of the diagonal, -1: all"),
     INT(window_right, WINDOW_UNBOUNDED, SEQLEN_MAX, "keys seen right of the diagonal, -1: all"),
     REAL(scale, 0, 1000000, "factor of the logits, 0: 1/sqrt(head_dim_qk)"),
+    REAL(softcap, 0, 1000000, "bound of the logits, smooth, 0: none"),
+    CHOICE(softmax, case_softmax_choices, "what stands in the denominator beside the keys"),
+    CHOICE(bias, case_bias_choices, "shape of what is added to the logits"),
+    BOOL(max_logit, "deliver the largest logit of each head (true) or not (false)"),
     BOOL(training, "forward and backward (true) or forward only (false)"),
+    BOOL(deterministic, "the same bits in each run (true) or not necessarily (false)"),
     CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
     UINT(seed, "seed of the inputs"),
     UINT(explore_seed, "0: plan order, else a legal order drawn from this seed"),

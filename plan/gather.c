@@ -76,11 +76,14 @@ static void gather_forward(struct gather *g)
             };
             builder_exchange(b, transfers, 2);
         }
-        if (step == 0)
+        if (step == 0) {
+            tensors_begin(&g->tensors, b, PHASE_FORWARD);
             part_forward_begin(&g->part);
+        }
         part_forward(&g->part, gather_kv(g, before(g, step)), one(before(g, step)));
     }
     builder_convert(b, g->part.o_sum, g->tensors.out);
+    tensors_reduce(&g->tensors, b, PHASE_FORWARD);
 }
 
 // The part for `owner` goes there; that of rank r + step for this one arrives.
@@ -98,6 +101,7 @@ static void gather_backward(struct gather *g)
 {
     struct part *p = &g->part;
     builder_step(p->b, PHASE_BACKWARD, 0);
+    tensors_begin(&g->tensors, p->b, PHASE_BACKWARD);
     part_backward_begin(p);
     for (int step = 1; step <= g->size; step++) {
         int owner = before(g, step); // itself in the last step
@@ -114,6 +118,7 @@ static void gather_backward(struct gather *g)
         builder_add(p->b, gather_pair(g, g->home[rank], g->rank, 4).both, sum);
     builder_convert(p->b, p->dq_sum, g->tensors.dq);
     builder_convert(p->b, sum, g->tensors.dkv.both);
+    tensors_reduce(&g->tensors, p->b, PHASE_BACKWARD);
 }
 
 void gather_build(struct builder *b)

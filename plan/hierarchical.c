@@ -15,14 +15,18 @@ void hierarchical_build(struct builder *b)
         return;
     ring_init(&ring, &d->part, d->kv);
     builder_step(b, PHASE_FORWARD, 0);
+    tensors_begin(&t, b, PHASE_FORWARD);
     deal_forward_in(d);
     ring_forward(&ring);
     deal_forward_out(d);
+    tensors_reduce(&t, b, PHASE_FORWARD);
     if (!c->training)
         return;
     builder_step(b, PHASE_BACKWARD, 0);
+    tensors_begin(&t, b, PHASE_BACKWARD);
     struct pair sum = deal_sum(b, &t);
     deal_backward_in(d);
     deal_backward_out(d, ring_backward(&ring), sum);
     builder_convert(b, sum.both, t.dkv.both);
+    tensors_reduce(&t, b, PHASE_BACKWARD);
 }

@@ -9,6 +9,8 @@ plan_sources = \
     plan/case.c \
     plan/case.h \
     plan/check.c \
+    plan/check.h \
+    plan/check_fit.c \
     plan/deal.c \
     plan/deal.h \
     plan/describe.c \

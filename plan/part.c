@@ -22,12 +22,15 @@ static struct region scratch(struct part *p, const char *name, const char *suffi
     return tensor_whole(p->b, name, suffix, BUFFER_SCRATCH, bytes);
 }
 
-static bool part_init(struct part *p, struct builder *b, struct team team, struct heads heads,
-                      const char *suffix)
+static bool part_init(struct part *p, struct builder *b, const struct tensors *t, struct team team,
+                      struct heads heads, const char *suffix)
 {
     const struct cp_case *c = builder_case(b);
     *p = (struct part){.b = b, .c = c, .team = team, .heads = heads};
     p->q_rows = team_rows(c, SIDE_Q, team);
+    p->sink = tensor_heads(t->sink, heads);
+    p->dsink = tensor_heads(t->dsink_part, heads);
+    p->max_logit = tensor_heads(t->max_logit_part, heads);
     int64_t rows = p->q_rows * heads.count;
     p->o_sum = scratch(p, "o_sum", suffix, rows * c->head_dim_v * 4);
     if (c->training) {
@@ -48,7 +51,7 @@ static bool part_init(struct part *p, struct builder *b, struct team team, struc
 bool part_init_own(struct part *p, struct builder *b, const struct tensors *t)
 {
     const struct cp_case *c = builder_case(b);
-    if (!part_init(p, b, team_of(builder_rank(b), 1), team_heads(c, 1, 0), ""))
+    if (!part_init(p, b, t, team_of(builder_rank(b), 1), team_heads(c, 1, 0), ""))
         return false;
     p->q = t->q;
     p->d_out = t->d_out;
@@ -56,11 +59,11 @@ bool part_init_own(struct part *p, struct builder *b, const struct tensors *t)
     return true;
 }
 
-bool part_init_team(struct part *p, struct builder *b, struct team team, struct heads heads,
-                    const char *suffix)
+bool part_init_team(struct part *p, struct builder *b, const struct tensors *t, struct team team,
+                    struct heads heads, const char *suffix)
 {
     const struct cp_case *c = builder_case(b);
-    if (!part_init(p, b, team, heads, suffix))
+    if (!part_init(p, b, t, team, heads, suffix))
         return false;
     int64_t rows = p->q_rows * heads.count;
     int element = case_element_bytes(c);
@@ -94,14 +97,24 @@ static struct region lse_copy(struct part *p)
 void part_forward_begin(struct part *p)
 {
     builder_fill(p->b, p->o_sum, 0);
-    builder_fill(p->b, p->lse, -INFINITY);
+    switch (p->c->softmax) {
+    case SOFTMAX_LEARNABLE:
+        builder_fill_heads(p->b, p->heads, p->q_rows, p->sink, p->lse);
+        break;
+    case SOFTMAX_OFF_BY_ONE:
+        builder_fill(p->b, p->lse, 0);
+        break;
+    case SOFTMAX_VANILLA:
+        builder_fill(p->b, p->lse, -INFINITY);
+        break;
+    }
 }
 
 void part_forward(struct part *p, struct pair kv, struct team source)
 {
     const struct region operand[OPERANDS_MAX] = {
         [ATTEND_Q] = p->q,     [ATTEND_K] = kv.k,     [ATTEND_V] = kv.v,
-        [ATTEND_O] = p->o_sum, [ATTEND_LSE] = p->lse,
+        [ATTEND_O] = p->o_sum, [ATTEND_LSE] = p->lse, [ATTEND_MAX] = p->max_logit,
     };
     int count = part_slices(p, source);
     builder_attend(p->b, OP_ATTEND_FORWARD, p->heads, p->q_rows, operand, p->slices, count);
@@ -109,9 +122,24 @@ void part_forward(struct part *p, struct pair kv, struct team source)
         p->lse_seen = lse_copy(p);
 }
 
+static void sink_gradient(struct part *p)
+{
+    const struct region operand[OPERANDS_MAX] = {
+        [SINK_GRAD_SINK] = p->sink,
+        [SINK_GRAD_LSE] = p->lse,
+        [SINK_GRAD_D] = p->d,
+        [SINK_GRAD_DSINK] = p->dsink,
+    };
+    for (int i = 0; i < p->q_span_count; i++)
+        p->slices[i] = (struct slice){.q_row = p->q_spans[i].row, .q_len = p->q_spans[i].len};
+    builder_sink_grad(p->b, p->heads, p->q_rows, operand, p->slices, p->q_span_count);
+}
+
 void part_backward_begin(struct part *p)
 {
     builder_row_dot(p->b, p->heads, p->q_rows, p->d_out, p->o_sum, p->d);
+    if (p->dsink.bytes > 0)
+        sink_gradient(p);
     builder_fill(p->b, p->dq_sum, 0);
 }
 

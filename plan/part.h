@@ -12,12 +12,13 @@ struct part {
     const struct cp_case *c;
     struct team team;
     struct heads heads;
-    int64_t q_rows;          // of the team
-    struct region q, d_out;  // dtype [q_rows][heads][d]
-    struct region o_sum;     // fp32, running result
-    struct region lse;       // fp32 [heads][q_rows], running result
-    struct region d, dq_sum; // fp32, when training
-    struct region lse_seen;  // what backward reads
+    int64_t q_rows;                       // of the team
+    struct region q, d_out;               // dtype [q_rows][heads][d]
+    struct region o_sum;                  // fp32, running result
+    struct region lse;                    // fp32 [heads][q_rows], running result
+    struct region d, dq_sum;              // fp32, when training
+    struct region lse_seen;               // what backward reads
+    struct region sink, dsink, max_logit; // of the part's heads; the latter two are the rank's part
 
     struct span *q_spans, *kv_spans;
     int q_span_count;
@@ -31,14 +32,14 @@ bool part_init_own(struct part *p, struct builder *b, const struct tensors *t);
 
 // A part over some heads of a team's tokens, all in buffers of its own with `suffix` behind their
 // names. q and d_out are the caller's to fill.
-bool part_init_team(struct part *p, struct builder *b, struct team team, struct heads heads,
-                    const char *suffix);
+bool part_init_team(struct part *p, struct builder *b, const struct tensors *t, struct team team,
+                    struct heads heads, const char *suffix);
 
-// Starts the running result: O = 0, LSE = -inf.
+// Starts the running result: O = 0, and LSE = -inf or the sink: a logit without a value.
 void part_forward_begin(struct part *p);
 // Attends the keys and values of `source`.
 void part_forward(struct part *p, struct pair kv, struct team source);
-// D, and dQ = 0. Needs q, d_out and the complete forward.
+// D, the sink's gradient, and dQ = 0. Needs q, d_out and the complete forward.
 void part_backward_begin(struct part *p);
 // Adds to dQ and to `dkv` (fp32) the contributions of the keys and values of `source`.
 void part_backward(struct part *p, struct pair kv, struct pair dkv, struct team source);

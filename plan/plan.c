@@ -6,9 +6,15 @@
 #include "plan/builder.h"
 
 static const char *const kind_names[OP_KINDS] = {
-    [OP_ATTEND_FORWARD] = "attend", [OP_ATTEND_BACKWARD] = "attend backward",
-    [OP_ROW_DOT] = "row dot",       [OP_ADD] = "add",
-    [OP_CONVERT] = "convert",       [OP_FILL] = "fill",
+    [OP_ATTEND_FORWARD] = "attend",
+    [OP_ATTEND_BACKWARD] = "attend backward",
+    [OP_ROW_DOT] = "row dot",
+    [OP_ADD] = "add",
+    [OP_CONVERT] = "convert",
+    [OP_MAX] = "max",
+    [OP_FILL] = "fill",
+    [OP_FILL_HEADS] = "fill heads",
+    [OP_SINK_GRAD] = "sink gradient",
     [OP_EXCHANGE] = "exchange",
 };
 
@@ -20,6 +26,7 @@ static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
             [ATTEND_V] = ACCESS_READ,
             [ATTEND_O] = ACCESS_READ_WRITE,
             [ATTEND_LSE] = ACCESS_READ_WRITE,
+            [ATTEND_MAX] = ACCESS_READ_WRITE,
         },
     [OP_ATTEND_BACKWARD] =
         {
@@ -37,7 +44,16 @@ static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
         {[ROW_DOT_DO] = ACCESS_READ, [ROW_DOT_O] = ACCESS_READ, [ROW_DOT_D] = ACCESS_WRITE},
     [OP_ADD] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_READ_WRITE},
     [OP_CONVERT] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_MAX] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_READ_WRITE},
     [OP_FILL] = {[UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_FILL_HEADS] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_SINK_GRAD] =
+        {
+            [SINK_GRAD_SINK] = ACCESS_READ,
+            [SINK_GRAD_LSE] = ACCESS_READ,
+            [SINK_GRAD_D] = ACCESS_READ,
+            [SINK_GRAD_DSINK] = ACCESS_READ_WRITE,
+        },
 };
 
 const char *op_kind_name(enum op_kind kind)

@@ -16,14 +16,17 @@ enum plan_stream { STREAM_COMPUTE, STREAM_COMM, PLAN_STREAMS };
 
 // Who fills a buffer before the first operation, and who reads it after the last.
 enum buffer_role {
-    BUFFER_INPUT_Q,  // dtype [q rows][heads][d_qk]
-    BUFFER_INPUT_KV, // dtype K [kv rows][kv_heads][d_qk] followed by V [kv rows][kv_heads][d_v]
-    BUFFER_INPUT_DO, // dtype [q rows][heads][d_v]
-    BUFFER_OUT,      // dtype [q rows][heads][d_v]
-    BUFFER_LSE,      // fp32 [heads][q rows]
-    BUFFER_DQ,       // dtype, as Q
-    BUFFER_DKV,      // dtype, as KV
-    BUFFER_SCRATCH,  // nobody
+    BUFFER_INPUT_Q,    // dtype [q rows][heads][d_qk]
+    BUFFER_INPUT_KV,   // dtype K [kv rows][kv_heads][d_qk] followed by V [kv rows][kv_heads][d_v]
+    BUFFER_INPUT_DO,   // dtype [q rows][heads][d_v]
+    BUFFER_OUT,        // dtype [q rows][heads][d_v]
+    BUFFER_LSE,        // fp32 [heads][q rows]
+    BUFFER_DQ,         // dtype, as Q
+    BUFFER_DKV,        // dtype, as KV
+    BUFFER_INPUT_SINK, // fp32 [heads of the case]
+    BUFFER_DSINK,      // fp32 [heads of the case], the same on every rank
+    BUFFER_MAX_LOGIT,  // fp32 [heads of the case], the same on every rank
+    BUFFER_SCRATCH,    // nobody
 };
 
 struct plan_buffer {
@@ -69,7 +72,10 @@ enum op_kind {
     OP_ROW_DOT,         // D = rowsum(dO * O), fp32 [heads][q rows]
     OP_ADD,             // destination += source, fp32; the destination may be in pieces
     OP_CONVERT,         // destination (dtype) = source (fp32), rounded to nearest even
+    OP_MAX,             // destination = max(destination, source), fp32
     OP_FILL,            // destination (fp32) = value
+    OP_FILL_HEADS,      // destination (fp32 [heads][q rows]) = source (fp32 [heads]), head by head
+    OP_SINK_GRAD,       // dsink[h] += -sum over the slices' rows of exp(sink[h] - LSE) D
     OP_EXCHANGE,        // send and receive regions with peers, all at once
     OP_KINDS,
 };
@@ -86,10 +92,12 @@ enum {
     ATTEND_DQ,
     ATTEND_DK,
     ATTEND_DV,
+    ATTEND_MAX, // fp32 [heads], running maximum of the logits; empty: not wanted
     OPERANDS_MAX
 };
 enum { ROW_DOT_DO, ROW_DOT_O, ROW_DOT_D }; // dO in dtype, O in fp32 (the accumulator)
-enum { UNARY_SOURCE, UNARY_DESTINATION };  // add, convert; fill uses UNARY_DESTINATION only
+enum { UNARY_SOURCE, UNARY_DESTINATION };  // all others; fill uses UNARY_DESTINATION only
+enum { SINK_GRAD_SINK, SINK_GRAD_LSE, SINK_GRAD_D, SINK_GRAD_DSINK };
 
 enum access { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_READ_WRITE = 3 };
 
@@ -113,10 +121,10 @@ struct op {
     enum plan_phase phase;
     int32_t step; // of the algorithm, for people and for progress
     struct region operand[OPERANDS_MAX];
-    struct heads heads;                     // attend, row dot: those that the operands hold
-    int64_t q_rows;                         // attend, row dot: rows of the query side's operands
-    float value;                            // fill
-    int32_t slice_first, slice_count;       // attend: in plan.slices
+    struct heads heads; // attend, row dot, fill heads, sink gradient: those that the operands hold
+    int64_t q_rows;     // of the same: rows of the query side's operands
+    float value;        // fill
+    int32_t slice_first, slice_count;       // attend, sink gradient (without keys): in plan.slices
     int32_t transfer_first, transfer_count; // exchange: in plan.transfers
     int32_t wait_first, wait_count; // in plan.waits: operations of other streams, done before this
 };

@@ -161,11 +161,16 @@ void ring_build(struct builder *b)
     if (!part_init_own(&part, b, &t))
         return;
     ring_init(&r, &part, t.kv.both.buffer);
+    tensors_begin(&t, b, PHASE_FORWARD);
     ring_forward(&r);
     builder_convert(b, part.o_sum, t.out);
+    tensors_reduce(&t, b, PHASE_FORWARD);
     if (!part.c->training)
         return;
+    builder_step(b, PHASE_BACKWARD, 0);
+    tensors_begin(&t, b, PHASE_BACKWARD);
     struct pair sum = ring_backward(&r);
     builder_convert(b, part.dq_sum, t.dq);
     builder_convert(b, sum.both, t.dkv.both);
+    tensors_reduce(&t, b, PHASE_BACKWARD);
 }

@@ -26,7 +26,18 @@ struct tensors {
     int64_t q_rows, kv_rows;
     struct region q, d_out, out, lse, dq; // those of the backward only when training
     struct pair kv, dkv;
+    // fp32 [heads of the case]; empty where the case has none. The partial ones are this rank's
+    // part, summed up (maximised) over the ranks by tensors_reduce().
+    struct region sink, dsink, dsink_part, max_logit, max_logit_part;
 };
 void tensors_init(struct tensors *t, struct builder *b);
+
+// Some heads of a tensor [heads of the case]; empty for an empty tensor.
+struct region tensor_heads(struct region tensor, struct heads heads);
+
+// Starts the parts: maximum = -inf in forward, sums = 0 in backward.
+void tensors_begin(const struct tensors *t, struct builder *b, enum plan_phase phase);
+// Exchanges the parts with all ranks and combines them in the order of ranks.
+void tensors_reduce(const struct tensors *t, struct builder *b, enum plan_phase phase);
 
 #endif

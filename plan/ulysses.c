@@ -46,6 +46,8 @@ static bool ulysses_init(struct ulysses *u, struct builder *b)
 
 static void ulysses_forward(struct ulysses *u)
 {
+    builder_step(u->b, PHASE_FORWARD, 0);
+    tensors_begin(&u->tensors, u->b, PHASE_FORWARD);
     for (int g = 0; g < u->groups; g++) {
         struct deal *d = &u->deals[g];
         builder_step(u->b, PHASE_FORWARD, g);
@@ -57,11 +59,13 @@ static void ulysses_forward(struct ulysses *u)
         part_forward(&d->part, group_keys(u, g, d->kv, case_element_bytes(u->c)), u->team);
         deal_forward_out(d);
     }
+    tensors_reduce(&u->tensors, u->b, PHASE_FORWARD);
 }
 
 static void ulysses_backward(struct ulysses *u)
 {
     builder_step(u->b, PHASE_BACKWARD, 0);
+    tensors_begin(&u->tensors, u->b, PHASE_BACKWARD);
     struct pair sum = deal_sum(u->b, &u->tensors);
     for (int g = 0; g < u->groups; g++) {
         struct deal *d = &u->deals[g];
@@ -77,6 +81,7 @@ static void ulysses_backward(struct ulysses *u)
         deal_backward_out(d, dkv, sum);
     }
     builder_convert(u->b, sum.both, u->tensors.dkv.both);
+    tensors_reduce(&u->tensors, u->b, PHASE_BACKWARD);
 }
 
 void ulysses_build(struct builder *b)

@@ -63,6 +63,7 @@ static enum status attend_forward(struct executor *x, const struct op *op, struc
         .v = at(x, op->operand[ATTEND_V]),
         .o = at(x, op->operand[ATTEND_O]),
         .lse = at(x, op->operand[ATTEND_LSE]),
+        .max_logit = at(x, op->operand[ATTEND_MAX]),
         .slices = x->plan->slices + op->slice_first,
         .slice_count = op->slice_count,
     };
@@ -100,6 +101,21 @@ static void row_dot(struct executor *x, const struct op *op)
                        at(x, op->operand[ROW_DOT_O]), at(x, op->operand[ROW_DOT_D]));
 }
 
+static void fill_heads(struct executor *x, const struct op *op)
+{
+    struct attention_shape shape = op_shape(x, op);
+    x->e->ops->fill_heads(x->e->backend, &shape, at(x, op->operand[UNARY_SOURCE]),
+                          at(x, op->operand[UNARY_DESTINATION]));
+}
+
+static void sink_grad(struct executor *x, const struct op *op)
+{
+    struct attention_shape shape = op_shape(x, op);
+    x->e->ops->sink_grad(x->e->backend, &shape, x->plan->slices + op->slice_first, op->slice_count,
+                         at(x, op->operand[SINK_GRAD_SINK]), at(x, op->operand[SINK_GRAD_LSE]),
+                         at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));
+}
+
 // The destination may be in pieces.
 static void add(struct executor *x, const struct op *op)
 {
@@ -128,6 +144,15 @@ static enum status op_run(struct executor *x, const struct op *op, struct error 
         return STATUS_OK;
     case OP_ADD:
         add(x, op);
+        return STATUS_OK;
+    case OP_MAX:
+        ops->max(backend, at(x, source), at(x, destination), floats(source));
+        return STATUS_OK;
+    case OP_FILL_HEADS:
+        fill_heads(x, op);
+        return STATUS_OK;
+    case OP_SINK_GRAD:
+        sink_grad(x, op);
         return STATUS_OK;
     case OP_CONVERT:
         ops->convert(backend, x->plan->c.dtype, at(x, source), at(x, destination), floats(source));

@@ -31,6 +31,9 @@ void plans_small_case(uint64_t seed, struct cp_case *c)
     c->heads = c->kv_heads * (1 + c->heads % 2);
     c->head_dim_qk = 1 + c->head_dim_qk % 3;
     c->head_dim_v = 1 + c->head_dim_v % 3;
+    uint64_t state = seed;
+    c->softmax = (enum case_softmax)(SOFTMAX_VANILLA + generate_below(&state, 3));
+    c->max_logit = generate_below(&state, 2) == 0;
 }
 
 void plans_even_case(int world_size, struct cp_case *c)

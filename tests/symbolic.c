@@ -84,6 +84,9 @@ static void pair_forward(struct world *w, int rank, const struct op *op, int64_t
         tensor_add(&w->memory, &o, q_row, head, i,
                    symbol_out(q_symbol, k_symbol, tensor_load(&w->memory, &v, kv_row, kv_head, i)));
     tensor_add(&w->memory, &lse, head * op->q_rows + q_row, 0, 0, symbol_lse(q_symbol, k_symbol));
+    struct tensor max = operand(rank, op, ATTEND_MAX, 1, 1, 4);
+    if (c->max_logit)
+        tensor_add(&w->memory, &max, head, 0, 0, symbol_max(q_symbol, k_symbol));
 }
 
 static void pair_backward(struct world *w, int rank, const struct op *op, int64_t q_row,
@@ -128,13 +131,46 @@ static void run_row_dot(struct world *w, int rank, const struct op *op)
                                         tensor_row(&w->memory, &o, row, head)));
 }
 
+static void run_fill_heads(struct world *w, int rank, const struct op *op)
+{
+    struct tensor from = operand(rank, op, UNARY_SOURCE, 1, 1, 4);
+    struct tensor to = operand(rank, op, UNARY_DESTINATION, 1, 1, 4);
+    for (int head = 0; head < op->heads.count; head++)
+        for (int64_t row = 0; row < op->q_rows; row++)
+            tensor_store(&w->memory, &to, head * op->q_rows + row, 0, 0,
+                         tensor_load(&w->memory, &from, head, 0, 0));
+}
+
+static void row_sink_grad(struct world *w, int rank, const struct op *op, int head, int64_t row)
+{
+    struct tensor sink = operand(rank, op, SINK_GRAD_SINK, 1, 1, 4);
+    struct tensor lse = operand(rank, op, SINK_GRAD_LSE, 1, 1, 4);
+    struct tensor d = operand(rank, op, SINK_GRAD_D, 1, 1, 4);
+    struct tensor dsink = operand(rank, op, SINK_GRAD_DSINK, 1, 1, 4);
+    int64_t at = head * op->q_rows + row;
+    tensor_add(&w->memory, &dsink, head, 0, 0,
+               symbol_sink_gradient(tensor_load(&w->memory, &sink, head, 0, 0),
+                                    tensor_load(&w->memory, &lse, at, 0, 0),
+                                    tensor_load(&w->memory, &d, at, 0, 0)));
+}
+
+static void run_sink_grad(struct world *w, int rank, const struct op *op)
+{
+    for (int32_t n = 0; n < op->slice_count; n++) {
+        const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
+        for (int64_t i = 0; i < s->q_len; i++)
+            for (int head = 0; head < op->heads.count; head++)
+                row_sink_grad(w, rank, op, head, s->q_row + i * shard_row_step(w->memory.c));
+    }
+}
+
 // Offset of the i-th byte of a region.
 static int64_t region_place(const struct region *r, int64_t i)
 {
     return r->offset + i / r->bytes * r->stride + i % r->bytes;
 }
 
-// Add, convert and fill go element by element.
+// Add, max, convert and fill go element by element. A maximum counts from where it begins.
 static void run_unary(struct world *w, int rank, const struct op *op)
 {
     const struct region *from = &op->operand[UNARY_SOURCE], *to = &op->operand[UNARY_DESTINATION];
@@ -146,6 +182,8 @@ static void run_unary(struct world *w, int rank, const struct op *op)
             value = symbols_load(&w->memory, rank, from->buffer, from->offset + i * 4, 4);
         if (op->kind == OP_ADD)
             value += symbols_load(&w->memory, rank, to->buffer, place, 4);
+        if (op->kind == OP_MAX)
+            value += symbols_load(&w->memory, rank, to->buffer, place, 4) - SYMBOL_MINUS_INFINITY;
         symbols_store(&w->memory, rank, to->buffer, place, element, value);
     }
 }
@@ -158,6 +196,10 @@ static void run_compute(struct world *w, int rank, const struct op *op)
         attend(w, rank, op, pair_backward);
     else if (op->kind == OP_ROW_DOT)
         run_row_dot(w, rank, op);
+    else if (op->kind == OP_FILL_HEADS)
+        run_fill_heads(w, rank, op);
+    else if (op->kind == OP_SINK_GRAD)
+        run_sink_grad(w, rank, op);
     else
         run_unary(w, rank, op);
 }

@@ -96,9 +96,19 @@ uint64_t symbol_lse(uint64_t q, uint64_t k)
     return symbol_mix(SYMBOL_LSE, symbol_mix(q, k));
 }
 
+uint64_t symbol_max(uint64_t q, uint64_t k)
+{
+    return symbol_mix(SYMBOL_MAX, symbol_mix(q, k));
+}
+
 uint64_t symbol_row_dot(uint64_t d_out, uint64_t out)
 {
     return symbol_mix(SYMBOL_D, symbol_mix(d_out, out));
+}
+
+uint64_t symbol_sink_gradient(uint64_t sink, uint64_t lse, uint64_t d)
+{
+    return symbol_mix(SYMBOL_DSINK, symbol_mix(sink, symbol_mix(lse, d)));
 }
 
 uint64_t symbol_gradient(enum symbol which, const struct pair_symbols *p, int i)
@@ -179,6 +189,30 @@ static void fill_input(struct symbols *s, int rank, enum shard_side side, enum b
     free(spans);
 }
 
+// One fp32 number for each head of the case.
+static struct tensor head_tensor(const struct symbols *s, int rank, enum buffer_role role)
+{
+    struct tensor t = role_tensor(s, rank, role, SYMBOL_SINK);
+    t.heads = t.dim = 1;
+    t.element = 4;
+    return t;
+}
+
+// Where the running LSE of a head begins.
+static uint64_t sink_symbol(const struct cp_case *c, int head)
+{
+    if (c->softmax == SOFTMAX_LEARNABLE)
+        return input_element(SYMBOL_SINK, 0, 0, head, 0);
+    return c->softmax == SOFTMAX_VANILLA ? SYMBOL_MINUS_INFINITY : 0;
+}
+
+static void fill_sinks(struct symbols *s, int rank)
+{
+    struct tensor t = head_tensor(s, rank, BUFFER_INPUT_SINK);
+    for (int head = 0; head < s->c->heads; head++)
+        tensor_store(s, &t, head, 0, 0, sink_symbol(s->c, head));
+}
+
 void symbols_init(struct symbols *s, struct plan *const *plans, uint64_t *random, char *why)
 {
     *s = (struct symbols){.plans = plans, .c = &plans[0]->c, .why = why};
@@ -193,6 +227,8 @@ void symbols_init(struct symbols *s, struct plan *const *plans, uint64_t *random
         fill_input(s, rank, SIDE_KV, BUFFER_INPUT_KV, SYMBOL_V);
         if (s->c->training)
             fill_input(s, rank, SIDE_Q, BUFFER_INPUT_DO, SYMBOL_DO);
+        if (s->c->softmax == SOFTMAX_LEARNABLE)
+            fill_sinks(s, rank);
     }
 }
 
@@ -211,7 +247,7 @@ void symbols_fini(struct symbols *s)
 struct query {
     int sequence, head;
     int64_t position;
-    uint64_t q, d_out, lse, d;
+    uint64_t q, d_out, lse, d, max;
 };
 
 static uint64_t expected_out(const struct cp_case *c, const struct query *x, int i)
@@ -231,10 +267,13 @@ static struct query query_at(const struct cp_case *c, int sequence, int64_t posi
     int kv_head = head / (c->heads / c->kv_heads);
     x.q = input_row(c, SYMBOL_Q, sequence, position, head);
     x.d_out = input_row(c, SYMBOL_DO, sequence, position, head);
-    x.lse = SYMBOL_MINUS_INFINITY;
+    x.lse = sink_symbol(c, head);
     for (int64_t j = 0; j < c->seqlen_kv; j++)
-        if (symbolic_visible(c, position, j))
-            x.lse += symbol_lse(x.q, input_row(c, SYMBOL_K, sequence, j, kv_head));
+        if (symbolic_visible(c, position, j)) {
+            uint64_t k = input_row(c, SYMBOL_K, sequence, j, kv_head);
+            x.lse += symbol_lse(x.q, k);
+            x.max += symbol_max(x.q, k);
+        }
     uint64_t out = 0;
     for (int i = 0; i < c->head_dim_v; i++)
         out = symbol_mix(out, expected_out(c, &x, i));
@@ -324,16 +363,49 @@ static void check_rank(struct symbols *s, int rank, int sequence, const struct q
     free(spans);
 }
 
+// What all queries of a head add up to.
+struct head_sums {
+    uint64_t max, dsink;
+};
+
+static void add_query(const struct cp_case *c, const struct query *x, struct head_sums *sums)
+{
+    sums->max += x->max;
+    sums->dsink += symbol_sink_gradient(sink_symbol(c, x->head), x->lse, x->d);
+}
+
+static void check_sums(struct symbols *s, int rank, const struct head_sums *sums)
+{
+    const struct cp_case *c = s->c;
+    struct tensor t;
+    if (c->max_logit)
+        t = head_tensor(s, rank, BUFFER_MAX_LOGIT);
+    for (int head = 0; c->max_logit && head < c->heads; head++)
+        expect(s, &t, "the largest logit", head, 0, 0, SYMBOL_MINUS_INFINITY + sums[head].max, 0);
+    if (!c->training || c->softmax != SOFTMAX_LEARNABLE)
+        return;
+    t = head_tensor(s, rank, BUFFER_DSINK);
+    for (int head = 0; head < c->heads; head++)
+        expect(s, &t, "the sink's gradient", head, 0, 0, sums[head].dsink, 0);
+}
+
 void symbols_check(struct symbols *s)
 {
     const struct cp_case *c = s->c;
+    struct head_sums *sums = calloc((size_t)c->heads, sizeof *sums);
     struct query *queries = calloc((size_t)(c->heads * c->seqlen_q) + 1, sizeof *queries);
     for (int sequence = 0; sequence < c->batch; sequence++) {
         for (int head = 0; head < c->heads; head++)
-            for (int64_t i = 0; i < c->seqlen_q; i++)
-                queries[head * c->seqlen_q + i] = query_at(c, sequence, i, head);
+            for (int64_t i = 0; i < c->seqlen_q; i++) {
+                struct query *x = &queries[head * c->seqlen_q + i];
+                *x = query_at(c, sequence, i, head);
+                add_query(c, x, &sums[head]);
+            }
         for (int rank = 0; rank < c->world_size; rank++)
             check_rank(s, rank, sequence, queries);
     }
+    for (int rank = 0; rank < c->world_size; rank++)
+        check_sums(s, rank, sums);
+    free(sums);
     free(queries);
 }
