@@ -10,3 +10,7 @@ bench_programs += bench/bench_attention
 bench_bench_attention_SOURCES = bench/bench_attention.c
 bench_bench_attention_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 bench_bench_attention_LDADD = kernels/libkernels.a $(base_libs) $(third_party_libs)
+
+bench_programs += bench/bench_roundtrip
+bench_bench_roundtrip_SOURCES = bench/bench_roundtrip.c
+bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_libs)

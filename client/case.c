@@ -54,8 +54,7 @@ int cpattn_case_command(const struct cpattn_case *c, char *text, size_t size)
     return case_command(&c->plain, text, size);
 }
 
-// ---- fields
-// ---------------------------------------------------------------------------------------
+// ---- fields -------------------------------------------------------------------------------------
 
 // A field of the public header is one of the table inside, under a name that tells nothing of it.
 static const struct cpattn_field *field_public(const struct case_field *field)

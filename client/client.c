@@ -15,8 +15,7 @@
 #define QUERY_DEFAULT_NS   (5 * SECOND_NS)
 #define REQUESTS_DEFAULT   256
 
-// ---- creating
-// -------------------------------------------------------------------------------------
+// ---- creating -----------------------------------------------------------------------------------
 
 // The options a caller of any version of the header gave, in the form of this version.
 static enum status options_read(const struct cpattn_options *given, struct cpattn_options *options,
@@ -126,8 +125,7 @@ const char *cpattn_client_socket(const struct cpattn_client *client)
     return client->socket;
 }
 
-// ---- requests and replies
-// -------------------------------------------------------------------------
+// ---- requests and replies -----------------------------------------------------------------------
 
 enum status client_check_pid(pid_t pid, struct error *error)
 {
@@ -195,8 +193,7 @@ enum status client_answer(struct rpc_call *call, const struct request_id *id,
     return status;
 }
 
-// ---- questions
-// ------------------------------------------------------------------------------------
+// ---- questions ----------------------------------------------------------------------------------
 
 enum status client_ask(struct cpattn_client *client, struct wire_request *request,
                        uint64_t timeout_ns, struct wire_reply *reply, struct error *error)

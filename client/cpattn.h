@@ -57,7 +57,7 @@ extern "C" {
 #define CPATTN_MUST_CHECK
 #endif
 
-// ---- errors ------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 // Numbers and meanings are those of gRPC; cpattn-submit exits with 64 plus the number.
 enum cpattn_status {
@@ -94,7 +94,7 @@ CPATTN_API const char *cpattn_status_text(enum cpattn_status status);
 // Version of the library, as "0.1.0".
 CPATTN_API const char *cpattn_version(void);
 
-// ---- cases -------------------------------------------------------------------------------------
+// ---- cases --------------------------------------------------------------------------------------
 
 // What to compute and check: named fields with text values.
 struct cpattn_case;
@@ -151,7 +151,7 @@ CPATTN_API int64_t cpattn_field_max(const struct cpattn_field *field);
 // The index-th word of a CPATTN_FIELD_CHOICE, from 0; NULL after the last, and for other kinds.
 CPATTN_API const char *cpattn_field_choice(const struct cpattn_field *field, int index);
 
-// ---- results -----------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 enum cpattn_verdict {
     CPATTN_VERDICT_NONE = 0, // the case was not brought to its end; see cpattn_result_failure()
@@ -243,7 +243,7 @@ CPATTN_API const struct cpattn_figures *cpattn_result_figures(const struct cpatt
 CPATTN_API const struct cpattn_failure *cpattn_result_failure(const struct cpattn_result *result,
                                                               int rank);
 
-// ---- the client --------------------------------------------------------------------------------
+// ---- the client ---------------------------------------------------------------------------------
 
 // A connection to one daemon.
 struct cpattn_client;
@@ -276,7 +276,7 @@ CPATTN_API void cpattn_client_destroy(struct cpattn_client *client);
 // The socket the client talks to.
 CPATTN_API const char *cpattn_client_socket(const struct cpattn_client *client);
 
-// ---- one request at a time ---------------------------------------------------------------------
+// ---- one request at a time ----------------------------------------------------------------------
 
 // Runs a case and waits for the verdict. timeout_ns counts from the arrival at the daemon and
 // includes the wait for its turn; 0: 90 s; at most 24 h. OK means that the case ran to its end: the
@@ -318,7 +318,7 @@ struct cpattn_daemon_status {
 // One pool: the rank processes of one world size.
 struct cpattn_pool {
     int32_t world_size, instance;
-    const char *state;   // "starting", "idle", "running", "stopping", "backoff", "down"
+    const char *state;   // "starting", "idle", "running", "stopping", "backoff", "down", "cold"
     uint32_t generation; // how often it was started
     uint64_t jobs;       // answered by it
     uint64_t deaths;
@@ -334,7 +334,7 @@ CPATTN_API const struct cpattn_pool *
 cpattn_daemon_status_pool(const struct cpattn_daemon_status *status, int index);
 CPATTN_API void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status);
 
-// ---- many requests in flight -------------------------------------------------------------------
+// ---- many requests in flight --------------------------------------------------------------------
 
 // A case on its way. Answered exactly once; every wait in this library ends by the request's time
 // limit plus the grace, whatever the daemon does.

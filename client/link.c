@@ -8,7 +8,13 @@
 //   its own; when its time is over the caller goes on, and the thread closes the socket once the
 //   dial has ended (nng gives up a handshake after 10 s).
 // - A receive is posted only when its send is complete; the other order can crash.
-// - An operation is never aborted; it ends by an answer, its time limit, or the end of the link.
+// - A close can wait for ever: when a connection ends while a message is half read, nng loses the
+// read
+//   and its reaper waits for it. The end of a link therefore runs in a thread of its own and is
+//   waited for only so long.
+// - Nothing is started on a context, an operation or a dialer while the socket is being closed, and
+//   nothing is aborted while it is being started: the end of a link waits for every start under
+//   way, stops all operations, and closes the socket last.
 #include "client/link.h"
 
 #include <errno.h>
@@ -32,11 +38,13 @@
 #define REPLY_HEADER_BYTES 4
 // Exchanges at once. Far above what a client asks for, below what a daemon admits.
 #define SLOTS_MAX          (2 * JOBS_MAX)
-#define DIAL_RETRY_NS      10000000 // while the daemon's backlog is full
+#define DIAL_RETRY_NS      10000000   // while the daemon's backlog is full
+#define END_WAIT_NS        1000000000 // far longer than an end takes that comes at all
 
 // An exchange: a context of the socket, used again and again.
 struct slot {
-    struct list node; // on link->idle or link->busy
+    struct list node;  // on link->idle or link->busy
+    struct list place; // on link->slots
     struct link *link;
     nng_ctx context;
     nng_aio *aio;
@@ -58,8 +66,11 @@ struct link {
     nng_socket socket;
     nng_dialer dialer;
     bool up, down; // a pipe came; it went, which may be told first
-    struct list idle, busy;
-    int slots;
+    struct list idle, busy, slots;
+    int slot_count;
+    int starting; // calls into nng under way that the end has to wait for
+    bool ending;  // no more of those
+    bool ended;
 };
 
 // nng lives in threads, which a fork does not carry along: in a child of a process that used it,
@@ -86,8 +97,7 @@ static nng_duration milliseconds_until(uint64_t deadline_ns)
     return left < INT_MAX ? (nng_duration)left : INT_MAX;
 }
 
-// ---- answers
-// --------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 // Takes the callback off the slot, so that it is called once. With the lock held.
 static link_done *slot_take(struct slot *slot, void **arg)
@@ -131,12 +141,35 @@ static void answer_failure(const struct link *link, int result, link_done *done,
     done(arg, status, text, NULL, 0);
 }
 
-// The send of a slot is complete: now its answer may be waited for.
-static void slot_receive(struct slot *slot)
+// Asks to start something in nng; false when the link is ending.
+static bool start_begin(struct link *link)
 {
+    pthread_mutex_lock(&link->mutex);
+    bool begins = !link->ending;
+    link->starting += begins;
+    pthread_mutex_unlock(&link->mutex);
+    return begins;
+}
+
+static void start_end(struct link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    link->starting--;
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->mutex);
+}
+
+// The send of a slot is complete: now its answer may be waited for. False when the link is ending.
+static bool slot_receive(struct slot *slot)
+{
+    struct link *link = slot->link;
+    if (!start_begin(link))
+        return false;
     slot->receiving = true;
     nng_aio_set_timeout(slot->aio, milliseconds_until(slot->deadline_ns));
     nng_ctx_recv(slot->context, slot->aio);
+    start_end(link);
+    return true;
 }
 
 // With the lock held.
@@ -153,12 +186,12 @@ static void slot_progress(void *arg)
     struct link *link = slot->link;
     int result = nng_aio_result(slot->aio);
     bool sent = !slot->receiving && result == 0, answered = slot->receiving && result == 0;
-    if (sent) {
-        slot_receive(slot);
+    if (sent && slot_receive(slot))
         return;
-    }
-    // The reply, or the request that could not be sent; a receive that failed leaves none.
-    nng_msg *message = answered || !slot->receiving ? nng_aio_get_msg(slot->aio) : NULL;
+    if (sent)
+        result = NNG_ECLOSED;
+    // The reply, or the request that could not be sent; nothing otherwise.
+    nng_msg *message = answered || (!slot->receiving && !sent) ? nng_aio_get_msg(slot->aio) : NULL;
     nng_aio_set_msg(slot->aio, NULL);
     void *done_arg;
     pthread_mutex_lock(&link->mutex);
@@ -200,8 +233,7 @@ static void link_answer_all(struct link *link)
     } while (done);
 }
 
-// ---- the connection
-// -------------------------------------------------------------------------------
+// ---- the connection -----------------------------------------------------------------------------
 
 static void pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
@@ -223,7 +255,10 @@ static void pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
     link_mark_down(link);
     pthread_mutex_unlock(&link->mutex);
     link_answer_all(link);
+    if (!start_begin(link))
+        return;
     nng_dialer_close(link->dialer);
+    start_end(link);
 }
 
 static int socket_open(struct link *link)
@@ -272,13 +307,13 @@ static void *dial(void *arg)
     return NULL;
 }
 
-// Starts the dial in a thread that takes no signals; nor do those that nng starts from it.
-static int dial_start(struct link *link, pthread_t *thread)
+// Starts a thread that takes no signals; nor do those that nng starts from it.
+static int thread_start(void *(*run)(void *), struct link *link, pthread_t *thread)
 {
     sigset_t all, saved;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);
-    int result = pthread_create(thread, NULL, dial, link);
+    int result = pthread_create(thread, NULL, run, link);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     return result;
 }
@@ -296,24 +331,25 @@ static struct link *link_create(const char *path, uint64_t until_ns)
     pthread_mutex_init(&link->mutex, NULL);
     list_init(&link->idle);
     list_init(&link->busy);
+    list_init(&link->slots);
     link->holders = 1;
     link->until_ns = until_ns;
     snprintf(link->path, sizeof link->path, "%s", path);
     return link;
 }
 
-// Waits for the end of the dial; false when its time is over.
-static bool dial_wait(struct link *link)
+// Waits until *flag is set; false when the time is over.
+static bool wait_flag(struct link *link, const bool *flag, uint64_t until_ns)
 {
-    struct timespec until = {.tv_sec = (time_t)(link->until_ns / 1000000000),
-                             .tv_nsec = (long)(link->until_ns % 1000000000)};
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
+                             .tv_nsec = (long)(until_ns % 1000000000)};
     int result = 0;
     pthread_mutex_lock(&link->mutex);
-    while (!link->dialled && result == 0)
+    while (!*flag && result == 0)
         result = pthread_cond_timedwait(&link->changed, &link->mutex, &until);
-    bool dialled = link->dialled;
+    bool set = *flag;
     pthread_mutex_unlock(&link->mutex);
-    return dialled;
+    return set;
 }
 
 static enum status refuse_unreachable(const char *path, struct error *error)
@@ -368,12 +404,12 @@ enum status link_open(const char *path, uint64_t until_ns, struct link **link, s
     if (!opening)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
     link_hold(opening);
-    if (dial_start(opening, &thread) != 0) {
+    if (thread_start(dial, opening, &thread) != 0) {
         link_release(opening);
         link_release(opening);
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no thread could be started");
     }
-    if (!dial_wait(opening)) {
+    if (!wait_flag(opening, &opening->dialled, until_ns)) {
         pthread_detach(thread);
         link_release(opening);
         return error_set(error, STATUS_DEADLINE_EXCEEDED,
@@ -403,42 +439,77 @@ void link_hold(struct link *link)
     pthread_mutex_unlock(&link->mutex);
 }
 
-static void slots_destroy(struct list *slots)
+static void wait_starts(struct link *link)
 {
-    for (struct list *node; (node = list_pop_front(slots)) != NULL;) {
-        struct slot *slot = LIST_ENTRY(node, struct slot, node);
+    pthread_mutex_lock(&link->mutex);
+    link->ending = true;
+    while (link->starting > 0)
+        pthread_cond_wait(&link->changed, &link->mutex);
+    pthread_mutex_unlock(&link->mutex);
+}
+
+// Ends everything that lives in nng.
+static void link_close(struct link *link)
+{
+    wait_starts(link);
+    LIST_FOREACH (place, &link->slots)
+        nng_aio_stop(LIST_ENTRY(place, struct slot, place)->aio); // and its callback
+    link_answer_all(link);
+    if (link->opened)
+        nng_close(link->socket); // and its contexts
+    LIST_FOREACH (place, &link->slots) {
+        struct slot *slot = LIST_ENTRY(place, struct slot, place);
         nng_aio_free(slot->aio);
         free(slot);
     }
 }
 
-static void link_destroy(struct link *link)
+// True for the last holder.
+static bool holder_leave(struct link *link)
 {
-    if (link->opened)
-        nng_close(link->socket); // ends the contexts, their operations and the callbacks
-    LIST_FOREACH (node, &link->busy)
-        nng_aio_stop(LIST_ENTRY(node, struct slot, node)->aio);
-    link_answer_all(link);
-    slots_destroy(&link->busy);
-    slots_destroy(&link->idle);
+    pthread_mutex_lock(&link->mutex);
+    int holders = --link->holders;
+    pthread_mutex_unlock(&link->mutex);
+    return holders == 0;
+}
+
+static void link_free(struct link *link)
+{
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->mutex);
     free(link);
 }
 
-void link_release(struct link *link)
+static void *end(void *arg)
 {
-    if (!link)
-        return;
+    struct link *link = arg;
+    link_close(link);
     pthread_mutex_lock(&link->mutex);
-    int holders = --link->holders;
+    link->ended = true;
+    pthread_cond_broadcast(&link->changed);
     pthread_mutex_unlock(&link->mutex);
-    if (holders == 0)
-        link_destroy(link);
+    if (holder_leave(link))
+        link_free(link);
+    return NULL;
 }
 
-// ---- exchanges
-// ------------------------------------------------------------------------------------
+void link_release(struct link *link)
+{
+    pthread_t thread;
+    if (!link || !holder_leave(link))
+        return;
+    link->holders = 2; // this thread and the one that ends the link
+    if (thread_start(end, link, &thread) != 0)
+        end(link);
+    else if (wait_flag(link, &link->ended, link_now_ns() + END_WAIT_NS))
+        pthread_join(thread, NULL);
+    else
+        pthread_detach(thread);
+    if (holder_leave(link))
+        link_free(link);
+}
+
+// ---- exchanges ----------------------------------------------------------------------------------
 
 static struct slot *slot_create(struct link *link)
 {
@@ -447,11 +518,15 @@ static struct slot *slot_create(struct link *link)
         return NULL;
     slot->link = link;
     list_init(&slot->node);
-    if (nng_ctx_open(&slot->context, link->socket) == 0 &&
-        nng_aio_alloc(&slot->aio, slot_progress, slot) == 0)
-        return slot;
-    free(slot); // the context goes with the socket
-    return NULL;
+    list_init(&slot->place);
+    if (nng_ctx_open(&slot->context, link->socket) != 0 ||
+        nng_aio_alloc(&slot->aio, slot_progress, slot) != 0) {
+        free(slot); // the context goes with the socket
+        return NULL;
+    }
+    list_push_back(&link->slots, &slot->place);
+    link->slot_count++;
+    return slot;
 }
 
 // A slot for one exchange, on the busy list; NULL when there is none. With the lock held.
@@ -459,11 +534,10 @@ static struct slot *slot_get(struct link *link)
 {
     struct list *node = list_pop_front(&link->idle);
     struct slot *slot = node ? LIST_ENTRY(node, struct slot, node) : NULL;
-    if (!slot && link->slots < SLOTS_MAX)
+    if (!slot && link->slot_count < SLOTS_MAX)
         slot = slot_create(link);
     if (!slot)
         return NULL;
-    link->slots += node == NULL;
     list_push_back(&link->busy, &slot->node);
     return slot;
 }

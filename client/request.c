@@ -22,8 +22,7 @@ struct cpattn_request {
     struct cpattn_result *result; // NULL: handed out, or there is none
 };
 
-// ---- starting and ending
-// --------------------------------------------------------------------------
+// ---- starting and ending ------------------------------------------------------------------------
 
 static void id_write(const struct request_id *id, char text[2 * sizeof *id + 1])
 {
@@ -148,8 +147,7 @@ void cpattn_request_destroy(struct cpattn_request *request)
     free(request);
 }
 
-// ---- looking after
-// --------------------------------------------------------------------------------
+// ---- looking after ------------------------------------------------------------------------------
 
 void cpattn_request_set_tag(struct cpattn_request *request, void *tag)
 {

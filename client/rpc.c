@@ -37,8 +37,7 @@ struct rpc_call {
     size_t size;
 };
 
-// ---- holders
-// --------------------------------------------------------------------------------------
+// ---- holders ------------------------------------------------------------------------------------
 
 static void rpc_free(struct rpc *rpc)
 {
@@ -69,8 +68,7 @@ static void call_release(struct rpc_call *call)
     rpc_release(rpc);
 }
 
-// ---- answers
-// --------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 // Takes `data`. The first answer counts. With the lock held.
 static void call_answer(struct rpc_call *call, enum status status, const char *text, void *data,
@@ -103,8 +101,7 @@ static void answered(void *arg, enum status status, const char *text, void *data
     call_release(call);
 }
 
-// ---- the link
-// -------------------------------------------------------------------------------------
+// ---- the link -----------------------------------------------------------------------------------
 
 // Puts a new link in the place of the lost one. With the lock held, which it lets go meanwhile.
 static void connect_now(struct rpc *rpc)
@@ -205,8 +202,7 @@ void rpc_destroy(struct rpc *rpc)
     rpc_release(rpc);
 }
 
-// ---- calls
-// ----------------------------------------------------------------------------------------
+// ---- calls --------------------------------------------------------------------------------------
 
 // A call in flight, held by the caller and the link. With the lock held.
 static enum status call_create(struct rpc *rpc, enum rpc_kind kind, void *owner,
@@ -279,8 +275,7 @@ void rpc_drop(struct rpc_call *call)
     call_release(call);
 }
 
-// ---- waiting
-// --------------------------------------------------------------------------------------
+// ---- waiting ------------------------------------------------------------------------------------
 
 // Waits for a change; false when the time is over. With the lock held.
 static bool wait_change(struct rpc *rpc, uint64_t until_ns)

@@ -13,7 +13,7 @@ enum report_tensor { TENSOR_OUT = 1, TENSOR_LSE, TENSOR_DQ, TENSOR_DK, TENSOR_DV
 
 // Which rules a tensor broke; 0 is a pass.
 enum {
-    RULE_ELEMENT = 1,   // |got - expected| <= atol + rtol * |got| (TransformerEngine's tolerances)
+    RULE_ELEMENT = 1,   // TransformerEngine's elementwise tolerances (rank/figures.h has the rules)
     RULE_RMSE = 2,      // error RMS / expected RMS of the chunk
     RULE_ROW = 4,       // the same of the worst row
     RULE_NONFINITE = 8, // NaN or infinity where the reference is finite

@@ -1,3 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 dist_man_MANS += doc/cpattn-submit.1
 dist_man_MANS += doc/cpattn-matrix.5
+dist_man_MANS += doc/cpattnd.8
+dist_man_MANS += doc/cpattn.3

@@ -30,9 +30,8 @@ struct attention_forward {
     struct attention_shape shape;
     const void *q, *k, *v;
     // Running result: O normalised, LSE natural logarithm. Start with O = 0, LSE = -inf, or with
-    // LSE = the logit of a sink, which has no value. A row that
-    // sees nothing is left as it is. Merge in fp32: L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L)
-    // o.
+    // LSE = the logit of a sink, which has no value. A row that sees nothing is left as it is.
+    // Merge in fp32 with what was there (L0): L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L) o.
     float *o, *lse;
     const void *bias; // dtype; NULL: none
     float *max_logit; // [heads]: raised to the largest visible logit; NULL: not wanted

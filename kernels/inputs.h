@@ -17,7 +17,7 @@ enum input_tensor { INPUT_Q = 1, INPUT_K, INPUT_V, INPUT_DO };
 // An element before it is rounded to the dtype, where `sum` is that of the halves of its block
 // (kernels/philox.h): clamp((float)(sum - INPUT_SUM_MEAN) * INPUT_SUM_UNIT, -limit, limit) *
 // factor, each product rounded to fp32.
-#define INPUT_SUM_MEAN (8 * 65535 / 2)
+#define INPUT_SUM_MEAN (4 * 65535)
 #define INPUT_SUM_UNIT 0x1.3988e2p-16f // 1 / sqrt(8 * (2^32 - 1) / 12)
 
 struct input_draw {

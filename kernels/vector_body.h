@@ -136,7 +136,7 @@ LOOP void vector_draw(const struct input_draw *draw, uint64_t first, int count, 
 {
     struct round_keys keys;
     round_keys_init(&keys, draw->seed);
-    lanes_w index;
+    lanes_w index = {0};
     for (int lane = 0; lane < WIDE_LANES; lane++)
         index[lane] = first + (uint64_t)lane;
     for (int i = 0; i < count; i += WIDE_LANES, index += WIDE_LANES) {
@@ -257,7 +257,8 @@ LOOP void vector_store(enum case_dtype dtype, const float *values, void *target,
 INLINE lanes_f lanes_exp2(lanes_f x)
 {
     const float round = 0x1.8p23f;
-    lanes_i tiny = x<-126.0f, huge = x> 128.0f; // both false for NaN
+    lanes_i tiny = x < -126.0f; // both false for NaN
+    lanes_i huge = x > 128.0f;
     x = (lanes_f)lanes_choose(huge, (lanes_u)lanes_all(128.0f), (lanes_u)x);
     lanes_f shifted = x + round;
     lanes_f r = x - (shifted - round);

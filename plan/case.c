@@ -164,10 +164,10 @@ enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *e
     int64_t dims = c->head_dim_qk + c->head_dim_v;
     // Bytes per row and head: tensors in dtype (once with its gradient on the query side; the
     // shard, two slots and the gradient on the key side), fp32 accumulators (on the key side two
-    // partials, two travelling sums), LSE and D, and of the reference its fp64 rows, LSE and D, and
+    // partials and what arrives), LSE and D, and of the reference its fp64 rows, LSE and D, and
     // the errors of three tensors.
     int64_t q_row_bytes = dims * (2 * case_element_bytes(c) + 4 + 8) + 8 + 2 * 8 + 3 * 8;
-    int64_t kv_row_bytes = dims * (4 * case_element_bytes(c) + 4 * 4 + 8) + 3 * 8;
+    int64_t kv_row_bytes = dims * (4 * case_element_bytes(c) + 3 * 4 + 8) + 3 * 8;
     // LSE and D of every query, in fp64, for the reference of the keys; once more for the heads
     // that share a key head, in order.
     int64_t rows_all = product(product(c->batch, c->seqlen_q), c->heads);

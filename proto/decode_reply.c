@@ -42,8 +42,7 @@ static enum status check_rank(int32_t rank, const struct map_path *path, struct 
                      map_path_text(path, "rank", text), rank, path->index);
 }
 
-// ---- results
-// --------------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 static enum status decode_element(const Cpattn__V1__Element *message, const char *name,
                                   const struct map_path *parent, struct element *e,
@@ -114,8 +113,7 @@ static enum status decode_result(const Cpattn__V1__Result *message, struct wire_
     return status;
 }
 
-// ---- errors
-// ---------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 static const struct map_field error_fields[] = {
     {.name = "message",
@@ -158,8 +156,7 @@ static enum status decode_error(const Cpattn__V1__Error *message, struct wire_re
     return status;
 }
 
-// ---- the daemon's status
-// --------------------------------------------------------------------------
+// ---- the daemon's status ------------------------------------------------------------------------
 
 static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct wire_status *s,
                                  struct error *error)
@@ -182,8 +179,7 @@ static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct
     return status;
 }
 
-// ---- the envelope
-// ---------------------------------------------------------------------------------
+// ---- the envelope -------------------------------------------------------------------------------
 
 static enum status decode_description(const Cpattn__V1__Description *message,
                                       struct wire_description *description, struct error *error)

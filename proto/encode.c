@@ -80,8 +80,7 @@ static enum status pack(const ProtobufCMessage *message, size_t size_max, void *
     return STATUS_OK;
 }
 
-// ---- requests
-// -------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------
 
 static Cpattn__V1__Run *build_run(struct build *b, const struct cp_case *c)
 {
@@ -148,8 +147,7 @@ enum status wire_encode_request(const struct wire_request *r, void **data, size_
     return b.status;
 }
 
-// ---- replies
-// --------------------------------------------------------------------------------------
+// ---- replies ------------------------------------------------------------------------------------
 
 static Cpattn__V1__Figures *build_figures(struct build *b, const struct figures *f)
 {

@@ -42,8 +42,7 @@ static enum status no_such_field(const ProtobufCMessage *message, const char *na
                      message->descriptor->name, name);
 }
 
-// ---- reading
-// --------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static enum status refuse_range(const struct map_field *field, const struct map_path *path,
                                 int64_t value, struct error *error)
@@ -184,8 +183,7 @@ enum status map_decode(const ProtobufCMessage *message, const struct map_field *
     return status;
 }
 
-// ---- writing
-// --------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 static void encode_int(void *member, const struct map_field *field, const char *source)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcpattn's functions without a daemon, so that the command can be tested on answers that a sound
-// daemon never gives. The model of a case decides what becomes of it: "fail...", "killed...",
-// "nan...", "busy...", "stuck..." (until it is cancelled), "drift..." (another digest each time);
-// every other name passes. Only what the command calls is here; one thread.
+// daemon never gives. The model of a case decides what becomes of it: "fail...", "nan...",
+// "killed...", "busy...", "unsent..." (not even submitted), "slow..." (50 ms), "stuck..." (until it
+// is cancelled), "drift..." (another digest each time); every other name passes. Only what the
+// command calls is here; one thread.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +60,7 @@ const char *cpattn_status_text(enum cpattn_status status)
     return status_text((enum status)status);
 }
 
-// ---- cases ------------------------------------------------------------------------------------
+// ---- cases --------------------------------------------------------------------------------------
 
 struct cpattn_case *cpattn_case_create(void)
 {
@@ -82,7 +83,7 @@ enum cpattn_status cpattn_case_set(struct cpattn_case *c, const char *name, cons
     return status ? fake_error(error, (enum cpattn_status)status, why.text) : CPATTN_OK;
 }
 
-// ---- results ----------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 static const char *const tensors[] = {"out", "lse", "dq", "dk", "dv"};
 
@@ -91,7 +92,7 @@ static bool model_is(const struct cp_case *c, const char *name)
     return strncmp(c->model, name, strlen(name)) == 0;
 }
 
-// dq of rank 1's first chunk is wrong in a failing case.
+// In a failing case dq of the last rank is wrong, and what follows from it even more.
 static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int index)
 {
     struct cpattn_figures f = {.tensor = tensors[index / 2],
@@ -110,7 +111,8 @@ static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int
         return f;
     f.broken = CPATTN_RULE_ELEMENT | CPATTN_RULE_RMSE | CPATTN_RULE_ROW;
     f.mismatches = 132;
-    f.rmse_rel = 0.31;
+    int tensor = index / 2; // from 2: dq
+    f.rmse_rel = 0.31 * (tensor - 1);
     f.worst_row_rel = 0.5;
     f.first_bad = (struct cpattn_element){.sequence = 0, .head = 3, .position = 300, .dim = 17};
     f.first_bad_got = 0.125;
@@ -200,7 +202,7 @@ const struct cpattn_failure *cpattn_result_failure(const struct cpattn_result *r
                : NULL;
 }
 
-// ---- the client -------------------------------------------------------------------------------
+// ---- the client ---------------------------------------------------------------------------------
 
 enum cpattn_status cpattn_client_create(const struct cpattn_options *options,
                                         struct cpattn_client **client, struct cpattn_error *error)
@@ -231,6 +233,10 @@ enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpat
     (void)timeout_ns;
     if (!made)
         return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    if (model_is(&c->c, "unsent")) {
+        free(made);
+        return fake_error(error, CPATTN_UNAVAILABLE, "the daemon went away");
+    }
     made->client = client;
     made->c = c->c;
     struct cpattn_request **end = &client->first;
@@ -340,7 +346,7 @@ void cpattn_request_destroy(struct cpattn_request *request)
     free(request);
 }
 
-// ---- questions to the daemon ------------------------------------------------------------------
+// ---- questions to the daemon --------------------------------------------------------------------
 
 enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
                                    struct cpattn_description **description,

@@ -23,8 +23,7 @@
 static nng_socket server;
 static atomic_int runs; // cases received
 
-// ---- requests that wait to be cancelled
-// -----------------------------------------------------------
+// ---- requests that wait to be cancelled ---------------------------------------------------------
 
 static pthread_mutex_t hold_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t hold_changed = PTHREAD_COND_INITIALIZER;
@@ -82,8 +81,7 @@ static enum status cancel(const struct request_id *id)
     return place >= 0 ? STATUS_OK : STATUS_NOT_FOUND;
 }
 
-// ---- behaviours
-// -----------------------------------------------------------------------------------
+// ---- behaviours ---------------------------------------------------------------------------------
 
 static void pause_ms(long ms)
 {

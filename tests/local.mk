@@ -109,6 +109,18 @@ tests_test_wire_schema_SOURCES = tests/test_wire_schema.c
 test_programs += tests/test_wire_hostile
 tests_test_wire_hostile_SOURCES = tests/test_wire_hostile.c $(wire_samples)
 
+fuzz_programs += tests/fuzz_request
+tests_fuzz_request_SOURCES = tests/fuzz_request.c
+tests_fuzz_request_LDADD = $(fuzz_libs)
+
+fuzz_programs += tests/fuzz_reply
+tests_fuzz_reply_SOURCES = tests/fuzz_reply.c
+tests_fuzz_reply_LDADD = $(fuzz_libs)
+
+# Writes the first files of tests/corpus/request and tests/corpus/reply; run by hand.
+test_helpers += tests/corpus_seeds
+tests_corpus_seeds_SOURCES = tests/corpus_seeds.c $(wire_samples)
+
 # Stands in for the daemon; answers as the label of a case asks.
 test_helpers += tests/fake_daemon
 tests_fake_daemon_SOURCES = tests/fake_daemon.c $(wire_samples)
@@ -193,4 +205,68 @@ tests_peek_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS)
 tests_peek_LDADD = $(JANSSON_LIBS) $(XML_LIBS)
 
 test_scripts += tests/test_submit.sh
+test_scripts += tests/test_submit_daemon.sh
 EXTRA_DIST += tests/tap.sh
+
+# The pool core: row by row, and in simulated lives (tests/test_sim --help).
+core_fixture = tests/core_fixture.c tests/core_fixture.h
+core_libs = tests/libtesting.a daemon/libcore.a common/libcommon.la $(CHECK_LIBS) $(PTHREAD_LIBS)
+test_programs += tests/test_core
+tests_test_core_SOURCES = tests/test_core.c $(core_fixture)
+tests_test_core_LDADD = $(core_libs)
+
+test_programs += tests/test_core_schedule
+tests_test_core_schedule_SOURCES = tests/test_core_schedule.c $(core_fixture)
+tests_test_core_schedule_LDADD = $(core_libs)
+
+test_programs += tests/test_core_clients
+tests_test_core_clients_SOURCES = tests/test_core_clients.c $(core_fixture)
+tests_test_core_clients_LDADD = $(core_libs)
+
+test_programs += tests/test_core_parts
+tests_test_core_parts_SOURCES = tests/test_core_parts.c
+tests_test_core_parts_LDADD = $(core_libs)
+tests_test_core_parts_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
+
+test_programs += tests/test_sim
+tests_test_sim_SOURCES = \
+    tests/test_sim.c \
+    tests/sim/judge.c \
+    tests/sim/ranks.c \
+    tests/sim/record.c \
+    tests/sim/record.h \
+    tests/sim/sim.h \
+    tests/sim/world.c
+tests_test_sim_LDADD = $(core_libs)
+EXTRA_DIST += tests/sim/seeds
+
+# The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
+daemon_fixture = tests/daemon_fixture.c tests/daemon_fixture.h
+daemon_fixture_libs = tests/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
+    $(PTHREAD_LIBS) $(MATH_LIBS)
+
+test_programs += tests/test_daemon
+tests_test_daemon_SOURCES = tests/test_daemon.c $(daemon_fixture)
+tests_test_daemon_LDADD = $(daemon_fixture_libs)
+
+test_programs += tests/test_daemon_ranks
+tests_test_daemon_ranks_SOURCES = tests/test_daemon_ranks.c $(daemon_fixture)
+tests_test_daemon_ranks_LDADD = $(daemon_fixture_libs)
+test_helpers += tests/odd_rank
+tests_odd_rank_SOURCES = tests/odd_rank.c
+tests_odd_rank_LDADD = $(daemon_fixture_libs)
+
+test_programs += tests/test_daemon_clients
+tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
+tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)
+test_helpers += tests/early_client
+tests_early_client_SOURCES = tests/early_client.c
+tests_early_client_LDADD = $(daemon_fixture_libs)
+
+test_programs += tests/test_words
+tests_test_words_SOURCES = tests/test_words.c
+tests_test_words_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
+
+fuzz_programs += tests/fuzz_matrix
+tests_fuzz_matrix_SOURCES = tests/fuzz_matrix.c
+tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)

@@ -312,14 +312,13 @@ struct scene_errors scene_compare(const struct scene *s)
 // Rows that hold no token still carry the sentinel.
 static int64_t touched(const struct scene_side *side, const float *data, int64_t width)
 {
-    const float sentinel = SENTINEL;
     bool *token = calloc((size_t)side->rows, sizeof(bool));
     int64_t count = 0;
     for (int64_t position = 0; position < side_length(side); position++)
         token[scene_row(side, position)] = true;
     for (int64_t row = 0; row < side->rows; row++)
         for (int64_t i = 0; i < width && !token[row]; i++)
-            count += memcmp(&data[row * width + i], &sentinel, sizeof(sentinel)) != 0;
+            count += data[row * width + i] != SENTINEL;
     free(token);
     return count;
 }

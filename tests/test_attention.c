@@ -203,6 +203,35 @@ START_TEST(rows_that_see_nothing_stay)
 }
 END_TEST
 
+// A band that no key can lie in, and one that begins right of the diagonal.
+START_TEST(bands_off_the_diagonal)
+{
+    static const struct scene_sample sample = {40, 60, MASK_NONE, FREE, FREE, 2, 1,
+                                               8,  8,  FP32,      1,    2,    2};
+    struct attention_backend *backend = scene_backend();
+    for (int empty = 0; empty < 2; empty++) {
+        struct scene s;
+        scene_init(&s, &sample);
+        for (int i = 0; i < s.slice_count; i++) {
+            s.slices[i].left = empty ? -5 : -3; // keys 3 to 6 right of the diagonal
+            s.slices[i].right = empty ? 2 : 6;
+        }
+        scene_run(&s, backend, true);
+        ck_assert_int_eq(scene_touched(&s), 0);
+        int seen = 0;
+        for (int64_t i = 0; i < 40; i++)
+            seen += s.lse[scene_row(&s.q, i)] != -INFINITY && s.o[scene_row(&s.q, i) * 16] != 0;
+        ck_assert_int_eq(seen, empty ? 0 : 40);
+        int unseen = 0;
+        for (int64_t j = 0; j < 60; j++)
+            unseen += s.dv[scene_row(&s.k, j) * 8] == 0;
+        ck_assert_int_eq(unseen, empty ? 60 : 60 - 43);
+        scene_fini(&s);
+    }
+    attention_cpu.destroy(backend);
+}
+END_TEST
+
 // A row of the final LSE at -inf saw nothing in the whole forward and contributes nothing.
 START_TEST(backward_skips_rows_without_lse)
 {
@@ -375,6 +404,7 @@ static Suite *attention_suite(void)
     tcase_add_loop_test(slices, pieces_add_up, 2, SCENE_SPANS_MAX + 1);
     tcase_add_loop_test(slices, repeats_are_identical, 11, 16);
     tcase_add_test(slices, rows_that_see_nothing_stay);
+    tcase_add_test(slices, bands_off_the_diagonal);
     tcase_add_test(slices, backward_skips_rows_without_lse);
     tcase_add_test(slices, large_logits_do_not_overflow);
     tcase_add_test(slices, nan_in_a_named_row_is_seen);

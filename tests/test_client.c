@@ -59,8 +59,7 @@ static enum cpattn_status collect(struct cpattn_request *request)
     return status;
 }
 
-// ---- cases and codes
-// ------------------------------------------------------------------------------
+// ---- cases and codes ----------------------------------------------------------------------------
 
 START_TEST(statuses_have_names)
 {
@@ -139,8 +138,7 @@ START_TEST(fields_are_listed)
 }
 END_TEST
 
-// ---- answers
-// --------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 START_TEST(a_verdict_comes_with_its_figures)
 {
@@ -256,8 +254,7 @@ START_TEST(questions_are_answered)
 }
 END_TEST
 
-// ---- many in flight
-// -------------------------------------------------------------------------------
+// ---- many in flight -----------------------------------------------------------------------------
 
 START_TEST(each_answer_is_given_once)
 {
@@ -358,8 +355,7 @@ START_TEST(a_silent_daemon_costs_the_time_limit)
 }
 END_TEST
 
-// ---- cancelling
-// -----------------------------------------------------------------------------------
+// ---- cancelling ---------------------------------------------------------------------------------
 
 static void wait_held(int count)
 {
@@ -436,8 +432,7 @@ START_TEST(a_client_can_end_before_its_requests)
 }
 END_TEST
 
-// ---- threads
-// --------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 enum { THREADS = 8, EACH = 40 };
 

@@ -3,7 +3,9 @@
 // clients that come and go by the thousand.
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +54,7 @@ static void assert_runs(void)
     cpattn_result_destroy(result);
 }
 
-// ---- connecting
-// -----------------------------------------------------------------------------------
+// ---- connecting ---------------------------------------------------------------------------------
 
 static void folder_setup(void)
 {
@@ -206,8 +207,7 @@ START_TEST(permissions_are_told)
 }
 END_TEST
 
-// ---- a daemon that goes away
-// ----------------------------------------------------------------------
+// ---- a daemon that goes away --------------------------------------------------------------------
 
 START_TEST(all_in_flight_are_answered_when_the_daemon_dies)
 {
@@ -286,8 +286,46 @@ START_TEST(a_stopped_daemon_costs_the_time_limit)
 }
 END_TEST
 
-// ---- fork
-// -----------------------------------------------------------------------------------------
+static atomic_bool storm_over;
+
+// Asks on and on; counts answers, and anything but an answer or a lost daemon.
+static void *ask_through_the_storm(void *arg)
+{
+    int *counts = arg;
+    struct cpattn_case *c = fake_case("pass");
+    while (!storm_over) {
+        struct cpattn_result *mine;
+        enum cpattn_status status = cpattn_run(client, c, 0, &mine, NULL);
+        counts[status == CPATTN_OK ? 0 : status == CPATTN_UNAVAILABLE ? 1 : 2]++;
+        cpattn_result_destroy(mine);
+    }
+    cpattn_case_destroy(c);
+    return NULL;
+}
+
+START_TEST(threads_live_through_dying_daemons)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    int counts[THREADS][3] = {{0}};
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, ask_through_the_storm, counts[i]), 0);
+    for (int i = 0; i < 20; i++) {
+        usleep(20000);
+        fake_stop(&fake);
+        fake_start(&fake);
+    }
+    storm_over = true;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert_int_gt(counts[i][0], 0);
+        ck_assert_int_eq(counts[i][2], 0);
+    }
+    assert_runs();
+}
+END_TEST
+
+// ---- fork ---------------------------------------------------------------------------------------
 
 // Runs in a child: 0, or the number of the line that does not hold.
 #define HOLDS(condition)                                                                           \
@@ -343,8 +381,7 @@ START_TEST(a_forked_child_is_told)
 }
 END_TEST
 
-// ---- lifetimes
-// ------------------------------------------------------------------------------------
+// ---- lifetimes ----------------------------------------------------------------------------------
 
 static int entries(const char *folder)
 {
@@ -428,6 +465,7 @@ int main(void)
     tcase_add_test(death, the_client_finds_the_next_daemon);
     tcase_add_test(death, nothing_is_asked_twice);
     tcase_add_test(death, a_stopped_daemon_costs_the_time_limit);
+    tcase_add_test(death, threads_live_through_dying_daemons);
     tcase_add_test(death, a_forked_child_is_told);
     suite_add_tcase(suite, death);
 

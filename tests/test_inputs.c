@@ -336,6 +336,13 @@ START_TEST(nan_stays_nan)
 }
 END_TEST
 
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
 static void fill_patterns(float *values, int count)
 {
     uint32_t state = 99;
@@ -371,7 +378,7 @@ START_TEST(variants_convert_alike)
                 wrong += count < COUNT && back[count] != 77;
                 for (int i = 0; i < count; i++) {
                     float one = dtype_load(dtype, halves, i);
-                    wrong += memcmp(&one, &back[i], sizeof(one)) != 0;
+                    wrong += bits_of(one) != bits_of(back[i]);
                 }
                 ck_assert_msg(wrong == 0, "%s, format %d, count %d: %d wrong", variants[v]->name, f,
                               count, wrong);

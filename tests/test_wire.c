@@ -9,8 +9,7 @@
 
 static struct error error;
 
-// ---- counting and failing allocations
-// -------------------------------------------------------------
+// ---- counting and failing allocations -----------------------------------------------------------
 
 // The linker sends the codec's calls here, and those of the test framework, so that only
 // differences count. One in a row of calls can be made to fail.
@@ -51,8 +50,7 @@ void __wrap_free(void *pointer)
     __real_free(pointer);
 }
 
-// ---- round trips
-// ----------------------------------------------------------------------------------
+// ---- round trips --------------------------------------------------------------------------------
 
 static struct wire_request request_of(enum wire_method method, struct sample *s)
 {
@@ -276,8 +274,7 @@ START_TEST(what_does_not_exist_is_not_encoded)
 }
 END_TEST
 
-// ---- memory
-// ---------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 // Runs `step` with its first, second, ... allocation failing until it needs no more. Each failure
 // is told, and leaves nothing allocated.

@@ -11,8 +11,7 @@
 static struct error error;
 static uint8_t buffer[REPLY_BYTES_MAX + 1];
 
-// ---- requests
-// -------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------
 
 // A good request as a tree that a test can spoil before it is sent.
 struct request_tree {
@@ -186,8 +185,7 @@ START_TEST(unknown_fields_are_refused_where_they_matter)
 }
 END_TEST
 
-// ---- replies
-// --------------------------------------------------------------------------------------
+// ---- replies ------------------------------------------------------------------------------------
 
 static size_t reply_pack(const struct wire_reply *reply)
 {
@@ -282,7 +280,7 @@ START_TEST(statuses_are_refused)
     reply.method = METHOD_STATUS;
     REPLY_REFUSED(reply.pools.queued, -1, "status.queued is -1");
     REPLY_REFUSED(pool->state, 0, "status.pools[1].state is not specified");
-    REPLY_REFUSED(pool->state, 7, "status.pools[1].state is 7; accepted is 1 to 6");
+    REPLY_REFUSED(pool->state, 8, "status.pools[1].state is 8; accepted is 1 to 7");
     REPLY_REFUSED(pool->world_size, 0, "status.pools[1].world_size is 0; accepted is 1 to 64");
     reply.method = METHOD_DESCRIBE;
     REPLY_REFUSED(reply.description.devices, -1, "description.devices is -1");
@@ -383,8 +381,7 @@ START_TEST(long_lists_and_wide_numbers_are_refused)
 }
 END_TEST
 
-// ---- bytes
-// ----------------------------------------------------------------------------------------
+// ---- bytes --------------------------------------------------------------------------------------
 
 // The method comes last, so that no beginning of a request is a request.
 START_TEST(truncated_requests_are_refused)

@@ -54,8 +54,7 @@ void sample_id(struct sample *s, struct request_id *id)
         id->bytes[i] = (uint8_t)sample_range(s, 1, 255);
 }
 
-// ---- cases
-// ----------------------------------------------------------------------------------------
+// ---- cases --------------------------------------------------------------------------------------
 
 static void set_int(struct cp_case *c, const struct case_field *field, int64_t value)
 {
@@ -118,8 +117,7 @@ void sample_case(struct sample *s, struct cp_case *c)
     } while (case_check(c, NULL) != STATUS_OK);
 }
 
-// ---- replies
-// --------------------------------------------------------------------------------------
+// ---- replies ------------------------------------------------------------------------------------
 
 static void *zeroed(size_t count, size_t size)
 {
@@ -221,7 +219,7 @@ static void sample_pool(struct sample *s, struct wire_pool *pool)
 {
     pool->world_size = (int32_t)sample_range(s, 1, WORLD_SIZE_MAX);
     pool->instance = (int32_t)sample_range(s, 0, INT32_MAX);
-    pool->state = (enum pool_state)sample_range(s, POOL_STARTING, POOL_DOWN);
+    pool->state = (enum pool_state)sample_range(s, POOL_STARTING, POOL_COLD);
     pool->generation = (uint32_t)sample_bits(s);
     pool->jobs = sample_bits(s);
     pool->deaths = sample_bits(s);

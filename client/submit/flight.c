@@ -51,14 +51,15 @@ static void submit(struct air *air, struct slot *slot, const struct cp_case *c, 
 
 static void fill(struct air *air)
 {
-    for (int i = 0; i < air->flight->jobs && air->more && !air->stopping; i++) {
-        if (air->slots[i].request)
-            continue;
-        int number;
-        const struct cp_case *c = air->flight->next(air->flight->context, &number);
-        air->more = c != NULL;
-        if (c)
-            submit(air, &air->slots[i], c, number);
+    for (int i = 0; i < air->flight->jobs; i++) {
+        // A case that could not be submitted leaves the slot to the next one.
+        while (!air->slots[i].request && air->more && !air->stopping) {
+            int number;
+            const struct cp_case *c = air->flight->next(air->flight->context, &number);
+            air->more = c != NULL;
+            if (c)
+                submit(air, &air->slots[i], c, number);
+        }
     }
 }
 

@@ -201,8 +201,8 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
 {
     struct sum all = sum_of(report, -1, 0);
     char elapsed[DURATION_TEXT_MAX];
-    size_t used = (size_t)snprintf(text, size,
-                                   "%d cases:", report->list->count - all.kinds[OUTCOME_EXCLUDED]);
+    int shown = report->list->count - all.kinds[OUTCOME_EXCLUDED];
+    size_t used = (size_t)snprintf(text, size, "%d case%s:", shown, shown == 1 ? "" : "s");
     const struct {
         enum outcome_kind kind;
         const char *words;

@@ -27,7 +27,8 @@ void progress_text(const struct progress *p, uint64_t now_ns, const char *what, 
         double per_second = p->done / ((double)elapsed_ns / 1e9);
         double left_ns = (double)elapsed_ns / p->done * (p->total - p->done);
         snprintf(rate, sizeof(rate), per_second < 10 ? ", %.2f/s" : ", %.0f/s", per_second);
-        duration_format((uint64_t)left_ns, left, sizeof(left));
+        if (p->done < p->total)
+            duration_format((uint64_t)left_ns, left, sizeof(left));
     }
     char errors[32] = "";
     if (p->errors > 0)

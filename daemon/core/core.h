@@ -113,12 +113,12 @@ struct action {
     int pool;
     uint32_t generation; // counts the starts of all pools; never used twice
     int world_size, instance;
-    uint64_t devices; // bit mask
-    int slot;         // RUN, ANSWER
-    uint64_t job;     // number, never used twice
+    int slot; // RUN, ANSWER
     enum status status;
     enum cause cause;
     int rank;                                      // the causing rank, or -1
+    uint64_t devices;                              // bit mask
+    uint64_t job;                                  // number, never used twice
     uint64_t queue_ns, start_ns, run_ns, total_ns; // ANSWER
 };
 

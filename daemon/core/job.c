@@ -129,8 +129,6 @@ static struct pool *job_awaited(struct core *core, struct job *job)
         if (waiting == &job->node)
             return pool;
         waiting = waiting->next;
-        if (waiting == &size->queue)
-            break;
     }
     return NULL;
 }

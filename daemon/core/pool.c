@@ -104,16 +104,19 @@ static void pool_act(struct core *core, enum action_kind kind, const struct pool
 
 void pool_loss_text(const struct pool *pool, struct error *text)
 {
-    static const char *const formats[LOSS_COUNT] = {
+    static const char *const words[LOSS_COUNT] = {
         [LOSS_NONE] = "",
-        [LOSS_EXITED] = "rank %d exited",
-        [LOSS_FAILED] = "rank %d failed",
-        [LOSS_PEER] = "rank %d was lost by another rank",
+        [LOSS_EXITED] = "exited",
+        [LOSS_FAILED] = "failed",
+        [LOSS_PEER] = "was lost by another rank",
         [LOSS_START_TIMEOUT] = "the ranks were not ready in time",
         [LOSS_NOT_STARTED] = "the ranks could not be started",
         [LOSS_DEADLINE] = "killed at the deadline of its job",
     };
-    error_set(text, STATUS_OK, formats[pool->loss], pool->loss_rank);
+    if (pool->loss_rank >= 0)
+        error_set(text, STATUS_OK, "rank %d %s", pool->loss_rank, words[pool->loss]);
+    else
+        error_set(text, STATUS_OK, "%s", words[pool->loss]);
 }
 
 enum pool_state pool_state(const struct pool *pool)

@@ -27,13 +27,18 @@ static void pass_begin(struct core *core, struct pass *pass)
     }
 }
 
-// The earliest job among the next ones; steps over it.
+static struct job *pass_next(const struct pass *pass, uint64_t open)
+{
+    return job_entry(pass->next[__builtin_ctzll(open) + 1]);
+}
+
+// The earliest job among the next ones, of which there must be one; steps over it.
 static struct job *pass_take(struct core *core, struct pass *pass)
 {
-    struct job *first = NULL;
-    for (uint64_t open = pass->open; open; open &= open - 1) {
-        struct job *job = job_entry(pass->next[__builtin_ctzll(open) + 1]);
-        if (!first || job->number < first->number)
+    struct job *first = pass_next(pass, pass->open);
+    for (uint64_t open = pass->open & (pass->open - 1); open; open &= open - 1) {
+        struct job *job = pass_next(pass, open);
+        if (job->number < first->number)
             first = job;
     }
     struct list *next = first->node.next;

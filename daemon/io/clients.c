@@ -28,16 +28,36 @@ static struct client *client_find(struct clients *c, uint32_t id)
     return NULL;
 }
 
-bool clients_add(struct clients *c, uint32_t id, bool own)
+bool clients_add(struct clients *c, uint32_t id, int listener, bool own)
 {
     pthread_mutex_lock(&c->lock);
     bool room = own ? c->own < CLIENTS_OWN_MAX : c->count < c->limit;
     if (room) {
-        *client_find(c, 0) = (struct client){.id = id, .own = own};
+        *client_find(c, 0) = (struct client){.id = id, .listener = listener, .own = own};
         *(own ? &c->own : &c->count) += 1;
     }
     pthread_mutex_unlock(&c->lock);
     return room;
+}
+
+int clients_count(struct clients *c)
+{
+    pthread_mutex_lock(&c->lock);
+    int count = c->count + c->own;
+    pthread_mutex_unlock(&c->lock);
+    return count;
+}
+
+int clients_of_listener(struct clients *c, int listener)
+{
+    int count = 0;
+    pthread_mutex_lock(&c->lock);
+    for (int i = 0; i < TABLE_SIZE; i++) {
+        const struct client *client = &c->table[i];
+        count += client->id != 0 && !client->gone && client->listener == listener;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return count;
 }
 
 bool clients_mark_gone(struct clients *c, uint32_t id)

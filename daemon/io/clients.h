@@ -22,6 +22,7 @@ struct clients {
     bool any_gone;
     struct client {
         uint32_t id; // 0: free
+        int listener;
         bool own, gone;
     } table[CLIENTS_MAX + CLIENTS_OWN_MAX];
 };
@@ -30,8 +31,15 @@ struct clients {
 void clients_init(struct clients *c, int limit);
 void clients_fini(struct clients *c);
 
-// False when the house is full; the connection is to be closed then.
-bool clients_add(struct clients *c, uint32_t id, bool own);
+// `listener`: any number that tells where it came in. False when the house is full; the connection
+// is to be closed then.
+bool clients_add(struct clients *c, uint32_t id, int listener, bool own);
+
+// Connections in the table.
+int clients_count(struct clients *c);
+
+// Connections that came in there and are not gone.
+int clients_of_listener(struct clients *c, int listener);
 
 // Marks a connection as ended; false when it never was in the table.
 bool clients_mark_gone(struct clients *c, uint32_t id);

@@ -108,25 +108,34 @@ enum status listener_init(struct listener *l, const char *path, struct error *er
     return status;
 }
 
+static void bound_name(const struct listener *l, char *name)
+{
+    snprintf(name, LISTENER_NAME_MAX, "%s~", l->path);
+}
+
 static enum status listen_once(struct listener *l, struct error *error)
 {
-    char url[LISTENER_PATH_MAX + 8];
-    snprintf(url, sizeof(url), "ipc://%s", l->path);
+    char name[LISTENER_NAME_MAX], url[LISTENER_NAME_MAX + 8];
     nng_listener listener;
+    bound_name(l, name);
+    snprintf(url, sizeof(url), "ipc://%s", name);
+    unlink(name);
     int result = nng_listener_create(&listener, l->socket, url);
-    if (result == 0) {
-        // Mode first: nng applies it between bind and listen, so the socket is never open to
-        // others.
-        result = nng_listener_set_int(listener, NNG_OPT_IPC_PERMISSIONS, SOCKET_MODE);
-        if (result == 0)
-            result = nng_listener_start(listener, 0);
-        if (result != 0)
-            nng_listener_close(listener);
-    }
     if (result != 0)
         return error_set(error, STATUS_UNAVAILABLE, "cannot listen on %s: %s", l->path,
                          nng_strerror(result));
-    l->count++;
+    // Mode first: nng applies it between bind and listen, so the socket is never open to others.
+    result = nng_listener_set_int(listener, NNG_OPT_IPC_PERMISSIONS, SOCKET_MODE);
+    if (result == 0)
+        result = nng_listener_start(listener, 0);
+    if (result == 0 && rename(name, l->path) != 0)
+        result = NNG_ESYSERR + errno;
+    if (result != 0) {
+        nng_listener_close(listener);
+        return error_set(error, STATUS_UNAVAILABLE, "cannot listen on %s: %s", l->path,
+                         nng_strerror(result));
+    }
+    l->open[l->count++] = listener;
     return STATUS_OK;
 }
 
@@ -136,38 +145,45 @@ enum status listener_open(struct listener *l, nng_socket socket, struct error *e
     return listen_once(l, error);
 }
 
-enum status listener_reopen(struct listener *l, struct error *error)
+void listener_reclaim(struct listener *l, int (*clients)(void *context, int listener),
+                      void *context)
 {
-    if (l->count == LISTENERS_MAX)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "the listener on %s has died %d times; a restart is due", l->path,
-                         LISTENERS_MAX);
-    enum status status = leftover_remove(l->path, error);
-    return status == STATUS_OK ? listen_once(l, error) : status;
+    int kept = 0;
+    for (int i = 0; i < l->count; i++) {
+        if (i == l->count - 1 || clients(context, nng_listener_id(l->open[i])) > 0)
+            l->open[kept++] = l->open[i];
+        else
+            nng_listener_close(l->open[i]);
+    }
+    l->count = kept;
 }
 
 // ---- orphans -----------------------------------------------------------------------------------
 
-static bool fd_is_client(const struct listener *l, int fd)
+static bool fd_is_bound(const char *bound, int fd)
 {
     struct sockaddr_un name;
     socklen_t length = sizeof(name);
-    int listening = 1;
-    socklen_t size = sizeof(listening);
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening)
-        return false;
     return getsockname(fd, (struct sockaddr *)&name, &length) == 0 && name.sun_family == AF_UNIX &&
            length > sizeof(sa_family_t) &&
-           strncmp(name.sun_path, l->path, sizeof(name.sun_path)) == 0;
+           strncmp(name.sun_path, bound, sizeof(name.sun_path)) == 0;
+}
+
+static bool fd_listens(int fd)
+{
+    int listening = 0;
+    socklen_t size = sizeof(listening);
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening;
 }
 
 // Whether something has come on the connection that nobody has taken note of yet.
-static bool orphan_suspect(const struct listener *l, int fd, struct orphan *orphan)
+static bool orphan_suspect(const char *bound, int fd, struct orphan *orphan)
 {
     struct pollfd poll_fd = {.fd = fd};
     struct stat stat;
     int unread = 0;
-    if (!fd_is_client(l, fd) || fstat(fd, &stat) != 0 || ioctl(fd, FIONREAD, &unread) != 0)
+    if (!fd_is_bound(bound, fd) || fd_listens(fd) || fstat(fd, &stat) != 0 ||
+        ioctl(fd, FIONREAD, &unread) != 0)
         return false;
     bool ended = poll(&poll_fd, 1, 0) > 0;
     *orphan = (struct orphan){.fd = fd, .inode = stat.st_ino, .unread = unread};
@@ -199,11 +215,13 @@ int listener_sweep(struct listener *l)
 {
     struct orphan *now = calloc(ORPHANS_MAX, sizeof(*now));
     DIR *folder = opendir("/proc/self/fd");
+    char bound[LISTENER_NAME_MAX];
     int count = 0, disconnected = 0;
     struct orphan orphan;
+    bound_name(l, bound);
     for (struct dirent *entry; now && folder && (entry = readdir(folder));) {
         int fd = atoi(entry->d_name);
-        if (count == ORPHANS_MAX || fd == dirfd(folder) || !orphan_suspect(l, fd, &orphan))
+        if (count == ORPHANS_MAX || fd == dirfd(folder) || !orphan_suspect(bound, fd, &orphan))
             continue;
         if (orphan_seen(l, &orphan)) {
             orphan_disconnect(&orphan);
@@ -220,6 +238,32 @@ int listener_sweep(struct listener *l)
     return disconnected;
 }
 
+// ---- again -------------------------------------------------------------------------------------
+
+static int bound_count(const struct listener *l)
+{
+    char bound[LISTENER_NAME_MAX];
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    bound_name(l, bound);
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        count += entry->d_name[0] != '.' && fd_is_bound(bound, atoi(entry->d_name));
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+enum status listener_reopen(struct listener *l, int connections, struct error *error)
+{
+    int lost = bound_count(l) - l->count - connections;
+    if (lost > LISTENER_LOST_MAX || l->count == LISTENERS_MAX)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "listeners on %s have died too often: %d are open, %d descriptors lost; a "
+                         "restart is due",
+                         l->path, l->count, lost);
+    return listen_once(l, error);
+}
+
 void listener_fini(struct listener *l)
 {
     free(l->orphans);
@@ -228,7 +272,8 @@ void listener_fini(struct listener *l)
         return;
     char path[LISTENER_PATH_MAX + 8];
     lock_path(l, path, sizeof(path));
-    unlink(l->path);
+    if (l->count > 0)
+        unlink(l->path);
     unlink(path);
     close(l->lock_fd);
     l->lock_fd = -1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/io/server.h"
 
+#include <inttypes.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/rep.h>
 #include <nng/transport/ipc/ipc.h>
@@ -75,6 +76,17 @@ static bool pipe_is_own(nng_pipe pipe)
     return nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_PID, &pid) == 0 && pid == (uint64_t)getpid();
 }
 
+static void connected_log(nng_pipe pipe)
+{
+    uint64_t pid = 0, uid = 0;
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_PID, &pid);
+    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_UID, &uid);
+    log_debug("client_connected client=%d pid=%" PRIu64 " uid=%" PRIu64, nng_pipe_id(pipe), pid,
+              uid);
+}
+
 static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     struct server *s = arg;
@@ -83,8 +95,10 @@ static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
         bool own = pipe_is_own(pipe);
         if (own)
             atomic_fetch_add(&s->own_connections, 1);
-        if (!clients_add(&s->clients, id, own))
+        if (!clients_add(&s->clients, id, nng_listener_id(nng_pipe_listener(pipe)), own))
             nng_pipe_close(pipe);
+        else if (!own)
+            connected_log(pipe);
     } else if (clients_mark_gone(&s->clients, id)) {
         ev_async_send(s->loop, &s->wake);
     }
@@ -100,10 +114,21 @@ static void exchange_receive(struct exchange *x)
     nng_ctx_recv(x->context, x->aio);
 }
 
+// What a finished operation leaves with us: a request that came, a reply that did not go.
+static void message_free(struct exchange *x)
+{
+    bool failed = nng_aio_result(x->aio) != 0;
+    if (!list_empty(&x->done) && failed == (x->state == EXCHANGE_SENDING))
+        nng_msg_free(nng_aio_get_msg(x->aio));
+}
+
+// Its operation must have been stopped.
 static void exchange_destroy(struct exchange *x)
 {
     if (!x)
         return;
+    if (x->aio)
+        message_free(x);
     nng_aio_free(x->aio);
     free(x);
 }
@@ -249,14 +274,24 @@ unsigned server_own_connections(const struct server *s)
     return atomic_load(&s->own_connections);
 }
 
+static int clients_served(void *context, int listener)
+{
+    struct server *s = context;
+    return clients_of_listener(&s->clients, listener);
+}
+
 enum status server_reopen(struct server *s, struct error *error)
 {
-    return listener_reopen(&s->listener, error);
+    enum status status = listener_reopen(&s->listener, clients_count(&s->clients), error);
+    if (status == STATUS_OK)
+        listener_reclaim(&s->listener, clients_served, s);
+    return status;
 }
 
 // A server that cannot receive leaves bytes unread itself.
 void server_sweep(struct server *s)
 {
+    listener_reclaim(&s->listener, clients_served, s);
     if (s->listener.count <= 1 || s->receiving == 0)
         return;
     int disconnected = listener_sweep(&s->listener);
@@ -333,7 +368,10 @@ void server_destroy(struct server *s)
     alarm(CLOSE_TIMEOUT_S);
     if (s->open)
         nng_close(s->socket);
-    for (int i = 0; s->exchanges && i < s->exchanges_count; i++)
+    // First stop all, since one that finishes links itself to the others; then free.
+    for (int i = 0; i < s->exchanges_count; i++)
+        nng_aio_stop(s->exchanges[i]->aio);
+    for (int i = 0; i < s->exchanges_count; i++)
         exchange_destroy(s->exchanges[i]);
     alarm(0);
     ev_async_stop(s->loop, &s->wake);

@@ -60,7 +60,7 @@ unsigned server_own_connections(const struct server *server);
 // The cure for a listener that lets nobody in any more; see daemon/io/listener.h.
 enum status server_reopen(struct server *server, struct error *error) MUST_CHECK;
 
-// Once a second: disconnects clients that a dead listener keeps from being served.
+// Twice a second: disconnects clients that a dead listener keeps from being served.
 void server_sweep(struct server *server);
 
 // When the last reply was handed over, 0: never. nng reports a reply as sent before it is written,

@@ -359,11 +359,12 @@ static void request_cancel(struct service *s, struct exchange *exchange, uint32_
                            const struct wire_request *request)
 {
     (void)client;
-    struct error error = {.status = STATUS_OK};
-    error.status = core_cancel(s->core, clock_now_ns(), &request->cancel, &error);
-    if (error.status == STATUS_OK)
-        error.text[0] = '\0';
-    reply_status(exchange, request, &error);
+    struct error error;
+    struct wire_reply done = {.id = request->id, .method = METHOD_CANCEL};
+    if (core_cancel(s->core, clock_now_ns(), &request->cancel, &error) == STATUS_OK)
+        reply_send(exchange, &done);
+    else
+        reply_status(exchange, request, &error);
     actions_do(s);
 }
 

@@ -20,9 +20,12 @@
 #include "daemon/io/service.h"
 
 #define TICK_NS         (100 * NS_PER_MS)
-#define TICKS_PER_S     10
+#define TICKS_PROBE     5 // between probes
+#define TICKS_SURVEY    10
+#define LAG_STARVE_NS   (50 * NS_PER_MS)
 #define LAG_WARN_NS     (250 * NS_PER_MS)
-#define DRAIN_MAX_NS    (30 * NS_PER_S)
+// Together with the stop below, less than the 30 s that service managers wait before they kill.
+#define DRAIN_MAX_NS    (27 * NS_PER_S)
 // After a stop the ranks have had SIGKILL; who is still there then cannot be helped.
 #define STOP_MAX_NS     (2 * NS_PER_S)
 // How long a reply may need from "sent" to written; see server_last_reply_ns().
@@ -42,6 +45,7 @@ struct shell {
     ev_timer tick, linger;
     ev_signal term, interrupt, hangup;
     uint64_t ticks, ticked_ns;
+    bool starved;               // a tick since the last probe came late
     uint64_t served_ns, fed_ns; // last probe that was answered, last word to the watchdog
     enum probe_result probe_last;
     bool ready;
@@ -183,11 +187,18 @@ static void watchdog_feed(struct shell *s, uint64_t now_ns)
     notify_send(&s->notify, "WATCHDOG=1");
 }
 
-static void each_second(struct shell *s)
+// On a machine that starves us, what looks like a dead connection may be a slow one.
+static void probe_again(struct shell *s)
+{
+    probe_start(&s->probe);
+    if (!s->starved)
+        server_sweep(s->server);
+    s->starved = false;
+}
+
+static void survey(struct shell *s)
 {
     int queued, running, pools;
-    probe_start(&s->probe);
-    server_sweep(s->server);
     service_tick(s->service);
     service_counts(s->service, &queued, &running, &pools);
     if (!s->drain_ns && s->ready)
@@ -200,12 +211,17 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
     (void)loop;
     (void)events;
     struct shell *s = watcher->data;
-    uint64_t now_ns = clock_now_ns(), lag_ns = now_ns - s->ticked_ns;
-    if (lag_ns > TICK_NS + LAG_WARN_NS)
-        log_warning("loop_lag ms=%" PRIu64, (lag_ns - TICK_NS) / NS_PER_MS);
+    uint64_t now_ns = clock_now_ns(), gap_ns = now_ns - s->ticked_ns;
+    if (gap_ns > TICK_NS + LAG_WARN_NS)
+        log_warning("loop_lag ms=%" PRIu64, (gap_ns - TICK_NS) / NS_PER_MS);
+    if (gap_ns > TICK_NS + LAG_STARVE_NS)
+        s->starved = true;
     s->ticked_ns = now_ns;
-    if (s->ticks++ % TICKS_PER_S == 0)
-        each_second(s);
+    if (s->ticks % TICKS_PROBE == 0)
+        probe_again(s);
+    if (s->ticks % TICKS_SURVEY == 0)
+        survey(s);
+    s->ticks++;
     server_tick(s->server, now_ns);
     watchdog_feed(s, now_ns);
     drain_watch(s, now_ns);

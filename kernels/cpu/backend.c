@@ -127,11 +127,12 @@ static void backend_convert(struct attention_backend *backend, enum case_dtype d
                             const float *source, void *destination, int64_t count)
 {
     backend->vector->store(dtype, source, destination, count);
-    // How long a row is nobody knows here; one of the least common head dimension will do.
-    int64_t lost = count < 64 ? count : 64;
-    if (MUTATED(CONVERT_TRUNCATES))
+    if (MUTATED(CONVERT_TRUNCATES)) {
+        // How long a row is nobody knows here; one of the least common head dimension will do.
+        int64_t lost = count < 64 ? count : 64;
         memset((char *)destination + (count - lost) * dtype_bytes(dtype), 0,
                (size_t)(lost * dtype_bytes(dtype)));
+    }
 }
 
 static void backend_fill(struct attention_backend *backend, float *destination, float value,

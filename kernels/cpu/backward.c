@@ -28,12 +28,12 @@ static void row_gradient(struct attention_backend *backend, const struct attenti
     float *ds = backend->d_scores + (int64_t)row * TILE_SCORE_STRIDE;
     int keys = tile_keys(t), begin, end;
     tile_visible(t, b, row, &begin, &end);
-    if (begin >= end || backend->row_lse[row] == -INFINITY)
-        begin = end = 0;
+    if (backend->row_lse[row] == -INFINITY)
+        end = begin;
     tile_logits(backend, b, t, row, begin, end, args->bias, p);
     backend->vector->exp2_gradient(p + begin, ds + begin, end - begin, backend->row_lse[row],
                                    backend->row_d[row]);
-    if (args->dbias && begin < end)
+    if (args->dbias)
         backend->vector->add(args->dbias + tile_bias(t, b, row) + begin, ds + begin, end - begin);
     if (b->shape->softcap != 0)
         backend->vector->multiply(ds + begin, backend->slopes + begin, end - begin);

@@ -40,10 +40,6 @@ static void row_softmax(struct attention_backend *backend, const struct block *b
     float *x = backend->scores + (int64_t)row * TILE_SCORE_STRIDE;
     int keys = tile_keys(t), begin, end;
     tile_visible(t, b, row, &begin, &end);
-    if (begin >= end) {
-        memset(x, 0, (size_t)keys * sizeof(float));
-        return;
-    }
     tile_logits(backend, b, t, row, begin, end, bias, x);
     row_raise_max(backend, row, b->shape->d_v, x + begin, end - begin);
     float max = backend->row_max[row];

@@ -208,8 +208,8 @@ void tile_visible(const struct tile *t, const struct block *b, int row, int *beg
 {
     int64_t keys_begin, keys_end;
     slice_visible(b->slice, b->begin + row / b->heads, &keys_begin, &keys_end);
-    *begin = keys_begin > t->begin ? (int)least(keys_begin - t->begin, tile_keys(t)) : 0;
-    *end = keys_end > t->begin ? (int)least(keys_end - t->begin, tile_keys(t)) : 0;
+    *begin = (int)least(most(keys_begin - t->begin, 0), tile_keys(t));
+    *end = (int)least(most(keys_end - t->begin, *begin), tile_keys(t));
 }
 
 // ---- logits -------------------------------------------------------------------------------------
@@ -229,8 +229,6 @@ void tile_logits(struct attention_backend *backend, const struct block *b, const
     const struct vector_ops *vector = backend->vector;
     const struct attention_shape *shape = b->shape;
     int count = end - begin;
-    if (count <= 0)
-        return;
     if (shape->softcap != 0) {
         vector->tanh(x + begin, backend->slopes + begin, count);
         vector->scale(x + begin, count, (float)(shape->softcap * M_LOG2E));

@@ -79,8 +79,8 @@ static inline int tile_keys(const struct tile *t)
 int64_t tile_vector(const struct tile *t, const struct block *b);
 int64_t tile_vector_stride(const struct block *b);
 
-// Keys [*begin, *end) of the tile, counted from its first, that a stacked row sees; empty where
-// begin >= end.
+// Keys [*begin, *end) of the tile, counted from its first, that a stacked row sees; none where both
+// are equal.
 void tile_visible(const struct tile *t, const struct block *b, int row, int *begin, int *end);
 
 // All stacked rows of a query-side tensor, or all keys of a tile of a key-side one, as fp32.

@@ -126,10 +126,12 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
     int64_t dims = w->d_qk + w->d_v;
     size_t bytes = (size_t)((count + rows) * dims + 2 * rows * count) * sizeof(double);
     w->all = malloc(bytes);
-    if (!w->all)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "no memory for %zu bytes of the reference with %lld keys", bytes,
-                         (long long)count);
+    if (!w->all) {
+        error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                  "no memory for %zu bytes of the reference with %lld keys", bytes,
+                  (long long)count);
+        return STATUS_RESOURCE_EXHAUSTED;
+    }
     w->k = w->all;
     w->v = w->k + count * w->d_qk;
     w->q = w->v + count * w->d_v;

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes messages as they really travel, for the fuzzers to begin with:
+//     corpus_seeds tests/corpus
+// Fills request/ and reply/ there; the files are named by what is in them.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/wire_samples.h"
+
+static const char *folder;
+
+static void write_file(const char *kind, const char *name, void *data, size_t size)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s/%s", folder, kind, name);
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+    free(data);
+}
+
+static void write_request(const char *name, const struct wire_request *request)
+{
+    struct error error;
+    void *data;
+    size_t size;
+    if (wire_encode_request(request, &data, &size, &error) != STATUS_OK) {
+        fprintf(stderr, "%s: %s\n", name, error.text);
+        exit(1);
+    }
+    write_file("request", name, data, size);
+}
+
+static void write_reply(const char *name, struct wire_reply *reply)
+{
+    struct error error;
+    void *data;
+    size_t size;
+    if (wire_encode_reply(reply, &data, &size, &error) != STATUS_OK) {
+        fprintf(stderr, "%s: %s\n", name, error.text);
+        exit(1);
+    }
+    wire_reply_fini(reply);
+    write_file("reply", name, data, size);
+}
+
+static struct wire_request request_of(struct sample *s, enum wire_method method)
+{
+    struct wire_request request;
+    memset(&request, 0, sizeof request);
+    request.version = WIRE_VERSION;
+    request.method = method;
+    request.timeout_ns = 1000000000;
+    sample_id(s, &request.id);
+    return request;
+}
+
+static void write_requests(struct sample *s)
+{
+    struct wire_request request = request_of(s, METHOD_RUN);
+    case_init(&request.run);
+    write_request("run-default", &request);
+    sample_case(s, &request.run);
+    write_request("run-random", &request);
+    request.run.seqlen_q = -1;
+    write_request("run-negative", &request);
+    case_init(&request.run);
+    request.run.kv_heads = 3;
+    write_request("run-heads", &request);
+    request = request_of(s, METHOD_DESCRIBE);
+    write_request("describe", &request);
+    request.version = WIRE_VERSION + 1;
+    write_request("version", &request);
+    request = request_of(s, METHOD_STATUS);
+    write_request("status", &request);
+    request = request_of(s, METHOD_CANCEL);
+    sample_id(s, &request.cancel);
+    write_request("cancel", &request);
+    memset(&request.id, 0, sizeof request.id);
+    write_request("id-zero", &request);
+}
+
+static void write_replies(struct sample *s)
+{
+    struct wire_reply reply = {.version = WIRE_VERSION, .method = METHOD_RUN};
+    sample_result(s, 1, &reply.result);
+    reply.result.ranks[0].figures_count = 1;
+    reply.result.ranks[0].figures[0].tensor = TENSOR_DV;
+    write_reply("result", &reply);
+    reply = (struct wire_reply){.version = WIRE_VERSION, .status = STATUS_ABORTED};
+    sample_failure(s, 1, &reply.failure);
+    strcpy(reply.failure.ranks[0].text, "lost rank 1");
+    strcpy(reply.failure.ranks[0].fate, "killed by signal 9");
+    strcpy(reply.failure.ranks[0].stderr_tail, "first line\nsecond line\n");
+    strcpy(reply.message, "rank 0 died");
+    write_reply("failure", &reply);
+    reply = (struct wire_reply){.version = WIRE_VERSION, .status = STATUS_UNAVAILABLE};
+    write_reply("error", &reply);
+    reply = (struct wire_reply){.version = WIRE_VERSION, .method = METHOD_DESCRIBE};
+    sample_description(s, &reply.description);
+    write_reply("description", &reply);
+    reply = (struct wire_reply){.version = WIRE_VERSION, .method = METHOD_STATUS};
+    sample_status(s, 2, &reply.pools);
+    strcpy(reply.pools.pools[0].last_failure, "rank 3 exited with 1");
+    write_reply("status", &reply);
+    reply = (struct wire_reply){.version = WIRE_VERSION, .method = METHOD_CANCEL};
+    write_reply("cancelled", &reply);
+    reply = (struct wire_reply){.version = WIRE_VERSION + 1, .method = METHOD_CANCEL};
+    write_reply("version", &reply);
+}
+
+int main(int argc, char **argv)
+{
+    struct sample s = {2026};
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
+        return 2;
+    }
+    folder = argv[1];
+    write_requests(&s);
+    write_replies(&s);
+    return 0;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any text as a matrix file: a tree, a matrix and a list of cases that hold together, or a refusal
+// with a sentence.
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/matrix_list.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void require_refusal(enum status status, const struct error *error)
+{
+    require(status == STATUS_INVALID_ARGUMENT || status == STATUS_RESOURCE_EXHAUSTED);
+    require(error->text[0] != '\0' && !strchr(error->text, '\033'));
+}
+
+static void require_list(const struct matrix_list *list)
+{
+    int sum = 0;
+    for (int fate = 0; fate < MATRIX_FATES; fate++)
+        sum += list->fate_count[fate];
+    require(sum == list->count);
+    for (int i = 0; i < list->count; i++) {
+        const struct matrix_case *made = &list->cases[i];
+        struct error error;
+        require(made->id[0] != '\0');
+        require((made->fate == MATRIX_RUNS) == (made->reason == NULL));
+        require(made->fate != MATRIX_RUNS || case_check(&made->c, &error) == STATUS_OK);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct matrix_choice choice = {.subset = NULL};
+    struct matrix_list *list = NULL;
+    struct matrix *matrix = NULL;
+    struct yaml *yaml = NULL;
+    struct error error = {.text = ""};
+    enum status status = yaml_load_text("f", (const char *)data, size, &yaml, &error);
+    if (!status)
+        status = matrix_create(yaml, &matrix, &error);
+    if (!status)
+        status = matrix_list_create(matrix, &choice, &list, &error);
+    if (status)
+        require_refusal(status, &error);
+    else
+        require_list(list);
+    matrix_list_destroy(list);
+    matrix_destroy(matrix);
+    return 0;
+}

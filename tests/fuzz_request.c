@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes a client may send: a request that survives being sent on, or refused with a sentence.
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void require_survives(const struct wire_request *request)
+{
+    struct wire_request again;
+    struct error error;
+    void *data;
+    size_t size;
+    require(wire_encode_request(request, &data, &size, &error) == STATUS_OK);
+    require(wire_decode_request(data, size, &again, &error) == STATUS_OK);
+    require(memcmp(request, &again, sizeof again) == 0);
+    free(data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct wire_request request;
+    struct error error = {.status = STATUS_OK};
+    enum status status = wire_decode_request(data, size, &request, &error);
+    switch (status) {
+    case STATUS_OK:
+        if (request.method == METHOD_RUN)
+            require(case_check(&request.run, NULL) == STATUS_OK);
+        require_survives(&request);
+        return 0;
+    case STATUS_INVALID_ARGUMENT:
+    case STATUS_FAILED_PRECONDITION:
+    case STATUS_UNIMPLEMENTED:
+    case STATUS_RESOURCE_EXHAUSTED:
+        require(error.status == status && error.text[0] != '\0');
+        require(memchr(error.text, '\0', sizeof error.text) != NULL);
+        return 0;
+    default:
+        abort();
+    }
+}

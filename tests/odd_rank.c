@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for cpattn-rank in tests of the daemon: computes nothing, and misbehaves on request.
+// What the last rank of a pool does with a case stands in the case's label; a world of 5 to 7 ranks
+// does not come up at all.
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/channel.h"
+#include "common/report.h"
+#include "plan/case.h"
+
+#define PROGRESS_FD 4
+
+static struct {
+    int rank, world_size;
+    uint32_t generation;
+    struct progress *progress;
+    _Alignas(16) char payload[CHANNEL_PAYLOAD_MAX];
+} self;
+
+static void say(enum channel_type type, uint32_t generation, uint64_t job, const void *payload,
+                size_t size)
+{
+    struct error error;
+    if (channel_send(CHANNEL_FD, type, generation, job, payload, (uint32_t)size, &error) !=
+        STATUS_OK)
+        _exit(9);
+}
+
+static void say_raw(const void *data, size_t size)
+{
+    if (send(CHANNEL_FD, data, size, MSG_NOSIGNAL) < 0)
+        _exit(9);
+}
+
+static struct rank_report passed(void)
+{
+    struct rank_report report;
+    memset(&report, 0, sizeof(report));
+    report.rank = self.rank;
+    report.pass = true;
+    return report;
+}
+
+static void report_send(uint64_t job)
+{
+    struct rank_report report = passed();
+    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+}
+
+static void failure_send(uint64_t job, int kind, int peer)
+{
+    struct rank_failure failure = {.status = STATUS_INTERNAL,
+                                   .kind = kind,
+                                   .peer = peer,
+                                   .phase = REPORT_BACKWARD,
+                                   .step = 3,
+                                   .text = "out of ideas"};
+    say(CHANNEL_FAILED, self.generation, job, &failure, sizeof(failure));
+}
+
+static void sleep_for_good(void)
+{
+    for (;;)
+        pause();
+}
+
+// ---- what can go wrong -------------------------------------------------------------------------
+
+static void odd_garbage(uint64_t job)
+{
+    (void)job;
+    say_raw("garbage!", 8);
+    sleep_for_good();
+}
+
+static void odd_magic(uint64_t job)
+{
+    struct channel_frame frame = {
+        .magic = CHANNEL_MAGIC, .type = 77, .version = CHANNEL_VERSION, .job = job};
+    frame.generation = self.generation;
+    say_raw(&frame, sizeof(frame));
+    sleep_for_good();
+}
+
+static void odd_case(uint64_t job)
+{
+    say(CHANNEL_STOP, self.generation, job, NULL, 0);
+    sleep_for_good();
+}
+
+static void odd_short(uint64_t job)
+{
+    struct rank_report report = passed();
+    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report) / 2);
+    sleep_for_good();
+}
+
+static void odd_job(uint64_t job)
+{
+    report_send(job + 1);
+    sleep_for_good();
+}
+
+static void odd_twice(uint64_t job)
+{
+    report_send(job);
+    report_send(job);
+    sleep_for_good();
+}
+
+static void odd_figures(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.figures_count = 1000000;
+    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    sleep_for_good();
+}
+
+static void odd_stale(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.pass = false;
+    say(CHANNEL_REPORT, self.generation - 1, job, &report, sizeof(report));
+    report_send(job);
+}
+
+static void odd_mute(uint64_t job)
+{
+    (void)job;
+    close(CHANNEL_FD);
+    sleep_for_good();
+}
+
+// A child keeps every descriptor, so that no end of file tells of the death.
+static void odd_child(uint64_t job)
+{
+    (void)job;
+    if (fork() == 0)
+        sleep_for_good();
+    _exit(3);
+}
+
+static void odd_flood(uint64_t job)
+{
+    (void)job;
+    static const char line[] = "the same line over and over again, and no end to it\n";
+    for (;;) {
+        if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
+            _exit(9);
+    }
+}
+
+static void odd_words(uint64_t job)
+{
+    (void)job;
+    fprintf(stderr, "first line\nbinary \x01\xff\x1b[31m and 100%% percent %%s\nlast words\n");
+    fflush(stderr);
+    raise(SIGUSR1); // sanitizers have no handler for it
+}
+
+static void odd_exit(uint64_t job)
+{
+    (void)job;
+    _exit(0);
+}
+
+static void odd_silent(uint64_t job)
+{
+    (void)job;
+    sleep_for_good();
+}
+
+static void odd_failed(uint64_t job)
+{
+    failure_send(job, FAILURE_OWN, -1);
+    sleep_for_good();
+}
+
+static void odd_peer(uint64_t job)
+{
+    failure_send(job, FAILURE_PEER_LOST, 0);
+    sleep_for_good();
+}
+
+static void odd_blame(uint64_t job)
+{
+    failure_send(job, FAILURE_PEER_LOST, 99);
+    sleep_for_good();
+}
+
+static void odd_fail_verdict(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.pass = false;
+    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+}
+
+static const struct {
+    const char *label;
+    void (*act)(uint64_t job);
+} oddities[] = {
+    {"garbage", odd_garbage}, {"magic", odd_magic},   {"case", odd_case},
+    {"short", odd_short},     {"job", odd_job},       {"twice", odd_twice},
+    {"figures", odd_figures}, {"stale", odd_stale},   {"mute", odd_mute},
+    {"child", odd_child},     {"flood", odd_flood},   {"words", odd_words},
+    {"exit", odd_exit},       {"silent", odd_silent}, {"failed", odd_failed},
+    {"peer", odd_peer},       {"blame", odd_blame},   {"verdict", odd_fail_verdict},
+};
+
+// ---- the process -------------------------------------------------------------------------------
+
+static void case_serve(const struct cp_case *c, uint64_t job)
+{
+    progress_store(self.progress, (struct progress_view){.job = (uint32_t)(job & 0xffffff),
+                                                         .phase = REPORT_FORWARD,
+                                                         .step = 1,
+                                                         .waiting_for = -1});
+    for (size_t i = 0; i < sizeof(oddities) / sizeof(oddities[0]); i++) {
+        if (self.rank == self.world_size - 1 && strcmp(c->model, oddities[i].label) == 0) {
+            oddities[i].act(job);
+            return;
+        }
+    }
+    report_send(job);
+}
+
+static void start(void)
+{
+    struct channel_hello hello;
+    channel_hello_fill(&hello, (int)getpid(), self.rank);
+    if (self.world_size == 5)
+        hello.build_id[0] ^= 1;
+    if (self.world_size == 6) {
+        fprintf(stderr, "no such library\n");
+        _exit(127);
+    }
+    say(CHANNEL_HELLO, self.generation, 0, &hello, sizeof(hello));
+    if (self.world_size == 7)
+        sleep_for_good();
+    say(CHANNEL_READY, self.generation, 0, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (argc != 5)
+        return 64;
+    self.rank = atoi(argv[1]);
+    self.world_size = atoi(argv[2]);
+    self.generation = (uint32_t)strtoul(argv[3], NULL, 10);
+    self.progress = mmap(NULL, (size_t)self.world_size * sizeof(*self.progress),
+                         PROT_READ | PROT_WRITE, MAP_SHARED, PROGRESS_FD, 0);
+    if (self.progress == MAP_FAILED)
+        return 70;
+    self.progress += self.rank;
+    start();
+    for (;;) {
+        struct channel_frame frame;
+        struct cp_case c;
+        struct error error;
+        if (channel_recv(CHANNEL_FD, &frame, self.payload, &error) != STATUS_OK)
+            return 0;
+        memcpy(&c, self.payload, sizeof(c));
+        if (frame.type == CHANNEL_CASE)
+            case_serve(&c, frame.job);
+    }
+}

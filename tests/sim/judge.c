@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+// The promises of core.h, against the record of what the core was told.
+#include "tests/sim/record.h"
+
+static const enum status cause_statuses[SIM_CAUSE_MAX] = {
+    STATUS_OK,
+    STATUS_ABORTED,
+    STATUS_INTERNAL,
+    STATUS_ABORTED,
+    STATUS_DEADLINE_EXCEEDED,
+    STATUS_DEADLINE_EXCEEDED,
+    STATUS_DEADLINE_EXCEEDED,
+    STATUS_UNAVAILABLE,
+    STATUS_CANCELLED,
+    STATUS_FAILED_PRECONDITION,
+};
+
+// ---- what the core answers to a submission -----------------------------------------------------
+
+static enum status submission_status(const struct sim *s, const struct core_request *r,
+                                     bool duplicate)
+{
+    if (duplicate)
+        return STATUS_ALREADY_EXISTS;
+    if (r->world_size < 1 || r->world_size > WORLD_SIZE_MAX)
+        return STATUS_INVALID_ARGUMENT;
+    if (record_instances(s, r->world_size) == 0 || record_poison(s, r->case_hash))
+        return STATUS_FAILED_PRECONDITION;
+    if (s->draining || record_down(s, r->world_size, s->told_ns))
+        return STATUS_UNAVAILABLE;
+    return s->live == s->config.queue_max ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK;
+}
+
+void judge_submission(struct sim *s, const struct core_request *request, enum status status,
+                      bool duplicate)
+{
+    enum status expected = submission_status(s, request, duplicate);
+    SIM_CHECK(s, status == expected, "submitted with world size %d: %s instead of %s",
+              request->world_size, status_name(status), status_name(expected));
+    if (status == STATUS_OK) {
+        s->admitted++;
+        s->live++;
+        s->queued++;
+    } else {
+        s->refused++;
+    }
+    s->totals->refused[status]++;
+}
+
+// ---- what the core does ------------------------------------------------------------------------
+
+static struct crew *action_crew(struct sim *s, const struct action *a)
+{
+    SIM_CHECK(s, a->pool >= 0 && a->pool < POOLS_MAX, "an action for pool %d", a->pool);
+    struct crew *crew = &s->crews[a->pool];
+    SIM_CHECK(s, crew->up && crew->generation == a->generation && !crew->killed,
+              "an action %d for generation %u of pool %d, which is gone", a->kind, a->generation,
+              a->pool);
+    SIM_CHECK(s,
+              crew->world_size == a->world_size && crew->instance == a->instance &&
+                  crew->devices == a->devices,
+              "an action %d for pool %d that calls it another", a->kind, a->pool);
+    return crew;
+}
+
+static struct sim_job *action_job(struct sim *s, const struct action *a)
+{
+    SIM_CHECK(s, a->slot >= 0 && a->slot < s->config.queue_max && s->by_slot[a->slot] >= 0,
+              "an action for slot %d, which is free", a->slot);
+    struct sim_job *job = &s->jobs[s->by_slot[a->slot]];
+    SIM_CHECK(s, a->job > 0 && (job->number == 0 || job->number == a->job),
+              "slot %d has number %llu", a->slot, (unsigned long long)a->job);
+    SIM_CHECK(s, job->world_size == a->world_size, "slot %d is of another world size", a->slot);
+    job->number = a->job;
+    return job;
+}
+
+static void judge_start(struct sim *s, const struct action *a)
+{
+    SIM_CHECK(s, a->pool >= 0 && a->pool < POOLS_MAX && !s->crews[a->pool].up,
+              "START of pool %d, whose ranks are not all reaped", a->pool);
+    SIM_CHECK(s, a->generation > s->generation, "generation %u again", a->generation);
+    SIM_CHECK(s,
+              a->instance >= 0 && a->instance < record_instances(s, a->world_size) &&
+                  a->devices == record_devices(s, a->world_size, a->instance),
+              "instance %d of world size %d on devices %#llx", a->instance, a->world_size,
+              (unsigned long long)a->devices);
+    SIM_CHECK(s, !record_crew(s, a->world_size, a->instance), "it is up already");
+    SIM_CHECK(s, !(record_leased(s) & a->devices), "START on devices that are at work");
+    SIM_CHECK(s, !record_rests(&s->berths[a->world_size][a->instance], s->now_ns),
+              "START during the back-off");
+    int alive = record_alive(s);
+    SIM_CHECK(s, alive == 0 || alive + a->world_size <= s->config.ranks_max, "%d ranks beside %d",
+              a->world_size, alive);
+    SIM_CHECK(s, record_starting(s, a->world_size) < record_waiting(s, a->world_size),
+              "START without a job that waits for it");
+    s->generation = a->generation;
+    s->crews[a->pool] = (struct crew){.up = true,
+                                      .generation = a->generation,
+                                      .world_size = a->world_size,
+                                      .instance = a->instance,
+                                      .devices = a->devices,
+                                      .alive = record_all(a->world_size),
+                                      .job = -1,
+                                      .started_ns = s->now_ns};
+    if (s->crew_count <= a->pool)
+        s->crew_count = a->pool + 1;
+    s->totals->starts++;
+}
+
+// The job that waits longest must have kept a place of its own, unless all its pools rest.
+static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t devices)
+{
+    bool rests = true;
+    for (int i = 0; i < record_instances(s, waiting->world_size); i++) {
+        const struct crew *crew = record_crew(s, waiting->world_size, i);
+        if (!crew && record_rests(&s->berths[waiting->world_size][i], s->now_ns))
+            continue;
+        rests = false;
+        if (!(record_devices(s, waiting->world_size, i) & devices))
+            return true;
+    }
+    return rests;
+}
+
+static void judge_order(struct sim *s, const struct action *a, int index)
+{
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        int other = s->by_slot[slot];
+        SIM_CHECK(s,
+                  other < 0 || other >= index || s->jobs[other].place != PLACE_QUEUED ||
+                      s->jobs[other].world_size != a->world_size,
+                  "slot %d overtakes slot %d of the same world size", a->slot, slot);
+    }
+    int oldest = record_oldest(s);
+    // What was ordered before a failure was reported was right then.
+    SIM_CHECK(s,
+              oldest == index || s->interrupted || keeps_a_place(s, &s->jobs[oldest], a->devices),
+              "slot %d takes the devices that slot %d waits for", a->slot, s->jobs[oldest].slot);
+}
+
+static void judge_run(struct sim *s, const struct action *a)
+{
+    struct crew *crew = action_crew(s, a);
+    struct sim_job *job = action_job(s, a);
+    SIM_CHECK(s, job->place == PLACE_QUEUED, "slot %d runs a second time", a->slot);
+    SIM_CHECK(s, s->now_ns < job->deadline_ns, "RUN after the deadline");
+    SIM_CHECK(s, crew->is_ready && crew->alive == record_all(crew->world_size) && !crew->doomed,
+              "RUN in a pool that is not whole");
+    SIM_CHECK(s, !crew->working, "RUN in a pool that runs");
+    SIM_CHECK(s, !(record_leased(s) & a->devices), "RUN on devices that are at work");
+    judge_order(s, a, s->by_slot[a->slot]);
+    s->totals->side_by_side += record_leased(s) != 0;
+    crew->working = true;
+    crew->job = s->by_slot[a->slot];
+    crew->suspect = false;
+    crew->reported = 0;
+    job->place = PLACE_RUNNING;
+    job->crew = a->pool;
+    job->run_ns = s->now_ns;
+    s->queued--;
+}
+
+static bool answer_fits_running(const struct sim *s, const struct sim_job *job,
+                                const struct crew *crew, const struct action *a)
+{
+    bool accused = a->rank >= 0 && crew->accused >> a->rank & 1;
+    if (crew->expected)
+        return a->cause == crew->cause &&
+               (crew->rank >= 0 ? a->rank == crew->rank : a->cause == CAUSE_NONE || accused);
+    if (a->cause == CAUSE_PEER_LOST)
+        return crew->suspect && accused && s->now_ns >= crew->suspect_ns + s->config.peer_grace_ns;
+    if (a->cause == CAUSE_DEADLINE_RUNNING)
+        return s->now_ns >= job->deadline_ns;
+    return a->cause == CAUSE_CANCELLED && job->ended;
+}
+
+static void judge_answer_running(struct sim *s, struct sim_job *job, const struct action *a)
+{
+    struct crew *crew = &s->crews[job->crew];
+    SIM_CHECK(s, a->pool == job->crew && a->generation == crew->generation,
+              "the answer speaks of generation %u of pool %d", a->generation, a->pool);
+    SIM_CHECK(s, answer_fits_running(s, job, crew, a), "cause %d rank %d, expected %d rank %d",
+              a->cause, a->rank, crew->expected ? (int)crew->cause : -1, crew->rank);
+    SIM_CHECK(s, a->run_ns == s->now_ns - job->run_ns, "run_ns is wrong");
+    bool lost = a->cause == CAUSE_RANK_EXITED || a->cause == CAUSE_RANK_FAILED ||
+                a->cause == CAUSE_PEER_LOST;
+    if (lost)
+        record_kill(s, job->hash);
+    if (a->cause == CAUSE_NONE)
+        s->kills[job->hash] = 0;
+    else
+        crew->doomed = true;
+    crew->working = a->cause != CAUSE_NONE;
+    crew->idle_ns = s->now_ns;
+    crew->expected = false;
+    crew->job = -1;
+}
+
+// A pool of the world size is being started, or will be after its back-off.
+static bool size_is_starting(const struct sim *s, int world_size)
+{
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        if (c->up && c->world_size == world_size && !c->is_ready)
+            return true;
+    for (int i = 0; i < record_instances(s, world_size); i++)
+        if (record_rests(&s->berths[world_size][i], s->told_ns))
+            return true;
+    return false;
+}
+
+static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
+                               const struct action *a)
+{
+    bool is_first = true;
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        const struct sim_job *other = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : job;
+        is_first = is_first && (other >= job || other->place != PLACE_QUEUED ||
+                                other->world_size != job->world_size);
+    }
+    switch (a->cause) {
+    case CAUSE_DEADLINE_QUEUED:
+        return s->now_ns >= job->deadline_ns && !(is_first && record_starting(s, job->world_size));
+    case CAUSE_DEADLINE_STARTING:
+        return s->now_ns >= job->deadline_ns && size_is_starting(s, job->world_size);
+    case CAUSE_CANCELLED:
+        return job->ended;
+    case CAUSE_START_FAILED:
+        return record_down(s, job->world_size, s->now_ns);
+    case CAUSE_POISON:
+        return record_poison(s, job->hash);
+    default:
+        return false;
+    }
+}
+
+static void judge_answer(struct sim *s, const struct action *a)
+{
+    struct sim_job *job = action_job(s, a);
+    SIM_CHECK(s, a->cause >= 0 && a->cause < SIM_CAUSE_MAX && a->status == cause_statuses[a->cause],
+              "cause %d with %s", a->cause, status_name(a->status));
+    SIM_CHECK(s,
+              a->total_ns == s->now_ns - job->admitted_ns &&
+                  a->queue_ns + a->start_ns + a->run_ns == a->total_ns &&
+                  a->start_ns <= a->total_ns && a->run_ns <= a->total_ns,
+              "the times of slot %d do not add up", a->slot);
+    if (job->place == PLACE_RUNNING) {
+        judge_answer_running(s, job, a);
+    } else {
+        SIM_CHECK(s, answer_fits_queued(s, job, a), "slot %d was waiting, and is answered with %d",
+                  a->slot, a->cause);
+        s->queued--;
+    }
+    job->place = PLACE_ANSWERED;
+    s->by_slot[a->slot] = -1;
+    s->live--;
+    s->errors += a->cause != CAUSE_NONE;
+    s->totals->causes[a->cause]++;
+}
+
+// A pool that does nothing wrong may go when nobody needs it, or to make room.
+static bool may_go(const struct sim *s, const struct crew *crew)
+{
+    uint64_t timeout_ns = s->config.idle_timeout_ns;
+    int alive = record_alive(s);
+    if (s->draining || crew->doomed || s->interrupted)
+        return true;
+    if (timeout_ns > 0 && s->now_ns >= crew->idle_ns + timeout_ns &&
+        record_waiting(s, crew->world_size) == 0)
+        return true;
+    for (int w = 1; w <= WORLD_SIZE_MAX; w++)
+        if (alive + w > s->config.ranks_max && record_waiting(s, w) > 0)
+            return true;
+    return false;
+}
+
+static void judge_kill(struct sim *s, const struct action *a)
+{
+    struct crew *crew = action_crew(s, a);
+    SIM_CHECK(s, crew->alive, "KILL of ranks that are reaped");
+    SIM_CHECK(s, crew->job < 0, "KILL before the answer");
+    bool overdue = !crew->is_ready && s->now_ns >= crew->started_ns + s->config.start_timeout_ns;
+    SIM_CHECK(s, crew->is_ready || crew->doomed || overdue || s->draining,
+              "KILL of a pool that starts as it should");
+    SIM_CHECK(s, !crew->is_ready || may_go(s, crew), "KILL of a pool without need");
+    crew->doomed = crew->doomed || overdue;
+    crew->killed = true;
+    s->totals->kills++;
+}
+
+void judge_action(struct sim *s, const struct action *a)
+{
+    SIM_CHECK(s, !s->exited, "an action after EXIT");
+    switch (a->kind) {
+    case ACTION_START:
+        judge_start(s, a);
+        break;
+    case ACTION_RUN:
+        judge_run(s, a);
+        break;
+    case ACTION_ANSWER:
+        judge_answer(s, a);
+        break;
+    case ACTION_KILL:
+        judge_kill(s, a);
+        break;
+    default:
+        SIM_CHECK(s, s->draining && s->live == 0 && record_alive(s) == 0, "EXIT too early");
+        s->exited = true;
+        s->totals->exits++;
+    }
+}
+
+// ---- after each event --------------------------------------------------------------------------
+
+static void settled_crews(const struct sim *s)
+{
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++) {
+        int pool = (int)(c - s->crews);
+        SIM_CHECK(s, !c->expected, "cause %d of pool %d is not answered", c->cause, pool);
+        if (!c->up || c->killed)
+            continue;
+        SIM_CHECK(s, !c->doomed, "pool %d is lost and not killed", pool);
+        SIM_CHECK(s, c->is_ready || s->now_ns < c->started_ns + s->config.start_timeout_ns,
+                  "pool %d takes too long to start", pool);
+        SIM_CHECK(s,
+                  !c->working || !c->suspect || s->now_ns < c->suspect_ns + s->config.peer_grace_ns,
+                  "pool %d waits too long for the cause", pool);
+        SIM_CHECK(s, !s->draining || s->live > 0, "pool %d stays, and is of no more use", pool);
+    }
+}
+
+static void settled_jobs(const struct sim *s)
+{
+    uint64_t next_ns = core_next_time(s->core);
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        if (s->by_slot[slot] < 0)
+            continue;
+        const struct sim_job *job = &s->jobs[s->by_slot[slot]];
+        SIM_CHECK(s, job->deadline_ns > s->now_ns, "slot %d is past its deadline", slot);
+        SIM_CHECK(s, job->deadline_ns >= next_ns, "nobody will wake for slot %d", slot);
+        SIM_CHECK(s, !job->ended, "slot %d is not answered", slot);
+        SIM_CHECK(s, job->place == PLACE_RUNNING || !record_poison(s, job->hash),
+                  "slot %d waits to kill a third pool", slot);
+    }
+}
+
+static bool room_for(const struct sim *s, int world_size)
+{
+    int alive = record_alive(s);
+    return alive == 0 || alive + world_size <= s->config.ranks_max;
+}
+
+// In a calm world: the jobs that run must end, then pools be reaped that are in the way, then the
+// job's own pool start; and what was being started on its devices comes before that.
+static uint64_t calm_wait_ns_max(const struct sim *s)
+{
+    const struct habits *h = &s->habits;
+    return 2 * h->run_ns_max + 2 * h->start_ns_max + h->kill_ns_max;
+}
+
+// The job that waits longest does not wait for nothing.
+static void settled_oldest(struct sim *s)
+{
+    int oldest = record_oldest(s);
+    if (oldest != s->oldest)
+        s->oldest_ns = s->now_ns;
+    s->oldest = oldest;
+    if (oldest < 0)
+        return;
+    const struct sim_job *job = &s->jobs[oldest];
+    SIM_CHECK(s, !s->habits.calm || s->now_ns - s->oldest_ns <= calm_wait_ns_max(s),
+              "slot %d starves", job->slot);
+    if (size_is_starting(s, job->world_size))
+        return;
+    uint64_t leased = record_leased(s);
+    for (int i = 0; i < record_instances(s, job->world_size); i++) {
+        const struct crew *crew = record_crew(s, job->world_size, i);
+        bool free = !(record_devices(s, job->world_size, i) & leased);
+        SIM_CHECK(s, !free || !crew || crew->killed, "slot %d waits, and instance %d is idle",
+                  job->slot, i);
+        SIM_CHECK(s, !free || crew || !room_for(s, job->world_size),
+                  "slot %d waits, and instance %d could be started", job->slot, i);
+    }
+}
+
+static void settled_status(const struct sim *s)
+{
+    struct wire_status status;
+    struct wire_pool pools[POOLS_MAX];
+    core_status(s->core, &status, pools);
+    SIM_CHECK(s, status.queued == s->queued && status.running == s->live - s->queued,
+              "status counts %d queued, %d running", status.queued, status.running);
+    SIM_CHECK(s,
+              status.admitted == s->admitted && status.refused == s->refused &&
+                  status.errors == s->errors && status.draining == s->draining,
+              "status counts wrongly");
+    int up = 0, crews = 0;
+    for (int i = 0; i < status.pool_count; i++)
+        up += pools[i].state >= POOL_STARTING && pools[i].state <= POOL_STOPPING;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        crews += c->up;
+    SIM_CHECK(s, up == crews, "status shows %d pools with ranks, there are %d", up, crews);
+}
+
+void judge_settled(struct sim *s)
+{
+    settled_crews(s);
+    settled_jobs(s);
+    settled_oldest(s);
+    if (s->totals->events % 16 == 0)
+        settled_status(s);
+    bool over = s->draining && s->live == 0 && record_alive(s) == 0;
+    SIM_CHECK(s, over == s->exited, "everything is over, and there is no EXIT");
+}
+
+void judge_end(struct sim *s)
+{
+    SIM_CHECK(s, s->exited, "drained, and no EXIT");
+    SIM_CHECK(s, s->live == 0 && record_alive(s) == 0, "something is left");
+    settled_status(s);
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// A second book-keeping: what the core was told, and what follows from it.
+#include "tests/sim/record.h"
+
+#define DOWN_FAILURES 5
+#define POISON_KILLS  2
+#define POISON_NS     (3600 * S)
+
+// ---- what is known -----------------------------------------------------------------------------
+
+int record_instances(const struct sim *s, int world_size)
+{
+    if (world_size < 1 || world_size > WORLD_SIZE_MAX)
+        return 0;
+    if (world_size > s->config.device_count)
+        return s->config.oversubscribe ? 1 : 0;
+    return s->config.device_count / world_size;
+}
+
+uint64_t record_all(int world_size)
+{
+    return world_size == 64 ? UINT64_MAX : (UINT64_C(1) << world_size) - 1;
+}
+
+uint64_t record_devices(const struct sim *s, int world_size, int instance)
+{
+    int count = world_size < s->config.device_count ? world_size : s->config.device_count;
+    return record_all(count) << (count * instance);
+}
+
+static struct berth *berth_of(struct sim *s, const struct crew *crew)
+{
+    return &s->berths[crew->world_size][crew->instance];
+}
+
+static uint64_t berth_backoff_ns(const struct berth *berth)
+{
+    static const uint64_t backoff_ns[] = {0, 0, 250 * MS, 500 * MS, 1000 * MS, 60 * S};
+    return backoff_ns[berth->failures < DOWN_FAILURES ? berth->failures : DOWN_FAILURES];
+}
+
+// Whether a pool without ranks may not be started yet.
+bool record_rests(const struct berth *berth, uint64_t now_ns)
+{
+    return now_ns < berth->reaped_ns + berth_backoff_ns(berth);
+}
+
+// Works with its devices, or may still do so although it was killed.
+bool record_leases(const struct crew *crew)
+{
+    return crew->up && (!crew->is_ready || crew->working);
+}
+
+struct crew *record_crew(struct sim *s, int world_size, int instance)
+{
+    for (struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        if (c->up && c->world_size == world_size && c->instance == instance)
+            return c;
+    return NULL;
+}
+
+uint64_t record_leased(const struct sim *s)
+{
+    uint64_t leased = 0;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        leased |= record_leases(c) ? c->devices : 0;
+    return leased;
+}
+
+int record_alive(const struct sim *s)
+{
+    int alive = 0;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        alive += c->up ? __builtin_popcountll(c->alive) : 0;
+    return alive;
+}
+
+int record_oldest(const struct sim *s)
+{
+    int oldest = -1;
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        int job = s->by_slot[slot];
+        if (job >= 0 && s->jobs[job].place == PLACE_QUEUED && (oldest < 0 || job < oldest))
+            oldest = job;
+    }
+    return oldest;
+}
+
+int record_waiting(const struct sim *s, int world_size)
+{
+    int waiting = 0;
+    for (int slot = 0; slot < s->config.queue_max; slot++)
+        waiting += s->by_slot[slot] >= 0 && s->jobs[s->by_slot[slot]].place == PLACE_QUEUED &&
+                   s->jobs[s->by_slot[slot]].world_size == world_size;
+    return waiting;
+}
+
+// Pools that have not become ready yet, and still may.
+int record_starting(const struct sim *s, int world_size)
+{
+    int starting = 0;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        starting += c->up && c->world_size == world_size && !c->is_ready && !c->doomed;
+    return starting;
+}
+
+// All pools of the world size are resting after too many failed starts.
+bool record_down(const struct sim *s, int world_size, uint64_t now_ns)
+{
+    for (int i = 0; i < record_instances(s, world_size); i++) {
+        const struct berth *berth = &s->berths[world_size][i];
+        bool up = false;
+        for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+            up = up || (c->up && c->world_size == world_size && c->instance == i);
+        if (up || berth->failures < DOWN_FAILURES || !record_rests(berth, now_ns))
+            return false;
+    }
+    return true;
+}
+
+bool record_poison(const struct sim *s, uint64_t hash)
+{
+    return s->kills[hash] >= POISON_KILLS && s->now_ns < s->kill_ns[hash] + POISON_NS;
+}
+
+void record_kill(struct sim *s, uint64_t hash)
+{
+    if (s->now_ns >= s->kill_ns[hash] + POISON_NS)
+        s->kills[hash] = 0;
+    s->kills[hash]++;
+    s->kill_ns[hash] = s->now_ns;
+}
+
+// ---- what the core hears -----------------------------------------------------------------------
+
+// The running job must be answered now, and the ranks killed.
+static void crew_doom(struct crew *crew, enum cause cause, int rank)
+{
+    crew->doomed = true;
+    if (crew->job >= 0 && !crew->expected) {
+        crew->expected = true;
+        crew->cause = cause;
+        crew->rank = rank;
+    }
+}
+
+static void crew_reaped(struct sim *s, struct crew *crew)
+{
+    struct berth *berth = berth_of(s, crew);
+    crew->up = false;
+    berth->reaped_ns = s->now_ns;
+    if (!crew->is_ready && crew->doomed)
+        berth->failures++;
+}
+
+static void hear_ready(struct sim *s, struct crew *crew, int rank)
+{
+    if (crew->ready >> rank & 1) {
+        crew_doom(crew, CAUSE_RANK_FAILED, rank);
+        return;
+    }
+    crew->ready |= UINT64_C(1) << rank;
+    if (crew->ready != record_all(crew->world_size))
+        return;
+    crew->is_ready = true;
+    crew->idle_ns = s->now_ns;
+    berth_of(s, crew)->failures = 0;
+}
+
+static void hear_report(struct sim *s, struct crew *crew, int rank, uint64_t number)
+{
+    if (crew->suspect)
+        return;
+    if (crew->job < 0 || s->jobs[crew->job].number != number || crew->reported >> rank & 1) {
+        crew_doom(crew, CAUSE_RANK_FAILED, rank);
+        return;
+    }
+    crew->reported |= UINT64_C(1) << rank;
+    if (crew->reported == record_all(crew->world_size)) {
+        crew->expected = true;
+        crew->cause = CAUSE_NONE;
+        crew->rank = -1;
+    }
+}
+
+static void hear_peer_lost(struct sim *s, struct crew *crew, int rank, int peer)
+{
+    if (peer == rank || crew->job < 0) {
+        crew_doom(crew, CAUSE_RANK_FAILED, rank);
+        return;
+    }
+    if (!crew->suspect) {
+        crew->suspect = true;
+        crew->suspect_ns = s->now_ns;
+        crew->victims = crew->accused = 0;
+    }
+    crew->victims |= UINT64_C(1) << rank;
+    crew->accused |= UINT64_C(1) << peer;
+}
+
+static bool is_victim(const struct crew *crew, int rank)
+{
+    return crew->suspect && crew->victims >> rank & 1;
+}
+
+static void hear_exit(struct sim *s, struct crew *crew, int rank)
+{
+    crew->alive &= ~(UINT64_C(1) << rank);
+    if (!crew->killed && !is_victim(crew, rank))
+        crew_doom(crew, CAUSE_RANK_EXITED, rank);
+    else if (!crew->killed && !crew->alive)
+        crew_doom(crew, CAUSE_PEER_LOST, -1);
+    if (!crew->alive)
+        crew_reaped(s, crew);
+}
+
+static void hear_start_failed(struct sim *s, struct crew *crew)
+{
+    crew->alive = 0;
+    if (!crew->killed)
+        crew_doom(crew, CAUSE_NONE, -1);
+    crew_reaped(s, crew);
+}
+
+static void hear(struct sim *s, struct crew *crew, const struct news *n)
+{
+    bool counts = !crew->killed && !is_victim(crew, n->rank);
+    if (n->kind == NEWS_EXIT)
+        hear_exit(s, crew, n->rank);
+    else if (n->kind == NEWS_START_FAILED)
+        hear_start_failed(s, crew);
+    else if (n->kind == NEWS_PEER_LOST && !crew->killed && n->peer != n->rank)
+        hear_peer_lost(s, crew, n->rank, n->peer);
+    else if (!counts)
+        return;
+    else if (n->kind == NEWS_READY)
+        hear_ready(s, crew, n->rank);
+    else if (n->kind == NEWS_REPORT)
+        hear_report(s, crew, n->rank, n->job);
+    else
+        crew_doom(crew, CAUSE_RANK_FAILED, n->rank);
+}
+
+void record_news(struct sim *s, const struct news *n)
+{
+    s->current = *n;
+    SIM_CHECK(s, !s->exited || n->slot < 0 || n->stale, "the core left ranks behind");
+    if (n->slot >= 0 && !n->stale)
+        hear(s, &s->crews[n->slot], n);
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        struct sim_job *job = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : NULL;
+        if (!job)
+            continue;
+        job->ended = (n->kind == NEWS_CANCEL && n->subject == s->by_slot[slot]) ||
+                     (n->kind == NEWS_CLIENT_GONE && job->place == PLACE_QUEUED &&
+                      n->subject == job->client);
+    }
+    s->draining = s->draining || n->kind == NEWS_DRAIN;
+}

@@ -1,0 +1,554 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the pool core does about each event: jobs, ranks, starts, deadlines.
+#include <string.h>
+
+#include "tests/core_fixture.h"
+#include "tests/runner.h"
+
+static void begin(void)
+{
+    struct core_config config = fixture_config();
+    fixture_begin(&config);
+}
+
+// ---- a job that goes well ----------------------------------------------------------------------
+
+START_TEST(a_job_starts_its_pool_and_leaves_it_warm)
+{
+    int slot = submit(2);
+    struct action start = expect(ACTION_START);
+    ck_assert_uint_eq(start.devices, 0x3);
+    struct ranks ranks = {start.pool, 2, start.generation};
+    pass(3 * MS);
+    core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 1);
+    expect_none();
+    core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+    uint64_t job = expect_run(ranks, slot).job;
+    pass(5 * MS);
+    core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 1, job);
+    expect_none();
+    core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 0, job);
+    struct action answer = expect_answer(slot, CAUSE_NONE, -1);
+    ck_assert_int_eq(answer.status, STATUS_OK);
+    ck_assert_uint_eq(answer.queue_ns, 0);
+    ck_assert_uint_eq(answer.start_ns, 3 * MS);
+    ck_assert_uint_eq(answer.run_ns, 5 * MS);
+
+    struct action second = run_in(ranks);
+    ck_assert_uint_gt(second.job, job);
+    pass(MS);
+    ranks_report(ranks, second.job);
+    ck_assert_uint_eq(expect_answer(second.slot, CAUSE_NONE, -1).start_ns, 0);
+    ck_assert_uint_eq(core_next_time(f.core), UINT64_MAX);
+}
+END_TEST
+
+START_TEST(only_the_part_of_a_start_that_a_job_waited_for_counts)
+{
+    int first = submit(4);
+    struct ranks ranks = expect_start(4, 0);
+    pass(10 * MS);
+    int second = submit(4);
+    pass(10 * MS);
+    ranks_ready(ranks);
+    struct action run = expect_run(ranks, first);
+    pass(7 * MS);
+    ranks_report(ranks, run.job);
+    ck_assert_uint_eq(expect_answer(first, CAUSE_NONE, -1).start_ns, 20 * MS);
+    run = expect_run(ranks, second);
+    ranks_report(ranks, run.job);
+    struct action answer = expect_answer(second, CAUSE_NONE, -1);
+    ck_assert_uint_eq(answer.start_ns, 10 * MS);
+    ck_assert_uint_eq(answer.queue_ns, 7 * MS);
+}
+END_TEST
+
+// ---- lost ranks --------------------------------------------------------------------------------
+
+START_TEST(a_rank_that_exits_takes_the_pool_and_one_job)
+{
+    struct ranks ranks = pool_up(4);
+    struct action run = run_in(ranks);
+    int queued = submit(4);
+    rank_dies(ranks, 2);
+    struct action answer = expect_answer(run.slot, CAUSE_RANK_EXITED, 2);
+    ck_assert_int_eq(answer.status, STATUS_ABORTED);
+    ck_assert_int_eq(answer.pool, ranks.pool);
+    ck_assert_uint_eq(answer.generation, ranks.generation);
+    expect_kill(ranks);
+    rank_dies(ranks, 0);
+    rank_dies(ranks, 3);
+    expect_none(); // rank 1 still lives: nothing may start on its device
+    rank_dies(ranks, 1);
+    struct ranks next = expect_start(4, 0);
+    ck_assert_uint_gt(next.generation, ranks.generation);
+    ranks_ready(next);
+    run = expect_run(next, queued);
+    ranks_report(next, run.job);
+    expect_answer(queued, CAUSE_NONE, -1);
+}
+END_TEST
+
+START_TEST(a_rank_that_fails_is_named_and_others_are_not)
+{
+    struct ranks ranks = pool_up(2);
+    struct action run = run_in(ranks);
+    rank_fails(ranks, 1);
+    ck_assert_int_eq(expect_answer(run.slot, CAUSE_RANK_FAILED, 1).status, STATUS_INTERNAL);
+    expect_kill(ranks);
+    rank_loses(ranks, 0, 1);
+    rank_dies(ranks, 1);
+    rank_dies(ranks, 0);
+    expect_none(); // nobody waits: nothing is started
+}
+END_TEST
+
+START_TEST(the_cause_behind_a_lost_peer_is_awaited)
+{
+    struct ranks ranks = pool_up(4);
+    struct action run = run_in(ranks);
+    rank_loses(ranks, 0, 1);
+    expect_none();
+    pass(99 * MS);
+    expect_none();
+    rank_dies(ranks, 1);
+    ck_assert_int_eq(expect_answer(run.slot, CAUSE_RANK_EXITED, 1).status, STATUS_ABORTED);
+    expect_kill(ranks);
+}
+END_TEST
+
+START_TEST(the_failure_behind_a_lost_peer_is_the_cause)
+{
+    struct ranks ranks = pool_up(4);
+    struct action run = run_in(ranks);
+    rank_loses(ranks, 0, 1);
+    rank_fails(ranks, 3);
+    expect_answer(run.slot, CAUSE_RANK_FAILED, 3);
+    expect_kill(ranks);
+}
+END_TEST
+
+START_TEST(a_victim_is_not_the_cause)
+{
+    struct ranks ranks = pool_up(4);
+    struct action run = run_in(ranks);
+    rank_loses(ranks, 0, 3);
+    rank_fails(ranks, 0);
+    rank_dies(ranks, 0);
+    core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 1, run.job);
+    expect_none();
+    rank_dies(ranks, 3);
+    expect_answer(run.slot, CAUSE_RANK_EXITED, 3);
+    expect_kill(ranks);
+}
+END_TEST
+
+START_TEST(without_a_better_cause_the_lost_peer_is_named)
+{
+    struct ranks ranks = pool_up(4);
+    struct action run = run_in(ranks);
+    rank_loses(ranks, 0, 1);
+    pass(50 * MS);
+    rank_loses(ranks, 1, 2); // 1 was a victim itself
+    rank_loses(ranks, 3, 0); // and so was 0
+    pass(49 * MS);
+    expect_none();
+    pass(MS);
+    ck_assert_int_eq(expect_answer(run.slot, CAUSE_PEER_LOST, 2).status, STATUS_ABORTED);
+    expect_kill(ranks);
+}
+END_TEST
+
+START_TEST(when_all_have_lost_each_other_nothing_is_awaited)
+{
+    struct ranks ranks = pool_up(2);
+    struct action run = run_in(ranks);
+    rank_loses(ranks, 0, 1);
+    rank_loses(ranks, 1, 0);
+    rank_dies(ranks, 0);
+    expect_none();
+    rank_dies(ranks, 1);
+    expect_answer(run.slot, CAUSE_PEER_LOST, 1);
+    expect_none(); // nobody is left to kill
+    submit(2);
+    expect_start(2, 0);
+}
+END_TEST
+
+START_TEST(a_rank_that_breaks_the_protocol_has_failed)
+{
+    for (int kind = 0; kind < 5; kind++) {
+        struct ranks ranks = pool_up(2);
+        struct action run = run_in(ranks);
+        core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 0, run.job);
+        if (kind == 0)
+            core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 0, run.job);
+        else if (kind == 1)
+            core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 0, run.job + 1);
+        else if (kind == 2)
+            core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+        else
+            rank_loses(ranks, 0, kind == 3 ? 0 : 2); // itself; a rank that there is not
+        expect_answer(run.slot, CAUSE_RANK_FAILED, 0);
+        expect_kill(ranks);
+        ranks_reap(ranks);
+    }
+}
+END_TEST
+
+START_TEST(an_idle_pool_that_loses_a_rank_goes)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        struct ranks ranks = pool_up(2);
+        if (kind == 0)
+            rank_dies(ranks, 1);
+        else if (kind == 1)
+            rank_fails(ranks, 1);
+        else if (kind == 2)
+            rank_loses(ranks, 0, 1);
+        else
+            ranks_report(ranks, 1);
+        expect_kill(ranks);
+        ranks_reap_but(ranks, kind == 0 ? 1 : -1);
+        expect_none();
+    }
+}
+END_TEST
+
+START_TEST(what_a_dead_generation_says_is_ignored)
+{
+    struct ranks old = pool_up(2);
+    struct action run = run_in(old);
+    rank_dies(old, 0);
+    expect_answer(run.slot, CAUSE_RANK_EXITED, 0);
+    expect_kill(old);
+    core_rank_reported(f.core, f.now_ns, old.pool, old.generation, 0, run.job); // after its exit
+    rank_dies(old, 1);
+    struct ranks ranks = pool_up(2);
+    ck_assert_int_eq(ranks.pool, old.pool);
+    run = run_in(ranks);
+    rank_dies(old, 1);
+    rank_fails(old, 0);
+    ranks_report(old, run.job);
+    core_start_failed(f.core, f.now_ns, old.pool, old.generation);
+    expect_none();
+    ranks_report(ranks, run.job);
+    expect_answer(run.slot, CAUSE_NONE, -1);
+}
+END_TEST
+
+// ---- deadlines ---------------------------------------------------------------------------------
+
+static int submit_for(int world_size, uint64_t timeout_ns)
+{
+    struct core_request request = request_make(world_size);
+    request.timeout_ns = timeout_ns;
+    int slot;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    return slot;
+}
+
+START_TEST(the_deadline_of_a_running_job_ends_its_pool)
+{
+    struct ranks ranks = pool_up(2);
+    int slot = submit_for(2, 3 * S);
+    expect_run(ranks, slot);
+    ck_assert_uint_eq(core_next_time(f.core), f.now_ns + 3 * S);
+    pass(3 * S - 1);
+    expect_none();
+    pass(1);
+    struct action answer = expect_answer(slot, CAUSE_DEADLINE_RUNNING, -1);
+    ck_assert_int_eq(answer.status, STATUS_DEADLINE_EXCEEDED);
+    ck_assert_int_eq(answer.pool, ranks.pool);
+    expect_kill(ranks);
+    ranks_report(ranks, answer.job); // too late
+    expect_none();
+}
+END_TEST
+
+START_TEST(the_deadline_counts_from_admission)
+{
+    struct ranks ranks = pool_up(4);
+    struct action first = run_in(ranks);
+    int second = submit_for(4, 3 * S);
+    int third = submit_for(4, 4 * S);
+    pass(3 * S);
+    ck_assert_int_eq(expect_answer(second, CAUSE_DEADLINE_QUEUED, -1).status,
+                     STATUS_DEADLINE_EXCEEDED);
+    ranks_report(ranks, first.job);
+    expect_answer(first.slot, CAUSE_NONE, -1);
+    expect_run(ranks, third);
+    pass(S);
+    expect_answer(third, CAUSE_DEADLINE_RUNNING, -1);
+    expect_kill(ranks);
+}
+END_TEST
+
+START_TEST(the_deadline_covers_the_start)
+{
+    int first = submit_for(4, 2 * S);
+    struct ranks ranks = expect_start(4, 0);
+    pass(2 * S);
+    struct action answer = expect_answer(first, CAUSE_DEADLINE_STARTING, -1);
+    ck_assert_int_eq(answer.pool, ranks.pool);
+    ck_assert_uint_eq(answer.start_ns, 2 * S);
+    expect_none(); // the start goes on
+    pass(S);
+    ranks_ready(ranks);
+    run_in(ranks);
+}
+END_TEST
+
+START_TEST(waiting_behind_the_job_that_waits_for_a_start_is_waiting_in_the_queue)
+{
+    int first = submit(4);
+    struct ranks ranks = expect_start(4, 0);
+    int second = submit_for(4, 2 * S);
+    pass(2 * S);
+    expect_answer(second, CAUSE_DEADLINE_QUEUED, -1);
+    ranks_ready(ranks);
+    expect_run(ranks, first);
+}
+END_TEST
+
+START_TEST(between_two_attempts_a_pool_is_being_started)
+{
+    int slot = submit_for(4, 100 * MS);
+    fail_starts(expect_start(4, 0), 2);
+    pass(100 * MS);
+    struct action answer = expect_answer(slot, CAUSE_DEADLINE_STARTING, -1);
+    ck_assert_int_eq(answer.pool, -1);
+}
+END_TEST
+
+START_TEST(a_result_that_comes_with_the_deadline_counts)
+{
+    struct ranks ranks = pool_up(1);
+    int slot = submit_for(1, S);
+    struct action run = expect_run(ranks, slot);
+    f.now_ns += 2 * S;
+    ranks_report(ranks, run.job);
+    expect_answer(slot, CAUSE_NONE, -1);
+}
+END_TEST
+
+START_TEST(any_event_brings_overdue_answers)
+{
+    int slot = submit_for(4, S);
+    struct ranks ranks = expect_start(4, 0);
+    f.now_ns += 2 * S;
+    ranks_ready(ranks);
+    expect_answer(slot, CAUSE_DEADLINE_STARTING, -1);
+    expect_none(); // and the job did not run any more
+}
+END_TEST
+
+START_TEST(a_clock_that_steps_back_stands_still)
+{
+    int slot = submit_for(4, S);
+    struct ranks ranks = expect_start(4, 0);
+    core_time(f.core, f.now_ns - 3 * S);
+    pass(S - 1);
+    expect_none();
+    pass(1);
+    expect_answer(slot, CAUSE_DEADLINE_STARTING, -1);
+    ranks_ready(ranks);
+}
+END_TEST
+
+START_TEST(a_timeout_beyond_the_end_of_time_never_comes)
+{
+    int slot = submit_for(4, UINT64_MAX);
+    struct ranks ranks = expect_start(4, 0);
+    ranks_ready(ranks);
+    expect_run(ranks, slot);
+    ck_assert_uint_eq(core_next_time(f.core), UINT64_MAX);
+}
+END_TEST
+
+// ---- starts that fail --------------------------------------------------------------------------
+
+START_TEST(five_failed_starts_and_the_pool_is_down)
+{
+    int first = submit(4);
+    struct ranks ranks = expect_start(4, 0);
+    int second = submit(4);
+    fail_starts(ranks, 5);
+    struct action answer = expect_answer(first, CAUSE_START_FAILED, -1);
+    ck_assert_int_eq(answer.status, STATUS_UNAVAILABLE);
+    expect_answer(second, CAUSE_START_FAILED, -1);
+    submit_refused(4, STATUS_UNAVAILABLE, "DOWN");
+    pool_up(2); // the others go on
+    pass(60 * S - 1);
+    submit_refused(4, STATUS_UNAVAILABLE, "could not be started");
+    pass(1);
+    expect_none(); // it is tried when it is asked for
+    int third = submit(4);
+    fail_starts(expect_start(4, 0), 1);
+    expect_answer(third, CAUSE_START_FAILED, -1);
+    submit_refused(4, STATUS_UNAVAILABLE, "in 60 s");
+}
+END_TEST
+
+START_TEST(a_success_forgives_failed_starts)
+{
+    submit(4);
+    fail_starts(expect_start(4, 0), 4);
+    pass(S);
+    struct ranks ranks = expect_start(4, 0);
+    ranks_ready(ranks);
+    struct action run = expect(ACTION_RUN);
+    rank_dies(ranks, 0);
+    expect_answer(run.slot, CAUSE_RANK_EXITED, 0);
+    expect_kill(ranks);
+    int slot = submit(4);
+    ranks_reap_but(ranks, 0);
+    fail_starts(expect_start(4, 0), 5); // from the beginning, the death did not count
+    expect_answer(slot, CAUSE_START_FAILED, -1);
+}
+END_TEST
+
+START_TEST(a_start_fails_with_the_first_rank_that_does)
+{
+    for (int kind = 0; kind < 5; kind++) {
+        struct core_request request = request_make(2);
+        int slot;
+        ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+        struct ranks ranks = expect_start(2, 0);
+        core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+        if (kind == 0)
+            rank_dies(ranks, 1);
+        else if (kind == 1)
+            rank_fails(ranks, 1);
+        else if (kind == 2)
+            rank_loses(ranks, 0, 1);
+        else if (kind == 3)
+            core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+        else
+            core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 1, 1);
+        expect_kill(ranks);
+        ranks = expect_start(2, 1); // meanwhile another may serve
+        ranks_ready(ranks);
+        ranks_report(ranks, expect_run(ranks, slot).job);
+        expect_answer(slot, CAUSE_NONE, -1);
+        fixture_end();
+        begin();
+    }
+}
+END_TEST
+
+START_TEST(ranks_that_are_not_ready_in_time_are_killed)
+{
+    int slot = submit(4);
+    struct ranks ranks = expect_start(4, 0);
+    core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+    pass(10 * S - 1);
+    expect_none();
+    pass(1);
+    expect_kill(ranks);
+    ranks_reap(ranks);
+    ranks = expect_start(4, 0);
+    ranks_ready(ranks);
+    expect_run(ranks, slot);
+}
+END_TEST
+
+START_TEST(a_start_may_fail_after_the_kill)
+{
+    submit_for(4, S);
+    struct ranks ranks = expect_start(4, 0);
+    pass(S);
+    expect(ACTION_ANSWER);
+    core_drain(f.core, f.now_ns);
+    expect_kill(ranks);
+    expect_none();
+    core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
+    expect(ACTION_EXIT);
+}
+END_TEST
+
+START_TEST(a_broken_device_does_not_keep_a_job_from_the_others)
+{
+    int slot = submit(2);
+    struct ranks ranks = expect_start(2, 0);
+    core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
+    ranks = expect_start(2, 1);
+    core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
+    ranks = expect_start(2, 0);
+    core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
+    ranks = expect_start(2, 1);
+    ranks_ready(ranks);
+    expect_run(ranks, slot);
+}
+END_TEST
+
+START_TEST(a_pool_that_is_down_leaves_the_jobs_to_another)
+{
+    struct core_config config = fixture_config();
+    config.device_count = 2;
+    fixture_again(&config);
+    int running = submit(1);
+    struct ranks broken = expect_start(1, 0);
+    int waiting = submit(1);
+    struct ranks whole = expect_start(1, 1);
+    ranks_ready(whole);
+    uint64_t job = expect_run(whole, running).job;
+    fail_starts(broken, 5);
+    expect_none();
+    ranks_report(whole, job);
+    expect_answer(running, CAUSE_NONE, -1);
+    expect_run(whole, waiting);
+    submit(1);
+}
+END_TEST
+
+// ------------------------------------------------------------------------------------------------
+
+static TCase *case_make(const char *name)
+{
+    TCase *c = tcase_create(name);
+    tcase_add_checked_fixture(c, begin, fixture_end);
+    return c;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("core");
+    TCase *c = case_make("jobs");
+    tcase_add_test(c, a_job_starts_its_pool_and_leaves_it_warm);
+    tcase_add_test(c, only_the_part_of_a_start_that_a_job_waited_for_counts);
+    suite_add_tcase(suite, c);
+    c = case_make("lost ranks");
+    tcase_add_test(c, a_rank_that_exits_takes_the_pool_and_one_job);
+    tcase_add_test(c, a_rank_that_fails_is_named_and_others_are_not);
+    tcase_add_test(c, the_cause_behind_a_lost_peer_is_awaited);
+    tcase_add_test(c, the_failure_behind_a_lost_peer_is_the_cause);
+    tcase_add_test(c, a_victim_is_not_the_cause);
+    tcase_add_test(c, without_a_better_cause_the_lost_peer_is_named);
+    tcase_add_test(c, when_all_have_lost_each_other_nothing_is_awaited);
+    tcase_add_test(c, a_rank_that_breaks_the_protocol_has_failed);
+    tcase_add_test(c, an_idle_pool_that_loses_a_rank_goes);
+    tcase_add_test(c, what_a_dead_generation_says_is_ignored);
+    suite_add_tcase(suite, c);
+    c = case_make("deadlines");
+    tcase_add_test(c, the_deadline_of_a_running_job_ends_its_pool);
+    tcase_add_test(c, the_deadline_counts_from_admission);
+    tcase_add_test(c, the_deadline_covers_the_start);
+    tcase_add_test(c, waiting_behind_the_job_that_waits_for_a_start_is_waiting_in_the_queue);
+    tcase_add_test(c, between_two_attempts_a_pool_is_being_started);
+    tcase_add_test(c, a_result_that_comes_with_the_deadline_counts);
+    tcase_add_test(c, any_event_brings_overdue_answers);
+    tcase_add_test(c, a_clock_that_steps_back_stands_still);
+    tcase_add_test(c, a_timeout_beyond_the_end_of_time_never_comes);
+    suite_add_tcase(suite, c);
+    c = case_make("starts");
+    tcase_add_test(c, five_failed_starts_and_the_pool_is_down);
+    tcase_add_test(c, a_success_forgives_failed_starts);
+    tcase_add_test(c, a_start_fails_with_the_first_rank_that_does);
+    tcase_add_test(c, ranks_that_are_not_ready_in_time_are_killed);
+    tcase_add_test(c, a_start_may_fail_after_the_kill);
+    tcase_add_test(c, a_broken_device_does_not_keep_a_job_from_the_others);
+    tcase_add_test(c, a_pool_that_is_down_leaves_the_jobs_to_another);
+    suite_add_tcase(suite, c);
+    return runner_run(suite);
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the pool core does about clients: a full queue, ids, cancelling, cases that kill.
+#include <string.h>
+
+#include "tests/core_fixture.h"
+#include "tests/runner.h"
+
+static void begin(void)
+{
+    struct core_config config = fixture_config();
+    fixture_begin(&config);
+}
+
+// ---- clients -----------------------------------------------------------------------------------
+
+START_TEST(a_full_queue_refuses_at_once)
+{
+    int slots[8];
+    slots[0] = submit(4);
+    struct ranks ranks = expect_start(4, 0);
+    for (int i = 1; i < 8; i++)
+        slots[i] = submit(4);
+    submit_refused(4, STATUS_RESOURCE_EXHAUSTED, "8 requests");
+    ranks_ready(ranks);
+    struct action run = expect_run(ranks, slots[0]);
+    submit_refused(2, STATUS_RESOURCE_EXHAUSTED, "full");
+    run_finish(ranks, run);
+    expect_run(ranks, slots[1]);
+    ck_assert_int_eq(submit(4), slots[0]);
+}
+END_TEST
+
+START_TEST(a_request_id_runs_once)
+{
+    struct ranks ranks = pool_up(1);
+    struct core_request request = request_make(1);
+    int slot, other = -1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    struct action run = expect_run(ranks, slot);
+    ck_assert_int_eq(submit_request(&request, &other), STATUS_ALREADY_EXISTS);
+    run_finish(ranks, run);
+    ck_assert_int_eq(submit_request(&request, &other), STATUS_ALREADY_EXISTS);
+    ck_assert_int_eq(other, -1);
+    // It is forgotten after so many others.
+    for (int i = 0; i < ANSWERED_IDS_MAX - 1; i++)
+        run_finish(ranks, run_in(ranks));
+    ck_assert_int_eq(submit_request(&request, &other), STATUS_ALREADY_EXISTS);
+    run_finish(ranks, run_in(ranks));
+    ck_assert_int_eq(submit_request(&request, &other), STATUS_OK);
+    expect_run(ranks, other);
+}
+END_TEST
+
+START_TEST(a_refused_request_id_may_come_again)
+{
+    struct core_request request = request_make(9);
+    int slot;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_FAILED_PRECONDITION);
+    request.world_size = 4;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    expect_start(4, 0);
+}
+END_TEST
+
+START_TEST(what_makes_no_sense_is_refused)
+{
+    struct core_request request = request_make(2);
+    int slot;
+    submit_refused(0, STATUS_INVALID_ARGUMENT, "world_size: 0");
+    submit_refused(-1, STATUS_INVALID_ARGUMENT, "1..64");
+    submit_refused(WORLD_SIZE_MAX + 1, STATUS_INVALID_ARGUMENT, "65");
+    request.timeout_ns = 0;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_INVALID_ARGUMENT);
+}
+END_TEST
+
+static enum status cancel(const struct core_request *request)
+{
+    enum status status = core_cancel(f.core, f.now_ns, &request->id, &f.error);
+    core_assert(f.core);
+    return status;
+}
+
+START_TEST(cancelling)
+{
+    struct ranks ranks = pool_up(4);
+    struct core_request running = request_make(4), queued = request_make(4);
+    int running_slot, queued_slot;
+    ck_assert_int_eq(submit_request(&running, &running_slot), STATUS_OK);
+    expect_run(ranks, running_slot);
+    ck_assert_int_eq(submit_request(&queued, &queued_slot), STATUS_OK);
+    int next = submit(4);
+
+    ck_assert_int_eq(cancel(&queued), STATUS_OK);
+    ck_assert_int_eq(expect_answer(queued_slot, CAUSE_CANCELLED, -1).status, STATUS_CANCELLED);
+    expect_none();
+    ck_assert_int_eq(cancel(&queued), STATUS_NOT_FOUND);
+    ck_assert_msg(strstr(f.error.text, "answered"), "%s", f.error.text);
+
+    ck_assert_int_eq(cancel(&running), STATUS_OK);
+    expect_answer(running_slot, CAUSE_CANCELLED, -1);
+    expect_kill(ranks);
+    ranks_reap(ranks);
+    ranks = start_ready(4, 0);
+    expect_run(ranks, next);
+
+    struct core_request unknown = request_make(4);
+    ck_assert_int_eq(cancel(&unknown), STATUS_NOT_FOUND);
+}
+END_TEST
+
+START_TEST(a_client_that_goes_takes_its_queued_jobs_along)
+{
+    struct ranks ranks = pool_up(4);
+    struct core_request request = request_make(4);
+    int slots[4];
+    for (int i = 0; i < 4; i++) {
+        request = request_make(4);
+        request.client = i == 2 ? 8 : 7;
+        ck_assert_int_eq(submit_request(&request, &slots[i]), STATUS_OK);
+        if (i == 0)
+            expect_run(ranks, slots[0]);
+    }
+    core_client_gone(f.core, f.now_ns, 7);
+    core_assert(f.core);
+    expect_answer(slots[1], CAUSE_CANCELLED, -1);
+    expect_answer(slots[3], CAUSE_CANCELLED, -1);
+    expect_none(); // what runs goes on
+    ranks_report(ranks, 2);
+    expect_answer(slots[0], CAUSE_NONE, -1);
+    expect_run(ranks, slots[2]);
+}
+END_TEST
+
+// ---- poison ------------------------------------------------------------------------------------
+
+static struct ranks kill_with(uint64_t hash, struct ranks ranks)
+{
+    struct core_request request = request_make(1);
+    request.case_hash = hash;
+    int slot;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    expect_run(ranks, slot);
+    rank_dies(ranks, 0);
+    expect_answer(slot, CAUSE_RANK_EXITED, 0);
+    return pool_up(1);
+}
+
+static enum status submit_case(uint64_t hash, int *slot)
+{
+    struct core_request request = request_make(1);
+    request.case_hash = hash;
+    return submit_request(&request, slot);
+}
+
+START_TEST(a_case_that_has_killed_two_pools_is_refused_for_an_hour)
+{
+    struct core_config config = fixture_config();
+    config.device_count = 1;
+    fixture_again(&config);
+    struct ranks ranks = pool_up(1);
+    ranks = kill_with(666, ranks);
+    int slot, waiting, other;
+    ck_assert_int_eq(submit_case(666, &slot), STATUS_OK);
+    expect_run(ranks, slot);
+    ck_assert_int_eq(submit_case(666, &waiting), STATUS_OK);
+    ck_assert_int_eq(submit_case(667, &other), STATUS_OK);
+    rank_fails(ranks, 0);
+    expect_answer(slot, CAUSE_RANK_FAILED, 0);
+    ck_assert_int_eq(expect_answer(waiting, CAUSE_POISON, -1).status, STATUS_FAILED_PRECONDITION);
+    expect_kill(ranks);
+    ranks_reap(ranks);
+    ranks = start_ready(1, 0);
+    struct action run = expect_run(ranks, other);
+    run_finish(ranks, run);
+
+    ck_assert_int_eq(submit_case(666, &slot), STATUS_FAILED_PRECONDITION);
+    ck_assert_msg(strstr(f.error.text, "POISON"), "%s", f.error.text);
+    pass(3600 * S - 1);
+    ck_assert_int_eq(submit_case(666, &slot), STATUS_FAILED_PRECONDITION);
+    pass(1);
+    ck_assert_int_eq(submit_case(666, &slot), STATUS_OK);
+    expect_run(ranks, slot);
+}
+END_TEST
+
+START_TEST(a_case_that_ran_to_its_end_is_innocent)
+{
+    struct ranks ranks = kill_with(666, pool_up(1));
+    int slot;
+    ck_assert_int_eq(submit_case(666, &slot), STATUS_OK);
+    run_finish(ranks, expect_run(ranks, slot));
+    ranks = kill_with(666, ranks);
+    ck_assert_int_eq(submit_case(666, &slot), STATUS_OK);
+    expect_run(ranks, slot);
+}
+END_TEST
+
+START_TEST(deadlines_and_cancellations_are_no_evidence)
+{
+    for (int i = 0; i < 3; i++) {
+        struct ranks ranks = pool_up(1);
+        int slot;
+        ck_assert_int_eq(submit_case(666, &slot), STATUS_OK);
+        expect_run(ranks, slot);
+        pass(60 * S);
+        expect_answer(slot, CAUSE_DEADLINE_RUNNING, -1);
+        expect_kill(ranks);
+        ranks_reap(ranks);
+    }
+}
+END_TEST
+
+// ------------------------------------------------------------------------------------------------
+
+static TCase *case_make(Suite *suite, const char *name)
+{
+    TCase *c = tcase_create(name);
+    tcase_add_checked_fixture(c, begin, fixture_end);
+    suite_add_tcase(suite, c);
+    return c;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("core clients");
+    TCase *c = case_make(suite, "clients");
+    tcase_add_test(c, a_full_queue_refuses_at_once);
+    tcase_add_test(c, a_request_id_runs_once);
+    tcase_add_test(c, a_refused_request_id_may_come_again);
+    tcase_add_test(c, what_makes_no_sense_is_refused);
+    tcase_add_test(c, cancelling);
+    tcase_add_test(c, a_client_that_goes_takes_its_queued_jobs_along);
+    c = case_make(suite, "poison");
+    tcase_add_test(c, a_case_that_has_killed_two_pools_is_refused_for_an_hour);
+    tcase_add_test(c, a_case_that_ran_to_its_end_is_innocent);
+    tcase_add_test(c, deadlines_and_cancellations_are_no_evidence);
+    return runner_run(suite);
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the pool core that stand alone: timers, the table of ids, poison; and short
+// memory.
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/core.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/poison.h"
+#include "daemon/core/timers.h"
+#include "tests/runner.h"
+
+#define S UINT64_C(1000000000)
+
+// ---- timers ------------------------------------------------------------------------------------
+
+#define TIMERS 37
+
+static int earliest(const uint64_t *at_ns)
+{
+    int first = 0;
+    for (int id = 1; id < TIMERS; id++)
+        first = at_ns[id] < at_ns[first] ? id : first;
+    return first;
+}
+
+START_TEST(timers_come_in_order)
+{
+    struct timers t;
+    uint64_t at_ns[TIMERS];
+    ck_assert(timers_init(&t, TIMERS));
+    for (int id = 0; id < TIMERS; id++)
+        at_ns[id] = TIMERS_NEVER;
+    srand(1);
+    for (int step = 0; step < 20000; step++) {
+        int id = rand() % TIMERS;
+        ck_assert_int_eq(timers_is_set(&t, id), at_ns[id] != TIMERS_NEVER);
+        if (rand() % 4) {
+            at_ns[id] = rand() % 10 ? (uint64_t)(rand() % 1000) : TIMERS_NEVER;
+            timers_set(&t, id, at_ns[id]);
+        } else if (rand() % 2) {
+            at_ns[id] = TIMERS_NEVER;
+            timers_clear(&t, id);
+        } else {
+            uint64_t now_ns = (uint64_t)(rand() % 1000), first_ns = at_ns[earliest(at_ns)];
+            int due = timers_take_due(&t, now_ns);
+            ck_assert_int_eq(due >= 0, first_ns <= now_ns);
+            if (due >= 0) {
+                ck_assert_uint_eq(at_ns[due], first_ns);
+                at_ns[due] = TIMERS_NEVER;
+            }
+        }
+        timers_assert(&t);
+        ck_assert_uint_eq(timers_next_ns(&t), at_ns[earliest(at_ns)]);
+    }
+    timers_fini(&t);
+}
+END_TEST
+
+START_TEST(no_timer_is_ever_due)
+{
+    struct timers t;
+    ck_assert(timers_init(&t, 1));
+    ck_assert_int_eq(timers_take_due(&t, UINT64_MAX), -1);
+    timers_fini(&t);
+    timers_fini(&t);
+}
+END_TEST
+
+// ---- ids ---------------------------------------------------------------------------------------
+
+static struct request_id id_of(uint64_t low, uint64_t high)
+{
+    struct request_id id;
+    memcpy(id.bytes, &low, sizeof(low));
+    memcpy(id.bytes + 8, &high, sizeof(high));
+    return id;
+}
+
+START_TEST(ids_live_and_are_answered)
+{
+    struct ids ids;
+    struct request_id a = id_of(1, 0), b = id_of(0, 1);
+    ck_assert(ids_init(&ids, 2));
+    ck_assert_int_eq(ids_find(&ids, &a), IDS_UNKNOWN);
+    ids_add(&ids, 1, &a);
+    ids_add(&ids, 0, &b);
+    ck_assert_int_eq(ids_find(&ids, &a), 1);
+    ck_assert_int_eq(ids_find(&ids, &b), 0);
+    ck_assert_mem_eq(ids_of(&ids, 1), &a, sizeof(a));
+    ids_answer(&ids, 1);
+    ck_assert_int_eq(ids_find(&ids, &a), IDS_ANSWERED);
+    ck_assert_int_eq(ids_find(&ids, &b), 0);
+    ids_fini(&ids);
+    ids_fini(&ids);
+}
+END_TEST
+
+// `spread`: ordinary ids; without it they all fall into one chain, as a client could arrange.
+static void ids_wrap(uint64_t spread)
+{
+    const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
+    struct ids ids;
+    ck_assert(ids_init(&ids, 1));
+    for (uint64_t i = 0; i < 3 * ANSWERED_IDS_MAX; i++) {
+        struct request_id id = id_of(spread ? i : i * factor, spread ? 0 : i);
+        ids_add(&ids, 0, &id);
+        ids_answer(&ids, 0);
+        if (i % 512 != 0 || i < ANSWERED_IDS_MAX)
+            continue;
+        for (uint64_t age = ANSWERED_IDS_MAX - 2; age <= ANSWERED_IDS_MAX + 1; age++) {
+            uint64_t then = i - age;
+            id = id_of(spread ? then : then * factor, spread ? 0 : then);
+            ck_assert_int_eq(ids_find(&ids, &id),
+                             age < ANSWERED_IDS_MAX ? IDS_ANSWERED : IDS_UNKNOWN);
+            if (i == age)
+                break;
+        }
+    }
+    ids_fini(&ids);
+}
+
+START_TEST(the_oldest_answered_id_is_forgotten)
+{
+    ids_wrap(1);
+}
+END_TEST
+
+START_TEST(ids_that_collide_are_told_apart)
+{
+    ids_wrap(0);
+}
+END_TEST
+
+// ---- poison ------------------------------------------------------------------------------------
+
+START_TEST(two_kills_are_poison_for_an_hour)
+{
+    struct poison p = {0};
+    ck_assert_uint_eq(poison_left_ns(&p, S, 0), 0);
+    poison_convict(&p, S, 0);
+    ck_assert_uint_eq(poison_left_ns(&p, S, 0), 0);
+    poison_convict(&p, 2 * S, 0);
+    ck_assert_uint_eq(poison_left_ns(&p, 3 * S, 0), POISON_NS - S);
+    ck_assert_uint_eq(poison_left_ns(&p, 3 * S, 1), 0);
+    ck_assert_uint_eq(poison_left_ns(&p, 2 * S + POISON_NS, 0), 0);
+    poison_acquit(&p, 0);
+    ck_assert_uint_eq(poison_left_ns(&p, 3 * S, 0), 0);
+}
+END_TEST
+
+START_TEST(old_evidence_does_not_count)
+{
+    struct poison p = {0};
+    poison_convict(&p, S, 5);
+    poison_convict(&p, S + POISON_NS, 5);
+    ck_assert_uint_eq(poison_left_ns(&p, S + POISON_NS, 5), 0);
+    poison_convict(&p, 2 * S + POISON_NS, 5);
+    ck_assert_uint_gt(poison_left_ns(&p, 2 * S + POISON_NS, 5), 0);
+}
+END_TEST
+
+START_TEST(a_stream_of_first_kills_does_not_wash_poison_out)
+{
+    struct poison p = {0};
+    poison_convict(&p, S, 5);
+    poison_convict(&p, S, 5);
+    for (uint64_t hash = 100; hash < 100 + 10 * POISON_ENTRIES; hash++)
+        poison_convict(&p, 2 * S, hash);
+    ck_assert_uint_gt(poison_left_ns(&p, 2 * S, 5), 0);
+    // A full table of poison forgets the oldest.
+    for (uint64_t hash = 1000; hash < 1000 + POISON_ENTRIES; hash++) {
+        poison_convict(&p, 3 * S + hash, hash);
+        poison_convict(&p, 3 * S + hash, hash);
+        ck_assert_uint_gt(poison_left_ns(&p, 3 * S + hash, hash), 0);
+    }
+    ck_assert_uint_eq(poison_left_ns(&p, 4 * S, 5), 0);
+    ck_assert_uint_gt(poison_left_ns(&p, 4 * S, 1000), 0);
+}
+END_TEST
+
+// ---- memory ------------------------------------------------------------------------------------
+
+// Allocations that still succeed; the linker puts this in the place of calloc().
+static int allocations_left = -1;
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if (allocations_left == 0)
+        return NULL;
+    allocations_left -= allocations_left > 0;
+    return __real_calloc(count, size);
+}
+
+START_TEST(short_memory_leaves_nothing_behind)
+{
+    const struct core_config config = {
+        .device_count = 4, .queue_max = 8, .ranks_max = 8, .start_timeout_ns = S};
+    struct core *core = NULL;
+    int failures = -1;
+    while (!core) {
+        allocations_left = ++failures;
+        core = core_create(&config);
+        ck_assert_int_lt(failures, 100);
+    }
+    allocations_left = -1;
+    ck_assert_int_gt(failures, 5);
+    core_assert(core);
+    core_destroy(core);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core parts");
+    TCase *c = tcase_create("timers");
+    tcase_add_test(c, timers_come_in_order);
+    tcase_add_test(c, no_timer_is_ever_due);
+    suite_add_tcase(suite, c);
+    c = tcase_create("ids");
+    tcase_add_test(c, ids_live_and_are_answered);
+    tcase_add_test(c, the_oldest_answered_id_is_forgotten);
+    tcase_add_test(c, ids_that_collide_are_told_apart);
+    suite_add_tcase(suite, c);
+    c = tcase_create("poison");
+    tcase_add_test(c, two_kills_are_poison_for_an_hour);
+    tcase_add_test(c, old_evidence_does_not_count);
+    tcase_add_test(c, a_stream_of_first_kills_does_not_wash_poison_out);
+    suite_add_tcase(suite, c);
+    c = tcase_create("memory");
+    tcase_add_test(c, short_memory_leaves_nothing_behind);
+    suite_add_tcase(suite, c);
+    return runner_run(suite);
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real daemon with ranks that misbehave in every way they can (tests/odd_rank.c): each costs
+// one case and one pool, the answer says what happened, and the next case runs.
+#include "tests/runner.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/daemon_fixture.h"
+
+#define WORLD 3
+#define CHILD (WORLD - 1) // the rank that misbehaves
+
+static struct daemon d;
+
+static void setup(void)
+{
+    static char program[4096];
+    runner_build(program, sizeof(program), "tests/odd_rank");
+    const char *const arguments[] = {"--rank-program", program, NULL};
+    daemon_init(&d);
+    daemon_start(&d, arguments);
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    daemon_fini(&d);
+}
+
+#define expect_text(text, part)                                                                    \
+    ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)
+
+static struct wire_reply run(const char *label, int world_size, uint64_t timeout_ns)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
+    request.run.world_size = world_size;
+    request.timeout_ns = timeout_ns;
+    return daemon_call(&d, &request);
+}
+
+static void run_and_pass(int world_size)
+{
+    struct wire_reply reply = run("", world_size, 0);
+    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
+    wire_reply_fini(&reply);
+}
+
+static void expect_failure(const char *label, enum status status, const char *message)
+{
+    struct wire_reply reply = run(label, WORLD, 0);
+    ck_assert_msg(reply.status == status, "%s: %s", status_name(reply.status), reply.message);
+    expect_text(reply.message, "rank 2 of 3");
+    expect_text(reply.message, message);
+    ck_assert_int_eq(reply.failure.world_size, WORLD);
+    ck_assert(reply.failure.ranks[CHILD].culprit);
+    ck_assert(!reply.failure.ranks[0].culprit);
+    ck_assert(!reply.failure.ranks[1].culprit);
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+}
+
+// ---- ranks that break the channel's rules ------------------------------------------------------
+
+static const struct {
+    const char *label, *message;
+} lies[] = {
+    {"garbage", "failed"},
+    {"magic", "failed"},
+    {"case", "STOP"},
+    {"short", "failed"},
+    {"job", "a case it does not run"},
+    {"figures", "figures that cannot be"},
+    {"blame", "a failure that cannot be"},
+    {"mute", "closed its channel"},
+};
+
+START_TEST(test_lie)
+{
+    run_and_pass(WORLD);
+    expect_failure(lies[_i].label, STATUS_INTERNAL, lies[_i].message);
+}
+END_TEST
+
+// The second report comes when the case is answered already: that one is good. The pool is lost, and
+// with it perhaps the case that has just been handed to it.
+START_TEST(test_report_twice)
+{
+    struct wire_reply reply = run("twice", 1, 0);
+    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+    wire_reply_fini(&reply);
+    reply = run("", 1, 0);
+    ck_assert_msg(reply.status == STATUS_OK || reply.status == STATUS_INTERNAL, "%s",
+                  reply.message);
+    wire_reply_fini(&reply);
+    run_and_pass(1);
+    ck_assert(daemon_logged(&d, "rank_distrusted"));
+}
+END_TEST
+
+START_TEST(test_stale_generation_is_dropped)
+{
+    struct wire_reply reply = run("stale", WORLD, 0);
+    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
+    wire_reply_fini(&reply);
+}
+END_TEST
+
+START_TEST(test_mismatch_keeps_the_pool)
+{
+    run_and_pass(WORLD);
+    pid_t before = daemon_rank_pid(&d, WORLD, 0);
+    struct wire_reply reply = run("verdict", WORLD, 0);
+    ck_assert_int_eq(reply.status, STATUS_OK);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_FAIL);
+    ck_assert(reply.result.ranks[0].pass);
+    ck_assert(!reply.result.ranks[CHILD].pass);
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+    ck_assert_int_eq(daemon_rank_pid(&d, WORLD, 0), before);
+    ck_assert_uint_eq(daemon_status(&d).failed, 1);
+}
+END_TEST
+
+// ---- ranks that end, fail or hang --------------------------------------------------------------
+
+START_TEST(test_exit)
+{
+    expect_failure("exit", STATUS_ABORTED, "exited with 0 in forward, step 1");
+}
+END_TEST
+
+// A child of the rank holds the channel open: the pidfd tells all the same, and the child goes too.
+START_TEST(test_exit_with_child)
+{
+    expect_failure("child", STATUS_ABORTED, "exited with 3");
+    ck_assert_int_eq(daemon_rank_count(&d), WORLD);
+}
+END_TEST
+
+START_TEST(test_own_failure)
+{
+    struct wire_reply reply = run("failed", WORLD, 0);
+    ck_assert_int_eq(reply.status, STATUS_INTERNAL);
+    expect_text(reply.message, "rank 2 of 3 failed");
+    expect_text(reply.message, "out of ideas");
+    ck_assert_str_eq(reply.failure.ranks[CHILD].text, "out of ideas");
+    ck_assert_str_eq(reply.failure.ranks[0].fate, "aborted sibling");
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+}
+END_TEST
+
+START_TEST(test_peer_lost_without_cause)
+{
+    struct wire_reply reply = run("peer", WORLD, 0);
+    ck_assert_int_eq(reply.status, STATUS_ABORTED);
+    expect_text(reply.message, "rank 0 of 3 was lost by its peers");
+    ck_assert(reply.failure.ranks[0].culprit);
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+}
+END_TEST
+
+START_TEST(test_last_words)
+{
+    struct wire_reply reply = run("words", WORLD, 0);
+    ck_assert_int_eq(reply.status, STATUS_ABORTED);
+    expect_text(reply.message, "killed by signal 10");
+    const char *words = reply.failure.ranks[CHILD].stderr_tail;
+    expect_text(words, "first line\n");
+    expect_text(words, "last words\n");
+    expect_text(words, "100% percent %s");
+    for (const char *c = words; *c; c++)
+        ck_assert_msg((*c >= ' ' && *c <= '~') || *c == '\n' || *c == '\t', "character %d", *c);
+    ck_assert_str_eq(reply.failure.ranks[0].stderr_tail, "");
+    wire_reply_fini(&reply);
+    ck_assert(daemon_logged(&d, "last words"));
+}
+END_TEST
+
+START_TEST(test_silence_until_deadline)
+{
+    struct wire_reply reply = run("silent", WORLD, 300 * UINT64_C(1000000));
+    ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.message, "time limit of 300 ms passed while rank ");
+    expect_text(reply.message, "in forward, step 1");
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+}
+END_TEST
+
+// Text without end neither stalls the daemon nor fills its log.
+START_TEST(test_flood)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    strcpy(request.run.model, "flood");
+    request.timeout_ns = UINT64_C(1500000000);
+    struct call call = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+    for (int i = 0; i < 100; i++)
+        daemon_ping_fresh(&d);
+    run_and_pass(1);
+    struct wire_reply reply = daemon_call_end(&call);
+    ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.failure.ranks[1].stderr_tail, "no end to it\n");
+    ck_assert_uint_ge(strlen(reply.failure.ranks[1].stderr_tail), STDERR_TAIL_BYTES - 1);
+    wire_reply_fini(&reply);
+    ck_assert(daemon_logged(&d, "rank_stderr_suppressed"));
+    run_and_pass(2);
+    ck_assert_int_lt(daemon_resident_kib(&d), 64 * 1024);
+}
+END_TEST
+
+// ---- pools that do not come up -----------------------------------------------------------------
+
+// What is told after the last attempt: the world's own trouble, while the others go on.
+static void expect_down(int world_size, const char *message)
+{
+    struct wire_reply reply = run("", world_size, 0);
+    ck_assert_msg(reply.status == STATUS_UNAVAILABLE, "%s: %s", status_name(reply.status),
+                  reply.message);
+    expect_text(reply.message, message);
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+    reply = run("", world_size, 0); // at once now
+    ck_assert_int_eq(reply.status, STATUS_UNAVAILABLE);
+    wire_reply_fini(&reply);
+
+    struct wire_request request = daemon_request(METHOD_STATUS);
+    reply = daemon_call(&d, &request);
+    bool found = false;
+    for (int i = 0; i < reply.pools.pool_count; i++) {
+        const struct wire_pool *pool = &reply.pools.pools[i];
+        if (pool->world_size != world_size)
+            continue;
+        found = true;
+        ck_assert_int_eq(pool->state, POOL_DOWN);
+        expect_text(pool->last_failure, message);
+    }
+    ck_assert(found);
+    wire_reply_fini(&reply);
+}
+
+START_TEST(test_rank_cannot_start)
+{
+    expect_down(6, "exited with 127 before it was ready; it wrote: no such library");
+}
+END_TEST
+
+START_TEST(test_rank_of_another_build)
+{
+    expect_down(5, "of another build");
+}
+END_TEST
+
+// Nor does a pool that will not come up hold back the end of the daemon (in the teardown).
+START_TEST(test_rank_never_ready)
+{
+    struct wire_reply reply = run("", 7, 300 * UINT64_C(1000000));
+    ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.message, "while the pool of 7 ranks was being started");
+    wire_reply_fini(&reply);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("daemon_ranks");
+    TCase *tcase = tcase_create("ranks");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, test_lie, 0, sizeof(lies) / sizeof(lies[0]));
+    tcase_add_test(tcase, test_report_twice);
+    tcase_add_test(tcase, test_stale_generation_is_dropped);
+    tcase_add_test(tcase, test_mismatch_keeps_the_pool);
+    tcase_add_test(tcase, test_exit);
+    tcase_add_test(tcase, test_exit_with_child);
+    tcase_add_test(tcase, test_own_failure);
+    tcase_add_test(tcase, test_peer_lost_without_cause);
+    tcase_add_test(tcase, test_last_words);
+    tcase_add_test(tcase, test_silence_until_deadline);
+    tcase_add_test(tcase, test_flood);
+    tcase_add_test(tcase, test_rank_cannot_start);
+    tcase_add_test(tcase, test_rank_of_another_build);
+    tcase_add_test(tcase, test_rank_never_ready);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}

@@ -1,0 +1,176 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The command against a daemon with real ranks: the demonstration passes, and what goes wrong is shown
+# with its cause and its exit status while everything else goes on. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/tap.sh
+. "$top_srcdir/tests/tap.sh"
+submit=$top_builddir/cpattn-submit
+peek=$top_builddir/tests/peek
+scratch=$(mktemp -d) || exit 99
+CPATTN_SOCKET=$scratch/cpattnd.sock
+export CPATTN_SOCKET
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+
+run() {
+    "$submit" "$@" >"$scratch/out" 2>"$scratch/err"
+    status=$?
+    out=$(cat "$scratch/out")
+    err=$(cat "$scratch/err")
+}
+
+daemon_start() {
+    "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 2>"$scratch/log" &
+    daemon=$!
+    until "$submit" status >/dev/null 2>&1; do
+        kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+        sleep 0.05
+    done
+}
+
+# Prints a member of the status.
+status_of() {
+    "$submit" status --json | "$peek" json "$1"
+}
+
+# Waits until a member of the status has a value.
+await_status() { # MEMBER VALUE
+    until [ "$(status_of "$1")" = "$2" ]; do
+        kill -0 "$daemon" 2>/dev/null || return
+        sleep 0.05
+    done
+}
+
+# The rank processes of the daemon, the oldest first.
+ranks() {
+    tr ' ' '\n' <"/proc/$daemon/task/$daemon/children" | grep .
+}
+
+# A case that runs for much longer than a test needs, in little memory.
+long="case --batch 1 --seqlen 32768 --heads 4 --kv-heads 4"
+
+# ---- no daemon ----
+
+run status
+tap_is "no daemon: exit status" "$status$out" 78
+tap_has "no daemon: the sentence names the socket" "$err" "cpattn-submit: no daemon at $CPATTN_SOCKET"
+tap_has "no daemon: and how to start it" "$err" "cpattnd --socket $CPATTN_SOCKET"
+run case
+tap_is "no daemon: so does a case" "$status$out" 78
+run matrix "$top_srcdir/cases/demonstration.yaml"
+tap_is "no daemon: so does a matrix" "$status$out" 78
+
+# ---- a daemon of another version, or something else altogether ----
+
+mkfifo "$scratch/stdin"
+"$top_builddir/tests/fake_daemon" "$CPATTN_SOCKET" <"$scratch/stdin" >"$scratch/ready" &
+daemon=$!
+exec 3>"$scratch/stdin"
+until grep -q ready "$scratch/ready"; do
+    kill -0 "$daemon" 2>/dev/null || exit 99
+    sleep 0.05
+done
+run case --model version
+tap_is "another version: exit status and sentence" "$status $(sed -n 2p "$scratch/out")" \
+    "73       FAILED_PRECONDITION: the daemon speaks version 2 of the protocol, this client version 1"
+run case --model garbage
+tap_is "an answer that is none: exit status" "$status" 79
+exec 3>&-
+wait "$daemon"
+
+# ---- cases ----
+
+daemon_start
+run describe --json
+tap_is "describe" "$status $("$peek" json backend <"$scratch/out") $(
+    "$peek" json devices <"$scratch/out")" "0 cpu 2"
+run status
+tap_has "status without a pool" "$out" "no pool yet"
+run case --world-size 3 --seqlen 101 --heads 6 --kv-heads 2 --head-dim 40 --json
+tap_is "an odd case passes on every rank" "$status $("$peek" json outcome <"$scratch/out") $(
+    "$peek" json ranks.2.pass <"$scratch/out") $("$peek" json ranks.3 <"$scratch/out")" "0 pass true -"
+run case --seqlen 64 --heads 2 --kv-heads 2 --repeat 20 --json
+tap_is "20 runs, one digest" "$status $("$peek" json digest <"$scratch/out" | sort -u | wc -l)" "0 1"
+run case --seqlen 0
+tap_is "no token at all" "$status $(head -n 1 "$scratch/out")" \
+    "0 pass  bf16 bshd p2p w2 b2 h8 s0 d128 causal"
+run case --world-size 64 --seqlen 4194304
+tap_is "more memory than there is" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
+    "72 RESOURCE_EXHAUSTED"
+
+run matrix "$top_srcdir/cases/demonstration.yaml" --junit "$scratch/report.xml"
+tap_is "the demonstration passes" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "0 16 cases: 16 passed"
+[ "$status" -eq 0 ] || sed 's/^/# /' "$scratch/out"
+tap_is "its report says so" "$("$peek" xml 'concat(//testsuite/@tests, " ", //testsuite/@failures, " ",
+    //testsuite/@errors, " ", //testsuite/@skipped)' <"$scratch/report.xml")" "16 0 0 0"
+
+# ---- what goes wrong ----
+
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon ends" "$? $(ls "$scratch"/*.sock 2>/dev/null)" "0 "
+daemon_start
+
+# shellcheck disable=SC2086
+"$submit" $long >"$scratch/long" 2>&1 &
+await_status running 1
+"$submit" case --seqlen 64 >"$scratch/next" 2>&1 &
+await_status queued 1
+victim=$(ranks | tail -n 1)
+kill -KILL "$victim"
+wait $!
+tap_is "a queued case survives a killed rank" "$? $(cut -c1-4 "$scratch/next" | head -n 1)" "0 pass"
+tap_has "a killed rank: the cause" "$(grep '<- cause' "$scratch/long")" "killed by signal 9"
+tap_is "a killed rank: one cause" "$(grep -c '<- cause' "$scratch/long")" 1
+tap_has "a killed rank: the status" "$(sed -n 2p "$scratch/long")" "ABORTED: rank "
+tap_is "a killed rank: the command" "$(sed -n 's/^ *again: //p' "$scratch/long")" \
+    "cpattn-submit case --batch 1 --heads 4 --kv-heads 4 --seqlen-q 32768 --seqlen-kv 32768"
+tap_is "a killed rank: the pool is counted" "$(status_of pools.0.deaths)" 1
+
+# shellcheck disable=SC2086
+run $long --timeout 1s
+tap_is "a time limit" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
+    "68 DEADLINE_EXCEEDED"
+
+# shellcheck disable=SC2086
+"$submit" $long >"$scratch/long" 2>&1 &
+await_status running 1
+kill -TERM $!
+wait $!
+tap_is "an interrupted case is cancelled" "$? $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/long")" \
+    "65 CANCELLED"
+run case --seqlen 64
+tap_is "and the next case runs" "$status" 0
+
+if command -v script >/dev/null 2>&1; then
+    TERM=xterm script -qec "$submit $long" "$scratch/terminal" >/dev/null </dev/null &
+    until grep -q 'cancels request' "$scratch/terminal" 2>/dev/null; do
+        sleep 0.05
+    done
+    id=$(grep -o 'request [0-9a-f]*' "$scratch/terminal" | head -n 1 | cut -c9-)
+    run cancel "$id"
+    wait $!
+    tap_is "cancel by the id that a waiting case shows" "$status$err $?" "0 65"
+    tap_has "and the case says so" "$(cat "$scratch/terminal")" "CANCELLED: "
+else
+    tap_skip "cancel by the id that a waiting case shows" "no script command"
+fi
+run cancel 0123456789abcdef0123456789abcdef
+tap_is "cancel of a request that is not there" "$status" 69
+run cancel nonsense
+tap_is "cancel of what is no id" "$status" 67
+
+# ---- the end of the daemon ----
+
+# shellcheck disable=SC2086
+"$submit" $long >"$scratch/long" 2>&1 &
+await_status running 1
+kill -KILL "$daemon"
+wait $!
+tap_is "a daemon that dies: exit status" "$?" 78
+wait "$daemon" 2>/dev/null
+daemon=
+tap_done
