@@ -13,7 +13,9 @@
 
 // In every enum 0 means unspecified and is refused by case_check().
 enum case_dtype { DTYPE_BF16 = 1, DTYPE_FP16, DTYPE_FP32 };
-enum case_format { FORMAT_BSHD = 1, FORMAT_SBHD };
+// BSHD and SBHD hold `batch` sequences of one size side by side, THD packs them one behind the
+// other, each with a size of its own.
+enum case_format { FORMAT_BSHD = 1, FORMAT_SBHD, FORMAT_THD };
 // How a rank gets at the keys of others: P2P hands keys and values round a ring, ALL_GATHER
 // collects them all, A2A (Ulysses) deals out heads instead of tokens, A2A_P2P deals out heads
 // inside groups of a2a_size consecutive ranks and hands keys and values round a ring of groups.
@@ -47,6 +49,12 @@ enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
 
 #define WINDOW_UNBOUNDED (-1)
 
+// The two kinds of tokens.
+enum shard_side { SIDE_Q, SIDE_KV };
+
+// Lists of one number for each sequence, or of none.
+enum case_list { LIST_LENGTHS_Q, LIST_LENGTHS_KV, LIST_PADDED_Q, LIST_PADDED_KV, CASE_LISTS };
+
 struct cp_case {
     char model[MODEL_NAME_MAX]; // a label for people; printable ASCII, may be empty
 
@@ -62,8 +70,10 @@ struct cp_case {
     int32_t kv_heads;    // 1..HEADS_MAX
     int32_t head_dim_qk; // 1..HEAD_DIM_MAX
     int32_t head_dim_v;  // 1..HEAD_DIM_MAX
-    int64_t seqlen_q;    // tokens of a sequence over all ranks, 0..SEQLEN_MAX; any number
-    int64_t seqlen_kv;   // 0..SEQLEN_MAX
+    int64_t seqlen_q;    // tokens of a sequence over all ranks, 0..SEQLEN_MAX; any number. The
+    int64_t seqlen_kv;   // longest that is possible, where lists give lengths
+
+    int32_t pad_multiple; // of what a sequence occupies in THD where no list says it; else 1
 
     enum case_mask mask;
     int64_t window_left;  // keys visible left of the diagonal, or WINDOW_UNBOUNDED
@@ -80,10 +90,15 @@ struct cp_case {
     uint64_t seed; // of the inputs
 
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
+
+    // The lists, one behind the other in the order of enum case_list, zeros behind the last:
+    // case_list() reads them and case_list_set() writes them.
+    int32_t list_count[CASE_LISTS]; // 0 or batch
+    int32_t list_values[CASE_LISTS * SEQUENCES_MAX];
 };
 
 // A sensible case to start from: 2 ranks, p2p, zigzag, bf16, bshd, batch 2, 8 heads of 128, 512
-// tokens, causal, training, sharp inputs, seed 1234.
+// tokens, causal, training, sharp inputs, seed 1234, nothing unusual, no lists.
 void case_init(struct cp_case *c);
 
 // OK, or the reason why not: INVALID_ARGUMENT for a field outside its range or fields that
@@ -95,6 +110,26 @@ enum status case_check(const struct cp_case *c, struct error *error) MUST_CHECK;
 // The part of case_check() that looks at one field at a time: ranges and choices.
 enum status case_check_fields(const struct cp_case *c, struct error *error) MUST_CHECK;
 
+// ---- lists and copies ----
+
+// The values of a list, *count of them.
+const int32_t *case_list(const struct cp_case *c, enum case_list list, int32_t *count);
+
+// Replaces a list by a copy of `count` values, 0..SEQUENCES_MAX.
+void case_list_set(struct cp_case *c, enum case_list list, const int32_t *values, int32_t count);
+
+// Whether every list has 0..SEQUENCES_MAX numbers. Of a case without that no list may be read; what
+// case_check_fields() admits has it.
+bool case_lists_fit(const struct cp_case *c);
+
+// Bytes of the case that are in use: these first ones and zeros behind them are the whole case, so
+// that no more has to be kept or sent.
+size_t case_bytes(const struct cp_case *c);
+
+// Makes a case of the first `size` bytes of another. DATA_LOSS when they are not all of it.
+enum status case_load(struct cp_case *c, const void *bytes, size_t size,
+                      struct error *error) MUST_CHECK;
+
 // ---- fields by name ----
 // One table drives the command's options, the keys of a matrix file, the printing of a case and the
 // messages about one.
@@ -104,15 +139,28 @@ struct case_choice {
     int value;
 };
 
-enum case_field_kind { FIELD_TEXT, FIELD_CHOICE, FIELD_INT, FIELD_UINT, FIELD_REAL, FIELD_BOOL };
+enum case_field_kind {
+    FIELD_TEXT,
+    FIELD_CHOICE,
+    FIELD_INT,
+    FIELD_UINT,
+    FIELD_REAL,
+    FIELD_BOOL,
+    FIELD_LIST
+};
+
+// Room for any value as text, with its NUL: SEQUENCES_MAX numbers of 8 digits, commas between them.
+#define CASE_VALUE_MAX (9 * SEQUENCES_MAX + 1)
 
 struct case_field {
     const char *name; // as in "head_dim_qk"; also the wire's and the library's word
     enum case_field_kind kind;
-    size_t offset;    // in struct cp_case
-    size_t size;      // bytes of the member
-    int64_t min, max; // FIELD_INT and FIELD_REAL; a FIELD_UINT takes every 64-bit number
+    size_t offset;       // in struct cp_case; of a list its count's
+    size_t size;         // bytes of the member
+    int64_t min, max;    // FIELD_INT, FIELD_REAL, numbers of a FIELD_LIST; a FIELD_UINT takes all
+    enum case_list list; // FIELD_LIST only
     const struct case_choice *choices; // FIELD_CHOICE only
+    const struct case_choice *aliases; // more names that are read but never written; or NULL
     const char *help;                  // one line
 };
 
@@ -123,9 +171,10 @@ const struct case_field *case_fields(void);
 // with it.
 const struct case_field *case_field_find(const char *name);
 
-// Sets a field from text: "bf16", "4096", "true" or "false". Integers are plain decimal, nothing
-// else. INVALID_ARGUMENT for an unknown name, with the nearest one if any is near, and for a
-// malformed value or one outside the range, with what is accepted. The case is untouched then.
+// Sets a field from text: "bf16", "4096", "true" or "false", a list as "2794,3301" or "". Integers
+// are plain decimal, nothing else. INVALID_ARGUMENT for an unknown name, with the nearest one if
+// any is near, and for a malformed value or one outside the range, with what is accepted. The case
+// is untouched then.
 enum status case_set(struct cp_case *c, const char *name, const char *value,
                      struct error *error) MUST_CHECK;
 
@@ -145,18 +194,30 @@ int case_describe(const struct cp_case *c, char *text, size_t size);
 
 // The same case as a command line that reproduces it: every field that differs from case_init(), as
 // "cpattn-submit case --world-size 4 --mask none", quoted for a shell. Returns the length as
-// snprintf does.
+// snprintf does; CASE_COMMAND_MAX bytes are room for any.
+#define CASE_COMMAND_MAX (CASE_LISTS * CASE_VALUE_MAX + 2048)
 int case_command(const struct cp_case *c, char *text, size_t size);
 
 // ---- derived facts ----
 
-// The band of the mask in global positions: query i sees key j iff
-// -left <= j - i + shift <= right, where shift is added for bottom-right alignment.
-// left/right are SLICE_UNBOUNDED (plan/slice.h) where nothing bounds them.
+// Tokens of a sequence, and those it occupies in memory over all ranks: what is behind its tokens
+// is padding, which is in no result. Where no list says anything, a sequence has seqlen tokens and
+// occupies seqlen tokens (BSHD, SBHD) or its own, rounded up to pad_multiple (THD). A key side with
+// no lists whose seqlen is that of the query side is as the query side.
+int64_t case_length(const struct cp_case *c, enum shard_side side, int32_t sequence);
+int64_t case_occupied(const struct cp_case *c, enum shard_side side, int32_t sequence);
+
+// Whether every sequence has seqlen tokens and occupies no more.
+bool case_is_even(const struct cp_case *c, enum shard_side side);
+
+// The band of the mask in positions of a sequence: query i sees key j iff
+// -left <= j - i + shift <= right, where shift is added for bottom-right alignment, which is of the
+// last token of the sequence on each side. left/right are SLICE_UNBOUNDED (plan/slice.h) where
+// nothing bounds them.
 struct case_band {
     int64_t left, right, shift;
 };
-struct case_band case_band(const struct cp_case *c);
+struct case_band case_band(const struct cp_case *c, int32_t sequence);
 
 double case_scale(const struct cp_case *c);      // the scale with its default filled in
 int case_element_bytes(const struct cp_case *c); // of Q, K, V, O and the gradients as delivered

@@ -46,10 +46,14 @@ static void explain_shard(const struct plan *plan, FILE *out)
             shard_chunk_of(c, rank, 0));
     if (per_rank > 1)
         fprintf(out, " and %d", shard_chunk_of(c, rank, 1));
-    fprintf(out, " of %d: %lld of %lld queries, %lld of %lld keys of each sequence\n",
-            per_rank * c->world_size, (long long)shard_tokens(c, SIDE_Q, rank),
-            (long long)c->seqlen_q, (long long)shard_tokens(c, SIDE_KV, rank),
-            (long long)c->seqlen_kv);
+    fprintf(out, " of %d: ", per_rank * c->world_size);
+    if (case_is_even(c, SIDE_Q) && case_is_even(c, SIDE_KV))
+        fprintf(out, "%lld of %lld queries, %lld of %lld keys of each sequence\n",
+                (long long)shard_tokens(c, SIDE_Q, rank, 0), (long long)c->seqlen_q,
+                (long long)shard_tokens(c, SIDE_KV, rank, 0), (long long)c->seqlen_kv);
+    else
+        fprintf(out, "%lld rows of queries, %lld rows of keys, padding included\n",
+                (long long)shard_rows(c, SIDE_Q, rank), (long long)shard_rows(c, SIDE_KV, rank));
 }
 
 static void explain_phase_total(const struct plan *plan, enum plan_phase phase, const char *name,

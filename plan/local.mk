@@ -18,6 +18,9 @@ plan_sources = \
     plan/fields.c \
     plan/gather.c \
     plan/hierarchical.c \
+    plan/lengths.c \
+    plan/lengths.h \
+    plan/memory.c \
     plan/part.c \
     plan/part.h \
     plan/plan.c \

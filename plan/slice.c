@@ -120,7 +120,7 @@ static int add(struct slice *slices, int first, int count, struct slice s, int64
 static struct slice rectangle(const struct cp_case *c, const struct span *q, const struct span *kv,
                               int64_t kv_row_base)
 {
-    struct case_band band = case_band(c);
+    struct case_band band = case_band(c, q->sequence);
     if (MUTATED(MASK_OFF_BY_ONE) && c->mask != MASK_NONE)
         band.right++;
     return (struct slice){.q_row = q->row,

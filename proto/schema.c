@@ -156,6 +156,8 @@ static enum map_kind case_kind(enum case_field_kind kind)
         return MAP_UINT;
     case FIELD_REAL:
         return MAP_REAL;
+    case FIELD_LIST:
+        return MAP_LIST;
     case FIELD_BOOL:
         break;
     }

@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #include "common/report.h"
-#include "plan/case.h"
+#include "plan/shard.h"
 
 struct figures_rule {
     double tolerance;  // of an element, absolute and relative
@@ -38,9 +38,10 @@ struct figures_rule {
     bool absolute;     // errors are taken as they are (LSE)
 };
 
-// The rule for the chunk at positions [begin, end), not empty.
-struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor, int64_t begin,
-                                 int64_t end);
+// The rule for a chunk, 0 or 1: those of the spans (of the tensor's side) that belong to it. Its u
+// is the RMS over all of them.
+struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor,
+                                 const struct span *spans, int count, int chunk);
 
 // RMS of the error and of the reference of one row.
 struct row_error {

@@ -87,17 +87,18 @@ static bool role_is_input(enum buffer_role role)
     return role == BUFFER_INPUT_Q || role == BUFFER_INPUT_KV || role == BUFFER_INPUT_DO;
 }
 
-// Whatever is read or delivered without having been written shall show: all ones are a NaN in every
-// dtype.
+// Whatever is read or delivered without having been written shall show, padding of inputs too: all
+// ones are a NaN in every dtype.
 static void buffers_take(struct job *j)
 {
     struct arena *arena = &j->session->arena;
     const struct plan *plan = j->plan;
+    bool complete = case_is_even(j->c, SIDE_Q) && case_is_even(j->c, SIDE_KV);
     j->buffers = arena_take(arena, plan->buffer_count, sizeof(*j->buffers));
     for (int i = 0; i < plan->buffer_count; i++) {
         const struct plan_buffer *buffer = &plan->buffers[i];
         j->buffers[i] = arena_take(arena, buffer->bytes, 1);
-        if (!role_is_input(buffer->role))
+        if (!complete || !role_is_input(buffer->role))
             memset(j->buffers[i], 0xff, (size_t)buffer->bytes);
     }
     for (int side = 0; side < 2; side++) {

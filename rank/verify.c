@@ -9,9 +9,13 @@
 #include "rank/figures.h"
 
 // What travels between the ranks and is kept of all of them: LSE of the queries of rank r as
-// [sequence][head][local token], then delta in the same order.
+// [sequence][head][local token], then delta in the same order. Padding is left as it is.
+//
+// `before` are the local tokens of all sequences before `sequence`, which moves on as the spans do.
 struct statistics {
     double *ranks[WORLD_SIZE_MAX];
+    int32_t sequence;
+    int64_t before[WORLD_SIZE_MAX];
 };
 
 // Rows of the reference in memory.
@@ -53,11 +57,15 @@ static int64_t rank_rows(const struct cp_case *c, int rank)
     return q > kv ? q : kv;
 }
 
-// Rows of the longest chunk of a rank, of one sequence and head, up to what is in memory at a time.
+// Rows of the longest shard of a sequence and head, up to what is in memory at a time.
 static int64_t block_rows(const struct cp_case *c, int rank)
 {
-    int64_t q = shard_tokens(c, SIDE_Q, rank), kv = shard_tokens(c, SIDE_KV, rank);
-    int64_t rows = q > kv ? q : kv;
+    int64_t rows = 0;
+    for (int32_t i = 0; i < c->batch && rows < VERIFY_BLOCK_ROWS; i++)
+        for (int side = SIDE_Q; side <= SIDE_KV; side++) {
+            int64_t tokens = shard_tokens(c, (enum shard_side)side, rank, i);
+            rows = tokens > rows ? tokens : rows;
+        }
     return rows < VERIFY_BLOCK_ROWS ? rows : VERIFY_BLOCK_ROWS;
 }
 
@@ -118,9 +126,11 @@ struct tensor {
     int block;          // which of the blocks holds its reference
 };
 
-// Rows [first, first + count) of a span, of one head.
+// Rows [first, first + count) of a span, of one head. `before` are the tokens of the chunk's spans
+// before this one.
 struct stretch {
     const struct span *span;
+    int64_t before;
     int head;
     int64_t first, count;
 };
@@ -134,19 +144,27 @@ static void tensor_row(const struct verifier *x, const struct tensor *t, int64_t
         values[i] = dtype_load(t->dtype, t->data, at + i);
 }
 
-// All spans of a chunk have the same length: sequence by sequence, token by token, head by head.
+// Span by span, token by token, head by head.
 static int64_t row_index(const struct tensor *t, const struct stretch *s, int64_t i)
 {
-    return (s->span->sequence * s->span->len + s->first + i) * t->heads + s->head;
+    return (s->before + s->first + i) * t->heads + s->head;
 }
 
-static struct element row_element(const struct tensor *t, const struct span *of_chunk,
+static struct element row_element(const struct verifier *x, const struct tensor *t, int chunk,
                                   int64_t index)
 {
     int64_t token = index / t->heads;
-    return (struct element){.sequence = (int32_t)(token / of_chunk->len),
+    const struct span *span = x->v->spans[t->side];
+    for (;; span++) {
+        if (span->chunk != chunk)
+            continue;
+        if (token < span->len)
+            break;
+        token -= span->len;
+    }
+    return (struct element){.sequence = span->sequence,
                             .head = (int32_t)(index % t->heads),
-                            .position = of_chunk->position + token % of_chunk->len};
+                            .position = span->position + token};
 }
 
 static void stretch_compare(struct verifier *x, const struct tensor *t, const struct stretch *s,
@@ -165,25 +183,42 @@ static void stretch_compare(struct verifier *x, const struct tensor *t, const st
 
 // ---- the reference ----
 
-// Tokens of a sequence that lie before a chunk in a rank's memory.
-static int64_t tokens_before(const struct cp_case *c, int rank, int chunk)
+// Where the statistics of a sequence of a rank and of one head begin. Sequences must be asked for
+// in ascending order, or from 0 again.
+static int64_t statistics_at(struct verifier *x, int rank, int32_t sequence, int head)
+{
+    struct statistics *s = &x->statistics;
+    const struct cp_case *c = x->c;
+    if (sequence < s->sequence) {
+        s->sequence = 0;
+        memset(s->before, 0, sizeof(s->before));
+    }
+    for (; s->sequence < sequence; s->sequence++)
+        for (int r = 0; r < c->world_size; r++)
+            s->before[r] += shard_tokens(c, SIDE_Q, r, s->sequence);
+    return s->before[rank] * c->heads + head * shard_tokens(c, SIDE_Q, rank, sequence);
+}
+
+// Tokens of a sequence on a rank that lie before a chunk.
+static int64_t tokens_before(const struct cp_case *c, int rank, int32_t sequence, int chunk)
 {
     int64_t begin = 0, end = 0;
     int chunks = shard_chunks_per_rank(c) * c->world_size;
     if (chunk > 0)
-        shard_chunk(c->seqlen_q, chunks, shard_chunk_of(c, rank, 0), &begin, &end);
+        shard_chunk(case_occupied(c, SIDE_Q, sequence), chunks, shard_chunk_of(c, rank, 0), &begin,
+                    &end);
     return end - begin;
 }
 
 static void statistics_keep(struct verifier *x, const struct stretch *s)
 {
-    int64_t tokens = shard_tokens(x->c, SIDE_Q, x->v->rank);
-    int64_t before = tokens_before(x->c, x->v->rank, s->span->chunk);
-    double *lse = x->statistics.ranks[x->v->rank];
-    int64_t at = ((int64_t)s->span->sequence * x->c->heads + s->head) * tokens + before + s->first;
+    int rank = x->v->rank;
+    double *lse = x->statistics.ranks[rank];
+    int64_t at = statistics_at(x, rank, s->span->sequence, s->head) + s->first +
+                 tokens_before(x->c, rank, s->span->sequence, s->span->chunk);
     size_t bytes = (size_t)s->count * sizeof(double);
     memcpy(lse + at, x->block[BLOCK_LSE], bytes);
-    memcpy(lse + statistics_count(x->c, x->v->rank) + at, x->block[BLOCK_DELTA], bytes);
+    memcpy(lse + statistics_count(x->c, rank) + at, x->block[BLOCK_DELTA], bytes);
 }
 
 static enum status queries_reference(struct verifier *x, const struct stretch *s,
@@ -199,28 +234,36 @@ static enum status queries_reference(struct verifier *x, const struct stretch *s
     return status;
 }
 
-// Brings LSE and delta of the query heads of a key head into the order of positions.
-static void key_statistics(struct verifier *x, int sequence, int kv_head)
+// Brings LSE and delta of a rank's tokens of a sequence into the order of positions.
+static void rank_statistics(struct verifier *x, int rank, int32_t sequence, int head, double *lse,
+                            double *delta)
 {
     const struct cp_case *c = x->c;
-    int64_t group = group_size(c);
+    const double *from = x->statistics.ranks[rank] + statistics_at(x, rank, sequence, head);
+    int64_t count = statistics_count(c, rank), length = case_length(c, SIDE_Q, sequence);
     int chunks = shard_chunks_per_rank(c);
-    for (int rank = 0; rank < c->world_size; rank++) {
-        int64_t tokens = shard_tokens(c, SIDE_Q, rank), count = statistics_count(c, rank);
-        const double *lse = x->statistics.ranks[rank];
-        for (int64_t h = 0; h < group; h++) {
-            int64_t at = (sequence * (int64_t)c->heads + kv_head * group + h) * tokens;
-            for (int i = 0; i < chunks; i++) {
-                int64_t begin, end;
-                shard_chunk(c->seqlen_q, chunks * c->world_size, shard_chunk_of(c, rank, i), &begin,
-                            &end);
-                size_t bytes = (size_t)(end - begin) * sizeof(double);
-                memcpy(x->key_lse + h * c->seqlen_q + begin, lse + at, bytes);
-                memcpy(x->key_delta + h * c->seqlen_q + begin, lse + count + at, bytes);
-                at += end - begin;
-            }
+    for (int i = 0; i < chunks; i++) {
+        int64_t begin, end;
+        shard_chunk(case_occupied(c, SIDE_Q, sequence), chunks * c->world_size,
+                    shard_chunk_of(c, rank, i), &begin, &end);
+        int64_t valid = (end < length ? end : length) - begin;
+        if (valid > 0) {
+            memcpy(lse + begin, from, (size_t)valid * sizeof(double));
+            memcpy(delta + begin, from + count, (size_t)valid * sizeof(double));
         }
+        from += end - begin;
     }
+}
+
+// The same of all ranks, for the query heads of a key head.
+static void key_statistics(struct verifier *x, int32_t sequence, int kv_head)
+{
+    const struct cp_case *c = x->c;
+    int group = (int)group_size(c);
+    for (int rank = 0; rank < c->world_size; rank++)
+        for (int h = 0; h < group; h++)
+            rank_statistics(x, rank, sequence, kv_head * group + h, x->key_lse + h * c->seqlen_q,
+                            x->key_delta + h * c->seqlen_q);
 }
 
 static enum status keys_reference(struct verifier *x, const struct stretch *s, struct error *error)
@@ -253,11 +296,11 @@ static enum status stretch_judge(struct verifier *x, const struct tensor *tensor
 
 static enum status span_judge(struct verifier *x, const struct tensor *tensors, int count,
                               reference_function *reference, const struct span *span,
-                              struct tally *tallies, struct error *error)
+                              int64_t before, struct tally *tallies, struct error *error)
 {
     for (int head = 0; head < tensors[0].heads; head++)
         for (int64_t first = 0; first < span->len; first += VERIFY_BLOCK_ROWS) {
-            struct stretch s = {span, head, first, span->len - first};
+            struct stretch s = {span, before, head, first, span->len - first};
             if (s.count > VERIFY_BLOCK_ROWS)
                 s.count = VERIFY_BLOCK_ROWS;
             enum status status = stretch_judge(x, tensors, count, reference, &s, tallies, error);
@@ -267,25 +310,35 @@ static enum status span_judge(struct verifier *x, const struct tensor *tensors, 
     return STATUS_OK;
 }
 
-static void figures_append(struct verifier *x, const struct tensor *t, const struct span *of_chunk,
-                           struct tally *tally)
+static void figures_append(struct verifier *x, const struct tensor *t, struct tally *tally)
 {
     uint64_t start_ns = clock_ns();
     struct rank_report *report = x->report;
     int64_t worst = tally_finish(tally);
     if (worst >= 0)
-        tally->figures.worst_row = row_element(t, of_chunk, worst);
+        tally->figures.worst_row = row_element(x, t, tally->figures.chunk, worst);
     report->pass = report->pass && tally->figures.broken == 0;
     report->figures[report->figures_count++] = tally->figures;
     report->timings.compare_ns += clock_ns() - start_ns;
 }
 
-static const struct span *chunk_find(const struct verification *v, enum shard_side side, int chunk)
+static int64_t chunk_tokens(const struct verification *v, enum shard_side side, int chunk)
 {
+    int64_t tokens = 0;
     for (int i = 0; i < v->span_count[side]; i++)
-        if (v->spans[side][i].chunk == chunk)
-            return &v->spans[side][i];
-    return NULL;
+        tokens += v->spans[side][i].chunk == chunk ? v->spans[side][i].len : 0;
+    return tokens;
+}
+
+static void tallies_init(struct verifier *x, const struct tensor *tensors, int count, int chunk,
+                         int64_t tokens, struct tally *tallies)
+{
+    const struct verification *v = x->v;
+    enum shard_side side = tensors[0].side;
+    for (int i = 0; i < count; i++)
+        tally_init(&tallies[i],
+                   figures_rule(x->c, tensors[i].name, v->spans[side], v->span_count[side], chunk),
+                   tensors[i].name, chunk, x->rows[i], tokens * tensors[i].heads);
 }
 
 // Tensors of one side, whose references come from one function.
@@ -294,25 +347,22 @@ static enum status chunk_judge(struct verifier *x, const struct tensor *tensors,
 {
     const struct verification *v = x->v;
     enum shard_side side = tensors[0].side;
-    const struct span *first = chunk_find(v, side, chunk);
+    int64_t tokens = chunk_tokens(v, side, chunk), before = 0;
     struct tally tallies[CHUNK_TENSORS_MAX];
-    if (!first)
+    if (tokens == 0)
         return STATUS_OK;
-    for (int i = 0; i < count; i++)
-        tally_init(
-            &tallies[i],
-            figures_rule(x->c, tensors[i].name, first->position, first->position + first->len),
-            tensors[i].name, chunk, x->rows[i], x->c->batch * first->len * tensors[i].heads);
+    tallies_init(x, tensors, count, chunk, tokens, tallies);
     for (int i = 0; i < v->span_count[side]; i++) {
         const struct span *span = &v->spans[side][i];
         if (span->chunk != chunk)
             continue;
-        enum status status = span_judge(x, tensors, count, reference, span, tallies, error);
+        enum status status = span_judge(x, tensors, count, reference, span, before, tallies, error);
         if (status != STATUS_OK)
             return status;
+        before += span->len;
     }
     for (int i = 0; i < count; i++)
-        figures_append(x, &tensors[i], first, &tallies[i]);
+        figures_append(x, &tensors[i], &tallies[i]);
     return STATUS_OK;
 }
 

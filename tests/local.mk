@@ -31,6 +31,7 @@ third_party_libs = $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) $(BLAS_LIBS) $(YAML
 
 check_LIBRARIES += tests/libtesting.a
 tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h \
+    tests/cases.c tests/cases.h tests/definition.c tests/definition.h \
     tests/generate.c tests/generate.h tests/plans.c tests/plans.h \
     tests/symbolic.c tests/symbolic.h tests/symbols.c tests/symbols.h
 
@@ -133,6 +134,9 @@ tests_test_client_faults_SOURCES = tests/test_client_faults.c tests/fake.c tests
 
 test_programs += tests/test_case
 tests_test_case_SOURCES = tests/test_case.c
+
+test_programs += tests/test_case_fields
+tests_test_case_fields_SOURCES = tests/test_case_fields.c
 
 test_programs += tests/test_shard
 tests_test_shard_SOURCES = tests/test_shard.c

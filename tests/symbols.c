@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "plan/shard.h"
+#include "tests/definition.h"
 #include "tests/generate.h"
-#include "tests/symbolic.h"
 
 void symbols_fault(struct symbols *s, const char *format, ...)
 {
@@ -255,7 +255,7 @@ static uint64_t expected_out(const struct cp_case *c, const struct query *x, int
     uint64_t out = 0;
     int kv_head = x->head / (c->heads / c->kv_heads);
     for (int64_t j = 0; j < c->seqlen_kv; j++)
-        if (symbolic_visible(c, x->position, j))
+        if (definition_visible(c, x->sequence, x->position, j))
             out += symbol_out(x->q, input_row(c, SYMBOL_K, x->sequence, j, kv_head),
                               input_element(SYMBOL_V, x->sequence, j, kv_head, i));
     return out;
@@ -269,7 +269,7 @@ static struct query query_at(const struct cp_case *c, int sequence, int64_t posi
     x.d_out = input_row(c, SYMBOL_DO, sequence, position, head);
     x.lse = sink_symbol(c, head);
     for (int64_t j = 0; j < c->seqlen_kv; j++)
-        if (symbolic_visible(c, position, j)) {
+        if (definition_visible(c, sequence, position, j)) {
             uint64_t k = input_row(c, SYMBOL_K, sequence, j, kv_head);
             x.lse += symbol_lse(x.q, k);
             x.max += symbol_max(x.q, k);
@@ -318,7 +318,7 @@ static void check_query(struct symbols *s, int rank, const struct query *x, int6
     for (int i = 0; i < c->head_dim_qk; i++) {
         uint64_t expected = 0;
         for (int64_t j = 0; j < c->seqlen_kv; j++)
-            if (symbolic_visible(c, x->position, j))
+            if (definition_visible(c, x->sequence, x->position, j))
                 expected += pair_gradient(c, x, j, SYMBOL_DQ, i);
         expect(s, &dq, "dQ", row, x->head, i, expected, x->position);
     }
@@ -335,7 +335,7 @@ static void check_key(struct symbols *s, int rank, enum symbol which, const stru
         uint64_t expected = 0;
         for (int64_t n = 0; n < group * c->seqlen_q; n++) {
             const struct query *x = &queries[kv_head * group * c->seqlen_q + n];
-            if (symbolic_visible(c, x->position, j))
+            if (definition_visible(c, x->sequence, x->position, j))
                 expected += pair_gradient(c, x, j, which, i);
         }
         expect(s, &t, which == SYMBOL_DK ? "dK" : "dV", row, kv_head, i, expected, j);
@@ -389,17 +389,58 @@ static void check_sums(struct symbols *s, int rank, const struct head_sums *sums
         expect(s, &t, "the sink's gradient", head, 0, 0, sums[head].dsink, 0);
 }
 
+// A row of a tensor that is in no span has nothing but zeros.
+static void check_padding(struct symbols *s, int rank, enum buffer_role role, enum symbol which,
+                          const bool *used, int64_t rows)
+{
+    struct tensor t = role_tensor(s, rank, role, which);
+    for (int64_t row = 0; row < rows; row++)
+        for (int head = 0; !used[row] && head < t.heads; head++)
+            for (int i = 0; i < t.dim; i++)
+                if (tensor_load(s, &t, row, head, i) != 0)
+                    symbols_fault(s, "padding row %lld of %s of rank %d is not zero",
+                                  (long long)row, s->plans[rank]->buffers[t.region.buffer].name,
+                                  rank);
+}
+
+static void check_side_padding(struct symbols *s, int rank, enum shard_side side)
+{
+    const struct cp_case *c = s->c;
+    int64_t rows = shard_rows(c, side, rank);
+    struct span *spans = calloc((size_t)shard_spans_max(c), sizeof *spans);
+    bool *used = calloc((size_t)rows + 1, sizeof *used);
+    int count = shard_spans(c, side, rank, spans);
+    for (int n = 0; n < count; n++)
+        for (int64_t t = 0; t < spans[n].len; t++)
+            used[spans[n].row + t * shard_row_step(c)] = true;
+    if (side == SIDE_Q)
+        check_padding(s, rank, BUFFER_OUT, SYMBOL_O, used, rows);
+    if (side == SIDE_Q && c->training)
+        check_padding(s, rank, BUFFER_DQ, SYMBOL_DQ, used, rows);
+    if (side == SIDE_KV && c->training) {
+        check_padding(s, rank, BUFFER_DKV, SYMBOL_DK, used, rows);
+        check_padding(s, rank, BUFFER_DKV, SYMBOL_DV, used, rows);
+    }
+    free(used);
+    free(spans);
+}
+
 void symbols_check(struct symbols *s)
 {
     const struct cp_case *c = s->c;
     struct head_sums *sums = calloc((size_t)c->heads, sizeof *sums);
+    for (int rank = 0; rank < c->world_size; rank++) {
+        check_side_padding(s, rank, SIDE_Q);
+        check_side_padding(s, rank, SIDE_KV);
+    }
     struct query *queries = calloc((size_t)(c->heads * c->seqlen_q) + 1, sizeof *queries);
     for (int sequence = 0; sequence < c->batch; sequence++) {
         for (int head = 0; head < c->heads; head++)
             for (int64_t i = 0; i < c->seqlen_q; i++) {
                 struct query *x = &queries[head * c->seqlen_q + i];
                 *x = query_at(c, sequence, i, head);
-                add_query(c, x, &sums[head]);
+                if (i < definition_length(c, SIDE_Q, sequence))
+                    add_query(c, x, &sums[head]);
             }
         for (int rank = 0; rank < c->world_size; rank++)
             check_rank(s, rank, sequence, queries);

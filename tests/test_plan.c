@@ -226,7 +226,7 @@ START_TEST(empty_shards_take_part)
     for (int rank = 0; rank < 8; rank++)
         for (int32_t i = 0; i < p.plans[rank]->op_count; i++)
             exchanges[rank] += p.plans[rank]->ops[i].kind == OP_EXCHANGE;
-    ck_assert_int_eq(shard_tokens(&c, SIDE_Q, 1), 0);
+    ck_assert_int_eq(shard_tokens(&c, SIDE_Q, 1, 0), 0);
     for (int rank = 0; rank < 8; rank++)
         ck_assert_int_eq(exchanges[rank], 7 + 8);
     ck_assert_int_eq(plan_check(p.plans, 8, NULL), STATUS_OK);

@@ -42,6 +42,7 @@ static void comm_set(struct cp_case *c, enum case_comm comm, uint64_t choice)
 {
     int sizes[WORLD_SIZE_MAX], count = 0;
     c->comm = comm;
+    c->a2a_size = 2;
     for (int size = 1; size <= c->world_size; size++)
         if (c->world_size % size == 0)
             sizes[count++] = size;

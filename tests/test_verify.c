@@ -40,7 +40,9 @@ static void sample_init(struct sample *s, double size)
 
 static const struct figures *sample_judge(struct sample *s, enum report_tensor tensor)
 {
-    tally_init(&s->tally, figures_rule(&s->c, tensor, 0, 500), tensor, 1, s->rows, ROWS);
+    static const struct span spans[] = {{.chunk = 1, .len = 500},
+                                        {.sequence = 1, .chunk = 1, .row = 500, .len = 500}};
+    tally_init(&s->tally, figures_rule(&s->c, tensor, spans, 2, 1), tensor, 1, s->rows, ROWS);
     for (int row = 0; row < ROWS; row++)
         tally_row(&s->tally, row,
                   (struct element){.sequence = 2, .head = row % 4, .position = 500 + row / 4},
@@ -234,7 +236,8 @@ START_TEST(no_row_is_no_error)
     struct row_error none;
     struct cp_case c;
     case_init(&c);
-    tally_init(&t, figures_rule(&c, TENSOR_OUT, 0, 1), TENSOR_OUT, 0, &none, 0);
+    struct span span = {.len = 1};
+    tally_init(&t, figures_rule(&c, TENSOR_OUT, &span, 1, 0), TENSOR_OUT, 0, &none, 0);
     ck_assert_int_eq(tally_finish(&t), -1);
     ck_assert_int_eq(t.figures.broken, 0);
 }

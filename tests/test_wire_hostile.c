@@ -46,6 +46,9 @@ static void tree_init(struct request_tree *t)
     t->spec.heads = t->spec.kv_heads = 4;
     t->spec.head_dim_qk = t->spec.head_dim_v = 64;
     t->spec.seqlen_q = t->spec.seqlen_kv = 128;
+    t->spec.pad_multiple = 1;
+    t->spec.softmax = CPATTN__V1__SOFTMAX__SOFTMAX_VANILLA;
+    t->spec.bias = CPATTN__V1__BIAS__BIAS_NONE;
     t->spec.window_left = t->spec.window_right = -1;
 }
 
@@ -140,6 +143,50 @@ START_TEST(cases_are_refused)
     REFUSED((tree.spec.batch = BATCH_MAX, tree.spec.heads = tree.spec.kv_heads = HEADS_MAX,
              tree.spec.seqlen_q = tree.spec.seqlen_kv = SEQLEN_MAX),
             RESOURCE_EXHAUSTED, "memory");
+}
+END_TEST
+
+static int64_t entries[SEQUENCES_MAX + 1];
+
+#define SEND_LIST(list, count) (tree.spec.n_##list = (count), tree.spec.list = entries)
+
+START_TEST(lists_are_refused)
+{
+    struct wire_request request;
+    for (int i = 0; i <= SEQUENCES_MAX; i++)
+        entries[i] = 100;
+    REFUSED(SEND_LIST(lengths_q, SEQUENCES_MAX + 1), INVALID_ARGUMENT,
+            "case.lengths_q has 1025 entries; accepted are up to 1024");
+    REFUSED(SEND_LIST(lengths_q, SEQUENCES_MAX), INVALID_ARGUMENT,
+            "case.lengths_q has 1024 numbers and batch is 2");
+    REFUSED(SEND_LIST(padded_kv, 2), INVALID_ARGUMENT, "case.padded_kv is given with format bshd");
+    entries[1] = -1;
+    REFUSED(SEND_LIST(lengths_kv, 2), INVALID_ARGUMENT,
+            "case.lengths_kv[1] is -1; accepted is 0 to 16777216");
+    entries[1] = (INT64_C(1) << 32) + 5;
+    REFUSED(SEND_LIST(padded_q, 2), INVALID_ARGUMENT,
+            "case.padded_q[1] is 4294967301; accepted is 0 to 16777216");
+    entries[1] = 5;
+    tree_init(&tree);
+    SEND_LIST(lengths_q, 2);
+    ck_assert_msg(tree_send(&tree, &request) == STATUS_OK, "%s", error.text);
+    ck_assert_int_eq(case_length(&request.run, SIDE_KV, 1), 5);
+    tree.spec.batch = SEQUENCES_MAX;
+    SEND_LIST(lengths_kv, SEQUENCES_MAX);
+    tree.spec.n_lengths_q = 0;
+    ck_assert_msg(tree_send(&tree, &request) == STATUS_OK, "%s", error.text);
+    ck_assert_int_eq(request.run.list_count[LIST_LENGTHS_KV], SEQUENCES_MAX);
+}
+END_TEST
+
+// As many entries as a request holds, none of which is kept.
+START_TEST(lists_of_a_whole_request_are_counted_first)
+{
+    static int64_t many[REQUEST_BYTES_MAX - 256];
+    tree.spec.n_padded_kv = REQUEST_BYTES_MAX - 256;
+    tree.spec.padded_kv = many;
+    assert_tree_refused(&tree, STATUS_INVALID_ARGUMENT,
+                        "case.padded_kv has 65280 entries; accepted are up to 1024");
 }
 END_TEST
 
@@ -463,6 +510,8 @@ int main(void)
     tcase_add_test(requests, the_good_request_is_taken);
     tcase_add_test(requests, envelopes_are_refused);
     tcase_add_test(requests, cases_are_refused);
+    tcase_add_test(requests, lists_are_refused);
+    tcase_add_test(requests, lists_of_a_whole_request_are_counted_first);
     tcase_add_test(requests, labels_are_refused);
     tcase_add_test(requests, unknown_fields_are_refused_where_they_matter);
     suite_add_tcase(suite, requests);

@@ -81,6 +81,7 @@ static bool kind_fits(enum map_kind kind, ProtobufCType type)
     switch (kind) {
     case MAP_INT:
         return type == PROTOBUF_C_TYPE_INT64 || type == PROTOBUF_C_TYPE_SINT64;
+    case MAP_LIST:
     case MAP_CHAR:
         return type == PROTOBUF_C_TYPE_INT64;
     case MAP_UINT:
@@ -104,7 +105,9 @@ static void assert_field_fits(const ProtobufCMessageDescriptor *message,
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field_by_name(message, map->name);
     ck_assert_msg(field != NULL, "%s has no %s", message->name, map->name);
-    ck_assert_msg(kind_fits(map->kind, field->type), "%s.%s", message->name, map->name);
+    bool list = field->type != PROTOBUF_C_TYPE_MESSAGE && field->label == PROTOBUF_C_LABEL_REPEATED;
+    ck_assert_msg(kind_fits(map->kind, field->type) && list == (map->kind == MAP_LIST), "%s.%s",
+                  message->name, map->name);
 }
 
 // Every field of the message is in the table, but for `others` that are messages or lists.

@@ -16,12 +16,24 @@
 
 // ---- the mask -----------------------------------------------------------------------------------
 
-// The definition, for one pair of positions.
-static bool sees(const struct cp_case *c, int64_t query, int64_t key)
+// One sequence of a case. Its padding is not there.
+struct sequence {
+    const struct cp_case *c;
+    int64_t queries, keys;
+};
+
+static struct sequence sequence_of(const struct cp_case *c, int number)
 {
+    return (struct sequence){c, case_length(c, SIDE_Q, number), case_length(c, SIDE_KV, number)};
+}
+
+// The definition, for one pair of positions.
+static bool sees(const struct sequence *s, int64_t query, int64_t key)
+{
+    const struct cp_case *c = s->c;
     int64_t diagonal = query; // the key that stands opposite the query
     if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT)
-        diagonal += c->seqlen_kv - c->seqlen_q;
+        diagonal += s->keys - s->queries;
     if (c->mask != MASK_NONE && key > diagonal)
         return false;
     if (c->window_left != WINDOW_UNBOUNDED && key < diagonal - c->window_left)
@@ -38,20 +50,20 @@ static int64_t range_length(struct range r)
     return r.end > r.begin ? r.end - r.begin : 0;
 }
 
-static bool any_sees(const struct cp_case *c, struct range queries, int64_t key)
+static bool any_sees(const struct sequence *s, struct range queries, int64_t key)
 {
     for (int64_t query = queries.begin; query < queries.end; query++)
-        if (sees(c, query, key))
+        if (sees(s, query, key))
             return true;
     return false;
 }
 
 // The keys without those at either end that none of the queries sees.
-static struct range keys_seen(const struct cp_case *c, struct range queries, struct range keys)
+static struct range keys_seen(const struct sequence *s, struct range queries, struct range keys)
 {
-    while (keys.begin < keys.end && !any_sees(c, queries, keys.begin))
+    while (keys.begin < keys.end && !any_sees(s, queries, keys.begin))
         keys.begin++;
-    while (keys.begin < keys.end && !any_sees(c, queries, keys.end - 1))
+    while (keys.begin < keys.end && !any_sees(s, queries, keys.end - 1))
         keys.end--;
     return keys;
 }
@@ -95,6 +107,7 @@ static double dot(const double *x, const double *y, int64_t n)
 struct work {
     const struct cp_case *c;
     int sequence;
+    struct sequence lengths;
     double scale;
     int64_t d_qk, d_v;
     struct range keys; // that k and v hold
@@ -118,6 +131,7 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
         rows = count < SCORES_MAX ? SCORES_MAX / count : 1;
     *w = (struct work){.c = c,
                        .sequence = sequence,
+                       .lengths = sequence_of(c, sequence),
                        .scale = case_scale(c),
                        .d_qk = c->head_dim_qk,
                        .d_v = c->head_dim_v,
@@ -172,11 +186,11 @@ static double softmax(const struct work *w, int64_t query, struct range keys, do
 {
     double max = -INFINITY, sum = 0;
     for (int64_t key = keys.begin; key < keys.end; key++)
-        if (sees(w->c, query, key) && row[key - keys.begin] > max)
+        if (sees(&w->lengths, query, key) && row[key - keys.begin] > max)
             max = row[key - keys.begin];
     for (int64_t key = keys.begin; key < keys.end; key++) {
         double *x = &row[key - keys.begin];
-        *x = sees(w->c, query, key) ? exp(*x - max) : 0;
+        *x = sees(&w->lengths, query, key) ? exp(*x - max) : 0;
         sum += *x;
     }
     if (sum == 0)
@@ -230,7 +244,7 @@ static void block_nothing(const struct work *w, int64_t rows, double *out, doubl
 static void queries_block(struct work *w, int head, struct range queries, double *out, double *lse,
                           double *delta, double *dq)
 {
-    struct range keys = keys_seen(w->c, queries, w->keys);
+    struct range keys = keys_seen(&w->lengths, queries, w->keys);
     if (range_length(keys) == 0) {
         block_nothing(w, range_length(queries), out, lse, delta, dq);
         return;
@@ -245,9 +259,10 @@ enum status reference_queries(const struct cp_case *c, int sequence, int head, i
                               int64_t end, double *out, double *lse, double *delta, double *dq,
                               struct error *error)
 {
-    struct range queries = {begin, end}, all_keys = {0, c->seqlen_kv};
+    struct sequence lengths = sequence_of(c, sequence);
+    struct range queries = {begin, end}, all_keys = {0, lengths.keys};
     struct work w;
-    enum status status = work_init(&w, c, sequence, keys_seen(c, queries, all_keys), error);
+    enum status status = work_init(&w, c, sequence, keys_seen(&lengths, queries, all_keys), error);
     if (status != STATUS_OK)
         return status;
     int kv_head = head / (c->heads / c->kv_heads);
@@ -275,7 +290,7 @@ static void block_scores(struct work *w, struct range queries, struct range keys
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) {
             double *p = &w->p[i * columns + j], *ds = &w->ds[i * columns + j];
-            *p = sees(w->c, queries.begin + i, keys.begin + j) ? exp(*p - lse[i]) : 0;
+            *p = sees(&w->lengths, queries.begin + i, keys.begin + j) ? exp(*p - lse[i]) : 0;
             *ds = *p * (*ds - delta[i]);
         }
 }
@@ -284,10 +299,10 @@ static void block_scores(struct work *w, struct range queries, struct range keys
 static void keys_head(struct work *w, int head, const double *lse, const double *delta, double *dk,
                       double *dv)
 {
-    int64_t length = w->c->seqlen_q;
+    int64_t length = w->lengths.queries;
     for (int64_t first = 0; first < length; first += w->block) {
         struct range queries = {first, first + w->block < length ? first + w->block : length};
-        struct range keys = keys_seen(w->c, queries, w->keys);
+        struct range keys = keys_seen(&w->lengths, queries, w->keys);
         int64_t rows = range_length(queries), columns = range_length(keys);
         int64_t skipped = keys.begin - w->keys.begin;
         if (columns == 0)

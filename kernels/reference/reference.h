@@ -3,6 +3,8 @@
 // Inputs come from kernels/inputs.h by global position, the mask from its definition per (query,
 // key); it knows neither shards nor slices nor plans and shares no code with the kernels it judges.
 //
+// Positions are below the lengths of the sequence (case_length()); padding does not exist here.
+//
 // Memory is linear in the sequence lengths: a bounded number of rows is held at a time.
 #ifndef CPATTN_KERNELS_REFERENCE_H
 #define CPATTN_KERNELS_REFERENCE_H
@@ -17,7 +19,8 @@ enum status reference_queries(const struct cp_case *c, int sequence, int head, i
                               struct error *error) MUST_CHECK;
 
 // Key side of one (sequence, key head) for positions [begin, end): dk [n][d_qk], dv [n][d_v], from
-// lse and delta of all queries of the heads that share the key head: [heads / kv_heads][seqlen_q].
+// lse and delta of all queries of the heads that share the key head: [heads / kv_heads][seqlen_q],
+// of which only those of tokens are read.
 enum status reference_keys(const struct cp_case *c, int sequence, int kv_head, int64_t begin,
                            int64_t end, const double *lse, const double *delta, double *dk,
                            double *dv, struct error *error) MUST_CHECK;
