@@ -136,6 +136,7 @@ enum cpattn_field_kind {
     CPATTN_FIELD_UINT,     // decimal, 0..2^64-1
     CPATTN_FIELD_REAL,
     CPATTN_FIELD_BOOL, // "true" or "false"
+    CPATTN_FIELD_LIST, // one number for each sequence, min..max, as "2794,3301"; "" for none
 };
 
 // The first field for NULL, then the one after; NULL after the last. Fields live as long as the
@@ -146,7 +147,8 @@ CPATTN_API const struct cpattn_field *cpattn_field_find(const char *name); // NU
 CPATTN_API const char *cpattn_field_name(const struct cpattn_field *field);
 CPATTN_API const char *cpattn_field_help(const struct cpattn_field *field); // one line
 CPATTN_API enum cpattn_field_kind cpattn_field_kind(const struct cpattn_field *field);
-CPATTN_API int64_t cpattn_field_min(const struct cpattn_field *field); // CPATTN_FIELD_INT
+// Of a CPATTN_FIELD_INT, and of the numbers of a CPATTN_FIELD_LIST.
+CPATTN_API int64_t cpattn_field_min(const struct cpattn_field *field);
 CPATTN_API int64_t cpattn_field_max(const struct cpattn_field *field);
 // The index-th word of a CPATTN_FIELD_CHOICE, from 0; NULL after the last, and for other kinds.
 CPATTN_API const char *cpattn_field_choice(const struct cpattn_field *field, int index);

@@ -344,7 +344,8 @@ static const struct {
     {SMALL "exclude: [{when: {model: {field: heads}}, reason: x}]\n",
      "f:8:26: 'field' compares two fields of one kind"},
     {SMALL "exclude: [{when: {heads: {field: model}}, reason: x}]\n",
-     "f:8:34: key 'field': value 'model': expected the name of a field of a case, not a text"},
+     "f:8:34: key 'field': value 'model': expected the name of a field of a case, not of a text or "
+     "a list"},
     {SMALL "subsets: {s: []}\n",
      "f:8:14: key 's': a list: expected at least one map of conditions"},
     {SMALL "subsets: {s: {model: c}}\n", "f:8:22: no model is called 'c'"},

@@ -8,9 +8,8 @@
 #include "client/submit/table.h"
 #include "common/duration.h"
 
-#define COMMAND_TEXT_MAX 2048
 // With more ranks than these the times of the slowest are shown alone.
-#define RANKS_SHOWN_MAX  8
+#define RANKS_SHOWN_MAX 8
 
 enum terminal_paint answer_paint(enum outcome_kind kind)
 {
@@ -247,7 +246,7 @@ static void print_ranks(FILE *out, const char *indent, const struct cpattn_resul
 
 static void print_command(FILE *out, const char *indent, const struct cp_case *c)
 {
-    char text[COMMAND_TEXT_MAX];
+    char text[CASE_COMMAND_MAX];
     case_command(c, text, sizeof(text));
     fprintf(out, "%sagain: %s\n", indent, text);
 }

@@ -100,6 +100,19 @@ static bool test_number(const struct test *t, const struct cp_case *c, struct nu
            (!(t->parts & TEST_FIELD) || number_equal(value, field_number(c, t->other)));
 }
 
+// Texts, and lists as text, are compared with shell patterns.
+static bool field_is_text(const struct case_field *field)
+{
+    return field->kind == FIELD_TEXT || field->kind == FIELD_LIST;
+}
+
+static bool test_text(const struct test *t, const struct cp_case *c, const struct case_field *field)
+{
+    char text[CASE_VALUE_MAX];
+    case_get(c, field, text, sizeof(text));
+    return fnmatch(t->pattern, text, 0) == 0;
+}
+
 static bool test_holds(const struct filter_condition *condition, const struct test *t,
                        const struct filter_subject *subject)
 {
@@ -112,7 +125,7 @@ static bool test_holds(const struct filter_condition *condition, const struct te
         break;
     }
     if (t->parts & TEST_PATTERN)
-        return fnmatch(t->pattern, (const char *)subject->c + condition->field->offset, 0) == 0;
+        return test_text(t, subject->c, condition->field);
     return test_number(t, subject->c, field_number(subject->c, condition->field));
 }
 
@@ -223,7 +236,7 @@ static enum status test_add_value(struct filter_condition *condition, const char
         enum status status = label_check(condition->names, value, error);
         return status ? status : test_set_pattern(t, value, error);
     }
-    if (condition->target == TARGET_ID || condition->field->kind == FIELD_TEXT)
+    if (condition->target == TARGET_ID || field_is_text(condition->field))
         return test_set_pattern(t, value, error);
     struct cp_case c;
     case_init(&c);
@@ -240,8 +253,8 @@ static enum status test_add_value(struct filter_condition *condition, const char
 static enum status yaml_field(const struct yaml_node *node, struct test *t, struct error *error)
 {
     t->other = yaml_text(node) ? case_field_find(yaml_text(node)) : NULL;
-    if (!t->other || t->other->kind == FIELD_TEXT)
-        return yaml_expected(node, error, "the name of a field of a case, not a text");
+    if (!t->other || field_is_text(t->other))
+        return yaml_expected(node, error, "the name of a field of a case, not of a text or a list");
     t->parts |= TEST_FIELD;
     return STATUS_OK;
 }
@@ -361,12 +374,14 @@ static enum status text_add_id(struct filter_condition *condition, const char *t
     return STATUS_OK;
 }
 
+// Values with commas between them, but a list, which has commas itself, is one value.
 static enum status text_add_values(struct filter_condition *condition, char *values,
                                    struct error *error)
 {
+    bool list = condition->target == TARGET_FIELD && condition->field->kind == FIELD_LIST;
     enum status status = STATUS_OK;
     for (char *value = values; value && !status;) {
-        char *comma = strchr(value, ',');
+        char *comma = list ? NULL : strchr(value, ',');
         if (comma)
             *comma = '\0';
         status = test_add_value(condition, value, error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/matrix.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,16 +29,44 @@ static enum status unknown_field(const struct yaml_node *node, const char *name,
     return yaml_error_key(node, error, "%s", why.text);
 }
 
+// Writes the items of a list of the file as the text that sets a list field: "1,2,3".
+static enum status list_text(const struct yaml_node *list, char text[CASE_VALUE_MAX],
+                             struct error *error)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const struct yaml_node *n = yaml_first(list); n; n = yaml_next(n)) {
+        enum status status = yaml_is(n, YAML_SCALAR, error);
+        if (status)
+            return status;
+        size_t length = strlen(yaml_text(n));
+        if (length == 0 || strchr(yaml_text(n), ','))
+            return yaml_expected(n, error, "a number");
+        if (used + length + 2 > CASE_VALUE_MAX)
+            return yaml_expected(list, error, "at most %d numbers", SEQUENCES_MAX);
+        used += (size_t)sprintf(text + used, "%s%s", used > 0 ? "," : "", yaml_text(n));
+    }
+    return STATUS_OK;
+}
+
+static bool is_list_field(const char *name)
+{
+    const struct case_field *field = case_field_find(name);
+    return field && field->kind == FIELD_LIST;
+}
+
 static enum status field_apply(const struct yaml_node *node, const char *name, struct cp_case *c,
                                struct error *error)
 {
     if (fields_mask(name) == 0)
         return unknown_field(node, name, error);
-    enum status status = yaml_is(node, YAML_SCALAR, error);
+    char room[CASE_VALUE_MAX];
+    bool list = is_list_field(name) && yaml_kind(node) == YAML_LIST;
+    enum status status = list ? list_text(node, room, error) : yaml_is(node, YAML_SCALAR, error);
     if (status)
         return status;
     struct error why;
-    if (fields_set(c, name, yaml_text(node), &why))
+    if (fields_set(c, name, list ? room : yaml_text(node), &why))
         return yaml_error(node, error, "%s", why.text);
     return STATUS_OK;
 }
@@ -62,12 +91,14 @@ static enum status fields_apply(const struct yaml_node *map, struct cp_case *c, 
 
 void matrix_value_apply(const struct matrix_value *value, struct cp_case *c)
 {
+    struct error none;
     if (value->text)
         (void)!fields_set(c, value->field, value->text, NULL);
-    if (!value->fields)
-        return;
-    for (const struct yaml_node *n = yaml_first(value->fields); n; n = yaml_next(n))
-        (void)!fields_set(c, yaml_key(n), yaml_text(n), NULL);
+    if (value->node)
+        (void)!field_apply(value->node, value->field, c, &none);
+    const struct yaml_node *n = value->fields ? yaml_first(value->fields) : NULL;
+    for (; n; n = yaml_next(n))
+        (void)!field_apply(n, yaml_key(n), c, &none);
 }
 
 // ---- axes -------------------------------------------------------------------------------------
@@ -176,6 +207,18 @@ static enum status read_model_axis(struct matrix *m, const struct yaml_node *mod
     return read_model_list(m, models, node, error);
 }
 
+static enum status value_label(const struct cp_case *c, const struct yaml_node *node,
+                               struct matrix_value *value, struct error *error)
+{
+    int length = fields_label(c, value->field, value->label, sizeof(value->label));
+    if ((size_t)length < sizeof(value->label))
+        return STATUS_OK;
+    return yaml_error(node, error,
+                      "the value is longer than the %d characters that an id has for it; give it "
+                      "a name in an axis with named values",
+                      MATRIX_LABEL_MAX - 1);
+}
+
 // An axis whose values are a list of values of one field.
 static enum status read_field_values(struct matrix *m, const struct yaml_node *list,
                                      struct error *error)
@@ -187,12 +230,12 @@ static enum status read_field_values(struct matrix *m, const struct yaml_node *l
     axis->mask = fields_mask(axis->name);
     for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n)) {
         struct cp_case c = m->defaults;
-        struct matrix_value value = {.field = axis->name, .text = yaml_text(n)};
+        struct matrix_value value = {.field = axis->name, .node = n};
         status = field_apply(n, axis->name, &c, error);
-        if (!status) {
-            fields_label(&c, axis->name, value.label, sizeof(value.label));
+        if (!status)
+            status = value_label(&c, n, &value, error);
+        if (!status)
             status = value_add(axis, n, &value, error);
-        }
     }
     return status;
 }

@@ -14,8 +14,10 @@
 // One value of an axis: its name in ids, and the fields it sets.
 struct matrix_value {
     char label[MATRIX_LABEL_MAX];
-    const struct yaml_node *fields; // a map of field to value, or NULL: `field` = `text`
-    const char *field, *text;
+    const struct yaml_node *fields; // a map of field to value; or NULL:
+    const char *field;              // this field has this value
+    const struct yaml_node *node;   // in the file; or NULL:
+    const char *text;               // from elsewhere
 };
 
 struct matrix_axis {
