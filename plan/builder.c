@@ -320,8 +320,8 @@ static void operation_end(struct builder *b)
 }
 
 static void add_sliced(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
-                       const struct region operand[OPERANDS_MAX], const struct slice *slices,
-                       int count)
+                       int64_t bias_rows, const struct region operand[OPERANDS_MAX],
+                       const struct slice *slices, int count)
 {
     struct plan *plan = b->plan;
     ROOM(b, plan->slices, plan->slice_count, count, b->capacity.slices);
@@ -330,6 +330,7 @@ static void add_sliced(struct builder *b, enum op_kind kind, struct heads heads,
         return;
     op->heads = heads;
     op->q_rows = q_rows;
+    op->bias_rows = bias_rows;
     for (int i = 0; i < OPERANDS_MAX; i++)
         if (op_access(kind, i) != ACCESS_NONE)
             op->operand[i] = operand[i];
@@ -340,17 +341,17 @@ static void add_sliced(struct builder *b, enum op_kind kind, struct heads heads,
 }
 
 void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
-                    const struct region operand[OPERANDS_MAX], const struct slice *slices,
-                    int count)
+                    int64_t bias_rows, const struct region operand[OPERANDS_MAX],
+                    const struct slice *slices, int count)
 {
-    add_sliced(b, kind, heads, q_rows, operand, slices, count);
+    add_sliced(b, kind, heads, q_rows, bias_rows, operand, slices, count);
 }
 
 void builder_sink_grad(struct builder *b, struct heads heads, int64_t q_rows,
                        const struct region operand[OPERANDS_MAX], const struct slice *slices,
                        int count)
 {
-    add_sliced(b, OP_SINK_GRAD, heads, q_rows, operand, slices, count);
+    add_sliced(b, OP_SINK_GRAD, heads, q_rows, 0, operand, slices, count);
 }
 
 void builder_row_dot(struct builder *b, struct heads heads, int64_t q_rows, struct region d_out,

@@ -35,8 +35,8 @@ void builder_step(struct builder *b, enum plan_phase phase, int step);
 // added even if nothing of it is left after its empty sides are dropped, so that the n-th exchange
 // of all ranks is the same one.
 void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
-                    const struct region operand[OPERANDS_MAX], const struct slice *slices,
-                    int count);
+                    int64_t bias_rows, const struct region operand[OPERANDS_MAX],
+                    const struct slice *slices, int count);
 void builder_row_dot(struct builder *b, struct heads heads, int64_t q_rows, struct region d_out,
                      struct region out, struct region d);
 void builder_fill_heads(struct builder *b, struct heads heads, int64_t q_rows, struct region source,

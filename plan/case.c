@@ -92,17 +92,6 @@ static enum status check_softcap(const struct cp_case *c, struct error *error)
                      "softcap is %g; accepted is 0 (none) or 1e-3 to 1e6", c->softcap);
 }
 
-// What is sensible but not built: the one list of it.
-static enum status check_built(const struct cp_case *c, struct error *error)
-{
-    const char *sentence = NULL;
-    if (c->bias != BIAS_NONE)
-        sentence = "bias is not none, which is what is built so far";
-    if (c->softcap != 0)
-        sentence = "softcap is not 0, which is what is built so far";
-    return sentence ? error_set(error, STATUS_UNIMPLEMENTED, "%s", sentence) : STATUS_OK;
-}
-
 enum status case_check(const struct cp_case *c, struct error *error)
 {
     enum status status = case_check_fields(c, error);
@@ -118,8 +107,6 @@ enum status case_check(const struct cp_case *c, struct error *error)
         status = check_softcap(c, error);
     if (status == STATUS_OK)
         status = lengths_check(c, error);
-    if (status == STATUS_OK)
-        status = check_built(c, error);
     int64_t bytes;
     if (status == STATUS_OK)
         status = case_memory(c, &bytes, error);

@@ -2,7 +2,7 @@
 // The part of the checker that looks at one operation or buffer at a time.
 #include "plan/check.h"
 
-#include "plan/shard.h"
+#include "plan/bias.h"
 
 const char *check_op_text(const struct plan *plan, int32_t index, char text[CHECK_TEXT_MAX])
 {
@@ -96,6 +96,12 @@ static enum status check_structure(const struct plan *plan, int32_t index, struc
 
 // ---- sizes ----
 
+static int64_t bias_bytes(const struct cp_case *c, int rank)
+{
+    struct bias_shape shape = bias_shape(c, rank);
+    return shape.heads * shape.rows * shape.columns * case_element_bytes(c);
+}
+
 static int64_t role_bytes(const struct plan *plan, enum buffer_role role)
 {
     const struct cp_case *c = &plan->c;
@@ -114,6 +120,10 @@ static int64_t role_bytes(const struct plan *plan, enum buffer_role role)
         return q * c->head_dim_v * element;
     case BUFFER_LSE:
         return q * 4;
+    case BUFFER_INPUT_BIAS:
+        return bias_bytes(c, plan->rank);
+    case BUFFER_DBIAS:
+        return bias_share(c, plan->rank).count * element;
     case BUFFER_INPUT_SINK:
     case BUFFER_DSINK:
     case BUFFER_MAX_LOGIT:
@@ -127,12 +137,16 @@ static int64_t role_bytes(const struct plan *plan, enum buffer_role role)
 static bool role_expected(const struct plan *plan, enum buffer_role role)
 {
     const struct cp_case *c = &plan->c;
-    bool sink = c->softmax == SOFTMAX_LEARNABLE;
+    bool sink = c->softmax == SOFTMAX_LEARNABLE, bias = c->bias != BIAS_NONE;
     switch (role) {
     case BUFFER_INPUT_DO:
     case BUFFER_DQ:
     case BUFFER_DKV:
         return c->training;
+    case BUFFER_INPUT_BIAS:
+        return bias;
+    case BUFFER_DBIAS:
+        return bias && c->training;
     case BUFFER_INPUT_SINK:
         return sink;
     case BUFFER_DSINK:
@@ -174,6 +188,14 @@ static int64_t region_rows(const struct region *r, int64_t row_bytes)
     return r->bytes % row_bytes == 0 ? r->bytes / row_bytes : -1;
 }
 
+static bool bias_inside(const struct cp_case *c, const struct op *op, const struct slice *s)
+{
+    if (c->bias == BIAS_NONE)
+        return true;
+    return s->bias_row >= 0 && s->bias_row < op->bias_rows - (s->q_len - 1) * bias_row_step(c) &&
+           s->bias_column >= 0 && s->bias_column <= c->seqlen_kv - s->kv_len;
+}
+
 static bool slices_inside(const struct plan *plan, const struct op *op, int64_t kv_rows)
 {
     int64_t step = shard_row_step(&plan->c);
@@ -184,6 +206,8 @@ static bool slices_inside(const struct plan *plan, const struct op *op, int64_t 
         bool keys = op->kind != OP_SINK_GRAD;
         if (keys != (s->kv_len > 0) || s->kv_row < 0 || s->kv_len < 0 ||
             s->kv_row + (s->kv_len - 1) * step >= kv_rows)
+            return false;
+        if (keys && !bias_inside(&plan->c, op, s))
             return false;
     }
     return op->slice_count > 0;
@@ -206,6 +230,17 @@ static bool one_piece(const struct op *op)
     return true;
 }
 
+// Of the bias that the operation reads; -1 where its rows are not the rank's.
+static int64_t bias_elements(const struct plan *plan, const struct op *op)
+{
+    const struct cp_case *c = &plan->c;
+    if (c->bias == BIAS_NONE)
+        return 0;
+    if (op->bias_rows != bias_shape(c, plan->rank).rows)
+        return -1;
+    return op->bias_rows * c->seqlen_kv * (bias_has_heads(c) ? op->heads.count : 1);
+}
+
 static bool attend_fits(const struct plan *plan, const struct op *op)
 {
     const struct cp_case *c = &plan->c;
@@ -220,12 +255,16 @@ static bool attend_fits(const struct plan *plan, const struct op *op)
         r[ATTEND_Q].bytes != q * c->head_dim_qk * element || r[ATTEND_LSE].bytes != q * 4 ||
         !slices_inside(plan, op, kv_rows))
         return false;
+    int64_t bias = bias_elements(plan, op);
+    if (bias < 0 || r[ATTEND_BIAS].bytes != bias * element)
+        return false;
     if (op->kind == OP_ATTEND_FORWARD)
         return r[ATTEND_O].bytes == q * c->head_dim_v * 4 &&
                r[ATTEND_MAX].bytes == (c->max_logit ? op->heads.count * 4 : 0);
     return r[ATTEND_DO].bytes == q * c->head_dim_v * element && r[ATTEND_D].bytes == q * 4 &&
            r[ATTEND_DQ].bytes == q * c->head_dim_qk * 4 &&
-           r[ATTEND_DK].bytes == kv_rows * k_row * 4 && r[ATTEND_DV].bytes == kv_rows * v_row * 4;
+           r[ATTEND_DK].bytes == kv_rows * k_row * 4 && r[ATTEND_DV].bytes == kv_rows * v_row * 4 &&
+           r[ATTEND_DBIAS].bytes == bias * 4;
 }
 
 static bool row_dot_fits(const struct plan *plan, const struct op *op)

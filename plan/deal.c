@@ -164,7 +164,7 @@ static void home_buffers(struct deal *d, const char *suffix)
 {
     const struct cp_case *c = d->part.c;
     for (int m = 0; m < d->part.team.size; m++) {
-        char name[12];
+        char name[16];
         snprintf(name, sizeof name, "home%d", m);
         int64_t bytes = pair_bytes(c, d->tensors->kv_rows, d->heads[m].kv_count, 4);
         d->home[m] = tensor_buffer(d->part.b, name, suffix, BUFFER_SCRATCH, bytes);

@@ -83,12 +83,14 @@ static const char *role_text(enum buffer_role role)
     case BUFFER_INPUT_Q:
     case BUFFER_INPUT_KV:
     case BUFFER_INPUT_DO:
+    case BUFFER_INPUT_BIAS:
     case BUFFER_INPUT_SINK:
         return "input";
     case BUFFER_OUT:
     case BUFFER_LSE:
     case BUFFER_DQ:
     case BUFFER_DKV:
+    case BUFFER_DBIAS:
     case BUFFER_DSINK:
     case BUFFER_MAX_LOGIT:
         return "output";
@@ -171,16 +173,17 @@ static void explain_transfers(const struct plan *plan, const struct op *op, FILE
 static void explain_what(const struct plan *plan, const struct op *op, FILE *out)
 {
     const struct region *r = op->operand;
+    const char *bias = plan->c.bias != BIAS_NONE ? " + bias" : "";
     char flops[TEXT_MAX];
     switch (op->kind) {
     case OP_ATTEND_FORWARD:
-        fprintf(out, "%s x %s -> %s, %s", region_name(plan, &r[ATTEND_Q]),
-                region_name(plan, &r[ATTEND_K]), region_name(plan, &r[ATTEND_O]),
+        fprintf(out, "%s x %s%s -> %s, %s", region_name(plan, &r[ATTEND_Q]),
+                region_name(plan, &r[ATTEND_K]), bias, region_name(plan, &r[ATTEND_O]),
                 flops_text(op_flops(plan, op), flops));
         break;
     case OP_ATTEND_BACKWARD:
-        fprintf(out, "%s x %s -> %s, %s; %s", region_name(plan, &r[ATTEND_Q]),
-                region_name(plan, &r[ATTEND_K]), region_name(plan, &r[ATTEND_DQ]),
+        fprintf(out, "%s x %s%s -> %s, %s; %s", region_name(plan, &r[ATTEND_Q]),
+                region_name(plan, &r[ATTEND_K]), bias, region_name(plan, &r[ATTEND_DQ]),
                 region_name(plan, &r[ATTEND_DK]), flops_text(op_flops(plan, op), flops));
         break;
     case OP_ROW_DOT:

@@ -4,6 +4,10 @@ plan_libplan_la_SOURCES = $(plan_sources)
 
 # Compiled a second time, with mutations, for the tests.
 plan_sources = \
+    plan/bias.c \
+    plan/bias.h \
+    plan/bias_grad.c \
+    plan/bias_grad.h \
     plan/builder.c \
     plan/builder.h \
     plan/case.c \

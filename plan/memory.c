@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a case needs of memory, in terms of what the algorithms and the verification hold.
-#include "plan/shard.h"
+#include "plan/bias.h"
 
 // What all buffers of a rank together may be; far beyond any machine, so that sums cannot overflow.
 #define MEMORY_BYTES_MAX (INT64_C(1) << 50)
@@ -115,6 +115,38 @@ static int64_t comm_memory(const struct cp_case *c, struct rows q, struct rows k
     return p2p_memory(c, q, kv);
 }
 
+// Inputs and outputs of one number per head, the rank's part of those and the parts of all ranks.
+static int64_t heads_memory(const struct cp_case *c)
+{
+    return product(product(c->heads, c->world_size + 3), 2 * 4);
+}
+
+// Where its gradient is summed over all ranks: the bias, the sum, a share of it, and of that all
+// ranks' parts.
+static int64_t bias_whole_memory(const struct cp_case *c, int64_t head)
+{
+    int64_t all = product(head, bias_has_heads(c) ? c->heads : 1);
+    int64_t share = all / c->world_size + 1;
+    int element = case_element_bytes(c);
+    return product(all, element + 4) + product(share, element + 4 * (c->world_size + 1));
+}
+
+// Else the bias of the team with its gradient, both in dtype, and the sum; the gradient of the own
+// queries, with the parts of all members where these share a head.
+static int64_t bias_memory(const struct cp_case *c, struct rows q)
+{
+    int element = case_element_bytes(c), size = team_size(c);
+    int64_t heads = bias_has_heads(c) ? c->heads : 1, held = (heads + size - 1) / size;
+    int64_t sequences = bias_has_batch(c) ? 1 : c->batch; // that share a row
+    if (c->bias == BIAS_NONE)
+        return 0;
+    if (bias_is_whole(c))
+        return bias_whole_memory(c, product(bias_rows(c, (struct team){0, 1}), c->seqlen_kv));
+    int64_t team = product(product(q.team / sequences, c->seqlen_kv), held);
+    int64_t own = product(product(q.rank / sequences, c->seqlen_kv), heads);
+    return product(team, 2 * element + 4) + product(own, element + 4 * (size + 1));
+}
+
 // Of the reference its fp64 rows, LSE and delta, and the errors of three tensors; LSE and delta of
 // every query in fp64 for the reference of the keys, once more in order for the heads that share a
 // key head.
@@ -131,6 +163,7 @@ enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *e
     struct rows q = rows_of(c, SIDE_Q, team_size(c)), kv = rows_of(c, SIDE_KV, team_size(c));
     int64_t sum =
         tensors_memory(c, q.rank, kv.rank) + comm_memory(c, q, kv) + reference_memory(c, q, kv);
+    sum += heads_memory(c) + bias_memory(c, q);
     if (sum >= MEMORY_BYTES_MAX)
         return error_set(
             error, STATUS_RESOURCE_EXHAUSTED,

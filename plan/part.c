@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "common/mutation.h"
+#include "plan/bias.h"
 
 int32_t part_key_buffer(const struct part *p, const char *name, const char *suffix, int64_t rows,
                         int element)
@@ -22,6 +23,25 @@ static struct region scratch(struct part *p, const char *name, const char *suffi
     return tensor_whole(p->b, name, suffix, BUFFER_SCRATCH, bytes);
 }
 
+// Some heads of a bias or its gradient that begins with head `first` of the case.
+static struct region bias_heads(const struct part *p, struct region tensor, int first, int element)
+{
+    int64_t head_bytes = p->bias_rows * p->c->seqlen_kv * element;
+    if (tensor.bytes == 0 || !bias_has_heads(p->c))
+        return tensor;
+    return (struct region){.buffer = tensor.buffer,
+                           .offset = (p->heads.first - first) * head_bytes,
+                           .bytes = p->heads.count * head_bytes};
+}
+
+static void part_bias(struct part *p, const struct tensors *t)
+{
+    int held = bias_shape(p->c, builder_rank(p->b)).head_first;
+    p->bias_rows = bias_rows(p->c, p->team);
+    p->bias = bias_heads(p, t->bias, held, case_element_bytes(p->c));
+    p->dbias = bias_heads(p, t->dbias_part, bias_is_whole(p->c) ? 0 : held, 4);
+}
+
 static bool part_init(struct part *p, struct builder *b, const struct tensors *t, struct team team,
                       struct heads heads, const char *suffix)
 {
@@ -31,6 +51,7 @@ static bool part_init(struct part *p, struct builder *b, const struct tensors *t
     p->sink = tensor_heads(t->sink, heads);
     p->dsink = tensor_heads(t->dsink_part, heads);
     p->max_logit = tensor_heads(t->max_logit_part, heads);
+    part_bias(p, t);
     int64_t rows = p->q_rows * heads.count;
     p->o_sum = scratch(p, "o_sum", suffix, rows * c->head_dim_v * 4);
     if (c->training) {
@@ -113,11 +134,13 @@ void part_forward_begin(struct part *p)
 void part_forward(struct part *p, struct pair kv, struct team source)
 {
     const struct region operand[OPERANDS_MAX] = {
-        [ATTEND_Q] = p->q,     [ATTEND_K] = kv.k,     [ATTEND_V] = kv.v,
-        [ATTEND_O] = p->o_sum, [ATTEND_LSE] = p->lse, [ATTEND_MAX] = p->max_logit,
+        [ATTEND_Q] = p->q,       [ATTEND_K] = kv.k,     [ATTEND_V] = kv.v,
+        [ATTEND_O] = p->o_sum,   [ATTEND_LSE] = p->lse, [ATTEND_MAX] = p->max_logit,
+        [ATTEND_BIAS] = p->bias,
     };
     int count = part_slices(p, source);
-    builder_attend(p->b, OP_ATTEND_FORWARD, p->heads, p->q_rows, operand, p->slices, count);
+    builder_attend(p->b, OP_ATTEND_FORWARD, p->heads, p->q_rows, p->bias_rows, operand, p->slices,
+                   count);
     if (MUTATED(LSE_PARTIAL) && source.first == p->team.first)
         p->lse_seen = lse_copy(p);
 }
@@ -146,10 +169,12 @@ void part_backward_begin(struct part *p)
 void part_backward(struct part *p, struct pair kv, struct pair dkv, struct team source)
 {
     const struct region operand[OPERANDS_MAX] = {
-        [ATTEND_Q] = p->q,          [ATTEND_K] = kv.k,      [ATTEND_V] = kv.v,
-        [ATTEND_LSE] = p->lse_seen, [ATTEND_DO] = p->d_out, [ATTEND_D] = p->d,
-        [ATTEND_DQ] = p->dq_sum,    [ATTEND_DK] = dkv.k,    [ATTEND_DV] = dkv.v,
+        [ATTEND_Q] = p->q,          [ATTEND_K] = kv.k,         [ATTEND_V] = kv.v,
+        [ATTEND_LSE] = p->lse_seen, [ATTEND_DO] = p->d_out,    [ATTEND_D] = p->d,
+        [ATTEND_DQ] = p->dq_sum,    [ATTEND_DK] = dkv.k,       [ATTEND_DV] = dkv.v,
+        [ATTEND_BIAS] = p->bias,    [ATTEND_DBIAS] = p->dbias,
     };
     int count = part_slices(p, source);
-    builder_attend(p->b, OP_ATTEND_BACKWARD, p->heads, p->q_rows, operand, p->slices, count);
+    builder_attend(p->b, OP_ATTEND_BACKWARD, p->heads, p->q_rows, p->bias_rows, operand, p->slices,
+                   count);
 }

@@ -27,6 +27,7 @@ static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
             [ATTEND_O] = ACCESS_READ_WRITE,
             [ATTEND_LSE] = ACCESS_READ_WRITE,
             [ATTEND_MAX] = ACCESS_READ_WRITE,
+            [ATTEND_BIAS] = ACCESS_READ,
         },
     [OP_ATTEND_BACKWARD] =
         {
@@ -39,6 +40,8 @@ static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
             [ATTEND_DQ] = ACCESS_READ_WRITE,
             [ATTEND_DK] = ACCESS_READ_WRITE,
             [ATTEND_DV] = ACCESS_READ_WRITE,
+            [ATTEND_BIAS] = ACCESS_READ,
+            [ATTEND_DBIAS] = ACCESS_READ_WRITE,
         },
     [OP_ROW_DOT] =
         {[ROW_DOT_DO] = ACCESS_READ, [ROW_DOT_O] = ACCESS_READ, [ROW_DOT_D] = ACCESS_WRITE},

@@ -23,6 +23,8 @@ enum buffer_role {
     BUFFER_LSE,        // fp32 [heads][q rows]
     BUFFER_DQ,         // dtype, as Q
     BUFFER_DKV,        // dtype, as KV
+    BUFFER_INPUT_BIAS, // dtype [heads][rows][seqlen_kv], as plan/bias.h says
+    BUFFER_DBIAS,      // dtype, the rank's share of the gradient (plan/bias.h)
     BUFFER_INPUT_SINK, // fp32 [heads of the case]
     BUFFER_DSINK,      // fp32 [heads of the case], the same on every rank
     BUFFER_MAX_LOGIT,  // fp32 [heads of the case], the same on every rank
@@ -92,7 +94,9 @@ enum {
     ATTEND_DQ,
     ATTEND_DK,
     ATTEND_DV,
-    ATTEND_MAX, // fp32 [heads], running maximum of the logits; empty: not wanted
+    ATTEND_MAX,   // fp32 [heads], running maximum of the logits; empty: not wanted
+    ATTEND_BIAS,  // dtype [1 or heads][bias_rows][seqlen_kv]; empty: none
+    ATTEND_DBIAS, // fp32, as the bias
     OPERANDS_MAX
 };
 enum { ROW_DOT_DO, ROW_DOT_O, ROW_DOT_D }; // dO in dtype, O in fp32 (the accumulator)
@@ -123,6 +127,7 @@ struct op {
     struct region operand[OPERANDS_MAX];
     struct heads heads; // attend, row dot, fill heads, sink gradient: those that the operands hold
     int64_t q_rows;     // of the same: rows of the query side's operands
+    int64_t bias_rows;  // attend, with a bias
     float value;        // fill
     int32_t slice_first, slice_count;       // attend, sink gradient (without keys): in plan.slices
     int32_t transfer_first, transfer_count; // exchange: in plan.transfers

@@ -24,6 +24,7 @@ struct span {
     int64_t row;      // of the first token in the owner's local tensor
     int64_t len;      // tokens, > 0
     int64_t position; // of the first token in its sequence
+    int64_t bias_row; // queries of team_spans() only: of the first token (plan/bias.h)
 };
 
 // Tokens of chunk `chunk` of `chunks` of a sequence that occupies `len` tokens: [*begin, *end).

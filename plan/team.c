@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "plan/bias.h"
+
 struct team team_of(int rank, int size)
 {
     return (struct team){rank / size * size, size};
@@ -71,8 +73,11 @@ int team_spans(const struct cp_case *c, enum shard_side side, struct team team, 
     for (int m = 0; m < team.size; m++) {
         int64_t base = team_row_base(c, side, team, m);
         int added = shard_spans(c, side, team.first + m, spans + count);
-        for (int i = count; i < count + added; i++)
+        for (int i = count; i < count + added; i++) {
+            if (side == SIDE_Q)
+                spans[i].bias_row = bias_row_of(c, team, m, &spans[i]);
             spans[i].row += base;
+        }
         count += added;
     }
     if (team.size > 1)

@@ -31,7 +31,8 @@ int64_t team_row_base(const struct cp_case *c, enum shard_side side, struct team
 // The largest team_rows() of any team of that size.
 int64_t team_rows_max(const struct cp_case *c, enum shard_side side, int size);
 
-// Spans of the team's tokens, sequence by sequence, in ascending position; rows are the team's.
+// Spans of the team's tokens, sequence by sequence, in ascending position; rows are the team's,
+// those of the bias too.
 // Room for team.size * shard_spans_max() is needed. Returns how many.
 int team_spans(const struct cp_case *c, enum shard_side side, struct team team, struct span *spans);
 

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "plan/bias_grad.h"
+
 int64_t pair_bytes(const struct cp_case *c, int64_t rows, int kv_heads, int element)
 {
     return rows * kv_heads * (c->head_dim_qk + c->head_dim_v) * element;
@@ -60,6 +62,24 @@ static void head_tensors(struct tensors *t, struct builder *b)
     }
 }
 
+static void bias_tensors(struct tensors *t, struct builder *b)
+{
+    const struct cp_case *c = builder_case(b);
+    struct bias_shape shape = bias_shape(c, builder_rank(b));
+    int element = case_element_bytes(c);
+    int64_t head = shape.rows * shape.columns, heads = shape.heads;
+    if (c->bias == BIAS_NONE)
+        return;
+    t->bias = tensor_whole(b, "bias", "", BUFFER_INPUT_BIAS, heads * head * element);
+    if (!c->training)
+        return;
+    if (bias_is_whole(c))
+        heads = bias_has_heads(c) ? c->heads : 1;
+    t->dbias =
+        tensor_whole(b, "dbias", "", BUFFER_DBIAS, bias_share(c, builder_rank(b)).count * element);
+    t->dbias_part = tensor_whole(b, "dbias_part", "", BUFFER_SCRATCH, heads * head * 4);
+}
+
 void tensors_init(struct tensors *t, struct builder *b)
 {
     const struct cp_case *c = builder_case(b);
@@ -72,6 +92,7 @@ void tensors_init(struct tensors *t, struct builder *b)
     t->out = tensor_whole(b, "out", "", BUFFER_OUT, q * c->head_dim_v * element);
     t->lse = tensor_whole(b, "lse", "", BUFFER_LSE, q * 4);
     head_tensors(t, b);
+    bias_tensors(t, b);
     if (!c->training)
         return;
     t->d_out = tensor_whole(b, "dout", "", BUFFER_INPUT_DO, q * c->head_dim_v * element);
@@ -90,10 +111,12 @@ struct region tensor_heads(struct region tensor, struct heads heads)
 
 void tensors_begin(const struct tensors *t, struct builder *b, enum plan_phase phase)
 {
-    if (phase == PHASE_FORWARD)
+    if (phase == PHASE_FORWARD) {
         builder_fill(b, t->max_logit_part, -INFINITY);
-    else
-        builder_fill(b, t->dsink_part, 0);
+        return;
+    }
+    builder_fill(b, t->dsink_part, 0);
+    builder_fill(b, t->dbias_part, 0);
 }
 
 typedef void combine_fn(struct builder *b, struct region source, struct region destination);
@@ -123,4 +146,6 @@ void tensors_reduce(const struct tensors *t, struct builder *b, enum plan_phase 
         reduce(b, "max", t->max_logit_part, t->max_logit, -INFINITY, builder_max);
     if (phase == PHASE_BACKWARD && t->dsink.bytes > 0)
         reduce(b, "dsink", t->dsink_part, t->dsink, 0, builder_add);
+    if (phase == PHASE_BACKWARD && builder_case(b)->bias != BIAS_NONE)
+        bias_grad_deliver(b, t->dbias_part, t->dbias);
 }

@@ -29,6 +29,7 @@ struct tensors {
     // fp32 [heads of the case]; empty where the case has none. The partial ones are this rank's
     // part, summed up (maximised) over the ranks by tensors_reduce().
     struct region sink, dsink, dsink_part, max_logit, max_logit_part;
+    struct region bias, dbias, dbias_part; // plan/bias.h; the part as bias_grad_deliver() takes it
 };
 void tensors_init(struct tensors *t, struct builder *b);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/shard.h"
+#include "plan/bias.h"
 #include "rank/clock.h"
 
 enum move_kind { MOVE_RUN, MOVE_START, MOVE_PROGRESS };
@@ -51,7 +51,11 @@ static struct attention_shape op_shape(const struct executor *x, const struct op
                                     .d_v = c->head_dim_v,
                                     .q_rows = op->q_rows,
                                     .row_step = shard_row_step(c),
-                                    .scale = case_scale(c)};
+                                    .scale = case_scale(c),
+                                    .softcap = c->softcap,
+                                    .bias_head_stride = bias_head_stride(c, op->bias_rows),
+                                    .bias_row_stride = c->seqlen_kv,
+                                    .bias_row_step = bias_row_step(c)};
 }
 
 static enum status attend_forward(struct executor *x, const struct op *op, struct error *error)
@@ -63,6 +67,7 @@ static enum status attend_forward(struct executor *x, const struct op *op, struc
         .v = at(x, op->operand[ATTEND_V]),
         .o = at(x, op->operand[ATTEND_O]),
         .lse = at(x, op->operand[ATTEND_LSE]),
+        .bias = at(x, op->operand[ATTEND_BIAS]),
         .max_logit = at(x, op->operand[ATTEND_MAX]),
         .slices = x->plan->slices + op->slice_first,
         .slice_count = op->slice_count,
@@ -83,6 +88,8 @@ static enum status attend_backward(struct executor *x, const struct op *op, stru
         .dq = at(x, op->operand[ATTEND_DQ]),
         .dk = at(x, op->operand[ATTEND_DK]),
         .dv = at(x, op->operand[ATTEND_DV]),
+        .bias = at(x, op->operand[ATTEND_BIAS]),
+        .dbias = at(x, op->operand[ATTEND_DBIAS]),
         .slices = x->plan->slices + op->slice_first,
         .slice_count = op->slice_count,
     };

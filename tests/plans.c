@@ -34,6 +34,7 @@ void plans_small_case(uint64_t seed, struct cp_case *c)
     uint64_t state = seed;
     c->softmax = (enum case_softmax)(SOFTMAX_VANILLA + generate_below(&state, 3));
     c->max_logit = generate_below(&state, 2) == 0;
+    c->bias = (enum case_bias)(BIAS_NONE + generate_below(&state, BIAS_BHSS));
 }
 
 void plans_even_case(int world_size, struct cp_case *c)

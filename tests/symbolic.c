@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "plan/shard.h"
+#include "plan/bias.h"
 #include "tests/generate.h"
 #include "tests/symbols.h"
 
@@ -25,18 +25,6 @@ struct world {
     uint64_t preference; // decides which ranks and streams run ahead
 };
 
-bool symbolic_visible(const struct cp_case *c, int64_t i, int64_t j)
-{
-    int64_t ahead = j - i; // of the diagonal
-    if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT)
-        ahead = (j - c->seqlen_kv) - (i - c->seqlen_q);
-    if (c->mask != MASK_NONE && ahead > 0)
-        return false;
-    if (c->window_left >= 0 && ahead < -c->window_left)
-        return false;
-    return c->window_right < 0 || ahead <= c->window_right;
-}
-
 // ---- operations ----
 
 static struct tensor operand(int rank, const struct op *op, int index, int heads, int dim,
@@ -51,8 +39,24 @@ static int key_head(const struct cp_case *c, const struct op *op, int head)
     return (op->heads.first + head) / (c->heads / c->kv_heads) - op->heads.kv_first;
 }
 
+// bias: index of the pair's element in the bias.
 typedef void pair_fn(struct world *w, int rank, const struct op *op, int64_t q_row, int64_t kv_row,
-                     int head);
+                     int head, int64_t bias);
+
+// Of a query and the slice's first key.
+static int64_t bias_index(const struct cp_case *c, const struct op *op, const struct slice *s,
+                          int head, int64_t i)
+{
+    int64_t row = s->bias_row + i * bias_row_step(c);
+    return head * bias_head_stride(c, op->bias_rows) + row * c->seqlen_kv + s->bias_column;
+}
+
+static uint64_t biased(struct world *w, int rank, const struct op *op, uint64_t q, int64_t bias)
+{
+    const struct cp_case *c = w->memory.c;
+    struct tensor t = operand(rank, op, ATTEND_BIAS, 1, 1, case_element_bytes(c));
+    return c->bias == BIAS_NONE ? q : symbol_biased(q, tensor_load(&w->memory, &t, bias, 0, 0));
+}
 
 static void attend(struct world *w, int rank, const struct op *op, pair_fn *pair)
 {
@@ -63,12 +67,13 @@ static void attend(struct world *w, int rank, const struct op *op, pair_fn *pair
             for (int64_t j = 0; j < s->kv_len; j++)
                 for (int head = 0; head < op->heads.count; head++)
                     if (j + s->offset - i >= -s->left && j + s->offset - i <= s->right)
-                        pair(w, rank, op, s->q_row + i * step, s->kv_row + j * step, head);
+                        pair(w, rank, op, s->q_row + i * step, s->kv_row + j * step, head,
+                             bias_index(w->memory.c, op, s, head, i) + j);
     }
 }
 
 static void pair_forward(struct world *w, int rank, const struct op *op, int64_t q_row,
-                         int64_t kv_row, int head)
+                         int64_t kv_row, int head, int64_t bias)
 {
     const struct cp_case *c = w->memory.c;
     int element = case_element_bytes(c), kv_head = key_head(c, op, head);
@@ -78,7 +83,7 @@ static void pair_forward(struct world *w, int rank, const struct op *op, int64_t
     struct tensor v = operand(rank, op, ATTEND_V, kv_heads, c->head_dim_v, element);
     struct tensor o = operand(rank, op, ATTEND_O, heads, c->head_dim_v, 4);
     struct tensor lse = operand(rank, op, ATTEND_LSE, 1, 1, 4);
-    uint64_t q_symbol = tensor_row(&w->memory, &q, q_row, head);
+    uint64_t q_symbol = biased(w, rank, op, tensor_row(&w->memory, &q, q_row, head), bias);
     uint64_t k_symbol = tensor_row(&w->memory, &k, kv_row, kv_head);
     for (int i = 0; i < c->head_dim_v; i++)
         tensor_add(&w->memory, &o, q_row, head, i,
@@ -90,7 +95,7 @@ static void pair_forward(struct world *w, int rank, const struct op *op, int64_t
 }
 
 static void pair_backward(struct world *w, int rank, const struct op *op, int64_t q_row,
-                          int64_t kv_row, int head)
+                          int64_t kv_row, int head, int64_t bias)
 {
     const struct cp_case *c = w->memory.c;
     int element = case_element_bytes(c), kv_head = key_head(c, op, head);
@@ -105,10 +110,15 @@ static void pair_backward(struct world *w, int rank, const struct op *op, int64_
     struct tensor dk = operand(rank, op, ATTEND_DK, kv_heads, c->head_dim_qk, 4);
     struct tensor dv = operand(rank, op, ATTEND_DV, kv_heads, c->head_dim_v, 4);
     int64_t row = head * op->q_rows + q_row;
-    struct pair_symbols p = {
-        tensor_row(&w->memory, &q, q_row, head),     tensor_row(&w->memory, &k, kv_row, kv_head),
-        tensor_row(&w->memory, &v, kv_row, kv_head), tensor_row(&w->memory, &d_out, q_row, head),
-        tensor_load(&w->memory, &lse, row, 0, 0),    tensor_load(&w->memory, &d, row, 0, 0)};
+    struct pair_symbols p = {biased(w, rank, op, tensor_row(&w->memory, &q, q_row, head), bias),
+                             tensor_row(&w->memory, &k, kv_row, kv_head),
+                             tensor_row(&w->memory, &v, kv_row, kv_head),
+                             tensor_row(&w->memory, &d_out, q_row, head),
+                             tensor_load(&w->memory, &lse, row, 0, 0),
+                             tensor_load(&w->memory, &d, row, 0, 0)};
+    struct tensor dbias = operand(rank, op, ATTEND_DBIAS, 1, 1, 4);
+    if (c->bias != BIAS_NONE)
+        tensor_add(&w->memory, &dbias, bias, 0, 0, symbol_gradient(SYMBOL_DBIAS, &p, 0));
     for (int i = 0; i < c->head_dim_qk; i++) {
         tensor_add(&w->memory, &dq, q_row, head, i, symbol_gradient(SYMBOL_DQ, &p, i));
         tensor_add(&w->memory, &dk, kv_row, kv_head, i, symbol_gradient(SYMBOL_DK, &p, i));

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "plan/shard.h"
+#include "plan/bias.h"
 #include "tests/definition.h"
 #include "tests/generate.h"
 
@@ -85,6 +85,11 @@ uint64_t tensor_row(struct symbols *s, const struct tensor *t, int64_t row, int 
 }
 
 // ---- contributions ----
+
+uint64_t symbol_biased(uint64_t q, uint64_t bias)
+{
+    return symbol_mix(SYMBOL_BIAS, symbol_mix(q, bias));
+}
 
 uint64_t symbol_out(uint64_t q, uint64_t k, uint64_t v_element)
 {
@@ -213,6 +218,100 @@ static void fill_sinks(struct symbols *s, int rank)
         tensor_store(s, &t, head, 0, 0, sink_symbol(s->c, head));
 }
 
+// ---- bias ----
+
+static const char *bias_name(const struct cp_case *c)
+{
+    return case_choice_name(case_bias_choices, c->bias);
+}
+
+// One element of the bias, or where its gradient is in [b][h][s][seqlen_kv] of all dimensions.
+struct bias_place {
+    int sequence, head;
+    int64_t position, key;
+};
+
+// The place that a pair shares with others.
+static struct bias_place bias_at(const struct cp_case *c, int sequence, int head, int64_t position,
+                                 int64_t key)
+{
+    const char *name = bias_name(c);
+    return (struct bias_place){name[0] == 'b' ? sequence : 0, name[1] == 'h' ? head : 0,
+                               name[2] == 's' ? position : 0, key};
+}
+
+static uint64_t bias_symbol(struct bias_place p)
+{
+    uint64_t row = symbol_mix((uint64_t)p.sequence, (uint64_t)p.position);
+    return symbol_mix(SYMBOL_BIAS, symbol_mix(row, (uint64_t)p.key << 16 | (uint64_t)p.head));
+}
+
+static int64_t bias_index(const struct cp_case *c, struct bias_place p)
+{
+    return ((p.sequence * c->heads + p.head) * (c->seqlen_q + 1) + p.position) * c->seqlen_kv +
+           p.key;
+}
+
+static uint64_t biased(const struct cp_case *c, uint64_t q, int sequence, int head,
+                       int64_t position, int64_t key)
+{
+    if (c->bias == BIAS_NONE)
+        return q;
+    return symbol_biased(q, bias_symbol(bias_at(c, sequence, head, position, key)));
+}
+
+// Visits every row that a rank computes with or delivers in memory: [heads][rows][seqlen_kv].
+typedef void bias_row_fn(struct symbols *s, const struct tensor *t, int64_t row, int sequence,
+                         int64_t position, void *context);
+
+static void visit_bias_rows(struct symbols *s, const struct tensor *t, struct team team,
+                            bias_row_fn *visit, void *context)
+{
+    const struct cp_case *c = s->c;
+    size_t spans_max = (size_t)(team.size * shard_spans_max(c));
+    struct span *spans = calloc(spans_max, sizeof *spans);
+    int count = team_spans(c, SIDE_Q, team, spans);
+    for (int n = 0; n < count && !bias_is_whole(c); n++)
+        for (int64_t i = 0; i < spans[n].len; i++)
+            visit(s, t, spans[n].bias_row + i * bias_row_step(c), spans[n].sequence,
+                  spans[n].position + i, context);
+    if (bias_is_whole(c) && bias_has_queries(c))
+        for (int64_t i = 0; i < c->seqlen_q; i++)
+            visit(s, t, i, 0, i, context);
+    else if (bias_is_whole(c))
+        for (int i = 0; i < (bias_has_batch(c) ? c->batch : 1); i++)
+            visit(s, t, i, i, 0, context);
+    free(spans);
+}
+
+static void fill_bias_row(struct symbols *s, const struct tensor *t, int64_t row, int sequence,
+                          int64_t position, void *context)
+{
+    const struct cp_case *c = s->c;
+    struct bias_shape shape = *(const struct bias_shape *)context;
+    for (int head = 0; head < shape.heads; head++)
+        for (int64_t key = 0; key < c->seqlen_kv; key++) {
+            struct bias_place p = bias_at(c, sequence, shape.head_first + head, position, key);
+            tensor_store(s, t, (head * shape.rows + row) * shape.columns + key, 0, 0,
+                         bias_symbol(p));
+        }
+}
+
+// One element in a row.
+static struct tensor bias_tensor(const struct symbols *s, int rank, enum buffer_role role)
+{
+    struct tensor t = role_tensor(s, rank, role, SYMBOL_BIAS);
+    t.heads = t.dim = 1;
+    return t;
+}
+
+static void fill_bias(struct symbols *s, int rank)
+{
+    struct tensor t = bias_tensor(s, rank, BUFFER_INPUT_BIAS);
+    struct bias_shape shape = bias_shape(s->c, rank);
+    visit_bias_rows(s, &t, bias_team(s->c, rank), fill_bias_row, &shape);
+}
+
 void symbols_init(struct symbols *s, struct plan *const *plans, uint64_t *random, char *why)
 {
     *s = (struct symbols){.plans = plans, .c = &plans[0]->c, .why = why};
@@ -229,6 +328,8 @@ void symbols_init(struct symbols *s, struct plan *const *plans, uint64_t *random
             fill_input(s, rank, SIDE_Q, BUFFER_INPUT_DO, SYMBOL_DO);
         if (s->c->softmax == SOFTMAX_LEARNABLE)
             fill_sinks(s, rank);
+        if (s->c->bias != BIAS_NONE)
+            fill_bias(s, rank);
     }
 }
 
@@ -256,7 +357,8 @@ static uint64_t expected_out(const struct cp_case *c, const struct query *x, int
     int kv_head = x->head / (c->heads / c->kv_heads);
     for (int64_t j = 0; j < c->seqlen_kv; j++)
         if (definition_visible(c, x->sequence, x->position, j))
-            out += symbol_out(x->q, input_row(c, SYMBOL_K, x->sequence, j, kv_head),
+            out += symbol_out(biased(c, x->q, x->sequence, x->head, x->position, j),
+                              input_row(c, SYMBOL_K, x->sequence, j, kv_head),
                               input_element(SYMBOL_V, x->sequence, j, kv_head, i));
     return out;
 }
@@ -271,8 +373,9 @@ static struct query query_at(const struct cp_case *c, int sequence, int64_t posi
     for (int64_t j = 0; j < c->seqlen_kv; j++)
         if (definition_visible(c, sequence, position, j)) {
             uint64_t k = input_row(c, SYMBOL_K, sequence, j, kv_head);
-            x.lse += symbol_lse(x.q, k);
-            x.max += symbol_max(x.q, k);
+            uint64_t q = biased(c, x.q, sequence, head, position, j);
+            x.lse += symbol_lse(q, k);
+            x.max += symbol_max(q, k);
         }
     uint64_t out = 0;
     for (int i = 0; i < c->head_dim_v; i++)
@@ -285,7 +388,7 @@ static uint64_t pair_gradient(const struct cp_case *c, const struct query *x, in
                               enum symbol which, int i)
 {
     int kv_head = x->head / (c->heads / c->kv_heads);
-    struct pair_symbols p = {x->q,
+    struct pair_symbols p = {biased(c, x->q, x->sequence, x->head, x->position, j),
                              input_row(c, SYMBOL_K, x->sequence, j, kv_head),
                              input_row(c, SYMBOL_V, x->sequence, j, kv_head),
                              x->d_out,
@@ -371,7 +474,8 @@ struct head_sums {
 static void add_query(const struct cp_case *c, const struct query *x, struct head_sums *sums)
 {
     sums->max += x->max;
-    sums->dsink += symbol_sink_gradient(sink_symbol(c, x->head), x->lse, x->d);
+    if (x->position < definition_length(c, SIDE_Q, x->sequence))
+        sums->dsink += symbol_sink_gradient(sink_symbol(c, x->head), x->lse, x->d);
 }
 
 static void check_sums(struct symbols *s, int rank, const struct head_sums *sums)
@@ -425,10 +529,60 @@ static void check_side_padding(struct symbols *s, int rank, enum shard_side side
     free(spans);
 }
 
+// ---- the gradient of the bias ----
+
+// What the pairs of a query add.
+static void add_dbias(const struct cp_case *c, const struct query *x, uint64_t *dbias)
+{
+    for (int64_t j = 0; j < c->seqlen_kv; j++)
+        if (definition_visible(c, x->sequence, x->position, j)) {
+            struct bias_place p = bias_at(c, x->sequence, x->head, x->position, j);
+            dbias[bias_index(c, p)] += pair_gradient(c, x, j, SYMBOL_DBIAS, 0);
+        }
+}
+
+// What a rank should deliver, to compare with.
+struct delivery {
+    const uint64_t *dbias; // of all places
+    struct bias_share share;
+    int64_t rows;
+    uint64_t *expected; // [count]; what is in no row stays 0
+};
+
+static void deliver_row(struct symbols *s, const struct tensor *t, int64_t row, int sequence,
+                        int64_t position, void *context)
+{
+    const struct cp_case *c = s->c;
+    const struct delivery *d = context;
+    (void)t;
+    for (int head = 0; head < (bias_has_heads(c) ? c->heads : 1); head++)
+        for (int64_t key = 0; key < c->seqlen_kv; key++) {
+            int64_t at = (head * d->rows + row) * c->seqlen_kv + key - d->share.first;
+            if (at >= 0 && at < d->share.count)
+                d->expected[at] =
+                    d->dbias[bias_index(c, bias_at(c, sequence, head, position, key))];
+        }
+}
+
+static void check_dbias(struct symbols *s, int rank, const uint64_t *dbias)
+{
+    struct tensor t = bias_tensor(s, rank, BUFFER_DBIAS);
+    struct team own = {rank, 1};
+    struct delivery d = {
+        .dbias = dbias, .share = bias_share(s->c, rank), .rows = bias_rows(s->c, own)};
+    d.expected = calloc((size_t)d.share.count + 1, sizeof *d.expected);
+    visit_bias_rows(s, &t, own, deliver_row, &d);
+    for (int64_t i = 0; i < d.share.count; i++)
+        expect(s, &t, "dBias", i, 0, 0, d.expected[i], i);
+    free(d.expected);
+}
+
 void symbols_check(struct symbols *s)
 {
     const struct cp_case *c = s->c;
     struct head_sums *sums = calloc((size_t)c->heads, sizeof *sums);
+    size_t places = (size_t)(c->batch * c->heads * (c->seqlen_q + 1) * c->seqlen_kv) + 1;
+    uint64_t *dbias = c->bias != BIAS_NONE && c->training ? calloc(places, sizeof *dbias) : NULL;
     for (int rank = 0; rank < c->world_size; rank++) {
         check_side_padding(s, rank, SIDE_Q);
         check_side_padding(s, rank, SIDE_KV);
@@ -441,12 +595,17 @@ void symbols_check(struct symbols *s)
                 *x = query_at(c, sequence, i, head);
                 if (i < definition_length(c, SIDE_Q, sequence))
                     add_query(c, x, &sums[head]);
+                if (dbias)
+                    add_dbias(c, x, dbias);
             }
         for (int rank = 0; rank < c->world_size; rank++)
             check_rank(s, rank, sequence, queries);
     }
     for (int rank = 0; rank < c->world_size; rank++)
         check_sums(s, rank, sums);
+    for (int rank = 0; rank < c->world_size && dbias; rank++)
+        check_dbias(s, rank, dbias);
+    free(dbias);
     free(sums);
     free(queries);
 }

@@ -25,7 +25,9 @@ enum symbol {
     SYMBOL_DV,
     SYMBOL_SINK,
     SYMBOL_DSINK,
-    SYMBOL_MAX
+    SYMBOL_MAX,
+    SYMBOL_BIAS,
+    SYMBOL_DBIAS
 };
 
 // The buffers of all ranks.
@@ -71,7 +73,9 @@ uint64_t tensor_row(struct symbols *s, const struct tensor *t, int64_t row, int 
 int64_t symbols_head_row(const struct symbols *s, int rank, int head, int64_t row);
 
 // What a visible pair adds to an element of O, to LSE and to the largest logit, from the symbols of
-// its rows; D; what a row adds to the gradient of a sink, a pair to element i of dQ, dK or dV.
+// its rows; D; what a row adds to the gradient of a sink, a pair to element i of dQ, dK or dV or to
+// that of the bias (i = 0). With a bias `q` is symbol_biased() everywhere.
+uint64_t symbol_biased(uint64_t q, uint64_t bias);
 struct pair_symbols {
     uint64_t q, k, v, d_out, lse, d;
 };

@@ -159,8 +159,8 @@ START_TEST(nothing_empty_is_added)
     builder_convert(b, none, none);
     const struct heads heads = {.count = 1, .kv_count = 1};
     builder_row_dot(b, heads, 0, none, none, none);
-    builder_attend(b, OP_ATTEND_FORWARD, heads, 1, operand, NULL, 0);
-    builder_attend(b, OP_ATTEND_BACKWARD, heads, 1, operand, NULL, 0);
+    builder_attend(b, OP_ATTEND_FORWARD, heads, 1, 0, operand, NULL, 0);
+    builder_attend(b, OP_ATTEND_BACKWARD, heads, 1, 0, operand, NULL, 0);
     const struct transfer transfers[] = {{.peer = 0}, {.peer = 0, .send = some}, {.peer = 0}};
     builder_exchange(b, transfers, 3);
     builder_exchange(b, transfers, 1); // stays, so that exchanges count alike on all ranks

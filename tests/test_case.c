@@ -122,19 +122,6 @@ START_TEST(soft_caps_that_leave_no_logit_are_refused)
 }
 END_TEST
 
-START_TEST(what_is_not_built_is_refused)
-{
-    static const char *const fields[][3] = {
-        {"bias", "11ss", "bias is not none, which is what is built so far"},
-        {"softcap", "30", "softcap is not 0, which is what is built so far"}};
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        struct cp_case c = cases_usual();
-        ck_assert_int_eq(case_set(&c, fields[i][0], fields[i][1], NULL), STATUS_OK);
-        expect_refused(&c, STATUS_UNIMPLEMENTED, fields[i][2]);
-    }
-}
-END_TEST
-
 START_TEST(labels_that_would_garble_a_terminal_are_refused)
 {
     REFUSED(strcpy(c.model, "a\033[2J"),
@@ -431,7 +418,6 @@ static Suite *suite(void)
     tcase_add_test(check, fields_that_contradict_each_other_are_refused);
     tcase_add_test(check, scales_that_no_logit_survives_are_refused);
     tcase_add_test(check, soft_caps_that_leave_no_logit_are_refused);
-    tcase_add_test(check, what_is_not_built_is_refused);
     tcase_add_test(check, lengths_that_fit_no_sequence_are_refused);
     tcase_add_test(check, padding_that_nothing_uses_is_refused);
     tcase_add_test(check, lists_without_an_end_are_refused);
