@@ -314,7 +314,7 @@ page=$top_srcdir/doc/cpattn-submit.1
 for command in $commands; do
     run "$command" --help
     undocumented=
-    options=$(grep -oE -- '^ +(-., )?--[a-z-]+' "$scratch/out" | grep -oE -- '--[a-z-]+')
+    options=$(grep -oE -- '^ +(-., )?--[a-z0-9-]+' "$scratch/out" | grep -oE -- '--[a-z0-9-]+')
     for option in $options; do
         grep -q "Fl Fl ${option#--}\( \|\$\)" "$page" || undocumented="$undocumented $option"
     done
@@ -329,7 +329,7 @@ for command in $commands; do
     tap_is "$command --help: its examples work" "$(cat "$scratch/examples")" ""
 done
 unknown=
-options=$(grep -oE 'Fl Fl [a-z-]+' "$page" | sed 's/Fl Fl //' | sort -u)
+options=$(grep -oE 'Fl Fl [a-z0-9-]+' "$page" | sed 's/Fl Fl //' | sort -u)
 for option in $options; do
     grep -qE -- "--$option\b" "$scratch"/help.* || [ "$option" = version ] || unknown="$unknown $option"
 done

@@ -179,8 +179,10 @@ static enum status outcome_of_fate(const struct matrix_case *made, struct outcom
 static bool list_json(const struct matrix_case *made)
 {
     struct outcome outcome;
+    struct cp_case c;
+    matrix_case_load(made, &c);
     bool fine =
-        !outcome_of_fate(made, &outcome) && json_answer(stdout, made->id, &made->c, &outcome, NULL);
+        !outcome_of_fate(made, &outcome) && json_answer(stdout, made->id, &c, &outcome, NULL);
     outcome_fini(&outcome);
     return fine;
 }
@@ -204,6 +206,7 @@ static int print_list(const struct matrix_options *o, const struct matrix_list *
     int width = list_width(o, list);
     for (int i = 0; i < list->count; i++) {
         const struct matrix_case *made = &list->cases[i];
+        struct cp_case c;
         char what[256];
         if (!is_listed(o, made))
             continue;
@@ -213,7 +216,8 @@ static int print_list(const struct matrix_options *o, const struct matrix_list *
             command_complain("the JSON could not be written");
             return command_exit(STATUS_INTERNAL);
         }
-        case_describe(&made->c, what, sizeof(what));
+        matrix_case_load(made, &c);
+        case_describe(&c, what, sizeof(what));
         printf("%-*s  %s%s\n", width, made->id, made->fate == MATRIX_REFUSED ? "refused: " : "",
                made->reason ? made->reason : what);
     }
@@ -233,8 +237,9 @@ struct run {
     bool *flying;             // [list->count]: on its way
     struct progress progress;
     int next, oldest;
-    bool stopped;   // nothing more is submitted
-    bool failed_io; // memory or an output failed
+    struct cp_case submitted; // the last one
+    bool stopped;             // nothing more is submitted
+    bool failed_io;           // memory or an output failed
 };
 
 static const struct cp_case *next_case(void *context, int *number)
@@ -246,7 +251,8 @@ static const struct cp_case *next_case(void *context, int *number)
         return NULL;
     *number = run->next++;
     run->flying[*number] = true;
-    return &run->list->cases[*number].c;
+    matrix_case_load(&run->list->cases[*number], &run->submitted);
+    return &run->submitted;
 }
 
 // The text that the report shows of a case that did not pass.
@@ -298,16 +304,18 @@ static void take_outcome(struct run *run, int number, const struct cpattn_result
 {
     struct outcome *outcome = &run->outcomes[number];
     const struct matrix_case *made = &run->list->cases[number];
+    struct cp_case c;
+    matrix_case_load(made, &c);
     if (outcome->kind == OUTCOME_ERROR && outcome->status == STATUS_CANCELLED && run->stopped)
         outcome->kind = OUTCOME_NOT_RUN;
     if (outcome->kind == OUTCOME_FAIL || outcome->kind == OUTCOME_ERROR)
-        keep_detail(outcome, &made->c, result);
+        keep_detail(outcome, &c, result);
     if (outcome->kind != OUTCOME_PASS && run->options->fail_fast)
         run->stopped = true;
     count(&run->progress, outcome);
     progress_clear(&run->progress);
     print_answered(run, number);
-    if (run->options->json && !json_answer(stdout, made->id, &made->c, outcome, result))
+    if (run->options->json && !json_answer(stdout, made->id, &c, outcome, result))
         run->failed_io = run->stopped = true;
 }
 

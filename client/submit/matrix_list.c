@@ -133,16 +133,23 @@ static const char *exclusion(const struct matrix *m, const struct filter_subject
     return NULL;
 }
 
-static enum status decide_fate(struct maker *maker, struct matrix_case *made,
-                               const struct filter_subject *subject)
+// Keeps the case, its id and what becomes of it.
+static enum status case_keep(struct maker *maker, struct matrix_case *made,
+                             const struct filter_subject *subject)
 {
     struct error why;
+    made->id = strdup(subject->id);
+    made->packed_bytes = case_bytes(subject->c);
+    made->packed = malloc(made->packed_bytes);
+    if (!made->id || !made->packed)
+        return no_memory(maker);
+    memcpy(made->packed, subject->c, made->packed_bytes);
     made->reason = exclusion(maker->matrix, subject);
     if (made->reason) {
         made->fate = MATRIX_EXCLUDED;
         return STATUS_OK;
     }
-    made->status = case_check(&made->c, &why);
+    made->status = case_check(subject->c, &why);
     if (!made->status)
         return STATUS_OK;
     made->fate = MATRIX_REFUSED;
@@ -151,25 +158,25 @@ static enum status decide_fate(struct maker *maker, struct matrix_case *made,
 }
 
 // Fills the case whose values are given; `labels` are those of the matrix' names.
-static void case_fill(const struct maker *maker, struct matrix_case *made, char *id,
-                      const char **labels)
+static void case_fill(const struct maker *maker, const struct matrix_case *made, struct cp_case *c,
+                      char *id, const char **labels)
 {
     const struct matrix_list *list = maker->list;
     char *end = id;
     int named = 0;
-    made->c = maker->matrix->defaults;
+    *c = maker->matrix->defaults;
     for (int i = 0; i < list->axis_count; i++) {
         const struct matrix_axis *axis = &list->axes[i];
         const struct matrix_value *value = case_value(maker, made, i);
-        matrix_value_apply(value, &made->c);
+        matrix_value_apply(value, c);
         if (axis->bundles)
             labels[named++] = value->label;
         if (strcmp(axis->name, "model") == 0)
-            (void)!case_set(&made->c, "model", value->label, NULL);
+            (void)!case_set(c, "model", value->label, NULL);
         end = stpcpy(end == id ? id : stpcpy(end, "/"), value->label);
     }
     for (int i = 0; i < list->set_count; i++)
-        (void)!fields_set(&made->c, list->sets[i], set_value(list->sets[i]), NULL);
+        (void)!fields_set(c, list->sets[i], set_value(list->sets[i]), NULL);
 }
 
 static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXES_MAX])
@@ -177,17 +184,16 @@ static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXE
     struct matrix_list *list = maker->list;
     struct matrix_case made = {.fate = MATRIX_RUNS};
     const char *labels[MATRIX_AXES_MAX];
+    struct cp_case c;
     char id[ID_MAX];
     memcpy(made.value, value, sizeof(made.value));
-    case_fill(maker, &made, id, labels);
-    struct filter_subject subject = {.c = &made.c, .labels = labels, .id = id};
+    case_fill(maker, &made, &c, id, labels);
+    struct filter_subject subject = {.c = &c, .labels = labels, .id = id};
     if (!is_chosen(maker, &subject)) {
         list->left_out++;
         return STATUS_OK;
     }
-    enum status status = decide_fate(maker, &made, &subject);
-    if (!status && !(made.id = strdup(id)))
-        status = no_memory(maker);
+    enum status status = case_keep(maker, &made, &subject);
     list->cases[list->count++] = made;
     list->fate_count[made.fate]++;
     return status;
@@ -263,6 +269,7 @@ void matrix_list_destroy(struct matrix_list *list)
         return;
     for (int i = 0; i < list->count; i++) {
         free(list->cases[i].id);
+        free(list->cases[i].packed);
         if (list->cases[i].fate == MATRIX_REFUSED)
             free((void *)list->cases[i].reason);
     }
@@ -271,4 +278,9 @@ void matrix_list_destroy(struct matrix_list *list)
     free(list->cases);
     free(list->sets);
     free(list);
+}
+
+void matrix_case_load(const struct matrix_case *made, struct cp_case *c)
+{
+    (void)!case_load(c, made->packed, made->packed_bytes, NULL);
 }

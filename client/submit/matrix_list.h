@@ -25,7 +25,8 @@ enum matrix_fate {
 };
 
 struct matrix_case {
-    struct cp_case c;
+    void *packed; // the case without its empty end: matrix_case_load()
+    size_t packed_bytes;
     char *id; // "cp_1_0/bf16/w2": its value of each axis in the order of the axes
     int16_t value[MATRIX_AXES_MAX]; // their numbers
     enum matrix_fate fate;
@@ -52,5 +53,7 @@ struct matrix_list {
 enum status matrix_list_create(const struct matrix *matrix, const struct matrix_choice *choice,
                                struct matrix_list **list, struct error *error) MUST_CHECK;
 void matrix_list_destroy(struct matrix_list *list); // NULL and half-built are fine
+
+void matrix_case_load(const struct matrix_case *made, struct cp_case *c);
 
 #endif
