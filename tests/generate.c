@@ -190,6 +190,18 @@ static void draw_mask(uint64_t *state, int64_t seqlen_max, struct cp_case *c)
         c->window_right = one_in(state, 2) ? 0 : WINDOW_UNBOUNDED;
 }
 
+void generate_logits(uint64_t *state, struct cp_case *c)
+{
+    c->softcap = one_in(state, 4) ? 1 + (double)generate_below(state, 50) : 0;
+    c->softmax = SOFTMAX_VANILLA;
+    if (one_in(state, 2))
+        c->softmax = (enum case_softmax)(SOFTMAX_OFF_BY_ONE + generate_below(state, 2));
+    c->bias = BIAS_NONE;
+    if (one_in(state, 2))
+        c->bias = (enum case_bias)(BIAS_111S + generate_below(state, BIAS_BHSS - BIAS_NONE));
+    c->max_logit = one_in(state, 2);
+}
+
 void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct cp_case *c)
 {
     uint64_t state = seed;

@@ -14,6 +14,9 @@
 // GENERATE_BATCH_MAX sequences and 16 heads, so that a bounded length bounds the work.
 void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct cp_case *c);
 
+// Draws what is done to the logits besides the scale: softcap, bias, softmax and max_logit.
+void generate_logits(uint64_t *state, struct cp_case *c);
+
 // The generator behind it (splitmix64): the next number, and one of 0..count-1.
 uint64_t generate_next(uint64_t *state);
 int64_t generate_below(uint64_t *state, int64_t count);

@@ -141,6 +141,9 @@ tests_test_case_fields_SOURCES = tests/test_case_fields.c
 test_programs += tests/test_shard
 tests_test_shard_SOURCES = tests/test_shard.c
 
+test_programs += tests/test_bias
+tests_test_bias_SOURCES = tests/test_bias.c
+
 test_programs += tests/test_builder
 tests_test_builder_SOURCES = tests/test_builder.c
 
