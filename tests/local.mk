@@ -98,6 +98,11 @@ test_programs += tests/test_matrix
 tests_test_matrix_SOURCES = tests/test_matrix.c
 tests_test_matrix_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
 
+test_programs += tests/test_matrix_rules
+tests_test_matrix_rules_SOURCES = tests/test_matrix_rules.c
+tests_test_matrix_rules_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
+EXTRA_DIST += tests/transformer_engine.txt
+
 wire_samples = tests/wire_samples.c tests/wire_samples.h
 
 test_programs += tests/test_wire

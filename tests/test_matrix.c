@@ -342,7 +342,7 @@ static const struct {
     {"", "f:1:1: neither 'models' nor 'axes' is there: no case to make"},
     {"- a\n", "f:1:1: a list: expected a map"},
     {"titel: x\n", "f:1:1: unknown key 'titel' (did you mean 'title'?); known: title, timeout, "
-                   "defaults, models, axes, exclude, subsets"},
+                   "defaults, models, axes, set, exclude, subsets"},
     {"timeout: soon\n", "f:1:10: key 'timeout': value 'soon': expected a length of time such as "
                         "90, 90s, 1.5s, 250ms, 10us, 2m or 1h"},
     {"defaults:\n  hedas: 3\n", "f:2:3: 'hedas' is not a field of a case (did you mean 'heads'?)"},
