@@ -196,18 +196,24 @@ enum {
     CPATTN_RULE_RMSE = 2,      // error of the chunk, relative to the RMS of the reference
     CPATTN_RULE_ROW = 4,       // the same of the worst row
     CPATTN_RULE_NONFINITE = 8, // NaN or infinity where the reference is finite
+    CPATTN_RULE_PADDING = 16,  // padding that is not exactly zero
 };
 
-// Where an element lies in the global tensor.
+// The rows of a rank's tensor that belong to no token, as a chunk.
+#define CPATTN_CHUNK_PADDING 2
+
+// Where an element lies in the global tensor; of dbias dim is a key.
 struct cpattn_element {
     int32_t sequence, head, dim;
     int64_t position;
 };
 
-// One tensor, one chunk of one rank.
+// One tensor, one chunk of one rank. Of the padding there are only elements, those that are not
+// zero (mismatches), those that are not finite, the largest and the first. dbias, dsink and
+// max_logit are not cut: all of them is chunk 0.
 struct cpattn_figures {
-    const char *tensor; // "out", "lse", "dq", "dk", "dv"
-    int32_t chunk;      // 0 or 1 of the rank
+    const char *tensor; // "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit"
+    int32_t chunk;      // 0 or 1 of the rank, or CPATTN_CHUNK_PADDING
     uint32_t broken;    // CPATTN_RULE_* bits; 0 is a pass
     int64_t elements;
     int64_t mismatches; // elements outside the elementwise tolerance

@@ -158,12 +158,28 @@ static int64_t reference_memory(const struct cp_case *c, struct rows q, struct r
            product(product(c->seqlen_q, c->heads / c->kv_heads), 2 * 8);
 }
 
+// What sums up over all queries: of each rank three numbers a head, the bias's gradient in fp64 as
+// it is before the ranks are added up, the parts of all ranks, and errors of rows.
+static int64_t reference_sums_memory(const struct cp_case *c, struct rows q)
+{
+    int64_t sum = product(c->heads, 3 * 8 * (int64_t)c->world_size + 8);
+    if (c->bias == BIAS_NONE)
+        return sum;
+    bool whole = bias_is_whole(c);
+    int64_t sequences = bias_has_batch(c) ? 1 : c->batch; // that share a row
+    int64_t rows = whole ? bias_rows(c, (struct team){0, 1}) : q.rank / sequences;
+    int64_t lines = product(rows, bias_has_heads(c) ? c->heads : 1);
+    int64_t elements = product(lines, c->seqlen_kv);
+    return sum + product(elements, whole ? 2 * 8 : 8) + product(lines, 8) + c->seqlen_kv * 4 +
+           8 * c->world_size;
+}
+
 enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error)
 {
     struct rows q = rows_of(c, SIDE_Q, team_size(c)), kv = rows_of(c, SIDE_KV, team_size(c));
     int64_t sum =
         tensors_memory(c, q.rank, kv.rank) + comm_memory(c, q, kv) + reference_memory(c, q, kv);
-    sum += heads_memory(c) + bias_memory(c, q);
+    sum += heads_memory(c) + bias_memory(c, q) + reference_sums_memory(c, q);
     if (sum >= MEMORY_BYTES_MAX)
         return error_set(
             error, STATUS_RESOURCE_EXHAUSTED,

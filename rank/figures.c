@@ -102,6 +102,17 @@ static double span_rms(const struct cp_case *c, enum report_tensor tensor, const
     return uniform_key_rms(c, tensor, queries, quotient(slice_pairs(&all), all.q_len));
 }
 
+double figures_uniform_logits(const struct cp_case *c, const struct span *span)
+{
+    struct deviations d = input_deviations(c);
+    struct slice part = rectangle(c, span->sequence);
+    part.q_len = span->len;
+    part.offset -= span->position;
+    int64_t pairs = slice_pairs(&part);
+    double keys = quotient(pairs, span->len);
+    return (double)pairs * c->head_dim_v * pow(d.other, 4) / (keys * keys);
+}
+
 // Of all spans of a chunk together.
 static double uniform_rms(const struct cp_case *c, enum report_tensor tensor,
                           const struct span *spans, int count, int chunk, int64_t *tokens)
@@ -115,7 +126,7 @@ static double uniform_rms(const struct cp_case *c, enum report_tensor tensor,
         squares += rms * rms * (double)spans[i].len;
         *tokens += spans[i].len;
     }
-    return *tokens > 0 ? sqrt(squares / (double)*tokens) : 0;
+    return *tokens > 0 ? sqrt(squares / (double)*tokens) : 1;
 }
 
 // ---- rules ----
@@ -126,14 +137,19 @@ static double allowance(double elements)
     return 1 + 4 / sqrt(elements > 1 ? elements : 1);
 }
 
+// fp32 in every dtype: ten times the error of logits of up to 30.
+static struct figures_rule logarithm_rule(double excess)
+{
+    return (struct figures_rule){1e-4 * excess, 1e-4 * excess, 1e-4 * excess, 1, true};
+}
+
 struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor,
                                  const struct span *spans, int count, int chunk)
 {
     int64_t tokens;
     double excess = logit_excess(c);
-    // fp32 in every dtype: ten times the error of logits of up to 30.
     if (tensor == TENSOR_LSE)
-        return (struct figures_rule){1e-4 * excess, 1e-4 * excess, 1e-4 * excess, 1, true};
+        return logarithm_rule(excess);
     struct limits limits = dtype_limits(c->dtype);
     if (c->dtype != DTYPE_FP32)
         excess = 1;
@@ -146,6 +162,23 @@ struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor ten
         .rmse_limit = excess * limits.rmse * allowance(rows * dim),
         .row_limit = excess * limits.row * allowance(dim),
         .uniform = uniform,
+    };
+}
+
+struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tensor tensor,
+                                      double uniform, int64_t elements, int64_t row)
+{
+    double excess = logit_excess(c);
+    if (tensor == TENSOR_MAX_LOGIT)
+        return logarithm_rule(excess);
+    struct limits limits = dtype_limits(c->dtype);
+    if (c->dtype != DTYPE_FP32)
+        excess = 1;
+    return (struct figures_rule){
+        .tolerance = excess * limits.tolerance,
+        .rmse_limit = excess * limits.rmse * allowance((double)elements),
+        .row_limit = excess * limits.row * allowance((double)row),
+        .uniform = uniform > 0 ? uniform : 1,
     };
 }
 

@@ -11,4 +11,11 @@
 void inputs_fill(const struct cp_case *c, enum input_tensor tensor, const struct span *spans,
                  int count, void *data);
 
+// Fills the rank's bias, laid out as plan/bias.h says, as far as its queries use it. `spans` is
+// room for shard_spans_max().
+void inputs_fill_bias(const struct cp_case *c, int rank, struct span *spans, void *data);
+
+// Fills the sinks [heads of the case].
+void inputs_fill_sink(const struct cp_case *c, float *sinks);
+
 #endif

@@ -7,6 +7,8 @@
 #include "kernels/reference/reference.h"
 #include "rank/clock.h"
 #include "rank/figures.h"
+#include "rank/padding.h"
+#include "rank/sums.h"
 
 // What travels between the ranks and is kept of all of them: LSE of the queries of rank r as
 // [sequence][head][local token], then delta in the same order. Padding is left as it is.
@@ -30,6 +32,7 @@ struct verifier {
     const struct cp_case *c;
     struct rank_report *report;
     struct statistics statistics; // when training
+    struct sums sums;
     double *block[BLOCKS];
     double *key_lse, *key_delta; // of the heads that share a key head, [heads][seqlen_q]
     struct row_error *rows[CHUNK_TENSORS_MAX];
@@ -92,6 +95,8 @@ enum status verify_reserve(const struct cp_case *c, int rank, size_t *total, str
     for (int i = 0; i < 2 && c->training && status == STATUS_OK; i++)
         status = arena_add(&sum, group_size(c) * c->seqlen_q, 8, error);
     if (status == STATUS_OK)
+        status = sums_reserve(c, rank, &sum, error);
+    if (status == STATUS_OK)
         *total = sum;
     return status;
 }
@@ -105,6 +110,7 @@ static void memory_take(struct verifier *x)
         x->block[i] = arena_take(a, block_rows(c, rank) * block_width(c, i), 8);
     for (int i = 0; i < CHUNK_TENSORS_MAX; i++)
         x->rows[i] = arena_take(a, rank_rows(c, rank), sizeof(struct row_error));
+    sums_take(&x->sums, c, rank, a);
     if (!c->training)
         return;
     for (int r = 0; r < c->world_size; r++)
@@ -225,10 +231,11 @@ static enum status queries_reference(struct verifier *x, const struct stretch *s
                                      struct error *error)
 {
     int64_t begin = s->span->position + s->first;
+    struct reference_sums sums = sums_of(&x->sums, s->span, s->first, s->head);
     enum status status = reference_queries(
         x->c, s->span->sequence, s->head, begin, begin + s->count, x->block[BLOCK_OUT],
         x->block[BLOCK_LSE], x->c->training ? x->block[BLOCK_DELTA] : NULL,
-        x->c->training ? x->block[BLOCK_DQ] : NULL, error);
+        x->c->training ? x->block[BLOCK_DQ] : NULL, &sums, error);
     if (status == STATUS_OK && x->c->training)
         statistics_keep(x, s);
     return status;
@@ -259,11 +266,12 @@ static void rank_statistics(struct verifier *x, int rank, int32_t sequence, int 
 static void key_statistics(struct verifier *x, int32_t sequence, int kv_head)
 {
     const struct cp_case *c = x->c;
+    int64_t length = case_length(c, SIDE_Q, sequence);
     int group = (int)group_size(c);
     for (int rank = 0; rank < c->world_size; rank++)
         for (int h = 0; h < group; h++)
-            rank_statistics(x, rank, sequence, kv_head * group + h, x->key_lse + h * c->seqlen_q,
-                            x->key_delta + h * c->seqlen_q);
+            rank_statistics(x, rank, sequence, kv_head * group + h, x->key_lse + h * length,
+                            x->key_delta + h * length);
 }
 
 static enum status keys_reference(struct verifier *x, const struct stretch *s, struct error *error)
@@ -310,16 +318,21 @@ static enum status span_judge(struct verifier *x, const struct tensor *tensors, 
     return STATUS_OK;
 }
 
-static void figures_append(struct verifier *x, const struct tensor *t, struct tally *tally)
+static void figures_append(struct verifier *x, const struct figures *figures)
+{
+    struct rank_report *report = x->report;
+    report->pass = report->pass && figures->broken == 0;
+    report->figures[report->figures_count++] = *figures;
+}
+
+static void tally_append(struct verifier *x, const struct tensor *t, struct tally *tally)
 {
     uint64_t start_ns = clock_ns();
-    struct rank_report *report = x->report;
     int64_t worst = tally_finish(tally);
     if (worst >= 0)
         tally->figures.worst_row = row_element(x, t, tally->figures.chunk, worst);
-    report->pass = report->pass && tally->figures.broken == 0;
-    report->figures[report->figures_count++] = tally->figures;
-    report->timings.compare_ns += clock_ns() - start_ns;
+    figures_append(x, &tally->figures);
+    x->report->timings.compare_ns += clock_ns() - start_ns;
 }
 
 static int64_t chunk_tokens(const struct verification *v, enum shard_side side, int chunk)
@@ -362,8 +375,19 @@ static enum status chunk_judge(struct verifier *x, const struct tensor *tensors,
         before += span->len;
     }
     for (int i = 0; i < count; i++)
-        figures_append(x, &tensors[i], &tallies[i]);
+        tally_append(x, &tensors[i], &tallies[i]);
     return STATUS_OK;
+}
+
+static void padding_append(struct verifier *x, const struct tensor *t)
+{
+    uint64_t start_ns = clock_ns();
+    const struct padded_tensor padded = {t->name, t->side, t->data, t->heads, t->dim};
+    struct figures figures;
+    // Nobody reads the LSE of padding.
+    if (t->name != TENSOR_LSE && padding_judge(x->c, x->v->rank, &padded, &figures))
+        figures_append(x, &figures);
+    x->report->timings.compare_ns += clock_ns() - start_ns;
 }
 
 // ---- the two passes ----
@@ -385,10 +409,13 @@ static enum status queries_judge(struct verifier *x, struct error *error)
         {TENSOR_DQ, SIDE_Q, x->v->dq, c->dtype, c->heads, c->head_dim_qk, false, BLOCK_DQ},
     };
     enum status status = STATUS_OK;
+    int count = c->training ? 3 : 2;
     for (int chunk = 0; chunk < shard_chunks_per_rank(c) && status == STATUS_OK; chunk++) {
         progress_note(x, chunk, -1);
-        status = chunk_judge(x, tensors, c->training ? 3 : 2, queries_reference, chunk, error);
+        status = chunk_judge(x, tensors, count, queries_reference, chunk, error);
     }
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        padding_append(x, &tensors[i]);
     return status;
 }
 
@@ -404,23 +431,36 @@ static enum status keys_judge(struct verifier *x, struct error *error)
         progress_note(x, 3 + chunk, -1);
         status = chunk_judge(x, tensors, 2, keys_reference, chunk, error);
     }
+    for (int i = 0; i < 2 && status == STATUS_OK; i++)
+        padding_append(x, &tensors[i]);
     return status;
 }
 
-static enum status statistics_exchange(struct verifier *x, struct error *error)
+static struct message statistics_message(const struct verifier *x, int peer)
+{
+    int rank = x->v->rank;
+    return (struct message){.peer = peer,
+                            .send = x->statistics.ranks[rank],
+                            .send_bytes = (size_t)statistics_count(x->c, rank) * 2 * sizeof(double),
+                            .receive = x->statistics.ranks[peer],
+                            .receive_bytes =
+                                (size_t)statistics_count(x->c, peer) * 2 * sizeof(double)};
+}
+
+// What is known of the own queries goes to all, theirs comes.
+static enum status queries_exchange(struct verifier *x, struct error *error)
 {
     struct transport *t = x->v->transport;
-    struct message messages[WORLD_SIZE_MAX];
+    struct message messages[WORLD_SIZE_MAX * (1 + SUMS_MESSAGES_MAX)];
     int count = 0, done = 0;
     uint64_t start_ns = clock_ns();
-    for (int peer = 0; peer < x->c->world_size; peer++)
-        if (peer != x->v->rank)
-            messages[count++] = (struct message){
-                .peer = peer,
-                .send = x->statistics.ranks[x->v->rank],
-                .send_bytes = (size_t)statistics_count(x->c, x->v->rank) * 2 * sizeof(double),
-                .receive = x->statistics.ranks[peer],
-                .receive_bytes = (size_t)statistics_count(x->c, peer) * 2 * sizeof(double)};
+    for (int peer = 0; peer < x->c->world_size; peer++) {
+        if (peer == x->v->rank)
+            continue;
+        if (x->c->training)
+            messages[count++] = statistics_message(x, peer);
+        count += sums_messages(&x->sums, peer, messages + count);
+    }
     enum status status =
         t->ops->start(t, x->v->job << 24 | REPORT_REFERENCE << 16, messages, count, error);
     while (status == STATUS_OK && !done) {
@@ -431,6 +471,22 @@ static enum status statistics_exchange(struct verifier *x, struct error *error)
     return status;
 }
 
+static void all_sums_judge(struct verifier *x)
+{
+    const struct verification *v = x->v;
+    const struct sums_results results = {.max_logit = v->max_logit,
+                                         .dsink = v->dsink,
+                                         .dbias = v->dbias,
+                                         .spans = v->spans[SIDE_Q],
+                                         .span_count = v->span_count[SIDE_Q]};
+    struct figures figures[3];
+    uint64_t start_ns = clock_ns();
+    int count = sums_judge(&x->sums, &results, figures);
+    for (int i = 0; i < count; i++)
+        figures_append(x, &figures[i]);
+    x->report->timings.compare_ns += clock_ns() - start_ns;
+}
+
 enum status verify_run(const struct verification *v, struct rank_report *report,
                        struct error *error)
 {
@@ -439,9 +495,10 @@ enum status verify_run(const struct verification *v, struct rank_report *report,
     report->figures_count = 0;
     memory_take(&x);
     enum status status = queries_judge(&x, error);
-    if (status == STATUS_OK && v->c->training)
-        status = statistics_exchange(&x, error);
-    if (status == STATUS_OK && v->c->training)
-        status = keys_judge(&x, error);
-    return status;
+    if (status == STATUS_OK)
+        status = queries_exchange(&x, error);
+    if (status != STATUS_OK)
+        return status;
+    all_sums_judge(&x);
+    return v->c->training ? keys_judge(&x, error) : STATUS_OK;
 }

@@ -18,7 +18,7 @@ static struct rank_report reports[WORLD_SIZE_MAX];
 static void assert_passes(const struct cp_case *c)
 {
     struct error error = {0};
-    char text[1024];
+    static char text[CASE_COMMAND_MAX];
     case_command(c, text, sizeof(text));
     ck_assert_msg(world_run(c, reports, &error) == STATUS_OK, "%s: %s", text, error.text);
     if (!world_passed(reports, c->world_size))
@@ -46,8 +46,7 @@ static void comm_set(struct cp_case *c, enum case_comm comm, uint64_t choice)
     for (int size = 1; size <= c->world_size; size++)
         if (c->world_size % size == 0)
             sizes[count++] = size;
-    if (comm == COMM_A2A_P2P)
-        c->a2a_size = sizes[choice % (uint64_t)count];
+    c->a2a_size = comm == COMM_A2A_P2P ? sizes[choice % (uint64_t)count] : 2;
 }
 
 // ---- verdicts ----
@@ -108,6 +107,59 @@ START_TEST(drawn_cases_pass)
         generate_case(seed + 50 * (uint64_t)_i, 8, 72, &c);
         comm_set(&c, comms[_i], seed);
         assert_passes(&c);
+    }
+    world_close_all();
+}
+END_TEST
+
+static void draw_softmax(uint64_t *state, struct cp_case *c)
+{
+    c->softmax = (enum case_softmax)(SOFTMAX_VANILLA + generate_below(state, 3));
+    c->max_logit = generate_below(state, 2) == 0;
+    c->softcap = generate_below(state, 3) == 0 ? 0.5 + (double)generate_below(state, 10) : 0;
+}
+
+static int figures_of(const struct rank_report *report, int tensor)
+{
+    int count = 0;
+    for (int i = 0; i < report->figures_count; i++)
+        count += report->figures[i].tensor == tensor;
+    return count;
+}
+
+START_TEST(any_softmax_passes)
+{
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        struct cp_case c;
+        uint64_t state = seed + 5555 * (uint64_t)_i;
+        generate_case(6000 + state, 8, 60, &c);
+        comm_set(&c, comms[_i], seed);
+        draw_softmax(&state, &c);
+        assert_passes(&c);
+        for (int rank = 0; rank < c.world_size; rank++) {
+            ck_assert_int_eq(figures_of(&reports[rank], TENSOR_MAX_LOGIT), c.max_logit);
+            ck_assert_int_eq(figures_of(&reports[rank], TENSOR_DSINK),
+                             c.training && c.softmax == SOFTMAX_LEARNABLE);
+        }
+    }
+    world_close_all();
+}
+END_TEST
+
+// Each shape of a bias in each way of communication.
+START_TEST(any_bias_passes)
+{
+    for (uint64_t seed = 0; seed < 48; seed++) {
+        struct cp_case c;
+        uint64_t state = seed + 3333 * (uint64_t)_i;
+        generate_case(8000 + state, 6, 40, &c);
+        comm_set(&c, comms[_i], seed);
+        c.bias = (enum case_bias)(BIAS_111S + seed % 8);
+        if (seed % 3 == 0)
+            draw_softmax(&state, &c);
+        assert_passes(&c);
+        for (int rank = 0; rank < c.world_size; rank++)
+            ck_assert_int_eq(figures_of(&reports[rank], TENSOR_DBIAS), c.training);
     }
     world_close_all();
 }
@@ -357,6 +409,8 @@ static Suite *suite(void)
     tcase_set_timeout(verdicts, 60);
     tcase_add_loop_test(verdicts, known_models_pass, 0, MODELS * COMMS);
     tcase_add_loop_test(verdicts, drawn_cases_pass, 0, COMMS);
+    tcase_add_loop_test(verdicts, any_softmax_passes, 0, COMMS);
+    tcase_add_loop_test(verdicts, any_bias_passes, 0, COMMS);
     tcase_add_loop_test(verdicts, any_number_of_heads_can_be_dealt, 0, HEAD_COUNTS);
     tcase_add_test(verdicts, work_is_dealt);
     suite_add_tcase(s, verdicts);

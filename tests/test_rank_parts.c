@@ -104,6 +104,9 @@ START_TEST(memory_is_what_was_foreseen)
         struct error error;
         int64_t foreseen;
         generate_case(seed, 8, seed % 2 ? 64 : 100000, &c);
+        c.bias = (enum case_bias)(BIAS_NONE + seed / 2 % 9);
+        c.softmax = (enum case_softmax)(SOFTMAX_VANILLA + seed / 18 % 3);
+        c.max_logit = seed / 7 % 2;
         ck_assert_int_eq(case_memory(&c, &foreseen, &error), STATUS_OK);
         for (int rank = 0; rank < c.world_size; rank++) {
             struct plan *plan;

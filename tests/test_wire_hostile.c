@@ -299,8 +299,8 @@ START_TEST(results_are_refused)
     REPLY_REFUSED(rank->rank, 2, "result.ranks[1].rank is 2; accepted is 1");
     REPLY_REFUSED(rank->rank, -1, "result.ranks[1].rank is -1; accepted is 0 to 63");
     REPLY_REFUSED(f->tensor, 0, "result.ranks[1].figures[1].tensor is not specified");
-    REPLY_REFUSED(f->tensor, 6, "figures[1].tensor is 6; accepted is 1 to 5");
-    REPLY_REFUSED(f->chunk, 2, "figures[1].chunk is 2");
+    REPLY_REFUSED(f->tensor, 9, "figures[1].tensor is 9; accepted is 1 to 8");
+    REPLY_REFUSED(f->chunk, 3, "figures[1].chunk is 3");
     REPLY_REFUSED(f->broken, 16, "figures[1].broken is 16; accepted is 0 to 15");
     REPLY_REFUSED(f->elements, -1, "figures[1].elements is -1");
     REPLY_REFUSED(f->first_bad.position, -2, "figures[1].first_bad.position is -2");

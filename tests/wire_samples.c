@@ -174,7 +174,7 @@ static void sample_element(struct sample *s, struct element *e)
 static void sample_figures(struct sample *s, struct figures *f)
 {
     f->tensor = (int32_t)sample_range(s, 1, TENSOR_COUNT - 1);
-    f->chunk = (int32_t)sample_range(s, 0, 1);
+    f->chunk = (int32_t)sample_range(s, 0, CHUNK_PADDING);
     f->broken = (int32_t)sample_range(s, 0, 15);
     f->elements = sample_range(s, 0, INT64_MAX);
     f->mismatches = sample_range(s, 0, INT64_MAX);

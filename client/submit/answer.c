@@ -56,7 +56,8 @@ static void broken_cell(struct table *table, const struct cpattn_figures *f)
     } rules[] = {{CPATTN_RULE_NONFINITE, "nonfinite"},
                  {CPATTN_RULE_ELEMENT, "element"},
                  {CPATTN_RULE_RMSE, "rmse"},
-                 {CPATTN_RULE_ROW, "row"}};
+                 {CPATTN_RULE_ROW, "row"},
+                 {CPATTN_RULE_PADDING, "padding"}};
     char text[64] = "";
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         if (!(f->broken & rules[i].bit))
@@ -73,7 +74,10 @@ static void figures_row(struct table *table, const struct cpattn_figures *f, int
 {
     table_row(table);
     table_cell(table, PAINT_PLAIN, "%s", f->tensor);
-    table_cell(table, PAINT_PLAIN, "rank %d, chunk %d", rank, f->chunk);
+    if (f->chunk == CPATTN_CHUNK_PADDING)
+        table_cell(table, PAINT_PLAIN, "rank %d, padding", rank);
+    else
+        table_cell(table, PAINT_PLAIN, "rank %d, chunk %d", rank, f->chunk);
     table_cell(table, PAINT_PLAIN, "%.2e", f->rmse_rel);
     table_cell(table, PAINT_DIM, "%.2e", f->rmse_limit);
     table_cell(table, PAINT_PLAIN, "%.2e", f->worst_row_rel);

@@ -119,7 +119,8 @@ static json_t *broken_array(struct writer *w, uint32_t broken)
     } rules[] = {{CPATTN_RULE_ELEMENT, "element"},
                  {CPATTN_RULE_RMSE, "rmse"},
                  {CPATTN_RULE_ROW, "row"},
-                 {CPATTN_RULE_NONFINITE, "nonfinite"}};
+                 {CPATTN_RULE_NONFINITE, "nonfinite"},
+                 {CPATTN_RULE_PADDING, "padding"}};
     json_t *array = json_array();
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         if ((broken & rules[i].bit) && json_array_append_new(array, json_string(rules[i].name)))
