@@ -39,4 +39,6 @@ plan_sources = \
     plan/team.h \
     plan/tensors.c \
     plan/tensors.h \
+    plan/timeline.c \
+    plan/timeline.h \
     plan/ulysses.c

@@ -103,6 +103,11 @@ tests_test_matrix_rules_SOURCES = tests/test_matrix_rules.c
 tests_test_matrix_rules_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
 EXTRA_DIST += tests/transformer_engine.txt
 
+test_programs += tests/test_timeline
+tests_test_timeline_SOURCES = tests/test_timeline.c
+tests_test_timeline_CPPFLAGS = $(AM_CPPFLAGS) $(XML_CFLAGS)
+tests_test_timeline_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
+
 wire_samples = tests/wire_samples.c tests/wire_samples.h
 
 test_programs += tests/test_wire

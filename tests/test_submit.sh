@@ -310,6 +310,21 @@ tap_is "explain: exit status" "$status$err" 0
 tap_is "explain: the check" "$(head -n 1 "$scratch/out")" \
     "checked together: the plans of 3 ranks have no race and no deadlock"
 tap_has "explain: the rank" "$out" "rank 2 of 3 holds chunks 2 and 3 of 6"
+run explain --world-size 3 --svg "$scratch/plan.svg" --overhead 1s --rate-tflops 7
+tap_is "explain --svg: the check, then what is predicted" "$status$err $(echo "$out" | sed 's/: [0-9.]* s / /')" \
+    "0 checked together: the plans of 3 ranks have no race and no deadlock
+$scratch/plan.svg predicted"
+svg() { "$peek" xml "$1" <"$scratch/plan.svg"; }
+tap_is "explain --svg: lanes" "$(svg "count(//*[@class='lane'])")" 6
+tap_has "explain --svg: the rates" "$(svg "string(//*[contains(text(), 'TFLOP/s')])")" \
+    "with 7 TFLOP/s of attention, 3000 GB/s of memory, 300 GB/s between ranks in each direction, 1 s before"
+refuses 64 "$scratch/none/x cannot be written: No such file or directory" explain --svg "$scratch/none/x"
+refuses 64 "--rate-link is '0'; accepted is 1 to 1000000" explain --svg x --rate-link 0
+if [ -c /dev/full ]; then
+    run explain --svg /dev/full
+    tap_is "explain --svg: a full disk" "$status $err" \
+        "79 cpattn-submit: /dev/full could not be written: No space left on device"
+fi
 run status
 tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
     " 4 0 down 6 0 5 rank 3 exited with 1 while it started"
