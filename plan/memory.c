@@ -38,12 +38,11 @@ static int64_t dims(const struct cp_case *c)
     return c->head_dim_qk + c->head_dim_v;
 }
 
-// Inputs and outputs of a rank: each tensor with its gradient; LSE; by head the sink, its gradient
-// and the largest logit, the latter two as the parts of each rank, too.
+// Inputs and outputs of a rank: each tensor with its gradient; LSE.
 static int64_t tensors_memory(const struct cp_case *c, int64_t q_rows, int64_t kv_rows)
 {
-    int64_t each = dims(c) * 2 * case_element_bytes(c), by_head = 5 + 2 * c->world_size;
-    return product(c->heads, by_head * 4) + product(product(q_rows, c->heads), each + 4) +
+    int64_t each = dims(c) * 2 * case_element_bytes(c);
+    return product(product(q_rows, c->heads), each + 4) +
            product(product(kv_rows, c->kv_heads), each);
 }
 

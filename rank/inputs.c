@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rank/inputs.h"
 
+#include <string.h>
+
 #include "plan/bias.h"
 
-void inputs_fill(const struct cp_case *c, enum input_tensor tensor, const struct span *spans,
-                 int count, void *data)
+void inputs_fill(const struct cp_case *c, enum input_tensor tensor, int rank,
+                 const struct span *spans, int count, void *data)
 {
+    enum shard_side side = tensor == INPUT_K || tensor == INPUT_V ? SIDE_KV : SIDE_Q;
     int64_t row_bytes =
         (int64_t)input_heads(c, tensor) * input_head_dim(c, tensor) * case_element_bytes(c);
     int64_t step = shard_row_step(c);
+    if (!case_is_even(c, side)) // all ones are a NaN in every dtype
+        memset(data, 0xff, (size_t)(shard_rows(c, side, rank) * row_bytes));
     for (int s = 0; s < count; s++)
         for (int64_t i = 0; i < spans[s].len; i++)
             input_row(c, tensor, spans[s].sequence, spans[s].position + i,

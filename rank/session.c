@@ -91,18 +91,17 @@ static bool role_is_input(enum buffer_role role)
            role == BUFFER_INPUT_SINK;
 }
 
-// Whatever is read or delivered without having been written shall show, padding of inputs too: all
-// ones are a NaN in every dtype.
+// Whatever is read or delivered without having been written shall show: all ones are a NaN in every
+// dtype.
 static void buffers_take(struct job *j)
 {
     struct arena *arena = &j->session->arena;
     const struct plan *plan = j->plan;
-    bool complete = case_is_even(j->c, SIDE_Q) && case_is_even(j->c, SIDE_KV);
     j->buffers = arena_take(arena, plan->buffer_count, sizeof(*j->buffers));
     for (int i = 0; i < plan->buffer_count; i++) {
         const struct plan_buffer *buffer = &plan->buffers[i];
         j->buffers[i] = arena_take(arena, buffer->bytes, 1);
-        if (!complete || !role_is_input(buffer->role))
+        if (!role_is_input(buffer->role))
             memset(j->buffers[i], 0xff, (size_t)buffer->bytes);
     }
     j->spans_of_others = arena_take(arena, shard_spans_max(j->c), sizeof(struct span));
@@ -141,7 +140,7 @@ static int64_t key_bytes(const struct job *j)
 static void input_fill(struct job *j, enum input_tensor tensor, enum shard_side side, char *data)
 {
     if (data)
-        inputs_fill(j->c, tensor, j->spans[side], j->span_count[side], data);
+        inputs_fill(j->c, tensor, j->session->rank, j->spans[side], j->span_count[side], data);
 }
 
 static void inputs_prepare(struct job *j)

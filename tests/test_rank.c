@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "rank/session.h"
+#include "tests/cases.h"
 #include "tests/generate.h"
 #include "tests/world.h"
 
@@ -160,6 +161,31 @@ START_TEST(any_bias_passes)
         assert_passes(&c);
         for (int rank = 0; rank < c.world_size; rank++)
             ck_assert_int_eq(figures_of(&reports[rank], TENSOR_DBIAS), c.training);
+    }
+    world_close_all();
+}
+END_TEST
+
+// Lengths that others got wrong: chunks of nothing but padding, padding at the end alone, sequences
+// shorter than the world.
+START_TEST(lengths_that_have_failed_elsewhere_pass)
+{
+    static const struct {
+        int batch, world_size;
+        const char *lengths, *padded;
+    } samples[] = {{6, 2, "9,8,8,12,8,12", "12,8,8,12,8,12"},
+                   {2, 4, "174,206", "176,208"},
+                   {3, 4, "31,1,0", "32,8,40"},
+                   {5, 4, "0,1,2,3,64", "0,1,2,3,64"}};
+    for (size_t i = 0; i < sizeof(samples) / sizeof(*samples); i++) {
+        struct cp_case c = cases_thd(samples[i].lengths, "", samples[i].padded, "");
+        c.batch = samples[i].batch;
+        c.world_size = samples[i].world_size;
+        c.head_dim_qk = c.head_dim_v = 32;
+        comm_set(&c, comms[_i], i);
+        assert_passes(&c);
+        c.mask = MASK_NONE;
+        assert_passes(&c);
     }
     world_close_all();
 }
@@ -411,6 +437,7 @@ static Suite *suite(void)
     tcase_add_loop_test(verdicts, drawn_cases_pass, 0, COMMS);
     tcase_add_loop_test(verdicts, any_softmax_passes, 0, COMMS);
     tcase_add_loop_test(verdicts, any_bias_passes, 0, COMMS);
+    tcase_add_loop_test(verdicts, lengths_that_have_failed_elsewhere_pass, 0, COMMS);
     tcase_add_loop_test(verdicts, any_number_of_heads_can_be_dealt, 0, HEAD_COUNTS);
     tcase_add_test(verdicts, work_is_dealt);
     suite_add_tcase(s, verdicts);

@@ -7,6 +7,8 @@
 
 #include "kernels/inputs.h"
 #include "kernels/reference/reference.h"
+#include "tests/cases.h"
+#include "tests/definition.h"
 #include "tests/runner.h"
 
 // fp64 throughout on both sides; what is left is the order of sums.
@@ -82,8 +84,8 @@ static void dense_extras(struct dense *t, int sequence)
 static void dense_init(struct dense *t, const struct cp_case *c, int sequence)
 {
     *t = (struct dense){.c = *c,
-                        .sq = case_length(c, SIDE_Q, sequence),
-                        .sk = case_length(c, SIDE_KV, sequence),
+                        .sq = definition_length(c, SIDE_Q, sequence),
+                        .sk = definition_length(c, SIDE_KV, sequence),
                         .h = c->heads,
                         .hk = c->kv_heads,
                         .dk = c->head_dim_qk,
@@ -450,6 +452,28 @@ START_TEST(agrees_with_loops)
 }
 END_TEST
 
+// Sequences of lengths of their own, one of them empty on one side, in the masks that look at ends.
+START_TEST(lengths_end_where_they_say)
+{
+    struct cp_case c = cases_thd("40,7,0,33", "21,7,5,70", "48,7,2,33", "");
+    c.batch = 4;
+    c.seqlen_q = c.seqlen_kv = 80;
+    c.heads = c.kv_heads = 1;
+    c.head_dim_qk = c.head_dim_v = 8;
+    c.mask = (enum case_mask)(MASK_NONE + _i);
+    c.window_left = 30;
+    for (int sequence = 0; sequence < 4; sequence++) {
+        struct dense t;
+        dense_init(&t, &c, sequence);
+        dense_forward(&t);
+        dense_backward(&t);
+        compare_queries(&t, sequence, 0, 0, t.sq);
+        compare_keys(&t, sequence, 0, 0, t.sk);
+        dense_fini(&t);
+    }
+}
+END_TEST
+
 // The tolerance is relative to the largest value; this one makes sure that a scale is not lost on
 // both sides at once, and that dtype and inputs reach the result.
 START_TEST(scale_dtype_and_inputs_matter)
@@ -581,6 +605,7 @@ static Suite *reference_suite(void)
     TCase *tcase = tcase_create("reference");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, agrees_with_loops, 0, SAMPLE_COUNT);
+    tcase_add_loop_test(tcase, lengths_end_where_they_say, 0, 3);
     tcase_add_test(tcase, scale_dtype_and_inputs_matter);
     tcase_add_test(tcase, many_keys);
     tcase_add_loop_test(tcase, gradients_are_slopes, 0, 4);

@@ -9,6 +9,8 @@
 #include "kernels/reference/reference.h"
 #include "rank/figures.h"
 #include "rank/verify.h"
+#include "tests/cases.h"
+#include "tests/definition.h"
 
 // ---- figures ----
 
@@ -256,10 +258,12 @@ struct desk {
     struct rank_report report;
 };
 
-static float *floats(int64_t count)
+// NaN where nothing but tokens belongs, zero where there is padding, too.
+static float *floats(const struct cp_case *c, int64_t count)
 {
+    bool padding = !case_is_even(c, SIDE_Q) || !case_is_even(c, SIDE_KV);
     float *data = malloc((size_t)count * sizeof(float) + 1);
-    memset(data, 0xff, (size_t)count * sizeof(float));
+    memset(data, padding ? 0 : 0xff, (size_t)count * sizeof(float));
     return data;
 }
 
@@ -280,68 +284,75 @@ static void desk_case(struct desk *d, enum case_format format, enum case_shardin
     d->c.sharding = sharding;
 }
 
-static int64_t desk_row(const struct cp_case *c, int sequence, int64_t position, int64_t length)
+static int64_t desk_row(const struct cp_case *c, enum shard_side side, int sequence,
+                        int64_t position)
 {
-    return c->format == FORMAT_SBHD ? position * c->batch + sequence : sequence * length + position;
+    if (c->format == FORMAT_SBHD)
+        return position * c->batch + sequence;
+    for (int before = 0; before < sequence; before++)
+        position += definition_occupied(c, side, before);
+    return position;
 }
 
-static void scatter(const struct cp_case *c, float *tensor, int heads, int dim, int sequence,
-                    int head, int64_t length, const double *values)
+static void scatter(const struct cp_case *c, enum shard_side side, float *tensor, int dim,
+                    int sequence, int head, const double *values)
 {
-    for (int64_t p = 0; p < length; p++)
+    int heads = side == SIDE_Q ? c->heads : c->kv_heads;
+    for (int64_t p = 0; p < definition_length(c, side, sequence); p++)
         for (int i = 0; i < dim; i++)
-            tensor[(desk_row(c, sequence, p, length) * heads + head) * dim + i] =
+            tensor[(desk_row(c, side, sequence, p) * heads + head) * dim + i] =
                 (float)values[p * dim + i];
+}
+
+// The reference of one sequence and key head, and of the query heads that share it.
+static void desk_fill_head(struct desk *d, int s, int k)
+{
+    const struct cp_case *c = &d->c;
+    struct error error;
+    int64_t q = definition_length(c, SIDE_Q, s), kv = definition_length(c, SIDE_KV, s);
+    int64_t rows = shard_rows(c, SIDE_Q, 0), stride = q;
+    int group = c->heads / c->kv_heads;
+    double *wide = calloc((size_t)(q + kv + 1) * (HEAD_DIM_MAX * 2), sizeof *wide);
+    double *lse = calloc((size_t)(2 * group * stride) + 1, sizeof *lse),
+           *delta = lse + group * stride;
+    double *first = wide, *second = wide + (q + kv) * HEAD_DIM_MAX;
+    for (int h = k * group; h < (k + 1) * group; h++) {
+        double *lse_h = lse + (h - k * group) * stride;
+        ck_assert_int_eq(reference_queries(c, s, h, 0, q, first, lse_h,
+                                           delta + (h - k * group) * stride, second, NULL, &error),
+                         STATUS_OK);
+        scatter(c, SIDE_Q, d->out, c->head_dim_v, s, h, first);
+        scatter(c, SIDE_Q, d->dq, c->head_dim_qk, s, h, second);
+        for (int64_t p = 0; p < q; p++)
+            d->lse[h * rows + desk_row(c, SIDE_Q, s, p)] = (float)lse_h[p];
+    }
+    ck_assert_int_eq(reference_keys(c, s, k, 0, kv, lse, delta, first, second, &error), STATUS_OK);
+    scatter(c, SIDE_KV, d->dk, c->head_dim_qk, s, k, first);
+    scatter(c, SIDE_KV, d->dv, c->head_dim_v, s, k, second);
+    free(wide);
+    free(lse);
 }
 
 // With one rank a sequence lies in memory from its first token to its last, however it is cut.
 static void desk_fill(struct desk *d)
 {
-    const struct cp_case *c = &d->c;
-    struct error error;
-    int64_t q = c->seqlen_q, kv = c->seqlen_kv;
-    int group = c->heads / c->kv_heads;
-    double *out = malloc((size_t)(q * c->head_dim_v) * 8),
-           *dq = malloc((size_t)(q * c->head_dim_qk) * 8);
-    double *lse = malloc((size_t)(group * q) * 8), *delta = malloc((size_t)(group * q) * 8);
-    double *dk = malloc((size_t)(kv * c->head_dim_qk) * 8),
-           *dv = malloc((size_t)(kv * c->head_dim_v) * 8);
-    for (int s = 0; s < c->batch; s++)
-        for (int k = 0; k < c->kv_heads; k++) {
-            for (int h = k * group; h < (k + 1) * group; h++) {
-                double *lse_h = lse + (h - k * group) * q;
-                ck_assert_int_eq(reference_queries(c, s, h, 0, q, out, lse_h,
-                                                   delta + (h - k * group) * q, dq, NULL, &error),
-                                 STATUS_OK);
-                scatter(c, d->out, c->heads, c->head_dim_v, s, h, q, out);
-                scatter(c, d->dq, c->heads, c->head_dim_qk, s, h, q, dq);
-                for (int64_t p = 0; p < q; p++)
-                    d->lse[h * q * c->batch + desk_row(c, s, p, q)] = (float)lse_h[p];
-            }
-            ck_assert_int_eq(reference_keys(c, s, k, 0, kv, lse, delta, dk, dv, &error), STATUS_OK);
-            scatter(c, d->dk, c->kv_heads, c->head_dim_qk, s, k, kv, dk);
-            scatter(c, d->dv, c->kv_heads, c->head_dim_v, s, k, kv, dv);
-        }
-    free(out);
-    free(dq);
-    free(lse);
-    free(delta);
-    free(dk);
-    free(dv);
+    for (int s = 0; s < d->c.batch; s++)
+        for (int k = 0; k < d->c.kv_heads; k++)
+            desk_fill_head(d, s, k);
 }
 
 static void desk_init(struct desk *d)
 {
     const struct cp_case *c = &d->c;
     struct error error;
-    int64_t q_rows = c->batch * c->seqlen_q, kv_rows = c->batch * c->seqlen_kv;
+    int64_t q_rows = shard_rows(c, SIDE_Q, 0), kv_rows = shard_rows(c, SIDE_KV, 0);
     arena_init(&d->arena);
     ck_assert_int_eq(transport_socket_create(0, 1, (int[]){-1}, &d->transport, &error), STATUS_OK);
-    d->out = floats(q_rows * c->heads * c->head_dim_v);
-    d->lse = floats(q_rows * c->heads);
-    d->dq = floats(q_rows * c->heads * c->head_dim_qk);
-    d->dk = floats(kv_rows * c->kv_heads * c->head_dim_qk);
-    d->dv = floats(kv_rows * c->kv_heads * c->head_dim_v);
+    d->out = floats(c, q_rows * c->heads * c->head_dim_v);
+    d->lse = floats(c, q_rows * c->heads);
+    d->dq = floats(c, q_rows * c->heads * c->head_dim_qk);
+    d->dk = floats(c, kv_rows * c->kv_heads * c->head_dim_qk);
+    d->dv = floats(c, kv_rows * c->kv_heads * c->head_dim_v);
     desk_fill(d);
 }
 
@@ -381,8 +392,9 @@ static bool desk_judge(struct desk *d)
 // The only broken figures must be those of this element.
 static void assert_only(struct desk *d, enum report_tensor tensor, struct element where)
 {
-    int64_t length = tensor == TENSOR_DK || tensor == TENSOR_DV ? d->c.seqlen_kv : d->c.seqlen_q;
-    int chunk = d->c.sharding == SHARDING_ZIGZAG && where.position >= length / 2;
+    enum shard_side side = tensor == TENSOR_DK || tensor == TENSOR_DV ? SIDE_KV : SIDE_Q;
+    int64_t occupied = definition_occupied(&d->c, side, where.sequence);
+    int chunk = d->c.sharding == SHARDING_ZIGZAG && where.position >= occupied / 2;
     ck_assert(!desk_judge(d));
     for (int i = 0; i < d->report.figures_count; i++) {
         const struct figures *f = &d->report.figures[i];
@@ -412,18 +424,26 @@ static void dent(struct desk *d, float *value, enum report_tensor tensor, struct
 static void desk_dents(struct desk *d)
 {
     const struct cp_case *c = &d->c;
+    int64_t rows = shard_rows(c, SIDE_Q, 0);
     for (int k = 0; k < 12; k++) {
-        struct element w = {.sequence = k % 2, .head = k % 4, .dim = k % 4};
-        w.position = 11 * k % c->seqlen_q;
-        int64_t row = desk_row(c, w.sequence, w.position, c->seqlen_q);
-        dent(d, &d->out[(row * c->heads + w.head) * c->head_dim_v + w.dim], TENSOR_OUT, w);
-        dent(d, &d->dq[(row * c->heads + w.head) * c->head_dim_qk + w.dim], TENSOR_DQ, w);
-        struct element of_lse = w;
+        struct element w = {.sequence = k % c->batch, .head = k % 4, .dim = k % 4}, of_lse;
+        int64_t q = definition_length(c, SIDE_Q, w.sequence);
+        int64_t kv = definition_length(c, SIDE_KV, w.sequence);
+        w.position = q > 0 ? 11 * k % q : 0;
+        int64_t row = desk_row(c, SIDE_Q, w.sequence, w.position);
+        of_lse = w;
         of_lse.dim = 0;
-        dent(d, &d->lse[w.head * c->seqlen_q * c->batch + row], TENSOR_LSE, of_lse);
+        if (q > 0) {
+            dent(d, &d->out[(row * c->heads + w.head) * c->head_dim_v + w.dim], TENSOR_OUT, w);
+            dent(d, &d->dq[(row * c->heads + w.head) * c->head_dim_qk + w.dim], TENSOR_DQ, w);
+        }
+        if (q > 0 && kv > 0)
+            dent(d, &d->lse[w.head * rows + row], TENSOR_LSE, of_lse);
+        if (kv == 0)
+            continue;
         w.head = k % 2;
-        w.position = 13 * k % c->seqlen_kv;
-        row = desk_row(c, w.sequence, w.position, c->seqlen_kv);
+        w.position = 13 * k % kv;
+        row = desk_row(c, SIDE_KV, w.sequence, w.position);
         dent(d, &d->dk[(row * c->kv_heads + w.head) * c->head_dim_qk + w.dim], TENSOR_DK, w);
         dent(d, &d->dv[(row * c->kv_heads + w.head) * c->head_dim_v + w.dim], TENSOR_DV, w);
     }
@@ -438,6 +458,29 @@ START_TEST(every_element_is_found_in_its_place)
         desk_init(&d);
         ck_assert(desk_judge(&d));
         ck_assert_int_eq(d.report.figures_count, variant & 2 ? 5 : 10);
+        desk_dents(&d);
+        ck_assert(desk_judge(&d));
+        desk_fini(&d);
+    }
+}
+END_TEST
+
+// Sequences of different lengths, so that rows of a chunk cannot be told by division.
+START_TEST(every_element_of_uneven_sequences_is_found)
+{
+    static struct desk d;
+    for (int variant = 0; variant < 6; variant++) {
+        desk_case(&d, (enum case_format)(FORMAT_BSHD + variant / 2),
+                  variant % 2 ? SHARDING_CONTIGUOUS : SHARDING_ZIGZAG);
+        d.c.batch = 4;
+        cases_set(&d.c, "lengths_q", "33,7,0,20");
+        cases_set(&d.c, "lengths_kv", "3,45,2,31");
+        if (d.c.format == FORMAT_THD) {
+            cases_set(&d.c, "padded_q", "40,12,3,20");
+            cases_set(&d.c, "padded_kv", "3,48,9,31");
+        }
+        desk_init(&d);
+        ck_assert(desk_judge(&d));
         desk_dents(&d);
         ck_assert(desk_judge(&d));
         desk_fini(&d);
@@ -500,6 +543,7 @@ static Suite *suite(void)
     TCase *walk = tcase_create("walk");
     tcase_set_timeout(walk, 60);
     tcase_add_test(walk, every_element_is_found_in_its_place);
+    tcase_add_test(walk, every_element_of_uneven_sequences_is_found);
     tcase_add_test(walk, long_chunks_are_judged_in_blocks);
     tcase_add_test(walk, forward_alone_is_judged_alone);
     suite_add_tcase(s, walk);

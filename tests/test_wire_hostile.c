@@ -301,7 +301,7 @@ START_TEST(results_are_refused)
     REPLY_REFUSED(f->tensor, 0, "result.ranks[1].figures[1].tensor is not specified");
     REPLY_REFUSED(f->tensor, 9, "figures[1].tensor is 9; accepted is 1 to 8");
     REPLY_REFUSED(f->chunk, 3, "figures[1].chunk is 3");
-    REPLY_REFUSED(f->broken, 16, "figures[1].broken is 16; accepted is 0 to 15");
+    REPLY_REFUSED(f->broken, 32, "figures[1].broken is 32; accepted is 0 to 31");
     REPLY_REFUSED(f->elements, -1, "figures[1].elements is -1");
     REPLY_REFUSED(f->first_bad.position, -2, "figures[1].first_bad.position is -2");
     REPLY_REFUSED(f->worst_row.head, HEADS_MAX, "figures[1].worst_row.head is 4096");

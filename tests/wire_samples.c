@@ -120,15 +120,6 @@ static void sample_lists(struct sample *s, struct cp_case *c)
     }
 }
 
-// What is not built is refused for that reason alone.
-static void take_back(struct cp_case *c)
-{
-    struct cp_case usual;
-    case_init(&usual);
-    c->bias = usual.bias;
-    c->softcap = usual.softcap;
-}
-
 void sample_case(struct sample *s, struct cp_case *c)
 {
     do {
@@ -148,8 +139,6 @@ void sample_case(struct sample *s, struct cp_case *c)
         sample_lists(s, c);
         if (c->mask != MASK_NONE)
             c->window_right = sample_range(s, -1, 0);
-        if (case_check(c, NULL) == STATUS_UNIMPLEMENTED)
-            take_back(c);
     } while (case_check(c, NULL) != STATUS_OK);
 }
 
