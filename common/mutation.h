@@ -19,7 +19,18 @@
     X(LSE_PARTIAL, "backward uses the LSE of the first step instead of the final one")             \
     X(STALE_SLOT, "a step attends the KV slot of the step before")                                 \
     X(GQA_WRONG_HEAD, "a query head reads its neighbour's KV head")                                \
-    X(CONVERT_TRUNCATES, "the output conversion zeroes the last row")
+    X(CONVERT_TRUNCATES, "the output conversion zeroes the last row")                              \
+    X(GATHER_DROP_PART, "all-gather: the dK, dV that one rank computed are not added")             \
+    X(A2A_WRONG_HEADS, "all-to-all: a rank sends each member the query heads of the next")         \
+    X(A2A_DROP_MEMBER, "all-to-all: the dK, dV that one member computed are not added")            \
+    X(SINK_DROPPED, "the sink is left out of the denominator")                                     \
+    X(SINK_GRAD_SIGN, "the gradient of the sinks has the wrong sign")                              \
+    X(SUM_DROPS_RANK, "what is summed per head over all ranks lacks one of them")                  \
+    X(BIAS_LOCAL_COLUMN, "the bias is read at the local instead of the global place of a key")     \
+    X(BIAS_SCALED, "the bias is scaled like the products of queries and keys")                     \
+    X(DBIAS_DROPS_RANK, "the gradient of the bias lacks the part of one rank")                     \
+    X(SOFTCAP_SLOPE, "the gradient ignores the slope of the softcap")                              \
+    X(MAX_BASE_2, "the largest logit is delivered for powers of 2 instead of e")
 
 enum mutation {
     MUTATION_NONE = 0,

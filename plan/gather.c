@@ -8,6 +8,7 @@
 // Backward, step i of P - 1: the rank computes its part of the dK, dV of rank r - i and sends it to
 // that owner while it computes the next; its own part comes last. The owner adds the parts in the
 // order of ranks.
+#include "common/mutation.h"
 #include "plan/part.h"
 
 struct gather {
@@ -114,7 +115,7 @@ static void gather_backward(struct gather *g)
             gather_return(g, step, part.both);
     }
     struct region sum = gather_pair(g, g->home[0], g->rank, 4).both;
-    for (int rank = 1; rank < g->size; rank++)
+    for (int rank = MUTATED(GATHER_DROP_PART) ? 2 : 1; rank < g->size; rank++)
         builder_add(p->b, gather_pair(g, g->home[rank], g->rank, 4).both, sum);
     builder_convert(p->b, p->dq_sum, g->tensors.dq);
     builder_convert(p->b, sum, g->tensors.dkv.both);

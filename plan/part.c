@@ -118,7 +118,7 @@ static struct region lse_copy(struct part *p)
 void part_forward_begin(struct part *p)
 {
     builder_fill(p->b, p->o_sum, 0);
-    switch (p->c->softmax) {
+    switch (MUTATED(SINK_DROPPED) ? SOFTMAX_VANILLA : p->c->softmax) {
     case SOFTMAX_LEARNABLE:
         builder_fill_heads(p->b, p->heads, p->q_rows, p->sink, p->lse);
         break;

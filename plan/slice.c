@@ -135,7 +135,8 @@ static struct slice rectangle(const struct cp_case *c, const struct span *q, con
                           .left = band.left,
                           .right = band.right,
                           .bias_row = q->bias_row,
-                          .bias_column = kv->position};
+                          .bias_column =
+                              MUTATED(BIAS_LOCAL_COLUMN) ? kv->row % c->seqlen_kv : kv->position};
 }
 
 int slice_build(const struct cp_case *c, const struct span *q, int q_count, const struct span *kv,

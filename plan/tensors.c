@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "common/mutation.h"
 #include "plan/bias_grad.h"
 
 int64_t pair_bytes(const struct cp_case *c, int64_t rows, int kv_heads, int element)
@@ -136,7 +137,7 @@ static void reduce(struct builder *b, const char *name, struct region part, stru
     }
     builder_exchange(b, transfers, size);
     builder_fill(b, result, start);
-    for (int peer = 0; peer < size; peer++)
+    for (int peer = MUTATED(SUM_DROPS_RANK) ? 1 : 0; peer < size; peer++)
         combine(b, transfers[(peer - rank + size) % size].receive, result);
 }
 

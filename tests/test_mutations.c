@@ -37,6 +37,40 @@ static bool matters(enum mutation mutation, const struct variant *v)
     return !of_mask || v->mask == MASK_CAUSAL;
 }
 
+// What a mutation needs to make a difference.
+static void needs(enum mutation mutation, struct cp_case *c)
+{
+    switch (mutation) {
+    case MUTATION_GATHER_DROP_PART:
+        c->comm = COMM_ALL_GATHER;
+        break;
+    case MUTATION_A2A_WRONG_HEADS:
+    case MUTATION_A2A_DROP_MEMBER:
+        c->comm = COMM_A2A;
+        break;
+    case MUTATION_SINK_DROPPED:
+    case MUTATION_SINK_GRAD_SIGN:
+    case MUTATION_SUM_DROPS_RANK:
+        c->softmax = SOFTMAX_LEARNABLE;
+        break;
+    case MUTATION_BIAS_LOCAL_COLUMN:
+    case MUTATION_BIAS_SCALED:
+        c->bias = BIAS_11SS;
+        break;
+    case MUTATION_DBIAS_DROPS_RANK:
+        c->bias = BIAS_1H1S;
+        break;
+    case MUTATION_SOFTCAP_SLOPE:
+        c->softcap = 5;
+        break;
+    case MUTATION_MAX_BASE_2:
+        c->max_logit = true;
+        break;
+    default:
+        break;
+    }
+}
+
 static void variant_case(struct cp_case *c, const struct variant *v, enum case_inputs inputs)
 {
     case_init(c);
@@ -48,6 +82,7 @@ static void variant_case(struct cp_case *c, const struct variant *v, enum case_i
     c->kv_heads = 2;
     c->head_dim_qk = c->head_dim_v = 64;
     c->seqlen_q = c->seqlen_kv = inputs == INPUTS_TE ? 768 : 192;
+    needs(mutation_active, c);
 }
 
 static void mutation_set(enum mutation mutation)
@@ -79,17 +114,22 @@ static int broken_rules(const struct cp_case *c, int tensor)
     return broken;
 }
 
+#define RULES_WIDTH 49
+
 static void print_rules(const struct cp_case *c)
 {
-    static const char letters[] = "ErwN"; // by bit: element, RMSE, row, nonfinite
+    static const char letters[] = "ErwNp"; // by bit: element, RMSE, row, nonfinite, padding
+    int width = 0;
     for (int tensor = TENSOR_OUT; tensor < TENSOR_COUNT; tensor++) {
-        char text[8] = "";
-        int broken = broken_rules(c, tensor), length = 0;
-        for (int bit = 0; bit < 4; bit++)
+        int broken = broken_rules(c, tensor);
+        if (broken == 0)
+            continue;
+        width += printf(" %s ", report_tensor_name(tensor));
+        for (int bit = 0; bit < 5; bit++)
             if (broken & 1 << bit)
-                text[length++] = letters[bit];
-        printf(" %-3s %-4s", report_tensor_name(tensor), length ? text : "-");
+                width += printf("%c", letters[bit]);
     }
+    printf("%*s", width < RULES_WIDTH ? RULES_WIDTH - width : 0, "");
 }
 
 // Chunks that fail by the elementwise rule alone; TransformerEngine does not compare LSE.
@@ -112,11 +152,11 @@ static void print_elementwise(const struct cp_case *c)
 
 static void print_header(void)
 {
-    printf("# Broken rules: E element, r RMSE, w row, N not finite. On the right what the "
-           "elementwise\n"
-           "# rule alone says with TransformerEngine's inputs, at length 768.\n"
-           "# %-18s %-5s %-6s  %-44s %s\n",
-           "mutation", "ranks", "mask", "noticed by", "elementwise alone");
+    printf(
+        "# Broken rules: E element, r RMSE, w row, N not finite, p padding. On the right what the\n"
+        "# elementwise rule alone says with TransformerEngine's inputs, at length 768.\n"
+        "# %-18s %-5s %-6s  %-48s  %s\n",
+        "mutation", "ranks", "mask", "noticed by", "elementwise alone");
 }
 
 // Prints a row and returns whether the verdict with sharp inputs is right.

@@ -119,7 +119,7 @@ static void backend_sink_grad(struct attention_backend *backend,
                 int64_t at = head * shape->q_rows + slices[n].q_row + i * shape->row_step;
                 sum += exp((double)sink[head] - lse[at]) * d[at];
             }
-        dsink[head] -= (float)sum;
+        dsink[head] -= MUTATED(SINK_GRAD_SIGN) ? -(float)sum : (float)sum;
     }
 }
 

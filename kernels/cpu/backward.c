@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/mutation.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/tile.h"
 
@@ -35,7 +36,7 @@ static void row_gradient(struct attention_backend *backend, const struct attenti
                                    backend->row_d[row]);
     if (args->dbias)
         backend->vector->add(args->dbias + tile_bias(t, b, row) + begin, ds + begin, end - begin);
-    if (b->shape->softcap != 0)
+    if (b->shape->softcap != 0 && !MUTATED(SOFTCAP_SLOPE))
         backend->vector->multiply(ds + begin, backend->slopes + begin, end - begin);
     memset(p, 0, (size_t)begin * sizeof(float));
     memset(ds, 0, (size_t)begin * sizeof(float));

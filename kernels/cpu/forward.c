@@ -108,7 +108,7 @@ static void block_max_logit(const struct attention_backend *backend, const struc
 {
     for (int row = 0; row < block_rows(b); row++) {
         float *most = &max_logit[b->head + row % b->heads];
-        *most = fmaxf(*most, (float)(backend->row_max[row] * M_LN2));
+        *most = fmaxf(*most, (float)(backend->row_max[row] * (MUTATED(MAX_BASE_2) ? 1 : M_LN2)));
     }
 }
 

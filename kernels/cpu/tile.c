@@ -238,7 +238,8 @@ void tile_logits(struct attention_backend *backend, const struct block *b, const
     int64_t first = tile_bias(t, b, row) + begin;
     vector->load(shape->dtype, (const char *)bias + first * dtype_bytes(shape->dtype),
                  backend->bias, count);
-    vector->axpy(x + begin, backend->bias, count, (float)M_LOG2E);
+    vector->axpy(x + begin, backend->bias, count,
+                 (float)(MUTATED(BIAS_SCALED) ? shape->scale * M_LOG2E : M_LOG2E));
 }
 
 // ---- loads --------------------------------------------------------------------------------------
