@@ -33,7 +33,7 @@ check_LIBRARIES += tests/libtesting.a
 tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h \
     tests/cases.c tests/cases.h tests/definition.c tests/definition.h \
     tests/generate.c tests/generate.h tests/plans.c tests/plans.h \
-    tests/symbolic.c tests/symbolic.h tests/symbols.c tests/symbols.h
+    tests/symbolic.c tests/symbolic.h tests/symbols.c tests/symbols.h tests/symbols_case.c
 
 # What a test program links with unless it says otherwise.
 LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \

@@ -69,9 +69,6 @@ void tensor_add(struct symbols *s, const struct tensor *t, int64_t row, int head
 // One symbol for all that a row holds for a head.
 uint64_t tensor_row(struct symbols *s, const struct tensor *t, int64_t row, int head);
 
-// Where LSE and D, [heads][q rows], hold the value of a row.
-int64_t symbols_head_row(const struct symbols *s, int rank, int head, int64_t row);
-
 // What a visible pair adds to an element of O, to LSE and to the largest logit, from the symbols of
 // its rows; D; what a row adds to the gradient of a sink, a pair to element i of dQ, dK or dV or to
 // that of the bias (i = 0). With a bias `q` is symbol_biased() everywhere.
