@@ -255,6 +255,7 @@ struct desk {
     struct progress progress;
     struct span spans[2][16];
     float *out, *lse, *dq, *dk, *dv;
+    float *dbias, *dsink, *max_logit;
     struct rank_report report;
 };
 
@@ -304,6 +305,20 @@ static void scatter(const struct cp_case *c, enum shard_side side, float *tensor
                 (float)values[p * dim + i];
 }
 
+// The sums over the queries of a sequence and head; the bias is one of every query.
+static void desk_fill_sums(struct desk *d, int s, int h, const double *dbias, double dsink,
+                           double max_logit)
+{
+    const struct cp_case *c = &d->c;
+    int64_t rows = shard_rows(c, SIDE_Q, 0), columns = c->seqlen_kv;
+    for (int64_t i = 0; i < definition_length(c, SIDE_Q, s) * columns; i++) {
+        int64_t row = h * rows + desk_row(c, SIDE_Q, s, i / columns);
+        d->dbias[row * columns + i % columns] = (float)dbias[i];
+    }
+    d->dsink[h] += (float)dsink;
+    d->max_logit[h] = fmaxf(d->max_logit[h], (float)max_logit);
+}
+
 // The reference of one sequence and key head, and of the query heads that share it.
 static void desk_fill_head(struct desk *d, int s, int k)
 {
@@ -318,13 +333,23 @@ static void desk_fill_head(struct desk *d, int s, int k)
     double *first = wide, *second = wide + (q + kv) * HEAD_DIM_MAX;
     for (int h = k * group; h < (k + 1) * group; h++) {
         double *lse_h = lse + (h - k * group) * stride;
+        double dsink = 0, squares = 0, max_logit = -INFINITY;
+        double *dbias = calloc((size_t)(q * c->seqlen_kv) + 1, sizeof *dbias);
+        const struct reference_sums sums = {.max_logit = &max_logit,
+                                            .dsink =
+                                                c->softmax == SOFTMAX_LEARNABLE ? &dsink : NULL,
+                                            .dsink_squares = &squares,
+                                            .dbias = dbias,
+                                            .dbias_stride = c->seqlen_kv};
         ck_assert_int_eq(reference_queries(c, s, h, 0, q, first, lse_h,
-                                           delta + (h - k * group) * stride, second, NULL, &error),
+                                           delta + (h - k * group) * stride, second, &sums, &error),
                          STATUS_OK);
         scatter(c, SIDE_Q, d->out, c->head_dim_v, s, h, first);
         scatter(c, SIDE_Q, d->dq, c->head_dim_qk, s, h, second);
         for (int64_t p = 0; p < q; p++)
             d->lse[h * rows + desk_row(c, SIDE_Q, s, p)] = (float)lse_h[p];
+        desk_fill_sums(d, s, h, dbias, dsink, max_logit);
+        free(dbias);
     }
     ck_assert_int_eq(reference_keys(c, s, k, 0, kv, lse, delta, first, second, &error), STATUS_OK);
     scatter(c, SIDE_KV, d->dk, c->head_dim_qk, s, k, first);
@@ -353,6 +378,11 @@ static void desk_init(struct desk *d)
     d->dq = floats(c, q_rows * c->heads * c->head_dim_qk);
     d->dk = floats(c, kv_rows * c->kv_heads * c->head_dim_qk);
     d->dv = floats(c, kv_rows * c->kv_heads * c->head_dim_v);
+    d->dbias = calloc((size_t)(q_rows * c->heads * c->seqlen_kv) + 1, sizeof(float));
+    d->dsink = calloc((size_t)c->heads, sizeof(float));
+    d->max_logit = calloc((size_t)c->heads, sizeof(float));
+    for (int head = 0; head < c->heads; head++)
+        d->max_logit[head] = -INFINITY;
     desk_fill(d);
 }
 
@@ -365,6 +395,9 @@ static void desk_fini(struct desk *d)
     free(d->dq);
     free(d->dk);
     free(d->dv);
+    free(d->dbias);
+    free(d->dsink);
+    free(d->max_logit);
 }
 
 static bool desk_judge(struct desk *d)
@@ -378,6 +411,9 @@ static bool desk_judge(struct desk *d)
                              .dk = d->dk,
                              .dv = d->dv,
                              .lse = d->lse,
+                             .dbias = d->c.bias != BIAS_NONE ? d->dbias : NULL,
+                             .dsink = d->c.softmax == SOFTMAX_LEARNABLE ? d->dsink : NULL,
+                             .max_logit = d->c.max_logit ? d->max_logit : NULL,
                              .arena = &d->arena,
                              .transport = d->transport,
                              .progress = &d->progress};
@@ -525,6 +561,104 @@ START_TEST(forward_alone_is_judged_alone)
 }
 END_TEST
 
+// The figures that are broken, which must be one.
+static const struct figures *only_broken(struct desk *d)
+{
+    const struct figures *broken = NULL;
+    ck_assert(!desk_judge(d));
+    for (int i = 0; i < d->report.figures_count; i++) {
+        if (d->report.figures[i].broken == 0)
+            continue;
+        ck_assert_ptr_null(broken);
+        broken = &d->report.figures[i];
+    }
+    return broken;
+}
+
+START_TEST(padding_must_be_zero)
+{
+    static const int32_t lengths[] = {30, 21}, key_lengths[] = {40, 45};
+    static struct desk d;
+    for (int variant = 0; variant < 4; variant++) {
+        desk_case(&d, variant & 1 ? FORMAT_SBHD : FORMAT_BSHD,
+                  variant & 2 ? SHARDING_CONTIGUOUS : SHARDING_ZIGZAG);
+        case_list_set(&d.c, LIST_LENGTHS_Q, lengths, 2);
+        case_list_set(&d.c, LIST_LENGTHS_KV, key_lengths, 2);
+        desk_init(&d);
+        ck_assert(desk_judge(&d)); // though the LSE of padding is NaN
+        struct {
+            float *data;
+            int tensor, heads, dim;
+            enum shard_side side;
+        } tensors[] = {{d.out, TENSOR_OUT, 4, 4, SIDE_Q},
+                       {d.dq, TENSOR_DQ, 4, 6, SIDE_Q},
+                       {d.dk, TENSOR_DK, 2, 6, SIDE_KV},
+                       {d.dv, TENSOR_DV, 2, 4, SIDE_KV}};
+        for (int t = 0; t < 4; t++) {
+            int sequence = t < 2;
+            int64_t position = t < 2 ? 21 + 4 * t : 40 + t;
+            int64_t row = desk_row(&d.c, tensors[t].side, sequence, position);
+            float *element = tensors[t].data + (row * tensors[t].heads + 1) * tensors[t].dim + 3;
+            *element = t == 2 ? NAN : 1e-30F;
+            const struct figures *f = only_broken(&d);
+            ck_assert_int_eq(f->tensor, tensors[t].tensor);
+            ck_assert_int_eq(f->chunk, CHUNK_PADDING);
+            ck_assert_int_eq(f->broken, RULE_PADDING);
+            ck_assert_int_eq(f->elements, (t < 2 ? 3 + 12 : 5) * tensors[t].heads * tensors[t].dim);
+            ck_assert_int_eq(f->mismatches, 1);
+            ck_assert_int_eq(f->nonfinite, t == 2);
+            ck_assert_int_eq(f->first_bad.sequence, sequence);
+            ck_assert_int_eq(f->first_bad.position, position);
+            ck_assert_int_eq(f->first_bad.head, 1);
+            ck_assert_int_eq(f->first_bad.dim, 3);
+            *element = -0.0F;
+            ck_assert(desk_judge(&d));
+        }
+        desk_fini(&d);
+    }
+}
+END_TEST
+
+START_TEST(sums_are_judged)
+{
+    static struct desk d;
+    for (int variant = 0; variant < 2; variant++) {
+        desk_case(&d, variant ? FORMAT_SBHD : FORMAT_BSHD, SHARDING_ZIGZAG);
+        d.c.softmax = SOFTMAX_LEARNABLE;
+        d.c.bias = BIAS_BHSS;
+        d.c.max_logit = true;
+        desk_init(&d);
+        ck_assert(desk_judge(&d));
+        ck_assert_int_eq(d.report.figures_count, 13);
+        d.dsink[2] += 1;
+        const struct figures *f = only_broken(&d);
+        ck_assert_int_eq(f->tensor, TENSOR_DSINK);
+        ck_assert_int_eq(f->elements, 4);
+        ck_assert_int_eq(f->mismatches, 1);
+        ck_assert_int_eq(f->first_bad.head, 2);
+        ck_assert_int_eq(f->worst_row.head, 2);
+        d.dsink[2] -= 1;
+        d.max_logit[3] += 0.01F;
+        f = only_broken(&d);
+        ck_assert_int_eq(f->tensor, TENSOR_MAX_LOGIT);
+        ck_assert_int_eq(f->first_bad.head, 3);
+        d.max_logit[3] -= 0.01F;
+        int64_t row = desk_row(&d.c, SIDE_Q, 1, 17);
+        d.dbias[(1 * 2 * 33 + row) * 45 + 5] += 1;
+        f = only_broken(&d);
+        ck_assert_int_eq(f->tensor, TENSOR_DBIAS);
+        ck_assert_int_eq(f->elements, 4 * 2 * 33 * 45);
+        ck_assert_int_eq(f->mismatches, 1);
+        ck_assert_int_eq(f->first_bad.sequence, 1);
+        ck_assert_int_eq(f->first_bad.head, 1);
+        ck_assert_int_eq(f->first_bad.position, 17);
+        ck_assert_int_eq(f->first_bad.dim, 5);
+        ck_assert_int_eq(f->worst_row.position, 17);
+        desk_fini(&d);
+    }
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("verify");
@@ -546,6 +680,8 @@ static Suite *suite(void)
     tcase_add_test(walk, every_element_of_uneven_sequences_is_found);
     tcase_add_test(walk, long_chunks_are_judged_in_blocks);
     tcase_add_test(walk, forward_alone_is_judged_alone);
+    tcase_add_test(walk, padding_must_be_zero);
+    tcase_add_test(walk, sums_are_judged);
     suite_add_tcase(s, walk);
     return s;
 }
