@@ -30,7 +30,22 @@
     X(BIAS_SCALED, "the bias is scaled like the products of queries and keys")                     \
     X(DBIAS_DROPS_RANK, "the gradient of the bias lacks the part of one rank")                     \
     X(SOFTCAP_SLOPE, "the gradient ignores the slope of the softcap")                              \
-    X(MAX_BASE_2, "the largest logit is delivered for powers of 2 instead of e")
+    X(MAX_BASE_2, "the largest logit is delivered for powers of 2 instead of e")                   \
+    X(WINDOW_OFF_BY_ONE, "the window is one key narrower on the left")                             \
+    X(BOTTOM_RIGHT_TOP_LEFT, "bottom-right alignment is taken for top-left")                       \
+    X(SEQUENCE_BOUNDARY, "keys of the second packed sequence begin one row early")                 \
+    X(CHUNK_ROUNDED_DOWN, "the last chunk of the keys loses what does not divide")                 \
+    X(PADDING_KEY_SEEN, "the first key of the padding is visible")                                 \
+    X(PADDING_NOT_ZERO, "output rows of padding keep what was in memory")                          \
+    X(SINK_TWICE, "the sink enters the softmax twice")                                             \
+    X(MAX_OWN_SHARD, "the largest logit is that of the own queries alone")                         \
+    X(BIAS_COLUMN_SHIFTED, "the bias of remote keys is that of their left neighbours")             \
+    X(DBIAS_STEP_LOST, "the bias gets no gradient from a remote step")                             \
+    X(REPLICATED_KV_LOST, "a replicated key head's gradient lacks the last member's part")         \
+    X(GATHER_WRONG_OWNER, "a part of dK and dV goes to the owner after the right one")             \
+    X(VERIFY_SKIPS_CHUNK, "verification skips the second chunk of the queries")                    \
+    X(VERIFY_SKIPS_HEAD, "verification skips the first head")                                      \
+    X(VERIFY_SKIPS_PADDING, "verification does not look at padding")
 
 enum mutation {
     MUTATION_NONE = 0,

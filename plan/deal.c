@@ -157,6 +157,8 @@ static void keys_add(struct deal *d, struct pair sum)
         struct pair home = home_pair(d, m);
         if (MUTATED(A2A_DROP_MEMBER) && m == 1)
             continue;
+        if (MUTATED(REPLICATED_KV_LOST) && m > 0 && h->kv_first == d->heads[m - 1].kv_first)
+            continue;
         builder_add(
             d->part.b, home.k,
             columns(sum.k, rows, c->kv_heads, c->head_dim_qk * 4, h->kv_first, h->kv_count));

@@ -111,6 +111,8 @@ static void gather_backward(struct gather *g)
         struct pair part = gather_pair(g, buffer, owner, 4);
         builder_fill(p->b, part.both, 0);
         part_backward(p, gather_kv(g, owner), part, one(owner));
+        if (MUTATED(GATHER_WRONG_OWNER) && step > 1)
+            part.both.buffer = g->parts[(step - 1) % 2];
         if (step < g->size)
             gather_return(g, step, part.both);
     }

@@ -95,15 +95,33 @@ bool part_init_team(struct part *p, struct builder *b, const struct tensors *t, 
     return true;
 }
 
+// What goes wrong with keys, for the mutations.
+static void mutate_keys(const struct cp_case *c, bool remote, struct span *keys)
+{
+    int64_t length = case_length(c, SIDE_KV, keys->sequence);
+    bool last = keys->position + keys->len == length;
+    if (MUTATED(SWAP_CHUNKS) && remote)
+        keys->position = c->seqlen_kv - keys->position - keys->len;
+    if (MUTATED(SEQUENCE_BOUNDARY) && c->format == FORMAT_THD && keys->sequence == 1)
+        keys->row--;
+    if (MUTATED(CHUNK_ROUNDED_DOWN) && last && keys->len > 1)
+        keys->len -= length % (2 * c->world_size) > 0;
+    if (MUTATED(PADDING_KEY_SEEN) && last)
+        keys->len += length < case_occupied(c, SIDE_KV, keys->sequence);
+}
+
 // The queries against the keys of `source`. Returns how many slices there are.
 static int part_slices(struct part *p, struct team source)
 {
     const struct cp_case *c = p->c;
+    bool remote = source.first != p->team.first;
     int count = team_spans(c, SIDE_KV, source, p->kv_spans);
-    if (MUTATED(SWAP_CHUNKS) && source.first != p->team.first)
-        for (int i = 0; i < count; i++)
-            p->kv_spans[i].position = c->seqlen_kv - p->kv_spans[i].position - p->kv_spans[i].len;
-    return slice_build(c, p->q_spans, p->q_span_count, p->kv_spans, count, 0, p->slices);
+    for (int i = 0; i < count; i++)
+        mutate_keys(c, remote, &p->kv_spans[i]);
+    count = slice_build(c, p->q_spans, p->q_span_count, p->kv_spans, count, 0, p->slices);
+    for (int i = 0; i < count && MUTATED(BIAS_COLUMN_SHIFTED); i++)
+        p->slices[i].bias_column -= remote && p->slices[i].bias_column > 0;
+    return count;
 }
 
 // What the LSE is now, for the mutation that lets backward read it too early.
@@ -117,7 +135,8 @@ static struct region lse_copy(struct part *p)
 
 void part_forward_begin(struct part *p)
 {
-    builder_fill(p->b, p->o_sum, 0);
+    // A first contribution takes the place of what is there when the LSE is -inf.
+    builder_fill(p->b, p->o_sum, MUTATED(PADDING_NOT_ZERO) ? 1e-3F : 0);
     switch (MUTATED(SINK_DROPPED) ? SOFTMAX_VANILLA : p->c->softmax) {
     case SOFTMAX_LEARNABLE:
         builder_fill_heads(p->b, p->heads, p->q_rows, p->sink, p->lse);
@@ -168,13 +187,15 @@ void part_backward_begin(struct part *p)
 
 void part_backward(struct part *p, struct pair kv, struct pair dkv, struct team source)
 {
-    const struct region operand[OPERANDS_MAX] = {
+    struct region operand[OPERANDS_MAX] = {
         [ATTEND_Q] = p->q,          [ATTEND_K] = kv.k,         [ATTEND_V] = kv.v,
         [ATTEND_LSE] = p->lse_seen, [ATTEND_DO] = p->d_out,    [ATTEND_D] = p->d,
         [ATTEND_DQ] = p->dq_sum,    [ATTEND_DK] = dkv.k,       [ATTEND_DV] = dkv.v,
         [ATTEND_BIAS] = p->bias,    [ATTEND_DBIAS] = p->dbias,
     };
     int count = part_slices(p, source);
+    if (MUTATED(DBIAS_STEP_LOST) && source.first != p->team.first)
+        operand[ATTEND_DBIAS].bytes = 0;
     builder_attend(p->b, OP_ATTEND_BACKWARD, p->heads, p->q_rows, p->bias_rows, operand, p->slices,
                    count);
 }

@@ -127,6 +127,10 @@ static struct slice rectangle(const struct cp_case *c, const struct span *q, con
     struct case_band band = case_band(c, q->sequence);
     if (MUTATED(MASK_OFF_BY_ONE) && c->mask != MASK_NONE)
         band.right++;
+    if (MUTATED(WINDOW_OFF_BY_ONE) && band.left < SLICE_UNBOUNDED)
+        band.left--;
+    if (MUTATED(BOTTOM_RIGHT_TOP_LEFT))
+        band.shift = 0;
     return (struct slice){.q_row = q->row,
                           .q_len = q->len,
                           .kv_row = kv_row_base + kv->row,

@@ -137,8 +137,11 @@ static void reduce(struct builder *b, const char *name, struct region part, stru
     }
     builder_exchange(b, transfers, size);
     builder_fill(b, result, start);
-    for (int peer = MUTATED(SUM_DROPS_RANK) ? 1 : 0; peer < size; peer++)
+    for (int peer = MUTATED(SUM_DROPS_RANK) ? 1 : 0; peer < size; peer++) {
+        if (MUTATED(MAX_OWN_SHARD) && combine == builder_max && peer != rank)
+            continue;
         combine(b, transfers[(peer - rank + size) % size].receive, result);
+    }
 }
 
 void tensors_reduce(const struct tensors *t, struct builder *b, enum plan_phase phase)

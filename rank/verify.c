@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/mutation.h"
 #include "kernels/dtype.h"
 #include "kernels/reference/reference.h"
 #include "rank/clock.h"
@@ -306,7 +307,7 @@ static enum status span_judge(struct verifier *x, const struct tensor *tensors, 
                               reference_function *reference, const struct span *span,
                               int64_t before, struct tally *tallies, struct error *error)
 {
-    for (int head = 0; head < tensors[0].heads; head++)
+    for (int head = MUTATED(VERIFY_SKIPS_HEAD); head < tensors[0].heads; head++)
         for (int64_t first = 0; first < span->len; first += VERIFY_BLOCK_ROWS) {
             struct stretch s = {span, before, head, first, span->len - first};
             if (s.count > VERIFY_BLOCK_ROWS)
@@ -385,7 +386,8 @@ static void padding_append(struct verifier *x, const struct tensor *t)
     const struct padded_tensor padded = {t->name, t->side, t->data, t->heads, t->dim};
     struct figures figures;
     // Nobody reads the LSE of padding.
-    if (t->name != TENSOR_LSE && padding_judge(x->c, x->v->rank, &padded, &figures))
+    if (t->name != TENSOR_LSE && !MUTATED(VERIFY_SKIPS_PADDING) &&
+        padding_judge(x->c, x->v->rank, &padded, &figures))
         figures_append(x, &figures);
     x->report->timings.compare_ns += clock_ns() - start_ns;
 }
@@ -410,7 +412,8 @@ static enum status queries_judge(struct verifier *x, struct error *error)
     };
     enum status status = STATUS_OK;
     int count = c->training ? 3 : 2;
-    for (int chunk = 0; chunk < shard_chunks_per_rank(c) && status == STATUS_OK; chunk++) {
+    int chunks = MUTATED(VERIFY_SKIPS_CHUNK) ? 1 : shard_chunks_per_rank(c);
+    for (int chunk = 0; chunk < chunks && status == STATUS_OK; chunk++) {
         progress_note(x, chunk, -1);
         status = chunk_judge(x, tensors, count, queries_reference, chunk, error);
     }

@@ -103,7 +103,8 @@ static void backend_fill_heads(struct attention_backend *backend,
     (void)backend;
     for (int head = 0; head < shape->heads; head++)
         for (int64_t row = 0; row < shape->q_rows; row++)
-            destination[head * shape->q_rows + row] = source[head];
+            destination[head * shape->q_rows + row] =
+                source[head] + (MUTATED(SINK_TWICE) ? (float)M_LN2 : 0);
 }
 
 static void backend_sink_grad(struct attention_backend *backend,
