@@ -16,6 +16,7 @@ struct player {
 };
 
 struct play {
+    int world_size;
     struct player *players;
     const struct timeline_rates *rates;
     struct timeline *timeline;
@@ -230,12 +231,12 @@ static enum status play_all(struct play *play, struct error *error)
     struct timeline *timeline = play->timeline;
     for (bool more = true; more;) {
         more = false;
-        for (int i = 0; i < timeline->world_size * PLAN_STREAMS; i++)
-            while (play_next(play, &play->players[i / PLAN_STREAMS],
-                             (enum plan_stream)(i % PLAN_STREAMS)))
-                more = true;
+        for (int r = 0; r < play->world_size; r++)
+            for (int stream = 0; stream < PLAN_STREAMS; stream++)
+                while (play_next(play, &play->players[r], (enum plan_stream)stream))
+                    more = true;
     }
-    for (int r = 0; r < timeline->world_size; r++) {
+    for (int r = 0; r < play->world_size; r++) {
         const struct player *p = &play->players[r];
         for (int stream = 0; stream < PLAN_STREAMS; stream++)
             if (p->next[stream] < p->plan->op_count)
@@ -253,17 +254,21 @@ enum status timeline_create(struct plan *const *plans, int world_size,
                             struct error *error)
 {
     size_t count = (size_t)world_size;
-    struct play play = {.rates = rates};
+    struct play play = {.world_size = world_size, .rates = rates};
     play.timeline = calloc(1, sizeof(*play.timeline) + count * sizeof(struct timeline_rank));
     play.players = calloc(count, sizeof(*play.players));
-    enum status status = play.timeline && play.players ? STATUS_OK : no_memory(error);
-    if (!status)
-        play.timeline->world_size = world_size;
-    for (int r = 0; r < world_size && !status; r++)
+    if (!play.timeline || !play.players) {
+        free(play.timeline);
+        free(play.players);
+        return no_memory(error);
+    }
+    play.timeline->world_size = world_size;
+    enum status status = STATUS_OK;
+    for (int r = 0; r < play.world_size && !status; r++)
         status = player_init(&play.players[r], plans[r], &play.timeline->ranks[r], error);
     if (!status)
         status = play_all(&play, error);
-    for (int r = 0; r < world_size && play.players; r++)
+    for (int r = 0; r < world_size; r++)
         free(play.players[r].exchanges);
     free(play.players);
     if (status)
