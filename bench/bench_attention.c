@@ -107,6 +107,7 @@ static struct attention_shape attention_shape_of(const struct shape *s)
     return (struct attention_shape){.dtype = s->dtype,
                                     .heads = s->heads,
                                     .kv_heads = s->kv_heads,
+                                    .group = s->heads / s->kv_heads,
                                     .d_qk = s->d_qk,
                                     .d_v = s->d_v,
                                     .q_rows = s->length,

@@ -102,6 +102,8 @@ enum cpattn_field_kind cpattn_field_kind(const struct cpattn_field *field)
         return CPATTN_FIELD_REAL;
     case FIELD_BOOL:
         return CPATTN_FIELD_BOOL;
+    case FIELD_LIST:
+        return CPATTN_FIELD_LIST;
     }
     return CPATTN_FIELD_TEXT;
 }

@@ -136,6 +136,7 @@ enum cpattn_field_kind {
     CPATTN_FIELD_UINT,     // decimal, 0..2^64-1
     CPATTN_FIELD_REAL,
     CPATTN_FIELD_BOOL, // "true" or "false"
+    CPATTN_FIELD_LIST, // one number for each sequence, min..max, as "2794,3301"; "" for none
 };
 
 // The first field for NULL, then the one after; NULL after the last. Fields live as long as the
@@ -146,7 +147,8 @@ CPATTN_API const struct cpattn_field *cpattn_field_find(const char *name); // NU
 CPATTN_API const char *cpattn_field_name(const struct cpattn_field *field);
 CPATTN_API const char *cpattn_field_help(const struct cpattn_field *field); // one line
 CPATTN_API enum cpattn_field_kind cpattn_field_kind(const struct cpattn_field *field);
-CPATTN_API int64_t cpattn_field_min(const struct cpattn_field *field); // CPATTN_FIELD_INT
+// Of a CPATTN_FIELD_INT, and of the numbers of a CPATTN_FIELD_LIST.
+CPATTN_API int64_t cpattn_field_min(const struct cpattn_field *field);
 CPATTN_API int64_t cpattn_field_max(const struct cpattn_field *field);
 // The index-th word of a CPATTN_FIELD_CHOICE, from 0; NULL after the last, and for other kinds.
 CPATTN_API const char *cpattn_field_choice(const struct cpattn_field *field, int index);
@@ -194,18 +196,24 @@ enum {
     CPATTN_RULE_RMSE = 2,      // error of the chunk, relative to the RMS of the reference
     CPATTN_RULE_ROW = 4,       // the same of the worst row
     CPATTN_RULE_NONFINITE = 8, // NaN or infinity where the reference is finite
+    CPATTN_RULE_PADDING = 16,  // padding that is not exactly zero
 };
 
-// Where an element lies in the global tensor.
+// The rows of a rank's tensor that belong to no token, as a chunk.
+#define CPATTN_CHUNK_PADDING 2
+
+// Where an element lies in the global tensor; of dbias dim is a key.
 struct cpattn_element {
     int32_t sequence, head, dim;
     int64_t position;
 };
 
-// One tensor, one chunk of one rank.
+// One tensor, one chunk of one rank. Of the padding there are only elements, those that are not
+// zero (mismatches), those that are not finite, the largest and the first. dbias, dsink and
+// max_logit are not cut: all of them is chunk 0.
 struct cpattn_figures {
-    const char *tensor; // "out", "lse", "dq", "dk", "dv"
-    int32_t chunk;      // 0 or 1 of the rank
+    const char *tensor; // "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit"
+    int32_t chunk;      // 0 or 1 of the rank, or CPATTN_CHUNK_PADDING
     uint32_t broken;    // CPATTN_RULE_* bits; 0 is a pass
     int64_t elements;
     int64_t mismatches; // elements outside the elementwise tolerance

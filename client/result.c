@@ -10,6 +10,8 @@ _Static_assert((int)CPATTN_RULE_ELEMENT == (int)RULE_ELEMENT, "rules agree");
 _Static_assert((int)CPATTN_RULE_RMSE == (int)RULE_RMSE, "rules agree");
 _Static_assert((int)CPATTN_RULE_ROW == (int)RULE_ROW, "rules agree");
 _Static_assert((int)CPATTN_RULE_NONFINITE == (int)RULE_NONFINITE, "rules agree");
+_Static_assert((int)CPATTN_RULE_PADDING == (int)RULE_PADDING, "rules agree");
+_Static_assert(CPATTN_CHUNK_PADDING == CHUNK_PADDING, "chunks agree");
 
 // A result behind its public face, which comes first. Each of the lists has world_size entries (the
 // figures REPORT_FIGURES_MAX times as many) or is NULL.

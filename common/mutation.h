@@ -19,7 +19,33 @@
     X(LSE_PARTIAL, "backward uses the LSE of the first step instead of the final one")             \
     X(STALE_SLOT, "a step attends the KV slot of the step before")                                 \
     X(GQA_WRONG_HEAD, "a query head reads its neighbour's KV head")                                \
-    X(CONVERT_TRUNCATES, "the output conversion zeroes the last row")
+    X(CONVERT_TRUNCATES, "the output conversion zeroes the last row")                              \
+    X(GATHER_DROP_PART, "all-gather: the dK, dV that one rank computed are not added")             \
+    X(A2A_WRONG_HEADS, "all-to-all: a rank sends each member the query heads of the next")         \
+    X(A2A_DROP_MEMBER, "all-to-all: the dK, dV that one member computed are not added")            \
+    X(SINK_DROPPED, "the sink is left out of the denominator")                                     \
+    X(SINK_GRAD_SIGN, "the gradient of the sinks has the wrong sign")                              \
+    X(SUM_DROPS_RANK, "what is summed per head over all ranks lacks one of them")                  \
+    X(BIAS_LOCAL_COLUMN, "the bias is read at the local instead of the global place of a key")     \
+    X(BIAS_SCALED, "the bias is scaled like the products of queries and keys")                     \
+    X(DBIAS_DROPS_RANK, "the gradient of the bias lacks the part of one rank")                     \
+    X(SOFTCAP_SLOPE, "the gradient ignores the slope of the softcap")                              \
+    X(MAX_BASE_2, "the largest logit is delivered for powers of 2 instead of e")                   \
+    X(WINDOW_OFF_BY_ONE, "the window is one key narrower on the left")                             \
+    X(BOTTOM_RIGHT_TOP_LEFT, "bottom-right alignment is taken for top-left")                       \
+    X(SEQUENCE_BOUNDARY, "keys of the second packed sequence begin one row early")                 \
+    X(CHUNK_ROUNDED_DOWN, "the last chunk of the keys loses what does not divide")                 \
+    X(PADDING_KEY_SEEN, "the first key of the padding is visible")                                 \
+    X(PADDING_NOT_ZERO, "output rows of padding keep what was in memory")                          \
+    X(SINK_TWICE, "the sink enters the softmax twice")                                             \
+    X(MAX_OWN_SHARD, "the largest logit is that of the own queries alone")                         \
+    X(BIAS_COLUMN_SHIFTED, "the bias of remote keys is that of their left neighbours")             \
+    X(DBIAS_STEP_LOST, "the bias gets no gradient from a remote step")                             \
+    X(REPLICATED_KV_LOST, "a replicated key head's gradient lacks the last member's part")         \
+    X(GATHER_WRONG_OWNER, "a part of dK and dV goes to the owner after the right one")             \
+    X(VERIFY_SKIPS_CHUNK, "verification skips the second chunk of the queries")                    \
+    X(VERIFY_SKIPS_HEAD, "verification skips the first head")                                      \
+    X(VERIFY_SKIPS_PADDING, "verification does not look at padding")
 
 enum mutation {
     MUTATION_NONE = 0,

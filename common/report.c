@@ -17,8 +17,10 @@ const char *report_phase_name(int phase)
 const char *report_tensor_name(int tensor)
 {
     static const char *const names[TENSOR_COUNT] = {
-        [TENSOR_OUT] = "out", [TENSOR_LSE] = "lse", [TENSOR_DQ] = "dq",
-        [TENSOR_DK] = "dk",   [TENSOR_DV] = "dv",
+        [TENSOR_OUT] = "out",     [TENSOR_LSE] = "lse",
+        [TENSOR_DQ] = "dq",       [TENSOR_DK] = "dk",
+        [TENSOR_DV] = "dv",       [TENSOR_DBIAS] = "dbias",
+        [TENSOR_DSINK] = "dsink", [TENSOR_MAX_LOGIT] = "max_logit",
     };
     return tensor > 0 && tensor < TENSOR_COUNT ? names[tensor] : "?";
 }

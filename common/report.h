@@ -9,7 +9,17 @@
 #include "common/limits.h"
 #include "common/status.h"
 
-enum report_tensor { TENSOR_OUT = 1, TENSOR_LSE, TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_COUNT };
+enum report_tensor {
+    TENSOR_OUT = 1,
+    TENSOR_LSE,
+    TENSOR_DQ,
+    TENSOR_DK,
+    TENSOR_DV,
+    TENSOR_DBIAS,
+    TENSOR_DSINK,
+    TENSOR_MAX_LOGIT,
+    TENSOR_COUNT
+};
 
 // Which rules a tensor broke; 0 is a pass.
 enum {
@@ -17,6 +27,7 @@ enum {
     RULE_RMSE = 2,      // error RMS / expected RMS of the chunk
     RULE_ROW = 4,       // the same of the worst row
     RULE_NONFINITE = 8, // NaN or infinity where the reference is finite
+    RULE_PADDING = 16,  // padding that is not exactly zero
 };
 
 // Where an element lies in the global tensor.
@@ -25,10 +36,15 @@ struct element {
     int64_t position;
 };
 
-// One tensor, one chunk of one rank.
+// The rows of a rank's tensor that belong to no token, as a chunk.
+#define CHUNK_PADDING 2
+
+// One tensor, one chunk of one rank. Of the padding there are only elements, those that are not
+// zero (mismatches), those that are not finite, the largest and the first. A tensor that is not cut
+// into chunks (dbias, dsink, max_logit) is chunk 0.
 struct figures {
     int32_t tensor; // enum report_tensor
-    int32_t chunk;  // 0 or 1 of the rank
+    int32_t chunk;  // 0 or 1 of the rank, or CHUNK_PADDING
     int32_t broken; // RULE_* bits
     int64_t elements;
     int64_t mismatches; // elements outside the elementwise rule

@@ -8,6 +8,9 @@
 // Standard deviation of the scaled logits of sharp inputs.
 #define SHARP_LOGIT_DEVIATION 4
 
+// Standard deviation of the sharp sinks: some weigh much, some little.
+#define SHARP_SINK_DEVIATION 2
+
 // Elements that are drawn at a time: in the first level cache, and long enough to amortise the
 // call.
 #define DRAW_COUNT 1024
@@ -32,7 +35,11 @@ struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tenso
 {
     struct input_draw draw = {
         .seed = c->seed, .tensor = (uint32_t)tensor, .limit = INFINITY, .factor = 1};
-    if (c->inputs == INPUTS_TE)
+    if (tensor == INPUT_BIAS)
+        return draw;
+    if (tensor == INPUT_SINK)
+        draw.factor = c->inputs == INPUTS_TE ? 0 : SHARP_SINK_DEVIATION;
+    else if (c->inputs == INPUTS_TE)
         draw.limit = 1;
     else if (tensor == INPUT_Q)
         draw.factor = sharp_factor(c);
@@ -62,18 +69,79 @@ void input_token_head(const struct cp_case *c, enum input_tensor tensor, int seq
     vector->load(c->dtype, rounded, values, count);
 }
 
-void input_row(const struct cp_case *c, enum input_tensor tensor, int sequence, int64_t position,
-               void *row)
+// Draws `count` elements into memory of the case's dtype.
+static void draw_rounded(const struct cp_case *c, enum input_tensor tensor, uint64_t first,
+                         int64_t count, void *data)
 {
     const struct vector_ops *vector = vector_best();
     struct input_draw draw = input_draw_of(c, tensor);
-    uint64_t first = element_index(c, tensor, sequence, position, 0);
-    int count = input_heads(c, tensor) * input_head_dim(c, tensor);
     float values[DRAW_COUNT];
-    for (int done = 0; done < count; done += DRAW_COUNT) {
-        int part = count - done < DRAW_COUNT ? count - done : DRAW_COUNT;
+    for (int64_t done = 0; done < count; done += DRAW_COUNT) {
+        int part = count - done < DRAW_COUNT ? (int)(count - done) : DRAW_COUNT;
         vector->draw(&draw, first + (uint64_t)done, part, values);
-        vector->store(c->dtype, values, (char *)row + (size_t)done * (size_t)dtype_bytes(c->dtype),
-                      part);
+        vector->store(c->dtype, values, (char *)data + done * dtype_bytes(c->dtype), part);
     }
+}
+
+void input_row(const struct cp_case *c, enum input_tensor tensor, int sequence, int64_t position,
+               void *row)
+{
+    draw_rounded(c, tensor, element_index(c, tensor, sequence, position, 0),
+                 input_heads(c, tensor) * input_head_dim(c, tensor), row);
+}
+
+// ---- bias and sink ----
+
+struct bias_dims input_bias_dims(const struct cp_case *c)
+{
+    static const struct {
+        bool batch, heads, rows;
+    } full[] = {
+        [BIAS_111S] = {false, false, false}, [BIAS_11SS] = {false, false, true},
+        [BIAS_1H1S] = {false, true, false},  [BIAS_1HSS] = {false, true, true},
+        [BIAS_B11S] = {true, false, false},  [BIAS_B1SS] = {true, false, true},
+        [BIAS_BH1S] = {true, true, false},   [BIAS_BHSS] = {true, true, true},
+    };
+    return (struct bias_dims){.batch = full[c->bias].batch ? c->batch : 1,
+                              .heads = full[c->bias].heads ? c->heads : 1,
+                              .rows = full[c->bias].rows ? c->seqlen_q : 1};
+}
+
+static uint64_t bias_index(const struct cp_case *c, int sequence, int head, int64_t position,
+                           int64_t key)
+{
+    struct bias_dims dims = input_bias_dims(c);
+    uint64_t index = dims.batch > 1 ? (uint64_t)sequence : 0;
+    index = index * (uint64_t)dims.heads + (dims.heads > 1 ? (uint64_t)head : 0);
+    index = index * (uint64_t)dims.rows + (dims.rows > 1 ? (uint64_t)position : 0);
+    return index * (uint64_t)c->seqlen_kv + (uint64_t)key;
+}
+
+void input_bias(const struct cp_case *c, int sequence, int head, int64_t position, int64_t first,
+                int64_t count, float *values)
+{
+    float rounded[DRAW_COUNT];
+    for (int64_t done = 0; done < count; done += DRAW_COUNT) {
+        int part = count - done < DRAW_COUNT ? (int)(count - done) : DRAW_COUNT;
+        input_bias_row(c, sequence, head, position, first + done, part, rounded);
+        vector_best()->load(c->dtype, rounded, values + done, part);
+    }
+}
+
+void input_bias_row(const struct cp_case *c, int sequence, int head, int64_t position,
+                    int64_t first, int64_t count, void *row)
+{
+    draw_rounded(c, INPUT_BIAS, bias_index(c, sequence, head, position, first), count, row);
+}
+
+float input_sink(const struct cp_case *c, int head)
+{
+    if (c->softmax == SOFTMAX_VANILLA)
+        return -INFINITY;
+    if (c->softmax == SOFTMAX_OFF_BY_ONE)
+        return 0;
+    struct input_draw draw = input_draw_of(c, INPUT_SINK);
+    float value;
+    vector_best()->draw(&draw, (uint64_t)head, 1, &value);
+    return value;
 }

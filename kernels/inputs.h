@@ -12,7 +12,7 @@
 #include "kernels/dtype.h"
 #include "plan/case.h"
 
-enum input_tensor { INPUT_Q = 1, INPUT_K, INPUT_V, INPUT_DO };
+enum input_tensor { INPUT_Q = 1, INPUT_K, INPUT_V, INPUT_DO, INPUT_BIAS, INPUT_SINK };
 
 // An element before it is rounded to the dtype, where `sum` is that of the halves of its block
 // (kernels/philox.h): clamp((float)(sum - INPUT_SUM_MEAN) * INPUT_SUM_UNIT, -limit, limit) *
@@ -29,7 +29,7 @@ struct input_draw {
 
 struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tensor);
 
-// Heads and head dimension of a tensor of the case.
+// Heads and head dimension of Q, K, V or dO.
 int input_heads(const struct cp_case *c, enum input_tensor tensor);
 int input_head_dim(const struct cp_case *c, enum input_tensor tensor);
 
@@ -42,5 +42,25 @@ void input_token_head(const struct cp_case *c, enum input_tensor tensor, int seq
 // All heads of one token in the case's dtype: the row of a shard.
 void input_row(const struct cp_case *c, enum input_tensor tensor, int sequence, int64_t position,
                void *row);
+
+// Dimensions of the case's bias [batch][heads][rows][seqlen_kv], each 1 or that of the case.
+struct bias_dims {
+    int32_t batch, heads;
+    int64_t rows;
+};
+struct bias_dims input_bias_dims(const struct cp_case *c);
+
+// What is added to the logits of one query and keys [first, first + count): in fp32 holding exactly
+// the rounded values, or in the case's dtype. Unit normal, not clamped. Global element index:
+// ((sequence * heads + head) * rows + position) * seqlen_kv + key in the bias's own dimensions, 0
+// taken for what it has once for all.
+void input_bias(const struct cp_case *c, int sequence, int head, int64_t position, int64_t first,
+                int64_t count, float *values);
+void input_bias_row(const struct cp_case *c, int sequence, int head, int64_t position,
+                    int64_t first, int64_t count, void *row);
+
+// The logit of a head's sink: -inf where there is none, 0 with softmax off_by_one. A learnable one
+// is twice a unit normal, not rounded, with sharp inputs; 0 with those of TransformerEngine.
+float input_sink(const struct cp_case *c, int head);
 
 #endif

@@ -30,7 +30,11 @@ struct vector_ops {
     // p = 2^(p - shift), then g = p * (g - delta).
     void (*exp2_gradient)(float *p, float *g, int count, float shift, float delta);
 
+    // x = tanh(x), within 3e-7 of it relatively; slope = 1 - x * x of the new x, unless it is NULL.
+    void (*tanh)(float *x, float *slope, int count);
+
     void (*scale)(float *x, int count, float factor);
+    void (*multiply)(float *y, const float *x, int count);                  // y *= x
     void (*axpy)(float *y, const float *x, int count, float factor);        // y += factor * x
     void (*blend)(float *y, float wy, const float *x, float wx, int count); // y = wy*y + wx*x
     void (*add)(float *y, const float *x, int64_t count);                   // y += x

@@ -323,6 +323,39 @@ LOOP void vector_exp2_gradient(float *p, float *g, int count, float shift, float
     }
 }
 
+// Near 0 by an odd polynomial (relative error 2e-8), else from an exponential that may be infinite.
+INLINE lanes_f lanes_tanh(lanes_f x)
+{
+    lanes_f z = x * x;
+    lanes_f p = z * -0x1.8d49f8p-8f + 0x1.57a01ep-6f;
+    p = p * z - 0x1.b91aep-5f;
+    p = p * z + 0x1.110dfp-3f;
+    p = p * z - 0x1.555552p-2f;
+    lanes_f near = x + x * (z * p);
+    lanes_u sign = (lanes_u)x & 0x80000000;
+    lanes_f magnitude = (lanes_f)((lanes_u)x & 0x7fffffff);
+    lanes_f far = 1.0f - 2.0f / (lanes_exp2(magnitude * 0x1.715476p1f) + 1.0f);
+    lanes_i is_near = magnitude < 0.625f;
+    return (lanes_f)lanes_choose(is_near, (lanes_u)near, (lanes_u)far | sign);
+}
+
+LOOP void vector_tanh(float *x, float *slope, int count)
+{
+    for (int i = 0; i < count; i += LANES) {
+        int n = count - i < LANES ? count - i : LANES;
+        lanes_f t = lanes_tanh(n == LANES ? lanes_get(x + i) : lanes_get_part(x + i, n, 0));
+        lanes_f s = 1.0f - t * t;
+        if (n == LANES)
+            lanes_put(x + i, t);
+        else
+            lanes_put_part(x + i, t, n);
+        if (slope && n == LANES)
+            lanes_put(slope + i, s);
+        else if (slope)
+            lanes_put_part(slope + i, s, n);
+    }
+}
+
 // ---- rows ---------------------------------------------------------------------------------------
 
 LOOP void vector_scale(float *x, int count, float factor)
@@ -332,6 +365,15 @@ LOOP void vector_scale(float *x, int count, float factor)
         lanes_put(x + i, lanes_get(x + i) * factor);
     for (; i < count; i++)
         x[i] *= factor;
+}
+
+LOOP void vector_multiply(float *y, const float *x, int count)
+{
+    int i = 0;
+    for (; i + LANES <= count; i += LANES)
+        lanes_put(y + i, lanes_get(y + i) * lanes_get(x + i));
+    for (; i < count; i++)
+        y[i] *= x[i];
 }
 
 LOOP void vector_axpy(float *y, const float *x, int count, float factor)
@@ -380,7 +422,9 @@ const struct vector_ops VECTOR_TABLE = {
     .max = vector_max,
     .exp2_sum = vector_exp2_sum,
     .exp2_gradient = vector_exp2_gradient,
+    .tanh = vector_tanh,
     .scale = vector_scale,
+    .multiply = vector_multiply,
     .axpy = vector_axpy,
     .blend = vector_blend,
     .add = vector_add,

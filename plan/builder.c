@@ -150,16 +150,52 @@ void builder_step(struct builder *b, enum plan_phase phase, int step)
 
 // ---- hazards ----
 
-static bool overlap(const struct region *a, const struct region *b)
+// Whether a piece of `r` touches [begin, end) of its buffer.
+static bool piece_touches(const struct region *r, int64_t begin, int64_t end)
 {
-    return a->buffer == b->buffer && a->offset < b->offset + b->bytes &&
-           b->offset < a->offset + a->bytes;
+    int64_t first = r->rows > 1 && begin > r->offset ? (begin - r->offset) / r->stride : 0;
+    int64_t rows = r->rows > 1 ? r->rows : 1;
+    for (int64_t i = first; i < rows && r->offset + i * r->stride < end; i++)
+        if (r->offset + i * r->stride + r->bytes > begin)
+            return true;
+    return false;
 }
 
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+static bool overlap(const struct region *a, const struct region *b)
+{
+    if (a->buffer != b->buffer || a->offset >= b->offset + region_extent(b) ||
+        b->offset >= a->offset + region_extent(a))
+        return false;
+    if (a->rows <= 1)
+        return piece_touches(b, a->offset, a->offset + a->bytes);
+    if (b->rows <= 1)
+        return piece_touches(a, b->offset, b->offset + b->bytes);
+    if (a->stride != b->stride)
+        return true; // not worth a closer look
+    // Piece i of a meets piece i - u of b where ahead - a->bytes < u * stride < ahead + b->bytes.
+    int64_t ahead = b->offset - a->offset;
+    int64_t u = floor_div(ahead - a->bytes, a->stride) + 1;
+    if (u < 1 - b->rows)
+        u = 1 - b->rows;
+    return u < a->rows && u * a->stride < ahead + b->bytes;
+}
+
+// Whether `a` is known to hold all of `b`.
 static bool covers(const struct region *a, const struct region *b)
 {
-    return a->buffer == b->buffer && a->offset <= b->offset &&
-           b->offset + b->bytes <= a->offset + a->bytes;
+    if (a->buffer != b->buffer || a->offset > b->offset ||
+        b->offset + region_extent(b) > a->offset + region_extent(a))
+        return false;
+    if (a->rows <= 1)
+        return true;
+    int64_t ahead = b->offset - a->offset, rows = b->rows > 1 ? b->rows : 1;
+    return (rows == 1 || a->stride == b->stride) && ahead % a->stride + b->bytes <= a->bytes &&
+           ahead / a->stride + rows <= a->rows;
 }
 
 // Visits every region an operation touches.
@@ -283,14 +319,18 @@ static void operation_end(struct builder *b)
     b->known[op->stream].op[op->stream] = index;
 }
 
-static void attend(struct builder *b, enum op_kind kind, const struct region *operand,
-                   const struct slice *slices, int count)
+static void add_sliced(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
+                       int64_t bias_rows, const struct region operand[OPERANDS_MAX],
+                       const struct slice *slices, int count)
 {
     struct plan *plan = b->plan;
     ROOM(b, plan->slices, plan->slice_count, count, b->capacity.slices);
-    struct op *op = count > 0 ? operation_begin(b, kind) : NULL;
+    struct op *op = count > 0 && heads.count > 0 ? operation_begin(b, kind) : NULL;
     if (!op)
         return;
+    op->heads = heads;
+    op->q_rows = q_rows;
+    op->bias_rows = bias_rows;
     for (int i = 0; i < OPERANDS_MAX; i++)
         if (op_access(kind, i) != ACCESS_NONE)
             op->operand[i] = operand[i];
@@ -300,23 +340,28 @@ static void attend(struct builder *b, enum op_kind kind, const struct region *op
     operation_end(b);
 }
 
-void builder_attend_forward(struct builder *b, const struct region operand[OPERANDS_MAX],
-                            const struct slice *slices, int count)
+void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
+                    int64_t bias_rows, const struct region operand[OPERANDS_MAX],
+                    const struct slice *slices, int count)
 {
-    attend(b, OP_ATTEND_FORWARD, operand, slices, count);
+    add_sliced(b, kind, heads, q_rows, bias_rows, operand, slices, count);
 }
 
-void builder_attend_backward(struct builder *b, const struct region operand[OPERANDS_MAX],
-                             const struct slice *slices, int count)
+void builder_sink_grad(struct builder *b, struct heads heads, int64_t q_rows,
+                       const struct region operand[OPERANDS_MAX], const struct slice *slices,
+                       int count)
 {
-    attend(b, OP_ATTEND_BACKWARD, operand, slices, count);
+    add_sliced(b, OP_SINK_GRAD, heads, q_rows, 0, operand, slices, count);
 }
 
-void builder_row_dot(struct builder *b, struct region d_out, struct region out, struct region d)
+void builder_row_dot(struct builder *b, struct heads heads, int64_t q_rows, struct region d_out,
+                     struct region out, struct region d)
 {
     struct op *op = d.bytes > 0 ? operation_begin(b, OP_ROW_DOT) : NULL;
     if (!op)
         return;
+    op->heads = heads;
+    op->q_rows = q_rows;
     op->operand[ROW_DOT_DO] = d_out;
     op->operand[ROW_DOT_O] = out;
     op->operand[ROW_DOT_D] = d;
@@ -338,6 +383,24 @@ static void unary(struct builder *b, enum op_kind kind, struct region source,
 void builder_add(struct builder *b, struct region source, struct region destination)
 {
     unary(b, OP_ADD, source, destination, 0);
+}
+
+void builder_max(struct builder *b, struct region source, struct region destination)
+{
+    unary(b, OP_MAX, source, destination, 0);
+}
+
+void builder_fill_heads(struct builder *b, struct heads heads, int64_t q_rows, struct region source,
+                        struct region destination)
+{
+    struct op *op = destination.bytes > 0 ? operation_begin(b, OP_FILL_HEADS) : NULL;
+    if (!op)
+        return;
+    op->heads = heads;
+    op->q_rows = q_rows;
+    op->operand[UNARY_SOURCE] = source;
+    op->operand[UNARY_DESTINATION] = destination;
+    operation_end(b);
 }
 
 void builder_convert(struct builder *b, struct region source, struct region destination)

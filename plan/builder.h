@@ -34,17 +34,27 @@ void builder_step(struct builder *b, enum plan_phase phase, int step);
 // and operands are copied. What has no slices or an empty destination is not added. An exchange is
 // added even if nothing of it is left after its empty sides are dropped, so that the n-th exchange
 // of all ranks is the same one.
-void builder_attend_forward(struct builder *b, const struct region operand[OPERANDS_MAX],
-                            const struct slice *slices, int count);
-void builder_attend_backward(struct builder *b, const struct region operand[OPERANDS_MAX],
-                             const struct slice *slices, int count);
-void builder_row_dot(struct builder *b, struct region d_out, struct region out, struct region d);
+void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
+                    int64_t bias_rows, const struct region operand[OPERANDS_MAX],
+                    const struct slice *slices, int count);
+void builder_row_dot(struct builder *b, struct heads heads, int64_t q_rows, struct region d_out,
+                     struct region out, struct region d);
+void builder_fill_heads(struct builder *b, struct heads heads, int64_t q_rows, struct region source,
+                        struct region destination);
+// Over the rows of the slices, whose keys do not matter.
+void builder_sink_grad(struct builder *b, struct heads heads, int64_t q_rows,
+                       const struct region operand[OPERANDS_MAX], const struct slice *slices,
+                       int count);
 void builder_add(struct builder *b, struct region source, struct region destination);
+void builder_max(struct builder *b, struct region source, struct region destination);
 void builder_convert(struct builder *b, struct region source, struct region destination);
 void builder_fill(struct builder *b, struct region destination, float value);
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count);
 
 // Each algorithm is one function in one file of this name.
-void ring_build(struct builder *b);
+void ring_build(struct builder *b);         // p2p
+void gather_build(struct builder *b);       // all_gather
+void ulysses_build(struct builder *b);      // a2a
+void hierarchical_build(struct builder *b); // a2a+p2p
 
 #endif

@@ -2,19 +2,20 @@
 #include "plan/case.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "plan/shard.h"
+#include "plan/lengths.h"
 #include "plan/slice.h"
 
-// What all buffers of a rank together may be; far beyond any machine, so that sums cannot overflow.
-#define MEMORY_BYTES_MAX (INT64_C(1) << 50)
+#define A2A_SIZE_DEFAULT 2
 
 void case_init(struct cp_case *c)
 {
     memset(c, 0, sizeof *c); // padding too: a case is copied between processes
     c->world_size = 2;
     c->comm = COMM_P2P;
+    c->a2a_size = A2A_SIZE_DEFAULT;
     c->sharding = SHARDING_ZIGZAG;
     c->dtype = DTYPE_BF16;
     c->format = FORMAT_BSHD;
@@ -26,9 +27,13 @@ void case_init(struct cp_case *c)
     c->seqlen_q = 512;
     c->seqlen_kv = 512;
     c->mask = MASK_CAUSAL;
+    c->pad_multiple = 1;
     c->window_left = WINDOW_UNBOUNDED;
     c->window_right = WINDOW_UNBOUNDED;
+    c->softmax = SOFTMAX_VANILLA;
+    c->bias = BIAS_NONE;
     c->training = true;
+    c->deterministic = true;
     c->inputs = INPUTS_SHARP;
     c->seed = 1234;
 }
@@ -41,6 +46,20 @@ static enum status check_heads(const struct cp_case *c, struct error *error)
         error, STATUS_INVALID_ARGUMENT,
         "heads is %d and kv_heads is %d; accepted is a heads that is a multiple of kv_heads",
         c->heads, c->kv_heads);
+}
+
+static enum status check_a2a_size(const struct cp_case *c, struct error *error)
+{
+    if (c->comm != COMM_A2A_P2P && c->a2a_size != A2A_SIZE_DEFAULT)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "a2a_size is %d with comm %s; accepted is %d there, or comm a2a+p2p",
+                         c->a2a_size, case_choice_name(case_comm_choices, c->comm),
+                         A2A_SIZE_DEFAULT);
+    if (c->comm == COMM_A2A_P2P && c->world_size % c->a2a_size != 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "a2a_size is %d and world_size is %d; accepted is a divisor of world_size",
+                         c->a2a_size, c->world_size);
+    return STATUS_OK;
 }
 
 // A causal mask bounds the right side itself; a window that contradicts it is not silently
@@ -64,22 +83,37 @@ static enum status check_scale(const struct cp_case *c, struct error *error)
                      c->scale);
 }
 
+// Below, no logit is left; above, none is touched.
+static enum status check_softcap(const struct cp_case *c, struct error *error)
+{
+    if (c->softcap == 0 || (c->softcap >= 1e-3 && c->softcap <= 1e6))
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "softcap is %g; accepted is 0 (none) or 1e-3 to 1e6", c->softcap);
+}
+
 enum status case_check(const struct cp_case *c, struct error *error)
 {
     enum status status = case_check_fields(c, error);
     if (status == STATUS_OK)
         status = check_heads(c, error);
     if (status == STATUS_OK)
+        status = check_a2a_size(c, error);
+    if (status == STATUS_OK)
         status = check_window(c, error);
     if (status == STATUS_OK)
         status = check_scale(c, error);
+    if (status == STATUS_OK)
+        status = check_softcap(c, error);
+    if (status == STATUS_OK)
+        status = lengths_check(c, error);
     int64_t bytes;
     if (status == STATUS_OK)
         status = case_memory(c, &bytes, error);
     return status;
 }
 
-struct case_band case_band(const struct cp_case *c)
+struct case_band case_band(const struct cp_case *c, int32_t sequence)
 {
     struct case_band band = {.left = SLICE_UNBOUNDED, .right = SLICE_UNBOUNDED};
     if (c->window_left != WINDOW_UNBOUNDED)
@@ -89,7 +123,7 @@ struct case_band case_band(const struct cp_case *c)
     if (c->mask != MASK_NONE)
         band.right = 0;
     if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT)
-        band.shift = c->seqlen_q - c->seqlen_kv;
+        band.shift = case_length(c, SIDE_Q, sequence) - case_length(c, SIDE_KV, sequence);
     return band;
 }
 
@@ -103,53 +137,23 @@ int case_element_bytes(const struct cp_case *c)
     return c->dtype == DTYPE_FP32 ? 4 : 2;
 }
 
-double case_flops_forward(const struct cp_case *c)
+static int64_t sequence_pairs(const struct cp_case *c, int32_t sequence)
 {
-    struct case_band band = case_band(c);
-    struct slice whole = {.q_len = c->seqlen_q,
-                          .kv_len = c->seqlen_kv,
+    struct case_band band = case_band(c, sequence);
+    struct slice whole = {.q_len = case_length(c, SIDE_Q, sequence),
+                          .kv_len = case_length(c, SIDE_KV, sequence),
                           .offset = band.shift,
                           .left = band.left,
                           .right = band.right};
-    double pairs = (double)slice_pairs(&whole) * c->batch;
+    return slice_pairs(&whole);
+}
+
+double case_flops_forward(const struct cp_case *c)
+{
+    double pairs = 0;
+    for (int32_t i = 0; i < c->batch; i++)
+        pairs += (double)sequence_pairs(c, i);
     return 2 * pairs * c->heads * (c->head_dim_qk + c->head_dim_v);
-}
-
-// a * b with a ceiling that stays there, so that sums of a few products cannot overflow.
-static int64_t product(int64_t a, int64_t b)
-{
-    int64_t result;
-    if (__builtin_mul_overflow(a, b, &result) || result > MEMORY_BYTES_MAX)
-        return MEMORY_BYTES_MAX;
-    return result;
-}
-
-enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error)
-{
-    int64_t q_rows = product(shard_rows_max(c, SIDE_Q), c->heads);
-    int64_t kv_rows = product(shard_rows_max(c, SIDE_KV), c->kv_heads);
-    int64_t dims = c->head_dim_qk + c->head_dim_v;
-    // Bytes per row and head: tensors in dtype (once with its gradient on the query side; the
-    // shard, two slots and the gradient on the key side), fp32 accumulators (on the key side two
-    // partials and what arrives), LSE and D, and of the reference its fp64 rows, LSE and D, and
-    // the errors of three tensors.
-    int64_t q_row_bytes = dims * (2 * case_element_bytes(c) + 4 + 8) + 8 + 2 * 8 + 3 * 8;
-    int64_t kv_row_bytes = dims * (4 * case_element_bytes(c) + 3 * 4 + 8) + 3 * 8;
-    // LSE and D of every query, in fp64, for the reference of the keys; once more for the heads
-    // that share a key head, in order.
-    int64_t rows_all = product(product(c->batch, c->seqlen_q), c->heads);
-    int64_t rows_shared = product(c->seqlen_q, c->heads / c->kv_heads);
-    int64_t sum = product(q_rows, q_row_bytes) + product(kv_rows, kv_row_bytes) +
-                  product(rows_all, 2 * 8) + product(rows_shared, 2 * 8);
-    if (sum >= MEMORY_BYTES_MAX)
-        return error_set(
-            error, STATUS_RESOURCE_EXHAUSTED,
-            "batch %d x seqlen %lld/%lld x heads %d/%d x head_dim %d/%d needs more than "
-            "1 PiB of memory per rank (world_size %d)",
-            c->batch, (long long)c->seqlen_q, (long long)c->seqlen_kv, c->heads, c->kv_heads,
-            c->head_dim_qk, c->head_dim_v, c->world_size);
-    *bytes = sum;
-    return STATUS_OK;
 }
 
 static uint64_t hash_text(uint64_t hash, const char *text)
@@ -160,18 +164,34 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
+// Every length by its number, whatever list or default it comes from.
+static uint64_t hash_lengths(const struct cp_case *c, enum shard_side side, uint64_t hash)
+{
+    int32_t uneven = case_is_even(c, side) ? 0 : c->batch;
+    for (int32_t i = 0; i < uneven; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%d:%lld/%lld", (int)side, (long long)case_length(c, side, i),
+                 (long long)case_occupied(c, side, i));
+        hash = hash_text(hash, text);
+    }
+    return hash;
+}
+
 uint64_t case_hash(const struct cp_case *c)
 {
     struct cp_case same = *c;
     same.model[0] = '\0';
     same.scale = case_scale(c);
+    same.pad_multiple = 1;
     if (same.mask != MASK_NONE)
         same.window_right = 0;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const struct case_field *field = case_fields(); field->name; field++) {
         char text[MODEL_NAME_MAX];
+        if (field->kind == FIELD_LIST)
+            continue;
         case_get(&same, field, text, sizeof text);
         hash = hash_text(hash, text);
     }
-    return hash;
+    return hash_lengths(c, SIDE_KV, hash_lengths(c, SIDE_Q, hash));
 }

@@ -39,6 +39,53 @@ static void add_shape(struct line *line, const struct cp_case *c)
         line_add(line, "/%d", c->head_dim_v);
 }
 
+// Numbers of a list that are told in full; of a longer one the first and their count and sum.
+#define LIST_TOLD_MAX 8
+
+static void add_list(struct line *line, const struct cp_case *c, enum case_list list,
+                     const char *name)
+{
+    int32_t count;
+    const int32_t *values = case_list(c, list, &count);
+    int32_t told = count <= LIST_TOLD_MAX ? count : LIST_TOLD_MAX - 2;
+    int64_t sum = 0;
+    if (count == 0)
+        return;
+    line_add(line, " %s[", name);
+    for (int32_t i = 0; i < count; i++) {
+        sum += values[i];
+        if (i < told)
+            line_add(line, i > 0 ? ",%d" : "%d", values[i]);
+    }
+    if (told < count)
+        line_add(line, ",... %d of %lld", count, (long long)sum);
+    line_add(line, "]");
+}
+
+static void add_lengths(struct line *line, const struct cp_case *c)
+{
+    add_list(line, c, LIST_LENGTHS_Q, "lengths");
+    add_list(line, c, LIST_LENGTHS_KV, "lengths_kv");
+    add_list(line, c, LIST_PADDED_Q, "padded");
+    add_list(line, c, LIST_PADDED_KV, "padded_kv");
+    if (c->pad_multiple != 1)
+        line_add(line, " pad%d", c->pad_multiple);
+}
+
+static void add_scores(struct line *line, const struct cp_case *c, const struct cp_case *usual)
+{
+    if (c->scale != usual->scale)
+        line_add(line, " scale=%g", c->scale);
+    if (c->softcap != usual->softcap)
+        line_add(line, " softcap=%g", c->softcap);
+    if (c->softmax != usual->softmax)
+        line_add(line, " %s", case_choice_name(case_softmax_choices, c->softmax));
+    if (c->bias != usual->bias)
+        line_add(line, " bias=%s", case_choice_name(case_bias_choices, c->bias));
+    if (c->max_logit)
+        line_add(line, " max_logit");
+}
+
 static void add_mask(struct line *line, const struct cp_case *c)
 {
     line_add(line, " %s",
@@ -52,12 +99,15 @@ static void add_unusual(struct line *line, const struct cp_case *c)
 {
     struct cp_case usual;
     case_init(&usual);
+    if (c->a2a_size != usual.a2a_size)
+        line_add(line, " a2a=%d", c->a2a_size);
     if (c->sharding != usual.sharding)
         line_add(line, " %s", case_choice_name(case_sharding_choices, c->sharding));
-    if (c->scale != usual.scale)
-        line_add(line, " scale=%g", c->scale);
+    add_scores(line, c, &usual);
     if (!c->training)
         line_add(line, " forward");
+    if (!c->deterministic)
+        line_add(line, " nondeterministic");
     if (c->inputs != usual.inputs)
         line_add(line, " inputs=%s", case_choice_name(case_inputs_choices, c->inputs));
     if (c->seed != usual.seed)
@@ -75,6 +125,7 @@ int case_describe(const struct cp_case *c, char *text, size_t size)
              case_choice_name(case_format_choices, c->format),
              case_choice_name(case_comm_choices, c->comm), c->world_size);
     add_shape(&line, c);
+    add_lengths(&line, c);
     add_mask(&line, c);
     add_unusual(&line, c);
     return (int)line.length;
@@ -84,7 +135,7 @@ int case_describe(const struct cp_case *c, char *text, size_t size)
 static void add_word(struct line *line, const char *word)
 {
     static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+";
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+,";
     if (word[0] && !word[strspn(word, plain)]) {
         line_add(line, " %s", word);
         return;
@@ -109,7 +160,7 @@ int case_command(const struct cp_case *c, char *text, size_t size)
     struct line line = {.text = text, .size = size};
     line_add(&line, "cpattn-submit case");
     for (const struct case_field *field = case_fields(); field->name; field++) {
-        char value[MODEL_NAME_MAX + 1], usual_value[MODEL_NAME_MAX + 1];
+        char value[CASE_VALUE_MAX], usual_value[CASE_VALUE_MAX];
         case_get(c, field, value, sizeof value);
         case_get(&usual, field, usual_value, sizeof usual_value);
         if (strcmp(value, usual_value) == 0)

@@ -46,10 +46,14 @@ static void explain_shard(const struct plan *plan, FILE *out)
             shard_chunk_of(c, rank, 0));
     if (per_rank > 1)
         fprintf(out, " and %d", shard_chunk_of(c, rank, 1));
-    fprintf(out, " of %d: %lld of %lld queries, %lld of %lld keys of each sequence\n",
-            per_rank * c->world_size, (long long)shard_tokens(c, SIDE_Q, rank),
-            (long long)c->seqlen_q, (long long)shard_tokens(c, SIDE_KV, rank),
-            (long long)c->seqlen_kv);
+    fprintf(out, " of %d: ", per_rank * c->world_size);
+    if (case_is_even(c, SIDE_Q) && case_is_even(c, SIDE_KV))
+        fprintf(out, "%lld of %lld queries, %lld of %lld keys of each sequence\n",
+                (long long)shard_tokens(c, SIDE_Q, rank, 0), (long long)c->seqlen_q,
+                (long long)shard_tokens(c, SIDE_KV, rank, 0), (long long)c->seqlen_kv);
+    else
+        fprintf(out, "%lld rows of queries, %lld rows of keys, padding included\n",
+                (long long)shard_rows(c, SIDE_Q, rank), (long long)shard_rows(c, SIDE_KV, rank));
 }
 
 static void explain_phase_total(const struct plan *plan, enum plan_phase phase, const char *name,
@@ -79,11 +83,16 @@ static const char *role_text(enum buffer_role role)
     case BUFFER_INPUT_Q:
     case BUFFER_INPUT_KV:
     case BUFFER_INPUT_DO:
+    case BUFFER_INPUT_BIAS:
+    case BUFFER_INPUT_SINK:
         return "input";
     case BUFFER_OUT:
     case BUFFER_LSE:
     case BUFFER_DQ:
     case BUFFER_DKV:
+    case BUFFER_DBIAS:
+    case BUFFER_DSINK:
+    case BUFFER_MAX_LOGIT:
         return "output";
     case BUFFER_SCRATCH:
         break;
@@ -134,6 +143,8 @@ static void explain_slice(const struct slice *s, int64_t row_step, FILE *out)
 
 static void explain_slices(const struct plan *plan, const struct op *op, FILE *out)
 {
+    if (op->kind == OP_SINK_GRAD)
+        return;
     int32_t shown = op->slice_count > SLICES_SHOWN_MAX ? SLICES_SHOWN_MAX : op->slice_count;
     for (int32_t i = 0; i < shown; i++)
         explain_slice(&plan->slices[op->slice_first + i], shard_row_step(&plan->c), out);
@@ -151,34 +162,43 @@ static void explain_transfers(const struct plan *plan, const struct op *op, FILE
         const char *joint = i == 0 ? "" : ", ";
         if (t->send.bytes > 0)
             fprintf(out, "%s%s -> rank %d (%s)", joint, region_name(plan, &t->send), t->peer,
-                    size_text(t->send.bytes, size));
+                    size_text(region_total(&t->send), size));
         if (t->receive.bytes > 0)
             fprintf(out, "%s%s <- rank %d (%s)", t->send.bytes > 0 ? ", " : joint,
-                    region_name(plan, &t->receive), t->peer, size_text(t->receive.bytes, size));
+                    region_name(plan, &t->receive), t->peer,
+                    size_text(region_total(&t->receive), size));
     }
 }
 
 static void explain_what(const struct plan *plan, const struct op *op, FILE *out)
 {
     const struct region *r = op->operand;
+    const char *bias = plan->c.bias != BIAS_NONE ? " + bias" : "";
     char flops[TEXT_MAX];
     switch (op->kind) {
     case OP_ATTEND_FORWARD:
-        fprintf(out, "%s x %s -> %s, %s", region_name(plan, &r[ATTEND_Q]),
-                region_name(plan, &r[ATTEND_K]), region_name(plan, &r[ATTEND_O]),
+        fprintf(out, "%s x %s%s -> %s, %s", region_name(plan, &r[ATTEND_Q]),
+                region_name(plan, &r[ATTEND_K]), bias, region_name(plan, &r[ATTEND_O]),
                 flops_text(op_flops(plan, op), flops));
         break;
     case OP_ATTEND_BACKWARD:
-        fprintf(out, "%s x %s -> %s, %s; %s", region_name(plan, &r[ATTEND_Q]),
-                region_name(plan, &r[ATTEND_K]), region_name(plan, &r[ATTEND_DQ]),
+        fprintf(out, "%s x %s%s -> %s, %s; %s", region_name(plan, &r[ATTEND_Q]),
+                region_name(plan, &r[ATTEND_K]), bias, region_name(plan, &r[ATTEND_DQ]),
                 region_name(plan, &r[ATTEND_DK]), flops_text(op_flops(plan, op), flops));
         break;
     case OP_ROW_DOT:
         fprintf(out, "%s . %s -> %s", region_name(plan, &r[ROW_DOT_DO]),
                 region_name(plan, &r[ROW_DOT_O]), region_name(plan, &r[ROW_DOT_D]));
         break;
+    case OP_SINK_GRAD:
+        fprintf(out, "%s, %s, %s -> %s", region_name(plan, &r[SINK_GRAD_SINK]),
+                region_name(plan, &r[SINK_GRAD_LSE]), region_name(plan, &r[SINK_GRAD_D]),
+                region_name(plan, &r[SINK_GRAD_DSINK]));
+        break;
     case OP_ADD:
+    case OP_MAX:
     case OP_CONVERT:
+    case OP_FILL_HEADS:
         fprintf(out, "%s -> %s", region_name(plan, &r[UNARY_SOURCE]),
                 region_name(plan, &r[UNARY_DESTINATION]));
         break;
@@ -216,8 +236,8 @@ static bool nth_region(const struct plan *plan, const struct op *op, int n, stru
 static bool conflict(const struct region *a, enum access a_access, const struct region *b,
                      enum access b_access)
 {
-    return a->buffer == b->buffer && a->offset < b->offset + b->bytes &&
-           b->offset < a->offset + a->bytes && ((a_access | b_access) & ACCESS_WRITE);
+    return a->buffer == b->buffer && a->offset < b->offset + region_extent(b) &&
+           b->offset < a->offset + region_extent(a) && ((a_access | b_access) & ACCESS_WRITE);
 }
 
 // Names the first buffer because of which `op` waits for `other`, and what `other` does to it.

@@ -13,14 +13,33 @@
 const struct case_choice case_dtype_choices[] = {
     {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {NULL, 0}};
 const struct case_choice case_format_choices[] = {
-    {"bshd", FORMAT_BSHD}, {"sbhd", FORMAT_SBHD}, {NULL, 0}};
-const struct case_choice case_comm_choices[] = {{"p2p", COMM_P2P}, {NULL, 0}};
+    {"bshd", FORMAT_BSHD}, {"sbhd", FORMAT_SBHD}, {"thd", FORMAT_THD}, {NULL, 0}};
+const struct case_choice case_comm_choices[] = {{"p2p", COMM_P2P},
+                                                {"all_gather", COMM_ALL_GATHER},
+                                                {"a2a", COMM_A2A},
+                                                {"a2a+p2p", COMM_A2A_P2P},
+                                                {NULL, 0}};
 const struct case_choice case_sharding_choices[] = {
     {"zigzag", SHARDING_ZIGZAG}, {"contiguous", SHARDING_CONTIGUOUS}, {NULL, 0}};
 const struct case_choice case_mask_choices[] = {{"none", MASK_NONE},
                                                 {"causal", MASK_CAUSAL},
                                                 {"causal_bottom_right", MASK_CAUSAL_BOTTOM_RIGHT},
                                                 {NULL, 0}};
+// Padding is what lengths say, so the words of others that say it in the mask mean the same.
+static const struct case_choice mask_aliases[] = {
+    {"padding", MASK_NONE},
+    {"padding_causal", MASK_CAUSAL},
+    {"padding_causal_bottom_right", MASK_CAUSAL_BOTTOM_RIGHT},
+    {NULL, 0}};
+const struct case_choice case_softmax_choices[] = {{"vanilla", SOFTMAX_VANILLA},
+                                                   {"off_by_one", SOFTMAX_OFF_BY_ONE},
+                                                   {"learnable", SOFTMAX_LEARNABLE},
+                                                   {NULL, 0}};
+const struct case_choice case_bias_choices[] = {{"none", BIAS_NONE}, {"111s", BIAS_111S},
+                                                {"11ss", BIAS_11SS}, {"1h1s", BIAS_1H1S},
+                                                {"1hss", BIAS_1HSS}, {"b11s", BIAS_B11S},
+                                                {"b1ss", BIAS_B1SS}, {"bh1s", BIAS_BH1S},
+                                                {"bhss", BIAS_BHSS}, {NULL, 0}};
 const struct case_choice case_inputs_choices[] = {
     {"sharp", INPUTS_SHARP}, {"te", INPUTS_TE}, {NULL, 0}};
 
@@ -35,11 +54,21 @@ const struct case_choice case_inputs_choices[] = {
 #define UINT(field, text)            ENTRY(field, FIELD_UINT, .help = text)
 #define REAL(field, low, high, text) ENTRY(field, FIELD_REAL, .min = low, .max = high, .help = text)
 #define BOOL(field, text)            ENTRY(field, FIELD_BOOL, .help = text)
+#define LIST(field, which, text)                                                                   \
+    {                                                                                              \
+        .name = #field, .kind = FIELD_LIST,                                                        \
+        .offset = offsetof(struct cp_case, list_count) + (which) * sizeof(int32_t),                \
+        .size = sizeof(int32_t), .max = SEQLEN_MAX, .list = which, .help = text                    \
+    }
+
+// What a sequence is padded to; more than a page of tokens serves no machine.
+#define PAD_MULTIPLE_MAX 65536
 
 static const struct case_field field_table[] = {
     TEXT(model, "label of the case for people"),
     INT(world_size, 1, WORLD_SIZE_MAX, "ranks that share the sequence"),
     CHOICE(comm, case_comm_choices, "how keys and values travel between ranks"),
+    INT(a2a_size, 1, WORLD_SIZE_MAX, "ranks that deal out heads among themselves in a2a+p2p"),
     CHOICE(sharding, case_sharding_choices, "how a sequence is dealt to ranks"),
     CHOICE(dtype, case_dtype_choices, "element type of inputs and results"),
     CHOICE(format, case_format_choices, "memory order of batch and sequence"),
@@ -50,11 +79,22 @@ static const struct case_field field_table[] = {
     INT(head_dim_v, 1, HEAD_DIM_MAX, "head dimension of values and outputs"),
     INT(seqlen_q, 0, SEQLEN_MAX, "queries of a sequence over all ranks"),
     INT(seqlen_kv, 0, SEQLEN_MAX, "keys of a sequence over all ranks"),
-    CHOICE(mask, case_mask_choices, "which keys a query sees"),
+    LIST(lengths_q, LIST_LENGTHS_Q, "queries of each sequence, none: seqlen_q"),
+    LIST(lengths_kv, LIST_LENGTHS_KV, "keys of each sequence, none: as the queries, or seqlen_kv"),
+    LIST(padded_q, LIST_PADDED_Q, "queries that each sequence occupies in thd"),
+    LIST(padded_kv, LIST_PADDED_KV, "keys that each sequence occupies in thd"),
+    INT(pad_multiple, 1, PAD_MULTIPLE_MAX, "multiple that thd pads to where no list says it"),
+    ENTRY(mask, FIELD_CHOICE, .choices = case_mask_choices, .aliases = mask_aliases,
+          .help = "which keys a query sees"),
     INT(window_left, WINDOW_UNBOUNDED, SEQLEN_MAX, "keys seen left of the diagonal, -1: all"),
     INT(window_right, WINDOW_UNBOUNDED, SEQLEN_MAX, "keys seen right of the diagonal, -1: all"),
     REAL(scale, 0, 1000000, "factor of the logits, 0: 1/sqrt(head_dim_qk)"),
+    REAL(softcap, 0, 1000000, "bound of the logits, smooth, 0: none"),
+    CHOICE(softmax, case_softmax_choices, "what stands in the denominator beside the keys"),
+    CHOICE(bias, case_bias_choices, "shape of what is added to the logits"),
+    BOOL(max_logit, "deliver the largest logit of each head (true) or not (false)"),
     BOOL(training, "forward and backward (true) or forward only (false)"),
+    BOOL(deterministic, "the same bits in each run (true) or not necessarily (false)"),
     CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
     UINT(seed, "seed of the inputs"),
     UINT(explore_seed, "0: plan order, else a legal order drawn from this seed"),
@@ -174,6 +214,11 @@ static void accepted_text(const struct case_field *field, char text[ACCEPTED_TEX
     case FIELD_BOOL:
         append(text, ACCEPTED_TEXT_MAX, "true or false");
         break;
+    case FIELD_LIST:
+        append(text, ACCEPTED_TEXT_MAX,
+               "up to %d whole numbers from %lld to %lld with commas between them", SEQUENCES_MAX,
+               (long long)field->min, (long long)field->max);
+        break;
     }
 }
 
@@ -209,6 +254,18 @@ static bool is_label(const char *text, size_t size)
     return true;
 }
 
+static bool list_valid(const struct cp_case *c, const struct case_field *field)
+{
+    int32_t count = c->list_count[field->list];
+    if (!case_lists_fit(c)) // then the list to blame is the one with that count
+        return count >= 0 && count <= SEQUENCES_MAX;
+    const int32_t *values = case_list(c, field->list, &count);
+    for (int32_t i = 0; i < count; i++)
+        if (values[i] < field->min || values[i] > field->max)
+            return false;
+    return true;
+}
+
 static bool field_valid(const struct cp_case *c, const struct case_field *field)
 {
     switch (field->kind) {
@@ -220,6 +277,8 @@ static bool field_valid(const struct cp_case *c, const struct case_field *field)
         return load_int(c, field) >= field->min && load_int(c, field) <= field->max;
     case FIELD_REAL: // written so that NaN fails
         return load_real(c, field) >= field->min && load_real(c, field) <= field->max;
+    case FIELD_LIST:
+        return list_valid(c, field);
     case FIELD_UINT:
     case FIELD_BOOL:
         break;
@@ -231,7 +290,9 @@ static bool field_valid(const struct cp_case *c, const struct case_field *field)
 static void value_text(const struct cp_case *c, const struct case_field *field, char *text,
                        size_t size)
 {
-    if (field->kind != FIELD_CHOICE)
+    if (field->kind == FIELD_LIST && !case_lists_fit(c))
+        snprintf(text, size, "%lld numbers", (long long)load_int(c, field));
+    else if (field->kind != FIELD_CHOICE)
         case_get(c, field, text, size);
     else if (load_int(c, field) == 0)
         snprintf(text, size, "unspecified");
@@ -299,15 +360,53 @@ static bool parse_real(const char *text, double *value)
     return true;
 }
 
+static const struct case_choice *find_choice(const struct case_choice *choices, const char *name)
+{
+    for (; choices && choices->name; choices++)
+        if (strcmp(choices->name, name) == 0)
+            return choices;
+    return NULL;
+}
+
 static bool set_choice(struct cp_case *c, const struct case_field *field, const char *value)
 {
-    for (const struct case_choice *choice = field->choices; choice->name; choice++) {
-        if (strcmp(choice->name, value) != 0)
-            continue;
+    const struct case_choice *choice = find_choice(field->choices, value);
+    if (!choice)
+        choice = find_choice(field->aliases, value);
+    if (choice)
         store_int(c, field, choice->value);
-        return true;
+    return choice != NULL;
+}
+
+// One number of a list, up to the comma or the end; *text moves behind it.
+static bool parse_entry(const struct case_field *field, const char **text, int32_t *value)
+{
+    char number[16];
+    size_t length = strcspn(*text, ",");
+    int64_t parsed;
+    if (length >= sizeof number)
+        return false;
+    memcpy(number, *text, length);
+    number[length] = '\0';
+    if (!parse_int(number, &parsed) || parsed < field->min || parsed > field->max)
+        return false;
+    *value = (int32_t)parsed;
+    *text += length;
+    return true;
+}
+
+// Nothing is an empty list; "1," and ",1" are not guessed at.
+static bool set_list(struct cp_case *c, const struct case_field *field, const char *value)
+{
+    int32_t values[SEQUENCES_MAX], count = 0;
+    for (bool more = *value; more;) {
+        if (count == SEQUENCES_MAX || !parse_entry(field, &value, &values[count++]))
+            return false;
+        more = *value == ',';
+        value += more;
     }
-    return false;
+    case_list_set(c, field->list, values, count);
+    return true;
 }
 
 static bool set_int(struct cp_case *c, const struct case_field *field, const char *value)
@@ -371,6 +470,8 @@ static bool field_set(struct cp_case *c, const struct case_field *field, const c
         return set_real(c, field, value);
     case FIELD_BOOL:
         return set_bool(c, field, value);
+    case FIELD_LIST:
+        return set_list(c, field, value);
     }
     return false;
 }
@@ -412,6 +513,22 @@ static int print_real(double value, char *text, size_t size)
     return length;
 }
 
+static int print_list(const struct cp_case *c, const struct case_field *field, char *text,
+                      size_t size)
+{
+    int32_t count;
+    const int32_t *values = case_list(c, field->list, &count);
+    size_t length = 0;
+    if (size > 0)
+        text[0] = '\0';
+    for (int32_t i = 0; i < count; i++) {
+        bool room = length < size;
+        length += (size_t)snprintf(room ? text + length : NULL, room ? size - length : 0, "%s%d",
+                                   i > 0 ? "," : "", values[i]);
+    }
+    return (int)length;
+}
+
 int case_get(const struct cp_case *c, const struct case_field *field, char *text, size_t size)
 {
     switch (field->kind) {
@@ -428,6 +545,8 @@ int case_get(const struct cp_case *c, const struct case_field *field, char *text
         return print_real(load_real(c, field), text, size);
     case FIELD_BOOL:
         return snprintf(text, size, "%s", load_bool(c, field) ? "true" : "false");
+    case FIELD_LIST:
+        return print_list(c, field, text, size);
     }
     return 0;
 }

@@ -4,18 +4,41 @@ plan_libplan_la_SOURCES = $(plan_sources)
 
 # Compiled a second time, with mutations, for the tests.
 plan_sources = \
+    plan/bias.c \
+    plan/bias.h \
+    plan/bias_grad.c \
+    plan/bias_grad.h \
     plan/builder.c \
     plan/builder.h \
     plan/case.c \
     plan/case.h \
     plan/check.c \
+    plan/check.h \
+    plan/check_fit.c \
+    plan/deal.c \
+    plan/deal.h \
     plan/describe.c \
     plan/explain.c \
     plan/fields.c \
+    plan/gather.c \
+    plan/hierarchical.c \
+    plan/lengths.c \
+    plan/lengths.h \
+    plan/memory.c \
+    plan/part.c \
+    plan/part.h \
     plan/plan.c \
     plan/plan.h \
     plan/ring.c \
+    plan/ring.h \
     plan/shard.c \
     plan/shard.h \
     plan/slice.c \
-    plan/slice.h
+    plan/slice.h \
+    plan/team.c \
+    plan/team.h \
+    plan/tensors.c \
+    plan/tensors.h \
+    plan/timeline.c \
+    plan/timeline.h \
+    plan/ulysses.c

@@ -6,9 +6,15 @@
 #include "plan/builder.h"
 
 static const char *const kind_names[OP_KINDS] = {
-    [OP_ATTEND_FORWARD] = "attend", [OP_ATTEND_BACKWARD] = "attend backward",
-    [OP_ROW_DOT] = "row dot",       [OP_ADD] = "add",
-    [OP_CONVERT] = "convert",       [OP_FILL] = "fill",
+    [OP_ATTEND_FORWARD] = "attend",
+    [OP_ATTEND_BACKWARD] = "attend backward",
+    [OP_ROW_DOT] = "row dot",
+    [OP_ADD] = "add",
+    [OP_CONVERT] = "convert",
+    [OP_MAX] = "max",
+    [OP_FILL] = "fill",
+    [OP_FILL_HEADS] = "fill heads",
+    [OP_SINK_GRAD] = "sink gradient",
     [OP_EXCHANGE] = "exchange",
 };
 
@@ -20,6 +26,8 @@ static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
             [ATTEND_V] = ACCESS_READ,
             [ATTEND_O] = ACCESS_READ_WRITE,
             [ATTEND_LSE] = ACCESS_READ_WRITE,
+            [ATTEND_MAX] = ACCESS_READ_WRITE,
+            [ATTEND_BIAS] = ACCESS_READ,
         },
     [OP_ATTEND_BACKWARD] =
         {
@@ -32,12 +40,23 @@ static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
             [ATTEND_DQ] = ACCESS_READ_WRITE,
             [ATTEND_DK] = ACCESS_READ_WRITE,
             [ATTEND_DV] = ACCESS_READ_WRITE,
+            [ATTEND_BIAS] = ACCESS_READ,
+            [ATTEND_DBIAS] = ACCESS_READ_WRITE,
         },
     [OP_ROW_DOT] =
         {[ROW_DOT_DO] = ACCESS_READ, [ROW_DOT_O] = ACCESS_READ, [ROW_DOT_D] = ACCESS_WRITE},
     [OP_ADD] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_READ_WRITE},
     [OP_CONVERT] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_MAX] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_READ_WRITE},
     [OP_FILL] = {[UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_FILL_HEADS] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_SINK_GRAD] =
+        {
+            [SINK_GRAD_SINK] = ACCESS_READ,
+            [SINK_GRAD_LSE] = ACCESS_READ,
+            [SINK_GRAD_D] = ACCESS_READ,
+            [SINK_GRAD_DSINK] = ACCESS_READ_WRITE,
+        },
 };
 
 const char *op_kind_name(enum op_kind kind)
@@ -59,6 +78,15 @@ enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, s
     switch (c->comm) {
     case COMM_P2P:
         ring_build(b);
+        break;
+    case COMM_ALL_GATHER:
+        gather_build(b);
+        break;
+    case COMM_A2A:
+        ulysses_build(b);
+        break;
+    case COMM_A2A_P2P:
+        hierarchical_build(b);
         break;
     }
     enum status status = builder_finish(b, plan, error);
@@ -88,13 +116,13 @@ double op_flops(const struct plan *plan, const struct op *op)
         dims = c->head_dim_qk + c->head_dim_v;
     if (op->kind == OP_ATTEND_BACKWARD) // QK', dS K, dS'Q; dO V', P'dO
         dims = 3 * c->head_dim_qk + 2 * c->head_dim_v;
-    return 2 * pairs * c->heads * dims;
+    return 2 * pairs * op->heads.count * dims;
 }
 
 int64_t op_bytes(const struct plan *plan, const struct op *op)
 {
     int64_t bytes = 0;
     for (int32_t i = 0; i < op->transfer_count; i++)
-        bytes += plan->transfers[op->transfer_first + i].send.bytes;
+        bytes += region_total(&plan->transfers[op->transfer_first + i].send);
     return bytes;
 }

@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 
-#include <stdio.h>
-
 #include "plan/case.h"
 #include "plan/slice.h"
 
@@ -18,14 +16,19 @@ enum plan_stream { STREAM_COMPUTE, STREAM_COMM, PLAN_STREAMS };
 
 // Who fills a buffer before the first operation, and who reads it after the last.
 enum buffer_role {
-    BUFFER_INPUT_Q,  // dtype [q rows][heads][d_qk]
-    BUFFER_INPUT_KV, // dtype K [kv rows][kv_heads][d_qk] followed by V [kv rows][kv_heads][d_v]
-    BUFFER_INPUT_DO, // dtype [q rows][heads][d_v]
-    BUFFER_OUT,      // dtype [q rows][heads][d_v]
-    BUFFER_LSE,      // fp32 [heads][q rows]
-    BUFFER_DQ,       // dtype, as Q
-    BUFFER_DKV,      // dtype, as KV
-    BUFFER_SCRATCH,  // nobody
+    BUFFER_INPUT_Q,    // dtype [q rows][heads][d_qk]
+    BUFFER_INPUT_KV,   // dtype K [kv rows][kv_heads][d_qk] followed by V [kv rows][kv_heads][d_v]
+    BUFFER_INPUT_DO,   // dtype [q rows][heads][d_v]
+    BUFFER_OUT,        // dtype [q rows][heads][d_v]
+    BUFFER_LSE,        // fp32 [heads][q rows]
+    BUFFER_DQ,         // dtype, as Q
+    BUFFER_DKV,        // dtype, as KV
+    BUFFER_INPUT_BIAS, // dtype [heads][rows][seqlen_kv], as plan/bias.h says
+    BUFFER_DBIAS,      // dtype, the rank's share of the gradient (plan/bias.h)
+    BUFFER_INPUT_SINK, // fp32 [heads of the case]
+    BUFFER_DSINK,      // fp32 [heads of the case], the same on every rank
+    BUFFER_MAX_LOGIT,  // fp32 [heads of the case], the same on every rank
+    BUFFER_SCRATCH,    // nobody
 };
 
 struct plan_buffer {
@@ -34,19 +37,47 @@ struct plan_buffer {
     int64_t bytes;
 };
 
-// A byte range of a buffer; bytes == 0 is an empty region that conflicts with nothing.
+// Part of a buffer: `rows` pieces of `bytes` bytes each, `stride` bytes apart, the first at
+// `offset`. rows 0 and 1 are one piece, without a stride. A piece does not reach over a multiple of
+// the stride. bytes == 0 is an empty region that conflicts with nothing. All regions of a buffer
+// with more than one piece have the same stride.
 struct region {
     int32_t buffer;
     int64_t offset, bytes;
+    int64_t rows, stride;
+};
+
+static inline int64_t region_pieces(const struct region *r)
+{
+    return r->rows > 1 ? r->rows : 1;
+}
+
+// Bytes of all pieces together, and from the first byte to behind the last.
+static inline int64_t region_total(const struct region *r)
+{
+    return region_pieces(r) * r->bytes;
+}
+static inline int64_t region_extent(const struct region *r)
+{
+    return r->rows > 1 ? (r->rows - 1) * r->stride + r->bytes : r->bytes;
+}
+
+// Consecutive heads of the case: query heads and the key heads that they use.
+struct heads {
+    int32_t first, count;
+    int32_t kv_first, kv_count;
 };
 
 enum op_kind {
     OP_ATTEND_FORWARD,  // (O, LSE) <- merge of (O, LSE) with the attention of the slices
     OP_ATTEND_BACKWARD, // dQ, dK, dV += their parts from the slices
     OP_ROW_DOT,         // D = rowsum(dO * O), fp32 [heads][q rows]
-    OP_ADD,             // destination += source, fp32
+    OP_ADD,             // destination += source, fp32; the destination may be in pieces
     OP_CONVERT,         // destination (dtype) = source (fp32), rounded to nearest even
+    OP_MAX,             // destination = max(destination, source), fp32
     OP_FILL,            // destination (fp32) = value
+    OP_FILL_HEADS,      // destination (fp32 [heads][q rows]) = source (fp32 [heads]), head by head
+    OP_SINK_GRAD,       // dsink[h] += -sum over the slices' rows of exp(sink[h] - LSE) D
     OP_EXCHANGE,        // send and receive regions with peers, all at once
     OP_KINDS,
 };
@@ -63,10 +94,14 @@ enum {
     ATTEND_DQ,
     ATTEND_DK,
     ATTEND_DV,
+    ATTEND_MAX,   // fp32 [heads], running maximum of the logits; empty: not wanted
+    ATTEND_BIAS,  // dtype [1 or heads][bias_rows][seqlen_kv]; empty: none
+    ATTEND_DBIAS, // fp32, as the bias
     OPERANDS_MAX
 };
 enum { ROW_DOT_DO, ROW_DOT_O, ROW_DOT_D }; // dO in dtype, O in fp32 (the accumulator)
-enum { UNARY_SOURCE, UNARY_DESTINATION };  // add, convert; fill uses UNARY_DESTINATION only
+enum { UNARY_SOURCE, UNARY_DESTINATION };  // all others; fill uses UNARY_DESTINATION only
+enum { SINK_GRAD_SINK, SINK_GRAD_LSE, SINK_GRAD_D, SINK_GRAD_DSINK };
 
 enum access { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_READ_WRITE = 3 };
 
@@ -90,8 +125,11 @@ struct op {
     enum plan_phase phase;
     int32_t step; // of the algorithm, for people and for progress
     struct region operand[OPERANDS_MAX];
-    float value;                            // fill
-    int32_t slice_first, slice_count;       // attend: in plan.slices
+    struct heads heads; // attend, row dot, fill heads, sink gradient: those that the operands hold
+    int64_t q_rows;     // of the same: rows of the query side's operands
+    int64_t bias_rows;  // attend, with a bias
+    float value;        // fill
+    int32_t slice_first, slice_count;       // attend, sink gradient (without keys): in plan.slices
     int32_t transfer_first, transfer_count; // exchange: in plan.transfers
     int32_t wait_first, wait_count; // in plan.waits: operations of other streams, done before this
 };

@@ -17,33 +17,47 @@ int shard_chunk_of(const struct cp_case *c, int rank, int i)
     return i == 0 ? rank : 2 * c->world_size - 1 - rank;
 }
 
-static int64_t side_len(const struct cp_case *c, enum shard_side side)
-{
-    return side == SIDE_Q ? c->seqlen_q : c->seqlen_kv;
-}
-
-// Positions [*begin, *end) of the rank's i-th chunk.
-static void rank_chunk(const struct cp_case *c, enum shard_side side, int rank, int i,
-                       int64_t *begin, int64_t *end)
+// Positions [*begin, *end) of the rank's i-th chunk of a sequence that occupies `len` tokens.
+static void rank_chunk(const struct cp_case *c, int64_t len, int rank, int i, int64_t *begin,
+                       int64_t *end)
 {
     int chunks = c->world_size * shard_chunks_per_rank(c);
-    shard_chunk(side_len(c, side), chunks, shard_chunk_of(c, rank, i), begin, end);
+    shard_chunk(len, chunks, shard_chunk_of(c, rank, i), begin, end);
 }
 
-int64_t shard_tokens(const struct cp_case *c, enum shard_side side, int rank)
+static int64_t chunk_tokens(const struct cp_case *c, int64_t len, int rank)
 {
     int64_t tokens = 0;
     for (int i = 0; i < shard_chunks_per_rank(c); i++) {
         int64_t begin, end;
-        rank_chunk(c, side, rank, i, &begin, &end);
+        rank_chunk(c, len, rank, i, &begin, &end);
         tokens += end - begin;
     }
     return tokens;
 }
 
+int64_t shard_tokens(const struct cp_case *c, enum shard_side side, int rank, int32_t sequence)
+{
+    return chunk_tokens(c, case_occupied(c, side, sequence), rank);
+}
+
+// Whether all sequences occupy the same.
+static bool alike(const struct cp_case *c)
+{
+    int32_t listed = 0;
+    for (int i = 0; i < CASE_LISTS; i++)
+        listed += c->list_count[i];
+    return c->format != FORMAT_THD || listed == 0;
+}
+
 int64_t shard_rows(const struct cp_case *c, enum shard_side side, int rank)
 {
-    return c->batch * shard_tokens(c, side, rank);
+    if (alike(c))
+        return c->batch * shard_tokens(c, side, rank, 0);
+    int64_t rows = 0;
+    for (int32_t sequence = 0; sequence < c->batch; sequence++)
+        rows += shard_tokens(c, side, rank, sequence);
+    return rows;
 }
 
 int64_t shard_rows_max(const struct cp_case *c, enum shard_side side)
@@ -67,29 +81,39 @@ int shard_spans_max(const struct cp_case *c)
     return c->batch * shard_chunks_per_rank(c);
 }
 
-// Row of the t-th local token of a sequence.
-static int64_t local_row(const struct cp_case *c, int64_t tokens, int32_t sequence, int64_t t)
+static int64_t min64(int64_t a, int64_t b)
 {
-    return c->format == FORMAT_SBHD ? t * c->batch + sequence : sequence * tokens + t;
+    return a < b ? a : b;
+}
+
+// The spans of one sequence whose first local token is in row `base`. Returns how many.
+static int sequence_spans(const struct cp_case *c, enum shard_side side, int rank, int32_t sequence,
+                          int64_t base, struct span *spans)
+{
+    int64_t length = case_length(c, side, sequence), occupied = case_occupied(c, side, sequence);
+    int64_t token = 0;
+    int count = 0;
+    for (int i = 0; i < shard_chunks_per_rank(c); i++) {
+        int64_t begin, end;
+        rank_chunk(c, occupied, rank, i, &begin, &end);
+        if (begin < min64(end, length))
+            spans[count++] = (struct span){.sequence = sequence,
+                                           .chunk = i,
+                                           .row = base + token * shard_row_step(c),
+                                           .len = min64(end, length) - begin,
+                                           .position = begin};
+        token += end - begin;
+    }
+    return count;
 }
 
 int shard_spans(const struct cp_case *c, enum shard_side side, int rank, struct span *spans)
 {
-    int64_t tokens = shard_tokens(c, side, rank);
+    int64_t base = 0;
     int count = 0;
     for (int32_t sequence = 0; sequence < c->batch; sequence++) {
-        int64_t t = 0;
-        for (int i = 0; i < shard_chunks_per_rank(c); i++) {
-            int64_t begin, end;
-            rank_chunk(c, side, rank, i, &begin, &end);
-            if (begin < end)
-                spans[count++] = (struct span){.sequence = sequence,
-                                               .chunk = i,
-                                               .row = local_row(c, tokens, sequence, t),
-                                               .len = end - begin,
-                                               .position = begin};
-            t += end - begin;
-        }
+        count += sequence_spans(c, side, rank, sequence, base, spans + count);
+        base += c->format == FORMAT_SBHD ? 1 : shard_tokens(c, side, rank, sequence);
     }
     return count;
 }

@@ -2,7 +2,7 @@
 #include "plan/slice.h"
 
 #include "common/mutation.h"
-#include "plan/shard.h"
+#include "plan/bias.h"
 
 // Sum of max(0, i) over the n consecutive integers from `first`.
 static int64_t ramp_sum(int64_t first, int64_t n)
@@ -43,13 +43,15 @@ static int64_t min64(int64_t a, int64_t b)
 
 // The span at *i together with those behind it that go on where it ends, in the sequence and in
 // memory; *i moves behind the last of them.
-static struct span span_run(const struct span *spans, int count, int64_t row_step, int *i)
+static struct span span_run(const struct span *spans, int count, int64_t row_step,
+                            int64_t bias_step, int *i)
 {
     struct span run = spans[(*i)++];
     for (; *i < count; (*i)++) {
         const struct span *next = &spans[*i];
         if (next->sequence != run.sequence || next->position != run.position + run.len ||
-            next->row != run.row + run.len * row_step)
+            next->row != run.row + run.len * row_step ||
+            next->bias_row != run.bias_row + run.len * bias_step)
             break;
         run.len += next->len;
     }
@@ -58,17 +60,19 @@ static struct span span_run(const struct span *spans, int count, int64_t row_ste
 
 // Takes queries off both ends that see no key, then keys that no query sees. A bound that hides
 // nothing any more is lifted.
-static void trim(struct slice *s, int64_t row_step)
+static void trim(struct slice *s, int64_t row_step, int64_t bias_step)
 {
     int64_t q_begin = max64(0, s->offset - s->right);
     int64_t q_end = min64(s->q_len, s->kv_len + s->offset + s->left);
     s->q_row += q_begin * row_step;
+    s->bias_row += q_begin * bias_step;
     s->q_len = max64(0, q_end - q_begin);
     s->offset -= q_begin;
 
     int64_t kv_begin = max64(0, -s->offset - s->left);
     int64_t kv_end = min64(s->kv_len, s->q_len - s->offset + s->right);
     s->kv_row += kv_begin * row_step;
+    s->bias_column += kv_begin;
     s->kv_len = max64(0, kv_end - kv_begin);
     s->offset += kv_begin;
 
@@ -120,36 +124,48 @@ static int add(struct slice *slices, int first, int count, struct slice s, int64
 static struct slice rectangle(const struct cp_case *c, const struct span *q, const struct span *kv,
                               int64_t kv_row_base)
 {
-    struct case_band band = case_band(c);
+    struct case_band band = case_band(c, q->sequence);
     if (MUTATED(MASK_OFF_BY_ONE) && c->mask != MASK_NONE)
         band.right++;
+    if (MUTATED(WINDOW_OFF_BY_ONE) && band.left < SLICE_UNBOUNDED)
+        band.left--;
+    if (MUTATED(BOTTOM_RIGHT_TOP_LEFT))
+        band.shift = 0;
     return (struct slice){.q_row = q->row,
                           .q_len = q->len,
                           .kv_row = kv_row_base + kv->row,
                           .kv_len = kv->len,
                           .offset = kv->position - q->position + band.shift,
                           .left = band.left,
-                          .right = band.right};
+                          .right = band.right,
+                          .bias_row = q->bias_row,
+                          .bias_column =
+                              MUTATED(BIAS_LOCAL_COLUMN) ? kv->row % c->seqlen_kv : kv->position};
 }
 
 int slice_build(const struct cp_case *c, const struct span *q, int q_count, const struct span *kv,
                 int kv_count, int64_t kv_row_base, struct slice *slices)
 {
-    int64_t row_step = shard_row_step(c);
+    int64_t row_step = shard_row_step(c), bias_step = bias_row_step(c);
+    bool biased = c->bias != BIAS_NONE;
     int count = 0, first = 0, kv_first = 0; // first: of the current sequence
     int32_t sequence = -1;
     for (int i = 0; i < q_count;) {
-        struct span queries = span_run(q, q_count, row_step, &i);
+        struct span queries = span_run(q, q_count, row_step, bias_step, &i);
         if (queries.sequence != sequence)
             first = count;
         sequence = queries.sequence;
         while (kv_first < kv_count && kv[kv_first].sequence < sequence)
             kv_first++;
         for (int k = kv_first; k < kv_count && kv[k].sequence == sequence;) {
-            struct span keys = span_run(kv, kv_count, row_step, &k);
+            struct span keys = span_run(kv, kv_count, row_step, 0, &k);
             struct slice s = rectangle(c, &queries, &keys, kv_row_base);
-            trim(&s, row_step);
-            if (s.q_len > 0 && s.kv_len > 0)
+            trim(&s, row_step, bias_step);
+            if (s.q_len == 0 || s.kv_len == 0)
+                continue;
+            if (biased) // what is merged need not be consecutive in the bias
+                slices[count++] = s;
+            else
                 count = add(slices, first, count, s, row_step);
         }
     }

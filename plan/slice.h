@@ -18,6 +18,8 @@ struct slice {
     int64_t kv_row, kv_len;
     int64_t offset;
     int64_t left, right; // >= SLICE_UNBOUNDED: no bound on that side
+    // Where in the bias (plan/bias.h) the first query's row and the first key's column are.
+    int64_t bias_row, bias_column;
 };
 
 // Keys [*begin, *end) of the slice that query i sees; empty where begin >= end.
@@ -37,9 +39,9 @@ struct span;
 
 // Slices of the given query spans against the given key spans (both as shard_spans() orders them)
 // of the same sequences, trimmed to what the mask admits at all; a fully masked rectangle is
-// dropped, neighbours without a mask between them are merged. `kv_row_base` is added to every
-// kv_row (where a source rank's rows lie in a gathered buffer). Writes at most (spans of one
-// sequence in kv) * q_count slices and returns how many.
+// dropped, neighbours without a mask between them are merged if there is no bias. `kv_row_base` is
+// added to every kv_row (where a source rank's rows lie in a gathered buffer). Writes at most
+// (spans of one sequence in kv) * q_count slices and returns how many.
 int slice_build(const struct cp_case *c, const struct span *q, int q_count, const struct span *kv,
                 int kv_count, int64_t kv_row_base, struct slice *slices);
 

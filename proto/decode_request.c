@@ -31,16 +31,28 @@ static enum status refuse_unknown(const ProtobufCMessage *message, const char *n
                      name, message->unknown_fields[0].tag);
 }
 
-static enum status decode_case(const Cpattn__V1__Case *spec, struct cp_case *c, struct error *error)
+static enum status decode_field(const Cpattn__V1__Case *spec, const struct case_field *field,
+                                struct cp_case *c, struct error *error)
 {
     static const struct map_path path = {.name = "case", .index = -1};
+    struct map_field map = schema_case_field(field);
+    int32_t values[SEQUENCES_MAX], count;
+    if (field->kind != FIELD_LIST)
+        return map_decode_field(&spec->base, &map, &path, c, error);
+    enum status status =
+        map_decode_list(&spec->base, &map, &path, values, SEQUENCES_MAX, &count, error);
+    if (status == STATUS_OK)
+        case_list_set(c, field->list, values, count);
+    return status;
+}
+
+static enum status decode_case(const Cpattn__V1__Case *spec, struct cp_case *c, struct error *error)
+{
     enum status status = refuse_unknown(&spec->base, "case", error);
     memset(c, 0, sizeof *c);
     for (const struct case_field *field = case_fields(); field->name && status == STATUS_OK;
-         field++) {
-        struct map_field map = schema_case_field(field);
-        status = map_decode_field(&spec->base, &map, &path, c, error);
-    }
+         field++)
+        status = decode_field(spec, field, c, error);
     if (status != STATUS_OK)
         return status;
     status = case_check(c, error); // its sentences begin with the name of the field

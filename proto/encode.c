@@ -82,16 +82,30 @@ static enum status pack(const ProtobufCMessage *message, size_t size_max, void *
 
 // ---- requests -----------------------------------------------------------------------------------
 
+static enum status build_field(struct build *b, const struct case_field *field,
+                               const struct cp_case *c, ProtobufCMessage *spec)
+{
+    struct map_field map = schema_case_field(field);
+    if (field->kind != FIELD_LIST)
+        return map_encode_field(spec, &map, c, &b->scratch, b->error);
+    int32_t count;
+    const int32_t *values = case_list(c, field->list, &count);
+    return map_encode_list(spec, &map, values, count, &b->scratch, b->error);
+}
+
 static Cpattn__V1__Run *build_run(struct build *b, const struct cp_case *c)
 {
+    if (!case_lists_fit(c)) {
+        b->status = error_set(b->error, STATUS_INTERNAL, "a case has a list longer than allowed");
+        return NULL;
+    }
     Cpattn__V1__Run *run = build_message(b, &cpattn__v1__run__descriptor);
     Cpattn__V1__Case *spec = build_message(b, &cpattn__v1__case__descriptor);
     if (!run || !spec)
         return NULL;
     run->spec = spec;
     for (const struct case_field *field = case_fields(); field->name; field++) {
-        struct map_field map = schema_case_field(field);
-        b->status = map_encode_field(&spec->base, &map, c, &b->scratch, b->error);
+        b->status = build_field(b, field, c, &spec->base);
         if (b->status != STATUS_OK)
             return NULL;
     }

@@ -170,6 +170,8 @@ enum status map_decode_field(const ProtobufCMessage *message, const struct map_f
     case MAP_TEXT:
     case MAP_LINES:
         return decode_text(member, field, path, target, error);
+    case MAP_LIST:
+        break;
     }
     return no_such_field(message, field->name, error);
 }
@@ -181,6 +183,51 @@ enum status map_decode(const ProtobufCMessage *message, const struct map_field *
     for (; fields->name && status == STATUS_OK; fields++)
         status = map_decode_field(message, fields, path, record, error);
     return status;
+}
+
+// A message keeps a list as its count and a pointer to its entries.
+static const ProtobufCFieldDescriptor *list_descriptor(const ProtobufCMessage *message,
+                                                       const char *name)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+    bool list =
+        field && field->label == PROTOBUF_C_LABEL_REPEATED && field->type == PROTOBUF_C_TYPE_INT64;
+    return list ? field : NULL;
+}
+
+static enum status refuse_entry(const struct map_field *field, const struct map_path *path,
+                                size_t index, int64_t value, struct error *error)
+{
+    char text[MAP_PATH_MAX];
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s[%zu] is %lld; accepted is %lld to %lld",
+                     map_path_text(path, field->name, text), index, (long long)value,
+                     (long long)field->min, (long long)field->max);
+}
+
+enum status map_decode_list(const ProtobufCMessage *message, const struct map_field *field,
+                            const struct map_path *path, int32_t *values, int32_t count_max,
+                            int32_t *count, struct error *error)
+{
+    const ProtobufCFieldDescriptor *list = list_descriptor(message, field->name);
+    size_t entries;
+    const int64_t *sent;
+    char text[MAP_PATH_MAX];
+    if (!list)
+        return no_such_field(message, field->name, error);
+    memcpy(&entries, (const char *)message + list->quantifier_offset, sizeof entries);
+    memcpy(&sent, (const char *)message + list->offset, sizeof sent);
+    if (entries > (size_t)count_max)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "%s has %zu entries; accepted are up to %d",
+                         map_path_text(path, field->name, text), entries, count_max);
+    for (size_t i = 0; i < entries; i++)
+        if (sent[i] < field->min || sent[i] > field->max)
+            return refuse_entry(field, path, i, sent[i], error);
+    for (size_t i = 0; i < entries; i++)
+        values[i] = (int32_t)sent[i];
+    *count = (int32_t)entries;
+    return STATUS_OK;
 }
 
 // ---- writing ------------------------------------------------------------------------------------
@@ -270,6 +317,8 @@ enum status map_encode_field(ProtobufCMessage *message, const struct map_field *
     case MAP_TEXT:
     case MAP_LINES:
         return encode_text(member, field, source, scratch, error);
+    case MAP_LIST:
+        break;
     }
     return no_such_field(message, field->name, error);
 }
@@ -281,4 +330,22 @@ enum status map_encode(ProtobufCMessage *message, const struct map_field *fields
     for (; fields->name && status == STATUS_OK; fields++)
         status = map_encode_field(message, fields, record, scratch, error);
     return status;
+}
+
+enum status map_encode_list(ProtobufCMessage *message, const struct map_field *field,
+                            const int32_t *values, int32_t count, struct scratch *scratch,
+                            struct error *error)
+{
+    const ProtobufCFieldDescriptor *list = list_descriptor(message, field->name);
+    size_t entries = (size_t)count;
+    if (!list)
+        return no_such_field(message, field->name, error);
+    int64_t *sent = scratch_alloc(scratch, entries * sizeof *sent);
+    if (!sent)
+        return scratch_refusal(scratch, "a message", error);
+    for (size_t i = 0; i < entries; i++)
+        sent[i] = values[i];
+    memcpy((char *)message + list->quantifier_offset, &entries, sizeof entries);
+    memcpy((char *)message + list->offset, &sent, sizeof sent);
+    return STATUS_OK;
 }

@@ -21,13 +21,15 @@ enum map_kind {
     MAP_CHAR,  // int64              | char, printable
     MAP_TEXT,  // bytes              | char[size], printable ASCII and a final NUL
     MAP_LINES, // bytes              | the same with line feeds and tabs
+    MAP_LIST,  // repeated int64     | int32_t each within min..max; where they lie is not in a
+               //                      table: map_decode_list(), map_encode_list()
 };
 
 struct map_field {
     const char *name; // NULL ends a table
     enum map_kind kind;
     size_t offset, size; // of the member
-    int64_t min, max;    // MAP_INT, MAP_ENUM: of the member
+    int64_t min, max;    // MAP_INT, MAP_ENUM: of the member; MAP_LIST: of an entry
     int shift;           // MAP_ENUM
 };
 
@@ -57,5 +59,15 @@ enum status map_encode_field(ProtobufCMessage *message, const struct map_field *
                              struct error *error) MUST_CHECK;
 enum status map_encode(ProtobufCMessage *message, const struct map_field *fields,
                        const void *record, struct scratch *scratch, struct error *error) MUST_CHECK;
+
+// Copies a list of numbers (repeated int64 | int32_t[]) out of a message. INVALID_ARGUMENT for more
+// than count_max entries, and for one outside min..max, by its place; nothing is copied then.
+enum status map_decode_list(const ProtobufCMessage *message, const struct map_field *field,
+                            const struct map_path *path, int32_t *values, int32_t count_max,
+                            int32_t *count, struct error *error) MUST_CHECK;
+// The other way.
+enum status map_encode_list(ProtobufCMessage *message, const struct map_field *field,
+                            const int32_t *values, int32_t count, struct scratch *scratch,
+                            struct error *error) MUST_CHECK;
 
 #endif

@@ -83,8 +83,8 @@ const struct map_field schema_timings[] = {
 
 const struct map_field schema_figures[] = {
     ENUM(figures, tensor, TENSOR_OUT, TENSOR_COUNT - 1, 0),
-    INT(figures, chunk, 0, 1),
-    INT(figures, broken, 0, RULE_ELEMENT | RULE_RMSE | RULE_ROW | RULE_NONFINITE),
+    INT(figures, chunk, 0, CHUNK_PADDING),
+    INT(figures, broken, 0, RULE_ELEMENT | RULE_RMSE | RULE_ROW | RULE_NONFINITE | RULE_PADDING),
     INT(figures, elements, 0, INT64_MAX),
     INT(figures, mismatches, 0, INT64_MAX),
     INT(figures, nonfinite, 0, INT64_MAX),
@@ -100,11 +100,9 @@ const struct map_field schema_figures[] = {
 
 // -1 in each: there is no such element.
 const struct map_field schema_element[] = {
-    INT(element, sequence, -1, BATCH_MAX - 1),
-    INT(element, head, -1, HEADS_MAX - 1),
-    INT(element, dim, -1, HEAD_DIM_MAX - 1),
-    INT(element, position, -1, SEQLEN_MAX - 1),
-    END,
+    INT(element, sequence, -1, BATCH_MAX - 1),  INT(element, head, -1, HEADS_MAX - 1),
+    INT(element, dim, -1, SEQLEN_MAX - 1), // a key, of dbias
+    INT(element, position, -1, SEQLEN_MAX - 1), END,
 };
 
 const struct map_field schema_description[] = {
@@ -156,6 +154,8 @@ static enum map_kind case_kind(enum case_field_kind kind)
         return MAP_UINT;
     case FIELD_REAL:
         return MAP_REAL;
+    case FIELD_LIST:
+        return MAP_LIST;
     case FIELD_BOOL:
         break;
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/shard.h"
+#include "plan/bias.h"
 #include "rank/clock.h"
 
 enum move_kind { MOVE_RUN, MOVE_START, MOVE_PROGRESS };
@@ -19,11 +19,11 @@ struct move {
 struct executor {
     const struct execution *e;
     const struct plan *plan;
-    struct attention_shape shape;
     struct timings *timings;
     int32_t head[PLAN_STREAMS]; // next operation of each stream; op_count: none is left
     bool *done;                 // [op_count]
     struct message *messages;   // of the exchange that is being started
+    char *staging;              // its regions of several pieces, packed
     int32_t exchanging;         // operation under way, or -1
     uint64_t exchange_start_ns;
     int32_t forward_left; // operations
@@ -38,15 +38,37 @@ static void *at(const struct executor *x, struct region region)
     return region.bytes == 0 ? NULL : (char *)x->e->buffers[region.buffer] + region.offset;
 }
 
+static struct attention_shape op_shape(const struct executor *x, const struct op *op)
+{
+    const struct cp_case *c = &x->plan->c;
+    int32_t group = c->heads / c->kv_heads;
+    return (struct attention_shape){.dtype = c->dtype,
+                                    .heads = op->heads.count,
+                                    .kv_heads = op->heads.kv_count,
+                                    .group = group,
+                                    .head_phase = op->heads.first - op->heads.kv_first * group,
+                                    .d_qk = c->head_dim_qk,
+                                    .d_v = c->head_dim_v,
+                                    .q_rows = op->q_rows,
+                                    .row_step = shard_row_step(c),
+                                    .scale = case_scale(c),
+                                    .softcap = c->softcap,
+                                    .bias_head_stride = bias_head_stride(c, op->bias_rows),
+                                    .bias_row_stride = c->seqlen_kv,
+                                    .bias_row_step = bias_row_step(c)};
+}
+
 static enum status attend_forward(struct executor *x, const struct op *op, struct error *error)
 {
     struct attention_forward args = {
-        .shape = x->shape,
+        .shape = op_shape(x, op),
         .q = at(x, op->operand[ATTEND_Q]),
         .k = at(x, op->operand[ATTEND_K]),
         .v = at(x, op->operand[ATTEND_V]),
         .o = at(x, op->operand[ATTEND_O]),
         .lse = at(x, op->operand[ATTEND_LSE]),
+        .bias = at(x, op->operand[ATTEND_BIAS]),
+        .max_logit = at(x, op->operand[ATTEND_MAX]),
         .slices = x->plan->slices + op->slice_first,
         .slice_count = op->slice_count,
     };
@@ -56,7 +78,7 @@ static enum status attend_forward(struct executor *x, const struct op *op, struc
 static enum status attend_backward(struct executor *x, const struct op *op, struct error *error)
 {
     struct attention_backward args = {
-        .shape = x->shape,
+        .shape = op_shape(x, op),
         .q = at(x, op->operand[ATTEND_Q]),
         .k = at(x, op->operand[ATTEND_K]),
         .v = at(x, op->operand[ATTEND_V]),
@@ -66,6 +88,8 @@ static enum status attend_backward(struct executor *x, const struct op *op, stru
         .dq = at(x, op->operand[ATTEND_DQ]),
         .dk = at(x, op->operand[ATTEND_DK]),
         .dv = at(x, op->operand[ATTEND_DV]),
+        .bias = at(x, op->operand[ATTEND_BIAS]),
+        .dbias = at(x, op->operand[ATTEND_DBIAS]),
         .slices = x->plan->slices + op->slice_first,
         .slice_count = op->slice_count,
     };
@@ -74,7 +98,41 @@ static enum status attend_backward(struct executor *x, const struct op *op, stru
 
 static int64_t floats(struct region region)
 {
-    return region.bytes / (int64_t)sizeof(float);
+    return region_total(&region) / (int64_t)sizeof(float);
+}
+
+static void row_dot(struct executor *x, const struct op *op)
+{
+    struct attention_shape shape = op_shape(x, op);
+    x->e->ops->row_dot(x->e->backend, &shape, at(x, op->operand[ROW_DOT_DO]),
+                       at(x, op->operand[ROW_DOT_O]), at(x, op->operand[ROW_DOT_D]));
+}
+
+static void fill_heads(struct executor *x, const struct op *op)
+{
+    struct attention_shape shape = op_shape(x, op);
+    x->e->ops->fill_heads(x->e->backend, &shape, at(x, op->operand[UNARY_SOURCE]),
+                          at(x, op->operand[UNARY_DESTINATION]));
+}
+
+static void sink_grad(struct executor *x, const struct op *op)
+{
+    struct attention_shape shape = op_shape(x, op);
+    x->e->ops->sink_grad(x->e->backend, &shape, x->plan->slices + op->slice_first, op->slice_count,
+                         at(x, op->operand[SINK_GRAD_SINK]), at(x, op->operand[SINK_GRAD_LSE]),
+                         at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));
+}
+
+// The destination may be in pieces.
+static void add(struct executor *x, const struct op *op)
+{
+    struct region to = op->operand[UNARY_DESTINATION];
+    const float *source = at(x, op->operand[UNARY_SOURCE]);
+    int64_t count = to.bytes / (int64_t)sizeof(float);
+    for (int64_t i = 0; i < region_pieces(&to); i++) {
+        x->e->ops->add(x->e->backend, source + i * count, at(x, to), count);
+        to.offset += to.stride;
+    }
 }
 
 static enum status op_run(struct executor *x, const struct op *op, struct error *error)
@@ -89,11 +147,19 @@ static enum status op_run(struct executor *x, const struct op *op, struct error 
     case OP_ATTEND_BACKWARD:
         return attend_backward(x, op, error);
     case OP_ROW_DOT:
-        ops->row_dot(backend, &x->shape, at(x, op->operand[ROW_DOT_DO]),
-                     at(x, op->operand[ROW_DOT_O]), at(x, op->operand[ROW_DOT_D]));
+        row_dot(x, op);
         return STATUS_OK;
     case OP_ADD:
-        ops->add(backend, at(x, source), at(x, destination), floats(source));
+        add(x, op);
+        return STATUS_OK;
+    case OP_MAX:
+        ops->max(backend, at(x, source), at(x, destination), floats(source));
+        return STATUS_OK;
+    case OP_FILL_HEADS:
+        fill_heads(x, op);
+        return STATUS_OK;
+    case OP_SINK_GRAD:
+        sink_grad(x, op);
         return STATUS_OK;
     case OP_CONVERT:
         ops->convert(backend, x->plan->c.dtype, at(x, source), at(x, destination), floats(source));
@@ -145,20 +211,84 @@ static uint64_t exchange_tag(const struct executor *x, const struct op *op)
     return x->e->job << 24 | (uint64_t)report_phase(op) << 16 | (uint64_t)(op->step & 0xffff);
 }
 
+// Between a region's pieces and its bytes one behind the other.
+static void pack(const struct executor *x, struct region r, char *packed)
+{
+    for (int64_t i = 0; i < r.rows; i++, r.offset += r.stride)
+        memcpy(packed + i * r.bytes, at(x, r), (size_t)r.bytes);
+}
+
+static void unpack(const struct executor *x, struct region r, const char *packed)
+{
+    for (int64_t i = 0; i < r.rows; i++, r.offset += r.stride)
+        memcpy(at(x, r), packed + i * r.bytes, (size_t)r.bytes);
+}
+
+// Where the bytes of a region are while they travel: in place, or at the next free place of the
+// staging memory.
+static void *travelling(const struct executor *x, const struct region *r, int64_t *staged)
+{
+    if (r->rows <= 1)
+        return at(x, *r);
+    char *place = x->staging + *staged;
+    *staged += region_total(r);
+    return place;
+}
+
+static void messages_make(struct executor *x, const struct op *op)
+{
+    const struct transfer *transfers = x->plan->transfers + op->transfer_first;
+    int64_t staged = 0;
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &transfers[i];
+        void *send = travelling(x, &t->send, &staged);
+        void *receive = travelling(x, &t->receive, &staged);
+        x->messages[i] = (struct message){.peer = t->peer,
+                                          .send = send,
+                                          .send_bytes = (size_t)region_total(&t->send),
+                                          .receive = receive,
+                                          .receive_bytes = (size_t)region_total(&t->receive)};
+        if (t->send.rows > 1)
+            pack(x, t->send, send);
+        // What is read before it has arrived shall show.
+        if (!x->random || t->receive.bytes == 0)
+            continue;
+        memset(receive, 0xff, x->messages[i].receive_bytes);
+        if (t->receive.rows > 1)
+            unpack(x, t->receive, receive);
+    }
+}
+
+static void messages_deliver(const struct executor *x, const struct op *op)
+{
+    const struct transfer *transfers = x->plan->transfers + op->transfer_first;
+    for (int32_t i = 0; i < op->transfer_count; i++)
+        if (transfers[i].receive.rows > 1)
+            unpack(x, transfers[i].receive, x->messages[i].receive);
+}
+
+// Bytes that the largest exchange stages.
+static int64_t staging_bytes(const struct plan *plan)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        int64_t bytes = 0;
+        for (int32_t k = 0; k < op->transfer_count; k++) {
+            const struct transfer *t = &plan->transfers[op->transfer_first + k];
+            bytes += t->send.rows > 1 ? region_total(&t->send) : 0;
+            bytes += t->receive.rows > 1 ? region_total(&t->receive) : 0;
+        }
+        if (bytes > most)
+            most = bytes;
+    }
+    return most;
+}
+
 static enum status exchange_start(struct executor *x, int32_t index, struct error *error)
 {
     const struct op *op = &x->plan->ops[index];
-    const struct transfer *transfers = x->plan->transfers + op->transfer_first;
-    for (int32_t i = 0; i < op->transfer_count; i++) {
-        x->messages[i] = (struct message){.peer = transfers[i].peer,
-                                          .send = at(x, transfers[i].send),
-                                          .send_bytes = (size_t)transfers[i].send.bytes,
-                                          .receive = at(x, transfers[i].receive),
-                                          .receive_bytes = (size_t)transfers[i].receive.bytes};
-        // What is read before it has arrived shall show.
-        if (x->random && transfers[i].receive.bytes > 0)
-            memset(x->messages[i].receive, 0xff, x->messages[i].receive_bytes);
-    }
+    messages_make(x, op);
     progress_note(x, op, -1);
     x->exchange_start_ns = clock_ns();
     enum status status = x->e->transport->ops->start(x->e->transport, exchange_tag(x, op),
@@ -184,6 +314,7 @@ static enum status exchange_progress(struct executor *x, bool wait, struct error
         x->timings->exposed_ns += clock_ns() - start_ns;
     if (status != STATUS_OK || !done)
         return status;
+    messages_deliver(x, op);
     x->timings->exchange_ns += clock_ns() - x->exchange_start_ns;
     int32_t index = x->exchanging;
     x->exchanging = -1;
@@ -304,14 +435,6 @@ static void executor_init(struct executor *x)
     const struct plan *plan = x->plan;
     const struct cp_case *c = &plan->c;
     x->exchanging = -1;
-    x->shape = (struct attention_shape){.dtype = c->dtype,
-                                        .heads = c->heads,
-                                        .kv_heads = c->kv_heads,
-                                        .d_qk = c->head_dim_qk,
-                                        .d_v = c->head_dim_v,
-                                        .q_rows = shard_rows(c, SIDE_Q, plan->rank),
-                                        .row_step = shard_row_step(c),
-                                        .scale = case_scale(c)};
     for (int stream = 0; stream < PLAN_STREAMS; stream++)
         x->head[stream] = plan->op_count;
     for (int32_t i = plan->op_count - 1; i >= 0; i--) {
@@ -345,8 +468,9 @@ enum status executor_run(const struct execution *e, struct timings *timings, str
     size_t op_count = (size_t)e->plan->op_count, transfer_count = (size_t)e->plan->transfer_count;
     x.done = calloc(op_count + 1, sizeof(*x.done));
     x.messages = calloc(transfer_count + 1, sizeof(*x.messages));
+    x.staging = malloc((size_t)staging_bytes(e->plan) + 1);
     enum status status;
-    if (x.done && x.messages) {
+    if (x.done && x.messages && x.staging) {
         executor_init(&x);
         status = executor_loop(&x, error);
     } else {
@@ -355,5 +479,6 @@ enum status executor_run(const struct execution *e, struct timings *timings, str
     }
     free(x.done);
     free(x.messages);
+    free(x.staging);
     return status;
 }

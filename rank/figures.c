@@ -60,11 +60,11 @@ static double quotient(int64_t pairs, int64_t tokens)
     return pairs > tokens ? (double)pairs / (double)tokens : 1;
 }
 
-static struct slice rectangle(const struct cp_case *c)
+static struct slice rectangle(const struct cp_case *c, int32_t sequence)
 {
-    struct case_band band = case_band(c);
-    return (struct slice){.q_len = c->seqlen_q,
-                          .kv_len = c->seqlen_kv,
+    struct case_band band = case_band(c, sequence);
+    return (struct slice){.q_len = case_length(c, SIDE_Q, sequence),
+                          .kv_len = case_length(c, SIDE_KV, sequence),
                           .offset = band.shift,
                           .left = band.left,
                           .right = band.right};
@@ -87,20 +87,46 @@ static double uniform_key_rms(const struct cp_case *c, enum report_tensor tensor
     return (tensor == TENSOR_DV ? d.other : gradient) * sqrt(queries) / keys;
 }
 
-static double uniform_rms(const struct cp_case *c, enum report_tensor tensor, int64_t begin,
-                          int64_t end)
+static double span_rms(const struct cp_case *c, enum report_tensor tensor, const struct span *span)
 {
-    struct slice all = rectangle(c), chunk = all;
+    struct slice all = rectangle(c, span->sequence), part = all;
     if (tensor == TENSOR_OUT || tensor == TENSOR_DQ) {
-        chunk.q_len = end - begin;
-        chunk.offset -= begin;
-        return uniform_query_rms(c, tensor, quotient(slice_pairs(&chunk), end - begin));
+        part.q_len = span->len;
+        part.offset -= span->position;
+        return uniform_query_rms(c, tensor, quotient(slice_pairs(&part), span->len));
     }
-    chunk.kv_len = end - begin;
-    chunk.offset += begin;
+    part.kv_len = span->len;
+    part.offset += span->position;
     double group = (double)c->heads / c->kv_heads;
-    double queries = quotient(slice_pairs(&chunk), end - begin) * group;
-    return uniform_key_rms(c, tensor, queries, quotient(slice_pairs(&all), c->seqlen_q));
+    double queries = quotient(slice_pairs(&part), span->len) * group;
+    return uniform_key_rms(c, tensor, queries, quotient(slice_pairs(&all), all.q_len));
+}
+
+double figures_uniform_logits(const struct cp_case *c, const struct span *span)
+{
+    struct deviations d = input_deviations(c);
+    struct slice part = rectangle(c, span->sequence);
+    part.q_len = span->len;
+    part.offset -= span->position;
+    int64_t pairs = slice_pairs(&part);
+    double keys = quotient(pairs, span->len);
+    return (double)pairs * c->head_dim_v * pow(d.other, 4) / (keys * keys);
+}
+
+// Of all spans of a chunk together.
+static double uniform_rms(const struct cp_case *c, enum report_tensor tensor,
+                          const struct span *spans, int count, int chunk, int64_t *tokens)
+{
+    double squares = 0;
+    *tokens = 0;
+    for (int i = 0; i < count; i++) {
+        if (spans[i].chunk != chunk)
+            continue;
+        double rms = span_rms(c, tensor, &spans[i]);
+        squares += rms * rms * (double)spans[i].len;
+        *tokens += spans[i].len;
+    }
+    return *tokens > 0 ? sqrt(squares / (double)*tokens) : 1;
 }
 
 // ---- rules ----
@@ -111,24 +137,48 @@ static double allowance(double elements)
     return 1 + 4 / sqrt(elements > 1 ? elements : 1);
 }
 
-struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor, int64_t begin,
-                                 int64_t end)
+// fp32 in every dtype: ten times the error of logits of up to 30.
+static struct figures_rule logarithm_rule(double excess)
 {
+    return (struct figures_rule){1e-4 * excess, 1e-4 * excess, 1e-4 * excess, 1, true};
+}
+
+struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor,
+                                 const struct span *spans, int count, int chunk)
+{
+    int64_t tokens;
     double excess = logit_excess(c);
-    // fp32 in every dtype: ten times the error of logits of up to 30.
     if (tensor == TENSOR_LSE)
-        return (struct figures_rule){1e-4 * excess, 1e-4 * excess, 1e-4 * excess, 1, true};
+        return logarithm_rule(excess);
     struct limits limits = dtype_limits(c->dtype);
     if (c->dtype != DTYPE_FP32)
         excess = 1;
     int dim = c->head_dim_qk < c->head_dim_v ? c->head_dim_qk : c->head_dim_v;
     bool grouped = c->heads != c->kv_heads;
-    double rows = (double)(end - begin) * c->batch * c->kv_heads;
+    double uniform = uniform_rms(c, tensor, spans, count, chunk, &tokens);
+    double rows = (double)tokens * c->kv_heads;
     return (struct figures_rule){
         .tolerance = excess * (grouped ? limits.tolerance_grouped : limits.tolerance),
         .rmse_limit = excess * limits.rmse * allowance(rows * dim),
         .row_limit = excess * limits.row * allowance(dim),
-        .uniform = uniform_rms(c, tensor, begin, end),
+        .uniform = uniform,
+    };
+}
+
+struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tensor tensor,
+                                      double uniform, int64_t elements, int64_t row)
+{
+    double excess = logit_excess(c);
+    if (tensor == TENSOR_MAX_LOGIT)
+        return logarithm_rule(excess);
+    struct limits limits = dtype_limits(c->dtype);
+    if (c->dtype != DTYPE_FP32)
+        excess = 1;
+    return (struct figures_rule){
+        .tolerance = excess * limits.tolerance,
+        .rmse_limit = excess * limits.rmse * allowance((double)elements),
+        .row_limit = excess * limits.row * allowance((double)row),
+        .uniform = uniform > 0 ? uniform : 1,
     };
 }
 

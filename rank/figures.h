@@ -19,8 +19,12 @@
 // taken over few elements, and those of fp32 and LSE where a scale of the case's own makes the
 // logits large.
 //
+// The gradients of bias and sinks are sums over many queries; their u is the RMS of a sum of as
+// many terms of random sign.
+//
 // LSE is a logarithm, its absolute error the relative error of the sum that it stands for: its
-// figures are absolute. A row that sees nothing must have LSE = -inf exactly.
+// figures are absolute. A row that sees nothing must have LSE = -inf exactly. So it is with the
+// largest logit.
 #ifndef CPATTN_RANK_FIGURES_H
 #define CPATTN_RANK_FIGURES_H
 
@@ -28,19 +32,28 @@
 #include <stdint.h>
 
 #include "common/report.h"
-#include "plan/case.h"
+#include "plan/shard.h"
 
 struct figures_rule {
     double tolerance;  // of an element, absolute and relative
     double rmse_limit; // of a chunk
     double row_limit;  // of a row
     double uniform;    // RMS of the chunk under a uniform softmax
-    bool absolute;     // errors are taken as they are (LSE)
+    bool absolute;     // errors are taken as they are (LSE, largest logit)
 };
 
-// The rule for the chunk at positions [begin, end), not empty.
-struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor, int64_t begin,
-                                 int64_t end);
+// The rule for a chunk, 0 or 1: those of the spans (of the tensor's side) that belong to it. Its u
+// is the RMS over all of them.
+struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor,
+                                 const struct span *spans, int count, int chunk);
+
+// The rule for a tensor that is summed up over queries: `uniform` is its u, `elements` are those of
+// the tensor, `row` those of one row.
+struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tensor tensor,
+                                      double uniform, int64_t elements, int64_t row);
+
+// Sum of the squares of one head's dS, over the queries of a span, under a uniform softmax.
+double figures_uniform_logits(const struct cp_case *c, const struct span *span);
 
 // RMS of the error and of the reference of one row.
 struct row_error {

@@ -15,8 +15,12 @@ rank_sources += rank/figures.c
 rank_sources += rank/figures.h
 rank_sources += rank/inputs.c
 rank_sources += rank/inputs.h
+rank_sources += rank/padding.c
+rank_sources += rank/padding.h
 rank_sources += rank/session.c
 rank_sources += rank/session.h
+rank_sources += rank/sums.c
+rank_sources += rank/sums.h
 rank_sources += rank/verify.c
 rank_sources += rank/verify.h
 

@@ -155,10 +155,9 @@ static enum status case_serve(struct rank *r, const struct channel_frame *frame,
 {
     struct cp_case c;
     struct rank_report report;
-    enum status status = channel_expect(frame, sizeof(c), error);
+    enum status status = case_load(&c, r->payload, frame->length, error);
     if (status != STATUS_OK)
         return status;
-    memcpy(&c, r->payload, sizeof(c));
     status = session_run(&r->session, &c, frame->job, &report, error);
     if (status == STATUS_OK)
         status = say(r, CHANNEL_REPORT, frame->job, &report, sizeof(report), error);

@@ -43,6 +43,7 @@ struct job {
     void **buffers;        // by index in the plan
     struct span *spans[2]; // by enum shard_side
     int span_count[2];
+    struct span *spans_of_others;
 };
 
 static void phase_enter(struct job *j, enum report_phase phase)
@@ -73,7 +74,7 @@ static enum status memory_reserve(struct job *j, struct error *error)
     enum status status = arena_add(&total, plan->buffer_count, sizeof(*j->buffers), error);
     for (int i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
         status = arena_add(&total, plan->buffers[i].bytes, 1, error);
-    for (int i = 0; i < 2 && status == STATUS_OK; i++)
+    for (int i = 0; i < 3 && status == STATUS_OK; i++)
         status = arena_add(&total, shard_spans_max(j->c), sizeof(struct span), error);
     if (status == STATUS_OK)
         status = verify_reserve(j->c, j->session->rank, &total, error);
@@ -82,9 +83,12 @@ static enum status memory_reserve(struct job *j, struct error *error)
     return status;
 }
 
+// Filled from the first byte to the last, but for padding. A bias may have rows that no query of
+// the rank uses.
 static bool role_is_input(enum buffer_role role)
 {
-    return role == BUFFER_INPUT_Q || role == BUFFER_INPUT_KV || role == BUFFER_INPUT_DO;
+    return role == BUFFER_INPUT_Q || role == BUFFER_INPUT_KV || role == BUFFER_INPUT_DO ||
+           role == BUFFER_INPUT_SINK;
 }
 
 // Whatever is read or delivered without having been written shall show: all ones are a NaN in every
@@ -100,6 +104,7 @@ static void buffers_take(struct job *j)
         if (!role_is_input(buffer->role))
             memset(j->buffers[i], 0xff, (size_t)buffer->bytes);
     }
+    j->spans_of_others = arena_take(arena, shard_spans_max(j->c), sizeof(struct span));
     for (int side = 0; side < 2; side++) {
         j->spans[side] = arena_take(arena, shard_spans_max(j->c), sizeof(struct span));
         j->span_count[side] =
@@ -119,6 +124,12 @@ static char *buffer_of(const struct job *j, enum buffer_role role, int64_t *byte
     return NULL;
 }
 
+static float *floats_of(const struct job *j, enum buffer_role role)
+{
+    int64_t bytes;
+    return (float *)(void *)buffer_of(j, role, &bytes);
+}
+
 // Bytes of K, or of dK, in front of V or dV.
 static int64_t key_bytes(const struct job *j)
 {
@@ -129,7 +140,7 @@ static int64_t key_bytes(const struct job *j)
 static void input_fill(struct job *j, enum input_tensor tensor, enum shard_side side, char *data)
 {
     if (data)
-        inputs_fill(j->c, tensor, j->spans[side], j->span_count[side], data);
+        inputs_fill(j->c, tensor, j->session->rank, j->spans[side], j->span_count[side], data);
 }
 
 static void inputs_prepare(struct job *j)
@@ -141,6 +152,12 @@ static void inputs_prepare(struct job *j)
     input_fill(j, INPUT_V, SIDE_KV, kv ? kv + key_bytes(j) : NULL);
     input_fill(j, INPUT_Q, SIDE_Q, buffer_of(j, BUFFER_INPUT_Q, &bytes));
     input_fill(j, INPUT_DO, SIDE_Q, buffer_of(j, BUFFER_INPUT_DO, &bytes));
+    float *sink = floats_of(j, BUFFER_INPUT_SINK);
+    if (sink)
+        inputs_fill_sink(j->c, sink);
+    char *bias = buffer_of(j, BUFFER_INPUT_BIAS, &bytes);
+    if (bias)
+        inputs_fill_bias(j->c, j->session->rank, j->spans_of_others, bias);
 }
 
 static enum status job_execute(struct job *j, struct error *error)
@@ -162,7 +179,9 @@ static enum status job_execute(struct job *j, struct error *error)
 
 static uint64_t outputs_digest(const struct job *j)
 {
-    static const enum buffer_role outputs[] = {BUFFER_OUT, BUFFER_LSE, BUFFER_DQ, BUFFER_DKV};
+    static const enum buffer_role outputs[] = {BUFFER_OUT,      BUFFER_LSE,   BUFFER_DQ,
+                                               BUFFER_DKV,      BUFFER_DSINK, BUFFER_DBIAS,
+                                               BUFFER_MAX_LOGIT};
     uint64_t digest = DIGEST_START;
     for (size_t i = 0; i < sizeof(outputs) / sizeof(*outputs); i++) {
         int64_t bytes;
@@ -182,8 +201,11 @@ static enum status job_verify(struct job *j, struct error *error)
         .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
         .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
         .out = buffer_of(j, BUFFER_OUT, &bytes),
-        .lse = (const float *)(const void *)buffer_of(j, BUFFER_LSE, &bytes),
+        .lse = floats_of(j, BUFFER_LSE),
         .dq = buffer_of(j, BUFFER_DQ, &bytes),
+        .dbias = buffer_of(j, BUFFER_DBIAS, &bytes),
+        .dsink = floats_of(j, BUFFER_DSINK),
+        .max_logit = floats_of(j, BUFFER_MAX_LOGIT),
         .arena = &s->arena,
         .transport = s->transport,
         .progress = s->progress,

@@ -3,15 +3,22 @@
 
 #include <string.h>
 
+#include "common/mutation.h"
 #include "kernels/dtype.h"
 #include "kernels/reference/reference.h"
 #include "rank/clock.h"
 #include "rank/figures.h"
+#include "rank/padding.h"
+#include "rank/sums.h"
 
 // What travels between the ranks and is kept of all of them: LSE of the queries of rank r as
-// [sequence][head][local token], then delta in the same order.
+// [sequence][head][local token], then delta in the same order. Padding is left as it is.
+//
+// `before` are the local tokens of all sequences before `sequence`, which moves on as the spans do.
 struct statistics {
     double *ranks[WORLD_SIZE_MAX];
+    int32_t sequence;
+    int64_t before[WORLD_SIZE_MAX];
 };
 
 // Rows of the reference in memory.
@@ -26,6 +33,7 @@ struct verifier {
     const struct cp_case *c;
     struct rank_report *report;
     struct statistics statistics; // when training
+    struct sums sums;
     double *block[BLOCKS];
     double *key_lse, *key_delta; // of the heads that share a key head, [heads][seqlen_q]
     struct row_error *rows[CHUNK_TENSORS_MAX];
@@ -53,11 +61,15 @@ static int64_t rank_rows(const struct cp_case *c, int rank)
     return q > kv ? q : kv;
 }
 
-// Rows of the longest chunk of a rank, of one sequence and head, up to what is in memory at a time.
+// Rows of the longest shard of a sequence and head, up to what is in memory at a time.
 static int64_t block_rows(const struct cp_case *c, int rank)
 {
-    int64_t q = shard_tokens(c, SIDE_Q, rank), kv = shard_tokens(c, SIDE_KV, rank);
-    int64_t rows = q > kv ? q : kv;
+    int64_t rows = 0;
+    for (int32_t i = 0; i < c->batch && rows < VERIFY_BLOCK_ROWS; i++)
+        for (int side = SIDE_Q; side <= SIDE_KV; side++) {
+            int64_t tokens = shard_tokens(c, (enum shard_side)side, rank, i);
+            rows = tokens > rows ? tokens : rows;
+        }
     return rows < VERIFY_BLOCK_ROWS ? rows : VERIFY_BLOCK_ROWS;
 }
 
@@ -84,6 +96,8 @@ enum status verify_reserve(const struct cp_case *c, int rank, size_t *total, str
     for (int i = 0; i < 2 && c->training && status == STATUS_OK; i++)
         status = arena_add(&sum, group_size(c) * c->seqlen_q, 8, error);
     if (status == STATUS_OK)
+        status = sums_reserve(c, rank, &sum, error);
+    if (status == STATUS_OK)
         *total = sum;
     return status;
 }
@@ -97,6 +111,7 @@ static void memory_take(struct verifier *x)
         x->block[i] = arena_take(a, block_rows(c, rank) * block_width(c, i), 8);
     for (int i = 0; i < CHUNK_TENSORS_MAX; i++)
         x->rows[i] = arena_take(a, rank_rows(c, rank), sizeof(struct row_error));
+    sums_take(&x->sums, c, rank, a);
     if (!c->training)
         return;
     for (int r = 0; r < c->world_size; r++)
@@ -118,9 +133,11 @@ struct tensor {
     int block;          // which of the blocks holds its reference
 };
 
-// Rows [first, first + count) of a span, of one head.
+// Rows [first, first + count) of a span, of one head. `before` are the tokens of the chunk's spans
+// before this one.
 struct stretch {
     const struct span *span;
+    int64_t before;
     int head;
     int64_t first, count;
 };
@@ -134,19 +151,27 @@ static void tensor_row(const struct verifier *x, const struct tensor *t, int64_t
         values[i] = dtype_load(t->dtype, t->data, at + i);
 }
 
-// All spans of a chunk have the same length: sequence by sequence, token by token, head by head.
+// Span by span, token by token, head by head.
 static int64_t row_index(const struct tensor *t, const struct stretch *s, int64_t i)
 {
-    return (s->span->sequence * s->span->len + s->first + i) * t->heads + s->head;
+    return (s->before + s->first + i) * t->heads + s->head;
 }
 
-static struct element row_element(const struct tensor *t, const struct span *of_chunk,
+static struct element row_element(const struct verifier *x, const struct tensor *t, int chunk,
                                   int64_t index)
 {
     int64_t token = index / t->heads;
-    return (struct element){.sequence = (int32_t)(token / of_chunk->len),
+    const struct span *span = x->v->spans[t->side];
+    for (;; span++) {
+        if (span->chunk != chunk)
+            continue;
+        if (token < span->len)
+            break;
+        token -= span->len;
+    }
+    return (struct element){.sequence = span->sequence,
                             .head = (int32_t)(index % t->heads),
-                            .position = of_chunk->position + token % of_chunk->len};
+                            .position = span->position + token};
 }
 
 static void stretch_compare(struct verifier *x, const struct tensor *t, const struct stretch *s,
@@ -165,62 +190,89 @@ static void stretch_compare(struct verifier *x, const struct tensor *t, const st
 
 // ---- the reference ----
 
-// Tokens of a sequence that lie before a chunk in a rank's memory.
-static int64_t tokens_before(const struct cp_case *c, int rank, int chunk)
+// Where the statistics of a sequence of a rank and of one head begin. Sequences must be asked for
+// in ascending order, or from 0 again.
+static int64_t statistics_at(struct verifier *x, int rank, int32_t sequence, int head)
+{
+    struct statistics *s = &x->statistics;
+    const struct cp_case *c = x->c;
+    if (sequence < s->sequence) {
+        s->sequence = 0;
+        memset(s->before, 0, sizeof(s->before));
+    }
+    for (; s->sequence < sequence; s->sequence++)
+        for (int r = 0; r < c->world_size; r++)
+            s->before[r] += shard_tokens(c, SIDE_Q, r, s->sequence);
+    return s->before[rank] * c->heads + head * shard_tokens(c, SIDE_Q, rank, sequence);
+}
+
+// Tokens of a sequence on a rank that lie before a chunk.
+static int64_t tokens_before(const struct cp_case *c, int rank, int32_t sequence, int chunk)
 {
     int64_t begin = 0, end = 0;
     int chunks = shard_chunks_per_rank(c) * c->world_size;
     if (chunk > 0)
-        shard_chunk(c->seqlen_q, chunks, shard_chunk_of(c, rank, 0), &begin, &end);
+        shard_chunk(case_occupied(c, SIDE_Q, sequence), chunks, shard_chunk_of(c, rank, 0), &begin,
+                    &end);
     return end - begin;
 }
 
 static void statistics_keep(struct verifier *x, const struct stretch *s)
 {
-    int64_t tokens = shard_tokens(x->c, SIDE_Q, x->v->rank);
-    int64_t before = tokens_before(x->c, x->v->rank, s->span->chunk);
-    double *lse = x->statistics.ranks[x->v->rank];
-    int64_t at = ((int64_t)s->span->sequence * x->c->heads + s->head) * tokens + before + s->first;
+    int rank = x->v->rank;
+    double *lse = x->statistics.ranks[rank];
+    int64_t at = statistics_at(x, rank, s->span->sequence, s->head) + s->first +
+                 tokens_before(x->c, rank, s->span->sequence, s->span->chunk);
     size_t bytes = (size_t)s->count * sizeof(double);
     memcpy(lse + at, x->block[BLOCK_LSE], bytes);
-    memcpy(lse + statistics_count(x->c, x->v->rank) + at, x->block[BLOCK_DELTA], bytes);
+    memcpy(lse + statistics_count(x->c, rank) + at, x->block[BLOCK_DELTA], bytes);
 }
 
 static enum status queries_reference(struct verifier *x, const struct stretch *s,
                                      struct error *error)
 {
     int64_t begin = s->span->position + s->first;
+    struct reference_sums sums = sums_of(&x->sums, s->span, s->first, s->head);
     enum status status = reference_queries(
         x->c, s->span->sequence, s->head, begin, begin + s->count, x->block[BLOCK_OUT],
         x->block[BLOCK_LSE], x->c->training ? x->block[BLOCK_DELTA] : NULL,
-        x->c->training ? x->block[BLOCK_DQ] : NULL, error);
+        x->c->training ? x->block[BLOCK_DQ] : NULL, &sums, error);
     if (status == STATUS_OK && x->c->training)
         statistics_keep(x, s);
     return status;
 }
 
-// Brings LSE and delta of the query heads of a key head into the order of positions.
-static void key_statistics(struct verifier *x, int sequence, int kv_head)
+// Brings LSE and delta of a rank's tokens of a sequence into the order of positions.
+static void rank_statistics(struct verifier *x, int rank, int32_t sequence, int head, double *lse,
+                            double *delta)
 {
     const struct cp_case *c = x->c;
-    int64_t group = group_size(c);
+    const double *from = x->statistics.ranks[rank] + statistics_at(x, rank, sequence, head);
+    int64_t count = statistics_count(c, rank), length = case_length(c, SIDE_Q, sequence);
     int chunks = shard_chunks_per_rank(c);
-    for (int rank = 0; rank < c->world_size; rank++) {
-        int64_t tokens = shard_tokens(c, SIDE_Q, rank), count = statistics_count(c, rank);
-        const double *lse = x->statistics.ranks[rank];
-        for (int64_t h = 0; h < group; h++) {
-            int64_t at = (sequence * (int64_t)c->heads + kv_head * group + h) * tokens;
-            for (int i = 0; i < chunks; i++) {
-                int64_t begin, end;
-                shard_chunk(c->seqlen_q, chunks * c->world_size, shard_chunk_of(c, rank, i), &begin,
-                            &end);
-                size_t bytes = (size_t)(end - begin) * sizeof(double);
-                memcpy(x->key_lse + h * c->seqlen_q + begin, lse + at, bytes);
-                memcpy(x->key_delta + h * c->seqlen_q + begin, lse + count + at, bytes);
-                at += end - begin;
-            }
+    for (int i = 0; i < chunks; i++) {
+        int64_t begin, end;
+        shard_chunk(case_occupied(c, SIDE_Q, sequence), chunks * c->world_size,
+                    shard_chunk_of(c, rank, i), &begin, &end);
+        int64_t valid = (end < length ? end : length) - begin;
+        if (valid > 0) {
+            memcpy(lse + begin, from, (size_t)valid * sizeof(double));
+            memcpy(delta + begin, from + count, (size_t)valid * sizeof(double));
         }
+        from += end - begin;
     }
+}
+
+// The same of all ranks, for the query heads of a key head.
+static void key_statistics(struct verifier *x, int32_t sequence, int kv_head)
+{
+    const struct cp_case *c = x->c;
+    int64_t length = case_length(c, SIDE_Q, sequence);
+    int group = (int)group_size(c);
+    for (int rank = 0; rank < c->world_size; rank++)
+        for (int h = 0; h < group; h++)
+            rank_statistics(x, rank, sequence, kv_head * group + h, x->key_lse + h * length,
+                            x->key_delta + h * length);
 }
 
 static enum status keys_reference(struct verifier *x, const struct stretch *s, struct error *error)
@@ -253,11 +305,11 @@ static enum status stretch_judge(struct verifier *x, const struct tensor *tensor
 
 static enum status span_judge(struct verifier *x, const struct tensor *tensors, int count,
                               reference_function *reference, const struct span *span,
-                              struct tally *tallies, struct error *error)
+                              int64_t before, struct tally *tallies, struct error *error)
 {
-    for (int head = 0; head < tensors[0].heads; head++)
+    for (int head = MUTATED(VERIFY_SKIPS_HEAD); head < tensors[0].heads; head++)
         for (int64_t first = 0; first < span->len; first += VERIFY_BLOCK_ROWS) {
-            struct stretch s = {span, head, first, span->len - first};
+            struct stretch s = {span, before, head, first, span->len - first};
             if (s.count > VERIFY_BLOCK_ROWS)
                 s.count = VERIFY_BLOCK_ROWS;
             enum status status = stretch_judge(x, tensors, count, reference, &s, tallies, error);
@@ -267,25 +319,40 @@ static enum status span_judge(struct verifier *x, const struct tensor *tensors, 
     return STATUS_OK;
 }
 
-static void figures_append(struct verifier *x, const struct tensor *t, const struct span *of_chunk,
-                           struct tally *tally)
+static void figures_append(struct verifier *x, const struct figures *figures)
 {
-    uint64_t start_ns = clock_ns();
     struct rank_report *report = x->report;
-    int64_t worst = tally_finish(tally);
-    if (worst >= 0)
-        tally->figures.worst_row = row_element(t, of_chunk, worst);
-    report->pass = report->pass && tally->figures.broken == 0;
-    report->figures[report->figures_count++] = tally->figures;
-    report->timings.compare_ns += clock_ns() - start_ns;
+    report->pass = report->pass && figures->broken == 0;
+    report->figures[report->figures_count++] = *figures;
 }
 
-static const struct span *chunk_find(const struct verification *v, enum shard_side side, int chunk)
+static void tally_append(struct verifier *x, const struct tensor *t, struct tally *tally)
 {
+    uint64_t start_ns = clock_ns();
+    int64_t worst = tally_finish(tally);
+    if (worst >= 0)
+        tally->figures.worst_row = row_element(x, t, tally->figures.chunk, worst);
+    figures_append(x, &tally->figures);
+    x->report->timings.compare_ns += clock_ns() - start_ns;
+}
+
+static int64_t chunk_tokens(const struct verification *v, enum shard_side side, int chunk)
+{
+    int64_t tokens = 0;
     for (int i = 0; i < v->span_count[side]; i++)
-        if (v->spans[side][i].chunk == chunk)
-            return &v->spans[side][i];
-    return NULL;
+        tokens += v->spans[side][i].chunk == chunk ? v->spans[side][i].len : 0;
+    return tokens;
+}
+
+static void tallies_init(struct verifier *x, const struct tensor *tensors, int count, int chunk,
+                         int64_t tokens, struct tally *tallies)
+{
+    const struct verification *v = x->v;
+    enum shard_side side = tensors[0].side;
+    for (int i = 0; i < count; i++)
+        tally_init(&tallies[i],
+                   figures_rule(x->c, tensors[i].name, v->spans[side], v->span_count[side], chunk),
+                   tensors[i].name, chunk, x->rows[i], tokens * tensors[i].heads);
 }
 
 // Tensors of one side, whose references come from one function.
@@ -294,26 +361,35 @@ static enum status chunk_judge(struct verifier *x, const struct tensor *tensors,
 {
     const struct verification *v = x->v;
     enum shard_side side = tensors[0].side;
-    const struct span *first = chunk_find(v, side, chunk);
+    int64_t tokens = chunk_tokens(v, side, chunk), before = 0;
     struct tally tallies[CHUNK_TENSORS_MAX];
-    if (!first)
+    if (tokens == 0)
         return STATUS_OK;
-    for (int i = 0; i < count; i++)
-        tally_init(
-            &tallies[i],
-            figures_rule(x->c, tensors[i].name, first->position, first->position + first->len),
-            tensors[i].name, chunk, x->rows[i], x->c->batch * first->len * tensors[i].heads);
+    tallies_init(x, tensors, count, chunk, tokens, tallies);
     for (int i = 0; i < v->span_count[side]; i++) {
         const struct span *span = &v->spans[side][i];
         if (span->chunk != chunk)
             continue;
-        enum status status = span_judge(x, tensors, count, reference, span, tallies, error);
+        enum status status = span_judge(x, tensors, count, reference, span, before, tallies, error);
         if (status != STATUS_OK)
             return status;
+        before += span->len;
     }
     for (int i = 0; i < count; i++)
-        figures_append(x, &tensors[i], first, &tallies[i]);
+        tally_append(x, &tensors[i], &tallies[i]);
     return STATUS_OK;
+}
+
+static void padding_append(struct verifier *x, const struct tensor *t)
+{
+    uint64_t start_ns = clock_ns();
+    const struct padded_tensor padded = {t->name, t->side, t->data, t->heads, t->dim};
+    struct figures figures;
+    // Nobody reads the LSE of padding.
+    if (t->name != TENSOR_LSE && !MUTATED(VERIFY_SKIPS_PADDING) &&
+        padding_judge(x->c, x->v->rank, &padded, &figures))
+        figures_append(x, &figures);
+    x->report->timings.compare_ns += clock_ns() - start_ns;
 }
 
 // ---- the two passes ----
@@ -335,10 +411,14 @@ static enum status queries_judge(struct verifier *x, struct error *error)
         {TENSOR_DQ, SIDE_Q, x->v->dq, c->dtype, c->heads, c->head_dim_qk, false, BLOCK_DQ},
     };
     enum status status = STATUS_OK;
-    for (int chunk = 0; chunk < shard_chunks_per_rank(c) && status == STATUS_OK; chunk++) {
+    int count = c->training ? 3 : 2;
+    int chunks = MUTATED(VERIFY_SKIPS_CHUNK) ? 1 : shard_chunks_per_rank(c);
+    for (int chunk = 0; chunk < chunks && status == STATUS_OK; chunk++) {
         progress_note(x, chunk, -1);
-        status = chunk_judge(x, tensors, c->training ? 3 : 2, queries_reference, chunk, error);
+        status = chunk_judge(x, tensors, count, queries_reference, chunk, error);
     }
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        padding_append(x, &tensors[i]);
     return status;
 }
 
@@ -354,23 +434,36 @@ static enum status keys_judge(struct verifier *x, struct error *error)
         progress_note(x, 3 + chunk, -1);
         status = chunk_judge(x, tensors, 2, keys_reference, chunk, error);
     }
+    for (int i = 0; i < 2 && status == STATUS_OK; i++)
+        padding_append(x, &tensors[i]);
     return status;
 }
 
-static enum status statistics_exchange(struct verifier *x, struct error *error)
+static struct message statistics_message(const struct verifier *x, int peer)
+{
+    int rank = x->v->rank;
+    return (struct message){.peer = peer,
+                            .send = x->statistics.ranks[rank],
+                            .send_bytes = (size_t)statistics_count(x->c, rank) * 2 * sizeof(double),
+                            .receive = x->statistics.ranks[peer],
+                            .receive_bytes =
+                                (size_t)statistics_count(x->c, peer) * 2 * sizeof(double)};
+}
+
+// What is known of the own queries goes to all, theirs comes.
+static enum status queries_exchange(struct verifier *x, struct error *error)
 {
     struct transport *t = x->v->transport;
-    struct message messages[WORLD_SIZE_MAX];
+    struct message messages[WORLD_SIZE_MAX * (1 + SUMS_MESSAGES_MAX)];
     int count = 0, done = 0;
     uint64_t start_ns = clock_ns();
-    for (int peer = 0; peer < x->c->world_size; peer++)
-        if (peer != x->v->rank)
-            messages[count++] = (struct message){
-                .peer = peer,
-                .send = x->statistics.ranks[x->v->rank],
-                .send_bytes = (size_t)statistics_count(x->c, x->v->rank) * 2 * sizeof(double),
-                .receive = x->statistics.ranks[peer],
-                .receive_bytes = (size_t)statistics_count(x->c, peer) * 2 * sizeof(double)};
+    for (int peer = 0; peer < x->c->world_size; peer++) {
+        if (peer == x->v->rank)
+            continue;
+        if (x->c->training)
+            messages[count++] = statistics_message(x, peer);
+        count += sums_messages(&x->sums, peer, messages + count);
+    }
     enum status status =
         t->ops->start(t, x->v->job << 24 | REPORT_REFERENCE << 16, messages, count, error);
     while (status == STATUS_OK && !done) {
@@ -381,6 +474,22 @@ static enum status statistics_exchange(struct verifier *x, struct error *error)
     return status;
 }
 
+static void all_sums_judge(struct verifier *x)
+{
+    const struct verification *v = x->v;
+    const struct sums_results results = {.max_logit = v->max_logit,
+                                         .dsink = v->dsink,
+                                         .dbias = v->dbias,
+                                         .spans = v->spans[SIDE_Q],
+                                         .span_count = v->span_count[SIDE_Q]};
+    struct figures figures[3];
+    uint64_t start_ns = clock_ns();
+    int count = sums_judge(&x->sums, &results, figures);
+    for (int i = 0; i < count; i++)
+        figures_append(x, &figures[i]);
+    x->report->timings.compare_ns += clock_ns() - start_ns;
+}
+
 enum status verify_run(const struct verification *v, struct rank_report *report,
                        struct error *error)
 {
@@ -389,9 +498,10 @@ enum status verify_run(const struct verification *v, struct rank_report *report,
     report->figures_count = 0;
     memory_take(&x);
     enum status status = queries_judge(&x, error);
-    if (status == STATUS_OK && v->c->training)
-        status = statistics_exchange(&x, error);
-    if (status == STATUS_OK && v->c->training)
-        status = keys_judge(&x, error);
-    return status;
+    if (status == STATUS_OK)
+        status = queries_exchange(&x, error);
+    if (status != STATUS_OK)
+        return status;
+    all_sums_judge(&x);
+    return v->c->training ? keys_judge(&x, error) : STATUS_OK;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verification of a case against the fp64 reference. The work is dealt: each rank computes the
 // reference of its own queries (O, LSE, dQ), tells the others LSE and delta of these rows, and then
-// computes the reference of its own keys (dK, dV). Nothing is computed twice.
+// computes the reference of its own keys (dK, dV). What sums up over all queries (the largest
+// logits, the gradients of sinks and bias) is told the others, too. Nothing is computed twice.
 #ifndef CPATTN_RANK_VERIFY_H
 #define CPATTN_RANK_VERIFY_H
 
@@ -22,8 +23,10 @@ struct verification {
     int span_count[2];
     const void *out, *dq, *dk, *dv; // in the case's dtype; gradients when training
     const float *lse;
-    struct arena *arena;         // has room for what verify_reserve() adds
-    struct transport *transport; // nothing under way
+    const float *dsink, *max_logit; // NULL where the case has none
+    const void *dbias;              // NULL where the case has none
+    struct arena *arena;            // has room for what verify_reserve() adds
+    struct transport *transport;    // nothing under way
     struct progress *progress;
     uint64_t job;
 };

@@ -32,8 +32,9 @@ third_party_libs = $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) $(BLAS_LIBS) $(YAML
 
 check_LIBRARIES += tests/libtesting.a
 tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h \
+    tests/cases.c tests/cases.h tests/definition.c tests/definition.h \
     tests/generate.c tests/generate.h tests/plans.c tests/plans.h \
-    tests/symbolic.c tests/symbolic.h tests/symbols.c tests/symbols.h
+    tests/symbolic.c tests/symbolic.h tests/symbols.c tests/symbols.h tests/symbols_case.c
 
 # What a test program links with unless it says otherwise.
 LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \
@@ -98,6 +99,16 @@ test_programs += tests/test_matrix
 tests_test_matrix_SOURCES = tests/test_matrix.c
 tests_test_matrix_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
 
+test_programs += tests/test_matrix_rules
+tests_test_matrix_rules_SOURCES = tests/test_matrix_rules.c
+tests_test_matrix_rules_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
+EXTRA_DIST += tests/transformer_engine.txt
+
+test_programs += tests/test_timeline
+tests_test_timeline_SOURCES = tests/test_timeline.c
+tests_test_timeline_CPPFLAGS = $(AM_CPPFLAGS) $(XML_CFLAGS)
+tests_test_timeline_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
+
 wire_samples = tests/wire_samples.c tests/wire_samples.h
 
 test_programs += tests/test_wire
@@ -136,8 +147,14 @@ tests_test_client_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc
 test_programs += tests/test_case
 tests_test_case_SOURCES = tests/test_case.c
 
+test_programs += tests/test_case_fields
+tests_test_case_fields_SOURCES = tests/test_case_fields.c
+
 test_programs += tests/test_shard
 tests_test_shard_SOURCES = tests/test_shard.c
+
+test_programs += tests/test_bias
+tests_test_bias_SOURCES = tests/test_bias.c
 
 test_programs += tests/test_builder
 tests_test_builder_SOURCES = tests/test_builder.c
@@ -164,6 +181,9 @@ tests_test_reference_SOURCES = tests/test_reference.c
 
 test_programs += tests/test_attention
 tests_test_attention_SOURCES = tests/test_attention.c tests/scene.c tests/scene.h
+
+test_programs += tests/test_logits
+tests_test_logits_SOURCES = tests/test_logits.c
 
 test_programs += tests/test_mutated_kernels
 tests_test_mutated_kernels_SOURCES = tests/test_mutated_kernels.c tests/scene.c tests/scene.h

@@ -31,6 +31,26 @@ void plans_small_case(uint64_t seed, struct cp_case *c)
     c->heads = c->kv_heads * (1 + c->heads % 2);
     c->head_dim_qk = 1 + c->head_dim_qk % 3;
     c->head_dim_v = 1 + c->head_dim_v % 3;
+    uint64_t state = seed;
+    generate_logits(&state, c);
+}
+
+void plans_any_case(uint64_t seed, int64_t seqlen_max, struct cp_case *c)
+{
+    uint64_t state = seed;
+    generate_case(seed, 8, seqlen_max, c);
+    generate_logits(&state, c);
+}
+
+void plans_full_case(enum case_comm comm, int world_size, struct cp_case *c)
+{
+    plans_even_case(world_size, c);
+    c->comm = comm;
+    c->heads = 4;
+    c->kv_heads = 2;
+    c->bias = BIAS_1HSS;
+    c->softmax = SOFTMAX_LEARNABLE;
+    c->max_logit = true;
 }
 
 void plans_even_case(int world_size, struct cp_case *c)

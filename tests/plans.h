@@ -16,6 +16,12 @@ void plans_destroy(struct plans *p);
 // A generated case with dimensions small enough for tests/symbolic.h.
 void plans_small_case(uint64_t seed, struct cp_case *c);
 
+// A generated case of up to 8 ranks.
+void plans_any_case(uint64_t seed, int64_t seqlen_max, struct cp_case *c);
+
+// plans_even_case() with another comm, 4 heads over 2, bias 1hss, learnable sinks and max_logit.
+void plans_full_case(enum case_comm comm, int world_size, struct cp_case *c);
+
 // A causal training case whose chunks all have 8 tokens, 2 heads over 1, d_qk 4 and d_v 8.
 void plans_even_case(int world_size, struct cp_case *c);
 

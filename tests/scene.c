@@ -149,6 +149,7 @@ struct attention_shape scene_shape(const struct scene *s)
     return (struct attention_shape){.dtype = s->c.dtype,
                                     .heads = s->c.heads,
                                     .kv_heads = s->c.kv_heads,
+                                    .group = s->c.heads / s->c.kv_heads,
                                     .d_qk = s->c.head_dim_qk,
                                     .d_v = s->c.head_dim_v,
                                     .q_rows = s->q.rows,
@@ -254,7 +255,7 @@ static void compare_queries(const struct scene *s, int head, double *lse, double
     double *dq = malloc(n * (size_t)d_qk * sizeof(double));
     struct error error;
     ck_assert_int_eq(
-        reference_queries(&s->c, 0, head, 0, s->c.seqlen_q, out, lse, delta, dq, &error),
+        reference_queries(&s->c, 0, head, 0, s->c.seqlen_q, out, lse, delta, dq, NULL, &error),
         STATUS_OK);
     for (int64_t i = 0; i < s->c.seqlen_q; i++) {
         int64_t row = scene_row(&s->q, i), vector = row * s->c.heads + head;

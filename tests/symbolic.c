@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "plan/shard.h"
+#include "plan/bias.h"
 #include "tests/generate.h"
 #include "tests/symbols.h"
 
@@ -25,18 +25,6 @@ struct world {
     uint64_t preference; // decides which ranks and streams run ahead
 };
 
-bool symbolic_visible(const struct cp_case *c, int64_t i, int64_t j)
-{
-    int64_t ahead = j - i; // of the diagonal
-    if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT)
-        ahead = (j - c->seqlen_kv) - (i - c->seqlen_q);
-    if (c->mask != MASK_NONE && ahead > 0)
-        return false;
-    if (c->window_left >= 0 && ahead < -c->window_left)
-        return false;
-    return c->window_right < 0 || ahead <= c->window_right;
-}
-
 // ---- operations ----
 
 static struct tensor operand(int rank, const struct op *op, int index, int heads, int dim,
@@ -45,8 +33,30 @@ static struct tensor operand(int rank, const struct op *op, int index, int heads
     return (struct tensor){rank, op->operand[index], heads, dim, element};
 }
 
+// The key head that a query head of the operands uses.
+static int key_head(const struct cp_case *c, const struct op *op, int head)
+{
+    return (op->heads.first + head) / (c->heads / c->kv_heads) - op->heads.kv_first;
+}
+
+// bias: index of the pair's element in the bias.
 typedef void pair_fn(struct world *w, int rank, const struct op *op, int64_t q_row, int64_t kv_row,
-                     int head);
+                     int head, int64_t bias);
+
+// Of a query and the slice's first key.
+static int64_t bias_index(const struct cp_case *c, const struct op *op, const struct slice *s,
+                          int head, int64_t i)
+{
+    int64_t row = s->bias_row + i * bias_row_step(c);
+    return head * bias_head_stride(c, op->bias_rows) + row * c->seqlen_kv + s->bias_column;
+}
+
+static uint64_t biased(struct world *w, int rank, const struct op *op, uint64_t q, int64_t bias)
+{
+    const struct cp_case *c = w->memory.c;
+    struct tensor t = operand(rank, op, ATTEND_BIAS, 1, 1, case_element_bytes(c));
+    return c->bias == BIAS_NONE ? q : symbol_biased(q, tensor_load(&w->memory, &t, bias, 0, 0));
+}
 
 static void attend(struct world *w, int rank, const struct op *op, pair_fn *pair)
 {
@@ -55,50 +65,60 @@ static void attend(struct world *w, int rank, const struct op *op, pair_fn *pair
         const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
         for (int64_t i = 0; i < s->q_len; i++)
             for (int64_t j = 0; j < s->kv_len; j++)
-                for (int head = 0; head < w->memory.c->heads; head++)
+                for (int head = 0; head < op->heads.count; head++)
                     if (j + s->offset - i >= -s->left && j + s->offset - i <= s->right)
-                        pair(w, rank, op, s->q_row + i * step, s->kv_row + j * step, head);
+                        pair(w, rank, op, s->q_row + i * step, s->kv_row + j * step, head,
+                             bias_index(w->memory.c, op, s, head, i) + j);
     }
 }
 
 static void pair_forward(struct world *w, int rank, const struct op *op, int64_t q_row,
-                         int64_t kv_row, int head)
+                         int64_t kv_row, int head, int64_t bias)
 {
     const struct cp_case *c = w->memory.c;
-    int element = case_element_bytes(c), kv_head = head / (c->heads / c->kv_heads);
-    struct tensor q = operand(rank, op, ATTEND_Q, c->heads, c->head_dim_qk, element);
-    struct tensor k = operand(rank, op, ATTEND_K, c->kv_heads, c->head_dim_qk, element);
-    struct tensor v = operand(rank, op, ATTEND_V, c->kv_heads, c->head_dim_v, element);
-    struct tensor o = operand(rank, op, ATTEND_O, c->heads, c->head_dim_v, 4);
+    int element = case_element_bytes(c), kv_head = key_head(c, op, head);
+    int heads = op->heads.count, kv_heads = op->heads.kv_count;
+    struct tensor q = operand(rank, op, ATTEND_Q, heads, c->head_dim_qk, element);
+    struct tensor k = operand(rank, op, ATTEND_K, kv_heads, c->head_dim_qk, element);
+    struct tensor v = operand(rank, op, ATTEND_V, kv_heads, c->head_dim_v, element);
+    struct tensor o = operand(rank, op, ATTEND_O, heads, c->head_dim_v, 4);
     struct tensor lse = operand(rank, op, ATTEND_LSE, 1, 1, 4);
-    uint64_t q_symbol = tensor_row(&w->memory, &q, q_row, head);
+    uint64_t q_symbol = biased(w, rank, op, tensor_row(&w->memory, &q, q_row, head), bias);
     uint64_t k_symbol = tensor_row(&w->memory, &k, kv_row, kv_head);
     for (int i = 0; i < c->head_dim_v; i++)
         tensor_add(&w->memory, &o, q_row, head, i,
                    symbol_out(q_symbol, k_symbol, tensor_load(&w->memory, &v, kv_row, kv_head, i)));
-    tensor_add(&w->memory, &lse, symbols_head_row(&w->memory, rank, head, q_row), 0, 0,
-               symbol_lse(q_symbol, k_symbol));
+    tensor_add(&w->memory, &lse, head * op->q_rows + q_row, 0, 0, symbol_lse(q_symbol, k_symbol));
+    struct tensor max = operand(rank, op, ATTEND_MAX, 1, 1, 4);
+    if (c->max_logit)
+        tensor_add(&w->memory, &max, head, 0, 0, symbol_max(q_symbol, k_symbol));
 }
 
 static void pair_backward(struct world *w, int rank, const struct op *op, int64_t q_row,
-                          int64_t kv_row, int head)
+                          int64_t kv_row, int head, int64_t bias)
 {
     const struct cp_case *c = w->memory.c;
-    int element = case_element_bytes(c), kv_head = head / (c->heads / c->kv_heads);
-    struct tensor q = operand(rank, op, ATTEND_Q, c->heads, c->head_dim_qk, element);
-    struct tensor k = operand(rank, op, ATTEND_K, c->kv_heads, c->head_dim_qk, element);
-    struct tensor v = operand(rank, op, ATTEND_V, c->kv_heads, c->head_dim_v, element);
-    struct tensor d_out = operand(rank, op, ATTEND_DO, c->heads, c->head_dim_v, element);
+    int element = case_element_bytes(c), kv_head = key_head(c, op, head);
+    int heads = op->heads.count, kv_heads = op->heads.kv_count;
+    struct tensor q = operand(rank, op, ATTEND_Q, heads, c->head_dim_qk, element);
+    struct tensor k = operand(rank, op, ATTEND_K, kv_heads, c->head_dim_qk, element);
+    struct tensor v = operand(rank, op, ATTEND_V, kv_heads, c->head_dim_v, element);
+    struct tensor d_out = operand(rank, op, ATTEND_DO, heads, c->head_dim_v, element);
     struct tensor lse = operand(rank, op, ATTEND_LSE, 1, 1, 4);
     struct tensor d = operand(rank, op, ATTEND_D, 1, 1, 4);
-    struct tensor dq = operand(rank, op, ATTEND_DQ, c->heads, c->head_dim_qk, 4);
-    struct tensor dk = operand(rank, op, ATTEND_DK, c->kv_heads, c->head_dim_qk, 4);
-    struct tensor dv = operand(rank, op, ATTEND_DV, c->kv_heads, c->head_dim_v, 4);
-    int64_t row = symbols_head_row(&w->memory, rank, head, q_row);
-    struct pair_symbols p = {
-        tensor_row(&w->memory, &q, q_row, head),     tensor_row(&w->memory, &k, kv_row, kv_head),
-        tensor_row(&w->memory, &v, kv_row, kv_head), tensor_row(&w->memory, &d_out, q_row, head),
-        tensor_load(&w->memory, &lse, row, 0, 0),    tensor_load(&w->memory, &d, row, 0, 0)};
+    struct tensor dq = operand(rank, op, ATTEND_DQ, heads, c->head_dim_qk, 4);
+    struct tensor dk = operand(rank, op, ATTEND_DK, kv_heads, c->head_dim_qk, 4);
+    struct tensor dv = operand(rank, op, ATTEND_DV, kv_heads, c->head_dim_v, 4);
+    int64_t row = head * op->q_rows + q_row;
+    struct pair_symbols p = {biased(w, rank, op, tensor_row(&w->memory, &q, q_row, head), bias),
+                             tensor_row(&w->memory, &k, kv_row, kv_head),
+                             tensor_row(&w->memory, &v, kv_row, kv_head),
+                             tensor_row(&w->memory, &d_out, q_row, head),
+                             tensor_load(&w->memory, &lse, row, 0, 0),
+                             tensor_load(&w->memory, &d, row, 0, 0)};
+    struct tensor dbias = operand(rank, op, ATTEND_DBIAS, 1, 1, 4);
+    if (c->bias != BIAS_NONE)
+        tensor_add(&w->memory, &dbias, bias, 0, 0, symbol_gradient(SYMBOL_DBIAS, &p, 0));
     for (int i = 0; i < c->head_dim_qk; i++) {
         tensor_add(&w->memory, &dq, q_row, head, i, symbol_gradient(SYMBOL_DQ, &p, i));
         tensor_add(&w->memory, &dk, kv_row, kv_head, i, symbol_gradient(SYMBOL_DK, &p, i));
@@ -111,28 +131,70 @@ static void run_row_dot(struct world *w, int rank, const struct op *op)
 {
     const struct cp_case *c = w->memory.c;
     struct tensor d_out =
-        operand(rank, op, ROW_DOT_DO, c->heads, c->head_dim_v, case_element_bytes(c));
-    struct tensor o = operand(rank, op, ROW_DOT_O, c->heads, c->head_dim_v, 4);
+        operand(rank, op, ROW_DOT_DO, op->heads.count, c->head_dim_v, case_element_bytes(c));
+    struct tensor o = operand(rank, op, ROW_DOT_O, op->heads.count, c->head_dim_v, 4);
     struct tensor d = operand(rank, op, ROW_DOT_D, 1, 1, 4);
-    for (int64_t row = 0; row < shard_rows(c, SIDE_Q, rank); row++)
-        for (int head = 0; head < c->heads; head++)
-            tensor_store(&w->memory, &d, symbols_head_row(&w->memory, rank, head, row), 0, 0,
+    for (int64_t row = 0; row < op->q_rows; row++)
+        for (int head = 0; head < op->heads.count; head++)
+            tensor_store(&w->memory, &d, head * op->q_rows + row, 0, 0,
                          symbol_row_dot(tensor_row(&w->memory, &d_out, row, head),
                                         tensor_row(&w->memory, &o, row, head)));
 }
 
-// Add, convert and fill go element by element.
+static void run_fill_heads(struct world *w, int rank, const struct op *op)
+{
+    struct tensor from = operand(rank, op, UNARY_SOURCE, 1, 1, 4);
+    struct tensor to = operand(rank, op, UNARY_DESTINATION, 1, 1, 4);
+    for (int head = 0; head < op->heads.count; head++)
+        for (int64_t row = 0; row < op->q_rows; row++)
+            tensor_store(&w->memory, &to, head * op->q_rows + row, 0, 0,
+                         tensor_load(&w->memory, &from, head, 0, 0));
+}
+
+static void row_sink_grad(struct world *w, int rank, const struct op *op, int head, int64_t row)
+{
+    struct tensor sink = operand(rank, op, SINK_GRAD_SINK, 1, 1, 4);
+    struct tensor lse = operand(rank, op, SINK_GRAD_LSE, 1, 1, 4);
+    struct tensor d = operand(rank, op, SINK_GRAD_D, 1, 1, 4);
+    struct tensor dsink = operand(rank, op, SINK_GRAD_DSINK, 1, 1, 4);
+    int64_t at = head * op->q_rows + row;
+    tensor_add(&w->memory, &dsink, head, 0, 0,
+               symbol_sink_gradient(tensor_load(&w->memory, &sink, head, 0, 0),
+                                    tensor_load(&w->memory, &lse, at, 0, 0),
+                                    tensor_load(&w->memory, &d, at, 0, 0)));
+}
+
+static void run_sink_grad(struct world *w, int rank, const struct op *op)
+{
+    for (int32_t n = 0; n < op->slice_count; n++) {
+        const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
+        for (int64_t i = 0; i < s->q_len; i++)
+            for (int head = 0; head < op->heads.count; head++)
+                row_sink_grad(w, rank, op, head, s->q_row + i * shard_row_step(w->memory.c));
+    }
+}
+
+// Offset of the i-th byte of a region.
+static int64_t region_place(const struct region *r, int64_t i)
+{
+    return r->offset + i / r->bytes * r->stride + i % r->bytes;
+}
+
+// Add, max, convert and fill go element by element. A maximum counts from where it begins.
 static void run_unary(struct world *w, int rank, const struct op *op)
 {
     const struct region *from = &op->operand[UNARY_SOURCE], *to = &op->operand[UNARY_DESTINATION];
     int element = op->kind == OP_CONVERT ? case_element_bytes(w->memory.c) : 4;
-    for (int64_t i = 0; i < to->bytes / element; i++) {
+    for (int64_t i = 0; i < region_total(to) / element; i++) {
+        int64_t place = region_place(to, i * element);
         uint64_t value = op->value == 0 ? 0 : SYMBOL_MINUS_INFINITY;
         if (op->kind != OP_FILL)
             value = symbols_load(&w->memory, rank, from->buffer, from->offset + i * 4, 4);
         if (op->kind == OP_ADD)
-            value += symbols_load(&w->memory, rank, to->buffer, to->offset + i * 4, 4);
-        symbols_store(&w->memory, rank, to->buffer, to->offset + i * element, element, value);
+            value += symbols_load(&w->memory, rank, to->buffer, place, 4);
+        if (op->kind == OP_MAX)
+            value += symbols_load(&w->memory, rank, to->buffer, place, 4) - SYMBOL_MINUS_INFINITY;
+        symbols_store(&w->memory, rank, to->buffer, place, element, value);
     }
 }
 
@@ -144,6 +206,10 @@ static void run_compute(struct world *w, int rank, const struct op *op)
         attend(w, rank, op, pair_backward);
     else if (op->kind == OP_ROW_DOT)
         run_row_dot(w, rank, op);
+    else if (op->kind == OP_FILL_HEADS)
+        run_fill_heads(w, rank, op);
+    else if (op->kind == OP_SINK_GRAD)
+        run_sink_grad(w, rank, op);
     else
         run_unary(w, rank, op);
 }
@@ -226,12 +292,13 @@ static void move(struct world *w, int from, int32_t index, int to, int32_t targe
 {
     const struct region *a = &w->plans[from]->transfers[index].send;
     const struct region *b = &w->plans[to]->transfers[target].receive;
-    if (a->bytes != b->bytes)
+    int64_t bytes = region_total(a);
+    if (bytes != region_total(b))
         symbols_fault(&w->memory, "rank %d sends %lld bytes, rank %d receives %lld", from,
-                      (long long)a->bytes, to, (long long)b->bytes);
-    for (int64_t i = 0; i < a->bytes && !w->memory.why[0]; i += CELL_BYTES)
-        symbols_store(&w->memory, to, b->buffer, b->offset + i, CELL_BYTES,
-                      symbols_load(&w->memory, from, a->buffer, a->offset + i, CELL_BYTES));
+                      (long long)bytes, to, (long long)region_total(b));
+    for (int64_t i = 0; i < bytes && !w->memory.why[0]; i += CELL_BYTES)
+        symbols_store(&w->memory, to, b->buffer, region_place(b, i), CELL_BYTES,
+                      symbols_load(&w->memory, from, a->buffer, region_place(a, i), CELL_BYTES));
     w->ranks[from].sent[index] = true;
     w->ranks[to].received[target] = true;
     finish_exchange(w, from);

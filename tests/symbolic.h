@@ -14,7 +14,4 @@
 // memory outside their buffers, or when an output is not what the definition of attention says.
 bool symbolic_run(struct plan *const *plans, uint64_t seed, char *why);
 
-// Whether the query at position i sees the key at position j, by the definition of the case's mask.
-bool symbolic_visible(const struct cp_case *c, int64_t i, int64_t j);
-
 #endif

@@ -2,11 +2,8 @@
 #include "tests/symbols.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 
-#include "plan/shard.h"
 #include "tests/generate.h"
-#include "tests/symbolic.h"
 
 void symbols_fault(struct symbols *s, const char *format, ...)
 {
@@ -86,6 +83,11 @@ uint64_t tensor_row(struct symbols *s, const struct tensor *t, int64_t row, int 
 
 // ---- contributions ----
 
+uint64_t symbol_biased(uint64_t q, uint64_t bias)
+{
+    return symbol_mix(SYMBOL_BIAS, symbol_mix(q, bias));
+}
+
 uint64_t symbol_out(uint64_t q, uint64_t k, uint64_t v_element)
 {
     return symbol_mix(SYMBOL_O, symbol_mix(q, symbol_mix(k, v_element)));
@@ -96,9 +98,19 @@ uint64_t symbol_lse(uint64_t q, uint64_t k)
     return symbol_mix(SYMBOL_LSE, symbol_mix(q, k));
 }
 
+uint64_t symbol_max(uint64_t q, uint64_t k)
+{
+    return symbol_mix(SYMBOL_MAX, symbol_mix(q, k));
+}
+
 uint64_t symbol_row_dot(uint64_t d_out, uint64_t out)
 {
     return symbol_mix(SYMBOL_D, symbol_mix(d_out, out));
+}
+
+uint64_t symbol_sink_gradient(uint64_t sink, uint64_t lse, uint64_t d)
+{
+    return symbol_mix(SYMBOL_DSINK, symbol_mix(sink, symbol_mix(lse, d)));
 }
 
 uint64_t symbol_gradient(enum symbol which, const struct pair_symbols *p, int i)
@@ -106,234 +118,4 @@ uint64_t symbol_gradient(enum symbol which, const struct pair_symbols *p, int i)
     uint64_t all = symbol_mix(symbol_mix(p->q, p->k),
                               symbol_mix(p->v, symbol_mix(p->d_out, symbol_mix(p->lse, p->d))));
     return symbol_mix(symbol_mix(which, (uint64_t)i), all);
-}
-
-int64_t symbols_head_row(const struct symbols *s, int rank, int head, int64_t row)
-{
-    return head * shard_rows(s->c, SIDE_Q, rank) + row;
-}
-
-// ---- inputs and outputs ----
-
-// Where the tensors of a role lie in their buffer: K, then V behind it.
-static struct tensor role_tensor(const struct symbols *s, int rank, enum buffer_role role,
-                                 enum symbol which)
-{
-    const struct cp_case *c = s->c;
-    const struct plan *plan = s->plans[rank];
-    bool key_side =
-        which == SYMBOL_K || which == SYMBOL_V || which == SYMBOL_DK || which == SYMBOL_DV;
-    bool wide = which == SYMBOL_Q || which == SYMBOL_K || which == SYMBOL_DQ || which == SYMBOL_DK;
-    bool behind = which == SYMBOL_V || which == SYMBOL_DV;
-    int element = case_element_bytes(c);
-    struct tensor t = {.rank = rank,
-                       .heads = key_side ? c->kv_heads : c->heads,
-                       .dim = wide ? c->head_dim_qk : c->head_dim_v,
-                       .element = element};
-    while (plan->buffers[t.region.buffer].role != role)
-        t.region.buffer++;
-    if (behind)
-        t.region.offset = shard_rows(c, SIDE_KV, rank) * c->kv_heads * c->head_dim_qk * element;
-    return t;
-}
-
-static uint64_t input_element(enum symbol which, int sequence, int64_t position, int head, int i)
-{
-    uint64_t place = ((uint64_t)sequence << 48) | ((uint64_t)position << 16) | (uint64_t)head << 8;
-    return symbol_mix(which, place | (uint64_t)i);
-}
-
-// The symbol of a row of an input, by position.
-static uint64_t input_row(const struct cp_case *c, enum symbol which, int sequence,
-                          int64_t position, int head)
-{
-    int dim = which == SYMBOL_Q || which == SYMBOL_K ? c->head_dim_qk : c->head_dim_v;
-    uint64_t symbol = 0;
-    for (int i = 0; i < dim; i++)
-        symbol = symbol_mix(symbol, input_element(which, sequence, position, head, i));
-    return symbol;
-}
-
-static uint64_t *garbage(uint64_t *random, int64_t bytes)
-{
-    size_t count = (size_t)(bytes / CELL_BYTES);
-    uint64_t *cells = malloc((count + 1) * sizeof *cells);
-    for (size_t i = 0; cells && i < count; i++)
-        cells[i] = generate_next(random);
-    return cells;
-}
-
-static void fill_input(struct symbols *s, int rank, enum shard_side side, enum buffer_role role,
-                       enum symbol which)
-{
-    struct tensor t = role_tensor(s, rank, role, which);
-    struct span *spans = calloc((size_t)shard_spans_max(s->c), sizeof *spans);
-    int count = shard_spans(s->c, side, rank, spans);
-    for (int n = 0; n < count; n++)
-        for (int64_t token = 0; token < spans[n].len; token++)
-            for (int head = 0; head < t.heads; head++)
-                for (int i = 0; i < t.dim; i++)
-                    tensor_store(s, &t, spans[n].row + token * shard_row_step(s->c), head, i,
-                                 input_element(which, spans[n].sequence, spans[n].position + token,
-                                               head, i));
-    free(spans);
-}
-
-void symbols_init(struct symbols *s, struct plan *const *plans, uint64_t *random, char *why)
-{
-    *s = (struct symbols){.plans = plans, .c = &plans[0]->c, .why = why};
-    why[0] = '\0';
-    for (int rank = 0; rank < s->c->world_size; rank++) {
-        const struct plan *plan = plans[rank];
-        s->cells[rank] = calloc((size_t)plan->buffer_count + 1, sizeof *s->cells[rank]);
-        for (int32_t i = 0; i < plan->buffer_count; i++)
-            s->cells[rank][i] = garbage(random, plan->buffers[i].bytes);
-        fill_input(s, rank, SIDE_Q, BUFFER_INPUT_Q, SYMBOL_Q);
-        fill_input(s, rank, SIDE_KV, BUFFER_INPUT_KV, SYMBOL_K);
-        fill_input(s, rank, SIDE_KV, BUFFER_INPUT_KV, SYMBOL_V);
-        if (s->c->training)
-            fill_input(s, rank, SIDE_Q, BUFFER_INPUT_DO, SYMBOL_DO);
-    }
-}
-
-void symbols_fini(struct symbols *s)
-{
-    for (int rank = 0; rank < s->c->world_size; rank++) {
-        for (int32_t i = 0; i < s->plans[rank]->buffer_count; i++)
-            free(s->cells[rank][i]);
-        free(s->cells[rank]);
-    }
-}
-
-// ---- what the definition says ----
-
-// Everything about one query and head: what its row of O and LSE must be, D from it.
-struct query {
-    int sequence, head;
-    int64_t position;
-    uint64_t q, d_out, lse, d;
-};
-
-static uint64_t expected_out(const struct cp_case *c, const struct query *x, int i)
-{
-    uint64_t out = 0;
-    int kv_head = x->head / (c->heads / c->kv_heads);
-    for (int64_t j = 0; j < c->seqlen_kv; j++)
-        if (symbolic_visible(c, x->position, j))
-            out += symbol_out(x->q, input_row(c, SYMBOL_K, x->sequence, j, kv_head),
-                              input_element(SYMBOL_V, x->sequence, j, kv_head, i));
-    return out;
-}
-
-static struct query query_at(const struct cp_case *c, int sequence, int64_t position, int head)
-{
-    struct query x = {.sequence = sequence, .head = head, .position = position};
-    int kv_head = head / (c->heads / c->kv_heads);
-    x.q = input_row(c, SYMBOL_Q, sequence, position, head);
-    x.d_out = input_row(c, SYMBOL_DO, sequence, position, head);
-    x.lse = SYMBOL_MINUS_INFINITY;
-    for (int64_t j = 0; j < c->seqlen_kv; j++)
-        if (symbolic_visible(c, position, j))
-            x.lse += symbol_lse(x.q, input_row(c, SYMBOL_K, sequence, j, kv_head));
-    uint64_t out = 0;
-    for (int i = 0; i < c->head_dim_v; i++)
-        out = symbol_mix(out, expected_out(c, &x, i));
-    x.d = symbol_row_dot(x.d_out, out);
-    return x;
-}
-
-static uint64_t pair_gradient(const struct cp_case *c, const struct query *x, int64_t j,
-                              enum symbol which, int i)
-{
-    int kv_head = x->head / (c->heads / c->kv_heads);
-    struct pair_symbols p = {x->q,
-                             input_row(c, SYMBOL_K, x->sequence, j, kv_head),
-                             input_row(c, SYMBOL_V, x->sequence, j, kv_head),
-                             x->d_out,
-                             x->lse,
-                             x->d};
-    return symbol_gradient(which, &p, i);
-}
-
-static void expect(struct symbols *s, const struct tensor *t, const char *name, int64_t row,
-                   int head, int i, uint64_t expected, int64_t position)
-{
-    if (tensor_load(s, t, row, head, i) != expected)
-        symbols_fault(s, "%s of rank %d is wrong: position %lld, head %d, element %d", name,
-                      t->rank, (long long)position, head, i);
-}
-
-static void check_query(struct symbols *s, int rank, const struct query *x, int64_t row)
-{
-    const struct cp_case *c = s->c;
-    struct tensor out = role_tensor(s, rank, BUFFER_OUT, SYMBOL_O);
-    struct tensor lse = role_tensor(s, rank, BUFFER_LSE, SYMBOL_LSE);
-    lse.heads = lse.dim = 1;
-    lse.element = 4;
-    for (int i = 0; i < c->head_dim_v; i++)
-        expect(s, &out, "O", row, x->head, i, expected_out(c, x, i), x->position);
-    expect(s, &lse, "LSE", symbols_head_row(s, rank, x->head, row), 0, 0, x->lse, x->position);
-    if (!c->training)
-        return;
-    struct tensor dq = role_tensor(s, rank, BUFFER_DQ, SYMBOL_DQ);
-    for (int i = 0; i < c->head_dim_qk; i++) {
-        uint64_t expected = 0;
-        for (int64_t j = 0; j < c->seqlen_kv; j++)
-            if (symbolic_visible(c, x->position, j))
-                expected += pair_gradient(c, x, j, SYMBOL_DQ, i);
-        expect(s, &dq, "dQ", row, x->head, i, expected, x->position);
-    }
-}
-
-// Checks dK or dV of one key against the queries of its sequence ([heads][seqlen_q]).
-static void check_key(struct symbols *s, int rank, enum symbol which, const struct query *queries,
-                      int64_t row, int64_t j, int kv_head)
-{
-    const struct cp_case *c = s->c;
-    struct tensor t = role_tensor(s, rank, BUFFER_DKV, which);
-    int group = c->heads / c->kv_heads;
-    for (int i = 0; i < t.dim; i++) {
-        uint64_t expected = 0;
-        for (int64_t n = 0; n < group * c->seqlen_q; n++) {
-            const struct query *x = &queries[kv_head * group * c->seqlen_q + n];
-            if (symbolic_visible(c, x->position, j))
-                expected += pair_gradient(c, x, j, which, i);
-        }
-        expect(s, &t, which == SYMBOL_DK ? "dK" : "dV", row, kv_head, i, expected, j);
-    }
-}
-
-static void check_rank(struct symbols *s, int rank, int sequence, const struct query *queries)
-{
-    const struct cp_case *c = s->c;
-    int64_t step = shard_row_step(c);
-    struct span *spans = calloc((size_t)shard_spans_max(c), sizeof *spans);
-    int count = shard_spans(c, SIDE_Q, rank, spans);
-    for (int n = 0; n < count; n++)
-        for (int64_t t = 0; t < spans[n].len && spans[n].sequence == sequence; t++)
-            for (int head = 0; head < c->heads; head++)
-                check_query(s, rank, &queries[head * c->seqlen_q + spans[n].position + t],
-                            spans[n].row + t * step);
-    count = c->training ? shard_spans(c, SIDE_KV, rank, spans) : 0;
-    for (int n = 0; n < count; n++)
-        for (int64_t t = 0; t < spans[n].len && spans[n].sequence == sequence; t++)
-            for (int head = 0; head < c->kv_heads; head++)
-                for (int which = SYMBOL_DK; which <= SYMBOL_DV; which++)
-                    check_key(s, rank, (enum symbol)which, queries, spans[n].row + t * step,
-                              spans[n].position + t, head);
-    free(spans);
-}
-
-void symbols_check(struct symbols *s)
-{
-    const struct cp_case *c = s->c;
-    struct query *queries = calloc((size_t)(c->heads * c->seqlen_q) + 1, sizeof *queries);
-    for (int sequence = 0; sequence < c->batch; sequence++) {
-        for (int head = 0; head < c->heads; head++)
-            for (int64_t i = 0; i < c->seqlen_q; i++)
-                queries[head * c->seqlen_q + i] = query_at(c, sequence, i, head);
-        for (int rank = 0; rank < c->world_size; rank++)
-            check_rank(s, rank, sequence, queries);
-    }
-    free(queries);
 }

@@ -9,7 +9,7 @@
 // A cell stands for this many bytes of a buffer; an fp32 element takes two.
 #define CELL_BYTES 2
 
-// What LSE is before any key was seen.
+// What LSE and the largest logit are before any key was seen.
 #define SYMBOL_MINUS_INFINITY UINT64_C(0x1234567812345678)
 
 enum symbol {
@@ -22,7 +22,12 @@ enum symbol {
     SYMBOL_D,
     SYMBOL_DQ,
     SYMBOL_DK,
-    SYMBOL_DV
+    SYMBOL_DV,
+    SYMBOL_SINK,
+    SYMBOL_DSINK,
+    SYMBOL_MAX,
+    SYMBOL_BIAS,
+    SYMBOL_DBIAS
 };
 
 // The buffers of all ranks.
@@ -64,18 +69,19 @@ void tensor_add(struct symbols *s, const struct tensor *t, int64_t row, int head
 // One symbol for all that a row holds for a head.
 uint64_t tensor_row(struct symbols *s, const struct tensor *t, int64_t row, int head);
 
-// Where LSE and D, [heads][q rows], hold the value of a row.
-int64_t symbols_head_row(const struct symbols *s, int rank, int head, int64_t row);
-
-// What a visible pair adds to an element of O and to LSE, from the symbols of its rows; D; what a
-// pair adds to element i of dQ, dK or dV.
+// What a visible pair adds to an element of O, to LSE and to the largest logit, from the symbols of
+// its rows; D; what a row adds to the gradient of a sink, a pair to element i of dQ, dK or dV or to
+// that of the bias (i = 0). With a bias `q` is symbol_biased() everywhere.
+uint64_t symbol_biased(uint64_t q, uint64_t bias);
 struct pair_symbols {
     uint64_t q, k, v, d_out, lse, d;
 };
 uint64_t symbol_mix(uint64_t a, uint64_t b);
 uint64_t symbol_out(uint64_t q, uint64_t k, uint64_t v_element);
 uint64_t symbol_lse(uint64_t q, uint64_t k);
+uint64_t symbol_max(uint64_t q, uint64_t k);
 uint64_t symbol_row_dot(uint64_t d_out, uint64_t out);
+uint64_t symbol_sink_gradient(uint64_t sink, uint64_t lse, uint64_t d);
 uint64_t symbol_gradient(enum symbol which, const struct pair_symbols *p, int i);
 
 #endif

@@ -360,8 +360,14 @@ END_TEST
 
 START_TEST(shapes_that_cannot_be_served)
 {
-    struct attention_shape good = {
-        .dtype = BF16, .heads = 4, .kv_heads = 2, .d_qk = 8, .d_v = 8, .row_step = 1, .scale = 1};
+    struct attention_shape good = {.dtype = BF16,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .group = 2,
+                                   .d_qk = 8,
+                                   .d_v = 8,
+                                   .row_step = 1,
+                                   .scale = 1};
     struct attention_shape bad[6];
     for (int i = 0; i < 6; i++)
         bad[i] = good;
@@ -371,12 +377,9 @@ START_TEST(shapes_that_cannot_be_served)
     bad[3].kv_heads = 0;
     bad[4].row_step = 0;
     bad[5].row_step = INT64_C(1) << 40;
-    static const char *const words[] = {"head dimensions are 257 and 8",
-                                        "8 and 0",
-                                        "kv_heads is 3",
-                                        "kv_heads is 0",
-                                        "0 rows",
-                                        "1099511627776 rows"};
+    static const char *const words[] = {
+        "head dimensions are 257 and 8", "8 and 0", "do not use 3 key heads",
+        "do not use 0 key heads",        "0 rows",  "1099511627776 rows"};
     struct attention_backend *backend = scene_backend();
     for (int i = 0; i < 6; i++) {
         struct error error;

@@ -30,7 +30,7 @@ static struct builder *begin(int32_t buffers[BUFFERS])
         builder_buffer(b, "empty", roles[i], 0);
     for (int i = 0; i < BUFFERS; i++) {
         buffers[i] = builder_buffer(b, "buffer", BUFFER_SCRATCH, BUFFER_BYTES);
-        builder_fill(b, (struct region){buffers[i], 0, BUFFER_BYTES}, 0);
+        builder_fill(b, (struct region){.buffer = buffers[i], .bytes = BUFFER_BYTES}, 0);
     }
     return b;
 }
@@ -47,7 +47,8 @@ static struct region random_region(uint64_t *state, const int32_t *buffers, int6
 {
     int32_t buffer = buffers[generate_below(state, BUFFERS)];
     int64_t places = (BUFFER_BYTES - bytes) / 4 + 1;
-    return (struct region){buffer, 4 * generate_below(state, places), bytes};
+    return (struct region){
+        .buffer = buffer, .offset = 4 * generate_below(state, places), .bytes = bytes};
 }
 
 static bool overlap(const struct region *a, const struct region *b)
@@ -150,14 +151,16 @@ START_TEST(nothing_empty_is_added)
 {
     int32_t buffers[BUFFERS];
     struct builder *b = begin(buffers);
-    struct region none = {buffers[0], 8, 0}, some = {buffers[1], 0, 8};
+    struct region none = {.buffer = buffers[0], .offset = 8},
+                  some = {.buffer = buffers[1], .bytes = 8};
     const struct region operand[OPERANDS_MAX] = {[ATTEND_Q] = some};
     builder_fill(b, none, 0);
     builder_add(b, none, none);
     builder_convert(b, none, none);
-    builder_row_dot(b, none, none, none);
-    builder_attend_forward(b, operand, NULL, 0);
-    builder_attend_backward(b, operand, NULL, 0);
+    const struct heads heads = {.count = 1, .kv_count = 1};
+    builder_row_dot(b, heads, 0, none, none, none);
+    builder_attend(b, OP_ATTEND_FORWARD, heads, 1, 0, operand, NULL, 0);
+    builder_attend(b, OP_ATTEND_BACKWARD, heads, 1, 0, operand, NULL, 0);
     const struct transfer transfers[] = {{.peer = 0}, {.peer = 0, .send = some}, {.peer = 0}};
     builder_exchange(b, transfers, 3);
     builder_exchange(b, transfers, 1); // stays, so that exchanges count alike on all ranks
@@ -176,10 +179,10 @@ START_TEST(second_message_is_compared_too)
     int32_t buffers[BUFFERS];
     struct builder *b = begin(buffers);
     const struct transfer transfers[] = {
-        {.send = {buffers[0], 0, 8}},
-        {.send = {buffers[0], 8, 4}},
-        {.receive = {buffers[1], 0, 8}},
-        {.receive = {buffers[1], 8, 8}},
+        {.send = {.buffer = buffers[0], .offset = 0, .bytes = 8}},
+        {.send = {.buffer = buffers[0], .offset = 8, .bytes = 4}},
+        {.receive = {.buffer = buffers[1], .offset = 0, .bytes = 8}},
+        {.receive = {.buffer = buffers[1], .offset = 8, .bytes = 8}},
     };
     builder_exchange(b, transfers, 4);
     struct plan *plan = end(b);

@@ -132,6 +132,12 @@ START_TEST(fields_are_listed)
     ck_assert_int_eq(cpattn_field_kind(cpattn_field_find("seed")), CPATTN_FIELD_UINT);
     ck_assert_int_eq(cpattn_field_kind(cpattn_field_find("scale")), CPATTN_FIELD_REAL);
     ck_assert_int_eq(cpattn_field_kind(cpattn_field_find("training")), CPATTN_FIELD_BOOL);
+    field = cpattn_field_find("padded_kv");
+    ck_assert_int_eq(cpattn_field_kind(field), CPATTN_FIELD_LIST);
+    ck_assert_int_eq(cpattn_field_max(field), 16777216);
+    ck_assert_int_eq(cpattn_case_set(c, "padded_kv", "7,0", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_get(c, "padded_kv", text, sizeof text), 3);
+    ck_assert_str_eq(text, "7,0");
     ck_assert_ptr_null(cpattn_field_choice(cpattn_field_find("dtype"), -1));
     ck_assert_ptr_null(cpattn_field_find("no_such"));
     cpattn_case_destroy(c);

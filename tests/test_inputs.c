@@ -118,6 +118,62 @@ START_TEST(elements_are_indexed_globally)
 }
 END_TEST
 
+// All shapes of a bias: which of its own dimensions it has.
+static const struct {
+    enum case_bias bias;
+    bool batch, heads, rows;
+} bias_shapes[] = {{BIAS_111S, false, false, false}, {BIAS_11SS, false, false, true},
+                   {BIAS_1H1S, false, true, false},  {BIAS_1HSS, false, true, true},
+                   {BIAS_B11S, true, false, false},  {BIAS_B1SS, true, false, true},
+                   {BIAS_BH1S, true, true, false},   {BIAS_BHSS, true, true, true}};
+
+START_TEST(a_bias_is_shared_by_what_it_is_one_for)
+{
+    const int batch = 3, heads = 6, sequence = 2, head = 4;
+    const int64_t rows = 7, columns = 1500, position = 5, first = 3, count = 1400;
+    static float values[1400], row[1400];
+    for (int b = 0; b < 8; b++) {
+        struct cp_case c = small_case((enum case_dtype)_i);
+        c.batch = batch;
+        c.heads = heads;
+        c.seqlen_q = rows;
+        c.seqlen_kv = columns;
+        c.inputs = b % 2 ? INPUTS_TE : INPUTS_SHARP; // never clamped
+        c.bias = bias_shapes[b].bias;
+        uint64_t index = bias_shapes[b].batch ? sequence : 0;
+        index = bias_shapes[b].heads ? index * heads + head : index;
+        index = bias_shapes[b].rows ? index * rows + position : index;
+        struct input_draw draw = {
+            .seed = c.seed, .tensor = INPUT_BIAS, .limit = INFINITY, .factor = 1};
+        int wrong = 0;
+        input_bias(&c, sequence, head, position, first, count, values);
+        input_bias_row(&c, sequence, head, position, first, count, row);
+        for (int64_t i = 0; i < count; i++) {
+            uint32_t rounded;
+            dtype_store(c.dtype, &rounded, 0, element(&draw, index * columns + first + i));
+            wrong += values[i] != dtype_load(c.dtype, &rounded, 0);
+            wrong += values[i] != dtype_load(c.dtype, row, i);
+        }
+        ck_assert_int_eq(wrong, 0);
+    }
+}
+END_TEST
+
+START_TEST(sinks_follow_the_softmax)
+{
+    struct cp_case c = small_case(DTYPE_BF16);
+    ck_assert_float_eq(input_sink(&c, 1), -INFINITY);
+    c.softmax = SOFTMAX_OFF_BY_ONE;
+    ck_assert_float_eq(input_sink(&c, 1), 0);
+    c.softmax = SOFTMAX_LEARNABLE;
+    struct input_draw draw = {.seed = c.seed, .tensor = INPUT_SINK, .limit = INFINITY, .factor = 2};
+    for (int head = 0; head < c.heads; head++)
+        ck_assert_float_eq(input_sink(&c, head), element(&draw, (uint64_t)head));
+    c.inputs = INPUTS_TE;
+    ck_assert_float_eq(input_sink(&c, 1), 0);
+}
+END_TEST
+
 START_TEST(a_row_holds_its_heads)
 {
     struct cp_case c = small_case((enum case_dtype)_i);
@@ -412,6 +468,8 @@ static Suite *inputs_suite(void)
     TCase *tensor = tcase_create("tensors");
     tcase_add_loop_test(tensor, elements_are_indexed_globally, DTYPE_BF16, DTYPE_FP32 + 1);
     tcase_add_loop_test(tensor, a_row_holds_its_heads, DTYPE_BF16, DTYPE_FP32 + 1);
+    tcase_add_loop_test(tensor, a_bias_is_shared_by_what_it_is_one_for, DTYPE_BF16, DTYPE_FP32 + 1);
+    tcase_add_test(tensor, sinks_follow_the_softmax);
     tcase_add_test(tensor, tensors_and_seeds_differ);
     tcase_add_test(tensor, values_are_nearly_normal);
     tcase_add_test(tensor, values_of_the_te_setting_are_clamped);

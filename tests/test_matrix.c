@@ -29,6 +29,13 @@ static struct matrix_list *expand(const struct matrix *matrix, const struct matr
     return list;
 }
 
+static const struct cp_case *case_of(const struct matrix_list *list, int index)
+{
+    static struct cp_case c;
+    matrix_case_load(&list->cases[index], &c);
+    return &c;
+}
+
 // The ids of the cases of one fate, one per line.
 static const char *ids(const struct matrix_list *list, enum matrix_fate fate)
 {
@@ -81,7 +88,7 @@ START_TEST(fields_come_from_defaults_model_axes_and_set)
     const char *const sets[] = {"seqlen=100", "seqlen_kv=200", "heads=3", "kv_heads=1"};
     struct matrix_choice choice = {.sets = sets, .set_count = 4};
     struct matrix_list *list = expand(matrix, NULL);
-    const struct cp_case *c = &list->cases[7].c;
+    const struct cp_case *c = case_of(list, 7);
     ck_assert_str_eq(c->model, "b");
     ck_assert_int_eq(c->batch, 3);
     ck_assert_int_eq(c->head_dim_qk, 64);
@@ -91,10 +98,10 @@ START_TEST(fields_come_from_defaults_model_axes_and_set)
     ck_assert_int_eq(c->mask, MASK_NONE);
     ck_assert_int_eq(c->dtype, DTYPE_FP16);
     ck_assert_int_eq(c->world_size, 4);
-    ck_assert_int_eq(list->cases[3].c.mask, MASK_CAUSAL); // model a leaves the default
+    ck_assert_int_eq(case_of(list, 3)->mask, MASK_CAUSAL); // model a leaves the default
     matrix_list_destroy(list);
     list = expand(matrix, &choice);
-    c = &list->cases[7].c;
+    c = case_of(list, 7);
     ck_assert_int_eq(c->seqlen_q, 100);
     ck_assert_int_eq(c->seqlen_kv, 200);
     ck_assert_int_eq(c->heads, 3);
@@ -114,9 +121,9 @@ START_TEST(values_of_an_axis_can_set_several_fields)
                "full/training=true\nfull/training=false\nswa/training=true\nswa/training=false\n");
     struct matrix *matrix = read_matrix(text);
     struct matrix_list *list = expand(matrix, NULL);
-    ck_assert_int_eq(list->cases[1].c.window_left, WINDOW_UNBOUNDED);
-    ck_assert_int_eq(list->cases[3].c.window_left, 5);
-    ck_assert(!list->cases[3].c.training);
+    ck_assert_int_eq(case_of(list, 1)->window_left, WINDOW_UNBOUNDED);
+    ck_assert_int_eq(case_of(list, 3)->window_left, 5);
+    ck_assert(!case_of(list, 3)->training);
     matrix_list_destroy(list);
     matrix_destroy(matrix);
 }
@@ -135,13 +142,15 @@ START_TEST(labels_tell_numbers_apart)
     static const struct {
         const char *field, *value, *label;
     } wanted[] = {
-        {"world_size", "4", "w4"},     {"batch", "2", "b2"},
-        {"heads", "12", "h12"},        {"kv_heads", "2", "kv2"},
-        {"head_dim", "64", "d64"},     {"head_dim_v", "64", "dv64"},
-        {"seqlen_q", "512", "s512"},   {"seqlen_kv", "0", "skv0"},
-        {"dtype", "fp32", "fp32"},     {"training", "false", "training=false"},
-        {"scale", "0.5", "scale=0.5"}, {"window_left", "-1", "window_left=-1"},
-        {"mask", "none", "none"},
+        {"world_size", "4", "w4"},       {"batch", "2", "b2"},
+        {"heads", "12", "h12"},          {"kv_heads", "2", "kv2"},
+        {"head_dim", "64", "d64"},       {"head_dim_v", "64", "dv64"},
+        {"seqlen_q", "512", "s512"},     {"seqlen_kv", "0", "skv0"},
+        {"dtype", "fp32", "fp32"},       {"training", "false", "training=false"},
+        {"scale", "0.5", "scale=0.5"},   {"window_left", "-1", "window_left=-1"},
+        {"mask", "none", "none"},        {"a2a_size", "4", "a4"},
+        {"lengths_q", "9,8", "len9,8"},  {"lengths_kv", "", "lenkv"},
+        {"pad_multiple", "8", "padto8"},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         struct cp_case c;
@@ -151,6 +160,57 @@ START_TEST(labels_tell_numbers_apart)
         fields_label(&c, wanted[i].field, label, sizeof(label));
         ck_assert_str_eq(label, wanted[i].label);
     }
+}
+END_TEST
+
+static void assert_list(const struct cp_case *c, const char *field, const char *expected)
+{
+    char text[CASE_VALUE_MAX];
+    case_get(c, case_field_find(field), text, sizeof(text));
+    ck_assert_str_eq(text, expected);
+}
+
+// A list of numbers is a text or a list of the file, in every place where a field can stand.
+START_TEST(lists_are_texts_or_lists)
+{
+    struct matrix *matrix = read_matrix("defaults: {format: thd, batch: 3, lengths_q: [5, 0, 7]}\n"
+                                        "models:\n"
+                                        "  a: {padded_q: '8,8,8'}\n"
+                                        "  b: {padded_q: [5, 1, 7]}\n"
+                                        "  c: {padded_q: []}\n"
+                                        "axes:\n"
+                                        "  lengths_kv: [[1, 2, 3], '4,5,6', 7, []]\n");
+    struct matrix_list *list = expand(matrix, NULL);
+    ck_assert_str_eq(ids(list, MATRIX_RUNS),
+                     "a/lenkv1,2,3\na/lenkv4,5,6\na/lenkv\nb/lenkv1,2,3\nb/lenkv4,5,6\nb/lenkv\n"
+                     "c/lenkv1,2,3\nc/lenkv4,5,6\nc/lenkv\n");
+    ck_assert_str_eq(list->cases[2].reason, "lengths_kv has 1 numbers and batch is 3; accepted is "
+                                            "one for each sequence, or none");
+    for (int i = 0; i < list->count; i++)
+        assert_list(case_of(list, i), "lengths_q", "5,0,7");
+    assert_list(case_of(list, 1), "lengths_kv", "4,5,6");
+    assert_list(case_of(list, 1), "padded_q", "8,8,8");
+    assert_list(case_of(list, 4), "lengths_kv", "1,2,3");
+    assert_list(case_of(list, 4), "padded_q", "5,1,7");
+    assert_list(case_of(list, 8), "padded_q", "");
+    matrix_list_destroy(list);
+    matrix_destroy(matrix);
+}
+END_TEST
+
+START_TEST(lists_are_filtered_as_texts)
+{
+    static const char text[] = "defaults: {batch: 2}\n"
+                               "axes: {lengths_q: [[9, 8], [9, 1], [2, 8], []]}\n"
+                               "exclude: [{when: {lengths_q: ['2,8', '3,*']}, reason: r}]\n";
+    const char *filters[] = {"lengths_q=9,8"};
+    struct matrix_choice choice = {.filters = filters, .filter_count = 1};
+    assert_ids(text, NULL, "len9,8\nlen9,1\nlen\n");
+    assert_ids(text, &choice, "len9,8\n");
+    filters[0] = "lengths_q=9,*";
+    assert_ids(text, &choice, "len9,8\nlen9,1\n");
+    filters[0] = "lengths_q!=";
+    assert_ids(text, &choice, "len9,8\nlen9,1\n");
 }
 END_TEST
 
@@ -282,7 +342,7 @@ static const struct {
     {"", "f:1:1: neither 'models' nor 'axes' is there: no case to make"},
     {"- a\n", "f:1:1: a list: expected a map"},
     {"titel: x\n", "f:1:1: unknown key 'titel' (did you mean 'title'?); known: title, timeout, "
-                   "defaults, models, axes, exclude, subsets"},
+                   "defaults, models, axes, set, exclude, subsets"},
     {"timeout: soon\n", "f:1:10: key 'timeout': value 'soon': expected a length of time such as "
                         "90, 90s, 1.5s, 250ms, 10us, 2m or 1h"},
     {"defaults:\n  hedas: 3\n", "f:2:3: 'hedas' is not a field of a case (did you mean 'heads'?)"},
@@ -291,6 +351,17 @@ static const struct {
     {"defaults: {seqlen: -1}\n", "f:1:20: seqlen_q is '-1'; accepted is 0 to 16777216"},
     {"defaults: {seqlen: 1099511627776}\n",
      "f:1:20: seqlen_q is '1099511627776'; accepted is 0 to 16777216"},
+    {"defaults: {lengths_q: [1, x]}\n",
+     "f:1:23: lengths_q is '1,x'; accepted is up to 1024 whole numbers from 0 to 16777216 with "
+     "commas between them"},
+    {"defaults: {lengths_q: [1, [2]]}\n",
+     "f:1:27: item 2 of key 'lengths_q': a list: expected a single value"},
+    {"defaults: {lengths_q: ['1,2', 3]}\n",
+     "f:1:24: item 1 of key 'lengths_q': value '1,2': expected a number"},
+    {"defaults: {seqlen_q: [1, 2]}\n", "f:1:22: key 'seqlen_q': a list: expected a single value"},
+    {"axes: {lengths_q: ['1000001,1000002,1000003,1000004,1000005,1000006,1000007,1000008']}\n",
+     "f:1:20: the value is longer than the 63 characters that an id has for it; give it a name in "
+     "an axis with named values"},
     {"defaults: {seqlen: 4, seqlen_kv: 5}\n", "f:1:23: 'seqlen_kv' sets seqlen_kv once more"},
     {"models: [a]\n", "f:1:9: key 'models': a list: expected a map"},
     {"models: {}\n", "f:1:9: key 'models': a map: expected at least one value"},
@@ -344,7 +415,8 @@ static const struct {
     {SMALL "exclude: [{when: {model: {field: heads}}, reason: x}]\n",
      "f:8:26: 'field' compares two fields of one kind"},
     {SMALL "exclude: [{when: {heads: {field: model}}, reason: x}]\n",
-     "f:8:34: key 'field': value 'model': expected the name of a field of a case, not a text"},
+     "f:8:34: key 'field': value 'model': expected the name of a field of a case, not of a text or "
+     "a list"},
     {SMALL "subsets: {s: []}\n",
      "f:8:14: key 's': a list: expected at least one map of conditions"},
     {SMALL "subsets: {s: {model: c}}\n", "f:8:22: no model is called 'c'"},
@@ -475,7 +547,7 @@ START_TEST(shipped_matrices_are_what_they_promise)
         ck_assert_str_eq(list->cases[0].id, "cp_1_0/bf16/w2");
         ck_assert_str_eq(list->cases[15].id, "cp_2_1/fp16/w4");
         for (int j = 0; j < list->count; j++) {
-            const struct cp_case *c = &list->cases[j].c;
+            const struct cp_case *c = case_of(list, j);
             ck_assert_int_eq(c->seqlen_q, shipped[i].seqlen);
             ck_assert_int_eq(c->seqlen_kv, shipped[i].seqlen);
             ck_assert_int_eq(c->batch, 2);
@@ -505,6 +577,8 @@ int main(void)
     tcase_add_test(product, values_of_an_axis_can_set_several_fields);
     tcase_add_test(product, set_of_an_axis_leaves_it_one_value);
     tcase_add_test(product, labels_tell_numbers_apart);
+    tcase_add_test(product, lists_are_texts_or_lists);
+    tcase_add_test(product, lists_are_filtered_as_texts);
     tcase_add_test(product, the_product_is_bounded);
     tcase_add_test(product, axes_are_bounded);
     tcase_add_test(product, shipped_matrices_are_what_they_promise);

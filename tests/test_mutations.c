@@ -21,19 +21,122 @@ static const char *const mutation_names[] = {[MUTATION_NONE] = "NONE",
 
 static struct rank_report reports[WORLD_SIZE_MAX];
 
+// What is run: the plain cases, which the errors of the ring are tried on, and the others with what
+// only they have.
 struct variant {
+    const char *name;
     int world_size;
+    enum case_comm comm;
     enum case_mask mask;
+    bool others; // not one of the plain ones
+    enum case_format format;
+    int32_t lengths[2]; // 0: none
+    int64_t seqlen;     // 0: the usual
+    int64_t window;     // 0: none
+    int64_t keys_more;
+    enum case_softmax softmax;
+    enum case_bias bias;
+    double softcap;
+    bool max_logit;
 };
 
-static const struct variant variants[] = {
-    {2, MASK_CAUSAL}, {2, MASK_NONE}, {4, MASK_CAUSAL}, {4, MASK_NONE}};
-#define VARIANTS ((int)(sizeof(variants) / sizeof(*variants)))
+enum {
+    PLAIN_CAUSAL,
+    PLAIN_FULL,
+    PLAIN_CAUSAL_4,
+    PLAIN_FULL_4,
+    GATHER,
+    ULYSSES,
+    HIERARCHICAL,
+    WINDOW,
+    BOTTOM_RIGHT,
+    UNEVEN,
+    PACKED,
+    PADDED,
+    SINKS,
+    BIAS_OWN,
+    BIAS_SHARED,
+    VARIANTS
+};
 
-// Without a mask it makes no difference where a key stands.
-static bool matters(enum mutation mutation, const struct variant *v)
+static const struct variant variants[VARIANTS] = {
+    [PLAIN_CAUSAL] = {"causal", 2, COMM_P2P, MASK_CAUSAL, .others = false},
+    [PLAIN_FULL] = {"full", 2, COMM_P2P, MASK_NONE, .others = false},
+    [PLAIN_CAUSAL_4] = {"causal", 4, COMM_P2P, MASK_CAUSAL, .others = false},
+    [PLAIN_FULL_4] = {"full", 4, COMM_P2P, MASK_NONE, .others = false},
+    [GATHER] = {"all_gather", 4, COMM_ALL_GATHER, MASK_CAUSAL, .others = true},
+    [ULYSSES] = {"a2a", 4, COMM_A2A, MASK_CAUSAL, .others = true},
+    [HIERARCHICAL] = {"a2a+p2p", 4, COMM_A2A_P2P, MASK_CAUSAL, .others = true},
+    [WINDOW] = {"window", 2, COMM_P2P, MASK_CAUSAL, .others = true, .window = 40},
+    [BOTTOM_RIGHT] = {"bottom", 2, COMM_P2P, MASK_CAUSAL_BOTTOM_RIGHT, .others = true,
+                      .keys_more = 30},
+    [UNEVEN] = {"uneven", 2, COMM_P2P, MASK_NONE, .others = true, .seqlen = 191},
+    [PACKED] = {"packed", 2, COMM_P2P, MASK_CAUSAL, .others = true, .format = FORMAT_THD,
+                .lengths = {101, 150}},
+    [PADDED] = {"padded", 2, COMM_P2P, MASK_NONE, .others = true, .lengths = {101, 150}},
+    [SINKS] = {"sinks", 2, COMM_P2P, MASK_CAUSAL, .others = true, .softmax = SOFTMAX_LEARNABLE,
+               .softcap = 8, .max_logit = true},
+    [BIAS_OWN] = {"bias bhss", 2, COMM_P2P, MASK_NONE, .others = true, .bias = BIAS_BHSS},
+    [BIAS_SHARED] = {"bias 1h1s", 2, COMM_A2A, MASK_CAUSAL, .others = true, .bias = BIAS_1H1S},
+};
+
+// The others that an error must be noticed in; none: all plain ones.
+static const struct {
+    enum mutation mutation;
+    int variants[3]; // 0 ends the list
+} places[] = {
+    {MUTATION_WINDOW_OFF_BY_ONE, {WINDOW}},
+    {MUTATION_BOTTOM_RIGHT_TOP_LEFT, {BOTTOM_RIGHT}},
+    {MUTATION_SEQUENCE_BOUNDARY, {PACKED}},
+    {MUTATION_CHUNK_ROUNDED_DOWN, {UNEVEN, PACKED, PADDED}},
+    {MUTATION_PADDING_KEY_SEEN, {PADDED}},
+    {MUTATION_PADDING_NOT_ZERO, {PADDED}},
+    {MUTATION_SINK_DROPPED, {SINKS}},
+    {MUTATION_SINK_TWICE, {SINKS}},
+    {MUTATION_SINK_GRAD_SIGN, {SINKS}},
+    {MUTATION_SUM_DROPS_RANK, {SINKS}},
+    {MUTATION_MAX_OWN_SHARD, {SINKS}},
+    {MUTATION_SOFTCAP_SLOPE, {SINKS}},
+    {MUTATION_BIAS_COLUMN_SHIFTED, {BIAS_OWN}},
+    {MUTATION_DBIAS_STEP_LOST, {BIAS_OWN}},
+    {MUTATION_DBIAS_DROPS_RANK, {BIAS_SHARED}},
+    {MUTATION_A2A_WRONG_HEADS, {ULYSSES, HIERARCHICAL}},
+    {MUTATION_REPLICATED_KV_LOST, {ULYSSES}},
+    {MUTATION_A2A_DROP_MEMBER, {ULYSSES, HIERARCHICAL}},
+    {MUTATION_GATHER_WRONG_OWNER, {GATHER}},
+    {MUTATION_GATHER_DROP_PART, {GATHER}},
+    {MUTATION_BIAS_LOCAL_COLUMN, {BIAS_OWN}},
+    {MUTATION_BIAS_SCALED, {BIAS_OWN, BIAS_SHARED}},
+    {MUTATION_MAX_BASE_2, {SINKS}},
+};
+#define PLACES ((int)(sizeof(places) / sizeof(*places)))
+
+// Errors of the algorithms that share the attention with the ring are tried there, too.
+static bool everywhere(enum mutation mutation)
+{
+    return mutation == MUTATION_NONE || mutation == MUTATION_MERGE_WITHOUT_LSE ||
+           mutation == MUTATION_SCALE_5_PERCENT || mutation == MUTATION_ROWDOT_ZERO ||
+           mutation == MUTATION_CONVERT_TRUNCATES;
+}
+
+static bool in_plan_or_kernels(enum mutation mutation)
+{
+    return mutation < MUTATION_VERIFY_SKIPS_CHUNK && mutation != MUTATION_MISSING_WAIT;
+}
+
+// Where nothing is merged, or without a mask, it makes no difference.
+static bool matters(enum mutation mutation, int variant)
 {
     bool of_mask = mutation == MUTATION_MASK_OFF_BY_ONE || mutation == MUTATION_SWAP_CHUNKS;
+    bool of_merge = mutation == MUTATION_MERGE_WITHOUT_LSE;
+    const struct variant *v = &variants[variant];
+    for (int i = 0; i < PLACES; i++)
+        if (places[i].mutation == mutation)
+            return variant > 0 &&
+                   (places[i].variants[0] == variant || places[i].variants[1] == variant ||
+                    places[i].variants[2] == variant);
+    if (v->others)
+        return everywhere(mutation) && !(of_merge && v->comm == COMM_A2A);
     return !of_mask || v->mask == MASK_CAUSAL;
 }
 
@@ -41,13 +144,29 @@ static void variant_case(struct cp_case *c, const struct variant *v, enum case_i
 {
     case_init(c);
     c->world_size = v->world_size;
+    c->comm = v->comm;
     c->mask = v->mask;
     c->inputs = inputs;
     c->batch = 1;
     c->heads = 4;
     c->kv_heads = 2;
     c->head_dim_qk = c->head_dim_v = 64;
-    c->seqlen_q = c->seqlen_kv = inputs == INPUTS_TE ? 768 : 192;
+    c->seqlen_q = inputs == INPUTS_TE ? 768 : v->seqlen ? v->seqlen : 192;
+    c->seqlen_kv = c->seqlen_q + v->keys_more;
+    if (v->lengths[0]) {
+        c->batch = 2;
+        case_list_set(c, LIST_LENGTHS_Q, v->lengths, 2);
+    }
+    if (v->format)
+        c->format = v->format;
+    if (v->window)
+        c->window_left = v->window;
+    if (v->softmax)
+        c->softmax = v->softmax;
+    if (v->bias)
+        c->bias = v->bias;
+    c->softcap = v->softcap;
+    c->max_logit = v->max_logit;
 }
 
 static void mutation_set(enum mutation mutation)
@@ -79,17 +198,22 @@ static int broken_rules(const struct cp_case *c, int tensor)
     return broken;
 }
 
+#define RULES_WIDTH 49
+
 static void print_rules(const struct cp_case *c)
 {
-    static const char letters[] = "ErwN"; // by bit: element, RMSE, row, nonfinite
+    static const char letters[] = "ErwNp"; // by bit: element, RMSE, row, nonfinite, padding
+    int width = 0;
     for (int tensor = TENSOR_OUT; tensor < TENSOR_COUNT; tensor++) {
-        char text[8] = "";
-        int broken = broken_rules(c, tensor), length = 0;
-        for (int bit = 0; bit < 4; bit++)
+        int broken = broken_rules(c, tensor);
+        if (broken == 0)
+            continue;
+        width += printf(" %s ", report_tensor_name(tensor));
+        for (int bit = 0; bit < 5; bit++)
             if (broken & 1 << bit)
-                text[length++] = letters[bit];
-        printf(" %-3s %-4s", report_tensor_name(tensor), length ? text : "-");
+                width += printf("%c", letters[bit]);
     }
+    printf("%*s", width < RULES_WIDTH ? RULES_WIDTH - width : 0, "");
 }
 
 // Chunks that fail by the elementwise rule alone; TransformerEngine does not compare LSE.
@@ -112,11 +236,11 @@ static void print_elementwise(const struct cp_case *c)
 
 static void print_header(void)
 {
-    printf("# Broken rules: E element, r RMSE, w row, N not finite. On the right what the "
-           "elementwise\n"
-           "# rule alone says with TransformerEngine's inputs, at length 768.\n"
-           "# %-18s %-5s %-6s  %-44s %s\n",
-           "mutation", "ranks", "mask", "noticed by", "elementwise alone");
+    printf(
+        "# Broken rules: E element, r RMSE, w row, N not finite, p padding. On the right what the\n"
+        "# elementwise rule alone says with TransformerEngine's inputs, at length 768.\n"
+        "# %-21s %-5s %-10s %-48s %s\n",
+        "mutation", "ranks", "case", "noticed by", "elementwise alone");
 }
 
 // Prints a row and returns whether the verdict with sharp inputs is right.
@@ -125,9 +249,12 @@ static bool judge(const struct variant *v)
     struct cp_case c;
     variant_case(&c, v, INPUTS_SHARP);
     bool passes = case_passes(&c);
-    printf("# %-18s %-5d %-6s ", mutation_names[mutation_active], v->world_size,
-           v->mask == MASK_CAUSAL ? "causal" : "none");
+    printf("# %-21s %-5d %-10s", mutation_names[mutation_active], v->world_size, v->name);
     print_rules(&c);
+    if (v->others) {
+        printf("\n");
+        return passes == (mutation_active == MUTATION_NONE);
+    }
     variant_case(&c, v, INPUTS_TE);
     bool passes_te = case_passes(&c);
     printf("  ");
@@ -144,11 +271,11 @@ START_TEST(every_mutation_is_noticed)
     int missed = 0;
     print_header();
     for (int m = MUTATION_NONE; m < MUTATION_COUNT; m++) {
-        if (m == MUTATION_MISSING_WAIT)
+        if (!in_plan_or_kernels((enum mutation)m))
             continue;
         mutation_set((enum mutation)m);
         for (int i = 0; i < VARIANTS; i++)
-            if (matters(mutation_active, &variants[i]) && !judge(&variants[i])) {
+            if (matters(mutation_active, i) && !judge(&variants[i])) {
                 printf("#   WRONG VERDICT\n");
                 missed++;
             }
@@ -185,7 +312,7 @@ static int orders_failing(struct cp_case *c)
 
 START_TEST(a_missing_wait_is_noticed)
 {
-    for (int i = 0; i < VARIANTS; i++) {
+    for (int i = PLAIN_CAUSAL; i <= HIERARCHICAL; i++) {
         struct cp_case c;
         struct error error = {0};
         variant_case(&c, &variants[i], INPUTS_SHARP);
@@ -195,9 +322,68 @@ START_TEST(a_missing_wait_is_noticed)
         mutation_set(MUTATION_MISSING_WAIT);
         ck_assert(!plans_checked(&c, &error));
         int failing = orders_failing(&c);
-        printf("# MISSING_WAIT       %-5d %-6s  plan refused; %d of %d explored orders fail\n",
-               c.world_size, c.mask == MASK_CAUSAL ? "causal" : "none", failing, ORDERS);
+        printf("# %-21s %-5d %-10s plan refused; %d of %d explored orders fail\n", "MISSING_WAIT",
+               c.world_size, variants[i].name, failing, ORDERS);
         ck_assert_int_gt(failing, 0);
+    }
+    world_close_all();
+}
+END_TEST
+
+// ---- a verification that looks away ----
+
+static int64_t judged(int world_size, int tensor, bool padding)
+{
+    int64_t elements = 0;
+    for (int rank = 0; rank < world_size; rank++)
+        for (int i = 0; i < reports[rank].figures_count; i++) {
+            const struct figures *f = &reports[rank].figures[i];
+            if (f->tensor == tensor && (f->chunk == CHUNK_PADDING) == padding)
+                elements += f->elements;
+        }
+    return elements;
+}
+
+// Whether every element of every tensor was judged, padding included.
+static bool all_judged(const struct cp_case *c)
+{
+    int64_t tokens = 0, padding = 0;
+    for (int i = 0; i < c->batch; i++) {
+        tokens += case_length(c, SIDE_Q, i);
+        padding += case_occupied(c, SIDE_Q, i) - case_length(c, SIDE_Q, i);
+    }
+    const struct {
+        int tensor;
+        int64_t width;
+    } tensors[] = {{TENSOR_OUT, (int64_t)c->heads * c->head_dim_v},
+                   {TENSOR_DQ, (int64_t)c->heads * c->head_dim_qk},
+                   {TENSOR_DK, (int64_t)c->kv_heads * c->head_dim_qk},
+                   {TENSOR_DV, (int64_t)c->kv_heads * c->head_dim_v}};
+    bool all = judged(c->world_size, TENSOR_LSE, false) == tokens * c->heads;
+    for (size_t i = 0; i < sizeof(tensors) / sizeof(*tensors); i++) {
+        all = all && judged(c->world_size, tensors[i].tensor, false) == tokens * tensors[i].width;
+        all = all && judged(c->world_size, tensors[i].tensor, true) == padding * tensors[i].width;
+    }
+    return all;
+}
+
+START_TEST(no_element_is_overlooked)
+{
+    static const int cases[] = {PLAIN_CAUSAL, UNEVEN, PACKED, PADDED, ULYSSES};
+    struct cp_case c;
+    for (int m = MUTATION_VERIFY_SKIPS_CHUNK; m < MUTATION_COUNT; m++) {
+        mutation_set((enum mutation)m);
+        variant_case(&c, &variants[PADDED], INPUTS_SHARP);
+        case_passes(&c);
+        bool overlooked = !all_judged(&c);
+        printf("# %-21s %s\n", mutation_names[m], overlooked ? "noticed" : "NOT NOTICED");
+        ck_assert(overlooked);
+    }
+    mutation_set(MUTATION_NONE);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        variant_case(&c, &variants[cases[i]], INPUTS_SHARP);
+        ck_assert(case_passes(&c));
+        ck_assert(all_judged(&c));
     }
     world_close_all();
 }
@@ -210,6 +396,7 @@ static Suite *suite(void)
     tcase_set_timeout(verdicts, 120);
     tcase_add_test(verdicts, every_mutation_is_noticed);
     tcase_add_test(verdicts, a_missing_wait_is_noticed);
+    tcase_add_test(verdicts, no_element_is_overlooked);
     suite_add_tcase(s, verdicts);
     return s;
 }

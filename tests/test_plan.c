@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "plan/shard.h"
-#include "tests/generate.h"
 #include "tests/plans.h"
 #include "tests/runner.h"
 #include "tests/symbolic.h"
@@ -20,7 +19,7 @@ START_TEST(generated_plans_pass_the_check)
         struct cp_case c;
         struct plans p;
         struct error error = {.text = ""};
-        generate_case(seed, 8, 100, &c);
+        plans_any_case(seed, 100, &c);
         plans_create(&p, &c);
         if (plan_check(p.plans, p.size, &error) != STATUS_OK)
             ck_abort_msg("seed %llu: %s", (unsigned long long)seed, error.text);
@@ -51,7 +50,7 @@ START_TEST(memory_bound_holds)
         struct cp_case c;
         struct plans p;
         int64_t bound;
-        generate_case(seed, 8, 100, &c);
+        plans_any_case(seed, 100, &c);
         ck_assert_int_eq(case_memory(&c, &bound, NULL), STATUS_OK);
         plans_create(&p, &c);
         for (int rank = 0; rank < p.size; rank++)
@@ -68,7 +67,7 @@ START_TEST(flops_of_all_ranks_are_those_of_the_case)
         struct cp_case c;
         struct plans p;
         double sum[3] = {0};
-        generate_case(seed, 8, 100, &c);
+        plans_any_case(seed, 100, &c);
         plans_create(&p, &c);
         for (int rank = 0; rank < p.size; rank++)
             for (int32_t i = 0; i < p.plans[rank]->op_count; i++)
@@ -226,11 +225,86 @@ START_TEST(empty_shards_take_part)
     for (int rank = 0; rank < 8; rank++)
         for (int32_t i = 0; i < p.plans[rank]->op_count; i++)
             exchanges[rank] += p.plans[rank]->ops[i].kind == OP_EXCHANGE;
-    ck_assert_int_eq(shard_tokens(&c, SIDE_Q, 1), 0);
+    ck_assert_int_eq(shard_tokens(&c, SIDE_Q, 1, 0), 0);
     for (int rank = 0; rank < 8; rank++)
         ck_assert_int_eq(exchanges[rank], 7 + 8);
     ck_assert_int_eq(plan_check(p.plans, 8, NULL), STATUS_OK);
     ck_assert_msg(symbolic_run(p.plans, 1, why), "%s", why);
+    plans_destroy(&p);
+}
+END_TEST
+
+// ---- the other ways ----
+
+START_TEST(gather_overlaps)
+{
+    struct cp_case c;
+    struct plans p;
+    plans_even_case(5, &c);
+    c.comm = COMM_ALL_GATHER;
+    plans_create(&p, &c);
+    const struct plan *plan = p.plans[2];
+    for (int step = 0; step < 5; step++) {
+        int32_t attend = find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, step);
+        int32_t exchange = find(plan, OP_EXCHANGE, PHASE_FORWARD, step);
+        expect_only_wait(plan, attend, find(plan, OP_EXCHANGE, PHASE_FORWARD, step - 1));
+        if (step < 4)
+            expect_only_wait(plan, exchange, -1); // a place for each
+        attend = find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step);
+        exchange = find(plan, OP_EXCHANGE, PHASE_BACKWARD, step);
+        expect_only_wait(plan, attend, -1); // the keys are all there
+        if (step < 4)
+            expect_only_wait(plan, exchange, attend);
+    }
+    plans_destroy(&p);
+}
+END_TEST
+
+START_TEST(gather_sends_no_more_than_it_must)
+{
+    struct cp_case c;
+    struct plans p;
+    plans_even_case(5, &c);
+    c.comm = COMM_ALL_GATHER;
+    plans_create(&p, &c);
+    int64_t elements = shard_rows(&c, SIDE_KV, 0) * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
+    for (int rank = 0; rank < 5; rank++) {
+        ck_assert_int_eq(bytes_sent(p.plans[rank], PHASE_FORWARD),
+                         4 * elements * case_element_bytes(&c));
+        ck_assert_int_eq(bytes_sent(p.plans[rank], PHASE_BACKWARD), 4 * elements * 4);
+    }
+    plans_destroy(&p);
+}
+END_TEST
+
+// The n-th exchange of a phase.
+static int32_t nth_exchange(const struct plan *plan, enum plan_phase phase, int n)
+{
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].kind == OP_EXCHANGE && plan->ops[i].phase == phase && n-- == 0)
+            return i;
+    return -1;
+}
+
+// While a group of heads is attended the next one comes in.
+START_TEST(ulysses_overlaps)
+{
+    struct cp_case c;
+    struct plans p;
+    plans_even_case(2, &c);
+    c.comm = COMM_A2A;
+    c.heads = c.kv_heads = 6; // three of each rank
+    plans_create(&p, &c);
+    const struct plan *plan = p.plans[1];
+    const int come[] = {0, 1, 3}; // the others bring results home
+    for (int group = 0; group < 3; group++) {
+        int32_t attend = find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, group);
+        int32_t in = nth_exchange(plan, PHASE_FORWARD, come[group]);
+        expect_only_wait(plan, attend, in);
+        expect_only_wait(plan, in, -1);
+    }
+    ck_assert_int_ge(nth_exchange(plan, PHASE_FORWARD, 5), 0);
+    ck_assert_int_eq(nth_exchange(plan, PHASE_FORWARD, 6), -1);
     plans_destroy(&p);
 }
 END_TEST
@@ -279,12 +353,39 @@ START_TEST(explain_shows_what_happens)
 }
 END_TEST
 
+START_TEST(explain_shows_what_is_done_to_logits)
+{
+    static const char *const lines[] = {
+        "  bias          input      4.00 KiB\n",
+        "  dbias         output     4.00 KiB\n",
+        "  sink          input          16 B\n",
+        "compute fill              max_part = -inf\n",
+        "compute fill heads        sink -> lse_team\n",
+        "compute attend            q_team x kv_team + bias -> o_sum, ",
+        "max_part -> rank 0 (16 B), max_all <- rank 0 (16 B)",
+        "compute max               max_all -> max_logit\n",
+        "compute sink gradient     sink, lse_team, d -> dsink_part\n",
+        "compute attend backward   q_team x kv_team + bias -> dq_sum, dkv_part0",
+        "dbias_team -> rank 0 (2.00 KiB), dbias <- rank 0 (2.00 KiB)",
+    };
+    struct cp_case c;
+    struct plans p;
+    plans_full_case(COMM_A2A, 2, &c);
+    plans_create(&p, &c);
+    char *text = explain(p.plans[1]);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        ck_assert_msg(strstr(text, lines[i]) != NULL, "'%s' is missing", lines[i]);
+    free(text);
+    plans_destroy(&p);
+}
+END_TEST
+
 START_TEST(explain_reads_any_plan)
 {
     for (uint64_t seed = 0; seed < 500; seed++) {
         struct cp_case c;
         struct plans p;
-        generate_case(seed, 8, 30, &c);
+        plans_any_case(seed, 30, &c);
         plans_create(&p, &c);
         char *text = explain(p.plans[p.size - 1]);
         const struct plan *plan = p.plans[p.size - 1];
@@ -346,7 +447,7 @@ START_TEST(plan_survives_every_failed_allocation)
     struct plan *plan = NULL;
     struct error error;
     int failures = 0;
-    plans_even_case(3, &c);
+    plans_full_case((enum case_comm)_i, 4, &c);
     for (;; failures++) {
         allocations_left = failures;
         enum status status = plan_create(&c, 1, &plan, &error);
@@ -369,7 +470,7 @@ START_TEST(check_survives_every_failed_allocation)
     struct cp_case c;
     struct plans p;
     int failures = 0;
-    plans_even_case(2, &c);
+    plans_full_case((enum case_comm)_i, 2, &c);
     plans_create(&p, &c);
     for (;; failures++) {
         allocations_left = failures;
@@ -403,14 +504,20 @@ static Suite *suite(void)
     tcase_add_test(ring, ring_memory_does_not_grow_with_ranks);
     tcase_add_test(ring, empty_shards_take_part);
     suite_add_tcase(s, ring);
+    TCase *others = tcase_create("others");
+    tcase_add_test(others, gather_overlaps);
+    tcase_add_test(others, gather_sends_no_more_than_it_must);
+    tcase_add_test(others, ulysses_overlaps);
+    suite_add_tcase(s, others);
     TCase *text = tcase_create("text");
     tcase_add_test(text, explain_shows_what_happens);
+    tcase_add_test(text, explain_shows_what_is_done_to_logits);
     tcase_add_test(text, explain_reads_any_plan);
     tcase_add_test(text, same_case_same_plan);
     suite_add_tcase(s, text);
     TCase *memory = tcase_create("memory");
-    tcase_add_test(memory, plan_survives_every_failed_allocation);
-    tcase_add_test(memory, check_survives_every_failed_allocation);
+    tcase_add_loop_test(memory, plan_survives_every_failed_allocation, COMM_P2P, COMM_A2A_P2P + 1);
+    tcase_add_loop_test(memory, check_survives_every_failed_allocation, COMM_P2P, COMM_A2A_P2P + 1);
     suite_add_tcase(s, memory);
     return s;
 }

@@ -250,7 +250,7 @@ static void input_written(struct plan *plan)
     const struct plan_buffer *d_out = buffer_of(plan, BUFFER_INPUT_DO);
     struct op op = {.kind = OP_FILL, .phase = PHASE_BACKWARD};
     op.operand[UNARY_DESTINATION] =
-        (struct region){(int32_t)(d_out - plan->buffers), 0, d_out->bytes};
+        (struct region){.buffer = (int32_t)(d_out - plan->buffers), .bytes = d_out->bytes};
     append_op(plan, op);
 }
 
@@ -305,7 +305,7 @@ static const struct fault {
     {operand_negative, "has an operand outside its buffer"},
     {operand_overflows, "has an operand outside its buffer"},
     {operand_too_many, "has an operand outside its buffer"},
-    {kind_unknown, "rank 1: operation 2 is of kind 7"},
+    {kind_unknown, "rank 1: operation 2 is of kind 10"},
     {stream_wrong, "is on the wrong stream"},
     {slice_of_queries_outside, "has operands or slices that do not fit to each other"},
     {slice_of_keys_outside, "has operands or slices that do not fit to each other"},
@@ -339,6 +339,128 @@ START_TEST(fault_is_reported)
 }
 END_TEST
 
+// ---- one fault each, where sinks, bias and largest logits are wanted ----
+
+static void bias_row_outside(struct plan *plan)
+{
+    struct slice *s = &plan->slices[0];
+    s->bias_row = op_of(plan, OP_ATTEND_FORWARD)->bias_rows - s->q_len + 1;
+}
+
+static void bias_row_far_outside(struct plan *plan)
+{
+    plan->slices[0].bias_row = INT64_MAX;
+}
+
+static void bias_column_outside(struct plan *plan)
+{
+    plan->slices[0].bias_column = plan->c.seqlen_kv;
+}
+
+static void bias_column_negative(struct plan *plan)
+{
+    plan->slices[0].bias_column = -1;
+}
+
+static void bias_rows_wrong(struct plan *plan)
+{
+    op_of(plan, OP_ATTEND_FORWARD)->bias_rows--;
+}
+
+static void bias_missing(struct plan *plan)
+{
+    op_of(plan, OP_ATTEND_FORWARD)->operand[ATTEND_BIAS].bytes = 0;
+}
+
+static void dbias_short(struct plan *plan)
+{
+    op_of(plan, OP_ATTEND_BACKWARD)->operand[ATTEND_DBIAS].bytes -= 4;
+}
+
+static void dbias_output_short(struct plan *plan)
+{
+    buffer_of(plan, BUFFER_DBIAS)->bytes -= 2;
+}
+
+static void max_missing(struct plan *plan)
+{
+    op_of(plan, OP_ATTEND_FORWARD)->operand[ATTEND_MAX].bytes = 0;
+}
+
+static void max_uneven(struct plan *plan)
+{
+    op_of(plan, OP_MAX)->operand[UNARY_SOURCE].bytes -= 4;
+}
+
+static void sinks_short(struct plan *plan)
+{
+    op_of(plan, OP_FILL_HEADS)->operand[UNARY_SOURCE].bytes -= 4;
+}
+
+static void sinks_not_filled(struct plan *plan)
+{
+    remove_op(plan, op_of(plan, OP_FILL_HEADS));
+}
+
+static void sink_gradient_uneven(struct plan *plan)
+{
+    op_of(plan, OP_SINK_GRAD)->operand[SINK_GRAD_D].bytes -= 4;
+}
+
+static void sink_gradient_with_keys(struct plan *plan)
+{
+    plan->slices[op_of(plan, OP_SINK_GRAD)->slice_first].kv_len = 1;
+}
+
+static void sink_gradient_outside(struct plan *plan)
+{
+    plan->slices[op_of(plan, OP_SINK_GRAD)->slice_first].q_row = plan->c.seqlen_q;
+}
+
+static void heads_wrong(struct plan *plan)
+{
+    op_of(plan, OP_FILL_HEADS)->heads.kv_first++;
+}
+
+static void sinks_missing(struct plan *plan)
+{
+    buffer_of(plan, BUFFER_INPUT_SINK)->role = BUFFER_SCRATCH;
+}
+
+#define UNFIT "has operands or slices that do not fit to each other"
+static const struct fault full_faults[] = {
+    {bias_row_outside, UNFIT},
+    {bias_row_far_outside, UNFIT},
+    {bias_column_outside, UNFIT},
+    {bias_column_negative, UNFIT},
+    {bias_rows_wrong, UNFIT},
+    {bias_missing, UNFIT},
+    {dbias_short, "(attend backward, backward step 0) " UNFIT},
+    {dbias_output_short, "buffer dbias has 6142 bytes where the case has 6144"},
+    {max_missing, "(attend, forward step 0) " UNFIT},
+    {max_uneven, UNFIT},
+    {sinks_short, "(fill heads, forward step 0) " UNFIT},
+    {sinks_not_filled, "reads what nothing has written"},
+    {sink_gradient_uneven, "(sink gradient, backward step 0) " UNFIT},
+    {sink_gradient_with_keys, "(sink gradient, backward step 0) " UNFIT},
+    {sink_gradient_outside, "(sink gradient, backward step 0) " UNFIT},
+    {heads_wrong, "(fill heads, forward step 0) " UNFIT},
+    {sinks_missing, "there are 0 buffers of role"},
+};
+
+START_TEST(fault_of_the_extras_is_reported)
+{
+    struct cp_case c;
+    struct plans p;
+    plans_full_case(COMM_P2P, 3, &c);
+    plans_create(&p, &c);
+    ck_assert_int_eq(plan_check(p.plans, p.size, NULL), STATUS_OK);
+    full_faults[_i].make(p.plans[1]);
+    expect_fault(&p, full_faults[_i].text);
+    plans_destroy(&p);
+}
+END_TEST
+
 START_TEST(worlds_of_no_size_are_refused)
 {
     struct plan *plans[1] = {NULL};
@@ -356,6 +478,8 @@ static Suite *suite(void)
     suite_add_tcase(s, waits);
     TCase *one = tcase_create("faults");
     tcase_add_loop_test(one, fault_is_reported, 0, sizeof faults / sizeof faults[0]);
+    tcase_add_loop_test(one, fault_of_the_extras_is_reported, 0,
+                        sizeof full_faults / sizeof full_faults[0]);
     tcase_add_test(one, worlds_of_no_size_are_refused);
     suite_add_tcase(s, one);
     return s;

@@ -15,6 +15,24 @@ static const enum mutation in_schedule[] = {
     MUTATION_DROP_DQ_STEP, MUTATION_DROP_DKV_ADD,    MUTATION_LSE_PARTIAL, MUTATION_STALE_SLOT,
 };
 
+// Those of one way of communication or one input.
+static const struct elsewhere {
+    enum mutation mutation;
+    enum case_comm comm;
+    enum case_bias bias;
+    enum case_softmax softmax;
+} elsewhere[] = {
+    {MUTATION_GATHER_DROP_PART, COMM_ALL_GATHER, BIAS_NONE, SOFTMAX_VANILLA},
+    {MUTATION_A2A_WRONG_HEADS, COMM_A2A, BIAS_NONE, SOFTMAX_VANILLA},
+    {MUTATION_A2A_DROP_MEMBER, COMM_A2A, BIAS_NONE, SOFTMAX_VANILLA},
+    {MUTATION_SINK_DROPPED, COMM_P2P, BIAS_NONE, SOFTMAX_LEARNABLE},
+    {MUTATION_SINK_DROPPED, COMM_A2A, BIAS_NONE, SOFTMAX_OFF_BY_ONE},
+    {MUTATION_SUM_DROPS_RANK, COMM_P2P, BIAS_NONE, SOFTMAX_LEARNABLE},
+    {MUTATION_BIAS_LOCAL_COLUMN, COMM_ALL_GATHER, BIAS_11SS, SOFTMAX_VANILLA},
+    {MUTATION_DBIAS_DROPS_RANK, COMM_P2P, BIAS_1H1S, SOFTMAX_VANILLA},
+    {MUTATION_DBIAS_DROPS_RANK, COMM_A2A, BIAS_B1SS, SOFTMAX_VANILLA},
+};
+
 static const enum case_sharding shardings[] = {SHARDING_ZIGZAG, SHARDING_CONTIGUOUS};
 
 static void even_case(int world_size, struct cp_case *c)
@@ -36,6 +54,32 @@ START_TEST(wrong_schedule_shows_in_the_outputs)
         plans_create(&p, &c);
         ck_assert_int_eq(plan_check(p.plans, p.size, NULL), STATUS_OK);
         ck_assert_msg(!symbolic_run(p.plans, 1, why), "not noticed on %d ranks", world_size);
+        plans_destroy(&p);
+    }
+}
+END_TEST
+
+START_TEST(wrong_extras_show_in_the_outputs)
+{
+    const struct elsewhere *e = &elsewhere[_i];
+    mutation_active = e->mutation;
+    for (int world_size = 2; world_size <= 4; world_size++) {
+        struct cp_case c;
+        struct plans p;
+        char why[ERROR_TEXT_MAX];
+        even_case(world_size, &c);
+        c.comm = e->comm;
+        c.bias = e->bias;
+        c.softmax = e->softmax;
+        c.heads = c.kv_heads = world_size; // one for each
+        plans_create(&p, &c);
+        ck_assert_int_eq(plan_check(p.plans, p.size, NULL), STATUS_OK);
+        ck_assert_msg(!symbolic_run(p.plans, 1, why), "not noticed on %d ranks", world_size);
+        mutation_active = MUTATION_NONE;
+        plans_destroy(&p);
+        plans_create(&p, &c);
+        ck_assert_msg(symbolic_run(p.plans, 1, why), "%s", why);
+        mutation_active = e->mutation;
         plans_destroy(&p);
     }
 }
@@ -97,6 +141,8 @@ static Suite *suite(void)
     TCase *t = tcase_create("mutations");
     tcase_add_loop_test(t, wrong_schedule_shows_in_the_outputs, 0,
                         sizeof in_schedule / sizeof in_schedule[0]);
+    tcase_add_loop_test(t, wrong_extras_show_in_the_outputs, 0,
+                        sizeof elsewhere / sizeof elsewhere[0]);
     tcase_add_test(t, missing_wait_is_a_race);
     tcase_add_test(t, missing_wait_shows_in_some_order);
     tcase_add_test(t, without_a_mutation_all_is_well);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "rank/session.h"
+#include "tests/cases.h"
 #include "tests/generate.h"
 #include "tests/world.h"
 
@@ -18,7 +19,7 @@ static struct rank_report reports[WORLD_SIZE_MAX];
 static void assert_passes(const struct cp_case *c)
 {
     struct error error = {0};
-    char text[1024];
+    static char text[CASE_COMMAND_MAX];
     case_command(c, text, sizeof(text));
     ck_assert_msg(world_run(c, reports, &error) == STATUS_OK, "%s: %s", text, error.text);
     if (!world_passed(reports, c->world_size))
@@ -30,6 +31,23 @@ static uint64_t digest_of(const struct cp_case *c)
 {
     assert_passes(c);
     return world_digest(reports, c->world_size);
+}
+
+// ---- the ways of communication ----
+
+static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P};
+#define COMMS ((int)(sizeof(comms) / sizeof(*comms)))
+
+// `choice` picks one of the group sizes that divide the world.
+static void comm_set(struct cp_case *c, enum case_comm comm, uint64_t choice)
+{
+    int sizes[WORLD_SIZE_MAX], count = 0;
+    c->comm = comm;
+    c->a2a_size = 2;
+    for (int size = 1; size <= c->world_size; size++)
+        if (c->world_size % size == 0)
+            sizes[count++] = size;
+    c->a2a_size = comm == COMM_A2A_P2P ? sizes[choice % (uint64_t)count] : 2;
 }
 
 // ---- verdicts ----
@@ -63,11 +81,14 @@ static void model_case(struct cp_case *c, int index, int world_size, enum case_d
     c->seqlen_q = c->seqlen_kv = 128;
 }
 
+#define MODELS ((int)(sizeof(models) / sizeof(*models)))
+
 START_TEST(known_models_pass)
 {
     struct cp_case c;
     for (int world_size = 2; world_size <= 4; world_size += 2) {
-        model_case(&c, _i, world_size, DTYPE_BF16);
+        model_case(&c, _i % MODELS, world_size, DTYPE_BF16);
+        comm_set(&c, comms[_i / MODELS], 1);
         assert_passes(&c);
         ck_assert_int_eq(reports[0].figures_count, 10);
         ck_assert(reports[0].flops > 0);
@@ -85,6 +106,113 @@ START_TEST(drawn_cases_pass)
     for (uint64_t seed = 0; seed < 50; seed++) {
         struct cp_case c;
         generate_case(seed + 50 * (uint64_t)_i, 8, 72, &c);
+        comm_set(&c, comms[_i], seed);
+        assert_passes(&c);
+    }
+    world_close_all();
+}
+END_TEST
+
+static void draw_softmax(uint64_t *state, struct cp_case *c)
+{
+    c->softmax = (enum case_softmax)(SOFTMAX_VANILLA + generate_below(state, 3));
+    c->max_logit = generate_below(state, 2) == 0;
+    c->softcap = generate_below(state, 3) == 0 ? 0.5 + (double)generate_below(state, 10) : 0;
+}
+
+static int figures_of(const struct rank_report *report, int tensor)
+{
+    int count = 0;
+    for (int i = 0; i < report->figures_count; i++)
+        count += report->figures[i].tensor == tensor;
+    return count;
+}
+
+START_TEST(any_softmax_passes)
+{
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        struct cp_case c;
+        uint64_t state = seed + 5555 * (uint64_t)_i;
+        generate_case(6000 + state, 8, 60, &c);
+        comm_set(&c, comms[_i], seed);
+        draw_softmax(&state, &c);
+        assert_passes(&c);
+        for (int rank = 0; rank < c.world_size; rank++) {
+            ck_assert_int_eq(figures_of(&reports[rank], TENSOR_MAX_LOGIT), c.max_logit);
+            ck_assert_int_eq(figures_of(&reports[rank], TENSOR_DSINK),
+                             c.training && c.softmax == SOFTMAX_LEARNABLE);
+        }
+    }
+    world_close_all();
+}
+END_TEST
+
+// Each shape of a bias in each way of communication.
+START_TEST(any_bias_passes)
+{
+    for (uint64_t seed = 0; seed < 48; seed++) {
+        struct cp_case c;
+        uint64_t state = seed + 3333 * (uint64_t)_i;
+        generate_case(8000 + state, 6, 40, &c);
+        comm_set(&c, comms[_i], seed);
+        c.bias = (enum case_bias)(BIAS_111S + seed % 8);
+        if (seed % 3 == 0)
+            draw_softmax(&state, &c);
+        assert_passes(&c);
+        for (int rank = 0; rank < c.world_size; rank++)
+            ck_assert_int_eq(figures_of(&reports[rank], TENSOR_DBIAS), c.training);
+    }
+    world_close_all();
+}
+END_TEST
+
+// Lengths that others got wrong: chunks of nothing but padding, padding at the end alone, sequences
+// shorter than the world.
+START_TEST(lengths_that_have_failed_elsewhere_pass)
+{
+    static const struct {
+        int batch, world_size;
+        const char *lengths, *padded;
+    } samples[] = {{6, 2, "9,8,8,12,8,12", "12,8,8,12,8,12"},
+                   {2, 4, "174,206", "176,208"},
+                   {3, 4, "31,1,0", "32,8,40"},
+                   {5, 4, "0,1,2,3,64", "0,1,2,3,64"}};
+    for (size_t i = 0; i < sizeof(samples) / sizeof(*samples); i++) {
+        struct cp_case c = cases_thd(samples[i].lengths, "", samples[i].padded, "");
+        c.batch = samples[i].batch;
+        c.world_size = samples[i].world_size;
+        c.head_dim_qk = c.head_dim_v = 32;
+        comm_set(&c, comms[_i], i);
+        assert_passes(&c);
+        c.mask = MASK_NONE;
+        assert_passes(&c);
+    }
+    world_close_all();
+}
+END_TEST
+
+struct head_counts {
+    int world_size, heads, kv_heads;
+};
+
+// Heads that do not divide, key heads that go to several members, and members without any.
+static const struct head_counts head_counts[] = {{2, 5, 5}, {3, 4, 2}, {3, 8, 1},  {4, 6, 2},
+                                                 {4, 3, 1}, {5, 2, 2}, {6, 14, 7}, {8, 12, 4}};
+#define HEAD_COUNTS ((int)(sizeof(head_counts) / sizeof(*head_counts)))
+
+START_TEST(any_number_of_heads_can_be_dealt)
+{
+    const struct head_counts *n = &head_counts[_i];
+    for (uint64_t i = 0; i < 4; i++) {
+        struct cp_case c;
+        model_case(&c, 0, n->world_size, DTYPE_FP32);
+        comm_set(&c, i == 0 ? COMM_A2A : COMM_A2A_P2P, i);
+        c.heads = n->heads;
+        c.kv_heads = n->kv_heads;
+        c.head_dim_qk = 24;
+        c.head_dim_v = 16;
+        c.seqlen_q = c.seqlen_kv = 61;
+        c.format = i % 2 ? FORMAT_SBHD : FORMAT_BSHD;
         assert_passes(&c);
     }
     world_close_all();
@@ -95,9 +223,11 @@ END_TEST
 START_TEST(work_is_dealt)
 {
     struct cp_case c;
-    for (int world_size = 1; world_size <= 4; world_size++) {
+    for (int i = 0; i < 4 * COMMS; i++) {
         double flops = 0;
+        int world_size = 1 + i % 4;
         model_case(&c, 3, world_size, DTYPE_BF16);
+        comm_set(&c, comms[i / 4], 1);
         c.training = false;
         assert_passes(&c);
         for (int rank = 0; rank < world_size; rank++)
@@ -112,9 +242,15 @@ END_TEST
 
 START_TEST(explored_orders_give_the_same_bits)
 {
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < 10; seed++) {
         struct cp_case c;
         generate_case(1000 + seed, 5, 48, &c);
+        comm_set(&c, comms[_i], seed);
+        if (seed % 2) {
+            uint64_t state = seed;
+            draw_softmax(&state, &c);
+            c.bias = (enum case_bias)(BIAS_NONE + generate_below(&state, 9));
+        }
         c.explore_seed = 0;
         uint64_t digest = digest_of(&c);
         for (uint64_t order = 1; order <= 10; order++) {
@@ -132,11 +268,13 @@ START_TEST(neighbours_leave_no_trace)
     struct cp_case c, other;
     model_case(&c, 2, 2, DTYPE_BF16);
     c.seqlen_q = c.seqlen_kv = 67;
+    comm_set(&c, comms[_i], 1);
     uint64_t digest = digest_of(&c);
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < 10; seed++) {
         do
             generate_case(2000 + seed++, 4, 96, &other);
         while (other.world_size != 2);
+        comm_set(&other, comms[seed % COMMS], seed);
         assert_passes(&other);
         ck_assert_uint_eq(digest_of(&c), digest);
     }
@@ -300,14 +438,18 @@ static Suite *suite(void)
     Suite *s = suite_create("rank");
     TCase *verdicts = tcase_create("verdicts");
     tcase_set_timeout(verdicts, 60);
-    tcase_add_loop_test(verdicts, known_models_pass, 0, 4);
-    tcase_add_loop_test(verdicts, drawn_cases_pass, 0, 4);
+    tcase_add_loop_test(verdicts, known_models_pass, 0, MODELS * COMMS);
+    tcase_add_loop_test(verdicts, drawn_cases_pass, 0, COMMS);
+    tcase_add_loop_test(verdicts, any_softmax_passes, 0, COMMS);
+    tcase_add_loop_test(verdicts, any_bias_passes, 0, COMMS);
+    tcase_add_loop_test(verdicts, lengths_that_have_failed_elsewhere_pass, 0, COMMS);
+    tcase_add_loop_test(verdicts, any_number_of_heads_can_be_dealt, 0, HEAD_COUNTS);
     tcase_add_test(verdicts, work_is_dealt);
     suite_add_tcase(s, verdicts);
     TCase *bits = tcase_create("bits");
     tcase_set_timeout(bits, 60);
-    tcase_add_test(bits, explored_orders_give_the_same_bits);
-    tcase_add_test(bits, neighbours_leave_no_trace);
+    tcase_add_loop_test(bits, explored_orders_give_the_same_bits, 0, COMMS);
+    tcase_add_loop_test(bits, neighbours_leave_no_trace, 0, COMMS);
     suite_add_tcase(s, bits);
     TCase *failures = tcase_create("failures");
     tcase_set_timeout(failures, 60);

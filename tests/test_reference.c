@@ -7,6 +7,8 @@
 
 #include "kernels/inputs.h"
 #include "kernels/reference/reference.h"
+#include "tests/cases.h"
+#include "tests/definition.h"
 #include "tests/runner.h"
 
 // fp64 throughout on both sides; what is left is the order of sums.
@@ -20,8 +22,10 @@ struct dense {
     int64_t sq, sk;
     int h, hk, dk, dv;
     double *q, *k, *v, *d_out;                   // inputs
+    double *bias, *sink;                         // [head][query][key], [head]
     double *out, *lse, *delta, *d_q, *d_k, *d_v; // results; lse, delta [head][position]
-    double *all;                                 // the memory of them
+    double *d_bias, *d_sink, *max_logit;
+    double *all; // the memory of them
 };
 
 // Distances are counted from the end of the sequences for bottom-right alignment.
@@ -60,17 +64,35 @@ static double *dense_carve(double **next, int64_t count)
     return piece;
 }
 
+static double *zeros(int64_t count)
+{
+    return calloc((size_t)count + 1, sizeof(double));
+}
+
+static void dense_extras(struct dense *t, int sequence)
+{
+    float value;
+    for (int64_t n = 0; n < t->h * t->sq * t->sk && t->c.bias != BIAS_NONE; n++) {
+        int64_t row = n / t->sk;
+        input_bias(&t->c, sequence, (int)(row / t->sq), row % t->sq, n % t->sk, 1, &value);
+        t->bias[n] = value;
+    }
+    for (int head = 0; head < t->h; head++)
+        t->sink[head] = input_sink(&t->c, head);
+}
+
 static void dense_init(struct dense *t, const struct cp_case *c, int sequence)
 {
     *t = (struct dense){.c = *c,
-                        .sq = c->seqlen_q,
-                        .sk = c->seqlen_kv,
+                        .sq = definition_length(c, SIDE_Q, sequence),
+                        .sk = definition_length(c, SIDE_KV, sequence),
                         .h = c->heads,
                         .hk = c->kv_heads,
                         .dk = c->head_dim_qk,
                         .dv = c->head_dim_v};
     int64_t q_rows = t->sq * t->h, k_rows = t->sk * t->hk, dims = t->dk + t->dv;
-    t->all = calloc((size_t)(2 * (q_rows + k_rows) * dims + 2 * q_rows + 1), sizeof(double));
+    int64_t pairs = q_rows * t->sk, all = 2 * (q_rows + k_rows) * dims + 2 * q_rows;
+    t->all = zeros(all + 2 * pairs + 3 * t->h);
     double *next = t->all;
     t->q = dense_carve(&next, q_rows * t->dk);
     t->k = dense_carve(&next, k_rows * t->dk);
@@ -82,10 +104,16 @@ static void dense_init(struct dense *t, const struct cp_case *c, int sequence)
     t->d_q = dense_carve(&next, q_rows * t->dk);
     t->d_k = dense_carve(&next, k_rows * t->dk);
     t->d_v = dense_carve(&next, k_rows * t->dv);
+    t->bias = dense_carve(&next, pairs);
+    t->d_bias = dense_carve(&next, pairs);
+    t->sink = dense_carve(&next, t->h);
+    t->d_sink = dense_carve(&next, t->h);
+    t->max_logit = dense_carve(&next, t->h);
     dense_input(t, INPUT_Q, t->sq, sequence, t->q);
     dense_input(t, INPUT_K, t->sk, sequence, t->k);
     dense_input(t, INPUT_V, t->sk, sequence, t->v);
     dense_input(t, INPUT_DO, t->sq, sequence, t->d_out);
+    dense_extras(t, sequence);
 }
 
 static void dense_fini(struct dense *t)
@@ -106,18 +134,33 @@ static double product(const double *x, const double *y, int n)
     return sum;
 }
 
-static double dense_logit(const struct dense *t, int64_t i, int64_t j, int head)
+static double dense_scaled(const struct dense *t, int64_t i, int64_t j, int head)
 {
     return case_scale(&t->c) * product(row(t->q, i, t->h, head, t->dk),
                                        row(t->k, j, t->hk, head / (t->h / t->hk), t->dk), t->dk);
 }
 
+static double *pair_of(const struct dense *t, double *tensor, int64_t i, int64_t j, int head)
+{
+    return tensor + (head * t->sq + i) * t->sk + j;
+}
+
+static double dense_logit(const struct dense *t, int64_t i, int64_t j, int head)
+{
+    double logit = dense_scaled(t, i, j, head), cap = t->c.softcap;
+    if (cap > 0)
+        logit = cap * tanh(logit / cap);
+    return logit + *pair_of(t, t->bias, i, j, head);
+}
+
+// A sink is a key that nobody is hidden from and whose value is zero.
 static void dense_forward_row(struct dense *t, int64_t i, int head)
 {
-    double max = -INFINITY, sum = 0, *out = row(t->out, i, t->h, head, t->dv);
+    double max = t->sink[head], sum, *out = row(t->out, i, t->h, head, t->dv);
     for (int64_t j = 0; j < t->sk; j++)
         if (dense_sees(t, i, j))
             max = fmax(max, dense_logit(t, i, j, head));
+    sum = isinf(max) ? 0 : exp(t->sink[head] - max);
     memset(out, 0, (size_t)t->dv * sizeof(double));
     for (int64_t j = 0; j < t->sk; j++) {
         double weight = dense_sees(t, i, j) ? exp(dense_logit(t, i, j, head) - max) : 0;
@@ -128,6 +171,17 @@ static void dense_forward_row(struct dense *t, int64_t i, int head)
     for (int e = 0; e < t->dv && sum > 0; e++)
         out[e] /= sum;
     t->lse[head * t->sq + i] = sum > 0 ? max + log(sum) : -INFINITY;
+}
+
+static void dense_max_logits(struct dense *t)
+{
+    for (int head = 0; head < t->h; head++) {
+        t->max_logit[head] = -INFINITY;
+        for (int64_t n = 0; n < t->sq * t->sk; n++)
+            if (dense_sees(t, n / t->sk, n % t->sk))
+                t->max_logit[head] =
+                    fmax(t->max_logit[head], dense_logit(t, n / t->sk, n % t->sk, head));
+    }
 }
 
 static void dense_forward(struct dense *t)
@@ -143,7 +197,13 @@ static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
     int kv = head / (t->h / t->hk);
     double *d_out = row(t->d_out, i, t->h, head, t->dv), *v = row(t->v, j, t->hk, kv, t->dv);
     double p = exp(dense_logit(t, i, j, head) - t->lse[head * t->sq + i]);
-    double ds = p * (product(d_out, v, t->dv) - t->delta[head * t->sq + i]) * case_scale(&t->c);
+    double ds = p * (product(d_out, v, t->dv) - t->delta[head * t->sq + i]);
+    *pair_of(t, t->d_bias, i, j, head) = ds;
+    if (t->c.softcap > 0) {
+        double slope = 1 / cosh(dense_scaled(t, i, j, head) / t->c.softcap);
+        ds *= slope * slope;
+    }
+    ds *= case_scale(&t->c);
     for (int e = 0; e < t->dv; e++)
         row(t->d_v, j, t->hk, kv, t->dv)[e] += p * d_out[e];
     for (int e = 0; e < t->dk; e++) {
@@ -161,6 +221,10 @@ static void dense_backward(struct dense *t)
             for (int64_t j = 0; j < t->sk; j++)
                 if (dense_sees(t, i, j))
                     dense_backward_pair(t, i, j, head);
+            // The weight of the sink, whose value is zero.
+            double weight =
+                isinf(t->sink[head]) ? 0 : exp(t->sink[head] - t->lse[head * t->sq + i]);
+            t->d_sink[head] += weight * (0 - t->delta[head * t->sq + i]);
         }
 }
 
@@ -193,11 +257,16 @@ static void compare_queries(struct dense *t, int sequence, int head, int64_t beg
     size_t n = (size_t)(end - begin) + 1;
     double *out = malloc(n * (size_t)t->dv * sizeof(double)), *lse = malloc(n * sizeof(double));
     double *delta = malloc(n * sizeof(double)), *d_q = malloc(n * (size_t)t->dk * sizeof(double));
-    struct worst o = {0}, l = {0}, d = {0}, g = {0};
+    double *d_bias = zeros((end - begin) * t->sk);
+    const struct reference_sums sums = {.dbias = d_bias, .dbias_stride = t->sk};
+    struct worst o = {0}, l = {0}, d = {0}, g = {0}, b = {0};
     struct error error;
     ck_assert_int_eq(
-        reference_queries(&t->c, sequence, head, begin, end, out, lse, delta, d_q, &error),
+        reference_queries(&t->c, sequence, head, begin, end, out, lse, delta, d_q, &sums, &error),
         STATUS_OK);
+    for (int64_t at = 0; at < (end - begin) * t->sk; at++)
+        worst_add(&b, d_bias[at], pair_of(t, t->d_bias, begin, 0, head)[at]);
+    ck_assert_double_le(worst_relative(&b), TOLERANCE);
     for (int64_t i = begin; i < end; i++) {
         worst_add(&l, lse[i - begin], t->lse[head * t->sq + i]);
         worst_add(&d, delta[i - begin], t->delta[head * t->sq + i]);
@@ -214,6 +283,48 @@ static void compare_queries(struct dense *t, int sequence, int head, int64_t beg
     free(lse);
     free(delta);
     free(d_q);
+    free(d_bias);
+}
+
+// What all queries of a head add up to, in two calls.
+static void compare_sums(struct dense *t, int sequence, int head)
+{
+    size_t n = (size_t)t->sq + 1;
+    double *out = malloc(n * (size_t)t->dv * sizeof(double)), *lse = malloc(n * sizeof(double));
+    double *delta = malloc(n * sizeof(double)), *d_q = malloc(n * (size_t)t->dk * sizeof(double));
+    double max_logit = -INFINITY, d_sink = 0, squares = 0, *d_bias = zeros(t->sk);
+    bool sinks = t->c.softmax == SOFTMAX_LEARNABLE;
+    const struct reference_sums sums = {.max_logit = &max_logit,
+                                        .dsink = sinks ? &d_sink : NULL,
+                                        .dsink_squares = &squares,
+                                        .dbias = d_bias};
+    struct worst m = {0}, s = {0}, b = {0};
+    struct error error;
+    for (int part = 0; part < 2; part++)
+        ck_assert_int_eq(reference_queries(&t->c, sequence, head, part * (t->sq / 3),
+                                           part == 0 ? t->sq / 3 : t->sq, out, lse, delta, d_q,
+                                           &sums, &error),
+                         STATUS_OK);
+    worst_add(&m, max_logit, t->max_logit[head]);
+    if (sinks)
+        worst_add(&s, d_sink, t->d_sink[head]);
+    s.magnitude = sqrt(squares);
+    for (int64_t j = 0; j < t->sk; j++) {
+        double column = 0;
+        for (int64_t i = 0; i < t->sq; i++) {
+            column += *pair_of(t, t->d_bias, i, j, head);
+            b.magnitude = fmax(b.magnitude, fabs(*pair_of(t, t->d_bias, i, j, head)));
+        }
+        worst_add(&b, d_bias[j], column);
+    }
+    ck_assert_double_le(worst_relative(&m), TOLERANCE);
+    ck_assert_double_le(worst_relative(&s), TOLERANCE);
+    ck_assert_double_le(worst_relative(&b), TOLERANCE);
+    free(out);
+    free(lse);
+    free(delta);
+    free(d_q);
+    free(d_bias);
 }
 
 static void compare_keys(struct dense *t, int sequence, int kv, int64_t begin, int64_t end)
@@ -244,25 +355,51 @@ struct sample {
     enum case_mask mask;
     int64_t left, right;
     int h, hk, dk, dv;
+    double softcap;
+    enum case_softmax softmax; // 0: vanilla
+    enum case_bias bias;       // 0: none
+    int32_t lengths[4];        // of two sequences, q then kv; all 0: none
 };
 
 #define FREE WINDOW_UNBOUNDED
 static const struct sample samples[] = {
-    {1, 1, MASK_NONE, FREE, FREE, 1, 1, 1, 1},
-    {5, 9, MASK_NONE, FREE, FREE, 2, 2, 7, 3},
-    {70, 65, MASK_NONE, FREE, FREE, 4, 2, 16, 24},
-    {150, 150, MASK_CAUSAL, FREE, FREE, 2, 1, 33, 8},
-    {40, 90, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8},
-    {90, 40, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8},
-    {40, 90, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 2, 2, 8, 8},
-    {200, 40, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 2, 2, 8, 8}, // 160 queries see nothing
-    {130, 130, MASK_NONE, 10, 3, 2, 2, 8, 8},
-    {130, 130, MASK_CAUSAL, 10, FREE, 2, 2, 8, 8},
-    {130, 30, MASK_NONE, 5, 0, 2, 2, 8, 8}, // the last queries see nothing
-    {30, 130, MASK_CAUSAL_BOTTOM_RIGHT, 7, 0, 2, 2, 8, 8},
-    {20, 20, MASK_CAUSAL, 0, 0, 6, 3, 8, 8}, // each its own key
-    {4, 0, MASK_NONE, FREE, FREE, 2, 2, 8, 8},
-    {0, 4, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8},
+    {1, 1, MASK_NONE, FREE, FREE, 1, 1, 1, 1, .softcap = 0},
+    {5, 9, MASK_NONE, FREE, FREE, 2, 2, 7, 3, .softcap = 0},
+    {70, 65, MASK_NONE, FREE, FREE, 4, 2, 16, 24, .softcap = 0},
+    {150, 150, MASK_CAUSAL, FREE, FREE, 2, 1, 33, 8, .softcap = 0},
+    {40, 90, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8, .softcap = 0},
+    {90, 40, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8, .softcap = 0},
+    {40, 90, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 2, 2, 8, 8, .softcap = 0},
+    {200, 40, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 2, 2, 8, 8,
+     .softcap = 0}, // 160 queries see nothing
+    {130, 130, MASK_NONE, 10, 3, 2, 2, 8, 8, .softcap = 0},
+    {130, 130, MASK_CAUSAL, 10, FREE, 2, 2, 8, 8, .softcap = 0},
+    {130, 30, MASK_NONE, 5, 0, 2, 2, 8, 8, .softcap = 0}, // the last queries see nothing
+    {30, 130, MASK_CAUSAL_BOTTOM_RIGHT, 7, 0, 2, 2, 8, 8, .softcap = 0},
+    {20, 20, MASK_CAUSAL, 0, 0, 6, 3, 8, 8, .softcap = 0}, // each its own key
+    {4, 0, MASK_NONE, FREE, FREE, 2, 2, 8, 8, .softcap = 0},
+    {0, 4, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8, .softcap = 0},
+    {150, 140, MASK_CAUSAL, FREE, FREE, 4, 2, 8, 8, .softcap = 3},
+    {70, 65, MASK_NONE, FREE, FREE, 2, 1, 8, 8, .softmax = SOFTMAX_OFF_BY_ONE},
+    {90, 30, MASK_NONE, 5, 0, 4, 2, 8, 8, .softmax = SOFTMAX_LEARNABLE},
+    {40, 50, MASK_CAUSAL, FREE, FREE, 4, 2, 8, 8, .bias = BIAS_BHSS},
+    {80, 50, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 4, 2, 8, 8, .softcap = 2,
+     .softmax = SOFTMAX_LEARNABLE, .bias = BIAS_1H1S},
+    {100, 90, MASK_CAUSAL, FREE, FREE, 2, 2, 8, 8, .lengths = {100, 7, 33, 90}},
+    {100, 90, MASK_CAUSAL_BOTTOM_RIGHT, 20, FREE, 2, 2, 8, 8, .lengths = {80, 0, 70, 90}},
+    {100,
+     90,
+     MASK_CAUSAL_BOTTOM_RIGHT,
+     20,
+     0,
+     2,
+     2,
+     8,
+     8,
+     5,
+     SOFTMAX_OFF_BY_ONE,
+     BIAS_1HSS,
+     {61, 30, 70, 1}},
 };
 #define SAMPLE_COUNT ((int)(sizeof(samples) / sizeof(samples[0])))
 
@@ -280,6 +417,13 @@ static struct cp_case sample_case(const struct sample *s)
     c.kv_heads = s->hk;
     c.head_dim_qk = s->dk;
     c.head_dim_v = s->dv;
+    c.softcap = s->softcap;
+    c.softmax = s->softmax ? s->softmax : SOFTMAX_VANILLA;
+    c.bias = s->bias ? s->bias : BIAS_NONE;
+    if (s->lengths[0] + s->lengths[1] > 0) {
+        case_list_set(&c, LIST_LENGTHS_Q, s->lengths, 2);
+        case_list_set(&c, LIST_LENGTHS_KV, s->lengths + 2, 2);
+    }
     return c;
 }
 
@@ -291,7 +435,9 @@ START_TEST(agrees_with_loops)
         dense_init(&t, &c, sequence);
         dense_forward(&t);
         dense_backward(&t);
+        dense_max_logits(&t);
         for (int head = 0; head < t.h; head++) {
+            compare_sums(&t, sequence, head);
             compare_queries(&t, sequence, head, 0, t.sq);
             compare_queries(&t, sequence, head, t.sq / 3, t.sq / 2);
             compare_queries(&t, sequence, head, t.sq, t.sq);
@@ -306,22 +452,49 @@ START_TEST(agrees_with_loops)
 }
 END_TEST
 
+// Sequences of lengths of their own, one of them empty on one side, in the masks that look at ends.
+START_TEST(lengths_end_where_they_say)
+{
+    struct cp_case c = cases_thd("40,7,0,33", "21,7,5,70", "48,7,2,33", "");
+    c.batch = 4;
+    c.seqlen_q = c.seqlen_kv = 80;
+    c.heads = c.kv_heads = 1;
+    c.head_dim_qk = c.head_dim_v = 8;
+    c.mask = (enum case_mask)(MASK_NONE + _i);
+    c.window_left = 30;
+    for (int sequence = 0; sequence < 4; sequence++) {
+        struct dense t;
+        dense_init(&t, &c, sequence);
+        dense_forward(&t);
+        dense_backward(&t);
+        compare_queries(&t, sequence, 0, 0, t.sq);
+        compare_keys(&t, sequence, 0, 0, t.sk);
+        dense_fini(&t);
+    }
+}
+END_TEST
+
 // The tolerance is relative to the largest value; this one makes sure that a scale is not lost on
 // both sides at once, and that dtype and inputs reach the result.
 START_TEST(scale_dtype_and_inputs_matter)
 {
-    struct sample s = {3, 4, MASK_NONE, FREE, FREE, 1, 1, 4, 4};
+    struct sample s = {3, 4, MASK_NONE, FREE, FREE, 1, 1, 4, 4, .softcap = 0};
     struct cp_case c = sample_case(&s);
     double out[5][12], lse[3];
     struct error error;
-    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[0], lse, NULL, NULL, &error), STATUS_OK);
-    ck_assert_int_eq(reference_queries(&c, 1, 0, 0, 3, out[1], lse, NULL, NULL, &error), STATUS_OK);
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[0], lse, NULL, NULL, NULL, &error),
+                     STATUS_OK);
+    ck_assert_int_eq(reference_queries(&c, 1, 0, 0, 3, out[1], lse, NULL, NULL, NULL, &error),
+                     STATUS_OK);
     c.inputs = INPUTS_TE;
-    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[2], lse, NULL, NULL, &error), STATUS_OK);
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[2], lse, NULL, NULL, NULL, &error),
+                     STATUS_OK);
     c.scale = 1;
-    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[3], lse, NULL, NULL, &error), STATUS_OK);
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[3], lse, NULL, NULL, NULL, &error),
+                     STATUS_OK);
     c.dtype = DTYPE_FP32;
-    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[4], lse, NULL, NULL, &error), STATUS_OK);
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[4], lse, NULL, NULL, NULL, &error),
+                     STATUS_OK);
     for (int a = 0; a < 5; a++)
         for (int b = 0; b < a; b++)
             ck_assert_mem_ne(out[a], out[b], sizeof(out[a]));
@@ -331,7 +504,7 @@ END_TEST
 // So many keys that scores of all queries of a block would pass the bound: fewer at a time.
 START_TEST(many_keys)
 {
-    struct sample s = {70, 40000, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 1, 1, 4, 4};
+    struct sample s = {70, 40000, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 1, 1, 4, 4, .softcap = 0};
     struct cp_case c = sample_case(&s);
     struct dense t;
     dense_init(&t, &c, 0);
@@ -372,12 +545,17 @@ static double slope_error(struct dense *t, double *values, const double *gradien
 // The reference's gradients, put into the place of the dense ones.
 static void reference_gradients(struct dense *t)
 {
-    double lse[4 * 5], delta[4 * 5], out[5 * 3];
+    double lse[4 * 5], delta[4 * 5], out[5 * 3], squares = 0;
+    bool sinks = t->c.softmax == SOFTMAX_LEARNABLE;
     struct error error;
     for (int head = 0; head < t->h; head++) {
         double d_q[5 * 3];
+        const struct reference_sums sums = {.dsink = sinks ? t->d_sink + head : NULL,
+                                            .dsink_squares = &squares,
+                                            .dbias = pair_of(t, t->d_bias, 0, 0, head),
+                                            .dbias_stride = t->sk};
         ck_assert_int_eq(reference_queries(&t->c, 0, head, 0, t->sq, out, lse + head * t->sq,
-                                           delta + head * t->sq, d_q, &error),
+                                           delta + head * t->sq, d_q, &sums, &error),
                          STATUS_OK);
         for (int64_t i = 0; i < t->sq * t->dk; i++)
             row(t->d_q, i / t->dk, t->h, head, t->dk)[i % t->dk] = d_q[i];
@@ -397,9 +575,12 @@ static void reference_gradients(struct dense *t)
 
 START_TEST(gradients_are_slopes)
 {
-    static const struct sample tiny[] = {{3, 4, MASK_NONE, FREE, FREE, 2, 1, 3, 2},
-                                         {4, 4, MASK_CAUSAL, FREE, FREE, 2, 2, 2, 3},
-                                         {5, 3, MASK_CAUSAL_BOTTOM_RIGHT, 1, FREE, 4, 2, 2, 2}};
+    static const struct sample tiny[] = {
+        {3, 4, MASK_NONE, FREE, FREE, 2, 1, 3, 2, .softcap = 0},
+        {4, 4, MASK_CAUSAL, FREE, FREE, 2, 2, 2, 3, .softcap = 0},
+        {5, 3, MASK_CAUSAL_BOTTOM_RIGHT, 1, FREE, 4, 2, 2, 2, .softcap = 0},
+        {4, 4, MASK_CAUSAL, FREE, FREE, 2, 1, 3, 2, .softcap = 1.5, .softmax = SOFTMAX_LEARNABLE,
+         .bias = BIAS_1HSS}};
     struct cp_case c = sample_case(&tiny[_i]);
     struct dense t;
     dense_init(&t, &c, 0);
@@ -407,7 +588,11 @@ START_TEST(gradients_are_slopes)
     double q_error = slope_error(&t, t.q, t.d_q, t.sq * t.h * t.dk);
     double k_error = slope_error(&t, t.k, t.d_k, t.sk * t.hk * t.dk);
     double v_error = slope_error(&t, t.v, t.d_v, t.sk * t.hk * t.dv);
+    double bias_error = slope_error(&t, t.bias, t.d_bias, t.h * t.sq * t.sk);
+    double sink_error = c.softmax == SOFTMAX_LEARNABLE ? slope_error(&t, t.sink, t.d_sink, t.h) : 0;
     dense_fini(&t);
+    ck_assert_double_le(bias_error, 1e-7);
+    ck_assert_double_le(sink_error, 1e-7);
     ck_assert_double_le(q_error, 1e-7);
     ck_assert_double_le(k_error, 1e-7);
     ck_assert_double_le(v_error, 1e-7);
@@ -420,9 +605,10 @@ static Suite *reference_suite(void)
     TCase *tcase = tcase_create("reference");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, agrees_with_loops, 0, SAMPLE_COUNT);
+    tcase_add_loop_test(tcase, lengths_end_where_they_say, 0, 3);
     tcase_add_test(tcase, scale_dtype_and_inputs_matter);
     tcase_add_test(tcase, many_keys);
-    tcase_add_loop_test(tcase, gradients_are_slopes, 0, 3);
+    tcase_add_loop_test(tcase, gradients_are_slopes, 0, 4);
     suite_add_tcase(suite, tcase);
     return suite;
 }

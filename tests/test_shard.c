@@ -6,12 +6,15 @@
 #include <string.h>
 
 #include "plan/slice.h"
+#include "tests/cases.h"
+#include "tests/definition.h"
 #include "tests/generate.h"
 #include "tests/runner.h"
-#include "tests/symbolic.h"
 
 #define SEEDS      10000
+#define WORLD_MAX  8
 #define LENGTH_MAX 24
+#define ROWS_MAX   (GENERATE_BATCH_MAX * (int)GENERATE_OCCUPIED(LENGTH_MAX, WORLD_MAX))
 #define SPANS_MAX  64
 
 // An assertion for inner loops: Check's own writes to a file each time.
@@ -57,15 +60,17 @@ START_TEST(zigzag_deals_from_both_ends)
 }
 END_TEST
 
-// How often each token is held by a rank; rows must be the rank's own and used once.
+// How often each token is held by a rank; rows must be the rank's own and used once, or not at all
+// where there is padding.
 static void count_rank(const struct cp_case *c, enum shard_side side, int rank,
-                       int held[3][LENGTH_MAX])
+                       int held[GENERATE_BATCH_MAX][LENGTH_MAX])
 {
     struct span spans[SPANS_MAX];
     int count = shard_spans(c, side, rank, spans);
-    int64_t rows = shard_rows(c, side, rank), step = shard_row_step(c), found = 0;
-    bool used[3 * LENGTH_MAX] = {false};
+    int64_t rows = shard_rows(c, side, rank), step = shard_row_step(c), tokens = 0;
+    bool used[ROWS_MAX] = {false};
     EXPECT(count <= shard_spans_max(c));
+    EXPECT(rows <= ROWS_MAX);
     for (int n = 0; n < count; n++) {
         EXPECT(spans[n].len > 0);
         const struct span *last = n > 0 ? &spans[n - 1] : NULL;
@@ -73,15 +78,16 @@ static void count_rank(const struct cp_case *c, enum shard_side side, int rank,
             EXPECT(spans[n].position >= last->position + last->len);
         else
             EXPECT(!last || spans[n].sequence > last->sequence);
-        for (int64_t t = 0; t < spans[n].len; t++, found++) {
+        for (int64_t t = 0; t < spans[n].len; t++) {
             int64_t row = spans[n].row + t * step;
             EXPECT(row >= 0 && row < rows && !used[row]);
             used[row] = true;
             held[spans[n].sequence][spans[n].position + t]++;
         }
     }
-    EXPECT(found == rows);
-    EXPECT(rows == c->batch * shard_tokens(c, side, rank));
+    for (int32_t sequence = 0; sequence < c->batch; sequence++)
+        tokens += shard_tokens(c, side, rank, sequence);
+    EXPECT(rows == tokens);
     EXPECT(rows <= shard_rows_max(c, side));
 }
 
@@ -89,19 +95,67 @@ START_TEST(shards_partition_the_sequences)
 {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct cp_case c;
-        generate_case(seed, 8, LENGTH_MAX, &c);
+        generate_case(seed, WORLD_MAX, LENGTH_MAX, &c);
         for (int side = SIDE_Q; side <= SIDE_KV; side++) {
-            int held[3][LENGTH_MAX] = {{0}};
-            int64_t len = side == SIDE_Q ? c.seqlen_q : c.seqlen_kv, rows_max = 0;
+            int held[GENERATE_BATCH_MAX][LENGTH_MAX] = {{0}};
+            int64_t rows_max = 0, rows_all = 0, occupied = 0;
             for (int rank = 0; rank < c.world_size; rank++) {
                 count_rank(&c, (enum shard_side)side, rank, held);
                 int64_t rows = shard_rows(&c, (enum shard_side)side, rank);
                 rows_max = rows > rows_max ? rows : rows_max;
+                rows_all += rows;
             }
             EXPECT(rows_max == shard_rows_max(&c, (enum shard_side)side));
-            for (int sequence = 0; sequence < c.batch; sequence++)
-                for (int64_t i = 0; i < len; i++)
-                    EXPECT(held[sequence][i] == 1);
+            for (int sequence = 0; sequence < c.batch; sequence++) {
+                int64_t len = definition_length(&c, (enum shard_side)side, sequence);
+                occupied += definition_occupied(&c, (enum shard_side)side, sequence);
+                for (int64_t i = 0; i < LENGTH_MAX; i++)
+                    EXPECT(held[sequence][i] == (i < len));
+            }
+            EXPECT(rows_all == occupied);
+        }
+    }
+}
+END_TEST
+
+// Where each token must lie, token by token: which chunk it is in, by counting, and how many rows
+// come before it in its rank.
+static void expect_packed(const struct cp_case *c, enum shard_side side, int rank)
+{
+    struct span spans[SPANS_MAX];
+    int count = shard_spans(c, side, rank, spans), chunks = 2 * c->world_size, n = 0;
+    int64_t row = 0;
+    for (int32_t sequence = 0; sequence < c->batch; sequence++) {
+        int64_t occupied = definition_occupied(c, side, sequence);
+        for (int i = 0; i < 2; i++) {
+            int chunk = i == 0 ? rank : chunks - 1 - rank;
+            for (int64_t position = 0; position < occupied; position++) {
+                if (position < chunk * occupied / chunks ||
+                    position >= (chunk + 1) * occupied / chunks)
+                    continue;
+                if (position < definition_length(c, side, sequence)) {
+                    EXPECT(n < count && spans[n].sequence == sequence && spans[n].chunk == i);
+                    EXPECT(spans[n].row + position - spans[n].position == row);
+                    n += position + 1 == spans[n].position + spans[n].len;
+                }
+                row++;
+            }
+        }
+    }
+    EXPECT(n == count);
+    EXPECT(row == shard_rows(c, side, rank));
+}
+
+START_TEST(packed_sequences_follow_each_other)
+{
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct cp_case c;
+        generate_case(seed, WORLD_MAX, LENGTH_MAX, &c);
+        if (c.format != FORMAT_THD || c.sharding != SHARDING_ZIGZAG)
+            continue;
+        for (int rank = 0; rank < c.world_size; rank++) {
+            expect_packed(&c, SIDE_Q, rank);
+            expect_packed(&c, SIDE_KV, rank);
         }
     }
 }
@@ -127,6 +181,52 @@ START_TEST(formats_order_rows)
     ck_assert_int_eq(shard_spans(&c, SIDE_Q, 0, spans), 6);
     ck_assert_int_eq(spans[3].row, 2 * 3 + 1);
     ck_assert_int_eq(shard_row_step(&c), 3);
+}
+END_TEST
+
+static void expect_span(const struct span *span, int sequence, int chunk, int64_t row, int64_t len,
+                        int64_t position)
+{
+    ck_assert_int_eq(span->sequence, sequence);
+    ck_assert_int_eq(span->chunk, chunk);
+    ck_assert_int_eq(span->row, row);
+    ck_assert_int_eq(span->len, len);
+    ck_assert_int_eq(span->position, position);
+}
+
+// Two ranks, six sequences in four chunks each; of the first rank 0 holds 0..2 and padding.
+START_TEST(padding_is_in_no_span)
+{
+    struct cp_case c = cases_thd("9,8,8,12,8,12", "", "12,8,8,12,8,12", "");
+    struct span spans[SPANS_MAX];
+    c.batch = 6;
+    ck_assert_int_eq(shard_spans(&c, SIDE_KV, 0, spans), 11);
+    expect_span(&spans[0], 0, 0, 0, 3, 0);
+    expect_span(&spans[1], 1, 0, 6, 2, 0); // the second chunk of sequence 0 is in rows 3..5
+    expect_span(&spans[2], 1, 1, 8, 2, 6);
+    expect_span(&spans[10], 5, 1, 27, 3, 9);
+    ck_assert_int_eq(shard_rows(&c, SIDE_KV, 0), 30);
+    ck_assert_int_eq(shard_spans(&c, SIDE_Q, 1, spans), 12);
+    expect_span(&spans[1], 0, 1, 3, 3, 6);
+}
+END_TEST
+
+// In bshd and sbhd every sequence has room for seqlen tokens.
+START_TEST(short_sequences_leave_their_rows)
+{
+    struct cp_case c = cases_usual();
+    struct span spans[SPANS_MAX];
+    c.batch = 3;
+    c.seqlen_q = 8;
+    cases_set(&c, "lengths_q", "8,1,7");
+    ck_assert_int_eq(shard_spans(&c, SIDE_Q, 0, spans), 5);
+    expect_span(&spans[2], 1, 0, 4, 1, 0);
+    expect_span(&spans[4], 2, 1, 10, 1, 6);
+    ck_assert_int_eq(shard_rows(&c, SIDE_Q, 0), 12);
+    c.format = FORMAT_SBHD;
+    ck_assert_int_eq(shard_spans(&c, SIDE_Q, 0, spans), 5);
+    expect_span(&spans[2], 1, 0, 1, 1, 0);
+    expect_span(&spans[4], 2, 1, 2 + 2 * 3, 1, 6);
 }
 END_TEST
 
@@ -187,7 +287,7 @@ static void row_tokens(const struct cp_case *c, enum shard_side side, int rank, 
 }
 
 // Pairs as the slices see them, [query][key] by token.
-typedef unsigned char pair_counts[3 * LENGTH_MAX][3 * LENGTH_MAX];
+typedef unsigned char pair_counts[GENERATE_BATCH_MAX * LENGTH_MAX][GENERATE_BATCH_MAX * LENGTH_MAX];
 
 static void expect_tight(const struct slice *s)
 {
@@ -209,7 +309,7 @@ static void count_slices(const struct cp_case *c, int rank, int source, int64_t 
 {
     struct span q[SPANS_MAX], kv[SPANS_MAX];
     struct slice slices[4 * SPANS_MAX];
-    int64_t q_tokens[3 * LENGTH_MAX], kv_tokens[3 * LENGTH_MAX], step = shard_row_step(c);
+    int64_t q_tokens[ROWS_MAX], kv_tokens[ROWS_MAX], step = shard_row_step(c);
     row_tokens(c, SIDE_Q, rank, q_tokens);
     row_tokens(c, SIDE_KV, source, kv_tokens);
     int q_count = shard_spans(c, SIDE_Q, rank, q), kv_count = shard_spans(c, SIDE_KV, source, kv);
@@ -230,16 +330,16 @@ START_TEST(slices_cover_visible_pairs_once)
     static pair_counts counts;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct cp_case c;
-        generate_case(seed, 8, LENGTH_MAX, &c);
+        generate_case(seed, WORLD_MAX, LENGTH_MAX, &c);
         memset(counts, 0, sizeof counts);
         for (int rank = 0; rank < c.world_size; rank++)
             for (int source = 0; source < c.world_size; source++)
                 count_slices(&c, rank, source, (int64_t)(seed % 3) * 100, counts);
         for (int64_t a = 0; a < c.batch * LENGTH_MAX; a++)
             for (int64_t b = 0; b < c.batch * LENGTH_MAX; b++) {
-                int64_t i = a % LENGTH_MAX, j = b % LENGTH_MAX;
-                bool visible = a / LENGTH_MAX == b / LENGTH_MAX && i < c.seqlen_q &&
-                               j < c.seqlen_kv && symbolic_visible(&c, i, j);
+                bool visible =
+                    a / LENGTH_MAX == b / LENGTH_MAX &&
+                    definition_visible(&c, (int)(a / LENGTH_MAX), a % LENGTH_MAX, b % LENGTH_MAX);
                 if (counts[a][b] != visible)
                     ck_abort_msg("seed %llu: query %lld, key %lld: %d times",
                                  (unsigned long long)seed, (long long)a, (long long)b,
@@ -304,7 +404,10 @@ static Suite *suite(void)
     tcase_add_test(shards, chunks_partition_evenly);
     tcase_add_test(shards, zigzag_deals_from_both_ends);
     tcase_add_test(shards, shards_partition_the_sequences);
+    tcase_add_test(shards, packed_sequences_follow_each_other);
     tcase_add_test(shards, formats_order_rows);
+    tcase_add_test(shards, padding_is_in_no_span);
+    tcase_add_test(shards, short_sequences_leave_their_rows);
     suite_add_tcase(s, shards);
     TCase *slices = tcase_create("slices");
     tcase_add_test(slices, pairs_and_rows_follow_the_definition);

@@ -8,7 +8,8 @@ set -u
 . "$top_srcdir/tests/tap.sh"
 fake=$top_builddir/tests/submit_fake
 peek=$top_builddir/tests/peek
-demonstration=$top_srcdir/cases/demonstration.yaml
+cases=$(cd "$top_srcdir/cases" && pwd)
+demonstration=$cases/demonstration.yaml
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 unset CPATTN_SOCKET
@@ -59,6 +60,7 @@ refuses 64 "the matrix file is missing; see cpattn-submit matrix --help" matrix
 refuses 64 "unexpected argument 'b'; see cpattn-submit matrix --help" matrix a b
 refuses 64 "--excluded goes with --list" matrix a --excluded
 refuses 64 "--jobs is '513'; accepted is 1 to 512" matrix a -j 513
+refuses 64 "--seqlen-scale is '0'; accepted is 1 to 16777216" matrix a --seqlen-scale 0
 refuses 64 "$scratch/none: cannot be read: No such file or directory" matrix "$scratch/none"
 refuses 64 "$scratch: cannot be read: Is a directory" matrix "$scratch"
 refuses 64 "--filter modle=x: 'modle' is neither a field nor an axis (did you mean 'model'?)" \
@@ -77,7 +79,7 @@ tap_is "a torn file: exit status" "$status" 64
 tap_has "a torn file: line and column" "$err" "$scratch/torn.yaml:3:7: not readable as YAML: "
 printf 'models: {a: {}}\naxis: {dtype: [bf16]}\n' >"$scratch/key.yaml"
 refuses 64 "$scratch/key.yaml:2:1: unknown key 'axis' (did you mean 'axes'?); known: title, timeout, \
-defaults, models, axes, exclude, subsets" matrix "$scratch/key.yaml"
+defaults, models, axes, set, exclude, subsets" matrix "$scratch/key.yaml"
 
 run
 tap_is "without a command: the help on stderr" "$status $(head -n 1 "$scratch/err")" \
@@ -176,6 +178,23 @@ impossible/bf16/w2  refused: heads is 12 and kv_heads is 5; accepted is a heads 
 kv_heads
 impossible/fp16/w2  refused: heads is 12 and kv_heads is 5; accepted is a heads that is a multiple of \
 kv_heads"
+te=$cases/transformer-engine.yaml
+run matrix "$te" --list --subset essential --seqlen-scale 16 --filter model=fused.cp_4_3
+tap_is "--seqlen-scale and --subset: what is listed" "$(echo "$out" | sed 's/  */ /')" \
+    "fused.cp_4_3/bf16/sbhd/a2a/tight fused.cp_4_3 bf16 sbhd a2a w2 b2 h64 s256 d64 causal window(8,-1) \
+learnable nondeterministic
+fused.cp_4_3/bf16/thd/a2a/padded fused.cp_4_3 bf16 thd a2a w2 b2 h64 s256 d64 lengths[175,207] pad4 causal \
+window(8,-1) learnable nondeterministic"
+run matrix "$te" --list --excluded --filter flash.cp_3_3/fp16/thd/a2a
+tap_is "--excluded: reason and kind" "$(echo "$out" | sed 's/.*  //' | sort | uniq -c | sed 's/^ *//')" \
+    "2 flash: different head dimensions of keys and values only in the ring (backend)
+1 flash: no padding between sequences with a2a+p2p (backend)
+1 flash: no sliding window in the ring (backend)"
+run matrix "$te" --unskip --list --excluded --filter flash.cp_3_3/fp16/thd/a2a
+tap_is "--unskip: nothing of that is excluded" "$status$out" 0
+run matrix "$te" --unskip
+tap_is "--unskip: all of them run" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 960 cases: 960 passed"
+
 run matrix "$scratch/mixed.yaml" --list --json
 tap_is "--list --json: an object each" "$("$peek" json outcome <"$scratch/out" | sort | uniq -c |
     tr -s ' ' | tr '\n' ';')" " 4 error; 10 not run;"
@@ -291,6 +310,21 @@ tap_is "explain: exit status" "$status$err" 0
 tap_is "explain: the check" "$(head -n 1 "$scratch/out")" \
     "checked together: the plans of 3 ranks have no race and no deadlock"
 tap_has "explain: the rank" "$out" "rank 2 of 3 holds chunks 2 and 3 of 6"
+run explain --world-size 3 --svg "$scratch/plan.svg" --overhead 1s --rate-tflops 7
+tap_is "explain --svg: the check, then what is predicted" "$status$err $(echo "$out" | sed 's/: [0-9.]* s / /')" \
+    "0 checked together: the plans of 3 ranks have no race and no deadlock
+$scratch/plan.svg predicted"
+svg() { "$peek" xml "$1" <"$scratch/plan.svg"; }
+tap_is "explain --svg: lanes" "$(svg "count(//*[@class='lane'])")" 6
+tap_has "explain --svg: the rates" "$(svg "string(//*[contains(text(), 'TFLOP/s')])")" \
+    "with 7 TFLOP/s of attention, 3000 GB/s of memory, 300 GB/s between ranks in each direction, 1 s before"
+refuses 64 "$scratch/none/x cannot be written: No such file or directory" explain --svg "$scratch/none/x"
+refuses 64 "--rate-link is '0'; accepted is 1 to 1000000" explain --svg x --rate-link 0
+if [ -c /dev/full ]; then
+    run explain --svg /dev/full
+    tap_is "explain --svg: a full disk" "$status $err" \
+        "79 cpattn-submit: /dev/full could not be written: No space left on device"
+fi
 run status
 tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
     " 4 0 down 6 0 5 rank 3 exited with 1 while it started"
@@ -314,7 +348,7 @@ page=$top_srcdir/doc/cpattn-submit.1
 for command in $commands; do
     run "$command" --help
     undocumented=
-    options=$(grep -oE -- '^ +(-., )?--[a-z-]+' "$scratch/out" | grep -oE -- '--[a-z-]+')
+    options=$(grep -oE -- '^ +(-., )?--[a-z0-9-]+' "$scratch/out" | grep -oE -- '--[a-z0-9-]+')
     for option in $options; do
         grep -q "Fl Fl ${option#--}\( \|\$\)" "$page" || undocumented="$undocumented $option"
     done
@@ -323,13 +357,13 @@ for command in $commands; do
     # Examples are lines that a person can type: they are at least understood.
     sed -n 's/^  cpattn-submit //p' "$scratch/out" | while read -r line; do
         # shellcheck disable=SC2086
-        (cd "$scratch" && cp "$demonstration" . && "$fake" $line >/dev/null 2>&1)
+        (cd "$scratch" && cp "$cases"/*.yaml . && "$fake" $line >/dev/null 2>&1)
         [ $? -eq 64 ] && echo "cpattn-submit $line"
     done >"$scratch/examples"
     tap_is "$command --help: its examples work" "$(cat "$scratch/examples")" ""
 done
 unknown=
-options=$(grep -oE 'Fl Fl [a-z-]+' "$page" | sed 's/Fl Fl //' | sort -u)
+options=$(grep -oE 'Fl Fl [a-z0-9-]+' "$page" | sed 's/Fl Fl //' | sort -u)
 for option in $options; do
     grep -qE -- "--$option\b" "$scratch"/help.* || [ "$option" = version ] || unknown="$unknown $option"
 done

@@ -124,6 +124,48 @@ START_TEST(gradient_of_any_count)
 }
 END_TEST
 
+START_TEST(tanh_of_any_count)
+{
+    const struct vector_ops *v = variants[_i];
+    for (int count = 0; count <= COUNT_MAX; count++) {
+        float x[COUNT_MAX + 1], t[COUNT_MAX + 1], slope[COUNT_MAX + 1];
+        fill(x, -3, 3);
+        fill(slope, 5, 6);
+        memcpy(t, x, sizeof(t));
+        float last = slope[count];
+        v->tanh(t, slope, count);
+        int wrong = 0;
+        for (int i = 0; i < count; i++) {
+            double expected = tanh((double)x[i]);
+            wrong += fabs(t[i] - expected) > 3e-7 * fabs(expected);
+            wrong += fabs(slope[i] - (1 - expected * expected)) > 3e-7;
+        }
+        wrong += memcmp(t + count, x + count, (size_t)(COUNT_MAX + 1 - count) * sizeof(float)) != 0;
+        ck_assert_int_eq(wrong, 0);
+        ck_assert_float_eq(slope[count], last);
+    }
+}
+END_TEST
+
+START_TEST(tanh_everywhere)
+{
+    const struct vector_ops *v = variants[_i];
+    for (int i = -40000; i <= 40000; i++) {
+        float x = (float)i * 0.0005f, t = x;
+        v->tanh(&t, NULL, 1);
+        double expected = tanh((double)x);
+        if (fabs(t - expected) > 3e-7 * fabs(expected))
+            ck_abort_msg("tanh(%a) is %a", (double)x, (double)t);
+    }
+    float edges[] = {0, -0.0f, 1e-30f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN};
+    v->tanh(edges, NULL, 8);
+    ck_assert(edges[0] == 0 && edges[1] == 0);
+    ck_assert(edges[2] == 1e-30f);
+    ck_assert(edges[3] == 1 && edges[4] == -1 && edges[5] == 1 && edges[6] == -1);
+    ck_assert(isnan(edges[7]));
+}
+END_TEST
+
 START_TEST(max_of_any_count)
 {
     const struct vector_ops *v = variants[_i];
@@ -152,15 +194,16 @@ START_TEST(rows_of_any_count)
 {
     const struct vector_ops *v = variants[_i];
     for (int count = 0; count <= COUNT_MAX; count++) {
-        float x[COUNT_MAX + 1], y[4][COUNT_MAX + 1];
+        float x[COUNT_MAX + 1], y[5][COUNT_MAX + 1];
         fill(x, -2, 2);
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 5; k++)
             for (int i = 0; i <= COUNT_MAX; i++)
                 y[k][i] = sinf((float)i);
         v->scale(y[0], count, 1.7f);
         v->axpy(y[1], x, count, 0.3f);
         v->blend(y[2], 0.6f, x, -0.4f, count);
         v->add(y[3], x, count);
+        v->multiply(y[4], x, count);
         double dot = 0;
         int wrong = 0;
         for (int i = 0; i <= COUNT_MAX; i++) {
@@ -170,6 +213,7 @@ START_TEST(rows_of_any_count)
             wrong +=
                 i < count ? !near(y[2][i], before * 0.6f - 0.4f * x[i]) : y[2][i] != (float)before;
             wrong += i < count ? y[3][i] != (float)before + x[i] : y[3][i] != (float)before;
+            wrong += i < count ? !near(y[4][i], before * x[i]) : y[4][i] != (float)before;
             dot += i < count ? before * x[i] : 0;
         }
         float sine[COUNT_MAX + 1];
@@ -201,6 +245,8 @@ static Suite *vector_suite(void)
     tcase_add_loop_test(tcase, nan_payloads_stay_nan, 0, variant_count);
     tcase_add_loop_test(tcase, exp2_sum_of_any_count, 0, variant_count);
     tcase_add_loop_test(tcase, gradient_of_any_count, 0, variant_count);
+    tcase_add_loop_test(tcase, tanh_of_any_count, 0, variant_count);
+    tcase_add_loop_test(tcase, tanh_everywhere, 0, variant_count);
     tcase_add_loop_test(tcase, max_of_any_count, 0, variant_count);
     tcase_add_loop_test(tcase, rows_of_any_count, 0, variant_count);
     suite_add_tcase(suite, tcase);

@@ -9,6 +9,8 @@
 #include "kernels/reference/reference.h"
 #include "rank/figures.h"
 #include "rank/verify.h"
+#include "tests/cases.h"
+#include "tests/definition.h"
 
 // ---- figures ----
 
@@ -40,7 +42,9 @@ static void sample_init(struct sample *s, double size)
 
 static const struct figures *sample_judge(struct sample *s, enum report_tensor tensor)
 {
-    tally_init(&s->tally, figures_rule(&s->c, tensor, 0, 500), tensor, 1, s->rows, ROWS);
+    static const struct span spans[] = {{.chunk = 1, .len = 500},
+                                        {.sequence = 1, .chunk = 1, .row = 500, .len = 500}};
+    tally_init(&s->tally, figures_rule(&s->c, tensor, spans, 2, 1), tensor, 1, s->rows, ROWS);
     for (int row = 0; row < ROWS; row++)
         tally_row(&s->tally, row,
                   (struct element){.sequence = 2, .head = row % 4, .position = 500 + row / 4},
@@ -234,7 +238,8 @@ START_TEST(no_row_is_no_error)
     struct row_error none;
     struct cp_case c;
     case_init(&c);
-    tally_init(&t, figures_rule(&c, TENSOR_OUT, 0, 1), TENSOR_OUT, 0, &none, 0);
+    struct span span = {.len = 1};
+    tally_init(&t, figures_rule(&c, TENSOR_OUT, &span, 1, 0), TENSOR_OUT, 0, &none, 0);
     ck_assert_int_eq(tally_finish(&t), -1);
     ck_assert_int_eq(t.figures.broken, 0);
 }
@@ -250,13 +255,16 @@ struct desk {
     struct progress progress;
     struct span spans[2][16];
     float *out, *lse, *dq, *dk, *dv;
+    float *dbias, *dsink, *max_logit;
     struct rank_report report;
 };
 
-static float *floats(int64_t count)
+// NaN where nothing but tokens belongs, zero where there is padding, too.
+static float *floats(const struct cp_case *c, int64_t count)
 {
+    bool padding = !case_is_even(c, SIDE_Q) || !case_is_even(c, SIDE_KV);
     float *data = malloc((size_t)count * sizeof(float) + 1);
-    memset(data, 0xff, (size_t)count * sizeof(float));
+    memset(data, padding ? 0 : 0xff, (size_t)count * sizeof(float));
     return data;
 }
 
@@ -277,68 +285,104 @@ static void desk_case(struct desk *d, enum case_format format, enum case_shardin
     d->c.sharding = sharding;
 }
 
-static int64_t desk_row(const struct cp_case *c, int sequence, int64_t position, int64_t length)
+static int64_t desk_row(const struct cp_case *c, enum shard_side side, int sequence,
+                        int64_t position)
 {
-    return c->format == FORMAT_SBHD ? position * c->batch + sequence : sequence * length + position;
+    if (c->format == FORMAT_SBHD)
+        return position * c->batch + sequence;
+    for (int before = 0; before < sequence; before++)
+        position += definition_occupied(c, side, before);
+    return position;
 }
 
-static void scatter(const struct cp_case *c, float *tensor, int heads, int dim, int sequence,
-                    int head, int64_t length, const double *values)
+static void scatter(const struct cp_case *c, enum shard_side side, float *tensor, int dim,
+                    int sequence, int head, const double *values)
 {
-    for (int64_t p = 0; p < length; p++)
+    int heads = side == SIDE_Q ? c->heads : c->kv_heads;
+    for (int64_t p = 0; p < definition_length(c, side, sequence); p++)
         for (int i = 0; i < dim; i++)
-            tensor[(desk_row(c, sequence, p, length) * heads + head) * dim + i] =
+            tensor[(desk_row(c, side, sequence, p) * heads + head) * dim + i] =
                 (float)values[p * dim + i];
+}
+
+// The sums over the queries of a sequence and head; the bias is one of every query.
+static void desk_fill_sums(struct desk *d, int s, int h, const double *dbias, double dsink,
+                           double max_logit)
+{
+    const struct cp_case *c = &d->c;
+    int64_t rows = shard_rows(c, SIDE_Q, 0), columns = c->seqlen_kv;
+    for (int64_t i = 0; i < definition_length(c, SIDE_Q, s) * columns; i++) {
+        int64_t row = h * rows + desk_row(c, SIDE_Q, s, i / columns);
+        d->dbias[row * columns + i % columns] = (float)dbias[i];
+    }
+    d->dsink[h] += (float)dsink;
+    d->max_logit[h] = fmaxf(d->max_logit[h], (float)max_logit);
+}
+
+// The reference of one sequence and key head, and of the query heads that share it.
+static void desk_fill_head(struct desk *d, int s, int k)
+{
+    const struct cp_case *c = &d->c;
+    struct error error;
+    int64_t q = definition_length(c, SIDE_Q, s), kv = definition_length(c, SIDE_KV, s);
+    int64_t rows = shard_rows(c, SIDE_Q, 0), stride = q;
+    int group = c->heads / c->kv_heads;
+    double *wide = calloc((size_t)(q + kv + 1) * (HEAD_DIM_MAX * 2), sizeof *wide);
+    double *lse = calloc((size_t)(2 * group * stride) + 1, sizeof *lse),
+           *delta = lse + group * stride;
+    double *first = wide, *second = wide + (q + kv) * HEAD_DIM_MAX;
+    for (int h = k * group; h < (k + 1) * group; h++) {
+        double *lse_h = lse + (h - k * group) * stride;
+        double dsink = 0, squares = 0, max_logit = -INFINITY;
+        double *dbias = calloc((size_t)(q * c->seqlen_kv) + 1, sizeof *dbias);
+        const struct reference_sums sums = {.max_logit = &max_logit,
+                                            .dsink =
+                                                c->softmax == SOFTMAX_LEARNABLE ? &dsink : NULL,
+                                            .dsink_squares = &squares,
+                                            .dbias = dbias,
+                                            .dbias_stride = c->seqlen_kv};
+        ck_assert_int_eq(reference_queries(c, s, h, 0, q, first, lse_h,
+                                           delta + (h - k * group) * stride, second, &sums, &error),
+                         STATUS_OK);
+        scatter(c, SIDE_Q, d->out, c->head_dim_v, s, h, first);
+        scatter(c, SIDE_Q, d->dq, c->head_dim_qk, s, h, second);
+        for (int64_t p = 0; p < q; p++)
+            d->lse[h * rows + desk_row(c, SIDE_Q, s, p)] = (float)lse_h[p];
+        desk_fill_sums(d, s, h, dbias, dsink, max_logit);
+        free(dbias);
+    }
+    ck_assert_int_eq(reference_keys(c, s, k, 0, kv, lse, delta, first, second, &error), STATUS_OK);
+    scatter(c, SIDE_KV, d->dk, c->head_dim_qk, s, k, first);
+    scatter(c, SIDE_KV, d->dv, c->head_dim_v, s, k, second);
+    free(wide);
+    free(lse);
 }
 
 // With one rank a sequence lies in memory from its first token to its last, however it is cut.
 static void desk_fill(struct desk *d)
 {
-    const struct cp_case *c = &d->c;
-    struct error error;
-    int64_t q = c->seqlen_q, kv = c->seqlen_kv;
-    int group = c->heads / c->kv_heads;
-    double *out = malloc((size_t)(q * c->head_dim_v) * 8),
-           *dq = malloc((size_t)(q * c->head_dim_qk) * 8);
-    double *lse = malloc((size_t)(group * q) * 8), *delta = malloc((size_t)(group * q) * 8);
-    double *dk = malloc((size_t)(kv * c->head_dim_qk) * 8),
-           *dv = malloc((size_t)(kv * c->head_dim_v) * 8);
-    for (int s = 0; s < c->batch; s++)
-        for (int k = 0; k < c->kv_heads; k++) {
-            for (int h = k * group; h < (k + 1) * group; h++) {
-                double *lse_h = lse + (h - k * group) * q;
-                ck_assert_int_eq(reference_queries(c, s, h, 0, q, out, lse_h,
-                                                   delta + (h - k * group) * q, dq, &error),
-                                 STATUS_OK);
-                scatter(c, d->out, c->heads, c->head_dim_v, s, h, q, out);
-                scatter(c, d->dq, c->heads, c->head_dim_qk, s, h, q, dq);
-                for (int64_t p = 0; p < q; p++)
-                    d->lse[h * q * c->batch + desk_row(c, s, p, q)] = (float)lse_h[p];
-            }
-            ck_assert_int_eq(reference_keys(c, s, k, 0, kv, lse, delta, dk, dv, &error), STATUS_OK);
-            scatter(c, d->dk, c->kv_heads, c->head_dim_qk, s, k, kv, dk);
-            scatter(c, d->dv, c->kv_heads, c->head_dim_v, s, k, kv, dv);
-        }
-    free(out);
-    free(dq);
-    free(lse);
-    free(delta);
-    free(dk);
-    free(dv);
+    for (int s = 0; s < d->c.batch; s++)
+        for (int k = 0; k < d->c.kv_heads; k++)
+            desk_fill_head(d, s, k);
 }
 
 static void desk_init(struct desk *d)
 {
     const struct cp_case *c = &d->c;
     struct error error;
-    int64_t q_rows = c->batch * c->seqlen_q, kv_rows = c->batch * c->seqlen_kv;
+    int64_t q_rows = shard_rows(c, SIDE_Q, 0), kv_rows = shard_rows(c, SIDE_KV, 0);
     arena_init(&d->arena);
     ck_assert_int_eq(transport_socket_create(0, 1, (int[]){-1}, &d->transport, &error), STATUS_OK);
-    d->out = floats(q_rows * c->heads * c->head_dim_v);
-    d->lse = floats(q_rows * c->heads);
-    d->dq = floats(q_rows * c->heads * c->head_dim_qk);
-    d->dk = floats(kv_rows * c->kv_heads * c->head_dim_qk);
-    d->dv = floats(kv_rows * c->kv_heads * c->head_dim_v);
+    d->out = floats(c, q_rows * c->heads * c->head_dim_v);
+    d->lse = floats(c, q_rows * c->heads);
+    d->dq = floats(c, q_rows * c->heads * c->head_dim_qk);
+    d->dk = floats(c, kv_rows * c->kv_heads * c->head_dim_qk);
+    d->dv = floats(c, kv_rows * c->kv_heads * c->head_dim_v);
+    d->dbias = calloc((size_t)(q_rows * c->heads * c->seqlen_kv) + 1, sizeof(float));
+    d->dsink = calloc((size_t)c->heads, sizeof(float));
+    d->max_logit = calloc((size_t)c->heads, sizeof(float));
+    for (int head = 0; head < c->heads; head++)
+        d->max_logit[head] = -INFINITY;
     desk_fill(d);
 }
 
@@ -351,6 +395,9 @@ static void desk_fini(struct desk *d)
     free(d->dq);
     free(d->dk);
     free(d->dv);
+    free(d->dbias);
+    free(d->dsink);
+    free(d->max_logit);
 }
 
 static bool desk_judge(struct desk *d)
@@ -364,6 +411,9 @@ static bool desk_judge(struct desk *d)
                              .dk = d->dk,
                              .dv = d->dv,
                              .lse = d->lse,
+                             .dbias = d->c.bias != BIAS_NONE ? d->dbias : NULL,
+                             .dsink = d->c.softmax == SOFTMAX_LEARNABLE ? d->dsink : NULL,
+                             .max_logit = d->c.max_logit ? d->max_logit : NULL,
                              .arena = &d->arena,
                              .transport = d->transport,
                              .progress = &d->progress};
@@ -378,8 +428,9 @@ static bool desk_judge(struct desk *d)
 // The only broken figures must be those of this element.
 static void assert_only(struct desk *d, enum report_tensor tensor, struct element where)
 {
-    int64_t length = tensor == TENSOR_DK || tensor == TENSOR_DV ? d->c.seqlen_kv : d->c.seqlen_q;
-    int chunk = d->c.sharding == SHARDING_ZIGZAG && where.position >= length / 2;
+    enum shard_side side = tensor == TENSOR_DK || tensor == TENSOR_DV ? SIDE_KV : SIDE_Q;
+    int64_t occupied = definition_occupied(&d->c, side, where.sequence);
+    int chunk = d->c.sharding == SHARDING_ZIGZAG && where.position >= occupied / 2;
     ck_assert(!desk_judge(d));
     for (int i = 0; i < d->report.figures_count; i++) {
         const struct figures *f = &d->report.figures[i];
@@ -409,18 +460,26 @@ static void dent(struct desk *d, float *value, enum report_tensor tensor, struct
 static void desk_dents(struct desk *d)
 {
     const struct cp_case *c = &d->c;
+    int64_t rows = shard_rows(c, SIDE_Q, 0);
     for (int k = 0; k < 12; k++) {
-        struct element w = {.sequence = k % 2, .head = k % 4, .dim = k % 4};
-        w.position = 11 * k % c->seqlen_q;
-        int64_t row = desk_row(c, w.sequence, w.position, c->seqlen_q);
-        dent(d, &d->out[(row * c->heads + w.head) * c->head_dim_v + w.dim], TENSOR_OUT, w);
-        dent(d, &d->dq[(row * c->heads + w.head) * c->head_dim_qk + w.dim], TENSOR_DQ, w);
-        struct element of_lse = w;
+        struct element w = {.sequence = k % c->batch, .head = k % 4, .dim = k % 4}, of_lse;
+        int64_t q = definition_length(c, SIDE_Q, w.sequence);
+        int64_t kv = definition_length(c, SIDE_KV, w.sequence);
+        w.position = q > 0 ? 11 * k % q : 0;
+        int64_t row = desk_row(c, SIDE_Q, w.sequence, w.position);
+        of_lse = w;
         of_lse.dim = 0;
-        dent(d, &d->lse[w.head * c->seqlen_q * c->batch + row], TENSOR_LSE, of_lse);
+        if (q > 0) {
+            dent(d, &d->out[(row * c->heads + w.head) * c->head_dim_v + w.dim], TENSOR_OUT, w);
+            dent(d, &d->dq[(row * c->heads + w.head) * c->head_dim_qk + w.dim], TENSOR_DQ, w);
+        }
+        if (q > 0 && kv > 0)
+            dent(d, &d->lse[w.head * rows + row], TENSOR_LSE, of_lse);
+        if (kv == 0)
+            continue;
         w.head = k % 2;
-        w.position = 13 * k % c->seqlen_kv;
-        row = desk_row(c, w.sequence, w.position, c->seqlen_kv);
+        w.position = 13 * k % kv;
+        row = desk_row(c, SIDE_KV, w.sequence, w.position);
         dent(d, &d->dk[(row * c->kv_heads + w.head) * c->head_dim_qk + w.dim], TENSOR_DK, w);
         dent(d, &d->dv[(row * c->kv_heads + w.head) * c->head_dim_v + w.dim], TENSOR_DV, w);
     }
@@ -435,6 +494,29 @@ START_TEST(every_element_is_found_in_its_place)
         desk_init(&d);
         ck_assert(desk_judge(&d));
         ck_assert_int_eq(d.report.figures_count, variant & 2 ? 5 : 10);
+        desk_dents(&d);
+        ck_assert(desk_judge(&d));
+        desk_fini(&d);
+    }
+}
+END_TEST
+
+// Sequences of different lengths, so that rows of a chunk cannot be told by division.
+START_TEST(every_element_of_uneven_sequences_is_found)
+{
+    static struct desk d;
+    for (int variant = 0; variant < 6; variant++) {
+        desk_case(&d, (enum case_format)(FORMAT_BSHD + variant / 2),
+                  variant % 2 ? SHARDING_CONTIGUOUS : SHARDING_ZIGZAG);
+        d.c.batch = 4;
+        cases_set(&d.c, "lengths_q", "33,7,0,20");
+        cases_set(&d.c, "lengths_kv", "3,45,2,31");
+        if (d.c.format == FORMAT_THD) {
+            cases_set(&d.c, "padded_q", "40,12,3,20");
+            cases_set(&d.c, "padded_kv", "3,48,9,31");
+        }
+        desk_init(&d);
+        ck_assert(desk_judge(&d));
         desk_dents(&d);
         ck_assert(desk_judge(&d));
         desk_fini(&d);
@@ -479,6 +561,104 @@ START_TEST(forward_alone_is_judged_alone)
 }
 END_TEST
 
+// The figures that are broken, which must be one.
+static const struct figures *only_broken(struct desk *d)
+{
+    const struct figures *broken = NULL;
+    ck_assert(!desk_judge(d));
+    for (int i = 0; i < d->report.figures_count; i++) {
+        if (d->report.figures[i].broken == 0)
+            continue;
+        ck_assert_ptr_null(broken);
+        broken = &d->report.figures[i];
+    }
+    return broken;
+}
+
+START_TEST(padding_must_be_zero)
+{
+    static const int32_t lengths[] = {30, 21}, key_lengths[] = {40, 45};
+    static struct desk d;
+    for (int variant = 0; variant < 4; variant++) {
+        desk_case(&d, variant & 1 ? FORMAT_SBHD : FORMAT_BSHD,
+                  variant & 2 ? SHARDING_CONTIGUOUS : SHARDING_ZIGZAG);
+        case_list_set(&d.c, LIST_LENGTHS_Q, lengths, 2);
+        case_list_set(&d.c, LIST_LENGTHS_KV, key_lengths, 2);
+        desk_init(&d);
+        ck_assert(desk_judge(&d)); // though the LSE of padding is NaN
+        struct {
+            float *data;
+            int tensor, heads, dim;
+            enum shard_side side;
+        } tensors[] = {{d.out, TENSOR_OUT, 4, 4, SIDE_Q},
+                       {d.dq, TENSOR_DQ, 4, 6, SIDE_Q},
+                       {d.dk, TENSOR_DK, 2, 6, SIDE_KV},
+                       {d.dv, TENSOR_DV, 2, 4, SIDE_KV}};
+        for (int t = 0; t < 4; t++) {
+            int sequence = t < 2;
+            int64_t position = t < 2 ? 21 + 4 * t : 40 + t;
+            int64_t row = desk_row(&d.c, tensors[t].side, sequence, position);
+            float *element = tensors[t].data + (row * tensors[t].heads + 1) * tensors[t].dim + 3;
+            *element = t == 2 ? NAN : 1e-30F;
+            const struct figures *f = only_broken(&d);
+            ck_assert_int_eq(f->tensor, tensors[t].tensor);
+            ck_assert_int_eq(f->chunk, CHUNK_PADDING);
+            ck_assert_int_eq(f->broken, RULE_PADDING);
+            ck_assert_int_eq(f->elements, (t < 2 ? 3 + 12 : 5) * tensors[t].heads * tensors[t].dim);
+            ck_assert_int_eq(f->mismatches, 1);
+            ck_assert_int_eq(f->nonfinite, t == 2);
+            ck_assert_int_eq(f->first_bad.sequence, sequence);
+            ck_assert_int_eq(f->first_bad.position, position);
+            ck_assert_int_eq(f->first_bad.head, 1);
+            ck_assert_int_eq(f->first_bad.dim, 3);
+            *element = -0.0F;
+            ck_assert(desk_judge(&d));
+        }
+        desk_fini(&d);
+    }
+}
+END_TEST
+
+START_TEST(sums_are_judged)
+{
+    static struct desk d;
+    for (int variant = 0; variant < 2; variant++) {
+        desk_case(&d, variant ? FORMAT_SBHD : FORMAT_BSHD, SHARDING_ZIGZAG);
+        d.c.softmax = SOFTMAX_LEARNABLE;
+        d.c.bias = BIAS_BHSS;
+        d.c.max_logit = true;
+        desk_init(&d);
+        ck_assert(desk_judge(&d));
+        ck_assert_int_eq(d.report.figures_count, 13);
+        d.dsink[2] += 1;
+        const struct figures *f = only_broken(&d);
+        ck_assert_int_eq(f->tensor, TENSOR_DSINK);
+        ck_assert_int_eq(f->elements, 4);
+        ck_assert_int_eq(f->mismatches, 1);
+        ck_assert_int_eq(f->first_bad.head, 2);
+        ck_assert_int_eq(f->worst_row.head, 2);
+        d.dsink[2] -= 1;
+        d.max_logit[3] += 0.01F;
+        f = only_broken(&d);
+        ck_assert_int_eq(f->tensor, TENSOR_MAX_LOGIT);
+        ck_assert_int_eq(f->first_bad.head, 3);
+        d.max_logit[3] -= 0.01F;
+        int64_t row = desk_row(&d.c, SIDE_Q, 1, 17);
+        d.dbias[(1 * 2 * 33 + row) * 45 + 5] += 1;
+        f = only_broken(&d);
+        ck_assert_int_eq(f->tensor, TENSOR_DBIAS);
+        ck_assert_int_eq(f->elements, 4 * 2 * 33 * 45);
+        ck_assert_int_eq(f->mismatches, 1);
+        ck_assert_int_eq(f->first_bad.sequence, 1);
+        ck_assert_int_eq(f->first_bad.head, 1);
+        ck_assert_int_eq(f->first_bad.position, 17);
+        ck_assert_int_eq(f->first_bad.dim, 5);
+        ck_assert_int_eq(f->worst_row.position, 17);
+        desk_fini(&d);
+    }
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("verify");
@@ -497,8 +677,11 @@ static Suite *suite(void)
     TCase *walk = tcase_create("walk");
     tcase_set_timeout(walk, 60);
     tcase_add_test(walk, every_element_is_found_in_its_place);
+    tcase_add_test(walk, every_element_of_uneven_sequences_is_found);
     tcase_add_test(walk, long_chunks_are_judged_in_blocks);
     tcase_add_test(walk, forward_alone_is_judged_alone);
+    tcase_add_test(walk, padding_must_be_zero);
+    tcase_add_test(walk, sums_are_judged);
     suite_add_tcase(s, walk);
     return s;
 }

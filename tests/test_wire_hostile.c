@@ -36,7 +36,7 @@ static void tree_init(struct request_tree *t)
     t->request.method_case = CPATTN__V1__REQUEST__METHOD_RUN;
     t->request.run = &t->run;
     t->run.spec = &t->spec;
-    t->spec.world_size = t->spec.batch = 2;
+    t->spec.world_size = t->spec.batch = t->spec.a2a_size = 2;
     t->spec.comm = CPATTN__V1__COMM__COMM_P2P;
     t->spec.sharding = CPATTN__V1__SHARDING__SHARDING_ZIGZAG;
     t->spec.dtype = CPATTN__V1__DTYPE__DTYPE_BF16;
@@ -46,6 +46,9 @@ static void tree_init(struct request_tree *t)
     t->spec.heads = t->spec.kv_heads = 4;
     t->spec.head_dim_qk = t->spec.head_dim_v = 64;
     t->spec.seqlen_q = t->spec.seqlen_kv = 128;
+    t->spec.pad_multiple = 1;
+    t->spec.softmax = CPATTN__V1__SOFTMAX__SOFTMAX_VANILLA;
+    t->spec.bias = CPATTN__V1__BIAS__BIAS_NONE;
     t->spec.window_left = t->spec.window_right = -1;
 }
 
@@ -140,6 +143,50 @@ START_TEST(cases_are_refused)
     REFUSED((tree.spec.batch = BATCH_MAX, tree.spec.heads = tree.spec.kv_heads = HEADS_MAX,
              tree.spec.seqlen_q = tree.spec.seqlen_kv = SEQLEN_MAX),
             RESOURCE_EXHAUSTED, "memory");
+}
+END_TEST
+
+static int64_t entries[SEQUENCES_MAX + 1];
+
+#define SEND_LIST(list, count) (tree.spec.n_##list = (count), tree.spec.list = entries)
+
+START_TEST(lists_are_refused)
+{
+    struct wire_request request;
+    for (int i = 0; i <= SEQUENCES_MAX; i++)
+        entries[i] = 100;
+    REFUSED(SEND_LIST(lengths_q, SEQUENCES_MAX + 1), INVALID_ARGUMENT,
+            "case.lengths_q has 1025 entries; accepted are up to 1024");
+    REFUSED(SEND_LIST(lengths_q, SEQUENCES_MAX), INVALID_ARGUMENT,
+            "case.lengths_q has 1024 numbers and batch is 2");
+    REFUSED(SEND_LIST(padded_kv, 2), INVALID_ARGUMENT, "case.padded_kv is given with format bshd");
+    entries[1] = -1;
+    REFUSED(SEND_LIST(lengths_kv, 2), INVALID_ARGUMENT,
+            "case.lengths_kv[1] is -1; accepted is 0 to 16777216");
+    entries[1] = (INT64_C(1) << 32) + 5;
+    REFUSED(SEND_LIST(padded_q, 2), INVALID_ARGUMENT,
+            "case.padded_q[1] is 4294967301; accepted is 0 to 16777216");
+    entries[1] = 5;
+    tree_init(&tree);
+    SEND_LIST(lengths_q, 2);
+    ck_assert_msg(tree_send(&tree, &request) == STATUS_OK, "%s", error.text);
+    ck_assert_int_eq(case_length(&request.run, SIDE_KV, 1), 5);
+    tree.spec.batch = SEQUENCES_MAX;
+    SEND_LIST(lengths_kv, SEQUENCES_MAX);
+    tree.spec.n_lengths_q = 0;
+    ck_assert_msg(tree_send(&tree, &request) == STATUS_OK, "%s", error.text);
+    ck_assert_int_eq(request.run.list_count[LIST_LENGTHS_KV], SEQUENCES_MAX);
+}
+END_TEST
+
+// As many entries as a request holds, none of which is kept.
+START_TEST(lists_of_a_whole_request_are_counted_first)
+{
+    static int64_t many[REQUEST_BYTES_MAX - 256];
+    tree.spec.n_padded_kv = REQUEST_BYTES_MAX - 256;
+    tree.spec.padded_kv = many;
+    assert_tree_refused(&tree, STATUS_INVALID_ARGUMENT,
+                        "case.padded_kv has 65280 entries; accepted are up to 1024");
 }
 END_TEST
 
@@ -252,9 +299,9 @@ START_TEST(results_are_refused)
     REPLY_REFUSED(rank->rank, 2, "result.ranks[1].rank is 2; accepted is 1");
     REPLY_REFUSED(rank->rank, -1, "result.ranks[1].rank is -1; accepted is 0 to 63");
     REPLY_REFUSED(f->tensor, 0, "result.ranks[1].figures[1].tensor is not specified");
-    REPLY_REFUSED(f->tensor, 6, "figures[1].tensor is 6; accepted is 1 to 5");
-    REPLY_REFUSED(f->chunk, 2, "figures[1].chunk is 2");
-    REPLY_REFUSED(f->broken, 16, "figures[1].broken is 16; accepted is 0 to 15");
+    REPLY_REFUSED(f->tensor, 9, "figures[1].tensor is 9; accepted is 1 to 8");
+    REPLY_REFUSED(f->chunk, 3, "figures[1].chunk is 3");
+    REPLY_REFUSED(f->broken, 32, "figures[1].broken is 32; accepted is 0 to 31");
     REPLY_REFUSED(f->elements, -1, "figures[1].elements is -1");
     REPLY_REFUSED(f->first_bad.position, -2, "figures[1].first_bad.position is -2");
     REPLY_REFUSED(f->worst_row.head, HEADS_MAX, "figures[1].worst_row.head is 4096");
@@ -463,6 +510,8 @@ int main(void)
     tcase_add_test(requests, the_good_request_is_taken);
     tcase_add_test(requests, envelopes_are_refused);
     tcase_add_test(requests, cases_are_refused);
+    tcase_add_test(requests, lists_are_refused);
+    tcase_add_test(requests, lists_of_a_whole_request_are_counted_first);
     tcase_add_test(requests, labels_are_refused);
     tcase_add_test(requests, unknown_fields_are_refused_where_they_matter);
     suite_add_tcase(suite, requests);

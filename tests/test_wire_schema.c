@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schema is what its rules promise, and agrees with the structs and enums inside.
+#include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 #include "proto/cpattn.pb-c.h"
 #include "proto/schema.h"
@@ -81,6 +81,7 @@ static bool kind_fits(enum map_kind kind, ProtobufCType type)
     switch (kind) {
     case MAP_INT:
         return type == PROTOBUF_C_TYPE_INT64 || type == PROTOBUF_C_TYPE_SINT64;
+    case MAP_LIST:
     case MAP_CHAR:
         return type == PROTOBUF_C_TYPE_INT64;
     case MAP_UINT:
@@ -104,7 +105,9 @@ static void assert_field_fits(const ProtobufCMessageDescriptor *message,
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field_by_name(message, map->name);
     ck_assert_msg(field != NULL, "%s has no %s", message->name, map->name);
-    ck_assert_msg(kind_fits(map->kind, field->type), "%s.%s", message->name, map->name);
+    bool list = field->type != PROTOBUF_C_TYPE_MESSAGE && field->label == PROTOBUF_C_LABEL_REPEATED;
+    ck_assert_msg(kind_fits(map->kind, field->type) && list == (map->kind == MAP_LIST), "%s.%s",
+                  message->name, map->name);
 }
 
 // Every field of the message is in the table, but for `others` that are messages or lists.
@@ -144,8 +147,10 @@ static void assert_value_named(const ProtobufCEnumDescriptor *values, int number
     const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value(values, number);
     ck_assert_msg(value != NULL, "%s has no %d", values->name, number);
     const char *tail = value->name + strlen(value->name) - strlen(name);
-    ck_assert_msg(tail > value->name && tail[-1] == '_' && strcasecmp(tail, name) == 0,
-                  "%s is not called %s", value->name, name);
+    bool same = tail > value->name && tail[-1] == '_';
+    for (size_t i = 0; same && name[i]; i++)
+        same = tail[i] == (name[i] == '+' ? '_' : toupper((unsigned char)name[i]));
+    ck_assert_msg(same, "%s is not called %s", value->name, name);
 }
 
 START_TEST(enums_agree_with_those_inside)

@@ -95,6 +95,28 @@ static void sample_field(struct sample *s, struct cp_case *c, const struct case_
     case FIELD_BOOL:
         *(bool *)member = bits & 1;
         return;
+    case FIELD_LIST: // sample_lists()
+        return;
+    }
+}
+
+// Half of the cases have lists, a few of them as long as they can be.
+static void sample_lists(struct sample *s, struct cp_case *c)
+{
+    int32_t values[SEQUENCES_MAX];
+    if (sample_bits(s) & 1)
+        return;
+    c->batch = (int32_t)sample_range(s, 1, sample_bits(s) % 32 ? 4 : SEQUENCES_MAX);
+    for (int list = 0; list < CASE_LISTS; list++) {
+        bool padded = list == LIST_PADDED_Q || list == LIST_PADDED_KV;
+        enum shard_side side = list == LIST_LENGTHS_Q || list == LIST_PADDED_Q ? SIDE_Q : SIDE_KV;
+        if (sample_bits(s) & 1 || (padded && c->format != FORMAT_THD))
+            continue;
+        for (int i = 0; i < c->batch; i++)
+            values[i] =
+                (int32_t)(padded ? case_length(c, side, i) + sample_range(s, 0, 9)
+                                 : sample_range(s, 0, side == SIDE_Q ? c->seqlen_q : c->seqlen_kv));
+        case_list_set(c, (enum case_list)list, values, c->batch);
     }
 }
 
@@ -108,6 +130,13 @@ void sample_case(struct sample *s, struct cp_case *c)
         c->heads = c->kv_heads * (int32_t)sample_range(s, 1, 64);
         c->seqlen_q >>= 8; // what is left of the range is refused for want of memory
         c->seqlen_kv >>= 8;
+        if (c->comm != COMM_A2A_P2P)
+            c->a2a_size = 2;
+        else
+            c->world_size = c->a2a_size * (int32_t)sample_range(s, 1, 4);
+        if (c->format != FORMAT_THD)
+            c->pad_multiple = 1;
+        sample_lists(s, c);
         if (c->mask != MASK_NONE)
             c->window_right = sample_range(s, -1, 0);
     } while (case_check(c, NULL) != STATUS_OK);
@@ -134,7 +163,7 @@ static void sample_element(struct sample *s, struct element *e)
 static void sample_figures(struct sample *s, struct figures *f)
 {
     f->tensor = (int32_t)sample_range(s, 1, TENSOR_COUNT - 1);
-    f->chunk = (int32_t)sample_range(s, 0, 1);
+    f->chunk = (int32_t)sample_range(s, 0, CHUNK_PADDING);
     f->broken = (int32_t)sample_range(s, 0, 15);
     f->elements = sample_range(s, 0, INT64_MAX);
     f->mismatches = sample_range(s, 0, INT64_MAX);

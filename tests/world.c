@@ -265,7 +265,7 @@ static void figures_print(int rank, const struct figures *f)
 
 void world_print(const struct cp_case *c, const struct rank_report *reports)
 {
-    char text[1024];
+    static char text[CASE_COMMAND_MAX];
     case_command(c, text, sizeof(text));
     printf("# %s\n", text);
     for (int rank = 0; rank < c->world_size; rank++)

@@ -8,9 +8,8 @@
 #include "client/submit/table.h"
 #include "common/duration.h"
 
-#define COMMAND_TEXT_MAX 2048
 // With more ranks than these the times of the slowest are shown alone.
-#define RANKS_SHOWN_MAX  8
+#define RANKS_SHOWN_MAX 8
 
 enum terminal_paint answer_paint(enum outcome_kind kind)
 {
@@ -57,7 +56,8 @@ static void broken_cell(struct table *table, const struct cpattn_figures *f)
     } rules[] = {{CPATTN_RULE_NONFINITE, "nonfinite"},
                  {CPATTN_RULE_ELEMENT, "element"},
                  {CPATTN_RULE_RMSE, "rmse"},
-                 {CPATTN_RULE_ROW, "row"}};
+                 {CPATTN_RULE_ROW, "row"},
+                 {CPATTN_RULE_PADDING, "padding"}};
     char text[64] = "";
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         if (!(f->broken & rules[i].bit))
@@ -74,7 +74,10 @@ static void figures_row(struct table *table, const struct cpattn_figures *f, int
 {
     table_row(table);
     table_cell(table, PAINT_PLAIN, "%s", f->tensor);
-    table_cell(table, PAINT_PLAIN, "rank %d, chunk %d", rank, f->chunk);
+    if (f->chunk == CPATTN_CHUNK_PADDING)
+        table_cell(table, PAINT_PLAIN, "rank %d, padding", rank);
+    else
+        table_cell(table, PAINT_PLAIN, "rank %d, chunk %d", rank, f->chunk);
     table_cell(table, PAINT_PLAIN, "%.2e", f->rmse_rel);
     table_cell(table, PAINT_DIM, "%.2e", f->rmse_limit);
     table_cell(table, PAINT_PLAIN, "%.2e", f->worst_row_rel);
@@ -247,7 +250,7 @@ static void print_ranks(FILE *out, const char *indent, const struct cpattn_resul
 
 static void print_command(FILE *out, const char *indent, const struct cp_case *c)
 {
-    char text[COMMAND_TEXT_MAX];
+    char text[CASE_COMMAND_MAX];
     case_command(c, text, sizeof(text));
     fprintf(out, "%sagain: %s\n", indent, text);
 }

@@ -43,7 +43,7 @@ struct cpattn_case *command_library_case(const struct cp_case *c)
     struct cpattn_error error = {.text = "not enough memory for the case"};
     bool fine = made != NULL;
     for (const struct case_field *field = case_fields(); field->name && fine; field++) {
-        char value[MODEL_NAME_MAX];
+        char value[CASE_VALUE_MAX];
         case_get(c, field, value, sizeof(value));
         fine = cpattn_case_set(made, field->name, value, &error) == CPATTN_OK;
     }

@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpattn-submit explain: the plan of a case, made and checked here; no daemon is asked.
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/submit/command.h"
 #include "client/submit/options.h"
-#include "plan/plan.h"
+#include "client/submit/svg.h"
+#include "common/duration.h"
 
 struct explain_options {
     struct options_fields *fields;
     int rank;
+    const char *svg;
+    struct timeline_rates rates;
 };
 
-enum { KEY_RANK = 1 };
+enum { KEY_RANK = 1, KEY_SVG, KEY_TFLOPS, KEY_MEMORY, KEY_LINK, KEY_OVERHEAD };
 
 static const struct argp_option option_table[] = {
     {.doc = "What to show:", .group = 100},
     {"rank", KEY_RANK, "R", 0, "the rank whose plan is shown, from 0 [0]", 100},
+    {"svg", KEY_SVG, "FILE", 0, "draw a timeline of all ranks into this file instead", 100},
+    {.doc = "What the timeline is predicted with:", .group = 110},
+    {"rate-tflops", KEY_TFLOPS, "N", 0, "attention, in TFLOP/s [400]", 110},
+    {"rate-memory", KEY_MEMORY, "N", 0, "memory of a device, in GB/s [3000]", 110},
+    {"rate-link", KEY_LINK, "N", 0, "what a rank sends, in GB/s [300]", 110},
+    {"overhead", KEY_OVERHEAD, "TIME", 0, "before each operation's work [3us]", 110},
     {.name = NULL}};
 
 static const char help_text[] =
@@ -24,7 +35,26 @@ static const char help_text[] =
     "all ranks are checked for races and deadlocks first. Needs no daemon."
     "\vExamples:\n"
     "  cpattn-submit explain --world-size 4\n"
-    "  cpattn-submit explain --world-size 4 --sharding contiguous --rank 3";
+    "  cpattn-submit explain --world-size 4 --sharding contiguous --rank 3\n"
+    "  cpattn-submit explain --world-size 4 --comm a2a --seqlen 8192 --svg a2a.svg";
+
+static error_t parse_rate(const char *name, const char *value, double unit, double *rate)
+{
+    int count;
+    error_t failed = options_count(name, value, 1, 1000000, &count);
+    if (!failed)
+        *rate = count * unit;
+    return failed;
+}
+
+static error_t parse_overhead(const char *value, double *seconds)
+{
+    uint64_t ns;
+    error_t failed = options_duration("overhead", value, &ns);
+    if (!failed)
+        *seconds = (double)ns * 1e-9;
+    return failed;
+}
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
 {
@@ -35,6 +65,17 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_RANK:
         return options_count("rank", value, 0, WORLD_SIZE_MAX - 1, &o->rank);
+    case KEY_SVG:
+        o->svg = value;
+        return 0;
+    case KEY_TFLOPS:
+        return parse_rate("rate-tflops", value, 1e12, &o->rates.flops);
+    case KEY_MEMORY:
+        return parse_rate("rate-memory", value, 1e9, &o->rates.memory_bytes);
+    case KEY_LINK:
+        return parse_rate("rate-link", value, 1e9, &o->rates.link_bytes);
+    case KEY_OVERHEAD:
+        return parse_overhead(value, &o->rates.overhead_s);
     case ARGP_KEY_ARG:
         return options_no_argument(state, value);
     default:
@@ -42,24 +83,65 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     }
 }
 
-static int explain(const struct cp_case *c, int rank)
+static enum status draw(const struct explain_options *o, FILE *svg, struct plan *const *plans,
+                        int world_size, struct error *error)
 {
-    struct plan *plans[WORLD_SIZE_MAX] = {NULL};
-    struct error error;
+    struct timeline *timeline = NULL;
+    enum status status = timeline_create(plans, world_size, &o->rates, &timeline, error);
+    if (status)
+        return status;
+    char end[DURATION_TEXT_MAX];
+    svg_draw(svg, plans, timeline, &o->rates);
+    printf("%s: %s predicted\n", o->svg,
+           duration_format((uint64_t)(timeline->end * 1e9), end, sizeof(end)));
+    timeline_destroy(timeline);
+    return STATUS_OK;
+}
+
+static enum status make_plans(const struct cp_case *c, struct plan **plans, struct error *error)
+{
     enum status status = STATUS_OK;
     for (int r = 0; r < c->world_size && !status; r++)
-        status = plan_create(c, r, &plans[r], &error);
+        status = plan_create(c, r, &plans[r], error);
+    return status ? status : plan_check(plans, c->world_size, error);
+}
+
+// Checks the plans of a case; draws them into `svg`, or without it writes one as text.
+static enum status explain(const struct cp_case *c, const struct explain_options *o, FILE *svg,
+                           struct error *error)
+{
+    struct plan *plans[WORLD_SIZE_MAX] = {NULL};
+    enum status status = make_plans(c, plans, error);
     if (!status)
-        status = plan_check(plans, c->world_size, &error);
-    if (status)
-        command_complain("%s", error.text);
-    else {
-        printf("checked together: the plans of %d rank%s have no race and no deadlock\n\n",
+        printf("checked together: the plans of %d rank%s have no race and no deadlock\n",
                c->world_size, c->world_size == 1 ? "" : "s");
-        plan_explain(plans[rank], stdout);
+    if (!status && svg) {
+        status = draw(o, svg, plans, c->world_size, error);
+    } else if (!status) {
+        putchar('\n');
+        plan_explain(plans[o->rank], stdout);
     }
     for (int r = 0; r < c->world_size; r++)
         plan_destroy(plans[r]);
+    return status;
+}
+
+static int explain_into(const struct cp_case *c, const struct explain_options *o)
+{
+    struct error error;
+    FILE *svg = o->svg ? fopen(o->svg, "we") : NULL;
+    if (o->svg && !svg) {
+        command_complain("%s cannot be written: %s", o->svg, strerror(errno));
+        return COMMAND_USAGE;
+    }
+    enum status status = explain(c, o, svg, &error);
+    bool torn = svg && ferror(svg);
+    torn = (svg && fclose(svg) != 0) || torn;
+    if (!status && torn)
+        status = error_set(&error, STATUS_DATA_LOSS, "%s could not be written: %s", o->svg,
+                           strerror(errno));
+    if (status)
+        command_complain("%s", error.text);
     return command_exit(status);
 }
 
@@ -70,6 +152,7 @@ int command_explain(int argc, char **argv)
     struct cp_case c;
     struct error error;
     case_init(&c);
+    timeline_rates_init(&options.rates);
     options_fields_init(&fields, &c);
     struct argp_child children[] = {{&fields.argp, 0, NULL, 0}, {.argp = NULL}};
     struct argp argp = {
@@ -87,5 +170,5 @@ int command_explain(int argc, char **argv)
                          c.world_size - 1, c.world_size);
         return COMMAND_USAGE;
     }
-    return explain(&c, options.rank);
+    return explain_into(&c, &options);
 }

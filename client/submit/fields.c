@@ -13,9 +13,12 @@ static const struct fields_pair pairs[] = {
 static const struct letter {
     const char *name, *letters;
 } letters[] = {
-    {"world_size", "w"},  {"batch", "b"},       {"heads", "h"},    {"kv_heads", "kv"},
-    {"head_dim_qk", "d"}, {"head_dim_v", "dv"}, {"head_dim", "d"}, {"seqlen_q", "s"},
-    {"seqlen_kv", "skv"}, {"seqlen", "s"},      {"seed", "seed"},  {"explore_seed", "explore"},
+    {"world_size", "w"}, {"batch", "b"},         {"heads", "h"},
+    {"kv_heads", "kv"},  {"head_dim_qk", "d"},   {"head_dim_v", "dv"},
+    {"head_dim", "d"},   {"seqlen_q", "s"},      {"seqlen_kv", "skv"},
+    {"seqlen", "s"},     {"seed", "seed"},       {"explore_seed", "explore"},
+    {"a2a_size", "a"},   {"lengths_q", "len"},   {"lengths_kv", "lenkv"},
+    {"padded_q", "pad"}, {"padded_kv", "padkv"}, {"pad_multiple", "padto"},
 };
 
 const struct fields_pair *fields_pairs(void)
@@ -69,7 +72,7 @@ const char *fields_first(uint64_t mask)
 int fields_label(const struct cp_case *c, const char *name, char *text, size_t size)
 {
     const struct case_field *field = &case_fields()[__builtin_ctzll(fields_mask(name))];
-    char value[MODEL_NAME_MAX];
+    char value[CASE_VALUE_MAX];
     case_get(c, field, value, sizeof(value));
     if (field->kind == FIELD_CHOICE || field->kind == FIELD_TEXT)
         return snprintf(text, size, "%s", value);

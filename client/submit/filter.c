@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/filter.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,12 +34,14 @@ struct test {
 };
 
 // What a condition is on.
-enum target { TARGET_FIELD, TARGET_LABEL, TARGET_ID };
+enum target { TARGET_FIELD, TARGET_PRODUCT, TARGET_LABEL, TARGET_ID };
 
 struct filter_condition {
     enum target target;
-    const struct case_field *field; // TARGET_FIELD
-    int label;                      // TARGET_LABEL: which of the names
+    const struct case_field *field;                       // TARGET_FIELD
+    const struct case_field *factors[FILTER_FACTORS_MAX]; // TARGET_PRODUCT
+    int factor_count;
+    int label; // TARGET_LABEL: which of the names
     const struct filter_names *names;
     bool negated;
     struct test *tests; // any of them has to hold
@@ -86,6 +89,18 @@ static struct number field_number(const struct cp_case *c, const struct case_fie
     return number;
 }
 
+// Beyond 64 bits it stays at the largest number.
+static struct number product(const struct cp_case *c, const struct filter_condition *condition)
+{
+    struct number number = {1, 1};
+    for (int i = 0; i < condition->factor_count; i++)
+        if (__builtin_mul_overflow(number.integer, field_number(c, condition->factors[i]).integer,
+                                   &number.integer))
+            number.integer = INT64_MAX;
+    number.real = (double)number.integer;
+    return number;
+}
+
 static bool number_equal(struct number a, struct number b)
 {
     return a.integer == b.integer && a.real == b.real;
@@ -100,6 +115,19 @@ static bool test_number(const struct test *t, const struct cp_case *c, struct nu
            (!(t->parts & TEST_FIELD) || number_equal(value, field_number(c, t->other)));
 }
 
+// Texts, and lists as text, are compared with shell patterns.
+static bool field_is_text(const struct case_field *field)
+{
+    return field->kind == FIELD_TEXT || field->kind == FIELD_LIST;
+}
+
+static bool test_text(const struct test *t, const struct cp_case *c, const struct case_field *field)
+{
+    char text[CASE_VALUE_MAX];
+    case_get(c, field, text, sizeof(text));
+    return fnmatch(t->pattern, text, 0) == 0;
+}
+
 static bool test_holds(const struct filter_condition *condition, const struct test *t,
                        const struct filter_subject *subject)
 {
@@ -108,11 +136,13 @@ static bool test_holds(const struct filter_condition *condition, const struct te
         return fnmatch(t->pattern, subject->labels[condition->label], 0) == 0;
     case TARGET_ID:
         return fnmatch(t->pattern, subject->id, 0) == 0;
+    case TARGET_PRODUCT:
+        return test_number(t, subject->c, product(subject->c, condition));
     case TARGET_FIELD:
         break;
     }
     if (t->parts & TEST_PATTERN)
-        return fnmatch(t->pattern, (const char *)subject->c + condition->field->offset, 0) == 0;
+        return test_text(t, subject->c, condition->field);
     return test_number(t, subject->c, field_number(subject->c, condition->field));
 }
 
@@ -164,7 +194,30 @@ static struct test *test_add(struct filter_condition *condition, struct error *e
     return t;
 }
 
-// Finds what `key` stands for: a name with labels, or a field of a case.
+// "batch*heads*seqlen_q": a product of fields that are whole numbers.
+static enum status condition_aim_product(struct filter_condition *condition, const char *key,
+                                         struct error *error)
+{
+    char name[64];
+    condition->target = TARGET_PRODUCT;
+    for (const char *at = key;; at++) {
+        size_t length = strcspn(at, "*");
+        const struct case_field *field = NULL;
+        snprintf(name, sizeof(name), "%.*s", (int)length, at);
+        if (condition->factor_count < FILTER_FACTORS_MAX)
+            field = case_field_find(name);
+        if (!field || field->kind != FIELD_INT)
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "'%.80s' is no product of up to %d fields that are whole numbers", key,
+                             FILTER_FACTORS_MAX);
+        condition->factors[condition->factor_count++] = field;
+        at += length;
+        if (!*at)
+            return STATUS_OK;
+    }
+}
+
+// Finds what `key` stands for: a name with labels, a field of a case, or a product of fields.
 static enum status condition_aim(struct filter_condition *condition, const char *key,
                                  const struct filter_names *names, int name_count,
                                  struct error *error)
@@ -183,6 +236,8 @@ static enum status condition_aim(struct filter_condition *condition, const char 
     condition->field = case_field_find(key);
     if (condition->field)
         return STATUS_OK;
+    if (strchr(key, '*'))
+        return condition_aim_product(condition, key, error);
     for (const struct case_field *f = case_fields(); f->name; f++)
         nearest_offer(&nearest, f->name);
     char hint[NEAREST_WORD_MAX + 32];
@@ -213,6 +268,20 @@ static enum status test_set_pattern(struct test *t, const char *pattern, struct 
     return t->pattern ? STATUS_OK : no_memory(error);
 }
 
+static enum status test_set_whole(struct test *t, const char *value, struct error *error)
+{
+    char *end;
+    size_t digits = strspn(value, "0123456789");
+    errno = 0;
+    t->parts = TEST_EQUAL;
+    t->equal.integer = strtoll(value, &end, 10);
+    t->equal.real = (double)t->equal.integer;
+    if (digits > 0 && !value[digits] && !errno)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "'%.80s' is no value of a product; accepted is a whole number", value);
+}
+
 static enum status test_add_value(struct filter_condition *condition, const char *value,
                                   struct error *error)
 {
@@ -223,7 +292,9 @@ static enum status test_add_value(struct filter_condition *condition, const char
         enum status status = label_check(condition->names, value, error);
         return status ? status : test_set_pattern(t, value, error);
     }
-    if (condition->target == TARGET_ID || condition->field->kind == FIELD_TEXT)
+    if (condition->target == TARGET_PRODUCT)
+        return test_set_whole(t, value, error);
+    if (condition->target == TARGET_ID || field_is_text(condition->field))
         return test_set_pattern(t, value, error);
     struct cp_case c;
     case_init(&c);
@@ -240,8 +311,8 @@ static enum status test_add_value(struct filter_condition *condition, const char
 static enum status yaml_field(const struct yaml_node *node, struct test *t, struct error *error)
 {
     t->other = yaml_text(node) ? case_field_find(yaml_text(node)) : NULL;
-    if (!t->other || t->other->kind == FIELD_TEXT)
-        return yaml_expected(node, error, "the name of a field of a case, not a text");
+    if (!t->other || field_is_text(t->other))
+        return yaml_expected(node, error, "the name of a field of a case, not of a text or a list");
     t->parts |= TEST_FIELD;
     return STATUS_OK;
 }
@@ -264,8 +335,9 @@ static enum status yaml_add_tests(struct filter_condition *condition, const stru
                                   struct error *error)
 {
     static const char *const keys[] = {"min", "max", "multiple_of", "field", NULL};
-    bool numeric = condition->target == TARGET_FIELD &&
-                   (condition->field->kind == FIELD_INT || condition->field->kind == FIELD_REAL);
+    bool numeric = condition->target == TARGET_PRODUCT ||
+                   (condition->target == TARGET_FIELD &&
+                    (condition->field->kind == FIELD_INT || condition->field->kind == FIELD_REAL));
     enum status status = yaml_check_keys(map, keys, error);
     if (status)
         return status;
@@ -361,12 +433,14 @@ static enum status text_add_id(struct filter_condition *condition, const char *t
     return STATUS_OK;
 }
 
+// Values with commas between them, but a list, which has commas itself, is one value.
 static enum status text_add_values(struct filter_condition *condition, char *values,
                                    struct error *error)
 {
+    bool list = condition->target == TARGET_FIELD && condition->field->kind == FIELD_LIST;
     enum status status = STATUS_OK;
     for (char *value = values; value && !status;) {
-        char *comma = strchr(value, ',');
+        char *comma = list ? NULL : strchr(value, ',');
         if (comma)
             *comma = '\0';
         status = test_add_value(condition, value, error);

@@ -5,7 +5,9 @@
 // In a file it is a map of field to condition, a condition being a value, a list of values (any of
 // them), a map of tests (min, max, multiple_of, field; all of them), a list of such maps and
 // values, or {not: any of these}. On the command line it is KEY=VALUE[,VALUE...],
-// KEY!=VALUE[,VALUE...] or a shell pattern on the id of a case.
+// KEY!=VALUE[,VALUE...] or a shell pattern on the id of a case. A key may be a product of fields
+// that are whole numbers, as "batch*heads". Of a text or a list (as
+// "2794,3301") a value is a shell pattern; a list on the command line is one value with its commas.
 #ifndef CPATTN_CLIENT_SUBMIT_FILTER_H
 #define CPATTN_CLIENT_SUBMIT_FILTER_H
 
@@ -13,6 +15,8 @@
 
 #include "plan/case.h"
 #include "yaml/yaml.h"
+
+#define FILTER_FACTORS_MAX 8 // of a product
 
 // Something beside the fields of a case that has values with names: the models, and the axes whose
 // values set several fields. Borrowed by the filters made with it.

@@ -15,7 +15,7 @@ struct flight {
     uint64_t timeout_ns;
     void *context;
 
-    // The next case and its number; NULL when there are no more.
+    // The next case and its number; NULL when there are no more. It is read before the next call.
     const struct cp_case *(*next)(void *context, int *number);
     // An answer; `result` (or NULL) is the callee's to destroy.
     void (*answered)(void *context, int number, enum cpattn_status status,

@@ -56,9 +56,24 @@ static bool write_line(const struct writer *w, FILE *out, json_t *object)
 
 // ---- a case -----------------------------------------------------------------------------------
 
+static json_t *list_value(const struct cp_case *c, const struct case_field *field)
+{
+    int32_t count;
+    const int32_t *values = case_list(c, field->list, &count);
+    json_t *array = json_array();
+    for (int32_t i = 0; i < count && array; i++)
+        if (json_array_append_new(array, json_integer(values[i])) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    return array;
+}
+
 static json_t *case_value(const struct cp_case *c, const struct case_field *field)
 {
-    char text[MODEL_NAME_MAX];
+    char text[MODEL_NAME_MAX] = "";
+    if (field->kind == FIELD_LIST)
+        return list_value(c, field);
     case_get(c, field, text, sizeof(text));
     switch (field->kind) {
     case FIELD_INT:
@@ -70,6 +85,7 @@ static json_t *case_value(const struct cp_case *c, const struct case_field *fiel
     case FIELD_UINT: // 64 bits: as text
     case FIELD_TEXT:
     case FIELD_CHOICE:
+    case FIELD_LIST:
         break;
     }
     return json_string(text);
@@ -103,7 +119,8 @@ static json_t *broken_array(struct writer *w, uint32_t broken)
     } rules[] = {{CPATTN_RULE_ELEMENT, "element"},
                  {CPATTN_RULE_RMSE, "rmse"},
                  {CPATTN_RULE_ROW, "row"},
-                 {CPATTN_RULE_NONFINITE, "nonfinite"}};
+                 {CPATTN_RULE_NONFINITE, "nonfinite"},
+                 {CPATTN_RULE_PADDING, "padding"}};
     json_t *array = json_array();
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         if ((broken & rules[i].bit) && json_array_append_new(array, json_string(rules[i].name)))
@@ -218,7 +235,7 @@ bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struc
                  const struct cpattn_result *result)
 {
     struct writer w = {false};
-    char command[2048];
+    char command[CASE_COMMAND_MAX];
     json_t *object = json_object();
     if (id)
         put_text(&w, object, "id", id);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/matrix.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/submit/fields.h"
+#include "client/submit/matrix_rules.h"
 
 static enum status no_memory(struct error *error)
 {
@@ -28,22 +30,49 @@ static enum status unknown_field(const struct yaml_node *node, const char *name,
     return yaml_error_key(node, error, "%s", why.text);
 }
 
+// Writes the items of a list of the file as the text that sets a list field: "1,2,3".
+static enum status list_text(const struct yaml_node *list, char text[CASE_VALUE_MAX],
+                             struct error *error)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const struct yaml_node *n = yaml_first(list); n; n = yaml_next(n)) {
+        enum status status = yaml_is(n, YAML_SCALAR, error);
+        if (status)
+            return status;
+        size_t length = strlen(yaml_text(n));
+        if (length == 0 || strchr(yaml_text(n), ','))
+            return yaml_expected(n, error, "a number");
+        if (used + length + 2 > CASE_VALUE_MAX)
+            return yaml_expected(list, error, "at most %d numbers", SEQUENCES_MAX);
+        used += (size_t)sprintf(text + used, "%s%s", used > 0 ? "," : "", yaml_text(n));
+    }
+    return STATUS_OK;
+}
+
+static bool is_list_field(const char *name)
+{
+    const struct case_field *field = case_field_find(name);
+    return field && field->kind == FIELD_LIST;
+}
+
 static enum status field_apply(const struct yaml_node *node, const char *name, struct cp_case *c,
                                struct error *error)
 {
     if (fields_mask(name) == 0)
         return unknown_field(node, name, error);
-    enum status status = yaml_is(node, YAML_SCALAR, error);
+    char room[CASE_VALUE_MAX];
+    bool list = is_list_field(name) && yaml_kind(node) == YAML_LIST;
+    enum status status = list ? list_text(node, room, error) : yaml_is(node, YAML_SCALAR, error);
     if (status)
         return status;
     struct error why;
-    if (fields_set(c, name, yaml_text(node), &why))
+    if (fields_set(c, name, list ? room : yaml_text(node), &why))
         return yaml_error(node, error, "%s", why.text);
     return STATUS_OK;
 }
 
-// Sets the fields of a map of field to value in `c` and says in `mask` which.
-static enum status fields_apply(const struct yaml_node *map, struct cp_case *c, uint64_t *mask,
+enum status matrix_fields_apply(const struct yaml_node *map, struct cp_case *c, uint64_t *mask,
                                 struct error *error)
 {
     enum status status = yaml_is(map, YAML_MAP, error);
@@ -62,18 +91,19 @@ static enum status fields_apply(const struct yaml_node *map, struct cp_case *c, 
 
 void matrix_value_apply(const struct matrix_value *value, struct cp_case *c)
 {
+    struct error none;
     if (value->text)
         (void)!fields_set(c, value->field, value->text, NULL);
-    if (!value->fields)
-        return;
-    for (const struct yaml_node *n = yaml_first(value->fields); n; n = yaml_next(n))
-        (void)!fields_set(c, yaml_key(n), yaml_text(n), NULL);
+    if (value->node)
+        (void)!field_apply(value->node, value->field, c, &none);
+    uint64_t mask;
+    if (value->fields)
+        (void)!matrix_fields_apply(value->fields, c, &mask, &none);
 }
 
 // ---- axes -------------------------------------------------------------------------------------
 
-// Names stand in ids between slashes, on the command line between commas, and beside patterns.
-static enum status check_name(const struct yaml_node *node, const char *what, struct error *error)
+enum status matrix_check_name(const struct yaml_node *node, const char *what, struct error *error)
 {
     static const char characters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-";
@@ -122,9 +152,9 @@ static enum status bundle_add(struct matrix *m, struct matrix_axis *axis,
     struct cp_case c = m->defaults;
     struct matrix_value value = {.fields = bundle};
     uint64_t mask = 0;
-    enum status status = check_name(bundle, "a value of an axis", error);
+    enum status status = matrix_check_name(bundle, "a value of an axis", error);
     if (!status)
-        status = fields_apply(bundle, &c, &mask, error);
+        status = matrix_fields_apply(bundle, &c, &mask, error);
     if (status)
         return status;
     axis->mask |= mask;
@@ -176,6 +206,18 @@ static enum status read_model_axis(struct matrix *m, const struct yaml_node *mod
     return read_model_list(m, models, node, error);
 }
 
+static enum status value_label(const struct cp_case *c, const struct yaml_node *node,
+                               struct matrix_value *value, struct error *error)
+{
+    int length = fields_label(c, value->field, value->label, sizeof(value->label));
+    if ((size_t)length < sizeof(value->label))
+        return STATUS_OK;
+    return yaml_error(node, error,
+                      "the value is longer than the %d characters that an id has for it; give it "
+                      "a name in an axis with named values",
+                      MATRIX_LABEL_MAX - 1);
+}
+
 // An axis whose values are a list of values of one field.
 static enum status read_field_values(struct matrix *m, const struct yaml_node *list,
                                      struct error *error)
@@ -187,12 +229,12 @@ static enum status read_field_values(struct matrix *m, const struct yaml_node *l
     axis->mask = fields_mask(axis->name);
     for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n)) {
         struct cp_case c = m->defaults;
-        struct matrix_value value = {.field = axis->name, .text = yaml_text(n)};
+        struct matrix_value value = {.field = axis->name, .node = n};
         status = field_apply(n, axis->name, &c, error);
-        if (!status) {
-            fields_label(&c, axis->name, value.label, sizeof(value.label));
+        if (!status)
+            status = value_label(&c, n, &value, error);
+        if (!status)
             status = value_add(axis, n, &value, error);
-        }
     }
     return status;
 }
@@ -209,7 +251,7 @@ static enum status read_axis(struct matrix *m, const struct yaml_node *models,
     }
     if (yaml_kind(node) != YAML_MAP)
         return unknown_field(node, name, error);
-    enum status status = check_name(node, "an axis", error);
+    enum status status = matrix_check_name(node, "an axis", error);
     return status ? status : read_bundles(m, node, name, error);
 }
 
@@ -245,9 +287,9 @@ static enum status check_models(const struct matrix *m, const struct yaml_node *
     for (const struct yaml_node *n = yaml_first(models); n && !status; n = yaml_next(n)) {
         struct cp_case c = m->defaults;
         uint64_t mask;
-        status = check_name(n, "a model", error);
+        status = matrix_check_name(n, "a model", error);
         if (!status)
-            status = fields_apply(n, &c, &mask, error);
+            status = matrix_fields_apply(n, &c, &mask, error);
     }
     return status;
 }
@@ -291,77 +333,13 @@ static enum status names_create(struct matrix *m, struct error *error)
     return STATUS_OK;
 }
 
-// ---- rules and subsets ------------------------------------------------------------------------
-
-static enum status read_rule(struct matrix *m, const struct yaml_node *node, struct error *error)
-{
-    static const char *const keys[] = {"when", "reason", NULL};
-    const struct yaml_node *when, *reason;
-    enum status status = yaml_is(node, YAML_MAP, error);
-    if (status || (status = yaml_check_keys(node, keys, error)) ||
-        (status = yaml_require(node, "when", &when, error)) ||
-        (status = yaml_require(node, "reason", &reason, error)))
-        return status;
-    struct matrix_rule *rule = &m->rules[m->rule_count++];
-    status = yaml_get_text(node, "reason", &rule->reason, error);
-    return status ? status : filter_add_yaml(&rule->when, when, m->names, m->name_count, error);
-}
-
-static enum status read_rules(struct matrix *m, const struct yaml_node *root, struct error *error)
-{
-    const struct yaml_node *list = NULL;
-    enum status status = yaml_get(root, "exclude", YAML_LIST, &list, error);
-    if (status || !list)
-        return status;
-    m->rules = array(yaml_count(list), sizeof(*m->rules));
-    if (!m->rules)
-        return no_memory(error);
-    for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n))
-        status = read_rule(m, n, error);
-    return status;
-}
-
-static enum status read_subset(struct matrix *m, const struct yaml_node *node, struct error *error)
-{
-    bool several = yaml_kind(node) == YAML_LIST;
-    enum status status = check_name(node, "a subset", error);
-    if (!status && several && yaml_count(node) == 0)
-        status = yaml_expected(node, error, "at least one map of conditions");
-    if (status)
-        return status;
-    struct matrix_subset *subset = &m->subsets[m->subset_count++];
-    subset->name = yaml_key(node);
-    subset->filters = array(several ? yaml_count(node) : 1, sizeof(*subset->filters));
-    if (!subset->filters)
-        return no_memory(error);
-    for (const struct yaml_node *n = several ? yaml_first(node) : node; n && !status;
-         n = several ? yaml_next(n) : NULL)
-        status =
-            filter_add_yaml(&subset->filters[subset->count++], n, m->names, m->name_count, error);
-    return status;
-}
-
-static enum status read_subsets(struct matrix *m, const struct yaml_node *root, struct error *error)
-{
-    const struct yaml_node *map = NULL;
-    enum status status = yaml_get(root, "subsets", YAML_MAP, &map, error);
-    if (status || !map)
-        return status;
-    m->subsets = array(yaml_count(map), sizeof(*m->subsets));
-    if (!m->subsets)
-        return no_memory(error);
-    for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n))
-        status = read_subset(m, n, error);
-    return status;
-}
-
 // ---- the whole --------------------------------------------------------------------------------
 
 static enum status read_head(struct matrix *m, const struct yaml_node *root, uint64_t *mask,
                              struct error *error)
 {
-    static const char *const keys[] = {"title", "timeout", "defaults", "models",
-                                       "axes",  "exclude", "subsets",  NULL};
+    static const char *const keys[] = {"title", "timeout", "defaults", "models", "axes",
+                                       "set",   "exclude", "subsets",  NULL};
     const struct yaml_node *defaults = NULL;
     case_init(&m->defaults);
     *mask = 0;
@@ -371,7 +349,7 @@ static enum status read_head(struct matrix *m, const struct yaml_node *root, uin
         (status = yaml_get_duration(root, "timeout", 1, TIMEOUT_MAX_NS, &m->timeout_ns, error)) ||
         (status = yaml_get(root, "defaults", YAML_MAP, &defaults, error)))
         return status;
-    return defaults ? fields_apply(defaults, &m->defaults, mask, error) : STATUS_OK;
+    return defaults ? matrix_fields_apply(defaults, &m->defaults, mask, error) : STATUS_OK;
 }
 
 enum status matrix_create(struct yaml *yaml, struct matrix **matrix, struct error *error)
@@ -387,19 +365,12 @@ enum status matrix_create(struct yaml *yaml, struct matrix **matrix, struct erro
     enum status status;
     if ((status = read_head(m, root, &defaults, error)) ||
         (status = read_axes(m, root, defaults, error)) || (status = names_create(m, error)) ||
-        (status = read_rules(m, root, error)) || (status = read_subsets(m, root, error))) {
+        (status = matrix_rules_read(m, root, error))) {
         matrix_destroy(m);
         return status;
     }
     *matrix = m;
     return STATUS_OK;
-}
-
-static void subset_fini(struct matrix_subset *subset)
-{
-    for (int i = 0; i < subset->count; i++)
-        filter_fini(&subset->filters[i]);
-    free(subset->filters);
 }
 
 void matrix_destroy(struct matrix *matrix)
@@ -410,12 +381,7 @@ void matrix_destroy(struct matrix *matrix)
         free(matrix->axes[i].values);
     for (int i = 0; i < matrix->name_count; i++)
         free((void *)matrix->names[i].labels);
-    for (int i = 0; i < matrix->rule_count; i++)
-        filter_fini(&matrix->rules[i].when);
-    for (int i = 0; i < matrix->subset_count; i++)
-        subset_fini(&matrix->subsets[i]);
-    free(matrix->rules);
-    free(matrix->subsets);
+    matrix_rules_fini(matrix);
     yaml_destroy(matrix->yaml);
     free(matrix);
 }

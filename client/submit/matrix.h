@@ -14,8 +14,10 @@
 // One value of an axis: its name in ids, and the fields it sets.
 struct matrix_value {
     char label[MATRIX_LABEL_MAX];
-    const struct yaml_node *fields; // a map of field to value, or NULL: `field` = `text`
-    const char *field, *text;
+    const struct yaml_node *fields; // a map of field to value; or NULL:
+    const char *field;              // this field has this value
+    const struct yaml_node *node;   // in the file; or NULL:
+    const char *text;               // from elsewhere
 };
 
 struct matrix_axis {
@@ -26,9 +28,24 @@ struct matrix_axis {
     int count;
 };
 
+// Fields of the cases for which all conditions hold.
+struct matrix_change {
+    struct filter when;
+    const struct yaml_node *fields; // a map of field to value
+};
+
+// Why a combination is not run.
+enum matrix_kind {
+    KIND_UNSAID,      // the file does not say
+    KIND_BACKEND,     // something that the case was meant for cannot do it
+    KIND_DUPLICATE,   // another combination is the same
+    KIND_MEANINGLESS, // its fields contradict each other
+};
+
 struct matrix_rule {
     struct filter when;
     const char *reason;
+    enum matrix_kind kind;
 };
 
 // A case belongs to a subset when one of its filters matches.
@@ -48,7 +65,9 @@ struct matrix {
     int axis_count;
     struct filter_names names[MATRIX_AXES_MAX]; // of the bundle axes, in their order
     int name_count;
-    struct matrix_rule *rules;
+    struct matrix_change *changes; // in their order
+    int change_count;
+    struct matrix_rule *rules; // the first that matches gives the reason
     int rule_count;
     struct matrix_subset *subsets;
     int subset_count;

@@ -14,9 +14,11 @@
 #include "client/submit/progress.h"
 #include "common/duration.h"
 
-#define JOBS_DEFAULT    4
-#define CHOICES_MAX     64
-#define NAMES_SHOWN_MAX 3
+#define JOBS_DEFAULT     4
+#define CHOICES_MAX      64
+#define NAMES_SHOWN_MAX  3
+// With this everything has one token.
+#define SEQLEN_SCALE_MAX ((int)SEQLEN_MAX)
 
 struct matrix_options {
     const char *file, *socket, *junit;
@@ -32,6 +34,8 @@ enum {
     KEY_SUBSET,
     KEY_SET,
     KEY_EXCLUDED,
+    KEY_UNSKIP,
+    KEY_SEQLEN_SCALE,
     KEY_FAIL_FAST,
     KEY_TIMEOUT,
     KEY_JUNIT,
@@ -48,6 +52,11 @@ static const struct argp_option option_table[] = {
     {"subset", KEY_SUBSET, "NAME", 0, "only this subset of the file", 1},
     {"set", KEY_SET, "FIELD=VALUE", 0,
      "set a field in every case; a field that is an axis has this one value then", 1},
+    {"unskip", KEY_UNSKIP, NULL, 0,
+     "run what the file excludes only because a backend it was made for does not do it", 1},
+    {"seqlen-scale", KEY_SEQLEN_SCALE, "N", 0,
+     "divide lengths, padding and windows by N, rounding up; which cases there are stays the same",
+     1},
     {"list", 'l', NULL, 0, "print the cases and run nothing", 1},
     {"excluded", KEY_EXCLUDED, NULL, 0, "with --list: print what is excluded, and why", 1},
     {.doc = "How to run them:", .group = 10},
@@ -104,6 +113,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return add_choice("filter", o->filters, &o->choice.filter_count, value);
     case KEY_SET:
         return add_choice("set", o->sets, &o->choice.set_count, value);
+    case KEY_UNSKIP:
+        o->choice.unskip = true;
+        return 0;
+    case KEY_SEQLEN_SCALE:
+        return options_count("seqlen-scale", value, 1, SEQLEN_SCALE_MAX, &o->choice.seqlen_scale);
     case KEY_SUBSET:
         o->choice.subset = value;
         return 0;
@@ -153,6 +167,7 @@ static const struct argp argp = {
         "  cpattn-submit matrix demonstration.yaml --list\n"
         "  cpattn-submit matrix demonstration.yaml --filter model=cp_2_0 -j 8\n"
         "  cpattn-submit matrix demonstration.yaml --set seqlen=1000 --junit report.xml\n"
+        "  cpattn-submit matrix transformer-engine.yaml --seqlen-scale 16 --unskip\n"
         "\n"
         "Exit status: 0 all passed, 1 a verdict is a fail, 64 the command line or the file cannot "
         "be understood, 64 plus the number of the status of the first case that could not be run; "
@@ -179,8 +194,10 @@ static enum status outcome_of_fate(const struct matrix_case *made, struct outcom
 static bool list_json(const struct matrix_case *made)
 {
     struct outcome outcome;
+    struct cp_case c;
+    matrix_case_load(made, &c);
     bool fine =
-        !outcome_of_fate(made, &outcome) && json_answer(stdout, made->id, &made->c, &outcome, NULL);
+        !outcome_of_fate(made, &outcome) && json_answer(stdout, made->id, &c, &outcome, NULL);
     outcome_fini(&outcome);
     return fine;
 }
@@ -199,11 +216,21 @@ static int list_width(const struct matrix_options *o, const struct matrix_list *
     return width;
 }
 
+static const char *kind_text(enum matrix_kind kind)
+{
+    static const char *const texts[] = {[KIND_UNSAID] = "",
+                                        [KIND_BACKEND] = " (backend)",
+                                        [KIND_DUPLICATE] = " (duplicate)",
+                                        [KIND_MEANINGLESS] = " (meaningless)"};
+    return texts[kind];
+}
+
 static int print_list(const struct matrix_options *o, const struct matrix_list *list)
 {
     int width = list_width(o, list);
     for (int i = 0; i < list->count; i++) {
         const struct matrix_case *made = &list->cases[i];
+        struct cp_case c;
         char what[256];
         if (!is_listed(o, made))
             continue;
@@ -213,9 +240,10 @@ static int print_list(const struct matrix_options *o, const struct matrix_list *
             command_complain("the JSON could not be written");
             return command_exit(STATUS_INTERNAL);
         }
-        case_describe(&made->c, what, sizeof(what));
-        printf("%-*s  %s%s\n", width, made->id, made->fate == MATRIX_REFUSED ? "refused: " : "",
-               made->reason ? made->reason : what);
+        matrix_case_load(made, &c);
+        case_describe(&c, what, sizeof(what));
+        printf("%-*s  %s%s%s\n", width, made->id, made->fate == MATRIX_REFUSED ? "refused: " : "",
+               made->reason ? made->reason : what, kind_text(made->kind));
     }
     if (terminal_is(stdout) && !o->json)
         printf("\n%d cases, %d refused, %d excluded, %d left out by the command line\n",
@@ -233,8 +261,9 @@ struct run {
     bool *flying;             // [list->count]: on its way
     struct progress progress;
     int next, oldest;
-    bool stopped;   // nothing more is submitted
-    bool failed_io; // memory or an output failed
+    struct cp_case submitted; // the last one
+    bool stopped;             // nothing more is submitted
+    bool failed_io;           // memory or an output failed
 };
 
 static const struct cp_case *next_case(void *context, int *number)
@@ -246,7 +275,8 @@ static const struct cp_case *next_case(void *context, int *number)
         return NULL;
     *number = run->next++;
     run->flying[*number] = true;
-    return &run->list->cases[*number].c;
+    matrix_case_load(&run->list->cases[*number], &run->submitted);
+    return &run->submitted;
 }
 
 // The text that the report shows of a case that did not pass.
@@ -298,16 +328,18 @@ static void take_outcome(struct run *run, int number, const struct cpattn_result
 {
     struct outcome *outcome = &run->outcomes[number];
     const struct matrix_case *made = &run->list->cases[number];
+    struct cp_case c;
+    matrix_case_load(made, &c);
     if (outcome->kind == OUTCOME_ERROR && outcome->status == STATUS_CANCELLED && run->stopped)
         outcome->kind = OUTCOME_NOT_RUN;
     if (outcome->kind == OUTCOME_FAIL || outcome->kind == OUTCOME_ERROR)
-        keep_detail(outcome, &made->c, result);
+        keep_detail(outcome, &c, result);
     if (outcome->kind != OUTCOME_PASS && run->options->fail_fast)
         run->stopped = true;
     count(&run->progress, outcome);
     progress_clear(&run->progress);
     print_answered(run, number);
-    if (run->options->json && !json_answer(stdout, made->id, &made->c, outcome, result))
+    if (run->options->json && !json_answer(stdout, made->id, &c, outcome, result))
         run->failed_io = run->stopped = true;
 }
 

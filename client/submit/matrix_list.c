@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "client/submit/fields.h"
+#include "client/submit/matrix_rules.h"
+#include "client/submit/shrink.h"
 #include "common/nearest.h"
 
 #define ID_MAX (MATRIX_AXES_MAX * MATRIX_LABEL_MAX)
@@ -125,24 +127,34 @@ static bool is_chosen(const struct maker *maker, const struct filter_subject *su
     return !maker->subset;
 }
 
-static const char *exclusion(const struct matrix *m, const struct filter_subject *subject)
+static const struct matrix_rule *exclusion(const struct maker *maker,
+                                           const struct filter_subject *subject)
 {
-    for (int i = 0; i < m->rule_count; i++)
-        if (filter_matches(&m->rules[i].when, subject))
-            return m->rules[i].reason;
+    for (int i = 0; i < maker->matrix->rule_count; i++) {
+        const struct matrix_rule *rule = &maker->matrix->rules[i];
+        bool lifted = maker->choice->unskip && rule->kind == KIND_BACKEND;
+        if (!lifted && filter_matches(&rule->when, subject))
+            return rule;
+    }
     return NULL;
 }
 
-static enum status decide_fate(struct maker *maker, struct matrix_case *made,
+// Decides what becomes of the case, which gets its final lengths.
+static enum status decide_fate(struct maker *maker, struct matrix_case *made, struct cp_case *c,
                                const struct filter_subject *subject)
 {
     struct error why;
-    made->reason = exclusion(maker->matrix, subject);
-    if (made->reason) {
+    const struct matrix_rule *rule = exclusion(maker, subject);
+    // The rules decide on the lengths of the file.
+    if (maker->choice->seqlen_scale > 1)
+        shrink_case(c, maker->choice->seqlen_scale);
+    if (rule) {
         made->fate = MATRIX_EXCLUDED;
+        made->reason = rule->reason;
+        made->kind = rule->kind;
         return STATUS_OK;
     }
-    made->status = case_check(&made->c, &why);
+    made->status = case_check(c, &why);
     if (!made->status)
         return STATUS_OK;
     made->fate = MATRIX_REFUSED;
@@ -150,26 +162,59 @@ static enum status decide_fate(struct maker *maker, struct matrix_case *made,
     return made->reason ? STATUS_OK : no_memory(maker);
 }
 
+static enum status case_keep(struct maker *maker, struct matrix_case *made, const struct cp_case *c,
+                             const char *id)
+{
+    made->id = strdup(id);
+    made->packed_bytes = case_bytes(c);
+    made->packed = malloc(made->packed_bytes);
+    if (!made->id || !made->packed)
+        return no_memory(maker);
+    memcpy(made->packed, c, made->packed_bytes);
+    return STATUS_OK;
+}
+
+static void apply_sets(const struct matrix_list *list, struct cp_case *c)
+{
+    for (int i = 0; i < list->set_count; i++)
+        (void)!fields_set(c, list->sets[i], set_value(list->sets[i]), NULL);
+}
+
+// Applies `set` of the file and --set, which the conditions of the file see and which has the last
+// word.
+static void case_change(const struct maker *maker, struct cp_case *c, const char *const *labels)
+{
+    struct filter_subject subject = {.c = c, .labels = labels, .id = ""};
+    struct error none;
+    uint64_t mask;
+    apply_sets(maker->list, c);
+    for (int i = 0; i < maker->matrix->change_count; i++) {
+        const struct matrix_change *change = &maker->matrix->changes[i];
+        if (filter_matches(&change->when, &subject))
+            (void)!matrix_fields_apply(change->fields, c, &mask, &none);
+    }
+    apply_sets(maker->list, c);
+}
+
 // Fills the case whose values are given; `labels` are those of the matrix' names.
-static void case_fill(const struct maker *maker, struct matrix_case *made, char *id,
-                      const char **labels)
+static void case_fill(const struct maker *maker, const struct matrix_case *made, struct cp_case *c,
+                      char *id, const char **labels)
 {
     const struct matrix_list *list = maker->list;
     char *end = id;
     int named = 0;
-    made->c = maker->matrix->defaults;
+    *c = maker->matrix->defaults;
     for (int i = 0; i < list->axis_count; i++) {
         const struct matrix_axis *axis = &list->axes[i];
         const struct matrix_value *value = case_value(maker, made, i);
-        matrix_value_apply(value, &made->c);
+        matrix_value_apply(value, c);
         if (axis->bundles)
             labels[named++] = value->label;
         if (strcmp(axis->name, "model") == 0)
-            (void)!case_set(&made->c, "model", value->label, NULL);
+            (void)!case_set(c, "model", value->label, NULL);
         end = stpcpy(end == id ? id : stpcpy(end, "/"), value->label);
     }
-    for (int i = 0; i < list->set_count; i++)
-        (void)!fields_set(&made->c, list->sets[i], set_value(list->sets[i]), NULL);
+    case_change(maker, c, labels);
 }
 
 static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXES_MAX])
@@ -177,17 +222,18 @@ static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXE
     struct matrix_list *list = maker->list;
     struct matrix_case made = {.fate = MATRIX_RUNS};
     const char *labels[MATRIX_AXES_MAX];
+    struct cp_case c;
     char id[ID_MAX];
     memcpy(made.value, value, sizeof(made.value));
-    case_fill(maker, &made, id, labels);
-    struct filter_subject subject = {.c = &made.c, .labels = labels, .id = id};
+    case_fill(maker, &made, &c, id, labels);
+    struct filter_subject subject = {.c = &c, .labels = labels, .id = id};
     if (!is_chosen(maker, &subject)) {
         list->left_out++;
         return STATUS_OK;
     }
-    enum status status = decide_fate(maker, &made, &subject);
-    if (!status && !(made.id = strdup(id)))
-        status = no_memory(maker);
+    enum status status = decide_fate(maker, &made, &c, &subject);
+    if (!status)
+        status = case_keep(maker, &made, &c, id);
     list->cases[list->count++] = made;
     list->fate_count[made.fate]++;
     return status;
@@ -263,6 +309,7 @@ void matrix_list_destroy(struct matrix_list *list)
         return;
     for (int i = 0; i < list->count; i++) {
         free(list->cases[i].id);
+        free(list->cases[i].packed);
         if (list->cases[i].fate == MATRIX_REFUSED)
             free((void *)list->cases[i].reason);
     }
@@ -271,4 +318,9 @@ void matrix_list_destroy(struct matrix_list *list)
     free(list->cases);
     free(list->sets);
     free(list);
+}
+
+void matrix_case_load(const struct matrix_case *made, struct cp_case *c)
+{
+    (void)!case_load(c, made->packed, made->packed_bytes, NULL);
 }

@@ -15,6 +15,8 @@ struct matrix_choice {
     const char *const *filters; // filter.h; a case has to match all
     int filter_count;
     const char *subset; // NULL: the whole matrix
+    bool unskip;        // rules of KIND_BACKEND exclude nothing
+    int seqlen_scale;   // shrink.h, after everything else; 0 and 1: as they are
 };
 
 enum matrix_fate {
@@ -25,12 +27,14 @@ enum matrix_fate {
 };
 
 struct matrix_case {
-    struct cp_case c;
+    void *packed; // the case without its empty end: matrix_case_load()
+    size_t packed_bytes;
     char *id; // "cp_1_0/bf16/w2": its value of each axis in the order of the axes
     int16_t value[MATRIX_AXES_MAX]; // their numbers
     enum matrix_fate fate;
-    enum status status; // MATRIX_REFUSED: why; else STATUS_OK
-    const char *reason; // MATRIX_EXCLUDED and MATRIX_REFUSED; else NULL
+    enum matrix_kind kind; // MATRIX_EXCLUDED
+    enum status status;    // MATRIX_REFUSED: why; else STATUS_OK
+    const char *reason;    // MATRIX_EXCLUDED and MATRIX_REFUSED; else NULL
 };
 
 struct matrix_list {
@@ -52,5 +56,7 @@ struct matrix_list {
 enum status matrix_list_create(const struct matrix *matrix, const struct matrix_choice *choice,
                                struct matrix_list **list, struct error *error) MUST_CHECK;
 void matrix_list_destroy(struct matrix_list *list); // NULL and half-built are fine
+
+void matrix_case_load(const struct matrix_case *made, struct cp_case *c);
 
 #endif

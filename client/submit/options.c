@@ -26,6 +26,8 @@ static const char *value_word(const struct case_field *field)
         return "BOOL";
     case FIELD_TEXT:
         return "TEXT";
+    case FIELD_LIST:
+        return "N,...";
     case FIELD_CHOICE:
         break;
     }
@@ -36,7 +38,7 @@ static const char *value_word(const struct case_field *field)
 static void add_accepted(const struct case_field *field, char help[OPTIONS_HELP_MAX])
 {
     size_t used = strlen(help);
-    if (field->kind == FIELD_INT)
+    if (field->kind == FIELD_INT || field->kind == FIELD_LIST)
         snprintf(help + used, OPTIONS_HELP_MAX - used, "; %lld to %lld", (long long)field->min,
                  (long long)field->max);
     for (const struct case_choice *choice = field->choices; choice && choice->name; choice++) {
@@ -49,7 +51,7 @@ static void add_accepted(const struct case_field *field, char help[OPTIONS_HELP_
 static void add_default(const struct case_field *field, char help[OPTIONS_HELP_MAX])
 {
     struct cp_case usual;
-    char value[MODEL_NAME_MAX];
+    char value[CASE_VALUE_MAX];
     case_init(&usual);
     case_get(&usual, field, value, sizeof(value));
     size_t used = strlen(help);

@@ -116,6 +116,12 @@ static void append(char *text, size_t size, const char *format, ...)
 void outcome_explain(const struct cpattn_figures *figures, int rank, char *text, size_t size)
 {
     const char *joint = ": ";
+    if (figures->broken & CPATTN_RULE_PADDING) {
+        snprintf(text, size,
+                 "%s of rank %d, padding: %" PRId64 " of %" PRId64 " elements are not zero",
+                 figures->tensor, rank, figures->mismatches, figures->elements);
+        return;
+    }
     snprintf(text, size, "%s of rank %d, chunk %d", figures->tensor, rank, figures->chunk);
     if (figures->broken & CPATTN_RULE_NONFINITE) {
         append(text, size, "%s%" PRId64 " NaN or infinite", joint, figures->nonfinite);

@@ -17,7 +17,7 @@ enum outcome_kind {
     OUTCOME_KINDS,
 };
 
-#define OUTCOME_TENSOR_MAX   8
+#define OUTCOME_TENSOR_MAX   12
 #define OUTCOME_SENTENCE_MAX 640
 
 struct outcome {

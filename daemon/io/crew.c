@@ -188,7 +188,7 @@ void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c)
         struct error error;
         // Without a channel its end is known and about to be reported.
         if (r->channel >= 0 && channel_send(r->channel, CHANNEL_CASE, crew->generation, job, c,
-                                            sizeof(*c), &error) != STATUS_OK) {
+                                            (uint32_t)case_bytes(c), &error) != STATUS_OK) {
             error_prefix(&error, "rank %d does not take the case", rank);
             rank_process_distrust(r, &error);
         }

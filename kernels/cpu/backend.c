@@ -31,6 +31,8 @@ static size_t scratch_lay_out(struct attention_backend *backend, float *scratch)
     backend->v = carve(scratch, &used, keys);
     backend->scores = carve(scratch, &used, scores);
     backend->d_scores = carve(scratch, &used, scores);
+    backend->slopes = carve(scratch, &used, TILE_KEYS);
+    backend->bias = carve(scratch, &used, TILE_KEYS);
     backend->row_max = carve(scratch, &used, TILE_ROWS);
     backend->row_sum = carve(scratch, &used, TILE_ROWS);
     backend->row_lse = backend->row_max;
@@ -86,6 +88,42 @@ static void backend_add(struct attention_backend *backend, const float *source, 
     backend->vector->add(destination, source, count);
 }
 
+static void backend_max(struct attention_backend *backend, const float *source, float *destination,
+                        int64_t count)
+{
+    (void)backend;
+    for (int64_t i = 0; i < count; i++)
+        destination[i] = fmaxf(destination[i], source[i]);
+}
+
+static void backend_fill_heads(struct attention_backend *backend,
+                               const struct attention_shape *shape, const float *source,
+                               float *destination)
+{
+    (void)backend;
+    for (int head = 0; head < shape->heads; head++)
+        for (int64_t row = 0; row < shape->q_rows; row++)
+            destination[head * shape->q_rows + row] =
+                source[head] + (MUTATED(SINK_TWICE) ? (float)M_LN2 : 0);
+}
+
+static void backend_sink_grad(struct attention_backend *backend,
+                              const struct attention_shape *shape, const struct slice *slices,
+                              int32_t slice_count, const float *sink, const float *lse,
+                              const float *d, float *dsink)
+{
+    (void)backend;
+    for (int head = 0; head < shape->heads; head++) {
+        double sum = 0;
+        for (int32_t n = 0; n < slice_count; n++)
+            for (int64_t i = 0; i < slices[n].q_len; i++) {
+                int64_t at = head * shape->q_rows + slices[n].q_row + i * shape->row_step;
+                sum += exp((double)sink[head] - lse[at]) * d[at];
+            }
+        dsink[head] -= MUTATED(SINK_GRAD_SIGN) ? -(float)sum : (float)sum;
+    }
+}
+
 static void backend_convert(struct attention_backend *backend, enum case_dtype dtype,
                             const float *source, void *destination, int64_t count)
 {
@@ -114,6 +152,9 @@ const struct attention_ops attention_cpu = {
     .backward = cpu_backward,
     .row_dot = backend_row_dot,
     .add = backend_add,
+    .max = backend_max,
+    .fill_heads = backend_fill_heads,
+    .sink_grad = backend_sink_grad,
     .convert = backend_convert,
     .fill = backend_fill,
 };

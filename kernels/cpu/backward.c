@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/mutation.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/tile.h"
 
@@ -20,9 +21,9 @@ static void block_load(struct attention_backend *backend, const struct attention
     memset(backend->d_q, 0, (size_t)block_rows(b) * (size_t)b->shape->d_qk * sizeof(float));
 }
 
-// Scores and dP of one row become P and dS, 0 where the mask hides a key.
-static void row_gradient(struct attention_backend *backend, const struct block *b,
-                         const struct tile *t, int row)
+// Products and dP of one row become P and dS, 0 where the mask hides a key.
+static void row_gradient(struct attention_backend *backend, const struct attention_backward *args,
+                         const struct block *b, const struct tile *t, int row)
 {
     float *p = backend->scores + (int64_t)row * TILE_SCORE_STRIDE;
     float *ds = backend->d_scores + (int64_t)row * TILE_SCORE_STRIDE;
@@ -30,8 +31,13 @@ static void row_gradient(struct attention_backend *backend, const struct block *
     tile_visible(t, b, row, &begin, &end);
     if (backend->row_lse[row] == -INFINITY)
         end = begin;
+    tile_logits(backend, b, t, row, begin, end, args->bias, p);
     backend->vector->exp2_gradient(p + begin, ds + begin, end - begin, backend->row_lse[row],
                                    backend->row_d[row]);
+    if (args->dbias)
+        backend->vector->add(args->dbias + tile_bias(t, b, row) + begin, ds + begin, end - begin);
+    if (b->shape->softcap != 0 && !MUTATED(SOFTCAP_SLOPE))
+        backend->vector->multiply(ds + begin, backend->slopes + begin, end - begin);
     memset(p, 0, (size_t)begin * sizeof(float));
     memset(ds, 0, (size_t)begin * sizeof(float));
     memset(p + end, 0, (size_t)(keys - end) * sizeof(float));
@@ -48,12 +54,12 @@ static void tile_gradient(struct attention_backend *backend, const struct attent
     int64_t first = (int64_t)t->rows_begin * TILE_SCORE_STRIDE;
     tile_load_keys(backend->vector, b, t, args->k, d_qk, backend->k);
     tile_load_keys(backend->vector, b, t, args->v, d_v, backend->v);
-    gemm_nt(rows, keys, d_qk, (float)(tile_scale(b->shape) * M_LOG2E), q,
-            (struct matrix){backend->k, d_qk}, 0, backend->scores + first, TILE_SCORE_STRIDE);
+    gemm_nt(rows, keys, d_qk, tile_factor(b->shape), q, (struct matrix){backend->k, d_qk}, 0,
+            backend->scores + first, TILE_SCORE_STRIDE);
     gemm_nt(rows, keys, d_v, 1, d_out, (struct matrix){backend->v, d_v}, 0,
             backend->d_scores + first, TILE_SCORE_STRIDE);
     for (int row = t->rows_begin; row < t->rows_end; row++)
-        row_gradient(backend, b, t, row);
+        row_gradient(backend, args, b, t, row);
 }
 
 static void tile_backward(struct attention_backend *backend, const struct attention_backward *args,

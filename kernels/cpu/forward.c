@@ -33,13 +33,14 @@ static void row_raise_max(struct attention_backend *backend, int row, int d_v, c
     backend->vector->scale(backend->out + (int64_t)row * d_v, d_v, shrink);
 }
 
-// Scores of one row become weights relative to the row's maximum, 0 where the mask hides a key.
+// Products of one row become weights relative to the row's maximum, 0 where the mask hides a key.
 static void row_softmax(struct attention_backend *backend, const struct block *b,
-                        const struct tile *t, int row)
+                        const struct tile *t, int row, const void *bias)
 {
     float *x = backend->scores + (int64_t)row * TILE_SCORE_STRIDE;
     int keys = tile_keys(t), begin, end;
     tile_visible(t, b, row, &begin, &end);
+    tile_logits(backend, b, t, row, begin, end, bias, x);
     row_raise_max(backend, row, b->shape->d_v, x + begin, end - begin);
     float max = backend->row_max[row];
     float shift = max == -INFINITY ? 0 : max; // logits that overflowed to -inf weigh nothing
@@ -56,11 +57,11 @@ static void tile_forward(struct attention_backend *backend, const struct attenti
     float *scores = backend->scores + (int64_t)t->rows_begin * TILE_SCORE_STRIDE;
     tile_load_keys(backend->vector, b, t, args->k, d_qk, backend->k);
     tile_load_keys(backend->vector, b, t, args->v, d_v, backend->v);
-    gemm_nt(rows, keys, d_qk, (float)(tile_scale(b->shape) * M_LOG2E),
+    gemm_nt(rows, keys, d_qk, tile_factor(b->shape),
             (struct matrix){backend->q + (int64_t)t->rows_begin * d_qk, d_qk},
             (struct matrix){backend->k, d_qk}, 0, scores, TILE_SCORE_STRIDE);
     for (int row = t->rows_begin; row < t->rows_end; row++)
-        row_softmax(backend, b, t, row);
+        row_softmax(backend, b, t, row, args->bias);
     gemm_nn(rows, d_v, keys, 1, (struct matrix){scores, TILE_SCORE_STRIDE},
             (struct matrix){backend->v, d_v}, 1, backend->out + (int64_t)t->rows_begin * d_v, d_v);
 }
@@ -101,6 +102,16 @@ static void block_merge(struct attention_backend *backend, const struct attentio
     }
 }
 
+// Row maxima are in base 2.
+static void block_max_logit(const struct attention_backend *backend, const struct block *b,
+                            float *max_logit)
+{
+    for (int row = 0; row < block_rows(b); row++) {
+        float *most = &max_logit[b->head + row % b->heads];
+        *most = fmaxf(*most, (float)(backend->row_max[row] * (MUTATED(MAX_BASE_2) ? 1 : M_LN2)));
+    }
+}
+
 static void block_forward(struct attention_backend *backend, const struct attention_forward *args,
                           const struct block *b)
 {
@@ -113,6 +124,8 @@ static void block_forward(struct attention_backend *backend, const struct attent
     for (; more; more = tile_next(&t, b))
         tile_forward(backend, args, b, &t);
     block_merge(backend, args, b);
+    if (args->max_logit)
+        block_max_logit(backend, b, args->max_logit);
 }
 
 enum status cpu_forward(struct attention_backend *backend, const struct attention_forward *args,

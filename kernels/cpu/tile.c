@@ -2,6 +2,7 @@
 #include "kernels/cpu/tile.h"
 
 #include <limits.h>
+#include <math.h>
 
 #include "common/mutation.h"
 
@@ -12,10 +13,12 @@ enum status tile_check_shape(const struct attention_shape *shape, struct error *
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "head dimensions are %d and %d; accepted is 1 to %d", shape->d_qk,
                          shape->d_v, HEAD_DIM_MAX);
-    if (shape->kv_heads < 1 || shape->heads < 1 || shape->heads % shape->kv_heads != 0)
+    if (shape->heads < 1 || shape->group < 1 || shape->head_phase < 0 ||
+        shape->head_phase >= shape->group ||
+        (shape->heads + shape->head_phase - 1) / shape->group + 1 != shape->kv_heads)
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "heads is %d and kv_heads is %d; accepted is a multiple of kv_heads",
-                         shape->heads, shape->kv_heads);
+                         "%d query heads from head %d of a group of %d do not use %d key heads",
+                         shape->heads, shape->head_phase, shape->group, shape->kv_heads);
     int64_t stride;
     if (__builtin_mul_overflow(shape->row_step, (int64_t)shape->kv_heads * d_max, &stride) ||
         shape->row_step < 1 || stride > INT_MAX)
@@ -29,6 +32,11 @@ enum status tile_check_shape(const struct attention_shape *shape, struct error *
 double tile_scale(const struct attention_shape *shape)
 {
     return MUTATED(SCALE_5_PERCENT) ? shape->scale * 1.05 : shape->scale;
+}
+
+float tile_factor(const struct attention_shape *shape)
+{
+    return (float)(tile_scale(shape) * (shape->softcap != 0 ? 1 / shape->softcap : M_LOG2E));
 }
 
 // ---- blocks -------------------------------------------------------------------------------------
@@ -55,11 +63,6 @@ static int64_t even_piece(int64_t length, int64_t most)
     return divide_up(length, divide_up(length, most));
 }
 
-static int group_heads(const struct attention_shape *shape)
-{
-    return shape->heads / shape->kv_heads;
-}
-
 // Both bounds of the visible keys grow with the query, so the outermost queries give the ranges.
 static void block_set_keys(struct block *b)
 {
@@ -81,10 +84,11 @@ static void block_set_queries(struct block *b, int64_t begin)
 
 static void block_set_heads(struct block *b, int head)
 {
-    int group = group_heads(b->shape);
+    const struct attention_shape *shape = b->shape;
     b->head = head;
-    b->kv_head = head / group;
-    b->heads = (int)least(TILE_ROWS, (b->kv_head + 1) * group - head);
+    b->kv_head = (head + shape->head_phase) / shape->group;
+    int64_t group_end = (b->kv_head + 1) * (int64_t)shape->group - shape->head_phase;
+    b->heads = (int)least(TILE_ROWS, least(group_end, shape->heads) - head);
     block_set_queries(b, 0);
 }
 
@@ -206,6 +210,36 @@ void tile_visible(const struct tile *t, const struct block *b, int row, int *beg
     slice_visible(b->slice, b->begin + row / b->heads, &keys_begin, &keys_end);
     *begin = (int)least(most(keys_begin - t->begin, 0), tile_keys(t));
     *end = (int)least(most(keys_end - t->begin, *begin), tile_keys(t));
+}
+
+// ---- logits -------------------------------------------------------------------------------------
+
+int64_t tile_bias(const struct tile *t, const struct block *b, int row)
+{
+    const struct attention_shape *shape = b->shape;
+    int64_t query = b->begin + row / b->heads, head = b->head + row % b->heads;
+    int64_t bias_row = b->slice->bias_row + query * shape->bias_row_step;
+    return head * shape->bias_head_stride + bias_row * shape->bias_row_stride +
+           b->slice->bias_column + t->begin;
+}
+
+void tile_logits(struct attention_backend *backend, const struct block *b, const struct tile *t,
+                 int row, int begin, int end, const void *bias, float *x)
+{
+    const struct vector_ops *vector = backend->vector;
+    const struct attention_shape *shape = b->shape;
+    int count = end - begin;
+    if (shape->softcap != 0) {
+        vector->tanh(x + begin, backend->slopes + begin, count);
+        vector->scale(x + begin, count, (float)(shape->softcap * M_LOG2E));
+    }
+    if (!bias)
+        return;
+    int64_t first = tile_bias(t, b, row) + begin;
+    vector->load(shape->dtype, (const char *)bias + first * dtype_bytes(shape->dtype),
+                 backend->bias, count);
+    vector->axpy(x + begin, backend->bias, count,
+                 (float)(MUTATED(BIAS_SCALED) ? shape->scale * M_LOG2E : M_LOG2E));
 }
 
 // ---- loads --------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ struct attention_backend {
     // row after the other without gaps.
     float *q, *k, *v, *d_out, *out, *d_q;
     float *scores, *d_scores; // [TILE_ROWS][TILE_SCORE_STRIDE]
+    float *slopes;            // [TILE_KEYS], of one row: what softcapping does to its gradient
+    float *bias;              // [TILE_KEYS], of one row
     float *row_max, *row_sum; // forward: of the stacked rows so far, base 2
     float *row_lse, *row_d;   // backward: LSE in base 2, and D
 };
@@ -89,6 +91,16 @@ void tile_load_keys(const struct vector_ops *vector, const struct block *b, cons
 
 // The scale of the logits.
 double tile_scale(const struct attention_shape *shape);
+
+// What products of queries and keys are to be multiplied by before tile_logits() makes keys [begin,
+// end) of a row of a tile logits in base 2, softcapped and biased. With softcap the row's
+// backend->slopes get the derivatives of capped by uncapped logits. bias may be NULL.
+float tile_factor(const struct attention_shape *shape);
+void tile_logits(struct attention_backend *backend, const struct block *b, const struct tile *t,
+                 int row, int begin, int end, const void *bias, float *x);
+
+// Index in the bias of the tile's first key, for a stacked row.
+int64_t tile_bias(const struct tile *t, const struct block *b, int row);
 
 // What the table attention_cpu offers under these names.
 enum status cpu_forward(struct attention_backend *backend, const struct attention_forward *args,

@@ -9,15 +9,26 @@
 
 #include "plan/case.h"
 
-// Query side of one (sequence, query head) for positions [begin, end): out [n][d_v], lse [n]
-// (natural logarithm, -inf for a row that sees nothing), and when training delta [n] = dO.O and dq
-// [n][d_qk]. delta and dq may be NULL when not training. RESOURCE_EXHAUSTED when memory is short.
+// What adds up over queries. Each may be NULL; the caller has set it to something before.
+struct reference_sums {
+    double *max_logit;     // raised to the largest visible logit
+    double *dsink;         // the gradient of the head's sink is added (learnable sinks only)
+    double *dsink_squares; // the squares of its terms are added
+    double *dbias;         // [n][dbias_stride]: dS of keys [0, length) is added
+    int64_t dbias_stride;  // 0: all queries add to the same row
+};
+
+// Query side of one (sequence, query head) for positions [begin, end) of the sequence's tokens: out
+// [n][d_v], lse [n] (natural logarithm, the sink included; -inf for a row that sees nothing), and
+// when training delta [n] = dO.O and dq [n][d_qk]. delta, dq and sums may be NULL; dsink needs
+// delta, dbias dq. RESOURCE_EXHAUSTED when memory is short.
 enum status reference_queries(const struct cp_case *c, int sequence, int head, int64_t begin,
                               int64_t end, double *out, double *lse, double *delta, double *dq,
-                              struct error *error) MUST_CHECK;
+                              const struct reference_sums *sums, struct error *error) MUST_CHECK;
 
-// Key side of one (sequence, key head) for positions [begin, end): dk [n][d_qk], dv [n][d_v], from
-// lse and delta of all queries of the heads that share the key head: [heads / kv_heads][seqlen_q].
+// Key side of one (sequence, key head) for positions [begin, end) of the sequence's tokens: dk
+// [n][d_qk], dv [n][d_v], from lse and delta of all queries of the heads that share the key head:
+// [heads / kv_heads][tokens of the sequence].
 enum status reference_keys(const struct cp_case *c, int sequence, int kv_head, int64_t begin,
                            int64_t end, const double *lse, const double *delta, double *dk,
                            double *dv, struct error *error) MUST_CHECK;

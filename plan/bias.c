@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/bias.h"
+
+bool bias_has_batch(const struct cp_case *c)
+{
+    return c->bias == BIAS_B11S || c->bias == BIAS_B1SS || c->bias == BIAS_BH1S ||
+           c->bias == BIAS_BHSS;
+}
+
+bool bias_has_heads(const struct cp_case *c)
+{
+    return c->bias == BIAS_1H1S || c->bias == BIAS_1HSS || c->bias == BIAS_BH1S ||
+           c->bias == BIAS_BHSS;
+}
+
+bool bias_has_queries(const struct cp_case *c)
+{
+    return c->bias == BIAS_11SS || c->bias == BIAS_1HSS || c->bias == BIAS_B1SS ||
+           c->bias == BIAS_BHSS;
+}
+
+// What a row of the bias in memory is.
+enum rows { ROWS_OF_QUERIES, ROWS_OF_TOKENS, ROWS_OF_POSITIONS, ROWS_OF_SEQUENCES };
+
+static enum rows rows_kind(const struct cp_case *c)
+{
+    if (!bias_has_queries(c))
+        return ROWS_OF_SEQUENCES;
+    if (bias_has_batch(c))
+        return ROWS_OF_QUERIES;
+    return c->format == FORMAT_THD ? ROWS_OF_POSITIONS : ROWS_OF_TOKENS;
+}
+
+bool bias_is_whole(const struct cp_case *c)
+{
+    enum rows kind = rows_kind(c);
+    return kind == ROWS_OF_POSITIONS || kind == ROWS_OF_SEQUENCES;
+}
+
+struct team bias_team(const struct cp_case *c, int rank)
+{
+    if (c->comm == COMM_A2A)
+        return team_of(rank, c->world_size);
+    return team_of(rank, c->comm == COMM_A2A_P2P ? c->a2a_size : 1);
+}
+
+int64_t bias_row_base(const struct cp_case *c, struct team team, int member)
+{
+    if (rows_kind(c) == ROWS_OF_QUERIES)
+        return team_row_base(c, SIDE_Q, team, member);
+    if (rows_kind(c) == ROWS_OF_TOKENS)
+        return team_row_base(c, SIDE_Q, team, member) / c->batch;
+    return 0;
+}
+
+int64_t bias_rows(const struct cp_case *c, struct team team)
+{
+    switch (rows_kind(c)) {
+    case ROWS_OF_POSITIONS:
+        return c->seqlen_q;
+    case ROWS_OF_SEQUENCES:
+        return bias_has_batch(c) ? c->batch : 1;
+    default:
+        return bias_row_base(c, team, team.size);
+    }
+}
+
+// Which of the rank's local tokens of its sequence the span begins with.
+static int64_t local_token(const struct cp_case *c, int rank, const struct span *span)
+{
+    if (c->format == FORMAT_SBHD)
+        return span->row / c->batch;
+    return span->row - span->sequence * (shard_rows(c, SIDE_Q, rank) / c->batch);
+}
+
+int64_t bias_row_of(const struct cp_case *c, struct team team, int member, const struct span *span)
+{
+    int64_t base = bias_row_base(c, team, member);
+    switch (rows_kind(c)) {
+    case ROWS_OF_QUERIES:
+        return base + span->row;
+    case ROWS_OF_TOKENS:
+        return base + local_token(c, team.first + member, span);
+    case ROWS_OF_POSITIONS:
+        return span->position;
+    case ROWS_OF_SEQUENCES:
+        break;
+    }
+    return bias_has_batch(c) ? span->sequence : 0;
+}
+
+int64_t bias_row_step(const struct cp_case *c)
+{
+    if (rows_kind(c) == ROWS_OF_QUERIES)
+        return shard_row_step(c);
+    return bias_has_queries(c) ? 1 : 0;
+}
+
+int64_t bias_head_stride(const struct cp_case *c, int64_t rows)
+{
+    return bias_has_heads(c) ? rows * c->seqlen_kv : 0;
+}
+
+struct bias_shape bias_shape(const struct cp_case *c, int rank)
+{
+    struct team team = bias_team(c, rank);
+    struct heads held = team_heads(c, team.size, rank - team.first);
+    struct bias_shape shape = {.rows = bias_rows(c, team), .columns = c->seqlen_kv};
+    shape.heads = bias_has_heads(c) || held.count == 0 ? held.count : 1;
+    shape.head_first = bias_has_heads(c) ? held.first : 0;
+    return shape;
+}
+
+struct bias_share bias_share(const struct cp_case *c, int rank)
+{
+    int64_t n = bias_rows(c, team_of(rank, 1)) * c->seqlen_kv;
+    n *= bias_has_heads(c) ? c->heads : 1;
+    if (!bias_is_whole(c))
+        return (struct bias_share){.count = n};
+    int64_t first = rank * n / c->world_size;
+    return (struct bias_share){first, (rank + 1) * n / c->world_size - first};
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/bias_grad.h"
+
+#include "common/mutation.h"
+
+static struct region scratch(struct builder *b, const char *name, int64_t bytes)
+{
+    return (struct region){.buffer = builder_buffer(b, name, BUFFER_SCRATCH, bytes),
+                           .bytes = bytes};
+}
+
+static struct region part_of(struct region whole, int64_t offset, int64_t bytes)
+{
+    return (struct region){.buffer = whole.buffer, .offset = whole.offset + offset, .bytes = bytes};
+}
+
+// Sends each peer its piece and adds the pieces that arrive, all of one size, in the order of
+// peers.
+struct reduction {
+    struct builder *b;
+    struct region delivered;
+    int first, size; // peers
+    struct region send[WORLD_SIZE_MAX];
+    bool comes[WORLD_SIZE_MAX]; // something from this peer
+};
+
+static void reduce(const struct reduction *r)
+{
+    const struct cp_case *c = builder_case(r->b);
+    int64_t bytes = r->delivered.bytes / case_element_bytes(c) * 4;
+    struct region all = scratch(r->b, "dbias_all", bytes * r->size);
+    struct region sum = scratch(r->b, "dbias_own", bytes);
+    struct transfer transfers[WORLD_SIZE_MAX];
+    for (int i = 0; i < r->size; i++)
+        transfers[i] =
+            (struct transfer){.peer = r->first + i,
+                              .send = r->send[i],
+                              .receive = part_of(all, i * bytes, r->comes[i] ? bytes : 0)};
+    builder_exchange(r->b, transfers, r->size);
+    builder_fill(r->b, sum, 0);
+    for (int i = MUTATED(DBIAS_DROPS_RANK) ? 1 : 0; i < r->size; i++)
+        if (r->comes[i])
+            builder_add(r->b, transfers[i].receive, sum);
+    builder_convert(r->b, sum, r->delivered);
+}
+
+// All ranks have a part in every element.
+static void deliver_whole(struct builder *b, struct region sum, struct region delivered)
+{
+    const struct cp_case *c = builder_case(b);
+    struct reduction r = {.b = b, .delivered = delivered, .size = c->world_size};
+    for (int peer = 0; peer < c->world_size; peer++) {
+        struct bias_share share = bias_share(c, peer);
+        r.send[peer] = part_of(sum, share.first * 4, share.count * 4);
+        r.comes[peer] = true;
+    }
+    reduce(&r);
+}
+
+// The members of the team have a part in every element of the team's queries.
+static void deliver_shared_head(struct builder *b, struct region sum, struct region delivered)
+{
+    const struct cp_case *c = builder_case(b);
+    struct team team = bias_team(c, builder_rank(b));
+    struct reduction r = {.b = b, .delivered = delivered, .first = team.first, .size = team.size};
+    for (int m = 0; m < team.size; m++) {
+        int64_t base = bias_row_base(c, team, m), end = bias_row_base(c, team, m + 1);
+        if (sum.bytes > 0)
+            r.send[m] = part_of(sum, base * c->seqlen_kv * 4, (end - base) * c->seqlen_kv * 4);
+        r.comes[m] = team_heads(c, team.size, m).count > 0;
+    }
+    reduce(&r);
+}
+
+// Some rows of each of a number of heads.
+static struct region rows_of_heads(struct region tensor, int64_t heads, int64_t rows,
+                                   int64_t row_bytes, int64_t first, int64_t count)
+{
+    struct region r = part_of(tensor, first * row_bytes, 0);
+    if (count == 0 || heads == 0 || row_bytes == 0)
+        return r;
+    r.bytes = count * row_bytes;
+    r.rows = heads;
+    r.stride = rows * row_bytes;
+    return r;
+}
+
+// Every member has computed some heads of the team's queries.
+static void deliver_heads(struct builder *b, struct region sum, struct region delivered)
+{
+    const struct cp_case *c = builder_case(b);
+    struct team team = bias_team(c, builder_rank(b));
+    struct bias_shape held = bias_shape(c, builder_rank(b));
+    int element = case_element_bytes(c);
+    int64_t row_bytes = held.columns * element;
+    int64_t head_bytes = delivered.bytes / c->heads;
+    struct region team_wide = scratch(b, "dbias_team", sum.bytes / 4 * element);
+    struct transfer transfers[WORLD_SIZE_MAX];
+    builder_convert(b, sum, team_wide);
+    for (int m = 0; m < team.size; m++) {
+        struct heads heads = team_heads(c, team.size, m);
+        int64_t base = bias_row_base(c, team, m), end = bias_row_base(c, team, m + 1);
+        transfers[m] = (struct transfer){
+            .peer = team.first + m,
+            .send = rows_of_heads(team_wide, held.heads, held.rows, row_bytes, base, end - base),
+            .receive = part_of(delivered, heads.first * head_bytes, heads.count * head_bytes)};
+    }
+    builder_exchange(b, transfers, team.size);
+}
+
+void bias_grad_deliver(struct builder *b, struct region sum, struct region delivered)
+{
+    const struct cp_case *c = builder_case(b);
+    if (bias_is_whole(c))
+        deliver_whole(b, sum, delivered);
+    else if (bias_team(c, builder_rank(b)).size == 1)
+        builder_convert(b, sum, delivered);
+    else if (bias_has_heads(c))
+        deliver_heads(b, sum, delivered);
+    else
+        deliver_shared_head(b, sum, delivered);
+}

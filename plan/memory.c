@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a case needs of memory, in terms of what the algorithms and the verification hold.
+#include "plan/bias.h"
+
+// What all buffers of a rank together may be; far beyond any machine, so that sums cannot overflow.
+#define MEMORY_BYTES_MAX (INT64_C(1) << 50)
+
+// a * b with a ceiling that stays there, so that sums of a few products cannot overflow.
+static int64_t product(int64_t a, int64_t b)
+{
+    int64_t result;
+    if (__builtin_mul_overflow(a, b, &result) || result > MEMORY_BYTES_MAX)
+        return MEMORY_BYTES_MAX;
+    return result;
+}
+
+// Rows of one side: of the rank that has most, of the team of ranks that has most, of all ranks.
+struct rows {
+    int64_t rank, team, all;
+};
+
+static struct rows rows_of(const struct cp_case *c, enum shard_side side, int team_size)
+{
+    struct rows rows = {0, 0, 0};
+    int64_t team = 0;
+    for (int rank = 0; rank < c->world_size; rank++) {
+        int64_t own = shard_rows(c, side, rank);
+        team = own + (rank % team_size > 0 ? team : 0);
+        rows.rank = own > rows.rank ? own : rows.rank;
+        rows.team = team > rows.team ? team : rows.team;
+        rows.all += own;
+    }
+    return rows;
+}
+
+static int64_t dims(const struct cp_case *c)
+{
+    return c->head_dim_qk + c->head_dim_v;
+}
+
+// Inputs and outputs of a rank: each tensor with its gradient; LSE.
+static int64_t tensors_memory(const struct cp_case *c, int64_t q_rows, int64_t kv_rows)
+{
+    int64_t each = dims(c) * 2 * case_element_bytes(c);
+    return product(product(q_rows, c->heads), each + 4) +
+           product(product(kv_rows, c->kv_heads), each);
+}
+
+// Running results of some queries: O, dQ, D, all in fp32.
+static int64_t sums_memory(const struct cp_case *c, int64_t rows, int64_t heads)
+{
+    return product(product(rows, heads), dims(c) * 4 + 4);
+}
+
+// K and V, or their gradients, of some keys.
+static int64_t keys_memory(const struct cp_case *c, int64_t rows, int64_t heads, int element)
+{
+    return product(product(rows, heads), dims(c) * element);
+}
+
+// Two slots for keys that travel, two sums and one that arrives.
+static int64_t ring_memory(const struct cp_case *c, int64_t rows, int64_t heads)
+{
+    return keys_memory(c, rows, heads, 2 * case_element_bytes(c) + 3 * 4);
+}
+
+static int64_t p2p_memory(const struct cp_case *c, struct rows q, struct rows kv)
+{
+    return sums_memory(c, q.rank, c->heads) + ring_memory(c, kv.rank, c->kv_heads);
+}
+
+// The keys of all ranks stay; the gradients of the own keys come from every rank, those of others
+// leave by two buffers.
+static int64_t gather_memory(const struct cp_case *c, struct rows q, struct rows kv)
+{
+    return sums_memory(c, q.rank, c->heads) +
+           keys_memory(c, kv.all, c->kv_heads, case_element_bytes(c)) +
+           product(keys_memory(c, kv.rank, c->kv_heads, 4), c->world_size + 2);
+}
+
+// A team of ranks deals the heads: some heads of the tokens of all.
+static int64_t team_memory(const struct cp_case *c, int size, struct rows q, struct rows kv)
+{
+    int element = case_element_bytes(c), group = c->heads / c->kv_heads;
+    int64_t heads = (c->heads + size - 1) / size, kv_heads = (heads + group - 2) / group + 1;
+    if (kv_heads > c->kv_heads)
+        kv_heads = c->kv_heads;
+    // Q, dO, O and dQ of the team and the sums, LSE among them; the keys, with a ring among teams;
+    // the gradients of the own keys by the member that computed them, and their sum.
+    return product(product(q.team, heads), dims(c) * 2 * element + 4) +
+           sums_memory(c, q.team, heads) + keys_memory(c, kv.team, kv_heads, element) +
+           ring_memory(c, kv.team, kv_heads) + keys_memory(c, kv.rank, c->kv_heads + size, 4) +
+           keys_memory(c, kv.rank, c->kv_heads, 4);
+}
+
+static int team_size(const struct cp_case *c)
+{
+    if (c->comm == COMM_A2A)
+        return c->world_size;
+    return c->comm == COMM_A2A_P2P ? c->a2a_size : 1;
+}
+
+static int64_t comm_memory(const struct cp_case *c, struct rows q, struct rows kv)
+{
+    switch (c->comm) {
+    case COMM_P2P:
+        break;
+    case COMM_ALL_GATHER:
+        return gather_memory(c, q, kv);
+    case COMM_A2A:
+    case COMM_A2A_P2P:
+        return team_memory(c, team_size(c), q, kv);
+    }
+    return p2p_memory(c, q, kv);
+}
+
+// Inputs and outputs of one number per head, the rank's part of those and the parts of all ranks.
+static int64_t heads_memory(const struct cp_case *c)
+{
+    return product(product(c->heads, c->world_size + 3), 2 * 4);
+}
+
+// Where its gradient is summed over all ranks: the bias, the sum, a share of it, and of that all
+// ranks' parts.
+static int64_t bias_whole_memory(const struct cp_case *c, int64_t head)
+{
+    int64_t all = product(head, bias_has_heads(c) ? c->heads : 1);
+    int64_t share = all / c->world_size + 1;
+    int element = case_element_bytes(c);
+    return product(all, element + 4) + product(share, element + 4 * (c->world_size + 1));
+}
+
+// Else the bias of the team with its gradient, both in dtype, and the sum; the gradient of the own
+// queries, with the parts of all members where these share a head.
+static int64_t bias_memory(const struct cp_case *c, struct rows q)
+{
+    int element = case_element_bytes(c), size = team_size(c);
+    int64_t heads = bias_has_heads(c) ? c->heads : 1, held = (heads + size - 1) / size;
+    int64_t sequences = bias_has_batch(c) ? 1 : c->batch; // that share a row
+    if (c->bias == BIAS_NONE)
+        return 0;
+    if (bias_is_whole(c))
+        return bias_whole_memory(c, product(bias_rows(c, (struct team){0, 1}), c->seqlen_kv));
+    int64_t team = product(product(q.team / sequences, c->seqlen_kv), held);
+    int64_t own = product(product(q.rank / sequences, c->seqlen_kv), heads);
+    return product(team, 2 * element + 4) + product(own, element + 4 * (size + 1));
+}
+
+// Of the reference its fp64 rows, LSE and delta, and the errors of three tensors; LSE and delta of
+// every query in fp64 for the reference of the keys, once more in order for the heads that share a
+// key head.
+static int64_t reference_memory(const struct cp_case *c, struct rows q, struct rows kv)
+{
+    return product(product(q.rank, c->heads), dims(c) * 8 + 2 * 8 + 3 * 8) +
+           product(product(kv.rank, c->kv_heads), dims(c) * 8 + 3 * 8) +
+           product(product(q.all, c->heads), 2 * 8) +
+           product(product(c->seqlen_q, c->heads / c->kv_heads), 2 * 8);
+}
+
+// What sums up over all queries: of each rank three numbers a head, the bias's gradient in fp64 as
+// it is before the ranks are added up, the parts of all ranks, and errors of rows.
+static int64_t reference_sums_memory(const struct cp_case *c, struct rows q)
+{
+    int64_t sum = product(c->heads, 3 * 8 * (int64_t)c->world_size + 8);
+    if (c->bias == BIAS_NONE)
+        return sum;
+    bool whole = bias_is_whole(c);
+    int64_t sequences = bias_has_batch(c) ? 1 : c->batch; // that share a row
+    int64_t rows = whole ? bias_rows(c, (struct team){0, 1}) : q.rank / sequences;
+    int64_t lines = product(rows, bias_has_heads(c) ? c->heads : 1);
+    int64_t elements = product(lines, c->seqlen_kv);
+    return sum + product(elements, whole ? 2 * 8 : 8) + product(lines, 8) + c->seqlen_kv * 4 +
+           8 * c->world_size;
+}
+
+enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error)
+{
+    struct rows q = rows_of(c, SIDE_Q, team_size(c)), kv = rows_of(c, SIDE_KV, team_size(c));
+    int64_t sum =
+        tensors_memory(c, q.rank, kv.rank) + comm_memory(c, q, kv) + reference_memory(c, q, kv);
+    sum += heads_memory(c) + bias_memory(c, q) + reference_sums_memory(c, q);
+    if (sum >= MEMORY_BYTES_MAX)
+        return error_set(
+            error, STATUS_RESOURCE_EXHAUSTED,
+            "batch %d x seqlen %lld/%lld x heads %d/%d x head_dim %d/%d needs more than "
+            "1 PiB of memory per rank (world_size %d)",
+            c->batch, (long long)c->seqlen_q, (long long)c->seqlen_kv, c->heads, c->kv_heads,
+            c->head_dim_qk, c->head_dim_v, c->world_size);
+    *bytes = sum;
+    return STATUS_OK;
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/part.h"
+
+#include <math.h>
+
+#include "common/mutation.h"
+#include "plan/bias.h"
+
+int32_t part_key_buffer(const struct part *p, const char *name, const char *suffix, int64_t rows,
+                        int element)
+{
+    return tensor_buffer(p->b, name, suffix, BUFFER_SCRATCH,
+                         pair_bytes(p->c, rows, p->heads.kv_count, element));
+}
+
+struct pair part_keys(const struct part *p, int32_t buffer, int64_t rows, int element)
+{
+    return pair_of(p->c, buffer, rows, p->heads.kv_count, element);
+}
+
+static struct region scratch(struct part *p, const char *name, const char *suffix, int64_t bytes)
+{
+    return tensor_whole(p->b, name, suffix, BUFFER_SCRATCH, bytes);
+}
+
+// Some heads of a bias or its gradient that begins with head `first` of the case.
+static struct region bias_heads(const struct part *p, struct region tensor, int first, int element)
+{
+    int64_t head_bytes = p->bias_rows * p->c->seqlen_kv * element;
+    if (tensor.bytes == 0 || !bias_has_heads(p->c))
+        return tensor;
+    return (struct region){.buffer = tensor.buffer,
+                           .offset = (p->heads.first - first) * head_bytes,
+                           .bytes = p->heads.count * head_bytes};
+}
+
+static void part_bias(struct part *p, const struct tensors *t)
+{
+    int held = bias_shape(p->c, builder_rank(p->b)).head_first;
+    p->bias_rows = bias_rows(p->c, p->team);
+    p->bias = bias_heads(p, t->bias, held, case_element_bytes(p->c));
+    p->dbias = bias_heads(p, t->dbias_part, bias_is_whole(p->c) ? 0 : held, 4);
+}
+
+static bool part_init(struct part *p, struct builder *b, const struct tensors *t, struct team team,
+                      struct heads heads, const char *suffix)
+{
+    const struct cp_case *c = builder_case(b);
+    *p = (struct part){.b = b, .c = c, .team = team, .heads = heads};
+    p->q_rows = team_rows(c, SIDE_Q, team);
+    p->sink = tensor_heads(t->sink, heads);
+    p->dsink = tensor_heads(t->dsink_part, heads);
+    p->max_logit = tensor_heads(t->max_logit_part, heads);
+    part_bias(p, t);
+    int64_t rows = p->q_rows * heads.count;
+    p->o_sum = scratch(p, "o_sum", suffix, rows * c->head_dim_v * 4);
+    if (c->training) {
+        p->d = scratch(p, "d", suffix, rows * 4);
+        p->dq_sum = scratch(p, "dq_sum", suffix, rows * c->head_dim_qk * 4);
+    }
+    size_t spans = (size_t)team.size * (size_t)shard_spans_max(c);
+    size_t per_sequence = (size_t)(team.size * shard_chunks_per_rank(c));
+    p->q_spans = builder_alloc(b, spans, sizeof *p->q_spans);
+    p->kv_spans = builder_alloc(b, spans, sizeof *p->kv_spans);
+    p->slices = builder_alloc(b, spans * per_sequence, sizeof *p->slices);
+    if (!p->q_spans || !p->kv_spans || !p->slices)
+        return false;
+    p->q_span_count = team_spans(c, SIDE_Q, team, p->q_spans);
+    return true;
+}
+
+bool part_init_own(struct part *p, struct builder *b, const struct tensors *t)
+{
+    const struct cp_case *c = builder_case(b);
+    if (!part_init(p, b, t, team_of(builder_rank(b), 1), team_heads(c, 1, 0), ""))
+        return false;
+    p->q = t->q;
+    p->d_out = t->d_out;
+    p->lse = p->lse_seen = t->lse;
+    return true;
+}
+
+bool part_init_team(struct part *p, struct builder *b, const struct tensors *t, struct team team,
+                    struct heads heads, const char *suffix)
+{
+    const struct cp_case *c = builder_case(b);
+    if (!part_init(p, b, t, team, heads, suffix))
+        return false;
+    int64_t rows = p->q_rows * heads.count;
+    int element = case_element_bytes(c);
+    p->q = scratch(p, "q_team", suffix, rows * c->head_dim_qk * element);
+    p->lse = p->lse_seen = scratch(p, "lse_team", suffix, rows * 4);
+    if (c->training)
+        p->d_out = scratch(p, "dout_team", suffix, rows * c->head_dim_v * element);
+    return true;
+}
+
+// What goes wrong with keys, for the mutations.
+static void mutate_keys(const struct cp_case *c, bool remote, struct span *keys)
+{
+    int64_t length = case_length(c, SIDE_KV, keys->sequence);
+    bool last = keys->position + keys->len == length;
+    if (MUTATED(SWAP_CHUNKS) && remote)
+        keys->position = c->seqlen_kv - keys->position - keys->len;
+    if (MUTATED(SEQUENCE_BOUNDARY) && c->format == FORMAT_THD && keys->sequence == 1)
+        keys->row--;
+    if (MUTATED(CHUNK_ROUNDED_DOWN) && last && keys->len > 1)
+        keys->len -= length % (2 * c->world_size) > 0;
+    if (MUTATED(PADDING_KEY_SEEN) && last)
+        keys->len += length < case_occupied(c, SIDE_KV, keys->sequence);
+}
+
+// The queries against the keys of `source`. Returns how many slices there are.
+static int part_slices(struct part *p, struct team source)
+{
+    const struct cp_case *c = p->c;
+    bool remote = source.first != p->team.first;
+    int count = team_spans(c, SIDE_KV, source, p->kv_spans);
+    for (int i = 0; i < count; i++)
+        mutate_keys(c, remote, &p->kv_spans[i]);
+    count = slice_build(c, p->q_spans, p->q_span_count, p->kv_spans, count, 0, p->slices);
+    for (int i = 0; i < count && MUTATED(BIAS_COLUMN_SHIFTED); i++)
+        p->slices[i].bias_column -= remote && p->slices[i].bias_column > 0;
+    return count;
+}
+
+// What the LSE is now, for the mutation that lets backward read it too early.
+static struct region lse_copy(struct part *p)
+{
+    struct region copy = scratch(p, "lse_partial", "", p->lse.bytes);
+    builder_fill(p->b, copy, 0);
+    builder_add(p->b, p->lse, copy);
+    return copy;
+}
+
+void part_forward_begin(struct part *p)
+{
+    // A first contribution takes the place of what is there when the LSE is -inf.
+    builder_fill(p->b, p->o_sum, MUTATED(PADDING_NOT_ZERO) ? 1e-3F : 0);
+    switch (MUTATED(SINK_DROPPED) ? SOFTMAX_VANILLA : p->c->softmax) {
+    case SOFTMAX_LEARNABLE:
+        builder_fill_heads(p->b, p->heads, p->q_rows, p->sink, p->lse);
+        break;
+    case SOFTMAX_OFF_BY_ONE:
+        builder_fill(p->b, p->lse, 0);
+        break;
+    case SOFTMAX_VANILLA:
+        builder_fill(p->b, p->lse, -INFINITY);
+        break;
+    }
+}
+
+void part_forward(struct part *p, struct pair kv, struct team source)
+{
+    const struct region operand[OPERANDS_MAX] = {
+        [ATTEND_Q] = p->q,       [ATTEND_K] = kv.k,     [ATTEND_V] = kv.v,
+        [ATTEND_O] = p->o_sum,   [ATTEND_LSE] = p->lse, [ATTEND_MAX] = p->max_logit,
+        [ATTEND_BIAS] = p->bias,
+    };
+    int count = part_slices(p, source);
+    builder_attend(p->b, OP_ATTEND_FORWARD, p->heads, p->q_rows, p->bias_rows, operand, p->slices,
+                   count);
+    if (MUTATED(LSE_PARTIAL) && source.first == p->team.first)
+        p->lse_seen = lse_copy(p);
+}
+
+static void sink_gradient(struct part *p)
+{
+    const struct region operand[OPERANDS_MAX] = {
+        [SINK_GRAD_SINK] = p->sink,
+        [SINK_GRAD_LSE] = p->lse,
+        [SINK_GRAD_D] = p->d,
+        [SINK_GRAD_DSINK] = p->dsink,
+    };
+    for (int i = 0; i < p->q_span_count; i++)
+        p->slices[i] = (struct slice){.q_row = p->q_spans[i].row, .q_len = p->q_spans[i].len};
+    builder_sink_grad(p->b, p->heads, p->q_rows, operand, p->slices, p->q_span_count);
+}
+
+void part_backward_begin(struct part *p)
+{
+    builder_row_dot(p->b, p->heads, p->q_rows, p->d_out, p->o_sum, p->d);
+    if (p->dsink.bytes > 0)
+        sink_gradient(p);
+    builder_fill(p->b, p->dq_sum, 0);
+}
+
+void part_backward(struct part *p, struct pair kv, struct pair dkv, struct team source)
+{
+    struct region operand[OPERANDS_MAX] = {
+        [ATTEND_Q] = p->q,          [ATTEND_K] = kv.k,         [ATTEND_V] = kv.v,
+        [ATTEND_LSE] = p->lse_seen, [ATTEND_DO] = p->d_out,    [ATTEND_D] = p->d,
+        [ATTEND_DQ] = p->dq_sum,    [ATTEND_DK] = dkv.k,       [ATTEND_DV] = dkv.v,
+        [ATTEND_BIAS] = p->bias,    [ATTEND_DBIAS] = p->dbias,
+    };
+    int count = part_slices(p, source);
+    if (MUTATED(DBIAS_STEP_LOST) && source.first != p->team.first)
+        operand[ATTEND_DBIAS].bytes = 0;
+    builder_attend(p->b, OP_ATTEND_BACKWARD, p->heads, p->q_rows, p->bias_rows, operand, p->slices,
+                   count);
+}

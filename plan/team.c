@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/team.h"
+
+#include <stdlib.h>
+
+#include "plan/bias.h"
+
+struct team team_of(int rank, int size)
+{
+    return (struct team){rank / size * size, size};
+}
+
+// The query heads [first, end) with their key heads.
+static struct heads heads_between(const struct cp_case *c, int first, int end)
+{
+    int group = c->heads / c->kv_heads;
+    struct heads heads = {.first = first, .kv_first = first / group};
+    if (end > first)
+        heads.count = end - first;
+    if (heads.count > 0)
+        heads.kv_count = (end + group - 1) / group - heads.kv_first;
+    return heads;
+}
+
+struct heads team_heads(const struct cp_case *c, int size, int member)
+{
+    return heads_between(c, member * c->heads / size, (member + 1) * c->heads / size);
+}
+
+struct heads heads_part(const struct cp_case *c, struct heads heads, int i, int count)
+{
+    int group = c->heads / c->kv_heads, end = heads.first + heads.count;
+    int first = (heads.kv_first + i * heads.kv_count / count) * group;
+    int last = (heads.kv_first + (i + 1) * heads.kv_count / count) * group;
+    return heads_between(c, first > heads.first ? first : heads.first, last < end ? last : end);
+}
+
+int64_t team_rows(const struct cp_case *c, enum shard_side side, struct team team)
+{
+    return team_row_base(c, side, team, team.size);
+}
+
+int64_t team_row_base(const struct cp_case *c, enum shard_side side, struct team team, int member)
+{
+    int64_t rows = 0;
+    for (int m = 0; m < member; m++)
+        rows += shard_rows(c, side, team.first + m);
+    return rows;
+}
+
+int64_t team_rows_max(const struct cp_case *c, enum shard_side side, int size)
+{
+    int64_t rows_max = 0;
+    for (int first = 0; first < c->world_size; first += size) {
+        int64_t rows = team_rows(c, side, (struct team){first, size});
+        if (rows > rows_max)
+            rows_max = rows;
+    }
+    return rows_max;
+}
+
+static int span_order(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    if (x->sequence != y->sequence)
+        return x->sequence < y->sequence ? -1 : 1;
+    return (x->position > y->position) - (x->position < y->position);
+}
+
+int team_spans(const struct cp_case *c, enum shard_side side, struct team team, struct span *spans)
+{
+    int count = 0;
+    for (int m = 0; m < team.size; m++) {
+        int64_t base = team_row_base(c, side, team, m);
+        int added = shard_spans(c, side, team.first + m, spans + count);
+        for (int i = count; i < count + added; i++) {
+            if (side == SIDE_Q)
+                spans[i].bias_row = bias_row_of(c, team, m, &spans[i]);
+            spans[i].row += base;
+        }
+        count += added;
+    }
+    if (team.size > 1)
+        qsort(spans, (size_t)count, sizeof *spans, span_order);
+    return count;
+}

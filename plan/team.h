@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A team: consecutive ranks that deal the heads among themselves, each for the tokens of all of
+// them. A team of one rank deals nothing.
+//
+// Tokens of a team lie member behind member, each member's as in its own tensor. Member m of a team
+// of n computes the query heads [m*h/n, (m+1)*h/n) (integer division) with the key heads they use:
+// a key head may go to several members, a member may have no heads.
+#ifndef CPATTN_PLAN_TEAM_H
+#define CPATTN_PLAN_TEAM_H
+
+#include "plan/plan.h"
+#include "plan/shard.h"
+
+struct team {
+    int first, size; // ranks [first, first + size)
+};
+
+// The team of `size` ranks that the rank belongs to; size divides the world's.
+struct team team_of(int rank, int size);
+
+struct heads team_heads(const struct cp_case *c, int size, int member);
+
+// Part `i` of `count` of the heads, cut between key heads so that no part shares one.
+struct heads heads_part(const struct cp_case *c, struct heads heads, int i, int count);
+
+int64_t team_rows(const struct cp_case *c, enum shard_side side, struct team team);
+
+// Rows of the members before this one.
+int64_t team_row_base(const struct cp_case *c, enum shard_side side, struct team team, int member);
+
+// The largest team_rows() of any team of that size.
+int64_t team_rows_max(const struct cp_case *c, enum shard_side side, int size);
+
+// Spans of the team's tokens, sequence by sequence, in ascending position; rows are the team's,
+// those of the bias too.
+// Room for team.size * shard_spans_max() is needed. Returns how many.
+int team_spans(const struct cp_case *c, enum shard_side side, struct team team, struct span *spans);
+
+#endif

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// When each operation of all ranks would run: the plans of a case played through with stated rates.
+// A prediction to look at and to compare plans with, not a measurement. Pure.
+#ifndef CPATTN_PLAN_TIMELINE_H
+#define CPATTN_PLAN_TIMELINE_H
+
+#include "plan/plan.h"
+
+// What the machine does in a second; all > 0 but the overhead, which is >= 0.
+struct timeline_rates {
+    double flops;        // of attention
+    double memory_bytes; // read and written, of everything else and of local copies
+    double link_bytes;   // sent by a rank, and as many received at the same time
+    double overhead_s;   // before each operation's work
+};
+
+// A GPU of the year 2024 with its neighbours on NVLink.
+void timeline_rates_init(struct timeline_rates *rates);
+
+// When an operation runs, in seconds from the start of all ranks. A compute operation works from
+// `start` to `end`. An exchange is posted at `start`, and moves bytes from `moves`, when all its
+// peers have posted theirs, to `end`.
+struct timeline_span {
+    double start, moves, end;
+    int32_t after; // operation of the rank that kept it from an earlier start; -1: none
+    int32_t last;  // rank that posted last; the own rank for what does not wait for a peer
+};
+
+struct timeline_rank {
+    struct timeline_span *spans; // [op_count of its plan]
+    double end;                  // of its last operation
+    double forward_end;          // of its last operation of the forward phase
+    double busy[PLAN_STREAMS];   // time in which the stream works
+    double flops;
+    int64_t sent; // bytes to other ranks
+};
+
+struct timeline {
+    int world_size;
+    double end; // of the last rank
+    struct timeline_rank ranks[];
+};
+
+// Plays the plans of all ranks, which plan_check() admits. INTERNAL when they wait for each other
+// in a circle, RESOURCE_EXHAUSTED when memory is short. timeline_destroy().
+enum status timeline_create(struct plan *const *plans, int world_size,
+                            const struct timeline_rates *rates, struct timeline **timeline,
+                            struct error *error) MUST_CHECK;
+void timeline_destroy(struct timeline *timeline);
+
+// Bytes that an operation touches: its operands, those both read and written twice.
+int64_t timeline_bytes(const struct op *op);
+
+// Bytes that an exchange sends to other ranks, and receives from them.
+void timeline_traffic(const struct plan *plan, const struct op *op, int64_t *sent,
+                      int64_t *received);
+
+#endif

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/sums.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/dtype.h"
+#include "kernels/inputs.h"
+#include "plan/bias.h"
+
+enum { HEADS_MAX_LOGIT, HEADS_DSINK, HEADS_SQUARES, HEADS_SUMS };
+
+static bool has_sink(const struct cp_case *c)
+{
+    return c->training && c->softmax == SOFTMAX_LEARNABLE;
+}
+
+static bool has_bias(const struct cp_case *c)
+{
+    return c->training && c->bias != BIAS_NONE;
+}
+
+static bool has_heads(const struct cp_case *c)
+{
+    return c->max_logit || has_sink(c);
+}
+
+// ---- the gradient of the bias -------------------------------------------------------------------
+
+// As a rank holds it before the ranks are added up: [heads][rows][seqlen_kv], see plan/bias.h.
+struct layout {
+    int64_t heads, rows, columns;
+};
+
+static struct layout layout_of(const struct cp_case *c, int rank)
+{
+    return (struct layout){.heads = input_bias_dims(c).heads,
+                           .rows = bias_rows(c, team_of(rank, 1)),
+                           .columns = c->seqlen_kv};
+}
+
+static int64_t layout_elements(const struct layout *l)
+{
+    return l->heads * l->rows * l->columns;
+}
+
+// The line in which the first query of a span stands, all heads counted.
+static int64_t bias_line(const struct sums *s, const struct layout *l, const struct span *span,
+                         int head)
+{
+    int64_t row = bias_row_of(s->c, team_of(s->rank, 1), 0, span);
+    return (l->heads > 1 ? head : 0) * l->rows + row;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static int64_t lines(const struct cp_case *c, int rank)
+{
+    int64_t most = has_heads(c) ? c->heads : 0;
+    if (has_bias(c)) {
+        struct layout l = layout_of(c, rank);
+        int64_t of_bias = l.heads * l.rows;
+        most = of_bias > most ? of_bias : most;
+    }
+    return most;
+}
+
+static int64_t parts_elements(const struct cp_case *c, int rank)
+{
+    return bias_is_whole(c) ? bias_share(c, rank).count * c->world_size : 0;
+}
+
+enum status sums_reserve(const struct cp_case *c, int rank, size_t *total, struct error *error)
+{
+    size_t sum = *total;
+    enum status status = arena_add(&sum, lines(c, rank), sizeof(struct row_error), error);
+    for (int r = 0; r < c->world_size && has_heads(c) && status == STATUS_OK; r++)
+        status = arena_add(&sum, HEADS_SUMS * (int64_t)c->heads, 8, error);
+    if (has_bias(c)) {
+        struct layout l = layout_of(c, rank);
+        if (status == STATUS_OK)
+            status = arena_add(&sum, layout_elements(&l), 8, error);
+        if (status == STATUS_OK)
+            status = arena_add(&sum, parts_elements(c, rank), 8, error);
+        if (status == STATUS_OK)
+            status = arena_add(&sum, c->seqlen_kv, sizeof(float), error);
+    }
+    if (status == STATUS_OK)
+        *total = sum;
+    return status;
+}
+
+void sums_take(struct sums *s, const struct cp_case *c, int rank, struct arena *arena)
+{
+    *s = (struct sums){.c = c, .rank = rank};
+    s->rows = arena_take(arena, lines(c, rank), sizeof(struct row_error));
+    for (int r = 0; r < c->world_size && has_heads(c); r++)
+        s->heads[r] = arena_take(arena, HEADS_SUMS * (int64_t)c->heads, 8);
+    for (int h = 0; h < c->heads && has_heads(c); h++) {
+        double *own = s->heads[rank];
+        own[HEADS_MAX_LOGIT * c->heads + h] = -INFINITY;
+        own[HEADS_DSINK * c->heads + h] = own[HEADS_SQUARES * c->heads + h] = 0;
+    }
+    if (!has_bias(c))
+        return;
+    struct layout l = layout_of(c, rank);
+    s->bias = arena_take(arena, layout_elements(&l), 8);
+    s->bias_parts = arena_take(arena, parts_elements(c, rank), 8);
+    s->got = arena_take(arena, c->seqlen_kv, sizeof(float));
+    memset(s->bias, 0, (size_t)layout_elements(&l) * 8);
+}
+
+struct reference_sums sums_of(const struct sums *s, const struct span *span, int64_t first,
+                              int head)
+{
+    const struct cp_case *c = s->c;
+    struct reference_sums sums = {0};
+    double *own = s->heads[s->rank];
+    if (c->max_logit)
+        sums.max_logit = own + HEADS_MAX_LOGIT * c->heads + head;
+    if (has_sink(c)) {
+        sums.dsink = own + HEADS_DSINK * c->heads + head;
+        sums.dsink_squares = own + HEADS_SQUARES * c->heads + head;
+    }
+    if (has_bias(c)) {
+        struct layout l = layout_of(c, s->rank);
+        int64_t line = bias_line(s, &l, span, head) + first * bias_row_step(c);
+        sums.dbias = s->bias + line * l.columns;
+        sums.dbias_stride = bias_row_step(c) * l.columns;
+    }
+    return sums;
+}
+
+// ---- the exchange -------------------------------------------------------------------------------
+
+int sums_messages(const struct sums *s, int peer, struct message messages[SUMS_MESSAGES_MAX])
+{
+    const struct cp_case *c = s->c;
+    int count = 0;
+    if (has_heads(c)) {
+        size_t bytes = HEADS_SUMS * (size_t)c->heads * 8;
+        messages[count++] = (struct message){peer, s->heads[s->rank], bytes, s->heads[peer], bytes};
+    }
+    if (!has_bias(c) || !bias_is_whole(c))
+        return count;
+    struct bias_share own = bias_share(c, s->rank), theirs = bias_share(c, peer);
+    messages[count++] = (struct message){
+        .peer = peer,
+        .send = s->bias + theirs.first,
+        .send_bytes = (size_t)theirs.count * 8,
+        .receive = s->bias_parts + peer * own.count,
+        .receive_bytes = (size_t)own.count * 8,
+    };
+    return count;
+}
+
+// Elements of the dbias that this rank delivers: where they are, once the ranks are added up.
+static double *bias_reduce(struct sums *s, struct bias_share share)
+{
+    double *own = s->bias + share.first;
+    for (int rank = 0; rank < s->c->world_size && bias_is_whole(s->c); rank++)
+        for (int64_t i = 0; i < share.count && rank != s->rank; i++)
+            own[i] += s->bias_parts[rank * share.count + i];
+    return own;
+}
+
+// ---- judging ------------------------------------------------------------------------------------
+
+static double over_ranks(const struct sums *s, int which, int head)
+{
+    double result = which == HEADS_MAX_LOGIT ? -INFINITY : 0;
+    for (int rank = 0; rank < s->c->world_size; rank++) {
+        double value = s->heads[rank][which * s->c->heads + head];
+        result = which == HEADS_MAX_LOGIT ? fmax(result, value) : result + value;
+    }
+    return result;
+}
+
+static struct figures heads_judge(struct sums *s, enum report_tensor tensor, int which,
+                                  const float *got)
+{
+    const struct cp_case *c = s->c;
+    double squares = 0;
+    for (int head = 0; head < c->heads; head++)
+        squares += over_ranks(s, HEADS_SQUARES, head);
+    struct tally tally;
+    tally_init(&tally, figures_rule_sums(c, tensor, sqrt(squares / c->heads), c->heads, 1), tensor,
+               0, s->rows, c->heads);
+    for (int head = 0; head < c->heads; head++) {
+        double expected = over_ranks(s, which, head);
+        tally_row(&tally, head, (struct element){.head = head}, got + head, &expected, 1);
+    }
+    int64_t worst = tally_finish(&tally);
+    tally.figures.worst_row = (struct element){.head = (int32_t)worst};
+    return tally.figures;
+}
+
+// RMS of the dbias under a uniform softmax, all terms taken for independent.
+static double bias_uniform(const struct cp_case *c, const struct layout *l,
+                           const struct sums_results *results)
+{
+    double squares = 0, elements = (double)layout_elements(l);
+    if (bias_is_whole(c))
+        for (int32_t i = 0; i < c->batch; i++) {
+            struct span all = {.sequence = i, .len = case_length(c, SIDE_Q, i)};
+            squares += figures_uniform_logits(c, &all);
+        }
+    else
+        for (int i = 0; i < results->span_count; i++)
+            squares += figures_uniform_logits(c, &results->spans[i]);
+    return sqrt(c->heads * squares / (elements > 1 ? elements : 1));
+}
+
+// Position of the t-th local token of a sequence.
+static int64_t token_position(const struct sums *s, int32_t sequence, int64_t token)
+{
+    const struct cp_case *c = s->c;
+    int chunks = shard_chunks_per_rank(c);
+    int64_t begin = 0, end = 0;
+    for (int i = 0; i < chunks; i++) {
+        shard_chunk(case_occupied(c, SIDE_Q, sequence), chunks * c->world_size,
+                    shard_chunk_of(c, s->rank, i), &begin, &end);
+        if (token < end - begin)
+            break;
+        token -= end - begin;
+    }
+    return begin + token;
+}
+
+// Sequence and position of a row of the rank's tensors.
+static struct element row_element(const struct sums *s, int64_t row)
+{
+    const struct cp_case *c = s->c;
+    int32_t sequence = 0;
+    if (c->format == FORMAT_SBHD) {
+        sequence = (int32_t)(row % c->batch);
+        row /= c->batch;
+    } else {
+        while (row >= shard_tokens(c, SIDE_Q, s->rank, sequence))
+            row -= shard_tokens(c, SIDE_Q, s->rank, sequence++);
+    }
+    return (struct element){.sequence = sequence, .position = token_position(s, sequence, row)};
+}
+
+// What several sequences or queries share is said to be of the first.
+static struct element line_element(const struct sums *s, const struct layout *l, int64_t line)
+{
+    const struct cp_case *c = s->c;
+    struct element e = {0};
+    int64_t row = line % l->rows;
+    if (!bias_has_queries(c))
+        e.sequence = (int32_t)row;
+    else if (bias_has_batch(c))
+        e = row_element(s, row);
+    else
+        e.position = bias_is_whole(c) ? row : token_position(s, 0, row);
+    e.head = (int32_t)(line / l->rows);
+    return e;
+}
+
+// A range of elements need not begin or end with a row.
+static struct figures bias_judge(struct sums *s, const struct sums_results *results)
+{
+    const struct cp_case *c = s->c;
+    struct layout l = layout_of(c, s->rank);
+    struct tally tally;
+    struct bias_share share = bias_share(c, s->rank);
+    int64_t begin = share.first, end = share.first + share.count;
+    const double *expected = bias_reduce(s, share);
+    int64_t first = share.count > 0 ? begin / l.columns : 0;
+    int64_t behind = share.count > 0 ? (end + l.columns - 1) / l.columns : 0;
+    double uniform = bias_uniform(c, &l, results);
+    tally_init(&tally, figures_rule_sums(c, TENSOR_DBIAS, uniform, share.count, l.columns),
+               TENSOR_DBIAS, 0, s->rows, behind - first);
+    for (int64_t at = begin; at < end;) {
+        int64_t line = at / l.columns, count = (line + 1) * l.columns - at;
+        if (count > end - at)
+            count = end - at;
+        for (int64_t i = 0; i < count; i++)
+            s->got[i] = dtype_load(c->dtype, results->dbias, at - begin + i);
+        struct element where = line_element(s, &l, line);
+        where.dim = (int32_t)(at % l.columns);
+        tally_row(&tally, line - first, where, s->got, expected + (at - begin), (int)count);
+        at += count;
+    }
+    int64_t worst = tally_finish(&tally);
+    if (worst >= 0)
+        tally.figures.worst_row = line_element(s, &l, first + worst);
+    return tally.figures;
+}
+
+int sums_judge(struct sums *s, const struct sums_results *results, struct figures figures[3])
+{
+    int count = 0;
+    if (results->max_logit)
+        figures[count++] = heads_judge(s, TENSOR_MAX_LOGIT, HEADS_MAX_LOGIT, results->max_logit);
+    if (results->dsink)
+        figures[count++] = heads_judge(s, TENSOR_DSINK, HEADS_DSINK, results->dsink);
+    if (results->dbias)
+        figures[count++] = bias_judge(s, results);
+    return count;
+}

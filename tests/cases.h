@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases by hand. What cannot be set ends the test.
+#ifndef CPATTN_TESTS_CASES_H
+#define CPATTN_TESTS_CASES_H
+
+#include "plan/case.h"
+
+// That of case_init().
+struct cp_case cases_usual(void);
+
+// Sets a field from text.
+void cases_set(struct cp_case *c, const char *name, const char *value);
+
+// The usual case in thd with these lists.
+struct cp_case cases_thd(const char *lengths_q, const char *lengths_kv, const char *padded_q,
+                         const char *padded_kv);
+
+#endif
