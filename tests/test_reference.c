@@ -7,7 +7,6 @@
 
 #include "kernels/reference/reference.h"
 #include "tests/cases.h"
-#include "tests/definition.h"
 #include "tests/dense.h"
 #include "tests/runner.h"
 
