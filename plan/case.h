@@ -155,10 +155,10 @@ enum case_field_kind {
 struct case_field {
     const char *name; // as in "head_dim_qk"; also the wire's and the library's word
     enum case_field_kind kind;
+    enum case_list list; // FIELD_LIST only
     size_t offset;       // in struct cp_case; of a list its count's
     size_t size;         // bytes of the member
     int64_t min, max;    // FIELD_INT, FIELD_REAL, numbers of a FIELD_LIST; a FIELD_UINT takes all
-    enum case_list list; // FIELD_LIST only
     const struct case_choice *choices; // FIELD_CHOICE only
     const struct case_choice *aliases; // more names that are read but never written; or NULL
     const char *help;                  // one line

@@ -58,12 +58,24 @@ static struct wire_request request_of(struct sample *s, enum wire_method method)
     return request;
 }
 
+static void set_lists(struct cp_case *c)
+{
+    static const int32_t lengths[] = {9, 8}, padded[] = {12, 8};
+    c->format = FORMAT_THD;
+    case_list_set(c, LIST_LENGTHS_Q, lengths, 2);
+    case_list_set(c, LIST_PADDED_Q, padded, 2);
+}
+
 static void write_requests(struct sample *s)
 {
     struct wire_request request = request_of(s, METHOD_RUN);
     case_init(&request.run);
     write_request("run-default", &request);
-    sample_case(s, &request.run);
+    set_lists(&request.run);
+    write_request("run-lists", &request);
+    do
+        sample_case(s, &request.run);
+    while (case_bytes(&request.run) > offsetof(struct cp_case, list_values) + 64);
     write_request("run-random", &request);
     request.run.seqlen_q = -1;
     write_request("run-negative", &request);

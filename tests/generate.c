@@ -106,7 +106,7 @@ static int64_t longest_of(const int32_t *list, int32_t count)
 
 static void draw_lengths(uint64_t *state, int64_t seqlen_max, struct cp_case *c)
 {
-    int32_t list[GENERATE_BATCH_MAX];
+    int32_t list[GENERATE_BATCH_MAX] = {0};
     c->batch = 1 + (int32_t)generate_below(state, GENERATE_BATCH_MAX);
     draw_list(state, c, seqlen_max, list);
     case_list_set(c, LIST_LENGTHS_Q, list, c->batch);
@@ -124,7 +124,7 @@ static void draw_lengths(uint64_t *state, int64_t seqlen_max, struct cp_case *c)
 static void draw_padded(uint64_t *state, struct cp_case *c, enum shard_side side,
                         enum case_list padded)
 {
-    int32_t list[GENERATE_BATCH_MAX];
+    int32_t list[GENERATE_BATCH_MAX] = {0};
     for (int32_t i = 0; i < c->batch; i++) {
         int64_t more = one_in(state, 2) ? generate_below(state, 2 * c->world_size + 1) : 0;
         list[i] = (int32_t)clamp(case_length(c, side, i) + more, 0, SEQLEN_MAX);
@@ -202,6 +202,17 @@ void generate_logits(uint64_t *state, struct cp_case *c)
     c->max_logit = one_in(state, 2);
 }
 
+static void draw_scores(uint64_t *state, struct cp_case *c)
+{
+    c->scale = one_in(state, 4) ? 0.01 + 0.001 * (double)generate_below(state, 500) : 0;
+    c->softcap = one_in(state, 6) ? 0.5 + (double)generate_below(state, 30) : 0;
+    if (one_in(state, 3))
+        c->softmax = (enum case_softmax)(SOFTMAX_VANILLA + generate_below(state, 3));
+    if (one_in(state, 3))
+        c->bias = (enum case_bias)(BIAS_NONE + generate_below(state, BIAS_BHSS));
+    c->max_logit = one_in(state, 4);
+}
+
 void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct cp_case *c)
 {
     uint64_t state = seed;
@@ -214,7 +225,7 @@ void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct
     draw_shape(&state, seqlen_max, c);
     draw_sequences(&state, seqlen_max, c);
     draw_mask(&state, seqlen_max, c);
-    c->scale = one_in(&state, 4) ? 0.01 + 0.001 * (double)generate_below(&state, 500) : 0;
+    draw_scores(&state, c);
     c->training = !one_in(&state, 4);
     c->deterministic = !one_in(&state, 4);
     c->inputs = one_in(&state, 4) ? INPUTS_TE : INPUTS_SHARP;

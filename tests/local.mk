@@ -177,7 +177,7 @@ test_programs += tests/test_vector
 tests_test_vector_SOURCES = tests/test_vector.c
 
 test_programs += tests/test_reference
-tests_test_reference_SOURCES = tests/test_reference.c
+tests_test_reference_SOURCES = tests/test_reference.c tests/dense.c tests/dense.h
 
 test_programs += tests/test_attention
 tests_test_attention_SOURCES = tests/test_attention.c tests/scene.c tests/scene.h
@@ -192,6 +192,9 @@ tests_test_mutated_kernels_LDADD = $(mutated_libs)
 
 test_programs += tests/test_executor
 tests_test_executor_SOURCES = tests/test_executor.c tests/generate.c tests/generate.h
+
+test_programs += tests/test_figures
+tests_test_figures_SOURCES = tests/test_figures.c
 
 test_programs += tests/test_verify
 tests_test_verify_SOURCES = tests/test_verify.c

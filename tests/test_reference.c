@@ -1,232 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference against the definition written a second time: dense arrays, one loop per index, the
-// mask stated another way; and its gradients against finite differences of the forward loop.
+// The reference against the definition written a second time (tests/dense.h), and its gradients
+// against finite differences of that one's forward loop.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/inputs.h"
 #include "kernels/reference/reference.h"
 #include "tests/cases.h"
-#include "tests/definition.h"
+#include "tests/dense.h"
 #include "tests/runner.h"
 
 // fp64 throughout on both sides; what is left is the order of sums.
 #define TOLERANCE 1e-12
-
-// ---- the definition again -----------------------------------------------------------------------
-
-// One sequence of a case, [position][head][d] as in bshd.
-struct dense {
-    struct cp_case c;
-    int64_t sq, sk;
-    int h, hk, dk, dv;
-    double *q, *k, *v, *d_out;                   // inputs
-    double *bias, *sink;                         // [head][query][key], [head]
-    double *out, *lse, *delta, *d_q, *d_k, *d_v; // results; lse, delta [head][position]
-    double *d_bias, *d_sink, *max_logit;
-    double *all; // the memory of them
-};
-
-// Distances are counted from the end of the sequences for bottom-right alignment.
-static bool dense_sees(const struct dense *t, int64_t i, int64_t j)
-{
-    int64_t right_of_diagonal =
-        t->c.mask == MASK_CAUSAL_BOTTOM_RIGHT ? (t->sq - i) - (t->sk - j) : j - i;
-    bool sees = true;
-    if (t->c.mask != MASK_NONE)
-        sees = sees && right_of_diagonal <= 0;
-    if (t->c.window_left >= 0)
-        sees = sees && -right_of_diagonal <= t->c.window_left;
-    if (t->c.window_right >= 0)
-        sees = sees && right_of_diagonal <= t->c.window_right;
-    return sees;
-}
-
-static void dense_input(const struct dense *t, enum input_tensor tensor, int64_t length,
-                        int sequence, double *all)
-{
-    int heads = input_heads(&t->c, tensor), d = input_head_dim(&t->c, tensor);
-    float values[HEAD_DIM_MAX];
-    for (int64_t i = 0; i < length; i++)
-        for (int head = 0; head < heads; head++) {
-            input_token_head(&t->c, tensor, sequence, i, head, values);
-            for (int e = 0; e < d; e++)
-                all[(i * heads + head) * d + e] = values[e];
-        }
-}
-
-// Hands out the next `count` zeros of the one allocation.
-static double *dense_carve(double **next, int64_t count)
-{
-    double *piece = *next;
-    *next += count;
-    return piece;
-}
-
-static double *zeros(int64_t count)
-{
-    return calloc((size_t)count + 1, sizeof(double));
-}
-
-static void dense_extras(struct dense *t, int sequence)
-{
-    float value;
-    for (int64_t n = 0; n < t->h * t->sq * t->sk && t->c.bias != BIAS_NONE; n++) {
-        int64_t row = n / t->sk;
-        input_bias(&t->c, sequence, (int)(row / t->sq), row % t->sq, n % t->sk, 1, &value);
-        t->bias[n] = value;
-    }
-    for (int head = 0; head < t->h; head++)
-        t->sink[head] = input_sink(&t->c, head);
-}
-
-static void dense_init(struct dense *t, const struct cp_case *c, int sequence)
-{
-    *t = (struct dense){.c = *c,
-                        .sq = definition_length(c, SIDE_Q, sequence),
-                        .sk = definition_length(c, SIDE_KV, sequence),
-                        .h = c->heads,
-                        .hk = c->kv_heads,
-                        .dk = c->head_dim_qk,
-                        .dv = c->head_dim_v};
-    int64_t q_rows = t->sq * t->h, k_rows = t->sk * t->hk, dims = t->dk + t->dv;
-    int64_t pairs = q_rows * t->sk, all = 2 * (q_rows + k_rows) * dims + 2 * q_rows;
-    t->all = zeros(all + 2 * pairs + 3 * t->h);
-    double *next = t->all;
-    t->q = dense_carve(&next, q_rows * t->dk);
-    t->k = dense_carve(&next, k_rows * t->dk);
-    t->v = dense_carve(&next, k_rows * t->dv);
-    t->d_out = dense_carve(&next, q_rows * t->dv);
-    t->out = dense_carve(&next, q_rows * t->dv);
-    t->lse = dense_carve(&next, q_rows);
-    t->delta = dense_carve(&next, q_rows);
-    t->d_q = dense_carve(&next, q_rows * t->dk);
-    t->d_k = dense_carve(&next, k_rows * t->dk);
-    t->d_v = dense_carve(&next, k_rows * t->dv);
-    t->bias = dense_carve(&next, pairs);
-    t->d_bias = dense_carve(&next, pairs);
-    t->sink = dense_carve(&next, t->h);
-    t->d_sink = dense_carve(&next, t->h);
-    t->max_logit = dense_carve(&next, t->h);
-    dense_input(t, INPUT_Q, t->sq, sequence, t->q);
-    dense_input(t, INPUT_K, t->sk, sequence, t->k);
-    dense_input(t, INPUT_V, t->sk, sequence, t->v);
-    dense_input(t, INPUT_DO, t->sq, sequence, t->d_out);
-    dense_extras(t, sequence);
-}
-
-static void dense_fini(struct dense *t)
-{
-    free(t->all);
-}
-
-static double *row(double *tensor, int64_t position, int heads, int head, int d)
-{
-    return tensor + (position * heads + head) * d;
-}
-
-static double product(const double *x, const double *y, int n)
-{
-    double sum = 0;
-    for (int e = 0; e < n; e++)
-        sum += x[e] * y[e];
-    return sum;
-}
-
-static double dense_scaled(const struct dense *t, int64_t i, int64_t j, int head)
-{
-    return case_scale(&t->c) * product(row(t->q, i, t->h, head, t->dk),
-                                       row(t->k, j, t->hk, head / (t->h / t->hk), t->dk), t->dk);
-}
-
-static double *pair_of(const struct dense *t, double *tensor, int64_t i, int64_t j, int head)
-{
-    return tensor + (head * t->sq + i) * t->sk + j;
-}
-
-static double dense_logit(const struct dense *t, int64_t i, int64_t j, int head)
-{
-    double logit = dense_scaled(t, i, j, head), cap = t->c.softcap;
-    if (cap > 0)
-        logit = cap * tanh(logit / cap);
-    return logit + *pair_of(t, t->bias, i, j, head);
-}
-
-// A sink is a key that nobody is hidden from and whose value is zero.
-static void dense_forward_row(struct dense *t, int64_t i, int head)
-{
-    double max = t->sink[head], sum, *out = row(t->out, i, t->h, head, t->dv);
-    for (int64_t j = 0; j < t->sk; j++)
-        if (dense_sees(t, i, j))
-            max = fmax(max, dense_logit(t, i, j, head));
-    sum = isinf(max) ? 0 : exp(t->sink[head] - max);
-    memset(out, 0, (size_t)t->dv * sizeof(double));
-    for (int64_t j = 0; j < t->sk; j++) {
-        double weight = dense_sees(t, i, j) ? exp(dense_logit(t, i, j, head) - max) : 0;
-        sum += weight;
-        for (int e = 0; e < t->dv; e++)
-            out[e] += weight * row(t->v, j, t->hk, head / (t->h / t->hk), t->dv)[e];
-    }
-    for (int e = 0; e < t->dv && sum > 0; e++)
-        out[e] /= sum;
-    t->lse[head * t->sq + i] = sum > 0 ? max + log(sum) : -INFINITY;
-}
-
-static void dense_max_logits(struct dense *t)
-{
-    for (int head = 0; head < t->h; head++) {
-        t->max_logit[head] = -INFINITY;
-        for (int64_t n = 0; n < t->sq * t->sk; n++)
-            if (dense_sees(t, n / t->sk, n % t->sk))
-                t->max_logit[head] =
-                    fmax(t->max_logit[head], dense_logit(t, n / t->sk, n % t->sk, head));
-    }
-}
-
-static void dense_forward(struct dense *t)
-{
-    for (int head = 0; head < t->h; head++)
-        for (int64_t i = 0; i < t->sq; i++)
-            dense_forward_row(t, i, head);
-}
-
-// What one pair contributes to all gradients.
-static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
-{
-    int kv = head / (t->h / t->hk);
-    double *d_out = row(t->d_out, i, t->h, head, t->dv), *v = row(t->v, j, t->hk, kv, t->dv);
-    double p = exp(dense_logit(t, i, j, head) - t->lse[head * t->sq + i]);
-    double ds = p * (product(d_out, v, t->dv) - t->delta[head * t->sq + i]);
-    *pair_of(t, t->d_bias, i, j, head) = ds;
-    if (t->c.softcap > 0) {
-        double slope = 1 / cosh(dense_scaled(t, i, j, head) / t->c.softcap);
-        ds *= slope * slope;
-    }
-    ds *= case_scale(&t->c);
-    for (int e = 0; e < t->dv; e++)
-        row(t->d_v, j, t->hk, kv, t->dv)[e] += p * d_out[e];
-    for (int e = 0; e < t->dk; e++) {
-        row(t->d_q, i, t->h, head, t->dk)[e] += ds * row(t->k, j, t->hk, kv, t->dk)[e];
-        row(t->d_k, j, t->hk, kv, t->dk)[e] += ds * row(t->q, i, t->h, head, t->dk)[e];
-    }
-}
-
-static void dense_backward(struct dense *t)
-{
-    for (int head = 0; head < t->h; head++)
-        for (int64_t i = 0; i < t->sq; i++) {
-            t->delta[head * t->sq + i] = product(row(t->d_out, i, t->h, head, t->dv),
-                                                 row(t->out, i, t->h, head, t->dv), t->dv);
-            for (int64_t j = 0; j < t->sk; j++)
-                if (dense_sees(t, i, j))
-                    dense_backward_pair(t, i, j, head);
-            // The weight of the sink, whose value is zero.
-            double weight =
-                isinf(t->sink[head]) ? 0 : exp(t->sink[head] - t->lse[head * t->sq + i]);
-            t->d_sink[head] += weight * (0 - t->delta[head * t->sq + i]);
-        }
-}
 
 // ---- comparison ---------------------------------------------------------------------------------
 
@@ -257,7 +42,7 @@ static void compare_queries(struct dense *t, int sequence, int head, int64_t beg
     size_t n = (size_t)(end - begin) + 1;
     double *out = malloc(n * (size_t)t->dv * sizeof(double)), *lse = malloc(n * sizeof(double));
     double *delta = malloc(n * sizeof(double)), *d_q = malloc(n * (size_t)t->dk * sizeof(double));
-    double *d_bias = zeros((end - begin) * t->sk);
+    double *d_bias = dense_zeros((end - begin) * t->sk);
     const struct reference_sums sums = {.dbias = d_bias, .dbias_stride = t->sk};
     struct worst o = {0}, l = {0}, d = {0}, g = {0}, b = {0};
     struct error error;
@@ -265,15 +50,15 @@ static void compare_queries(struct dense *t, int sequence, int head, int64_t beg
         reference_queries(&t->c, sequence, head, begin, end, out, lse, delta, d_q, &sums, &error),
         STATUS_OK);
     for (int64_t at = 0; at < (end - begin) * t->sk; at++)
-        worst_add(&b, d_bias[at], pair_of(t, t->d_bias, begin, 0, head)[at]);
+        worst_add(&b, d_bias[at], dense_pair(t, t->d_bias, begin, 0, head)[at]);
     ck_assert_double_le(worst_relative(&b), TOLERANCE);
     for (int64_t i = begin; i < end; i++) {
         worst_add(&l, lse[i - begin], t->lse[head * t->sq + i]);
         worst_add(&d, delta[i - begin], t->delta[head * t->sq + i]);
         for (int e = 0; e < t->dv; e++)
-            worst_add(&o, out[(i - begin) * t->dv + e], row(t->out, i, t->h, head, t->dv)[e]);
+            worst_add(&o, out[(i - begin) * t->dv + e], dense_row(t->out, i, t->h, head, t->dv)[e]);
         for (int e = 0; e < t->dk; e++)
-            worst_add(&g, d_q[(i - begin) * t->dk + e], row(t->d_q, i, t->h, head, t->dk)[e]);
+            worst_add(&g, d_q[(i - begin) * t->dk + e], dense_row(t->d_q, i, t->h, head, t->dk)[e]);
     }
     ck_assert_double_le(worst_relative(&o), TOLERANCE);
     ck_assert_double_le(worst_relative(&l), TOLERANCE);
@@ -292,7 +77,7 @@ static void compare_sums(struct dense *t, int sequence, int head)
     size_t n = (size_t)t->sq + 1;
     double *out = malloc(n * (size_t)t->dv * sizeof(double)), *lse = malloc(n * sizeof(double));
     double *delta = malloc(n * sizeof(double)), *d_q = malloc(n * (size_t)t->dk * sizeof(double));
-    double max_logit = -INFINITY, d_sink = 0, squares = 0, *d_bias = zeros(t->sk);
+    double max_logit = -INFINITY, d_sink = 0, squares = 0, *d_bias = dense_zeros(t->sk);
     bool sinks = t->c.softmax == SOFTMAX_LEARNABLE;
     const struct reference_sums sums = {.max_logit = &max_logit,
                                         .dsink = sinks ? &d_sink : NULL,
@@ -312,8 +97,8 @@ static void compare_sums(struct dense *t, int sequence, int head)
     for (int64_t j = 0; j < t->sk; j++) {
         double column = 0;
         for (int64_t i = 0; i < t->sq; i++) {
-            column += *pair_of(t, t->d_bias, i, j, head);
-            b.magnitude = fmax(b.magnitude, fabs(*pair_of(t, t->d_bias, i, j, head)));
+            column += *dense_pair(t, t->d_bias, i, j, head);
+            b.magnitude = fmax(b.magnitude, fabs(*dense_pair(t, t->d_bias, i, j, head)));
         }
         worst_add(&b, d_bias[j], column);
     }
@@ -340,9 +125,9 @@ static void compare_keys(struct dense *t, int sequence, int kv, int64_t begin, i
                      STATUS_OK);
     for (int64_t j = begin; j < end; j++) {
         for (int e = 0; e < t->dk; e++)
-            worst_add(&k, d_k[(j - begin) * t->dk + e], row(t->d_k, j, t->hk, kv, t->dk)[e]);
+            worst_add(&k, d_k[(j - begin) * t->dk + e], dense_row(t->d_k, j, t->hk, kv, t->dk)[e]);
         for (int e = 0; e < t->dv; e++)
-            worst_add(&v, d_v[(j - begin) * t->dv + e], row(t->d_v, j, t->hk, kv, t->dv)[e]);
+            worst_add(&v, d_v[(j - begin) * t->dv + e], dense_row(t->d_v, j, t->hk, kv, t->dv)[e]);
     }
     ck_assert_double_le(worst_relative(&k), TOLERANCE);
     ck_assert_double_le(worst_relative(&v), TOLERANCE);
@@ -521,7 +306,7 @@ END_TEST
 static double loss(struct dense *t)
 {
     dense_forward(t);
-    return product(t->d_out, t->out, (int)(t->sq * t->h * t->dv));
+    return dense_product(t->d_out, t->out, (int)(t->sq * t->h * t->dv));
 }
 
 // Largest distance of a gradient from the central differences, which err by about the step squared
@@ -552,13 +337,13 @@ static void reference_gradients(struct dense *t)
         double d_q[5 * 3];
         const struct reference_sums sums = {.dsink = sinks ? t->d_sink + head : NULL,
                                             .dsink_squares = &squares,
-                                            .dbias = pair_of(t, t->d_bias, 0, 0, head),
+                                            .dbias = dense_pair(t, t->d_bias, 0, 0, head),
                                             .dbias_stride = t->sk};
         ck_assert_int_eq(reference_queries(&t->c, 0, head, 0, t->sq, out, lse + head * t->sq,
                                            delta + head * t->sq, d_q, &sums, &error),
                          STATUS_OK);
         for (int64_t i = 0; i < t->sq * t->dk; i++)
-            row(t->d_q, i / t->dk, t->h, head, t->dk)[i % t->dk] = d_q[i];
+            dense_row(t->d_q, i / t->dk, t->h, head, t->dk)[i % t->dk] = d_q[i];
     }
     for (int kv = 0; kv < t->hk; kv++) {
         int64_t group = kv * (t->h / t->hk) * t->sq;
@@ -567,9 +352,9 @@ static void reference_gradients(struct dense *t)
             reference_keys(&t->c, 0, kv, 0, t->sk, lse + group, delta + group, d_k, d_v, &error),
             STATUS_OK);
         for (int64_t i = 0; i < t->sk * t->dk; i++)
-            row(t->d_k, i / t->dk, t->hk, kv, t->dk)[i % t->dk] = d_k[i];
+            dense_row(t->d_k, i / t->dk, t->hk, kv, t->dk)[i % t->dk] = d_k[i];
         for (int64_t i = 0; i < t->sk * t->dv; i++)
-            row(t->d_v, i / t->dv, t->hk, kv, t->dv)[i % t->dv] = d_v[i];
+            dense_row(t->d_v, i / t->dv, t->hk, kv, t->dv)[i % t->dv] = d_v[i];
     }
 }
 

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a chunk and the rules that judge them.
+#include "tests/runner.h"
+
+#include <math.h>
+
+#include "rank/figures.h"
+
+#define ROWS 40
+#define DIM  64
+
+// A chunk whose reference and result the tests dent.
+struct sample {
+    struct cp_case c;
+    double expected[ROWS][DIM];
+    float got[ROWS][DIM];
+    struct row_error rows[ROWS];
+    struct tally tally;
+    int64_t worst;
+};
+
+// Reference elements of either sign around `size`, met exactly.
+static void sample_init(struct sample *s, double size)
+{
+    case_init(&s->c);
+    s->c.seqlen_q = s->c.seqlen_kv = 1000;
+    s->c.head_dim_qk = s->c.head_dim_v = DIM;
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++) {
+            s->got[row][i] = (float)(size * sin(1 + row * 7 + i * 3));
+            s->expected[row][i] = s->got[row][i];
+        }
+}
+
+static const struct figures *sample_judge(struct sample *s, enum report_tensor tensor)
+{
+    static const struct span spans[] = {{.chunk = 1, .len = 500},
+                                        {.sequence = 1, .chunk = 1, .row = 500, .len = 500}};
+    tally_init(&s->tally, figures_rule(&s->c, tensor, spans, 2, 1), tensor, 1, s->rows, ROWS);
+    for (int row = 0; row < ROWS; row++)
+        tally_row(&s->tally, row,
+                  (struct element){.sequence = 2, .head = row % 4, .position = 500 + row / 4},
+                  s->got[row], s->expected[row], DIM);
+    s->worst = tally_finish(&s->tally);
+    return &s->tally.figures;
+}
+
+START_TEST(what_is_equal_passes)
+{
+    static struct sample s;
+    sample_init(&s, 1);
+    const struct figures *f = sample_judge(&s, TENSOR_DQ);
+    ck_assert_int_eq(f->broken, 0);
+    ck_assert_int_eq(f->tensor, TENSOR_DQ);
+    ck_assert_int_eq(f->chunk, 1);
+    ck_assert_int_eq(f->elements, ROWS * DIM);
+    ck_assert_int_eq(f->mismatches, 0);
+    ck_assert_int_eq(f->first_bad.position, -1);
+    ck_assert(f->rmse_rel == 0 && f->max_abs == 0 && f->worst_row_rel == 0);
+}
+END_TEST
+
+START_TEST(elements_are_judged_as_transformer_engine_does)
+{
+    static struct sample s;
+    static const struct {
+        enum case_dtype dtype;
+        int kv_heads;
+        double tolerance;
+    } rules[] = {{DTYPE_BF16, 8, 2.5e-2}, {DTYPE_BF16, 2, 3.5e-2}, {DTYPE_FP16, 8, 5e-3}};
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        for (int outside = 0; outside < 2; outside++) {
+            sample_init(&s, 0.5);
+            s.c.inputs = INPUTS_TE;
+            s.c.dtype = rules[i].dtype;
+            s.c.kv_heads = rules[i].kv_heads;
+            double t = rules[i].tolerance, got = 0.25;
+            s.got[9][5] = (float)got;
+            s.expected[9][5] = got + (t + t * got) * (outside ? 1.01 : 0.99);
+            const struct figures *f = sample_judge(&s, TENSOR_OUT);
+            ck_assert_int_eq(f->mismatches, outside);
+            ck_assert_int_eq((f->broken & RULE_ELEMENT) != 0, outside);
+        }
+}
+END_TEST
+
+// The small elements of a large row carry the rounding errors of its large ones.
+START_TEST(elements_are_measured_by_their_row)
+{
+    static struct sample s;
+    for (int outside = 0; outside < 2; outside++) {
+        sample_init(&s, 8); // an RMS of 5.7
+        s.got[9][5] = 0;
+        s.expected[9][5] = outside ? 0.15 : 0.13;
+        ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->mismatches, outside);
+    }
+}
+END_TEST
+
+START_TEST(the_first_bad_element_is_named)
+{
+    static struct sample s;
+    sample_init(&s, 0.5);
+    s.got[11][5] += 1;
+    s.got[30][1] += 2;
+    const struct figures *f = sample_judge(&s, TENSOR_OUT);
+    ck_assert_int_eq(f->mismatches, 2);
+    ck_assert_int_eq(f->first_bad.sequence, 2);
+    ck_assert_int_eq(f->first_bad.head, 3);
+    ck_assert_int_eq(f->first_bad.position, 502);
+    ck_assert_int_eq(f->first_bad.dim, 5);
+    ck_assert(f->first_bad_got == s.got[11][5]);
+    ck_assert(f->first_bad_expected == s.expected[11][5]);
+    ck_assert(fabs(f->max_abs - 2) < 1e-6);
+    ck_assert_int_eq(s.worst, 30);
+}
+END_TEST
+
+START_TEST(what_is_not_finite_is_counted)
+{
+    static struct sample s;
+    sample_init(&s, 0.5);
+    s.got[3][0] = NAN;
+    s.got[3][1] = INFINITY;
+    const struct figures *f = sample_judge(&s, TENSOR_DV);
+    ck_assert_int_eq(f->nonfinite, 2);
+    ck_assert_int_eq(f->mismatches, 2);
+    ck_assert_int_eq(f->broken, RULE_NONFINITE | RULE_ELEMENT);
+    ck_assert_int_eq(f->first_bad.dim, 0);
+    // A result that is nothing but NaN has no error to speak of, and fails all the same.
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++)
+            s.got[row][i] = NAN;
+    f = sample_judge(&s, TENSOR_DV);
+    ck_assert_int_eq(f->nonfinite, ROWS * DIM);
+    ck_assert(f->broken & RULE_NONFINITE);
+    ck_assert(isfinite(f->rmse_rel) && isfinite(f->worst_row_rel));
+}
+END_TEST
+
+// Small errors everywhere: what an elementwise rule of the size of the values lets pass.
+START_TEST(an_error_of_the_whole_is_noticed)
+{
+    static struct sample s;
+    for (int over = 0; over < 2; over++) {
+        sample_init(&s, 0.1);
+        for (int row = 0; row < ROWS; row++)
+            for (int i = 0; i < DIM; i++)
+                s.got[row][i] *= over ? 1.03f : 1.015f;
+        const struct figures *f = sample_judge(&s, TENSOR_OUT);
+        ck_assert_int_eq(f->mismatches, 0);
+        ck_assert_int_eq(f->broken, over ? RULE_RMSE : 0);
+        ck_assert(fabs(f->rmse_rel - (over ? 0.03 : 0.015)) < 1e-5);
+    }
+}
+END_TEST
+
+START_TEST(an_error_of_one_row_is_noticed)
+{
+    static struct sample s;
+    sample_init(&s, 0.1);
+    for (int i = 0; i < DIM; i++)
+        s.got[17][i] *= 1.1f;
+    const struct figures *f = sample_judge(&s, TENSOR_OUT);
+    ck_assert_int_eq(f->broken, RULE_ROW);
+    ck_assert_int_eq(s.worst, 17);
+    ck_assert(fabs(f->worst_row_rel - 0.1) < 1e-5);
+}
+END_TEST
+
+// A gradient that is zero because its terms cancel comes out as their rounding errors.
+START_TEST(rounding_around_zero_is_no_error)
+{
+    static struct sample s;
+    sample_init(&s, 0);
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++)
+            s.got[row][i] = (float)(1e-6 * cos(row + i));
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken, 0);
+    // Nor is it in a single row of a chunk whose other rows are not zero.
+    sample_init(&s, 0.1);
+    for (int i = 0; i < DIM; i++) {
+        s.expected[4][i] = 1e-9;
+        s.got[4][i] = 1e-4f;
+    }
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken, 0);
+    // What is more than that is one.
+    for (int i = 0; i < DIM; i++)
+        s.got[4][i] = 0.006f;
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken, RULE_ROW);
+    // A single key collects what a thousand queries leave of it.
+    sample_init(&s, 0);
+    s.c.dtype = DTYPE_FP32;
+    s.c.mask = MASK_NONE;
+    s.c.seqlen_kv = 1;
+    s.got[4][5] = 1e-3f;
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DK)->broken, 0);
+}
+END_TEST
+
+START_TEST(lse_is_judged_absolutely)
+{
+    static struct sample s;
+    sample_init(&s, 0);
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++)
+            s.got[row][i] = 2e-5f;
+    s.expected[1][1] = -INFINITY;
+    s.got[1][1] = -INFINITY;
+    ck_assert_int_eq(sample_judge(&s, TENSOR_LSE)->broken, 0);
+    s.got[1][1] = -88;
+    const struct figures *f = sample_judge(&s, TENSOR_LSE);
+    ck_assert_int_eq(f->broken, RULE_ELEMENT);
+    ck_assert_int_eq(f->first_bad.head, 1);
+    s.got[1][1] = INFINITY;
+    ck_assert(sample_judge(&s, TENSOR_LSE)->broken & RULE_ELEMENT);
+    s.got[1][1] = NAN;
+    ck_assert(sample_judge(&s, TENSOR_LSE)->broken & RULE_ELEMENT);
+    s.got[1][1] = -INFINITY;
+    s.got[2][2] = -INFINITY;
+    ck_assert(sample_judge(&s, TENSOR_LSE)->broken & RULE_NONFINITE);
+    s.got[2][2] = 1e-3f;
+    ck_assert(sample_judge(&s, TENSOR_LSE)->broken & RULE_ELEMENT);
+}
+END_TEST
+
+START_TEST(no_row_is_no_error)
+{
+    struct tally t;
+    struct row_error none;
+    struct cp_case c;
+    case_init(&c);
+    struct span span = {.len = 1};
+    tally_init(&t, figures_rule(&c, TENSOR_OUT, &span, 1, 0), TENSOR_OUT, 0, &none, 0);
+    ck_assert_int_eq(tally_finish(&t), -1);
+    ck_assert_int_eq(t.figures.broken, 0);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("figures");
+    TCase *t = tcase_create("figures");
+    tcase_add_test(t, what_is_equal_passes);
+    tcase_add_test(t, elements_are_judged_as_transformer_engine_does);
+    tcase_add_test(t, elements_are_measured_by_their_row);
+    tcase_add_test(t, the_first_bad_element_is_named);
+    tcase_add_test(t, what_is_not_finite_is_counted);
+    tcase_add_test(t, an_error_of_the_whole_is_noticed);
+    tcase_add_test(t, an_error_of_one_row_is_noticed);
+    tcase_add_test(t, rounding_around_zero_is_no_error);
+    tcase_add_test(t, lse_is_judged_absolutely);
+    tcase_add_test(t, no_row_is_no_error);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}
