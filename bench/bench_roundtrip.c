@@ -22,8 +22,8 @@
 #define ROUNDS_WARM    50
 #define ROUNDS_MAX     100000
 #define PACKET_BYTES   200
-#define CASE_GOAL_US   2000.
-#define STATUS_GOAL_US 200.
+#define CASE_GOAL_US   2000.0
+#define STATUS_GOAL_US 200.0
 
 extern char **environ;
 
@@ -37,7 +37,7 @@ struct bench {
     double *echo_us, *status_us, *case_us, *ranks_us; // [rounds]
 };
 
-static void fail(const char *what, const char *text)
+static _Noreturn void fail(const char *what, const char *text)
 {
     fprintf(stderr, "bench_roundtrip: %s: %s\n", what, text);
     exit(EXIT_FAILURE);
@@ -50,8 +50,7 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-// ---- the three
-// -----------------------------------------------------------------------------------
+// ---- the three --------------------------------------------------------------------------------
 
 static void echo_start(struct bench *b)
 {
@@ -107,8 +106,7 @@ static double case_once(struct bench *b, double *ranks_us)
     return us;
 }
 
-// ---- life
-// ------------------------------------------------------------------------------------------
+// ---- life -------------------------------------------------------------------------------------
 
 static void daemon_start(struct bench *b, const char *program)
 {
@@ -155,8 +153,7 @@ static void end(struct bench *b)
     rmdir(b->folder);
 }
 
-// ---- figures
-// ---------------------------------------------------------------------------------------
+// ---- figures ----------------------------------------------------------------------------------
 
 static int compare(const void *a, const void *b)
 {
