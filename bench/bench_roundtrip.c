@@ -7,7 +7,6 @@
 //     bench_roundtrip [PATH OF cpattnd [ROUNDS]]
 #include <signal.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +21,8 @@
 #define ROUNDS_WARM    50
 #define ROUNDS_MAX     100000
 #define PACKET_BYTES   200
-#define CASE_GOAL_US   2000.
-#define STATUS_GOAL_US 200.
+#define CASE_GOAL_US   2000.0
+#define STATUS_GOAL_US 200.0
 
 extern char **environ;
 
@@ -34,10 +33,10 @@ struct bench {
     struct cpattn_client *client;
     struct cpattn_case *small;
     int rounds;
-    double *echo_us, *status_us, *case_us, *ranks_us; // [rounds]
+    double echo_us[ROUNDS_MAX], status_us[ROUNDS_MAX], case_us[ROUNDS_MAX], ranks_us[ROUNDS_MAX];
 };
 
-static void fail(const char *what, const char *text)
+static _Noreturn void fail(const char *what, const char *text)
 {
     fprintf(stderr, "bench_roundtrip: %s: %s\n", what, text);
     exit(EXIT_FAILURE);
@@ -50,8 +49,7 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-// ---- the three
-// -----------------------------------------------------------------------------------
+// ---- the three --------------------------------------------------------------------------------
 
 static void echo_start(struct bench *b)
 {
@@ -107,8 +105,7 @@ static double case_once(struct bench *b, double *ranks_us)
     return us;
 }
 
-// ---- life
-// ------------------------------------------------------------------------------------------
+// ---- life -------------------------------------------------------------------------------------
 
 static void daemon_start(struct bench *b, const char *program)
 {
@@ -155,8 +152,7 @@ static void end(struct bench *b)
     rmdir(b->folder);
 }
 
-// ---- figures
-// ---------------------------------------------------------------------------------------
+// ---- figures ----------------------------------------------------------------------------------
 
 static int compare(const void *a, const void *b)
 {
@@ -171,7 +167,7 @@ static double quantile(double *values, int count, double part)
     return values[(int)((count - 1) * part)];
 }
 
-static double line(const char *name, double *us, const struct bench *b, double goal_us)
+static double line(const char *name, double *us, struct bench *b, double goal_us)
 {
     double p50 = quantile(us, b->rounds, .5), echo = quantile(b->echo_us, b->rounds, .5);
     printf("%-28s %9.1f %9.1f %9.1f", name, p50, quantile(us, b->rounds, .99), p50 / echo);
@@ -181,23 +177,12 @@ static double line(const char *name, double *us, const struct bench *b, double g
     return p50;
 }
 
-static double *reserve(int count)
-{
-    double *values = calloc((size_t)count, sizeof(*values));
-    if (!values)
-        fail("memory", "short");
-    return values;
-}
-
 int main(int argc, char **argv)
 {
-    struct bench b = {.rounds = argc > 2 ? atoi(argv[2]) : ROUNDS_DEFAULT};
+    static struct bench b;
+    b.rounds = argc > 2 ? atoi(argv[2]) : ROUNDS_DEFAULT;
     if (b.rounds < 1 || b.rounds > ROUNDS_MAX)
         fail("rounds", "1 to 100000");
-    b.echo_us = reserve(b.rounds);
-    b.status_us = reserve(b.rounds);
-    b.case_us = reserve(b.rounds);
-    b.ranks_us = reserve(b.rounds);
     echo_start(&b); // before the library has threads
     daemon_start(&b, argc > 1 ? argv[1] : "./cpattnd");
     client_start(&b);
@@ -216,10 +201,5 @@ int main(int argc, char **argv)
     double status_us = line("status", b.status_us, &b, STATUS_GOAL_US);
     double case_us = line("smallest case, 2 ranks", b.case_us, &b, CASE_GOAL_US);
     line("  of that, ranks at work", b.ranks_us, &b, 0);
-    bool met = status_us <= STATUS_GOAL_US && case_us <= CASE_GOAL_US;
-    free(b.echo_us);
-    free(b.status_us);
-    free(b.case_us);
-    free(b.ranks_us);
-    return met ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status_us <= STATUS_GOAL_US && case_us <= CASE_GOAL_US ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -279,6 +279,10 @@ static void end_now(struct link *link)
     if (link->opened)
         nng_close(link->socket); // and its context
     nng_aio_free(link->aio);
+    pthread_mutex_lock(&link->mutex);
+    link->ended = true;
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->mutex);
 }
 
 // Ends a holder's part. The last one ends the link where that was not done before.
@@ -286,10 +290,11 @@ static void leave(struct link *link)
 {
     pthread_mutex_lock(&link->mutex);
     int holders = --link->holders;
+    bool ended = link->ended;
     pthread_mutex_unlock(&link->mutex);
     if (holders > 0)
         return;
-    if (!link->ended)
+    if (!ended)
         end_now(link);
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->mutex);
@@ -410,7 +415,7 @@ enum status link_open(const char *path, uint64_t until_ns, struct link **link, s
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
     opening->holders = 2; // this thread and the one that dials
     if (thread_start(dial, opening, &thread) != 0) {
-        leave(opening);
+        opening->holders = 1;
         leave(opening);
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no thread could be started");
     }
@@ -439,13 +444,8 @@ bool link_up(struct link *link)
 
 static void *end(void *arg)
 {
-    struct link *link = arg;
-    end_now(link);
-    pthread_mutex_lock(&link->mutex);
-    link->ended = true;
-    pthread_cond_broadcast(&link->changed);
-    pthread_mutex_unlock(&link->mutex);
-    leave(link);
+    end_now(arg);
+    leave(arg);
     return NULL;
 }
 
@@ -456,7 +456,7 @@ void link_close(struct link *link)
         return;
     link->holders = 2; // this thread and the one that ends the link
     if (thread_start(end, link, &thread) != 0)
-        end(link);
+        link->holders = 1;
     else if (wait_flag(link, &link->ended, link_now_ns() + END_WAIT_NS))
         pthread_join(thread, NULL);
     else
@@ -482,7 +482,7 @@ static enum status message_create(const void *data, size_t size, nng_msg **messa
 enum status link_exchange(struct link *link, const void *data, size_t size, uint64_t deadline_ns,
                           link_done *done, void *arg, struct error *error)
 {
-    nng_msg *message;
+    nng_msg *message = NULL;
     enum status status = message_create(data, size, &message, error);
     if (status != STATUS_OK)
         return status;

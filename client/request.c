@@ -47,7 +47,7 @@ static enum status request_create(struct cpattn_client *client, const struct cpa
                                   uint64_t timeout_ns, enum rpc_kind kind,
                                   struct cpattn_request **request, struct error *error)
 {
-    struct wire_request wire;
+    struct wire_request wire = {.version = 0};
     enum status status = client_check_pid(client->pid, error);
     if (status == STATUS_OK)
         status = run_request(c, timeout_ns, &wire, error);
@@ -236,10 +236,10 @@ enum cpattn_status cpattn_run(struct cpattn_client *client, const struct cpattn_
                               struct cpattn_error *error)
 {
     struct error inner = {.status = STATUS_OK};
-    struct cpattn_request *request;
+    struct cpattn_request *request = NULL;
     *result = NULL;
     enum status status = request_create(client, c, timeout_ns, RPC_COUNTED, &request, &inner);
-    if (status != STATUS_OK)
+    if (!request)
         return client_status(status, &inner, error);
     rpc_wait(request->call, UINT64_MAX);
     status = request_collect(request, result, &inner);

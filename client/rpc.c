@@ -195,12 +195,12 @@ static struct rpc *rpc_allocate(const struct rpc_config *config)
 
 enum status rpc_create(const struct rpc_config *config, struct rpc **rpc, struct error *error)
 {
-    struct lane *lane;
+    struct lane *lane = NULL;
     struct rpc *created = rpc_allocate(config);
     if (!created)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
     enum status status = lane_open(config, &lane, error);
-    if (status != STATUS_OK) {
+    if (!lane) {
         rpc_free(created);
         return status;
     }
@@ -209,9 +209,10 @@ enum status rpc_create(const struct rpc_config *config, struct rpc **rpc, struct
     return STATUS_OK;
 }
 
+// Ends the lanes, and leaves the list useless.
 static void lanes_close(struct list *lanes)
 {
-    for (struct list *node; (node = list_pop_front(lanes)) != NULL;)
+    LIST_FOREACH (node, lanes)
         lane_close(LIST_ENTRY(node, struct lane, node));
 }
 
@@ -262,8 +263,8 @@ static void call_undo(struct rpc_call *call)
     pthread_mutex_lock(&call->rpc->mutex);
     call_answer(call, STATUS_CANCELLED, "", NULL, 0);
     list_remove(&call->node);
+    call->holders = 1;
     pthread_mutex_unlock(&call->rpc->mutex);
-    call_release(call);
     call_release(call);
 }
 
@@ -273,9 +274,9 @@ static enum status call_send(struct rpc_call *call, const void *data, size_t siz
                              uint64_t limit_ns, bool *stale, struct error *error)
 {
     struct rpc *rpc = call->rpc;
-    struct lane *lane;
+    struct lane *lane = NULL;
     enum status status = lane_get(rpc, &lane, error);
-    if (status != STATUS_OK)
+    if (!lane)
         return status;
     pthread_mutex_lock(&rpc->mutex);
     call->lane = lane;
@@ -299,7 +300,7 @@ enum status rpc_start(struct rpc *rpc, const void *data, size_t size, uint64_t l
     pthread_mutex_lock(&rpc->mutex);
     enum status status = call_create(rpc, kind, owner, &started, error);
     pthread_mutex_unlock(&rpc->mutex);
-    if (status != STATUS_OK)
+    if (!started)
         return status;
     bool stale = false;
     status = call_send(started, data, size, limit_ns, &stale, error);

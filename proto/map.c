@@ -48,12 +48,12 @@ static enum status refuse_range(const struct map_field *field, const struct map_
                                 int64_t value, struct error *error)
 {
     char text[MAP_PATH_MAX];
+    long long min = field->min + field->shift, max = field->max + field->shift;
     map_path_text(path, field->name, text);
     if (field->kind == MAP_ENUM && value == 0)
         return error_set(error, STATUS_INVALID_ARGUMENT, "%s is not specified", text);
     return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %lld; accepted is %lld to %lld", text,
-                     (long long)value, (long long)field->min + field->shift,
-                     (long long)field->max + field->shift);
+                     (long long)value, min, max);
 }
 
 static enum status decode_int(const void *member, const struct map_field *field,

@@ -28,9 +28,9 @@ enum map_kind {
 struct map_field {
     const char *name; // NULL ends a table
     enum map_kind kind;
+    int shift;           // MAP_ENUM
     size_t offset, size; // of the member
     int64_t min, max;    // MAP_INT, MAP_ENUM: of the member; MAP_LIST: of an entry
-    int shift;           // MAP_ENUM
 };
 
 // Where a message stands in the whole, as in "result.ranks[3].figures[1]"; for sentences only.

@@ -372,6 +372,20 @@ void daemon_await_queued(struct daemon *d, int queued)
     }
 }
 
+void expect_status(const struct wire_reply *reply, enum status status)
+{
+    ck_assert_msg(reply->status == status, "%s instead of %s: %s", status_name(reply->status),
+                  status_name(status), reply->message);
+}
+
+void expect_pass(struct wire_reply *reply)
+{
+    expect_status(reply, STATUS_OK);
+    ck_assert_int_eq(reply->method, METHOD_RUN);
+    ck_assert_int_eq(reply->result.verdict, VERDICT_PASS);
+    wire_reply_fini(reply);
+}
+
 // ---- seen from outside -------------------------------------------------------------------------
 
 // The arguments of a process, cut by NULs; 0 for a zombie.
@@ -427,6 +441,19 @@ int daemon_rank_count(const struct daemon *d)
 {
     int count = 0;
     ranks_walk(d, -1, -1, &count);
+    return count;
+}
+
+int daemon_child_count(const struct daemon *d)
+{
+    char path[96];
+    int count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)d->pid, (int)d->pid);
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    for (int pid; fscanf(file, "%d", &pid) == 1;)
+        count++;
+    fclose(file);
     return count;
 }
 

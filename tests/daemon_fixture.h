@@ -77,6 +77,13 @@ struct wire_status daemon_status(struct daemon *d); // without pools
 void daemon_await_running(struct daemon *d, int running);
 void daemon_await_queued(struct daemon *d, int queued);
 
+// The reply has this status; it is a pass, and is freed.
+void expect_status(const struct wire_reply *reply, enum status status);
+void expect_pass(struct wire_reply *reply);
+
+#define expect_text(text, part)                                                                    \
+    ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)
+
 // ---- seen from outside ------------------------------------------------------------------------
 
 // The process of a rank of the pool of this world size; 0 when there is none.
@@ -84,6 +91,9 @@ pid_t daemon_rank_pid(const struct daemon *d, int world_size, int rank);
 
 // Rank processes alive, zombies not counted.
 int daemon_rank_count(const struct daemon *d);
+
+// Children of the daemon, ranks or not, dead or alive.
+int daemon_child_count(const struct daemon *d);
 
 int daemon_descriptors(const struct daemon *d);
 long daemon_resident_kib(const struct daemon *d);

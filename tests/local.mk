@@ -271,6 +271,10 @@ test_programs += tests/test_daemon
 tests_test_daemon_SOURCES = tests/test_daemon.c $(daemon_fixture)
 tests_test_daemon_LDADD = $(daemon_fixture_libs)
 
+test_programs += tests/test_daemon_life
+tests_test_daemon_life_SOURCES = tests/test_daemon_life.c $(daemon_fixture)
+tests_test_daemon_life_LDADD = $(daemon_fixture_libs)
+
 test_programs += tests/test_daemon_ranks
 tests_test_daemon_ranks_SOURCES = tests/test_daemon_ranks.c $(daemon_fixture)
 tests_test_daemon_ranks_LDADD = $(daemon_fixture_libs)

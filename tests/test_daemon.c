@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real daemon with the real ranks: cases, ranks that die under them, deadlines, queue, cancel,
-// drain, restart, and what is left behind.
+// and what is left behind.
 #include "tests/runner.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/daemon_fixture.h"
@@ -28,23 +21,6 @@ static void setup(void)
 static void teardown(void)
 {
     daemon_fini(&d);
-}
-
-#define expect_text(text, part)                                                                    \
-    ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)
-
-static void expect_status(const struct wire_reply *reply, enum status status)
-{
-    ck_assert_msg(reply->status == status, "%s instead of %s: %s", status_name(reply->status),
-                  status_name(status), reply->message);
-}
-
-static void expect_pass(struct wire_reply *reply)
-{
-    expect_status(reply, STATUS_OK);
-    ck_assert_int_eq(reply->method, METHOD_RUN);
-    ck_assert_int_eq(reply->result.verdict, VERDICT_PASS);
-    wire_reply_fini(reply);
 }
 
 static void run_and_pass(int world_size)
@@ -433,152 +409,6 @@ START_TEST(test_same_id_never_runs_twice)
 }
 END_TEST
 
-// ---- the end -----------------------------------------------------------------------------------
-
-START_TEST(test_sigterm_drains)
-{
-    daemon_start(&d, NULL);
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.heads = request.run.kv_heads = 4;
-    request.run.seqlen_q = request.run.seqlen_kv = 1024;
-    struct call running = daemon_call_begin(&d, &request);
-    daemon_await_running(&d, 1);
-    struct wire_request queued = daemon_request(METHOD_RUN);
-    struct call behind = daemon_call_begin(&d, &queued);
-    daemon_await_queued(&d, 1);
-    kill(d.pid, SIGTERM);
-    while (!daemon_status(&d).draining)
-        usleep(1000);
-    struct wire_request late = daemon_request(METHOD_RUN);
-    struct wire_reply reply = daemon_call(&d, &late);
-    expect_status(&reply, STATUS_UNAVAILABLE);
-    wire_reply_fini(&reply);
-    reply = daemon_call_end(&running);
-    expect_pass(&reply);
-    reply = daemon_call_end(&behind);
-    expect_pass(&reply);
-    ck_assert_int_eq(daemon_wait(&d), 0);
-}
-END_TEST
-
-START_TEST(test_second_signal_stops)
-{
-    daemon_start(&d, NULL);
-    struct wire_request request = daemon_request_long(2), queued = daemon_request(METHOD_RUN);
-    struct call running = daemon_call_begin(&d, &request);
-    daemon_await_running(&d, 1);
-    struct call behind = daemon_call_begin(&d, &queued);
-    daemon_await_queued(&d, 1);
-    kill(d.pid, SIGINT);
-    while (!daemon_status(&d).draining)
-        usleep(1000);
-    kill(d.pid, SIGTERM);
-    struct wire_reply reply = daemon_call_end(&running);
-    expect_status(&reply, STATUS_UNAVAILABLE);
-    expect_text(reply.message, "stopped");
-    wire_reply_fini(&reply);
-    reply = daemon_call_end(&behind);
-    expect_status(&reply, STATUS_UNAVAILABLE);
-    wire_reply_fini(&reply);
-    ck_assert_int_eq(daemon_wait(&d), 1);
-}
-END_TEST
-
-START_TEST(test_restart_after_sigkill)
-{
-    daemon_start(&d, NULL);
-    run_and_pass(2);
-    kill(d.pid, SIGKILL);
-    ck_assert_int_eq(daemon_wait(&d), -SIGKILL); // the ranks went with it
-    ck_assert_int_eq(access(d.socket, F_OK), 0);
-    daemon_start(&d, NULL); // over the socket file that it left
-    run_and_pass(2);
-    ck_assert_int_eq(daemon_stop(&d), 0);
-}
-END_TEST
-
-START_TEST(test_second_daemon_refused)
-{
-    char text[1024], pid[16];
-    daemon_start(&d, NULL);
-    const char *const arguments[] = {"--socket", d.socket, NULL};
-    ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
-    snprintf(pid, sizeof(pid), "%d", (int)d.pid);
-    expect_text(text, "another cpattnd");
-    expect_text(text, pid);
-    expect_text(text, d.socket);
-    daemon_ping_fresh(&d);
-    run_and_pass(2);
-    ck_assert_int_eq(daemon_stop(&d), 0);
-}
-END_TEST
-
-START_TEST(test_socket_mode)
-{
-    struct stat stat_of;
-    daemon_start(&d, NULL);
-    ck_assert_int_eq(stat(d.socket, &stat_of), 0);
-    ck_assert_int_eq(stat_of.st_mode & 07777, 0660);
-    ck_assert_int_eq(daemon_stop(&d), 0);
-}
-END_TEST
-
-// ---- under a service manager -------------------------------------------------------------------
-
-static void expect_notice(int fd, const char *text)
-{
-    char message[512];
-    for (;;) {
-        struct pollfd ready = {.fd = fd, .events = POLLIN};
-        ck_assert_msg(poll(&ready, 1, 20000) == 1, "no %s", text);
-        ssize_t length = recv(fd, message, sizeof(message) - 1, 0);
-        ck_assert_int_gt(length, 0);
-        message[length] = '\0';
-        if (strstr(message, text))
-            return;
-    }
-}
-
-START_TEST(test_notifies_service_manager)
-{
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    snprintf(name.sun_path, sizeof(name.sun_path), "%.80s/notify", d.folder);
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
-    setenv("NOTIFY_SOCKET", name.sun_path, 1);
-    setenv("WATCHDOG_USEC", "2000000", 1);
-    daemon_start(&d, NULL);
-    expect_notice(fd, "READY=1");
-    expect_notice(fd, "WATCHDOG=1");
-    // A loop that stands still feeds nobody.
-    kill(d.pid, SIGSTOP);
-    usleep(200000);
-    char message[512];
-    while (recv(fd, message, sizeof(message), MSG_DONTWAIT) > 0)
-        ;
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    ck_assert_int_eq(poll(&ready, 1, 700), 0);
-    kill(d.pid, SIGCONT);
-    expect_notice(fd, "WATCHDOG=1");
-    kill(d.pid, SIGTERM);
-    expect_notice(fd, "STOPPING=1");
-    ck_assert_int_eq(daemon_wait(&d), 0);
-    close(fd);
-    unlink(name.sun_path);
-}
-END_TEST
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-START_TEST(test_idle_daemon_is_small)
-{
-    daemon_start(&d, NULL);
-    daemon_ping_fresh(&d);
-    ck_assert_int_le(daemon_resident_kib(&d), 16 * 1024);
-    ck_assert_int_eq(daemon_stop(&d), 0);
-}
-END_TEST
-#endif
-
 static void suite_add(Suite *suite, const char *name, const TTest *const *tests, int count)
 {
     TCase *tcase = tcase_create(name);
@@ -599,16 +429,8 @@ int main(void)
                                   test_rank_stopped_until_deadline, test_200_pools_leave_nothing};
     const TTest *const queue[] = {test_deadline_in_queue, test_busy_when_full, test_cancel,
                                   test_same_id_never_runs_twice};
-    const TTest *const end[] = {test_sigterm_drains,        test_second_signal_stops,
-                                test_restart_after_sigkill, test_second_daemon_refused,
-                                test_socket_mode,           test_notifies_service_manager};
     suite_add(suite, "cases", cases, sizeof(cases) / sizeof(cases[0]));
     suite_add(suite, "ranks", ranks, sizeof(ranks) / sizeof(ranks[0]));
     suite_add(suite, "queue", queue, sizeof(queue) / sizeof(queue[0]));
-    suite_add(suite, "end", end, sizeof(end) / sizeof(end[0]));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    const TTest *const size[] = {test_idle_daemon_is_small};
-    suite_add(suite, "size", size, 1);
-#endif
     return runner_run(suite);
 }

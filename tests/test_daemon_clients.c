@@ -32,9 +32,6 @@ static void teardown(void)
     daemon_fini(&d);
 }
 
-#define expect_text(text, part)                                                                    \
-    ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)
-
 static void run_and_pass(void)
 {
     struct wire_request request = daemon_request(METHOD_RUN);

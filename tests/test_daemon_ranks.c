@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/daemon_fixture.h"
@@ -23,6 +24,7 @@ static void setup(void)
     runner_build(program, sizeof(program), "tests/odd_rank");
     const char *const arguments[] = {"--rank-program", program, NULL};
     daemon_init(&d);
+    setenv("CPATTN_TEST_SECRET", "1", 1);
     daemon_start(&d, arguments);
 }
 
@@ -31,9 +33,6 @@ static void teardown(void)
     ck_assert_int_eq(daemon_stop(&d), 0);
     daemon_fini(&d);
 }
-
-#define expect_text(text, part)                                                                    \
-    ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)
 
 static struct wire_reply run(const char *label, int world_size, uint64_t timeout_ns)
 {
@@ -65,6 +64,53 @@ static void expect_failure(const char *label, enum status status, const char *me
     wire_reply_fini(&reply);
     run_and_pass(WORLD);
 }
+
+// ---- what a rank starts with -------------------------------------------------------------------
+
+static size_t file_read(pid_t pid, const char *name, char *text, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    size_t length = fread(text, 1, size - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    return length;
+}
+
+static bool descriptor_open(pid_t pid, int fd)
+{
+    char path[64];
+    struct stat stat;
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+    return lstat(path, &stat) == 0;
+}
+
+START_TEST(test_rank_starts_clean)
+{
+    char text[8192];
+    run_and_pass(WORLD);
+    for (int rank = 0; rank < WORLD; rank++) {
+        pid_t pid = daemon_rank_pid(&d, WORLD, rank);
+        for (int fd = 0; fd < 512; fd++) // 0 to 4, and the mesh but for itself
+            ck_assert_msg(descriptor_open(pid, fd) == (fd < 5 + WORLD && fd != 5 + rank),
+                          "descriptor %d of rank %d", fd, rank);
+        ck_assert_int_eq(getpgid(pid), pid);
+        file_read(pid, "status", text, sizeof(text));
+        ck_assert_ptr_nonnull(strstr(text, "SigBlk:\t0000000000000000"));
+        const char *ignored = strstr(text, "SigIgn:");
+        ck_assert_ptr_nonnull(ignored); // 32 and 33 are the C library's own
+        ck_assert_uint_eq(strtoull(ignored + 7, NULL, 16) & 0x7fffffff, 0);
+        size_t length = file_read(pid, "environ", text, sizeof(text));
+        for (size_t i = 0; i < length; i++)
+            text[i] = text[i] ? text[i] : '\n';
+        expect_text(text, "OPENBLAS_NUM_THREADS=1\n");
+        expect_text(text, "LANG=C\n");
+        ck_assert_msg(!strstr(text, "CPATTN_TEST_SECRET"), "the environment is inherited");
+    }
+}
+END_TEST
 
 // ---- ranks that break the channel's rules ------------------------------------------------------
 
@@ -143,6 +189,8 @@ START_TEST(test_exit_with_child)
 {
     expect_failure("child", STATUS_ABORTED, "exited with 3");
     ck_assert_int_eq(daemon_rank_count(&d), WORLD);
+    while (daemon_child_count(&d) != WORLD) // the child is reaped too
+        usleep(10000);
 }
 END_TEST
 
@@ -292,6 +340,7 @@ int main(void)
     TCase *tcase = tcase_create("ranks");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, test_rank_starts_clean);
     tcase_add_loop_test(tcase, test_lie, 0, sizeof(lies) / sizeof(lies[0]));
     tcase_add_test(tcase, test_report_twice);
     tcase_add_test(tcase, test_stale_generation_is_dropped);

@@ -18,20 +18,20 @@ enum status crews_create(struct ev_loop *loop, const char *program,
                          const struct crew_handler *handler, struct crews **crews,
                          struct error *error)
 {
-    struct crews *p = calloc(1, sizeof(*p));
-    if (!p)
+    struct crews *c = calloc(1, sizeof(*c));
+    if (!c)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pools");
-    p->loop = loop;
-    p->handler = *handler;
-    p->program = program;
-    p->table = calloc(POOLS_MAX, sizeof(*p->table));
-    p->environment = spawn_environment_create();
-    p->null_fd = spawn_fd_lift(open("/dev/null", O_RDWR | O_CLOEXEC));
-    if (!p->table || !p->environment || p->null_fd < 0) {
-        crews_destroy(p);
+    c->loop = loop;
+    c->handler = *handler;
+    c->program = program;
+    c->table = calloc(POOLS_MAX, sizeof(*c->table));
+    c->environment = spawn_environment_create();
+    c->null_fd = spawn_fd_lift(open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (!c->table || !c->environment || c->null_fd < 0) {
+        crews_destroy(c);
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory or descriptor for the pools");
     }
-    *crews = p;
+    *crews = c;
     return STATUS_OK;
 }
 
@@ -47,29 +47,30 @@ static void crew_fini(struct crew *crew)
     memset(crew, 0, sizeof(*crew));
 }
 
-void crews_destroy(struct crews *p)
+void crews_destroy(struct crews *c)
 {
-    if (!p)
+    if (!c)
         return;
-    for (int i = 0; p->table && i < POOLS_MAX; i++)
-        crew_fini(&p->table[i]);
-    crews_reap_strays(p);
-    free(p->table);
-    spawn_environment_destroy(p->environment);
-    if (p->null_fd >= 0)
-        close(p->null_fd);
-    free(p);
+    for (int i = 0; c->table && i < POOLS_MAX; i++)
+        crew_fini(&c->table[i]);
+    if (c->table)
+        crews_reap_strays(c);
+    free(c->table);
+    spawn_environment_destroy(c->environment);
+    if (c->null_fd >= 0)
+        close(c->null_fd);
+    free(c);
 }
 
-struct crew *crews_get(struct crews *p, int index)
+struct crew *crews_get(struct crews *c, int index)
 {
-    return &p->table[index];
+    return &c->table[index];
 }
 
-static bool pid_is_rank(const struct crews *p, pid_t pid)
+static bool pid_is_rank(const struct crews *c, pid_t pid)
 {
     for (int i = 0; i < POOLS_MAX; i++) {
-        const struct crew *crew = &p->table[i];
+        const struct crew *crew = &c->table[i];
         for (int rank = 0; rank < crew->world_size; rank++) {
             if (crew->ranks[rank].pid == pid)
                 return true;
@@ -80,11 +81,11 @@ static bool pid_is_rank(const struct crews *p, pid_t pid)
 
 // Looks before it reaps: a rank belongs to its pidfd. Behind a rank that is not reaped yet nothing
 // can be seen, but there is a next time.
-void crews_reap_strays(struct crews *p)
+void crews_reap_strays(struct crews *c)
 {
     siginfo_t info = {0};
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
-           !pid_is_rank(p, info.si_pid)) {
+           !pid_is_rank(c, info.si_pid)) {
         log_notice("stray_reaped pid=%d", (int)info.si_pid);
         waitpid(info.si_pid, NULL, WNOHANG);
         info.si_pid = 0;
@@ -151,11 +152,11 @@ static enum status ranks_start(struct crew *crew, int progress_fd, struct error 
     return status;
 }
 
-enum status crew_start(struct crews *p, int index, uint32_t generation, int world_size,
+enum status crew_start(struct crews *crews, int index, uint32_t generation, int world_size,
                        struct error *error)
 {
-    struct crew *crew = &p->table[index];
-    enum status status = crew_init(p, crew, world_size, generation, error);
+    struct crew *crew = &crews->table[index];
+    enum status status = crew_init(crews, crew, world_size, generation, error);
     if (status == STATUS_OK) {
         int progress_fd = progress_create(crew, error);
         status = progress_fd < 0 ? error->status : ranks_start(crew, progress_fd, error);

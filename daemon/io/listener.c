@@ -162,7 +162,7 @@ void listener_reclaim(struct listener *l, int (*clients)(void *context, int list
 
 static bool fd_is_bound(const char *bound, int fd)
 {
-    struct sockaddr_un name;
+    struct sockaddr_un name = {0};
     socklen_t length = sizeof(name);
     return getsockname(fd, (struct sockaddr *)&name, &length) == 0 && name.sun_family == AF_UNIX &&
            length > sizeof(sa_family_t) &&

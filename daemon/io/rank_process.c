@@ -77,8 +77,8 @@ static enum status on_ready(struct rank_process *r, const struct channel_frame *
 
 static bool figures_plausible(const struct figures *f)
 {
-    return f->tensor > 0 && f->tensor < TENSOR_COUNT && f->chunk >= 0 && f->chunk <= CHUNK_PADDING &&
-           f->elements >= 0 && f->mismatches >= 0 && f->nonfinite >= 0;
+    return f->tensor > 0 && f->tensor < TENSOR_COUNT && f->chunk >= 0 &&
+           f->chunk <= CHUNK_PADDING && f->elements >= 0 && f->mismatches >= 0 && f->nonfinite >= 0;
 }
 
 static bool report_plausible(const struct rank_report *report, int rank)

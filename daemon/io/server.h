@@ -46,10 +46,10 @@ void server_destroy(struct server *server);
 
 // Sends the reply (copied) and ends the exchange. A client that does not read it within 5 s loses
 // it.
-void server_reply(struct exchange *exchange, const void *data, size_t size);
+void server_reply(struct exchange *x, const void *data, size_t size);
 
 // Ends the exchange without a reply.
-void server_drop(struct exchange *exchange);
+void server_drop(struct exchange *x);
 
 // To be called several times a second: disconnects a client that pins contexts by not reading its
 // replies, when contexts have become rare.
