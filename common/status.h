@@ -52,6 +52,11 @@ const char *status_name(enum status status);
 enum status error_set(struct error *error, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+#ifdef __clang_analyzer__
+// The analyzer reads one file at a time; this tells it what error_set() returns.
+#define error_set(error, status, ...) ((error_set)(error, status, __VA_ARGS__), (status))
+#endif
+
 // Puts "prefix: " before the text that is there and returns the status of the error.
 enum status error_prefix(struct error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
