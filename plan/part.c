@@ -101,7 +101,7 @@ static void mutate_keys(const struct cp_case *c, bool remote, struct span *keys)
     int64_t length = case_length(c, SIDE_KV, keys->sequence);
     bool last = keys->position + keys->len == length;
     if (MUTATED(SWAP_CHUNKS) && remote)
-        keys->position = c->seqlen_kv - keys->position - keys->len;
+        keys->position = length - keys->position - keys->len;
     if (MUTATED(SEQUENCE_BOUNDARY) && c->format == FORMAT_THD && keys->sequence == 1)
         keys->row--;
     if (MUTATED(CHUNK_ROUNDED_DOWN) && last && keys->len > 1)
