@@ -91,6 +91,15 @@ int fake_runs(struct cpattn_client *client)
     return runs;
 }
 
+int fake_connections(struct cpattn_client *client)
+{
+    struct cpattn_description *description;
+    ck_assert_int_eq(cpattn_describe(client, 0, &description, NULL), CPATTN_OK);
+    int connections = description->queue_max;
+    cpattn_description_destroy(description);
+    return connections;
+}
+
 int fake_held(struct cpattn_client *client)
 {
     struct cpattn_daemon_status *status;

@@ -27,8 +27,9 @@ struct cpattn_client *fake_client(const struct fake *f, const struct cpattn_opti
 // A small case with this label, which tells the daemon what to do.
 struct cpattn_case *fake_case(const char *label);
 
-// Cases the daemon received since it started, and how many of them it holds.
+// Cases the daemon received since it started, connections it took, and cases that it holds.
 int fake_runs(struct cpattn_client *client);
+int fake_connections(struct cpattn_client *client);
 int fake_held(struct cpattn_client *client);
 
 #endif

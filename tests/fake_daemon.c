@@ -21,7 +21,8 @@
 #define HELD_MAX WORKERS
 
 static nng_socket server;
-static atomic_int runs; // cases received
+static atomic_int runs;        // cases received
+static atomic_int connections; // taken since the start
 
 // ---- requests that wait to be cancelled ---------------------------------------------------------
 
@@ -148,6 +149,7 @@ static void reply_fill(struct wire_reply *reply, const struct wire_request *requ
     case METHOD_DESCRIBE:
         sample_description(&s, &reply->description);
         reply->description.devices = runs;
+        reply->description.queue_max = connections;
         break;
     case METHOD_STATUS:
         sample_status(&s, 3, &reply->pools);
@@ -243,6 +245,14 @@ static void *work(void *arg)
     return NULL;
 }
 
+static void count_connection(nng_pipe pipe, nng_pipe_ev event, void *arg)
+{
+    (void)pipe;
+    (void)event;
+    (void)arg;
+    connections++;
+}
+
 int main(int argc, char **argv)
 {
     char url[256], end;
@@ -251,7 +261,9 @@ int main(int argc, char **argv)
     if (argc != 2)
         return 2;
     snprintf(url, sizeof url, "ipc://%s", argv[1]);
-    if (nng_rep0_open(&server) != 0 || nng_listen(server, url, NULL, 0) != 0)
+    if (nng_rep0_open(&server) != 0 ||
+        nng_pipe_notify(server, NNG_PIPE_EV_ADD_POST, count_connection, NULL) != 0 ||
+        nng_listen(server, url, NULL, 0) != 0)
         return 1;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 256 * 1024);
