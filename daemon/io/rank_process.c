@@ -17,7 +17,7 @@
 #define FRAMES_AT_END_MAX 64
 // A process that ends closes its channel first. One that still lives this long after has closed it
 // on purpose, or a child of it holds on.
-#define SILENCE_S         0.1
+#define SILENCE_S         2.
 
 static const struct crew_handler *handler_of(const struct rank_process *r)
 {
@@ -214,6 +214,9 @@ static void on_silence(struct ev_loop *loop, ev_timer *watcher, int events)
     (void)events;
     struct rank_process *r = watcher->data;
     struct error error;
+    char state = rank_process_state(r);
+    if (state == 'Z' || state == 'X')
+        return; // dead, its exit is about to be seen
     error_set(&error, STATUS_UNAVAILABLE, "rank %d closed its channel and lives on", r->rank);
     rank_process_distrust(r, &error);
 }
