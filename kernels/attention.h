@@ -24,6 +24,7 @@ struct attention_shape {
     // bias[h * bias_head_stride + (bias_row + i * bias_row_step) * bias_row_stride + bias_column +
     // j]; a head stride or row step of 0: one for all.
     int64_t bias_head_stride, bias_row_stride, bias_row_step;
+    bool deterministic; // the same bits in every run; a backend may be faster without
 };
 
 struct attention_forward {

@@ -55,7 +55,8 @@ static struct attention_shape op_shape(const struct executor *x, const struct op
                                     .softcap = c->softcap,
                                     .bias_head_stride = bias_head_stride(c, op->bias_rows),
                                     .bias_row_stride = c->seqlen_kv,
-                                    .bias_row_step = bias_row_step(c)};
+                                    .bias_row_step = bias_row_step(c),
+                                    .deterministic = c->deterministic};
 }
 
 static enum status attend_forward(struct executor *x, const struct op *op, struct error *error)

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend: the table of kernels/attention.h for tensors in device memory.
+//
+// Shapes and slices are host memory, read before a call returns; every tensor is device memory. A
+// call only puts work on the backend's stream and waits for nothing. What goes wrong on the device
+// or at a launch is remembered and returned, once, by the next call that returns a status:
+// forward, backward or attention_cuda_finish().
+//
+// A backend belongs to one thread, which keeps its device current.
+#ifndef CPATTN_KERNELS_CUDA_BACKEND_H
+#define CPATTN_KERNELS_CUDA_BACKEND_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "kernels/attention.h"
+
+// create() takes the device that is current. UNAVAILABLE where there is none that this build has
+// code for, RESOURCE_EXHAUSTED when its memory is short. destroy() waits for the stream.
+extern const struct attention_ops attention_cuda;
+
+// The stream that all work goes to; lives as long as the backend.
+cudaStream_t attention_cuda_stream(struct attention_backend *backend);
+
+// Waits for the stream and returns what went wrong since the last report. Then all scratch is free
+// again; results that were asked for (kernels/cuda/*_cuda.h) can be read until the next call.
+enum status attention_cuda_finish(struct attention_backend *backend,
+                                  struct error *error) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
