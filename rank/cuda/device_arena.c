@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/cuda/device_arena.h"
+
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+
+#define MIB        ((size_t)1 << 20)
+// The allocation grows in these steps, and at least by half of what it was.
+#define STEP_BYTES (32 * MIB)
+
+void device_arena_init(struct device_arena *a, size_t keep_bytes)
+{
+    *a = (struct device_arena){.keep_bytes = keep_bytes};
+}
+
+static void arena_free(struct device_arena *a)
+{
+    if (a->base)
+        (void)cudaFree(a->base);
+    a->base = NULL;
+    a->capacity = a->used = 0;
+}
+
+void device_arena_fini(struct device_arena *a)
+{
+    arena_free(a);
+}
+
+static size_t aligned(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+enum status device_arena_add(size_t *total, int64_t count, int64_t size, struct error *error)
+{
+    int64_t bytes;
+    if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &bytes) ||
+        bytes > INT64_MAX / 2 || *total > (size_t)INT64_MAX / 2)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "%lld times %lld bytes exceed the address space", (long long)count,
+                         (long long)size);
+    *total += aligned((size_t)bytes, DEVICE_ARENA_ALIGNMENT);
+    return STATUS_OK;
+}
+
+static enum status memory_lacking(size_t wanted, cudaError_t cause, struct error *error)
+{
+    struct cudaDeviceProp properties = {.name = "?"};
+    size_t free_bytes = 0, total_bytes = 0;
+    int device = -1;
+    (void)cudaGetLastError();
+    if (cause != cudaErrorMemoryAllocation)
+        return error_set(error, STATUS_INTERNAL, "cannot allocate %zu MiB of device memory: %s",
+                         wanted / MIB, cudaGetErrorString(cause));
+    if (cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess &&
+        cudaGetDevice(&device) == cudaSuccess)
+        (void)cudaGetDeviceProperties(&properties, device);
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                     "the case needs %zu MiB of device memory, and device %d (%s) has %zu of its "
+                     "%zu MiB free; more ranks, shorter sequences or fewer heads need less, and so "
+                     "do other processes on the device that end",
+                     (wanted + MIB - 1) / MIB, device, properties.name, free_bytes / MIB,
+                     total_bytes / MIB);
+}
+
+// A little less often than every case of a series that gets longer and longer.
+static size_t capacity_next(const struct device_arena *a, size_t total)
+{
+    size_t grown = a->capacity + a->capacity / 2;
+    return aligned((grown > total && grown <= a->keep_bytes ? grown : total) + 1, STEP_BYTES);
+}
+
+enum status device_arena_reserve(struct device_arena *a, size_t total, struct error *error)
+{
+    a->used = 0;
+    if (a->base && total <= a->capacity)
+        return STATUS_OK;
+    if (total > (size_t)INT64_MAX - STEP_BYTES)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "%zu bytes exceed the address space",
+                         total);
+    size_t capacity = capacity_next(a, total);
+    void *base = NULL;
+    arena_free(a);
+    cudaError_t result = cudaMalloc(&base, capacity);
+    if (result == cudaErrorMemoryAllocation && capacity > aligned(total + 1, STEP_BYTES)) {
+        (void)cudaGetLastError();
+        capacity = aligned(total + 1, STEP_BYTES);
+        result = cudaMalloc(&base, capacity);
+    }
+    if (result != cudaSuccess)
+        return memory_lacking(total, result, error);
+    a->base = base;
+    a->capacity = capacity;
+    return STATUS_OK;
+}
+
+void *device_arena_take(struct device_arena *a, int64_t count, int64_t size)
+{
+    size_t bytes = aligned((size_t)count * (size_t)size, DEVICE_ARENA_ALIGNMENT);
+    if (bytes > a->capacity - a->used)
+        abort(); // taken without having been reserved: an error of this program
+    void *piece = a->base + a->used;
+    a->used += bytes;
+    return piece;
+}
+
+void device_arena_trim(struct device_arena *a)
+{
+    if (a->capacity > a->keep_bytes)
+        arena_free(a);
+    a->used = 0;
+}

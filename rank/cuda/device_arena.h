@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// All device memory that a case needs, from one allocation that outlives it: see rank/arena.h, of
+// which this is the likeness on the device that is current.
+#ifndef CPATTN_RANK_CUDA_DEVICE_ARENA_H
+#define CPATTN_RANK_CUDA_DEVICE_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+#define DEVICE_ARENA_ALIGNMENT 256 // of every piece: what all kernels and copies like best
+
+struct device_arena {
+    char *base;
+    size_t capacity, used;
+    size_t keep_bytes; // what an idle rank keeps
+};
+
+// The memory of an idle rank is bounded by `keep_bytes`.
+void device_arena_init(struct device_arena *a, size_t keep_bytes);
+void device_arena_fini(struct device_arena *a);
+
+// Adds to *total what a piece of `count` times `size` bytes takes. RESOURCE_EXHAUSTED when that
+// exceeds what can be addressed, or either is negative.
+enum status device_arena_add(size_t *total, int64_t count, int64_t size,
+                             struct error *error) MUST_CHECK;
+
+// Empties the arena and makes room for a sum that device_arena_add() made. What was taken before is
+// invalid. RESOURCE_EXHAUSTED, with what is wanted and what is free, when the device has no more.
+enum status device_arena_reserve(struct device_arena *a, size_t total,
+                                 struct error *error) MUST_CHECK;
+
+// The next piece, with undefined contents; never NULL. The caller has reserved it.
+void *device_arena_take(struct device_arena *a, int64_t count, int64_t size);
+
+// Gives memory beyond the bound back. What was taken is invalid; the device is through with it.
+void device_arena_trim(struct device_arena *a);
+
+#endif
