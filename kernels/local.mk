@@ -14,6 +14,7 @@ kernels_sources = \
     kernels/cpu/gemm.h \
     kernels/cpu/tile.c \
     kernels/cpu/tile.h \
+    kernels/digest.h \
     kernels/dtype.c \
     kernels/dtype.h \
     kernels/inputs.c \

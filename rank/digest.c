@@ -3,6 +3,24 @@
 
 #include <string.h>
 
+#include "kernels/digest.h"
+
+uint64_t digest_sum(const void *data, size_t bytes)
+{
+    const char *at = data;
+    uint64_t words = bytes / sizeof(uint64_t), sum = 0, word;
+    for (uint64_t i = 0; i < words; i++, at += sizeof(word)) {
+        memcpy(&word, at, sizeof(word));
+        sum += digest_word(word, i);
+    }
+    size_t rest = bytes % sizeof(word);
+    if (rest == 0)
+        return sum;
+    word = 0;
+    memcpy(&word, at, rest);
+    return sum + digest_word(word, words);
+}
+
 // Both halves of a 128-bit product: every bit of the operands reaches every bit of the result.
 static uint64_t fold(uint64_t a, uint64_t b)
 {
@@ -10,21 +28,13 @@ static uint64_t fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+uint64_t digest_join(uint64_t digest, uint64_t sum, size_t bytes)
+{
+    digest = fold(digest ^ sum, UINT64_C(0xa0761d6478bd642f));
+    return fold(digest ^ bytes, UINT64_C(0xe7037ed1a0b428db));
+}
+
 uint64_t digest_add(uint64_t digest, const void *data, size_t bytes)
 {
-    static const uint64_t word_key = UINT64_C(0xa0761d6478bd642f);
-    static const uint64_t end_key = UINT64_C(0xe7037ed1a0b428db);
-    const char *at = data;
-    uint64_t words = bytes / sizeof(uint64_t);
-    for (uint64_t i = 0; i < words; i++, at += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, at, sizeof(word));
-        // Counting the words keeps a word that cancels the state from erasing what came before.
-        digest = fold(digest ^ word, word_key) + i;
-    }
-    uint64_t rest = 0;
-    if (bytes % sizeof(uint64_t))
-        memcpy(&rest, at, bytes % sizeof(uint64_t));
-    digest = fold(digest ^ rest, word_key);
-    return fold(digest ^ bytes, end_key);
+    return digest_join(digest, digest_sum(data, bytes), bytes);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/digest.h"
 #include "plan/plan.h"
 #include "rank/arena.h"
 #include "rank/digest.h"
@@ -36,6 +37,23 @@ START_TEST(every_bit_counts)
                       digest_add(DIGEST_START, "ABCDEFGHabcdefgh", 16));
     ck_assert_uint_ne(digest_add(digest_add(DIGEST_START, "ab", 2), "c", 1),
                       digest_add(digest_add(DIGEST_START, "a", 1), "bc", 2));
+}
+END_TEST
+
+// Others sum up the words in an order of their own and join what they have.
+START_TEST(words_come_in_any_order)
+{
+    uint64_t words[9], sum = 0;
+    for (uint64_t i = 0; i < 9; i++)
+        words[i] = (i + 1) * UINT64_C(0x0123456789abcdef);
+    for (uint64_t i = 9; i-- > 0;)
+        sum += digest_word(words[i], i);
+    ck_assert_uint_eq(digest_sum(words, sizeof(words)), sum);
+    ck_assert_uint_eq(digest_join(DIGEST_START, sum, sizeof(words)),
+                      digest_add(DIGEST_START, words, sizeof(words)));
+    // What is left over counts as a word filled up with zeros.
+    words[8] &= 0xffffff;
+    ck_assert_uint_eq(digest_sum(words, sizeof(words) - 5), digest_sum(words, sizeof(words)));
 }
 END_TEST
 
@@ -199,6 +217,7 @@ static Suite *suite(void)
     TCase *parts = tcase_create("parts");
     tcase_set_timeout(parts, 60);
     tcase_add_test(parts, every_bit_counts);
+    tcase_add_test(parts, words_come_in_any_order);
     tcase_add_test(parts, pieces_are_aligned_and_apart);
     tcase_add_test(parts, memory_is_kept_up_to_a_limit);
     tcase_add_test(parts, impossible_sizes_are_refused);
