@@ -81,30 +81,37 @@ int shard_spans_max(const struct cp_case *c)
     return c->batch * shard_chunks_per_rank(c);
 }
 
-static int64_t min64(int64_t a, int64_t b)
+static int64_t clamp64(int64_t x, int64_t low, int64_t high)
 {
-    return a < b ? a : b;
+    return x < low ? low : x > high ? high : x;
 }
 
-// The spans of one sequence whose first local token is in row `base`. Returns how many.
+// The spans of one sequence whose first local token is in row `base`: of what lies in its positions
+// [first, last). Returns how many.
 static int sequence_spans(const struct cp_case *c, enum shard_side side, int rank, int32_t sequence,
-                          int64_t base, struct span *spans)
+                          int64_t base, int64_t first, int64_t last, struct span *spans)
 {
-    int64_t length = case_length(c, side, sequence), occupied = case_occupied(c, side, sequence);
-    int64_t token = 0;
+    int64_t occupied = case_occupied(c, side, sequence), token = 0, step = shard_row_step(c);
     int count = 0;
     for (int i = 0; i < shard_chunks_per_rank(c); i++) {
         int64_t begin, end;
         rank_chunk(c, occupied, rank, i, &begin, &end);
-        if (begin < min64(end, length))
+        int64_t from = clamp64(first, begin, end), to = clamp64(last, begin, end);
+        if (from < to)
             spans[count++] = (struct span){.sequence = sequence,
                                            .chunk = i,
-                                           .row = base + token * shard_row_step(c),
-                                           .len = min64(end, length) - begin,
-                                           .position = begin};
+                                           .row = base + (token + from - begin) * step,
+                                           .len = to - from,
+                                           .position = from};
         token += end - begin;
     }
     return count;
+}
+
+static int64_t sequence_rows(const struct cp_case *c, enum shard_side side, int rank,
+                             int32_t sequence)
+{
+    return c->format == FORMAT_SBHD ? 1 : shard_tokens(c, side, rank, sequence);
 }
 
 int shard_spans(const struct cp_case *c, enum shard_side side, int rank, struct span *spans)
@@ -112,8 +119,21 @@ int shard_spans(const struct cp_case *c, enum shard_side side, int rank, struct 
     int64_t base = 0;
     int count = 0;
     for (int32_t sequence = 0; sequence < c->batch; sequence++) {
-        count += sequence_spans(c, side, rank, sequence, base, spans + count);
-        base += c->format == FORMAT_SBHD ? 1 : shard_tokens(c, side, rank, sequence);
+        count += sequence_spans(c, side, rank, sequence, base, 0, case_length(c, side, sequence),
+                                spans + count);
+        base += sequence_rows(c, side, rank, sequence);
+    }
+    return count;
+}
+
+int shard_padding(const struct cp_case *c, enum shard_side side, int rank, struct span *spans)
+{
+    int64_t base = 0;
+    int count = 0;
+    for (int32_t sequence = 0; sequence < c->batch; sequence++) {
+        count += sequence_spans(c, side, rank, sequence, base, case_length(c, side, sequence),
+                                case_occupied(c, side, sequence), spans + count);
+        base += sequence_rows(c, side, rank, sequence);
     }
     return count;
 }

@@ -51,4 +51,8 @@ int shard_spans_max(const struct cp_case *c);
 // many.
 int shard_spans(const struct cp_case *c, enum shard_side side, int rank, struct span *spans);
 
+// The same of the padding, whose positions count on from those of the tokens: together they are the
+// rows of the rank.
+int shard_padding(const struct cp_case *c, enum shard_side side, int rank, struct span *spans);
+
 #endif

@@ -60,6 +60,27 @@ START_TEST(zigzag_deals_from_both_ends)
 }
 END_TEST
 
+// The padding is in the rows that hold no token, each once, behind the tokens of its sequence.
+static void count_padding(const struct cp_case *c, enum shard_side side, int rank, bool *used,
+                          int64_t rows)
+{
+    struct span spans[SPANS_MAX];
+    int count = shard_padding(c, side, rank, spans);
+    EXPECT(count <= shard_spans_max(c));
+    for (int n = 0; n < count; n++) {
+        EXPECT(spans[n].len > 0);
+        EXPECT(spans[n].position >= case_length(c, side, spans[n].sequence));
+        EXPECT(spans[n].position + spans[n].len <= case_occupied(c, side, spans[n].sequence));
+        for (int64_t t = 0; t < spans[n].len; t++) {
+            int64_t row = spans[n].row + t * shard_row_step(c);
+            EXPECT(row >= 0 && row < rows && !used[row]);
+            used[row] = true;
+        }
+    }
+    for (int64_t row = 0; row < rows; row++)
+        EXPECT(used[row]);
+}
+
 // How often each token is held by a rank; rows must be the rank's own and used once, or not at all
 // where there is padding.
 static void count_rank(const struct cp_case *c, enum shard_side side, int rank,
@@ -89,6 +110,7 @@ static void count_rank(const struct cp_case *c, enum shard_side side, int rank,
         tokens += shard_tokens(c, side, rank, sequence);
     EXPECT(rows == tokens);
     EXPECT(rows <= shard_rows_max(c, side));
+    count_padding(c, side, rank, used, rows);
 }
 
 START_TEST(shards_partition_the_sequences)
@@ -208,6 +230,9 @@ START_TEST(padding_is_in_no_span)
     ck_assert_int_eq(shard_rows(&c, SIDE_KV, 0), 30);
     ck_assert_int_eq(shard_spans(&c, SIDE_Q, 1, spans), 12);
     expect_span(&spans[1], 0, 1, 3, 3, 6);
+    ck_assert_int_eq(shard_padding(&c, SIDE_KV, 0, spans), 1);
+    expect_span(&spans[0], 0, 1, 3, 3, 9);
+    ck_assert_int_eq(shard_padding(&c, SIDE_Q, 1, spans), 0);
 }
 END_TEST
 
