@@ -46,8 +46,8 @@ struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tenso
     return draw;
 }
 
-static uint64_t element_index(const struct cp_case *c, enum input_tensor tensor, int sequence,
-                              int64_t position, int head)
+uint64_t input_index(const struct cp_case *c, enum input_tensor tensor, int sequence,
+                     int64_t position, int head)
 {
     bool key_side = tensor == INPUT_K || tensor == INPUT_V;
     uint64_t length = (uint64_t)(key_side ? c->seqlen_kv : c->seqlen_q);
@@ -61,7 +61,7 @@ void input_token_head(const struct cp_case *c, enum input_tensor tensor, int seq
 {
     const struct vector_ops *vector = vector_best();
     struct input_draw draw = input_draw_of(c, tensor);
-    uint64_t first = element_index(c, tensor, sequence, position, head);
+    uint64_t first = input_index(c, tensor, sequence, position, head);
     int count = input_head_dim(c, tensor);
     float rounded[HEAD_DIM_MAX];
     vector->draw(&draw, first, count, values);
@@ -86,7 +86,7 @@ static void draw_rounded(const struct cp_case *c, enum input_tensor tensor, uint
 void input_row(const struct cp_case *c, enum input_tensor tensor, int sequence, int64_t position,
                void *row)
 {
-    draw_rounded(c, tensor, element_index(c, tensor, sequence, position, 0),
+    draw_rounded(c, tensor, input_index(c, tensor, sequence, position, 0),
                  input_heads(c, tensor) * input_head_dim(c, tensor), row);
 }
 
@@ -107,8 +107,8 @@ struct bias_dims input_bias_dims(const struct cp_case *c)
                               .rows = full[c->bias].rows ? c->seqlen_q : 1};
 }
 
-static uint64_t bias_index(const struct cp_case *c, int sequence, int head, int64_t position,
-                           int64_t key)
+uint64_t input_bias_index(const struct cp_case *c, int sequence, int head, int64_t position,
+                          int64_t key)
 {
     struct bias_dims dims = input_bias_dims(c);
     uint64_t index = dims.batch > 1 ? (uint64_t)sequence : 0;
@@ -131,7 +131,7 @@ void input_bias(const struct cp_case *c, int sequence, int head, int64_t positio
 void input_bias_row(const struct cp_case *c, int sequence, int head, int64_t position,
                     int64_t first, int64_t count, void *row)
 {
-    draw_rounded(c, INPUT_BIAS, bias_index(c, sequence, head, position, first), count, row);
+    draw_rounded(c, INPUT_BIAS, input_bias_index(c, sequence, head, position, first), count, row);
 }
 
 float input_sink(const struct cp_case *c, int head)

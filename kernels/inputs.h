@@ -33,9 +33,12 @@ struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tenso
 int input_heads(const struct cp_case *c, enum input_tensor tensor);
 int input_head_dim(const struct cp_case *c, enum input_tensor tensor);
 
-// Elements [head][0..head_dim) of one token, in fp32 holding exactly the rounded value. Global
-// element index: ((sequence * seqlen + position) * heads + head) * head_dim + i, whatever the
-// memory format.
+// Global index of the first element of one token and head of Q, K, V or dO:
+// ((sequence * seqlen + position) * heads + head) * head_dim, whatever the memory format.
+uint64_t input_index(const struct cp_case *c, enum input_tensor tensor, int sequence,
+                     int64_t position, int head);
+
+// Elements [head][0..head_dim) of one token, in fp32 holding exactly the rounded value.
 void input_token_head(const struct cp_case *c, enum input_tensor tensor, int sequence,
                       int64_t position, int head, float *values);
 
@@ -50,10 +53,13 @@ struct bias_dims {
 };
 struct bias_dims input_bias_dims(const struct cp_case *c);
 
+// Global element index: ((sequence * heads + head) * rows + position) * seqlen_kv + key in the
+// bias's own dimensions, 0 taken for what it has once for all.
+uint64_t input_bias_index(const struct cp_case *c, int sequence, int head, int64_t position,
+                          int64_t key);
+
 // What is added to the logits of one query and keys [first, first + count): in fp32 holding exactly
-// the rounded values, or in the case's dtype. Unit normal, not clamped. Global element index:
-// ((sequence * heads + head) * rows + position) * seqlen_kv + key in the bias's own dimensions, 0
-// taken for what it has once for all.
+// the rounded values, or in the case's dtype. Unit normal, not clamped.
 void input_bias(const struct cp_case *c, int sequence, int head, int64_t position, int64_t first,
                 int64_t count, float *values);
 void input_bias_row(const struct cp_case *c, int sequence, int head, int64_t position,
