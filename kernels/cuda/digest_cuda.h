@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fingerprints of device memory (rank/digest.h).
+#ifndef CPATTN_KERNELS_CUDA_DIGEST_CUDA_H
+#define CPATTN_KERNELS_CUDA_DIGEST_CUDA_H
+
+#include "kernels/cuda/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Puts the sum over `bytes` bytes on the backend's stream; `data` is aligned to 8 bytes. After
+// attention_cuda_finish() it is what digest_sum() gives for the same bytes on the host, for
+// digest_join(). NULL, remembered, when memory is short.
+const uint64_t *digest_cuda_sum(struct attention_backend *backend, const void *data, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

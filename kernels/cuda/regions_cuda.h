@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions of several pieces (plan/plan.h) in device memory, a launch for many of them.
+#ifndef CPATTN_KERNELS_CUDA_REGIONS_CUDA_H
+#define CPATTN_KERNELS_CUDA_REGIONS_CUDA_H
+
+#include "kernels/cuda/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// `rows` pieces of `bytes` bytes, the strides apart on either side; a stride of `bytes` is memory
+// without gaps. Nothing is copied where one of them is not positive. The sides do not overlap.
+struct region_copy {
+    const void *source;
+    void *destination;
+    int64_t rows, bytes;
+    int64_t source_stride, destination_stride;
+};
+
+// Puts copies on a stream of the backend's device, in no order among them. The list is read before
+// this returns. Errors are remembered in the backend.
+void regions_cuda_copy(struct attention_backend *backend, cudaStream_t stream,
+                       const struct region_copy *copies, int count);
+
+// destination += source on the backend's stream: `rows` pieces of `count` floats, one behind the
+// other in the source, `stride` floats apart in the destination.
+void regions_cuda_add(struct attention_backend *backend, const float *source, float *destination,
+                      int64_t rows, int64_t count, int64_t stride);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
