@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# The CUDA backend: one file per line, C and CUDA alike; headers too, so that they get distributed.
+cuda_kernels_sources =
+cuda_kernels_sources += kernels/cuda/backend.h
+cuda_kernels_sources += kernels/cuda/digest_cuda.h
+cuda_kernels_sources += kernels/cuda/inputs_cuda.h
+cuda_kernels_sources += kernels/cuda/internal.h
+cuda_kernels_sources += kernels/cuda/mma.cuh
+cuda_kernels_sources += kernels/cuda/padding_cuda.h
+cuda_kernels_sources += kernels/cuda/regions_cuda.h
+
+if CUDA
+noinst_LIBRARIES += kernels/cuda/libkernelscuda.a
+kernels_cuda_libkernelscuda_a_SOURCES = $(cuda_kernels_sources)
+kernels_cuda_libkernelscuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+endif
+
+# nvcc compiles each file by itself, so that `make -j` has something to do in parallel. libtool cannot
+# drive nvcc and need not: these objects go into programs only.
+SUFFIXES += .cu
+.cu.$(OBJEXT):
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_NVCC)$(NVCC) -ccbin $(CUDA_HOST_CXX) $(CUDA_GENCODE) -std=c++17 $(AM_CPPFLAGS) \
+	    $(CUDA_CPPFLAGS) -Xcompiler -fPIE,-fvisibility=hidden,-Wall $(CUDA_WERROR) $(NVCCFLAGS) \
+	    -MD -MP -MF $(@D)/$(*F).nvcc.d -MT $@ -c -o $@ $<
+AM_V_NVCC = $(am__v_NVCC_@AM_V@)
+am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
+am__v_NVCC_0 = @echo "  NVCC    " $@;
+am__v_NVCC_1 =
+
+nvcc_dependencies = kernels/cuda/*.nvcc.d tests/cuda/*.nvcc.d bench/cuda/*.nvcc.d
+CLEANFILES += $(nvcc_dependencies)
+-include $(wildcard $(nvcc_dependencies))

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# What a rank on a GPU has instead of its CPU counterpart: one file per line. The transport over NCCL
+# is here too, because nothing else links it.
+cuda_rank_sources =
+cuda_rank_sources += rank/cuda/device_arena.c
+cuda_rank_sources += rank/cuda/device_arena.h
+
+# In link order. The daemon and the client link none of it.
+cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) kernels/cuda/libkernelscuda.a kernels/libkernels.a \
+    plan/libplan.la common/libcommon.la \
+    $(NCCL_LIBS) $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+
+if CUDA
+noinst_LIBRARIES += rank/cuda/librankcuda.a
+rank_cuda_librankcuda_a_SOURCES = $(cuda_rank_sources)
+rank_cuda_librankcuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
+endif
