@@ -67,10 +67,18 @@ struct timings {
     uint64_t reference_ns, compare_ns;
 };
 
+// Why a case was not run, where the ranks have found so before it began and are ready for the next.
+// A rank that could have run it has ABORTED and no text.
+struct refusal {
+    int32_t status; // enum status; OK: it was run, and the rest of the report tells how
+    char text[ERROR_TEXT_MAX];
+};
+
 #define REPORT_FIGURES_MAX 24
 struct rank_report {
     int32_t rank;
     bool pass;
+    struct refusal refusal;
     int32_t figures_count;
     struct figures figures[REPORT_FIGURES_MAX];
     struct timings timings;

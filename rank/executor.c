@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/bias.h"
 #include "rank/clock.h"
+#include "rank/operations.h"
 
 enum move_kind { MOVE_RUN, MOVE_START, MOVE_PROGRESS };
 
@@ -19,6 +19,7 @@ struct move {
 struct executor {
     const struct execution *e;
     const struct plan *plan;
+    struct operations operations;
     struct timings *timings;
     int32_t head[PLAN_STREAMS]; // next operation of each stream; op_count: none is left
     bool *done;                 // [op_count]
@@ -31,149 +32,9 @@ struct executor {
     int compute_eighths;  // exploration: how often compute goes first
 };
 
-// ---- single operations ----
-
 static void *at(const struct executor *x, struct region region)
 {
-    return region.bytes == 0 ? NULL : (char *)x->e->buffers[region.buffer] + region.offset;
-}
-
-static struct attention_shape op_shape(const struct executor *x, const struct op *op)
-{
-    const struct cp_case *c = &x->plan->c;
-    int32_t group = c->heads / c->kv_heads;
-    return (struct attention_shape){.dtype = c->dtype,
-                                    .heads = op->heads.count,
-                                    .kv_heads = op->heads.kv_count,
-                                    .group = group,
-                                    .head_phase = op->heads.first - op->heads.kv_first * group,
-                                    .d_qk = c->head_dim_qk,
-                                    .d_v = c->head_dim_v,
-                                    .q_rows = op->q_rows,
-                                    .row_step = shard_row_step(c),
-                                    .scale = case_scale(c),
-                                    .softcap = c->softcap,
-                                    .bias_head_stride = bias_head_stride(c, op->bias_rows),
-                                    .bias_row_stride = c->seqlen_kv,
-                                    .bias_row_step = bias_row_step(c),
-                                    .deterministic = c->deterministic};
-}
-
-static enum status attend_forward(struct executor *x, const struct op *op, struct error *error)
-{
-    struct attention_forward args = {
-        .shape = op_shape(x, op),
-        .q = at(x, op->operand[ATTEND_Q]),
-        .k = at(x, op->operand[ATTEND_K]),
-        .v = at(x, op->operand[ATTEND_V]),
-        .o = at(x, op->operand[ATTEND_O]),
-        .lse = at(x, op->operand[ATTEND_LSE]),
-        .bias = at(x, op->operand[ATTEND_BIAS]),
-        .max_logit = at(x, op->operand[ATTEND_MAX]),
-        .slices = x->plan->slices + op->slice_first,
-        .slice_count = op->slice_count,
-    };
-    return x->e->ops->forward(x->e->backend, &args, error);
-}
-
-static enum status attend_backward(struct executor *x, const struct op *op, struct error *error)
-{
-    struct attention_backward args = {
-        .shape = op_shape(x, op),
-        .q = at(x, op->operand[ATTEND_Q]),
-        .k = at(x, op->operand[ATTEND_K]),
-        .v = at(x, op->operand[ATTEND_V]),
-        .d_out = at(x, op->operand[ATTEND_DO]),
-        .lse = at(x, op->operand[ATTEND_LSE]),
-        .d = at(x, op->operand[ATTEND_D]),
-        .dq = at(x, op->operand[ATTEND_DQ]),
-        .dk = at(x, op->operand[ATTEND_DK]),
-        .dv = at(x, op->operand[ATTEND_DV]),
-        .bias = at(x, op->operand[ATTEND_BIAS]),
-        .dbias = at(x, op->operand[ATTEND_DBIAS]),
-        .slices = x->plan->slices + op->slice_first,
-        .slice_count = op->slice_count,
-    };
-    return x->e->ops->backward(x->e->backend, &args, error);
-}
-
-static int64_t floats(struct region region)
-{
-    return region_total(&region) / (int64_t)sizeof(float);
-}
-
-static void row_dot(struct executor *x, const struct op *op)
-{
-    struct attention_shape shape = op_shape(x, op);
-    x->e->ops->row_dot(x->e->backend, &shape, at(x, op->operand[ROW_DOT_DO]),
-                       at(x, op->operand[ROW_DOT_O]), at(x, op->operand[ROW_DOT_D]));
-}
-
-static void fill_heads(struct executor *x, const struct op *op)
-{
-    struct attention_shape shape = op_shape(x, op);
-    x->e->ops->fill_heads(x->e->backend, &shape, at(x, op->operand[UNARY_SOURCE]),
-                          at(x, op->operand[UNARY_DESTINATION]));
-}
-
-static void sink_grad(struct executor *x, const struct op *op)
-{
-    struct attention_shape shape = op_shape(x, op);
-    x->e->ops->sink_grad(x->e->backend, &shape, x->plan->slices + op->slice_first, op->slice_count,
-                         at(x, op->operand[SINK_GRAD_SINK]), at(x, op->operand[SINK_GRAD_LSE]),
-                         at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));
-}
-
-// The destination may be in pieces.
-static void add(struct executor *x, const struct op *op)
-{
-    struct region to = op->operand[UNARY_DESTINATION];
-    const float *source = at(x, op->operand[UNARY_SOURCE]);
-    int64_t count = to.bytes / (int64_t)sizeof(float);
-    for (int64_t i = 0; i < region_pieces(&to); i++) {
-        x->e->ops->add(x->e->backend, source + i * count, at(x, to), count);
-        to.offset += to.stride;
-    }
-}
-
-static enum status op_run(struct executor *x, const struct op *op, struct error *error)
-{
-    const struct attention_ops *ops = x->e->ops;
-    struct attention_backend *backend = x->e->backend;
-    struct region source = op->operand[UNARY_SOURCE];
-    struct region destination = op->operand[UNARY_DESTINATION];
-    switch (op->kind) {
-    case OP_ATTEND_FORWARD:
-        return attend_forward(x, op, error);
-    case OP_ATTEND_BACKWARD:
-        return attend_backward(x, op, error);
-    case OP_ROW_DOT:
-        row_dot(x, op);
-        return STATUS_OK;
-    case OP_ADD:
-        add(x, op);
-        return STATUS_OK;
-    case OP_MAX:
-        ops->max(backend, at(x, source), at(x, destination), floats(source));
-        return STATUS_OK;
-    case OP_FILL_HEADS:
-        fill_heads(x, op);
-        return STATUS_OK;
-    case OP_SINK_GRAD:
-        sink_grad(x, op);
-        return STATUS_OK;
-    case OP_CONVERT:
-        ops->convert(backend, x->plan->c.dtype, at(x, source), at(x, destination), floats(source));
-        return STATUS_OK;
-    case OP_FILL:
-        ops->fill(backend, at(x, destination), op->value, floats(destination));
-        return STATUS_OK;
-    case OP_EXCHANGE:
-    case OP_KINDS:
-        break;
-    }
-    return error_set(error, STATUS_INTERNAL, "operation kind %d is no compute operation",
-                     (int)op->kind);
+    return region_memory(x->e->buffers, &region);
 }
 
 // ---- progress ----
@@ -396,7 +257,7 @@ static enum status move_make(struct executor *x, struct move move, bool only, st
     }
     const struct op *op = &x->plan->ops[move.op];
     progress_note(x, op, -1);
-    enum status status = op_run(x, op, error);
+    enum status status = operations_run(&x->operations, op, error);
     if (status == STATUS_OK)
         op_finished(x, move.op);
     return status;
@@ -465,7 +326,10 @@ static enum status executor_loop(struct executor *x, struct error *error)
 
 enum status executor_run(const struct execution *e, struct timings *timings, struct error *error)
 {
-    struct executor x = {.e = e, .plan = e->plan, .timings = timings};
+    struct executor x = {.e = e,
+                         .plan = e->plan,
+                         .operations = {e->plan, e->buffers, e->ops, e->backend},
+                         .timings = timings};
     size_t op_count = (size_t)e->plan->op_count, transfer_count = (size_t)e->plan->transfer_count;
     x.done = calloc(op_count + 1, sizeof(*x.done));
     x.messages = calloc(transfer_count + 1, sizeof(*x.messages));

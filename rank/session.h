@@ -6,33 +6,30 @@
 
 #include <stdbool.h>
 
-#include "common/report.h"
-#include "kernels/attention.h"
-#include "plan/case.h"
-#include "rank/arena.h"
-#include "transport/transport.h"
+#include "rank/engine.h"
 
 struct session {
     int rank, world_size;
     struct transport *transport;
     struct progress *progress;
-    const struct attention_ops *ops;
-    struct attention_backend *backend;
+    struct engine *engine;
     struct arena arena;
     bool out_of_step; // a case was broken off: the ranks are no longer at the same point
 };
 
-// Borrows transport and progress word for the life of the session. Rank and world size are the
-// transport's.
-enum status session_init(struct session *s, struct transport *transport, struct progress *progress,
+// Makes an engine of that kind, with `arguments` for its setup. Borrows transport and progress word
+// for the life of the session. Rank and world size are the transport's.
+enum status session_init(struct session *s, const struct engine_kind *kind, char *const *arguments,
+                         struct transport *transport, struct progress *progress,
                          struct error *error) MUST_CHECK;
 void session_fini(struct session *s); // also after a failed init and twice
 
 // Waits until all ranks of the world have come here.
 enum status session_barrier(struct session *s, struct error *error) MUST_CHECK;
 
-// Runs a case and fills the report: a mismatch is a result. All ranks must run the same cases under
-// the same job numbers, in the same order. After a failure the session is of no further use.
+// Runs a case and fills the report: a mismatch is a result, and so it is that the ranks agreed not
+// to run it. All ranks must run the same cases under the same job numbers, in the same order. After
+// a failure the session is of no further use.
 enum status session_run(struct session *s, const struct cp_case *c, uint64_t job,
                         struct rank_report *report, struct error *error) MUST_CHECK;
 

@@ -383,7 +383,9 @@ static void half_world_init(struct half_world *h)
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     ck_assert_int_eq(transport_socket_create(0, 2, (int[]){-1, pair[0]}, &h->transport, &error),
                      STATUS_OK);
-    ck_assert_int_eq(session_init(&h->session, h->transport, &h->progress, &error), STATUS_OK);
+    ck_assert_int_eq(
+        session_init(&h->session, &engine_cpu, NULL, h->transport, &h->progress, &error),
+        STATUS_OK);
     h->peer = pair[1];
     model_case(&h->c, 0, 2, DTYPE_BF16);
 }

@@ -65,7 +65,8 @@ static int rank_main(struct world *w, int rank, const int *mesh, int control)
     struct answer answer;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (transport_socket_create(rank, w->size, mesh, &transport, &error) != STATUS_OK ||
-        session_init(&session, transport, &w->progress[rank], &error) != STATUS_OK) {
+        session_init(&session, &engine_cpu, NULL, transport, &w->progress[rank], &error) !=
+            STATUS_OK) {
         fprintf(stderr, "rank %d: %s\n", rank, error.text);
         return 1;
     }

@@ -22,10 +22,37 @@ static uint64_t digest_combine(const struct rank_report *reports, int count)
     return hash;
 }
 
+// The first rank that could not run the case; the others only went along. -1: it was run.
+static int refuser_find(const struct crew *crew)
+{
+    int found = -1;
+    for (int rank = crew->world_size - 1; rank >= 0; rank--) {
+        int32_t status = crew->reports[rank].refusal.status;
+        if (status != STATUS_OK && (status != STATUS_ABORTED || found < 0))
+            found = rank;
+    }
+    return found;
+}
+
+static void refusal_tell(const struct crew *crew, int rank, struct wire_reply *reply)
+{
+    const struct refusal *refusal = &crew->reports[rank].refusal;
+    struct error error;
+    error_set(&error, (enum status)refusal->status, "rank %d of %d: %s", rank, crew->world_size,
+              refusal->text);
+    reply->status = error.status;
+    memcpy(reply->message, error.text, sizeof(reply->message));
+}
+
 void answer_result(const struct action *action, const struct crew *crew, struct wire_reply *reply)
 {
     struct wire_result *result = &reply->result;
+    int refuser = refuser_find(crew);
     reply->method = METHOD_RUN;
+    if (refuser >= 0) {
+        refusal_tell(crew, refuser, reply);
+        return;
+    }
     result->verdict = VERDICT_PASS;
     for (int rank = 0; rank < crew->world_size; rank++) {
         if (!crew->reports[rank].pass)

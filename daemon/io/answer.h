@@ -8,7 +8,8 @@
 #include "daemon/io/crew.h"
 #include "proto/wire.h"
 
-// Fills reply->result from the reports of the pool's ranks, whose array it borrows.
+// Fills reply->result from the reports of the pool's ranks, whose array it borrows; or status and
+// message, where the ranks have refused the case.
 void answer_result(const struct action *action, const struct crew *crew, struct wire_reply *reply);
 
 // Fills status, message and, where a pool was involved, reply->failure, whose array is the

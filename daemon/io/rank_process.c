@@ -75,6 +75,15 @@ static enum status on_ready(struct rank_process *r, const struct channel_frame *
     return STATUS_OK;
 }
 
+static void text_clean(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *c = text; *c; c++) {
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    }
+}
+
 static bool figures_plausible(const struct figures *f)
 {
     return f->tensor > 0 && f->tensor < TENSOR_COUNT && f->chunk >= 0 &&
@@ -85,7 +94,8 @@ static bool report_plausible(const struct rank_report *report, int rank)
 {
     unsigned char pass;
     memcpy(&pass, &report->pass, 1);
-    bool plausible = pass <= 1 && report->rank == rank && report->figures_count >= 0 &&
+    bool plausible = pass <= 1 && report->rank == rank && report->refusal.status >= STATUS_OK &&
+                     report->refusal.status < STATUS_COUNT && report->figures_count >= 0 &&
                      report->figures_count <= REPORT_FIGURES_MAX;
     for (int i = 0; plausible && i < report->figures_count; i++)
         plausible = figures_plausible(&report->figures[i]);
@@ -106,6 +116,7 @@ static enum status on_report(struct rank_process *r, const struct channel_frame 
     if (!report_plausible(report, r->rank))
         return error_set(error, STATUS_DATA_LOSS, "rank %d reports figures that cannot be",
                          r->rank);
+    text_clean(report->refusal.text, sizeof(report->refusal.text));
     r->reported = true;
     handler_of(r)->reported(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank,
                             frame->job);
@@ -118,15 +129,6 @@ static bool failure_plausible(const struct rank_failure *f, int rank, int world_
     return f->status > STATUS_OK && f->status < STATUS_COUNT && f->phase >= 0 &&
            f->phase < REPORT_PHASES && f->step >= 0 &&
            (f->kind == FAILURE_OWN || (f->kind == FAILURE_PEER_LOST && peer_named));
-}
-
-static void text_clean(char *text, size_t size)
-{
-    text[size - 1] = '\0';
-    for (char *c = text; *c; c++) {
-        if (*c < ' ' || *c > '~')
-            *c = '?';
-    }
 }
 
 static enum status on_failed(struct rank_process *r, const struct channel_frame *frame,

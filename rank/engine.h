@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session leaves to a backend: memory, inputs, execution, verification. An engine is made
+// once in the life of a rank and runs one case after the other.
+#ifndef CPATTN_RANK_ENGINE_H
+#define CPATTN_RANK_ENGINE_H
+
+#include "rank/job.h"
+
+struct engine {
+    const struct engine_ops *ops;
+};
+
+// Called in this order for each case. After an error nothing but release() follows.
+struct engine_ops {
+    const char *name; // "cpu"
+    // Adds to *host_bytes what the engine takes of the job's arena.
+    enum status (*reserve)(struct engine *e, const struct job *j, size_t *host_bytes,
+                           struct error *error);
+    // Makes sure of all other memory of the case and leaves the rest as it is, so that ranks can
+    // still go back. NULL: there is none.
+    enum status (*admit)(struct engine *e, const struct job *j, struct error *error);
+    // Points the job's buffers to memory. Inputs are filled, all other bytes all ones, which is a
+    // NaN in every dtype: whatever is read or delivered without having been written shall show.
+    enum status (*prepare)(struct engine *e, struct job *j, struct error *error);
+    // Runs the plan.
+    enum status (*execute)(struct engine *e, struct job *j, struct error *error);
+    // Fills figures, pass and digest of the report. All ranks of the case call it.
+    enum status (*verify)(struct engine *e, struct job *j, struct error *error);
+    void (*release)(struct engine *e); // memory that an idle rank does not keep
+    void (*destroy)(struct engine *e);
+};
+
+// How a rank program makes its engine.
+struct engine_setup {
+    struct transport *control; // sockets, nothing under way; borrowed for the engine's life
+    struct progress *progress;
+    char *const *arguments; // of the command line, behind those of every rank program
+};
+
+struct engine_kind {
+    const char *program;   // "cpattn-rank"
+    const char *arguments; // for its usage, with a space in front; "" where it has none
+    int argument_min, argument_max;
+    enum status (*create)(const struct engine_setup *setup, struct engine **engine,
+                          struct error *error);
+};
+
+extern const struct engine_kind engine_cpu;
+
+#endif

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank/clock.h"
+#include "rank/digest.h"
+#include "rank/engine.h"
+#include "rank/executor.h"
+#include "rank/inputs.h"
+#include "rank/verify.h"
+
+struct cpu {
+    struct engine base;
+    const struct attention_ops *ops;
+    struct attention_backend *backend;
+};
+
+static struct cpu *self(struct engine *e)
+{
+    return (struct cpu *)e;
+}
+
+// ---- memory ----
+
+static enum status cpu_reserve(struct engine *e, const struct job *j, size_t *host_bytes,
+                               struct error *error)
+{
+    (void)e;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
+        status = arena_add(host_bytes, j->plan->buffers[i].bytes, 1, error);
+    if (status == STATUS_OK)
+        status = verify_reserve(j->c, j->rank, host_bytes, error);
+    return status;
+}
+
+static void buffers_take(struct job *j)
+{
+    for (int i = 0; i < j->plan->buffer_count; i++) {
+        const struct plan_buffer *buffer = &j->plan->buffers[i];
+        j->buffers[i] = arena_take(j->arena, buffer->bytes, 1);
+        if (!job_role_is_filled(buffer->role))
+            memset(j->buffers[i], 0xff, (size_t)buffer->bytes);
+    }
+}
+
+// ---- inputs ----
+
+static void input_fill(const struct job *j, enum input_tensor tensor, enum shard_side side,
+                       void *data)
+{
+    if (data)
+        inputs_fill(j->c, tensor, j->rank, j->spans[side], j->span_count[side], data);
+}
+
+static enum status cpu_prepare(struct engine *e, struct job *j, struct error *error)
+{
+    (void)e;
+    (void)error;
+    uint64_t start_ns = clock_ns();
+    buffers_take(j);
+    char *kv = job_memory(j, BUFFER_INPUT_KV);
+    input_fill(j, INPUT_K, SIDE_KV, kv);
+    input_fill(j, INPUT_V, SIDE_KV, kv ? kv + job_key_bytes(j) : NULL);
+    input_fill(j, INPUT_Q, SIDE_Q, job_memory(j, BUFFER_INPUT_Q));
+    input_fill(j, INPUT_DO, SIDE_Q, job_memory(j, BUFFER_INPUT_DO));
+    float *sink = job_memory(j, BUFFER_INPUT_SINK);
+    if (sink)
+        inputs_fill_sink(j->c, sink);
+    void *bias = job_memory(j, BUFFER_INPUT_BIAS);
+    if (bias)
+        inputs_fill_bias(j->c, j->rank, j->spans_of_others, bias);
+    j->report->timings.inputs_ns = clock_ns() - start_ns;
+    return STATUS_OK;
+}
+
+// ---- work ----
+
+static enum status cpu_execute(struct engine *e, struct job *j, struct error *error)
+{
+    struct execution execution = {
+        .plan = j->plan,
+        .buffers = j->buffers,
+        .ops = self(e)->ops,
+        .backend = self(e)->backend,
+        .transport = j->control,
+        .progress = j->progress,
+        .job = j->number,
+    };
+    return executor_run(&execution, &j->report->timings, error);
+}
+
+static uint64_t outputs_digest(const struct job *j)
+{
+    uint64_t digest = DIGEST_START;
+    for (int i = 0; i < JOB_OUTPUTS; i++) {
+        int64_t bytes;
+        const void *data = job_buffer(j, job_outputs[i], &bytes);
+        digest = digest_add(digest, data, (size_t)bytes);
+    }
+    return digest;
+}
+
+static enum status cpu_verify(struct engine *e, struct job *j, struct error *error)
+{
+    (void)e;
+    struct verification v = {
+        .c = j->c,
+        .rank = j->rank,
+        .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
+        .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
+        .out = job_memory(j, BUFFER_OUT),
+        .lse = job_memory(j, BUFFER_LSE),
+        .dq = job_memory(j, BUFFER_DQ),
+        .dbias = job_memory(j, BUFFER_DBIAS),
+        .dsink = job_memory(j, BUFFER_DSINK),
+        .max_logit = job_memory(j, BUFFER_MAX_LOGIT),
+        .arena = j->arena,
+        .transport = j->control,
+        .progress = j->progress,
+        .job = j->number,
+    };
+    const char *dkv = job_memory(j, BUFFER_DKV);
+    if (dkv) {
+        v.dk = dkv;
+        v.dv = dkv + job_key_bytes(j);
+    }
+    enum status status = verify_run(&v, j->report, error);
+    if (status != STATUS_OK)
+        return status;
+    job_phase(j, REPORT_COMPARE);
+    uint64_t start_ns = clock_ns();
+    j->report->digest = outputs_digest(j);
+    j->report->timings.compare_ns += clock_ns() - start_ns;
+    return STATUS_OK;
+}
+
+// ---- life ----
+
+static void cpu_release(struct engine *e)
+{
+    (void)e; // all of it is in the job's arena
+}
+
+static void cpu_destroy(struct engine *e)
+{
+    self(e)->ops->destroy(self(e)->backend);
+    free(e);
+}
+
+static const struct engine_ops cpu_ops = {
+    .name = "cpu",
+    .reserve = cpu_reserve,
+    .prepare = cpu_prepare,
+    .execute = cpu_execute,
+    .verify = cpu_verify,
+    .release = cpu_release,
+    .destroy = cpu_destroy,
+};
+
+static enum status cpu_create(const struct engine_setup *setup, struct engine **engine,
+                              struct error *error)
+{
+    (void)setup;
+    struct cpu *cpu = calloc(1, sizeof(*cpu));
+    if (!cpu)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a backend");
+    cpu->base.ops = &cpu_ops;
+    cpu->ops = &attention_cpu;
+    enum status status = cpu->ops->create(&cpu->backend, error);
+    if (status != STATUS_OK) {
+        free(cpu);
+        return status;
+    }
+    *engine = &cpu->base;
+    return STATUS_OK;
+}
+
+const struct engine_kind engine_cpu = {
+    .program = "cpattn-rank", .arguments = "", .create = cpu_create};

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/job.h"
+
+const enum buffer_role job_outputs[JOB_OUTPUTS] = {
+    BUFFER_OUT, BUFFER_LSE, BUFFER_DQ, BUFFER_DKV, BUFFER_DSINK, BUFFER_DBIAS, BUFFER_MAX_LOGIT};
+
+void job_phase(const struct job *j, enum report_phase phase)
+{
+    progress_store(j->progress, (struct progress_view){
+                                    .job = (uint32_t)j->number, .phase = phase, .waiting_for = -1});
+}
+
+void *job_buffer(const struct job *j, enum buffer_role role, int64_t *bytes)
+{
+    for (int i = 0; i < j->plan->buffer_count; i++)
+        if (j->plan->buffers[i].role == role) {
+            *bytes = j->plan->buffers[i].bytes;
+            return j->buffers[i];
+        }
+    *bytes = 0;
+    return NULL;
+}
+
+void *job_memory(const struct job *j, enum buffer_role role)
+{
+    int64_t bytes;
+    return job_buffer(j, role, &bytes);
+}
+
+int64_t job_key_bytes(const struct job *j)
+{
+    return shard_rows(j->c, SIDE_KV, j->rank) * j->c->kv_heads * j->c->head_dim_qk *
+           case_element_bytes(j->c);
+}
+
+bool job_role_is_filled(enum buffer_role role)
+{
+    return role == BUFFER_INPUT_Q || role == BUFFER_INPUT_KV || role == BUFFER_INPUT_DO ||
+           role == BUFFER_INPUT_SINK;
+}

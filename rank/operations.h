@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations of a plan that compute, as calls of a backend.
+#ifndef CPATTN_RANK_OPERATIONS_H
+#define CPATTN_RANK_OPERATIONS_H
+
+#include "kernels/attention.h"
+#include "plan/plan.h"
+
+struct operations {
+    const struct plan *plan;
+    void *const *buffers; // memory of the plan's buffers, by index
+    const struct attention_ops *ops;
+    struct attention_backend *backend;
+};
+
+// The first byte of a region; NULL of an empty one.
+static inline void *region_memory(void *const *buffers, const struct region *r)
+{
+    return r->bytes == 0 ? NULL : (char *)buffers[r->buffer] + r->offset;
+}
+
+// Runs, or starts where the backend only starts, anything but an exchange.
+enum status operations_run(const struct operations *x, const struct op *op,
+                           struct error *error) MUST_CHECK;
+
+#endif

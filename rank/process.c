@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/channel.h"
+#include "rank/session.h"
+
+#define PROGRESS_FD (CHANNEL_FD + 1)
+#define MESH_FD     (CHANNEL_FD + 2)
+
+// Words of the command line that every rank program has.
+#define RANK_ARGUMENTS 5
+
+// Of sysexits.h: the command was used wrongly; an error inside.
+#define EXIT_USAGE    64
+#define EXIT_SOFTWARE 70
+
+// The kernel shall pick a rank before the daemon when memory runs out.
+#define OOM_SCORE "500"
+
+struct rank {
+    int rank, world_size;
+    uint32_t generation;
+    pid_t parent;
+    const struct engine_kind *kind;
+    char *const *arguments; // of the engine
+    struct progress *progress;
+    struct transport *transport;
+    struct session session;
+    _Alignas(16) char payload[CHANNEL_PAYLOAD_MAX];
+};
+
+// ---- the process ----
+
+static bool number_parse(const char *text, long min, long max, long *value)
+{
+    char *end;
+    errno = 0;
+    long parsed = strtol(text, &end, 10);
+    if (errno || end == text || *end || parsed < min || parsed > max)
+        return false;
+    *value = parsed;
+    return true;
+}
+
+static bool arguments_parse(struct rank *r, int argc, char **argv)
+{
+    long rank, world_size, generation, parent;
+    if (argc < RANK_ARGUMENTS + r->kind->argument_min ||
+        argc > RANK_ARGUMENTS + r->kind->argument_max ||
+        !number_parse(argv[2], 1, WORLD_SIZE_MAX, &world_size) ||
+        !number_parse(argv[1], 0, world_size - 1, &rank) ||
+        !number_parse(argv[3], 0, UINT32_MAX, &generation) ||
+        !number_parse(argv[4], 1, INT32_MAX, &parent))
+        return false;
+    r->rank = (int)rank;
+    r->world_size = (int)world_size;
+    r->generation = (uint32_t)generation;
+    r->parent = (pid_t)parent;
+    r->arguments = argv + RANK_ARGUMENTS;
+    return true;
+}
+
+// A rank must not outlive its daemon. The request comes first: a daemon that ends between the two
+// lines is noticed by the second.
+static bool parent_bind(const struct rank *r)
+{
+    return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == r->parent;
+}
+
+static void limits_set(void)
+{
+    struct rlimit none = {0};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t ignored = write(fd, OOM_SCORE, sizeof(OOM_SCORE) - 1);
+    (void)ignored;
+    close(fd);
+}
+
+static enum status descriptors_adopt(const struct rank *r, struct error *error)
+{
+    for (int fd = CHANNEL_FD; fd < MESH_FD + r->world_size; fd++)
+        if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 && fd != MESH_FD + r->rank)
+            return error_set(error, STATUS_INVALID_ARGUMENT, "descriptor %d of rank %d: %s", fd,
+                             r->rank, strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status progress_map(struct rank *r, struct error *error)
+{
+    size_t bytes = (size_t)r->world_size * sizeof(struct progress);
+    struct stat stat;
+    // Beyond the end of the object the mapping would be there and kill on the first touch.
+    if (fstat(PROGRESS_FD, &stat) != 0 || stat.st_size < (off_t)bytes)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "descriptor %d does not hold %d progress words", PROGRESS_FD,
+                         r->world_size);
+    void *words = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, PROGRESS_FD, 0);
+    if (words == MAP_FAILED)
+        return error_set(error, STATUS_INTERNAL, "cannot map progress words: %s", strerror(errno));
+    close(PROGRESS_FD);
+    r->progress = (struct progress *)words + r->rank;
+    return STATUS_OK;
+}
+
+// ---- talking to the daemon ----
+
+static enum status say(const struct rank *r, enum channel_type type, uint64_t job,
+                       const void *payload, size_t length, struct error *error)
+{
+    return channel_send(CHANNEL_FD, type, r->generation, job, payload, (uint32_t)length, error);
+}
+
+static enum status say_hello(const struct rank *r, struct error *error)
+{
+    struct channel_hello hello;
+    channel_hello_fill(&hello, (int)getpid(), r->rank);
+    return say(r, CHANNEL_HELLO, 0, &hello, sizeof(hello), error);
+}
+
+static void complain(const struct rank *r, const struct error *error)
+{
+    fprintf(stderr, "rank %d: %s: %s\n", r->rank, status_text(error->status), error->text);
+}
+
+// Tells the daemon and the reader of stderr, and waits for the end.
+static int give_up(struct rank *r, uint64_t job, const struct error *error)
+{
+    struct rank_failure failure;
+    struct error unsent = {0};
+    complain(r, error);
+    session_failure(&r->session, error, &failure);
+    if (say(r, CHANNEL_FAILED, job, &failure, sizeof(failure), &unsent) != STATUS_OK)
+        return EXIT_SOFTWARE;
+    struct channel_frame frame;
+    while (channel_recv(CHANNEL_FD, &frame, r->payload, &unsent) == STATUS_OK)
+        continue;
+    return EXIT_SOFTWARE;
+}
+
+// ---- serving ----
+
+static enum status case_serve(struct rank *r, const struct channel_frame *frame,
+                              struct error *error)
+{
+    struct cp_case c;
+    struct rank_report report;
+    enum status status = case_load(&c, r->payload, frame->length, error);
+    if (status != STATUS_OK)
+        return status;
+    status = session_run(&r->session, &c, frame->job, &report, error);
+    if (status == STATUS_OK)
+        status = say(r, CHANNEL_REPORT, frame->job, &report, sizeof(report), error);
+    return status;
+}
+
+static enum status frame_serve(struct rank *r, const struct channel_frame *frame,
+                               struct error *error)
+{
+    switch (frame->type) {
+    case CHANNEL_CASE:
+        return case_serve(r, frame, error);
+    case CHANNEL_PING:
+        return say(r, CHANNEL_PONG, frame->job, NULL, 0, error);
+    default:
+        return error_set(error, STATUS_DATA_LOSS, "the daemon sent %s to a rank",
+                         channel_type_name(frame->type));
+    }
+}
+
+static int serve(struct rank *r)
+{
+    for (;;) {
+        struct channel_frame frame;
+        struct error error = {0};
+        enum status status = channel_recv(CHANNEL_FD, &frame, r->payload, &error);
+        if (status == STATUS_UNAVAILABLE)
+            return EXIT_SUCCESS;
+        if (status != STATUS_OK)
+            return give_up(r, 0, &error);
+        if (frame.generation != r->generation)
+            continue;
+        if (frame.type == CHANNEL_STOP)
+            return EXIT_SUCCESS;
+        if (frame_serve(r, &frame, &error) != STATUS_OK)
+            return give_up(r, frame.job, &error);
+    }
+}
+
+// Everything before READY; what needs the peers comes last, so that a rank that cannot start says
+// so while the others wait for it.
+static enum status start(struct rank *r, struct error *error)
+{
+    int fds[WORLD_SIZE_MAX];
+    for (int peer = 0; peer < r->world_size; peer++)
+        fds[peer] = peer == r->rank ? -1 : MESH_FD + peer;
+    enum status status = transport_socket_create(r->rank, r->world_size, fds, &r->transport, error);
+    if (status == STATUS_OK)
+        status = session_init(&r->session, r->kind, r->arguments, r->transport, r->progress, error);
+    if (status == STATUS_OK)
+        status = session_barrier(&r->session, error);
+    if (status == STATUS_OK)
+        status = say(r, CHANNEL_READY, 0, NULL, 0, error);
+    return status;
+}
+
+static int run(struct rank *r)
+{
+    struct error error = {0};
+    enum status status = descriptors_adopt(r, &error);
+    if (status == STATUS_OK)
+        status = progress_map(r, &error);
+    if (status == STATUS_OK)
+        status = say_hello(r, &error);
+    if (status != STATUS_OK) {
+        complain(r, &error);
+        return EXIT_SOFTWARE;
+    }
+    int result = start(r, &error) == STATUS_OK ? serve(r) : give_up(r, 0, &error);
+    session_fini(&r->session);
+    if (r->transport)
+        r->transport->ops->destroy(r->transport);
+    return result;
+}
+
+int process_main(int argc, char **argv, const struct engine_kind *kind)
+{
+    // Before anything else runs: what libraries print must not meet a protocol.
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    static struct rank rank;
+    rank.kind = kind;
+    if (!arguments_parse(&rank, argc, argv)) {
+        fprintf(stderr, "usage: %s RANK WORLD GENERATION PARENT_PID%s (started by cpattnd)\n",
+                kind->program, kind->arguments);
+        return EXIT_USAGE;
+    }
+    if (!parent_bind(&rank))
+        return EXIT_SOFTWARE;
+    limits_set();
+    return run(&rank);
+}
