@@ -167,7 +167,8 @@ static void on_answer(struct service *s, const struct action *a)
     struct wire_reply reply = {.id = task->id};
     if (a->status == STATUS_OK && crew) {
         answer_result(a, crew, &reply);
-        *(reply.result.verdict == VERDICT_PASS ? &s->passed : &s->failed) += 1;
+        if (reply.status == STATUS_OK)
+            *(reply.result.verdict == VERDICT_PASS ? &s->passed : &s->failed) += 1;
     } else {
         answer_failure(a, crew, task->timeout_ns, s->start_errors[a->world_size].text, &reply);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
