@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/nccl.h"
+
+#include <nccl.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/limits.h"
+
+// How long a process that leaves waits for its peers to do the same.
+#define FAREWELL_NS (UINT64_C(1) * 1000000000)
+
+// Names the exchange of the id on the control transport; cases have job numbers from 1.
+#define TAG_ID 1
+
+// What each rank sends to each other in the first exchange: enough for NCCL to connect all channels
+// that a pair ever uses.
+#define FIRST_BYTES 256
+
+struct nccl_transport {
+    struct transport base;
+    struct transport *control;
+    cudaStream_t stream;
+    cudaEvent_t last; // behind the newest exchange
+    ncclComm_t comm;  // NULL in a world of one rank
+    bool failed;
+};
+
+static struct nccl_transport *self(const struct transport *t)
+{
+    return (struct nccl_transport *)(uintptr_t)t;
+}
+
+cudaStream_t transport_nccl_stream(const struct transport *t)
+{
+    return self(t)->stream;
+}
+
+// ---- errors ----
+
+static enum status cuda_failed(struct nccl_transport *n, cudaError_t result, const char *what,
+                               struct error *error)
+{
+    n->failed = true;
+    return error_set(error, STATUS_INTERNAL, "%s: %s (%s)", what, cudaGetErrorString(result),
+                     cudaGetErrorName(result));
+}
+
+static enum status nccl_failed(struct nccl_transport *n, ncclResult_t result, const char *what,
+                               struct error *error)
+{
+    const char *last = ncclGetLastError(n->comm);
+    n->failed = true;
+    return error_set(error, STATUS_INTERNAL, "%s: NCCL reports %s%s%s", what,
+                     ncclGetErrorString(result), last && *last ? ": " : "", last ? last : "");
+}
+
+// ---- calls that go on in the background ----
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+// A communicator takes no call before it is through with the last one, whose outcome this waits
+// for.
+static ncclResult_t call_settle(const struct nccl_transport *n, ncclResult_t result,
+                                uint64_t limit_ns)
+{
+    uint64_t start_ns = now_ns();
+    while (result == ncclInProgress && now_ns() - start_ns < limit_ns) {
+        ncclResult_t query = ncclCommGetAsyncError(n->comm, &result);
+        if (query != ncclSuccess)
+            return query;
+        if (result == ncclInProgress)
+            sched_yield();
+    }
+    return result;
+}
+
+// ---- an exchange ----
+
+static enum status messages_check(const struct nccl_transport *n, const struct message *messages,
+                                  int count, struct error *error)
+{
+    if (n->failed)
+        return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before has failed");
+    for (int i = 0; i < count; i++)
+        if (messages[i].peer < 0 || messages[i].peer >= n->base.world_size)
+            return error_set(error, STATUS_INVALID_ARGUMENT, "a message with rank %d of %d",
+                             messages[i].peer, n->base.world_size);
+    return STATUS_OK;
+}
+
+// The first message from `at` on that moves something to or from the own rank on this side.
+static int own_next(const struct nccl_transport *n, const struct message *messages, int count,
+                    int at, bool sends)
+{
+    for (; at < count; at++) {
+        size_t bytes = sends ? messages[at].send_bytes : messages[at].receive_bytes;
+        if (messages[at].peer == n->base.rank && bytes > 0)
+            break;
+    }
+    return at;
+}
+
+static enum status own_copy(struct nccl_transport *n, const struct message *messages, int count,
+                            struct error *error)
+{
+    int from = own_next(n, messages, count, 0, true);
+    int to = own_next(n, messages, count, 0, false);
+    while (from < count || to < count) {
+        size_t bytes = from < count ? messages[from].send_bytes : 0;
+        size_t room = to < count ? messages[to].receive_bytes : 0;
+        if (bytes != room)
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "a local copy of %zu bytes to a place of %zu", bytes, room);
+        cudaError_t result = cudaMemcpyAsync(messages[to].receive, messages[from].send, bytes,
+                                             cudaMemcpyDeviceToDevice, n->stream);
+        if (result != cudaSuccess)
+            return cuda_failed(n, result, "a local copy", error);
+        from = own_next(n, messages, count, from + 1, true);
+        to = own_next(n, messages, count, to + 1, false);
+    }
+    return STATUS_OK;
+}
+
+static bool goes(ncclResult_t result)
+{
+    return result == ncclSuccess || result == ncclInProgress;
+}
+
+static ncclResult_t message_put(const struct nccl_transport *n, const struct message *m)
+{
+    ncclResult_t result = ncclSuccess;
+    if (m->send_bytes > 0)
+        result = ncclSend(m->send, m->send_bytes, ncclInt8, m->peer, n->comm, n->stream);
+    if (goes(result) && m->receive_bytes > 0)
+        result = ncclRecv(m->receive, m->receive_bytes, ncclInt8, m->peer, n->comm, n->stream);
+    return result;
+}
+
+// All messages with other ranks, as one group.
+static enum status group_put(struct nccl_transport *n, const struct message *messages, int count,
+                             struct error *error)
+{
+    ncclResult_t result = ncclGroupStart();
+    if (result != ncclSuccess)
+        return nccl_failed(n, result, "an exchange", error);
+    for (int i = 0; i < count && goes(result); i++)
+        if (messages[i].peer != n->base.rank)
+            result = message_put(n, &messages[i]);
+    // The group is to be closed whatever has become of it.
+    ncclResult_t end = ncclGroupEnd();
+    if (goes(result))
+        result = call_settle(n, end, UINT64_MAX);
+    return result == ncclSuccess ? STATUS_OK : nccl_failed(n, result, "an exchange", error);
+}
+
+static bool others_have_part(const struct nccl_transport *n, const struct message *messages,
+                             int count)
+{
+    for (int i = 0; i < count; i++)
+        if (messages[i].peer != n->base.rank &&
+            messages[i].send_bytes + messages[i].receive_bytes > 0)
+            return true;
+    return false;
+}
+
+static enum status nccl_start(struct transport *t, uint64_t tag, const struct message *messages,
+                              int count, struct error *error)
+{
+    struct nccl_transport *n = self(t);
+    (void)tag;
+    enum status status = messages_check(n, messages, count, error);
+    if (status == STATUS_OK)
+        status = own_copy(n, messages, count, error);
+    if (status == STATUS_OK && others_have_part(n, messages, count))
+        status = group_put(n, messages, count, error);
+    if (status != STATUS_OK)
+        return status;
+    cudaError_t result = cudaEventRecord(n->last, n->stream);
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(n, result, "an exchange", error);
+}
+
+static enum status nccl_look(struct nccl_transport *n, int *done, struct error *error)
+{
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t query = n->comm ? ncclCommGetAsyncError(n->comm, &state) : ncclSuccess;
+    if (query != ncclSuccess || state != ncclSuccess)
+        return nccl_failed(n, query != ncclSuccess ? query : state, "an exchange", error);
+    cudaError_t result = cudaEventQuery(n->last);
+    if (result != cudaSuccess && result != cudaErrorNotReady)
+        return cuda_failed(n, result, "an exchange", error);
+    *done = result == cudaSuccess;
+    return STATUS_OK;
+}
+
+static enum status nccl_progress(struct transport *t, int timeout_ms, int *done,
+                                 struct error *error)
+{
+    struct nccl_transport *n = self(t);
+    if (n->failed)
+        return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before has failed");
+    uint64_t start_ns = now_ns();
+    for (;;) {
+        enum status status = nccl_look(n, done, error);
+        if (status != STATUS_OK || *done || timeout_ms == 0)
+            return status;
+        if (timeout_ms > 0 && now_ns() - start_ns > (uint64_t)timeout_ms * 1000000)
+            return STATUS_OK;
+        sched_yield();
+    }
+}
+
+static int nccl_waiting_for(const struct transport *t)
+{
+    (void)t; // only the device knows
+    return -1;
+}
+
+static int nccl_lost_peer(const struct transport *t)
+{
+    return self(t)->control->ops->lost_peer(self(t)->control);
+}
+
+// ---- life ----
+
+// A communicator that has failed may wait for its peers for ever; the process is about to end, and
+// the driver cleans up.
+static void comm_leave(struct nccl_transport *n)
+{
+    if (!n->comm || n->failed)
+        return;
+    ncclResult_t result = call_settle(n, ncclCommFinalize(n->comm), FAREWELL_NS);
+    if (result == ncclSuccess)
+        (void)ncclCommDestroy(n->comm);
+}
+
+static void nccl_destroy(struct transport *t)
+{
+    if (!t)
+        return;
+    struct nccl_transport *n = self(t);
+    comm_leave(n);
+    if (n->last)
+        (void)cudaEventDestroy(n->last);
+    free(n);
+}
+
+static const struct transport_ops nccl_ops = {
+    .name = "nccl",
+    .start = nccl_start,
+    .progress = nccl_progress,
+    .waiting_for = nccl_waiting_for,
+    .lost_peer = nccl_lost_peer,
+    .destroy = nccl_destroy,
+};
+
+static enum status exchange_wait(struct transport *t, uint64_t tag, const struct message *messages,
+                                 int count, struct error *error)
+{
+    int done = 0;
+    enum status status = t->ops->start(t, tag, messages, count, error);
+    while (status == STATUS_OK && !done)
+        status = t->ops->progress(t, -1, &done, error);
+    return status;
+}
+
+// From rank 0 to all others.
+static enum status id_share(struct nccl_transport *n, ncclUniqueId *id, struct error *error)
+{
+    struct message messages[WORLD_SIZE_MAX];
+    int count = 0;
+    if (n->base.rank == 0) {
+        ncclResult_t result = ncclGetUniqueId(id);
+        if (result != ncclSuccess)
+            return nccl_failed(n, result, "an id for the pool", error);
+        for (int peer = 1; peer < n->base.world_size; peer++)
+            messages[count++] =
+                (struct message){.peer = peer, .send = id, .send_bytes = sizeof(*id)};
+    } else {
+        messages[count++] = (struct message){.receive = id, .receive_bytes = sizeof(*id)};
+    }
+    return exchange_wait(n->control, TAG_ID, messages, count, error);
+}
+
+static enum status comm_join(struct nccl_transport *n, struct error *error)
+{
+    ncclUniqueId id;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    enum status status = id_share(n, &id, error);
+    if (status != STATUS_OK)
+        return status;
+    config.blocking = 0;
+    ncclResult_t result =
+        ncclCommInitRankConfig(&n->comm, n->base.world_size, id, n->base.rank, &config);
+    result = call_settle(n, result, UINT64_MAX);
+    return result == ncclSuccess ? STATUS_OK : nccl_failed(n, result, "joining the pool", error);
+}
+
+// Connections are made by the first message between two ranks.
+static enum status peers_connect(struct nccl_transport *n, struct error *error)
+{
+    struct message messages[WORLD_SIZE_MAX];
+    char *memory = NULL;
+    int count = 0;
+    size_t bytes = (size_t)FIRST_BYTES * (size_t)(n->base.world_size + 1);
+    cudaError_t result = cudaMalloc((void **)&memory, bytes);
+    if (result == cudaSuccess)
+        result = cudaMemsetAsync(memory, 0, bytes, n->stream);
+    if (result != cudaSuccess)
+        return cuda_failed(n, result, "memory for the first exchange", error);
+    for (int peer = 0; peer < n->base.world_size; peer++)
+        if (peer != n->base.rank)
+            messages[count++] = (struct message){.peer = peer,
+                                                 .send = memory,
+                                                 .send_bytes = FIRST_BYTES,
+                                                 .receive = memory + FIRST_BYTES * (peer + 1),
+                                                 .receive_bytes = FIRST_BYTES};
+    enum status status = exchange_wait(&n->base, 0, messages, count, error);
+    if (status == STATUS_OK)
+        (void)cudaFree(memory);
+    return status == STATUS_OK ? status : error_prefix(error, "the first exchange");
+}
+
+enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
+                                  struct transport **t, struct error *error)
+{
+    struct nccl_transport *n = calloc(1, sizeof(*n));
+    if (!n)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a transport");
+    n->base = (struct transport){
+        .ops = &nccl_ops, .rank = control->rank, .world_size = control->world_size};
+    n->control = control;
+    n->stream = stream;
+    enum status status = STATUS_OK;
+    cudaError_t result = cudaEventCreateWithFlags(&n->last, cudaEventDisableTiming);
+    if (result != cudaSuccess)
+        status = cuda_failed(n, result, "an event", error);
+    if (status == STATUS_OK && control->world_size > 1) {
+        status = comm_join(n, error);
+        if (status == STATUS_OK)
+            status = peers_connect(n, error);
+    }
+    if (status != STATUS_OK) {
+        nccl_destroy(&n->base);
+        return status;
+    }
+    *t = &n->base;
+    return STATUS_OK;
+}
