@@ -60,7 +60,28 @@ void *staging_copy(struct attention_backend *backend, const void *host, size_t b
 // attention_cuda_finish(). NULL, remembered, when memory is short.
 void *scratch_take(struct attention_backend *backend, size_t bytes);
 
-// The parts of the table that have files of their own.
+void memory_pool_fini(struct memory_pool *pool);
+
+// The table, by file. elementwise.cu:
+cudaError_t elementwise_cuda_check(void); // whether this build has code for the current device
+void add_cuda(struct attention_backend *backend, const float *source, float *destination,
+              int64_t count);
+void max_cuda(struct attention_backend *backend, const float *source, float *destination,
+              int64_t count);
+void fill_cuda(struct attention_backend *backend, float *destination, float value, int64_t count);
+void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, const float *source,
+                  void *destination, int64_t count);
+
+// rows.cu:
+void row_dot_cuda(struct attention_backend *backend, const struct attention_shape *shape,
+                  const void *d_out, const float *o, float *d);
+void fill_heads_cuda(struct attention_backend *backend, const struct attention_shape *shape,
+                     const float *source, float *destination);
+void sink_grad_cuda(struct attention_backend *backend, const struct attention_shape *shape,
+                    const struct slice *slices, int32_t slice_count, const float *sink,
+                    const float *lse, const float *d, float *dsink);
+
+// smxx_forward.cu, smxx_backward.cu. Both return what cuda_report() gives at the end.
 enum status forward_cuda(struct attention_backend *backend, const struct attention_forward *args,
                          struct error *error);
 enum status backward_cuda(struct attention_backend *backend, const struct attention_backward *args,

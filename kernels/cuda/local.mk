@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # The CUDA backend: one file per line, C and CUDA alike; headers too, so that they get distributed.
 cuda_kernels_sources =
+cuda_kernels_sources += kernels/cuda/backend.c
 cuda_kernels_sources += kernels/cuda/backend.h
 cuda_kernels_sources += kernels/cuda/digest_cuda.h
+cuda_kernels_sources += kernels/cuda/dtype.cuh
+cuda_kernels_sources += kernels/cuda/elementwise.cu
 cuda_kernels_sources += kernels/cuda/inputs_cuda.h
 cuda_kernels_sources += kernels/cuda/internal.h
+cuda_kernels_sources += kernels/cuda/memory.c
 cuda_kernels_sources += kernels/cuda/mma.cuh
 cuda_kernels_sources += kernels/cuda/padding_cuda.h
 cuda_kernels_sources += kernels/cuda/regions_cuda.h
+cuda_kernels_sources += kernels/cuda/rows.cu
 
 if CUDA
 noinst_LIBRARIES += kernels/cuda/libkernelscuda.a

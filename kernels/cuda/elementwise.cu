@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations on fp32 arrays element by element. They are bound by memory: each thread has several
+// accesses of 16 bytes under way, or of 4 where an array is not aligned.
+#include "kernels/cuda/dtype.cuh"
+#include "kernels/cuda/internal.h"
+
+extern "C" {
+#include "common/mutation.h"
+}
+
+#define THREADS 256
+#define UNROLL  4 // units of a thread: all are read before one is written
+
+// An operation has an `input` and
+//     template <int WIDTH> input<WIDTH> read(int64_t i)     elements i..i + WIDTH
+//     template <int WIDTH> void write(int64_t i, input<WIDTH>)
+
+struct add_operation {
+    const float *source;
+    float *destination;
+    template <int WIDTH> struct input {
+        lot<float, WIDTH> source, destination;
+    };
+    template <int WIDTH> __device__ __forceinline__ input<WIDTH> read(int64_t i) const
+    {
+        return {lot_load<WIDTH>(source + i), lot_load<WIDTH>(destination + i)};
+    }
+    template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
+    {
+        for (int k = 0; k < WIDTH; k++)
+            x.destination.at[k] += x.source.at[k];
+        lot_store(destination + i, x.destination);
+    }
+};
+
+struct max_operation : add_operation {
+    template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
+    {
+        for (int k = 0; k < WIDTH; k++)
+            x.destination.at[k] = fmaxf(x.destination.at[k], x.source.at[k]);
+        lot_store(destination + i, x.destination);
+    }
+};
+
+struct fill_operation {
+    float *destination;
+    float value;
+    template <int WIDTH> struct input {
+    };
+    template <int WIDTH> __device__ __forceinline__ input<WIDTH> read(int64_t) const
+    {
+        return {};
+    }
+    template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH>) const
+    {
+        lot<float, WIDTH> values;
+        for (int k = 0; k < WIDTH; k++)
+            values.at[k] = value;
+        lot_store(destination + i, values);
+    }
+};
+
+template <class Dtype> struct convert_operation {
+    const float *source;
+    typename Dtype::stored *destination;
+    template <int WIDTH> using input = lot<float, WIDTH>;
+    template <int WIDTH> __device__ __forceinline__ input<WIDTH> read(int64_t i) const
+    {
+        return lot_load<WIDTH>(source + i);
+    }
+    template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
+    {
+        lot<typename Dtype::stored, WIDTH> rounded;
+        for (int k = 0; k < WIDTH; k++)
+            rounded.at[k] = Dtype::round(x.at[k]);
+        lot_store(destination + i, rounded);
+    }
+};
+
+template <int WIDTH, class Operation>
+__global__ __launch_bounds__(THREADS) void each_kernel(Operation operation, int64_t count)
+{
+    int64_t units = count / WIDTH, first = (int64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
+    typename Operation::template input<WIDTH> inputs[UNROLL];
+#pragma unroll
+    for (int k = 0; k < UNROLL; k++)
+        if (first + k * THREADS < units)
+            inputs[k] = operation.template read<WIDTH>((first + k * THREADS) * WIDTH);
+#pragma unroll
+    for (int k = 0; k < UNROLL; k++)
+        if (first + k * THREADS < units)
+            operation.template write<WIDTH>((first + k * THREADS) * WIDTH, inputs[k]);
+    int64_t rest = units * WIDTH + threadIdx.x;
+    if (blockIdx.x == 0 && rest < count)
+        operation.template write<1>(rest, operation.template read<1>(rest));
+}
+
+template <int WIDTH, class Operation>
+static void each(struct attention_backend *backend, Operation operation, int64_t count, bool wide,
+                 const char *what)
+{
+    if (count <= 0)
+        return;
+    int64_t units = wide ? count / WIDTH : count;
+    unsigned blocks = (unsigned)((units + THREADS * UNROLL - 1) / (THREADS * UNROLL));
+    if (blocks == 0) // nothing but a rest
+        blocks = 1;
+    if (wide)
+        each_kernel<WIDTH><<<blocks, THREADS, 0, backend->stream>>>(operation, count);
+    else
+        each_kernel<1><<<blocks, THREADS, 0, backend->stream>>>(operation, count);
+    cuda_launched(backend, what);
+}
+
+cudaError_t elementwise_cuda_check(void)
+{
+    cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, each_kernel<1, fill_operation>);
+}
+
+void add_cuda(struct attention_backend *backend, const float *source, float *destination,
+              int64_t count)
+{
+    bool wide = aligned(source, 16) && aligned(destination, 16);
+    each<4>(backend, add_operation{source, destination}, count, wide, "add");
+}
+
+void max_cuda(struct attention_backend *backend, const float *source, float *destination,
+              int64_t count)
+{
+    bool wide = aligned(source, 16) && aligned(destination, 16);
+    each<4>(backend, max_operation{{source, destination}}, count, wide, "max");
+}
+
+void fill_cuda(struct attention_backend *backend, float *destination, float value, int64_t count)
+{
+    each<4>(backend, fill_operation{destination, value}, count, aligned(destination, 16), "fill");
+}
+
+void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, const float *source,
+                  void *destination, int64_t count)
+{
+    if (count <= 0)
+        return;
+    int64_t bytes = dtype == DTYPE_FP32 ? 4 : 2;
+    bool wide = aligned(source, 16) && aligned(destination, 16);
+    if (dtype == DTYPE_FP32)
+        cuda_note(backend,
+                  cudaMemcpyAsync(destination, source, (size_t)(count * bytes),
+                                  cudaMemcpyDeviceToDevice, backend->stream),
+                  "convert");
+    else if (dtype == DTYPE_BF16)
+        each<8>(backend, convert_operation<bf16>{source, (uint16_t *)destination}, count, wide,
+                "convert");
+    else
+        each<8>(backend, convert_operation<fp16>{source, (uint16_t *)destination}, count, wide,
+                "convert");
+    if (MUTATED(CONVERT_TRUNCATES)) {
+        // As on the CPU: how long a row is nobody knows here.
+        int64_t lost = count < 64 ? count : 64;
+        cudaMemsetAsync((char *)destination + (count - lost) * bytes, 0, (size_t)(lost * bytes),
+                        backend->stream);
+    }
+}

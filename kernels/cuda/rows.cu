@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations on the rows of heads: sums along them and over them.
+#include "kernels/cuda/dtype.cuh"
+#include "kernels/cuda/internal.h"
+
+extern "C" {
+#include "common/mutation.h"
+}
+
+#define THREADS 256
+#define LANES   32
+
+// ---- D = rowsum(dO * O) -------------------------------------------------------------------------
+
+#define DOT_ROWS 4 // rows that a group of lanes has under way
+
+struct dot_arguments {
+    const void *d_out;
+    const float *o;
+    float *d;
+    int64_t rows;
+    int heads, dim;
+    int lanes;    // that share a row: a power of 2, up to 32
+    float factor; // 1, or what an error makes of the sum
+};
+
+// A block takes rows of one head, so that what it writes lies in a row; the next block takes the
+// same rows of the next head, whose inputs lie beside.
+template <class Dtype, int WIDTH>
+__global__ __launch_bounds__(THREADS) void row_dot_kernel(struct dot_arguments a)
+{
+    typedef typename Dtype::stored stored;
+    unsigned head = blockIdx.x % a.heads, tile = blockIdx.x / a.heads;
+    int lane = threadIdx.x % a.lanes, group = threadIdx.x / a.lanes, groups = THREADS / a.lanes;
+    int64_t first = (int64_t)tile * groups * DOT_ROWS + group;
+    float sum[DOT_ROWS] = {};
+#pragma unroll
+    for (int k = 0; k < DOT_ROWS; k++) {
+        int64_t row = first + k * groups;
+        int64_t at = (row * a.heads + head) * a.dim;
+        if (row < a.rows)
+            for (int i = lane * WIDTH; i < a.dim; i += a.lanes * WIDTH) {
+                lot<stored, WIDTH> x = lot_load<WIDTH>((const stored *)a.d_out + at + i);
+                lot<float, WIDTH> y = lot_load<WIDTH>(a.o + at + i);
+                for (int w = 0; w < WIDTH; w++)
+                    sum[k] += Dtype::value(x.at[w]) * y.at[w];
+            }
+    }
+#pragma unroll
+    for (int k = 0; k < DOT_ROWS; k++) {
+        for (int distance = a.lanes / 2; distance > 0; distance /= 2)
+            sum[k] += __shfl_xor_sync(0xffffffff, sum[k], distance);
+        int64_t row = first + k * groups;
+        if (lane == 0 && row < a.rows)
+            a.d[head * a.rows + row] = sum[k] * a.factor;
+    }
+}
+
+template <class Dtype, int WIDTH>
+static void row_dot_launch(struct attention_backend *backend, struct dot_arguments a)
+{
+    a.lanes = 1;
+    while (a.lanes < LANES && a.lanes * WIDTH < a.dim)
+        a.lanes *= 2;
+    int64_t rows = (int64_t)THREADS / a.lanes * DOT_ROWS;
+    int64_t blocks = (a.rows + rows - 1) / rows * a.heads;
+    row_dot_kernel<Dtype, WIDTH><<<(unsigned)blocks, THREADS, 0, backend->stream>>>(a);
+    cuda_launched(backend, "row dot");
+}
+
+void row_dot_cuda(struct attention_backend *backend, const struct attention_shape *shape,
+                  const void *d_out, const float *o, float *d)
+{
+    struct dot_arguments a = {};
+    a.d_out = d_out;
+    a.o = o;
+    a.d = d;
+    a.rows = shape->q_rows;
+    a.heads = shape->heads;
+    a.dim = shape->d_v;
+    a.factor = MUTATED(ROWDOT_ZERO) ? 0 : 1;
+    if (a.rows <= 0 || a.heads <= 0)
+        return;
+    with_dtype(shape->dtype, [&](auto dtype) {
+        typedef decltype(dtype) Dtype;
+        constexpr int width = 16 / sizeof(typename Dtype::stored);
+        if (a.dim % width == 0 && aligned(d_out, 16) && aligned(o, 16))
+            row_dot_launch<Dtype, width>(backend, a);
+        else
+            row_dot_launch<Dtype, 1>(backend, a);
+    });
+}
+
+// ---- a value for each head ----------------------------------------------------------------------
+
+#define FILL_ROWS 4 // of a thread
+
+__global__ __launch_bounds__(THREADS) void fill_heads_kernel(const float *source, float more,
+                                                             float *destination, int64_t rows)
+{
+    float value = source[blockIdx.y] + more;
+    int64_t row = (int64_t)blockIdx.x * (THREADS * FILL_ROWS) + threadIdx.x;
+    for (int k = 0; k < FILL_ROWS; k++, row += THREADS)
+        if (row < rows)
+            destination[blockIdx.y * rows + row] = value;
+}
+
+void fill_heads_cuda(struct attention_backend *backend, const struct attention_shape *shape,
+                     const float *source, float *destination)
+{
+    if (shape->q_rows <= 0 || shape->heads <= 0)
+        return;
+    int64_t tiles = (shape->q_rows + THREADS * FILL_ROWS - 1) / (THREADS * FILL_ROWS);
+    dim3 grid((unsigned)tiles, (unsigned)shape->heads);
+    const float ln2 = 0.693147180559945f;
+    fill_heads_kernel<<<grid, THREADS, 0, backend->stream>>>(source, MUTATED(SINK_TWICE) ? ln2 : 0,
+                                                             destination, shape->q_rows);
+    cuda_launched(backend, "fill heads");
+}
+
+// ---- the gradient of the sinks ------------------------------------------------------------------
+
+// Rows that one block sums up. How they are dealt depends on nothing but the slices, so that the
+// sum is the same on every device.
+#define SINK_ROWS (THREADS * 16)
+
+// The rows of one slice, behind `before` rows of those in front of it.
+struct sink_run {
+    int64_t before, first;
+};
+
+struct sink_arguments {
+    const struct sink_run *runs;
+    int run_count;
+    int64_t total; // rows of all runs
+    int64_t q_rows, row_step;
+    const float *sink, *lse, *d;
+    double *parts; // [heads][blocks]
+};
+
+// The sum over the block, in thread 0; the order is always the same.
+static __device__ double block_sum(double x)
+{
+    __shared__ double warps[THREADS / LANES];
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
+        x += __shfl_xor_sync(0xffffffff, x, distance);
+    if (threadIdx.x % LANES == 0)
+        warps[threadIdx.x / LANES] = x;
+    __syncthreads();
+    x = 0;
+    for (int w = 0; threadIdx.x == 0 && w < THREADS / LANES; w++)
+        x += warps[w];
+    return x;
+}
+
+// The last of the runs that begins at or before a row.
+static __device__ int run_find(const struct sink_run *runs, int count, int64_t row)
+{
+    int low = 0, high = count;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (runs[middle].before <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+__global__ __launch_bounds__(THREADS) void sink_parts_kernel(struct sink_arguments a)
+{
+    int64_t head = blockIdx.y;
+    double sum = 0, sink = a.sink[head];
+    for (int k = 0; k < SINK_ROWS / THREADS; k++) {
+        int64_t row = (int64_t)blockIdx.x * SINK_ROWS + k * THREADS + threadIdx.x;
+        if (row >= a.total)
+            break;
+        struct sink_run run = a.runs[run_find(a.runs, a.run_count, row)];
+        int64_t at = head * a.q_rows + run.first + (row - run.before) * a.row_step;
+        sum += exp(sink - a.lse[at]) * a.d[at];
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        a.parts[head * gridDim.x + blockIdx.x] = sum;
+}
+
+__global__ __launch_bounds__(THREADS) void sink_sum_kernel(const double *parts, int count,
+                                                           float sign, float *dsink)
+{
+    double sum = 0;
+    for (int i = threadIdx.x; i < count; i += THREADS)
+        sum += parts[(int64_t)blockIdx.x * count + i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        dsink[blockIdx.x] -= sign * (float)sum;
+}
+
+// Puts the slices that have rows on the device. Returns the rows of all, 0 when there are none or
+// memory is short.
+static int64_t sink_runs(struct attention_backend *backend, const struct slice *slices, int count,
+                         struct sink_arguments *a)
+{
+    void *device;
+    struct sink_run *runs =
+        (struct sink_run *)staging_take(backend, (size_t)count * sizeof(*runs), &device);
+    if (!runs)
+        return 0;
+    int64_t total = 0;
+    for (int n = 0; n < count; n++) {
+        if (slices[n].q_len <= 0)
+            continue;
+        runs[a->run_count++] = {total, slices[n].q_row};
+        total += slices[n].q_len;
+    }
+    staging_push(backend, device, runs, (size_t)a->run_count * sizeof(*runs));
+    a->runs = (const struct sink_run *)device;
+    return total;
+}
+
+void sink_grad_cuda(struct attention_backend *backend, const struct attention_shape *shape,
+                    const struct slice *slices, int32_t slice_count, const float *sink,
+                    const float *lse, const float *d, float *dsink)
+{
+    struct sink_arguments a = {};
+    if (slice_count <= 0 || shape->heads <= 0)
+        return;
+    a.total = sink_runs(backend, slices, slice_count, &a);
+    if (a.total == 0)
+        return;
+    int64_t blocks = (a.total + SINK_ROWS - 1) / SINK_ROWS;
+    a.q_rows = shape->q_rows;
+    a.row_step = shape->row_step;
+    a.sink = sink;
+    a.lse = lse;
+    a.d = d;
+    a.parts = (double *)scratch_take(backend, (size_t)(blocks * shape->heads) * sizeof(double));
+    if (!a.parts)
+        return;
+    dim3 grid((unsigned)blocks, (unsigned)shape->heads);
+    sink_parts_kernel<<<grid, THREADS, 0, backend->stream>>>(a);
+    cuda_launched(backend, "sink gradient");
+    sink_sum_kernel<<<shape->heads, THREADS, 0, backend->stream>>>(
+        a.parts, (int)blocks, MUTATED(SINK_GRAD_SIGN) ? -1 : 1, dsink);
+    cuda_launched(backend, "sum of the sink gradient");
+}
