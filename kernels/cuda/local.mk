@@ -13,6 +13,16 @@ cuda_kernels_sources += kernels/cuda/mma.cuh
 cuda_kernels_sources += kernels/cuda/padding_cuda.h
 cuda_kernels_sources += kernels/cuda/regions_cuda.h
 cuda_kernels_sources += kernels/cuda/rows.cu
+cuda_kernels_sources += kernels/cuda/smxx_forward.cu
+cuda_kernels_sources += kernels/cuda/smxx_forward.cuh
+cuda_kernels_sources += kernels/cuda/smxx_forward.h
+cuda_kernels_sources += kernels/cuda/smxx_forward_128.cu
+cuda_kernels_sources += kernels/cuda/smxx_forward_192_128.cu
+cuda_kernels_sources += kernels/cuda/smxx_forward_256.cu
+cuda_kernels_sources += kernels/cuda/smxx_forward_64.cu
+cuda_kernels_sources += kernels/cuda/smxx_forward_fp32.cu
+cuda_kernels_sources += kernels/cuda/worklist.c
+cuda_kernels_sources += kernels/cuda/worklist.h
 
 if CUDA
 noinst_LIBRARIES += kernels/cuda/libkernelscuda.a

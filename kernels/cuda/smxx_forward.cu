@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward on the host: the work list, the choice of an instance, the launch.
+#include "kernels/cuda/smxx_forward.h"
+
+#include <limits.h>
+
+#include "kernels/cuda/internal.h"
+
+extern "C" {
+#include "kernels/dtype.h"
+}
+
+static const double LOG2_E = 1.4426950408889634;
+
+// Keys and values of the heads that are worked on at one time should stay in the L2 cache beside
+// what else passes through it.
+#define SECTION_BYTES (INT64_C(16) << 20)
+
+static enum status check_shape(const struct attention_shape *shape, struct error *error)
+{
+    if (shape->d_qk < 1 || shape->d_v < 1 || shape->d_qk > HEAD_DIM_MAX ||
+        shape->d_v > HEAD_DIM_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "head dimensions are %d and %d; accepted is 1 to %d", shape->d_qk,
+                         shape->d_v, HEAD_DIM_MAX);
+    if (shape->heads < 1 || shape->group < 1 || shape->head_phase < 0 ||
+        shape->head_phase >= shape->group || shape->row_step < 1 ||
+        (shape->heads + shape->head_phase - 1) / shape->group + 1 != shape->kv_heads)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "%d query heads from head %d of a group of %d do not use %d key heads",
+                         shape->heads, shape->head_phase, shape->group, shape->kv_heads);
+    return STATUS_OK;
+}
+
+// Query heads of a section: whole groups of key heads, as far as the phase lets them be.
+static int32_t section_heads(const struct attention_shape *shape, const struct worklist *list)
+{
+    int64_t keys = 0;
+    for (int32_t i = 0; i < list->tile_count; i++)
+        keys = list->tiles[i].blocks > keys ? list->tiles[i].blocks : keys;
+    keys *= WORK_BLOCK;
+    int64_t bytes = keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype);
+    int64_t kv_heads = bytes > 0 ? SECTION_BYTES / bytes : 1;
+    int64_t heads = (kv_heads > 0 ? kv_heads : 1) * shape->group;
+    return (int32_t)(heads < shape->heads ? heads : shape->heads);
+}
+
+static bool is_aligned(const struct attention_forward *args)
+{
+    uintptr_t addresses = (uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v;
+    return addresses % 16 == 0 && args->shape.d_qk % 8 == 0 && args->shape.d_v % 8 == 0;
+}
+
+static void work_set(struct forward_work *work, const struct attention_forward *args,
+                     const struct worklist *list)
+{
+    const struct attention_shape *shape = &args->shape;
+    *work = forward_work{};
+    work->q = args->q;
+    work->k = args->k;
+    work->v = args->v;
+    work->bias = args->bias;
+    work->o = args->o;
+    work->lse = args->lse;
+    work->max_logit = args->max_logit;
+    work->tile_count = list->tile_count;
+    work->section = section_heads(shape, list);
+    work->heads = shape->heads;
+    work->kv_heads = shape->kv_heads;
+    work->group = shape->group;
+    work->head_phase = shape->head_phase;
+    work->d_qk = shape->d_qk;
+    work->d_v = shape->d_v;
+    work->q_rows = shape->q_rows;
+    work->row_step = shape->row_step;
+    work->bias_head_stride = shape->bias_head_stride;
+    work->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
+    work->cap = (float)(shape->softcap * LOG2_E);
+    work->factor = (float)(shape->scale * (shape->softcap != 0 ? 1 / shape->softcap : LOG2_E));
+    work->aligned = is_aligned(args);
+}
+
+static bool work_push(struct attention_backend *backend, struct forward_work *work,
+                      const struct worklist *list)
+{
+    work->tiles = (const struct work_tile *)staging_copy(
+        backend, list->tiles, (size_t)list->tile_count * sizeof(*list->tiles));
+    work->fragments = (const struct work_fragment *)staging_copy(
+        backend, list->fragments, (size_t)list->fragment_count * sizeof(*list->fragments));
+    return work->tiles && work->fragments;
+}
+
+static cudaError_t work_launch(const struct forward_work &work, enum case_dtype dtype,
+                               cudaStream_t stream)
+{
+    bool plain = !work.bias && !work.max_logit && work.cap == 0 && work.aligned && work.factor > 0;
+    if (dtype == DTYPE_FP32)
+        return forward_launch_fp32(work, stream);
+    if (work.d_qk <= 64 && work.d_v <= 64)
+        return forward_launch_64(work, dtype, plain, stream);
+    if (work.d_qk <= 128 && work.d_v <= 128)
+        return forward_launch_128(work, dtype, plain, stream);
+    if (work.d_qk <= 192 && work.d_v <= 128)
+        return forward_launch_192_128(work, dtype, plain, stream);
+    return forward_launch_256(work, dtype, plain, stream);
+}
+
+static enum status list_launch(struct attention_backend *backend,
+                               const struct attention_forward *args, const struct worklist *list,
+                               struct error *error)
+{
+    if (list->tile_count == 0)
+        return STATUS_OK;
+    if ((int64_t)list->tile_count * args->shape.heads > INT_MAX)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "%d tiles of %d heads are more than one launch takes", list->tile_count,
+                         args->shape.heads);
+    struct forward_work work;
+    work_set(&work, args, list);
+    if (work_push(backend, &work, list))
+        cuda_note(backend, work_launch(work, args->shape.dtype, backend->stream),
+                  "the forward kernel");
+    return cuda_report(backend, error);
+}
+
+enum status forward_cuda(struct attention_backend *backend, const struct attention_forward *args,
+                         struct error *error)
+{
+    const struct attention_shape *shape = &args->shape;
+    enum status status = check_shape(shape, error);
+    if (status != STATUS_OK)
+        return status;
+    struct worklist list = {};
+    int32_t rows = forward_tile_rows(shape->dtype, shape->d_qk, shape->d_v);
+    status = worklist_build(&list, shape, args->slices, args->slice_count, rows, error);
+    if (status == STATUS_OK)
+        status = list_launch(backend, args, &list, error);
+    worklist_fini(&list);
+    return status;
+}

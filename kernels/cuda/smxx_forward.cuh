@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward for bf16 and fp16: a thread block owns a tile of queries of one head, goes over all keys
+// that they see with one online softmax, and merges once into the running result.
+//
+// Four warps share the tile's rows. Keys and values pass through two stages in shared memory: while
+// one is worked on, the other is filled. Scores and results stay in registers.
+#ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_CUH
+#define CPATTN_KERNELS_CUDA_SMXX_FORWARD_CUH
+
+#include <math_constants.h>
+
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/smxx_forward.h"
+
+#define FORWARD_THREADS 128
+// Results are scaled down to a new maximum of their row when it is larger by this power of 2: until
+// then weights stay under 2^8 and nothing is lost.
+#define FORWARD_SLACK   8.0f
+
+static const float LOG2_E = 1.4426950408889634f;
+static const float LN_2 = 0.6931471805599453f;
+
+// The shape of one instance. Head dimensions up to DQK and DV; 16 * M rows for each warp, blocks of
+// N keys.
+template <typename TYPE, int DQK_, int DV_, int M_, int N_, bool GENERAL_, bool KEEP_Q_>
+struct forward_traits {
+    typedef TYPE T;
+    static const int DQK = DQK_, DV = DV_, M = M_, N = N_;
+    static const bool GENERAL = GENERAL_; // bias, cap, max_logit, unaligned rows, any factor
+    static const bool KEEP_Q = KEEP_Q_;   // Q's fragments stay in registers
+    static const int ROWS = 4 * 16 * M;
+    static const int Q_BYTES = ROWS * DQK * 2, K_BYTES = N * DQK * 2, V_BYTES = N * DV * 2;
+    static const int SHARED_BYTES = Q_BYTES + 2 * (K_BYTES + V_BYTES);
+};
+
+// ---- loads --------------------------------------------------------------------------------------
+
+// Rows of a tensor into a tile of ROWS x COLUMNS: the first `rows` of them, `stride` elements
+// apart, with d elements each; zeros elsewhere.
+template <int ROWS, int COLUMNS, typename T>
+__device__ __forceinline__ void load_rows_aligned(uint32_t tile, const T *source, int64_t stride,
+                                                  int rows, int d)
+{
+    // 8 neighbouring lanes read 128 neighbouring bytes.
+    const int passes = ROWS * 8 / FORWARD_THREADS;
+    int row = (int)threadIdx.x >> 3, chunk = (int)threadIdx.x & 7;
+    uint32_t to = tile + tile_offset<COLUMNS>(row, chunk);
+    const T *from = source + row * stride + chunk * CHUNK_ELEMENTS;
+#pragma unroll
+    for (int pass = 0; pass < passes; pass++) {
+        const int down = pass * (FORWARD_THREADS / 8);
+#pragma unroll
+        for (int column = 0; column < COLUMNS; column += 64)
+            copy_chunk(to + (uint32_t)(down * COLUMNS * 2 + column * 2), from + column,
+                       row + down < rows && column + chunk * CHUNK_ELEMENTS < d);
+        from += stride * (FORWARD_THREADS / 8);
+    }
+}
+
+template <int ROWS, int COLUMNS, typename T>
+__device__ __noinline__ void load_rows_unaligned(uint32_t tile, const T *source, int64_t stride,
+                                                 int rows, int d)
+{
+    for (int i = (int)threadIdx.x; i < ROWS * COLUMNS; i += FORWARD_THREADS) {
+        int row = i / COLUMNS, column = i % COLUMNS;
+        uint32_t to = tile + tile_offset<COLUMNS>(row, column / CHUNK_ELEMENTS) +
+                      (uint32_t)(column % CHUNK_ELEMENTS) * 2;
+        uint16_t bits = 0;
+        if (row < rows && column < d)
+            bits = *(const uint16_t *)(source + row * stride + column);
+        asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(bits) : "memory");
+    }
+}
+
+template <int ROWS, int COLUMNS, bool GENERAL, typename T>
+__device__ __forceinline__ void load_rows(uint32_t tile, const T *source, int64_t stride, int rows,
+                                          int d, bool aligned)
+{
+    if (!GENERAL || aligned)
+        load_rows_aligned<ROWS, COLUMNS>(tile, source, stride, rows, d);
+    else
+        load_rows_unaligned<ROWS, COLUMNS>(tile, source, stride, rows, d);
+}
+
+// Where in the keys of a tile one is: block by block through its fragments. Their fields are read
+// where they are used, which costs less than registers that hold them.
+struct key_walk {
+    int fragment; // of the list
+    int key;      // the block's first, in the fragment
+};
+
+template <int N>
+__device__ __forceinline__ void key_walk_next(struct key_walk *walk,
+                                              const struct work_fragment *fragments)
+{
+    walk->key += N;
+    if (walk->key >= fragments[walk->fragment].keys) {
+        walk->fragment++;
+        walk->key = 0;
+    }
+}
+
+// Begins to fetch the block at `walk`.
+template <class S>
+__device__ __forceinline__ void load_keys(const struct forward_work &work, int kv_head,
+                                          const struct key_walk &walk, uint32_t k, uint32_t v)
+{
+    typedef typename S::T T;
+    const struct work_fragment *fragment = &work.fragments[walk.fragment];
+    int64_t row = fragment->kv_row + walk.key * work.row_step;
+    int64_t vector = row * work.kv_heads + kv_head, step = work.row_step * work.kv_heads;
+    int rows = fragment->keys - walk.key;
+    load_rows<S::N, S::DQK, S::GENERAL>(k, (const T *)work.k + vector * work.d_qk, step * work.d_qk,
+                                        rows, work.d_qk, work.aligned);
+    load_rows<S::N, S::DV, S::GENERAL>(v, (const T *)work.v + vector * work.d_v, step * work.d_v,
+                                       rows, work.d_v, work.aligned);
+    copy_commit();
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// What a thread holds: for each 16 rows of its warp, fragments of 8 columns; rows g and g + 8.
+template <class S> struct forward_state {
+    float scores[S::M][S::N / 8][4];
+    float out[S::M][S::DV / 8][4];
+    float max[S::M][2];  // of the row, base 2; that which `out` and `sum` are relative to
+    float sum[S::M][2];  // of this thread's columns
+    float seen[S::M][2]; // largest logit, base 2, if wanted
+    uint32_t q[S::KEEP_Q ? S::M : 1][S::KEEP_Q ? S::DQK / 16 : 1][4];
+};
+
+template <class S>
+__device__ __forceinline__ void scores_compute(struct forward_state<S> &state, uint32_t q,
+                                               uint32_t k)
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int n = 0; n < S::N / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                state.scores[m][n][i] = 0;
+#pragma unroll
+    for (int step = 0; step < S::DQK / 16; step++) {
+        uint32_t a[S::M][4];
+#pragma unroll
+        for (int m = 0; m < S::M; m++) {
+            if constexpr (S::KEEP_Q) {
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    a[m][i] = state.q[m][step][i];
+            } else {
+                load_fragment(a[m], fragment_step<S::DQK>(q, 16 * m, step));
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < S::N / 16; n++) {
+            uint32_t b[4];
+            load_fragment(b, fragment_step<S::DQK>(k, 16 * n, step));
+#pragma unroll
+            for (int m = 0; m < S::M; m++) {
+                mma<typename S::T>(state.scores[m][2 * n], a[m], b[0], b[1]);
+                mma<typename S::T>(state.scores[m][2 * n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void out_accumulate(struct forward_state<S> &state, uint32_t v)
+{
+#pragma unroll
+    for (int step = 0; step < S::N / 16; step++) {
+        uint32_t a[S::M][4];
+#pragma unroll
+        for (int m = 0; m < S::M; m++) {
+            const float(*p)[4] = &state.scores[m][2 * step];
+            a[m][0] = pack<typename S::T>(p[0][0], p[0][1]);
+            a[m][1] = pack<typename S::T>(p[0][2], p[0][3]);
+            a[m][2] = pack<typename S::T>(p[1][0], p[1][1]);
+            a[m][3] = pack<typename S::T>(p[1][2], p[1][3]);
+        }
+#pragma unroll
+        for (int n = 0; n < S::DV / 16; n++) {
+            uint32_t b[4];
+            load_fragment_transposed(b, fragment_step<S::DV>(v, 16 * step, n));
+#pragma unroll
+            for (int m = 0; m < S::M; m++) {
+                mma<typename S::T>(state.out[m][2 * n], a[m], b[0], b[1]);
+                mma<typename S::T>(state.out[m][2 * n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// ---- softmax ------------------------------------------------------------------------------------
+
+// The row of the tile that this thread holds in fragment m, half 0 or 1.
+template <class S> __device__ __forceinline__ int thread_row(int m, int half)
+{
+    int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
+    return (warp * S::M + m) * 16 + half * 8 + lane / 4;
+}
+
+// Hides the scores of keys that their row does not see.
+template <class S>
+__device__ __forceinline__ void scores_mask(struct forward_state<S> &state,
+                                            const struct work_fragment &fragment, int key)
+{
+    int column = key + 2 * ((int)threadIdx.x % 4);
+#pragma unroll
+    for (int m = 0; m < S::M; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int row = thread_row<S>(m, half);
+            int low = fragment.low + row - column;
+            int high = min(fragment.high + row, fragment.keys) - column;
+#pragma unroll
+            for (int n = 0; n < S::N / 8; n++) {
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    if (n * 8 + i < low || n * 8 + i >= high)
+                        state.scores[m][n][2 * half + i] = -CUDART_INF_F;
+            }
+        }
+    }
+}
+
+// Whether a block of N keys has any that some row of the tile does not see.
+template <int N>
+__device__ __forceinline__ bool block_is_masked(const struct work_fragment &fragment, int key,
+                                                int rows)
+{
+    return key < fragment.low + rows - 1 || key + N > min(fragment.high, fragment.keys);
+}
+
+// Products become logits in base 2, hidden ones -inf.
+template <class S>
+__device__ __forceinline__ void
+scores_logits(struct forward_state<S> &state, const struct forward_work &work,
+              const struct work_fragment &fragment, int key, int head, int rows)
+{
+    typedef typename S::T T;
+    int column = key + 2 * ((int)threadIdx.x % 4);
+    const T *head_bias = (const T *)work.bias + head * work.bias_head_stride + fragment.bias;
+#pragma unroll
+    for (int m = 0; m < S::M; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int row = thread_row<S>(m, half);
+            int low = fragment.low + row - column;
+            int high = row < rows ? min(fragment.high + row, fragment.keys) - column : -1;
+            const T *bias = head_bias + row * work.bias_query_stride + column;
+#pragma unroll
+            for (int n = 0; n < S::N / 8; n++) {
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    float x = state.scores[m][n][2 * half + i] * work.factor;
+                    // tanh(x) = 1 - 2 / (e^2x + 1)
+                    if (work.cap != 0)
+                        x = work.cap * (1 - __fdividef(2, fast_exp2(x * (2 * LOG2_E)) + 1));
+                    bool visible = n * 8 + i >= low && n * 8 + i < high;
+                    if (work.bias && visible)
+                        x += to_float(bias[n * 8 + i]) * LOG2_E;
+                    state.scores[m][n][2 * half + i] = visible ? x : -CUDART_INF_F;
+                }
+            }
+        }
+    }
+}
+
+// Makes the maxima `max` those that sums and results are relative to.
+template <class S>
+__device__ __forceinline__ void state_rescale(struct forward_state<S> &state,
+                                              const float max[S::M][2])
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float before = state.max[m][half], after = fmaxf(before, max[m][half]);
+            float shrink = before == -CUDART_INF_F ? 0 : fast_exp2(before - after);
+            state.max[m][half] = after;
+            state.sum[m][half] *= shrink;
+#pragma unroll
+            for (int n = 0; n < S::DV / 8; n++) {
+                state.out[m][n][2 * half] *= shrink;
+                state.out[m][n][2 * half + 1] *= shrink;
+            }
+        }
+    }
+}
+
+// Scores become weights. `factor` > 0 makes them logits in base 2.
+template <class S>
+__device__ __forceinline__ void scores_softmax(struct forward_state<S> &state, float factor)
+{
+    float max[S::M][2];
+    bool grown = false;
+#pragma unroll
+    for (int m = 0; m < S::M; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float most = -CUDART_INF_F;
+#pragma unroll
+            for (int n = 0; n < S::N / 8; n++)
+                most = fmaxf(most,
+                             fmaxf(state.scores[m][n][2 * half], state.scores[m][n][2 * half + 1]));
+            max[m][half] = quad_max(most) * factor;
+            if (S::GENERAL)
+                state.seen[m][half] = fmaxf(state.seen[m][half], max[m][half]);
+            grown |= max[m][half] > state.max[m][half] + FORWARD_SLACK;
+        }
+    }
+    if (__any_sync(0xffffffffu, grown))
+        state_rescale<S>(state, max);
+#pragma unroll
+    for (int m = 0; m < S::M; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float shift = state.max[m][half] == -CUDART_INF_F ? 0 : state.max[m][half];
+            float sum = 0;
+#pragma unroll
+            for (int n = 0; n < S::N / 8; n++) {
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    float p = fast_exp2(fmaf(state.scores[m][n][2 * half + i], factor, -shift));
+                    state.scores[m][n][2 * half + i] = p;
+                    sum += p;
+                }
+            }
+            state.sum[m][half] += sum;
+        }
+    }
+}
+
+// ---- merge --------------------------------------------------------------------------------------
+
+// A row's part of O, two neighbouring elements at a time: o = keep * o + take * out. keep = 0 does
+// not read.
+template <int DV>
+__device__ __forceinline__ void row_blend(float *o, float keep, const float (*out)[4], int half,
+                                          float take, int d_v)
+{
+    int column = 2 * ((int)threadIdx.x % 4);
+    if (d_v % 2 == 0) {
+        float2 before[DV / 8];
+#pragma unroll
+        for (int n = 0; n < DV / 8; n++) {
+            before[n] = make_float2(0, 0);
+            if (keep != 0 && n * 8 + column < d_v)
+                before[n] = *(const float2 *)(o + n * 8 + column);
+        }
+#pragma unroll
+        for (int n = 0; n < DV / 8; n++) {
+            float2 after = make_float2(keep * before[n].x + take * out[n][2 * half],
+                                       keep * before[n].y + take * out[n][2 * half + 1]);
+            if (n * 8 + column < d_v)
+                *(float2 *)(o + n * 8 + column) = after;
+        }
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < DV / 8; n++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float *element = o + n * 8 + column + i;
+            if (n * 8 + column + i < d_v)
+                *element = (keep != 0 ? keep * *element : 0) + take * out[n][2 * half + i];
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void state_merge(const struct forward_state<S> &state,
+                                            const struct forward_work &work,
+                                            const struct work_tile &tile, int head)
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float sum = quad_sum(state.sum[m][half]);
+            int row = thread_row<S>(m, half);
+            bool some = row < tile.rows && sum != 0;
+            int64_t q_row = tile.q_row + row * work.row_step;
+            float *running = work.lse + head * work.q_rows + q_row;
+            float before = some ? *running : 0;
+            float lse = (state.max[m][half] + log2f(sum)) * LN_2;
+            __syncwarp(); // four lanes read what one of them writes
+            if (!some)
+                continue;
+            float most = fmaxf(before, lse);
+            float keep = expf(before - most), take = expf(lse - most), both = keep + take;
+            if (threadIdx.x % 4 == 0)
+                *running = most + logf(both);
+            row_blend<S::DV>(work.o + (q_row * work.heads + head) * work.d_v, keep / both,
+                             state.out[m], half, take / (both * sum), work.d_v);
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void state_max_logit(const struct forward_state<S> &state,
+                                                float *max_logit)
+{
+    float most = -CUDART_INF_F;
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+        most = fmaxf(most, fmaxf(state.seen[m][0], state.seen[m][1]));
+    most = warp_max(most);
+    if (threadIdx.x % WARP_LANES == 0 && most > -CUDART_INF_F)
+        atomic_max(max_logit, most * LN_2);
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+template <class S> __device__ __forceinline__ void state_clear(struct forward_state<S> &state)
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            state.max[m][half] = state.seen[m][half] = -CUDART_INF_F;
+            state.sum[m][half] = 0;
+        }
+#pragma unroll
+        for (int n = 0; n < S::DV / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                state.out[m][n][i] = 0;
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void state_keep_q(struct forward_state<S> &state, uint32_t q)
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int step = 0; step < S::DQK / 16; step++)
+            load_fragment(state.q[m][step], fragment_step<S::DQK>(q, 16 * m, step));
+}
+
+template <class S>
+__device__ __forceinline__ void
+block_work(struct forward_state<S> &state, const struct forward_work &work,
+           const struct key_walk &walk, int head, int rows, uint32_t q, uint32_t k, uint32_t v)
+{
+    const struct work_fragment &fragment = work.fragments[walk.fragment];
+    scores_compute<S>(state, q, k);
+    if (S::GENERAL)
+        scores_logits<S>(state, work, fragment, walk.key, head, rows);
+    else if (block_is_masked<S::N>(fragment, walk.key, S::ROWS))
+        scores_mask<S>(state, fragment, walk.key);
+    scores_softmax<S>(state, S::GENERAL ? 1 : work.factor);
+    out_accumulate<S>(state, v);
+}
+
+template <class S, int BLOCKS>
+__global__ void __launch_bounds__(FORWARD_THREADS, BLOCKS)
+    forward_kernel(const __grid_constant__ struct forward_work work)
+{
+    typedef typename S::T T;
+    extern __shared__ __align__(128) unsigned char shared[];
+    const uint32_t q_tile = shared_address(shared), k_tile = q_tile + S::Q_BYTES;
+    const uint32_t v_tile = k_tile + 2 * S::K_BYTES;
+    const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
+
+    struct forward_place place = forward_place(work);
+    struct work_tile tile = work.tiles[place.tile];
+    int64_t q_vector = tile.q_row * work.heads + place.head;
+    load_rows<S::ROWS, S::DQK, S::GENERAL>(q_tile, (const T *)work.q + q_vector * work.d_qk,
+                                           work.row_step * work.heads * work.d_qk, tile.rows,
+                                           work.d_qk, work.aligned);
+    struct key_walk now = {tile.fragment, 0}, next = now;
+    const int end = tile.fragment + tile.fragment_count;
+    load_keys<S>(work, place.kv_head, next, k_tile, v_tile);
+
+    struct forward_state<S> state;
+    state_clear<S>(state);
+    uint32_t q = fragment_rows_first<S::DQK>(q_tile, warp * 16 * S::M, lane);
+    uint32_t k = fragment_halves_first<S::DQK>(k_tile, 0, lane);
+    uint32_t v = fragment_rows_first<S::DV>(v_tile, 0, lane);
+    if constexpr (S::KEEP_Q) {
+        copy_wait<0>();
+        __syncthreads();
+        state_keep_q<S>(state, q);
+    }
+    for (int stage = 0;; stage ^= 1) {
+        copy_wait<0>();
+        __syncthreads(); // all see the stage, and none still reads the other one
+        key_walk_next<S::N>(&next, work.fragments);
+        bool more = next.fragment < end;
+        if (more)
+            load_keys<S>(work, place.kv_head, next, k_tile + (stage ^ 1) * S::K_BYTES,
+                         v_tile + (stage ^ 1) * S::V_BYTES);
+        block_work<S>(state, work, now, place.head, tile.rows, q, k + stage * S::K_BYTES,
+                      v + stage * S::V_BYTES);
+        if (!more)
+            break;
+        key_walk_next<S::N>(&now, work.fragments);
+    }
+    state_merge<S>(state, work, tile, place.head);
+    if (S::GENERAL && work.max_logit)
+        state_max_logit<S>(state, work.max_logit + place.head);
+}
+
+// ---- launch -------------------------------------------------------------------------------------
+
+template <class S, int BLOCKS>
+static cudaError_t forward_launch_instance(const struct forward_work &work, cudaStream_t stream)
+{
+    cudaError_t error = cudaFuncSetAttribute(
+        forward_kernel<S, BLOCKS>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED_BYTES);
+    if (error != cudaSuccess)
+        return error;
+    unsigned blocks = (unsigned)work.tile_count * (unsigned)work.heads;
+    forward_kernel<S, BLOCKS><<<blocks, FORWARD_THREADS, S::SHARED_BYTES, stream>>>(work);
+    return cudaGetLastError();
+}
+
+#endif

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the forward kernels take, and how each file of instances is called.
+#ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_H
+#define CPATTN_KERNELS_CUDA_SMXX_FORWARD_H
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/worklist.h"
+
+// Tensors as in struct attention_forward.
+struct forward_work {
+    const void *q, *k, *v, *bias;
+    float *o, *lse, *max_logit;
+    const struct work_tile *tiles; // device
+    const struct work_fragment *fragments;
+    int32_t tile_count;
+    // Thread blocks come in the order section of heads, tile, head in the section, so that those
+    // that run at one time read the same keys.
+    int32_t section;
+    int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
+    int64_t q_rows, row_step;
+    int64_t bias_head_stride, bias_query_stride;
+    // Logit in base 2: factor * qk, or, with a cap, cap * tanh(factor * qk); then the bias.
+    float factor, cap;
+    bool aligned; // every row of Q, K and V begins at a multiple of 16 bytes and has whole ones
+};
+
+// What a tile and its head are to the thread block.
+struct forward_place {
+    int32_t tile, head, kv_head;
+};
+
+#ifdef __CUDACC__
+static __device__ __forceinline__ struct forward_place
+forward_place(const struct forward_work &work)
+{
+    int32_t whole = work.tile_count * work.section;
+    int32_t section = (int32_t)blockIdx.x / whole, rest = (int32_t)blockIdx.x % whole;
+    int32_t first = section * work.section;
+    int32_t heads = min(work.section, work.heads - first);
+    int32_t head = first + rest % heads;
+    return {rest / heads, head, (head + work.head_phase) / work.group};
+}
+#endif
+
+// Rows of a tile for these head dimensions.
+static inline int32_t forward_tile_rows(enum case_dtype dtype, int32_t d_qk, int32_t d_v)
+{
+    if (dtype == DTYPE_FP32)
+        return 64;
+    return d_v > 128 || d_qk > 192 ? 64 : 128;
+}
+
+// Enqueue one call's thread blocks for head dimensions up to those of the name. `plain`: without
+// bias, cap and max_logit, aligned, and with a positive factor.
+typedef cudaError_t forward_launch(const struct forward_work &work, enum case_dtype dtype,
+                                   bool plain, cudaStream_t stream);
+forward_launch forward_launch_64, forward_launch_128, forward_launch_192_128, forward_launch_256;
+cudaError_t forward_launch_fp32(const struct forward_work &work, cudaStream_t stream);
+
+#endif

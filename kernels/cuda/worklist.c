@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/worklist.h"
+
+#include <stdlib.h>
+
+struct build {
+    struct worklist *list;
+    const struct attention_shape *shape;
+    const struct slice *slices;
+    int32_t tile_rows;
+    struct error *error;
+};
+
+static enum status out_of_memory(struct error *error)
+{
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the list of tiles");
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int32_t bounded(int64_t x)
+{
+    return (int32_t)(x < -WORK_BOUND ? -WORK_BOUND : least(x, WORK_BOUND));
+}
+
+// What the queries [begin, begin + rows) of a slice see of it; false if that is nothing.
+static bool fragment_set(const struct build *b, const struct slice *slice, int64_t begin,
+                         int64_t rows, struct work_fragment *fragment)
+{
+    const struct attention_shape *shape = b->shape;
+    int64_t first, last, other;
+    slice_visible(slice, begin, &first, &other);
+    slice_visible(slice, begin + rows - 1, &other, &last);
+    if (first >= last)
+        return false;
+    int64_t diagonal = begin - slice->offset - first;
+    int64_t bias_row = slice->bias_row + begin * shape->bias_row_step;
+    *fragment = (struct work_fragment){
+        .kv_row = slice->kv_row + first * shape->row_step,
+        .bias = bias_row * shape->bias_row_stride + slice->bias_column + first,
+        .keys = bounded(last - first),
+        .low = slice->left >= SLICE_UNBOUNDED ? -WORK_BOUND : bounded(diagonal - slice->left),
+        .high =
+            slice->right >= SLICE_UNBOUNDED ? WORK_BOUND : bounded(diagonal + slice->right + 1)};
+    return true;
+}
+
+static enum status tile_add_slice(const struct build *b, struct work_tile *tile,
+                                  const struct slice *slice, int64_t begin)
+{
+    struct worklist *list = b->list;
+    struct work_fragment *fragments = array_reserve(
+        list->fragments, sizeof(*fragments), list->fragment_count, 1, &list->fragment_capacity);
+    if (!fragments)
+        return out_of_memory(b->error);
+    list->fragments = fragments;
+    struct work_fragment *fragment = &fragments[list->fragment_count];
+    if (!fragment_set(b, slice, begin, tile->rows, fragment))
+        return STATUS_OK;
+    tile->blocks += (fragment->keys + WORK_BLOCK - 1) / WORK_BLOCK;
+    list->fragment_count++;
+    return STATUS_OK;
+}
+
+static enum status tile_add(const struct build *b, const struct interval *q,
+                            const int32_t *covering, int64_t position)
+{
+    struct worklist *list = b->list;
+    struct work_tile *tiles =
+        array_reserve(list->tiles, sizeof(*tiles), list->tile_count, 1, &list->tile_capacity);
+    if (!tiles)
+        return out_of_memory(b->error);
+    list->tiles = tiles;
+    struct work_tile *tile = &tiles[list->tile_count];
+    *tile = (struct work_tile){.q_row = q->residue + position * b->shape->row_step,
+                               .rows = (int32_t)least(q->end - position, b->tile_rows),
+                               .fragment = list->fragment_count};
+    for (int32_t i = 0; i < q->covering_count; i++) {
+        const struct slice *slice = &b->slices[covering[i]];
+        enum status status =
+            tile_add_slice(b, tile, slice, position - slice->q_row / b->shape->row_step);
+        if (status != STATUS_OK)
+            return status;
+    }
+    tile->fragment_count = list->fragment_count - tile->fragment;
+    list->tile_count += tile->fragment_count > 0;
+    return STATUS_OK;
+}
+
+static enum status tiles_cut(const struct build *b, const struct intervals *intervals)
+{
+    for (int32_t i = 0; i < intervals->count; i++) {
+        const struct interval *q = &intervals->all[i];
+        const int32_t *covering = intervals->slices + q->covering;
+        for (int64_t at = q->begin; at < q->end; at += b->tile_rows) {
+            enum status status = tile_add(b, q, covering, at);
+            if (status != STATUS_OK)
+                return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+static int compare_numbers(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+// The most expensive first; equals in the order of their rows.
+static int compare_tiles(const void *a, const void *b)
+{
+    const struct work_tile *x = a, *y = b;
+    int order = compare_numbers(y->blocks, x->blocks);
+    return order != 0 ? order : compare_numbers(x->q_row, y->q_row);
+}
+
+enum status worklist_build(struct worklist *list, const struct attention_shape *shape,
+                           const struct slice *slices, int32_t slice_count, int32_t tile_rows,
+                           struct error *error)
+{
+    list->tile_count = 0;
+    list->fragment_count = 0;
+    struct build b = {list, shape, slices, tile_rows, error};
+    struct intervals intervals = {0};
+    enum status status =
+        intervals_build(&intervals, slices, slice_count, shape->row_step, INTERVAL_Q, error);
+    if (status == STATUS_OK)
+        status = tiles_cut(&b, &intervals);
+    intervals_fini(&intervals);
+    if (status == STATUS_OK && list->tile_count > 0)
+        qsort(list->tiles, (size_t)list->tile_count, sizeof(*list->tiles), compare_tiles);
+    return status;
+}
+
+void worklist_fini(struct worklist *list)
+{
+    free(list->tiles);
+    free(list->fragments);
+    *list = (struct worklist){0};
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work of a forward call, cut for thread blocks: every query row in at most one tile, every
+// tile with all that its rows see. Host code.
+#ifndef CPATTN_KERNELS_CUDA_WORKLIST_H
+#define CPATTN_KERNELS_CUDA_WORKLIST_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "kernels/attention.h"
+#include "kernels/cuda/intervals.h"
+
+// Keys of one slice that some row of a tile sees. Row r of the tile sees key j of the fragment iff
+// low + r <= j < high + r. Key j lies in row kv_row + j * row_step of K and V.
+struct work_fragment {
+    int64_t kv_row;
+    int64_t bias;      // elements from a head's bias to that of the tile's row 0 and key 0
+    int32_t keys;      // at least 1
+    int32_t low, high; // within +-WORK_BOUND, which stands for no bound
+};
+#define WORK_BOUND (1 << 30)
+
+// Row r of the tile lies in row q_row + r * row_step of Q, O and LSE.
+struct work_tile {
+    int64_t q_row;
+    int32_t rows; // 1..tile_rows
+    int32_t fragment, fragment_count;
+    int32_t blocks; // key blocks of WORK_BLOCK in all fragments: what the tile costs
+};
+#define WORK_BLOCK 64
+
+struct worklist {
+    struct work_tile *tiles; // the most expensive first
+    struct work_fragment *fragments;
+    int32_t tile_count, fragment_count;
+    int32_t tile_capacity, fragment_capacity;
+};
+
+// Cuts the slices. Rows that see nothing need not be in any tile. The memory is the list's:
+// worklist_fini() frees it, after a failure too. RESOURCE_EXHAUSTED when it is short or numbers
+// exceed their types; what is in the list is undefined then.
+enum status worklist_build(struct worklist *list, const struct attention_shape *shape,
+                           const struct slice *slices, int32_t slice_count, int32_t tile_rows,
+                           struct error *error) MUST_CHECK;
+void worklist_fini(struct worklist *list);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
