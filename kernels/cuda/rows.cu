@@ -2,6 +2,7 @@
 // Operations on the rows of heads: sums along them and over them.
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
+#include "kernels/cuda/runs.cuh"
 
 extern "C" {
 #include "common/mutation.h"
@@ -153,20 +154,6 @@ static __device__ double block_sum(double x)
     return x;
 }
 
-// The last of the runs that begins at or before a row.
-static __device__ int run_find(const struct sink_run *runs, int count, int64_t row)
-{
-    int low = 0, high = count;
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (runs[middle].before <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 __global__ __launch_bounds__(THREADS) void sink_parts_kernel(struct sink_arguments a)
 {
     int64_t head = blockIdx.y;
@@ -175,7 +162,7 @@ __global__ __launch_bounds__(THREADS) void sink_parts_kernel(struct sink_argumen
         int64_t row = (int64_t)blockIdx.x * SINK_ROWS + k * THREADS + threadIdx.x;
         if (row >= a.total)
             break;
-        struct sink_run run = a.runs[run_find(a.runs, a.run_count, row)];
+        struct sink_run run = *run_find(a.runs, a.run_count, row);
         int64_t at = head * a.q_rows + run.first + (row - run.before) * a.row_step;
         sum += exp(sink - a.lse[at]) * a.d[at];
     }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// An element of the inputs on the device, with the bits of kernels/inputs.h: integers and products
+// that are each rounded, and no sum that a compiler could fuse with one.
+#ifndef CPATTN_KERNELS_CUDA_DRAW_CUH
+#define CPATTN_KERNELS_CUDA_DRAW_CUH
+
+extern "C" {
+#include "kernels/inputs.h"
+}
+#include "kernels/philox.h"
+
+// Before it is rounded to the dtype (kernels/cuda/dtype.cuh).
+static __device__ __forceinline__ float draw_value(struct input_draw draw, uint64_t index)
+{
+    struct philox_block counter = {{(uint32_t)index, (uint32_t)(index >> 32), draw.tensor, 0}};
+    int sum = (int)philox_half_sum(philox_block(counter, draw.seed));
+    float x = __fmul_rn(__int2float_rn(sum - INPUT_SUM_MEAN), INPUT_SUM_UNIT);
+    x = x > draw.limit ? draw.limit : x;
+    x = x < -draw.limit ? -draw.limit : x;
+    return __fmul_rn(x, draw.factor);
+}
+
+#endif
