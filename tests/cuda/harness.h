@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of test programs that run on a device. They need no more than the C library and the
+// driver, so that they run on a bare GPU node.
+//
+// A program prints TAP and ends with status 0, 1 where a test failed, or 77 where there is no
+// device. Arguments choose the tests whose names contain one of them. In the environment:
+//     CPATTN_TEST_SEED   of all random numbers; else another one each time, printed first
+//     CPATTN_TEST_SMALL  not empty: sizes for tools that slow the device down a hundred times
+#ifndef CPATTN_TESTS_CUDA_HARNESS_H
+#define CPATTN_TESTS_CUDA_HARNESS_H
+
+#include "kernels/cuda/backend.h"
+
+struct harness_test {
+    const char *name;
+    void (*run)(void);
+};
+
+// For main(): runs the tests one after the other. Each starts with a seed of its own, the same
+// whichever others run.
+int harness_run(const struct harness_test *tests, int count, int argc, char **argv);
+
+// Both backends, while tests run.
+extern struct attention_backend *harness_cuda, *harness_cpu;
+
+bool harness_small(void);
+
+// A random number; one of 0..n-1; one of [-1, 1); one of low..high.
+uint64_t harness_random(void);
+int64_t harness_below(int64_t n);
+float harness_uniform(void);
+int64_t harness_between(int64_t low, int64_t high);
+
+// The test fails, with a line that says why; after some lines of one test the others are left out.
+// A test goes on after a failure.
+#define EXPECT(condition, ...)                                                                     \
+    ((condition) ? (void)0 : harness_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))
+void harness_fail(const char *file, int line, const char *what, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+// A line for people.
+void harness_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// Ends the program where a call of the runtime fails.
+#define CUDA(call) harness_cuda_check((call), __FILE__, __LINE__, #call)
+void harness_cuda_check(cudaError_t error, const char *file, int line, const char *call);
+
+// Waits for the backend; the test fails if it has an error to report.
+void harness_finish(void);
+
+// ---- memory on both sides ----
+
+// Host memory and as much of the device, with guards around the latter. Both begin as all ones, a
+// NaN in every dtype, unless they are filled.
+struct twin {
+    char *host, *device;
+    size_t bytes;
+    char *guarded; // what was allocated
+};
+
+// `skew`: bytes by which the device's address misses a multiple of 256.
+struct twin twin_create(size_t bytes, size_t skew);
+void twin_push(const struct twin *t); // host -> device
+void twin_pull(const struct twin *t); // device -> host, on the backend's stream, waiting for it
+// Frees both; the test fails if a guard was written to.
+void twin_destroy(struct twin *t);
+
+// Fills the host's side with uniform fp32 of [-scale, scale), or those rounded to a dtype.
+void twin_fill_floats(const struct twin *t, float scale);
+void twin_fill_dtype(const struct twin *t, enum case_dtype dtype, float scale);
+
+#endif
