@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiles of a forward call cover what the slices admit, each pair as often as slices hold it.
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/worklist.h"
+#include "tests/generate.h"
+#include "tests/runner.h"
+
+#define ROWS_MAX   96
+#define SLICES_MAX 6
+#define TILE_ROWS  8
+#define STRIDE     1000 // of bias rows
+
+struct scene {
+    struct attention_shape shape;
+    struct slice slices[SLICES_MAX];
+    int32_t count;
+};
+
+// How often each pair of rows occurs, and the sum of the bias elements that go with it.
+struct tally {
+    int pairs[ROWS_MAX][ROWS_MAX];
+    int64_t bias[ROWS_MAX][ROWS_MAX];
+};
+
+static int64_t draw_bound(uint64_t *state)
+{
+    return generate_below(state, 2) == 0 ? SLICE_UNBOUNDED : generate_below(state, 12);
+}
+
+static void scene_draw(struct scene *scene, uint64_t seed)
+{
+    *scene = (struct scene){.count = (int32_t)generate_below(&seed, SLICES_MAX + 1)};
+    scene->shape.row_step = 1 + generate_below(&seed, 3);
+    scene->shape.bias_row_stride = STRIDE;
+    scene->shape.bias_row_step = generate_below(&seed, 2);
+    int64_t length = ROWS_MAX / scene->shape.row_step;
+    for (int32_t i = 0; i < scene->count; i++) {
+        int64_t residue = generate_below(&seed, scene->shape.row_step);
+        int64_t q = generate_below(&seed, length), kv = generate_below(&seed, length);
+        scene->slices[i] = (struct slice){.q_row = residue + q * scene->shape.row_step,
+                                          .q_len = generate_below(&seed, length - q + 1),
+                                          .kv_row = residue + kv * scene->shape.row_step,
+                                          .kv_len = generate_below(&seed, length - kv + 1),
+                                          .offset = generate_below(&seed, 41) - 20,
+                                          .left = draw_bound(&seed),
+                                          .right = draw_bound(&seed),
+                                          .bias_row = generate_below(&seed, 9),
+                                          .bias_column = generate_below(&seed, 9)};
+    }
+}
+
+static void tally_slices(const struct scene *scene, struct tally *tally)
+{
+    int64_t step = scene->shape.row_step;
+    for (int32_t n = 0; n < scene->count; n++) {
+        const struct slice *s = &scene->slices[n];
+        for (int64_t i = 0; i < s->q_len; i++) {
+            int64_t begin, end;
+            slice_visible(s, i, &begin, &end);
+            for (int64_t j = begin; j < end; j++) {
+                int64_t row = s->q_row + i * step, key = s->kv_row + j * step;
+                tally->pairs[row][key]++;
+                tally->bias[row][key] +=
+                    (s->bias_row + i * scene->shape.bias_row_step) * STRIDE + s->bias_column + j;
+            }
+        }
+    }
+}
+
+// Returns whether any row of the tile sees the first key of the fragment, and any the last.
+static bool tally_fragment(const struct scene *scene, const struct work_tile *tile,
+                           const struct work_fragment *fragment, struct tally *tally)
+{
+    int64_t step = scene->shape.row_step;
+    bool first = false, last = false;
+    for (int64_t r = 0; r < tile->rows; r++)
+        for (int64_t j = 0; j < fragment->keys; j++) {
+            if (j < fragment->low + r || j >= fragment->high + r)
+                continue;
+            int64_t row = tile->q_row + r * step, key = fragment->kv_row + j * step;
+            tally->pairs[row][key]++;
+            tally->bias[row][key] += fragment->bias + r * scene->shape.bias_row_step * STRIDE + j;
+            first |= j == 0;
+            last |= j == fragment->keys - 1;
+        }
+    return first && last;
+}
+
+static int64_t fragment_blocks(const struct work_fragment *fragment)
+{
+    return (fragment->keys + WORK_BLOCK - 1) / WORK_BLOCK;
+}
+
+static void tally_list(const struct scene *scene, const struct worklist *list, struct tally *tally)
+{
+    bool owned[ROWS_MAX] = {false};
+    for (int32_t t = 0; t < list->tile_count; t++) {
+        const struct work_tile *tile = &list->tiles[t];
+        int64_t blocks = 0;
+        ck_assert_int_ge(tile->rows, 1);
+        ck_assert_int_le(tile->rows, TILE_ROWS);
+        for (int64_t r = 0; r < tile->rows; r++) {
+            int64_t row = tile->q_row + r * scene->shape.row_step;
+            ck_assert(!owned[row]);
+            owned[row] = true;
+        }
+        ck_assert_int_ge(tile->fragment_count, 1);
+        for (int32_t f = 0; f < tile->fragment_count; f++) {
+            const struct work_fragment *fragment = &list->fragments[tile->fragment + f];
+            ck_assert_int_ge(fragment->keys, 1);
+            ck_assert(tally_fragment(scene, tile, fragment, tally));
+            blocks += fragment_blocks(fragment);
+        }
+        ck_assert_int_eq(tile->blocks, blocks);
+        if (t > 0)
+            ck_assert_int_ge(list->tiles[t - 1].blocks, tile->blocks);
+    }
+}
+
+static void check_scene(const struct scene *scene, struct worklist *list)
+{
+    static struct tally wanted, found;
+    memset(&wanted, 0, sizeof(wanted));
+    memset(&found, 0, sizeof(found));
+    struct error error;
+    ck_assert_int_eq(
+        worklist_build(list, &scene->shape, scene->slices, scene->count, TILE_ROWS, &error),
+        STATUS_OK);
+    tally_slices(scene, &wanted);
+    tally_list(scene, list, &found);
+    ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
+}
+
+START_TEST(covers_what_is_visible)
+{
+    struct worklist list = {0};
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        struct scene scene;
+        scene_draw(&scene, seed);
+        check_scene(&scene, &list);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
+START_TEST(nothing_makes_no_tile)
+{
+    struct worklist list = {0};
+    struct scene scene = {.shape.row_step = 1, .count = 3};
+    scene.slices[0] = (struct slice){.q_len = 5, .right = SLICE_UNBOUNDED};
+    scene.slices[1] = (struct slice){.kv_len = 5, .right = SLICE_UNBOUNDED};
+    // No query sees a key that lies behind all of them.
+    scene.slices[2] = (struct slice){.q_len = 5, .kv_len = 5, .offset = 5, .left = SLICE_UNBOUNDED};
+    check_scene(&scene, &list);
+    ck_assert_int_eq(list.tile_count, 0);
+    worklist_fini(&list);
+}
+END_TEST
+
+// Queries that several slices hold make one tile, so that results meet in one thread block.
+START_TEST(one_tile_for_many_slices)
+{
+    struct worklist list = {0};
+    struct scene scene = {.shape.row_step = 1, .count = 3};
+    for (int i = 0; i < 3; i++)
+        scene.slices[i] = (struct slice){.q_len = TILE_ROWS,
+                                         .kv_row = 30 * i,
+                                         .kv_len = 20,
+                                         .left = SLICE_UNBOUNDED,
+                                         .right = SLICE_UNBOUNDED};
+    check_scene(&scene, &list);
+    ck_assert_int_eq(list.tile_count, 1);
+    ck_assert_int_eq(list.fragment_count, 3);
+    worklist_fini(&list);
+}
+END_TEST
+
+// The longest rectangle there can be: bounds are kept in 32 bits.
+START_TEST(long_sequences)
+{
+    struct worklist list = {0};
+    struct attention_shape shape = {.row_step = 4096};
+    struct slice slice = {.q_len = SEQLEN_MAX,
+                          .kv_len = SEQLEN_MAX,
+                          .offset = -SEQLEN_MAX,
+                          .left = SLICE_UNBOUNDED - 1,
+                          .right = SEQLEN_MAX};
+    struct error error;
+    ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1, 1 << 20, &error), STATUS_OK);
+    ck_assert_int_eq(list.tile_count, 16);
+    for (int32_t t = 0; t < list.tile_count; t++) {
+        const struct work_fragment *fragment = &list.fragments[list.tiles[t].fragment];
+        ck_assert_int_eq(fragment->keys, SEQLEN_MAX);
+        ck_assert_int_eq(fragment->low, -WORK_BOUND);
+        ck_assert_int_ge(fragment->high, SEQLEN_MAX);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("worklist");
+    TCase *tcase = tcase_create("worklist");
+    tcase_add_test(tcase, covers_what_is_visible);
+    tcase_add_test(tcase, nothing_makes_no_tile);
+    tcase_add_test(tcase, one_tile_for_many_slices);
+    tcase_add_test(tcase, long_sequences);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
