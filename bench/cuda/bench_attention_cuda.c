@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times calls of the CUDA backend. Each line of standard input is one measurement:
+//     forward DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V full|causal CALLS
+// and is answered by a line: the median and the least milliseconds of a call. Keys and queries are
+// as many. bench/cuda/beside_torch.py asks, between measurements of its own.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/backend.h"
+#include "kernels/dtype.h"
+
+#define CALLS_MAX  1000
+#define BATCH_MOST 64
+
+struct request {
+    char verb[16], dtype[8], mask[8];
+    int batch, heads, kv_heads, seqlen, d_qk, d_v, calls;
+};
+
+struct tensors {
+    void *q, *k, *v;
+    float *o, *lse;
+};
+
+static void check(cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return;
+    fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+    exit(1);
+}
+#define CHECK(call) check(call, #call)
+
+static void check_status(enum status status, const struct error *error)
+{
+    if (status == STATUS_OK)
+        return;
+    fprintf(stderr, "%s\n", error->text);
+    exit(1);
+}
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+// Normal numbers on the host, repeated as often as it takes to fill a tensor. Their number is
+// prime, so that rows do not repeat.
+#define NUMBERS 1048573
+
+static void *normal_numbers(enum case_dtype dtype)
+{
+    void *numbers = malloc((size_t)NUMBERS * sizeof(float));
+    if (!numbers)
+        abort();
+    srand48(1);
+    for (int i = 0; i < NUMBERS; i++) {
+        double radius = sqrt(-2 * log(1 - drand48()));
+        dtype_store(dtype, numbers, i, (float)(radius * cos(2 * M_PI * drand48())));
+    }
+    return numbers;
+}
+
+static void *tensor_create(enum case_dtype dtype, const void *numbers, size_t count)
+{
+    size_t element = (size_t)dtype_bytes(dtype), bytes = count * element;
+    char *tensor;
+    CHECK(cudaMalloc((void **)&tensor, bytes));
+    for (size_t at = 0; at < bytes; at += NUMBERS * element) {
+        size_t piece = bytes - at < NUMBERS * element ? bytes - at : NUMBERS * element;
+        CHECK(cudaMemcpy(tensor + at, numbers, piece, cudaMemcpyHostToDevice));
+    }
+    return tensor;
+}
+
+static struct tensors tensors_create(const struct request *r, enum case_dtype dtype)
+{
+    size_t rows = (size_t)r->batch * (size_t)r->seqlen, heads = (size_t)r->heads;
+    size_t kv = rows * (size_t)r->kv_heads;
+    void *numbers = normal_numbers(dtype);
+    struct tensors t;
+    t.q = tensor_create(dtype, numbers, rows * heads * (size_t)r->d_qk);
+    t.k = tensor_create(dtype, numbers, kv * (size_t)r->d_qk);
+    t.v = tensor_create(dtype, numbers, kv * (size_t)r->d_v);
+    CHECK(cudaMalloc((void **)&t.o, rows * heads * (size_t)r->d_v * sizeof(float)));
+    CHECK(cudaMalloc((void **)&t.lse, rows * heads * sizeof(float)));
+    free(numbers);
+    return t;
+}
+
+static void tensors_destroy(struct tensors *t)
+{
+    CHECK(cudaFree(t->q));
+    CHECK(cudaFree(t->k));
+    CHECK(cudaFree(t->v));
+    CHECK(cudaFree(t->o));
+    CHECK(cudaFree(t->lse));
+}
+
+// ---- measurement --------------------------------------------------------------------------------
+
+static enum case_dtype request_dtype(const struct request *r)
+{
+    if (strcmp(r->dtype, "bf16") == 0)
+        return DTYPE_BF16;
+    return strcmp(r->dtype, "fp16") == 0 ? DTYPE_FP16 : DTYPE_FP32;
+}
+
+static struct attention_shape request_shape(const struct request *r)
+{
+    return (struct attention_shape){.dtype = request_dtype(r),
+                                    .heads = r->heads,
+                                    .kv_heads = r->kv_heads,
+                                    .d_qk = r->d_qk,
+                                    .d_v = r->d_v,
+                                    .group = r->heads / r->kv_heads,
+                                    .q_rows = (int64_t)r->batch * r->seqlen,
+                                    .row_step = 1,
+                                    .scale = 1 / sqrt(r->d_qk)};
+}
+
+static void request_slices(const struct request *r, struct slice slices[BATCH_MOST])
+{
+    for (int i = 0; i < r->batch; i++) {
+        int64_t row = (int64_t)i * r->seqlen;
+        slices[i] = (struct slice){.q_row = row,
+                                   .q_len = r->seqlen,
+                                   .kv_row = row,
+                                   .kv_len = r->seqlen,
+                                   .left = SLICE_UNBOUNDED,
+                                   .right = strcmp(r->mask, "causal") == 0 ? 0 : SLICE_UNBOUNDED};
+    }
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const float *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+// Milliseconds of each call, ascending.
+static void time_forward(struct attention_backend *backend, const struct attention_forward *args,
+                         int calls, float *times)
+{
+    cudaStream_t stream = attention_cuda_stream(backend);
+    cudaEvent_t begin, end;
+    struct error error;
+    CHECK(cudaEventCreate(&begin));
+    CHECK(cudaEventCreate(&end));
+    for (int i = -2; i < calls; i++) {
+        attention_cuda.fill(backend, args->lse, -INFINITY, args->shape.heads * args->shape.q_rows);
+        CHECK(cudaEventRecord(begin, stream));
+        check_status(attention_cuda.forward(backend, args, &error), &error);
+        CHECK(cudaEventRecord(end, stream));
+        check_status(attention_cuda_finish(backend, &error), &error);
+        float time;
+        CHECK(cudaEventElapsedTime(&time, begin, end));
+        if (i >= 0) // the first ones warm up
+            times[i] = time;
+    }
+    CHECK(cudaEventDestroy(begin));
+    CHECK(cudaEventDestroy(end));
+    qsort(times, (size_t)calls, sizeof(*times), compare_times);
+}
+
+static void answer(struct attention_backend *backend, const struct request *r)
+{
+    static float times[CALLS_MAX];
+    struct slice slices[BATCH_MOST];
+    struct tensors t = tensors_create(r, request_dtype(r));
+    request_slices(r, slices);
+    struct attention_forward args = {.shape = request_shape(r),
+                                     .q = t.q,
+                                     .k = t.k,
+                                     .v = t.v,
+                                     .o = t.o,
+                                     .lse = t.lse,
+                                     .slices = slices,
+                                     .slice_count = r->batch};
+    time_forward(backend, &args, r->calls, times);
+    printf("%.4f %.4f\n", times[r->calls / 2], times[0]);
+    fflush(stdout);
+    tensors_destroy(&t);
+}
+
+static bool request_read(struct request *r)
+{
+    return scanf("%15s %7s %d %d %d %d %d %d %7s %d", r->verb, r->dtype, &r->batch, &r->heads,
+                 &r->kv_heads, &r->seqlen, &r->d_qk, &r->d_v, r->mask, &r->calls) == 10 &&
+           r->batch >= 1 && r->batch <= BATCH_MOST && r->heads >= 1 && r->kv_heads >= 1 &&
+           r->heads % r->kv_heads == 0 && r->seqlen >= 1 && r->calls >= 1 && r->calls <= CALLS_MAX;
+}
+
+int main(void)
+{
+    struct attention_backend *backend = NULL;
+    struct error error;
+    struct request request;
+    check_status(attention_cuda.create(&backend, &error), &error);
+    while (request_read(&request))
+        answer(backend, &request);
+    attention_cuda.destroy(backend);
+    return 0;
+}
