@@ -21,6 +21,18 @@ daemon_libcore_a_SOURCES = \
     daemon/core/timers.c \
     daemon/core/timers.h
 
+# The socket: bytes, requests and replies, without their meaning.
+noinst_LIBRARIES += daemon/libserver.a
+daemon_libserver_a_SOURCES = \
+    daemon/io/connection.c \
+    daemon/io/connection.h \
+    daemon/io/frame.c \
+    daemon/io/frame.h \
+    daemon/io/listener.c \
+    daemon/io/listener.h \
+    daemon/io/server.c \
+    daemon/io/server.h
+
 # The daemon.
 sbin_PROGRAMS += cpattnd
 cpattnd_SOURCES =
@@ -28,25 +40,17 @@ cpattnd_SOURCES += daemon/config.c
 cpattnd_SOURCES += daemon/config.h
 cpattnd_SOURCES += daemon/io/answer.c
 cpattnd_SOURCES += daemon/io/answer.h
-cpattnd_SOURCES += daemon/io/clients.c
-cpattnd_SOURCES += daemon/io/clients.h
 cpattnd_SOURCES += daemon/io/clock.h
 cpattnd_SOURCES += daemon/io/crew.c
 cpattnd_SOURCES += daemon/io/crew.h
 cpattnd_SOURCES += daemon/io/host.c
 cpattnd_SOURCES += daemon/io/host.h
-cpattnd_SOURCES += daemon/io/listener.c
-cpattnd_SOURCES += daemon/io/listener.h
 cpattnd_SOURCES += daemon/io/mesh.c
 cpattnd_SOURCES += daemon/io/mesh.h
 cpattnd_SOURCES += daemon/io/notify.c
 cpattnd_SOURCES += daemon/io/notify.h
-cpattnd_SOURCES += daemon/io/probe.c
-cpattnd_SOURCES += daemon/io/probe.h
 cpattnd_SOURCES += daemon/io/rank_process.c
 cpattnd_SOURCES += daemon/io/rank_process.h
-cpattnd_SOURCES += daemon/io/server.c
-cpattnd_SOURCES += daemon/io/server.h
 cpattnd_SOURCES += daemon/io/service.c
 cpattnd_SOURCES += daemon/io/service.h
 cpattnd_SOURCES += daemon/io/shell.c
@@ -56,5 +60,5 @@ cpattnd_SOURCES += daemon/io/spawn.h
 cpattnd_SOURCES += daemon/io/stderr_pipe.c
 cpattnd_SOURCES += daemon/io/stderr_pipe.h
 cpattnd_SOURCES += daemon/main.c
-cpattnd_LDADD = daemon/libcore.a yaml/libyamltree.la $(base_libs) $(NNG_LIBS) $(EV_LIBS) \
-    $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+cpattnd_LDADD = daemon/libcore.a daemon/libserver.a yaml/libyamltree.la $(base_libs) $(EV_LIBS) \
+    $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(MATH_LIBS)

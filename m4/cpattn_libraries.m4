@@ -18,15 +18,12 @@ AC_DEFUN([CPATTN_BARE_LIBRARY], [
 ])
 
 # CPATTN_NNG_VERSION
-# Up to 1.5 a peer that leaves during the handshake ends the ipc listener for good.
+# Which one the client library is built with, for the summary.
 AC_DEFUN([CPATTN_NNG_VERSION], [
     AC_COMPUTE_INT([cpattn_nng_major], [NNG_MAJOR_VERSION], [#include <nng/nng.h>], [cpattn_nng_major=0])
     AC_COMPUTE_INT([cpattn_nng_minor], [NNG_MINOR_VERSION], [#include <nng/nng.h>], [cpattn_nng_minor=0])
     AC_COMPUTE_INT([cpattn_nng_patch], [NNG_PATCH_VERSION], [#include <nng/nng.h>], [cpattn_nng_patch=0])
     cpattn_nng_version=$cpattn_nng_major.$cpattn_nng_minor.$cpattn_nng_patch
-    AS_IF([test "$cpattn_nng_major" -eq 1 && test "$cpattn_nng_minor" -lt 6],
-          [cpattn_nng_note="$cpattn_nng_version, listener can die: daemon probes and re-listens"],
-          [cpattn_nng_note="$cpattn_nng_version, listener survives aborted handshakes"])
 ])
 
 # CPATTN_BLAS

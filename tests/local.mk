@@ -263,6 +263,30 @@ tests_test_sim_SOURCES = \
 tests_test_sim_LDADD = $(core_libs)
 EXTRA_DIST += tests/sim/seeds
 
+# The socket of the daemon: the wire as bytes, and the server with clients made by hand.
+test_programs += tests/test_frame
+tests_test_frame_SOURCES = tests/test_frame.c
+tests_test_frame_LDADD = tests/libtesting.a daemon/libserver.a $(CHECK_LIBS) $(PTHREAD_LIBS)
+
+fuzz_programs += tests/fuzz_frame
+tests_fuzz_frame_SOURCES = tests/fuzz_frame.c
+tests_fuzz_frame_LDADD = daemon/libserver.a $(fuzz_libs)
+
+server_scene = tests/server_scene.c tests/server_scene.h
+server_scene_libs = tests/libtesting.a daemon/libserver.a common/libcommon.la $(EV_LIBS) \
+    $(CHECK_LIBS) $(PTHREAD_LIBS)
+server_scene_flags = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+
+test_programs += tests/test_server
+tests_test_server_SOURCES = tests/test_server.c $(server_scene)
+tests_test_server_LDADD = $(server_scene_libs)
+tests_test_server_LDFLAGS = $(server_scene_flags)
+
+test_programs += tests/test_server_limits
+tests_test_server_limits_SOURCES = tests/test_server_limits.c $(server_scene)
+tests_test_server_limits_LDADD = $(server_scene_libs)
+tests_test_server_limits_LDFLAGS = $(server_scene_flags)
+
 # The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
 daemon_fixture = tests/daemon_fixture.c tests/daemon_fixture.h
 daemon_fixture_libs = tests/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
@@ -286,6 +310,10 @@ tests_odd_rank_LDADD = $(daemon_fixture_libs)
 test_programs += tests/test_daemon_clients
 tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
 tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)
+
+test_programs += tests/test_daemon_socket
+tests_test_daemon_socket_SOURCES = tests/test_daemon_socket.c $(daemon_fixture)
+tests_test_daemon_socket_LDADD = $(daemon_fixture_libs)
 test_helpers += tests/early_client
 tests_early_client_SOURCES = tests/early_client.c
 tests_early_client_LDADD = $(daemon_fixture_libs)
@@ -297,3 +325,8 @@ tests_test_words_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
 fuzz_programs += tests/fuzz_matrix
 tests_fuzz_matrix_SOURCES = tests/fuzz_matrix.c
 tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
+
+# Host code of the CUDA backend that needs no CUDA.
+test_programs += tests/test_worklist
+tests_test_worklist_SOURCES = tests/test_worklist.c \
+    kernels/cuda/worklist.c kernels/cuda/worklist.h kernels/cuda/intervals.c kernels/cuda/intervals.h

@@ -36,6 +36,7 @@ notices layering daemon/core/x.c '#include <time.h>\n' "daemon/core/x.c includes
 notices layering kernels/reference/x.c '#include "plan/slice.h"\n' \
     "kernels/reference/x.c includes plan/slice.h"
 notices layering client/library.c '#include <nng/nng.h>\n' "client/library.c includes nng/nng.h"
+notices layering daemon/io/x.c '#include <nng/nng.h>\n' "daemon/io/x.c includes nng/nng.h"
 notices layering rank/x.c '#include <cblas.h>\n' "rank/x.c includes cblas.h"
 notices layering common/x.c '#include "status.h"\n' 'common/x.c includes "status.h" without its folder'
 notices form plan/x.c "$(printf 'int x(void)\\n{\\n%s}\\n' "$(yes '    y();\n' | head -n 69 | tr -d '\n')")" \

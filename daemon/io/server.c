@@ -1,345 +1,407 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/io/server.h"
 
-#include <inttypes.h>
-#include <nng/nng.h>
-#include <nng/protocol/reqrep0/rep.h>
-#include <nng/transport/ipc/ipc.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/limits.h"
 #include "common/list.h"
 #include "common/log.h"
-#include "daemon/io/clients.h"
 #include "daemon/io/clock.h"
 #include "daemon/io/listener.h"
 
-// Contexts kept receiving beyond those that hold a request.
-#define SPARE_CONTEXTS   16
-// Contexts beyond `requests_max`: receiving, or busy with replies.
-#define EXTRA_CONTEXTS   256
-#define REPLY_TIMEOUT_MS 5000
-// A reply that takes longer while contexts are rare costs its client the connection.
-#define REPLY_SLOW_NS    (250 * NS_PER_MS)
-// nng_close() can hang; a process that ends must end.
-#define CLOSE_TIMEOUT_S  2
-// Own connections that are closed and still there, one for each probe since.
-#define STUCK_OWN_MAX    6
-
-enum exchange_state { EXCHANGE_RECEIVING, EXCHANGE_HELD, EXCHANGE_SENDING, EXCHANGE_CLOSED };
+// Requests handed over in a round of the loop, and those of one connection before it is the next
+// one's turn. A request takes some ten microseconds.
+#define ROUND_REQUESTS 64
+#define TURN_REQUESTS  8
+#define ROUND_ACCEPTS  64
+// Without descriptors for a connection; the kernel keeps who waits.
+#define ACCEPT_PAUSE_S 0.25
+// A tick after a longer pause than this says nothing about clients: it was us who stood still.
+#define TICK_LATE_NS   NS_PER_S
+// Lines about clients in a second; a flood of hostile ones must not become one of the log.
+#define LOG_LINES_MAX  10
 
 struct exchange {
-    struct list done; // on server->done once its operation finished
+    struct list link; // on the connection
     struct server *server;
-    nng_ctx context;
-    nng_aio *aio;
-    enum exchange_state state;
-    nng_pipe client;
-    uint64_t sent_ns;
+    struct connection *connection; // NULL: gone
+    uint8_t header_bytes;
+    uint8_t header[FRAME_HEADER_MAX];
 };
 
 struct server {
     struct ev_loop *loop;
     struct server_handler handler;
-    nng_socket socket;
-    bool open;
     struct listener listener;
-    struct clients clients;
-    atomic_uint own_connections;
-    ev_async wake;
-
-    pthread_mutex_t lock; // of `done` alone; never held while calling nng
-    struct list done;
-
-    struct exchange **exchanges; // owned; never fewer than before
-    int exchanges_count, exchanges_max;
-    int receiving;
-    uint64_t last_reply_ns;
+    int requests_max, clients_max;
+    ev_io accepting;
+    ev_timer accept_again;
+    ev_check round; // after all other watchers of a round of the loop
+    ev_idle awake;  // keeps the loop from sleeping while somebody waits for a turn
+    struct list connections, turns;
+    struct list orphans; // exchanges whose connection is gone
+    int connection_count;
+    uint32_t last_client;
+    int held; // exchanges that are not ended
+    size_t out_total;
+    uint64_t ticked_ns, log_second;
+    int log_lines;
+    void (*finished)(void *context); // NULL: not asked for, or told
+    void *finished_context;
+    bool finishing;
 };
 
-// ---- on nng's threads --------------------------------------------------------------------------
+// ---- the log -----------------------------------------------------------------------------------
 
-static void on_finished(void *arg)
+static bool log_allowed(struct server *s)
 {
-    struct exchange *x = arg;
+    uint64_t second = clock_now_ns() / NS_PER_S;
+    if (second != s->log_second && s->log_lines > LOG_LINES_MAX)
+        log_info("clients_log omitted=%d", s->log_lines - LOG_LINES_MAX);
+    if (second != s->log_second)
+        s->log_lines = 0;
+    s->log_second = second;
+    return s->log_lines++ < LOG_LINES_MAX;
+}
+
+// ---- turns -------------------------------------------------------------------------------------
+
+static void turn_ask(struct server *s, struct connection *c)
+{
+    if (list_empty(&c->turn))
+        list_push_back(&s->turns, &c->turn);
+}
+
+// One that has come to its end is read to the end whatever it holds, to learn of it.
+static bool connection_may_ask(const struct server *s, const struct connection *c)
+{
+    bool within = s->held < s->requests_max && c->held < CONNECTION_REQUESTS_MAX &&
+                  c->out_bytes < CONNECTION_OUT_PAUSE;
+    return !s->finishing && (within || c->ended || c->hung_up);
+}
+
+static void connection_pause(struct connection *c)
+{
+    c->paused = true;
+    ev_io_stop(c->loop, &c->readable);
+}
+
+static void connection_resume(struct server *s, struct connection *c)
+{
+    if (!c->paused)
+        return;
+    c->paused = false;
+    c->in_ns = clock_now_ns();
+    ev_io_start(s->loop, &c->readable);
+    turn_ask(s, c);
+    ev_idle_start(s->loop, &s->awake);
+}
+
+// The connection has given something back.
+static void connection_eased(struct server *s, struct connection *c)
+{
+    if (c->paused && connection_may_ask(s, c))
+        connection_resume(s, c);
+}
+
+// ---- exchanges ---------------------------------------------------------------------------------
+
+static void exchange_end(struct exchange *x)
+{
     struct server *s = x->server;
-    pthread_mutex_lock(&s->lock);
-    list_push_back(&s->done, &x->done);
-    pthread_mutex_unlock(&s->lock);
-    ev_async_send(s->loop, &s->wake);
-}
-
-static bool pipe_is_own(nng_pipe pipe)
-{
-    uint64_t pid;
-    return nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_PID, &pid) == 0 && pid == (uint64_t)getpid();
-}
-
-static void connected_log(nng_pipe pipe)
-{
-    uint64_t pid = 0, uid = 0;
-    if (!log_enabled(LOG_LEVEL_DEBUG))
-        return;
-    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_PID, &pid);
-    nng_pipe_get_uint64(pipe, NNG_OPT_IPC_PEER_UID, &uid);
-    log_debug("client_connected client=%d pid=%" PRIu64 " uid=%" PRIu64, nng_pipe_id(pipe), pid,
-              uid);
-}
-
-static void on_pipe(nng_pipe pipe, nng_pipe_ev event, void *arg)
-{
-    struct server *s = arg;
-    uint32_t id = (uint32_t)nng_pipe_id(pipe);
-    if (event == NNG_PIPE_EV_ADD_PRE) {
-        bool own = pipe_is_own(pipe);
-        if (own)
-            atomic_fetch_add(&s->own_connections, 1);
-        if (!clients_add(&s->clients, id, nng_listener_id(nng_pipe_listener(pipe)), own))
-            nng_pipe_close(pipe);
-        else if (!own)
-            connected_log(pipe);
-    } else if (clients_mark_gone(&s->clients, id)) {
-        ev_async_send(s->loop, &s->wake);
+    struct connection *c = x->connection;
+    bool full = s->held >= s->requests_max;
+    list_remove(&x->link);
+    s->held--;
+    if (c) {
+        c->held--;
+        connection_eased(s, c);
     }
-}
-
-// ---- contexts ----------------------------------------------------------------------------------
-
-static void exchange_receive(struct exchange *x)
-{
-    x->state = EXCHANGE_RECEIVING;
-    x->server->receiving++;
-    nng_aio_set_timeout(x->aio, NNG_DURATION_INFINITE);
-    nng_ctx_recv(x->context, x->aio);
-}
-
-// What a finished operation leaves with us: a request that came, a reply that did not go.
-static void message_free(struct exchange *x)
-{
-    bool failed = nng_aio_result(x->aio) != 0;
-    if (!list_empty(&x->done) && failed == (x->state == EXCHANGE_SENDING))
-        nng_msg_free(nng_aio_get_msg(x->aio));
-}
-
-// Its operation must have been stopped.
-static void exchange_destroy(struct exchange *x)
-{
-    if (!x)
-        return;
-    if (x->aio)
-        message_free(x);
-    nng_aio_free(x->aio);
     free(x);
-}
-
-static struct exchange *exchange_create(struct server *s)
-{
-    struct exchange *x = calloc(1, sizeof(*x));
-    if (!x)
-        return NULL;
-    x->server = s;
-    x->state = EXCHANGE_CLOSED;
-    list_init(&x->done);
-    if (nng_aio_alloc(&x->aio, on_finished, x) != 0 || nng_ctx_open(&x->context, s->socket) != 0) {
-        exchange_destroy(x);
-        return NULL;
-    }
-    return x;
-}
-
-// Opens contexts until enough receive; false when not a single one does.
-static bool contexts_replenish(struct server *s)
-{
-    while (s->receiving < SPARE_CONTEXTS && s->exchanges_count < s->exchanges_max) {
-        struct exchange *x = exchange_create(s);
-        if (!x)
-            break;
-        s->exchanges[s->exchanges_count++] = x;
-        exchange_receive(x);
-    }
-    return s->receiving > 0;
-}
-
-static void exchange_received(struct exchange *x)
-{
-    struct server *s = x->server;
-    s->receiving--;
-    int result = nng_aio_result(x->aio);
-    if (result == NNG_ECLOSED) {
-        x->state = EXCHANGE_CLOSED;
+    if (!full)
         return;
-    }
-    if (result != 0) {
-        exchange_receive(x);
-        return;
-    }
-    nng_msg *message = nng_aio_get_msg(x->aio);
-    x->client = nng_msg_get_pipe(message);
-    x->state = EXCHANGE_HELD;
-    uint32_t client = (uint32_t)nng_pipe_id(x->client);
-    contexts_replenish(s);
-    if (clients_known(&s->clients, client))
-        s->handler.request(s->handler.context, x, client, nng_msg_body(message),
-                           nng_msg_len(message));
-    else
-        server_drop(x);
-    nng_msg_free(message);
-}
-
-static void exchange_sent(struct exchange *x)
-{
-    if (nng_aio_result(x->aio) != 0)
-        nng_msg_free(nng_aio_get_msg(x->aio));
-    exchange_receive(x);
+    LIST_FOREACH (node, &s->connections)
+        connection_eased(s, LIST_ENTRY(node, struct connection, all));
 }
 
 void server_drop(struct exchange *x)
 {
-    exchange_receive(x);
+    exchange_end(x);
+}
+
+// To be closed in its turn, its memory freed at once.
+static void connection_condemn(struct server *s, struct connection *c, const char *fault)
+{
+    connection_break(c);
+    c->fault = fault;
+    turn_ask(s, c);
+    ev_idle_start(s->loop, &s->awake);
+}
+
+static void output_bound(struct server *s, struct connection *c)
+{
+    if (c->fault)
+        connection_condemn(s, c, c->fault);
+    if (c->out_bytes > CONNECTION_OUT_MAX)
+        connection_condemn(s, c, "it does not read its replies");
+    while (s->out_total > SERVER_OUT_MAX) {
+        struct connection *most = c;
+        LIST_FOREACH (node, &s->connections) {
+            struct connection *other = LIST_ENTRY(node, struct connection, all);
+            if (other->out_bytes > most->out_bytes)
+                most = other;
+        }
+        connection_condemn(s, most, "it does not read its replies, and memory for them is short");
+    }
 }
 
 void server_reply(struct exchange *x, const void *data, size_t size)
 {
-    nng_msg *message;
-    if (nng_msg_alloc(&message, 0) != 0) {
-        server_drop(x);
-        return;
+    struct connection *c = x->connection;
+    if (c && !c->broken) {
+        connection_send(c, x->header, x->header_bytes, data, size);
+        output_bound(x->server, c);
     }
-    if (nng_msg_append(message, data, size) != 0) {
-        nng_msg_free(message);
-        server_drop(x);
-        return;
-    }
-    x->state = EXCHANGE_SENDING;
-    x->sent_ns = x->server->last_reply_ns = clock_now_ns();
-    nng_aio_set_timeout(x->aio, REPLY_TIMEOUT_MS);
-    nng_aio_set_msg(x->aio, message);
-    nng_ctx_send(x->context, x->aio);
+    exchange_end(x);
 }
 
-// ---- the loop's side ---------------------------------------------------------------------------
-
-static void batch_take(struct server *s, struct list *batch)
+// False: no memory for it.
+static bool exchange_begin(struct server *s, struct connection *c, const struct frame *frame)
 {
-    list_init(batch);
-    pthread_mutex_lock(&s->lock);
-    if (!list_empty(&s->done)) {
-        *batch = s->done;
-        batch->next->prev = batch;
-        batch->prev->next = batch;
-        list_init(&s->done);
-    }
-    pthread_mutex_unlock(&s->lock);
+    struct exchange *x = malloc(sizeof(*x));
+    if (!x)
+        return false;
+    x->server = s;
+    x->connection = c;
+    x->header_bytes = (uint8_t)frame->header_bytes;
+    memcpy(x->header, frame->header, frame->header_bytes);
+    list_init(&x->link);
+    list_push_back(&c->exchanges, &x->link);
+    c->held++;
+    s->held++;
+    s->handler.request(s->handler.context, x, &c->peer, frame->body, frame->body_bytes);
+    return true;
 }
 
-// Sends coalesce, so each wake-up drains what is there; what comes meanwhile wakes the loop again,
-// so that a flood of requests cannot keep it from its other work.
-static void on_wake(struct ev_loop *loop, ev_async *watcher, int events)
+// ---- connections -------------------------------------------------------------------------------
+
+static void finish_check(struct server *s)
+{
+    if (!s->finished || s->out_total > 0)
+        return;
+    void (*finished)(void *) = s->finished;
+    s->finished = NULL;
+    finished(s->finished_context);
+}
+
+static void connection_close(struct server *s, struct connection *c)
+{
+    const struct peer peer = c->peer;
+    if (c->fault && log_allowed(s))
+        log_info("client_dropped client=%u uid=%d pid=%d reason=%s", peer.client, (int)peer.uid,
+                 (int)peer.pid, log_quote(&(struct log_quoted){0}, c->fault));
+    LIST_FOREACH (node, &c->exchanges) {
+        list_remove(node);
+        list_push_back(&s->orphans, node);
+        LIST_ENTRY(node, struct exchange, link)->connection = NULL;
+    }
+    s->connection_count--;
+    connection_destroy(c);
+    s->handler.client_gone(s->handler.context, peer.client);
+    finish_check(s);
+}
+
+// One turn. Gives back how many requests it took.
+static int connection_serve(struct server *s, struct connection *c)
+{
+    struct frame frame;
+    for (int taken = 0; taken < TURN_REQUESTS; taken++) {
+        if (!c->fault && !connection_may_ask(s, c)) {
+            connection_pause(c);
+            return taken;
+        }
+        enum connection_input input = c->fault ? CONNECTION_OVER : connection_next(c, &frame);
+        if (input == CONNECTION_NOTHING)
+            return taken;
+        if (input == CONNECTION_FRAME && exchange_begin(s, c, &frame))
+            continue;
+        connection_close(s, c);
+        return taken;
+    }
+    turn_ask(s, c);
+    return TURN_REQUESTS;
+}
+
+static void on_round(struct ev_loop *loop, ev_check *watcher, int events)
+{
+    (void)events;
+    struct server *s = watcher->data;
+    int taken = 0;
+    for (struct list *node; taken < ROUND_REQUESTS && (node = list_pop_front(&s->turns));)
+        taken += 1 + connection_serve(s, LIST_ENTRY(node, struct connection, turn));
+    if (list_empty(&s->turns))
+        ev_idle_stop(loop, &s->awake);
+    else
+        ev_idle_start(loop, &s->awake);
+}
+
+static void on_awake(struct ev_loop *loop, ev_idle *watcher, int events)
+{
+    (void)loop;
+    (void)watcher;
+    (void)events;
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct connection *c = watcher->data;
+    turn_ask(c->server, c);
+}
+
+static void on_writable(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct connection *c = watcher->data;
+    struct server *s = c->server;
+    connection_flush(c);
+    connection_eased(s, c);
+    finish_check(s);
+}
+
+// ---- new connections ---------------------------------------------------------------------------
+
+static uint32_t client_number(struct server *s)
+{
+    for (;;) {
+        bool taken = ++s->last_client == 0;
+        LIST_FOREACH (node, &s->connections)
+            taken |= LIST_ENTRY(node, struct connection, all)->peer.client == s->last_client;
+        if (!taken)
+            return s->last_client;
+    }
+}
+
+static void connection_add(struct server *s, int fd, const struct ucred *credentials)
+{
+    struct connection *c = connection_create(s->loop, fd, &s->out_total);
+    if (!c)
+        return;
+    c->server = s;
+    c->peer = (struct peer){client_number(s), credentials->uid, credentials->pid};
+    log_debug("client_connected client=%u uid=%d pid=%d", c->peer.client, (int)c->peer.uid,
+              (int)c->peer.pid);
+    list_push_back(&s->connections, &c->all);
+    s->connection_count++;
+    ev_io_init(&c->readable, on_readable, fd, EV_READ);
+    ev_io_init(&c->writable, on_writable, fd, EV_WRITE);
+    c->readable.data = c->writable.data = c;
+    ev_io_start(s->loop, &c->readable);
+    turn_ask(s, c);
+}
+
+static void connection_admit(struct server *s, int fd)
+{
+    struct ucred credentials;
+    socklen_t size = sizeof(credentials);
+    if (s->connection_count < s->clients_max &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
+        connection_add(s, fd, &credentials);
+        return;
+    }
+    if (log_allowed(s))
+        log_warning("client_refused connections=%d limit=%d", s->connection_count, s->clients_max);
+    close(fd);
+}
+
+static void accept_pause(struct server *s)
+{
+    if (log_allowed(s))
+        log_warning("accept error=\"%s\" connections=%d", strerror(errno), s->connection_count);
+    ev_io_stop(s->loop, &s->accepting);
+    ev_timer_set(&s->accept_again, ACCEPT_PAUSE_S, 0.);
+    ev_timer_start(s->loop, &s->accept_again);
+}
+
+static void on_accepting(struct ev_loop *loop, ev_io *watcher, int events)
 {
     (void)loop;
     (void)events;
     struct server *s = watcher->data;
-    struct list batch;
-    batch_take(s, &batch);
-    for (struct list *node; (node = list_pop_front(&batch));) {
-        struct exchange *x = LIST_ENTRY(node, struct exchange, done);
-        if (x->state == EXCHANGE_RECEIVING)
-            exchange_received(x);
-        else if (x->state == EXCHANGE_SENDING)
-            exchange_sent(x);
-    }
-    // After the requests: a request of a connection that is gone already was dropped above, one
-    // that came before its end is known to the handler now.
-    for (uint32_t client; clients_take_gone(&s->clients, &client);)
-        s->handler.client_gone(s->handler.context, client);
-}
-
-void server_tick(struct server *s, uint64_t now_ns)
-{
-    if (contexts_replenish(s))
-        return;
-    for (int i = 0; i < s->exchanges_count; i++) {
-        struct exchange *x = s->exchanges[i];
-        if (x->state == EXCHANGE_SENDING && now_ns > x->sent_ns + REPLY_SLOW_NS) {
-            log_warning("client_slow client=%d", nng_pipe_id(x->client));
-            nng_pipe_close(x->client);
+    for (int i = 0; i < ROUND_ACCEPTS; i++) {
+        int fd = accept4(s->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            connection_admit(s, fd);
+        else if (errno == EAGAIN)
+            return;
+        else if (errno != EINTR && errno != ECONNABORTED) {
+            accept_pause(s);
             return;
         }
     }
 }
 
-unsigned server_own_connections(const struct server *s)
+static void on_accept_again(struct ev_loop *loop, ev_timer *watcher, int events)
 {
-    return atomic_load(&s->own_connections);
-}
-
-bool server_stuck(struct server *s)
-{
-    return clients_own(&s->clients) >= STUCK_OWN_MAX;
-}
-
-static int clients_served(void *context, int listener)
-{
-    struct server *s = context;
-    return clients_of_listener(&s->clients, listener);
-}
-
-enum status server_reopen(struct server *s, struct error *error)
-{
-    enum status status = listener_reopen(&s->listener, clients_count(&s->clients), error);
-    if (status == STATUS_OK)
-        listener_reclaim(&s->listener, clients_served, s);
-    return status;
-}
-
-// A server that cannot receive leaves bytes unread itself.
-void server_sweep(struct server *s)
-{
-    listener_reclaim(&s->listener, clients_served, s);
-    if (s->listener.count <= 1 || s->receiving == 0)
-        return;
-    int disconnected = listener_sweep(&s->listener);
-    if (disconnected > 0)
-        log_warning("listener_orphans disconnected=%d", disconnected);
-}
-
-uint64_t server_last_reply_ns(const struct server *s)
-{
-    return s->last_reply_ns;
+    (void)events;
+    struct server *s = watcher->data;
+    ev_io_start(loop, &s->accepting);
 }
 
 // ---- life --------------------------------------------------------------------------------------
 
-static enum status socket_open(struct server *s, struct error *error)
+void server_tick(struct server *s, uint64_t now_ns)
 {
-    int result = nng_rep0_open(&s->socket);
-    s->open = result == 0;
-    // The library's own default is no limit: a peer could announce a message of any size.
-    if (result == 0)
-        result = nng_socket_set_size(s->socket, NNG_OPT_RECVMAXSZ, REQUEST_BYTES_MAX);
-    for (int event = NNG_PIPE_EV_ADD_PRE; result == 0 && event < NNG_PIPE_EV_NUM; event++) {
-        if (event != NNG_PIPE_EV_ADD_POST)
-            result = nng_pipe_notify(s->socket, (nng_pipe_ev)event, on_pipe, s);
+    bool late = now_ns > s->ticked_ns + TICK_LATE_NS;
+    s->ticked_ns = now_ns;
+    LIST_FOREACH (node, &s->connections) {
+        struct connection *c = LIST_ENTRY(node, struct connection, all);
+        if (c->paused && !s->finishing && connection_hung_up(c)) {
+            c->hung_up = true;
+            connection_resume(s, c);
+        }
+        const char *fault = late ? NULL : connection_overdue(c, now_ns);
+        if (fault) {
+            c->fault = fault;
+            connection_close(s, c);
+        }
     }
-    if (result != 0)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "cannot open the reply socket: %s",
-                         nng_strerror(result));
-    return STATUS_OK;
 }
 
-static enum status server_start(struct server *s, const char *path, struct error *error)
+void server_finish(struct server *s, void (*done)(void *context), void *context)
 {
-    enum status status = listener_init(&s->listener, path, error);
-    if (status == STATUS_OK)
-        status = socket_open(s, error);
-    if (status == STATUS_OK && (!s->exchanges || !contexts_replenish(s)))
-        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the server");
-    if (status == STATUS_OK)
-        status = listener_open(&s->listener, s->socket, error);
-    return status;
+    s->finishing = true;
+    s->finished = done;
+    s->finished_context = context;
+    ev_io_stop(s->loop, &s->accepting);
+    ev_timer_stop(s->loop, &s->accept_again);
+    finish_check(s);
+}
+
+static void watchers_start(struct server *s)
+{
+    ev_io_init(&s->accepting, on_accepting, s->listener.fd, EV_READ);
+    ev_init(&s->accept_again, on_accept_again);
+    ev_check_init(&s->round, on_round);
+    ev_set_priority(&s->round, EV_MINPRI);
+    ev_idle_init(&s->awake, on_awake);
+    s->accepting.data = s->accept_again.data = s->round.data = s;
+    ev_io_start(s->loop, &s->accepting);
+    ev_check_start(s->loop, &s->round);
+}
+
+static void watchers_stop(struct server *s)
+{
+    ev_io_stop(s->loop, &s->accepting);
+    ev_timer_stop(s->loop, &s->accept_again);
+    ev_check_stop(s->loop, &s->round);
+    ev_idle_stop(s->loop, &s->awake);
 }
 
 enum status server_create(struct ev_loop *loop, const struct server_config *config,
@@ -351,65 +413,41 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the server");
     s->loop = loop;
     s->handler = *handler;
-    pthread_mutex_init(&s->lock, NULL);
-    list_init(&s->done);
-    clients_init(&s->clients, config->clients_max);
-    s->exchanges_max = config->requests_max + EXTRA_CONTEXTS;
-    s->exchanges = calloc((size_t)s->exchanges_max, sizeof(*s->exchanges));
-    ev_async_init(&s->wake, on_wake);
-    s->wake.data = s;
-    ev_async_start(loop, &s->wake);
-    enum status status = server_start(s, config->path, error);
+    s->requests_max = config->requests_max;
+    s->clients_max = config->clients_max;
+    s->ticked_ns = clock_now_ns();
+    list_init(&s->connections);
+    list_init(&s->turns);
+    list_init(&s->orphans);
+    enum status status = listener_init(&s->listener, config->path, error);
+    if (status == STATUS_OK)
+        status = listener_open(&s->listener, error);
     if (status != STATUS_OK) {
         server_destroy(s);
         return status;
     }
+    watchers_start(s);
     *server = s;
     return STATUS_OK;
 }
 
-// On a thread of its own: closes the socket, waits for all operations, frees them. First all are
-// stopped, since one that finishes links itself to the others.
-static void *library_end(void *arg)
+static void exchanges_free(struct list *exchanges)
 {
-    struct server *s = arg;
-    if (s->open)
-        nng_close(s->socket);
-    for (int i = 0; i < s->exchanges_count; i++)
-        nng_aio_stop(s->exchanges[i]->aio);
-    for (int i = 0; i < s->exchanges_count; i++)
-        exchange_destroy(s->exchanges[i]);
-    return NULL;
-}
-
-// False when it hangs, or cannot even be tried.
-static bool library_end_timed(struct server *s)
-{
-    pthread_t thread;
-    struct timespec until;
-    if (pthread_create(&thread, NULL, library_end, s) != 0)
-        return false;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += CLOSE_TIMEOUT_S;
-    if (pthread_timedjoin_np(thread, NULL, &until) == 0)
-        return true;
-    pthread_detach(thread);
-    return false;
+    for (struct list *node; (node = list_pop_front(exchanges));)
+        free(LIST_ENTRY(node, struct exchange, link));
 }
 
 void server_destroy(struct server *s)
 {
     if (!s)
         return;
-    bool ended = library_end_timed(s);
-    ev_async_stop(s->loop, &s->wake);
-    listener_fini(&s->listener);
-    if (!ended) {
-        log_warning("server_end error=\"the library hangs\" action=abandoned");
-        return;
+    watchers_stop(s);
+    for (struct list *node; (node = list_first(&s->connections));) {
+        struct connection *c = LIST_ENTRY(node, struct connection, all);
+        exchanges_free(&c->exchanges);
+        connection_destroy(c);
     }
-    clients_fini(&s->clients);
-    pthread_mutex_destroy(&s->lock);
-    free(s->exchanges);
+    exchanges_free(&s->orphans);
+    listener_fini(&s->listener);
     free(s);
 }

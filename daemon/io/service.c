@@ -86,12 +86,13 @@ static void reply_status(struct exchange *exchange, const struct wire_request *r
     reply_send(exchange, &reply);
 }
 
-static void refuse(struct exchange *exchange, uint32_t client, const struct wire_request *request,
-                   const struct error *error)
+static void refuse(struct exchange *exchange, const struct peer *peer,
+                   const struct wire_request *request, const struct error *error)
 {
     char id[ID_TEXT_MAX];
-    log_info("refused id=%s client=%u status=%s reason=%s", id_format(&request->id, id), client,
-             status_name(error->status), log_quote(&(struct log_quoted){0}, error->text));
+    log_info("refused id=%s client=%u uid=%d status=%s reason=%s", id_format(&request->id, id),
+             peer->client, (int)peer->uid, status_name(error->status),
+             log_quote(&(struct log_quoted){0}, error->text));
     reply_status(exchange, request, error);
 }
 
@@ -328,13 +329,13 @@ static enum status descriptors_check(const struct service *s, int world_size, st
     return STATUS_OK;
 }
 
-static void request_run(struct service *s, struct exchange *exchange, uint32_t client,
+static void request_run(struct service *s, struct exchange *exchange, const struct peer *peer,
                         const struct wire_request *request)
 {
     const struct cp_case *c = &request->run;
     struct core_request job = {
         .id = request->id,
-        .client = client,
+        .client = peer->client,
         .world_size = c->world_size,
         .timeout_ns =
             request->timeout_ns ? request->timeout_ns : s->config.description.timeout_default_ns,
@@ -349,17 +350,17 @@ static void request_run(struct service *s, struct exchange *exchange, uint32_t c
     if (status == STATUS_OK)
         status = core_submit(s->core, clock_now_ns(), &job, &slot, &error);
     if (status != STATUS_OK)
-        refuse(exchange, client, request, &error);
+        refuse(exchange, peer, request, &error);
     else
         s->tasks[slot] = (struct task){
             .exchange = exchange, .id = request->id, .timeout_ns = job.timeout_ns, .c = *c};
     actions_do(s);
 }
 
-static void request_cancel(struct service *s, struct exchange *exchange, uint32_t client,
+static void request_cancel(struct service *s, struct exchange *exchange, const struct peer *peer,
                            const struct wire_request *request)
 {
-    (void)client;
+    (void)peer;
     struct error error;
     struct wire_reply done = {.id = request->id, .method = METHOD_CANCEL};
     if (core_cancel(s->core, clock_now_ns(), &request->cancel, &error) == STATUS_OK)
@@ -369,10 +370,10 @@ static void request_cancel(struct service *s, struct exchange *exchange, uint32_
     actions_do(s);
 }
 
-static void request_describe(struct service *s, struct exchange *exchange, uint32_t client,
+static void request_describe(struct service *s, struct exchange *exchange, const struct peer *peer,
                              const struct wire_request *request)
 {
-    (void)client;
+    (void)peer;
     struct wire_reply reply = {
         .id = request->id, .method = METHOD_DESCRIBE, .description = s->config.description};
     reply_send(exchange, &reply);
@@ -398,20 +399,20 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
     pools_explain(s, pools, status->pool_count);
 }
 
-static void request_status(struct service *s, struct exchange *exchange, uint32_t client,
+static void request_status(struct service *s, struct exchange *exchange, const struct peer *peer,
                            const struct wire_request *request)
 {
-    (void)client;
+    (void)peer;
     struct wire_pool pools[POOLS_MAX];
     struct wire_reply reply = {.id = request->id, .method = METHOD_STATUS};
     status_fill(s, &reply.pools, pools);
     reply_send(exchange, &reply);
 }
 
-static void on_request(void *context, struct exchange *exchange, uint32_t client, const void *data,
-                       size_t size)
+static void on_request(void *context, struct exchange *exchange, const struct peer *peer,
+                       const void *data, size_t size)
 {
-    static void (*const methods[])(struct service *, struct exchange *, uint32_t,
+    static void (*const methods[])(struct service *, struct exchange *, const struct peer *,
                                    const struct wire_request *) = {
         [METHOD_RUN] = request_run,
         [METHOD_DESCRIBE] = request_describe,
@@ -423,10 +424,10 @@ static void on_request(void *context, struct exchange *exchange, uint32_t client
     struct error error;
     if (wire_decode_request(data, size, &request, &error) != STATUS_OK) {
         s->refused++;
-        refuse(exchange, client, &request, &error);
+        refuse(exchange, peer, &request, &error);
         return;
     }
-    methods[request.method](s, exchange, client, &request);
+    methods[request.method](s, exchange, peer, &request);
 }
 
 static void on_client_gone(void *context, uint32_t client)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon around its service: the loop, signals, the self-probe, systemd, the end.
+// The daemon around its service: the loop, signals, systemd, the end.
 #ifndef CPATTN_DAEMON_IO_SHELL_H
 #define CPATTN_DAEMON_IO_SHELL_H
 
@@ -14,7 +14,7 @@ enum status shell_create(const struct config *config, struct shell **shell,
                          struct error *error) MUST_CHECK;
 
 // Serves until a signal has drained it. Returns the exit status of the process: 0 when every case
-// was answered in peace, 1 when cases were cut off, 75 when a restart is due.
+// was answered in peace, 1 when cases were cut off.
 int shell_run(struct shell *shell);
 
 // Nothing is left of it: no process, no socket file. Takes NULL.

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/io/connection.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "daemon/io/clock.h"
+
+// Room for some dozens of small requests.
+#define READ_BYTES 4096
+
+struct output {
+    struct list link;
+    size_t size, sent;
+    uint8_t data[];
+};
+
+// ---- in ----------------------------------------------------------------------------------------
+
+// Room for at least one more byte. A frame that is not whole is shorter than FRAME_BYTES_MAX.
+static bool input_grow(struct connection *c)
+{
+    size_t here = c->in_end - c->in_begin;
+    if (c->in_begin > 0) {
+        memmove(c->in, c->in + c->in_begin, here);
+        c->in_begin = 0;
+        c->in_end = here;
+    }
+    if (here < c->in_room)
+        return true;
+    size_t room = c->in_room ? c->in_room * 2 : READ_BYTES;
+    if (room > FRAME_BYTES_MAX)
+        room = FRAME_BYTES_MAX;
+    uint8_t *in = realloc(c->in, room);
+    if (!in)
+        return false;
+    c->in = in;
+    c->in_room = room;
+    return true;
+}
+
+static void input_free(struct connection *c)
+{
+    free(c->in);
+    c->in = NULL;
+    c->in_begin = c->in_end = c->in_room = 0;
+}
+
+static void input_consume(struct connection *c, size_t bytes)
+{
+    c->in_begin += bytes;
+    c->in_ns = clock_now_ns();
+}
+
+// One read; false when it gives nothing.
+static bool input_read(struct connection *c)
+{
+    if (!input_grow(c)) {
+        c->fault = "memory is short for its request";
+        return false;
+    }
+    bool empty = c->in_end == c->in_begin;
+    ssize_t got = recv(c->fd, c->in + c->in_end, c->in_room - c->in_end, MSG_DONTWAIT);
+    if (got > 0) {
+        c->in_end += (size_t)got;
+        if (empty && c->greeted)
+            c->in_ns = clock_now_ns();
+        return true;
+    }
+    if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        c->ended = true;
+    if (empty)
+        input_free(c);
+    return false;
+}
+
+// Takes the greeting, where it is still to come, and then a frame off what is here.
+static enum frame_result input_parse(struct connection *c, struct frame *frame)
+{
+    enum frame_result result;
+    if (!c->greeted) {
+        result = frame_greeting_read(c->in + c->in_begin, c->in_end - c->in_begin, &c->fault);
+        if (result != FRAME_WHOLE)
+            return result;
+        c->greeted = true;
+        input_consume(c, FRAME_GREETING_BYTES);
+    }
+    result = frame_read(c->in + c->in_begin, c->in_end - c->in_begin, frame, &c->fault);
+    if (result == FRAME_WHOLE)
+        input_consume(c, frame->bytes);
+    return result;
+}
+
+bool connection_has_input(const struct connection *c)
+{
+    return c->in_end > c->in_begin || c->ended || c->fault;
+}
+
+enum connection_input connection_next(struct connection *c, struct frame *frame)
+{
+    bool read = false;
+    for (;;) {
+        enum frame_result result = c->in_end > c->in_begin ? input_parse(c, frame) : FRAME_PARTIAL;
+        if (result == FRAME_WHOLE)
+            return CONNECTION_FRAME;
+        if (result == FRAME_BROKEN || c->ended)
+            return CONNECTION_OVER;
+        if (c->in_end == c->in_begin)
+            input_free(c);
+        if (read)
+            return CONNECTION_NOTHING;
+        if (!input_read(c))
+            return c->ended || c->fault ? CONNECTION_OVER : CONNECTION_NOTHING;
+        read = true;
+    }
+}
+
+// ---- out ---------------------------------------------------------------------------------------
+
+static void output_drop(struct connection *c, struct output *output)
+{
+    size_t bytes = sizeof(*output) + output->size;
+    list_remove(&output->link);
+    c->out_bytes -= bytes;
+    *c->out_total -= bytes;
+    free(output);
+}
+
+void connection_break(struct connection *c)
+{
+    for (struct list *node; (node = list_first(&c->out));)
+        output_drop(c, LIST_ENTRY(node, struct output, link));
+    ev_io_stop(c->loop, &c->writable);
+    c->broken = true;
+}
+
+// What the socket takes of it now; a socket that is no more breaks the connection.
+static size_t bytes_send(struct connection *c, struct iovec *parts, size_t count)
+{
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+    ssize_t sent = sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+        return (size_t)sent;
+    if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ENOMEM)
+        connection_break(c);
+    return 0;
+}
+
+// Keeps what follows the first `skip` bytes of the parts.
+static void output_keep(struct connection *c, const struct iovec *parts, int count, size_t skip)
+{
+    size_t size = 0;
+    for (int i = 0; i < count; i++)
+        size += parts[i].iov_len;
+    struct output *output = malloc(sizeof(*output) + size - skip);
+    if (!output) {
+        connection_break(c);
+        c->fault = "memory is short for its reply";
+        return;
+    }
+    *output = (struct output){.size = size - skip};
+    for (size_t i = 0, at = 0; i < (size_t)count; i++) {
+        size_t out = skip < parts[i].iov_len ? skip : parts[i].iov_len;
+        memcpy(output->data + at, (const uint8_t *)parts[i].iov_base + out, parts[i].iov_len - out);
+        at += parts[i].iov_len - out;
+        skip -= out;
+    }
+    if (list_empty(&c->out))
+        c->out_ns = clock_now_ns();
+    list_init(&output->link);
+    list_push_back(&c->out, &output->link);
+    c->out_bytes += sizeof(*output) + output->size;
+    *c->out_total += sizeof(*output) + output->size;
+    ev_io_start(c->loop, &c->writable);
+}
+
+void connection_send(struct connection *c, const uint8_t *header, size_t header_bytes,
+                     const void *data, size_t size)
+{
+    uint8_t lead[FRAME_LEAD_BYTES];
+    frame_lead_write(lead, header_bytes + size);
+    struct iovec parts[] = {
+        {lead, sizeof(lead)},
+        {(void *)(uintptr_t)header, header_bytes},
+        {(void *)(uintptr_t)data, size},
+    };
+    size_t sent = 0;
+    if (!c->broken && list_empty(&c->out))
+        sent = bytes_send(c, parts, 3);
+    if (!c->broken && sent < sizeof(lead) + header_bytes + size)
+        output_keep(c, parts, 3, sent);
+}
+
+void connection_flush(struct connection *c)
+{
+    for (struct list *node; (node = list_first(&c->out));) {
+        struct output *output = LIST_ENTRY(node, struct output, link);
+        struct iovec rest = {output->data + output->sent, output->size - output->sent};
+        size_t sent = bytes_send(c, &rest, 1);
+        if (c->broken)
+            return;
+        output->sent += sent;
+        if (output->sent < output->size)
+            return;
+        output_drop(c, output);
+        c->out_ns = clock_now_ns();
+    }
+    ev_io_stop(c->loop, &c->writable);
+}
+
+// ---- life --------------------------------------------------------------------------------------
+
+bool connection_hung_up(const struct connection *c)
+{
+    struct pollfd poll_fd = {.fd = c->fd};
+    return poll(&poll_fd, 1, 0) > 0;
+}
+
+const char *connection_overdue(const struct connection *c, uint64_t now_ns)
+{
+    if (!list_empty(&c->out) && now_ns > c->out_ns + CONNECTION_REPLY_NS)
+        return "it does not read its replies";
+    if (c->paused || now_ns <= c->in_ns + CONNECTION_FRAME_NS)
+        return NULL;
+    if (!c->greeted)
+        return "it has not greeted in time";
+    return c->in_end > c->in_begin ? "its request has not come to an end in time" : NULL;
+}
+
+struct connection *connection_create(struct ev_loop *loop, int fd, size_t *out_total)
+{
+    struct connection *c = calloc(1, sizeof(*c));
+    if (!c) {
+        close(fd);
+        return NULL;
+    }
+    c->loop = loop;
+    c->fd = fd;
+    c->out_total = out_total;
+    c->in_ns = clock_now_ns();
+    list_init(&c->out);
+    list_init(&c->all);
+    list_init(&c->turn);
+    list_init(&c->exchanges);
+    struct iovec greeting = {(void *)(uintptr_t)frame_greeting, FRAME_GREETING_BYTES};
+    if (bytes_send(c, &greeting, 1) != FRAME_GREETING_BYTES)
+        c->fault = "it has not taken the greeting";
+    return c;
+}
+
+void connection_destroy(struct connection *c)
+{
+    if (!c)
+        return;
+    connection_break(c);
+    ev_io_stop(c->loop, &c->readable);
+    list_remove(&c->all);
+    list_remove(&c->turn);
+    input_free(c);
+    close(c->fd);
+    free(c);
+}

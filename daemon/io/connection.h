@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection of a client: bytes in become frames, replies become bytes out. Memory is taken for
+// what has come and for what could not be written yet, never for what was announced; a connection
+// without either holds none. Closes nothing by itself: it tells, and the server decides.
+#ifndef CPATTN_DAEMON_IO_CONNECTION_H
+#define CPATTN_DAEMON_IO_CONNECTION_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/list.h"
+#include "daemon/io/frame.h"
+
+// For a greeting, and for a frame from its first byte to its last.
+#define CONNECTION_FRAME_NS (UINT64_C(10) * 1000000000)
+// For a reply, from when it is the next to be written.
+#define CONNECTION_REPLY_NS (UINT64_C(5) * 1000000000)
+
+struct server;
+
+struct peer {
+    uint32_t client; // number of the connection, never 0
+    uid_t uid;
+    pid_t pid;
+};
+
+struct connection {
+    struct ev_loop *loop;
+    int fd;
+    struct peer peer;
+    ev_io readable, writable; // set up by the server
+    bool greeted;
+    bool ended;        // nothing more will come
+    bool broken;       // nothing more can be sent
+    const char *fault; // half a sentence, once it has to be closed for one
+    uint8_t *in;       // NULL: nothing is here
+    size_t in_begin, in_end, in_room;
+    uint64_t in_ns;    // when what is here of a greeting or frame began
+    struct list out;   // what could not be written yet
+    size_t out_bytes;  // of it, as memory
+    uint64_t out_ns;   // when its first was the next to be written
+    size_t *out_total; // over all connections
+    // The server's.
+    struct server *server;
+    struct list all, turn; // on its lists
+    struct list exchanges;
+    int held;     // on that list
+    bool paused;  // not read
+    bool hung_up; // its peer is gone; what it sent before may still be there
+};
+
+enum connection_input { CONNECTION_NOTHING, CONNECTION_FRAME, CONNECTION_OVER };
+
+// Takes the descriptor over and sends the greeting. `out_total` is kept up to date. NULL: no
+// memory, and the descriptor is closed.
+struct connection *connection_create(struct ev_loop *loop, int fd, size_t *out_total);
+
+// Discards what was not written. Takes NULL.
+void connection_destroy(struct connection *c);
+
+// The next frame; its views are valid until the next call. Reads at most once. OVER: the client has
+// closed its end, or broken the rules (`fault`).
+enum connection_input connection_next(struct connection *c, struct frame *frame);
+
+// Whether frames may be at hand without the kernel having anything to tell.
+bool connection_has_input(const struct connection *c);
+
+// Sends a reply, or keeps what the socket does not take. One that does not fit into memory is a
+// fault.
+void connection_send(struct connection *c, const uint8_t *header, size_t header_bytes,
+                     const void *data, size_t size);
+
+// To be called when the socket takes bytes again.
+void connection_flush(struct connection *c);
+
+// Discards what was not written; nothing more is sent.
+void connection_break(struct connection *c);
+
+// Whether the peer is gone, asked of the kernel; for connections that are not read.
+bool connection_hung_up(const struct connection *c);
+
+// What the client has failed to do in time; NULL: nothing.
+const char *connection_overdue(const struct connection *c, uint64_t now_ns);
+
+#endif

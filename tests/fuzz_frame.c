@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes a client may send, the first of which cuts the rest into pieces: what is told of a
+// stream does not depend on how it comes, frames are within their bounds and inside the stream, and
+// a stream that was broken once stays so.
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/io/frame.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void frame_require(const struct frame *frame, const uint8_t *data, size_t size)
+{
+    require(frame->bytes <= size && frame->bytes <= FRAME_BYTES_MAX);
+    require(frame->header == data + FRAME_LEAD_BYTES);
+    require(frame->header_bytes >= 4 && frame->header_bytes <= FRAME_HEADER_MAX);
+    require(frame->header_bytes % 4 == 0 && (frame->header[frame->header_bytes - 4] & 0x80));
+    require(frame->body == frame->header + frame->header_bytes);
+    require(frame->body_bytes <= REQUEST_BYTES_MAX);
+    require(frame->bytes == FRAME_LEAD_BYTES + frame->header_bytes + frame->body_bytes);
+}
+
+// Reads the stream as far as `size`, going on from where it stood.
+struct reader {
+    bool greeted, broken;
+    size_t at;
+    unsigned frames;
+};
+
+static void read_on(struct reader *r, const uint8_t *data, size_t size)
+{
+    const char *fault = NULL;
+    enum frame_result result = FRAME_WHOLE;
+    while (!r->broken && result == FRAME_WHOLE) {
+        struct frame frame;
+        result = r->greeted ? frame_read(data + r->at, size - r->at, &frame, &fault)
+                            : frame_greeting_read(data + r->at, size - r->at, &fault);
+        require((result == FRAME_BROKEN) == (fault != NULL));
+        r->broken = result == FRAME_BROKEN;
+        if (result != FRAME_WHOLE)
+            break;
+        if (r->greeted)
+            frame_require(&frame, data + r->at, size - r->at);
+        r->frames += r->greeted;
+        r->at += r->greeted ? frame.bytes : FRAME_GREETING_BYTES;
+        r->greeted = true;
+    }
+    // What is kept of a partial one is bounded.
+    require(r->broken || size - r->at < FRAME_BYTES_MAX);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2)
+        return 0;
+    size_t piece = (size_t)data[0] + 1;
+    struct reader whole = {0}, pieces = {0};
+    data++;
+    size--;
+    read_on(&whole, data, size);
+    for (size_t end = piece < size ? piece : size;; end = size - end < piece ? size : end + piece) {
+        read_on(&pieces, data, end);
+        if (end == size)
+            break;
+    }
+    require(whole.greeted == pieces.greeted && whole.broken == pieces.broken);
+    require(whole.at == pieces.at && whole.frames == pieces.frames);
+    return 0;
+}

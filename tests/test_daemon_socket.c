@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clients that lie, hang, flood or die, as connections to the real daemon: it drops them, and
+// serves the others all the while.
+#include "tests/runner.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/daemon_fixture.h"
+
+extern char **environ;
+
+static struct daemon d;
+
+static void setup(void)
+{
+    daemon_init(&d);
+}
+
+static void teardown(void)
+{
+    daemon_fini(&d);
+}
+
+static void run_and_pass(void)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_pass(&reply);
+}
+
+static void request_encode(const struct wire_request *request, uint8_t *bytes, size_t *size)
+{
+    struct error error;
+    void *data;
+    ck_assert_int_eq(wire_encode_request(request, &data, size, &error), STATUS_OK);
+    ck_assert_uint_le(*size, REQUEST_BYTES_MAX);
+    memcpy(bytes, data, *size);
+    free(data);
+}
+
+// ---- connections -------------------------------------------------------------------------------
+
+START_TEST(test_strange_connections)
+{
+    static const struct {
+        const char *data;
+        size_t size;
+    } openings[] = {
+        {"", 0},
+        {"\0SP", 3},                                                // half a greeting
+        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27},                  // another protocol
+        {"\0SP\0\0\x10\0\0", 8},                                    // a pair socket
+        {"\0SP\0\0\x30\0\0", 8},                                    // right, then silence
+        {"\0SP\0\0\x30\0\0\1\xff\xff\xff\xff\xff\xff\xff\xff", 17}, // a message of 16 EiB
+        {"\0SP\0\0\x30\0\0\1\0\0\0\0\0\0\0\x40half", 21},           // half a message
+        {"\0SP\0\0\x30\0\0\7\0\0\0\0\0\0\0\4abcd", 21},             // no such frame type
+    };
+    enum { COUNT = sizeof(openings) / sizeof(openings[0]) };
+    int fds[COUNT * 8];
+    daemon_start(&d, NULL);
+    long resident_kib = daemon_resident_kib(&d);
+    for (int i = 0; i < COUNT * 8; i++) {
+        fds[i] = daemon_connect_bare(&d);
+        size_t size = openings[i % COUNT].size;
+        ck_assert_int_eq(send(fds[i], openings[i % COUNT].data, size, MSG_NOSIGNAL), (ssize_t)size);
+    }
+    for (int i = 0; i < 20; i++)
+        daemon_ping_fresh(&d);
+    run_and_pass();
+    for (int i = 0; i < COUNT * 8; i++)
+        close(fds[i]);
+    daemon_ping_fresh(&d);
+    ck_assert_int_lt(daemon_resident_kib(&d), resident_kib + 32 * 1024);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// More connections than are allowed: those beyond are closed, those within are served.
+START_TEST(test_too_many_connections)
+{
+    enum { MANY = CLIENTS_MAX + 50 };
+    static int fds[MANY];
+    daemon_start(&d, NULL);
+    int descriptors = daemon_descriptors(&d);
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = daemon_connect(&d);
+    }
+    run_and_pass();
+    ck_assert_int_le(daemon_descriptors(&d), CLIENTS_MAX + 128);
+    for (int i = 0; i < MANY; i++)
+        close(fds[i]);
+    daemon_ping_fresh(&d);
+    for (int waited = 0; daemon_descriptors(&d) > descriptors + 8; waited++) {
+        ck_assert_int_lt(waited, 1000);
+        usleep(10000);
+    }
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+static pid_t early_clients_start(const char *moment)
+{
+    char program[4096];
+    runner_build(program, sizeof(program), "tests/early_client");
+    char name[] = "early_client", number[] = "1000", when[16];
+    snprintf(when, sizeof(when), "%s", moment);
+    char *const argv[] = {name, d.socket, number, when, NULL};
+    pid_t pid;
+    ck_assert_int_eq(posix_spawn(&pid, program, NULL, NULL, argv, environ), 0);
+    return pid;
+}
+
+START_TEST(test_1000_clients_die_early)
+{
+    daemon_start(&d, NULL);
+    pid_t clients = early_clients_start("dial");
+    int pings = 0, status = 0;
+    while (waitpid(clients, &status, WNOHANG) == 0) {
+        daemon_ping_fresh(&d);
+        pings++;
+    }
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_gt(pings, 0);
+    daemon_ping_fresh(&d);
+    run_and_pass(); // over the connection of before
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_1000_clients_die_in_a_request)
+{
+    daemon_start(&d, NULL);
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.heads = request.run.kv_heads = 4;
+    request.run.seqlen_q = request.run.seqlen_kv = 1024;
+    struct call call = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+    int status;
+    pid_t clients = early_clients_start("request");
+    ck_assert_int_eq(waitpid(clients, &status, 0), clients);
+    ck_assert_int_eq(status, 0);
+    struct wire_reply reply = daemon_call_end(&call);
+    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+    wire_reply_fini(&reply);
+    daemon_ping_fresh(&d);
+    run_and_pass();
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// ---- clients that go away ----------------------------------------------------------------------
+
+// The library may not be used in a forked process, so the client that dies speaks by hand:
+// greeting, then frames with a request number each.
+static void frame_send(int fd, uint32_t number, const struct wire_request *request)
+{
+    static uint8_t bytes[REQUEST_BYTES_MAX];
+    size_t size;
+    request_encode(request, bytes, &size);
+    uint8_t header[13] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
+    size_t length = size + 4;
+    for (int i = 0; i < 4; i++)
+        header[8 - i] = (uint8_t)(length >> (8 * i));
+    header[12] = (uint8_t)number;
+    ck_assert_int_eq(send(fd, header, sizeof(header), MSG_NOSIGNAL), (ssize_t)sizeof(header));
+    ck_assert_int_eq(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+}
+
+START_TEST(test_client_gone_cancels_its_queue)
+{
+    daemon_start(&d, NULL);
+    struct wire_request mine = daemon_request_long(2);
+    struct call running = daemon_call_begin(&d, &mine);
+    daemon_await_running(&d, 1);
+    struct wire_request last = daemon_request(METHOD_RUN);
+
+    int fd = daemon_connect(&d);
+    for (uint32_t i = 0; i < 5; i++) {
+        struct wire_request request = daemon_request(METHOD_RUN);
+        frame_send(fd, i, &request);
+    }
+    daemon_await_queued(&d, 5);
+    struct call behind = daemon_call_begin(&d, &last);
+    daemon_await_queued(&d, 6);
+    close(fd);
+    daemon_await_queued(&d, 1);
+
+    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    struct wire_reply reply = daemon_call_end(&running);
+    wire_reply_fini(&reply);
+    reply = daemon_call_end(&behind);
+    ck_assert_int_eq(reply.status, STATUS_OK);
+    wire_reply_fini(&reply);
+    ck_assert_uint_eq(daemon_status(&d).passed, 1); // none of the five has run
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// A client that asks without end and reads nothing gets its connection closed before it has taken
+// all contexts for long; the others notice nothing but a pause.
+START_TEST(test_client_that_does_not_read)
+{
+    static const char *const arguments[] = {"--queue-max", "1", NULL};
+    daemon_start(&d, arguments);
+    int fd = daemon_connect(&d), sent = 0;
+    struct timeval limit = {.tv_sec = 5};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    uint8_t bytes[13 + REQUEST_BYTES_MAX] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
+    size_t size;
+    struct wire_request request = daemon_request(METHOD_DESCRIBE);
+    request_encode(&request, bytes + 13, &size);
+    bytes[8] = (uint8_t)(size + 4);
+    // Until the daemon closes it, or no more goes in.
+    while (sent < 1000000 && send(fd, bytes, size + 13, MSG_NOSIGNAL) == (ssize_t)size + 13)
+        sent++;
+    ck_assert_int_gt(sent, 100);
+    daemon_ping_fresh(&d);
+    run_and_pass();
+    close(fd);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("daemon_socket");
+    TCase *tcase = tcase_create("socket");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, test_strange_connections);
+    tcase_add_test(tcase, test_too_many_connections);
+    tcase_add_test(tcase, test_1000_clients_die_early);
+    tcase_add_test(tcase, test_1000_clients_die_in_a_request);
+    tcase_add_test(tcase, test_client_gone_cancels_its_queue);
+    tcase_add_test(tcase, test_client_that_does_not_read);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
