@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,41 +91,45 @@ enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
     return STATUS_OK;
 }
 
-static char *variable_inherit(const char *name, const char *fallback)
+// Of the daemon's environment ranks get these: where libraries and the driver are, what sanitizers
+// read, and all that is meant for CUDA and NCCL.
+static bool variable_is_inherited(const char *variable)
 {
-    const char *value = getenv(name);
-    char *text = NULL;
-    if (!value)
-        return fallback ? strdup(fallback) : NULL;
-    return asprintf(&text, "%s=%s", name, value) < 0 ? NULL : text;
+    static const char *const names[] = {
+        "PATH=",         "LD_LIBRARY_PATH=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
+        "LSAN_OPTIONS=", "TSAN_OPTIONS=",    "CUDA_",         "NCCL_"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strncmp(variable, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+static bool variable_add(char **environment, int *count, const char *variable)
+{
+    environment[*count] = strdup(variable);
+    return environment[*count] && ++*count;
 }
 
 char **spawn_environment_create(void)
 {
     static const char *const fixed[] = {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "LANG=C"};
-    static const char *const sanitizers[] = {"ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS",
-                                             "TSAN_OPTIONS"};
     enum { FIXED = sizeof(fixed) / sizeof(fixed[0]) };
-    enum { SANITIZERS = sizeof(sanitizers) / sizeof(sanitizers[0]) };
-    char **environment = calloc(FIXED + SANITIZERS + 2, sizeof(*environment));
-    if (!environment)
-        return NULL;
-    int count = 0;
-    for (int i = 0; i < FIXED; i++) {
-        environment[count] = strdup(fixed[i]);
-        count += environment[count] != NULL;
-    }
-    environment[count] = variable_inherit("PATH", PATH_DEFAULT);
-    count += environment[count] != NULL;
-    for (int i = 0; i < SANITIZERS; i++) {
-        environment[count] = variable_inherit(sanitizers[i], NULL);
-        count += environment[count] != NULL;
-    }
-    if (count < FIXED + 1) {
-        spawn_environment_destroy(environment);
-        return NULL;
-    }
-    return environment;
+    int inherited = 0, count = 0;
+    for (char **variable = environ; *variable; variable++)
+        inherited += variable_is_inherited(*variable);
+    char **environment = calloc((size_t)(FIXED + inherited) + 2, sizeof(*environment));
+    bool complete = environment != NULL;
+    for (int i = 0; i < FIXED && complete; i++)
+        complete = variable_add(environment, &count, fixed[i]);
+    for (char **variable = environ; *variable && complete; variable++)
+        if (variable_is_inherited(*variable))
+            complete = variable_add(environment, &count, *variable);
+    if (complete && !getenv("PATH"))
+        complete = variable_add(environment, &count, PATH_DEFAULT);
+    if (complete)
+        return environment;
+    spawn_environment_destroy(environment);
+    return NULL;
 }
 
 void spawn_environment_destroy(char **environment)

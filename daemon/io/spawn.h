@@ -38,8 +38,9 @@ struct spawn {
 // started them ends. UNAVAILABLE with a sentence when the system refuses.
 enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error) MUST_CHECK;
 
-// The environment of ranks: one BLAS thread each, PATH, a plain locale, and what sanitizers read.
-// Nothing else is inherited. Owned by the caller, spawn_environment_destroy(); NULL without memory.
+// The environment of ranks: one BLAS thread each, a plain locale, and of the daemon's own PATH,
+// LD_LIBRARY_PATH, what sanitizers read, CUDA_* and NCCL_*. Nothing else is inherited. Owned by the
+// caller, spawn_environment_destroy(); NULL without memory.
 char **spawn_environment_create(void);
 void spawn_environment_destroy(char **environment);
 
