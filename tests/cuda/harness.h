@@ -61,7 +61,8 @@ struct twin {
 // `skew`: bytes by which the device's address misses a multiple of 256.
 struct twin twin_create(size_t bytes, size_t skew);
 void twin_push(const struct twin *t); // host -> device
-void twin_pull(const struct twin *t); // device -> host, on the backend's stream, waiting for it
+// What the device holds once the backend has finished, in memory to be freed.
+void *twin_fetch(const struct twin *t) __attribute__((malloc));
 // Frees both; the test fails if a guard was written to.
 void twin_destroy(struct twin *t);
 

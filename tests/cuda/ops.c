@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// The small operations of the table, against those of the CPU.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/digest_cuda.h"
+#include "kernels/cuda/internal.h"
+#include "kernels/digest.h"
+#include "kernels/dtype.h"
+#include "tests/cuda/harness.h"
+#include "tests/cuda/tests.h"
+
+static const int64_t sizes[] = {0,    1,    2,    3,    4,    5,    7,    8,     9,
+                                31,   32,   33,   63,   65,   255,  257,  1023,  1024,
+                                1025, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 100003};
+#define SIZE_COUNT ((int)(sizeof(sizes) / sizeof(sizes[0])))
+
+// Sizes of one's own after those: a random one, and a large one.
+static int64_t size_at(int i)
+{
+    if (i < SIZE_COUNT)
+        return sizes[i];
+    return i == SIZE_COUNT ? harness_below(300000) : harness_small() ? 70001 : 20000003;
+}
+#define SIZES (SIZE_COUNT + 2)
+
+// ---- errors and memory ----
+
+// A launch that cannot be: its error is reported once, and what follows works.
+void ops_report_what_went_wrong(void)
+{
+    struct error error;
+    void *host, *device;
+    cuda_note(harness_cuda, cudaErrorInvalidValue, "the first");
+    cuda_note(harness_cuda, cudaErrorInvalidDevice, "the second");
+    EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_INTERNAL, "no error");
+    EXPECT(strstr(error.text, "the first") && !strstr(error.text, "second"), "%s", error.text);
+    EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_OK, "reported twice");
+    host = staging_take(harness_cuda, (size_t)1 << 50, &device);
+    EXPECT(!host, "a petabyte");
+    EXPECT(!scratch_take(harness_cuda, SIZE_MAX - 5), "everything");
+    EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_RESOURCE_EXHAUSTED, "%s",
+           error.text);
+    // A grid without blocks; nobody but the runtime complains.
+    struct attention_shape shape = {.dtype = DTYPE_BF16, .heads = 70000, .q_rows = 1};
+    attention_cuda.fill_heads(harness_cuda, &shape, NULL, NULL);
+    EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_INTERNAL, "70000 heads");
+    EXPECT(strstr(error.text, "fill heads"), "%s", error.text);
+    EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_OK, "it stays");
+}
+
+// Pieces are apart, aligned, and their number costs no memory once it is known.
+void ops_memory_is_recycled(void)
+{
+    size_t before = 0, after = 0, total;
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 300; i++) {
+            void *device;
+            size_t bytes = (size_t)harness_below(20000);
+            char *host = staging_take(harness_cuda, bytes, &device);
+            char *scratch = scratch_take(harness_cuda, 3 * bytes);
+            if (!host || !scratch)
+                break;
+            EXPECT((uintptr_t)host % 256 == 0 && (uintptr_t)device % 256 == 0, "%p %p",
+                   (void *)host, device);
+            memset(host, i, bytes);
+            staging_push(harness_cuda, device, host, bytes);
+            staging_pull(harness_cuda, host, device, bytes);
+            CUDA(cudaMemsetAsync(scratch, i, 3 * bytes, attention_cuda_stream(harness_cuda)));
+        }
+        harness_finish();
+        CUDA(cudaMemGetInfo(round < 2 ? &before : &after, &total));
+    }
+    EXPECT(after >= before, "%zu bytes less", before - after);
+}
+
+// ---- elementwise ----
+
+// Frees both.
+static void compare_bytes(void *got, void *expected, size_t bytes, const char *what)
+{
+    const char *a = got, *b = expected;
+    size_t i = 0;
+    while (i < bytes && a[i] == b[i])
+        i++;
+    EXPECT(i == bytes, "%s: byte %zu of %zu", what, i, bytes);
+    free(got);
+    free(expected);
+}
+
+static float *floats(void *memory)
+{
+    return memory;
+}
+
+typedef void binary(struct attention_backend *, const float *, float *, int64_t);
+
+// The same bits as on the CPU, on addresses that are aligned, and not.
+static void binary_compare(binary *cuda, binary *cpu, const char *what)
+{
+    for (int i = 0; i < SIZES; i++) {
+        int64_t count = size_at(i);
+        size_t bytes = (size_t)count * sizeof(float);
+        struct twin x = twin_create(bytes, i % 3 == 1 ? 4 : 0);
+        struct twin y = twin_create(bytes, i % 4 == 1 ? 8 : 0);
+        twin_fill_floats(&x, 3);
+        twin_fill_floats(&y, 3);
+        for (int64_t k = 0; k < count; k += 97)
+            (floats(x.host))[k] = k % 2 ? INFINITY : -INFINITY;
+        for (int64_t k = 5; k < count; k += 331)
+            (floats(y.host))[k] = NAN;
+        twin_push(&x);
+        twin_push(&y);
+        cuda(harness_cuda, floats(x.device), floats(y.device), count);
+        float *expected = malloc(bytes + 1);
+        memcpy(expected, y.host, bytes);
+        cpu(harness_cpu, floats(x.host), expected, count);
+        float *got = twin_fetch(&y);
+        for (int64_t k = 0; k < count; k++) // NaN is NaN, whatever its bits
+            if (isnan(got[k]) && isnan(expected[k]))
+                got[k] = expected[k];
+        compare_bytes(got, expected, bytes, what);
+        twin_destroy(&x);
+        twin_destroy(&y);
+    }
+}
+
+void ops_add(void)
+{
+    binary_compare(attention_cuda.add, attention_cpu.add, "add");
+}
+
+void ops_max(void)
+{
+    binary_compare(attention_cuda.max, attention_cpu.max, "max");
+}
+
+void ops_fill(void)
+{
+    const float values[] = {0, -INFINITY, 1.5f, -0.0f};
+    for (int i = 0; i < SIZES; i++) {
+        int64_t count = size_at(i);
+        struct twin x = twin_create((size_t)count * sizeof(float), (size_t)(i % 4) * 4);
+        float *expected = malloc(x.bytes + 1);
+        attention_cuda.fill(harness_cuda, floats(x.device), values[i % 4], count);
+        attention_cpu.fill(harness_cpu, expected, values[i % 4], count);
+        compare_bytes(twin_fetch(&x), expected, x.bytes, "fill");
+        twin_destroy(&x);
+    }
+}
+
+// Converts what `x` holds on both backends.
+static void convert_compare(const struct twin *x, enum case_dtype dtype, size_t skew)
+{
+    int64_t count = (int64_t)(x->bytes / sizeof(float));
+    struct twin y = twin_create((size_t)(count * dtype_bytes(dtype)), skew);
+    char *expected = malloc(y.bytes + 1);
+    twin_push(x);
+    attention_cuda.convert(harness_cuda, dtype, floats(x->device), y.device, count);
+    attention_cpu.convert(harness_cpu, dtype, floats(x->host), expected, count);
+    compare_bytes(twin_fetch(&y), expected, y.bytes, "convert");
+    twin_destroy(&y);
+}
+
+static const enum case_dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32};
+
+void ops_convert_sizes(void)
+{
+    for (int i = 0; i < SIZES; i++)
+        for (int d = 0; d < 3; d++) {
+            struct twin x = twin_create((size_t)size_at(i) * sizeof(float), i % 3 == 1 ? 4 : 0);
+            twin_fill_floats(&x, 100);
+            convert_compare(&x, dtypes[d], i % 4 == 1 ? 4 : 0);
+            twin_destroy(&x);
+        }
+}
+
+// All signs, exponents and leading bits, with rests around the middle between two values.
+void ops_convert_values(void)
+{
+    static const uint32_t rests[] = {0,      1,      0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000,
+                                     0x2fff, 0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xffff};
+    const int rest_count = (int)(sizeof(rests) / sizeof(rests[0]));
+    struct twin x = twin_create(((size_t)rest_count << 16) * sizeof(float), 0);
+    for (uint32_t high = 0; high < 0x10000; high++)
+        for (int r = 0; r < rest_count; r++)
+            ((uint32_t *)(void *)x.host)[high * (uint32_t)rest_count + (uint32_t)r] =
+                high << 16 | rests[r];
+    for (int d = 0; d < 3; d++)
+        convert_compare(&x, dtypes[d], 0);
+    twin_destroy(&x);
+}
+
+// ---- rows ----
+
+// Two sums of `terms` products in fp32 of the size 1 in different orders.
+static void expect_close(const float *got, const float *expected, int64_t count, double tolerance,
+                         const char *what)
+{
+    double scale = 1;
+    for (int64_t i = 0; i < count; i++)
+        scale = fabs(expected[i]) > scale ? fabs(expected[i]) : scale;
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs((double)got[i] - expected[i]) <= tolerance * scale)) {
+            EXPECT(got[i] == expected[i], "%s: element %lld of %lld is %g instead of %g", what,
+                   (long long)i, (long long)count, got[i], expected[i]);
+            return;
+        }
+}
+
+static void row_dot_compare(struct attention_shape shape, size_t skew)
+{
+    int64_t count = shape.q_rows * shape.heads;
+    struct twin d_out = twin_create((size_t)(count * shape.d_v * dtype_bytes(shape.dtype)), skew);
+    struct twin o = twin_create((size_t)(count * shape.d_v) * sizeof(float), skew);
+    struct twin d = twin_create((size_t)count * sizeof(float), 0);
+    twin_fill_dtype(&d_out, shape.dtype, 1);
+    twin_fill_floats(&o, 1);
+    twin_push(&d_out);
+    twin_push(&o);
+    attention_cuda.row_dot(harness_cuda, &shape, d_out.device, floats(o.device), floats(d.device));
+    float *expected = malloc(d.bytes + 1);
+    attention_cpu.row_dot(harness_cpu, &shape, d_out.host, floats(o.host), expected);
+    float *got = twin_fetch(&d);
+    expect_close(got, expected, count, 1e-5, "row dot");
+    free(got);
+    free(expected);
+    twin_destroy(&d_out);
+    twin_destroy(&o);
+    twin_destroy(&d);
+}
+
+void ops_row_dot(void)
+{
+    static const int dims[] = {1, 2, 3, 8, 16, 33, 64, 80, 96, 128, 160, 192, 248, 255, 256};
+    static const int64_t rows[] = {0, 1, 3, 31, 33, 64, 127, 200};
+    for (int n = 0; n < 15 * 8; n++)
+        row_dot_compare((struct attention_shape){.dtype = dtypes[harness_below(3)],
+                                                 .heads = (int32_t)harness_between(1, 9),
+                                                 .d_v = dims[n % 15],
+                                                 .q_rows = rows[n / 15]},
+                        harness_below(4) ? 0 : 8);
+    if (!harness_small())
+        row_dot_compare(
+            (struct attention_shape){.dtype = DTYPE_BF16, .heads = 32, .d_v = 128, .q_rows = 5003},
+            0);
+}
+
+void ops_fill_heads(void)
+{
+    for (int n = 0; n < 40; n++) {
+        struct attention_shape shape = {.heads = (int32_t)harness_between(1, 40),
+                                        .q_rows = n < 9 ? n : harness_below(5000)};
+        int64_t count = shape.heads * shape.q_rows;
+        struct twin source = twin_create((size_t)shape.heads * sizeof(float), 4);
+        struct twin x = twin_create((size_t)count * sizeof(float), (size_t)(n % 3) * 4);
+        twin_fill_floats(&source, 5);
+        twin_push(&source);
+        attention_cuda.fill_heads(harness_cuda, &shape, floats(source.device), floats(x.device));
+        float *expected = malloc(x.bytes + 1);
+        attention_cpu.fill_heads(harness_cpu, &shape, floats(source.host), expected);
+        compare_bytes(twin_fetch(&x), expected, x.bytes, "fill heads");
+        twin_destroy(&source);
+        twin_destroy(&x);
+    }
+}
+
+// Slices that take rows apart from each other, with others between; some are empty.
+static int64_t slices_draw(struct slice *slices, int count, int64_t step, int64_t length)
+{
+    int64_t row = harness_below(5);
+    for (int i = 0; i < count; i++) {
+        slices[i] =
+            (struct slice){.q_row = row, .q_len = harness_below(4) ? harness_below(length) : 0};
+        row += slices[i].q_len * step + harness_below(3);
+    }
+    return row + 1;
+}
+
+static void sink_grad_compare(int64_t length)
+{
+    struct slice slices[9];
+    int count = (int)harness_between(0, 9);
+    struct attention_shape shape = {.heads = (int32_t)harness_between(1, 12),
+                                    .row_step = harness_between(1, 3)};
+    shape.q_rows = slices_draw(slices, count, shape.row_step, length);
+    size_t head_bytes = (size_t)shape.heads * sizeof(float);
+    size_t row_bytes = head_bytes * (size_t)shape.q_rows;
+    struct twin sink = twin_create(head_bytes, 0), dsink = twin_create(head_bytes, 0);
+    struct twin lse = twin_create(row_bytes, 0), d = twin_create(row_bytes, 0);
+    const struct twin *all[] = {&sink, &dsink, &lse, &d};
+    for (int i = 0; i < 4; i++)
+        twin_fill_floats(all[i], 2);
+    if (harness_below(3) == 0)
+        (floats(sink.host))[0] = -INFINITY;
+    for (int i = 0; i < 4; i++)
+        twin_push(all[i]);
+    float *expected = malloc(head_bytes), *got[2];
+    memcpy(expected, dsink.host, head_bytes);
+    for (int run = 0; run < 2; run++) {
+        twin_push(&dsink);
+        attention_cuda.sink_grad(harness_cuda, &shape, slices, count, floats(sink.device),
+                                 floats(lse.device), floats(d.device), floats(dsink.device));
+        got[run] = twin_fetch(&dsink);
+    }
+    attention_cpu.sink_grad(harness_cpu, &shape, slices, count, floats(sink.host), floats(lse.host),
+                            floats(d.host), expected);
+    expect_close(got[0], expected, shape.heads, 1e-6, "sink gradient");
+    compare_bytes(got[0], got[1], head_bytes, "sink gradient, once more");
+    free(expected);
+    twin_destroy(&sink);
+    twin_destroy(&dsink);
+    twin_destroy(&lse);
+    twin_destroy(&d);
+}
+
+void ops_sink_grad(void)
+{
+    for (int n = 0; n < 40; n++)
+        sink_grad_compare(n < 20 ? 1 + n : harness_small() ? 300 : 30000);
+}
+
+// ---- large ones ----
+
+// The digest of `count` bytes of one word over and over.
+static uint64_t constant_sum(uint64_t word, int64_t bytes)
+{
+    uint64_t sum = 0, rest = 0;
+    for (int64_t i = 0; i < bytes / 8; i++)
+        sum += digest_word(word, (uint64_t)i);
+    memcpy(&rest, &word, (size_t)(bytes % 8));
+    return bytes % 8 ? sum + digest_word(rest, (uint64_t)bytes / 8) : sum;
+}
+
+// Fill, add and convert where an index does not fit in 32 bits, judged by digests.
+void ops_of_more_than_2_31_elements(void)
+{
+    const int64_t count = (INT64_C(1) << 31) + 7;
+    size_t available, total;
+    float *x;
+    uint16_t *y;
+    CUDA(cudaMemGetInfo(&available, &total));
+    if (harness_small() || available < (size_t)count * 7) {
+        harness_note("left out: %zu MiB of device memory", available >> 20);
+        return;
+    }
+    CUDA(cudaMalloc((void **)&x, (size_t)count * sizeof(*x)));
+    CUDA(cudaMalloc((void **)&y, (size_t)count * sizeof(*y)));
+    attention_cuda.fill(harness_cuda, x, 1.25f, count);
+    attention_cuda.add(harness_cuda, x, x, count);
+    attention_cuda.convert(harness_cuda, DTYPE_BF16, x, y, count);
+    const uint64_t *x_sum = digest_cuda_sum(harness_cuda, x, (size_t)count * sizeof(*x));
+    const uint64_t *y_sum = digest_cuda_sum(harness_cuda, y, (size_t)count * sizeof(*y));
+    harness_finish();
+    EXPECT(x_sum && *x_sum == constant_sum(UINT64_C(0x4020000040200000), count * 4), "fill, add");
+    EXPECT(y_sum && *y_sum == constant_sum(UINT64_C(0x4020402040204020), count * 2), "convert");
+    CUDA(cudaFree(x));
+    CUDA(cudaFree(y));
+}
