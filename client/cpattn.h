@@ -159,9 +159,11 @@ enum cpattn_verdict {
     CPATTN_VERDICT_NONE = 0, // the case was not brought to its end; see cpattn_result_failure()
     CPATTN_VERDICT_PASS = 1,
     CPATTN_VERDICT_FAIL = 2,
+    CPATTN_VERDICT_UNVERIFIED =
+        3, // the case has `verify` false: it was run, and compared with nothing
 };
 
-// "pass", "fail", or "none".
+// "pass", "fail", "unverified", or "none".
 CPATTN_API const char *cpattn_verdict_name(enum cpattn_verdict verdict);
 
 // Times are nanoseconds. With CPATTN_VERDICT_NONE only world_size is filled.

@@ -6,6 +6,7 @@
 
 _Static_assert((int)CPATTN_VERDICT_PASS == (int)VERDICT_PASS, "verdicts agree");
 _Static_assert((int)CPATTN_VERDICT_FAIL == (int)VERDICT_FAIL, "verdicts agree");
+_Static_assert((int)CPATTN_VERDICT_UNVERIFIED == (int)VERDICT_UNVERIFIED, "verdicts agree");
 _Static_assert((int)CPATTN_RULE_ELEMENT == (int)RULE_ELEMENT, "rules agree");
 _Static_assert((int)CPATTN_RULE_RMSE == (int)RULE_RMSE, "rules agree");
 _Static_assert((int)CPATTN_RULE_ROW == (int)RULE_ROW, "rules agree");
@@ -163,6 +164,8 @@ const char *cpattn_verdict_name(enum cpattn_verdict verdict)
         return "pass";
     case CPATTN_VERDICT_FAIL:
         return "fail";
+    case CPATTN_VERDICT_UNVERIFIED:
+        return "unverified";
     case CPATTN_VERDICT_NONE:
         break;
     }

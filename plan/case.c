@@ -34,6 +34,7 @@ void case_init(struct cp_case *c)
     c->bias = BIAS_NONE;
     c->training = true;
     c->deterministic = true;
+    c->verify = true;
     c->inputs = INPUTS_SHARP;
     c->seed = 1234;
 }

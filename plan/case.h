@@ -86,6 +86,7 @@ struct cp_case {
 
     bool training;      // forward and backward, or forward only
     bool deterministic; // false: the result may differ from run to run in rounding
+    bool verify;        // false: run and timed only; the verdict is then neither pass nor fail
     enum case_inputs inputs;
     uint64_t seed; // of the inputs
 
@@ -98,7 +99,7 @@ struct cp_case {
 };
 
 // A sensible case to start from: 2 ranks, p2p, zigzag, bf16, bshd, batch 2, 8 heads of 128, 512
-// tokens, causal, training, sharp inputs, seed 1234, nothing unusual, no lists.
+// tokens, causal, training, verified, sharp inputs, seed 1234, nothing unusual, no lists.
 void case_init(struct cp_case *c);
 
 // OK, or the reason why not: INVALID_ARGUMENT for a field outside its range or fields that

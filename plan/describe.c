@@ -108,6 +108,8 @@ static void add_unusual(struct line *line, const struct cp_case *c)
         line_add(line, " forward");
     if (!c->deterministic)
         line_add(line, " nondeterministic");
+    if (!c->verify)
+        line_add(line, " unverified");
     if (c->inputs != usual.inputs)
         line_add(line, " inputs=%s", case_choice_name(case_inputs_choices, c->inputs));
     if (c->seed != usual.seed)

@@ -95,6 +95,7 @@ static const struct case_field field_table[] = {
     BOOL(max_logit, "deliver the largest logit of each head (true) or not (false)"),
     BOOL(training, "forward and backward (true) or forward only (false)"),
     BOOL(deterministic, "the same bits in each run (true) or not necessarily (false)"),
+    BOOL(verify, "compare with the reference (true) or only run and time (false)"),
     CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
     UINT(seed, "seed of the inputs"),
     UINT(explore_seed, "0: plan order, else a legal order drawn from this seed"),

@@ -58,7 +58,7 @@ const struct map_field schema_rank_state[] = {
 };
 
 const struct map_field schema_result[] = {
-    ENUM(wire_result, verdict, VERDICT_PASS, VERDICT_FAIL, 0),
+    ENUM(wire_result, verdict, VERDICT_PASS, VERDICT_UNVERIFIED, 0),
     UINT(wire_result, digest),
     UINT(wire_result, queue_ns),
     UINT(wire_result, start_ns),

@@ -28,7 +28,11 @@ struct wire_request {
     };
 };
 
-enum wire_verdict { VERDICT_PASS = 1, VERDICT_FAIL };
+enum wire_verdict {
+    VERDICT_PASS = 1,
+    VERDICT_FAIL,
+    VERDICT_UNVERIFIED, // the case asked for no comparison
+};
 
 // The answer to a case that ran to its end.
 struct wire_result {

@@ -28,7 +28,7 @@ void session_fini(struct session *s)
     arena_fini(&s->arena);
 }
 
-// ---- agreement ----
+// ---- memory, and agreement on it ----
 
 // Tells one byte to every peer and learns theirs.
 static enum status bytes_swap(struct session *s, uint64_t tag, char *mine,
@@ -55,6 +55,19 @@ enum status session_barrier(struct session *s, struct error *error)
     return status;
 }
 
+static enum status memory_reserve(struct session *s, struct job *j, struct error *error)
+{
+    size_t total = 0;
+    enum status status = arena_add(&total, j->plan->buffer_count, sizeof(*j->buffers), error);
+    for (int i = 0; i < 3 && status == STATUS_OK; i++)
+        status = arena_add(&total, shard_spans_max(j->c), sizeof(struct span), error);
+    if (status == STATUS_OK)
+        status = s->engine->ops->reserve(s->engine, j, &total, error);
+    if (status == STATUS_OK)
+        status = arena_reserve(&s->arena, total, error);
+    return status;
+}
+
 // The case is run by all ranks or by none: where one is short of memory, all report that and are at
 // the same point as before. *refused tells whether it is so.
 static enum status memory_agree(struct session *s, struct job *j, bool *refused,
@@ -65,8 +78,10 @@ static enum status memory_agree(struct session *s, struct job *j, bool *refused,
     char mine, theirs[WORLD_SIZE_MAX];
     *refused = false;
     if (!s->engine->ops->admit)
-        return STATUS_OK;
-    mine = (char)s->engine->ops->admit(s->engine, j, &reason);
+        return memory_reserve(s, j, error);
+    mine = (char)memory_reserve(s, j, &reason);
+    if (mine == STATUS_OK)
+        mine = (char)s->engine->ops->admit(s->engine, j, &reason);
     refusal->status = mine;
     snprintf(refusal->text, sizeof(refusal->text), "%s", reason.text);
     if (mine != STATUS_OK && mine != STATUS_RESOURCE_EXHAUSTED) {
@@ -107,19 +122,6 @@ static enum status job_plan(struct job *j, struct error *error)
     return status;
 }
 
-static enum status memory_reserve(struct session *s, struct job *j, struct error *error)
-{
-    size_t total = 0;
-    enum status status = arena_add(&total, j->plan->buffer_count, sizeof(*j->buffers), error);
-    for (int i = 0; i < 3 && status == STATUS_OK; i++)
-        status = arena_add(&total, shard_spans_max(j->c), sizeof(struct span), error);
-    if (status == STATUS_OK)
-        status = s->engine->ops->reserve(s->engine, j, &total, error);
-    if (status == STATUS_OK)
-        status = arena_reserve(&s->arena, total, error);
-    return status;
-}
-
 static void memory_take(struct job *j)
 {
     j->buffers = arena_take(j->arena, j->plan->buffer_count, sizeof(*j->buffers));
@@ -137,7 +139,7 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     enum status status = e->ops->prepare(e, j, error);
     if (status == STATUS_OK)
         status = e->ops->execute(e, j, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && j->c->verify)
         status = e->ops->verify(e, j, error);
     return status;
 }
@@ -149,13 +151,10 @@ static enum status job_run(struct session *s, struct job *j, struct error *error
     if (status == STATUS_OK)
         status = job_plan(j, error);
     if (status == STATUS_OK)
-        status = memory_reserve(s, j, error);
-    if (status != STATUS_OK)
-        return status;
-    memory_take(j);
-    status = memory_agree(s, j, &refused, error);
+        status = memory_agree(s, j, &refused, error);
     if (status != STATUS_OK || refused)
         return status;
+    memory_take(j);
     return job_work(s, j, error);
 }
 

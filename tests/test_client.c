@@ -68,6 +68,7 @@ START_TEST(statuses_have_names)
     ck_assert_str_eq(cpattn_status_name((enum cpattn_status)999), "UNKNOWN");
     ck_assert_str_eq(cpattn_verdict_name(CPATTN_VERDICT_PASS), "pass");
     ck_assert_str_eq(cpattn_verdict_name(CPATTN_VERDICT_FAIL), "fail");
+    ck_assert_str_eq(cpattn_verdict_name(CPATTN_VERDICT_UNVERIFIED), "unverified");
     ck_assert_str_eq(cpattn_verdict_name(CPATTN_VERDICT_NONE), "none");
     ck_assert_str_ne(cpattn_version(), "");
 }

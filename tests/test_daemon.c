@@ -62,6 +62,30 @@ START_TEST(test_case_passes)
 }
 END_TEST
 
+// What nothing was compared with has not passed. It counts as taken in and as nothing else.
+START_TEST(test_unverified_case_does_not_pass)
+{
+    daemon_start(&d, NULL);
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.verify = false;
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_UNVERIFIED);
+    for (int rank = 0; rank < reply.result.world_size; rank++) {
+        ck_assert_int_eq(reply.result.ranks[rank].figures_count, 0);
+        ck_assert_uint_gt(reply.result.ranks[rank].timings.forward_ns, 0);
+        ck_assert_uint_eq(reply.result.ranks[rank].timings.reference_ns, 0);
+    }
+    wire_reply_fini(&reply);
+    run_and_pass(2);
+    struct wire_status status = daemon_status(&d);
+    ck_assert_uint_eq(status.admitted, 2);
+    ck_assert_uint_eq(status.passed, 1);
+    ck_assert_uint_eq(status.failed + status.errors + status.refused, 0);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 // The digest depends on the case alone: not on the neighbours, not on the pool's age.
 START_TEST(test_same_case_same_bits)
 {
@@ -422,9 +446,10 @@ static void suite_add(Suite *suite, const char *name, const TTest *const *tests,
 int main(void)
 {
     Suite *suite = suite_create("daemon");
-    const TTest *const cases[] = {
-        test_case_passes,    test_same_case_same_bits, test_describe_and_status, test_largest_world,
-        test_memory_refused, test_idle_pool_stops,     test_descriptors_run_out};
+    const TTest *const cases[] = {test_case_passes,         test_unverified_case_does_not_pass,
+                                  test_same_case_same_bits, test_describe_and_status,
+                                  test_largest_world,       test_memory_refused,
+                                  test_idle_pool_stops,     test_descriptors_run_out};
     const TTest *const ranks[] = {test_rank_killed, test_rank_aborts,
                                   test_rank_stopped_until_deadline, test_200_pools_leave_nothing};
     const TTest *const queue[] = {test_deadline_in_queue, test_busy_when_full, test_cancel,

@@ -294,7 +294,7 @@ START_TEST(results_are_refused)
     rank->figures[0].tensor = rank->figures[1].tensor = TENSOR_OUT;
     struct figures *f = &rank->figures[1];
     REPLY_REFUSED(reply.result.verdict, 0, "result.verdict is not specified");
-    REPLY_REFUSED(reply.result.verdict, 3, "result.verdict is 3; accepted is 1 to 2");
+    REPLY_REFUSED(reply.result.verdict, 4, "result.verdict is 4; accepted is 1 to 3");
     REPLY_REFUSED(reply.result.world_size, 0, "result.ranks has 0 entries; accepted are 1 to 64");
     REPLY_REFUSED(rank->rank, 2, "result.ranks[1].rank is 2; accepted is 1");
     REPLY_REFUSED(rank->rank, -1, "result.ranks[1].rank is -1; accepted is 0 to 63");

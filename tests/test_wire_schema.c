@@ -177,6 +177,7 @@ START_TEST(enums_agree_with_those_inside)
                            pool_state_name((enum pool_state)state));
     assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_PASS, "pass");
     assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_FAIL, "fail");
+    assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_UNVERIFIED, "unverified");
     ck_assert_str_eq(pool_state_name(0), "?");
     ck_assert_str_eq(pool_state_name(POOL_COLD + 1), "?");
 }

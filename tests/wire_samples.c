@@ -189,7 +189,7 @@ static void sample_timings(struct sample *s, struct timings *t)
 
 void sample_result(struct sample *s, int world_size, struct wire_result *r)
 {
-    r->verdict = sample_bits(s) & 1 ? VERDICT_PASS : VERDICT_FAIL;
+    r->verdict = (enum wire_verdict)(VERDICT_PASS + sample_bits(s) % 3);
     r->world_size = world_size;
     r->digest = sample_bits(s);
     r->queue_ns = sample_bits(s);

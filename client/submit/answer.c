@@ -21,6 +21,7 @@ enum terminal_paint answer_paint(enum outcome_kind kind)
         return PAINT_BAD;
     case OUTCOME_NOT_RUN:
     case OUTCOME_EXCLUDED:
+    case OUTCOME_UNVERIFIED:
     case OUTCOME_KINDS:
         break;
     }
@@ -130,6 +131,14 @@ static void print_all_figures(FILE *out, const struct cpattn_result *result)
             figures_row(table, f, r, f->mismatches, f->elements, f->max_abs);
     table_print(table, "");
     table_destroy(table);
+}
+
+static void print_figures(FILE *out, const struct cpattn_result *result, bool verbose)
+{
+    if (verbose)
+        print_all_figures(out, result);
+    else
+        print_worst_figures(out, result);
 }
 
 // ---- times ------------------------------------------------------------------------------------
@@ -282,16 +291,17 @@ void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outc
     char what[256];
     case_describe(c, what, sizeof(what));
     answer_print_verdict(out, what, outcome);
-    if (outcome->kind != OUTCOME_PASS)
+    if (outcome->kind == OUTCOME_UNVERIFIED)
+        fprintf(out, "      %s\n", outcome->sentence);
+    else if (outcome->kind != OUTCOME_PASS)
         answer_print_cause(out, "      ", c, outcome, result);
-    if (outcome->kind != OUTCOME_PASS && outcome->kind != OUTCOME_FAIL)
+    if (outcome->kind == OUTCOME_ERROR)
         return;
     print_summary(out, result);
     fputc('\n', out);
-    if (verbose)
-        print_all_figures(out, result);
-    else
-        print_worst_figures(out, result);
-    fputc('\n', out);
+    if (outcome->kind != OUTCOME_UNVERIFIED) {
+        print_figures(out, result, verbose);
+        fputc('\n', out);
+    }
     print_times(out, result, verbose);
 }

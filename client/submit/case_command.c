@@ -132,9 +132,14 @@ static enum cpattn_status run_once(const struct runs *runs, struct cpattn_result
 
 static int outcome_exit(const struct outcome *outcome)
 {
-    if (outcome->kind == OUTCOME_PASS)
+    if (outcome->kind == OUTCOME_PASS || outcome->kind == OUTCOME_UNVERIFIED)
         return COMMAND_PASS;
     return outcome->kind == OUTCOME_FAIL ? COMMAND_FAIL : command_exit(outcome->status);
+}
+
+static bool repeats_exactly(const struct cp_case *c)
+{
+    return c->verify && c->deterministic;
 }
 
 // A pass whose bits are not those of the first run is a fail.
@@ -159,7 +164,7 @@ static int show(const struct runs *runs, const struct outcome *outcome,
                 const struct cpattn_result *result)
 {
     const struct case_options *o = runs->options;
-    bool last = runs->done == o->repeat || outcome->kind != OUTCOME_PASS;
+    bool last = runs->done == o->repeat || outcome_exit(outcome) != COMMAND_PASS;
     if (o->json && !json_answer(stdout, NULL, runs->c, outcome, result)) {
         command_complain("the JSON could not be written");
         return command_exit(STATUS_INTERNAL);
@@ -178,7 +183,7 @@ static int run(struct runs *runs)
     enum cpattn_status status = run_once(runs, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
     runs->run_ns[runs->done++] = outcome.run_ns;
-    if (!memory && result && outcome.kind == OUTCOME_PASS)
+    if (!memory && result && outcome.kind == OUTCOME_PASS && repeats_exactly(runs->c))
         memory = check_digest(runs, result, &outcome);
     if (memory)
         command_complain("not enough memory for the answer");
@@ -196,10 +201,13 @@ static int compare_times(const void *a, const void *b)
 
 static void print_repeats(const struct runs *runs)
 {
-    char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+    char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX],
+        digest[40] = "";
+    if (repeats_exactly(runs->c))
+        snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest);
     qsort(runs->run_ns, (size_t)runs->done, sizeof(*runs->run_ns), compare_times);
-    printf("\n%d runs, all of digest %016" PRIx64 "; least %s, median %s, most %s\n", runs->done,
-           runs->digest, duration_format(runs->run_ns[0], least, sizeof(least)),
+    printf("\n%d runs%s; least %s, median %s, most %s\n", runs->done, digest,
+           duration_format(runs->run_ns[0], least, sizeof(least)),
            duration_format(runs->run_ns[runs->done / 2], median, sizeof(median)),
            duration_format(runs->run_ns[runs->done - 1], most, sizeof(most)));
 }

@@ -68,6 +68,7 @@ static void testcase(struct report *r, const struct junit_suite *suite, int inde
         break;
     case OUTCOME_EXCLUDED:
     case OUTCOME_NOT_RUN:
+    case OUTCOME_UNVERIFIED:
         cause(r, "skipped", NULL, o);
         break;
     case OUTCOME_PASS:
@@ -87,7 +88,9 @@ static void testsuite(struct report *r, const struct junit_suite *suite)
     attribute_count(r, "tests", suite->list->count);
     attribute_count(r, "failures", counts[OUTCOME_FAIL]);
     attribute_count(r, "errors", counts[OUTCOME_ERROR]);
-    attribute_count(r, "skipped", counts[OUTCOME_EXCLUDED] + counts[OUTCOME_NOT_RUN]);
+    attribute_count(r, "skipped",
+                    counts[OUTCOME_EXCLUDED] + counts[OUTCOME_NOT_RUN] +
+                        counts[OUTCOME_UNVERIFIED]);
     attribute_seconds(r, suite->elapsed_ns);
     for (int i = 0; i < suite->list->count; i++)
         testcase(r, suite, i);

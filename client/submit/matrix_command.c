@@ -334,7 +334,8 @@ static void take_outcome(struct run *run, int number, const struct cpattn_result
         outcome->kind = OUTCOME_NOT_RUN;
     if (outcome->kind == OUTCOME_FAIL || outcome->kind == OUTCOME_ERROR)
         keep_detail(outcome, &c, result);
-    if (outcome->kind != OUTCOME_PASS && run->options->fail_fast)
+    if (outcome->kind != OUTCOME_PASS && outcome->kind != OUTCOME_UNVERIFIED &&
+        run->options->fail_fast)
         run->stopped = true;
     count(&run->progress, outcome);
     progress_clear(&run->progress);

@@ -209,6 +209,7 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
     } parts[] = {{OUTCOME_PASS, "passed"},
                  {OUTCOME_FAIL, "failed"},
                  {OUTCOME_ERROR, "could not be run"},
+                 {OUTCOME_UNVERIFIED, "run without verification"},
                  {OUTCOME_NOT_RUN, "not run"}};
     const char *joint = " ";
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && used < size; i++) {

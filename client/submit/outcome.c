@@ -10,8 +10,8 @@
 
 const char *outcome_name(enum outcome_kind kind)
 {
-    static const char *const names[OUTCOME_KINDS] = {"not run", "pass", "fail", "error",
-                                                     "excluded"};
+    static const char *const names[OUTCOME_KINDS] = {"not run", "pass",     "fail",
+                                                     "error",   "excluded", "unverified"};
     return names[kind];
 }
 
@@ -196,6 +196,20 @@ static void take_figures(struct outcome *outcome, const struct cpattn_result *re
         append(text, size, " (and %d more)", broken - 1);
 }
 
+static enum outcome_kind verdict_kind(enum cpattn_verdict verdict)
+{
+    switch (verdict) {
+    case CPATTN_VERDICT_PASS:
+        return OUTCOME_PASS;
+    case CPATTN_VERDICT_UNVERIFIED:
+        return OUTCOME_UNVERIFIED;
+    case CPATTN_VERDICT_FAIL:
+    case CPATTN_VERDICT_NONE:
+        break;
+    }
+    return OUTCOME_FAIL;
+}
+
 enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
                          const struct cpattn_result *result, const char *text)
 {
@@ -206,10 +220,12 @@ enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
     snprintf(sentence, sizeof(sentence), "%s", text && text[0] ? text : cpattn_status_text(status));
     if (status == CPATTN_OK && result) {
         take_figures(outcome, result, sentence, sizeof(sentence));
-        outcome->kind = result->verdict == CPATTN_VERDICT_PASS ? OUTCOME_PASS : OUTCOME_FAIL;
+        outcome->kind = verdict_kind(result->verdict);
     }
     if (outcome->kind == OUTCOME_PASS)
         return STATUS_OK;
+    if (outcome->kind == OUTCOME_UNVERIFIED)
+        snprintf(sentence, sizeof(sentence), "run and timed, and compared with nothing, as asked");
     outcome->sentence = strdup(sentence);
     return outcome->sentence ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
 }

@@ -14,6 +14,7 @@ enum outcome_kind {
     OUTCOME_FAIL,     // ran to its end, and a tensor broke a rule
     OUTCOME_ERROR,    // could not be brought to its end
     OUTCOME_EXCLUDED, // by the matrix file
+    OUTCOME_UNVERIFIED, // ran to its end, and was compared with nothing, as it asked
     OUTCOME_KINDS,
 };
 
@@ -31,7 +32,7 @@ struct outcome {
     char *detail;   // owned; what answer_print_cause() says of it, or NULL
 };
 
-// "pass", "fail", "error", "excluded", "not run".
+// "pass", "fail", "error", "excluded", "unverified", "not run".
 const char *outcome_name(enum outcome_kind kind);
 
 // Sums an answer up. `result` may be NULL. RESOURCE_EXHAUSTED when memory is short.

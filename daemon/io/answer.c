@@ -44,6 +44,18 @@ static void refusal_tell(const struct crew *crew, int rank, struct wire_reply *r
     memcpy(reply->message, error.text, sizeof(reply->message));
 }
 
+// What was not verified has not passed, whatever the ranks say.
+static enum wire_verdict verdict_of(const struct crew *crew)
+{
+    if (!crew->verify)
+        return VERDICT_UNVERIFIED;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        if (!crew->reports[rank].pass)
+            return VERDICT_FAIL;
+    }
+    return VERDICT_PASS;
+}
+
 void answer_result(const struct action *action, const struct crew *crew, struct wire_reply *reply)
 {
     struct wire_result *result = &reply->result;
@@ -53,11 +65,7 @@ void answer_result(const struct action *action, const struct crew *crew, struct 
         refusal_tell(crew, refuser, reply);
         return;
     }
-    result->verdict = VERDICT_PASS;
-    for (int rank = 0; rank < crew->world_size; rank++) {
-        if (!crew->reports[rank].pass)
-            result->verdict = VERDICT_FAIL;
-    }
+    result->verdict = verdict_of(crew);
     result->world_size = crew->world_size;
     result->ranks = crew->reports;
     result->digest = digest_combine(crew->reports, crew->world_size);

@@ -54,6 +54,7 @@ struct crew {
     struct progress *snapshot;   // [world_size], copy made before the kill
     bool has_snapshot, killed;
     uint64_t job; // current or last; 0: none
+    bool verify;  // its case wants a verdict
 };
 
 // `program`: path of cpattn-rank; borrowed for the life of the pools.
