@@ -134,6 +134,13 @@ static void on_kill(struct service *s, const struct action *a)
         crew_kill(crew);
 }
 
+static const char *verdict_name(const struct wire_reply *reply)
+{
+    static const char *const names[] = {
+        [VERDICT_PASS] = "pass", [VERDICT_FAIL] = "fail", [VERDICT_UNVERIFIED] = "unverified"};
+    return reply->status == STATUS_OK ? names[reply->result.verdict] : "none";
+}
+
 static void answered_log(const struct service *s, const struct action *a,
                          const struct wire_reply *reply)
 {
@@ -145,11 +152,7 @@ static void answered_log(const struct service *s, const struct action *a,
     log_info("answered id=%s case=%s status=%s verdict=%s queue_us=%" PRIu64 " run_us=%" PRIu64
              " message=%s",
              id_format(&task->id, id), log_quote(&(struct log_quoted){0}, text),
-             status_name(reply->status),
-             reply->status != STATUS_OK              ? "none"
-             : reply->result.verdict == VERDICT_PASS ? "pass"
-                                                     : "fail",
-             a->queue_ns / 1000, a->run_ns / 1000,
+             status_name(reply->status), verdict_name(reply), a->queue_ns / 1000, a->run_ns / 1000,
              log_quote(&(struct log_quoted){0}, reply->message));
 }
 
@@ -168,8 +171,8 @@ static void on_answer(struct service *s, const struct action *a)
     struct wire_reply reply = {.id = task->id};
     if (a->status == STATUS_OK && crew) {
         answer_result(a, crew, &reply);
-        if (reply.status == STATUS_OK)
-            *(reply.result.verdict == VERDICT_PASS ? &s->passed : &s->failed) += 1;
+        s->passed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_PASS;
+        s->failed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_FAIL;
     } else {
         answer_failure(a, crew, task->timeout_ns, s->start_errors[a->world_size].text, &reply);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
