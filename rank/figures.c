@@ -182,28 +182,71 @@ struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tenso
     };
 }
 
+// ---- finishing ----
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+struct figures_floors figures_floors(const struct figures_rule *rule)
+{
+    return (struct figures_floors){.element = larger(1, rule->uniform),
+                                   .chunk = CHUNK_FLOOR * rule->uniform,
+                                   .row = ROW_FLOOR};
+}
+
+struct figures figures_init(const struct figures_rule *rule, enum report_tensor tensor, int chunk)
+{
+    return (struct figures){.tensor = tensor,
+                            .chunk = chunk,
+                            .rmse_limit = rule->rmse_limit,
+                            .worst_row_limit = rule->row_limit,
+                            .worst_row.position = -1,
+                            .first_bad.position = -1};
+}
+
+static double mean(double sum, int64_t elements)
+{
+    return sum / (elements > 0 ? (double)elements : 1);
+}
+
+// What a chunk is measured against.
+static double chunk_scale(const struct figures_rule *rule, const struct figures_sums *sums,
+                          int64_t elements)
+{
+    double rms = sqrt(mean(sums->expected_squares, elements));
+    return larger(rms, figures_floors(rule).chunk);
+}
+
+void figures_finish(struct figures *f, const struct figures_rule *rule,
+                    const struct figures_sums *sums)
+{
+    double scale = rule->absolute ? 1 : chunk_scale(rule, sums, f->elements);
+    f->rmse_rel = sqrt(mean(sums->error_squares, f->elements)) / scale;
+    f->worst_row_rel = sums->worst_row;
+    if (f->mismatches > 0)
+        f->broken |= RULE_ELEMENT;
+    if (f->nonfinite > 0)
+        f->broken |= RULE_NONFINITE;
+    if (!(f->rmse_rel <= f->rmse_limit))
+        f->broken |= RULE_RMSE;
+    if (!(f->worst_row_rel <= f->worst_row_limit))
+        f->broken |= RULE_ROW;
+}
+
 // ---- judging ----
 
 void tally_init(struct tally *t, struct figures_rule rule, enum report_tensor tensor, int chunk,
                 struct row_error *rows, int64_t row_count)
 {
     *t = (struct tally){
-        .figures = {.tensor = tensor,
-                    .chunk = chunk,
-                    .rmse_limit = rule.rmse_limit,
-                    .worst_row_limit = rule.row_limit,
-                    .worst_row.position = -1,
-                    .first_bad.position = -1},
+        .figures = figures_init(&rule, tensor, chunk),
         .rule = rule,
         .rows = rows,
         .row_count = row_count,
     };
     memset(rows, 0, (size_t)row_count * sizeof(*rows));
-}
-
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
 }
 
 static double row_rms(const double *expected, int count)
@@ -230,7 +273,7 @@ void tally_row(struct tally *t, int64_t index, struct element where, const float
 {
     struct figures *f = &t->figures;
     double rms = row_rms(expected, count), squares = 0;
-    double unit = t->rule.absolute ? 1 : larger(1, larger(rms, t->rule.uniform));
+    double unit = t->rule.absolute ? 1 : larger(rms, figures_floors(&t->rule).element);
     double atol = t->rule.tolerance * unit;
     f->elements += count;
     for (int i = 0; i < count; i++) {
@@ -248,8 +291,8 @@ void tally_row(struct tally *t, int64_t index, struct element where, const float
             element_bad(t, where, i, got[i], expected[i]);
         squares += error * error;
     }
-    t->error_squares += squares;
-    t->expected_squares += rms * rms * count;
+    t->sums.error_squares += squares;
+    t->sums.expected_squares += rms * rms * count;
     t->rows[index] = (struct row_error){(float)sqrt(squares / count), (float)rms};
 }
 
@@ -260,9 +303,9 @@ static int64_t rows_worst(struct tally *t, double least)
     for (int64_t i = 0; i < t->row_count; i++) {
         double scale = t->rule.absolute ? 1 : larger(t->rows[i].expected, least);
         double error = t->rows[i].error / scale;
-        if (worst < 0 || error > t->figures.worst_row_rel) {
+        if (worst < 0 || error > t->sums.worst_row) {
             worst = i;
-            t->figures.worst_row_rel = error;
+            t->sums.worst_row = error;
         }
     }
     return worst;
@@ -270,18 +313,8 @@ static int64_t rows_worst(struct tally *t, double least)
 
 int64_t tally_finish(struct tally *t)
 {
-    struct figures *f = &t->figures;
-    double elements = f->elements > 0 ? (double)f->elements : 1;
-    double scale = larger(sqrt(t->expected_squares / elements), CHUNK_FLOOR * t->rule.uniform);
-    f->rmse_rel = sqrt(t->error_squares / elements) / (t->rule.absolute ? 1 : scale);
-    int64_t worst = rows_worst(t, ROW_FLOOR * scale);
-    if (f->mismatches > 0)
-        f->broken |= RULE_ELEMENT;
-    if (f->nonfinite > 0)
-        f->broken |= RULE_NONFINITE;
-    if (!(f->rmse_rel <= f->rmse_limit))
-        f->broken |= RULE_RMSE;
-    if (!(f->worst_row_rel <= f->worst_row_limit))
-        f->broken |= RULE_ROW;
+    double scale = chunk_scale(&t->rule, &t->sums, t->figures.elements);
+    int64_t worst = rows_worst(t, figures_floors(&t->rule).row * scale);
+    figures_finish(&t->figures, &t->rule, &t->sums);
     return worst;
 }

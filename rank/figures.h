@@ -55,6 +55,28 @@ struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tenso
 // Sum of the squares of one head's dS, over the queries of a span, under a uniform softmax.
 double figures_uniform_logits(const struct cp_case *c, const struct span *span);
 
+// What errors are measured against at least.
+struct figures_floors {
+    double element; // the RMS of an element's row
+    double chunk;   // the RMS of a chunk
+    double row;     // the RMS of a row, as a part of what its chunk is measured against
+};
+struct figures_floors figures_floors(const struct figures_rule *rule);
+
+// The figures of a chunk before anything is known of it.
+struct figures figures_init(const struct figures_rule *rule, enum report_tensor tensor, int chunk);
+
+// Sums over the elements of a chunk, and its worst row's error, measured.
+struct figures_sums {
+    double error_squares, expected_squares;
+    double worst_row;
+};
+
+// Completes figures whose counts are there, but for worst_row: the figures of the sums and which
+// rules are broken.
+void figures_finish(struct figures *f, const struct figures_rule *rule,
+                    const struct figures_sums *sums);
+
 // RMS of the error and of the reference of one row.
 struct row_error {
     float error, expected;
@@ -66,7 +88,7 @@ struct tally {
     struct figures_rule rule;
     struct row_error *rows;
     int64_t row_count;
-    double error_squares, expected_squares;
+    struct figures_sums sums;
 };
 
 // Starts a chunk of `row_count` rows. `rows` is room for as many, borrowed until tally_finish().

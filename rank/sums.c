@@ -8,44 +8,37 @@
 #include "kernels/inputs.h"
 #include "plan/bias.h"
 
-enum { HEADS_MAX_LOGIT, HEADS_DSINK, HEADS_SQUARES, HEADS_SUMS };
-
 static bool has_sink(const struct cp_case *c)
 {
     return c->training && c->softmax == SOFTMAX_LEARNABLE;
 }
 
-static bool has_bias(const struct cp_case *c)
+bool sums_has_bias(const struct cp_case *c)
 {
     return c->training && c->bias != BIAS_NONE;
 }
 
-static bool has_heads(const struct cp_case *c)
+bool sums_has_heads(const struct cp_case *c)
 {
     return c->max_logit || has_sink(c);
 }
 
 // ---- the gradient of the bias -------------------------------------------------------------------
 
-// As a rank holds it before the ranks are added up: [heads][rows][seqlen_kv], see plan/bias.h.
-struct layout {
-    int64_t heads, rows, columns;
-};
-
-static struct layout layout_of(const struct cp_case *c, int rank)
+struct sums_layout sums_layout(const struct cp_case *c, int rank)
 {
-    return (struct layout){.heads = input_bias_dims(c).heads,
-                           .rows = bias_rows(c, team_of(rank, 1)),
-                           .columns = c->seqlen_kv};
+    return (struct sums_layout){.heads = input_bias_dims(c).heads,
+                                .rows = bias_rows(c, team_of(rank, 1)),
+                                .columns = c->seqlen_kv};
 }
 
-static int64_t layout_elements(const struct layout *l)
+static int64_t layout_elements(const struct sums_layout *l)
 {
     return l->heads * l->rows * l->columns;
 }
 
 // The line in which the first query of a span stands, all heads counted.
-static int64_t bias_line(const struct sums *s, const struct layout *l, const struct span *span,
+static int64_t bias_line(const struct sums *s, const struct sums_layout *l, const struct span *span,
                          int head)
 {
     int64_t row = bias_row_of(s->c, team_of(s->rank, 1), 0, span);
@@ -56,9 +49,9 @@ static int64_t bias_line(const struct sums *s, const struct layout *l, const str
 
 static int64_t lines(const struct cp_case *c, int rank)
 {
-    int64_t most = has_heads(c) ? c->heads : 0;
-    if (has_bias(c)) {
-        struct layout l = layout_of(c, rank);
+    int64_t most = sums_has_heads(c) ? c->heads : 0;
+    if (sums_has_bias(c)) {
+        struct sums_layout l = sums_layout(c, rank);
         int64_t of_bias = l.heads * l.rows;
         most = of_bias > most ? of_bias : most;
     }
@@ -74,10 +67,10 @@ enum status sums_reserve(const struct cp_case *c, int rank, size_t *total, struc
 {
     size_t sum = *total;
     enum status status = arena_add(&sum, lines(c, rank), sizeof(struct row_error), error);
-    for (int r = 0; r < c->world_size && has_heads(c) && status == STATUS_OK; r++)
-        status = arena_add(&sum, HEADS_SUMS * (int64_t)c->heads, 8, error);
-    if (has_bias(c)) {
-        struct layout l = layout_of(c, rank);
+    for (int r = 0; r < c->world_size && sums_has_heads(c) && status == STATUS_OK; r++)
+        status = arena_add(&sum, SUMS_NUMBERS * (int64_t)c->heads, 8, error);
+    if (sums_has_bias(c)) {
+        struct sums_layout l = sums_layout(c, rank);
         if (status == STATUS_OK)
             status = arena_add(&sum, layout_elements(&l), 8, error);
         if (status == STATUS_OK)
@@ -94,16 +87,16 @@ void sums_take(struct sums *s, const struct cp_case *c, int rank, struct arena *
 {
     *s = (struct sums){.c = c, .rank = rank};
     s->rows = arena_take(arena, lines(c, rank), sizeof(struct row_error));
-    for (int r = 0; r < c->world_size && has_heads(c); r++)
-        s->heads[r] = arena_take(arena, HEADS_SUMS * (int64_t)c->heads, 8);
-    for (int h = 0; h < c->heads && has_heads(c); h++) {
+    for (int r = 0; r < c->world_size && sums_has_heads(c); r++)
+        s->heads[r] = arena_take(arena, SUMS_NUMBERS * (int64_t)c->heads, 8);
+    for (int h = 0; h < c->heads && sums_has_heads(c); h++) {
         double *own = s->heads[rank];
-        own[HEADS_MAX_LOGIT * c->heads + h] = -INFINITY;
-        own[HEADS_DSINK * c->heads + h] = own[HEADS_SQUARES * c->heads + h] = 0;
+        own[SUMS_MAX_LOGIT * c->heads + h] = -INFINITY;
+        own[SUMS_DSINK * c->heads + h] = own[SUMS_SQUARES * c->heads + h] = 0;
     }
-    if (!has_bias(c))
+    if (!sums_has_bias(c))
         return;
-    struct layout l = layout_of(c, rank);
+    struct sums_layout l = sums_layout(c, rank);
     s->bias = arena_take(arena, layout_elements(&l), 8);
     s->bias_parts = arena_take(arena, parts_elements(c, rank), 8);
     s->got = arena_take(arena, c->seqlen_kv, sizeof(float));
@@ -117,13 +110,13 @@ struct reference_sums sums_of(const struct sums *s, const struct span *span, int
     struct reference_sums sums = {0};
     double *own = s->heads[s->rank];
     if (c->max_logit)
-        sums.max_logit = own + HEADS_MAX_LOGIT * c->heads + head;
+        sums.max_logit = own + SUMS_MAX_LOGIT * c->heads + head;
     if (has_sink(c)) {
-        sums.dsink = own + HEADS_DSINK * c->heads + head;
-        sums.dsink_squares = own + HEADS_SQUARES * c->heads + head;
+        sums.dsink = own + SUMS_DSINK * c->heads + head;
+        sums.dsink_squares = own + SUMS_SQUARES * c->heads + head;
     }
-    if (has_bias(c)) {
-        struct layout l = layout_of(c, s->rank);
+    if (sums_has_bias(c)) {
+        struct sums_layout l = sums_layout(c, s->rank);
         int64_t line = bias_line(s, &l, span, head) + first * bias_row_step(c);
         sums.dbias = s->bias + line * l.columns;
         sums.dbias_stride = bias_row_step(c) * l.columns;
@@ -137,11 +130,11 @@ int sums_messages(const struct sums *s, int peer, struct message messages[SUMS_M
 {
     const struct cp_case *c = s->c;
     int count = 0;
-    if (has_heads(c)) {
-        size_t bytes = HEADS_SUMS * (size_t)c->heads * 8;
+    if (sums_has_heads(c)) {
+        size_t bytes = SUMS_NUMBERS * (size_t)c->heads * 8;
         messages[count++] = (struct message){peer, s->heads[s->rank], bytes, s->heads[peer], bytes};
     }
-    if (!has_bias(c) || !bias_is_whole(c))
+    if (!sums_has_bias(c) || !bias_is_whole(c))
         return count;
     struct bias_share own = bias_share(c, s->rank), theirs = bias_share(c, peer);
     messages[count++] = (struct message){
@@ -166,28 +159,28 @@ static double *bias_reduce(struct sums *s, struct bias_share share)
 
 // ---- judging ------------------------------------------------------------------------------------
 
-static double over_ranks(const struct sums *s, int which, int head)
+static double over_ranks(const struct cp_case *c, double *const *heads, int which, int head)
 {
-    double result = which == HEADS_MAX_LOGIT ? -INFINITY : 0;
-    for (int rank = 0; rank < s->c->world_size; rank++) {
-        double value = s->heads[rank][which * s->c->heads + head];
-        result = which == HEADS_MAX_LOGIT ? fmax(result, value) : result + value;
+    double result = which == SUMS_MAX_LOGIT ? -INFINITY : 0;
+    for (int rank = 0; rank < c->world_size; rank++) {
+        double value = heads[rank][which * c->heads + head];
+        result = which == SUMS_MAX_LOGIT ? fmax(result, value) : result + value;
     }
     return result;
 }
 
-static struct figures heads_judge(struct sums *s, enum report_tensor tensor, int which,
-                                  const float *got)
+static struct figures number_judge(const struct cp_case *c, double *const *heads,
+                                   enum report_tensor tensor, int which, const float *got,
+                                   struct row_error *rows)
 {
-    const struct cp_case *c = s->c;
     double squares = 0;
     for (int head = 0; head < c->heads; head++)
-        squares += over_ranks(s, HEADS_SQUARES, head);
+        squares += over_ranks(c, heads, SUMS_SQUARES, head);
     struct tally tally;
     tally_init(&tally, figures_rule_sums(c, tensor, sqrt(squares / c->heads), c->heads, 1), tensor,
-               0, s->rows, c->heads);
+               0, rows, c->heads);
     for (int head = 0; head < c->heads; head++) {
-        double expected = over_ranks(s, which, head);
+        double expected = over_ranks(c, heads, which, head);
         tally_row(&tally, head, (struct element){.head = head}, got + head, &expected, 1);
     }
     int64_t worst = tally_finish(&tally);
@@ -195,8 +188,21 @@ static struct figures heads_judge(struct sums *s, enum report_tensor tensor, int
     return tally.figures;
 }
 
+int sums_heads_judge(const struct cp_case *c, double *const heads[WORLD_SIZE_MAX],
+                     const struct sums_results *results, struct row_error *rows,
+                     struct figures figures[SUMS_TENSORS_MAX])
+{
+    int count = 0;
+    if (results->max_logit)
+        figures[count++] =
+            number_judge(c, heads, TENSOR_MAX_LOGIT, SUMS_MAX_LOGIT, results->max_logit, rows);
+    if (results->dsink)
+        figures[count++] = number_judge(c, heads, TENSOR_DSINK, SUMS_DSINK, results->dsink, rows);
+    return count;
+}
+
 // RMS of the dbias under a uniform softmax, all terms taken for independent.
-static double bias_uniform(const struct cp_case *c, const struct layout *l,
+static double bias_uniform(const struct cp_case *c, const struct sums_layout *l,
                            const struct sums_results *results)
 {
     double squares = 0, elements = (double)layout_elements(l);
@@ -211,15 +217,22 @@ static double bias_uniform(const struct cp_case *c, const struct layout *l,
     return sqrt(c->heads * squares / (elements > 1 ? elements : 1));
 }
 
-// Position of the t-th local token of a sequence.
-static int64_t token_position(const struct sums *s, int32_t sequence, int64_t token)
+struct figures_rule sums_bias_rule(const struct cp_case *c, int rank,
+                                   const struct sums_results *results)
 {
-    const struct cp_case *c = s->c;
+    struct sums_layout l = sums_layout(c, rank);
+    return figures_rule_sums(c, TENSOR_DBIAS, bias_uniform(c, &l, results),
+                             bias_share(c, rank).count, l.columns);
+}
+
+// Position of the t-th local token of a sequence.
+static int64_t token_position(const struct cp_case *c, int rank, int32_t sequence, int64_t token)
+{
     int chunks = shard_chunks_per_rank(c);
     int64_t begin = 0, end = 0;
     for (int i = 0; i < chunks; i++) {
         shard_chunk(case_occupied(c, SIDE_Q, sequence), chunks * c->world_size,
-                    shard_chunk_of(c, s->rank, i), &begin, &end);
+                    shard_chunk_of(c, rank, i), &begin, &end);
         if (token < end - begin)
             break;
         token -= end - begin;
@@ -228,33 +241,31 @@ static int64_t token_position(const struct sums *s, int32_t sequence, int64_t to
 }
 
 // Sequence and position of a row of the rank's tensors.
-static struct element row_element(const struct sums *s, int64_t row)
+static struct element row_element(const struct cp_case *c, int rank, int64_t row)
 {
-    const struct cp_case *c = s->c;
     int32_t sequence = 0;
     if (c->format == FORMAT_SBHD) {
         sequence = (int32_t)(row % c->batch);
         row /= c->batch;
     } else {
-        while (row >= shard_tokens(c, SIDE_Q, s->rank, sequence))
-            row -= shard_tokens(c, SIDE_Q, s->rank, sequence++);
+        while (row >= shard_tokens(c, SIDE_Q, rank, sequence))
+            row -= shard_tokens(c, SIDE_Q, rank, sequence++);
     }
-    return (struct element){.sequence = sequence, .position = token_position(s, sequence, row)};
+    return (struct element){.sequence = sequence,
+                            .position = token_position(c, rank, sequence, row)};
 }
 
-// What several sequences or queries share is said to be of the first.
-static struct element line_element(const struct sums *s, const struct layout *l, int64_t line)
+struct element sums_line_element(const struct cp_case *c, int rank, int64_t line)
 {
-    const struct cp_case *c = s->c;
     struct element e = {0};
-    int64_t row = line % l->rows;
+    int64_t rows = sums_layout(c, rank).rows, row = line % rows;
     if (!bias_has_queries(c))
         e.sequence = (int32_t)row;
     else if (bias_has_batch(c))
-        e = row_element(s, row);
+        e = row_element(c, rank, row);
     else
-        e.position = bias_is_whole(c) ? row : token_position(s, 0, row);
-    e.head = (int32_t)(line / l->rows);
+        e.position = bias_is_whole(c) ? row : token_position(c, rank, 0, row);
+    e.head = (int32_t)(line / rows);
     return e;
 }
 
@@ -262,40 +273,36 @@ static struct element line_element(const struct sums *s, const struct layout *l,
 static struct figures bias_judge(struct sums *s, const struct sums_results *results)
 {
     const struct cp_case *c = s->c;
-    struct layout l = layout_of(c, s->rank);
+    struct sums_layout l = sums_layout(c, s->rank);
     struct tally tally;
     struct bias_share share = bias_share(c, s->rank);
     int64_t begin = share.first, end = share.first + share.count;
     const double *expected = bias_reduce(s, share);
     int64_t first = share.count > 0 ? begin / l.columns : 0;
     int64_t behind = share.count > 0 ? (end + l.columns - 1) / l.columns : 0;
-    double uniform = bias_uniform(c, &l, results);
-    tally_init(&tally, figures_rule_sums(c, TENSOR_DBIAS, uniform, share.count, l.columns),
-               TENSOR_DBIAS, 0, s->rows, behind - first);
+    tally_init(&tally, sums_bias_rule(c, s->rank, results), TENSOR_DBIAS, 0, s->rows,
+               behind - first);
     for (int64_t at = begin; at < end;) {
         int64_t line = at / l.columns, count = (line + 1) * l.columns - at;
         if (count > end - at)
             count = end - at;
         for (int64_t i = 0; i < count; i++)
             s->got[i] = dtype_load(c->dtype, results->dbias, at - begin + i);
-        struct element where = line_element(s, &l, line);
+        struct element where = sums_line_element(c, s->rank, line);
         where.dim = (int32_t)(at % l.columns);
         tally_row(&tally, line - first, where, s->got, expected + (at - begin), (int)count);
         at += count;
     }
     int64_t worst = tally_finish(&tally);
     if (worst >= 0)
-        tally.figures.worst_row = line_element(s, &l, first + worst);
+        tally.figures.worst_row = sums_line_element(c, s->rank, first + worst);
     return tally.figures;
 }
 
-int sums_judge(struct sums *s, const struct sums_results *results, struct figures figures[3])
+int sums_judge(struct sums *s, const struct sums_results *results,
+               struct figures figures[SUMS_TENSORS_MAX])
 {
-    int count = 0;
-    if (results->max_logit)
-        figures[count++] = heads_judge(s, TENSOR_MAX_LOGIT, HEADS_MAX_LOGIT, results->max_logit);
-    if (results->dsink)
-        figures[count++] = heads_judge(s, TENSOR_DSINK, HEADS_DSINK, results->dsink);
+    int count = sums_heads_judge(s->c, s->heads, results, s->rows, figures);
     if (results->dbias)
         figures[count++] = bias_judge(s, results);
     return count;

@@ -13,10 +13,16 @@
 // Messages of sums_messages() to each peer at most.
 #define SUMS_MESSAGES_MAX 2
 
+// Tensors that are judged at most.
+#define SUMS_TENSORS_MAX 3
+
+// Numbers of a head: the largest logit, the gradient of its sink, the squares of that one's terms.
+enum { SUMS_MAX_LOGIT, SUMS_DSINK, SUMS_SQUARES, SUMS_NUMBERS };
+
 struct sums {
     const struct cp_case *c;
     int rank;
-    double *heads[WORLD_SIZE_MAX]; // of each rank [3][heads]: largest logit, dsink, its squares
+    double *heads[WORLD_SIZE_MAX]; // of each rank [SUMS_NUMBERS][heads]
     double *bias;                  // dbias of the own queries, in the layout of the output, whole
     double *bias_parts;            // of the elements delivered here, by rank
     float *got;                    // one row
@@ -44,6 +50,32 @@ struct sums_results {
 };
 
 // Fills one figures for each tensor that there is, after the exchange. Returns how many.
-int sums_judge(struct sums *s, const struct sums_results *results, struct figures figures[3]);
+int sums_judge(struct sums *s, const struct sums_results *results,
+               struct figures figures[SUMS_TENSORS_MAX]);
+
+// ---- the parts of it, for sums that are elsewhere -----------------------------------------------
+
+// Whether a case has numbers per head, and a gradient of the bias.
+bool sums_has_heads(const struct cp_case *c);
+bool sums_has_bias(const struct cp_case *c);
+
+// Judges the numbers of the heads alone: `heads` of each rank, as in struct sums. `rows` is room
+// for those of the case.
+int sums_heads_judge(const struct cp_case *c, double *const heads[WORLD_SIZE_MAX],
+                     const struct sums_results *results, struct row_error *rows,
+                     struct figures figures[SUMS_TENSORS_MAX]);
+
+// The gradient of the bias as a rank holds it before the ranks are added up:
+// [heads][rows][columns], see plan/bias.h. A line is one row of one head.
+struct sums_layout {
+    int64_t heads, rows, columns;
+};
+struct sums_layout sums_layout(const struct cp_case *c, int rank);
+
+// The rule for what the rank delivers of it, and the sequence, head and position of a line; what
+// several sequences or queries share is said to be of the first.
+struct figures_rule sums_bias_rule(const struct cp_case *c, int rank,
+                                   const struct sums_results *results);
+struct element sums_line_element(const struct cp_case *c, int rank, int64_t line);
 
 #endif

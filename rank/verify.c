@@ -6,6 +6,7 @@
 #include "common/mutation.h"
 #include "kernels/dtype.h"
 #include "kernels/reference/reference.h"
+#include "rank/chunk.h"
 #include "rank/clock.h"
 #include "rank/figures.h"
 #include "rank/padding.h"
@@ -151,27 +152,10 @@ static void tensor_row(const struct verifier *x, const struct tensor *t, int64_t
         values[i] = dtype_load(t->dtype, t->data, at + i);
 }
 
-// Span by span, token by token, head by head.
+// See rank/chunk.h.
 static int64_t row_index(const struct tensor *t, const struct stretch *s, int64_t i)
 {
     return (s->before + s->first + i) * t->heads + s->head;
-}
-
-static struct element row_element(const struct verifier *x, const struct tensor *t, int chunk,
-                                  int64_t index)
-{
-    int64_t token = index / t->heads;
-    const struct span *span = x->v->spans[t->side];
-    for (;; span++) {
-        if (span->chunk != chunk)
-            continue;
-        if (token < span->len)
-            break;
-        token -= span->len;
-    }
-    return (struct element){.sequence = span->sequence,
-                            .head = (int32_t)(index % t->heads),
-                            .position = span->position + token};
 }
 
 static void stretch_compare(struct verifier *x, const struct tensor *t, const struct stretch *s,
@@ -331,17 +315,10 @@ static void tally_append(struct verifier *x, const struct tensor *t, struct tall
     uint64_t start_ns = clock_ns();
     int64_t worst = tally_finish(tally);
     if (worst >= 0)
-        tally->figures.worst_row = row_element(x, t, tally->figures.chunk, worst);
+        tally->figures.worst_row = chunk_element(x->v->spans[t->side], x->v->span_count[t->side],
+                                                 tally->figures.chunk, t->heads, worst);
     figures_append(x, &tally->figures);
     x->report->timings.compare_ns += clock_ns() - start_ns;
-}
-
-static int64_t chunk_tokens(const struct verification *v, enum shard_side side, int chunk)
-{
-    int64_t tokens = 0;
-    for (int i = 0; i < v->span_count[side]; i++)
-        tokens += v->spans[side][i].chunk == chunk ? v->spans[side][i].len : 0;
-    return tokens;
 }
 
 static void tallies_init(struct verifier *x, const struct tensor *tensors, int count, int chunk,
@@ -361,7 +338,7 @@ static enum status chunk_judge(struct verifier *x, const struct tensor *tensors,
 {
     const struct verification *v = x->v;
     enum shard_side side = tensors[0].side;
-    int64_t tokens = chunk_tokens(v, side, chunk), before = 0;
+    int64_t tokens = chunk_tokens(v->spans[side], v->span_count[side], chunk), before = 0;
     struct tally tallies[CHUNK_TENSORS_MAX];
     if (tokens == 0)
         return STATUS_OK;
@@ -482,7 +459,7 @@ static void all_sums_judge(struct verifier *x)
                                          .dbias = v->dbias,
                                          .spans = v->spans[SIDE_Q],
                                          .span_count = v->span_count[SIDE_Q]};
-    struct figures figures[3];
+    struct figures figures[SUMS_TENSORS_MAX];
     uint64_t start_ns = clock_ns();
     int count = sums_judge(&x->sums, &results, figures);
     for (int i = 0; i < count; i++)
