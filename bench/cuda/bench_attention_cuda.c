@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times calls of the CUDA backend. Each line of standard input is one measurement:
-//     forward DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V full|causal CALLS
-// and is answered by a line: the median and the least milliseconds of a call. Keys and queries are
-// as many. bench/cuda/beside_torch.py asks, between measurements of its own.
+//     VERB DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V full|causal CALLS
+// and is answered by a line: the median and the least milliseconds of a call. VERB is forward,
+// backward, or ordered: backward with the same bits on every repeat. Keys and queries are as many.
+// bench/cuda/beside_torch.py asks, between measurements of its own.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,8 @@ struct request {
 };
 
 struct tensors {
-    void *q, *k, *v;
-    float *o, *lse;
+    void *q, *k, *v, *d_out;
+    float *o, *lse, *d, *dq, *dk, *dv; // the last four of backward alone
 };
 
 static void check(cudaError_t error, const char *what)
@@ -72,17 +73,37 @@ static void *tensor_create(enum case_dtype dtype, const void *numbers, size_t co
     return tensor;
 }
 
+static bool is_forward(const struct request *r)
+{
+    return strcmp(r->verb, "forward") == 0;
+}
+
+static float *gradient_create(size_t count)
+{
+    float *gradient;
+    CHECK(cudaMalloc((void **)&gradient, count * sizeof(float)));
+    CHECK(cudaMemset(gradient, 0, count * sizeof(float)));
+    return gradient;
+}
+
 static struct tensors tensors_create(const struct request *r, enum case_dtype dtype)
 {
     size_t rows = (size_t)r->batch * (size_t)r->seqlen, heads = (size_t)r->heads;
     size_t kv = rows * (size_t)r->kv_heads;
     void *numbers = normal_numbers(dtype);
-    struct tensors t;
+    struct tensors t = {0};
     t.q = tensor_create(dtype, numbers, rows * heads * (size_t)r->d_qk);
     t.k = tensor_create(dtype, numbers, kv * (size_t)r->d_qk);
     t.v = tensor_create(dtype, numbers, kv * (size_t)r->d_v);
     CHECK(cudaMalloc((void **)&t.o, rows * heads * (size_t)r->d_v * sizeof(float)));
     CHECK(cudaMalloc((void **)&t.lse, rows * heads * sizeof(float)));
+    if (!is_forward(r)) {
+        t.d_out = tensor_create(dtype, numbers, rows * heads * (size_t)r->d_v);
+        t.d = gradient_create(rows * heads);
+        t.dq = gradient_create(rows * heads * (size_t)r->d_qk);
+        t.dk = gradient_create(kv * (size_t)r->d_qk);
+        t.dv = gradient_create(kv * (size_t)r->d_v);
+    }
     free(numbers);
     return t;
 }
@@ -94,6 +115,11 @@ static void tensors_destroy(struct tensors *t)
     CHECK(cudaFree(t->v));
     CHECK(cudaFree(t->o));
     CHECK(cudaFree(t->lse));
+    CHECK(cudaFree(t->d_out));
+    CHECK(cudaFree(t->d));
+    CHECK(cudaFree(t->dq));
+    CHECK(cudaFree(t->dk));
+    CHECK(cudaFree(t->dv));
 }
 
 // ---- measurement --------------------------------------------------------------------------------
@@ -137,9 +163,36 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+// One call, and what it has to start with.
+struct call {
+    struct attention_forward forward;
+    struct attention_backward backward;
+    bool is_forward;
+};
+
+static void call_prepare(struct attention_backend *backend, const struct call *call)
+{
+    const struct attention_forward *args = &call->forward;
+    if (call->is_forward)
+        attention_cuda.fill(backend, args->lse, -INFINITY, args->shape.heads * args->shape.q_rows);
+}
+
+// D is a part of backward here, as it is in PyTorch.
+static void call_run(struct attention_backend *backend, const struct call *call)
+{
+    const struct attention_backward *args = &call->backward;
+    struct error error;
+    if (call->is_forward) {
+        check_status(attention_cuda.forward(backend, &call->forward, &error), &error);
+        return;
+    }
+    attention_cuda.row_dot(backend, &args->shape, args->d_out, call->forward.o, (float *)args->d);
+    check_status(attention_cuda.backward(backend, args, &error), &error);
+}
+
 // Milliseconds of each call, ascending.
-static void time_forward(struct attention_backend *backend, const struct attention_forward *args,
-                         int calls, float *times)
+static void time_calls(struct attention_backend *backend, const struct call *call, int calls,
+                       float *times)
 {
     cudaStream_t stream = attention_cuda_stream(backend);
     cudaEvent_t begin, end;
@@ -147,9 +200,9 @@ static void time_forward(struct attention_backend *backend, const struct attenti
     CHECK(cudaEventCreate(&begin));
     CHECK(cudaEventCreate(&end));
     for (int i = -2; i < calls; i++) {
-        attention_cuda.fill(backend, args->lse, -INFINITY, args->shape.heads * args->shape.q_rows);
+        call_prepare(backend, call);
         CHECK(cudaEventRecord(begin, stream));
-        check_status(attention_cuda.forward(backend, args, &error), &error);
+        call_run(backend, call);
         CHECK(cudaEventRecord(end, stream));
         check_status(attention_cuda_finish(backend, &error), &error);
         float time;
@@ -162,21 +215,56 @@ static void time_forward(struct attention_backend *backend, const struct attenti
     qsort(times, (size_t)calls, sizeof(*times), compare_times);
 }
 
+static struct call request_call(const struct request *r, const struct tensors *t,
+                                const struct slice *slices)
+{
+    struct call call = {.is_forward = is_forward(r)};
+    struct attention_shape shape = request_shape(r);
+    shape.deterministic = strcmp(r->verb, "ordered") == 0;
+    call.forward = (struct attention_forward){.shape = shape,
+                                              .q = t->q,
+                                              .k = t->k,
+                                              .v = t->v,
+                                              .o = t->o,
+                                              .lse = t->lse,
+                                              .slices = slices,
+                                              .slice_count = r->batch};
+    call.backward = (struct attention_backward){.shape = shape,
+                                                .q = t->q,
+                                                .k = t->k,
+                                                .v = t->v,
+                                                .d_out = t->d_out,
+                                                .lse = t->lse,
+                                                .d = t->d,
+                                                .dq = t->dq,
+                                                .dk = t->dk,
+                                                .dv = t->dv,
+                                                .slices = slices,
+                                                .slice_count = r->batch};
+    return call;
+}
+
+// What backward starts with.
+static void prepare_backward(struct attention_backend *backend, const struct call *call)
+{
+    struct call forward = *call;
+    struct error error;
+    forward.is_forward = true;
+    call_prepare(backend, &forward);
+    call_run(backend, &forward);
+    check_status(attention_cuda_finish(backend, &error), &error);
+}
+
 static void answer(struct attention_backend *backend, const struct request *r)
 {
     static float times[CALLS_MAX];
     struct slice slices[BATCH_MOST];
     struct tensors t = tensors_create(r, request_dtype(r));
     request_slices(r, slices);
-    struct attention_forward args = {.shape = request_shape(r),
-                                     .q = t.q,
-                                     .k = t.k,
-                                     .v = t.v,
-                                     .o = t.o,
-                                     .lse = t.lse,
-                                     .slices = slices,
-                                     .slice_count = r->batch};
-    time_forward(backend, &args, r->calls, times);
+    struct call call = request_call(r, &t, slices);
+    if (!call.is_forward)
+        prepare_backward(backend, &call);
+    time_calls(backend, &call, r->calls, times);
     printf("%.4f %.4f\n", times[r->calls / 2], times[0]);
     fflush(stdout);
     tensors_destroy(&t);

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's part of backward: chooses the kernel, cuts the work, puts both on the stream.
+#include <math.h>
+
+#include "kernels/cuda/internal.h"
+#include "kernels/cuda/smxx_backward.cuh"
+
+// Of L2: what the heads that are worked on at the same time may need of their queries' side. Half of
+// the smallest L2 of the chips that matter.
+#define SECTION_BYTES (INT64_C(20) << 20)
+
+static const struct backward_kernel *kernel_choose(const struct attention_backend *backend,
+                                                   const struct attention_backward *args)
+{
+    const struct attention_shape *shape = &args->shape;
+    bool general = args->bias || shape->softcap != 0;
+    backward_kernel_choose *choose = NULL;
+    if (shape->dtype == DTYPE_BF16)
+        choose = general ? backward_kernel_general_bf16 : backward_kernel_bf16;
+    if (shape->dtype == DTYPE_FP16)
+        choose = general ? backward_kernel_general_fp16 : backward_kernel_fp16;
+    const struct backward_kernel *kernel =
+        choose ? choose(shape->d_qk, shape->d_v, backend->shared_bytes_max) : NULL;
+    return kernel ? kernel : backward_kernel_plain(shape->dtype, shape->d_qk, shape->d_v);
+}
+
+static bool aligned(const void *pointer)
+{
+    return ((uintptr_t)pointer & 15) == 0;
+}
+
+static void params_scores(const struct attention_backward *args, struct backward_params *p)
+{
+    const struct attention_shape *shape = &args->shape;
+    double cap = shape->softcap;
+    p->scale = (float)shape->scale;
+    p->product_factor = (float)(shape->scale * (cap != 0 ? 1 / cap : M_LOG2E));
+    p->cap_factor = (float)(cap * M_LOG2E);
+    p->bias_head_stride = shape->bias_head_stride;
+    p->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
+}
+
+static void params_shape(const struct attention_backward *args, struct backward_params *p)
+{
+    const struct attention_shape *shape = &args->shape;
+    p->q = args->q;
+    p->k = args->k;
+    p->v = args->v;
+    p->d_out = args->d_out;
+    p->bias = args->bias;
+    p->lse = args->lse;
+    p->d = args->d;
+    p->dq = args->dq;
+    p->dk = args->dk;
+    p->dv = args->dv;
+    p->dbias = args->bias ? args->dbias : NULL;
+    p->heads = shape->heads;
+    p->kv_heads = shape->kv_heads;
+    p->group = shape->group;
+    p->head_phase = shape->head_phase;
+    p->d_qk = shape->d_qk;
+    p->d_v = shape->d_v;
+    p->row_step = shape->row_step;
+    p->q_rows = shape->q_rows;
+    p->vectors = shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 && aligned(args->q) &&
+                 aligned(args->k) && aligned(args->v) && aligned(args->d_out);
+}
+
+// Key heads that are worked on at the same time, so that their queries stay in L2.
+static int32_t section_heads(const struct backward_params *p, const struct backward_worklist *list,
+                             int32_t q_rows)
+{
+    int64_t bytes = (int64_t)list->block_count * q_rows * p->group * (2 * p->d_v + 6 * p->d_qk);
+    int64_t heads = SECTION_BYTES / (bytes > 0 ? bytes : 1);
+    return (int32_t)(heads < 1 ? 1 : heads > p->kv_heads ? p->kv_heads : heads);
+}
+
+static void *push(struct attention_backend *backend, const void *host, int64_t count, size_t size)
+{
+    return staging_copy(backend, host, (size_t)count * size);
+}
+
+// ---- order --------------------------------------------------------------------------------------
+
+#define TURN_THREADS 128
+
+// A thread goes over all fragments for one block of queries, in the order of the tiles.
+static __global__ void count_turns(const struct backward_tile *tiles, int32_t tile_count,
+                                   const struct backward_fragment *fragments, int32_t block_count,
+                                   int32_t *turns)
+{
+    int32_t block = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x), turn = 0;
+    if (block >= block_count)
+        return;
+    for (int32_t t = 0; t < tile_count; t++) {
+        int32_t end = tiles[t].fragment + tiles[t].fragment_count;
+        for (int32_t i = tiles[t].fragment; i < end; i++) {
+            const struct backward_fragment *f = &fragments[i];
+            int32_t local = block - f->block_first;
+            if (local >= f->block_begin && local < f->block_end)
+                turns[f->turn + local - f->block_begin] = turn++;
+        }
+    }
+}
+
+static bool params_order(struct attention_backend *backend, const struct backward_worklist *list,
+                         struct backward_params *p)
+{
+    size_t taken = (size_t)list->block_count * (size_t)p->heads * BACKWARD_WARPS;
+    unsigned *counters = (unsigned *)scratch_take(backend, (taken + 1) * sizeof(unsigned));
+    int32_t *turns = (int32_t *)scratch_take(backend, (size_t)list->steps * sizeof(int32_t));
+    if (!counters || !turns)
+        return false;
+    cuda_note(backend,
+              cudaMemsetAsync(counters, 0, (taken + 1) * sizeof(unsigned), backend->stream),
+              "clearing the turns");
+    int32_t grid = (list->block_count + TURN_THREADS - 1) / TURN_THREADS;
+    count_turns<<<(unsigned)grid, TURN_THREADS, 0, backend->stream>>>(
+        p->tiles, list->tile_count, p->fragments, list->block_count, turns);
+    p->taken = counters;
+    p->tickets = counters + taken;
+    p->turns = turns;
+    return cuda_launched(backend, "counting turns");
+}
+
+// ---- launch -------------------------------------------------------------------------------------
+
+static bool params_work(struct attention_backend *backend, const struct attention_backward *args,
+                        const struct backward_worklist *list, int32_t q_rows,
+                        struct backward_params *p)
+{
+    p->tiles = (const struct backward_tile *)push(backend, list->tiles, list->tile_count,
+                                                  sizeof(*list->tiles));
+    p->fragments = (const struct backward_fragment *)push(
+        backend, list->fragments, list->fragment_count, sizeof(*list->fragments));
+    p->chains = (const int32_t *)push(backend, list->chains, list->chain_count + 1,
+                                      sizeof(*list->chains));
+    if (!p->tiles || !p->fragments || !p->chains)
+        return false;
+    p->chain_count = list->chain_count;
+    p->section_heads = section_heads(p, list, q_rows);
+    p->heads_chained = args->shape.deterministic && p->dbias && p->bias_head_stride == 0;
+    return !args->shape.deterministic || params_order(backend, list, p);
+}
+
+static void launch(struct attention_backend *backend, const struct attention_backward *args,
+                   const struct backward_kernel *kernel, const struct backward_worklist *list)
+{
+    struct backward_params p = {};
+    params_shape(args, &p);
+    params_scores(args, &p);
+    if (list->tile_count == 0 || !params_work(backend, args, list, kernel->q_rows, &p))
+        return;
+    if (!cuda_note(backend,
+                   cudaFuncSetAttribute((const void *)kernel->run,
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        kernel->shared_bytes),
+                   "the shared memory of backward"))
+        return;
+    unsigned grid = (unsigned)p.chain_count * (unsigned)(p.heads_chained ? 1 : p.kv_heads);
+    kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->stream>>>(p);
+    cuda_launched(backend, "backward");
+}
+
+static enum status check_shape(const struct attention_shape *shape, struct error *error)
+{
+    int d_max = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
+    if (shape->d_qk < 1 || shape->d_v < 1 || d_max > HEAD_DIM_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "head dimensions are %d and %d; accepted is 1 to %d", shape->d_qk,
+                         shape->d_v, HEAD_DIM_MAX);
+    return STATUS_OK;
+}
+
+// Whether the grid and the numbers of blocks of queries fit their types.
+static enum status check_list(const struct attention_shape *shape,
+                              const struct backward_worklist *list, struct error *error)
+{
+    if ((int64_t)list->chain_count * shape->kv_heads > INT32_MAX ||
+        (int64_t)list->block_count * shape->heads > INT32_MAX)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "backward has %d tiles of keys and %d blocks of queries for %d heads; "
+                         "accepted are 2^31 in all",
+                         list->tile_count, list->block_count, shape->heads);
+    return STATUS_OK;
+}
+
+enum status backward_cuda(struct attention_backend *backend, const struct attention_backward *args,
+                          struct error *error)
+{
+    enum status status = check_shape(&args->shape, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct backward_kernel *kernel = kernel_choose(backend, args);
+    struct backward_worklist list = {};
+    struct backward_cut cut = {kernel->q_rows, kernel->kv_rows,
+                               args->shape.deterministic && args->bias && args->dbias};
+    status = backward_worklist_build(&list, &args->shape, args->slices, args->slice_count, cut,
+                                     error);
+    if (status == STATUS_OK)
+        status = check_list(&args->shape, &list, error);
+    if (status == STATUS_OK) {
+        launch(backend, args, kernel, &list);
+        status = cuda_report(backend, error);
+    }
+    backward_worklist_fini(&list);
+    return status;
+}

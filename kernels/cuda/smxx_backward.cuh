@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the backward kernels share: their parameters and the walk of a thread block through its
+// work.
+#ifndef CPATTN_KERNELS_CUDA_SMXX_BACKWARD_CUH
+#define CPATTN_KERNELS_CUDA_SMXX_BACKWARD_CUH
+
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/worklist_backward.h"
+
+#define BACKWARD_THREADS 256
+#define BACKWARD_WARPS   (BACKWARD_THREADS / WARP_LANES)
+
+// All memory is the device's.
+struct backward_params {
+    const void *q, *k, *v, *d_out, *bias;
+    const float *lse, *d;
+    float *dq, *dk, *dv, *dbias;
+    const struct backward_tile *tiles;
+    const struct backward_fragment *fragments;
+    const int32_t *chains;
+    // Deterministic: how many thread blocks have begun; of each step its turn; of each block of
+    // queries, head and warp the number of turns taken. NULL otherwise.
+    unsigned *tickets;
+    const int32_t *turns;
+    unsigned *taken;
+    int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
+    int32_t chain_count;
+    int32_t section_heads; // key heads whose tiles are worked on at the same time
+    bool heads_chained;    // a thread block takes a chain with all key heads
+    bool vectors;          // rows are multiples of 16 bytes and begin at such
+    int64_t row_step, q_rows;
+    int64_t bias_head_stride, bias_query_stride;
+    float scale;
+    float product_factor; // of a product of query and key: makes it base 2, or the argument of tanh
+    float cap_factor;     // of the tanh: makes it base 2; 0: there is none
+};
+
+// ---- steps --------------------------------------------------------------------------------------
+
+// A block of queries of one head against the tile. Query i sees key j iff low <= j - i <= high, if
+// both are there.
+struct backward_step {
+    int64_t q_row; // of query 0
+    int64_t bias;  // element of query 0 and key 0
+    int64_t turn;  // index of the turn
+    int32_t rows;  // 0: behind the last step
+    int32_t head;
+    int32_t low, high;
+    int32_t block;  // number of the block and head in `taken`
+    int32_t masked; // whether any query sees less than all keys, or any row is not there
+};
+
+// Where the next step is: blocks from the last to the first, of each fragment, of each head.
+struct backward_cursor {
+    int32_t head, head_end;
+    int32_t fragment, fragment_begin, fragment_end;
+    int32_t block, block_begin;
+    int32_t tile_rows;
+    struct backward_fragment f;
+};
+
+static __device__ __forceinline__ void cursor_fragment(const struct backward_params &p,
+                                                       struct backward_cursor *c)
+{
+    c->f = p.fragments[c->fragment];
+    c->block = c->f.block_end;
+    c->block_begin = c->f.block_begin;
+}
+
+static __device__ __forceinline__ void cursor_init(const struct backward_params &p,
+                                                   struct backward_cursor *c, int32_t tile,
+                                                   int32_t kv_head)
+{
+    const struct backward_tile *t = &p.tiles[tile];
+    c->head = max(0, kv_head * p.group - p.head_phase);
+    c->head_end = min(p.heads, (kv_head + 1) * p.group - p.head_phase);
+    c->fragment = c->fragment_begin = t->fragment;
+    c->fragment_end = t->fragment + t->fragment_count;
+    c->tile_rows = t->rows;
+    cursor_fragment(p, c);
+}
+
+// The next step with blocks of Q_ROWS queries against tiles of KV_ROWS keys.
+template <int Q_ROWS, int KV_ROWS>
+__device__ __forceinline__ void cursor_next(const struct backward_params &p,
+                                            struct backward_cursor *c, struct backward_step *step)
+{
+    if (c->block == c->block_begin) {
+        if (++c->fragment == c->fragment_end) {
+            c->fragment = c->fragment_begin;
+            c->head++;
+        }
+        if (c->head < c->head_end)
+            cursor_fragment(p, c);
+    }
+    if (c->head >= c->head_end) {
+        c->block = c->block_begin + 1; // stays behind the end
+        step->rows = 0;
+        return;
+    }
+    const struct backward_fragment *f = &c->f;
+    int32_t block = --c->block, first = block * Q_ROWS, rows = min(Q_ROWS, f->q_len - first);
+    step->q_row = f->q_row + first * p.row_step;
+    step->bias = c->head * p.bias_head_stride + f->bias + first * p.bias_query_stride;
+    step->turn = f->turn + block - f->block_begin;
+    step->rows = rows;
+    step->head = c->head;
+    step->low = f->low + first;
+    step->high = f->high + first;
+    step->block = (f->block_first + block) * p.heads + c->head;
+    step->masked =
+        rows < Q_ROWS || c->tile_rows < KV_ROWS || step->low > 1 - rows || step->high < KV_ROWS - 1;
+}
+
+// ---- thread blocks ------------------------------------------------------------------------------
+
+// A thread block's tiles and key heads.
+struct backward_unit {
+    int32_t tile, tile_end, head, head_end;
+};
+
+// Thread block `index`: sections of heads one after the other, in each the chains in their order,
+// for each chain the heads.
+static __device__ __forceinline__ struct backward_unit unit_of(const struct backward_params &p,
+                                                               int32_t index)
+{
+    struct backward_unit unit;
+    int32_t chain = index;
+    unit.head = 0;
+    unit.head_end = p.kv_heads;
+    if (!p.heads_chained) {
+        int32_t section = index / (p.chain_count * p.section_heads);
+        int32_t first = section * p.section_heads, rest = index - first * p.chain_count;
+        int32_t heads = min(p.section_heads, p.kv_heads - first);
+        chain = rest / heads;
+        unit.head = first + rest % heads;
+        unit.head_end = unit.head + 1;
+    }
+    unit.tile = p.chains[chain];
+    unit.tile_end = p.chains[chain + 1];
+    return unit;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static __device__ __forceinline__ void copy_word(uint32_t destination, const void *source,
+                                                 bool valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"(destination), "l"(source), "r"(valid ? 4 : 0)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void add_float(float *where, float x)
+{
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(where), "f"(x) : "memory");
+}
+
+// To an address that is a multiple of 8.
+static __device__ __forceinline__ void add_pair(float *where, float x, float y)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};"
+                 :
+                 : "l"(where), "f"(x), "f"(y)
+                 : "memory");
+#else
+    add_float(where, x);
+    add_float(where + 1, y);
+#endif
+}
+
+// Waits, as a warp, until `taken` is `turn`; then sees what was done in the turns before.
+static __device__ __forceinline__ void turn_wait(const unsigned *taken, unsigned turn)
+{
+    if (threadIdx.x % WARP_LANES == 0) {
+        unsigned now;
+        do
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(taken) : "memory");
+        while (now != turn);
+    }
+    __syncwarp();
+}
+
+static __device__ __forceinline__ void turn_end(unsigned *taken, unsigned turn)
+{
+    __syncwarp();
+    if (threadIdx.x % WARP_LANES == 0) {
+        __threadfence();
+        asm volatile("st.release.gpu.global.u32 [%0], %1;"
+                     :
+                     : "l"(taken), "r"(turn + 1)
+                     : "memory");
+    }
+}
+
+// ---- host ---------------------------------------------------------------------------------------
+
+// One instantiation of a kernel: how it wants the work to be cut, and what it needs.
+struct backward_kernel {
+    void (*run)(struct backward_params);
+    int32_t q_rows, kv_rows;
+    int32_t d_qk, d_v; // largest
+    int32_t shared_bytes;
+};
+
+// The first that serves the head dimensions with that much shared memory; NULL if none does.
+// general: with bias or softcap.
+typedef const struct backward_kernel *backward_kernel_choose(int d_qk, int d_v,
+                                                             int shared_bytes_max);
+backward_kernel_choose backward_kernel_bf16, backward_kernel_fp16;
+backward_kernel_choose backward_kernel_general_bf16, backward_kernel_general_fp16;
+// One product at a time, in fp32 throughout: for fp32, and where nothing else fits.
+const struct backward_kernel *backward_kernel_plain(enum case_dtype dtype, int d_qk, int d_v);
+
+static inline const struct backward_kernel *backward_kernel_find(const struct backward_kernel *all,
+                                                                 int count, int d_qk, int d_v,
+                                                                 int shared_bytes_max)
+{
+    for (int i = 0; i < count; i++)
+        if (d_qk <= all[i].d_qk && d_v <= all[i].d_v && all[i].shared_bytes <= shared_bytes_max)
+            return &all[i];
+    return NULL;
+}
+
+#endif
