@@ -37,6 +37,13 @@ struct world {
     struct rank_failure failure;
 };
 
+static const struct engine_kind *engine = &engine_cpu;
+
+void world_engine(const struct engine_kind *kind)
+{
+    engine = kind;
+}
+
 static void insist(bool holds, const char *what)
 {
     if (holds)
@@ -63,9 +70,11 @@ static int rank_main(struct world *w, int rank, const int *mesh, int control)
     struct error error;
     struct request request;
     struct answer answer;
+    char number[12], *arguments[] = {engine->argument_max > 0 ? number : NULL, NULL};
+    snprintf(number, sizeof(number), "%d", rank);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (transport_socket_create(rank, w->size, mesh, &transport, &error) != STATUS_OK ||
-        session_init(&session, &engine_cpu, NULL, transport, &w->progress[rank], &error) !=
+        session_init(&session, engine, arguments, transport, &w->progress[rank], &error) !=
             STATUS_OK) {
         fprintf(stderr, "rank %d: %s\n", rank, error.text);
         return 1;

@@ -10,6 +10,11 @@
 #include "plan/case.h"
 
 struct world;
+struct engine_kind;
+
+// What the ranks of the worlds that are created from now on compute with; at first engine_cpu. The
+// arguments of rank r: r as text, where there may be any.
+void world_engine(const struct engine_kind *kind);
 
 // Starts the ranks. They have what this process has in memory now, a mutation included. Aborts when
 // the system refuses.

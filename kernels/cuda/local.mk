@@ -3,6 +3,8 @@
 cuda_kernels_sources =
 cuda_kernels_sources += kernels/cuda/backend.c
 cuda_kernels_sources += kernels/cuda/backend.h
+cuda_kernels_sources += kernels/cuda/delay.cu
+cuda_kernels_sources += kernels/cuda/delay_cuda.h
 cuda_kernels_sources += kernels/cuda/digest.cu
 cuda_kernels_sources += kernels/cuda/digest_cuda.h
 cuda_kernels_sources += kernels/cuda/draw.cuh

@@ -4,6 +4,21 @@
 cuda_rank_sources =
 cuda_rank_sources += rank/cuda/device_arena.c
 cuda_rank_sources += rank/cuda/device_arena.h
+cuda_rank_sources += rank/cuda/engine.c
+cuda_rank_sources += rank/cuda/engine.h
+cuda_rank_sources += rank/cuda/events.c
+cuda_rank_sources += rank/cuda/events.h
+cuda_rank_sources += rank/cuda/executor.c
+cuda_rank_sources += rank/cuda/executor.h
+cuda_rank_sources += rank/cuda/marks.c
+cuda_rank_sources += rank/cuda/marks.h
+cuda_rank_sources += rank/cuda/position.c
+cuda_rank_sources += rank/cuda/position.h
+cuda_rank_sources += rank/cuda/probe.c
+cuda_rank_sources += rank/cuda/probe.h
+cuda_rank_sources += rank/cuda/verify.h
+cuda_rank_sources += transport/nccl.c
+cuda_rank_sources += transport/nccl.h
 
 # In link order. The daemon and the client link none of it.
 cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) kernels/cuda/libkernelscuda.a kernels/libkernels.a \

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/cuda/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/digest_cuda.h"
+#include "kernels/cuda/inputs_cuda.h"
+#include "rank/cuda/device_arena.h"
+#include "rank/cuda/events.h"
+#include "rank/cuda/executor.h"
+#include "rank/cuda/verify.h"
+#include "rank/digest.h"
+#include "transport/nccl.h"
+
+// What NCCL shall do unless the daemon's environment says otherwise. Ranks of one pool are on one
+// machine and find each other there, whatever networks it has. Multicast is for reductions, of
+// which there are none.
+static const char *const nccl_defaults[][2] = {{"NCCL_SOCKET_IFNAME", "lo"},
+                                               {"NCCL_NVLS_ENABLE", "0"}};
+
+struct cuda {
+    struct engine base;
+    struct progress *words; // of all ranks
+    struct attention_backend *backend;
+    cudaStream_t compute, comm;
+    struct transport *transport;
+    struct cuda_executor *executor;
+    struct device_arena arena;
+    struct events times;
+    cudaEvent_t reference_end, compare_end;
+
+    // Of the case at hand.
+    size_t device_bytes;
+    struct cuda_execution execution;
+    int inputs[2];    // timed events around them
+    int verify_begin; // timed event
+    const uint64_t *sums[JOB_OUTPUTS];
+};
+
+static struct cuda *self(struct engine *e)
+{
+    return (struct cuda *)e;
+}
+
+static enum status cuda_failed(cudaError_t result, const char *what, struct error *error)
+{
+    return error_set(
+        error, result == cudaErrorMemoryAllocation ? STATUS_RESOURCE_EXHAUSTED : STATUS_INTERNAL,
+        "%s: CUDA reports %s: %s", what, cudaGetErrorName(result), cudaGetErrorString(result));
+}
+
+// ---- memory ----
+
+static enum status cuda_reserve(struct engine *e, const struct job *j, size_t *host_bytes,
+                                struct error *error)
+{
+    struct cuda *cuda = self(e);
+    cuda->device_bytes = 0;
+    enum status status =
+        device_arena_add(&cuda->device_bytes, cuda_executor_staging(j->plan), 1, error);
+    for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
+        status = device_arena_add(&cuda->device_bytes, j->plan->buffers[i].bytes, 1, error);
+    if (status == STATUS_OK && j->c->verify)
+        status = verify_cuda_reserve(j->c, j->rank, host_bytes, &cuda->device_bytes, error);
+    return status;
+}
+
+static enum status cuda_admit(struct engine *e, const struct job *j, struct error *error)
+{
+    (void)j;
+    return device_arena_reserve(&self(e)->arena, self(e)->device_bytes, error);
+}
+
+// ---- inputs ----
+
+static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
+{
+    cudaError_t result = cudaSuccess;
+    cuda->execution = (struct cuda_execution){
+        .plan = j->plan,
+        .buffers = j->buffers,
+        .staging = device_arena_take(&cuda->arena, cuda_executor_staging(j->plan), 1),
+        .job = j->number,
+    };
+    for (int i = 0; i < j->plan->buffer_count && result == cudaSuccess; i++) {
+        const struct plan_buffer *buffer = &j->plan->buffers[i];
+        j->buffers[i] = device_arena_take(&cuda->arena, buffer->bytes, 1);
+        if (buffer->bytes > 0 && !job_role_is_filled(buffer->role))
+            result = cudaMemsetAsync(j->buffers[i], 0xff, (size_t)buffer->bytes, cuda->compute);
+    }
+    return result;
+}
+
+static void input_fill(struct cuda *cuda, const struct job *j, enum input_tensor tensor,
+                       enum shard_side side, void *data)
+{
+    if (data)
+        inputs_cuda_fill(cuda->backend, j->c, tensor, j->rank, j->spans[side], j->span_count[side],
+                         data);
+}
+
+static void inputs_fill_all(struct cuda *cuda, const struct job *j)
+{
+    char *kv = job_memory(j, BUFFER_INPUT_KV);
+    input_fill(cuda, j, INPUT_K, SIDE_KV, kv);
+    input_fill(cuda, j, INPUT_V, SIDE_KV, kv ? kv + job_key_bytes(j) : NULL);
+    input_fill(cuda, j, INPUT_Q, SIDE_Q, job_memory(j, BUFFER_INPUT_Q));
+    input_fill(cuda, j, INPUT_DO, SIDE_Q, job_memory(j, BUFFER_INPUT_DO));
+    float *sink = job_memory(j, BUFFER_INPUT_SINK);
+    if (sink)
+        inputs_cuda_fill_sink(cuda->backend, j->c, sink);
+    void *bias = job_memory(j, BUFFER_INPUT_BIAS);
+    if (bias)
+        inputs_cuda_fill_bias(cuda->backend, j->c, j->rank, j->spans_of_others, bias);
+}
+
+static enum status cuda_prepare(struct engine *e, struct job *j, struct error *error)
+{
+    struct cuda *cuda = self(e);
+    events_reset(&cuda->times);
+    cudaError_t result = events_record(&cuda->times, cuda->compute, &cuda->inputs[0]);
+    if (result == cudaSuccess)
+        result = buffers_take(cuda, j);
+    if (result == cudaSuccess) {
+        inputs_fill_all(cuda, j);
+        result = events_record(&cuda->times, cuda->compute, &cuda->inputs[1]);
+    }
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "the inputs", error);
+}
+
+// ---- work ----
+
+// The one place of a case where the host waits for the device.
+static enum status work_wait(struct cuda *cuda, struct job *j, struct error *error)
+{
+    struct timings *timings = &j->report->timings;
+    enum status status = cuda_executor_wait(cuda->executor, error);
+    if (status == STATUS_OK)
+        status = attention_cuda_finish(cuda->backend, error);
+    if (status == STATUS_OK)
+        status = cuda_executor_timings(cuda->executor, timings, error);
+    if (status != STATUS_OK)
+        return status;
+    cudaError_t result =
+        events_between_ns(&cuda->times, cuda->inputs[0], cuda->inputs[1], &timings->inputs_ns);
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "timings", error);
+}
+
+static enum status cuda_execute(struct engine *e, struct job *j, struct error *error)
+{
+    struct cuda *cuda = self(e);
+    enum status status = cuda_executor_start(cuda->executor, &cuda->execution, error);
+    if (status == STATUS_OK && !j->c->verify)
+        status = work_wait(cuda, j, error);
+    return status;
+}
+
+// ---- the verdict ----
+
+static void digest_start(struct cuda *cuda, const struct job *j)
+{
+    for (int i = 0; i < JOB_OUTPUTS; i++) {
+        int64_t bytes;
+        const void *data = job_buffer(j, job_outputs[i], &bytes);
+        cuda->sums[i] = bytes > 0 ? digest_cuda_sum(cuda->backend, data, (size_t)bytes) : NULL;
+    }
+}
+
+static uint64_t digest_finish(const struct cuda *cuda, const struct job *j)
+{
+    uint64_t digest = DIGEST_START;
+    for (int i = 0; i < JOB_OUTPUTS; i++) {
+        int64_t bytes;
+        (void)job_buffer(j, job_outputs[i], &bytes);
+        uint64_t sum = cuda->sums[i] ? *cuda->sums[i] : digest_sum(NULL, 0);
+        digest = digest_join(digest, sum, (size_t)bytes);
+    }
+    return digest;
+}
+
+static struct verification_cuda verification_of(struct cuda *cuda, const struct job *j)
+{
+    struct verification_cuda v = {
+        .c = j->c,
+        .rank = j->rank,
+        .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
+        .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
+        .out = job_memory(j, BUFFER_OUT),
+        .lse = job_memory(j, BUFFER_LSE),
+        .dq = job_memory(j, BUFFER_DQ),
+        .dbias = job_memory(j, BUFFER_DBIAS),
+        .dsink = job_memory(j, BUFFER_DSINK),
+        .max_logit = job_memory(j, BUFFER_MAX_LOGIT),
+        .backend = cuda->backend,
+        .host = j->arena,
+        .device = &cuda->arena,
+        .transport = cuda->transport,
+    };
+    const char *dkv = job_memory(j, BUFFER_DKV);
+    if (dkv) {
+        v.dk = dkv;
+        v.dv = dkv + job_key_bytes(j);
+    }
+    return v;
+}
+
+static enum status verify_timings(const struct cuda *cuda, struct timings *timings,
+                                  struct error *error)
+{
+    float reference_ms = 0, compare_ms = 0;
+    cudaError_t result = cudaEventElapsedTime(&reference_ms, cuda->times.list[cuda->verify_begin],
+                                              cuda->reference_end);
+    if (result == cudaSuccess)
+        result = cudaEventElapsedTime(&compare_ms, cuda->reference_end, cuda->compare_end);
+    timings->reference_ns = (uint64_t)((double)reference_ms * 1e6);
+    timings->compare_ns = (uint64_t)((double)compare_ms * 1e6);
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "timings", error);
+}
+
+static enum status verify_start(struct cuda *cuda, struct job *j, struct verify_cuda **x,
+                                struct error *error)
+{
+    struct verification_cuda v = verification_of(cuda, j);
+    digest_start(cuda, j);
+    cudaError_t result = events_record(&cuda->times, cuda->compute, &cuda->verify_begin);
+    if (result != cudaSuccess)
+        return cuda_failed(result, "an event", error);
+    return verify_cuda_start(&v, cuda->reference_end, cuda->compare_end, x, error);
+}
+
+static enum status cuda_verify(struct engine *e, struct job *j, struct error *error)
+{
+    struct cuda *cuda = self(e);
+    struct verify_cuda *x = NULL;
+    enum status status = verify_start(cuda, j, &x, error);
+    if (status == STATUS_OK)
+        status = work_wait(cuda, j, error);
+    if (status == STATUS_OK)
+        status = verify_timings(cuda, &j->report->timings, error);
+    if (status != STATUS_OK)
+        return status;
+    job_phase(j, REPORT_COMPARE);
+    verify_cuda_finish(x, j->report);
+    j->report->digest = digest_finish(cuda, j);
+    return STATUS_OK;
+}
+
+// ---- life ----
+
+static void cuda_release(struct engine *e)
+{
+    device_arena_trim(&self(e)->arena);
+}
+
+static void cuda_destroy(struct engine *e)
+{
+    struct cuda *cuda = self(e);
+    cuda_executor_destroy(cuda->executor);
+    if (cuda->transport)
+        cuda->transport->ops->destroy(cuda->transport);
+    events_fini(&cuda->times);
+    if (cuda->reference_end)
+        (void)cudaEventDestroy(cuda->reference_end);
+    if (cuda->compare_end)
+        (void)cudaEventDestroy(cuda->compare_end);
+    device_arena_fini(&cuda->arena);
+    if (cuda->comm)
+        (void)cudaStreamDestroy(cuda->comm);
+    if (cuda->backend)
+        attention_cuda.destroy(cuda->backend);
+    free(cuda);
+}
+
+static const struct engine_ops cuda_ops = {
+    .name = "cuda",
+    .reserve = cuda_reserve,
+    .admit = cuda_admit,
+    .prepare = cuda_prepare,
+    .execute = cuda_execute,
+    .verify = cuda_verify,
+    .release = cuda_release,
+    .destroy = cuda_destroy,
+};
+
+static enum status number_parse(const char *text, const char *name, long max, long *value,
+                                struct error *error)
+{
+    char *end;
+    errno = 0;
+    long parsed = strtol(text, &end, 10);
+    if (errno || end == text || *end || parsed < 0 || parsed > max)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "%s is \"%s\", not a number from 0 to %ld",
+                         name, text, max);
+    *value = parsed;
+    return STATUS_OK;
+}
+
+// Picks the device, and makes the context by asking for its memory. `keep_mib`: -1 for a quarter.
+static enum status device_open(struct cuda *cuda, long device, long keep_mib, struct error *error)
+{
+    int count = 0;
+    size_t free_bytes, total_bytes;
+    cudaError_t result = cudaGetDeviceCount(&count);
+    if (result == cudaSuccess && device >= count)
+        return error_set(error, STATUS_UNAVAILABLE, "there is no device %ld; the driver shows %d",
+                         device, count);
+    if (result == cudaSuccess)
+        result = cudaSetDevice((int)device);
+    if (result == cudaSuccess)
+        result = cudaMemGetInfo(&free_bytes, &total_bytes);
+    if (result != cudaSuccess)
+        return error_set(error, STATUS_UNAVAILABLE, "device %ld cannot be used: %s (%s)", device,
+                         cudaGetErrorString(result), cudaGetErrorName(result));
+    device_arena_init(&cuda->arena, keep_mib < 0 ? total_bytes / 4 : (size_t)keep_mib << 20);
+    return STATUS_OK;
+}
+
+// Exchanges go first where both streams have work: everyone waits for them.
+static enum status streams_open(struct cuda *cuda, struct error *error)
+{
+    int least, greatest;
+    cuda->compute = attention_cuda_stream(cuda->backend);
+    cudaError_t result = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (result == cudaSuccess)
+        result = cudaStreamCreateWithPriority(&cuda->comm, cudaStreamNonBlocking, greatest);
+    if (result == cudaSuccess)
+        result = cudaEventCreate(&cuda->reference_end);
+    if (result == cudaSuccess)
+        result = cudaEventCreate(&cuda->compare_end);
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "a stream", error);
+}
+
+static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup,
+                             struct error *error)
+{
+    long device, keep_mib = -1;
+    enum status status =
+        number_parse(setup->arguments[0], "the device", DEVICES_MAX - 1, &device, error);
+    if (status == STATUS_OK && setup->arguments[1])
+        status =
+            number_parse(setup->arguments[1], "the memory to keep", INT32_MAX, &keep_mib, error);
+    if (status == STATUS_OK)
+        status = device_open(cuda, device, keep_mib, error);
+    if (status == STATUS_OK)
+        status = attention_cuda.create(&cuda->backend, error);
+    if (status == STATUS_OK)
+        status = streams_open(cuda, error);
+    if (status == STATUS_OK)
+        status = transport_nccl_create(setup->control, cuda->comm, &cuda->transport, error);
+    if (status == STATUS_OK)
+        status =
+            cuda_executor_create(cuda->backend, cuda->transport,
+                                 setup->progress - setup->control->rank, &cuda->executor, error);
+    return status;
+}
+
+static enum status cuda_create(const struct engine_setup *setup, struct engine **engine,
+                               struct error *error)
+{
+    struct cuda *cuda = calloc(1, sizeof(*cuda));
+    if (!cuda)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a backend");
+    cuda->base.ops = &cuda_ops;
+    events_init(&cuda->times, true);
+    for (size_t i = 0; i < sizeof(nccl_defaults) / sizeof(nccl_defaults[0]); i++)
+        (void)setenv(nccl_defaults[i][0], nccl_defaults[i][1], 0);
+    enum status status = cuda_init(cuda, setup, error);
+    if (status != STATUS_OK) {
+        cuda_destroy(&cuda->base);
+        return status;
+    }
+    *engine = &cuda->base;
+    return STATUS_OK;
+}
+
+const struct engine_kind engine_cuda = {
+    .program = "cpattn-rank-cuda",
+    .arguments = " DEVICE [KEEP_MIB]",
+    .argument_min = 1,
+    .argument_max = 2,
+    .create = cuda_create,
+};

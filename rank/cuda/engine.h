@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of a rank on a GPU: device memory, streams, NCCL.
+#ifndef CPATTN_RANK_CUDA_ENGINE_H
+#define CPATTN_RANK_CUDA_ENGINE_H
+
+#include "rank/engine.h"
+
+// Arguments: the device's index, and the MiB of its memory that an idle rank may keep (a quarter of
+// what the device has, where it is not given).
+extern const struct engine_kind engine_cuda;
+
+#endif

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events on streams, made when they are first needed and used again for the next case.
+#ifndef CPATTN_RANK_CUDA_EVENTS_H
+#define CPATTN_RANK_CUDA_EVENTS_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct events {
+    bool timed;
+    cudaEvent_t *list;
+    int count, capacity; // used by the case at hand; made
+};
+
+void events_init(struct events *e, bool timed);
+void events_fini(struct events *e);
+
+// Takes all events back.
+void events_reset(struct events *e);
+
+// Records the next event behind what is on the stream. *index names it.
+cudaError_t events_record(struct events *e, cudaStream_t stream, int *index);
+
+// Nanoseconds between two events that were reached; of timed events.
+cudaError_t events_between_ns(const struct events *e, int from, int to, uint64_t *ns);
+
+#endif

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/cuda/executor.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/cuda/delay_cuda.h"
+#include "kernels/cuda/regions_cuda.h"
+#include "rank/clock.h"
+#include "rank/cuda/events.h"
+#include "rank/cuda/marks.h"
+#include "rank/cuda/position.h"
+#include "rank/operations.h"
+
+// A case that is not through after so long is looked at less often, so that it leaves the core to
+// others.
+#define PATIENCE_NS (UINT64_C(5) * 1000000)
+#define NAP_NS      50000
+// How often the progress word is brought up to date while waiting.
+#define LOOK_NS     UINT64_C(500000)
+
+// Longest of the seeded delays; longer than most operations of the cases that are explored.
+#define DELAY_NS_MAX 300000
+
+// Two timed events.
+struct stretch {
+    int from, to;
+};
+
+struct stretches {
+    struct stretch *list; // room for one of each operation of the plan, and one more
+    int count;
+};
+
+struct cuda_executor {
+    struct attention_backend *backend;
+    struct transport *transport;
+    struct progress *words; // of all ranks
+    cudaStream_t streams[PLAN_STREAMS];
+    struct marks marks;
+    struct events events, times;
+    cudaEvent_t last; // what cuda_executor_wait() waits for
+
+    // Of the plan at hand.
+    const struct cuda_execution *e;
+    const struct plan *plan;
+    struct operations operations;
+    int *event_of; // [op_count] of an operation that others wait for, once it is on its stream
+    bool *awaited; // [op_count]
+    struct message *messages;
+    struct region_copy *copies;
+    int op_max, transfer_max;
+    struct stretches exchanges, exposed;
+    int begin, forward_end[PLAN_STREAMS], end; // timed events
+    uint64_t random;                           // state of the exploration; 0: no delays
+    struct position position;
+};
+
+// ---- errors ----
+
+static enum status cuda_failed(const struct cuda_executor *x, cudaError_t result,
+                               const struct op *op, struct error *error)
+{
+    (void)x;
+    return error_set(
+        error, result == cudaErrorMemoryAllocation ? STATUS_RESOURCE_EXHAUSTED : STATUS_INTERNAL,
+        "CUDA reports %s: %s%s%s", cudaGetErrorName(result), cudaGetErrorString(result),
+        op ? ", at " : "", op ? op_kind_name(op->kind) : "");
+}
+
+// ---- exploration ----
+
+// xorshift64*, as rank/executor.c has it.
+static uint64_t random_next(struct cuda_executor *x)
+{
+    x->random ^= x->random >> 12;
+    x->random ^= x->random << 25;
+    x->random ^= x->random >> 27;
+    return x->random * UINT64_C(0x2545f4914f6cdd1d) >> 32;
+}
+
+static void random_start(struct cuda_executor *x)
+{
+    const struct plan *plan = x->plan;
+    x->random = 0;
+    if (!plan->c.explore_seed)
+        return;
+    x->random = plan->c.explore_seed ^ (uint64_t)(plan->rank + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    x->random += x->random == 0;
+    random_next(x);
+}
+
+static cudaError_t delay(struct cuda_executor *x, cudaStream_t stream)
+{
+    if (!x->random || random_next(x) % 2 == 0)
+        return cudaSuccess;
+    return delay_cuda(stream, (uint32_t)(random_next(x) % DELAY_NS_MAX));
+}
+
+// What is read before it has arrived shall show.
+static cudaError_t region_poison(const struct cuda_executor *x, const struct region *r,
+                                 cudaStream_t stream)
+{
+    void *memory = region_memory(x->e->buffers, r);
+    if (!x->random || r->bytes == 0)
+        return cudaSuccess;
+    if (r->rows <= 1)
+        return cudaMemsetAsync(memory, 0xff, (size_t)r->bytes, stream);
+    return cudaMemset2DAsync(memory, (size_t)r->stride, 0xff, (size_t)r->bytes, (size_t)r->rows,
+                             stream);
+}
+
+// ---- exchanges ----
+
+int64_t cuda_executor_staging(const struct plan *plan)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        int64_t bytes = 0;
+        for (int32_t k = 0; k < op->transfer_count; k++) {
+            const struct transfer *t = &plan->transfers[op->transfer_first + k];
+            bytes += t->send.rows > 1 ? (region_total(&t->send) + 255) / 256 * 256 : 0;
+            bytes += t->receive.rows > 1 ? (region_total(&t->receive) + 255) / 256 * 256 : 0;
+        }
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+// Where the bytes of a region are while they travel: in place, or at the next free place of the
+// staging memory. Exchanges use that one after the other, on one stream.
+static void *travelling(const struct cuda_executor *x, const struct region *r, int64_t *staged)
+{
+    if (r->rows <= 1)
+        return region_memory(x->e->buffers, r);
+    char *place = x->e->staging + *staged;
+    *staged += (region_total(r) + 255) / 256 * 256;
+    return place;
+}
+
+static struct region_copy copy_of(const struct cuda_executor *x, const struct region *r,
+                                  void *packed, bool sends)
+{
+    void *memory = region_memory(x->e->buffers, r);
+    return (struct region_copy){.source = sends ? memory : packed,
+                                .destination = sends ? packed : memory,
+                                .rows = r->rows,
+                                .bytes = r->bytes,
+                                .source_stride = sends ? r->stride : r->bytes,
+                                .destination_stride = sends ? r->bytes : r->stride};
+}
+
+static cudaError_t messages_make(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
+{
+    const struct transfer *transfers = x->plan->transfers + op->transfer_first;
+    cudaError_t result = cudaSuccess;
+    int64_t staged = 0;
+    int count = 0;
+    for (int32_t i = 0; i < op->transfer_count && result == cudaSuccess; i++) {
+        const struct transfer *t = &transfers[i];
+        void *send = travelling(x, &t->send, &staged);
+        void *receive = travelling(x, &t->receive, &staged);
+        x->messages[i] = (struct message){.peer = t->peer,
+                                          .send = send,
+                                          .send_bytes = (size_t)region_total(&t->send),
+                                          .receive = receive,
+                                          .receive_bytes = (size_t)region_total(&t->receive)};
+        if (t->send.rows > 1 && t->send.bytes > 0)
+            x->copies[count++] = copy_of(x, &t->send, send, true);
+        result = region_poison(x, &t->receive, stream);
+    }
+    if (count > 0)
+        regions_cuda_copy(x->backend, stream, x->copies, count);
+    return result;
+}
+
+static void messages_deliver(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
+{
+    const struct transfer *transfers = x->plan->transfers + op->transfer_first;
+    int count = 0;
+    for (int32_t i = 0; i < op->transfer_count; i++)
+        if (transfers[i].receive.rows > 1 && transfers[i].receive.bytes > 0)
+            x->copies[count++] = copy_of(x, &transfers[i].receive, x->messages[i].receive, false);
+    if (count > 0)
+        regions_cuda_copy(x->backend, stream, x->copies, count);
+}
+
+static enum status exchange_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream,
+                                struct error *error)
+{
+    struct stretch *taken = &x->exchanges.list[x->exchanges.count];
+    cudaError_t result = events_record(&x->times, stream, &taken->from);
+    if (result == cudaSuccess)
+        result = messages_make(x, op, stream);
+    if (result == cudaSuccess)
+        result = delay(x, stream);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, op, error);
+    enum status status =
+        x->transport->ops->start(x->transport, x->e->job, x->messages, op->transfer_count, error);
+    if (status != STATUS_OK)
+        return status;
+    messages_deliver(x, op, stream);
+    result = events_record(&x->times, stream, &taken->to);
+    x->exchanges.count++;
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, op, error);
+}
+
+// ---- operations ----
+
+static enum status compute_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream,
+                               struct error *error)
+{
+    const struct region *to = &op->operand[UNARY_DESTINATION];
+    cudaError_t result = delay(x, stream);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, op, error);
+    if (op->kind != OP_ADD || to->rows <= 1)
+        return operations_run(&x->operations, op, error);
+    regions_cuda_add(x->backend, region_memory(x->e->buffers, &op->operand[UNARY_SOURCE]),
+                     region_memory(x->e->buffers, to), to->rows, to->bytes / (int64_t)sizeof(float),
+                     to->stride / (int64_t)sizeof(float));
+    return STATUS_OK;
+}
+
+// Makes a stream wait for what an operation waits for. What the compute stream loses by that is
+// exposed.
+static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
+{
+    bool timed = op->stream == STREAM_COMPUTE && op->wait_count > 0;
+    struct stretch *lost = &x->exposed.list[x->exposed.count];
+    cudaError_t result = timed ? events_record(&x->times, stream, &lost->from) : cudaSuccess;
+    for (int32_t i = 0; i < op->wait_count && result == cudaSuccess; i++) {
+        int event = x->event_of[x->plan->waits[op->wait_first + i]];
+        result = cudaStreamWaitEvent(stream, x->events.list[event], 0);
+    }
+    if (timed && result == cudaSuccess)
+        result = events_record(&x->times, stream, &lost->to);
+    x->exposed.count += timed;
+    return result;
+}
+
+static enum status op_put(struct cuda_executor *x, int32_t index, struct error *error)
+{
+    const struct op *op = &x->plan->ops[index];
+    cudaStream_t stream = x->streams[op->stream];
+    position_note(&x->position, op, -1);
+    cudaError_t result = waits_put(x, op, stream);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, op, error);
+    enum status status = op->kind == OP_EXCHANGE ? exchange_put(x, op, stream, error)
+                                                 : compute_put(x, op, stream, error);
+    if (status != STATUS_OK)
+        return status;
+    if (position_is_marked(op))
+        marks_put(&x->marks, op->stream, stream, (uint32_t)index + 1);
+    if (x->awaited[index])
+        result = events_record(&x->events, stream, &x->event_of[index]);
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, op, error);
+}
+
+// ---- a whole plan ----
+
+static enum status tables_grow(struct cuda_executor *x, struct error *error)
+{
+    int op_count = x->plan->op_count + 1, transfer_count = x->plan->transfer_count + 1;
+    if (op_count > x->op_max) {
+        free(x->event_of);
+        free(x->awaited);
+        free(x->exchanges.list);
+        free(x->exposed.list);
+        x->event_of = calloc((size_t)op_count, sizeof(*x->event_of));
+        x->awaited = calloc((size_t)op_count, sizeof(*x->awaited));
+        x->exchanges.list = calloc((size_t)op_count, sizeof(struct stretch));
+        x->exposed.list = calloc((size_t)op_count, sizeof(struct stretch));
+        x->op_max = op_count;
+    }
+    if (transfer_count > x->transfer_max) {
+        free(x->messages);
+        free(x->copies);
+        x->messages = calloc((size_t)transfer_count, sizeof(*x->messages));
+        x->copies = calloc((size_t)transfer_count, sizeof(*x->copies));
+        x->transfer_max = transfer_count;
+    }
+    if (x->event_of && x->awaited && x->exchanges.list && x->exposed.list && x->messages &&
+        x->copies)
+        return STATUS_OK;
+    x->op_max = x->transfer_max = 0;
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d operations", op_count);
+}
+
+static enum status plan_take(struct cuda_executor *x, const struct cuda_execution *e,
+                             struct error *error)
+{
+    x->e = e;
+    x->plan = e->plan;
+    x->position = (struct position){e->plan, &x->marks, x->words, e->job};
+    x->operations = (struct operations){e->plan, e->buffers, &attention_cuda, x->backend};
+    enum status status = tables_grow(x, error);
+    if (status != STATUS_OK)
+        return status;
+    events_reset(&x->events);
+    events_reset(&x->times);
+    marks_reset(&x->marks);
+    random_start(x);
+    x->exchanges.count = x->exposed.count = 0;
+    memset(x->awaited, 0, (size_t)x->plan->op_count * sizeof(*x->awaited));
+    for (int32_t i = 0; i < x->plan->wait_count; i++)
+        x->awaited[x->plan->waits[i]] = true;
+    return STATUS_OK;
+}
+
+// Lets one stream go on only when the other has come here.
+static cudaError_t streams_join(struct cuda_executor *x, enum plan_stream from, enum plan_stream to)
+{
+    int event;
+    cudaError_t result = events_record(&x->events, x->streams[from], &event);
+    if (result == cudaSuccess)
+        result = cudaStreamWaitEvent(x->streams[to], x->events.list[event], 0);
+    return result;
+}
+
+// The last operation of the forward on each stream, or -1.
+static void forward_last(const struct plan *plan, int32_t last[PLAN_STREAMS])
+{
+    for (int stream = 0; stream < PLAN_STREAMS; stream++)
+        last[stream] = -1;
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].phase == PHASE_FORWARD)
+            last[plan->ops[i].stream] = i;
+}
+
+static enum status ops_put(struct cuda_executor *x, struct error *error)
+{
+    const struct plan *plan = x->plan;
+    int32_t last[PLAN_STREAMS];
+    enum status status = STATUS_OK;
+    cudaError_t result = cudaSuccess;
+    forward_last(plan, last);
+    for (int stream = 0; stream < PLAN_STREAMS; stream++)
+        x->forward_end[stream] = x->begin;
+    for (int32_t i = 0; i < plan->op_count && status == STATUS_OK; i++) {
+        enum plan_stream stream = plan->ops[i].stream;
+        status = op_put(x, i, error);
+        if (status == STATUS_OK && i == last[stream])
+            result = events_record(&x->times, x->streams[stream], &x->forward_end[stream]);
+        if (result != cudaSuccess)
+            status = cuda_failed(x, result, &plan->ops[i], error);
+    }
+    return status;
+}
+
+// The exchanges are behind whatever filled the inputs, and what follows is behind the exchanges.
+enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execution *e,
+                                struct error *error)
+{
+    enum status status = plan_take(x, e, error);
+    if (status != STATUS_OK)
+        return status;
+    cudaStream_t compute = x->streams[STREAM_COMPUTE];
+    cudaError_t result = events_record(&x->times, compute, &x->begin);
+    if (result == cudaSuccess)
+        result = streams_join(x, STREAM_COMPUTE, STREAM_COMM);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, NULL, error);
+    status = ops_put(x, error);
+    if (status != STATUS_OK)
+        return status;
+    struct stretch *tail = &x->exposed.list[x->exposed.count++];
+    result = events_record(&x->times, compute, &tail->from);
+    if (result == cudaSuccess)
+        result = streams_join(x, STREAM_COMM, STREAM_COMPUTE);
+    if (result == cudaSuccess)
+        result = events_record(&x->times, compute, &tail->to);
+    x->end = tail->to;
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
+}
+
+// ---- the wait ----
+
+static enum status transport_look(struct cuda_executor *x, struct error *error)
+{
+    int done;
+    return x->transport->ops->progress(x->transport, 0, &done, error);
+}
+
+static void nap(uint64_t waited_ns)
+{
+    struct timespec time = {.tv_nsec = NAP_NS};
+    if (waited_ns > PATIENCE_NS)
+        nanosleep(&time, NULL);
+    else
+        sched_yield();
+}
+
+static enum status wait_loop(struct cuda_executor *x, struct error *error)
+{
+    uint64_t start_ns = clock_ns(), looked_ns = 0;
+    for (;;) {
+        cudaError_t result = cudaEventQuery(x->last);
+        uint64_t now_ns = clock_ns();
+        if (result == cudaSuccess)
+            return STATUS_OK;
+        if (result != cudaErrorNotReady)
+            return cuda_failed(x, result, position_look(&x->position), error);
+        if (now_ns - looked_ns > LOOK_NS) {
+            looked_ns = now_ns;
+            position_look(&x->position);
+            enum status status = transport_look(x, error);
+            if (status != STATUS_OK)
+                return status;
+        }
+        nap(now_ns - start_ns);
+    }
+}
+
+enum status cuda_executor_wait(struct cuda_executor *x, struct error *error)
+{
+    cudaError_t result = cudaEventRecord(x->last, x->streams[STREAM_COMPUTE]);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, position_look(&x->position), error);
+    return wait_loop(x, error);
+}
+
+// ---- timings ----
+
+static cudaError_t stretches_sum(const struct cuda_executor *x, const struct stretches *s,
+                                 uint64_t *sum_ns)
+{
+    cudaError_t result = cudaSuccess;
+    *sum_ns = 0;
+    for (int i = 0; i < s->count && result == cudaSuccess; i++) {
+        uint64_t ns = 0;
+        result = events_between_ns(&x->times, s->list[i].from, s->list[i].to, &ns);
+        *sum_ns += ns;
+    }
+    return result;
+}
+
+enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timings,
+                                  struct error *error)
+{
+    uint64_t forward_ns = 0, total_ns = 0;
+    cudaError_t result = events_between_ns(&x->times, x->begin, x->end, &total_ns);
+    for (int stream = 0; stream < PLAN_STREAMS && result == cudaSuccess; stream++) {
+        uint64_t ns = 0;
+        result = events_between_ns(&x->times, x->begin, x->forward_end[stream], &ns);
+        forward_ns = ns > forward_ns ? ns : forward_ns;
+    }
+    if (result == cudaSuccess)
+        result = stretches_sum(x, &x->exchanges, &timings->exchange_ns);
+    if (result == cudaSuccess)
+        result = stretches_sum(x, &x->exposed, &timings->exposed_ns);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, NULL, error);
+    timings->forward_ns = forward_ns;
+    timings->backward_ns = total_ns > forward_ns ? total_ns - forward_ns : 0;
+    return STATUS_OK;
+}
+
+// ---- life ----
+
+enum status cuda_executor_create(struct attention_backend *backend, struct transport *transport,
+                                 struct progress *words, struct cuda_executor **executor,
+                                 struct error *error)
+{
+    struct cuda_executor *x = calloc(1, sizeof(*x));
+    if (!x)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for an executor");
+    x->backend = backend;
+    x->transport = transport;
+    x->words = words;
+    x->streams[STREAM_COMPUTE] = attention_cuda_stream(backend);
+    x->streams[STREAM_COMM] = transport_nccl_stream(transport);
+    events_init(&x->events, false);
+    events_init(&x->times, true);
+    enum status status = marks_init(&x->marks, error);
+    if (status == STATUS_OK) {
+        cudaError_t result = cudaEventCreateWithFlags(&x->last, cudaEventDisableTiming);
+        if (result != cudaSuccess)
+            status = cuda_failed(x, result, NULL, error);
+    }
+    if (status != STATUS_OK) {
+        cuda_executor_destroy(x);
+        return status;
+    }
+    *executor = x;
+    return STATUS_OK;
+}
+
+void cuda_executor_destroy(struct cuda_executor *x)
+{
+    if (!x)
+        return;
+    events_fini(&x->events);
+    events_fini(&x->times);
+    marks_fini(&x->marks);
+    if (x->last)
+        (void)cudaEventDestroy(x->last);
+    free(x->event_of);
+    free(x->awaited);
+    free(x->exchanges.list);
+    free(x->exposed.list);
+    free(x->messages);
+    free(x->copies);
+    free(x);
+}

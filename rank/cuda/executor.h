@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executes plans on the device: puts every operation on its stream, with events where operations of
+// different streams wait for each other, and waits for nothing.
+#ifndef CPATTN_RANK_CUDA_EXECUTOR_H
+#define CPATTN_RANK_CUDA_EXECUTOR_H
+
+#include "common/report.h"
+#include "kernels/cuda/backend.h"
+#include "plan/plan.h"
+#include "transport/nccl.h"
+
+// Lives as long as the rank; runs one plan at a time.
+struct cuda_executor;
+
+// Borrows backend and transport. The transport's stream is not the backend's. `words` are those of
+// all ranks of the pool.
+enum status cuda_executor_create(struct attention_backend *backend, struct transport *transport,
+                                 struct progress *words, struct cuda_executor **x,
+                                 struct error *error) MUST_CHECK;
+void cuda_executor_destroy(struct cuda_executor *x);
+
+struct cuda_execution {
+    const struct plan *plan;
+    void *const *buffers; // device memory of the plan's buffers, by index, ready on the
+                          // backend's stream
+    char *staging;        // device memory, cuda_executor_staging() bytes
+    uint64_t job;
+};
+
+// Bytes that the regions in pieces of the largest exchange take.
+int64_t cuda_executor_staging(const struct plan *plan);
+
+// Puts a plan on the streams; what is put on the backend's stream afterwards is behind all of it.
+// With an explore_seed in the plan's case operations are delayed at random, and receive regions are
+// filled with NaN before their exchange; the results are the same to the bit. Errors of operations
+// and of the transport are passed on. Borrows plan and buffers until cuda_executor_wait().
+enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execution *e,
+                                struct error *error) MUST_CHECK;
+
+// Waits until the backend's stream is through with all that is on it by now, and keeps the progress
+// word at the operation that the device is at: first of the plan, then as
+// REPORT_REFERENCE. INTERNAL with CUDA's or NCCL's sentence and the operation, when either has
+// failed.
+enum status cuda_executor_wait(struct cuda_executor *x, struct error *error) MUST_CHECK;
+
+// Fills forward, backward, exchange and exposed times, after the wait.
+enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timings,
+                                  struct error *error) MUST_CHECK;
+
+#endif

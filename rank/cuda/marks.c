@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/cuda/marks.h"
+
+#include <string.h>
+
+// Numbers of different streams lie in cache lines of their own.
+#define MARK_STRIDE 32
+#define MARKS_BYTES (PLAN_STREAMS * MARK_STRIDE * sizeof(uint32_t))
+
+// The driver's own interface, looked up at run time so that this program starts where there is no
+// driver.
+static void *driver_function(const char *name)
+{
+    void *function = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    cudaError_t result =
+        cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
+#else
+    cudaError_t result = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
+#endif
+    return result == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : NULL;
+}
+
+enum status marks_init(struct marks *m, struct error *error)
+{
+    *m = (struct marks){0};
+    void *device, *function = driver_function("cuStreamWriteValue32");
+    if (!function)
+        return STATUS_OK;
+    memcpy(&m->write, &function, sizeof(function));
+    cudaError_t result = cudaHostAlloc((void **)&m->host, MARKS_BYTES, cudaHostAllocMapped);
+    if (result == cudaSuccess)
+        result = cudaHostGetDevicePointer(&device, m->host, 0);
+    if (result != cudaSuccess) {
+        marks_fini(m);
+        return error_set(error, STATUS_INTERNAL, "memory for marks: %s",
+                         cudaGetErrorString(result));
+    }
+    m->device = (CUdeviceptr)(uintptr_t)device;
+    marks_reset(m);
+    return STATUS_OK;
+}
+
+void marks_fini(struct marks *m)
+{
+    if (m->host)
+        (void)cudaFreeHost(m->host);
+    *m = (struct marks){0};
+}
+
+void marks_reset(struct marks *m)
+{
+    if (m->host)
+        memset(m->host, 0, MARKS_BYTES);
+}
+
+void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t stream, uint32_t value)
+{
+    CUdeviceptr place = m->device + (CUdeviceptr)which * MARK_STRIDE * sizeof(uint32_t);
+    // Without it an answer to a hang is less precise, and nothing else.
+    if (m->host)
+        (void)m->write((CUstream)stream, place, value, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+}
+
+uint32_t marks_get(const struct marks *m, enum plan_stream which)
+{
+    return m->host ? __atomic_load_n(&m->host[which * MARK_STRIDE], __ATOMIC_RELAXED) : 0;
+}

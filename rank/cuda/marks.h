@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far streams have come, for a host that does not wait for them: numbers in host memory that
+// the device writes between two operations, without a kernel of its own.
+#ifndef CPATTN_RANK_CUDA_MARKS_H
+#define CPATTN_RANK_CUDA_MARKS_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "plan/plan.h"
+
+struct marks {
+    uint32_t *host; // [PLAN_STREAMS]; NULL: the driver cannot do it, and nothing is ever marked
+    CUdeviceptr device;
+    CUresult (*write)(CUstream stream, CUdeviceptr place, cuuint32_t value, unsigned int flags);
+};
+
+// For the device that is current.
+enum status marks_init(struct marks *m, struct error *error) MUST_CHECK;
+void marks_fini(struct marks *m);
+
+// Before the streams start: all marks are 0.
+void marks_reset(struct marks *m);
+
+// The mark becomes `value` when the stream gets there.
+void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t stream, uint32_t value);
+
+uint32_t marks_get(const struct marks *m, enum plan_stream which);
+
+#endif

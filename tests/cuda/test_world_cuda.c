@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases over real ranks on GPUs, without a daemon: the figures of the CUDA engine against those of
+// the CPU's for generated cases of the whole space, repeats, seeded delays, a lack of memory.
+//
+// Prints TAP; status 77 where there is no device. Arguments: how many cases [200], the first seed
+// [drawn], the longest sequence [300].
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plan/case.h"
+#include "rank/cuda/engine.h"
+#include "rank/cuda/probe.h"
+#include "tests/generate.h"
+#include "tests/world.h"
+
+#define DEVICES_USED_MAX 8
+#define EXIT_SKIPPED     77
+
+static int devices;
+static long case_count = 200, seqlen_max = 300;
+static unsigned long first_seed;
+static int number, failures;
+
+static void result(bool ok, const char *name)
+{
+    printf("%sok %d - %s\n", ok ? "" : "not ", ++number, name);
+    failures += !ok;
+    fflush(stdout);
+}
+
+// Asks in a process of its own: after CUDA has begun in this one no rank could be forked.
+static int devices_count(void)
+{
+    int ends[2];
+    char text[4096] = "";
+    if (pipe(ends) != 0)
+        return 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        int status = probe_run();
+        fflush(stdout);
+        _exit(status);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t n = 1; n > 0 && length<sizeof(text) - 1; length += n> 0 ? (size_t)n : 0)
+        n = read(ends[0], text + length, sizeof(text) - 1 - length);
+    close(ends[0]);
+    waitpid(pid, NULL, 0);
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, "device ")); at++)
+        count++;
+    return count < DEVICES_USED_MAX ? count : DEVICES_USED_MAX;
+}
+
+// ---- worlds of either engine ----
+
+enum engine_name { CPU, CUDA, ENGINES };
+static struct world *worlds[ENGINES][DEVICES_USED_MAX + 1];
+
+static bool run(enum engine_name engine, const struct cp_case *c, struct rank_report *reports)
+{
+    struct world **w = &worlds[engine][c->world_size];
+    struct error error;
+    if (!*w) {
+        world_engine(engine == CUDA ? &engine_cuda : &engine_cpu);
+        *w = world_create(c->world_size);
+    }
+    if (world_run_on(*w, c, reports, &error) == STATUS_OK)
+        return true;
+    char text[CASE_COMMAND_MAX];
+    case_command(c, text, sizeof(text));
+    printf("# %s\n# %s: %s\n", text, engine == CUDA ? "cuda" : "cpu", error.text);
+    world_destroy(*w);
+    *w = NULL;
+    return false;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// ---- agreement ----
+
+// Errors of both engines against one reference are of one size; one that has none to speak of may
+// differ from one that has none at all.
+static bool figures_agree(const struct figures *cpu, const struct figures *cuda)
+{
+    return cpu->tensor == cuda->tensor && cpu->chunk == cuda->chunk &&
+           cpu->elements == cuda->elements &&
+           fabs(cpu->rmse_limit - cuda->rmse_limit) <= 1e-9 * cpu->rmse_limit &&
+           cuda->rmse_rel <= 2 * cpu->rmse_rel + 0.2 * cpu->rmse_limit;
+}
+
+static bool reports_agree(const struct rank_report *cpu, const struct rank_report *cuda)
+{
+    bool agree = cpu->pass && cuda->pass && cpu->figures_count == cuda->figures_count;
+    for (int i = 0; agree && i < cpu->figures_count; i++)
+        agree = figures_agree(&cpu->figures[i], &cuda->figures[i]);
+    return agree;
+}
+
+static void figures_print(const char *engine, int rank, const struct figures *f)
+{
+    printf("#   %-4s rank %d %-9s chunk %d broken %2d rmse %.2e of %.1e row %.2e bad %lld of %lld "
+           "nonfinite %lld first %g for %g at %d/%d/%lld/%d\n",
+           engine, rank, report_tensor_name(f->tensor), f->chunk, f->broken, f->rmse_rel,
+           f->rmse_limit, f->worst_row_rel, (long long)f->mismatches, (long long)f->elements,
+           (long long)f->nonfinite, f->first_bad_got, f->first_bad_expected, f->first_bad.sequence,
+           f->first_bad.head, (long long)f->first_bad.position, f->first_bad.dim);
+}
+
+static void disagreement_print(const struct cp_case *c, const struct rank_report *cpu,
+                               const struct rank_report *cuda)
+{
+    char text[CASE_COMMAND_MAX];
+    case_command(c, text, sizeof(text));
+    printf("# %s\n", text);
+    for (int rank = 0; rank < c->world_size; rank++) {
+        if (reports_agree(&cpu[rank], &cuda[rank]))
+            continue;
+        for (int i = 0; i < cuda[rank].figures_count; i++) {
+            if (i < cpu[rank].figures_count)
+                figures_print("cpu", rank, &cpu[rank].figures[i]);
+            figures_print("cuda", rank, &cuda[rank].figures[i]);
+        }
+    }
+}
+
+static bool digests_equal(const struct rank_report *a, const struct rank_report *b, int world_size)
+{
+    for (int rank = 0; rank < world_size; rank++)
+        if (a[rank].digest != b[rank].digest)
+            return false;
+    return true;
+}
+
+// ---- tests ----
+
+static void cases_agree(void)
+{
+    struct rank_report cpu[DEVICES_USED_MAX], cuda[DEVICES_USED_MAX], again[DEVICES_USED_MAX];
+    int wrong = 0, unlike = 0;
+    double cuda_s = 0;
+    for (long i = 0; i < case_count && wrong + unlike < 10; i++) {
+        struct cp_case c;
+        generate_case(first_seed + (unsigned long)i, devices, seqlen_max, &c);
+        double start_s = now_s();
+        bool ran = run(CUDA, &c, cuda);
+        cuda_s += now_s() - start_s;
+        if (!ran || !run(CPU, &c, cpu)) {
+            wrong++;
+            continue;
+        }
+        bool agree = true;
+        for (int rank = 0; rank < c.world_size; rank++)
+            agree = agree && reports_agree(&cpu[rank], &cuda[rank]);
+        if (!agree) {
+            disagreement_print(&c, cpu, cuda);
+            wrong++;
+        }
+        c.explore_seed = c.explore_seed ? 0 : first_seed + 1;
+        if (c.deterministic && run(CUDA, &c, again) && !digests_equal(cuda, again, c.world_size)) {
+            printf("# other bits when explored:\n");
+            disagreement_print(&c, cuda, again);
+            unlike++;
+        }
+    }
+    printf("# %ld cases on up to %d devices, %.1f ms each\n", case_count, devices,
+           1e3 * cuda_s / (double)case_count);
+    result(wrong == 0, "the figures are those of the CPU");
+    result(unlike == 0, "seeded delays change no bit");
+}
+
+static void memory_lacks(void)
+{
+    struct rank_report reports[DEVICES_USED_MAX];
+    struct cp_case c;
+    case_init(&c);
+    c.world_size = devices;
+    c.batch = 64;
+    c.heads = c.kv_heads = 128;
+    c.seqlen_q = c.seqlen_kv = 1 << 20;
+    bool refused = run(CUDA, &c, reports);
+    for (int rank = 0; rank < devices && refused; rank++)
+        refused = reports[rank].refusal.status == STATUS_RESOURCE_EXHAUSTED;
+    printf("# %s\n", refused ? reports[0].refusal.text : "");
+    result(refused, "a case that no device has the memory for is refused by all ranks");
+    case_init(&c);
+    c.world_size = devices;
+    result(run(CUDA, &c, reports) && world_passed(reports, devices), "the ranks run the next one");
+}
+
+int main(int argc, char **argv)
+{
+    devices = devices_count();
+    first_seed = (unsigned long)time(NULL);
+    if (devices == 0)
+        return EXIT_SKIPPED;
+    if (argc > 1)
+        case_count = strtol(argv[1], NULL, 10);
+    if (argc > 2)
+        first_seed = strtoul(argv[2], NULL, 10);
+    if (argc > 3)
+        seqlen_max = strtol(argv[3], NULL, 10);
+    printf("# seed %lu\n", first_seed);
+    memory_lacks();
+    cases_agree();
+    printf("1..%d\n", number);
+    for (int size = 0; size <= DEVICES_USED_MAX; size++) {
+        world_destroy(worlds[CPU][size]);
+        world_destroy(worlds[CUDA][size]);
+    }
+    return failures > 0;
+}
