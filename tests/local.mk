@@ -330,3 +330,8 @@ tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
 test_programs += tests/test_worklist
 tests_test_worklist_SOURCES = tests/test_worklist.c \
     kernels/cuda/worklist.c kernels/cuda/worklist.h kernels/cuda/intervals.c kernels/cuda/intervals.h
+
+test_programs += tests/test_worklist_backward
+tests_test_worklist_backward_SOURCES = tests/test_worklist_backward.c \
+    kernels/cuda/worklist_backward.c kernels/cuda/worklist_backward.h \
+    kernels/cuda/intervals.c kernels/cuda/intervals.h

@@ -21,6 +21,14 @@ cuda_kernels_sources += kernels/cuda/regions.cu
 cuda_kernels_sources += kernels/cuda/regions_cuda.h
 cuda_kernels_sources += kernels/cuda/rows.cu
 cuda_kernels_sources += kernels/cuda/runs.cuh
+cuda_kernels_sources += kernels/cuda/smxx_backward.cu
+cuda_kernels_sources += kernels/cuda/smxx_backward.cuh
+cuda_kernels_sources += kernels/cuda/smxx_backward_bf16.cu
+cuda_kernels_sources += kernels/cuda/smxx_backward_fp16.cu
+cuda_kernels_sources += kernels/cuda/smxx_backward_general_bf16.cu
+cuda_kernels_sources += kernels/cuda/smxx_backward_general_fp16.cu
+cuda_kernels_sources += kernels/cuda/smxx_backward_kernel.cuh
+cuda_kernels_sources += kernels/cuda/smxx_backward_plain.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward.cuh
 cuda_kernels_sources += kernels/cuda/smxx_forward.h
@@ -31,6 +39,8 @@ cuda_kernels_sources += kernels/cuda/smxx_forward_64.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward_fp32.cu
 cuda_kernels_sources += kernels/cuda/worklist.c
 cuda_kernels_sources += kernels/cuda/worklist.h
+cuda_kernels_sources += kernels/cuda/worklist_backward.c
+cuda_kernels_sources += kernels/cuda/worklist_backward.h
 
 if CUDA
 noinst_LIBRARIES += kernels/cuda/libkernelscuda.a
