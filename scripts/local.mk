@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 dist_noinst_SCRIPTS = scripts/check scripts/quickstart scripts/lint scripts/coverage
+dist_noinst_SCRIPTS += scripts/sanitize-cuda
 EXTRA_DIST += scripts/lib.sh
 
 test_scripts += scripts/layering

@@ -11,6 +11,19 @@ cuda_test_cppflags = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
 cuda_test_libs = kernels/cuda/libkernelscuda.a kernels/libkernels.a plan/libplan.la common/libcommon.la \
     $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
+harness_sources = tests/cuda/harness.c tests/cuda/harness.h
+
+cuda_test_programs += tests/cuda/test_ops_cuda
+tests_cuda_test_ops_cuda_SOURCES = tests/cuda/test_ops_cuda.c $(harness_sources)
+tests_cuda_test_ops_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_ops_cuda_LDADD = $(cuda_test_libs)
+
+cuda_test_programs += tests/cuda/test_inputs_cuda
+tests_cuda_test_inputs_cuda_SOURCES = tests/cuda/test_inputs_cuda.c $(harness_sources) \
+    tests/generate.c tests/generate.h
+tests_cuda_test_inputs_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_inputs_cuda_LDADD = rank/librank.a $(cuda_test_libs)
+
 if CUDA
 check_PROGRAMS += $(cuda_test_programs)
 TESTS += $(cuda_test_programs)

@@ -9,7 +9,6 @@
 #include "kernels/digest.h"
 #include "kernels/dtype.h"
 #include "tests/cuda/harness.h"
-#include "tests/cuda/tests.h"
 
 static const int64_t sizes[] = {0,    1,    2,    3,    4,    5,    7,    8,     9,
                                 31,   32,   33,   63,   65,   255,  257,  1023,  1024,
@@ -28,7 +27,7 @@ static int64_t size_at(int i)
 // ---- errors and memory ----
 
 // A launch that cannot be: its error is reported once, and what follows works.
-void ops_report_what_went_wrong(void)
+static void report_what_went_wrong(void)
 {
     struct error error;
     void *host, *device;
@@ -51,7 +50,7 @@ void ops_report_what_went_wrong(void)
 }
 
 // Pieces are apart, aligned, and their number costs no memory once it is known.
-void ops_memory_is_recycled(void)
+static void memory_is_recycled(void)
 {
     size_t before = 0, after = 0, total;
     for (int round = 0; round < 4; round++) {
@@ -126,17 +125,17 @@ static void binary_compare(binary *cuda, binary *cpu, const char *what)
     }
 }
 
-void ops_add(void)
+static void add(void)
 {
     binary_compare(attention_cuda.add, attention_cpu.add, "add");
 }
 
-void ops_max(void)
+static void max(void)
 {
     binary_compare(attention_cuda.max, attention_cpu.max, "max");
 }
 
-void ops_fill(void)
+static void fill(void)
 {
     const float values[] = {0, -INFINITY, 1.5f, -0.0f};
     for (int i = 0; i < SIZES; i++) {
@@ -165,7 +164,7 @@ static void convert_compare(const struct twin *x, enum case_dtype dtype, size_t 
 
 static const enum case_dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32};
 
-void ops_convert_sizes(void)
+static void convert_sizes(void)
 {
     for (int i = 0; i < SIZES; i++)
         for (int d = 0; d < 3; d++) {
@@ -177,7 +176,7 @@ void ops_convert_sizes(void)
 }
 
 // All signs, exponents and leading bits, with rests around the middle between two values.
-void ops_convert_values(void)
+static void convert_values(void)
 {
     static const uint32_t rests[] = {0,      1,      0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000,
                                      0x2fff, 0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xffff};
@@ -231,7 +230,7 @@ static void row_dot_compare(struct attention_shape shape, size_t skew)
     twin_destroy(&d);
 }
 
-void ops_row_dot(void)
+static void row_dot(void)
 {
     static const int dims[] = {1, 2, 3, 8, 16, 33, 64, 80, 96, 128, 160, 192, 248, 255, 256};
     static const int64_t rows[] = {0, 1, 3, 31, 33, 64, 127, 200};
@@ -247,7 +246,7 @@ void ops_row_dot(void)
             0);
 }
 
-void ops_fill_heads(void)
+static void fill_heads(void)
 {
     for (int n = 0; n < 40; n++) {
         struct attention_shape shape = {.heads = (int32_t)harness_between(1, 40),
@@ -315,7 +314,7 @@ static void sink_grad_compare(int64_t length)
     twin_destroy(&d);
 }
 
-void ops_sink_grad(void)
+static void sink_grad(void)
 {
     for (int n = 0; n < 40; n++)
         sink_grad_compare(n < 20 ? 1 + n : harness_small() ? 300 : 30000);
@@ -334,7 +333,7 @@ static uint64_t constant_sum(uint64_t word, int64_t bytes)
 }
 
 // Fill, add and convert where an index does not fit in 32 bits, judged by digests.
-void ops_of_more_than_2_31_elements(void)
+static void of_more_than_2_31_elements(void)
 {
     const int64_t count = (INT64_C(1) << 31) + 7;
     size_t available, total;
@@ -357,4 +356,23 @@ void ops_of_more_than_2_31_elements(void)
     EXPECT(y_sum && *y_sum == constant_sum(UINT64_C(0x4020402040204020), count * 2), "convert");
     CUDA(cudaFree(x));
     CUDA(cudaFree(y));
+}
+
+static const struct harness_test tests[] = {
+    {"report_what_went_wrong", report_what_went_wrong},
+    {"memory_is_recycled", memory_is_recycled},
+    {"add", add},
+    {"max", max},
+    {"fill", fill},
+    {"convert_sizes", convert_sizes},
+    {"convert_values", convert_values},
+    {"row_dot", row_dot},
+    {"fill_heads", fill_heads},
+    {"sink_grad", sink_grad},
+    {"of_more_than_2_31_elements", of_more_than_2_31_elements},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_run(tests, (int)(sizeof(tests) / sizeof(tests[0])), argc, argv);
 }

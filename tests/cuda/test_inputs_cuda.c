@@ -14,7 +14,6 @@
 #include "rank/inputs.h"
 #include "rank/padding.h"
 #include "tests/cuda/harness.h"
-#include "tests/cuda/tests.h"
 #include "tests/generate.h"
 
 // Frees what the device held.
@@ -40,7 +39,7 @@ static int64_t stride_draw(int64_t rows, int64_t bytes, int64_t unit, int64_t *s
 }
 
 #define COPIES 40
-void regions_copy(void)
+static void regions_copy(void)
 {
     for (int round = 0; round < 30; round++) {
         struct region_copy copies[COPIES];
@@ -75,7 +74,7 @@ void regions_copy(void)
     }
 }
 
-void regions_add(void)
+static void regions_add(void)
 {
     for (int round = 0; round < 40; round++) {
         int64_t rows = harness_between(0, 200), count = harness_between(0, round % 2 ? 9 : 900);
@@ -102,7 +101,7 @@ void regions_add(void)
 
 // ---- digests ----
 
-void digest_sums(void)
+static void digest_sums(void)
 {
     for (int round = 0; round < 80; round++) {
         size_t bytes = round < 40 ? (size_t)round : (size_t)harness_below(300000);
@@ -168,7 +167,7 @@ static void case_compare(const struct cp_case *c, int rank)
     free(spans);
 }
 
-void inputs_of_generated_cases(void)
+static void inputs_of_generated_cases(void)
 {
     for (int n = 0; n < (harness_small() ? 40 : 400); n++) {
         struct cp_case c;
@@ -183,7 +182,7 @@ void inputs_of_generated_cases(void)
 }
 
 // Tokens whose elements have an index of more than 32 bits.
-void inputs_beyond_2_32_elements(void)
+static void inputs_beyond_2_32_elements(void)
 {
     struct cp_case c;
     case_init(&c);
@@ -201,7 +200,7 @@ void inputs_beyond_2_32_elements(void)
 }
 
 // Factors and limits by themselves: many values of each.
-void inputs_of_every_factor(void)
+static void inputs_of_every_factor(void)
 {
     for (int n = 0; n < 3 * 2 * 4; n++) {
         struct cp_case c;
@@ -269,7 +268,7 @@ static bool padding_compare(const struct cp_case *c, int rank, int bad)
     return had;
 }
 
-void padding_of_generated_cases(void)
+static void padding_of_generated_cases(void)
 {
     int judged = 0;
     for (int n = 0; n < (harness_small() ? 60 : 500); n++) {
@@ -278,4 +277,19 @@ void padding_of_generated_cases(void)
         judged += padding_compare(&c, (int)harness_below(c.world_size), n % 3 * 5);
     }
     EXPECT(judged > 10, "only %d had padding", judged);
+}
+
+static const struct harness_test tests[] = {
+    {"regions_copy", regions_copy},
+    {"regions_add", regions_add},
+    {"digest_sums", digest_sums},
+    {"inputs_of_generated_cases", inputs_of_generated_cases},
+    {"inputs_beyond_2_32_elements", inputs_beyond_2_32_elements},
+    {"inputs_of_every_factor", inputs_of_every_factor},
+    {"padding_of_generated_cases", padding_of_generated_cases},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_run(tests, (int)(sizeof(tests) / sizeof(tests[0])), argc, argv);
 }
