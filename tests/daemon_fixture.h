@@ -62,8 +62,7 @@ struct call daemon_call_begin(struct daemon *d, const struct wire_request *reque
 struct wire_reply daemon_call_end(struct call *call);
 struct wire_reply daemon_call(struct daemon *d, const struct wire_request *request);
 
-// Status by a client of its own, connected and closed for this; a connection that is reset is tried
-// again for 20 s.
+// Status by a client of its own, connected and closed for this.
 void daemon_ping_fresh(const struct daemon *d);
 
 // A connection made by hand, without the client's greeting, and with it.
@@ -96,6 +95,7 @@ int daemon_rank_count(const struct daemon *d);
 int daemon_child_count(const struct daemon *d);
 
 int daemon_descriptors(const struct daemon *d);
+int daemon_threads(const struct daemon *d);
 long daemon_resident_kib(const struct daemon *d);
 
 #endif

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that go away in the middle of connecting: early_client SOCKET COUNT. Each in a process of
-// its own, in turn: a bare connect and close, the same non-blocking, and clients of the library
-// that close, exit or are killed while they dial.
+// Clients that go away early, or never: early_client SOCKET COUNT WHEN.
+// dial: in the middle of connecting, each in a process of its own, in turn: a bare connect and
+// close, the same non-blocking, and clients of the library that close, exit or are killed while
+// they dial. request: in the middle of a request. flood: one that asks and reads without end.
+#include <errno.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
 #include <signal.h>
@@ -54,32 +56,71 @@ static bool dial_once(const char *path, int kind)
     return pid > 0 && waitpid(pid, NULL, 0) == pid;
 }
 
-// Greeting, then frames: type, length, number of the request with the top bit set, request.
-static bool request_once(const char *path)
+// A status request as a frame: type, length, number of the request with the top bit set, request.
+// 0: it cannot be made.
+static size_t frame_encode(uint8_t frame[128])
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
     struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
     struct error error;
-    uint8_t frame[512] = {1};
-    char greeting[8];
     void *data;
     size_t size;
     request.id.bytes[0] = 1;
     if (wire_encode_request(&request, &data, &size, &error) != STATUS_OK || size > 100)
-        return false;
+        return 0;
+    memset(frame, 0, 13);
     memcpy(frame + 13, data, size);
     free(data);
+    frame[0] = 1;
     frame[8] = (uint8_t)(size + 4);
     frame[9] = 0x80;
+    return size + 13;
+}
+
+// After the greetings; -1: they were not exchanged.
+static int greet(const char *path)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    char greeting[8];
     snprintf(name.sun_path, sizeof(name.sun_path), "%s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool sent = connect(fd, (struct sockaddr *)&name, sizeof(name)) == 0 &&
-                send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL) == 8 &&
-                recv(fd, greeting, 8, MSG_WAITALL) == 8;
-    for (int i = 0; sent && i < 4; i++)
-        sent = send(fd, frame, i < 3 ? size + 13 : size, MSG_NOSIGNAL) > 0;
+    if (connect(fd, (struct sockaddr *)&name, sizeof(name)) == 0 &&
+        send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL) == 8 &&
+        recv(fd, greeting, 8, MSG_WAITALL) == 8)
+        return fd;
     close(fd);
-    return true; // a daemon that has had enough may have closed it
+    return -1;
+}
+
+static bool request_once(const char *path)
+{
+    uint8_t frame[128];
+    size_t size = frame_encode(frame);
+    int fd = greet(path);
+    bool sent = size > 0 && fd >= 0;
+    for (int i = 0; sent && i < 4; i++)
+        sent = send(fd, frame, i < 3 ? size : size - 13, MSG_NOSIGNAL) > 0;
+    close(fd);
+    return sent;
+}
+
+// Until it is killed, or the connection ends.
+static bool flood(const char *path)
+{
+    static uint8_t frames[128 * 64], replies[1 << 16];
+    size_t size = frame_encode(frames);
+    for (size_t i = 1; i < 64; i++)
+        memcpy(frames + i * size, frames, size);
+    int fd = greet(path);
+    while (fd >= 0) {
+        ssize_t sent = send(fd, frames, 64 * size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t got = recv(fd, replies, sizeof(replies), MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN) || (sent < 0 && errno != EAGAIN))
+            break;
+        // A part of the last frame may be left; what follows has to be the rest of it.
+        if (sent > 0 && (size_t)sent % size != 0)
+            send(fd, frames + (size_t)sent % size, size - (size_t)sent % size, MSG_NOSIGNAL);
+    }
+    return false;
 }
 
 int main(int argc, char **argv)
@@ -87,6 +128,8 @@ int main(int argc, char **argv)
     if (argc != 4)
         return 64;
     bool dial = strcmp(argv[3], "dial") == 0;
+    if (strcmp(argv[3], "flood") == 0)
+        return !flood(argv[1]);
     for (int i = 0, count = atoi(argv[2]); i < count; i++) {
         if (dial ? !dial_once(argv[1], i % 5) : !request_once(argv[1]))
             return 1;

@@ -175,7 +175,8 @@ START_TEST(test_idle_daemon_is_small)
 {
     daemon_start(&d, NULL);
     daemon_ping_fresh(&d);
-    ck_assert_int_le(daemon_resident_kib(&d), 16 * 1024);
+    ck_assert_int_le(daemon_resident_kib(&d), 8 * 1024);
+    ck_assert_int_eq(daemon_threads(&d), 1);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST

@@ -51,26 +51,43 @@ static void request_encode(const struct wire_request *request, uint8_t *bytes, s
 
 // ---- connections -------------------------------------------------------------------------------
 
+// Whether the daemon has ended the connection; what it has sent is discarded.
+static bool connection_ended(int fd, int patience_ms)
+{
+    char bytes[256];
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    while (poll(&ready, 1, patience_ms) == 1) {
+        if (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) <= 0)
+            return true;
+    }
+    return false;
+}
+
+enum outcome { ENDED, ENDED_LATE, KEPT };
+
+static const struct {
+    const char *data;
+    size_t size;
+    enum outcome outcome;
+} openings[] = {
+    {"", 0, ENDED_LATE},
+    {"\0SP", 3, ENDED_LATE},                                           // half a greeting
+    {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, ENDED},                  // another protocol
+    {"\0SP\0\0\x10\0\0", 8, ENDED},                                    // a pair socket
+    {"\0SP\0\0\x30\0\0", 8, KEPT},                                     // right, then silence
+    {"\0SP\0\0\x30\0\0\1\xff\xff\xff\xff\xff\xff\xff\xff", 17, ENDED}, // a message of 16 EiB
+    {"\0SP\0\0\x30\0\0\1\0\0\0\0\0\1\0\x00", 17, ENDED_LATE},          // 64 KiB that do not come
+    {"\0SP\0\0\x30\0\0\1\0\0\0\0\0\0\0\x40half", 21, ENDED_LATE},      // half a message
+    {"\0SP\0\0\x30\0\0\7\0\0\0\0\0\0\0\4abcd", 21, ENDED},             // no such frame type
+};
+
 START_TEST(test_strange_connections)
 {
-    static const struct {
-        const char *data;
-        size_t size;
-    } openings[] = {
-        {"", 0},
-        {"\0SP", 3},                                                // half a greeting
-        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27},                  // another protocol
-        {"\0SP\0\0\x10\0\0", 8},                                    // a pair socket
-        {"\0SP\0\0\x30\0\0", 8},                                    // right, then silence
-        {"\0SP\0\0\x30\0\0\1\xff\xff\xff\xff\xff\xff\xff\xff", 17}, // a message of 16 EiB
-        {"\0SP\0\0\x30\0\0\1\0\0\0\0\0\0\0\x40half", 21},           // half a message
-        {"\0SP\0\0\x30\0\0\7\0\0\0\0\0\0\0\4abcd", 21},             // no such frame type
-    };
-    enum { COUNT = sizeof(openings) / sizeof(openings[0]) };
-    int fds[COUNT * 8];
+    enum { COUNT = sizeof(openings) / sizeof(openings[0]), MANY = COUNT * 50 };
+    static int fds[MANY];
     daemon_start(&d, NULL);
     long resident_kib = daemon_resident_kib(&d);
-    for (int i = 0; i < COUNT * 8; i++) {
+    for (int i = 0; i < MANY; i++) {
         fds[i] = daemon_connect_bare(&d);
         size_t size = openings[i % COUNT].size;
         ck_assert_int_eq(send(fds[i], openings[i % COUNT].data, size, MSG_NOSIGNAL), (ssize_t)size);
@@ -78,10 +95,17 @@ START_TEST(test_strange_connections)
     for (int i = 0; i < 20; i++)
         daemon_ping_fresh(&d);
     run_and_pass();
-    for (int i = 0; i < COUNT * 8; i++)
+    ck_assert_int_lt(daemon_resident_kib(&d), resident_kib + 8 * 1024);
+    for (int pass = ENDED; pass <= KEPT; pass++) {
+        for (int i = 0; i < MANY; i++) {
+            if ((int)openings[i % COUNT].outcome == pass)
+                ck_assert_msg(connection_ended(fds[i], pass == KEPT ? 0 : 30000) == (pass != KEPT),
+                              "opening %d", i % COUNT);
+        }
+    }
+    for (int i = 0; i < MANY; i++)
         close(fds[i]);
     daemon_ping_fresh(&d);
-    ck_assert_int_lt(daemon_resident_kib(&d), resident_kib + 32 * 1024);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -92,19 +116,47 @@ START_TEST(test_too_many_connections)
     enum { MANY = CLIENTS_MAX + 50 };
     static int fds[MANY];
     daemon_start(&d, NULL);
-    int descriptors = daemon_descriptors(&d);
+    int descriptors = daemon_descriptors(&d), ended = 0;
     for (int i = 0; i < MANY; i++) {
-        fds[i] = daemon_connect(&d);
+        fds[i] = daemon_connect_bare(&d);
+        send(fds[i], "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL); // to one that may have ended
     }
     run_and_pass();
-    ck_assert_int_le(daemon_descriptors(&d), CLIENTS_MAX + 128);
+    ck_assert_int_le(daemon_descriptors(&d), CLIENTS_MAX + 64);
+    for (int i = 0; i < MANY; i++)
+        ended += connection_ended(fds[i], i < CLIENTS_MAX - 1 ? 0 : 10000);
+    ck_assert_int_eq(ended, MANY - (CLIENTS_MAX - 1)); // one is the client of this test
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
-    daemon_ping_fresh(&d);
     for (int waited = 0; daemon_descriptors(&d) > descriptors + 8; waited++) {
         ck_assert_int_lt(waited, 1000);
         usleep(10000);
     }
+    daemon_ping_fresh(&d);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// Clients wait in the kernel's queue while there is no descriptor for them.
+START_TEST(test_no_descriptors)
+{
+    struct rlimit all, few = {.rlim_cur = 3, .rlim_max = 3};
+    daemon_start(&d, NULL);
+    ck_assert_int_eq(prlimit(d.pid, RLIMIT_NOFILE, NULL, &all), 0);
+    few.rlim_max = all.rlim_max;
+    ck_assert_int_eq(prlimit(d.pid, RLIMIT_NOFILE, &few, NULL), 0);
+    int fd = daemon_connect(&d);
+    for (int waited = 0; !daemon_logged(&d, "accept error"); waited++) {
+        ck_assert_int_lt(waited, 1000);
+        usleep(10000);
+    }
+    daemon_status(&d); // who is in is served
+    ck_assert(!connection_ended(fd, 0));
+    ck_assert_int_eq(prlimit(d.pid, RLIMIT_NOFILE, &all, NULL), 0);
+    char greeting[8];
+    ck_assert_int_eq(recv(fd, greeting, 8, MSG_WAITALL), 8);
+    close(fd);
+    run_and_pass();
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -207,28 +259,91 @@ START_TEST(test_client_gone_cancels_its_queue)
 }
 END_TEST
 
-// A client that asks without end and reads nothing gets its connection closed before it has taken
-// all contexts for long; the others notice nothing but a pause.
+// A describe request as a frame.
+static size_t frame_encode(uint8_t *bytes)
+{
+    static const uint8_t head[13] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
+    struct wire_request request = daemon_request(METHOD_DESCRIBE);
+    size_t size;
+    memcpy(bytes, head, sizeof(head));
+    request_encode(&request, bytes + sizeof(head), &size);
+    ck_assert_uint_lt(size, 200);
+    bytes[8] = (uint8_t)(size + 4);
+    return sizeof(head) + size;
+}
+
+// A client that asks without end and reads nothing loses its connection, costs next to nothing
+// until then, and the others notice nothing.
 START_TEST(test_client_that_does_not_read)
 {
     static const char *const arguments[] = {"--queue-max", "1", NULL};
+    uint8_t bytes[13 + REQUEST_BYTES_MAX];
+    size_t size = frame_encode(bytes);
     daemon_start(&d, arguments);
+    long resident_kib = daemon_resident_kib(&d);
     int fd = daemon_connect(&d), sent = 0;
-    struct timeval limit = {.tv_sec = 5};
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    uint8_t bytes[13 + REQUEST_BYTES_MAX] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
-    size_t size;
-    struct wire_request request = daemon_request(METHOD_DESCRIBE);
-    request_encode(&request, bytes + 13, &size);
-    bytes[8] = (uint8_t)(size + 4);
-    // Until the daemon closes it, or no more goes in.
-    while (sent < 1000000 && send(fd, bytes, size + 13, MSG_NOSIGNAL) == (ssize_t)size + 13)
-        sent++;
+    while (send(fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) > 0 || errno == EAGAIN) {
+        if (sent++ % 1000 == 0)
+            daemon_ping_fresh(&d);
+        ck_assert_int_lt(daemon_resident_kib(&d), resident_kib + 8 * 1024);
+        usleep(100);
+    }
     ck_assert_int_gt(sent, 100);
+    ck_assert_int_eq(errno, EPIPE);
+    ck_assert(daemon_logged(&d, "does not read its replies"));
     daemon_ping_fresh(&d);
     run_and_pass();
     close(fd);
     ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// One that asks as fast as it can, and reads: the others are served all the while.
+START_TEST(test_flood)
+{
+    daemon_start(&d, NULL);
+    pid_t flood = early_clients_start("flood");
+    for (int i = 0; i < 50; i++) {
+        run_and_pass();
+        daemon_ping_fresh(&d);
+    }
+    ck_assert_int_eq(waitpid(flood, NULL, WNOHANG), 0);
+    kill(flood, SIGKILL);
+    ck_assert_int_eq(waitpid(flood, NULL, 0), flood);
+    daemon_ping_fresh(&d);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// Replies that the client has not read yet when the daemon ends are all there.
+START_TEST(test_replies_outlive_the_daemon)
+{
+    enum { REQUESTS = 600 };
+    uint8_t bytes[256], lead[9];
+    char greeting[8];
+    int unread = 1;
+    daemon_start(&d, NULL);
+    int fd = daemon_connect(&d);
+    ck_assert_int_eq(recv(fd, greeting, 8, MSG_WAITALL), 8);
+    for (int i = 0; i < REQUESTS; i++) {
+        size_t size = frame_encode(bytes);
+        ck_assert_int_eq(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+    }
+    while (unread > 0) {
+        usleep(1000);
+        ck_assert_int_eq(ioctl(fd, TIOCOUTQ, &unread), 0);
+    }
+    usleep(10000); // what was read is answered
+    kill(d.pid, SIGTERM);
+    for (int i = 0; i < REQUESTS; i++) {
+        ck_assert_int_eq(recv(fd, lead, sizeof(lead), MSG_WAITALL), sizeof(lead));
+        size_t size = (size_t)lead[7] << 8 | lead[8];
+        ck_assert_uint_le(size, sizeof(bytes));
+        ck_assert_int_eq(recv(fd, bytes, size, MSG_WAITALL), (ssize_t)size);
+    }
+    ck_assert(connection_ended(fd, 30000));
+    close(fd);
+    ck_assert_int_eq(daemon_wait(&d), 0);
 }
 END_TEST
 
@@ -240,10 +355,13 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, test_strange_connections);
     tcase_add_test(tcase, test_too_many_connections);
+    tcase_add_test(tcase, test_no_descriptors);
     tcase_add_test(tcase, test_1000_clients_die_early);
     tcase_add_test(tcase, test_1000_clients_die_in_a_request);
     tcase_add_test(tcase, test_client_gone_cancels_its_queue);
     tcase_add_test(tcase, test_client_that_does_not_read);
+    tcase_add_test(tcase, test_flood);
+    tcase_add_test(tcase, test_replies_outlive_the_daemon);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }
