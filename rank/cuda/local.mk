@@ -16,7 +16,13 @@ cuda_rank_sources += rank/cuda/position.c
 cuda_rank_sources += rank/cuda/position.h
 cuda_rank_sources += rank/cuda/probe.c
 cuda_rank_sources += rank/cuda/probe.h
+cuda_rank_sources += rank/cuda/tables.c
+cuda_rank_sources += rank/cuda/tables.h
+cuda_rank_sources += rank/cuda/verdict.c
+cuda_rank_sources += rank/cuda/verify.c
 cuda_rank_sources += rank/cuda/verify.h
+cuda_rank_sources += rank/cuda/verify_memory.c
+cuda_rank_sources += rank/cuda/verify_state.h
 cuda_rank_sources += transport/nccl.c
 cuda_rank_sources += transport/nccl.h
 
