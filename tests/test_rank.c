@@ -435,6 +435,59 @@ START_TEST(a_peer_of_another_schedule_is_a_failure)
 }
 END_TEST
 
+// The CPU's engine, but on rank 1 a batch of 3 finds no memory, and one of 4 a fault.
+static enum status lean_admit(struct engine *e, const struct job *j, struct error *error)
+{
+    (void)e;
+    if (j->rank == 1 && j->c->batch == 3)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "three are too many");
+    if (j->rank == 1 && j->c->batch == 4)
+        return error_set(error, STATUS_INTERNAL, "four are a fault");
+    return STATUS_OK;
+}
+
+static enum status lean_create(const struct engine_setup *setup, struct engine **engine,
+                               struct error *error)
+{
+    static struct engine_ops ops;
+    enum status status = engine_cpu.create(setup, engine, error);
+    if (status != STATUS_OK)
+        return status;
+    ops = *(*engine)->ops;
+    ops.admit = lean_admit;
+    (*engine)->ops = &ops;
+    return STATUS_OK;
+}
+
+static const struct engine_kind engine_lean = {.program = "lean", .create = lean_create};
+
+START_TEST(a_case_that_one_rank_lacks_memory_for_is_refused_by_all)
+{
+    struct cp_case c;
+    struct error error;
+    world_engine(&engine_lean);
+    struct world *w = world_create(3);
+    model_case(&c, 0, 3, DTYPE_BF16);
+    c.batch = 3;
+    for (int round = 0; round < 2; round++) {
+        ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_OK);
+        ck_assert_int_eq(reports[0].refusal.status, STATUS_ABORTED);
+        ck_assert_int_eq(reports[1].refusal.status, STATUS_RESOURCE_EXHAUSTED);
+        ck_assert_str_eq(reports[1].refusal.text, "three are too many");
+        ck_assert_int_eq(reports[2].refusal.status, STATUS_ABORTED);
+    }
+    // The ranks are in step: the next case runs.
+    c.batch = 2;
+    ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_OK);
+    ck_assert_int_eq(reports[1].refusal.status, STATUS_OK);
+    ck_assert(world_passed(reports, 3));
+    // A fault is none of that.
+    c.batch = 4;
+    ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_INTERNAL);
+    world_destroy(w);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("rank");
@@ -457,6 +510,7 @@ static Suite *suite(void)
     tcase_set_timeout(failures, 60);
     tcase_add_test(failures, a_case_for_others_is_refused);
     tcase_add_test(failures, whoever_holds_up_the_others_is_found);
+    tcase_add_test(failures, a_case_that_one_rank_lacks_memory_for_is_refused_by_all);
     tcase_add_test(failures, a_lost_peer_is_no_failure_of_ones_own);
     tcase_add_test(failures, a_peer_of_another_schedule_is_a_failure);
     suite_add_tcase(s, failures);
