@@ -29,6 +29,7 @@ struct cuda {
     struct device_arena arena;
     struct events times;
     cudaEvent_t reference_end, compare_end;
+    bool broken; // a call has failed: the device may never answer again
 
     // Of the case at hand.
     size_t device_bytes;
@@ -126,6 +127,7 @@ static enum status cuda_prepare(struct engine *e, struct job *j, struct error *e
         inputs_fill_all(cuda, j);
         result = events_record(&cuda->times, cuda->compute, &cuda->inputs[1]);
     }
+    cuda->broken = result != cudaSuccess;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "the inputs", error);
 }
 
@@ -153,6 +155,7 @@ static enum status cuda_execute(struct engine *e, struct job *j, struct error *e
     enum status status = cuda_executor_start(cuda->executor, &cuda->execution, error);
     if (status == STATUS_OK && !j->c->verify)
         status = work_wait(cuda, j, error);
+    cuda->broken = status != STATUS_OK;
     return status;
 }
 
@@ -238,6 +241,7 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
         status = work_wait(cuda, j, error);
     if (status == STATUS_OK)
         status = verify_timings(cuda, &j->report->timings, error);
+    cuda->broken = status != STATUS_OK;
     if (status != STATUS_OK)
         return status;
     job_phase(j, REPORT_COMPARE);
@@ -250,12 +254,16 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
 
 static void cuda_release(struct engine *e)
 {
-    device_arena_trim(&self(e)->arena);
+    if (!self(e)->broken)
+        device_arena_trim(&self(e)->arena);
 }
 
 static void cuda_destroy(struct engine *e)
 {
     struct cuda *cuda = self(e);
+    // The process is about to end, and the driver cleans up behind it.
+    if (cuda->broken)
+        return;
     cuda_executor_destroy(cuda->executor);
     if (cuda->transport)
         cuda->transport->ops->destroy(cuda->transport);
