@@ -12,6 +12,7 @@
     X(SWAP_CHUNKS, "the two chunks of a remote rank are taken in the wrong order")                 \
     X(SCALE_5_PERCENT, "the softmax scale is 5 percent too large")                                 \
     X(MISSING_WAIT, "a compute operation does not wait for the exchange that feeds it")            \
+    X(WAIT_LEFT_OUT, "one wait that the builder derived is left out")                              \
     X(DK_WRONG_OWNER, "the dK and dV contributions go home one hop short")                         \
     X(DROP_DQ_STEP, "the dQ of one remote step is lost")                                           \
     X(DROP_DKV_ADD, "the travelling dK, dV is not added once")                                     \
@@ -56,10 +57,18 @@ enum mutation {
 };
 
 #ifdef CPATTN_MUTATIONS
-extern enum mutation mutation_active; // defined by the test program
+extern enum mutation mutation_active; // by the test program, as the place
 #define MUTATED(name) (mutation_active == MUTATION_##name)
+
+// The same of one operation of a rank's plan.
+extern struct mutation_place {
+    int rank, op;
+} mutation_place;
+#define MUTATED_AT(name, at_rank, at_op)                                                           \
+    (MUTATED(name) && mutation_place.rank == (at_rank) && mutation_place.op == (at_op))
 #else
-#define MUTATED(name) (0)
+#define MUTATED(name)                    (0)
+#define MUTATED_AT(name, at_rank, at_op) (0)
 #endif
 
 #endif

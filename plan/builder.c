@@ -266,7 +266,8 @@ static bool feeds_attention(const struct plan *plan, const struct op *op, int32_
 static void add_wait(struct builder *b, struct op *op, int32_t other)
 {
     struct plan *plan = b->plan;
-    if (MUTATED(MISSING_WAIT) && feeds_attention(plan, op, other))
+    if ((MUTATED(MISSING_WAIT) && feeds_attention(plan, op, other)) ||
+        MUTATED_AT(WAIT_LEFT_OUT, plan->rank, op - plan->ops))
         return;
     ROOM(b, plan->waits, plan->wait_count, 1, b->capacity.waits);
     if (b->failed)

@@ -42,7 +42,7 @@ LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \
 
 # The same sources with the deliberate errors of common/mutation.h compiled in.
 check_LIBRARIES += tests/libmutated.a
-tests_libmutated_a_SOURCES = $(plan_sources) $(kernels_sources) $(transport_sources) $(rank_sources)
+tests_libmutated_a_SOURCES = tests/mutations.c tests/mutations.h $(plan_sources) $(kernels_sources) $(transport_sources) $(rank_sources)
 tests_libmutated_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_MUTATIONS
 mutated_libs = tests/libtesting.a proto/libproto.la tests/libmutated.a common/libcommon.la $(third_party_libs)
 
@@ -219,6 +219,11 @@ test_programs += tests/test_mutations
 tests_test_mutations_SOURCES = tests/test_mutations.c tests/world.c tests/world.h
 tests_test_mutations_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_mutations_LDADD = $(mutated_libs)
+
+test_programs += tests/test_waits
+tests_test_waits_SOURCES = tests/test_waits.c tests/world.c tests/world.h
+tests_test_waits_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
+tests_test_waits_LDADD = $(mutated_libs)
 
 # Looks into JSON and XML for script tests.
 test_helpers += tests/peek

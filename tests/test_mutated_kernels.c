@@ -3,11 +3,9 @@
 // far beyond the tolerance of test_attention.c, and nothing moves without one.
 #include <string.h>
 
-#include "common/mutation.h"
+#include "tests/mutations.h"
 #include "tests/runner.h"
 #include "tests/scene.h"
-
-enum mutation mutation_active = MUTATION_NONE;
 
 #define TOLERANCE 5e-6
 #define NOTICED   1e-2

@@ -7,17 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/mutation.h"
 #include "plan/plan.h"
+#include "tests/mutations.h"
 #include "tests/world.h"
-
-enum mutation mutation_active;
-
-static const char *const mutation_names[] = {[MUTATION_NONE] = "NONE",
-#define MUTATION_NAME(name, sentence) [MUTATION_##name] = #name,
-                                             MUTATION_LIST(MUTATION_NAME)
-#undef MUTATION_NAME
-};
 
 static struct rank_report reports[WORLD_SIZE_MAX];
 
@@ -121,7 +113,8 @@ static bool everywhere(enum mutation mutation)
 
 static bool in_plan_or_kernels(enum mutation mutation)
 {
-    return mutation < MUTATION_VERIFY_SKIPS_CHUNK && mutation != MUTATION_MISSING_WAIT;
+    return mutation < MUTATION_VERIFY_SKIPS_CHUNK && mutation != MUTATION_MISSING_WAIT &&
+           mutation != MUTATION_WAIT_LEFT_OUT;
 }
 
 // Where nothing is merged, or without a mask, it makes no difference.
@@ -181,7 +174,7 @@ static bool case_passes(const struct cp_case *c)
 {
     struct error error = {0};
     ck_assert_msg(world_run(c, reports, &error) == STATUS_OK, "%s: %s",
-                  mutation_names[mutation_active], error.text);
+                  mutation_name(mutation_active), error.text);
     return world_passed(reports, c->world_size);
 }
 
@@ -249,7 +242,7 @@ static bool judge(const struct variant *v)
     struct cp_case c;
     variant_case(&c, v, INPUTS_SHARP);
     bool passes = case_passes(&c);
-    printf("# %-21s %-5d %-10s", mutation_names[mutation_active], v->world_size, v->name);
+    printf("# %-21s %-5d %-10s", mutation_name(mutation_active), v->world_size, v->name);
     print_rules(&c);
     if (v->others) {
         printf("\n");
@@ -376,7 +369,8 @@ START_TEST(no_element_is_overlooked)
         variant_case(&c, &variants[PADDED], INPUTS_SHARP);
         case_passes(&c);
         bool overlooked = !all_judged(&c);
-        printf("# %-21s %s\n", mutation_names[m], overlooked ? "noticed" : "NOT NOTICED");
+        printf("# %-21s %s\n", mutation_name((enum mutation)m),
+               overlooked ? "noticed" : "NOT NOTICED");
         ck_assert(overlooked);
     }
     mutation_set(MUTATION_NONE);

@@ -2,13 +2,11 @@
 // The deliberate errors that live in plan/: each is noticed by the checker or by the symbols.
 #include <string.h>
 
-#include "common/mutation.h"
 #include "plan/plan.h"
+#include "tests/mutations.h"
 #include "tests/plans.h"
 #include "tests/runner.h"
 #include "tests/symbolic.h"
-
-enum mutation mutation_active;
 
 static const enum mutation in_schedule[] = {
     MUTATION_DROP_STEP,    MUTATION_MASK_OFF_BY_ONE, MUTATION_SWAP_CHUNKS, MUTATION_DK_WRONG_OWNER,
