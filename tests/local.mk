@@ -220,6 +220,17 @@ tests_test_mutations_SOURCES = tests/test_mutations.c tests/world.c tests/world.
 tests_test_mutations_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_mutations_LDADD = $(mutated_libs)
 
+random_cases = tests/random_cases.c tests/random_cases.h tests/minimize.c tests/minimize.h \
+    tests/world.c tests/world.h
+
+test_programs += tests/test_random_cases
+tests_test_random_cases_SOURCES = tests/test_random_cases.c $(random_cases)
+
+test_programs += tests/test_minimize
+tests_test_minimize_SOURCES = tests/test_minimize.c $(random_cases)
+tests_test_minimize_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
+tests_test_minimize_LDADD = $(mutated_libs)
+
 test_programs += tests/test_waits
 tests_test_waits_SOURCES = tests/test_waits.c tests/world.c tests/world.h
 tests_test_waits_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS

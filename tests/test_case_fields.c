@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <wordexp.h>
 
 #include "tests/cases.h"
 #include "tests/generate.h"
@@ -310,25 +309,6 @@ START_TEST(lines_are_cut_as_snprintf_does)
 }
 END_TEST
 
-// Runs the words of a command through case_set(), as the command line would.
-static void read_command(const char *command, struct cp_case *c)
-{
-    wordexp_t words;
-    ck_assert_msg(wordexp(command, &words, WRDE_NOCMD) == 0, "no shell reads: %s", command);
-    ck_assert_str_eq(words.we_wordv[0], "cpattn-submit");
-    ck_assert_str_eq(words.we_wordv[1], "case");
-    case_init(c);
-    for (size_t i = 2; i + 1 < words.we_wordc; i += 2) {
-        struct error error = {.text = ""};
-        ck_assert_int_eq(strncmp(words.we_wordv[i], "--", 2), 0);
-        ck_assert_msg(case_set(c, words.we_wordv[i] + 2, words.we_wordv[i + 1], &error) ==
-                          STATUS_OK,
-                      "%s", error.text);
-    }
-    ck_assert_int_eq(words.we_wordc % 2, 0);
-    wordfree(&words);
-}
-
 START_TEST(command_reproduces_the_case)
 {
     static char command[CASE_COMMAND_MAX];
@@ -338,7 +318,7 @@ START_TEST(command_reproduces_the_case)
         if (seed % 2)
             strcpy(c.model, "it's $(odd) \"`*\\");
         ck_assert_int_lt(case_command(&c, command, sizeof command), sizeof command);
-        read_command(command, &read);
+        cases_read_command(command, &read);
         ck_assert(same(&c, &read));
     }
     struct cp_case c = cases_usual();

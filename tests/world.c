@@ -16,6 +16,8 @@
 #include "rank/session.h"
 
 #define ANSWER_TIMEOUT_MS 120000
+// Of a case like one that has hung: who makes it smaller runs many such.
+#define HURRIED_MS        5000
 
 struct request {
     uint64_t job;
@@ -195,6 +197,8 @@ static enum status answer_take(struct world *w, int rank, struct rank_report *re
     return STATUS_OK;
 }
 
+static int answer_timeout_ms = ANSWER_TIMEOUT_MS;
+
 enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_report *reports,
                          struct error *error)
 {
@@ -206,9 +210,11 @@ enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_r
             return error_set(error, STATUS_UNAVAILABLE, "rank %d has gone", rank);
     }
     for (int left = w->size; left > 0;) {
-        if (poll(polls, (nfds_t)w->size, ANSWER_TIMEOUT_MS) <= 0)
+        if (poll(polls, (nfds_t)w->size, answer_timeout_ms) <= 0) {
+            answer_timeout_ms = HURRIED_MS;
             return error_set(error, STATUS_DEADLINE_EXCEEDED, "rank %d holds up the others",
                              progress_culprit(w->progress, w->size));
+        }
         for (int rank = 0; rank < w->size; rank++) {
             if (polls[rank].fd < 0 || polls[rank].revents == 0)
                 continue;

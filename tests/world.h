@@ -23,7 +23,7 @@ void world_destroy(struct world *w); // takes NULL
 
 // Runs a case on a world of its size and fills reports[world_size]. The status of the rank that
 // failed first, with its sentence; the world is of no further use then. DEADLINE_EXCEEDED after two
-// minutes names the rank that holds up the others.
+// minutes names the rank that holds up the others; the cases after that have five seconds.
 enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_report *reports,
                          struct error *error) MUST_CHECK;
 
