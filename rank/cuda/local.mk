@@ -35,4 +35,9 @@ if CUDA
 noinst_LIBRARIES += rank/cuda/librankcuda.a
 rank_cuda_librankcuda_a_SOURCES = $(cuda_rank_sources)
 rank_cuda_librankcuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
+
+# The rank process.
+pkglibexec_PROGRAMS += cpattn-rank-cuda
+cpattn_rank_cuda_SOURCES = rank/cuda/main.c
+cpattn_rank_cuda_LDADD = $(cuda_rank_libs)
 endif

@@ -109,14 +109,15 @@ static bool reports_agree(const struct rank_report *cpu, const struct rank_repor
     return agree;
 }
 
-static void figures_print(const char *engine, int rank, const struct figures *f)
+// One line of a tensor that broke a rule or is further off than the CPU's.
+static void figures_print(int rank, const struct figures *cpu, const struct figures *cuda)
 {
-    printf("#   %-4s rank %d %-9s chunk %d broken %2d rmse %.2e of %.1e row %.2e bad %lld of %lld "
-           "nonfinite %lld first %g for %g at %d/%d/%lld/%d\n",
-           engine, rank, report_tensor_name(f->tensor), f->chunk, f->broken, f->rmse_rel,
-           f->rmse_limit, f->worst_row_rel, (long long)f->mismatches, (long long)f->elements,
-           (long long)f->nonfinite, f->first_bad_got, f->first_bad_expected, f->first_bad.sequence,
-           f->first_bad.head, (long long)f->first_bad.position, f->first_bad.dim);
+    printf("#   rank %d %s/%d broken %d rmse %.1e (cpu %.1e) of %.1e row %.1e (%.1e) of %.1e bad "
+           "%lld first %g for %g nonfinite %lld\n",
+           rank, report_tensor_name(cuda->tensor), cuda->chunk, cuda->broken, cuda->rmse_rel,
+           cpu->rmse_rel, cuda->rmse_limit, cuda->worst_row_rel, cpu->worst_row_rel,
+           cuda->worst_row_limit, (long long)cuda->mismatches, cuda->first_bad_got,
+           cuda->first_bad_expected, (long long)cuda->nonfinite);
 }
 
 static void disagreement_print(const struct cp_case *c, const struct rank_report *cpu,
@@ -126,13 +127,13 @@ static void disagreement_print(const struct cp_case *c, const struct rank_report
     case_command(c, text, sizeof(text));
     printf("# %s\n", text);
     for (int rank = 0; rank < c->world_size; rank++) {
-        if (reports_agree(&cpu[rank], &cuda[rank]))
-            continue;
-        for (int i = 0; i < cuda[rank].figures_count; i++) {
-            if (i < cpu[rank].figures_count)
-                figures_print("cpu", rank, &cpu[rank].figures[i]);
-            figures_print("cuda", rank, &cuda[rank].figures[i]);
-        }
+        const struct rank_report *a = &cpu[rank], *b = &cuda[rank];
+        if (a->figures_count != b->figures_count)
+            printf("#   rank %d has %d figures, cpu %d\n", rank, b->figures_count,
+                   a->figures_count);
+        for (int i = 0; i < a->figures_count && i < b->figures_count; i++)
+            if (b->figures[i].broken || !figures_agree(&a->figures[i], &b->figures[i]))
+                figures_print(rank, &a->figures[i], &b->figures[i]);
     }
 }
 
@@ -170,8 +171,9 @@ static void cases_agree(void)
         }
         c.explore_seed = c.explore_seed ? 0 : first_seed + 1;
         if (c.deterministic && run(CUDA, &c, again) && !digests_equal(cuda, again, c.world_size)) {
-            printf("# other bits when explored:\n");
-            disagreement_print(&c, cuda, again);
+            char text[CASE_COMMAND_MAX];
+            case_command(&c, text, sizeof(text));
+            printf("# other bits: %s\n", text);
             unlike++;
         }
     }
@@ -197,7 +199,10 @@ static void memory_lacks(void)
     result(refused, "a case that no device has the memory for is refused by all ranks");
     case_init(&c);
     c.world_size = devices;
-    result(run(CUDA, &c, reports) && world_passed(reports, devices), "the ranks run the next one");
+    bool passed = run(CUDA, &c, reports) && world_passed(reports, devices);
+    if (!passed)
+        disagreement_print(&c, reports, reports);
+    result(passed, "the ranks run the next one");
 }
 
 int main(int argc, char **argv)
