@@ -9,7 +9,7 @@
 #define BLOCK_BYTES_MIN (1 << 20)
 
 // What a pool keeps between two cases at most. The next case may want the memory for its tensors.
-#define POOL_BYTES_MAX ((size_t)256 << 20)
+#define POOL_BYTES_MAX ((size_t)1 << 30)
 
 static void block_destroy(struct memory_block *block)
 {
@@ -25,12 +25,14 @@ static struct memory_block *block_create(struct attention_backend *backend, bool
                                          size_t bytes)
 {
     struct memory_block *block = calloc(1, sizeof(*block));
-    cudaError_t error = block ? cudaSuccess : cudaErrorMemoryAllocation;
-    if (error == cudaSuccess)
-        error = cudaMalloc((void **)&block->device, bytes);
+    if (!block) {
+        cuda_note(backend, cudaErrorMemoryAllocation, "scratch");
+        return NULL;
+    }
+    cudaError_t error = cudaMalloc((void **)&block->device, bytes);
     if (error == cudaSuccess && pinned)
         error = cudaMallocHost((void **)&block->host, bytes);
-    if (cuda_note(backend, error, pinned ? "memory to stage" : "scratch memory")) {
+    if (cuda_note(backend, error, pinned ? "staging" : "scratch")) {
         block->bytes = bytes;
         return block;
     }
@@ -76,7 +78,7 @@ static struct memory_block *pool_take(struct attention_backend *backend, struct 
     if (pool->stale)
         pool_recycle(backend, pool);
     if (bytes > SIZE_MAX / 4) {
-        cuda_note(backend, cudaErrorMemoryAllocation, "memory of an absurd size");
+        cuda_note(backend, cudaErrorMemoryAllocation, "scratch of an absurd size");
         return NULL;
     }
     bytes = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT; // no two pieces are one, not even of 0
