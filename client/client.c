@@ -230,6 +230,7 @@ static enum status client_query(struct cpattn_client *client, enum wire_method m
 struct description {
     struct cpattn_description face;
     struct wire_description wire; // holds the texts
+    struct cpattn_gpu gpus[DEVICES_MAX];
 };
 
 static struct cpattn_description *description_create(const struct wire_description *wire)
@@ -247,8 +248,22 @@ static struct cpattn_description *description_create(const struct wire_descripti
         .timeout_default_ns = wire->timeout_default_ns,
         .timeout_max_ns = wire->timeout_max_ns,
         .queue_max = wire->queue_max,
+        .gpu_count = wire->gpu_count,
     };
+    for (int i = 0; i < wire->gpu_count; i++)
+        d->gpus[i] = (struct cpattn_gpu){
+            .index = d->wire.gpus[i].index,
+            .arch = d->wire.gpus[i].arch,
+            .memory_bytes = d->wire.gpus[i].memory_bytes,
+            .name = d->wire.gpus[i].name,
+        };
     return &d->face;
+}
+
+const struct cpattn_gpu *cpattn_description_gpu(const struct cpattn_description *description, int i)
+{
+    const struct description *d = (const struct description *)(const void *)description;
+    return i >= 0 && i < description->gpu_count ? &d->gpus[i] : NULL;
 }
 
 enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
@@ -292,6 +307,7 @@ static struct cpattn_pool pool_public(const struct wire_pool *wire)
         .jobs = wire->jobs,
         .deaths = wire->deaths,
         .last_failure = wire->last_failure,
+        .devices = wire->devices,
     };
 }
 

@@ -299,18 +299,30 @@ CPATTN_API enum cpattn_status cpattn_run(struct cpattn_client *client, const str
 // What the daemon is and offers.
 struct cpattn_description {
     const char *version; // of the daemon
-    const char *backend; // "cpu"
-    int32_t devices;
+    const char *backend; // "cpu", "cuda"
+    int32_t devices;     // that pools share: cores, or GPUs
     int32_t world_size_max;
     int64_t memory_bytes_max; // of one case over all ranks
     uint64_t timeout_default_ns, timeout_max_ns;
     int32_t queue_max; // requests queued and running
+    int32_t gpu_count; // 0 with "cpu", else devices
+};
+
+// A GPU that the daemon uses.
+struct cpattn_gpu {
+    int32_t index;    // as CUDA counts them in the daemon's environment
+    const char *arch; // "sm_90"
+    int64_t memory_bytes;
+    const char *name; // "NVIDIA H200"
 };
 
 // timeout_ns 0: 5 s.
 CPATTN_API enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
                                               struct cpattn_description **description,
                                               struct cpattn_error *error) CPATTN_MUST_CHECK;
+// The i-th GPU; NULL after the last.
+CPATTN_API const struct cpattn_gpu *
+cpattn_description_gpu(const struct cpattn_description *description, int i);
 CPATTN_API void cpattn_description_destroy(struct cpattn_description *description);
 
 // What the daemon is doing. Counts are since its start.
@@ -333,6 +345,7 @@ struct cpattn_pool {
     uint64_t jobs;       // answered by it
     uint64_t deaths;
     const char *last_failure; // or ""
+    uint64_t devices;         // bit mask: GPUs by index, else cores by number
 };
 
 // timeout_ns 0: 5 s.

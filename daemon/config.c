@@ -71,21 +71,72 @@ static bool rank_program_set(struct config *c, const char *text)
     return path_set(c->rank_program, text);
 }
 
+static bool cuda_rank_program_set(struct config *c, const char *text)
+{
+    return path_set(c->cuda_rank_program, text);
+}
+
 static bool backend_set(struct config *c, const char *text)
 {
-    // What there is to choose from decides what "auto" means.
-    if (strcmp(text, "cpu") != 0 && strcmp(text, "auto") != 0)
-        return false;
-    strcpy(c->backend, "cpu");
+    static const char *const names[] = {
+        [BACKEND_AUTO] = "auto", [BACKEND_CPU] = "cpu", [BACKEND_CUDA] = "cuda"};
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            c->backend = (enum backend_choice)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+// A number of up to three digits; moves behind it.
+static bool index_take(const char **text, int *index)
+{
+    const char *at = *text;
+    int value = 0;
+    while (*at >= '0' && *at <= '9' && at - *text < 3)
+        value = 10 * value + *at++ - '0';
+    bool good = at > *text && value < DEVICES_MAX;
+    *text = at;
+    *index = value;
+    return good;
+}
+
+// "0,2-3": bits of the numbers and ranges, each number once.
+static bool indices_parse(const char *text, uint64_t *named)
+{
+    uint64_t bits = 0;
+    for (int first, last;;) {
+        if (!index_take(&text, &first))
+            return false;
+        last = first;
+        if (*text == '-' && (text++, !index_take(&text, &last)))
+            return false;
+        for (int i = first; i <= last; i++) {
+            if (bits >> i & 1)
+                return false;
+            bits |= UINT64_C(1) << i;
+        }
+        if (last < first || (*text != ',' && *text))
+            return false;
+        if (!*text++)
+            break;
+    }
+    *named = bits;
     return true;
 }
 
+// A number alone is a count; "2-2" names the one GPU 2.
 static bool devices_set(struct config *c, const char *text)
 {
-    int64_t value;
-    if (!integer_parse(text, 1, DEVICES_MAX, &value))
+    int64_t count;
+    uint64_t named = 0;
+    if (integer_parse(text, 1, DEVICES_MAX, &count))
+        c->devices = (struct device_choice){.count = (int)count};
+    else if (strpbrk(text, ",-") && indices_parse(text, &named))
+        c->devices = (struct device_choice){.count = __builtin_popcountll(named), .named = named};
+    else
         return false;
-    c->devices = (int)value;
     return true;
 }
 
@@ -124,21 +175,29 @@ static const struct setting {
     const char *expected;
 } settings[] = {
     {"socket", "PATH", "Listen on this unix socket [" CPATTN_SOCKET_PATH "]", socket_set, "a path"},
-    {"backend", "NAME", "What ranks compute with: cpu, or auto for the best there is [auto]",
-     backend_set, "cpu or auto"},
-    {"devices", "N", "Units that pools share without overlap [one per core]", devices_set,
-     "a whole number from 1 to " TEXT_OF(DEVICES_MAX)},
+    {"backend", "NAME",
+     "What ranks compute with: cpu, cuda, or auto for GPUs where there are any [auto]", backend_set,
+     "auto, cpu or cuda"},
+    {"devices", "LIST",
+     "What pools share without overlap: how many GPUs or cores, or which GPUs, such as 0,2-3 [all]",
+     devices_set,
+     "a count from 1 to " TEXT_OF(DEVICES_MAX) ", or GPUs such as 0,2-3, each once (2-2 is GPU 2)"},
     {"queue-max", "N",
      "Cases queued and running; more are refused [" TEXT_OF(QUEUE_MAX_DEFAULT) "]", queue_max_set,
      "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
     {"idle-timeout", "TIME", "Stop a pool that has nothing to do for this long; 0: never [10m]",
      idle_timeout_set, DURATION_SYNTAX},
     {"memory", "SIZE",
-     "Refuse a case that needs more over all ranks [half of what is available at the start]",
+     "Refuse a case that needs more over all ranks [the memory of the GPUs; else half of what is "
+     "available at the start]",
      memory_set, "a size such as 8G, 512MiB or 1073741824"},
     {"rank-program", "PATH",
      "The program of the ranks [cpattn-rank beside cpattnd, else " CPATTN_RANK_PROGRAM "]",
      rank_program_set, "a path"},
+    {"cuda-rank-program", "PATH",
+     "The program of the ranks on GPUs [cpattn-rank-cuda beside cpattnd, "
+     "else " CPATTN_CUDA_RANK_PROGRAM "]",
+     cuda_rank_program_set, "a path"},
     {"log-level", "LEVEL", "error, warning, notice, info or debug [info]", log_level_set,
      "error, warning, notice, info or debug"},
 };
@@ -249,11 +308,10 @@ static bool path_cut(char *path)
     return slash != NULL;
 }
 
-// In a build tree it lies beside the daemon, which libtool may keep in a folder of its own.
-static bool rank_program_beside(char *path)
+// The folder of the daemon's program; in a build tree libtool may keep that in a folder of its own.
+static bool folder_find(char *folder)
 {
-    char folder[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
     if (length <= 0)
         return false;
     folder[length] = '\0';
@@ -262,16 +320,32 @@ static bool rank_program_beside(char *path)
     const char *name = strrchr(folder, '/');
     if (name && strcmp(name, "/.libs") == 0)
         path_cut(folder);
-    return snprintf(path, PATH_MAX, "%s/cpattn-rank", folder) < PATH_MAX && access(path, X_OK) == 0;
+    return true;
 }
 
-static enum status rank_program_find(struct config *config, struct error *error)
+// Beside the daemon, in the libexec folder next to its own, or where it was to be installed: the
+// first place that has it, else the last.
+static void program_find(const char *name, const char *installed, char *path)
 {
-    char beside[PATH_MAX];
-    if (!config->rank_program[0] && rank_program_beside(beside))
-        strcpy(config->rank_program, beside);
-    if (!config->rank_program[0])
-        strcpy(config->rank_program, CPATTN_RANK_PROGRAM);
+    static const char *const places[] = {"", "/../libexec/" PACKAGE};
+    char folder[PATH_MAX];
+    if (path[0])
+        return;
+    bool known = folder_find(folder);
+    for (size_t i = 0; known && i < sizeof(places) / sizeof(places[0]); i++) {
+        int length = snprintf(path, PATH_MAX, "%s%s/%s", folder, places[i], name);
+        if (length < PATH_MAX && access(path, X_OK) == 0)
+            return;
+    }
+    snprintf(path, PATH_MAX, "%s", installed);
+}
+
+// Which of the two is needed is known when the devices are; that of the CPU backend is always
+// there.
+static enum status programs_find(struct config *config, struct error *error)
+{
+    program_find("cpattn-rank", CPATTN_RANK_PROGRAM, config->rank_program);
+    program_find("cpattn-rank-cuda", CPATTN_CUDA_RANK_PROGRAM, config->cuda_rank_program);
     if (access(config->rank_program, X_OK) != 0)
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "cannot execute %s: %s; name the program of the ranks with --rank-program",
@@ -283,7 +357,7 @@ enum status config_read(struct config *config, int argc, char **argv, struct err
 {
     struct line line = {0};
     *config = (struct config){.socket = CPATTN_SOCKET_PATH,
-                              .backend = "cpu",
+                              .backend = BACKEND_AUTO,
                               .queue_max = QUEUE_MAX_DEFAULT,
                               .idle_timeout_ns = IDLE_TIMEOUT_DEFAULT_NS,
                               .log_level = LOG_LEVEL_INFO};
@@ -292,6 +366,6 @@ enum status config_read(struct config *config, int argc, char **argv, struct err
     if (status == STATUS_OK)
         status = line_apply(&line, config, error);
     if (status == STATUS_OK)
-        status = rank_program_find(config, error);
+        status = programs_find(config, error);
     return status;
 }

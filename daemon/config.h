@@ -10,14 +10,24 @@
 #include "common/log.h"
 #include "common/status.h"
 
+enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
+
+// "4" or "0,2-3".
+struct device_choice {
+    int count;      // 1..DEVICES_MAX; 0: as many as there are
+    uint64_t named; // bit i: the GPU i; count is how many they are then. 0: none is named
+};
+
 struct config {
     char socket[PATH_MAX];
-    char rank_program[PATH_MAX]; // of cpattn-rank, absolute or relative to the working directory
-    char backend[16];            // "cpu"
-    int devices;                 // 1..DEVICES_MAX; 0: as many as there are cores
-    int queue_max;               // 1..JOBS_MAX
-    uint64_t idle_timeout_ns;    // 0: pools are never stopped for idleness
-    int64_t memory_bytes;        // of one case over all ranks; 0: half of what is available
+    // Of cpattn-rank and cpattn-rank-cuda, absolute or relative to the working directory. The
+    // second need not be there.
+    char rank_program[PATH_MAX], cuda_rank_program[PATH_MAX];
+    enum backend_choice backend;
+    struct device_choice devices;
+    int queue_max;            // 1..JOBS_MAX
+    uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
+    int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
     enum log_level log_level;
 };
 

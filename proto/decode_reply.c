@@ -185,7 +185,17 @@ static enum status decode_description(const Cpattn__V1__Description *message,
                                       struct wire_description *description, struct error *error)
 {
     static const struct map_path path = {.name = "description", .index = -1};
-    return map_decode(&message->base, schema_description, &path, description, error);
+    enum status status = map_decode(&message->base, schema_description, &path, description, error);
+    if (status == STATUS_OK)
+        status = check_count(message->n_gpus, 0, DEVICES_MAX, &path, "gpus", error);
+    if (status == STATUS_OK)
+        description->gpu_count = (int32_t)message->n_gpus;
+    for (int i = 0; status == STATUS_OK && i < description->gpu_count; i++) {
+        struct map_path entry = {.parent = &path, .name = "gpus", .index = i};
+        status = map_decode(&message->gpus[i]->base, schema_device, &entry, &description->gpus[i],
+                            error);
+    }
+    return status;
 }
 
 static enum status decode_answer(const Cpattn__V1__Reply *message, struct wire_reply *reply,

@@ -203,6 +203,20 @@ static Cpattn__V1__Result *build_result(struct build *b, const struct wire_resul
     return message;
 }
 
+static Cpattn__V1__Description *build_description(struct build *b, const struct wire_description *d)
+{
+    Cpattn__V1__Description *message =
+        build_record(b, &cpattn__v1__description__descriptor, schema_description, d);
+    if (!message)
+        return NULL;
+    message->n_gpus = (size_t)d->gpu_count;
+    message->gpus = build_list(b, message->n_gpus);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_gpus; i++)
+        message->gpus[i] =
+            build_record(b, &cpattn__v1__device__descriptor, schema_device, &d->gpus[i]);
+    return message;
+}
+
 static Cpattn__V1__DaemonStatus *build_status(struct build *b, const struct wire_status *s)
 {
     Cpattn__V1__DaemonStatus *message =
@@ -244,8 +258,7 @@ static void build_answer(struct build *b, const struct wire_reply *r, Cpattn__V1
         return;
     case METHOD_DESCRIBE:
         message->answer_case = CPATTN__V1__REPLY__ANSWER_DESCRIPTION;
-        message->description = build_record(b, &cpattn__v1__description__descriptor,
-                                            schema_description, &r->description);
+        message->description = build_description(b, &r->description);
         return;
     case METHOD_STATUS:
         message->answer_case = CPATTN__V1__REPLY__ANSWER_STATUS;
@@ -265,6 +278,7 @@ static enum status check_counts(const struct wire_reply *r, struct error *error)
 {
     bool good = r->failure.world_size >= 0 && r->failure.world_size <= WORLD_SIZE_MAX &&
                 r->pools.pool_count >= 0 && r->pools.pool_count <= POOLS_MAX &&
+                r->description.gpu_count >= 0 && r->description.gpu_count <= DEVICES_MAX &&
                 r->result.world_size >= 0 && r->result.world_size <= WORLD_SIZE_MAX;
     for (int rank = 0; good && rank < r->result.world_size; rank++)
         good = r->result.ranks[rank].figures_count >= 0 &&

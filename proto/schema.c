@@ -117,6 +117,14 @@ const struct map_field schema_description[] = {
     END,
 };
 
+const struct map_field schema_device[] = {
+    INT(wire_device, index, 0, DEVICES_MAX - 1),
+    TEXT(wire_device, arch),
+    INT(wire_device, memory_bytes, 1, INT64_MAX),
+    TEXT(wire_device, name),
+    END,
+};
+
 const struct map_field schema_status[] = {
     UINT(wire_status, uptime_ns),
     INT(wire_status, queued, 0, INT32_MAX),
@@ -137,6 +145,7 @@ const struct map_field schema_pool[] = {
     UINT(wire_pool, generation),
     UINT(wire_pool, jobs),
     UINT(wire_pool, deaths),
+    UINT(wire_pool, devices),
     TEXT(wire_pool, last_failure),
     END,
 };

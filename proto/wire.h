@@ -59,10 +59,19 @@ struct wire_failure {
     struct wire_rank_state *ranks; // [world_size] in order, owned
 };
 
+struct wire_device {
+    int32_t index;        // as CUDA counts them in the daemon's environment, 0..DEVICES_MAX-1
+    char arch[16];        // "sm_90"
+    int64_t memory_bytes; // > 0
+    char name[64];        // "NVIDIA H200"
+};
+
 struct wire_description {
-    char version[32]; // of the daemon, "0.1.0"
-    char backend[16]; // "cpu"
-    int32_t devices;
+    char version[32];  // of the daemon, "0.1.0"
+    char backend[16];  // "cpu", "cuda"
+    int32_t devices;   // that pools share: cores, or the GPUs below
+    int32_t gpu_count; // 0 with "cpu"
+    struct wire_device gpus[DEVICES_MAX];
     int32_t world_size_max;
     int64_t memory_bytes_max; // of one case over all ranks
     uint64_t timeout_default_ns, timeout_max_ns;
@@ -86,6 +95,7 @@ struct wire_pool {
     uint32_t generation; // how often it was started
     uint64_t jobs;       // answered by it
     uint64_t deaths;
+    uint64_t devices; // bit mask; of GPUs by index, else of the cores that pools share
     char last_failure[ERROR_TEXT_MAX]; // or ""
 };
 

@@ -56,10 +56,13 @@ void daemon_init(struct daemon *d)
 static pid_t daemon_spawn(const char *const *arguments, const char *socket, int stderr_fd)
 {
     char program[4096];
-    char *argv[DAEMON_ARGUMENTS_MAX + 4] = {
+    char *argv[DAEMON_ARGUMENTS_MAX + 6] = {
         runner_build(program, sizeof(program), "cpattnd") ? program : NULL};
     int count = 1;
     pid_t pid;
+    // The arguments, which come later, may say otherwise.
+    argv[count++] = (char *)(uintptr_t) "--backend";
+    argv[count++] = (char *)(uintptr_t) "cpu";
     if (socket) {
         argv[count++] = (char *)(uintptr_t) "--socket";
         argv[count++] = (char *)(uintptr_t)socket;

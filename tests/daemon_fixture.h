@@ -24,8 +24,8 @@ struct daemon {
 // A folder, and this process as the one that inherits what others leave behind.
 void daemon_init(struct daemon *d);
 
-// Starts it with these arguments beside --socket (NULL ends them; NULL for none) and waits until it
-// serves.
+// Starts it with these arguments beside --socket and --backend cpu (NULL ends them; NULL for none)
+// and waits until it serves.
 void daemon_start(struct daemon *d, const char *const *arguments);
 
 // SIGTERM, and what comes of it: the exit status, or -signal.

@@ -358,7 +358,8 @@ enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeou
     if (!*description)
         return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
     **description = (struct cpattn_description){.version = "0.0.0",
-                                                .backend = "cpu",
+                                                .backend = "cuda",
+                                                .gpu_count = 2,
                                                 .devices = 2,
                                                 .world_size_max = 64,
                                                 .memory_bytes_max = INT64_C(3) << 30,
@@ -368,14 +369,21 @@ enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeou
     return CPATTN_OK;
 }
 
+const struct cpattn_gpu *cpattn_description_gpu(const struct cpattn_description *description, int i)
+{
+    static const struct cpattn_gpu gpus[] = {{0, "sm_90", INT64_C(139) << 30, "NVIDIA H200"},
+                                             {3, "sm_80", INT64_C(40) << 30, "NVIDIA A100"}};
+    return i >= 0 && i < description->gpu_count ? &gpus[i] : NULL;
+}
+
 void cpattn_description_destroy(struct cpattn_description *description)
 {
     free(description);
 }
 
 static const struct cpattn_pool fake_pools[] = {
-    {2, 0, "idle", 1, 12, 0, ""},
-    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started"},
+    {2, 0, "idle", 1, 12, 0, "", 0x9},
+    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf},
 };
 
 enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t timeout_ns,

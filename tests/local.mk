@@ -316,6 +316,14 @@ test_programs += tests/test_daemon_life
 tests_test_daemon_life_SOURCES = tests/test_daemon_life.c $(daemon_fixture)
 tests_test_daemon_life_LDADD = $(daemon_fixture_libs)
 
+test_programs += tests/test_gpus
+tests_test_gpus_SOURCES = tests/test_gpus.c \
+    daemon/io/gpus.c daemon/io/gpus.h daemon/io/spawn.c daemon/io/spawn.h
+
+test_programs += tests/test_daemon_gpus
+tests_test_daemon_gpus_SOURCES = tests/test_daemon_gpus.c $(daemon_fixture)
+tests_test_daemon_gpus_LDADD = $(daemon_fixture_libs)
+
 test_programs += tests/test_daemon_ranks
 tests_test_daemon_ranks_SOURCES = tests/test_daemon_ranks.c $(daemon_fixture)
 tests_test_daemon_ranks_LDADD = $(daemon_fixture_libs)

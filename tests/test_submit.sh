@@ -327,12 +327,18 @@ if [ -c /dev/full ]; then
 fi
 run status
 tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
-    " 4 0 down 6 0 5 rank 3 exited with 1 while it started"
+    " 4 0 0-3 down 6 0 5 rank 3 exited with 1 while it started"
+tap_has "status: devices that are not neighbours" "$(printf '%s' "$out" | tr -s ' ')" " 2 0 0,3 idle 1 12 0"
 run status --json
 tap_is "status --json" "$("$peek" json pools.1.state <"$scratch/out")" down
+tap_is "status --json: devices" "$("$peek" json pools.0.devices.1 <"$scratch/out")" 3
 run describe
-tap_has "describe" "$out" "backend        cpu, 2 devices"
+tap_has "describe" "$out" "backend        cuda, 2 GPUs
+GPU 0          NVIDIA H200, sm_90, 139.0 GiB
+GPU 3          NVIDIA A100, sm_80, 40.0 GiB
+world sizes    1 to 2"
 run describe --json
+tap_is "describe --json: GPUs" "$("$peek" json gpus.1.name <"$scratch/out")" "NVIDIA A100"
 tap_is "describe --json" "$("$peek" json queue_max <"$scratch/out")" 4096
 run cancel 0123456789abcdef0123456789abcdef
 tap_is "cancel" "$status$out$err" 0

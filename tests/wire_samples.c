@@ -238,6 +238,13 @@ void sample_description(struct sample *s, struct wire_description *d)
     d->timeout_default_ns = sample_bits(s);
     d->timeout_max_ns = sample_bits(s);
     d->queue_max = (int32_t)sample_range(s, 0, INT32_MAX);
+    d->gpu_count = (int32_t)sample_range(s, 0, 8);
+    for (int i = 0; i < d->gpu_count; i++) {
+        d->gpus[i].index = (int32_t)sample_range(s, 0, DEVICES_MAX - 1);
+        sample_text(s, d->gpus[i].arch, sizeof d->gpus[i].arch, false);
+        d->gpus[i].memory_bytes = sample_range(s, 1, INT64_MAX);
+        sample_text(s, d->gpus[i].name, sizeof d->gpus[i].name, false);
+    }
 }
 
 static void sample_pool(struct sample *s, struct wire_pool *pool)
@@ -247,6 +254,7 @@ static void sample_pool(struct sample *s, struct wire_pool *pool)
     pool->state = (enum pool_state)sample_range(s, POOL_STARTING, POOL_COLD);
     pool->generation = (uint32_t)sample_bits(s);
     pool->jobs = sample_bits(s);
+    pool->devices = sample_bits(s);
     pool->deaths = sample_bits(s);
     sample_text(s, pool->last_failure, sizeof pool->last_failure, false);
 }

@@ -65,9 +65,14 @@ static void print_description(const struct cpattn_client *client,
                               const struct cpattn_description *d)
 {
     char usual[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+    const struct cpattn_gpu *gpu;
     printf("cpattnd %s at %s\n", d->version, cpattn_client_socket((struct cpattn_client *)client));
-    printf("backend        %s, %d device%s\n", d->backend, d->devices, d->devices == 1 ? "" : "s");
-    printf("world sizes    1 to %d\n", d->world_size_max);
+    printf("backend        %s, %d %s%s\n", d->backend, d->devices,
+           d->gpu_count > 0 ? "GPU" : "device", d->devices == 1 ? "" : "s");
+    for (int i = 0; (gpu = cpattn_description_gpu(d, i)); i++)
+        printf("GPU %-10d %s, %s, %.1f GiB\n", gpu->index, gpu->name, gpu->arch,
+               (double)gpu->memory_bytes / (1 << 30));
+    printf("world sizes    1 to %d\n", d->gpu_count > 0 ? d->devices : d->world_size_max);
     printf("memory         up to %.1f GiB for one case over all ranks\n",
            (double)d->memory_bytes_max / (1 << 30));
     printf("time limit     %s where none is given, %s at most\n",
@@ -111,6 +116,24 @@ static enum terminal_paint state_paint(const char *state)
     return strcmp(state, "running") == 0 ? PAINT_GOOD : PAINT_PLAIN;
 }
 
+// "0-3,6"
+static void devices_cell(struct table *table, uint64_t devices)
+{
+    char text[256] = "";
+    size_t used = 0;
+    for (int first = 0; first < 64; first++) {
+        int last = first;
+        if (!(devices >> first & 1))
+            continue;
+        while (last < 63 && devices >> (last + 1) & 1)
+            last++;
+        used += (size_t)snprintf(text + used, sizeof(text) - used,
+                                 last > first ? "%s%d-%d" : "%s%d", used ? "," : "", first, last);
+        first = last;
+    }
+    table_cell(table, PAINT_PLAIN, "%s", used ? text : "-");
+}
+
 static void print_status(const struct cpattn_daemon_status *s)
 {
     char uptime[DURATION_TEXT_MAX];
@@ -126,12 +149,13 @@ static void print_status(const struct cpattn_daemon_status *s)
         return;
     }
     putchar('\n');
-    struct table *table =
-        table_create(stdout, ">WORLD_SIZE >INSTANCE STATE >STARTED >JOBS >DEATHS LAST_FAILURE");
+    struct table *table = table_create(
+        stdout, ">WORLD_SIZE >INSTANCE DEVICES STATE >STARTED >JOBS >DEATHS LAST_FAILURE");
     for (int i = 0; (pool = cpattn_daemon_status_pool(s, i)); i++) {
         table_row(table);
         table_cell(table, PAINT_PLAIN, "%d", pool->world_size);
         table_cell(table, PAINT_PLAIN, "%d", pool->instance);
+        devices_cell(table, pool->devices);
         table_cell(table, state_paint(pool->state), "%s", pool->state);
         table_cell(table, PAINT_PLAIN, "%u", pool->generation);
         table_cell(table, PAINT_PLAIN, "%" PRIu64, pool->jobs);

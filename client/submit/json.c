@@ -253,10 +253,21 @@ bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struc
 
 // ---- the daemon -------------------------------------------------------------------------------
 
+static json_t *gpu_object(struct writer *w, const struct cpattn_gpu *gpu)
+{
+    json_t *object = json_object();
+    put_int(w, object, "index", gpu->index);
+    put_text(w, object, "arch", gpu->arch);
+    put_int(w, object, "memory_bytes", gpu->memory_bytes);
+    put_text(w, object, "name", gpu->name);
+    return object;
+}
+
 bool json_description(FILE *out, const struct cpattn_description *d)
 {
     struct writer w = {false};
-    json_t *object = json_object();
+    const struct cpattn_gpu *gpu;
+    json_t *object = json_object(), *gpus = json_array();
     put_text(&w, object, "version", d->version);
     put_text(&w, object, "backend", d->backend);
     put_int(&w, object, "devices", d->devices);
@@ -265,7 +276,20 @@ bool json_description(FILE *out, const struct cpattn_description *d)
     put_int(&w, object, "timeout_default_ns", (int64_t)d->timeout_default_ns);
     put_int(&w, object, "timeout_max_ns", (int64_t)d->timeout_max_ns);
     put_int(&w, object, "queue_max", d->queue_max);
+    for (int i = 0; (gpu = cpattn_description_gpu(d, i)); i++)
+        if (json_array_append_new(gpus, gpu_object(&w, gpu)))
+            w.failed = true;
+    put(&w, object, "gpus", gpus);
     return write_line(&w, out, object);
+}
+
+static json_t *devices_array(struct writer *w, uint64_t devices)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < 64; i++)
+        if (devices >> i & 1 && json_array_append_new(array, json_integer(i)))
+            w->failed = true;
+    return array;
 }
 
 static json_t *pool_object(struct writer *w, const struct cpattn_pool *p)
@@ -278,6 +302,7 @@ static json_t *pool_object(struct writer *w, const struct cpattn_pool *p)
     put_int(w, object, "jobs", (int64_t)p->jobs);
     put_int(w, object, "deaths", (int64_t)p->deaths);
     put_text(w, object, "last_failure", p->last_failure);
+    put(w, object, "devices", devices_array(w, p->devices));
     return object;
 }
 

@@ -11,9 +11,9 @@
 enum outcome_kind {
     OUTCOME_NOT_RUN, // not submitted: interrupted, or stopped after a failure
     OUTCOME_PASS,
-    OUTCOME_FAIL,     // ran to its end, and a tensor broke a rule
-    OUTCOME_ERROR,    // could not be brought to its end
-    OUTCOME_EXCLUDED, // by the matrix file
+    OUTCOME_FAIL,       // ran to its end, and a tensor broke a rule
+    OUTCOME_ERROR,      // could not be brought to its end
+    OUTCOME_EXCLUDED,   // by the matrix file
     OUTCOME_UNVERIFIED, // ran to its end, and was compared with nothing, as it asked
     OUTCOME_KINDS,
 };

@@ -363,6 +363,7 @@ static void core_describe(const struct pool *pool, struct wire_pool *wire)
         .generation = pool->starts,
         .jobs = pool->jobs,
         .deaths = pool->deaths,
+        .devices = pool->devices,
     };
     memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
 }

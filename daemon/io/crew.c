@@ -115,7 +115,7 @@ static int progress_create(struct crew *crew, struct error *error)
 }
 
 static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
-                             uint32_t generation, struct error *error)
+                             uint32_t generation, const int *gpus, struct error *error)
 {
     crew_fini(crew);
     crew->crews = p;
@@ -132,6 +132,7 @@ static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
         struct rank_process *r = &crew->ranks[rank];
         r->crew = crew;
         r->rank = rank;
+        r->device = gpus ? gpus[rank] : -1;
         r->pidfd = r->channel = -1;
     }
     return STATUS_OK;
@@ -153,10 +154,10 @@ static enum status ranks_start(struct crew *crew, int progress_fd, struct error 
 }
 
 enum status crew_start(struct crews *crews, int index, uint32_t generation, int world_size,
-                       struct error *error)
+                       const int *gpus, struct error *error)
 {
     struct crew *crew = &crews->table[index];
-    enum status status = crew_init(crews, crew, world_size, generation, error);
+    enum status status = crew_init(crews, crew, world_size, generation, gpus, error);
     if (status == STATUS_OK) {
         int progress_fd = progress_create(crew, error);
         status = progress_fd < 0 ? error->status : ranks_start(crew, progress_fd, error);

@@ -30,7 +30,8 @@ struct crew;
 struct rank_process {
     struct crew *crew;
     int rank;
-    pid_t pid; // 0: not started, or reaped
+    int device; // its GPU, or -1
+    pid_t pid;  // 0: not started, or reaped
     int pidfd, channel;
     ev_io exit_watcher, channel_watcher;
     ev_timer silence; // the channel is closed, the process not yet seen dead
@@ -68,9 +69,10 @@ void crews_destroy(struct crews *crews);
 // Valid until the next crew_start() of this index.
 struct crew *crews_get(struct crews *crews, int index);
 
-// Starts all ranks of a pool. On failure none is alive, and nothing is left of those that were.
+// Starts all ranks of a pool, on these GPUs in order of the ranks (NULL: none). On failure none is
+// alive, and nothing is left of those that were.
 enum status crew_start(struct crews *crews, int index, uint32_t generation, int world_size,
-                       struct error *error) MUST_CHECK;
+                       const int *gpus, struct error *error) MUST_CHECK;
 
 // Hands a case to every rank. A rank that cannot take it is reported through `failed`, from here.
 void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c);

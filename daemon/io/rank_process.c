@@ -340,6 +340,7 @@ enum status rank_process_start(struct rank_process *r, struct mesh *mesh, int pr
         .rank = r->rank,
         .world_size = r->crew->world_size,
         .generation = r->crew->generation,
+        .device = r->device,
         .null_fd = crews->null_fd,
         .stderr_fd = spawn_fd_lift(stderr_end),
         .channel_fd = spawn_fd_lift(ends[1]),

@@ -105,12 +105,25 @@ static struct crew *crew_of(struct service *s, const struct action *a)
     return crew && crew->generation == a->generation && crew->world_size > 0 ? crew : NULL;
 }
 
+// The GPU of each rank, NULL where there are none. The core counts devices by their place.
+static const int *gpus_of(const struct service *s, const struct action *a, int gpus[DEVICES_MAX])
+{
+    const struct wire_description *d = &s->config.description;
+    int count = 0;
+    for (int place = 0; place < d->gpu_count; place++)
+        if (a->devices >> place & 1)
+            gpus[count++] = d->gpus[place].index;
+    return count == a->world_size ? gpus : NULL;
+}
+
 static void on_start(struct service *s, const struct action *a)
 {
+    int gpus[DEVICES_MAX];
     struct error error;
     log_notice("pool_start world=%d instance=%d generation=%u devices=0x%" PRIx64, a->world_size,
                a->instance, a->generation, a->devices);
-    if (crew_start(s->crews, a->pool, a->generation, a->world_size, &error) == STATUS_OK)
+    if (crew_start(s->crews, a->pool, a->generation, a->world_size, gpus_of(s, a, gpus), &error) ==
+        STATUS_OK)
         return;
     log_error("pool_start_failed world=%d generation=%u error=%s", a->world_size, a->generation,
               log_quote(&(struct log_quoted){0}, error.text));
@@ -392,6 +405,16 @@ static void pools_explain(const struct service *s, struct wire_pool *pools, int 
     }
 }
 
+// Clients know GPUs by their index.
+static uint64_t devices_tell(const struct wire_description *d, uint64_t places)
+{
+    uint64_t gpus = 0;
+    for (int place = 0; place < d->gpu_count; place++)
+        if (places >> place & 1)
+            gpus |= UINT64_C(1) << d->gpus[place].index;
+    return d->gpu_count > 0 ? gpus : places;
+}
+
 static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools)
 {
     core_status(s->core, status, pools);
@@ -400,6 +423,8 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
     status->failed = s->failed;
     status->refused += s->refused;
     pools_explain(s, pools, status->pool_count);
+    for (int i = 0; i < status->pool_count; i++)
+        pools[i].devices = devices_tell(&s->config.description, pools[i].devices);
 }
 
 static void request_status(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -488,7 +513,7 @@ static struct core *core_make(const struct service_config *config)
 {
     struct core_config core = {
         .device_count = config->description.devices,
-        .oversubscribe = true,
+        .oversubscribe = config->shares_devices,
         .queue_max = config->description.queue_max,
         .ranks_max = RANKS_MAX,
         .start_timeout_ns = START_TIMEOUT_NS,

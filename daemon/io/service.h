@@ -15,6 +15,7 @@
 struct service_config {
     struct wire_description description; // as clients are told; the limits in it are kept
     const char *rank_program;            // borrowed
+    bool shares_devices;                 // a pool may have more ranks than there are devices
     uint64_t idle_timeout_ns;
     int descriptors_max; // that this process may open
 };

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "config.h"
+#include "daemon/io/backend.h"
 #include "daemon/io/clock.h"
 #include "daemon/io/host.h"
 #include "daemon/io/notify.h"
@@ -33,6 +34,7 @@
 struct shell {
     struct ev_loop *loop;
     struct config config;
+    struct backend backend;
     struct notify notify;
     struct server *server;
     struct service *service;
@@ -107,7 +109,7 @@ static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events)
 
 static void ready_tell(const struct shell *s)
 {
-    log_notice("ready socket=%s devices=%d version=%s", s->config.socket, s->config.devices,
+    log_notice("ready socket=%s devices=%d version=%s", s->config.socket, s->backend.device_count,
                PACKAGE_VERSION);
     notify_send(&s->notify, "READY=1\nSTATUS=serving on %s", s->config.socket);
 }
@@ -182,20 +184,24 @@ static int clients_max(int descriptors)
 static enum status parts_create(struct shell *s, int descriptors, struct error *error)
 {
     const struct config *c = &s->config;
+    const struct backend *b = &s->backend;
     int clients = clients_max(descriptors);
     struct service_config service = {
-        .rank_program = c->rank_program,
+        .rank_program = b->program,
+        .shares_devices = b->shares_devices,
         .idle_timeout_ns = c->idle_timeout_ns,
         .descriptors_max = descriptors - DESCRIPTORS_OWN - clients,
         .description = {.version = PACKAGE_VERSION,
-                        .devices = c->devices,
+                        .devices = b->device_count,
+                        .gpu_count = b->gpu_count,
                         .world_size_max = WORLD_SIZE_MAX,
-                        .memory_bytes_max = c->memory_bytes,
+                        .memory_bytes_max = b->memory_bytes,
                         .timeout_default_ns = TIMEOUT_DEFAULT_NS,
                         .timeout_max_ns = TIMEOUT_MAX_NS,
                         .queue_max = c->queue_max},
     };
-    snprintf(service.description.backend, sizeof(service.description.backend), "%s", c->backend);
+    memcpy(service.description.backend, b->name, sizeof(b->name));
+    memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));
     enum status status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
         return status;
@@ -211,14 +217,12 @@ enum status shell_create(const struct config *config, struct shell **shell, stru
     if (!s)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");
     s->config = *config;
-    if (s->config.devices == 0)
-        s->config.devices = host_cores();
-    if (s->config.memory_bytes == 0)
-        s->config.memory_bytes = host_memory_available() / 2;
     notify_init(&s->notify);
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
-    enum status status = s->loop ? parts_create(s, descriptors, error)
+    enum status status = s->loop ? backend_choose(&s->config, &s->backend, error)
                                  : error_set(error, STATUS_UNAVAILABLE, "no event loop");
+    if (status == STATUS_OK)
+        status = parts_create(s, descriptors, error);
     if (status != STATUS_OK) {
         shell_destroy(s);
         return status;

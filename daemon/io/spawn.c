@@ -62,13 +62,15 @@ static int attributes_fill(posix_spawnattr_t *attributes)
 static int process_start(const struct spawn *s, const posix_spawn_file_actions_t *actions,
                          const posix_spawnattr_t *attributes, pid_t *pid)
 {
-    char rank[12], world[12], generation[12], parent[12];
+    char rank[12], world[12], generation[12], parent[12], device[12];
     snprintf(rank, sizeof(rank), "%d", s->rank);
     snprintf(world, sizeof(world), "%d", s->world_size);
     snprintf(generation, sizeof(generation), "%u", s->generation);
     snprintf(parent, sizeof(parent), "%d", (int)getpid());
+    snprintf(device, sizeof(device), "%d", s->device);
     char name[] = "cpattn-rank";
-    char *const arguments[] = {name, rank, world, generation, parent, NULL};
+    char *const arguments[] = {name, rank, world, generation, parent, s->device < 0 ? NULL : device,
+                               NULL};
     return posix_spawn(pid, s->program, actions, attributes, arguments, s->environment);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting a rank process, and the descriptors it starts with. What cpattn-rank may rely on:
-//     argv  cpattn-rank RANK WORLD GENERATION DAEMON_PID
+//     argv  cpattn-rank RANK WORLD GENERATION DAEMON_PID, and with GPUs the index of its own
 //     fd 0  /dev/null        fd 1, 2  the pipe for what it has to say to people
 //     fd 3  the channel      fd 4     memory of WORLD progress words
 //     fd 5 + j  a stream socket to rank j, for all j but its own
@@ -29,6 +29,7 @@ struct spawn {
     char *const *environment;
     int rank, world_size;
     uint32_t generation;
+    int device; // index of its GPU; -1: none
     // Borrowed, all SPAWN_FD_MIN or above.
     int null_fd, stderr_fd, channel_fd, progress_fd;
     const int *mesh; // [world_size], the own entry -1

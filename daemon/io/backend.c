@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/io/backend.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "daemon/io/gpus.h"
+#include "daemon/io/host.h"
+
+// The first contact with the driver of a large machine takes seconds.
+#define PROBE_LIMIT_MS 30000
+
+static void choose_cpu(const struct config *config, struct backend *b)
+{
+    strcpy(b->name, "cpu");
+    b->program = config->rank_program;
+    b->device_count = config->devices.count > 0 ? config->devices.count : host_cores();
+    b->shares_devices = true;
+    b->memory_bytes = host_memory_available() / 2;
+}
+
+static const struct wire_device *gpu_find(const struct wire_device *all, int count, int index)
+{
+    for (int i = 0; i < count; i++)
+        if (all[i].index == index)
+            return &all[i];
+    return NULL;
+}
+
+static void gpu_take(struct backend *b, const struct wire_device *gpu)
+{
+    b->gpus[b->gpu_count++] = *gpu;
+    b->memory_bytes += gpu->memory_bytes;
+    log_notice("device index=%" PRId32 " arch=%s memory_mib=%" PRId64 " name=%s", gpu->index,
+               gpu->arch, gpu->memory_bytes >> 20, log_quote(&(struct log_quoted){0}, gpu->name));
+}
+
+// Those that were named, or the first ones.
+static enum status gpus_take(const struct device_choice *choice, const struct wire_device *all,
+                             int count, struct backend *b, struct error *error)
+{
+    for (int index = 0; index < DEVICES_MAX; index++) {
+        const struct wire_device *gpu = gpu_find(all, count, index);
+        if (!(choice->named >> index & 1))
+            continue;
+        if (!gpu)
+            return error_set(error, STATUS_FAILED_PRECONDITION,
+                             "--devices names the GPU %d, which is not among the %d of this "
+                             "machine; `%s --probe` lists them",
+                             index, count, b->program);
+        gpu_take(b, gpu);
+    }
+    if (choice->named)
+        return STATUS_OK;
+    if (choice->count > count)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "--devices asks for %d GPUs, and this machine has %d", choice->count,
+                         count);
+    for (int i = 0; i < (choice->count > 0 ? choice->count : count); i++)
+        gpu_take(b, &all[i]);
+    return STATUS_OK;
+}
+
+static enum status gpus_look(const char *program, struct wire_device *all, int *count,
+                             struct error *error)
+{
+    if (access(program, X_OK) != 0)
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "there is no %s: this build has no CUDA backend, or it lies elsewhere and "
+                         "--cuda-rank-program can name it",
+                         program);
+    return gpus_probe(program, PROBE_LIMIT_MS, all, count, error);
+}
+
+static enum status choose_cuda(const struct config *config, const struct wire_device *all,
+                               int count, struct backend *b, struct error *error)
+{
+    strcpy(b->name, "cuda");
+    b->program = config->cuda_rank_program;
+    enum status status = gpus_take(&config->devices, all, count, b, error);
+    b->device_count = b->gpu_count;
+    return status;
+}
+
+enum status backend_choose(const struct config *config, struct backend *backend,
+                           struct error *error)
+{
+    struct wire_device all[DEVICES_MAX];
+    struct error reason;
+    int count = 0;
+    enum status status = STATUS_OK;
+    *backend = (struct backend){.gpu_count = 0};
+    if (config->backend == BACKEND_CPU)
+        choose_cpu(config, backend);
+    else if (gpus_look(config->cuda_rank_program, all, &count, &reason) == STATUS_OK)
+        status = choose_cuda(config, all, count, backend, error);
+    else if (config->backend == BACKEND_CUDA)
+        status = error_set(error, STATUS_FAILED_PRECONDITION,
+                           "--backend cuda cannot be had: %s; --backend cpu runs the same cases",
+                           reason.text);
+    else
+        choose_cpu(config, backend);
+    if (status != STATUS_OK)
+        return status;
+    if (config->memory_bytes > 0)
+        backend->memory_bytes = config->memory_bytes;
+    log_notice("backend name=%s devices=%d reason=%s", backend->name, backend->device_count,
+               log_quote(&(struct log_quoted){0}, config->backend != BACKEND_AUTO ? "configured"
+                                                  : backend->gpu_count > 0        ? "GPUs are there"
+                                                                                  : reason.text));
+    return STATUS_OK;
+}
