@@ -5,8 +5,8 @@
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/smxx_backward.cuh"
 
-// Of L2: what the heads that are worked on at the same time may need of their queries' side. Half of
-// the smallest L2 of the chips that matter.
+// Of L2: what the heads that are worked on at the same time may need of their queries' side. Half
+// of the smallest L2 of the chips that matter.
 #define SECTION_BYTES (INT64_C(20) << 20)
 
 static const struct backward_kernel *kernel_choose(const struct attention_backend *backend,
@@ -24,9 +24,9 @@ static const struct backward_kernel *kernel_choose(const struct attention_backen
     return kernel ? kernel : backward_kernel_plain(shape->dtype, shape->d_qk, shape->d_v);
 }
 
-static bool aligned(const void *pointer)
+static bool aligned(const void *pointer, uintptr_t bytes)
 {
-    return ((uintptr_t)pointer & 15) == 0;
+    return (uintptr_t)pointer % bytes == 0;
 }
 
 static void params_scores(const struct attention_backward *args, struct backward_params *p)
@@ -62,8 +62,10 @@ static void params_shape(const struct attention_backward *args, struct backward_
     p->d_v = shape->d_v;
     p->row_step = shape->row_step;
     p->q_rows = shape->q_rows;
-    p->vectors = shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 && aligned(args->q) &&
-                 aligned(args->k) && aligned(args->v) && aligned(args->d_out);
+    p->vectors = shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 && aligned(args->q, 16) &&
+                 aligned(args->k, 16) && aligned(args->v, 16) && aligned(args->d_out, 16);
+    p->pairs = shape->d_qk % 2 == 0 && shape->d_v % 2 == 0 && aligned(args->dq, 8) &&
+               aligned(args->dk, 8) && aligned(args->dv, 8);
 }
 
 // Key heads that are worked on at the same time, so that their queries stay in L2.
@@ -133,8 +135,8 @@ static bool params_work(struct attention_backend *backend, const struct attentio
                                                   sizeof(*list->tiles));
     p->fragments = (const struct backward_fragment *)push(
         backend, list->fragments, list->fragment_count, sizeof(*list->fragments));
-    p->chains = (const int32_t *)push(backend, list->chains, list->chain_count + 1,
-                                      sizeof(*list->chains));
+    p->chains =
+        (const int32_t *)push(backend, list->chains, list->chain_count + 1, sizeof(*list->chains));
     if (!p->tiles || !p->fragments || !p->chains)
         return false;
     p->chain_count = list->chain_count;
@@ -195,8 +197,8 @@ enum status backward_cuda(struct attention_backend *backend, const struct attent
     struct backward_worklist list = {};
     struct backward_cut cut = {kernel->q_rows, kernel->kv_rows,
                                args->shape.deterministic && args->bias && args->dbias};
-    status = backward_worklist_build(&list, &args->shape, args->slices, args->slice_count, cut,
-                                     error);
+    status =
+        backward_worklist_build(&list, &args->shape, args->slices, args->slice_count, cut, error);
     if (status == STATUS_OK)
         status = check_list(&args->shape, &list, error);
     if (status == STATUS_OK) {

@@ -28,6 +28,7 @@ struct backward_params {
     int32_t section_heads; // key heads whose tiles are worked on at the same time
     bool heads_chained;    // a thread block takes a chain with all key heads
     bool vectors;          // rows are multiples of 16 bytes and begin at such
+    bool pairs;            // rows of gradients are multiples of 8 bytes and begin at such
     int64_t row_step, q_rows;
     int64_t bias_head_stride, bias_query_stride;
     float scale;
@@ -39,33 +40,26 @@ struct backward_params {
 
 // A block of queries of one head against the tile. Query i sees key j iff low <= j - i <= high, if
 // both are there.
-struct backward_step {
-    int64_t q_row; // of query 0
-    int64_t bias;  // element of query 0 and key 0
-    int64_t turn;  // index of the turn
-    int32_t rows;  // 0: behind the last step
-    int32_t head;
+struct __align__(16) backward_step
+{
+    int64_t vector; // of query 0: its place in [rows][heads]
+    int64_t scalar; // of query 0: its place in [heads][q_rows]
+    int64_t bias;   // element of query 0 and key 0
+    int64_t turn;   // index of the turn
+    int32_t rows;   // 0: behind the last step
     int32_t low, high;
     int32_t block;  // number of the block and head in `taken`
     int32_t masked; // whether any query sees less than all keys, or any row is not there
+    int32_t left;   // blocks of the fragment after this one
+    int32_t padding[2];
 };
 
-// Where the next step is: blocks from the last to the first, of each fragment, of each head.
+// Where the next fragment is: those of the tile, for each head.
 struct backward_cursor {
     int32_t head, head_end;
     int32_t fragment, fragment_begin, fragment_end;
-    int32_t block, block_begin;
     int32_t tile_rows;
-    struct backward_fragment f;
 };
-
-static __device__ __forceinline__ void cursor_fragment(const struct backward_params &p,
-                                                       struct backward_cursor *c)
-{
-    c->f = p.fragments[c->fragment];
-    c->block = c->f.block_end;
-    c->block_begin = c->f.block_begin;
-}
 
 static __device__ __forceinline__ void cursor_init(const struct backward_params &p,
                                                    struct backward_cursor *c, int32_t tile,
@@ -77,39 +71,65 @@ static __device__ __forceinline__ void cursor_init(const struct backward_params 
     c->fragment = c->fragment_begin = t->fragment;
     c->fragment_end = t->fragment + t->fragment_count;
     c->tile_rows = t->rows;
-    cursor_fragment(p, c);
 }
 
-// The next step with blocks of Q_ROWS queries against tiles of KV_ROWS keys.
 template <int Q_ROWS, int KV_ROWS>
-__device__ __forceinline__ void cursor_next(const struct backward_params &p,
-                                            struct backward_cursor *c, struct backward_step *step)
+__device__ __forceinline__ bool step_masked(const struct backward_step &step, int32_t tile_rows)
 {
-    if (c->block == c->block_begin) {
-        if (++c->fragment == c->fragment_end) {
-            c->fragment = c->fragment_begin;
-            c->head++;
-        }
-        if (c->head < c->head_end)
-            cursor_fragment(p, c);
+    return step.rows < Q_ROWS || tile_rows < KV_ROWS || step.low > 1 - step.rows ||
+           step.high < KV_ROWS - 1;
+}
+
+// The last block of the next fragment.
+template <int Q_ROWS, int KV_ROWS>
+__device__ __noinline__ void cursor_fragment(const struct backward_params &p,
+                                             struct backward_cursor *c, struct backward_step *step)
+{
+    if (c->fragment == c->fragment_end) {
+        c->fragment = c->fragment_begin;
+        c->head++;
     }
-    if (c->head >= c->head_end) {
-        c->block = c->block_begin + 1; // stays behind the end
-        step->rows = 0;
+    step->left = 0;
+    step->rows = 0;
+    if (c->head >= c->head_end)
+        return;
+    const struct backward_fragment f = p.fragments[c->fragment++];
+    int32_t block = f.block_end - 1, first = block * Q_ROWS;
+    int64_t row = f.q_row + first * p.row_step;
+    step->vector = row * p.heads + c->head;
+    step->scalar = c->head * p.q_rows + row;
+    step->bias = c->head * p.bias_head_stride + f.bias + first * p.bias_query_stride;
+    step->turn = f.turn + block - f.block_begin;
+    step->rows = min(Q_ROWS, f.q_len - first);
+    step->low = f.low + first;
+    step->high = f.high + first;
+    step->block = (f.block_first + block) * p.heads + c->head;
+    step->left = block - f.block_begin;
+    step->masked = step_masked<Q_ROWS, KV_ROWS>(*step, c->tile_rows);
+}
+
+// The step after `last`: blocks from the last to the first, of each fragment, of each head.
+template <int Q_ROWS, int KV_ROWS>
+__device__ __forceinline__ void
+cursor_next(const struct backward_params &p, struct backward_cursor *c,
+            const struct backward_step *last, struct backward_step *next)
+{
+    struct backward_step step = *last;
+    if (step.left == 0) {
+        cursor_fragment<Q_ROWS, KV_ROWS>(p, c, next);
         return;
     }
-    const struct backward_fragment *f = &c->f;
-    int32_t block = --c->block, first = block * Q_ROWS, rows = min(Q_ROWS, f->q_len - first);
-    step->q_row = f->q_row + first * p.row_step;
-    step->bias = c->head * p.bias_head_stride + f->bias + first * p.bias_query_stride;
-    step->turn = f->turn + block - f->block_begin;
-    step->rows = rows;
-    step->head = c->head;
-    step->low = f->low + first;
-    step->high = f->high + first;
-    step->block = (f->block_first + block) * p.heads + c->head;
-    step->masked =
-        rows < Q_ROWS || c->tile_rows < KV_ROWS || step->low > 1 - rows || step->high < KV_ROWS - 1;
+    step.vector -= Q_ROWS * p.row_step * p.heads;
+    step.scalar -= Q_ROWS * p.row_step;
+    step.bias -= Q_ROWS * p.bias_query_stride;
+    step.turn--;
+    step.rows = Q_ROWS;
+    step.low -= Q_ROWS;
+    step.high -= Q_ROWS;
+    step.block -= p.heads;
+    step.left--;
+    step.masked = step_masked<Q_ROWS, KV_ROWS>(step, c->tile_rows);
+    *next = step;
 }
 
 // ---- thread blocks ------------------------------------------------------------------------------

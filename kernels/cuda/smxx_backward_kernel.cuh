@@ -77,12 +77,8 @@ __device__ __noinline__ void gather_tile(uint32_t tile, const unsigned short *so
 // is cleared.
 template <typename T, int ROWS, int COLUMNS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const T *source, int64_t stride, int rows,
-                                          int d, bool vectors)
+                                          int d)
 {
-    if (!vectors) {
-        gather_tile<ROWS, COLUMNS>(tile, (const unsigned short *)source, stride, rows, d);
-        return;
-    }
     // A thread's chunks lie in one column, STEP rows apart, where those divide; else anywhere.
     constexpr int CHUNKS = COLUMNS / CHUNK_ELEMENTS, TOTAL = ROWS * CHUNKS;
     static_assert(TOTAL % BACKWARD_THREADS == 0, "threads share the chunks evenly");
@@ -91,9 +87,9 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const T *source, int64_
         constexpr int STEP = BACKWARD_THREADS / CHUNKS;
         int row = thread / CHUNKS, chunk = thread % CHUNKS;
         uint32_t destination = tile + tile_offset<COLUMNS>(row, chunk);
+        const T *from = source + row * stride + chunk * CHUNK_ELEMENTS;
         if (chunk * CHUNK_ELEMENTS >= d)
             rows = 0;
-        const T *from = source + (rows > 0 ? row * stride + chunk * CHUNK_ELEMENTS : 0);
 #pragma unroll
         for (int i = 0; i < ROWS / STEP; i++) {
             bool there = row + i * STEP < rows;
@@ -102,13 +98,13 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const T *source, int64_
         }
     } else {
 #pragma unroll
-    for (int i = 0; i < TOTAL / BACKWARD_THREADS; i++) {
-        int index = i * BACKWARD_THREADS + thread;
-        int row = index / CHUNKS, chunk = index % CHUNKS;
-        bool there = row < rows && chunk * CHUNK_ELEMENTS < d;
-        copy_chunk(tile + tile_offset<COLUMNS>(row, chunk),
-                   there ? source + row * stride + chunk * CHUNK_ELEMENTS : source, there);
-    }
+        for (int i = 0; i < TOTAL / BACKWARD_THREADS; i++) {
+            int index = i * BACKWARD_THREADS + thread;
+            int row = index / CHUNKS, chunk = index % CHUNKS;
+            bool there = row < rows && chunk * CHUNK_ELEMENTS < d;
+            copy_chunk(tile + tile_offset<COLUMNS>(row, chunk),
+                       there ? source + row * stride + chunk * CHUNK_ELEMENTS : source, there);
+        }
     }
 }
 
@@ -118,10 +114,17 @@ __device__ __forceinline__ void load_keys(const struct backward_params &p,
                                           uint32_t shared)
 {
     int64_t vector = tile->kv_row * p.kv_heads + kv_head, stride = p.row_step * p.kv_heads;
-    load_tile<T, C::KV_ROWS, C::D_QK>(shared + C::K, (const T *)p.k + vector * p.d_qk,
-                                      stride * p.d_qk, tile->rows, p.d_qk, p.vectors);
-    load_tile<T, C::KV_ROWS, C::D_V>(shared + C::V, (const T *)p.v + vector * p.d_v, stride * p.d_v,
-                                     tile->rows, p.d_v, p.vectors);
+    const T *k = (const T *)p.k + vector * p.d_qk, *v = (const T *)p.v + vector * p.d_v;
+    int rows = tile->rows;
+    if (p.vectors) {
+        load_tile<T, C::KV_ROWS, C::D_QK>(shared + C::K, k, stride * p.d_qk, rows, p.d_qk);
+        load_tile<T, C::KV_ROWS, C::D_V>(shared + C::V, v, stride * p.d_v, rows, p.d_v);
+    } else {
+        gather_tile<C::KV_ROWS, C::D_QK>(shared + C::K, (const unsigned short *)k, stride * p.d_qk,
+                                         rows, p.d_qk);
+        gather_tile<C::KV_ROWS, C::D_V>(shared + C::V, (const unsigned short *)v, stride * p.d_v,
+                                        rows, p.d_v);
+    }
 }
 
 template <typename T, class C>
@@ -129,22 +132,27 @@ __device__ __forceinline__ void load_queries(const struct backward_params &p,
                                              const struct backward_step *step, int stage,
                                              uint32_t shared)
 {
-    int64_t vector = step->q_row * p.heads + step->head, stride = p.row_step * p.heads;
+    int64_t vector = step->vector, stride = p.row_step * p.heads;
+    const T *q = (const T *)p.q + vector * p.d_qk, *d_out = (const T *)p.d_out + vector * p.d_v;
+    uint32_t q_tile = shared + C::Q + stage * C::Q_BYTES;
+    uint32_t d_out_tile = shared + C::DO + stage * C::DO_BYTES;
     int rows = step->rows;
-    load_tile<T, C::Q_ROWS, C::D_QK>(shared + C::Q + stage * C::Q_BYTES,
-                                     (const T *)p.q + vector * p.d_qk, stride * p.d_qk, rows,
-                                     p.d_qk, p.vectors);
-    load_tile<T, C::Q_ROWS, C::D_V>(shared + C::DO + stage * C::DO_BYTES,
-                                    (const T *)p.d_out + vector * p.d_v, stride * p.d_v, rows,
-                                    p.d_v, p.vectors);
+    if (p.vectors) {
+        load_tile<T, C::Q_ROWS, C::D_QK>(q_tile, q, stride * p.d_qk, rows, p.d_qk);
+        load_tile<T, C::Q_ROWS, C::D_V>(d_out_tile, d_out, stride * p.d_v, rows, p.d_v);
+    } else {
+        gather_tile<C::Q_ROWS, C::D_QK>(q_tile, (const unsigned short *)q, stride * p.d_qk, rows,
+                                        p.d_qk);
+        gather_tile<C::Q_ROWS, C::D_V>(d_out_tile, (const unsigned short *)d_out, stride * p.d_v,
+                                       rows, p.d_v);
+    }
     static_assert(2 * C::Q_ROWS <= BACKWARD_THREADS, "a thread loads one number at most");
-    int row = threadIdx.x % C::Q_ROWS;
-    int64_t scalar = step->head * p.q_rows + step->q_row + (row < rows ? row : 0) * p.row_step;
-    uint32_t word = shared + (stage * C::Q_ROWS + row) * 4;
-    if (threadIdx.x < C::Q_ROWS)
-        copy_word(word + C::LSE, p.lse + scalar, row < rows);
-    else if (threadIdx.x < 2 * C::Q_ROWS)
-        copy_word(word + C::D, p.d + scalar, row < rows);
+    int thread = thread_number(), row = thread % C::Q_ROWS;
+    bool there = row < rows;
+    uint32_t word = shared + (stage * C::Q_ROWS + row) * 4 + (thread < C::Q_ROWS ? C::LSE : C::D);
+    const float *from = (thread < C::Q_ROWS ? p.lse : p.d) + step->scalar;
+    if (thread < 2 * C::Q_ROWS)
+        copy_word(word, from + (there ? row * p.row_step : 0), there);
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -230,35 +238,57 @@ template <class C> __device__ __forceinline__ uint32_t pair_offset(int row, int 
     return tile_offset<C::KV_ROWS>(row, column / CHUNK_ELEMENTS) + column % CHUNK_ELEMENTS * 2;
 }
 
+// Which scores of a block are visible.
+struct score_mask {
+    int low, high, rows, keys;
+
+    __device__ __forceinline__ score_mask(const struct backward_step *step, int tile_rows)
+        : low(step->low), high(step->high), rows(step->rows), keys(tile_rows)
+    {
+    }
+
+    __device__ __forceinline__ bool visible(int row, int column) const
+    {
+        int diagonal = column - row;
+        return diagonal >= low && diagonal <= high && row < rows && column < keys;
+    }
+};
+
+// Makes the hidden scores such that their P is 0.
 template <class C>
-__device__ __forceinline__ bool score_visible(const struct backward_step *step, int keys, int row,
-                                              int column)
+__device__ __forceinline__ void
+hide_scores(const struct backward_params &p, const struct backward_step *step, int keys,
+            const score_place<C> &place, float (&s)[C::SCORE_M][C::SCORE_N][4])
 {
-    int diagonal = column - row;
-    return diagonal >= step->low && diagonal <= step->high && row < step->rows && column < keys;
+    const score_mask mask(step, keys);
+    float hidden = p.product_factor < 0 ? INFINITY : -INFINITY;
+#pragma unroll
+    for (int m = 0; m < C::SCORE_M; m++)
+#pragma unroll
+        for (int n = 0; n < C::SCORE_N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (!mask.visible(place.row + m * 16 + i / 2 * 8, place.column + n * 8 + i % 2))
+                    s[m][n][i] = hidden;
 }
 
-// S to P for the fragments m, n. P stays in s and goes to shared memory.
+// S to P for one fragment. P stays in s and goes to shared memory.
 template <typename T, class C>
-__device__ __forceinline__ void
-make_p(const struct backward_params &p, const struct backward_step *step, int keys, float (&s)[4],
-       const float (&lse)[2], bool masked, int row, int column, uint32_t shared)
+__device__ __forceinline__ void make_p(float factor, float (&s)[4], const float (&lse)[2], int row,
+                                       int column, uint32_t shared)
 {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        s[i] = fast_exp2(fmaf(s[i], p.product_factor, -lse[i / 2]));
-        if (masked && !score_visible<C>(step, keys, row + i / 2 * 8, column + i % 2))
-            s[i] = 0;
-    }
+    for (int i = 0; i < 4; i++)
+        s[i] = fast_exp2(fmaf(s[i], factor, -lse[i / 2]));
     store_pair<T>(shared + C::P + pair_offset<C>(row, column), s[0], s[1]);
     store_pair<T>(shared + C::P + pair_offset<C>(row + 8, column), s[2], s[3]);
 }
 
 // S to P and dP to dS for one score, with bias and softcap. What dbias gets is left in `gradient`.
-template <typename T, class C>
-__device__ __forceinline__ void
-make_general(const struct backward_params &p, const struct backward_step *step, bool visible,
-             int row, int column, float lse, float d, float &s, float &ds, float &gradient)
+template <typename T>
+__device__ __forceinline__ void make_general(const struct backward_params &p, const T *bias,
+                                             bool visible, float lse, float d, float &s, float &ds,
+                                             float &gradient)
 {
     float x = s * p.product_factor, slope = 1;
     if (p.cap_factor != 0) {
@@ -266,10 +296,8 @@ make_general(const struct backward_params &p, const struct backward_step *step, 
         x = tangent * p.cap_factor;
         slope = 1 - tangent * tangent;
     }
-    if (p.bias && visible) {
-        const T *bias = (const T *)p.bias + step->bias + row * p.bias_query_stride + column;
+    if (p.bias && visible)
         x = fmaf(to_float(*bias), 1.4426950408889634f, x);
-    }
     s = visible ? fast_exp2(x - lse) : 0;
     gradient = s == 0 ? 0 : s * (ds - d);
     ds = gradient * slope;
@@ -323,6 +351,8 @@ make_all_general(const struct backward_params &p, const struct backward_step *st
     const float *lse = (const float *)(memory + C::LSE) + stage * C::Q_ROWS;
     const float *d = (const float *)(memory + C::D) + stage * C::Q_ROWS;
     bool masked = step->masked;
+    const score_mask mask(step, keys);
+    int64_t first = step->bias;
     float sums[C::SCORE_N][2];
 #pragma unroll
     for (int n = 0; n < C::SCORE_N; n++)
@@ -338,10 +368,11 @@ make_all_general(const struct backward_params &p, const struct backward_step *st
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     int column = place.column + n * 8 + i;
-                    bool visible = !masked || score_visible<C>(step, keys, row, column);
+                    bool visible = !masked || mask.visible(row, column);
+                    int64_t element = first + row * p.bias_query_stride + column;
                     float gradient;
-                    make_general<T, C>(p, step, visible, row, column, row_l, row_d,
-                                       s[m][n][2 * h + i], dp[m][n][2 * h + i], gradient);
+                    make_general<T>(p, (const T *)p.bias + element, visible, row_l, row_d,
+                                    s[m][n][2 * h + i], dp[m][n][2 * h + i], gradient);
                     if (p.bias_query_stride == 0) {
                         sums[n][i] += gradient;
                     } else if (p.dbias && visible) {
@@ -389,36 +420,39 @@ __device__ __forceinline__ void make_scores(const struct backward_params &p,
         return;
     }
     const float *lse = (const float *)(memory + C::LSE) + stage * C::Q_ROWS;
-    float row_l[C::SCORE_M][2];
+    const float *d = (const float *)(memory + C::D) + stage * C::Q_ROWS;
+    float row_l[C::SCORE_M][2], row_d[C::SCORE_M][2];
 #pragma unroll
     for (int m = 0; m < C::SCORE_M; m++)
 #pragma unroll
-        for (int h = 0; h < 2; h++)
+        for (int h = 0; h < 2; h++) {
             row_l[m][h] = row_lse(lse + place.row + m * 16 + h * 8);
+            row_d[m][h] = row_l[m][h] == INFINITY ? 0 : d[place.row + m * 16 + h * 8];
+        }
+    if (step->masked)
+        hide_scores<C>(p, step, keys, place, s);
     // The exponentials of S lie between the products for dP.
-    bool masked = step->masked;
+    float factor = p.product_factor;
     constexpr int FRAGMENTS = C::SCORE_M * C::SCORE_N, DEPTH = C::D_V / 16;
     auto between = [&](int k) {
 #pragma unroll
         for (int i = 0; i < FRAGMENTS; i++) {
             int m = i / C::SCORE_N, n = i % C::SCORE_N;
             if (i >= FRAGMENTS * k / DEPTH && i < FRAGMENTS * (k + 1) / DEPTH)
-                make_p<T, C>(p, step, keys, s[m][n], row_l[m], masked, place.row + m * 16,
-                             place.column + n * 8, shared);
+                make_p<T, C>(factor, s[m][n], row_l[m], place.row + m * 16, place.column + n * 8,
+                             shared);
         }
     };
     product<T, C::SCORE_M, C::SCORE_N, DEPTH, C::D_V, 0, C::D_V, 0>(dp, d_out, v, between);
-    const float *d = (const float *)(memory + C::D) + stage * C::Q_ROWS;
 #pragma unroll
     for (int m = 0; m < C::SCORE_M; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int row = place.row + m * 16 + h * 8;
-            float row_d = row_l[m][h] == INFINITY ? 0 : d[row];
 #pragma unroll
             for (int n = 0; n < C::SCORE_N; n++) {
-                float x = s[m][n][2 * h] * (dp[m][n][2 * h] - row_d);
-                float y = s[m][n][2 * h + 1] * (dp[m][n][2 * h + 1] - row_d);
+                float x = s[m][n][2 * h] * (dp[m][n][2 * h] - row_d[m][h]);
+                float y = s[m][n][2 * h + 1] * (dp[m][n][2 * h + 1] - row_d[m][h]);
                 store_pair<T>(shared + C::DS + pair_offset<C>(row, place.column + n * 8), x, y);
             }
         }
@@ -426,67 +460,75 @@ __device__ __forceinline__ void make_scores(const struct backward_params &p,
 
 // ---- dQ, dK, dV ---------------------------------------------------------------------------------
 
+// Adds factor * acc, fragments of rows x elements, to d elements of `rows` rows, `stride` apart,
+// where they are. The warp's blocks of 16 rows are BELOW of them apart, its pairs of fragments
+// BESIDE. Row and column: the lane's first.
+template <int M, int N, int BELOW, int BESIDE, int D, bool WHOLE>
+__device__ __forceinline__ void add_fragments(const float (&acc)[M][N][4], float factor,
+                                              float *gradient, int64_t stride, int row, int rows,
+                                              int column, int d, bool pairs)
+{
+    float *base = gradient + row * stride + column;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int down = m * BELOW * 16 + h * 8;
+            float *to = base + down * stride;
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                int shift = n / 2 * BESIDE * 16 + n % 2 * 8;
+                float x = acc[m][n][2 * h] * factor, y = acc[m][n][2 * h + 1] * factor;
+                bool there = WHOLE || (row + down < rows && column + shift < d);
+                if (WHOLE || (there && pairs)) {
+                    add_pair(to + shift, x, y);
+                } else if (there) {
+                    add_float(to + shift, x);
+                    if (column + shift + 1 < d)
+                        add_float(to + shift + 1, y);
+                }
+            }
+        }
+}
+
+template <int M, int N, int BELOW, int BESIDE, int ROWS, int D>
+__device__ __forceinline__ void add_gradient(const float (&acc)[M][N][4], float factor,
+                                             float *gradient, int64_t stride, int row, int rows,
+                                             int column, int d, bool pairs)
+{
+    if (rows == ROWS && d == D && pairs)
+        add_fragments<M, N, BELOW, BESIDE, D, true>(acc, factor, gradient, stride, row, rows,
+                                                    column, d, pairs);
+    else
+        add_fragments<M, N, BELOW, BESIDE, D, false>(acc, factor, gradient, stride, row, rows,
+                                                     column, d, pairs);
+}
+
 template <class C>
 __device__ __forceinline__ void add_dq(const struct backward_params &p,
                                        const struct backward_step *step,
                                        const float (&dq)[C::DQ_M][C::DQ_N][4])
 {
     int thread = thread_number(), warp = thread / WARP_LANES, lane = thread % WARP_LANES;
-    int first = warp / C::QUERY_ACROSS * C::DQ_M * 16 + lane / 4;
+    int row = warp / C::QUERY_ACROSS * C::DQ_M * 16 + lane / 4;
     int column = warp % C::QUERY_ACROSS * 16 + lane % 4 * 2;
-    int64_t stride = p.row_step * p.heads * p.d_qk;
-    float *base = p.dq + (step->q_row * p.heads + step->head) * p.d_qk + first * stride + column;
-    bool pairs = p.d_qk % 2 == 0;
-#pragma unroll
-    for (int m = 0; m < C::DQ_M; m++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            if (first + m * 16 + h * 8 >= step->rows)
-                continue;
-            float *row = base + (m * 16 + h * 8) * stride;
-#pragma unroll
-            for (int n = 0; n < C::DQ_N; n++) {
-                int shift = n / 2 * C::QUERY_ACROSS * 16 + n % 2 * 8;
-                float x = dq[m][n][2 * h] * p.scale, y = dq[m][n][2 * h + 1] * p.scale;
-                if (pairs) {
-                    if (column + shift < p.d_qk)
-                        add_pair(row + shift, x, y);
-                } else {
-                    if (column + shift < p.d_qk)
-                        add_float(row + shift, x);
-                    if (column + shift + 1 < p.d_qk)
-                        add_float(row + shift + 1, y);
-                }
-            }
-        }
+    add_gradient<C::DQ_M, C::DQ_N, 1, C::QUERY_ACROSS, C::Q_ROWS, C::D_QK>(
+        dq, p.scale, p.dq + step->vector * p.d_qk, p.row_step * p.heads * p.d_qk, row, step->rows,
+        column, p.d_qk, p.pairs);
 }
 
-// Adds dK or dV of the tile to those in memory, which no other thread block touches.
-template <class C, int N>
+// dK or dV of the tile, whose elements no other thread block touches.
+template <class C, int N, int D>
 __device__ __forceinline__ void
 add_keys(const struct backward_params &p, const struct backward_tile *tile, int kv_head,
          const float (&acc)[C::KEY_M][N][4], float *gradient, int d, float factor)
 {
     int thread = thread_number(), warp = thread / WARP_LANES, lane = thread % WARP_LANES;
+    int row = warp / C::KEY_ACROSS * 16 + lane / 4;
     int column = warp % C::KEY_ACROSS * 16 + lane % 4 * 2;
-#pragma unroll
-    for (int m = 0; m < C::KEY_M; m++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            int key = (m * C::KEY_WARPS + warp / C::KEY_ACROSS) * 16 + h * 8 + lane / 4;
-            if (key >= tile->rows)
-                continue;
-            float *row =
-                gradient + ((tile->kv_row + key * p.row_step) * p.kv_heads + kv_head) * d + column;
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                int shift = n / 2 * C::KEY_ACROSS * 16 + n % 2 * 8;
-                if (column + shift < d)
-                    row[shift] += acc[m][n][2 * h] * factor;
-                if (column + shift + 1 < d)
-                    row[shift + 1] += acc[m][n][2 * h + 1] * factor;
-            }
-        }
+    add_gradient<C::KEY_M, N, C::KEY_WARPS, C::KEY_ACROSS, C::KV_ROWS, D>(
+        acc, factor, gradient + (tile->kv_row * p.kv_heads + kv_head) * d,
+        p.row_step * p.kv_heads * d, row, tile->rows, column, d, p.pairs);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -543,8 +585,8 @@ __device__ __forceinline__ void backward_tile_head(const struct backward_params 
     bool leads = threadIdx.x == 0;
     if (leads) {
         cursor_init(p, cursor, index, kv_head);
-        cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[0]);
-        cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[1]);
+        cursor_fragment<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[0]);
+        cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[0], &steps[1]);
     }
     __syncthreads();
     load_keys<T, C>(p, tile, kv_head, shared);
@@ -561,7 +603,7 @@ __device__ __forceinline__ void backward_tile_head(const struct backward_params 
         copy_wait<0>();
         __syncthreads();
         if (leads)
-            cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[later]);
+            cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[next], &steps[later]);
         bool more = steps[next].rows > 0;
         if (C::STAGES > 1 && more) {
             load_queries<T, C>(p, &steps[next], C::STAGES - 1 - stage, shared);
@@ -581,8 +623,8 @@ __device__ __forceinline__ void backward_tile_head(const struct backward_params 
         }
         now = next;
     }
-    add_keys<C, C::DV_N>(p, tile, kv_head, dv, p.dv, p.d_v, 1);
-    add_keys<C, C::DK_N>(p, tile, kv_head, dk, p.dk, p.d_qk, p.scale);
+    add_keys<C, C::DV_N, C::D_V>(p, tile, kv_head, dv, p.dv, p.d_v, 1);
+    add_keys<C, C::DK_N, C::D_QK>(p, tile, kv_head, dk, p.dk, p.d_qk, p.scale);
     __syncthreads(); // the memory is free for the next tile
 }
 

@@ -37,13 +37,13 @@ template <typename T, class C>
 __device__ void plain_queries(const struct backward_params &p, const struct backward_step *step,
                               struct plain_memory<C> *m)
 {
-    int64_t vector = step->q_row * p.heads + step->head, stride = p.row_step * p.heads;
+    int64_t vector = step->vector, stride = p.row_step * p.heads;
     plain_load<T, C>(m->q, (const T *)p.q + vector * p.d_qk, stride * p.d_qk, step->rows, p.d_qk);
     plain_load<T, C>(m->d_out, (const T *)p.d_out + vector * p.d_v, stride * p.d_v, step->rows,
                      p.d_v);
     int row = threadIdx.x;
     if (row < C::ROWS) {
-        int64_t scalar = step->head * p.q_rows + step->q_row + row * p.row_step;
+        int64_t scalar = step->scalar + row * p.row_step;
         float lse = row < step->rows ? p.lse[scalar] : -INFINITY;
         m->lse[row] = lse;
         m->d[row] = lse == -INFINITY ? 0 : p.d[scalar];
@@ -125,8 +125,8 @@ __device__ void plain_columns(const struct backward_params &p, const struct back
 
 // acc += left' * right over the queries of a step.
 template <class C>
-__device__ void plain_keys(float (&acc)[C::PARTS][C::WIDTH],
-                           const float (*left)[C::SCORE_STRIDE], const float (*right)[C::STRIDE])
+__device__ void plain_keys(float (&acc)[C::PARTS][C::WIDTH], const float (*left)[C::SCORE_STRIDE],
+                           const float (*right)[C::STRIDE])
 {
     int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
     for (int i = 0; i < C::ROWS; i++)
@@ -158,7 +158,7 @@ __device__ void plain_dq(const struct backward_params &p, const struct backward_
 #pragma unroll
         for (int b = 0; b < C::WIDTH; b++) {
             int row = y + a * ACROSS, column = x + b * ACROSS;
-            int64_t vector = (step->q_row + row * p.row_step) * p.heads + step->head;
+            int64_t vector = step->vector + row * p.row_step * p.heads;
             if (row < step->rows && column < p.d_qk)
                 add_float(p.dq + vector * p.d_qk + column, dq[a][b] * p.scale);
         }
@@ -193,7 +193,7 @@ __device__ void plain_tile(const struct backward_params &p, int index, int kv_he
     plain_load<T, C>(m->v, (const T *)p.v + vector * p.d_v, stride * p.d_v, tile->rows, p.d_v);
     if (threadIdx.x == 0) {
         cursor_init(p, &m->cursor, index, kv_head);
-        cursor_next<C::ROWS, C::ROWS>(p, &m->cursor, &m->steps[0]);
+        cursor_fragment<C::ROWS, C::ROWS>(p, &m->cursor, &m->steps[0]);
     }
     float dk[C::PARTS][C::WIDTH] = {}, dv[C::PARTS][C::WIDTH] = {};
     for (int now = 0;; now = 1 - now) {
@@ -202,7 +202,7 @@ __device__ void plain_tile(const struct backward_params &p, int index, int kv_he
         if (step->rows == 0)
             break;
         if (threadIdx.x == 0)
-            cursor_next<C::ROWS, C::ROWS>(p, &m->cursor, &m->steps[1 - now]);
+            cursor_next<C::ROWS, C::ROWS>(p, &m->cursor, step, &m->steps[1 - now]);
         plain_queries<T, C>(p, step, m);
         __syncthreads();
         plain_scores<T, C>(p, step, tile->rows, m);

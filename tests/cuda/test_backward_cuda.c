@@ -277,7 +277,10 @@ static struct attention_backward backward_args(const struct problem *p, const st
 
 // ---- comparison ----
 
-// The gradient that the CPU computed is expected - before, the device's is actual - before.
+// A gradient smaller than this is a difference of larger numbers, and its errors are theirs.
+#define GRADIENT_LEAST 0.05
+
+// Of actual against expected. The gradient is what was added to `before`.
 static double gradient_error(const float *before, const float *expected, const float *actual,
                              int64_t count)
 {
@@ -289,9 +292,11 @@ static double gradient_error(const float *before, const float *expected, const f
         largest = fmax(largest, fabs(e));
         off = !(fabs(x) <= off) ? fabs(x) : off; // keeps a NaN
     }
-    if (count == 0 || (size == 0 && difference == 0))
+    if (count == 0)
         return 0;
-    double rms = sqrt(difference / size), worst = off / largest / 4;
+    double rms =
+        sqrt(difference / (double)count) / fmax(sqrt(size / (double)count), GRADIENT_LEAST);
+    double worst = off / fmax(largest, 4 * GRADIENT_LEAST) / 4;
     return rms >= worst ? rms : worst;
 }
 
