@@ -110,6 +110,7 @@ static void tally_list(const struct scene *scene, const struct worklist *list, s
         for (int32_t f = 0; f < tile->fragment_count; f++) {
             const struct work_fragment *fragment = &list->fragments[tile->fragment + f];
             ck_assert_int_ge(fragment->keys, 1);
+            ck_assert_int_eq(fragment->last, f == tile->fragment_count - 1);
             ck_assert(tally_fragment(scene, tile, fragment, tally));
             blocks += fragment_blocks(fragment);
         }

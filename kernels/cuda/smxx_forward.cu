@@ -12,9 +12,9 @@ extern "C" {
 
 static const double LOG2_E = 1.4426950408889634;
 
-// Keys and values of the heads that are worked on at one time should stay in the L2 cache beside
-// what else passes through it.
-#define SECTION_BYTES (INT64_C(16) << 20)
+// Thread blocks of one head read the same keys at about the same time, so that even twice what the
+// L2 cache holds hurts little, and the fewer sections, the better the last thread blocks spread.
+#define SECTION_BYTES (INT64_C(96) << 20)
 
 static enum status check_shape(const struct attention_shape *shape, struct error *error)
 {
@@ -39,9 +39,12 @@ static int32_t section_heads(const struct attention_shape *shape, const struct w
     for (int32_t i = 0; i < list->tile_count; i++)
         keys = list->tiles[i].blocks > keys ? list->tiles[i].blocks : keys;
     keys *= WORK_BLOCK;
-    int64_t bytes = keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype);
-    int64_t kv_heads = bytes > 0 ? SECTION_BYTES / bytes : 1;
-    int64_t heads = (kv_heads > 0 ? kv_heads : 1) * shape->group;
+    int64_t bytes = keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype) * shape->kv_heads;
+    int64_t sections = (bytes + SECTION_BYTES - 1) / SECTION_BYTES;
+    if (sections > shape->kv_heads)
+        sections = shape->kv_heads;
+    int64_t kv_heads = (shape->kv_heads + sections - 1) / sections;
+    int64_t heads = kv_heads * shape->group;
     return (int32_t)(heads < shape->heads ? heads : shape->heads);
 }
 

@@ -2,8 +2,10 @@
 // Forward for bf16 and fp16: a thread block owns a tile of queries of one head, goes over all keys
 // that they see with one online softmax, and merges once into the running result.
 //
-// Four warps share the tile's rows. Keys and values pass through two stages in shared memory: while
-// one is worked on, the other is filled. Scores and results stay in registers.
+// Four warps share the tile's rows. Values arrive in shared memory while their scores are computed,
+// the next keys beside them or, where there is no room for two blocks of keys, while the scores are
+// weighed. What a thread block waits for, another one on the same multiprocessor fills in. Scores
+// and results stay in registers.
 #ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_CUH
 #define CPATTN_KERNELS_CUDA_SMXX_FORWARD_CUH
 
@@ -28,9 +30,11 @@ struct forward_traits {
     static const int DQK = DQK_, DV = DV_, M = M_, N = N_;
     static const bool GENERAL = GENERAL_; // bias, cap, max_logit, unaligned rows, any factor
     static const bool KEEP_Q = KEEP_Q_;   // Q's fragments stay in registers
+    static const bool MIX = DV <= 128;    // weights are computed between the products before theirs
+    static const int STAGES = DQK <= 192 ? 2 : 1; // blocks of keys in shared memory
     static const int ROWS = 4 * 16 * M;
     static const int Q_BYTES = ROWS * DQK * 2, K_BYTES = N * DQK * 2, V_BYTES = N * DV * 2;
-    static const int SHARED_BYTES = Q_BYTES + 2 * (K_BYTES + V_BYTES);
+    static const int SHARED_BYTES = Q_BYTES + STAGES * K_BYTES + V_BYTES;
 };
 
 // ---- loads --------------------------------------------------------------------------------------
@@ -85,7 +89,7 @@ __device__ __forceinline__ void load_rows(uint32_t tile, const T *source, int64_
 // Where in the keys of a tile one is: block by block through its fragments. Their fields are read
 // where they are used, which costs less than registers that hold them.
 struct key_walk {
-    int fragment; // of the list
+    int fragment; // of the list; -1 behind the last of the tile
     int key;      // the block's first, in the fragment
 };
 
@@ -94,27 +98,25 @@ __device__ __forceinline__ void key_walk_next(struct key_walk *walk,
                                               const struct work_fragment *fragments)
 {
     walk->key += N;
-    if (walk->key >= fragments[walk->fragment].keys) {
-        walk->fragment++;
+    const struct work_fragment &fragment = fragments[walk->fragment];
+    if (walk->key >= fragment.keys) {
+        walk->fragment = fragment.last ? -1 : walk->fragment + 1;
         walk->key = 0;
     }
 }
 
-// Begins to fetch the block at `walk`.
-template <class S>
-__device__ __forceinline__ void load_keys(const struct forward_work &work, int kv_head,
-                                          const struct key_walk &walk, uint32_t k, uint32_t v)
+// Begins to fetch the block of `tensor`, K or V, at `walk`: N rows of d elements.
+template <class S, int COLUMNS>
+__device__ __forceinline__ void load_block(const struct forward_work &work, const void *tensor,
+                                           int d, int kv_head, const struct key_walk &walk,
+                                           uint32_t tile)
 {
     typedef typename S::T T;
-    const struct work_fragment *fragment = &work.fragments[walk.fragment];
-    int64_t row = fragment->kv_row + walk.key * work.row_step;
-    int64_t vector = row * work.kv_heads + kv_head, step = work.row_step * work.kv_heads;
-    int rows = fragment->keys - walk.key;
-    load_rows<S::N, S::DQK, S::GENERAL>(k, (const T *)work.k + vector * work.d_qk, step * work.d_qk,
-                                        rows, work.d_qk, work.aligned);
-    load_rows<S::N, S::DV, S::GENERAL>(v, (const T *)work.v + vector * work.d_v, step * work.d_v,
-                                       rows, work.d_v, work.aligned);
-    copy_commit();
+    const struct work_fragment &fragment = work.fragments[walk.fragment];
+    int64_t vector = (fragment.kv_row + walk.key * work.row_step) * work.kv_heads + kv_head;
+    load_rows<S::N, COLUMNS, S::GENERAL>(tile, (const T *)tensor + vector * d,
+                                         work.row_step * work.kv_heads * d,
+                                         fragment.keys - walk.key, d, work.aligned);
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -161,33 +163,6 @@ __device__ __forceinline__ void scores_compute(struct forward_state<S> &state, u
             for (int m = 0; m < S::M; m++) {
                 mma<typename S::T>(state.scores[m][2 * n], a[m], b[0], b[1]);
                 mma<typename S::T>(state.scores[m][2 * n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-template <class S>
-__device__ __forceinline__ void out_accumulate(struct forward_state<S> &state, uint32_t v)
-{
-#pragma unroll
-    for (int step = 0; step < S::N / 16; step++) {
-        uint32_t a[S::M][4];
-#pragma unroll
-        for (int m = 0; m < S::M; m++) {
-            const float(*p)[4] = &state.scores[m][2 * step];
-            a[m][0] = pack<typename S::T>(p[0][0], p[0][1]);
-            a[m][1] = pack<typename S::T>(p[0][2], p[0][3]);
-            a[m][2] = pack<typename S::T>(p[1][0], p[1][1]);
-            a[m][3] = pack<typename S::T>(p[1][2], p[1][3]);
-        }
-#pragma unroll
-        for (int n = 0; n < S::DV / 16; n++) {
-            uint32_t b[4];
-            load_fragment_transposed(b, fragment_step<S::DV>(v, 16 * step, n));
-#pragma unroll
-            for (int m = 0; m < S::M; m++) {
-                mma<typename S::T>(state.out[m][2 * n], a[m], b[0], b[1]);
-                mma<typename S::T>(state.out[m][2 * n + 1], a[m], b[2], b[3]);
             }
         }
     }
@@ -291,9 +266,9 @@ __device__ __forceinline__ void state_rescale(struct forward_state<S> &state,
     }
 }
 
-// Scores become weights. `factor` > 0 makes them logits in base 2.
+// Raises the rows' maxima as the scores call for. `factor` > 0 makes logits in base 2 of scores.
 template <class S>
-__device__ __forceinline__ void scores_softmax(struct forward_state<S> &state, float factor)
+__device__ __forceinline__ void maxima_raise(struct forward_state<S> &state, float factor)
 {
     float max[S::M][2];
     bool grown = false;
@@ -314,22 +289,58 @@ __device__ __forceinline__ void scores_softmax(struct forward_state<S> &state, f
     }
     if (__any_sync(0xffffffffu, grown))
         state_rescale<S>(state, max);
+}
+
+// The registers [begin, end) of the 4 * M that hold the weights of 16 keys, those of `step`, as
+// fragments A. Adds the weights to the sums of their rows.
+template <class S>
+__device__ __forceinline__ void weights_some(struct forward_state<S> &state, float factor,
+                                             const float shift[S::M][2], int step, int begin,
+                                             int end, uint32_t a[S::M][4])
+{
 #pragma unroll
-    for (int m = 0; m < S::M; m++) {
+    for (int i = 0; i < 4 * S::M; i++) {
+        if (i < begin || i >= end)
+            continue;
+        const int m = i / 4, half = i % 2;
+        const float *pair = &state.scores[m][2 * step + i % 4 / 2][2 * half];
+        float low = fast_exp2(fmaf(pair[0], factor, -shift[m][half]));
+        float high = fast_exp2(fmaf(pair[1], factor, -shift[m][half]));
+        state.sum[m][half] += low + high;
+        a[m][i % 4] = pack<typename S::T>(low, high);
+    }
+}
+
+// Weighs the scores and adds the weighted values.
+template <class S>
+__device__ __forceinline__ void out_accumulate(struct forward_state<S> &state, float factor,
+                                               uint32_t v)
+{
+    const int steps = S::N / 16, parts = S::DV / 16, registers = 4 * S::M;
+    float shift[S::M][2];
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float shift = state.max[m][half] == -CUDART_INF_F ? 0 : state.max[m][half];
-            float sum = 0;
+    for (int m = 0; m < S::M; m++)
 #pragma unroll
-            for (int n = 0; n < S::N / 8; n++) {
+        for (int half = 0; half < 2; half++)
+            shift[m][half] = state.max[m][half] == -CUDART_INF_F ? 0 : state.max[m][half];
+    uint32_t a[steps][S::M][4];
 #pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    float p = fast_exp2(fmaf(state.scores[m][n][2 * half + i], factor, -shift));
-                    state.scores[m][n][2 * half + i] = p;
-                    sum += p;
-                }
+    for (int step = 0; step < (S::MIX ? 1 : steps); step++)
+        weights_some<S>(state, factor, shift, step, 0, registers, a[step]);
+#pragma unroll
+    for (int step = 0; step < steps; step++) {
+#pragma unroll
+        for (int n = 0; n < parts; n++) {
+            uint32_t b[4];
+            load_fragment_transposed(b, fragment_step<S::DV>(v, 16 * step, n));
+#pragma unroll
+            for (int m = 0; m < S::M; m++) {
+                mma<typename S::T>(state.out[m][2 * n], a[step][m], b[0], b[1]);
+                mma<typename S::T>(state.out[m][2 * n + 1], a[step][m], b[2], b[3]);
             }
-            state.sum[m][half] += sum;
+            if (S::MIX && step + 1 < steps)
+                weights_some<S>(state, factor, shift, step + 1, n * registers / parts,
+                                (n + 1) * registers / parts, a[(step + 1) % steps]);
         }
     }
 }
@@ -442,19 +453,65 @@ __device__ __forceinline__ void state_keep_q(struct forward_state<S> &state, uin
             load_fragment(state.q[m][step], fragment_step<S::DQK>(q, 16 * m, step));
 }
 
+// Scores of the block become logits, as far as that is not left to the weighing.
 template <class S>
-__device__ __forceinline__ void
-block_work(struct forward_state<S> &state, const struct forward_work &work,
-           const struct key_walk &walk, int head, int rows, uint32_t q, uint32_t k, uint32_t v)
+__device__ __forceinline__ void block_logits(struct forward_state<S> &state,
+                                             const struct forward_work &work,
+                                             const struct key_walk &walk, int head, int rows)
 {
     const struct work_fragment &fragment = work.fragments[walk.fragment];
-    scores_compute<S>(state, q, k);
     if (S::GENERAL)
         scores_logits<S>(state, work, fragment, walk.key, head, rows);
     else if (block_is_masked<S::N>(fragment, walk.key, S::ROWS))
         scores_mask<S>(state, fragment, walk.key);
-    scores_softmax<S>(state, S::GENERAL ? 1 : work.factor);
-    out_accumulate<S>(state, v);
+}
+
+// All keys of the tile. Q is on its way into shared memory.
+template <class S>
+__device__ __forceinline__ void
+tile_work(struct forward_state<S> &state, const struct forward_work &work,
+          const struct work_tile &tile, const struct forward_place &place, uint32_t q_tile)
+{
+    const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
+    const float factor = S::GENERAL ? 1 : work.factor;
+    const uint32_t k_tile = q_tile + S::Q_BYTES, v_tile = k_tile + S::STAGES * S::K_BYTES;
+    uint32_t q = fragment_rows_first<S::DQK>(q_tile, warp * 16 * S::M, lane);
+    uint32_t k = fragment_halves_first<S::DQK>(k_tile, 0, lane);
+    uint32_t v = fragment_rows_first<S::DV>(v_tile, 0, lane);
+
+    struct key_walk walk = {tile.fragment, 0};
+    load_block<S, S::DQK>(work, work.k, work.d_qk, place.kv_head, walk, k_tile);
+    copy_commit();
+    if constexpr (S::KEEP_Q) {
+        copy_wait<0>();
+        __syncthreads();
+        state_keep_q<S>(state, q);
+    }
+    for (int stage = 0; walk.fragment >= 0; stage ^= S::STAGES - 1) {
+        copy_wait<0>();
+        __syncthreads(); // all see the keys, and are done with the block before
+        load_block<S, S::DV>(work, work.v, work.d_v, place.kv_head, walk, v_tile);
+        copy_commit();
+        struct key_walk next = walk;
+        key_walk_next<S::N>(&next, work.fragments);
+        if (S::STAGES == 2) {
+            if (next.fragment >= 0)
+                load_block<S, S::DQK>(work, work.k, work.d_qk, place.kv_head, next,
+                                      k_tile + (stage ^ 1) * S::K_BYTES);
+            copy_commit();
+        }
+        scores_compute<S>(state, q, k + stage * S::K_BYTES);
+        block_logits<S>(state, work, walk, place.head, tile.rows);
+        maxima_raise<S>(state, factor);
+        copy_wait<S::STAGES - 1>();
+        __syncthreads(); // all see the values, and are done with the keys
+        if (S::STAGES == 1 && next.fragment >= 0) {
+            load_block<S, S::DQK>(work, work.k, work.d_qk, place.kv_head, next, k_tile);
+            copy_commit();
+        }
+        out_accumulate<S>(state, factor, v);
+        walk = next;
+    }
 }
 
 template <class S, int BLOCKS>
@@ -463,44 +520,19 @@ __global__ void __launch_bounds__(FORWARD_THREADS, BLOCKS)
 {
     typedef typename S::T T;
     extern __shared__ __align__(128) unsigned char shared[];
-    const uint32_t q_tile = shared_address(shared), k_tile = q_tile + S::Q_BYTES;
-    const uint32_t v_tile = k_tile + 2 * S::K_BYTES;
-    const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
-
+    const uint32_t q_tile = shared_address(shared);
     struct forward_place place = forward_place(work);
     struct work_tile tile = work.tiles[place.tile];
-    int64_t q_vector = tile.q_row * work.heads + place.head;
-    load_rows<S::ROWS, S::DQK, S::GENERAL>(q_tile, (const T *)work.q + q_vector * work.d_qk,
+    int64_t vector = tile.q_row * work.heads + place.head;
+    load_rows<S::ROWS, S::DQK, S::GENERAL>(q_tile, (const T *)work.q + vector * work.d_qk,
                                            work.row_step * work.heads * work.d_qk, tile.rows,
                                            work.d_qk, work.aligned);
-    struct key_walk now = {tile.fragment, 0}, next = now;
-    const int end = tile.fragment + tile.fragment_count;
-    load_keys<S>(work, place.kv_head, next, k_tile, v_tile);
-
     struct forward_state<S> state;
     state_clear<S>(state);
-    uint32_t q = fragment_rows_first<S::DQK>(q_tile, warp * 16 * S::M, lane);
-    uint32_t k = fragment_halves_first<S::DQK>(k_tile, 0, lane);
-    uint32_t v = fragment_rows_first<S::DV>(v_tile, 0, lane);
-    if constexpr (S::KEEP_Q) {
-        copy_wait<0>();
-        __syncthreads();
-        state_keep_q<S>(state, q);
-    }
-    for (int stage = 0;; stage ^= 1) {
-        copy_wait<0>();
-        __syncthreads(); // all see the stage, and none still reads the other one
-        key_walk_next<S::N>(&next, work.fragments);
-        bool more = next.fragment < end;
-        if (more)
-            load_keys<S>(work, place.kv_head, next, k_tile + (stage ^ 1) * S::K_BYTES,
-                         v_tile + (stage ^ 1) * S::V_BYTES);
-        block_work<S>(state, work, now, place.head, tile.rows, q, k + stage * S::K_BYTES,
-                      v + stage * S::V_BYTES);
-        if (!more)
-            break;
-        key_walk_next<S::N>(&now, work.fragments);
-    }
+    tile_work<S>(state, work, tile, place, q_tile);
+
+    place = forward_place(work); // once more, rather than kept in registers
+    tile = work.tiles[place.tile];
     state_merge<S>(state, work, tile, place.head);
     if (S::GENERAL && work.max_logit)
         state_max_logit<S>(state, work.max_logit + place.head);

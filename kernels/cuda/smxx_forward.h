@@ -31,11 +31,13 @@ struct forward_place {
 };
 
 #ifdef __CUDACC__
+// Computed afresh by each call, so that nothing is kept in registers from one to the next.
 static __device__ __forceinline__ struct forward_place
 forward_place(const struct forward_work &work)
 {
-    int32_t whole = work.tile_count * work.section;
-    int32_t section = (int32_t)blockIdx.x / whole, rest = (int32_t)blockIdx.x % whole;
+    int32_t block, whole = work.tile_count * work.section;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    int32_t section = block / whole, rest = block % whole;
     int32_t first = section * work.section;
     int32_t heads = min(work.section, work.heads - first);
     int32_t head = first + rest % heads;

@@ -5,7 +5,7 @@ template <typename T>
 static cudaError_t launch(const struct forward_work &work, bool plain, cudaStream_t stream)
 {
     if (plain)
-        return forward_launch_instance<forward_traits<T, 192, 128, 2, 32, false, false>, 2>(work,
+        return forward_launch_instance<forward_traits<T, 192, 128, 2, 64, false, false>, 2>(work,
                                                                                             stream);
     return forward_launch_instance<forward_traits<T, 192, 128, 2, 32, true, false>, 2>(work,
                                                                                        stream);

@@ -5,8 +5,8 @@ template <typename T>
 static cudaError_t launch(const struct forward_work &work, bool plain, cudaStream_t stream)
 {
     if (plain)
-        return forward_launch_instance<forward_traits<T, 64, 64, 2, 64, false, true>, 2>(work,
-                                                                                         stream);
+        return forward_launch_instance<forward_traits<T, 64, 64, 2, 96, false, true>, 2>(work,
+                                                                                          stream);
     return forward_launch_instance<forward_traits<T, 64, 64, 2, 32, true, true>, 2>(work, stream);
 }
 

@@ -86,7 +86,10 @@ static enum status tile_add(const struct build *b, const struct interval *q,
             return status;
     }
     tile->fragment_count = list->fragment_count - tile->fragment;
-    list->tile_count += tile->fragment_count > 0;
+    if (tile->fragment_count == 0)
+        return STATUS_OK;
+    list->fragments[list->fragment_count - 1].last = true;
+    list->tile_count++;
     return STATUS_OK;
 }
 

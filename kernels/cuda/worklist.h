@@ -18,6 +18,7 @@ struct work_fragment {
     int64_t bias;      // elements from a head's bias to that of the tile's row 0 and key 0
     int32_t keys;      // at least 1
     int32_t low, high; // within +-WORK_BOUND, which stands for no bound
+    bool last;         // of its tile
 };
 #define WORK_BOUND (1 << 30)
 
