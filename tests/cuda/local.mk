@@ -24,6 +24,11 @@ tests_cuda_test_inputs_cuda_SOURCES = tests/cuda/test_inputs_cuda.c $(harness_so
 tests_cuda_test_inputs_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_inputs_cuda_LDADD = rank/librank.a $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_forward_cuda
+tests_cuda_test_forward_cuda_SOURCES = tests/cuda/test_forward_cuda.c $(harness_sources)
+tests_cuda_test_forward_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_forward_cuda_LDADD = $(cuda_test_libs)
+
 cuda_test_programs += tests/cuda/test_world_cuda
 tests_cuda_test_world_cuda_SOURCES = tests/cuda/test_world_cuda.c tests/world.c tests/world.h \
     tests/generate.c tests/generate.h

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward on the device against the CPU backend: drawn problems of every type, width, mask and
+// layout, with NaN wherever neither may read nor write.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/dtype.h"
+#include "tests/cuda/harness.h"
+
+#define SLICES_MAX 12
+
+enum prior { PRIOR_NOTHING, PRIOR_SINK, PRIOR_RESULT, PRIORS };
+
+struct problem {
+    struct attention_shape shape;
+    struct slice slices[SLICES_MAX];
+    int32_t slice_count;
+    int64_t q_rows, kv_rows, bias_count;
+    enum prior prior;
+    bool wants_max;
+    size_t skew; // of the addresses of Q, K, V
+    double magnitude;
+    bool rising; // logits grow with the key
+};
+
+struct tensors {
+    struct twin q, k, v, bias, o, lse, max_logit;
+};
+
+static int64_t one_of(const int64_t *list, int count)
+{
+    return list[harness_below(count)];
+}
+#define ONE_OF(...)                                                                                \
+    one_of((const int64_t[]){__VA_ARGS__},                                                         \
+           (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+static float normal(void)
+{
+    double u = ((double)(harness_random() >> 11) + 1) / 9007199254740994.0;
+    double angle = 2 * M_PI * (double)(harness_random() >> 11) / 9007199254740992.0;
+    return (float)(sqrt(-2 * log(u)) * cos(angle));
+}
+
+// ---- problems -----------------------------------------------------------------------------------
+
+static void draw_shape(struct problem *p, enum case_dtype dtype)
+{
+    struct attention_shape *s = &p->shape;
+    s->dtype = dtype;
+    s->group = (int32_t)ONE_OF(1, 1, 1, 2, 3, 4, 8);
+    s->head_phase = (int32_t)(harness_below(3) == 0 ? harness_below(s->group) : 0);
+    s->heads = (int32_t)harness_between(1, 9);
+    s->kv_heads = (s->heads + s->head_phase - 1) / s->group + 1;
+    s->d_qk = (int32_t)ONE_OF(8, 16, 40, 64, 64, 64, 72, 96, 128, 128, 128, 192, 256, 0);
+    s->d_v = (int32_t)(harness_below(3) != 0 ? s->d_qk : ONE_OF(8, 32, 64, 128, 200, 256, 0));
+    if (s->d_qk == 0)
+        s->d_qk = (int32_t)harness_between(1, 256);
+    if (s->d_v == 0)
+        s->d_v = (int32_t)harness_between(1, 256);
+    s->row_step = ONE_OF(1, 1, 1, 2, 3);
+    s->scale = (harness_below(12) == 0 ? -1 : 1) / sqrt(s->d_qk);
+    s->softcap = harness_below(4) == 0 ? (double)ONE_OF(1, 5, 50) : 0;
+    p->wants_max = harness_below(3) == 0;
+    p->prior = (enum prior)harness_below(PRIORS);
+    p->skew = harness_below(8) == 0 ? (size_t)dtype_bytes(dtype) : 0;
+    p->magnitude = (double)ONE_OF(1, 1, 1, 3, 12);
+}
+
+static int64_t draw_length(void)
+{
+    return harness_below(3) == 0 ? harness_between(0, 400)
+                                 : ONE_OF(0, 1, 5, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256, 257);
+}
+
+static void draw_mask(struct slice *slice)
+{
+    static const int64_t none = SLICE_UNBOUNDED;
+    slice->offset = harness_below(3) == 0 ? 0 : harness_between(-300, 300);
+    slice->left = harness_below(2) == 0 ? none : ONE_OF(0, 1, 7, 64, 100, 200);
+    slice->right = harness_below(2) == 0 ? none : ONE_OF(0, 0, 0, 1, 33, 128);
+}
+
+// Sequence `residue` of the problem, whose queries and keys begin at the first row it can have.
+static void draw_slices(struct problem *p, int64_t residue)
+{
+    int64_t q_len = draw_length(), kv_len = draw_length(), step = p->shape.row_step;
+    int count = (int)ONE_OF(1, 1, 2, 4);
+    for (int i = 0; i < count && p->slice_count < SLICES_MAX; i++) {
+        struct slice *slice = &p->slices[p->slice_count++];
+        bool whole = harness_below(2) == 0;
+        int64_t q_begin = whole ? 0 : harness_between(0, q_len),
+                kv_begin = whole ? 0 : harness_between(0, kv_len);
+        slice->q_row = residue + q_begin * step;
+        slice->kv_row = residue + kv_begin * step;
+        slice->q_len = whole ? q_len : harness_between(0, q_len - q_begin);
+        slice->kv_len = whole ? kv_len : harness_between(0, kv_len - kv_begin);
+        draw_mask(slice);
+        int64_t q_end = slice->q_row + slice->q_len * step;
+        int64_t kv_end = slice->kv_row + slice->kv_len * step;
+        p->q_rows = q_end > p->q_rows ? q_end : p->q_rows;
+        p->kv_rows = kv_end > p->kv_rows ? kv_end : p->kv_rows;
+    }
+}
+
+static void draw_bias(struct problem *p)
+{
+    struct attention_shape *s = &p->shape;
+    if (harness_below(4) != 0)
+        return;
+    int64_t rows = 0, columns = 0;
+    s->bias_row_step = harness_below(2);
+    for (int i = 0; i < p->slice_count; i++) {
+        struct slice *slice = &p->slices[i];
+        slice->bias_row = harness_below(5);
+        slice->bias_column = harness_below(9);
+        int64_t last = slice->bias_row + slice->q_len * s->bias_row_step + 1;
+        rows = last > rows ? last : rows;
+        last = slice->bias_column + slice->kv_len;
+        columns = last > columns ? last : columns;
+    }
+    s->bias_row_stride = columns + harness_below(3);
+    s->bias_head_stride = harness_below(2) * rows * s->bias_row_stride;
+    p->bias_count = rows * s->bias_row_stride + (s->heads - 1) * s->bias_head_stride;
+}
+
+static struct problem problem_draw(enum case_dtype dtype)
+{
+    struct problem p = {.q_rows = 0};
+    draw_shape(&p, dtype);
+    p.q_rows = p.kv_rows = p.shape.row_step;
+    for (int64_t residue = 0; residue < p.shape.row_step; residue++)
+        draw_slices(&p, residue);
+    draw_bias(&p);
+    p.shape.q_rows = p.q_rows + harness_below(3);
+    return p;
+}
+
+// One rectangle, one head.
+static struct problem problem_of(enum case_dtype dtype, int32_t d_qk, int32_t d_v, int64_t q_len,
+                                 int64_t kv_len)
+{
+    return (struct problem){.shape = {.dtype = dtype,
+                                      .heads = 1,
+                                      .kv_heads = 1,
+                                      .d_qk = d_qk,
+                                      .d_v = d_v,
+                                      .group = 1,
+                                      .q_rows = q_len + 1,
+                                      .row_step = 1,
+                                      .scale = 1 / sqrt(d_qk)},
+                            .slices = {{.q_len = q_len,
+                                        .kv_len = kv_len,
+                                        .left = SLICE_UNBOUNDED,
+                                        .right = SLICE_UNBOUNDED}},
+                            .slice_count = 1,
+                            .q_rows = q_len + 1,
+                            .kv_rows = kv_len + 1,
+                            .magnitude = 1};
+}
+
+static void problem_print(const struct problem *p)
+{
+    const struct attention_shape *s = &p->shape;
+    harness_note("dtype %d heads %d/%d group %d phase %d d %d/%d step %lld scale %g cap %g bias "
+                 "%lld (%lld %lld %lld) prior %d max %d skew %zu magnitude %g",
+                 (int)s->dtype, s->heads, s->kv_heads, s->group, s->head_phase, s->d_qk, s->d_v,
+                 (long long)s->row_step, s->scale, s->softcap, (long long)p->bias_count,
+                 (long long)s->bias_head_stride, (long long)s->bias_row_stride,
+                 (long long)s->bias_row_step, (int)p->prior, p->wants_max, p->skew, p->magnitude);
+    for (int i = 0; i < p->slice_count; i++) {
+        const struct slice *x = &p->slices[i];
+        harness_note("  q %lld+%lld kv %lld+%lld offset %lld left %lld right %lld",
+                     (long long)x->q_row, (long long)x->q_len, (long long)x->kv_row,
+                     (long long)x->kv_len, (long long)x->offset, (long long)x->left,
+                     (long long)x->right);
+    }
+}
+
+// ---- tensors ------------------------------------------------------------------------------------
+
+// Random rows where a slice has its own; the others stay NaN.
+static void fill_rows(const struct problem *p, const struct twin *tensor, bool queries,
+                      int64_t width, double magnitude)
+{
+    for (int i = 0; i < p->slice_count; i++) {
+        const struct slice *s = &p->slices[i];
+        if (s->q_len <= 0 || s->kv_len <= 0)
+            continue;
+        int64_t row = queries ? s->q_row : s->kv_row, rows = queries ? s->q_len : s->kv_len;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < width; c++)
+                dtype_store(p->shape.dtype, tensor->host, (row + r * p->shape.row_step) * width + c,
+                            (float)magnitude * normal());
+    }
+}
+
+// Keys of which each is more like the queries than the one before.
+static void fill_rising(const struct problem *p, const struct tensors *t)
+{
+    int64_t d = p->shape.d_qk, rows = p->slices[0].kv_len;
+    for (int64_t i = 0; i < p->slices[0].q_len * d; i++)
+        dtype_store(p->shape.dtype, t->q.host, i, 1 + 0.1f * normal());
+    for (int64_t i = 0; i < rows * d; i++)
+        dtype_store(p->shape.dtype, t->k.host, i,
+                    (float)p->magnitude * (float)(i / d) / (float)rows + 0.1f * normal());
+}
+
+// Some hide their key, some of them all keys of their query.
+static void fill_bias(const struct problem *p, const struct twin *bias)
+{
+    int64_t dead = harness_below(3) == 0 ? harness_below(7) : -1;
+    for (int64_t i = 0; i < p->bias_count; i++) {
+        bool hidden = i / p->shape.bias_row_stride == dead || harness_below(10) == 0;
+        dtype_store(p->shape.dtype, bias->host, i, hidden ? -INFINITY : normal());
+    }
+}
+
+static void fill_prior(const struct problem *p, const struct tensors *t)
+{
+    const struct attention_shape *s = &p->shape;
+    float *all = (float *)(void *)t->o.host, *lse = (float *)(void *)t->lse.host;
+    for (int64_t head = 0; head < s->heads; head++)
+        for (int64_t row = 0; row < s->q_rows; row++) {
+            if (p->prior == PRIOR_NOTHING || harness_below(10) == 0) {
+                lse[head * s->q_rows + row] = -INFINITY; // O stays NaN, which nobody reads
+                continue;
+            }
+            lse[head * s->q_rows + row] = 2 * normal();
+            float *o = all + (row * s->heads + head) * s->d_v;
+            for (int i = 0; i < s->d_v; i++)
+                o[i] = p->prior == PRIOR_SINK ? 0 : normal();
+        }
+    for (int head = 0; head < s->heads; head++)
+        ((float *)(void *)t->max_logit.host)[head] = head % 2 == 0 ? -INFINITY : -1 + normal();
+}
+
+static struct tensors tensors_create(const struct problem *p)
+{
+    const struct attention_shape *s = &p->shape;
+    size_t element = (size_t)dtype_bytes(s->dtype), d_qk = (size_t)s->d_qk, d_v = (size_t)s->d_v;
+    size_t q = (size_t)(s->q_rows * s->heads), kv = (size_t)(p->kv_rows * s->kv_heads);
+    struct tensors t = {.q = twin_create(q * d_qk * element, p->skew),
+                        .k = twin_create(kv * d_qk * element, p->skew),
+                        .v = twin_create(kv * d_v * element, p->skew),
+                        .bias = twin_create((size_t)p->bias_count * element, 0),
+                        .o = twin_create(q * d_v * sizeof(float), 0),
+                        .lse = twin_create(q * sizeof(float), 0),
+                        .max_logit = twin_create((size_t)s->heads * sizeof(float), 0)};
+    fill_rows(p, &t.q, true, (int64_t)s->heads * s->d_qk, p->magnitude);
+    fill_rows(p, &t.k, false, (int64_t)s->kv_heads * s->d_qk, 1);
+    fill_rows(p, &t.v, false, (int64_t)s->kv_heads * s->d_v, 1);
+    if (p->rising)
+        fill_rising(p, &t);
+    fill_bias(p, &t.bias);
+    fill_prior(p, &t);
+    return t;
+}
+
+static void tensors_each(struct tensors *t, void (*call)(struct twin *))
+{
+    struct twin *all[] = {&t->q, &t->k, &t->v, &t->bias, &t->o, &t->lse, &t->max_logit};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        call(all[i]);
+}
+
+static void push(struct twin *t)
+{
+    twin_push(t);
+}
+
+// ---- comparison ---------------------------------------------------------------------------------
+
+static struct attention_forward problem_args(const struct problem *p, const struct tensors *t,
+                                             bool device)
+{
+#define SIDE(twin) ((void *)(device ? (twin).device : (twin).host))
+    return (struct attention_forward){.shape = p->shape,
+                                      .q = SIDE(t->q),
+                                      .k = SIDE(t->k),
+                                      .v = SIDE(t->v),
+                                      .o = SIDE(t->o),
+                                      .lse = SIDE(t->lse),
+                                      .bias = p->bias_count > 0 ? SIDE(t->bias) : NULL,
+                                      .max_logit = p->wants_max ? SIDE(t->max_logit) : NULL,
+                                      .slices = p->slices,
+                                      .slice_count = p->slice_count};
+#undef SIDE
+}
+
+struct results {
+    float *o, *lse, *max_logit;
+};
+
+static struct results run_on_device(const struct problem *p, struct tensors *t)
+{
+    struct error error;
+    tensors_each(t, push);
+    struct attention_forward args = problem_args(p, t, true);
+    enum status status = attention_cuda.forward(harness_cuda, &args, &error);
+    EXPECT(status == STATUS_OK, "%s", error.text);
+    return (struct results){twin_fetch(&t->o), twin_fetch(&t->lse), twin_fetch(&t->max_logit)};
+}
+
+static void results_free(struct results *r)
+{
+    free(r->o);
+    free(r->lse);
+    free(r->max_logit);
+}
+
+// Largest difference from the twin's host; infinite where one is a NaN or an infinity and the other
+// is not the same.
+static double difference(const struct twin *wanted, const float *found)
+{
+    const float *x = (const float *)(const void *)wanted->host;
+    double most = 0;
+    for (size_t i = 0; i < wanted->bytes / sizeof(float); i++) {
+        if (x[i] == found[i] || (isnan(x[i]) && isnan(found[i])))
+            continue;
+        double d = fabs((double)x[i] - found[i]);
+        most = d <= most ? most : isfinite(d) ? d : INFINITY;
+    }
+    return most;
+}
+
+// Expects what the CPU gives, and the same bits twice. Weights are rounded to the dtype, once,
+// before they meet V; logits are in fp32. Returns whether all is well.
+static bool problem_check(const struct problem *p)
+{
+    static const double admitted[] = {
+        [DTYPE_BF16] = 1.6e-2, [DTYPE_FP16] = 2e-3, [DTYPE_FP32] = 3e-5};
+    struct error error;
+    struct tensors t = tensors_create(p);
+    struct results got = run_on_device(p, &t), again = run_on_device(p, &t);
+    struct attention_forward args = problem_args(p, &t, false);
+    enum status status = attention_cpu.forward(harness_cpu, &args, &error);
+    double o = difference(&t.o, got.o), lse = difference(&t.lse, got.lse);
+    double max_logit = difference(&t.max_logit, got.max_logit);
+    double logits = 2e-5 * fmax(1, p->magnitude);
+    bool same = memcmp(got.o, again.o, t.o.bytes) == 0 &&
+                memcmp(got.lse, again.lse, t.lse.bytes) == 0 &&
+                memcmp(got.max_logit, again.max_logit, t.max_logit.bytes) == 0;
+    bool good = status == STATUS_OK && same && o <= admitted[p->shape.dtype] + logits &&
+                lse <= logits && max_logit <= logits;
+    EXPECT(good, "o %.3g, lse %.3g, max_logit %.3g off%s", o, lse, max_logit,
+           same ? "" : ", not the same twice");
+    if (!good)
+        problem_print(p);
+    results_free(&got);
+    results_free(&again);
+    tensors_each(&t, twin_destroy);
+    return good;
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+static void drawn_problems(enum case_dtype dtype, int count)
+{
+    for (int i = harness_small() ? count * 9 / 10 : 0; i < count; i++) {
+        struct problem p = problem_draw(dtype);
+        if (!problem_check(&p))
+            return;
+    }
+}
+
+static void drawn_bf16(void)
+{
+    drawn_problems(DTYPE_BF16, 150);
+}
+
+static void drawn_fp16(void)
+{
+    drawn_problems(DTYPE_FP16, 100);
+}
+
+static void drawn_fp32(void)
+{
+    drawn_problems(DTYPE_FP32, 80);
+}
+
+// Every width, aligned or not, with another one for the values.
+static void every_width(void)
+{
+    for (int32_t d = 1; d <= HEAD_DIM_MAX; d += harness_small() ? 37 : 1) {
+        enum case_dtype dtype = (enum case_dtype)(DTYPE_BF16 + d % 3);
+        struct problem p = problem_of(dtype, d, HEAD_DIM_MAX + 1 - d, 5, 70);
+        struct problem square = problem_of(dtype, d, d, 70, 5);
+        if (!problem_check(&p) || !problem_check(&square))
+            return;
+    }
+}
+
+// Lengths on both sides of the tiles' edges, causal and not, with the tiles of every width.
+static void edges(void)
+{
+    static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
+    static const int64_t lengths[] = {1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 191, 192, 193};
+    int count = (int)(sizeof(lengths) / sizeof(*lengths));
+    for (int i = 0; i < count * count; i += harness_small() ? 17 : 1) {
+        const int32_t *width = widths[i % 4];
+        struct problem p =
+            problem_of(DTYPE_BF16, width[0], width[1], lengths[i / count], lengths[i % count]);
+        if (i / 4 % 2 == 0)
+            p.slices[0].right = 0;
+        if (!problem_check(&p))
+            return;
+    }
+}
+
+// The maximum of every row grows with every key, by more and less than what calls for a new scale.
+static void rising_logits(void)
+{
+    for (int i = 0; i < 6; i++) {
+        enum case_dtype dtype = (enum case_dtype)(DTYPE_BF16 + i % 3);
+        struct problem p = problem_of(dtype, 128, 128, 70, 700);
+        p.rising = true;
+        p.magnitude = i < 3 ? 1 : 8;
+        problem_check(&p);
+    }
+}
+
+static void nothing_to_do(void)
+{
+    struct problem p = problem_of(DTYPE_BF16, 64, 64, 0, 10);
+    problem_check(&p);
+    p = problem_of(DTYPE_BF16, 64, 64, 10, 0);
+    problem_check(&p);
+    p.slice_count = 0;
+    problem_check(&p);
+}
+
+static void refusals(void)
+{
+    struct error error;
+    struct problem p = problem_of(DTYPE_BF16, HEAD_DIM_MAX + 1, 64, 1, 1);
+    struct attention_forward args = {.shape = p.shape};
+    EXPECT(attention_cuda.forward(harness_cuda, &args, &error) == STATUS_INVALID_ARGUMENT, "d_qk");
+    p = problem_of(DTYPE_BF16, 64, 64, 1, 1);
+    args.shape = p.shape;
+    args.shape.kv_heads = 2;
+    EXPECT(attention_cuda.forward(harness_cuda, &args, &error) == STATUS_INVALID_ARGUMENT,
+           "kv_heads");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct harness_test tests[] = {{"drawn problems in bf16", drawn_bf16},
+                                                {"drawn problems in fp16", drawn_fp16},
+                                                {"drawn problems in fp32", drawn_fp32},
+                                                {"every width", every_width},
+                                                {"edges of tiles", edges},
+                                                {"rising logits", rising_logits},
+                                                {"nothing to do", nothing_to_do},
+                                                {"refusals", refusals}};
+    return harness_run(tests, (int)(sizeof(tests) / sizeof(*tests)), argc, argv);
+}
