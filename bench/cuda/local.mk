@@ -3,6 +3,12 @@
 #     cuda_bench_programs += bench/cuda/bench_thing
 # with _SOURCES, and _CPPFLAGS and _LDADD as the tests in tests/cuda have them.
 cuda_bench_programs =
+EXTRA_DIST += bench/cuda/beside_torch.py
+
+cuda_bench_programs += bench/cuda/bench_attention_cuda
+bench_cuda_bench_attention_cuda_SOURCES = bench/cuda/bench_attention_cuda.c
+bench_cuda_bench_attention_cuda_CPPFLAGS = $(cuda_test_cppflags)
+bench_cuda_bench_attention_cuda_LDADD = $(cuda_test_libs)
 
 if CUDA
 bench_programs += $(cuda_bench_programs)
