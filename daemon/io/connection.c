@@ -248,7 +248,7 @@ struct connection *connection_create(struct ev_loop *loop, int fd, size_t *out_t
     list_init(&c->turn);
     list_init(&c->exchanges);
     struct iovec greeting = {(void *)(uintptr_t)frame_greeting, FRAME_GREETING_BYTES};
-    if (bytes_send(c, &greeting, 1) != FRAME_GREETING_BYTES)
+    if (bytes_send(c, &greeting, 1) != FRAME_GREETING_BYTES && !c->broken)
         c->fault = "it has not taken the greeting";
     return c;
 }
