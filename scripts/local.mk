@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 dist_noinst_SCRIPTS = scripts/check scripts/quickstart scripts/lint scripts/coverage
 dist_noinst_SCRIPTS += scripts/sanitize-cuda
+dist_noinst_SCRIPTS += scripts/bundle scripts/bundle-check
 EXTRA_DIST += scripts/lib.sh
 
 test_scripts += scripts/layering
@@ -13,3 +14,40 @@ lint:
 .PHONY: coverage
 coverage:
 	$(AM_V_at)$(top_srcdir)/scripts/coverage "$(abs_top_builddir)"
+
+# A folder that runs where nothing can be installed. The programs are linked once more, to look for
+# libraries beside themselves; the older form of the path also holds for what libraries load.
+bundle_name = $(PACKAGE)-$(VERSION)-$(host_cpu)
+bundle_folder = bundle/$(bundle_name)
+bundle_libexec = $(bundle_folder)/libexec/$(PACKAGE)
+bundle_path = -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN
+bundle_programs = $(bundle_folder)/bin/cpattnd $(bundle_folder)/bin/cpattn-submit $(bundle_libexec)/cpattn-rank
+if CUDA
+bundle_programs += $(bundle_libexec)/cpattn-rank-cuda
+endif
+
+$(bundle_folder)/bin/cpattnd: $(cpattnd_OBJECTS) $(cpattnd_DEPENDENCIES)
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(LINK) $(bundle_path)/../lib' $(cpattnd_OBJECTS) $(cpattnd_LDADD) $(LIBS)
+$(bundle_folder)/bin/cpattn-submit: $(cpattn_submit_OBJECTS) $(cpattn_submit_DEPENDENCIES)
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(LINK) $(bundle_path)/../lib' $(cpattn_submit_OBJECTS) $(cpattn_submit_LDADD) $(LIBS)
+$(bundle_libexec)/cpattn-rank: $(cpattn_rank_OBJECTS) $(cpattn_rank_DEPENDENCIES)
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(LINK) $(bundle_path)/../../lib' $(cpattn_rank_OBJECTS) $(cpattn_rank_LDADD) $(LIBS)
+$(bundle_libexec)/cpattn-rank-cuda: $(cpattn_rank_cuda_OBJECTS) $(cpattn_rank_cuda_DEPENDENCIES)
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(LINK) $(bundle_path)/../../lib' $(cpattn_rank_cuda_OBJECTS) $(cpattn_rank_cuda_LDADD) $(LIBS)
+
+.PHONY: bundle bundle-check
+bundle: $(bundle_programs)
+	$(AM_V_at)$(MKDIR_P) $(bundle_folder)/cases
+	$(AM_V_at)for file in $(submit_matrices); do cp $(top_srcdir)/$$file $(bundle_folder)/cases/ || exit 1; done
+	$(AM_V_at)cp $(top_srcdir)/LICENSE $(top_srcdir)/README.md $(bundle_folder)/
+	$(AM_V_at)$(top_srcdir)/scripts/bundle $(bundle_folder) $(bundle_name).tar.xz
+bundle-check: bundle
+	$(AM_V_at)$(top_srcdir)/scripts/bundle-check $(bundle_name).tar.xz
+CLEANFILES += $(bundle_name).tar.xz
+
+clean-local:
+	rm -rf bundle
