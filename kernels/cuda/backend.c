@@ -23,6 +23,26 @@ bool cuda_launched(struct attention_backend *backend, const char *what)
     return cuda_note(backend, cudaGetLastError(), what);
 }
 
+// Errors that a kernel makes while it runs. They are seen by whatever call comes next, and by all
+// calls after that.
+static bool made_by_kernel(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+        return true;
+    default:
+        return false;
+    }
+}
+
 enum status cuda_report(struct attention_backend *backend, struct error *error)
 {
     cudaError_t found = backend->error;
@@ -32,8 +52,9 @@ enum status cuda_report(struct attention_backend *backend, struct error *error)
     if (found == cudaErrorMemoryAllocation)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "device %d: no memory left for %s",
                          backend->device, backend->failed);
-    return error_set(error, STATUS_INTERNAL, "device %d: %s failed: %s (%s)", backend->device,
-                     backend->failed, cudaGetErrorString(found), cudaGetErrorName(found));
+    return error_set(error, STATUS_INTERNAL, "device %d: %s%s failed: %s (%s)", backend->device,
+                     made_by_kernel(found) ? "a kernel before " : "", backend->failed,
+                     cudaGetErrorString(found), cudaGetErrorName(found));
 }
 
 // ---- life ----
@@ -109,7 +130,7 @@ cudaStream_t attention_cuda_stream(struct attention_backend *backend)
 
 enum status attention_cuda_finish(struct attention_backend *backend, struct error *error)
 {
-    cuda_note(backend, cudaStreamSynchronize(backend->stream), "a kernel");
+    cuda_note(backend, cudaStreamSynchronize(backend->stream), "the end of the work");
     backend->staging.stale = backend->scratch.stale = true;
     return cuda_report(backend, error);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The small operations of the table, against those of the CPU.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/cuda/digest_cuda.h"
 #include "kernels/cuda/internal.h"
@@ -47,6 +49,43 @@ static void report_what_went_wrong(void)
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_INTERNAL, "70000 heads");
     EXPECT(strstr(error.text, "fill heads"), "%s", error.text);
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_OK, "it stays");
+}
+
+// A kernel that reads where nothing is makes the device useless to its process, which has to be
+// another one therefore. It prints what it is told.
+#define ILLEGAL "--illegal-address"
+
+static int read_illegal_address(void)
+{
+    struct attention_backend *backend;
+    struct error error = {.status = STATUS_OK};
+    if (attention_cuda.create(&backend, &error) != STATUS_OK)
+        return 77;
+    attention_cuda.fill(backend, NULL, 0, 1000);
+    for (int i = 0; i < 2; i++) {
+        enum status status = attention_cuda_finish(backend, &error);
+        printf("%s %s\n", status_name(status), status == STATUS_OK ? "" : error.text);
+    }
+    attention_cuda.destroy(backend);
+    return 0;
+}
+
+static void illegal_addresses_are_told(void)
+{
+    char command[4096] = "", line[ERROR_TEXT_MAX + 64] = "";
+    if (harness_small()) // the tool would complain
+        return;
+    ssize_t length = readlink("/proc/self/exe", command, sizeof(command) - sizeof(ILLEGAL) - 2);
+    EXPECT(length > 0, "no name of one's own");
+    strcpy(command + length, " " ILLEGAL);
+    FILE *child = popen(command, "r");
+    for (int i = 0; child && i < 2; i++) { // it stays so
+        EXPECT(fgets(line, sizeof(line), child), "no line");
+        EXPECT(strncmp(line, "INTERNAL", 8) == 0 && strstr(line, "a kernel before") &&
+                   strstr(line, "cudaErrorIllegalAddress"),
+               "%s", line);
+    }
+    EXPECT(child && pclose(child) == 0, "it failed");
 }
 
 // Pieces are aligned and apart, and nothing is allocated for them once their number is known.
@@ -365,6 +404,7 @@ static void of_more_than_2_31_elements(void)
 
 static const struct harness_test tests[] = {
     {"report_what_went_wrong", report_what_went_wrong},
+    {"illegal_addresses_are_told", illegal_addresses_are_told},
     {"memory_is_recycled", memory_is_recycled},
     {"add", add},
     {"max", max},
@@ -379,5 +419,7 @@ static const struct harness_test tests[] = {
 
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], ILLEGAL) == 0)
+        return read_illegal_address();
     return harness_run(tests, (int)(sizeof(tests) / sizeof(tests[0])), argc, argv);
 }
