@@ -13,8 +13,15 @@
 // Deviation of the logits that the limits are meant for: that of the sharp inputs.
 #define LOGIT_DEVIATION 4.0
 
+// How many eps of a row's terms an element and a row may err by, and both where the terms are not
+// those of the row.
+#define ELEMENT_EPS 5.0
+#define ROW_EPS     2.0
+#define TYPICAL_EPS 8.0
+
 struct limits {
     double tolerance, tolerance_grouped, rmse, row;
+    double eps; // largest relative error of a rounding
 };
 
 // Tolerances of bf16 and fp16 as TransformerEngine's tests have them. For fp32 ten times the error
@@ -24,16 +31,17 @@ static struct limits dtype_limits(enum case_dtype dtype)
 {
     switch (dtype) {
     case DTYPE_BF16:
-        return (struct limits){2.5e-2, 3.5e-2, 2e-2, 5e-2};
+        return (struct limits){2.5e-2, 3.5e-2, 2e-2, 5e-2, 0x1p-9};
     case DTYPE_FP16:
-        return (struct limits){5e-3, 5e-3, 3e-3, 8e-3};
+        return (struct limits){5e-3, 5e-3, 3e-3, 8e-3, 0x1p-12};
     case DTYPE_FP32:
         break;
     }
-    return (struct limits){5e-5, 5e-5, 5e-5, 2e-4};
+    return (struct limits){5e-5, 5e-5, 5e-5, 2e-4, 0x1p-24};
 }
 
-// Standard deviations of the inputs as kernels/inputs.h draws them.
+// Standard deviations of the inputs as kernels/inputs.h draws them: the sharp ones give the logits
+// theirs whatever the scale is.
 struct deviations {
     double q, other;
 };
@@ -42,7 +50,7 @@ static struct deviations input_deviations(const struct cp_case *c)
 {
     if (c->inputs == INPUTS_TE)
         return (struct deviations){0.72, 0.72};
-    return (struct deviations){LOGIT_DEVIATION, 1};
+    return (struct deviations){LOGIT_DEVIATION / (case_scale(c) * sqrt(c->head_dim_qk)), 1};
 }
 
 // By how much the logits of a case with a scale of its own exceed those of others.
@@ -137,10 +145,24 @@ static double allowance(double elements)
     return 1 + 4 / sqrt(elements > 1 ? elements : 1);
 }
 
+// Deviation of what the dS of a row are multiplied by.
+static double terms_factor(const struct cp_case *c, enum report_tensor tensor)
+{
+    struct deviations d = input_deviations(c);
+    if (tensor == TENSOR_DQ)
+        return d.other;
+    return tensor == TENSOR_DK ? d.q : 0;
+}
+
 // fp32 in every dtype: ten times the error of logits of up to 30.
 static struct figures_rule logarithm_rule(double excess)
 {
-    return (struct figures_rule){1e-4 * excess, 1e-4 * excess, 1e-4 * excess, 1, true};
+    double limit = 1e-4 * excess;
+    return (struct figures_rule){.tolerance = limit,
+                                 .rmse_limit = limit,
+                                 .row_limit = limit,
+                                 .uniform = 1,
+                                 .absolute = true};
 }
 
 struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor tensor,
@@ -156,13 +178,16 @@ struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor ten
     int dim = c->head_dim_qk < c->head_dim_v ? c->head_dim_qk : c->head_dim_v;
     bool grouped = c->heads != c->kv_heads;
     double uniform = uniform_rms(c, tensor, spans, count, chunk, &tokens);
-    double rows = (double)tokens * c->kv_heads;
-    return (struct figures_rule){
+    double rows = (double)tokens * c->kv_heads, factor = terms_factor(c, tensor);
+    struct figures_rule rule = {
         .tolerance = excess * (grouped ? limits.tolerance_grouped : limits.tolerance),
         .rmse_limit = excess * limits.rmse * allowance(rows * dim),
         .row_limit = excess * limits.row * allowance(dim),
         .uniform = uniform,
     };
+    rule.terms_element = ELEMENT_EPS * limits.eps / rule.tolerance * factor;
+    rule.terms_row = ROW_EPS * limits.eps / (excess * limits.row) * factor;
+    return rule;
 }
 
 struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tensor tensor,
@@ -174,12 +199,18 @@ struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tenso
     struct limits limits = dtype_limits(c->dtype);
     if (c->dtype != DTYPE_FP32)
         excess = 1;
-    return (struct figures_rule){
+    struct figures_rule rule = {
         .tolerance = excess * limits.tolerance,
         .rmse_limit = excess * limits.rmse * allowance((double)elements),
         .row_limit = excess * limits.row * allowance((double)row),
         .uniform = uniform > 0 ? uniform : 1,
     };
+    if (tensor == TENSOR_DBIAS && c->inputs == INPUTS_SHARP) {
+        double error = TYPICAL_EPS * limits.eps * sqrt(c->head_dim_v);
+        rule.terms_element = error / rule.tolerance;
+        rule.terms_row = error / (excess * limits.row * sqrt(row > 1 ? (double)row : 1));
+    }
+    return rule;
 }
 
 // ---- finishing ----
@@ -269,12 +300,13 @@ static void element_bad(struct tally *t, struct element where, int dim, double g
 }
 
 void tally_row(struct tally *t, int64_t index, struct element where, const float *got,
-               const double *expected, int count)
+               const double *expected, int count, double terms)
 {
     struct figures *f = &t->figures;
     double rms = row_rms(expected, count), squares = 0;
-    double unit = t->rule.absolute ? 1 : larger(rms, figures_floors(&t->rule).element);
-    double atol = t->rule.tolerance * unit;
+    double unit =
+        larger(larger(rms, figures_floors(&t->rule).element), t->rule.terms_element * terms);
+    double atol = t->rule.tolerance * (t->rule.absolute ? 1 : unit);
     f->elements += count;
     for (int i = 0; i < count; i++) {
         if (!isfinite(got[i]) || !isfinite(expected[i])) {
@@ -293,7 +325,8 @@ void tally_row(struct tally *t, int64_t index, struct element where, const float
     }
     t->sums.error_squares += squares;
     t->sums.expected_squares += rms * rms * count;
-    t->rows[index] = (struct row_error){(float)sqrt(squares / count), (float)rms};
+    t->rows[index] = (struct row_error){(float)sqrt(squares / count),
+                                        (float)larger(rms, t->rule.terms_row * terms)};
 }
 
 // `least`: what a row is measured against if it is smaller than that itself.

@@ -19,6 +19,17 @@
 // taken over few elements, and those of fp32 and LSE where a scale of the case's own makes the
 // logits large.
 //
+// Cancellation hides rounding errors of the other kind, too. Any kernel on matrix units rounds P to
+// the dtype before it multiplies by it: O, and delta = dO.O, are off by up to eps of the terms that
+// make them up, and so is each dS = P (dP - delta), however well its two terms cancel. In a row
+// whose softmax rests on one or two keys they do. The reference therefore tells the RMS of a row's
+// terms (kernels/reference/reference.h), times the deviation of the K or Q that they are multiplied
+// by. An element may err by five eps of them, one for the error and the rest for how far inputs
+// deviate, and a row is measured against so much that two eps of them exhaust its limit. Where the
+// softmax is spread this is far below the row itself and changes nothing. The gradient of the bias
+// is dS itself; its terms are taken for eight, not two and five, eps of an RMS dP where inputs are
+// sharp, and for nothing where they are not.
+//
 // The gradients of bias and sinks are sums over many queries; their u is the RMS of a sum of as
 // many terms of random sign.
 //
@@ -35,11 +46,13 @@
 #include "plan/shard.h"
 
 struct figures_rule {
-    double tolerance;  // of an element, absolute and relative
-    double rmse_limit; // of a chunk
-    double row_limit;  // of a row
-    double uniform;    // RMS of the chunk under a uniform softmax
-    bool absolute;     // errors are taken as they are (LSE, largest logit)
+    double tolerance;                // of an element, absolute and relative
+    double rmse_limit;               // of a chunk
+    double row_limit;                // of a row
+    double uniform;                  // RMS of the chunk under a uniform softmax
+    double terms_element, terms_row; // times a row's terms: what its elements and the row itself
+                                     // are measured against at least
+    bool absolute;                   // errors are taken as they are (LSE, largest logit)
 };
 
 // The rule for a chunk, 0 or 1: those of the spans (of the tensor's side) that belong to it. Its u
@@ -77,7 +90,7 @@ struct figures_sums {
 void figures_finish(struct figures *f, const struct figures_rule *rule,
                     const struct figures_sums *sums);
 
-// RMS of the error and of the reference of one row.
+// RMS of the error of one row, and what it is measured against if the chunk asks for no more.
 struct row_error {
     float error, expected;
 };
@@ -96,9 +109,10 @@ void tally_init(struct tally *t, struct figures_rule rule, enum report_tensor te
                 struct row_error *rows, int64_t row_count);
 
 // Judges row `index` of the chunk, which lies at `where` (dim 0) of the global tensor. Rows may
-// come in any order; the first bad element is the first that was met.
+// come in any order; the first bad element is the first that was met. `terms`: those of the row, 0
+// where nothing cancels, and 1 for the gradient of the bias.
 void tally_row(struct tally *t, int64_t index, struct element where, const float *got,
-               const double *expected, int count);
+               const double *expected, int count, double terms);
 
 // Completes the figures but for worst_row, which the caller derives from the index of the worst row
 // that is returned; -1 when there was no row.

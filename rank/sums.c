@@ -181,7 +181,7 @@ static struct figures number_judge(const struct cp_case *c, double *const *heads
                0, rows, c->heads);
     for (int head = 0; head < c->heads; head++) {
         double expected = over_ranks(c, heads, which, head);
-        tally_row(&tally, head, (struct element){.head = head}, got + head, &expected, 1);
+        tally_row(&tally, head, (struct element){.head = head}, got + head, &expected, 1, 0);
     }
     int64_t worst = tally_finish(&tally);
     tally.figures.worst_row = (struct element){.head = (int32_t)worst};
@@ -290,7 +290,7 @@ static struct figures bias_judge(struct sums *s, const struct sums_results *resu
             s->got[i] = dtype_load(c->dtype, results->dbias, at - begin + i);
         struct element where = sums_line_element(c, s->rank, line);
         where.dim = (int32_t)(at % l.columns);
-        tally_row(&tally, line - first, where, s->got, expected + (at - begin), (int)count);
+        tally_row(&tally, line - first, where, s->got, expected + (at - begin), (int)count, 1);
         at += count;
     }
     int64_t worst = tally_finish(&tally);

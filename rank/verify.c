@@ -23,7 +23,7 @@ struct statistics {
 };
 
 // Rows of the reference in memory.
-enum { BLOCK_OUT, BLOCK_DQ, BLOCK_LSE, BLOCK_DELTA, BLOCKS };
+enum { BLOCK_OUT, BLOCK_DQ, BLOCK_LSE, BLOCK_DELTA, BLOCK_TERMS, BLOCKS };
 enum { BLOCK_DV = BLOCK_OUT, BLOCK_DK = BLOCK_DQ };
 
 // Tensors whose reference comes from one function, and which are judged together.
@@ -80,7 +80,8 @@ static int64_t block_width(const struct cp_case *c, int block)
     const int64_t widths[] = {[BLOCK_OUT] = c->head_dim_v,
                               [BLOCK_DQ] = c->head_dim_qk,
                               [BLOCK_LSE] = 1,
-                              [BLOCK_DELTA] = 1};
+                              [BLOCK_DELTA] = 1,
+                              [BLOCK_TERMS] = 1};
     return widths[block];
 }
 
@@ -162,13 +163,14 @@ static void stretch_compare(struct verifier *x, const struct tensor *t, const st
                             struct tally *tally)
 {
     int64_t step = shard_row_step(x->c);
+    bool cancels = t->name == TENSOR_DQ || t->name == TENSOR_DK;
     for (int64_t i = 0; i < s->count; i++) {
         int64_t token = s->first + i;
         struct element where = {
             .sequence = s->span->sequence, .head = s->head, .position = s->span->position + token};
         tensor_row(x, t, s->span->row + token * step, s->head, x->got);
-        tally_row(tally, row_index(t, s, i), where, x->got, x->block[t->block] + i * t->dim,
-                  t->dim);
+        tally_row(tally, row_index(t, s, i), where, x->got, x->block[t->block] + i * t->dim, t->dim,
+                  cancels ? x->block[BLOCK_TERMS][i] : 0);
     }
 }
 
@@ -220,7 +222,7 @@ static enum status queries_reference(struct verifier *x, const struct stretch *s
     enum status status = reference_queries(
         x->c, s->span->sequence, s->head, begin, begin + s->count, x->block[BLOCK_OUT],
         x->block[BLOCK_LSE], x->c->training ? x->block[BLOCK_DELTA] : NULL,
-        x->c->training ? x->block[BLOCK_DQ] : NULL, &sums, error);
+        x->c->training ? x->block[BLOCK_DQ] : NULL, x->block[BLOCK_TERMS], &sums, error);
     if (status == STATUS_OK && x->c->training)
         statistics_keep(x, s);
     return status;
@@ -265,7 +267,8 @@ static enum status keys_reference(struct verifier *x, const struct stretch *s, s
         key_statistics(x, s->span->sequence, s->head);
     int64_t begin = s->span->position + s->first;
     return reference_keys(x->c, s->span->sequence, s->head, begin, begin + s->count, x->key_lse,
-                          x->key_delta, x->block[BLOCK_DK], x->block[BLOCK_DV], error);
+                          x->key_delta, x->block[BLOCK_DK], x->block[BLOCK_DV],
+                          x->block[BLOCK_TERMS], error);
 }
 
 // ---- one chunk ----

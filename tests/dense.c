@@ -71,7 +71,7 @@ void dense_init(struct dense *t, const struct cp_case *c, int sequence)
                         .dk = c->head_dim_qk,
                         .dv = c->head_dim_v};
     int64_t q_rows = t->sq * t->h, k_rows = t->sk * t->hk, dims = t->dk + t->dv;
-    int64_t pairs = q_rows * t->sk, all = 2 * (q_rows + k_rows) * dims + 2 * q_rows;
+    int64_t pairs = q_rows * t->sk, all = 2 * (q_rows + k_rows) * dims + 3 * q_rows + k_rows;
     t->all = dense_zeros(all + 2 * pairs + 3 * t->h);
     double *next = t->all;
     t->q = dense_carve(&next, q_rows * t->dk);
@@ -89,6 +89,8 @@ void dense_init(struct dense *t, const struct cp_case *c, int sequence)
     t->sink = dense_carve(&next, t->h);
     t->d_sink = dense_carve(&next, t->h);
     t->max_logit = dense_carve(&next, t->h);
+    t->terms_q = dense_carve(&next, q_rows);
+    t->terms_k = dense_carve(&next, k_rows);
     dense_input(t, INPUT_Q, t->sq, sequence, t->q);
     dense_input(t, INPUT_K, t->sk, sequence, t->k);
     dense_input(t, INPUT_V, t->sk, sequence, t->v);
@@ -179,13 +181,17 @@ static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
     double *d_out = dense_row(t->d_out, i, t->h, head, t->dv),
            *v = dense_row(t->v, j, t->hk, kv, t->dv);
     double p = exp(dense_logit(t, i, j, head) - t->lse[head * t->sq + i]);
-    double ds = p * (dense_product(d_out, v, t->dv) - t->delta[head * t->sq + i]);
+    double dp = dense_product(d_out, v, t->dv), delta = t->delta[head * t->sq + i];
+    double ds = p * (dp - delta), factor = case_scale(&t->c);
     *dense_pair(t, t->d_bias, i, j, head) = ds;
     if (t->c.softcap > 0) {
         double slope = 1 / cosh(dense_scaled(t, i, j, head) / t->c.softcap);
-        ds *= slope * slope;
+        factor *= slope * slope;
     }
-    ds *= case_scale(&t->c);
+    ds *= factor;
+    double square = pow(factor * p * dp, 2) + pow(factor * p * delta, 2);
+    t->terms_q[head * t->sq + i] += square;
+    t->terms_k[kv * t->sk + j] += square;
     for (int e = 0; e < t->dv; e++)
         dense_row(t->d_v, j, t->hk, kv, t->dv)[e] += p * d_out[e];
     for (int e = 0; e < t->dk; e++) {

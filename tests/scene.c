@@ -254,9 +254,9 @@ static void compare_queries(const struct scene *s, int head, double *lse, double
     double *out = malloc(n * (size_t)d_v * sizeof(double));
     double *dq = malloc(n * (size_t)d_qk * sizeof(double));
     struct error error;
-    ck_assert_int_eq(
-        reference_queries(&s->c, 0, head, 0, s->c.seqlen_q, out, lse, delta, dq, NULL, &error),
-        STATUS_OK);
+    ck_assert_int_eq(reference_queries(&s->c, 0, head, 0, s->c.seqlen_q, out, lse, delta, dq, NULL,
+                                       NULL, &error),
+                     STATUS_OK);
     for (int64_t i = 0; i < s->c.seqlen_q; i++) {
         int64_t row = scene_row(&s->q, i), vector = row * s->c.heads + head;
         worst_add(&v->lse, s->lse[head * s->q.rows + row], lse[i]);
@@ -276,7 +276,7 @@ static void compare_keys(const struct scene *s, int kv_head, const double *lse, 
     double *dv = malloc(n * (size_t)d_v * sizeof(double));
     struct error error;
     ck_assert_int_eq(
-        reference_keys(&s->c, 0, kv_head, 0, s->c.seqlen_kv, lse, delta, dk, dv, &error),
+        reference_keys(&s->c, 0, kv_head, 0, s->c.seqlen_kv, lse, delta, dk, dv, NULL, &error),
         STATUS_OK);
     for (int64_t j = 0; j < s->c.seqlen_kv; j++) {
         int64_t vector = scene_row(&s->k, j) * s->c.kv_heads + kv_head;

@@ -3,6 +3,7 @@
 #include "tests/runner.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "rank/figures.h"
 
@@ -14,6 +15,7 @@ struct sample {
     struct cp_case c;
     double expected[ROWS][DIM];
     float got[ROWS][DIM];
+    double terms[ROWS];
     struct row_error rows[ROWS];
     struct tally tally;
     int64_t worst;
@@ -25,6 +27,7 @@ static void sample_init(struct sample *s, double size)
     case_init(&s->c);
     s->c.seqlen_q = s->c.seqlen_kv = 1000;
     s->c.head_dim_qk = s->c.head_dim_v = DIM;
+    memset(s->terms, 0, sizeof(s->terms));
     for (int row = 0; row < ROWS; row++)
         for (int i = 0; i < DIM; i++) {
             s->got[row][i] = (float)(size * sin(1 + row * 7 + i * 3));
@@ -40,7 +43,7 @@ static const struct figures *sample_judge(struct sample *s, enum report_tensor t
     for (int row = 0; row < ROWS; row++)
         tally_row(&s->tally, row,
                   (struct element){.sequence = 2, .head = row % 4, .position = 500 + row / 4},
-                  s->got[row], s->expected[row], DIM);
+                  s->got[row], s->expected[row], DIM, s->terms[row]);
     s->worst = tally_finish(&s->tally);
     return &s->tally.figures;
 }
@@ -198,6 +201,28 @@ START_TEST(rounding_around_zero_is_no_error)
 }
 END_TEST
 
+// What is left of large terms may err by their rounding errors, and by no more.
+START_TEST(terms_that_cancel_leave_their_rounding_errors)
+{
+    static struct sample s;
+    const double eps = 0x1p-9, terms = 5;
+    for (int outside = 0; outside < 2; outside++) {
+        sample_init(&s, 0.5);
+        s.terms[7] = terms;
+        for (int i = 0; i < DIM; i++)
+            s.got[7][i] += (float)((outside ? 3.2 : 2.8) * eps * terms * (i % 2 ? 1 : -1));
+        const struct figures *f = sample_judge(&s, TENSOR_DQ);
+        ck_assert_int_eq(f->broken, outside ? RULE_ROW : 0);
+        // Only gradients that come of such terms have them.
+        ck_assert_int_ne(sample_judge(&s, TENSOR_DV)->broken, 0);
+        sample_init(&s, 0.5);
+        s.terms[7] = 10 * terms;
+        s.got[7][3] += (float)((outside ? 5.5 : 4.8) * eps * 10 * terms);
+        ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->mismatches, outside);
+    }
+}
+END_TEST
+
 START_TEST(lse_is_judged_absolutely)
 {
     static struct sample s;
@@ -249,6 +274,7 @@ static Suite *suite(void)
     tcase_add_test(t, an_error_of_the_whole_is_noticed);
     tcase_add_test(t, an_error_of_one_row_is_noticed);
     tcase_add_test(t, rounding_around_zero_is_no_error);
+    tcase_add_test(t, terms_that_cancel_leave_their_rounding_errors);
     tcase_add_test(t, lse_is_judged_absolutely);
     tcase_add_test(t, no_row_is_no_error);
     suite_add_tcase(s, t);

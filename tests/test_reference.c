@@ -42,19 +42,20 @@ static void compare_queries(struct dense *t, int sequence, int head, int64_t beg
     size_t n = (size_t)(end - begin) + 1;
     double *out = malloc(n * (size_t)t->dv * sizeof(double)), *lse = malloc(n * sizeof(double));
     double *delta = malloc(n * sizeof(double)), *d_q = malloc(n * (size_t)t->dk * sizeof(double));
-    double *d_bias = dense_zeros((end - begin) * t->sk);
+    double *d_bias = dense_zeros((end - begin) * t->sk), *terms = dense_zeros(end - begin);
     const struct reference_sums sums = {.dbias = d_bias, .dbias_stride = t->sk};
-    struct worst o = {0}, l = {0}, d = {0}, g = {0}, b = {0};
+    struct worst o = {0}, l = {0}, d = {0}, g = {0}, b = {0}, r = {0};
     struct error error;
-    ck_assert_int_eq(
-        reference_queries(&t->c, sequence, head, begin, end, out, lse, delta, d_q, &sums, &error),
-        STATUS_OK);
+    ck_assert_int_eq(reference_queries(&t->c, sequence, head, begin, end, out, lse, delta, d_q,
+                                       terms, &sums, &error),
+                     STATUS_OK);
     for (int64_t at = 0; at < (end - begin) * t->sk; at++)
         worst_add(&b, d_bias[at], dense_pair(t, t->d_bias, begin, 0, head)[at]);
     ck_assert_double_le(worst_relative(&b), TOLERANCE);
     for (int64_t i = begin; i < end; i++) {
         worst_add(&l, lse[i - begin], t->lse[head * t->sq + i]);
         worst_add(&d, delta[i - begin], t->delta[head * t->sq + i]);
+        worst_add(&r, terms[i - begin], sqrt(t->terms_q[head * t->sq + i]));
         for (int e = 0; e < t->dv; e++)
             worst_add(&o, out[(i - begin) * t->dv + e], dense_row(t->out, i, t->h, head, t->dv)[e]);
         for (int e = 0; e < t->dk; e++)
@@ -64,11 +65,13 @@ static void compare_queries(struct dense *t, int sequence, int head, int64_t beg
     ck_assert_double_le(worst_relative(&l), TOLERANCE);
     ck_assert_double_le(worst_relative(&d), TOLERANCE);
     ck_assert_double_le(worst_relative(&g), TOLERANCE);
+    ck_assert_double_le(worst_relative(&r), TOLERANCE);
     free(out);
     free(lse);
     free(delta);
     free(d_q);
     free(d_bias);
+    free(terms);
 }
 
 // What all queries of a head add up to, in two calls.
@@ -88,7 +91,7 @@ static void compare_sums(struct dense *t, int sequence, int head)
     for (int part = 0; part < 2; part++)
         ck_assert_int_eq(reference_queries(&t->c, sequence, head, part * (t->sq / 3),
                                            part == 0 ? t->sq / 3 : t->sq, out, lse, delta, d_q,
-                                           &sums, &error),
+                                           NULL, &sums, &error),
                          STATUS_OK);
     worst_add(&m, max_logit, t->max_logit[head]);
     if (sinks)
@@ -118,12 +121,14 @@ static void compare_keys(struct dense *t, int sequence, int kv, int64_t begin, i
     double *d_k = malloc(n * (size_t)t->dk * sizeof(double));
     double *d_v = malloc(n * (size_t)t->dv * sizeof(double));
     int64_t group = kv * (t->h / t->hk) * t->sq;
-    struct worst k = {0}, v = {0};
+    double *terms = dense_zeros(end - begin);
+    struct worst k = {0}, v = {0}, r = {0};
     struct error error;
     ck_assert_int_eq(reference_keys(&t->c, sequence, kv, begin, end, t->lse + group,
-                                    t->delta + group, d_k, d_v, &error),
+                                    t->delta + group, d_k, d_v, terms, &error),
                      STATUS_OK);
     for (int64_t j = begin; j < end; j++) {
+        worst_add(&r, terms[j - begin], sqrt(t->terms_k[kv * t->sk + j]));
         for (int e = 0; e < t->dk; e++)
             worst_add(&k, d_k[(j - begin) * t->dk + e], dense_row(t->d_k, j, t->hk, kv, t->dk)[e]);
         for (int e = 0; e < t->dv; e++)
@@ -131,8 +136,10 @@ static void compare_keys(struct dense *t, int sequence, int kv, int64_t begin, i
     }
     ck_assert_double_le(worst_relative(&k), TOLERANCE);
     ck_assert_double_le(worst_relative(&v), TOLERANCE);
+    ck_assert_double_le(worst_relative(&r), TOLERANCE);
     free(d_k);
     free(d_v);
+    free(terms);
 }
 
 struct sample {
@@ -267,18 +274,18 @@ START_TEST(scale_dtype_and_inputs_matter)
     struct cp_case c = sample_case(&s);
     double out[5][12], lse[3];
     struct error error;
-    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[0], lse, NULL, NULL, NULL, &error),
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[0], lse, NULL, NULL, NULL, NULL, &error),
                      STATUS_OK);
-    ck_assert_int_eq(reference_queries(&c, 1, 0, 0, 3, out[1], lse, NULL, NULL, NULL, &error),
+    ck_assert_int_eq(reference_queries(&c, 1, 0, 0, 3, out[1], lse, NULL, NULL, NULL, NULL, &error),
                      STATUS_OK);
     c.inputs = INPUTS_TE;
-    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[2], lse, NULL, NULL, NULL, &error),
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[2], lse, NULL, NULL, NULL, NULL, &error),
                      STATUS_OK);
     c.scale = 1;
-    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[3], lse, NULL, NULL, NULL, &error),
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[3], lse, NULL, NULL, NULL, NULL, &error),
                      STATUS_OK);
     c.dtype = DTYPE_FP32;
-    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[4], lse, NULL, NULL, NULL, &error),
+    ck_assert_int_eq(reference_queries(&c, 0, 0, 0, 3, out[4], lse, NULL, NULL, NULL, NULL, &error),
                      STATUS_OK);
     for (int a = 0; a < 5; a++)
         for (int b = 0; b < a; b++)
@@ -340,7 +347,7 @@ static void reference_gradients(struct dense *t)
                                             .dbias = dense_pair(t, t->d_bias, 0, 0, head),
                                             .dbias_stride = t->sk};
         ck_assert_int_eq(reference_queries(&t->c, 0, head, 0, t->sq, out, lse + head * t->sq,
-                                           delta + head * t->sq, d_q, &sums, &error),
+                                           delta + head * t->sq, d_q, NULL, &sums, &error),
                          STATUS_OK);
         for (int64_t i = 0; i < t->sq * t->dk; i++)
             dense_row(t->d_q, i / t->dk, t->h, head, t->dk)[i % t->dk] = d_q[i];
@@ -348,9 +355,9 @@ static void reference_gradients(struct dense *t)
     for (int kv = 0; kv < t->hk; kv++) {
         int64_t group = kv * (t->h / t->hk) * t->sq;
         double d_k[4 * 3], d_v[4 * 3];
-        ck_assert_int_eq(
-            reference_keys(&t->c, 0, kv, 0, t->sk, lse + group, delta + group, d_k, d_v, &error),
-            STATUS_OK);
+        ck_assert_int_eq(reference_keys(&t->c, 0, kv, 0, t->sk, lse + group, delta + group, d_k,
+                                        d_v, NULL, &error),
+                         STATUS_OK);
         for (int64_t i = 0; i < t->sk * t->dk; i++)
             dense_row(t->d_k, i / t->dk, t->hk, kv, t->dk)[i % t->dk] = d_k[i];
         for (int64_t i = 0; i < t->sk * t->dv; i++)

@@ -106,7 +106,8 @@ static void desk_fill_head(struct desk *d, int s, int k)
                                             .dbias = dbias,
                                             .dbias_stride = c->seqlen_kv};
         ck_assert_int_eq(reference_queries(c, s, h, 0, q, first, lse_h,
-                                           delta + (h - k * group) * stride, second, &sums, &error),
+                                           delta + (h - k * group) * stride, second, NULL, &sums,
+                                           &error),
                          STATUS_OK);
         scatter(c, SIDE_Q, d->out, c->head_dim_v, s, h, first);
         scatter(c, SIDE_Q, d->dq, c->head_dim_qk, s, h, second);
@@ -115,7 +116,8 @@ static void desk_fill_head(struct desk *d, int s, int k)
         desk_fill_sums(d, s, h, dbias, dsink, max_logit);
         free(dbias);
     }
-    ck_assert_int_eq(reference_keys(c, s, k, 0, kv, lse, delta, first, second, &error), STATUS_OK);
+    ck_assert_int_eq(reference_keys(c, s, k, 0, kv, lse, delta, first, second, NULL, &error),
+                     STATUS_OK);
     scatter(c, SIDE_KV, d->dk, c->head_dim_qk, s, k, first);
     scatter(c, SIDE_KV, d->dv, c->head_dim_v, s, k, second);
     free(wide);

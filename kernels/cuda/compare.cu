@@ -14,7 +14,7 @@
 
 #define INDEX_NONE INT64_MAX
 
-// RMS of the error and of the reference of one row.
+// RMS of the error of one row, and what it is measured against.
 struct row_errors {
     float error, expected;
 };
@@ -51,6 +51,7 @@ struct row_place {
     int64_t count;
     int64_t index;   // among all rows of the comparison
     int64_t element; // number of the first element in the chunk
+    double terms;
 };
 
 // The rows of a tile and head, to each block one.
@@ -74,6 +75,7 @@ struct tile_rows {
         p.got = t.heads_outside ? head * t.local_rows + local : (local * t.heads + head) * t.dim;
         p.expected = (head * rows + row) * t.width;
         p.count = t.dim;
+        p.terms = t.terms ? t.terms[head * rows + row] : 0;
         p.index = row * t.heads + head;
         p.element = ((row - (tile.chunk > 0 ? chunk_rows : 0)) * t.heads + head) * t.dim;
         return true;
@@ -106,6 +108,7 @@ struct line_rows {
         int64_t from = max(begin, lines.begin), to = min(begin + lines.columns, lines.end);
         p.got = p.expected = p.element = from - lines.begin;
         p.count = to - from;
+        p.terms = 1;
         p.index = line;
         return true;
     }
@@ -179,7 +182,8 @@ static __device__ __forceinline__ void row_judge(const ROWS &rows, const compare
         squares += isfinite(expected) ? expected * expected : 0;
     }
     double rms = sqrt(warp_sum(squares) / count);
-    double least = rule.tolerance * (rule.absolute ? 1 : fmax(rule.unit, rms));
+    double unit = fmax(fmax(rule.unit, rms), rule.terms_element * p.terms);
+    double least = rule.tolerance * (rule.absolute ? 1 : unit);
     squares = 0;
     for (int64_t k = lane; k < p.count; k += WARP)
         squares += element_judge(f, rule, least, rows.got(p.got + k), rows.expected(p.expected + k),
@@ -191,7 +195,7 @@ static __device__ __forceinline__ void row_judge(const ROWS &rows, const compare
     f.error_squares += squares;
     f.expected_squares += rms * rms * count;
     errors[p.index].error = (float)sqrt(squares / count);
-    errors[p.index].expected = (float)rms;
+    errors[p.index].expected = (float)fmax(rms, rule.terms_row * p.terms);
 }
 
 // Adds up what all threads of the block have found; all[0] is the sum.

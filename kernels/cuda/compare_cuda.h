@@ -13,12 +13,14 @@ extern "C" {
 
 #define COMPARE_CHUNKS 2
 
-// An element is bad if its error exceeds tolerance * max(unit, RMS of the expected row) + tolerance
-// * |got|. The error of a row is relative to max(RMS of the expected row, row_part * max(chunk, RMS
-// of the expected chunk)). Both RMS count for nothing, and the row's error stays as it is, where
-// errors are absolute.
+// An element is bad if its error exceeds tolerance * max(unit, RMS of the expected row,
+// terms_element
+// * terms) + tolerance * |got|. The error of a row is relative to max(RMS of the expected row,
+// terms_row * terms, row_part * max(chunk, RMS of the expected chunk)). Nothing of this counts, and
+// the row's error stays as it is, where errors are absolute.
 struct compare_rule {
     double tolerance, unit, chunk, row_part;
+    double terms_element, terms_row;
     bool absolute;
 };
 
@@ -41,6 +43,7 @@ struct compare_tensor {
     int64_t local_rows, row_step; // of all tokens; between tokens of a tile
     const double *expected;       // [heads][rows][width]
     int width;
+    const double *terms; // [heads][rows]; NULL: none
 };
 
 // Device memory that a comparison needs while it runs.
@@ -56,7 +59,7 @@ void compare_cuda_rows(struct attention_backend *backend, const struct compare_t
 
 // Elements [begin, end) of an array [lines][columns], as one chunk whose rows are lines, the first
 // one that of `begin`; those at the ends may be shorter. Elements are numbered from `begin` on, of
-// which `data` and `expected` are the first.
+// which `data` and `expected` are the first. The terms of every line are 1.
 struct compare_lines {
     const void *data;
     enum case_dtype dtype;

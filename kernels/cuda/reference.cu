@@ -50,7 +50,7 @@ struct attend {
     const float *sinks;
     const double *lse, *delta; // of the queries
     int64_t query_rows;        // of a head of these
-    double *result, *result_lse, *result_max;
+    double *result, *result_lse, *result_max, *result_terms;
     int64_t result_rows;
     reference_dbias dbias;
     int64_t seqlen_kv;
@@ -208,12 +208,14 @@ static __device__ __forceinline__ void add_dbias(const attend &a, const place &p
         atomicAdd(a.dbias.data + p.head * a.dbias.head_stride + line * a.seqlen_kv + key, ds);
 }
 
-// Scores (and dP) of a step become the weights P or dS. lse and delta are those of the two rows, or
-// NULL: then those of the columns are in shared memory.
+// Scores (and dP) of a step become the weights P or dS, and the squares of the terms of dS are
+// added up by row. lse and delta are those of the two rows, or NULL: then those of the columns are
+// in shared memory.
 template <pass PASS, bool EXTRAS>
 static __device__ __forceinline__ void
 weigh_step(const attend &a, const place &p, int column, double s[DMMA_TILES][4],
-           const double dp[DMMA_TILES][4], const double lse[2], const double delta[2])
+           const double dp[DMMA_TILES][4], const double lse[2], const double delta[2],
+                                                  double terms[2])
 {
     const bool keys = PASS == PASS_DV || PASS == PASS_DK;
 #pragma unroll
@@ -224,11 +226,14 @@ weigh_step(const attend &a, const place &p, int column, double s[DMMA_TILES][4],
             int row = p.row + p.g + 8 * m;
             int query = keys ? column + offset : row, key = keys ? row : column + offset;
             double slope = 1, *x = &s[n][i], weight = 0;
-            if (row < p.row_end && sees(a, p, query, key)) {
+            if ((!EXTRAS || row < p.row_end) && sees(a, p, query, key)) {
                 double logit = logit_of<EXTRAS>(a, p, *x, query, key, &slope);
                 weight = exp(logit - (keys ? p.lse[offset] : lse[m]));
-                if (PASS != PASS_DV)
-                    weight *= dp[n][i] - (keys ? p.delta[offset] : delta[m]);
+                if (PASS != PASS_DV) {
+                    double d = keys ? p.delta[offset] : delta[m], part = weight * slope;
+                    terms[m] += part * part * (dp[n][i] * dp[n][i] + d * d);
+                    weight *= dp[n][i] - d;
+                }
             }
             if (EXTRAS && PASS == PASS_DQ && a.dbias.data && blockIdx.y == 0)
                 add_dbias(a, p, row, key, weight);
@@ -243,6 +248,7 @@ struct partial {
     dmma_results sums;
     online o;
     double lse[2], delta[2]; // of its rows, when they are queries
+    double terms[2];         // sums of squares of a lane
 };
 
 // The operand of the warp's own rows.
@@ -268,7 +274,7 @@ static __device__ __forceinline__ void step_add(const attend &a, const place &p,
         for (int i = 0; i < DMMA_GROUPS * 16; i++)
             r.sums[i / 16][i / 4 % 4][i % 4] *= fade[i % 4 / 2];
     } else {
-        weigh_step<PASS, EXTRAS>(a, p, column, s, dp, r.lse, r.delta);
+        weigh_step<PASS, EXTRAS>(a, p, column, s, dp, r.lse, r.delta, r.terms);
     }
     dmma_add_weighted(r.sums, s, p.y[operand] + blockIdx.y * DMMA_SLICE,
                       DMMA_PITCH(a.width[operand]), groups);
@@ -329,9 +335,12 @@ static __device__ __forceinline__ void results_store(const attend &a, const plac
     for (int m = 0; m < 2; m++) {
         int index = p.warp * DMMA_ROWS + p.g + 8 * m;
         double factor = PASS == PASS_DQ || PASS == PASS_DK ? a.scale : 1;
+        double terms = a.scale * sqrt(quad_sum(r.terms[m]));
         if (index >= p.tile.count)
             continue;
         int64_t row = p.row_head * a.result_rows + p.tile.row + index;
+        if ((PASS == PASS_DQ || PASS == PASS_DK) && p.t == 0 && blockIdx.y == 0)
+            a.result_terms[row] = terms;
         if (PASS == PASS_OUT) {
             factor = softmax_end(a, p, r.o, m, row);
             if (a.result_max && p.t == 0)
@@ -481,13 +490,11 @@ static attend attend_of(const struct reference_cuda *r, const struct reference_r
     return a;
 }
 
-// As many warps as the device's shared memory has room for, a tile's rows at most, and fewer where
-// that would leave multiprocessors without work.
-static int warps_of_block(const struct reference_cuda *r, const attend &a, bool both, int64_t tiles)
+// As many warps as the device's shared memory has room for, a tile's rows at most.
+static int warps_that_fit(const struct reference_cuda *r, const attend &a, bool both)
 {
     int warps = WARPS_MAX;
-    while (warps > 1 && (memory_bytes(a, both, warps) > (size_t)r->backend->shared_bytes_max ||
-                         tiles * (WARPS_MAX / warps) < 2 * r->backend->sm_count))
+    while (warps > 1 && memory_bytes(a, both, warps) > (size_t)r->backend->shared_bytes_max)
         warps /= 2;
     return warps;
 }
@@ -497,7 +504,7 @@ static void pass_launch(const struct reference_cuda *r, const struct reference_r
                         const attend &a)
 {
     const bool gradient = PASS == PASS_DQ || PASS == PASS_DK;
-    int warps = warps_of_block(r, a, gradient, rows->tile_count * a.heads);
+    int warps = warps_that_fit(r, a, gradient);
     int64_t blocks = rows->tile_count * a.heads * (WARPS_MAX / warps);
     size_t bytes = memory_bytes(a, gradient, warps);
     int slices = (a.width[gradient ? 0 : 1] + DMMA_SLICE - 1) / DMMA_SLICE;
@@ -535,18 +542,20 @@ void reference_cuda_out(const struct reference_cuda *r, const struct reference_r
 
 void reference_cuda_dq(const struct reference_cuda *r, const struct reference_rows *queries,
                        const double *lse, const double *delta, const struct reference_dbias *dbias,
-                       double *dq)
+                       double *dq, double *terms)
 {
     attend a = attend_of(r, queries, SIDE_Q);
     a.lse = lse;
     a.delta = delta;
     a.dbias = *dbias;
     a.result = dq;
+    a.result_terms = terms;
     pass_run<PASS_DQ>(r, queries, a);
 }
 
 void reference_cuda_dkv(const struct reference_cuda *r, const struct reference_rows *keys,
-                        const double *lse, const double *delta, double *dk, double *dv)
+                        const double *lse, const double *delta, double *dk, double *dv,
+                        double *terms)
 {
     attend a = attend_of(r, keys, SIDE_KV);
     a.lse = lse;
@@ -554,5 +563,6 @@ void reference_cuda_dkv(const struct reference_cuda *r, const struct reference_r
     a.result = dv;
     pass_run<PASS_DV>(r, keys, a);
     a.result = dk;
+    a.result_terms = terms;
     pass_run<PASS_DK>(r, keys, a);
 }

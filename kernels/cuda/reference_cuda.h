@@ -77,6 +77,8 @@ void reference_cuda_out(const struct reference_cuda *r, const struct reference_r
 void reference_cuda_delta(const struct reference_cuda *r, const struct reference_rows *queries,
                           const double *out, double *delta);
 
+// Rows of dQ and dK come with their terms [heads][rows], see kernels/reference/reference.h.
+
 // The gradient of the bias that the queries make, added to what is there; see plan/bias.h.
 struct reference_dbias {
     double *data;        // [1 or heads][rows][seqlen_kv]; NULL: not wanted
@@ -85,11 +87,12 @@ struct reference_dbias {
 };
 void reference_cuda_dq(const struct reference_cuda *r, const struct reference_rows *queries,
                        const double *lse, const double *delta, const struct reference_dbias *dbias,
-                       double *dq);
+                       double *dq, double *terms);
 
 // From LSE and delta of all queries: [heads][tokens of all sequences].
 void reference_cuda_dkv(const struct reference_cuda *r, const struct reference_rows *keys,
-                        const double *lse, const double *delta, double *dk, double *dv);
+                        const double *lse, const double *delta, double *dk, double *dv,
+                        double *terms);
 
 // Of each head of the case, over all rows: [3][heads] the largest of `max` (-inf without rows), the
 // sum of the terms of the sink's gradient, and that of their squares. `max` may be NULL, and `lse`

@@ -272,7 +272,7 @@ static double softmax(const struct work *w, int64_t query, struct range keys, do
 
 // The results of one call of reference_queries(), from the block's first query on.
 struct results {
-    double *out, *lse, *delta, *dq;
+    double *out, *lse, *delta, *dq, *terms;
     struct reference_sums sums;
 };
 
@@ -309,6 +309,25 @@ static void add_dbias(const struct work *w, int64_t rows, struct range keys,
             r->sums.dbias[i * r->sums.dbias_stride + keys.begin + j] += w->ds[i * columns + j];
 }
 
+// The square of the term of one pair.
+static double term_square(const struct work *w, int64_t at, double delta)
+{
+    double p = w->p[at] * (w->c->softcap != 0 ? w->slope[at] : 1), dp = w->ds[at];
+    return p * p * (dp * dp + delta * delta);
+}
+
+// dP becomes dS.
+static void query_gradient(struct work *w, int64_t row, int64_t columns, const struct results *r)
+{
+    double squares = 0, delta = r->delta[row];
+    for (int64_t at = row * columns; at < (row + 1) * columns; at++) {
+        squares += term_square(w, at, delta);
+        w->ds[at] = w->p[at] * (w->ds[at] - delta);
+    }
+    if (r->terms)
+        r->terms[row] = w->scale * sqrt(squares);
+}
+
 // From the probabilities that block_out() leaves behind.
 static void block_gradient(struct work *w, int head, struct range queries, struct range keys,
                            const struct results *r)
@@ -323,8 +342,7 @@ static void block_gradient(struct work *w, int head, struct range queries, struc
         return;
     product_nt(rows, columns, w->d_v, 1, w->d_out, value_rows(w, keys), w->ds);
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++)
-            w->ds[i * columns + j] = w->p[i * columns + j] * (w->ds[i * columns + j] - r->delta[i]);
+        query_gradient(w, i, columns, r);
     if (r->sums.dbias)
         add_dbias(w, rows, keys, r);
     cap_gradient(w, rows * columns);
@@ -340,6 +358,8 @@ static void block_nothing(const struct work *w, int head, int64_t rows, const st
         memset(r->delta, 0, (size_t)rows * sizeof(double));
     if (r->dq)
         memset(r->dq, 0, (size_t)(rows * w->d_qk) * sizeof(double));
+    if (r->terms)
+        memset(r->terms, 0, (size_t)rows * sizeof(double));
 }
 
 static void queries_block(struct work *w, int head, struct range queries, struct results r)
@@ -367,6 +387,8 @@ static struct results results_at(const struct work *w, struct results r, int64_t
         r.delta += rows;
     if (r.dq)
         r.dq += rows * w->d_qk;
+    if (r.terms)
+        r.terms += rows;
     if (r.sums.dbias)
         r.sums.dbias += rows * r.sums.dbias_stride;
     return r;
@@ -374,11 +396,11 @@ static struct results results_at(const struct work *w, struct results r, int64_t
 
 enum status reference_queries(const struct cp_case *c, int sequence, int head, int64_t begin,
                               int64_t end, double *out, double *lse, double *delta, double *dq,
-                              const struct reference_sums *sums, struct error *error)
+                              double *terms, const struct reference_sums *sums, struct error *error)
 {
     struct scope scope = scope_of(c, sequence);
     struct range queries = {begin, end}, all_keys = {0, scope.keys};
-    struct results results = {.out = out, .lse = lse, .delta = delta, .dq = dq};
+    struct results results = {.out = out, .lse = lse, .delta = delta, .dq = dq, .terms = terms};
     struct work w;
     enum status status = work_init(&w, &scope, keys_seen(&scope, queries, all_keys), error);
     if (status != STATUS_OK)
@@ -398,9 +420,10 @@ enum status reference_queries(const struct cp_case *c, int sequence, int head, i
 
 // ---- the key side -------------------------------------------------------------------------------
 
-// P and dS of a block of queries, whose LSE and delta begin where the pointers point.
+// P and dS of a block of queries, whose LSE and delta begin where the pointers point. The squares
+// of the keys' terms are added to `terms`.
 static void block_scores(struct work *w, int head, struct range queries, struct range keys,
-                         const double *lse, const double *delta)
+                         const double *lse, const double *delta, double *terms)
 {
     int64_t rows = range_length(queries), columns = range_length(keys);
     block_logits(w, head, queries, keys);
@@ -410,6 +433,8 @@ static void block_scores(struct work *w, int head, struct range queries, struct 
             double *p = &w->p[i * columns + j], *ds = &w->ds[i * columns + j];
             bool seen = sees(&w->scope, queries.begin + i, keys.begin + j);
             *p = seen ? exp(*p - lse[i]) : 0;
+            if (terms)
+                terms[j] += term_square(w, i * columns + j, delta[i]);
             *ds = *p * (*ds - delta[i]);
         }
     cap_gradient(w, rows * columns);
@@ -417,7 +442,7 @@ static void block_scores(struct work *w, int head, struct range queries, struct 
 
 // Adds what the queries of one head contribute.
 static void keys_head(struct work *w, int head, const double *lse, const double *delta, double *dk,
-                      double *dv)
+                      double *dv, double *terms)
 {
     int64_t length = w->scope.queries;
     for (int64_t first = 0; first < length; first += w->block) {
@@ -429,7 +454,8 @@ static void keys_head(struct work *w, int head, const double *lse, const double 
             continue;
         load(w, INPUT_Q, head, queries, w->q);
         load(w, INPUT_DO, head, queries, w->d_out);
-        block_scores(w, head, queries, keys, lse + first, delta + first);
+        block_scores(w, head, queries, keys, lse + first, delta + first,
+                     terms ? terms + skipped : NULL);
         add_product_tn(columns, w->d_v, rows, 1, w->p, w->d_out, dv + skipped * w->d_v);
         add_product_tn(columns, w->d_qk, rows, w->scale, w->ds, w->q, dk + skipped * w->d_qk);
     }
@@ -437,7 +463,7 @@ static void keys_head(struct work *w, int head, const double *lse, const double 
 
 enum status reference_keys(const struct cp_case *c, int sequence, int kv_head, int64_t begin,
                            int64_t end, const double *lse, const double *delta, double *dk,
-                           double *dv, struct error *error)
+                           double *dv, double *terms, struct error *error)
 {
     struct scope scope = scope_of(c, sequence);
     struct work w;
@@ -448,10 +474,14 @@ enum status reference_keys(const struct cp_case *c, int sequence, int kv_head, i
     load(&w, INPUT_V, kv_head, w.keys, w.v);
     memset(dk, 0, (size_t)((end - begin) * w.d_qk) * sizeof(double));
     memset(dv, 0, (size_t)((end - begin) * w.d_v) * sizeof(double));
+    if (terms)
+        memset(terms, 0, (size_t)(end - begin) * sizeof(double));
     int group = c->heads / c->kv_heads;
     for (int i = 0; i < group; i++)
         keys_head(&w, kv_head * group + i, lse + i * scope.queries, delta + i * scope.queries, dk,
-                  dv);
+                  dv, terms);
+    for (int64_t j = 0; j < end - begin && terms; j++)
+        terms[j] = w.scale * sqrt(terms[j]);
     work_fini(&w);
     return STATUS_OK;
 }

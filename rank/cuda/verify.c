@@ -116,7 +116,7 @@ static void queries_reference(struct verify_cuda *x)
         if (!x->c->training)
             continue;
         reference_cuda_delta(&x->r, rows, x->expected[0], delta);
-        reference_cuda_dq(&x->r, rows, lse, delta, &dbias, x->expected[1]);
+        reference_cuda_dq(&x->r, rows, lse, delta, &dbias, x->expected[1], x->terms);
     }
     if (sums_has_heads(x->c))
         reference_cuda_heads(&x->r, rows->rows, x->max, x->v.dsink ? lse : NULL, delta,
@@ -134,7 +134,7 @@ static void keys_reference(struct verify_cuda *x)
     reference_cuda_gather(&x->r, pieces, count, x->lse, x->delta);
     for (int kv = 0; heads_next(x, kv); kv += x->kv_step)
         reference_cuda_dkv(&x->r, &x->rows[SIDE_KV], x->lse, x->delta, x->expected[1],
-                           x->expected[0]);
+                           x->expected[0], x->terms);
 }
 
 // ---- the exchange -------------------------------------------------------------------------------
@@ -214,6 +214,8 @@ static struct compare_rule rule_of(const struct figures_rule *rule)
                                  .unit = floors.element,
                                  .chunk = floors.chunk,
                                  .row_part = floors.row,
+                                 .terms_element = rule->terms_element,
+                                 .terms_row = rule->terms_row,
                                  .absolute = rule->absolute};
 }
 
@@ -232,6 +234,7 @@ static void slot_compare(struct verify_cuda *x, enum slot slot)
         .row_step = shard_row_step(x->c),
         .expected = t.expected,
         .width = t.width,
+        .terms = slot == SLOT_DQ || slot == SLOT_DK ? x->terms : NULL,
     };
     for (int chunk = 0; chunk < COMPARE_CHUNKS; chunk++) {
         own[chunk] = figures_rule(x->c, t.name, x->v.spans[t.side], x->v.span_count[t.side], chunk);

@@ -15,7 +15,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 // What a case takes, counted in pieces. All are of device memory.
 struct demand {
-    int64_t expected[2], statistics[WORLD_SIZE_MAX], all_statistics, max;
+    int64_t expected[2], statistics[WORLD_SIZE_MAX], all_statistics, max, terms;
     int64_t inputs[REFERENCE_INPUTS];
     int64_t dbias, dbias_parts, scratch_bytes;
     int kv_step;
@@ -76,6 +76,7 @@ static struct demand demand_of(const struct cp_case *c, int rank)
             d.statistics[i] = 2 * tables_rows(c, SIDE_Q, i) * c->heads;
     d.all_statistics = c->training ? r.tokens[SIDE_Q] * c->heads : 0;
     d.max = c->max_logit ? q : 0;
+    d.terms = c->training ? larger(q, kv) : 0;
     for (int i = 0; i < REFERENCE_INPUTS; i++)
         d.inputs[i] = reference_cuda_elements(&r, i, d.kv_step);
     if (sums_has_bias(c)) {
@@ -91,8 +92,8 @@ static enum status device_reserve(const struct demand *d, const struct cp_case *
                                   struct error *error)
 {
     enum status status = device_arena_add(total, d->scratch_bytes, 1, error);
-    const int64_t doubles[] = {d->expected[0],    d->expected[1], d->max,        d->all_statistics,
-                               d->all_statistics, d->dbias,       d->dbias_parts};
+    const int64_t doubles[] = {d->expected[0],    d->expected[1], d->max,         d->all_statistics,
+                               d->all_statistics, d->dbias,       d->dbias_parts, d->terms};
     for (size_t i = 0; i < sizeof(doubles) / sizeof(*doubles) && status == STATUS_OK; i++)
         status = device_arena_add(total, doubles[i], sizeof(double), error);
     for (int i = 0; i < c->world_size && status == STATUS_OK; i++)
@@ -116,6 +117,7 @@ static void device_take(struct verify_cuda *x)
     x->scratch = device_arena_take(a, d.scratch_bytes, 1);
     x->expected[0] = doubles_take(a, d.expected[0]);
     x->expected[1] = doubles_take(a, d.expected[1]);
+    x->terms = doubles_take(a, d.terms);
     x->max = c->max_logit ? doubles_take(a, d.max) : NULL;
     x->lse = doubles_take(a, d.all_statistics);
     x->delta = doubles_take(a, d.all_statistics);

@@ -24,6 +24,7 @@ struct verify_cuda {
     int64_t chunk_rows[2];              // of the first chunk, by side
     int kv_step;                        // key heads whose inputs are in memory at a time
     double *expected[2];                // out, then dv; dq, then dk
+    double *terms;                      // of the rows of dq, then of dk
     double *max;                        // of each row; NULL: not wanted
     double *statistics[WORLD_SIZE_MAX]; // of each rank [2][heads][rows]: LSE, delta
     double *lse, *delta;                // of all queries, in order
