@@ -10,6 +10,11 @@ bench_cuda_bench_attention_cuda_SOURCES = bench/cuda/bench_attention_cuda.c
 bench_cuda_bench_attention_cuda_CPPFLAGS = $(cuda_test_cppflags)
 bench_cuda_bench_attention_cuda_LDADD = $(cuda_test_libs)
 
+cuda_bench_programs += bench/cuda/bench_ops_cuda
+bench_cuda_bench_ops_cuda_SOURCES = bench/cuda/bench_ops_cuda.c
+bench_cuda_bench_ops_cuda_CPPFLAGS = $(cuda_test_cppflags)
+bench_cuda_bench_ops_cuda_LDADD = $(cuda_test_libs)
+
 if CUDA
 bench_programs += $(cuda_bench_programs)
 endif
