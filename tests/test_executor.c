@@ -49,7 +49,7 @@ static void sketch_fill(struct sketch *s)
     int32_t index = s->plan.op_count;
     struct op *op = sketch_op(s, OP_FILL);
     op->value = (float)index;
-    op->operand[UNARY_DESTINATION] = (struct region){0, 0, 4};
+    op->operand[UNARY_DESTINATION] = (struct region){.bytes = 4};
 }
 
 static void sketch_exchange(struct sketch *s)
@@ -57,8 +57,8 @@ static void sketch_exchange(struct sketch *s)
     struct op *op = sketch_op(s, OP_EXCHANGE);
     op->transfer_first = s->plan.transfer_count;
     op->transfer_count = 1;
-    s->transfers[s->plan.transfer_count++] =
-        (struct transfer){.peer = 1, .send = {0, 8, 8}, .receive = {0, 16, 8}};
+    s->transfers[s->plan.transfer_count++] = (struct transfer){
+        .peer = 1, .send = {.offset = 8, .bytes = 8}, .receive = {.offset = 16, .bytes = 8}};
 }
 
 // The operation added last waits for `other`.
