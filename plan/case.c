@@ -5,17 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/lengths.h"
 #include "plan/slice.h"
-
-#define A2A_SIZE_DEFAULT 2
 
 void case_init(struct cp_case *c)
 {
     memset(c, 0, sizeof *c); // padding too: a case is copied between processes
     c->world_size = 2;
     c->comm = COMM_P2P;
-    c->a2a_size = A2A_SIZE_DEFAULT;
+    c->a2a_size = CASE_A2A_SIZE_DEFAULT;
     c->sharding = SHARDING_ZIGZAG;
     c->dtype = DTYPE_BF16;
     c->format = FORMAT_BSHD;
@@ -37,81 +34,6 @@ void case_init(struct cp_case *c)
     c->verify = true;
     c->inputs = INPUTS_SHARP;
     c->seed = 1234;
-}
-
-static enum status check_heads(const struct cp_case *c, struct error *error)
-{
-    if (c->heads % c->kv_heads == 0)
-        return STATUS_OK;
-    return error_set(
-        error, STATUS_INVALID_ARGUMENT,
-        "heads is %d and kv_heads is %d; accepted is a heads that is a multiple of kv_heads",
-        c->heads, c->kv_heads);
-}
-
-static enum status check_a2a_size(const struct cp_case *c, struct error *error)
-{
-    if (c->comm != COMM_A2A_P2P && c->a2a_size != A2A_SIZE_DEFAULT)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "a2a_size is %d with comm %s; accepted is %d there, or comm a2a+p2p",
-                         c->a2a_size, case_choice_name(case_comm_choices, c->comm),
-                         A2A_SIZE_DEFAULT);
-    if (c->comm == COMM_A2A_P2P && c->world_size % c->a2a_size != 0)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "a2a_size is %d and world_size is %d; accepted is a divisor of world_size",
-                         c->a2a_size, c->world_size);
-    return STATUS_OK;
-}
-
-// A causal mask bounds the right side itself; a window that contradicts it is not silently
-// narrowed.
-static enum status check_window(const struct cp_case *c, struct error *error)
-{
-    if (c->mask == MASK_NONE || c->window_right <= 0)
-        return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "window_right is %lld with mask %s; accepted is -1 or 0 there, or mask none",
-                     (long long)c->window_right, case_choice_name(case_mask_choices, c->mask));
-}
-
-// Beyond these bounds fp32 logits are zero or infinite for any input.
-static enum status check_scale(const struct cp_case *c, struct error *error)
-{
-    if (c->scale == 0 || (c->scale >= 1e-6 && c->scale <= 1e6))
-        return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "scale is %g; accepted is 0 (meaning 1/sqrt(head_dim_qk)) or 1e-6 to 1e6",
-                     c->scale);
-}
-
-// Below, no logit is left; above, none is touched.
-static enum status check_softcap(const struct cp_case *c, struct error *error)
-{
-    if (c->softcap == 0 || (c->softcap >= 1e-3 && c->softcap <= 1e6))
-        return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "softcap is %g; accepted is 0 (none) or 1e-3 to 1e6", c->softcap);
-}
-
-enum status case_check(const struct cp_case *c, struct error *error)
-{
-    enum status status = case_check_fields(c, error);
-    if (status == STATUS_OK)
-        status = check_heads(c, error);
-    if (status == STATUS_OK)
-        status = check_a2a_size(c, error);
-    if (status == STATUS_OK)
-        status = check_window(c, error);
-    if (status == STATUS_OK)
-        status = check_scale(c, error);
-    if (status == STATUS_OK)
-        status = check_softcap(c, error);
-    if (status == STATUS_OK)
-        status = lengths_check(c, error);
-    int64_t bytes;
-    if (status == STATUS_OK)
-        status = case_memory(c, &bytes, error);
-    return status;
 }
 
 struct case_band case_band(const struct cp_case *c, int32_t sequence)

@@ -47,7 +47,8 @@ enum case_bias {
 // tests: unit normal clamped to [-1, 1].
 enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
 
-#define WINDOW_UNBOUNDED (-1)
+#define WINDOW_UNBOUNDED      (-1)
+#define CASE_A2A_SIZE_DEFAULT 2
 
 // The two kinds of tokens.
 enum shard_side { SIDE_Q, SIDE_KV };
@@ -60,7 +61,7 @@ struct cp_case {
 
     int32_t world_size; // 1..WORLD_SIZE_MAX
     enum case_comm comm;
-    int32_t a2a_size; // ranks of a group with A2A_P2P, a divisor of world_size; else its default, 2
+    int32_t a2a_size; // ranks of a group with A2A_P2P, a divisor of world_size; else its default
     enum case_sharding sharding;
 
     enum case_dtype dtype;
@@ -105,7 +106,7 @@ void case_init(struct cp_case *c);
 // OK, or the reason why not: INVALID_ARGUMENT for a field outside its range or fields that
 // contradict each other, UNIMPLEMENTED for what is sensible but not built, RESOURCE_EXHAUSTED for a
 // size that no machine holds. This is the one place that decides what is supported; library,
-// command, daemon and rank all call it.
+// command, daemon and rank all call it. plan/support.h has its list.
 enum status case_check(const struct cp_case *c, struct error *error) MUST_CHECK;
 
 // The part of case_check() that looks at one field at a time: ranges and choices.
@@ -167,6 +168,11 @@ struct case_field {
 
 // The table; ends with a NULL name.
 const struct case_field *case_fields(void);
+
+// What the field accepts, as "1 to 64" or "bf16, fp16 or fp32". Returns the length as snprintf
+// does.
+#define CASE_ACCEPTED_MAX 160
+int case_accepted(const struct case_field *field, char *text, size_t size);
 
 // The field of that name, or NULL. '-' in the name reads as '_', so that options can be spelled
 // with it.

@@ -2,7 +2,6 @@
 // The fields of a case by name: the table and everything that is driven by it.
 #include <locale.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,55 +171,43 @@ static bool load_bool(const struct cp_case *c, const struct case_field *field)
 // ---- what is accepted
 // -------------------------------------------------------------------------------
 
-#define ACCEPTED_TEXT_MAX 160
-#define QUOTED_MAX        48
-#define HINT_MAX          64
+#define QUOTED_MAX 48
+#define HINT_MAX   64
 
-// Appends like snprintf; what does not fit is cut.
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
-                                                         const char *format, ...)
+static int print_choices(const struct case_field *field, char *text, size_t size)
 {
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, size - used, format, arguments);
-    va_end(arguments);
+    size_t length = 0;
+    for (const struct case_choice *choice = field->choices; choice->name; choice++) {
+        const char *joint = choice == field->choices ? "" : choice[1].name ? ", " : " or ";
+        bool room = length < size;
+        length += (size_t)snprintf(room ? text + length : NULL, room ? size - length : 0, "%s%s",
+                                   joint, choice->name);
+    }
+    return (int)length;
 }
 
-// "1 to 64", "bf16, fp16 or fp32": the end of every sentence that refuses a value.
-static void accepted_text(const struct case_field *field, char text[ACCEPTED_TEXT_MAX])
+int case_accepted(const struct case_field *field, char *text, size_t size)
 {
-    text[0] = '\0';
+    long long min = field->min, max = field->max;
     switch (field->kind) {
     case FIELD_TEXT:
-        append(text, ACCEPTED_TEXT_MAX, "up to %zu printable ASCII characters", field->size - 1);
-        break;
+        return snprintf(text, size, "up to %zu printable ASCII characters", field->size - 1);
     case FIELD_CHOICE:
-        for (const struct case_choice *choice = field->choices; choice->name; choice++) {
-            const char *joint = choice == field->choices ? "" : choice[1].name ? ", " : " or ";
-            append(text, ACCEPTED_TEXT_MAX, "%s%s", joint, choice->name);
-        }
-        break;
+        return print_choices(field, text, size);
     case FIELD_INT:
-        append(text, ACCEPTED_TEXT_MAX, "%lld to %lld", (long long)field->min,
-               (long long)field->max);
-        break;
+        return snprintf(text, size, "%lld to %lld", min, max);
     case FIELD_UINT:
-        append(text, ACCEPTED_TEXT_MAX, "a whole number from 0 to 18446744073709551615");
-        break;
+        return snprintf(text, size, "a whole number from 0 to 18446744073709551615");
     case FIELD_REAL:
-        append(text, ACCEPTED_TEXT_MAX, "a number from %lld to %lld", (long long)field->min,
-               (long long)field->max);
-        break;
+        return snprintf(text, size, "a number from %lld to %lld", min, max);
     case FIELD_BOOL:
-        append(text, ACCEPTED_TEXT_MAX, "true or false");
-        break;
+        return snprintf(text, size, "true or false");
     case FIELD_LIST:
-        append(text, ACCEPTED_TEXT_MAX,
-               "up to %d whole numbers from %lld to %lld with commas between them", SEQUENCES_MAX,
-               (long long)field->min, (long long)field->max);
-        break;
+        return snprintf(text, size,
+                        "up to %d whole numbers from %lld to %lld with commas between them",
+                        SEQUENCES_MAX, min, max);
     }
+    return 0;
 }
 
 // The text with everything unprintable replaced and its tail cut, so that it can stand in a
@@ -237,8 +224,8 @@ static void quote(const char *value, char quoted[QUOTED_MAX])
 
 static enum status refuse(const struct case_field *field, const char *value, struct error *error)
 {
-    char accepted[ACCEPTED_TEXT_MAX], quoted[QUOTED_MAX];
-    accepted_text(field, accepted);
+    char accepted[CASE_ACCEPTED_MAX], quoted[QUOTED_MAX];
+    case_accepted(field, accepted, sizeof accepted);
     quote(value, quoted);
     return error_set(error, STATUS_INVALID_ARGUMENT, "%s is '%s'; accepted is %s", field->name,
                      quoted, accepted);

@@ -131,18 +131,20 @@ static const char *list_name(enum case_list list)
     return names[list];
 }
 
-static enum status check_count(const struct cp_case *c, enum case_list list, struct error *error)
+enum status lengths_check_counts(const struct cp_case *c, struct error *error)
 {
-    int32_t count = c->list_count[list];
-    if (count == 0 || count == c->batch)
-        return STATUS_OK;
-    return error_set(
-        error, STATUS_INVALID_ARGUMENT,
-        "%s has %d numbers and batch is %d; accepted is one for each sequence, or none",
-        list_name(list), count, c->batch);
+    for (int list = 0; list < CASE_LISTS; list++) {
+        int32_t count = c->list_count[list];
+        if (count != 0 && count != c->batch)
+            return error_set(
+                error, STATUS_INVALID_ARGUMENT,
+                "%s has %d numbers and batch is %d; accepted is one for each sequence, or none",
+                list_name((enum case_list)list), count, c->batch);
+    }
+    return STATUS_OK;
 }
 
-static enum status check_lengths(const struct cp_case *c, enum shard_side side, struct error *error)
+static enum status check_values(const struct cp_case *c, enum shard_side side, struct error *error)
 {
     enum case_list list = lengths_list(side);
     int32_t count;
@@ -156,15 +158,36 @@ static enum status check_lengths(const struct cp_case *c, enum shard_side side, 
     return STATUS_OK;
 }
 
+enum status lengths_check_values(const struct cp_case *c, struct error *error)
+{
+    enum status status = check_values(c, SIDE_Q, error);
+    return status == STATUS_OK ? check_values(c, SIDE_KV, error) : status;
+}
+
+enum status lengths_check_format(const struct cp_case *c, struct error *error)
+{
+    const char *format = case_choice_name(case_format_choices, c->format);
+    if (c->format == FORMAT_THD)
+        return STATUS_OK;
+    for (int side = SIDE_Q; side <= SIDE_KV; side++) {
+        enum case_list list = padded_list((enum shard_side)side);
+        if (c->list_count[list] > 0)
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "%s is given with format %s; accepted is none there, or format thd",
+                             list_name(list), format);
+    }
+    if (c->pad_multiple == 1)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "pad_multiple is %d with format %s; accepted is 1 there, or format thd",
+                     c->pad_multiple, format);
+}
+
 static enum status check_padded(const struct cp_case *c, enum shard_side side, struct error *error)
 {
     enum case_list list = padded_list(side);
     int32_t count;
     const int32_t *padded = case_list(c, list, &count);
-    if (count > 0 && c->format != FORMAT_THD)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "%s is given with format %s; accepted is none there, or format thd",
-                         list_name(list), case_choice_name(case_format_choices, c->format));
     for (int32_t i = 0; i < count; i++) {
         int64_t length = case_length(c, side, i);
         if (padded[i] < length)
@@ -176,16 +199,15 @@ static enum status check_padded(const struct cp_case *c, enum shard_side side, s
     return STATUS_OK;
 }
 
-// A multiple that nothing is rounded up to was meant for something else.
-static enum status check_multiple(const struct cp_case *c, struct error *error)
+enum status lengths_check_padded(const struct cp_case *c, struct error *error)
 {
-    bool listed = true;
-    if (c->pad_multiple == 1)
-        return STATUS_OK;
-    if (c->format != FORMAT_THD)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "pad_multiple is %d with format %s; accepted is 1 there, or format thd",
-                         c->pad_multiple, case_choice_name(case_format_choices, c->format));
+    enum status status = check_padded(c, SIDE_Q, error);
+    return status == STATUS_OK ? check_padded(c, SIDE_KV, error) : status;
+}
+
+enum status lengths_check_multiple(const struct cp_case *c, struct error *error)
+{
+    bool listed = c->pad_multiple != 1;
     for (int side = SIDE_Q; side <= SIDE_KV; side++) {
         enum shard_side from = padded_side(c, (enum shard_side)side);
         listed = listed && c->list_count[padded_list(from)] > 0;
@@ -196,17 +218,4 @@ static enum status check_multiple(const struct cp_case *c, struct error *error)
         error, STATUS_INVALID_ARGUMENT,
         "pad_multiple is %d and padded_q and padded_kv say it all; accepted is 1 there",
         c->pad_multiple);
-}
-
-// Padded lengths come last: those of the key side may be of lengths of the query side.
-enum status lengths_check(const struct cp_case *c, struct error *error)
-{
-    enum status status = STATUS_OK;
-    for (int list = 0; list < CASE_LISTS && status == STATUS_OK; list++)
-        status = check_count(c, (enum case_list)list, error);
-    for (int side = SIDE_Q; side <= SIDE_KV && status == STATUS_OK; side++)
-        status = check_lengths(c, (enum shard_side)side, error);
-    for (int side = SIDE_Q; side <= SIDE_KV && status == STATUS_OK; side++)
-        status = check_padded(c, (enum shard_side)side, error);
-    return status == STATUS_OK ? check_multiple(c, error) : status;
 }

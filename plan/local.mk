@@ -35,6 +35,8 @@ plan_sources = \
     plan/shard.h \
     plan/slice.c \
     plan/slice.h \
+    plan/support.c \
+    plan/support.h \
     plan/team.c \
     plan/team.h \
     plan/tensors.c \

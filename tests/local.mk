@@ -150,6 +150,9 @@ tests_test_case_SOURCES = tests/test_case.c
 test_programs += tests/test_case_fields
 tests_test_case_fields_SOURCES = tests/test_case_fields.c
 
+test_programs += tests/test_support
+tests_test_support_SOURCES = tests/test_support.c
+
 test_programs += tests/test_shard
 tests_test_shard_SOURCES = tests/test_shard.c
 

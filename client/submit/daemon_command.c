@@ -7,6 +7,7 @@
 #include "client/submit/command.h"
 #include "client/submit/json.h"
 #include "client/submit/options.h"
+#include "client/submit/support.h"
 #include "client/submit/table.h"
 #include "common/duration.h"
 
@@ -78,7 +79,8 @@ static void print_description(const struct cpattn_client *client,
     printf("time limit     %s where none is given, %s at most\n",
            duration_format(d->timeout_default_ns, usual, sizeof(usual)),
            duration_format(d->timeout_max_ns, most, sizeof(most)));
-    printf("queue          %d cases\n", d->queue_max);
+    printf("queue          %d cases\n\n", d->queue_max);
+    support_print(stdout);
 }
 
 int command_describe(int argc, char **argv)

@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+#include "plan/support.h"
+
 // Every *_set_new() of jansson takes a NULL value for a failure and returns -1; one flag gathers
 // them.
 struct writer {
@@ -263,6 +265,31 @@ static json_t *gpu_object(struct writer *w, const struct cpattn_gpu *gpu)
     return object;
 }
 
+static json_t *fields_object(struct writer *w)
+{
+    json_t *object = json_object();
+    for (const struct case_field *field = case_fields(); field->name; field++) {
+        char accepted[CASE_ACCEPTED_MAX];
+        case_accepted(field, accepted, sizeof(accepted));
+        put_text(w, object, field->name, accepted);
+    }
+    return object;
+}
+
+static json_t *refused_array(struct writer *w)
+{
+    json_t *array = json_array();
+    for (const struct support_rule *rule = support_rules(); rule->what; rule++) {
+        json_t *object = json_object();
+        put_text(w, object, "what", rule->what);
+        put_text(w, object, "why", rule->why);
+        put_text(w, object, "example", rule->example);
+        if (json_array_append_new(array, object))
+            w->failed = true;
+    }
+    return array;
+}
+
 bool json_description(FILE *out, const struct cpattn_description *d)
 {
     struct writer w = {false};
@@ -280,6 +307,8 @@ bool json_description(FILE *out, const struct cpattn_description *d)
         if (json_array_append_new(gpus, gpu_object(&w, gpu)))
             w.failed = true;
     put(&w, object, "gpus", gpus);
+    put(&w, object, "fields", fields_object(&w));
+    put(&w, object, "refused", refused_array(&w));
     return write_line(&w, out, object);
 }
 

@@ -38,14 +38,12 @@ static const char *value_word(const struct case_field *field)
 static void add_accepted(const struct case_field *field, char help[OPTIONS_HELP_MAX])
 {
     size_t used = strlen(help);
+    char accepted[CASE_ACCEPTED_MAX];
+    case_accepted(field, accepted, sizeof(accepted));
     if (field->kind == FIELD_INT || field->kind == FIELD_LIST)
-        snprintf(help + used, OPTIONS_HELP_MAX - used, "; %lld to %lld", (long long)field->min,
-                 (long long)field->max);
-    for (const struct case_choice *choice = field->choices; choice && choice->name; choice++) {
-        used = strlen(help);
-        const char *joint = choice == field->choices ? ":" : choice[1].name ? "," : " or";
-        snprintf(help + used, OPTIONS_HELP_MAX - used, "%s %s", joint, choice->name);
-    }
+        snprintf(help + used, OPTIONS_HELP_MAX - used, "; %s", accepted);
+    if (field->kind == FIELD_CHOICE)
+        snprintf(help + used, OPTIONS_HELP_MAX - used, ": %s", accepted);
 }
 
 static void add_default(const struct case_field *field, char help[OPTIONS_HELP_MAX])

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/support.h"
+
+#include "plan/lengths.h"
+
+static enum status check_heads(const struct cp_case *c, struct error *error)
+{
+    if (c->heads % c->kv_heads == 0)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_INVALID_ARGUMENT,
+        "heads is %d and kv_heads is %d; accepted is a heads that is a multiple of kv_heads",
+        c->heads, c->kv_heads);
+}
+
+static enum status check_group_unused(const struct cp_case *c, struct error *error)
+{
+    if (c->comm == COMM_A2A_P2P || c->a2a_size == CASE_A2A_SIZE_DEFAULT)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "a2a_size is %d with comm %s; accepted is %d there, or comm a2a+p2p",
+                     c->a2a_size, case_choice_name(case_comm_choices, c->comm),
+                     CASE_A2A_SIZE_DEFAULT);
+}
+
+static enum status check_group(const struct cp_case *c, struct error *error)
+{
+    if (c->comm != COMM_A2A_P2P || c->world_size % c->a2a_size == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "a2a_size is %d and world_size is %d; accepted is a divisor of world_size",
+                     c->a2a_size, c->world_size);
+}
+
+static enum status check_window(const struct cp_case *c, struct error *error)
+{
+    if (c->mask == MASK_NONE || c->window_right <= 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "window_right is %lld with mask %s; accepted is -1 or 0 there, or mask none",
+                     (long long)c->window_right, case_choice_name(case_mask_choices, c->mask));
+}
+
+static enum status check_scale(const struct cp_case *c, struct error *error)
+{
+    if (c->scale == 0 || (c->scale >= 1e-6 && c->scale <= 1e6))
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "scale is %g; accepted is 0 (meaning 1/sqrt(head_dim_qk)) or 1e-6 to 1e6",
+                     c->scale);
+}
+
+static enum status check_softcap(const struct cp_case *c, struct error *error)
+{
+    if (c->softcap == 0 || (c->softcap >= 1e-3 && c->softcap <= 1e6))
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "softcap is %g; accepted is 0 (none) or 1e-3 to 1e6", c->softcap);
+}
+
+static enum status check_memory(const struct cp_case *c, struct error *error)
+{
+    int64_t bytes;
+    return case_memory(c, &bytes, error);
+}
+
+// A case says nothing that is not done, and nothing twice: a field without effect, or two that
+// contradict each other, are a mistake that is better told than guessed at.
+static const struct support_rule rules[] = {
+    {"a value outside the range or the choices of its field",
+     "Ranges keep every sum of sizes within 64 bits and every message within memory; what is no "
+     "choice, as fp8, is not built.",
+     "--head-dim-qk 257", case_check_fields},
+    {"a number of heads that is no multiple of kv_heads",
+     "Every key head serves as many query heads; which would serve more is no one's convention.",
+     "--heads 12 --kv-heads 5", check_heads},
+    {"an a2a_size with another comm than a2a+p2p", "It would have no effect.", "--a2a-size 4",
+     check_group_unused},
+    {"an a2a_size that does not divide world_size", "The groups of ranks are all of one size.",
+     "--world-size 6 --comm a2a+p2p --a2a-size 4", check_group},
+    {"a window_right beyond the diagonal with a causal mask",
+     "The mask hides what the window shows; one of the two is a mistake.", "--window-right 3",
+     check_window},
+    {"a scale that is neither 0 nor from 1e-6 to 1e6",
+     "Logits in fp32 would all be alike or infinite, whatever the inputs are.", "--scale 1e-7",
+     check_scale},
+    {"a softcap that is neither 0 nor from 1e-3 to 1e6",
+     "Below, no logit is left; above, none is touched.", "--softcap 1e-4", check_softcap},
+    {"a list that has not one number for each sequence",
+     "Which sequence a number belongs to would be a guess.", "--lengths-q 9,8,7",
+     lengths_check_counts},
+    {"a length beyond the seqlen of its side",
+     "The seqlen is the longest that is possible; the shape of a bias follows from it.",
+     "--lengths-q 512,513", lengths_check_values},
+    {"padded lengths, or a pad_multiple, with another format than thd",
+     "There every sequence occupies its seqlen.", "--padded-q 600,600", lengths_check_format},
+    {"a padded length below the length of the sequence", "Its tokens would not fit.",
+     "--format thd --padded-q 512,511", lengths_check_padded},
+    {"a pad_multiple where lists say what every sequence occupies", "It would have no effect.",
+     "--format thd --padded-q 512,520 --pad-multiple 8", lengths_check_multiple},
+    {"sizes that take more than 1 PiB of memory on a rank",
+     "No machine has that. What the machine at hand has not is for the daemon to refuse.",
+     "--batch 4096 --heads 4096 --kv-heads 4096 --seqlen-q 16777216 --seqlen-kv 16777216",
+     check_memory},
+    {.what = NULL},
+};
+
+const struct support_rule *support_rules(void)
+{
+    return rules;
+}
+
+enum status case_check(const struct cp_case *c, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (const struct support_rule *rule = rules; rule->what && status == STATUS_OK; rule++)
+        status = rule->check(c, error);
+    return status;
+}
