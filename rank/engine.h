@@ -22,9 +22,11 @@ struct engine_ops {
     // Points the job's buffers to memory. Inputs are filled, all other bytes all ones, which is a
     // NaN in every dtype: whatever is read or delivered without having been written shall show.
     enum status (*prepare)(struct engine *e, struct job *j, struct error *error);
-    // Runs the plan.
+    // Runs the plan. Where the case wants a verdict, a part of that may still be under way
+    // afterwards: verify() waits for it.
     enum status (*execute)(struct engine *e, struct job *j, struct error *error);
-    // Fills figures, pass and digest of the report. All ranks of the case call it.
+    // Fills figures, pass and digest of the report, if the case wants them; else it is not called.
+    // All ranks of the case call it.
     enum status (*verify)(struct engine *e, struct job *j, struct error *error);
     void (*release)(struct engine *e); // memory that an idle rank does not keep
     void (*destroy)(struct engine *e);
