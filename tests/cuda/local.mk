@@ -35,6 +35,20 @@ tests_cuda_test_world_cuda_SOURCES = tests/cuda/test_world_cuda.c tests/world.c 
 tests_cuda_test_world_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_world_cuda_LDADD = $(cuda_rank_libs)
 
+cuda_test_programs += tests/cuda/test_reference_cuda
+tests_cuda_test_reference_cuda_SOURCES = tests/cuda/test_reference_cuda.c $(harness_sources) \
+    tests/generate.c tests/generate.h
+tests_cuda_test_reference_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_reference_cuda_LDADD = $(cuda_test_libs)
+
+# Ranks are threads; they exchange by a transport of the test's own.
+cuda_test_programs += tests/cuda/test_verify_cuda
+tests_cuda_test_verify_cuda_SOURCES = tests/cuda/test_verify_cuda.c $(harness_sources) \
+    tests/cuda/local_transport.c tests/cuda/local_transport.h tests/generate.c tests/generate.h
+tests_cuda_test_verify_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_verify_cuda_LDADD = rank/cuda/librankcuda.a rank/librank.a \
+    transport/libtransport.a $(cuda_test_libs)
+
 if CUDA
 check_PROGRAMS += $(cuda_test_programs)
 TESTS += $(cuda_test_programs)

@@ -1,0 +1,643 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verification on the device against that on the CPU: the same results, right ones and wrong ones,
+// get the same figures. Ranks are threads that share the device.
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "kernels/dtype.h"
+#include "kernels/inputs.h"
+#include "kernels/reference/reference.h"
+#include "plan/bias.h"
+#include "rank/cuda/verify.h"
+#include "rank/verify.h"
+#include "tests/cuda/harness.h"
+#include "tests/cuda/local_transport.h"
+#include "tests/generate.h"
+
+#define WORLD_TOP 4
+
+// ---- results of a case --------------------------------------------------------------------------
+
+// Tensors that a rank delivers.
+enum { OUT, LSE, DQ, DK, DV, DBIAS, DSINK, MAX_LOGIT, TENSORS };
+
+struct rank {
+    int number;
+    struct sample *sample;
+    void *host[TENSORS];
+    size_t bytes[TENSORS];
+    struct span *spans[2];
+    int span_count[2];
+    double *dbias; // of the own queries, as a rank holds it
+    struct rank_report reports[2];
+    pthread_t thread;
+};
+
+struct sample {
+    struct cp_case c;
+    int64_t tokens[2], *first[2]; // all tokens; those before a sequence
+    double *out, *lse, *delta, *dq, *dk, *dv, *sums;
+    struct rank ranks[WORLD_TOP];
+    struct local_meeting meeting;
+};
+
+static void *zeros(int64_t count, size_t size)
+{
+    void *memory = calloc((size_t)count + 1, size);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void reference_check(enum status status, const struct error *error)
+{
+    if (status == STATUS_OK)
+        return;
+    printf("Bail out! %s\n", error->text);
+    exit(1);
+}
+
+static struct reference_sums sums_at(struct sample *s, struct rank *rank, const struct span *span,
+                                     int head)
+{
+    const struct cp_case *c = &s->c;
+    struct reference_sums sums = {.max_logit = &s->sums[head]};
+    if (c->training && c->softmax == SOFTMAX_LEARNABLE) {
+        sums.dsink = &s->sums[c->heads + head];
+        sums.dsink_squares = &s->sums[2 * c->heads + head];
+    }
+    if (rank->dbias) {
+        struct team alone = team_of(rank->number, 1);
+        int64_t line =
+            (bias_has_heads(c) ? head : 0) * bias_rows(c, alone) + bias_row_of(c, alone, 0, span);
+        sums.dbias = rank->dbias + line * c->seqlen_kv;
+        sums.dbias_stride = bias_row_step(c) * c->seqlen_kv;
+    }
+    return sums;
+}
+
+// The reference of a rank's queries, kept by [head][token].
+static void queries_solve(struct sample *s, struct rank *rank)
+{
+    const struct cp_case *c = &s->c;
+    struct error error;
+    for (int i = 0; i < rank->span_count[SIDE_Q]; i++)
+        for (int head = 0; head < c->heads; head++) {
+            const struct span *span = &rank->spans[SIDE_Q][i];
+            struct reference_sums sums = sums_at(s, rank, span, head);
+            int64_t at =
+                head * s->tokens[SIDE_Q] + s->first[SIDE_Q][span->sequence] + span->position;
+            reference_check(
+                reference_queries(
+                    c, span->sequence, head, span->position, span->position + span->len,
+                    s->out + at * c->head_dim_v, s->lse + at, c->training ? s->delta + at : NULL,
+                    c->training ? s->dq + at * c->head_dim_qk : NULL, NULL, &sums, &error),
+                &error);
+        }
+}
+
+static void keys_solve(struct sample *s)
+{
+    const struct cp_case *c = &s->c;
+    struct error error;
+    int group = c->heads / c->kv_heads;
+    for (int sequence = 0; sequence < c->batch; sequence++) {
+        int64_t queries = case_length(c, SIDE_Q, sequence);
+        int64_t keys = case_length(c, SIDE_KV, sequence);
+        double *lse = zeros(group * queries, sizeof(double));
+        double *delta = zeros(group * queries, sizeof(double));
+        for (int kv = 0; kv < c->kv_heads; kv++) {
+            for (int h = 0; h < group; h++) {
+                int64_t from = (kv * group + h) * s->tokens[SIDE_Q] + s->first[SIDE_Q][sequence];
+                memcpy(lse + h * queries, s->lse + from, (size_t)queries * sizeof(double));
+                memcpy(delta + h * queries, s->delta + from, (size_t)queries * sizeof(double));
+            }
+            int64_t at = kv * s->tokens[SIDE_KV] + s->first[SIDE_KV][sequence];
+            reference_check(reference_keys(c, sequence, kv, 0, keys, lse, delta,
+                                           s->dk + at * c->head_dim_qk, s->dv + at * c->head_dim_v,
+                                           NULL, &error),
+                            &error);
+        }
+        free(lse);
+        free(delta);
+    }
+}
+
+// A result that is right but for an error far below every limit, and rounding.
+static float nearly(double value)
+{
+    return (float)(value * (1 + 2e-6 * harness_uniform()));
+}
+
+// Rows of a rank's tensor from the reference [head][token][dim]; padding is zero.
+static void tensor_fill(struct rank *rank, int tensor, enum shard_side side, int heads, int dim,
+                        const double *from)
+{
+    struct sample *s = rank->sample;
+    const struct cp_case *c = &s->c;
+    enum case_dtype dtype = tensor == LSE ? DTYPE_FP32 : c->dtype;
+    int64_t rows = shard_rows(c, side, rank->number);
+    rank->bytes[tensor] = (size_t)(rows * heads * dim * dtype_bytes(dtype));
+    rank->host[tensor] = zeros(rows * heads * dim, (size_t)dtype_bytes(dtype));
+    for (int i = 0; i < rank->span_count[side]; i++) {
+        const struct span *span = &rank->spans[side][i];
+        for (int64_t token = 0; token < span->len; token++)
+            for (int at = 0; at < heads * dim; at++) {
+                int head = at / dim;
+                int64_t row = span->row + token * shard_row_step(c);
+                int64_t source = head * s->tokens[side] + s->first[side][span->sequence] +
+                                 span->position + token;
+                dtype_store(dtype, rank->host[tensor],
+                            tensor == LSE ? head * rows + row : row * heads * dim + at,
+                            nearly(from[source * dim + at % dim]));
+            }
+    }
+}
+
+static void floats_fill(struct rank *rank, int tensor, const double *from)
+{
+    int heads = rank->sample->c.heads;
+    float *to = zeros(heads, sizeof(float));
+    for (int head = 0; head < heads; head++)
+        to[head] = nearly(from[head]);
+    rank->host[tensor] = to;
+    rank->bytes[tensor] = (size_t)heads * sizeof(float);
+}
+
+static void dbias_fill(struct rank *rank)
+{
+    const struct cp_case *c = &rank->sample->c;
+    struct bias_share share = bias_share(c, rank->number);
+    rank->host[DBIAS] = zeros(share.count, (size_t)dtype_bytes(c->dtype));
+    rank->bytes[DBIAS] = (size_t)(share.count * dtype_bytes(c->dtype));
+    for (int64_t i = 0; i < share.count; i++) {
+        double sum = rank->dbias[share.first + i];
+        for (int other = 0; other < c->world_size && bias_is_whole(c); other++)
+            if (other != rank->number)
+                sum += rank->sample->ranks[other].dbias[share.first + i];
+        dtype_store(c->dtype, rank->host[DBIAS], i, nearly(sum));
+    }
+}
+
+static void rank_init(struct sample *s, int number)
+{
+    const struct cp_case *c = &s->c;
+    struct rank *rank = &s->ranks[number];
+    rank->number = number;
+    rank->sample = s;
+    for (int side = 0; side < 2; side++) {
+        rank->spans[side] = zeros(shard_spans_max(c), sizeof(struct span));
+        rank->span_count[side] = shard_spans(c, (enum shard_side)side, number, rank->spans[side]);
+    }
+    if (c->training && c->bias != BIAS_NONE)
+        rank->dbias = zeros((bias_has_heads(c) ? c->heads : 1) * bias_rows(c, team_of(number, 1)) *
+                                c->seqlen_kv,
+                            sizeof(double));
+    queries_solve(s, rank);
+}
+
+static void rank_fill(struct rank *rank)
+{
+    struct sample *s = rank->sample;
+    const struct cp_case *c = &s->c;
+    tensor_fill(rank, OUT, SIDE_Q, c->heads, c->head_dim_v, s->out);
+    tensor_fill(rank, LSE, SIDE_Q, c->heads, 1, s->lse);
+    if (c->max_logit)
+        floats_fill(rank, MAX_LOGIT, s->sums);
+    if (!c->training)
+        return;
+    tensor_fill(rank, DQ, SIDE_Q, c->heads, c->head_dim_qk, s->dq);
+    tensor_fill(rank, DK, SIDE_KV, c->kv_heads, c->head_dim_qk, s->dk);
+    tensor_fill(rank, DV, SIDE_KV, c->kv_heads, c->head_dim_v, s->dv);
+    if (c->softmax == SOFTMAX_LEARNABLE)
+        floats_fill(rank, DSINK, s->sums + c->heads);
+    if (rank->dbias)
+        dbias_fill(rank);
+}
+
+static void sample_init(struct sample *s, const struct cp_case *c)
+{
+    memset(s, 0, sizeof(*s));
+    s->c = *c;
+    for (int side = 0; side < 2; side++) {
+        s->first[side] = zeros(c->batch, sizeof(int64_t));
+        for (int i = 0; i < c->batch; i++) {
+            s->first[side][i] = s->tokens[side];
+            s->tokens[side] += case_length(c, (enum shard_side)side, i);
+        }
+    }
+    int64_t q = s->tokens[SIDE_Q] * c->heads, kv = s->tokens[SIDE_KV] * c->kv_heads;
+    s->out = zeros(q * c->head_dim_v, sizeof(double));
+    s->dq = zeros(q * c->head_dim_qk, sizeof(double));
+    s->dk = zeros(kv * c->head_dim_qk, sizeof(double));
+    s->dv = zeros(kv * c->head_dim_v, sizeof(double));
+    s->lse = zeros(q, sizeof(double));
+    s->delta = zeros(q, sizeof(double));
+    s->sums = zeros(3 * c->heads, sizeof(double));
+    for (int head = 0; head < c->heads; head++)
+        s->sums[head] = -INFINITY;
+    for (int rank = 0; rank < c->world_size; rank++)
+        rank_init(s, rank);
+    if (c->training)
+        keys_solve(s);
+    for (int rank = 0; rank < c->world_size; rank++)
+        rank_fill(&s->ranks[rank]);
+}
+
+static void sample_fini(struct sample *s)
+{
+    void *all[] = {s->out,   s->dq,   s->dk,       s->dv,      s->lse,
+                   s->delta, s->sums, s->first[0], s->first[1]};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        free(all[i]);
+    for (int r = 0; r < s->c.world_size; r++) {
+        struct rank *rank = &s->ranks[r];
+        for (int i = 0; i < TENSORS; i++)
+            free(rank->host[i]);
+        free(rank->spans[0]);
+        free(rank->spans[1]);
+        free(rank->dbias);
+    }
+}
+
+// ---- both verifications -------------------------------------------------------------------------
+
+struct worker {
+    struct rank *rank;
+    struct transport *socket;
+    struct local_transport local;
+    struct attention_backend *backend;
+    struct device_arena device;
+    struct arena host;
+};
+static struct worker workers[WORLD_TOP];
+
+static void judge_cpu(struct worker *w)
+{
+    struct rank *rank = w->rank;
+    const struct cp_case *c = &rank->sample->c;
+    size_t bytes = 0;
+    struct progress progress = {0};
+    struct error error;
+    reference_check(verify_reserve(c, rank->number, &bytes, &error), &error);
+    reference_check(arena_reserve(&w->host, bytes, &error), &error);
+    struct verification v = {
+        .c = c,
+        .rank = rank->number,
+        .spans = {rank->spans[0], rank->spans[1]},
+        .span_count = {rank->span_count[0], rank->span_count[1]},
+        .out = rank->host[OUT],
+        .dq = rank->host[DQ],
+        .dk = rank->host[DK],
+        .dv = rank->host[DV],
+        .lse = rank->host[LSE],
+        .dsink = rank->host[DSINK],
+        .max_logit = rank->host[MAX_LOGIT],
+        .dbias = rank->host[DBIAS],
+        .arena = &w->host,
+        .transport = w->socket,
+        .progress = &progress,
+    };
+    reference_check(verify_run(&v, &rank->reports[0], &error), &error);
+}
+
+static void judge_cuda(struct worker *w)
+{
+    struct rank *rank = w->rank;
+    const struct cp_case *c = &rank->sample->c;
+    size_t host_bytes = 0, device_bytes = 0;
+    struct error error;
+    void *tensors[TENSORS];
+    cudaEvent_t events[2];
+    struct verify_cuda *x;
+    reference_check(verify_cuda_reserve(c, rank->number, &host_bytes, &device_bytes, &error),
+                    &error);
+    for (int i = 0; i < TENSORS; i++)
+        reference_check(device_arena_add(&device_bytes, (int64_t)rank->bytes[i], 1, &error),
+                        &error);
+    reference_check(arena_reserve(&w->host, host_bytes, &error), &error);
+    reference_check(device_arena_reserve(&w->device, device_bytes, &error), &error);
+    cudaStream_t stream = attention_cuda_stream(w->backend);
+    CUDA(cudaMemsetAsync(w->device.base, 0xff, w->device.capacity, stream));
+    for (int i = 0; i < TENSORS; i++) {
+        tensors[i] = device_arena_take(&w->device, (int64_t)rank->bytes[i], 1);
+        if (rank->host[i])
+            CUDA(cudaMemcpyAsync(tensors[i], rank->host[i], rank->bytes[i], cudaMemcpyHostToDevice,
+                                 stream));
+        else
+            tensors[i] = NULL;
+    }
+    CUDA(cudaEventCreate(&events[0]));
+    CUDA(cudaEventCreate(&events[1]));
+    struct verification_cuda v = {
+        .c = c,
+        .rank = rank->number,
+        .spans = {rank->spans[0], rank->spans[1]},
+        .span_count = {rank->span_count[0], rank->span_count[1]},
+        .out = tensors[OUT],
+        .dq = tensors[DQ],
+        .dk = tensors[DK],
+        .dv = tensors[DV],
+        .lse = tensors[LSE],
+        .dsink = tensors[DSINK],
+        .max_logit = tensors[MAX_LOGIT],
+        .dbias = tensors[DBIAS],
+        .backend = w->backend,
+        .host = &w->host,
+        .device = &w->device,
+        .transport = &w->local.base,
+    };
+    reference_check(verify_cuda_start(&v, events[0], events[1], &x, &error), &error);
+    reference_check(attention_cuda_finish(w->backend, &error), &error);
+    verify_cuda_finish(x, &rank->reports[1]);
+    CUDA(cudaEventDestroy(events[0]));
+    CUDA(cudaEventDestroy(events[1]));
+}
+
+static void *work(void *argument)
+{
+    judge_cpu(argument);
+    judge_cuda(argument);
+    return NULL;
+}
+
+static void sockets_open(int world_size)
+{
+    int fds[WORLD_TOP][WORLD_TOP];
+    struct error error;
+    memset(fds, 0xff, sizeof(fds));
+    for (int a = 0; a < world_size; a++)
+        for (int b = 0; b < a; b++) {
+            int pair[2];
+            if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+                abort();
+            fds[a][b] = pair[0];
+            fds[b][a] = pair[1];
+        }
+    for (int rank = 0; rank < world_size; rank++)
+        reference_check(
+            transport_socket_create(rank, world_size, fds[rank], &workers[rank].socket, &error),
+            &error);
+}
+
+static void sample_judge(struct sample *s)
+{
+    int world_size = s->c.world_size;
+    sockets_open(world_size);
+    local_meeting_init(&s->meeting, world_size);
+    for (int r = 0; r < world_size; r++) {
+        struct worker *w = &workers[r];
+        w->rank = &s->ranks[r];
+        local_transport_init(&w->local, &s->meeting, r, world_size);
+        if (pthread_create(&w->rank->thread, NULL, work, w) != 0)
+            abort();
+    }
+    for (int r = 0; r < world_size; r++) {
+        pthread_join(s->ranks[r].thread, NULL);
+        workers[r].socket->ops->destroy(workers[r].socket);
+    }
+    local_meeting_fini(&s->meeting);
+}
+
+static void workers_open(void)
+{
+    struct error error;
+    for (int i = 0; i < WORLD_TOP; i++) {
+        struct worker *w = &workers[i];
+        arena_init(&w->host);
+        device_arena_init(&w->device, (size_t)1 << 30);
+        reference_check(attention_cuda.create(&w->backend, &error), &error);
+        CUDA(cudaStreamCreateWithFlags(&w->local.stream, cudaStreamNonBlocking));
+    }
+}
+
+static void workers_close(void)
+{
+    for (int i = 0; i < WORLD_TOP; i++) {
+        attention_cuda.destroy(workers[i].backend);
+        CUDA(cudaStreamDestroy(workers[i].local.stream));
+        arena_fini(&workers[i].host);
+        device_arena_fini(&workers[i].device);
+    }
+}
+
+// ---- comparison of the figures ------------------------------------------------------------------
+
+static bool close_to(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-6 * fabs(a) + 1e-12;
+}
+
+static bool same_place(const struct element *a, const struct element *b)
+{
+    return a->sequence == b->sequence && a->head == b->head && a->dim == b->dim &&
+           a->position == b->position;
+}
+
+static bool figures_equal(const struct figures *a, const struct figures *b)
+{
+    bool equal = a->tensor == b->tensor && a->chunk == b->chunk && a->broken == b->broken &&
+                 a->elements == b->elements && a->mismatches == b->mismatches &&
+                 a->nonfinite == b->nonfinite && close_to(a->rmse_rel, b->rmse_rel) &&
+                 a->rmse_limit == b->rmse_limit && close_to(a->max_abs, b->max_abs) &&
+                 close_to(a->worst_row_rel, b->worst_row_rel) &&
+                 a->worst_row_limit == b->worst_row_limit;
+    if (a->worst_row_rel > 0)
+        equal = equal && same_place(&a->worst_row, &b->worst_row);
+    if (a->mismatches == 1) // else either takes the first it meets
+        equal = equal && same_place(&a->first_bad, &b->first_bad) &&
+                close_to(a->first_bad_got, b->first_bad_got) &&
+                close_to(a->first_bad_expected, b->first_bad_expected);
+    return equal && (a->first_bad.position < 0) == (b->first_bad.position < 0);
+}
+
+static void figures_note(const char *name, const struct figures *f)
+{
+    harness_note("  %-4s %-9s chunk %d broken %2d elements %lld bad %lld nonfinite %lld rmse %.9g "
+                 "max %.9g row %.9g at %d/%d/%lld first %d/%d/%lld/%d %g for %g",
+                 name, report_tensor_name(f->tensor), f->chunk, f->broken, (long long)f->elements,
+                 (long long)f->mismatches, (long long)f->nonfinite, f->rmse_rel, f->max_abs,
+                 f->worst_row_rel, f->worst_row.sequence, f->worst_row.head,
+                 (long long)f->worst_row.position, f->first_bad.sequence, f->first_bad.head,
+                 (long long)f->first_bad.position, f->first_bad.dim, f->first_bad_got,
+                 f->first_bad_expected);
+}
+
+static bool reports_equal(const struct rank *rank)
+{
+    const struct rank_report *cpu = &rank->reports[0], *cuda = &rank->reports[1];
+    bool equal = cpu->pass == cuda->pass && cpu->figures_count == cuda->figures_count;
+    for (int i = 0; equal && i < cpu->figures_count; i++)
+        equal = figures_equal(&cpu->figures[i], &cuda->figures[i]);
+    for (int i = 0; !equal && i < cpu->figures_count; i++) {
+        if (i < cuda->figures_count && figures_equal(&cpu->figures[i], &cuda->figures[i]))
+            continue;
+        figures_note("cpu", &cpu->figures[i]);
+        if (i < cuda->figures_count)
+            figures_note("cuda", &cuda->figures[i]);
+    }
+    return equal;
+}
+
+// Rules that any figure of any rank broke.
+static int broken(const struct sample *s)
+{
+    int rules = 0;
+    for (int r = 0; r < s->c.world_size; r++)
+        for (int i = 0; i < s->ranks[r].reports[1].figures_count; i++)
+            rules |= s->ranks[r].reports[1].figures[i].broken;
+    return rules;
+}
+
+static void sample_expect(struct sample *s, const char *what)
+{
+    char text[512];
+    sample_judge(s);
+    case_describe(&s->c, text, sizeof(text));
+    for (int r = 0; r < s->c.world_size; r++)
+        EXPECT(reports_equal(&s->ranks[r]), "%s, rank %d of %s", what, r, text);
+}
+
+// ---- what is done to results --------------------------------------------------------------------
+
+static enum case_dtype dtype_of(const struct sample *s, int tensor)
+{
+    bool single = tensor == LSE || tensor == DSINK || tensor == MAX_LOGIT;
+    return single ? DTYPE_FP32 : s->c.dtype;
+}
+
+// A rank and tensor that has elements; -1: none has.
+static int any_tensor(const struct sample *s, int *rank)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        int tensor = (int)harness_below(TENSORS);
+        *rank = (int)harness_below(s->c.world_size);
+        if (s->ranks[*rank].bytes[tensor] > 0)
+            return tensor;
+    }
+    return -1;
+}
+
+static int64_t elements(const struct sample *s, int rank, int tensor)
+{
+    return (int64_t)s->ranks[rank].bytes[tensor] / dtype_bytes(dtype_of(s, tensor));
+}
+
+static void element_put(struct sample *s, float value)
+{
+    int rank, tensor = any_tensor(s, &rank);
+    if (tensor >= 0)
+        dtype_store(dtype_of(s, tensor), s->ranks[rank].host[tensor],
+                    harness_below(elements(s, rank, tensor)), value);
+}
+
+static void scale(struct sample *s)
+{
+    int rank, tensor = any_tensor(s, &rank);
+    for (int64_t i = 0; tensor >= 0 && i < elements(s, rank, tensor); i++) {
+        void *data = s->ranks[rank].host[tensor];
+        float value = dtype_load(dtype_of(s, tensor), data, i);
+        dtype_store(dtype_of(s, tensor), data, i, value * 1.05f);
+    }
+}
+
+// Two stretches of a tensor change places.
+static void swap(struct sample *s)
+{
+    int rank, tensor = any_tensor(s, &rank);
+    int64_t all = tensor < 0 ? 0 : elements(s, rank, tensor), length = all / 4;
+    for (int64_t i = 0; i < length; i++) {
+        enum case_dtype dtype = dtype_of(s, tensor);
+        void *data = s->ranks[rank].host[tensor];
+        float a = dtype_load(dtype, data, i), b = dtype_load(dtype, data, all - length + i);
+        dtype_store(dtype, data, i, b);
+        dtype_store(dtype, data, all - length + i, a);
+    }
+}
+
+static void cases_judge(void (*change)(struct sample *), const char *what, int count)
+{
+    static struct sample s;
+    int noticed = 0;
+    workers_open();
+    for (int i = 0; i < count; i++) {
+        struct cp_case c;
+        generate_case(harness_random(), WORLD_TOP, harness_small() ? 20 : 90, &c);
+        sample_init(&s, &c);
+        if (change)
+            change(&s);
+        sample_expect(&s, what);
+        noticed += broken(&s) != 0;
+        sample_fini(&s);
+    }
+    workers_close();
+    if (change)
+        EXPECT(noticed >= count / 2, "%s: noticed in %d of %d cases", what, noticed, count);
+    else
+        EXPECT(noticed == 0, "%d of %d cases fail", noticed, count);
+    harness_note("%s: %d of %d cases fail", what, noticed, count);
+}
+
+// Steps of some hundred, so that chunks have several tiles and heads go in several ranges.
+static void right_results(void)
+{
+    cases_judge(NULL, "right results", harness_small() ? 3 : 60);
+}
+
+static void make_nan(struct sample *s)
+{
+    element_put(s, NAN);
+}
+
+static void make_large(struct sample *s)
+{
+    element_put(s, 37);
+}
+
+static void make_infinite(struct sample *s)
+{
+    element_put(s, -INFINITY);
+}
+
+static void nan_is_noticed(void)
+{
+    cases_judge(make_nan, "a NaN", harness_small() ? 2 : 20);
+}
+
+static void one_element_is_noticed(void)
+{
+    cases_judge(make_large, "a wrong element", harness_small() ? 2 : 20);
+}
+
+static void infinity_is_noticed(void)
+{
+    cases_judge(make_infinite, "an infinity", harness_small() ? 2 : 20);
+}
+
+static void scale_is_noticed(void)
+{
+    cases_judge(scale, "5 percent", harness_small() ? 2 : 20);
+}
+
+static void swapped_rows_are_noticed(void)
+{
+    cases_judge(swap, "swapped rows", harness_small() ? 2 : 20);
+}
+
+static const struct harness_test tests[] = {
+    {"right_results", right_results},
+    {"nan_is_noticed", nan_is_noticed},
+    {"one_element_is_noticed", one_element_is_noticed},
+    {"infinity_is_noticed", infinity_is_noticed},
+    {"scale_is_noticed", scale_is_noticed},
+    {"swapped_rows_are_noticed", swapped_rows_are_noticed},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_run(tests, (int)(sizeof(tests) / sizeof(tests[0])), argc, argv);
+}
