@@ -5,6 +5,7 @@
 // Prints TAP; status 77 where there is no device. Arguments: how many cases [200], the first seed
 // [drawn], the longest sequence [300].
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,89 @@ static void memory_lacks(void)
     result(passed, "the ranks run the next one");
 }
 
+// ---- faults ----
+
+// The CUDA engine, but for one deed of a case of this batch on the last rank.
+enum { BATCH_ASTRAY = 5, BATCH_ASLEEP = 7 };
+static struct engine_ops faulty_ops;
+static const struct engine_ops *engine_cuda_ops;
+
+static bool is_faulty(const struct job *j, int batch)
+{
+    return j->c->batch == batch && j->rank == j->c->world_size - 1;
+}
+
+static enum status faulty_execute(struct engine *e, struct job *j, struct error *error)
+{
+    void *nowhere = (void *)(uintptr_t)4096;
+    if (is_faulty(j, BATCH_ASLEEP))
+        pause();
+    for (int i = 0; is_faulty(j, BATCH_ASTRAY) && i < j->plan->buffer_count; i++)
+        if (j->plan->buffers[i].role == BUFFER_INPUT_DO)
+            j->buffers[i] = nowhere;
+    return engine_cuda_ops->execute(e, j, error);
+}
+
+static enum status faulty_create(const struct engine_setup *setup, struct engine **engine,
+                                 struct error *error)
+{
+    enum status status = engine_cuda.create(setup, engine, error);
+    if (status != STATUS_OK)
+        return status;
+    engine_cuda_ops = (*engine)->ops;
+    faulty_ops = *engine_cuda_ops;
+    faulty_ops.execute = faulty_execute;
+    (*engine)->ops = &faulty_ops;
+    return STATUS_OK;
+}
+
+static const struct engine_kind faulty = {
+    .program = "faulty", .argument_min = 1, .argument_max = 2, .create = faulty_create};
+
+static void faults_are_told(void)
+{
+    struct rank_report reports[DEVICES_USED_MAX];
+    struct error error = {0};
+    struct cp_case c;
+    world_engine(&faulty);
+    struct world *w = world_create(devices);
+    case_init(&c);
+    c.world_size = devices;
+    bool passed = world_run_on(w, &c, reports, &error) == STATUS_OK;
+    c.batch = BATCH_ASTRAY;
+    enum status status = world_run_on(w, &c, reports, &error);
+    const struct rank_failure *failure = world_failure(w);
+    printf("# %s, %s step %d\n", error.text, report_phase_name(failure->phase), failure->step);
+    result(passed && status == STATUS_INTERNAL && strstr(error.text, "cudaErrorIllegalAddress") &&
+               failure->phase == REPORT_BACKWARD,
+           "an address that is not there is told with its phase");
+    world_destroy(w);
+}
+
+static void sleepers_are_found(void)
+{
+    struct rank_report reports[DEVICES_USED_MAX];
+    struct error error = {0};
+    struct cp_case c;
+    if (devices < 2)
+        return;
+    world_engine(&faulty);
+    struct world *w = world_create(devices);
+    case_init(&c);
+    c.world_size = devices;
+    c.batch = BATCH_ASLEEP;
+    pid_t waiter = fork();
+    if (waiter == 0)
+        _exit(world_run_on(w, &c, reports, &error) == STATUS_OK);
+    sleep(8);
+    int culprit = progress_culprit(world_progress(w), devices);
+    kill(waiter, SIGKILL);
+    waitpid(waiter, NULL, 0);
+    printf("# rank %d holds up the others\n", culprit);
+    result(culprit == devices - 1, "whoever holds up the others is found");
+    world_destroy(w);
+}
+
 int main(int argc, char **argv)
 {
     devices = devices_count();
@@ -219,6 +303,8 @@ int main(int argc, char **argv)
         seqlen_max = strtol(argv[3], NULL, 10);
     printf("# seed %lu\n", first_seed);
     memory_lacks();
+    faults_are_told();
+    sleepers_are_found();
     cases_agree();
     printf("1..%d\n", number);
     for (int size = 0; size <= DEVICES_USED_MAX; size++) {
