@@ -461,13 +461,14 @@ static void repeats_are_the_same_bits(void)
         struct problem p;
         problem_draw(&p);
         p.shape.deterministic = true;
-        expect_repeats(&p, 3);
+        expect_repeats(&p, harness_small() ? 1 : 3);
     }
     for (int i = 0; i < 4; i++) {
         struct problem p =
-            problem_square(8, 1 + i / 2, harness_small() ? 300 : 3000, i % 2 ? 64 : 128, i < 2);
+            problem_square(harness_small() ? 2 : 8, 1 + i / 2, harness_small() ? 200 : 3000,
+                           i % 2 ? 64 : 128, i < 2);
         p.shape.deterministic = true;
-        expect_repeats(&p, 4);
+        expect_repeats(&p, harness_small() ? 1 : 4);
     }
 }
 
