@@ -464,9 +464,8 @@ static void repeats_are_the_same_bits(void)
         expect_repeats(&p, harness_small() ? 1 : 3);
     }
     for (int i = 0; i < 4; i++) {
-        struct problem p =
-            problem_square(harness_small() ? 2 : 8, 1 + i / 2, harness_small() ? 200 : 3000,
-                           i % 2 ? 64 : 128, i < 2);
+        struct problem p = problem_square(harness_small() ? 2 : 8, 1 + i / 2,
+                                          harness_small() ? 200 : 3000, i % 2 ? 64 : 128, i < 2);
         p.shape.deterministic = true;
         expect_repeats(&p, harness_small() ? 1 : 4);
     }
