@@ -131,7 +131,10 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
     static uint64_t runs;
     bool fails = model_is(c, "fail") || model_is(c, "nan");
     runs++;
+    uint64_t slower_ns = model_is(c, "drift") ? runs * 1000000 : 0;
     r->public.verdict = fails ? CPATTN_VERDICT_FAIL : CPATTN_VERDICT_PASS;
+    if (!c->verify)
+        r->public.verdict = CPATTN_VERDICT_UNVERIFIED;
     r->public.digest = UINT64_C(0x0123456789abcdef) + (model_is(c, "drift") ? runs : 0);
     r->public.queue_ns = 1000000;
     r->public.run_ns = 11345678;
@@ -144,7 +147,7 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
                                            .flops = 1e9,
                                            .plan_ns = 21000,
                                            .inputs_ns = 300000,
-                                           .forward_ns = 2500000 + (uint64_t)i,
+                                           .forward_ns = 2500000 + (uint64_t)i + slower_ns,
                                            .backward_ns = 6000000,
                                            .exchange_ns = 400000,
                                            .exposed_ns = 0,

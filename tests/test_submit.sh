@@ -52,6 +52,7 @@ refuses 72 "batch 4096 x seqlen 16777216/16777216 x heads 4096/4096 x head_dim 2
 refuses 64 "--timeout is '0'; accepted is a length of time such as 90, 90s, 1.5s, 250ms, 10us, 2m or 1h, \
 up to 24 h" case --timeout 0
 refuses 64 "--repeat is '0'; accepted is 1 to 1000000" case --repeat 0
+refuses 64 "--warmup is '-1'; accepted is 0 to 100000" bench --warmup=-1
 refuses 64 "--rank is 2; accepted is 0 to 1 with world_size 2" explain --rank 2
 refuses 64 "unknown option '--verbose'; cpattn-submit status --help lists them" status --verbose
 refuses 64 "the id of a request is missing; see cpattn-submit cancel --help" cancel
@@ -137,6 +138,53 @@ tap_has "repeats that differ: the sentence" "$out" ": the results differ between
 run case --repeat 3 --json
 tap_is "repeats in JSON: an object each" "$("$peek" json outcome <"$scratch/out" | tr '\n' ' ')" \
     "pass pass pass "
+
+# What is not verified is neither a pass nor a fail, in words as in the exit status.
+run case --verify false
+tap_is "unverified: exit status and outcome" "$status $(head -n 1 "$scratch/out")" \
+    "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
+tap_has "unverified: the sentence" "$out" "compared with nothing"
+case $out in
+*TENSOR*) tap_fail "unverified: no figures" "$out" ;;
+*) tap_pass "unverified: no figures" ;;
+esac
+
+# Several values of the one object that was printed.
+peeks() { # PATH...
+    for path; do "$peek" json "$path" <"$scratch/out"; done | tr '\n' ' '
+}
+
+# The fake's times: see fill_answer() there. The first run is verified, the times of `drift` grow by
+# 1 ms from run to run.
+run bench --repeat 5 --model drift --json
+tap_is "bench: what was run" "$status $(peeks verified repeat case.verify)" \
+    "0 pass 5 false "
+tap_is "bench: the slowest rank of the timed runs" \
+    "$(peeks times_ns.forward.median times_ns.forward.least times_ns.forward.most \
+        times_ns.forward.runs.4)" "11500001 9500001 13500001 13500001 "
+tap_is "bench: spread between the quartiles" \
+    "$("$peek" json times_ns.forward.spread <"$scratch/out" | cut -c 1-6)" 0.1739
+run bench --repeat 2 --warmup 0
+tap_has "bench: a table" "$(printf '%s' "$out" | tr -s ' ')" \
+    "
+backward 6.00 ms 6.00 ms 6.00 ms 0.0%
+"
+# 1 GFLOP per rank, of which two products of seven are forward.
+tap_has "bench: rates" "$(printf '%s' "$out" | tr -s ' ')" \
+    "
+backward per device 0.119 TFLOP/s 0.119 TFLOP/s 0.119 TFLOP/s 0.0%
+forward and backward per device 0.1176 TFLOP/s "
+run bench --model fail
+tap_is "bench: what is wrong is not measured" "$status$out" 1
+tap_has "bench: what is wrong" "$err" "dq of rank 1"
+run bench --model killed
+tap_is "bench: what cannot be run" "$status$out" 74
+run bench --verify false --repeat 1 --warmup 0
+tap_has "bench without verification says so" "$out" "not verified; 1 timed run after 0"
+run case --json
+tap_is "wall time: its parts" \
+    "$(peeks times_ns.parts.queue times_ns.parts.inputs times_ns.parts.run times_ns.parts.rest \
+        times_ns.total)" "1000000 300000 8500001 1495677 12345678 "
 
 # Every command that is shown to reproduce a case is that case.
 run case --model cp_2_1 --dtype fp16 --mask none --seqlen-q 17 --window-left 3 --seed 9 --json
@@ -352,7 +400,7 @@ tap_is "--version" "$status $out" "0 cpattn-submit 0.0.0-fake"
 
 # ---- the truth of the help ----
 
-commands="case matrix explain describe status cancel version"
+commands="case bench matrix explain describe status cancel version"
 page=$top_srcdir/doc/cpattn-submit.1
 for command in $commands; do
     run "$command" --help

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "client/submit/measure.h"
 #include "client/submit/table.h"
 #include "common/duration.h"
 
@@ -150,9 +151,8 @@ static void time_cell(struct table *table, uint64_t ns)
                ns ? duration_format(ns, text, sizeof(text)) : "-");
 }
 
-static void times_row(struct table *table, const struct cpattn_rank *rank)
+static void times_row(struct table *table, const struct cp_case *c, const struct cpattn_rank *rank)
 {
-    uint64_t attention_ns = rank->forward_ns + rank->backward_ns;
     table_row(table);
     table_cell(table, PAINT_PLAIN, "%d", rank->rank);
     time_cell(table, rank->plan_ns);
@@ -163,8 +163,7 @@ static void times_row(struct table *table, const struct cpattn_rank *rank)
     time_cell(table, rank->exposed_ns);
     time_cell(table, rank->reference_ns);
     time_cell(table, rank->compare_ns);
-    // FLOP per nanosecond are GFLOP per second.
-    table_cell(table, PAINT_PLAIN, "%.3g", attention_ns ? rank->flops / (double)attention_ns : 0.0);
+    table_cell(table, PAINT_PLAIN, "%.3g", measure_rates(c, rank).both * 1e-12);
 }
 
 static int slowest_rank(const struct cpattn_result *result)
@@ -181,36 +180,42 @@ static int slowest_rank(const struct cpattn_result *result)
     return slowest;
 }
 
-static void print_times(FILE *out, const struct cpattn_result *result, bool verbose)
+static void print_times(FILE *out, const struct cp_case *c, const struct cpattn_result *result,
+                        bool verbose)
 {
     bool all = verbose || result->world_size <= RANKS_SHOWN_MAX;
     int first = all ? 0 : slowest_rank(result), count = all ? result->world_size : 1;
     struct table *table =
         table_create(out, all ? ">RANK >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE >EXPOSED "
-                                ">REFERENCE >COMPARE >GFLOP/S"
+                                ">REFERENCE >COMPARE >TFLOP/S"
                               : ">SLOWEST_RANK >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE "
-                                ">EXPOSED >REFERENCE >COMPARE >GFLOP/S");
+                                ">EXPOSED >REFERENCE >COMPARE >TFLOP/S");
     for (int r = first; r < first + count; r++) {
         const struct cpattn_rank *rank = cpattn_result_rank(result, r);
         if (rank)
-            times_row(table, rank);
+            times_row(table, c, rank);
     }
     table_print(table, "");
     table_destroy(table);
 }
 
+// From request to verdict, one part after the other.
 static void print_summary(FILE *out, const struct cpattn_result *result)
 {
+    uint64_t parts_ns[PARTS];
     char text[DURATION_TEXT_MAX];
-    fprintf(out, "      %d rank%s ran %s", result->world_size, result->world_size == 1 ? "" : "s",
-            duration_format(result->run_ns, text, sizeof(text)));
-    if (result->start_ns)
-        fprintf(out, ", after %s for processes to start",
-                duration_format(result->start_ns, text, sizeof(text)));
-    if (result->queue_ns)
-        fprintf(out, ", after %s for a turn",
-                duration_format(result->queue_ns, text, sizeof(text)));
-    fprintf(out, "; digest %016" PRIx64 "\n", result->digest);
+    const char *joint = ": ";
+    measure_parts(result, parts_ns);
+    fprintf(out, "      %d rank%s, wall %s", result->world_size, result->world_size == 1 ? "" : "s",
+            duration_format(result->total_ns, text, sizeof(text)));
+    for (int i = 0; i < PARTS; i++) {
+        if (parts_ns[i] == 0)
+            continue;
+        fprintf(out, "%s%s %s", joint, measure_part_name((enum measure_part)i),
+                duration_format(parts_ns[i], text, sizeof(text)));
+        joint = ", ";
+    }
+    fprintf(out, "\n      digest %016" PRIx64 "\n", result->digest);
 }
 
 // ---- failures ---------------------------------------------------------------------------------
@@ -303,5 +308,5 @@ void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outc
         print_figures(out, result, verbose);
         fputc('\n', out);
     }
-    print_times(out, result, verbose);
+    print_times(out, c, result, verbose);
 }

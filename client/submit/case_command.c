@@ -8,13 +8,9 @@
 #include "client/submit/command.h"
 #include "client/submit/json.h"
 #include "client/submit/options.h"
-#include "client/submit/terminal.h"
 #include "common/duration.h"
 
-#define REPEAT_MAX  1000000
-#define WAIT_NS     (UINT64_C(100) * 1000000)
-// From when on a person is told what is waited for.
-#define PATIENCE_NS (UINT64_C(1) * 1000000000)
+#define REPEAT_MAX 1000000
 
 struct case_options {
     struct options_fields *fields;
@@ -98,45 +94,6 @@ struct runs {
     int done;
 };
 
-// Waits for the answer; says what it waits for when that takes long, and cancels on an interrupt.
-static void await_answer(struct cpattn_request *request)
-{
-    uint64_t start_ns = command_now_ns();
-    bool live = terminal_is(stderr), cancelled = false;
-    while (!cpattn_wait(request, WAIT_NS)) {
-        struct cpattn_error ignored;
-        uint64_t waited_ns = command_now_ns() - start_ns;
-        if (live && waited_ns > PATIENCE_NS)
-            fprintf(stderr, "\rwaiting for %" PRIu64 " s; Ctrl-C cancels request %s\033[K",
-                    waited_ns / 1000000000, cpattn_request_id(request));
-        if (command_interrupted() && !cancelled)
-            cancelled = cpattn_cancel(request, &ignored) == CPATTN_OK;
-    }
-    if (live && command_now_ns() - start_ns > PATIENCE_NS)
-        fputs("\r\033[K", stderr);
-}
-
-static enum cpattn_status run_once(const struct runs *runs, struct cpattn_result **result,
-                                   struct cpattn_error *error)
-{
-    struct cpattn_request *request;
-    enum cpattn_status status =
-        cpattn_submit(runs->client, runs->library_case, runs->options->timeout_ns, &request, error);
-    if (status != CPATTN_OK)
-        return status;
-    await_answer(request);
-    status = cpattn_collect(request, result, error);
-    cpattn_request_destroy(request);
-    return status;
-}
-
-static int outcome_exit(const struct outcome *outcome)
-{
-    if (outcome->kind == OUTCOME_PASS || outcome->kind == OUTCOME_UNVERIFIED)
-        return COMMAND_PASS;
-    return outcome->kind == OUTCOME_FAIL ? COMMAND_FAIL : command_exit(outcome->status);
-}
-
 static bool repeats_exactly(const struct cp_case *c)
 {
     return c->verify && c->deterministic;
@@ -180,7 +137,8 @@ static int run(struct runs *runs)
     struct cpattn_result *result = NULL;
     struct cpattn_error error = {.text = ""};
     struct outcome outcome;
-    enum cpattn_status status = run_once(runs, &result, &error);
+    enum cpattn_status status =
+        command_run(runs->client, runs->library_case, runs->options->timeout_ns, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
     runs->run_ns[runs->done++] = outcome.run_ns;
     if (!memory && result && outcome.kind == OUTCOME_PASS && repeats_exactly(runs->c))

@@ -2,11 +2,18 @@
 #include "client/submit/command.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include "client/submit/terminal.h"
+
+#define WAIT_NS     (UINT64_C(100) * 1000000)
+// From when on a person is told what is waited for.
+#define PATIENCE_NS (UINT64_C(1) * 1000000000)
 
 int command_exit(enum status status)
 {
@@ -53,6 +60,41 @@ struct cpattn_case *command_library_case(const struct cp_case *c)
     cpattn_case_destroy(made);
     return NULL;
 }
+
+// ---- one run ----------------------------------------------------------------------------------
+
+static void await_answer(struct cpattn_request *request)
+{
+    uint64_t start_ns = command_now_ns();
+    bool live = terminal_is(stderr), cancelled = false;
+    while (!cpattn_wait(request, WAIT_NS)) {
+        struct cpattn_error ignored;
+        uint64_t waited_ns = command_now_ns() - start_ns;
+        if (live && waited_ns > PATIENCE_NS)
+            fprintf(stderr, "\rwaiting for %" PRIu64 " s; Ctrl-C cancels request %s\033[K",
+                    waited_ns / 1000000000, cpattn_request_id(request));
+        if (command_interrupted() && !cancelled)
+            cancelled = cpattn_cancel(request, &ignored) == CPATTN_OK;
+    }
+    if (live && command_now_ns() - start_ns > PATIENCE_NS)
+        fputs("\r\033[K", stderr);
+}
+
+enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn_case *c,
+                               uint64_t timeout_ns, struct cpattn_result **result,
+                               struct cpattn_error *error)
+{
+    struct cpattn_request *request;
+    enum cpattn_status status = cpattn_submit(client, c, timeout_ns, &request, error);
+    if (status != CPATTN_OK)
+        return status;
+    await_answer(request);
+    status = cpattn_collect(request, result, error);
+    cpattn_request_destroy(request);
+    return status;
+}
+
+// ---- interruption -----------------------------------------------------------------------------
 
 static volatile sig_atomic_t interrupted;
 

@@ -24,6 +24,7 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 int command_case(int argc, char **argv);
+int command_bench(int argc, char **argv);
 int command_matrix(int argc, char **argv);
 int command_describe(int argc, char **argv);
 int command_status(int argc, char **argv);
@@ -41,6 +42,13 @@ struct cpattn_client *command_connect(const char *socket, int requests_max, int 
 // The library's case of a case that case_check() admits; NULL, after a complaint, when memory is
 // short.
 struct cpattn_case *command_library_case(const struct cp_case *c);
+
+// Submits a case and waits for the answer, as cpattn_run() gives it. Says on a terminal what it
+// waits for when that takes long, and cancels on an interrupt that command_catch_interrupts() has
+// caught.
+enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn_case *c,
+                               uint64_t timeout_ns, struct cpattn_result **result,
+                               struct cpattn_error *error);
 
 // From here on the first SIGINT or SIGTERM only makes command_interrupted() true; the second ends
 // the process.

@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+#include "client/submit/measure.h"
+
 #include "plan/support.h"
 
 // Every *_set_new() of jansson takes a NULL value for a failure and returns -1; one flag gathers
@@ -168,8 +170,18 @@ static json_t *rank_times(struct writer *w, const struct cpattn_rank *r)
     return object;
 }
 
-static json_t *rank_object(struct writer *w, const struct cpattn_result *result,
-                           const struct cpattn_rank *rank)
+static json_t *rank_rates(struct writer *w, const struct cp_case *c, const struct cpattn_rank *rank)
+{
+    struct measure_rates rates = measure_rates(c, rank);
+    json_t *object = json_object();
+    put_real(w, object, "forward", rates.forward * 1e-12);
+    put_real(w, object, "backward", rates.backward * 1e-12);
+    put_real(w, object, "both", rates.both * 1e-12);
+    return object;
+}
+
+static json_t *rank_object(struct writer *w, const struct cp_case *c,
+                           const struct cpattn_result *result, const struct cpattn_rank *rank)
 {
     const struct cpattn_figures *f;
     json_t *object = json_object(), *figures = json_array();
@@ -177,6 +189,7 @@ static json_t *rank_object(struct writer *w, const struct cpattn_result *result,
     put(w, object, "pass", json_boolean(rank->pass));
     put_hex(w, object, "digest", rank->digest);
     put_real(w, object, "flops", rank->flops);
+    put(w, object, "tflops", rank_rates(w, c, rank));
     put(w, object, "times_ns", rank_times(w, rank));
     for (int i = 0; (f = cpattn_result_figures(result, rank->rank, i)); i++)
         if (json_array_append_new(figures, figures_object(w, f)))
@@ -203,7 +216,8 @@ static json_t *failure_object(struct writer *w, const struct cpattn_failure *f)
 
 // ---- an answer --------------------------------------------------------------------------------
 
-static void put_ranks(struct writer *w, json_t *object, const struct cpattn_result *result)
+static void put_ranks(struct writer *w, json_t *object, const struct cp_case *c,
+                      const struct cpattn_result *result)
 {
     json_t *ranks = json_array();
     for (int r = 0; r < result->world_size; r++) {
@@ -211,14 +225,26 @@ static void put_ranks(struct writer *w, json_t *object, const struct cpattn_resu
         const struct cpattn_rank *rank = cpattn_result_rank(result, r);
         if (!failure && !rank)
             continue;
-        json_t *entry = rank ? rank_object(w, result, rank) : failure_object(w, failure);
+        json_t *entry = rank ? rank_object(w, c, result, rank) : failure_object(w, failure);
         if (json_array_append_new(ranks, entry))
             w->failed = true;
     }
     put(w, object, "ranks", ranks);
 }
 
-static void put_result(struct writer *w, json_t *object, const struct cpattn_result *result)
+// From request to verdict, one part after the other.
+static json_t *parts_object(struct writer *w, const struct cpattn_result *result)
+{
+    uint64_t parts_ns[PARTS];
+    json_t *object = json_object();
+    measure_parts(result, parts_ns);
+    for (int i = 0; i < PARTS; i++)
+        put_int(w, object, measure_part_name((enum measure_part)i), (int64_t)parts_ns[i]);
+    return object;
+}
+
+static void put_result(struct writer *w, json_t *object, const struct cp_case *c,
+                       const struct cpattn_result *result)
 {
     json_t *times = json_object();
     if (result->verdict != CPATTN_VERDICT_NONE) {
@@ -227,10 +253,11 @@ static void put_result(struct writer *w, json_t *object, const struct cpattn_res
         put_int(w, times, "start", (int64_t)result->start_ns);
         put_int(w, times, "run", (int64_t)result->run_ns);
         put_int(w, times, "total", (int64_t)result->total_ns);
+        put(w, times, "parts", parts_object(w, result));
         put(w, object, "times_ns", json_incref(times));
     }
     json_decref(times);
-    put_ranks(w, object, result);
+    put_ranks(w, object, c, result);
 }
 
 bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struct outcome *outcome,
@@ -249,7 +276,53 @@ bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struc
     case_command(c, command, sizeof(command));
     put_text(&w, object, "command", command);
     if (result)
-        put_result(&w, object, result);
+        put_result(&w, object, c, result);
+    return write_line(&w, out, object);
+}
+
+// ---- a bench ----------------------------------------------------------------------------------
+
+// Times are whole nanoseconds, rates are TFLOP/s.
+static json_t *series_value(enum bench_series series, double value)
+{
+    return bench_is_rate(series) ? json_real(value * 1e-12) : json_integer((json_int_t)value);
+}
+
+static json_t *series_object(struct writer *w, const struct bench *bench, enum bench_series series)
+{
+    json_t *object = json_object(), *runs = json_array();
+    struct bench_summary sum = {0};
+    if (bench_sum(bench, series, &sum, &(struct error){0}) != STATUS_OK)
+        w->failed = true;
+    put(w, object, "median", series_value(series, sum.median));
+    put(w, object, "least", series_value(series, sum.least));
+    put(w, object, "most", series_value(series, sum.most));
+    put_real(w, object, "spread", sum.spread);
+    for (int i = 0; i < bench->runs; i++)
+        if (json_array_append_new(runs, series_value(series, bench->values[series][i])))
+            w->failed = true;
+    put(w, object, "runs", runs);
+    return object;
+}
+
+bool json_bench(FILE *out, const struct cp_case *c, enum outcome_kind verified, int warmup,
+                const struct bench *bench)
+{
+    struct writer w = {false};
+    char command[CASE_COMMAND_MAX];
+    json_t *object = json_object(), *times = json_object(), *rates = json_object();
+    put_text(&w, object, "verified", outcome_name(verified));
+    put_int(&w, object, "warmup", warmup);
+    put_int(&w, object, "repeat", bench->runs);
+    for (int i = 0; i < BENCH_SERIES; i++)
+        put(&w, bench_is_rate((enum bench_series)i) ? rates : times,
+            bench_series_name((enum bench_series)i),
+            series_object(&w, bench, (enum bench_series)i));
+    put(&w, object, "times_ns", times);
+    put(&w, object, "per_device", rates);
+    put(&w, object, "case", case_object(&w, c));
+    case_command(c, command, sizeof(command));
+    put_text(&w, object, "command", command);
     return write_line(&w, out, object);
 }
 

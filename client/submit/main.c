@@ -8,6 +8,7 @@
 
 static const struct command commands[] = {
     {"case", "run one case and show its figures", command_case},
+    {"bench", "measure how fast a case is", command_bench},
     {"matrix", "run the cases of a matrix file", command_matrix},
     {"explain", "show the plan of a case, without a daemon", command_explain},
     {"describe", "say what the daemon is and what it takes", command_describe},
@@ -29,6 +30,7 @@ static void print_help(FILE *out)
           "\n"
           "Examples:\n"
           "  cpattn-submit case --world-size 4 --seqlen 4096\n"
+          "  cpattn-submit bench --world-size 4 --seqlen 16384\n"
           "  cpattn-submit matrix demonstration.yaml\n"
           "  cpattn-submit explain --world-size 4 --rank 1\n"
           "\n"

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/submit/command.h"
+
 const char *outcome_name(enum outcome_kind kind)
 {
     static const char *const names[OUTCOME_KINDS] = {"not run", "pass",     "fail",
@@ -20,6 +22,13 @@ void outcome_fini(struct outcome *outcome)
     free(outcome->sentence);
     free(outcome->detail);
     *outcome = (struct outcome){0};
+}
+
+int outcome_exit(const struct outcome *outcome)
+{
+    if (outcome->kind == OUTCOME_PASS || outcome->kind == OUTCOME_UNVERIFIED)
+        return COMMAND_PASS;
+    return outcome->kind == OUTCOME_FAIL ? COMMAND_FAIL : command_exit(outcome->status);
 }
 
 // ---- figures ----------------------------------------------------------------------------------

@@ -40,6 +40,9 @@ enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
                          const struct cpattn_result *result, const char *text) MUST_CHECK;
 void outcome_fini(struct outcome *outcome);
 
+// The exit status that says so: of client/submit/command.h.
+int outcome_exit(const struct outcome *outcome);
+
 // Which part of its limits these figures use; infinite where they hold no number.
 double outcome_used(const struct cpattn_figures *figures);
 

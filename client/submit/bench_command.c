@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit bench: how fast a case is. It is verified once; then it is repeated without, so
+// that what is timed has been shown to be right and nothing stands between the runs.
+#include <stdlib.h>
+
+#include "client/submit/answer.h"
+#include "client/submit/bench.h"
+#include "client/submit/command.h"
+#include "client/submit/json.h"
+#include "client/submit/options.h"
+#include "client/submit/table.h"
+#include "common/duration.h"
+
+#define RUNS_MAX       100000
+#define REPEAT_DEFAULT 20
+#define WARMUP_DEFAULT 5
+
+struct bench_options {
+    struct options_fields *fields;
+    const char *socket;
+    uint64_t timeout_ns;
+    int repeat, warmup;
+    bool json;
+};
+
+enum { KEY_TIMEOUT = 1, KEY_REPEAT, KEY_WARMUP, KEY_SOCKET, KEY_JSON };
+
+static const struct argp_option option_table[] = {
+    {.doc = "How to measure and show it:", .group = 100},
+    {"repeat", KEY_REPEAT, "N", 0, "timed runs [20]", 100},
+    {"warmup", KEY_WARMUP, "N", 0, "runs before them that are not timed [5]", 100},
+    {"timeout", KEY_TIMEOUT, "TIME", 0,
+     "give a run up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]",
+     100},
+    {"json", KEY_JSON, NULL, 0, "print a JSON object instead of a table", 100},
+    {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
+     100},
+    {.name = NULL}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct bench_options *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = o->fields;
+        return 0;
+    case KEY_TIMEOUT:
+        return options_duration("timeout", value, &o->timeout_ns);
+    case KEY_REPEAT:
+        return options_count("repeat", value, 1, RUNS_MAX, &o->repeat);
+    case KEY_WARMUP:
+        return options_count("warmup", value, 0, RUNS_MAX, &o->warmup);
+    case KEY_SOCKET:
+        o->socket = value;
+        return 0;
+    case KEY_JSON:
+        o->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        return options_no_argument(state, value);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const char help_text[] =
+    "Measures how fast a case is: runs it once and checks the result, then several times without "
+    "the check, and shows the median of what the slowest rank took and how far the runs lie apart. "
+    "With --verify false the check is left out. What is not given has the default in brackets."
+    "\vExamples:\n"
+    "  cpattn-submit bench --world-size 4 --batch 1 --heads 32 --seqlen 16384\n"
+    "  cpattn-submit bench --training false --repeat 100 --json\n"
+    "\n"
+    "Exit status: 0 measured, 1 the result is wrong, 64 the command line is wrong, 64 plus the "
+    "number of the status when the case could not be run; cpattn-submit(1) lists them.";
+
+static int parse(struct bench_options *o, int argc, char **argv)
+{
+    struct argp_child children[] = {{&o->fields->argp, 0, NULL, 0}, {.argp = NULL}};
+    struct argp argp = {
+        .options = option_table, .parser = parse_option, .doc = help_text, .children = children};
+    return options_parse(&argp, argc, argv, o);
+}
+
+// ---- the runs ---------------------------------------------------------------------------------
+
+struct session {
+    const struct bench_options *options;
+    struct cpattn_client *client;
+    struct cp_case c; // as it is timed
+    struct bench bench;
+    enum outcome_kind verified;
+};
+
+// Runs a case once; the exit status, after words where that is not 0. *result is the caller's.
+static int run(const struct session *s, const struct cp_case *c, enum outcome_kind *kind,
+               struct cpattn_result **result)
+{
+    struct cpattn_error error = {.text = ""};
+    struct outcome outcome;
+    struct cpattn_case *made = command_library_case(c);
+    if (!made)
+        return command_exit(STATUS_RESOURCE_EXHAUSTED);
+    enum cpattn_status status =
+        command_run(s->client, made, s->options->timeout_ns, result, &error);
+    cpattn_case_destroy(made);
+    enum status memory = outcome_init(&outcome, status, *result, error.text);
+    int exit_status = memory ? command_exit(memory) : outcome_exit(&outcome);
+    if (memory)
+        command_complain("not enough memory for the answer");
+    else if (exit_status != COMMAND_PASS)
+        answer_print(stderr, c, &outcome, *result, false);
+    *kind = outcome.kind;
+    outcome_fini(&outcome);
+    return exit_status;
+}
+
+static int run_and_drop(const struct session *s, const struct cp_case *c, enum outcome_kind *kind)
+{
+    struct cpattn_result *result = NULL;
+    int exit_status = run(s, c, kind, &result);
+    cpattn_result_destroy(result);
+    return exit_status;
+}
+
+static int run_timed(struct session *s)
+{
+    struct cpattn_result *result = NULL;
+    enum outcome_kind kind;
+    int exit_status = run(s, &s->c, &kind, &result);
+    if (exit_status == COMMAND_PASS)
+        bench_add(&s->bench, &s->c, result);
+    cpattn_result_destroy(result);
+    return exit_status;
+}
+
+static int measure(struct session *s, const struct cp_case *asked)
+{
+    enum outcome_kind kind;
+    int exit_status = run_and_drop(s, asked, &s->verified);
+    s->c = *asked;
+    s->c.verify = false;
+    for (int i = 0; i < s->options->warmup && exit_status == COMMAND_PASS; i++)
+        exit_status = run_and_drop(s, &s->c, &kind);
+    for (int i = 0; i < s->options->repeat && exit_status == COMMAND_PASS; i++)
+        exit_status = run_timed(s);
+    if (exit_status == COMMAND_PASS && command_interrupted())
+        return command_exit(STATUS_CANCELLED);
+    return exit_status;
+}
+
+// ---- what came of them ------------------------------------------------------------------------
+
+static void value_cell(struct table *table, enum bench_series series, double value)
+{
+    char text[DURATION_TEXT_MAX];
+    if (bench_is_rate(series))
+        table_cell(table, PAINT_PLAIN, "%.4g TFLOP/s", value * 1e-12);
+    else
+        table_cell(table, PAINT_PLAIN, "%s", duration_format((uint64_t)value, text, sizeof(text)));
+}
+
+static enum status print_table(const struct session *s, struct error *error)
+{
+    static const char *const names[BENCH_SERIES] = {
+        "forward", "backward", "exchange", "exposed exchange",
+        "wall",    "forward",  "backward", "forward and backward"};
+    struct table *table = table_create(stdout, "OF_EACH_RUN >MEDIAN >LEAST >MOST >SPREAD");
+    enum status status = STATUS_OK;
+    for (int i = 0; i < BENCH_SERIES && status == STATUS_OK; i++) {
+        struct bench_summary sum;
+        status = bench_sum(&s->bench, (enum bench_series)i, &sum, error);
+        if (status != STATUS_OK || sum.most <= 0)
+            continue;
+        table_row(table);
+        table_cell(table, PAINT_PLAIN, "%s%s", names[i],
+                   bench_is_rate((enum bench_series)i) ? " per device" : "");
+        value_cell(table, (enum bench_series)i, sum.median);
+        value_cell(table, (enum bench_series)i, sum.least);
+        value_cell(table, (enum bench_series)i, sum.most);
+        table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum.spread);
+    }
+    if (status == STATUS_OK)
+        table_print(table, "");
+    table_destroy(table);
+    return status;
+}
+
+static enum status print_bench(const struct session *s, struct error *error)
+{
+    char what[256];
+    case_describe(&s->c, what, sizeof(what));
+    printf("%s\n%s; %d timed run%s after %d for warming up\n\n", what,
+           s->verified == OUTCOME_PASS ? "verified once: pass" : "not verified", s->bench.runs,
+           s->bench.runs == 1 ? "" : "s", s->options->warmup);
+    return print_table(s, error);
+}
+
+static int show(const struct session *s)
+{
+    struct error error = {.text = "the JSON could not be written"};
+    enum status status = STATUS_OK;
+    if (!s->options->json)
+        status = print_bench(s, &error);
+    else if (!json_bench(stdout, &s->c, s->verified, s->options->warmup, &s->bench))
+        status = STATUS_INTERNAL;
+    if (status != STATUS_OK)
+        command_complain("%s", error.text);
+    return command_exit(status);
+}
+
+static int bench(const struct bench_options *o, const struct cp_case *asked)
+{
+    struct session s = {.options = o};
+    struct error error;
+    int exit_status = COMMAND_PASS;
+    enum status status = bench_init(&s.bench, o->repeat, &error);
+    if (status != STATUS_OK) {
+        command_complain("%s", error.text);
+        exit_status = command_exit(status);
+    } else {
+        command_catch_interrupts();
+        s.client = command_connect(o->socket, 0, &exit_status);
+    }
+    if (s.client)
+        exit_status = measure(&s, asked);
+    if (exit_status == COMMAND_PASS)
+        exit_status = show(&s);
+    cpattn_client_destroy(s.client);
+    bench_fini(&s.bench);
+    return exit_status;
+}
+
+int command_bench(int argc, char **argv)
+{
+    struct options_fields fields;
+    struct bench_options options = {
+        .fields = &fields, .repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT};
+    struct cp_case c;
+    struct error error;
+    case_init(&c);
+    options_fields_init(&fields, &c);
+    int exit_status = parse(&options, argc, argv);
+    if (exit_status)
+        return exit_status;
+    enum status status = case_check(&c, &error);
+    if (status) {
+        command_complain("%s", error.text);
+        return command_exit(status);
+    }
+    return bench(&options, &c);
+}
