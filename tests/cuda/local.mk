@@ -30,8 +30,8 @@ tests_cuda_test_forward_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_forward_cuda_LDADD = $(cuda_test_libs)
 
 cuda_test_programs += tests/cuda/test_world_cuda
-tests_cuda_test_world_cuda_SOURCES = tests/cuda/test_world_cuda.c tests/world.c tests/world.h \
-    tests/generate.c tests/generate.h
+tests_cuda_test_world_cuda_SOURCES = tests/cuda/test_world_cuda.c tests/cuda/faulty.c tests/cuda/faulty.h \
+    tests/world.c tests/world.h tests/generate.c tests/generate.h
 tests_cuda_test_world_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_world_cuda_LDADD = $(cuda_rank_libs)
 
@@ -49,7 +49,12 @@ tests_cuda_test_verify_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_verify_cuda_LDADD = rank/cuda/librankcuda.a rank/librank.a \
     transport/libtransport.a $(cuda_test_libs)
 
+# A rank with faults, for trials of the daemon on a device.
+tests_cuda_faulty_rank_SOURCES = tests/cuda/faulty_rank.c tests/cuda/faulty.c tests/cuda/faulty.h
+tests_cuda_faulty_rank_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_faulty_rank_LDADD = $(cuda_rank_libs)
+
 if CUDA
-check_PROGRAMS += $(cuda_test_programs)
+check_PROGRAMS += tests/cuda/faulty_rank $(cuda_test_programs)
 TESTS += $(cuda_test_programs)
 endif

@@ -130,7 +130,7 @@ static void sample_init(struct sample *s, const struct cp_case *c)
     sequences_make(s);
     rows_make(s, SIDE_Q);
     rows_make(s, SIDE_KV);
-    int64_t q = s->r.tokens[SIDE_Q] * c->heads, kv = s->r.tokens[SIDE_KV] * c->kv_heads;
+    int64_t q = s->r.tokens[SIDE_Q] * c->heads, kv = s->r.tokens[SIDE_KV] * c->heads;
     int qk = reference_cuda_padded(c->head_dim_qk), v = reference_cuda_padded(c->head_dim_v);
     s->out = device_doubles(q * v);
     s->dq = device_doubles(q * qk);
@@ -240,6 +240,26 @@ static void rows_compare(struct worst *w, const double *device, int64_t at, int6
     free(got);
 }
 
+// The same of a key head, whose rows are the sums over its query heads, or of squares. `at` and the
+// distance to the next query head are in rows.
+static void group_compare(struct worst *w, const double *device, int64_t at, int64_t distance,
+                          int group, int64_t rows, int dim, int width, bool squares,
+                          const double *expected)
+{
+    double *sum = zeros(rows * width, sizeof(double)), *part = zeros(rows * width, sizeof(double));
+    for (int h = 0; h < group; h++) {
+        CUDA(cudaMemcpy(part, device + (at + h * distance) * width,
+                        (size_t)(rows * width) * sizeof(double), cudaMemcpyDeviceToHost));
+        for (int64_t i = 0; i < rows * width; i++)
+            sum[i] += squares ? part[i] * part[i] : part[i];
+    }
+    for (int64_t i = 0; i < rows * width; i++)
+        worst_add(w, squares ? sqrt(sum[i]) : sum[i],
+                  i % width < dim ? expected[i / width * dim + i % width] : 0);
+    free(sum);
+    free(part);
+}
+
 // What the CPU's reference says of all queries: LSE and delta [heads][tokens], sums of heads
 // [3][heads] and those of the bias.
 struct expected {
@@ -329,7 +349,9 @@ static void keys_compare(struct sample *s, struct expected *e, int sequence, int
     const struct cp_case *c = &s->c;
     int qk = c->head_dim_qk, v = c->head_dim_v;
     int64_t n = s->sequences[sequence].length[SIDE_KV];
-    int64_t at = kv * s->r.tokens[SIDE_KV] + s->sequences[sequence].first[SIDE_KV];
+    int group = c->heads / c->kv_heads;
+    int64_t tokens = s->r.tokens[SIDE_KV];
+    int64_t at = kv * group * tokens + s->sequences[sequence].first[SIDE_KV];
     double *lse = group_rows(s, e->lse, sequence, kv);
     double *delta = group_rows(s, e->delta, sequence, kv);
     double *dk = zeros(n * qk, sizeof(double)), *dv = zeros(n * v, sizeof(double)),
@@ -337,9 +359,9 @@ static void keys_compare(struct sample *s, struct expected *e, int sequence, int
     struct error error;
     enum status status = reference_keys(c, sequence, kv, 0, n, lse, delta, dk, dv, terms, &error);
     EXPECT(status == STATUS_OK, "%s", error.text);
-    rows_compare(&w[TERMS_K], s->terms[SIDE_KV], at, n, 1, 1, terms);
-    rows_compare(&w[DK], s->dk, at, n, qk, reference_cuda_padded(qk), dk);
-    rows_compare(&w[DV], s->dv, at, n, v, reference_cuda_padded(v), dv);
+    group_compare(&w[TERMS_K], s->terms[SIDE_KV], at, tokens, group, n, 1, 1, true, terms);
+    group_compare(&w[DK], s->dk, at, tokens, group, n, qk, reference_cuda_padded(qk), false, dk);
+    group_compare(&w[DV], s->dv, at, tokens, group, n, v, reference_cuda_padded(v), false, dv);
     free(lse);
     free(delta);
     free(dk);

@@ -16,6 +16,7 @@
 #include "plan/case.h"
 #include "rank/cuda/engine.h"
 #include "rank/cuda/probe.h"
+#include "tests/cuda/faulty.h"
 #include "tests/generate.h"
 #include "tests/world.h"
 
@@ -184,6 +185,26 @@ static void cases_agree(void)
     result(unlike == 0, "seeded delays change no bit");
 }
 
+static void memory_is_taken(void)
+{
+    struct rank_report reports[DEVICES_USED_MAX];
+    struct error error;
+    struct cp_case c;
+    world_engine(&engine_faulty);
+    struct world *w = world_create(devices);
+    case_init(&c);
+    c.world_size = devices;
+    strcpy(c.model, "greedy");
+    bool refused = world_run_on(w, &c, reports, &error) == STATUS_OK;
+    refused = refused && reports[devices - 1].refusal.status == STATUS_RESOURCE_EXHAUSTED;
+    printf("# %s\n", refused ? reports[devices - 1].refusal.text : "");
+    c.model[0] = '\0';
+    result(refused && world_run_on(w, &c, reports, &error) == STATUS_OK &&
+               world_passed(reports, devices),
+           "memory that others have taken is missed before the case begins");
+    world_destroy(w);
+}
+
 static void memory_lacks(void)
 {
     struct rank_report reports[DEVICES_USED_MAX];
@@ -208,54 +229,17 @@ static void memory_lacks(void)
 
 // ---- faults ----
 
-// The CUDA engine, but for one deed of a case of this batch on the last rank.
-enum { BATCH_ASTRAY = 5, BATCH_ASLEEP = 7 };
-static struct engine_ops faulty_ops;
-static const struct engine_ops *engine_cuda_ops;
-
-static bool is_faulty(const struct job *j, int batch)
-{
-    return j->c->batch == batch && j->rank == j->c->world_size - 1;
-}
-
-static enum status faulty_execute(struct engine *e, struct job *j, struct error *error)
-{
-    void *nowhere = (void *)(uintptr_t)4096;
-    if (is_faulty(j, BATCH_ASLEEP))
-        pause();
-    for (int i = 0; is_faulty(j, BATCH_ASTRAY) && i < j->plan->buffer_count; i++)
-        if (j->plan->buffers[i].role == BUFFER_INPUT_DO)
-            j->buffers[i] = nowhere;
-    return engine_cuda_ops->execute(e, j, error);
-}
-
-static enum status faulty_create(const struct engine_setup *setup, struct engine **engine,
-                                 struct error *error)
-{
-    enum status status = engine_cuda.create(setup, engine, error);
-    if (status != STATUS_OK)
-        return status;
-    engine_cuda_ops = (*engine)->ops;
-    faulty_ops = *engine_cuda_ops;
-    faulty_ops.execute = faulty_execute;
-    (*engine)->ops = &faulty_ops;
-    return STATUS_OK;
-}
-
-static const struct engine_kind faulty = {
-    .program = "faulty", .argument_min = 1, .argument_max = 2, .create = faulty_create};
-
 static void faults_are_told(void)
 {
     struct rank_report reports[DEVICES_USED_MAX];
     struct error error = {0};
     struct cp_case c;
-    world_engine(&faulty);
+    world_engine(&engine_faulty);
     struct world *w = world_create(devices);
     case_init(&c);
     c.world_size = devices;
     bool passed = world_run_on(w, &c, reports, &error) == STATUS_OK;
-    c.batch = BATCH_ASTRAY;
+    strcpy(c.model, "astray");
     enum status status = world_run_on(w, &c, reports, &error);
     const struct rank_failure *failure = world_failure(w);
     printf("# %s, %s step %d\n", error.text, report_phase_name(failure->phase), failure->step);
@@ -272,11 +256,11 @@ static void sleepers_are_found(void)
     struct cp_case c;
     if (devices < 2)
         return;
-    world_engine(&faulty);
+    world_engine(&engine_faulty);
     struct world *w = world_create(devices);
     case_init(&c);
     c.world_size = devices;
-    c.batch = BATCH_ASLEEP;
+    strcpy(c.model, "asleep");
     pid_t waiter = fork();
     if (waiter == 0)
         _exit(world_run_on(w, &c, reports, &error) == STATUS_OK);
@@ -303,6 +287,7 @@ int main(int argc, char **argv)
         seqlen_max = strtol(argv[3], NULL, 10);
     printf("# seed %lu\n", first_seed);
     memory_lacks();
+    memory_is_taken();
     faults_are_told();
     sleepers_are_found();
     cases_agree();

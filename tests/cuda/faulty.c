@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/cuda/faulty.h"
+
+#include <cuda_runtime_api.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/cuda/delay_cuda.h"
+#include "rank/cuda/engine.h"
+
+// How long a wedged device stays so if nobody ends the process.
+#define WEDGED_LAUNCHES 60
+#define WEDGED_NS       2000000000
+
+// Enough to take all memory of a device, each half as large as the one before where that is too
+// much.
+#define PIECES_MAX 64
+
+static const struct engine_ops *sound;
+static struct engine_ops ops;
+
+static bool is_asked_for(const struct job *j, const char *fault)
+{
+    size_t length = strlen(fault);
+    const char *model = j->c->model;
+    int rank = j->c->world_size - 1;
+    if (strncmp(model, fault, length) != 0 || (model[length] && model[length] != '-'))
+        return false;
+    if (model[length])
+        rank = (int)strtol(model + length + 1, NULL, 10);
+    return j->rank == rank;
+}
+
+static void go_astray(const struct job *j)
+{
+    for (int i = 0; i < j->plan->buffer_count; i++)
+        if (j->plan->buffers[i].role == BUFFER_INPUT_DO)
+            j->buffers[i] = (void *)(uintptr_t)4096;
+}
+
+static void wedge(void)
+{
+    for (int i = 0; i < WEDGED_LAUNCHES; i++)
+        (void)delay_cuda(NULL, WEDGED_NS);
+    (void)cudaDeviceSynchronize();
+}
+
+static enum status faulty_admit(struct engine *e, const struct job *j, struct error *error)
+{
+    if (!is_asked_for(j, "greedy"))
+        return sound->admit(e, j, error);
+    sound->release(e);
+    void *pieces[PIECES_MAX];
+    int count = 0;
+    for (size_t bytes = (size_t)1 << 37; bytes >= (size_t)1 << 20 && count < PIECES_MAX;) {
+        if (cudaMalloc(&pieces[count], bytes) == cudaSuccess)
+            count++;
+        else
+            bytes /= 2;
+    }
+    (void)cudaGetLastError();
+    enum status status = sound->admit(e, j, error);
+    while (count > 0)
+        (void)cudaFree(pieces[--count]);
+    return status;
+}
+
+static enum status faulty_execute(struct engine *e, struct job *j, struct error *error)
+{
+    if (is_asked_for(j, "astray"))
+        go_astray(j);
+    if (is_asked_for(j, "asleep"))
+        pause();
+    if (is_asked_for(j, "wedged"))
+        wedge();
+    if (is_asked_for(j, "killed"))
+        raise(SIGKILL);
+    if (is_asked_for(j, "stopped"))
+        raise(SIGSTOP);
+    return sound->execute(e, j, error);
+}
+
+static enum status faulty_create(const struct engine_setup *setup, struct engine **engine,
+                                 struct error *error)
+{
+    // Keeps no memory, so that each case has to ask for it.
+    char *const arguments[] = {setup->arguments[0], "0", NULL};
+    struct engine_setup lean = *setup;
+    lean.arguments = arguments;
+    enum status status = engine_cuda.create(&lean, engine, error);
+    if (status != STATUS_OK)
+        return status;
+    sound = (*engine)->ops;
+    ops = *sound;
+    ops.admit = faulty_admit;
+    ops.execute = faulty_execute;
+    (*engine)->ops = &ops;
+    return STATUS_OK;
+}
+
+const struct engine_kind engine_faulty = {.program = "faulty_rank",
+                                          .arguments = " DEVICE [KEEP_MIB]",
+                                          .argument_min = 1,
+                                          .argument_max = 2,
+                                          .create = faulty_create};
