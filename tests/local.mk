@@ -17,6 +17,8 @@ TEST_EXTENSIONS = .sh
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
 SH_LOG_COMPILER = $(SHELL)
+LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/run_program
+EXTRA_DIST += tests/run_program
 AM_TESTS_ENVIRONMENT = \
     CK_TAP_LOG_FILE_NAME=-; export CK_TAP_LOG_FILE_NAME; \
     CK_VERBOSITY=silent; export CK_VERBOSITY; \

@@ -277,8 +277,10 @@ int main(int argc, char **argv)
 {
     devices = devices_count();
     first_seed = (unsigned long)time(NULL);
-    if (devices == 0)
+    if (devices == 0) {
+        printf("1..0 # SKIP there is no device\n");
         return EXIT_SKIPPED;
+    }
     if (argc > 1)
         case_count = strtol(argv[1], NULL, 10);
     if (argc > 2)
