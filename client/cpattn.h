@@ -371,6 +371,15 @@ CPATTN_API enum cpattn_status cpattn_submit(struct cpattn_client *client,
                                             struct cpattn_request **request,
                                             struct cpattn_error *error) CPATTN_MUST_CHECK;
 
+// The same with a second time limit, which counts from the moment when the ranks have the case, the
+// wait for its turn not included: who has many cases in flight gives the first for all of them and
+// the second for each. At most 24 h, each; 0 for the second: none.
+CPATTN_API enum cpattn_status cpattn_submit_limited(struct cpattn_client *client,
+                                                    const struct cpattn_case *c,
+                                                    uint64_t timeout_ns, uint64_t run_timeout_ns,
+                                                    struct cpattn_request **request,
+                                                    struct cpattn_error *error) CPATTN_MUST_CHECK;
+
 // Any pointer of the caller's, NULL at first; the way back from a request to what it belongs to.
 CPATTN_API void cpattn_request_set_tag(struct cpattn_request *request, void *tag);
 CPATTN_API void *cpattn_request_tag(const struct cpattn_request *request);

@@ -30,27 +30,41 @@ static void id_write(const struct request_id *id, char text[2 * sizeof *id + 1])
         snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
 }
 
-static enum status run_request(const struct cpattn_case *c, uint64_t timeout_ns,
+// Time limits of a case; 0: the default, or none of its own.
+struct limits {
+    uint64_t timeout_ns, run_timeout_ns;
+};
+
+static enum status limit_check(const char *name, uint64_t ns, struct error *error)
+{
+    if (ns <= TIMEOUT_MAX_NS)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %llu; accepted is 0 to %llu", name,
+                     (unsigned long long)ns, (unsigned long long)TIMEOUT_MAX_NS);
+}
+
+static enum status run_request(const struct cpattn_case *c, const struct limits *limits,
                                struct wire_request *request, struct error *error)
 {
-    if (timeout_ns > TIMEOUT_MAX_NS)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "timeout_ns is %llu; accepted is 0 to %llu",
-                         (unsigned long long)timeout_ns, (unsigned long long)TIMEOUT_MAX_NS);
-    enum status status = client_request_init(request, METHOD_RUN, error);
-    request->timeout_ns = timeout_ns ? timeout_ns : TIMEOUT_DEFAULT_NS;
+    enum status status = limit_check("timeout_ns", limits->timeout_ns, error);
+    if (status == STATUS_OK)
+        status = limit_check("run_timeout_ns", limits->run_timeout_ns, error);
+    if (status == STATUS_OK)
+        status = client_request_init(request, METHOD_RUN, error);
+    request->timeout_ns = limits->timeout_ns ? limits->timeout_ns : TIMEOUT_DEFAULT_NS;
+    request->run_timeout_ns = limits->run_timeout_ns;
     request->run = c->plain;
     return status;
 }
 
 static enum status request_create(struct cpattn_client *client, const struct cpattn_case *c,
-                                  uint64_t timeout_ns, enum rpc_kind kind,
+                                  const struct limits *limits, enum rpc_kind kind,
                                   struct cpattn_request **request, struct error *error)
 {
     struct wire_request wire = {.version = 0};
     enum status status = client_check_pid(client->pid, error);
     if (status == STATUS_OK)
-        status = run_request(c, timeout_ns, &wire, error);
+        status = run_request(c, limits, &wire, error);
     if (status != STATUS_OK)
         return status;
     struct cpattn_request *created = calloc(1, sizeof *created);
@@ -69,13 +83,22 @@ static enum status request_create(struct cpattn_client *client, const struct cpa
     return status;
 }
 
+enum cpattn_status cpattn_submit_limited(struct cpattn_client *client, const struct cpattn_case *c,
+                                         uint64_t timeout_ns, uint64_t run_timeout_ns,
+                                         struct cpattn_request **request,
+                                         struct cpattn_error *error)
+{
+    struct error inner = {.status = STATUS_OK};
+    const struct limits limits = {timeout_ns, run_timeout_ns};
+    enum status status = request_create(client, c, &limits, RPC_LISTED, request, &inner);
+    return client_status(status, &inner, error);
+}
+
 enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpattn_case *c,
                                  uint64_t timeout_ns, struct cpattn_request **request,
                                  struct cpattn_error *error)
 {
-    struct error inner = {.status = STATUS_OK};
-    enum status status = request_create(client, c, timeout_ns, RPC_LISTED, request, &inner);
-    return client_status(status, &inner, error);
+    return cpattn_submit_limited(client, c, timeout_ns, 0, request, error);
 }
 
 static enum status request_cancel(struct cpattn_request *request, struct error *error)
@@ -238,7 +261,8 @@ enum cpattn_status cpattn_run(struct cpattn_client *client, const struct cpattn_
     struct error inner = {.status = STATUS_OK};
     struct cpattn_request *request = NULL;
     *result = NULL;
-    enum status status = request_create(client, c, timeout_ns, RPC_COUNTED, &request, &inner);
+    const struct limits limits = {.timeout_ns = timeout_ns};
+    enum status status = request_create(client, c, &limits, RPC_COUNTED, &request, &inner);
     if (!request)
         return client_status(status, &inner, error);
     rpc_wait(request->call, UINT64_MAX);

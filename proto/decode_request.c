@@ -97,6 +97,16 @@ static enum status decode_method(const Cpattn__V1__Request *message, struct wire
                      "method is missing; accepted is run, describe, status or cancel");
 }
 
+static enum status decode_time(const char *name, uint64_t ns, uint64_t *time_ns,
+                               struct error *error)
+{
+    if (ns > TIMEOUT_MAX_NS)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %llu; accepted is 0 to %llu", name,
+                         (unsigned long long)ns, (unsigned long long)TIMEOUT_MAX_NS);
+    *time_ns = ns;
+    return STATUS_OK;
+}
+
 static enum status decode_envelope(const Cpattn__V1__Request *message, struct wire_request *request,
                                    struct error *error)
 {
@@ -108,12 +118,11 @@ static enum status decode_envelope(const Cpattn__V1__Request *message, struct wi
                          message->version, WIRE_VERSION);
     if (status != STATUS_OK)
         return status;
-    if (message->timeout_ns > TIMEOUT_MAX_NS)
-        return error_set(
-            error, STATUS_INVALID_ARGUMENT, "timeout_ns is %llu; accepted is 0 to %llu",
-            (unsigned long long)message->timeout_ns, (unsigned long long)TIMEOUT_MAX_NS);
-    request->timeout_ns = message->timeout_ns;
-    return decode_method(message, request, error);
+    status = decode_time("timeout_ns", message->timeout_ns, &request->timeout_ns, error);
+    if (status == STATUS_OK)
+        status =
+            decode_time("run_timeout_ns", message->run_timeout_ns, &request->run_timeout_ns, error);
+    return status == STATUS_OK ? decode_method(message, request, error) : status;
 }
 
 enum status wire_decode_request(const void *data, size_t size, struct wire_request *request,

@@ -127,6 +127,7 @@ static void build_request(struct build *b, const struct wire_request *r,
     message->version = r->version;
     message->id = build_id(b, &r->id);
     message->timeout_ns = r->timeout_ns;
+    message->run_timeout_ns = r->run_timeout_ns;
     switch (r->method) {
     case METHOD_RUN:
         message->method_case = CPATTN__V1__REQUEST__METHOD_RUN;

@@ -20,7 +20,8 @@ enum wire_method { METHOD_RUN = 1, METHOD_DESCRIBE, METHOD_STATUS, METHOD_CANCEL
 struct wire_request {
     uint32_t version;
     struct request_id id;
-    uint64_t timeout_ns; // from arrival; 0: the daemon's default
+    uint64_t timeout_ns;     // from arrival; 0: the daemon's default
+    uint64_t run_timeout_ns; // from when the ranks have the case; 0: none of its own
     enum wire_method method;
     union {
         struct cp_case run;

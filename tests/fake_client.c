@@ -27,6 +27,7 @@ struct cpattn_request {
     struct cpattn_request *next;
     struct cp_case c;
     void *tag;
+    uint64_t timeout_ns, run_timeout_ns;
     bool cancelled;
 };
 
@@ -232,10 +233,19 @@ enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpat
                                  uint64_t timeout_ns, struct cpattn_request **request,
                                  struct cpattn_error *error)
 {
+    return cpattn_submit_limited(client, c, timeout_ns, 0, request, error);
+}
+
+enum cpattn_status cpattn_submit_limited(struct cpattn_client *client, const struct cpattn_case *c,
+                                         uint64_t timeout_ns, uint64_t run_timeout_ns,
+                                         struct cpattn_request **request,
+                                         struct cpattn_error *error)
+{
     struct cpattn_request *made = calloc(1, sizeof(*made));
-    (void)timeout_ns;
     if (!made)
         return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    made->timeout_ns = timeout_ns;
+    made->run_timeout_ns = run_timeout_ns;
     if (model_is(&c->c, "unsent")) {
         free(made);
         return fake_error(error, CPATTN_UNAVAILABLE, "the daemon went away");
@@ -299,6 +309,17 @@ struct cpattn_request *cpattn_wait_any(struct cpattn_client *client, uint64_t ti
     return NULL;
 }
 
+// Tells the time limits that came with the request.
+static enum cpattn_status fake_limits(const struct cpattn_request *request,
+                                      struct cpattn_error *error)
+{
+    char text[96];
+    snprintf(text, sizeof(text), "limits of %llu s and %llu s",
+             (unsigned long long)request->timeout_ns / 1000000000,
+             (unsigned long long)request->run_timeout_ns / 1000000000);
+    return fake_error(error, CPATTN_DEADLINE_EXCEEDED, text);
+}
+
 enum cpattn_status cpattn_collect(struct cpattn_request *request, struct cpattn_result **result,
                                   struct cpattn_error *error)
 {
@@ -307,6 +328,8 @@ enum cpattn_status cpattn_collect(struct cpattn_request *request, struct cpattn_
         pause_ns(50000000);
     if (request->cancelled)
         return fake_error(error, CPATTN_CANCELLED, "cancelled while it waited for its turn");
+    if (model_is(&request->c, "limits"))
+        return fake_limits(request, error);
     if (model_is(&request->c, "busy"))
         return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "the queue is full");
     made = calloc(1, sizeof(*made));

@@ -356,6 +356,46 @@ START_TEST(a_clock_that_steps_back_stands_still)
 }
 END_TEST
 
+static int submit_limited(int world_size, uint64_t timeout_ns, uint64_t run_timeout_ns)
+{
+    struct core_request request = request_make(world_size);
+    request.timeout_ns = timeout_ns;
+    request.run_timeout_ns = run_timeout_ns;
+    int slot;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    return slot;
+}
+
+START_TEST(the_limit_of_a_run_counts_from_its_start)
+{
+    struct ranks ranks = pool_up(4);
+    struct action first = run_in(ranks);
+    int second = submit_limited(4, 60 * S, 2 * S);
+    pass(30 * S); // waiting costs it nothing
+    expect_none();
+    ranks_report(ranks, first.job);
+    expect_answer(first.slot, CAUSE_NONE, -1);
+    expect_run(ranks, second);
+    pass(2 * S - 1);
+    expect_none();
+    pass(1);
+    struct action answer = expect_answer(second, CAUSE_DEADLINE_RUNNING, -1);
+    ck_assert_uint_eq(answer.run_ns, 2 * S);
+    expect_kill(ranks);
+}
+END_TEST
+
+START_TEST(the_limit_of_a_run_gives_no_more_time)
+{
+    struct ranks ranks = pool_up(4);
+    int slot = submit_limited(4, 3 * S, 5 * S);
+    expect_run(ranks, slot);
+    pass(3 * S);
+    expect_answer(slot, CAUSE_DEADLINE_RUNNING, -1);
+    expect_kill(ranks);
+}
+END_TEST
+
 START_TEST(a_timeout_beyond_the_end_of_time_never_comes)
 {
     int slot = submit_for(4, UINT64_MAX);
@@ -539,6 +579,8 @@ int main(void)
     tcase_add_test(c, a_result_that_comes_with_the_deadline_counts);
     tcase_add_test(c, any_event_brings_overdue_answers);
     tcase_add_test(c, a_clock_that_steps_back_stands_still);
+    tcase_add_test(c, the_limit_of_a_run_counts_from_its_start);
+    tcase_add_test(c, the_limit_of_a_run_gives_no_more_time);
     tcase_add_test(c, a_timeout_beyond_the_end_of_time_never_comes);
     suite_add_tcase(suite, c);
     c = case_make("starts");

@@ -228,11 +228,12 @@ END_TEST
 // Runs a long case with two small ones queued behind it, has `harm` done to rank 1 of 2, and
 // returns the answer to the long one. The small ones must pass all the same, and another one after
 // them.
-static struct wire_reply harm_in_flight(int signal, uint64_t timeout_ns)
+static struct wire_reply harm_in_flight(int signal, uint64_t timeout_ns, uint64_t run_timeout_ns)
 {
     struct wire_request victim = daemon_request_long(2);
     struct wire_request queued[2] = {daemon_request(METHOD_RUN), daemon_request(METHOD_RUN)};
     victim.timeout_ns = timeout_ns;
+    victim.run_timeout_ns = run_timeout_ns;
     struct call call = daemon_call_begin(&d, &victim);
     daemon_await_running(&d, 1);
     struct call behind[2] = {daemon_call_begin(&d, &queued[0]), daemon_call_begin(&d, &queued[1])};
@@ -267,7 +268,7 @@ START_TEST(test_rank_killed)
 {
     daemon_start(&d, NULL);
     run_and_pass(2);
-    struct wire_reply reply = harm_in_flight(SIGKILL, 0);
+    struct wire_reply reply = harm_in_flight(SIGKILL, 0, 0);
     expect_status(&reply, STATUS_ABORTED);
     expect_text(reply.message, "rank 1 of 2 was killed by signal 9");
     expect_culprit(&reply, 1, 'X');
@@ -283,7 +284,7 @@ END_TEST
 START_TEST(test_rank_aborts)
 {
     daemon_start(&d, NULL);
-    struct wire_reply reply = harm_in_flight(SIGABRT, 0);
+    struct wire_reply reply = harm_in_flight(SIGABRT, 0, 0);
     expect_status(&reply, STATUS_ABORTED);
     expect_text(reply.message, "rank 1 of 2 was killed by signal 6");
     expect_culprit(&reply, 1, 'X');
@@ -292,17 +293,22 @@ START_TEST(test_rank_aborts)
 }
 END_TEST
 
+// By the limit of the request, and by that of the run alone.
 START_TEST(test_rank_stopped_until_deadline)
 {
+    const uint64_t limit_ns = UINT64_C(1500000000);
     daemon_start(&d, NULL);
     run_and_pass(2);
-    struct wire_reply reply = harm_in_flight(SIGSTOP, UINT64_C(1500000000));
-    expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
-    expect_text(reply.message, "time limit of 1.5");
-    expect_text(reply.message, "rank 1 of 2 was ");
-    expect_text(reply.message, "stopped");
-    expect_culprit(&reply, 1, 'T');
-    wire_reply_fini(&reply);
+    for (int of_run = 0; of_run < 2; of_run++) {
+        struct wire_reply reply =
+            harm_in_flight(SIGSTOP, of_run ? 0 : limit_ns, of_run ? limit_ns : 0);
+        expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
+        expect_text(reply.message, "time limit of 1.5");
+        expect_text(reply.message, "rank 1 of 2 was ");
+        expect_text(reply.message, "stopped");
+        expect_culprit(&reply, 1, 'T');
+        wire_reply_fini(&reply);
+    }
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST

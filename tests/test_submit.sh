@@ -284,6 +284,15 @@ run matrix "$scratch/mixed.yaml" --fail-fast -j 1 --filter model!=impossible
 tap_is "--fail-fast: stops at the first" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "1 10 cases: 4 passed, 1 failed, 5 not run"
 
+# Waiting costs a case of a matrix nothing: its time limit is that of the run.
+printf 'timeout: 7s\nmodels: {limits: {}}\n' >"$scratch/limits.yaml"
+run case --model limits --timeout 5s
+tap_has "time limits: of a case" "$out" "DEADLINE_EXCEEDED: limits of 5 s and 0 s"
+run matrix "$scratch/limits.yaml"
+tap_has "time limits: of a matrix" "$out" "limits of 86400 s and 7 s"
+run matrix "$scratch/limits.yaml" --timeout 3s
+tap_has "time limits: of a matrix, by option" "$out" "limits of 86400 s and 3 s"
+
 printf 'models: {unsent: {}, good: {}}\naxes: {batch: [1, 2, 3, 4, 5]}\n' >"$scratch/unsent.yaml"
 run matrix "$scratch/unsent.yaml" -j 2
 tap_is "cases that cannot be submitted hold nothing up" \

@@ -106,6 +106,8 @@ START_TEST(envelopes_are_refused)
     REFUSED(tree.request.timeout_ns = TIMEOUT_MAX_NS + 1, INVALID_ARGUMENT,
             "timeout_ns is 86400000000001; accepted is 0 to 86400000000000");
     REFUSED(tree.request.timeout_ns = UINT64_MAX, INVALID_ARGUMENT, "timeout_ns");
+    REFUSED(tree.request.run_timeout_ns = TIMEOUT_MAX_NS + 1, INVALID_ARGUMENT,
+            "run_timeout_ns is 86400000000001; accepted is 0 to 86400000000000");
     REFUSED(tree.request.method_case = 0, INVALID_ARGUMENT,
             "method is missing; accepted is run, describe, status or cancel");
     REFUSED(tree.run.spec = NULL, INVALID_ARGUMENT, "case is missing");

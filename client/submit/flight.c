@@ -35,8 +35,8 @@ static void submit(struct air *air, struct slot *slot, const struct cp_case *c, 
     struct cpattn_case *made = command_library_case(c);
     enum cpattn_status status = CPATTN_RESOURCE_EXHAUSTED;
     if (made)
-        status = cpattn_submit(air->flight->client, made, air->flight->timeout_ns, &slot->request,
-                               &error);
+        status = cpattn_submit_limited(air->flight->client, made, TIMEOUT_MAX_NS,
+                                       air->flight->timeout_ns, &slot->request, &error);
     cpattn_case_destroy(made);
     if (status != CPATTN_OK) {
         slot->request = NULL;

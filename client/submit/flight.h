@@ -12,7 +12,7 @@
 struct flight {
     struct cpattn_client *client;
     int jobs; // in flight at once, 1..FLIGHT_JOBS_MAX
-    uint64_t timeout_ns;
+    uint64_t timeout_ns; // of each case from its start; the wait for its turn is not limited
     void *context;
 
     // The next case and its number; NULL when there are no more. It is read before the next call.

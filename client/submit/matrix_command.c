@@ -62,8 +62,8 @@ static const struct argp_option option_table[] = {
     {.doc = "How to run them:", .group = 10},
     {"jobs", 'j', "N", 0, "submit N at once [4]", 10},
     {"timeout", KEY_TIMEOUT, "TIME", 0,
-     "give a case up after this time, the wait for its turn included: 90, 90s, 5m; up to 24h [that "
-     "of the file, or 90s]",
+     "give a case up after this time, the wait for its turn not included: 90, 90s, 5m; up to 24h "
+     "[that of the file, or 90s]",
      10},
     {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},
     {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
@@ -435,10 +435,11 @@ static void print_head(const struct run *run, const struct matrix *matrix)
 static int run_list(struct run *run, struct cpattn_client *client, const struct matrix *matrix)
 {
     const struct matrix_list *list = run->list;
+    uint64_t timeout_ns = matrix->timeout_ns ? matrix->timeout_ns : TIMEOUT_DEFAULT_NS;
     struct flight flight = {.client = client,
                             .jobs = run->options->jobs,
-                            .timeout_ns = run->options->timeout_ns ? run->options->timeout_ns
-                                                                   : matrix->timeout_ns,
+                            .timeout_ns =
+                                run->options->timeout_ns ? run->options->timeout_ns : timeout_ns,
                             .context = run,
                             .next = next_case,
                             .answered = answered,

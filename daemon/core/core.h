@@ -39,7 +39,8 @@ struct core_request {
     struct request_id id;
     uint32_t client; // the shell's number of the connection
     int world_size;
-    uint64_t timeout_ns; // > 0; the deadline is now + timeout, set once, here
+    uint64_t timeout_ns;     // > 0; the deadline is now + timeout
+    uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
     uint64_t case_hash;
 };
 

@@ -70,6 +70,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job->case_hash = request->case_hash;
     job->admitted_ns = core->now_ns;
     job->deadline_ns = time_after(core->now_ns, request->timeout_ns);
+    job->run_timeout_ns = request->run_timeout_ns;
     job->run_ns = 0;
     job->start_ns = 0;
     job->pool = NULL;
@@ -142,12 +143,23 @@ static void job_ignore(struct core *core, struct job *job, const struct job_even
     (void)core, (void)job, (void)event;
 }
 
+// What has waited for its turn for long has as much time to run as any other.
+static void job_limit(struct core *core, struct job *job)
+{
+    uint64_t limit_ns = time_after(core->now_ns, job->run_timeout_ns);
+    if (job->run_timeout_ns == 0 || limit_ns >= job->deadline_ns)
+        return;
+    job->deadline_ns = limit_ns;
+    timers_set(&core->timers, job->slot, job->deadline_ns);
+}
+
 static void job_run(struct core *core, struct job *job, const struct job_event *event)
 {
     job->pool = event->pool;
     job->run_ns = core->now_ns;
     job->start_ns = job_start_ns(core, job, event->pool);
     job_move(core, job, JOB_RUNNING);
+    job_limit(core, job);
     struct action run = pool_action(ACTION_RUN, event->pool);
     run.slot = job->slot;
     run.job = job->number;

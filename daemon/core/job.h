@@ -25,6 +25,7 @@ struct job {
     int world_size;
     uint64_t case_hash;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
+    uint64_t run_timeout_ns;                   // 0: none
     uint64_t start_ns;                         // how long it waited for the start of its pool
     struct pool *pool;                         // RUNNING
 };

@@ -25,7 +25,7 @@
 struct task {
     struct exchange *exchange; // NULL: the slot is free
     struct request_id id;
-    uint64_t timeout_ns;
+    uint64_t timeout_ns, run_timeout_ns;
     struct cp_case c;
 };
 
@@ -177,6 +177,13 @@ static void stop_tell(struct wire_reply *reply)
              "the daemon was stopped before the case was done; submit it again once it is back");
 }
 
+// The time limit that a case which has passed one has passed.
+static uint64_t limit_of(const struct task *task, const struct action *a)
+{
+    bool of_run = task->run_timeout_ns > 0 && a->run_ns >= task->run_timeout_ns;
+    return of_run ? task->run_timeout_ns : task->timeout_ns;
+}
+
 static void on_answer(struct service *s, const struct action *a)
 {
     struct task *task = &s->tasks[a->slot];
@@ -187,7 +194,7 @@ static void on_answer(struct service *s, const struct action *a)
         s->passed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_PASS;
         s->failed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_FAIL;
     } else {
-        answer_failure(a, crew, task->timeout_ns, s->start_errors[a->world_size].text, &reply);
+        answer_failure(a, crew, limit_of(task, a), s->start_errors[a->world_size].text, &reply);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
             stop_tell(&reply);
     }
@@ -355,6 +362,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
         .world_size = c->world_size,
         .timeout_ns =
             request->timeout_ns ? request->timeout_ns : s->config.description.timeout_default_ns,
+        .run_timeout_ns = request->run_timeout_ns,
         .case_hash = case_hash(c),
     };
     struct error error;
@@ -368,8 +376,11 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
     if (status != STATUS_OK)
         refuse(exchange, peer, request, &error);
     else
-        s->tasks[slot] = (struct task){
-            .exchange = exchange, .id = request->id, .timeout_ns = job.timeout_ns, .c = *c};
+        s->tasks[slot] = (struct task){.exchange = exchange,
+                                       .id = request->id,
+                                       .timeout_ns = job.timeout_ns,
+                                       .run_timeout_ns = job.run_timeout_ns,
+                                       .c = *c};
     actions_do(s);
 }
 

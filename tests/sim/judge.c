@@ -158,6 +158,8 @@ static void judge_run(struct sim *s, const struct action *a)
     job->place = PLACE_RUNNING;
     job->crew = a->pool;
     job->run_ns = s->now_ns;
+    if (job->run_timeout_ns > 0 && job->deadline_ns - s->now_ns > job->run_timeout_ns)
+        job->deadline_ns = s->now_ns + job->run_timeout_ns;
     s->queued--;
 }
 

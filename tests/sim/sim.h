@@ -51,7 +51,8 @@ struct habits {
     int start_fault, run_fault, idle_fault, slow_kill;
     int cancel, gone, duplicate, drain;
     int short_timeout, long_timeout;
-    int killer; // that the case with hash 0 kills its pool
+    int run_timeout; // 0: the deadline is that of the request alone
+    int killer;      // that the case with hash 0 kills its pool
     uint64_t gap_ns_max, start_ns_max, run_ns_max, kill_ns_max, late_ns_max;
     bool calm; // none of the above: then no job may wait long at the head of the queue
     int world_sizes[4];
@@ -62,7 +63,7 @@ enum place { PLACE_QUEUED, PLACE_RUNNING, PLACE_ANSWERED };
 struct sim_job {
     enum place place;
     uint64_t id, hash, number; // number: 0 until an action has told it
-    uint64_t admitted_ns, deadline_ns, run_ns;
+    uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns;
     int slot, world_size, client, crew;
     bool ended; // in this event it was cancelled, or its client went: it must be answered
 };
