@@ -29,6 +29,11 @@ tests_cuda_test_forward_cuda_SOURCES = tests/cuda/test_forward_cuda.c $(harness_
 tests_cuda_test_forward_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_forward_cuda_LDADD = $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_backward_cuda
+tests_cuda_test_backward_cuda_SOURCES = tests/cuda/test_backward_cuda.c $(harness_sources)
+tests_cuda_test_backward_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_backward_cuda_LDADD = $(cuda_test_libs)
+
 cuda_test_programs += tests/cuda/test_world_cuda
 tests_cuda_test_world_cuda_SOURCES = tests/cuda/test_world_cuda.c tests/cuda/faulty.c tests/cuda/faulty.h \
     tests/world.c tests/world.h tests/generate.c tests/generate.h
