@@ -125,9 +125,9 @@ __device__ __forceinline__ void load_block(const struct forward_work &work, cons
 template <class S> struct forward_state {
     float scores[S::M][S::N / 8][4];
     float out[S::M][S::DV / 8][4];
-    float max[S::M][2];  // of the row, base 2; that which `out` and `sum` are relative to
-    float sum[S::M][2];  // of this thread's columns
-    float seen[S::M][2]; // largest logit, base 2, if wanted
+    float max[S::M][2]; // of the row, base 2; that which `out` and `sum` are relative to
+    float sum[S::M][2]; // of this thread's columns
+    float seen;         // largest logit of this thread's rows, base 2
     uint32_t q[S::KEEP_Q ? S::M : 1][S::KEEP_Q ? S::DQK / 16 : 1][4];
 };
 
@@ -209,11 +209,37 @@ __device__ __forceinline__ bool block_is_masked(const struct work_fragment &frag
     return key < fragment.low + rows - 1 || key + N > min(fragment.high, fragment.keys);
 }
 
-// Products become logits in base 2, hidden ones -inf.
+// Products become logits in base 2, without the bias.
+template <class S>
+__device__ __forceinline__ void scores_scale(struct forward_state<S> &state, float factor,
+                                             float cap)
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int n = 0; n < S::N / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                state.scores[m][n][i] *= factor;
+    if (cap == 0)
+        return;
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int n = 0; n < S::N / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                // tanh(x) = 1 - 2 / (e^2x + 1)
+                float x = state.scores[m][n][i];
+                state.scores[m][n][i] = cap * (1 - __fdividef(2, fast_exp2(x * (2 * LOG2_E)) + 1));
+            }
+}
+
+// Adds the bias where a key is visible; elsewhere there need not be any.
 template <class S>
 __device__ __forceinline__ void
-scores_logits(struct forward_state<S> &state, const struct forward_work &work,
-              const struct work_fragment &fragment, int key, int head, int rows)
+scores_add_bias(struct forward_state<S> &state, const struct forward_work &work,
+                const struct work_fragment &fragment, int key, int head, int rows)
 {
     typedef typename S::T T;
     int column = key + 2 * ((int)threadIdx.x % 4);
@@ -227,19 +253,11 @@ scores_logits(struct forward_state<S> &state, const struct forward_work &work,
             int high = row < rows ? min(fragment.high + row, fragment.keys) - column : -1;
             const T *bias = head_bias + row * work.bias_query_stride + column;
 #pragma unroll
-            for (int n = 0; n < S::N / 8; n++) {
+            for (int n = 0; n < S::N / 8; n++)
 #pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    float x = state.scores[m][n][2 * half + i] * work.factor;
-                    // tanh(x) = 1 - 2 / (e^2x + 1)
-                    if (work.cap != 0)
-                        x = work.cap * (1 - __fdividef(2, fast_exp2(x * (2 * LOG2_E)) + 1));
-                    bool visible = n * 8 + i >= low && n * 8 + i < high;
-                    if (work.bias && visible)
-                        x += to_float(bias[n * 8 + i]) * LOG2_E;
-                    state.scores[m][n][2 * half + i] = visible ? x : -CUDART_INF_F;
-                }
-            }
+                for (int i = 0; i < 2; i++)
+                    if (n * 8 + i >= low && n * 8 + i < high)
+                        state.scores[m][n][2 * half + i] += to_float(bias[n * 8 + i]) * LOG2_E;
         }
     }
 }
@@ -268,7 +286,7 @@ __device__ __forceinline__ void state_rescale(struct forward_state<S> &state,
 
 // Raises the rows' maxima as the scores call for. `factor` > 0 makes logits in base 2 of scores.
 template <class S>
-__device__ __forceinline__ void maxima_raise(struct forward_state<S> &state, float factor)
+__device__ __forceinline__ void maxima_raise(struct forward_state<S> &state, float factor, int rows)
 {
     float max[S::M][2];
     bool grown = false;
@@ -282,8 +300,8 @@ __device__ __forceinline__ void maxima_raise(struct forward_state<S> &state, flo
                 most = fmaxf(most,
                              fmaxf(state.scores[m][n][2 * half], state.scores[m][n][2 * half + 1]));
             max[m][half] = quad_max(most) * factor;
-            if (S::GENERAL)
-                state.seen[m][half] = fmaxf(state.seen[m][half], max[m][half]);
+            if (S::GENERAL && thread_row<S>(m, half) < rows)
+                state.seen = fmaxf(state.seen, max[m][half]);
             grown |= max[m][half] > state.max[m][half] + FORWARD_SLACK;
         }
     }
@@ -411,15 +429,9 @@ __device__ __forceinline__ void state_merge(const struct forward_state<S> &state
     }
 }
 
-template <class S>
-__device__ __forceinline__ void state_max_logit(const struct forward_state<S> &state,
-                                                float *max_logit)
+static __device__ __forceinline__ void raise_max_logit(float seen, float *max_logit)
 {
-    float most = -CUDART_INF_F;
-#pragma unroll
-    for (int m = 0; m < S::M; m++)
-        most = fmaxf(most, fmaxf(state.seen[m][0], state.seen[m][1]));
-    most = warp_max(most);
+    float most = warp_max(seen);
     if (threadIdx.x % WARP_LANES == 0 && most > -CUDART_INF_F)
         atomic_max(max_logit, most * LN_2);
 }
@@ -428,11 +440,12 @@ __device__ __forceinline__ void state_max_logit(const struct forward_state<S> &s
 
 template <class S> __device__ __forceinline__ void state_clear(struct forward_state<S> &state)
 {
+    state.seen = -CUDART_INF_F;
 #pragma unroll
     for (int m = 0; m < S::M; m++) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            state.max[m][half] = state.seen[m][half] = -CUDART_INF_F;
+            state.max[m][half] = -CUDART_INF_F;
             state.sum[m][half] = 0;
         }
 #pragma unroll
@@ -460,9 +473,12 @@ __device__ __forceinline__ void block_logits(struct forward_state<S> &state,
                                              const struct key_walk &walk, int head, int rows)
 {
     const struct work_fragment &fragment = work.fragments[walk.fragment];
-    if (S::GENERAL)
-        scores_logits<S>(state, work, fragment, walk.key, head, rows);
-    else if (block_is_masked<S::N>(fragment, walk.key, S::ROWS))
+    if (S::GENERAL) {
+        scores_scale<S>(state, work.factor, work.cap);
+        if (work.bias)
+            scores_add_bias<S>(state, work, fragment, walk.key, head, rows);
+    }
+    if (block_is_masked<S::N>(fragment, walk.key, S::ROWS))
         scores_mask<S>(state, fragment, walk.key);
 }
 
@@ -502,7 +518,7 @@ tile_work(struct forward_state<S> &state, const struct forward_work &work,
         }
         scores_compute<S>(state, q, k + stage * S::K_BYTES);
         block_logits<S>(state, work, walk, place.head, tile.rows);
-        maxima_raise<S>(state, factor);
+        maxima_raise<S>(state, factor, tile.rows);
         copy_wait<S::STAGES - 1>();
         __syncthreads(); // all see the values, and are done with the keys
         if (S::STAGES == 1 && next.fragment >= 0) {
@@ -535,7 +551,7 @@ __global__ void __launch_bounds__(FORWARD_THREADS, BLOCKS)
     tile = work.tiles[place.tile];
     state_merge<S>(state, work, tile, place.head);
     if (S::GENERAL && work.max_logit)
-        state_max_logit<S>(state, work.max_logit + place.head);
+        raise_max_logit(state.seen, work.max_logit + place.head);
 }
 
 // ---- launch -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ static cudaError_t launch(const struct forward_work &work, bool plain, cudaStrea
     if (plain)
         return forward_launch_instance<forward_traits<T, 256, 256, 1, 64, false, false>, 2>(work,
                                                                                             stream);
-    return forward_launch_instance<forward_traits<T, 256, 256, 1, 32, true, false>, 2>(work,
+    return forward_launch_instance<forward_traits<T, 256, 256, 1, 64, true, false>, 2>(work,
                                                                                        stream);
 }
 

@@ -6,8 +6,8 @@ static cudaError_t launch(const struct forward_work &work, bool plain, cudaStrea
 {
     if (plain)
         return forward_launch_instance<forward_traits<T, 64, 64, 2, 96, false, true>, 2>(work,
-                                                                                          stream);
-    return forward_launch_instance<forward_traits<T, 64, 64, 2, 32, true, true>, 2>(work, stream);
+                                                                                         stream);
+    return forward_launch_instance<forward_traits<T, 64, 64, 2, 64, true, true>, 2>(work, stream);
 }
 
 cudaError_t forward_launch_64(const struct forward_work &work, enum case_dtype dtype, bool plain,
