@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times the CUDA backend beside PyTorch's attention on one GPU, in turns within one run.
 
-usage: beside_torch.py BENCH_ATTENTION_CUDA [--quick] [forward]
+usage: beside_torch.py BENCH_ATTENTION_CUDA [--quick]
 
 Prints TFLOP/s: 4 * seqlen^2 * heads * d for forward, half of it where causal.
 """
