@@ -91,8 +91,14 @@ build_all() { # CONFIGURE-OPTIONS...
     step make.log make -j"$(jobs_wanted)"
 }
 
-set_up() {
+# The capabilities of this machine's GPUs, as "80 90"; nothing where there is none.
+gpu_archs() {
+    nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+        grep -x '[0-9.]*' | tr -d . | awk '$1 >= 80' | sort -un | paste -sd ' '
+}
+
+set_up() { # CONFIGURE-OPTIONS...
     mkdir -p "$build" || die "cannot create $build"
     packages_install
-    build_all --with-cuda=no
+    build_all "$@"
 }
