@@ -4,6 +4,8 @@
 #ifndef CPATTN_COMMON_MUTATION_H
 #define CPATTN_COMMON_MUTATION_H
 
+#include <stdbool.h>
+
 // X(name, sentence). Each must be noticed by the verdict, the plan checker, or both.
 #define MUTATION_LIST(X)                                                                           \
     X(DROP_STEP, "one remote ring step is not attended")                                           \
@@ -57,6 +59,11 @@ enum mutation {
 };
 
 #ifdef CPATTN_MUTATIONS
+// No error: the CPU's kernels round P and dS to the dtype before they multiply by them, as kernels
+// on matrix units have to.
+extern bool mutation_rounds;
+#define ROUNDS_WEIGHTS mutation_rounds
+
 extern enum mutation mutation_active; // by the test program, as the place
 #define MUTATED(name) (mutation_active == MUTATION_##name)
 
@@ -67,6 +74,7 @@ extern struct mutation_place {
 #define MUTATED_AT(name, at_rank, at_op)                                                           \
     (MUTATED(name) && mutation_place.rank == (at_rank) && mutation_place.op == (at_op))
 #else
+#define ROUNDS_WEIGHTS (0)
 #define MUTATED(name)                    (0)
 #define MUTATED_AT(name, at_rank, at_op) (0)
 #endif

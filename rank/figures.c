@@ -15,8 +15,8 @@
 
 // How many eps of a row's terms an element and a row may err by, and both where the terms are not
 // those of the row.
-#define ELEMENT_EPS 5.0
-#define ROW_EPS     2.0
+#define ELEMENT_EPS 8.0
+#define ROW_EPS     3.0
 #define TYPICAL_EPS 8.0
 
 struct limits {
@@ -185,7 +185,8 @@ struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor ten
         .row_limit = excess * limits.row * allowance(dim),
         .uniform = uniform,
     };
-    rule.terms_element = ELEMENT_EPS * limits.eps / rule.tolerance * factor;
+    rule.terms_element =
+        ELEMENT_EPS * limits.eps / rule.tolerance * factor * sqrt(allowance(c->head_dim_qk));
     rule.terms_row = ROW_EPS * limits.eps / (excess * limits.row) * factor;
     return rule;
 }
@@ -294,7 +295,7 @@ static void element_bad(struct tally *t, struct element where, int dim, double g
     if (f->mismatches++ > 0)
         return;
     f->first_bad = where;
-    f->first_bad.dim = dim;
+    f->first_bad.dim += dim;
     f->first_bad_got = got;
     f->first_bad_expected = expected;
 }

@@ -24,11 +24,12 @@
 // make them up, and so is each dS = P (dP - delta), however well its two terms cancel. In a row
 // whose softmax rests on one or two keys they do. The reference therefore tells the RMS of a row's
 // terms (kernels/reference/reference.h), times the deviation of the K or Q that they are multiplied
-// by. An element may err by five eps of them, one for the error and the rest for how far inputs
-// deviate, and a row is measured against so much that two eps of them exhaust its limit. Where the
-// softmax is spread this is far below the row itself and changes nothing. The gradient of the bias
-// is dS itself; its terms are taken for eight, not two and five, eps of an RMS dP where inputs are
-// sharp, and for nothing where they are not.
+// by. An element may err by eight eps of them: one for the error, twice or three times as much
+// where several add up, the rest for how far inputs deviate (more where a head has few dims). A row
+// is measured against so much that three eps of them exhaust its limit. Where the softmax is spread
+// this is far below the row itself and changes nothing. The gradient of the bias is dS itself: its
+// elements and rows may err by eight eps of an RMS dP where inputs are sharp, and where they are
+// not it has no such allowance.
 //
 // The gradients of bias and sinks are sums over many queries; their u is the RMS of a sum of as
 // many terms of random sign.
@@ -108,7 +109,7 @@ struct tally {
 void tally_init(struct tally *t, struct figures_rule rule, enum report_tensor tensor, int chunk,
                 struct row_error *rows, int64_t row_count);
 
-// Judges row `index` of the chunk, which lies at `where` (dim 0) of the global tensor. Rows may
+// Judges row `index` of the chunk, which begins at `where` of the global tensor. Rows may
 // come in any order; the first bad element is the first that was met. `terms`: those of the row, 0
 // where nothing cancels, and 1 for the gradient of the bias.
 void tally_row(struct tally *t, int64_t index, struct element where, const float *got,

@@ -225,6 +225,11 @@ tests_test_mutations_SOURCES = tests/test_mutations.c tests/world.c tests/world.
 tests_test_mutations_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_mutations_LDADD = $(mutated_libs)
 
+test_programs += tests/test_rounding
+tests_test_rounding_SOURCES = tests/test_rounding.c tests/world.c tests/world.h
+tests_test_rounding_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
+tests_test_rounding_LDADD = $(mutated_libs)
+
 random_cases = tests/random_cases.c tests/random_cases.h tests/minimize.c tests/minimize.h \
     tests/world.c tests/world.h
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/mutations.h"
 
+bool mutation_rounds;
 enum mutation mutation_active;
 struct mutation_place mutation_place;
 

@@ -119,6 +119,18 @@ START_TEST(the_first_bad_element_is_named)
 }
 END_TEST
 
+START_TEST(a_row_may_begin_inside_its_line)
+{
+    static struct sample s;
+    sample_init(&s, 0.5);
+    s.got[0][5] += 1;
+    tally_init(&s.tally, figures_rule_sums(&s.c, TENSOR_DBIAS, 1, DIM, DIM), TENSOR_DBIAS, 0,
+               s.rows, 1);
+    tally_row(&s.tally, 0, (struct element){.dim = 20}, s.got[0], s.expected[0], DIM, 1);
+    ck_assert_int_eq(s.tally.figures.first_bad.dim, 25);
+}
+END_TEST
+
 START_TEST(what_is_not_finite_is_counted)
 {
     static struct sample s;
@@ -207,17 +219,19 @@ START_TEST(terms_that_cancel_leave_their_rounding_errors)
     static struct sample s;
     const double eps = 0x1p-9, terms = 5;
     for (int outside = 0; outside < 2; outside++) {
-        sample_init(&s, 0.5);
+        sample_init(&s, 1);
         s.terms[7] = terms;
-        for (int i = 0; i < DIM; i++)
-            s.got[7][i] += (float)((outside ? 3.2 : 2.8) * eps * terms * (i % 2 ? 1 : -1));
+        for (int i = 0; i < DIM; i++) {
+            s.expected[7][i] = 0;
+            s.got[7][i] = (float)((outside ? 4.7 : 4.3) * eps * terms * (i % 2 ? 1 : -1));
+        }
         const struct figures *f = sample_judge(&s, TENSOR_DQ);
         ck_assert_int_eq(f->broken, outside ? RULE_ROW : 0);
         // Only gradients that come of such terms have them.
         ck_assert_int_ne(sample_judge(&s, TENSOR_DV)->broken, 0);
-        sample_init(&s, 0.5);
+        sample_init(&s, 1);
         s.terms[7] = 10 * terms;
-        s.got[7][3] += (float)((outside ? 5.5 : 4.8) * eps * 10 * terms);
+        s.got[7][3] += (float)((outside ? 10.6 : 9.5) * eps * 10 * terms);
         ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->mismatches, outside);
     }
 }
@@ -270,6 +284,7 @@ static Suite *suite(void)
     tcase_add_test(t, elements_are_judged_as_transformer_engine_does);
     tcase_add_test(t, elements_are_measured_by_their_row);
     tcase_add_test(t, the_first_bad_element_is_named);
+    tcase_add_test(t, a_row_may_begin_inside_its_line);
     tcase_add_test(t, what_is_not_finite_is_counted);
     tcase_add_test(t, an_error_of_the_whole_is_noticed);
     tcase_add_test(t, an_error_of_one_row_is_noticed);

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "common/mutation.h"
+#include "kernels/dtype.h"
 
 enum status tile_check_shape(const struct attention_shape *shape, struct error *error)
 {
@@ -283,4 +284,13 @@ void tile_load_keys(const struct vector_ops *vector, const struct block *b, cons
     int64_t first = key_vector(t, b, read_kv_head(b)) * d;
     const char *source = (const char *)tensor + first * dtype_bytes(shape->dtype);
     load_runs(vector, shape->dtype, source, tile_vector_stride(b) * d, tile_keys(t), d, keys);
+}
+
+void tile_round(const struct block *b, float *x, int count)
+{
+    float rounded;
+    for (int i = 0; i < count && ROUNDS_WEIGHTS; i++) {
+        dtype_store(b->shape->dtype, &rounded, 0, x[i]);
+        x[i] = dtype_load(b->shape->dtype, &rounded, 0);
+    }
 }

@@ -99,6 +99,9 @@ float tile_factor(const struct attention_shape *shape);
 void tile_logits(struct attention_backend *backend, const struct block *b, const struct tile *t,
                  int row, int begin, int end, const void *bias, float *x);
 
+// What is done to P and dS before they are multiplied by: nothing, unless for a test.
+void tile_round(const struct block *b, float *x, int count);
+
 // Index in the bias of the tile's first key, for a stacked row.
 int64_t tile_bias(const struct tile *t, const struct block *b, int row);
 
