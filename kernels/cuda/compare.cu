@@ -73,9 +73,9 @@ struct tile_rows {
             return false;
         int64_t local = tile.local_row + i * t.row_step, row = tile.row + i;
         p.got = t.heads_outside ? head * t.local_rows + local : (local * t.heads + head) * t.dim;
-        p.expected = (head * rows + row) * t.width;
+        p.expected = (head * t.group * rows + row) * t.width;
         p.count = t.dim;
-        p.terms = t.terms ? t.terms[head * rows + row] : 0;
+        p.terms = t.terms ? terms(head * t.group * rows + row) : 0;
         p.index = row * t.heads + head;
         p.element = ((row - (tile.chunk > 0 ? chunk_rows : 0)) * t.heads + head) * t.dim;
         return true;
@@ -86,7 +86,17 @@ struct tile_rows {
     }
     __device__ double expected(int64_t at) const
     {
-        return tensor.expected[at];
+        double sum = 0;
+        for (int i = 0; i < tensor.group; i++)
+            sum += tensor.expected[at + i * rows * tensor.width];
+        return sum;
+    }
+    __device__ double terms(int64_t at) const
+    {
+        double squares = 0;
+        for (int i = 0; i < tensor.group; i++)
+            squares += tensor.terms[at + i * rows] * tensor.terms[at + i * rows];
+        return sqrt(squares);
     }
 };
 

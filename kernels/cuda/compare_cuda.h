@@ -41,9 +41,10 @@ struct compare_tensor {
     bool heads_outside;
     int heads, dim;
     int64_t local_rows, row_step; // of all tokens; between tokens of a tile
-    const double *expected;       // [heads][rows][width]
-    int width;
-    const double *terms; // [heads][rows]; NULL: none
+    // [heads * group][rows][width], whose heads add up by groups, and the terms [heads *
+    // group][rows] of these, whose squares do; NULL: none.
+    const double *expected, *terms;
+    int width, group;
 };
 
 // Device memory that a comparison needs while it runs.

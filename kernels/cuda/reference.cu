@@ -41,7 +41,7 @@ struct attend {
     int width[2]; // padded dims of Q and K, of V and dO
     const reference_tile *tiles;
     const reference_sequence *sequences;
-    int heads, head_first; // of the rows
+    int heads, head_first; // query heads
     int group;
     bool bottom_right;
     int left, right;
@@ -61,14 +61,14 @@ struct attend {
 // A block's place, and what a warp of it works on.
 struct place {
     reference_tile tile;
-    int queries, keys; // of the sequence
-    int shift;         // the key opposite query i is i + shift
-    int head, row_head;
-    int warp, g, t; // see dmma.cuh
-    int row;        // position of the warp's first row
-    int row_end;    // behind the tile's last row
+    int queries, keys;    // of the sequence
+    int shift;            // the key opposite query i is i + shift
+    int head, local_head; // query head of the case, and of those whose inputs are there
+    int warp, g, t;       // see dmma.cuh
+    int row;              // position of the warp's first row
+    int row_end;          // behind the tile's last row
     float *x[2], *y[2];
-    double *lse, *delta; // of the queries of a step
+    double *lse, *delta; // of the queries among the block's rows, or of those of a step
 };
 
 // The definition of the mask, for one pair of positions.
@@ -212,25 +212,24 @@ static __device__ __forceinline__ void add_dbias(const attend &a, const place &p
 // added up by row. lse and delta are those of the two rows, or NULL: then those of the columns are
 // in shared memory.
 template <pass PASS, bool EXTRAS>
-static __device__ __forceinline__ void
-weigh_step(const attend &a, const place &p, int column, double s[DMMA_TILES][4],
-           const double dp[DMMA_TILES][4], const double lse[2], const double delta[2],
-                                                  double terms[2])
+static __device__ __forceinline__ void weigh_step(const attend &a, const place &p, int column,
+                                                  double s[DMMA_TILES][4],
+                                                  const double dp[DMMA_TILES][4], double terms[2])
 {
     const bool keys = PASS == PASS_DV || PASS == PASS_DK;
 #pragma unroll
     for (int n = 0; n < DMMA_TILES; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int m = i / 2, offset = 8 * n + 2 * p.t + i % 2;
-            int row = p.row + p.g + 8 * m;
+            int m = i / 2, offset = 8 * n + 2 * p.t + i % 2, own = p.g + 8 * m;
+            int row = p.row + own, statistic = keys ? offset : p.warp * DMMA_ROWS + own;
             int query = keys ? column + offset : row, key = keys ? row : column + offset;
             double slope = 1, *x = &s[n][i], weight = 0;
             if ((!EXTRAS || row < p.row_end) && sees(a, p, query, key)) {
                 double logit = logit_of<EXTRAS>(a, p, *x, query, key, &slope);
-                weight = exp(logit - (keys ? p.lse[offset] : lse[m]));
+                weight = exp(logit - p.lse[statistic]);
                 if (PASS != PASS_DV) {
-                    double d = keys ? p.delta[offset] : delta[m], part = weight * slope;
+                    double d = p.delta[statistic], part = weight * slope;
                     terms[m] += part * part * (dp[n][i] * dp[n][i] + d * d);
                     weight *= dp[n][i] - d;
                 }
@@ -247,8 +246,7 @@ weigh_step(const attend &a, const place &p, int column, double s[DMMA_TILES][4],
 struct partial {
     dmma_results sums;
     online o;
-    double lse[2], delta[2]; // of its rows, when they are queries
-    double terms[2];         // sums of squares of a lane
+    double terms[2]; // sums of squares of a lane
 };
 
 // The operand of the warp's own rows.
@@ -274,20 +272,20 @@ static __device__ __forceinline__ void step_add(const attend &a, const place &p,
         for (int i = 0; i < DMMA_GROUPS * 16; i++)
             r.sums[i / 16][i / 4 % 4][i % 4] *= fade[i % 4 / 2];
     } else {
-        weigh_step<PASS, EXTRAS>(a, p, column, s, dp, r.lse, r.delta, r.terms);
+        weigh_step<PASS, EXTRAS>(a, p, column, s, dp, r.terms);
     }
     dmma_add_weighted(r.sums, s, p.y[operand] + blockIdx.y * DMMA_SLICE,
                       DMMA_PITCH(a.width[operand]), groups);
 }
 
-// The columns of one head of theirs.
 template <pass PASS, bool EXTRAS>
-static __device__ __forceinline__ void columns_add(const attend &a, place &p, int column_head,
-                                                   int groups, struct partial &r)
+static __device__ __forceinline__ void columns_add(const attend &a, const place &p, int groups,
+                                                   struct partial &r)
 {
     const bool keys = PASS == PASS_DV || PASS == PASS_DK;
     const reference_sequence &sequence = a.sequences[p.tile.sequence];
-    int64_t base = column_head * a.column_tokens + sequence.first[keys ? SIDE_Q : SIDE_KV];
+    int64_t base = (keys ? p.local_head : p.local_head / a.group) * a.column_tokens +
+                   sequence.first[keys ? SIDE_Q : SIDE_KV];
     int64_t query = (int64_t)p.head * a.query_rows + sequence.first[SIDE_Q];
     int begin, end, warp_begin, warp_end;
     columns_seen<keys>(a, p, (int)p.tile.position, p.tile.count, &begin, &end);
@@ -338,7 +336,7 @@ static __device__ __forceinline__ void results_store(const attend &a, const plac
         double terms = a.scale * sqrt(quad_sum(r.terms[m]));
         if (index >= p.tile.count)
             continue;
-        int64_t row = p.row_head * a.result_rows + p.tile.row + index;
+        int64_t row = p.head * a.result_rows + p.tile.row + index;
         if ((PASS == PASS_DQ || PASS == PASS_DK) && p.t == 0 && blockIdx.y == 0)
             a.result_terms[row] = terms;
         if (PASS == PASS_OUT) {
@@ -363,8 +361,8 @@ static __device__ __forceinline__ void memory_share(const attend &a, bool both, 
 {
     int rows = (int)blockDim.x / 32 * DMMA_ROWS;
     p.lse = memory;
-    p.delta = p.lse + DMMA_STEP;
-    p.y[0] = (float *)(p.delta + DMMA_STEP);
+    p.delta = p.lse + REFERENCE_TILE_ROWS;
+    p.y[0] = (float *)(p.delta + REFERENCE_TILE_ROWS);
     p.y[1] = p.y[0] + DMMA_STEP * DMMA_PITCH(a.width[0]);
     p.x[0] = p.y[1] + DMMA_STEP * DMMA_PITCH(a.width[1]);
     p.x[1] = both ? p.x[0] + rows * DMMA_PITCH(a.width[0]) : NULL;
@@ -373,64 +371,64 @@ static __device__ __forceinline__ void memory_share(const attend &a, bool both, 
 static size_t memory_bytes(const attend &a, bool both, int warps)
 {
     int64_t rows = warps * DMMA_ROWS, second = both ? rows : 0;
-    return 2 * DMMA_STEP * sizeof(double) +
+    return 2 * REFERENCE_TILE_ROWS * sizeof(double) +
            sizeof(float) * ((DMMA_STEP + rows) * DMMA_PITCH(a.width[0]) +
                             (DMMA_STEP + second) * DMMA_PITCH(a.width[1]));
 }
 
+// What the block is to do, or nothing (then false): blocks of fewer warps than a tile has rows for
+// share it.
+static __device__ __forceinline__ bool place_find(const attend &a, place &p)
+{
+    int rows = blockDim.x / 32 * DMMA_ROWS, parts = REFERENCE_TILE_ROWS / rows;
+    int number = blockIdx.x / a.heads, skipped = number % parts * rows;
+    p.tile = a.tiles[number / parts];
+    if (skipped >= p.tile.count)
+        return false;
+    p.tile.position += skipped;
+    p.tile.row += skipped;
+    p.tile.bias_row += skipped * a.dbias.row_step;
+    p.tile.count = min(p.tile.count - skipped, rows);
+    const reference_sequence &sequence = a.sequences[p.tile.sequence];
+    p.queries = (int)sequence.length[SIDE_Q];
+    p.keys = (int)sequence.length[SIDE_KV];
+    p.shift = a.bottom_right ? p.keys - p.queries : 0;
+    p.warp = threadIdx.x / 32;
+    p.g = threadIdx.x % 32 / 4;
+    p.t = threadIdx.x % 4;
+    p.row = (int)p.tile.position + p.warp * DMMA_ROWS;
+    p.row_end = (int)p.tile.position + p.tile.count;
+    p.local_head = blockIdx.x % a.heads;
+    p.head = a.head_first + p.local_head;
+    return true;
+}
+
+// Grid (tiles x heads, slices of the result).
 template <pass PASS, bool EXTRAS>
 __global__ void __launch_bounds__(WARPS_MAX * 32, 2) attend_kernel(const attend a)
 {
     extern __shared__ __align__(16) double memory[];
     const bool keys = PASS == PASS_DV || PASS == PASS_DK;
     const bool gradient = PASS == PASS_DQ || PASS == PASS_DK;
-    const int lane = threadIdx.x % 32;
-    int parts = REFERENCE_TILE_ROWS / DMMA_ROWS / (blockDim.x / 32);
     place p;
-    memory_share(a, gradient, memory, p);
-    p.tile = a.tiles[blockIdx.x / a.heads / parts];
-    const int skipped = blockIdx.x / a.heads % parts * (blockDim.x / 32) * DMMA_ROWS;
-    if (skipped >= p.tile.count)
+    if (!place_find(a, p))
         return;
-    p.tile.position += skipped;
-    p.tile.row += skipped;
-    p.tile.bias_row += skipped * a.dbias.row_step;
-    p.tile.count -= skipped;
-    p.tile.count = min(p.tile.count, (int)(blockDim.x / 32) * DMMA_ROWS);
-    const reference_sequence &sequence = a.sequences[p.tile.sequence];
-    p.queries = (int)sequence.length[SIDE_Q];
-    p.keys = (int)sequence.length[SIDE_KV];
-    p.shift = a.bottom_right ? p.keys - p.queries : 0;
-    p.warp = threadIdx.x / 32;
-    p.g = lane / 4;
-    p.t = lane % 4;
-    p.row = (int)p.tile.position + p.warp * DMMA_ROWS;
-    p.row_end = (int)p.tile.position + p.tile.count;
-    const int head = blockIdx.x % a.heads;
-    p.row_head = p.head = a.head_first + head;
-    int64_t first = head * a.row_tokens + sequence.first[keys ? SIDE_KV : SIDE_Q] + p.tile.position;
+    memory_share(a, gradient, memory, p);
+    int64_t first = (keys ? p.local_head / a.group : p.local_head) * a.row_tokens +
+                    a.sequences[p.tile.sequence].first[keys ? SIDE_KV : SIDE_Q] + p.tile.position;
     for (int i = 0; i < (gradient ? 2 : 1); i++)
         load_rows(p.x[i], a.rows[i], a.width[i], first, blockDim.x / 32 * DMMA_ROWS, p.tile.count);
     struct partial r = {};
-    for (int m = 0; m < 2; m++) {
-        r.o.max[m] = -INFINITY;
-        int index = p.warp * DMMA_ROWS + p.g + 8 * m;
-        int64_t row = p.head * a.query_rows + p.tile.row + min(index, p.tile.count - 1);
-        if (PASS == PASS_DQ) {
-            r.lse[m] = a.lse[row];
-            r.delta[m] = a.delta[row];
-        }
+    if (PASS == PASS_DQ && threadIdx.x < blockDim.x / 32 * DMMA_ROWS) {
+        int index = min((int)threadIdx.x, p.tile.count - 1);
+        int64_t row = p.head * a.query_rows + p.tile.row + index;
+        p.lse[threadIdx.x] = a.lse[row];
+        p.delta[threadIdx.x] = a.delta[row];
     }
+    r.o.max[0] = r.o.max[1] = -INFINITY;
     int groups =
         min(DMMA_GROUPS, a.width[gradient ? 0 : 1] / DMMA_GROUP - (int)blockIdx.y * DMMA_GROUPS);
-    if (keys) {
-        for (int i = 0; i < a.group; i++) {
-            p.head = p.row_head * a.group + i;
-            columns_add<PASS, EXTRAS>(a, p, head * a.group + i, groups, r);
-        }
-    } else {
-        columns_add<PASS, EXTRAS>(a, p, head / a.group, groups, r);
-    }
+    columns_add<PASS, EXTRAS>(a, p, groups, r);
     results_store<PASS>(a, p, groups, r);
 }
 
@@ -475,8 +473,8 @@ static attend attend_of(const struct reference_cuda *r, const struct reference_r
     a.tiles = rows->tiles;
     a.sequences = r->sequences;
     a.group = c->heads / c->kv_heads;
-    a.heads = side == SIDE_Q ? r->kv_count * a.group : r->kv_count;
-    a.head_first = side == SIDE_Q ? r->kv_first * a.group : r->kv_first;
+    a.heads = r->kv_count * a.group;
+    a.head_first = r->kv_first * a.group;
     a.bottom_right = c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
     a.left = clamped(c->window_left);
     a.right = c->mask == MASK_NONE ? clamped(c->window_right) : 0;

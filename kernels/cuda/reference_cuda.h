@@ -4,7 +4,7 @@
 // their global place and decides each pair of query and key by the definition of the mask; it knows
 // neither shards nor slices nor plans and shares no code with the kernels that it judges.
 //
-// Rows are dealt in tiles. Results are in fp64, [heads of the case][rows][padded dim], where the
+// Rows are dealt in tiles. Results are in fp64, [query heads][rows][padded dim], where the
 // rows are those of all tiles of a side and dims are padded to what reference_cuda_padded() says;
 // the padding is zero. Like all of the backend's calls these only put work on its stream, and
 // remember what fails.
@@ -77,7 +77,9 @@ void reference_cuda_out(const struct reference_cuda *r, const struct reference_r
 void reference_cuda_delta(const struct reference_cuda *r, const struct reference_rows *queries,
                           const double *out, double *delta);
 
-// Rows of dQ and dK come with their terms [heads][rows], see kernels/reference/reference.h.
+// Rows of dQ and dK come with their terms [heads][rows], see kernels/reference/reference.h. Keys
+// have what each query head contributes to dK, dV and terms; the sums over those that share a key
+// head (of terms, of their squares) are left to who reads them.
 
 // The gradient of the bias that the queries make, added to what is there; see plan/bias.h.
 struct reference_dbias {

@@ -234,6 +234,7 @@ static void slot_compare(struct verify_cuda *x, enum slot slot)
         .row_step = shard_row_step(x->c),
         .expected = t.expected,
         .width = t.width,
+        .group = t.side == SIDE_Q ? 1 : x->c->heads / x->c->kv_heads,
         .terms = slot == SLOT_DQ || slot == SLOT_DK ? x->terms : NULL,
     };
     for (int chunk = 0; chunk < COMPARE_CHUNKS; chunk++) {

@@ -66,7 +66,7 @@ static struct demand demand_of(const struct cp_case *c, int rank)
     struct demand d = {0};
     struct reference_cuda r = {.c = c};
     int64_t rows[2] = {tables_rows(c, SIDE_Q, rank), tables_rows(c, SIDE_KV, rank)};
-    int64_t q = rows[SIDE_Q] * c->heads, kv = c->training ? rows[SIDE_KV] * c->kv_heads : 0;
+    int64_t q = rows[SIDE_Q] * c->heads, kv = c->training ? rows[SIDE_KV] * c->heads : 0;
     tokens_count(&r);
     d.kv_step = kv_step_of(&r);
     d.expected[0] = larger(q, kv) * reference_cuda_padded(c->head_dim_v);
