@@ -30,8 +30,12 @@
 
 // Jobs the daemon holds at once, queued and running. Beyond: RESOURCE_EXHAUSTED at once.
 #define JOBS_MAX         4096
-// Request ids remembered after their answer, to refuse a second run of the same request.
+// Request ids remembered after their answer, so that the same request is not run a second time.
 #define ANSWERED_IDS_MAX 4096
+// What the answers to them take; the oldest go first. A verdict on 8 ranks has some 10 KiB.
+#define RECALL_BYTES_MAX (32 * 1024 * 1024)
+// Requests that were made again while they were queued or running, and wait for the same answer.
+#define ATTACHED_MAX     1024
 // Connections of clients.
 #define CLIENTS_MAX      1024
 // Rank processes alive at once over all pools; the least recently used idle pool makes room.

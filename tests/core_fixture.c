@@ -54,9 +54,23 @@ struct core_request request_make(int world_size)
 
 enum status submit_request(const struct core_request *request, int *slot)
 {
-    enum status status = core_submit(f.core, f.now_ns, request, slot, &f.error);
+    struct admission admission;
+    enum status status = core_submit(f.core, f.now_ns, request, &admission, &f.error);
     core_assert(f.core);
+    if (status == STATUS_OK) {
+        ck_assert_int_eq(admission.kind, ADMISSION_NEW);
+        *slot = admission.place;
+    }
     return status;
+}
+
+struct admission submit_again(const struct core_request *request)
+{
+    struct admission admission;
+    ck_assert_int_eq(core_submit(f.core, f.now_ns, request, &admission, &f.error), STATUS_OK);
+    core_assert(f.core);
+    expect_none();
+    return admission;
 }
 
 int submit(int world_size)

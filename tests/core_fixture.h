@@ -37,7 +37,8 @@ void pass(uint64_t delay_ns);
 
 // Submissions, each with a new id, a timeout of 60 s and a case of its own unless they say so.
 struct core_request request_make(int world_size);
-enum status submit_request(const struct core_request *request, int *slot);
+enum status submit_request(const struct core_request *request, int *slot); // a new one
+struct admission submit_again(const struct core_request *request);         // of one that is known
 int submit(int world_size); // must be admitted; gives the slot
 void submit_refused(int world_size, enum status status, const char *text_part);
 

@@ -243,6 +243,14 @@ struct wire_request daemon_request_long(int world_size)
     return request;
 }
 
+struct wire_request daemon_request_medium(void)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.heads = request.run.kv_heads = 4;
+    request.run.seqlen_q = request.run.seqlen_kv = 1024;
+    return request;
+}
+
 struct call daemon_call_begin(struct daemon *d, const struct wire_request *request)
 {
     struct call call;
@@ -304,6 +312,22 @@ int daemon_connect(const struct daemon *d)
     int fd = daemon_connect_bare(d);
     ck_assert_int_eq(send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL), 8);
     return fd;
+}
+
+void daemon_send(int fd, uint32_t number, const struct wire_request *request)
+{
+    struct error error;
+    void *data;
+    size_t size;
+    ck_assert_int_eq(wire_encode_request(request, &data, &size, &error), STATUS_OK);
+    uint8_t head[13] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
+    for (int i = 0; i < 4; i++) {
+        head[8 - i] = (uint8_t)((size + 4) >> (8 * i));
+        head[12 - i] |= (uint8_t)(number >> (8 * i));
+    }
+    ck_assert_int_eq(send(fd, head, sizeof(head), MSG_NOSIGNAL), (ssize_t)sizeof(head));
+    ck_assert_int_eq(send(fd, data, size, MSG_NOSIGNAL), (ssize_t)size);
+    free(data);
 }
 
 void daemon_ping_fresh(const struct daemon *d)

@@ -51,6 +51,9 @@ struct wire_request daemon_request(enum wire_method method);
 // A case that takes some seconds, so that it can be caught in flight. Each is another case.
 struct wire_request daemon_request_long(int world_size);
 
+// One that takes a moment.
+struct wire_request daemon_request_medium(void);
+
 struct call {
     nng_ctx context;
     nng_aio *aio;
@@ -68,6 +71,9 @@ void daemon_ping_fresh(const struct daemon *d);
 // A connection made by hand, without the client's greeting, and with it.
 int daemon_connect_bare(const struct daemon *d);
 int daemon_connect(const struct daemon *d);
+
+// Sends a request by hand, as a frame with a number of its own.
+void daemon_send(int fd, uint32_t number, const struct wire_request *request);
 
 // Cases queued and running.
 struct wire_status daemon_status(struct daemon *d); // without pools

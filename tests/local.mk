@@ -313,6 +313,10 @@ tests_test_server_limits_SOURCES = tests/test_server_limits.c $(server_scene)
 tests_test_server_limits_LDADD = $(server_scene_libs)
 tests_test_server_limits_LDFLAGS = $(server_scene_flags)
 
+test_programs += tests/test_recall
+tests_test_recall_SOURCES = tests/test_recall.c daemon/io/recall.c
+tests_test_recall_LDADD = tests/libtesting.a $(CHECK_LIBS) $(PTHREAD_LIBS)
+
 # The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
 daemon_fixture = tests/daemon_fixture.c tests/daemon_fixture.h
 daemon_fixture_libs = tests/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
@@ -344,6 +348,9 @@ tests_odd_rank_LDADD = $(daemon_fixture_libs)
 test_programs += tests/test_daemon_clients
 tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
 tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)
+test_programs += tests/test_daemon_again
+tests_test_daemon_again_SOURCES = tests/test_daemon_again.c $(daemon_fixture)
+tests_test_daemon_again_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_daemon_socket
 tests_test_daemon_socket_SOURCES = tests/test_daemon_socket.c $(daemon_fixture)

@@ -30,24 +30,87 @@ START_TEST(a_full_queue_refuses_at_once)
 }
 END_TEST
 
+static void expect_admission(struct admission admission, int kind, int place)
+{
+    ck_assert_int_eq((int)admission.kind, kind);
+    ck_assert_int_eq(admission.place, place);
+}
+
 START_TEST(a_request_id_runs_once)
+{
+    struct ranks ranks = pool_up(1);
+    struct core_request request = request_make(1), queued = request_make(1);
+    int slot, other;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    struct action run = expect_run(ranks, slot);
+    expect_admission(submit_again(&request), ADMISSION_ATTACHED, slot);
+    ck_assert_int_eq(submit_request(&queued, &other), STATUS_OK);
+    expect_start(1, 1);
+    expect_admission(submit_again(&queued), ADMISSION_ATTACHED, other);
+    ranks_report(ranks, run.job);
+    struct action answer = expect_answer(slot, CAUSE_NONE, -1);
+    run = expect_run(ranks, other);
+    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.memory);
+    run_finish(ranks, run);
+}
+END_TEST
+
+START_TEST(an_answered_request_is_forgotten_after_so_many_others)
+{
+    struct ranks ranks = pool_up(1);
+    struct core_request request = request_make(1);
+    int slot;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    run_finish(ranks, expect_run(ranks, slot));
+    for (int i = 0; i < ANSWERED_IDS_MAX - 1; i++)
+        run_finish(ranks, run_in(ranks));
+    struct admission admission = submit_again(&request);
+    ck_assert_int_eq(admission.kind, ADMISSION_ANSWERED);
+    // The next answer takes its place.
+    struct action run = run_in(ranks);
+    ranks_report(ranks, run.job);
+    ck_assert_int_eq(expect_answer(run.slot, CAUSE_NONE, -1).memory, admission.place);
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    expect_run(ranks, slot);
+}
+END_TEST
+
+START_TEST(a_known_request_id_for_something_else_is_refused)
 {
     struct ranks ranks = pool_up(1);
     struct core_request request = request_make(1);
     int slot, other = -1;
     ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
     struct action run = expect_run(ranks, slot);
-    ck_assert_int_eq(submit_request(&request, &other), STATUS_ALREADY_EXISTS);
-    run_finish(ranks, run);
-    ck_assert_int_eq(submit_request(&request, &other), STATUS_ALREADY_EXISTS);
-    ck_assert_int_eq(other, -1);
-    // It is forgotten after so many others.
-    for (int i = 0; i < ANSWERED_IDS_MAX - 1; i++)
-        run_finish(ranks, run_in(ranks));
-    ck_assert_int_eq(submit_request(&request, &other), STATUS_ALREADY_EXISTS);
-    run_finish(ranks, run_in(ranks));
-    ck_assert_int_eq(submit_request(&request, &other), STATUS_OK);
-    expect_run(ranks, other);
+    for (int answered = 0; answered < 2; answered++) {
+        struct core_request another = request;
+        another.case_hash++;
+        ck_assert_int_eq(submit_request(&another, &other), STATUS_ALREADY_EXISTS);
+        ck_assert_msg(strstr(f.error.text, "another case"), "%s", f.error.text);
+        another = request;
+        another.user++;
+        ck_assert_int_eq(submit_request(&another, &other), STATUS_ALREADY_EXISTS);
+        ck_assert_msg(strstr(f.error.text, "another user"), "%s", f.error.text);
+        if (!answered)
+            run_finish(ranks, run);
+    }
+}
+END_TEST
+
+START_TEST(every_outcome_is_remembered)
+{
+    struct ranks ranks = pool_up(4);
+    struct core_request request = request_make(4);
+    int slot;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    expect_run(ranks, slot);
+    rank_dies(ranks, 2);
+    struct action answer = expect_answer(slot, CAUSE_RANK_EXITED, 2);
+    expect_kill(ranks);
+    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.memory);
+    // Also while nothing new is taken.
+    core_drain(f.core, f.now_ns);
+    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.memory);
 }
 END_TEST
 
@@ -109,26 +172,30 @@ START_TEST(cancelling)
 }
 END_TEST
 
-START_TEST(a_client_that_goes_takes_its_queued_jobs_along)
+START_TEST(what_nobody_waits_for_is_dropped_from_the_queue)
 {
     struct ranks ranks = pool_up(4);
-    struct core_request request = request_make(4);
+    struct core_request requests[4];
+    struct action run = {0};
     int slots[4];
     for (int i = 0; i < 4; i++) {
-        request = request_make(4);
-        request.client = i == 2 ? 8 : 7;
-        ck_assert_int_eq(submit_request(&request, &slots[i]), STATUS_OK);
+        requests[i] = request_make(4);
+        ck_assert_int_eq(submit_request(&requests[i], &slots[i]), STATUS_OK);
         if (i == 0)
-            expect_run(ranks, slots[0]);
+            run = expect_run(ranks, slots[0]);
     }
-    core_client_gone(f.core, f.now_ns, 7);
+    const int gone[] = {slots[0], slots[1], slots[3]};
+    core_abandon(f.core, f.now_ns, gone, 3);
     core_assert(f.core);
-    expect_answer(slots[1], CAUSE_CANCELLED, -1);
+    ck_assert_int_eq(expect_answer(slots[1], CAUSE_CANCELLED, -1).memory, -1);
     expect_answer(slots[3], CAUSE_CANCELLED, -1);
     expect_none(); // what runs goes on
-    ranks_report(ranks, 2);
-    expect_answer(slots[0], CAUSE_NONE, -1);
+    ranks_report(ranks, run.job);
+    struct action answer = expect_answer(slots[0], CAUSE_NONE, -1);
     expect_run(ranks, slots[2]);
+    // What ran is remembered, what did not may come again.
+    expect_admission(submit_again(&requests[0]), ADMISSION_ANSWERED, answer.memory);
+    ck_assert_int_eq(submit_request(&requests[1], &slots[1]), STATUS_OK);
 }
 END_TEST
 
@@ -227,10 +294,13 @@ int main(void)
     TCase *c = case_make(suite, "clients");
     tcase_add_test(c, a_full_queue_refuses_at_once);
     tcase_add_test(c, a_request_id_runs_once);
+    tcase_add_test(c, an_answered_request_is_forgotten_after_so_many_others);
+    tcase_add_test(c, a_known_request_id_for_something_else_is_refused);
+    tcase_add_test(c, every_outcome_is_remembered);
     tcase_add_test(c, a_refused_request_id_may_come_again);
     tcase_add_test(c, what_makes_no_sense_is_refused);
     tcase_add_test(c, cancelling);
-    tcase_add_test(c, a_client_that_goes_takes_its_queued_jobs_along);
+    tcase_add_test(c, what_nobody_waits_for_is_dropped_from_the_queue);
     c = case_make(suite, "poison");
     tcase_add_test(c, a_case_that_has_killed_two_pools_is_refused_for_an_hour);
     tcase_add_test(c, a_case_that_ran_to_its_end_is_innocent);

@@ -77,20 +77,38 @@ static struct request_id id_of(uint64_t low, uint64_t high)
     return id;
 }
 
+static void expect_id(const struct ids *ids, const struct request_id *id, enum ids_state state,
+                      int place, uint64_t case_hash)
+{
+    const struct ids_claim *claim = NULL;
+    int found = -1;
+    ck_assert_int_eq(ids_find(ids, id, &found, &claim), state);
+    if (state == IDS_UNKNOWN)
+        return;
+    ck_assert_int_eq(found, place);
+    ck_assert_uint_eq(claim->case_hash, case_hash);
+    ck_assert_uint_eq(claim->user, case_hash + 1);
+}
+
 START_TEST(ids_live_and_are_answered)
 {
     struct ids ids;
     struct request_id a = id_of(1, 0), b = id_of(0, 1);
     ck_assert(ids_init(&ids, 2));
-    ck_assert_int_eq(ids_find(&ids, &a), IDS_UNKNOWN);
-    ids_add(&ids, 1, &a);
-    ids_add(&ids, 0, &b);
-    ck_assert_int_eq(ids_find(&ids, &a), 1);
-    ck_assert_int_eq(ids_find(&ids, &b), 0);
+    expect_id(&ids, &a, IDS_UNKNOWN, 0, 0);
+    ids_add(&ids, 1, &a, &(struct ids_claim){7, 8});
+    ids_add(&ids, 0, &b, &(struct ids_claim){9, 10});
+    expect_id(&ids, &a, IDS_LIVING, 1, 7);
+    expect_id(&ids, &b, IDS_LIVING, 0, 9);
     ck_assert_mem_eq(ids_of(&ids, 1), &a, sizeof(a));
-    ids_answer(&ids, 1);
-    ck_assert_int_eq(ids_find(&ids, &a), IDS_ANSWERED);
-    ck_assert_int_eq(ids_find(&ids, &b), 0);
+    ck_assert_int_eq(ids_answer(&ids, 1), 0);
+    expect_id(&ids, &a, IDS_ANSWERED, 0, 7);
+    expect_id(&ids, &b, IDS_LIVING, 0, 9);
+    ids_forget(&ids, 0);
+    expect_id(&ids, &b, IDS_UNKNOWN, 0, 0);
+    ids_add(&ids, 1, &b, &(struct ids_claim){11, 12});
+    expect_id(&ids, &b, IDS_LIVING, 1, 11);
+    ck_assert_int_eq(ids_answer(&ids, 1), 1);
     ids_fini(&ids);
     ids_fini(&ids);
 }
@@ -104,15 +122,15 @@ static void ids_wrap(uint64_t spread)
     ck_assert(ids_init(&ids, 1));
     for (uint64_t i = 0; i < 3 * ANSWERED_IDS_MAX; i++) {
         struct request_id id = id_of(spread ? i : i * factor, spread ? 0 : i);
-        ids_add(&ids, 0, &id);
-        ids_answer(&ids, 0);
+        ids_add(&ids, 0, &id, &(struct ids_claim){i, (uint32_t)i + 1});
+        ck_assert_int_eq(ids_answer(&ids, 0), (int)(i % ANSWERED_IDS_MAX));
         if (i % 512 != 0 || i < ANSWERED_IDS_MAX)
             continue;
         for (uint64_t age = ANSWERED_IDS_MAX - 2; age <= ANSWERED_IDS_MAX + 1; age++) {
             uint64_t then = i - age;
             id = id_of(spread ? then : then * factor, spread ? 0 : then);
-            ck_assert_int_eq(ids_find(&ids, &id),
-                             age < ANSWERED_IDS_MAX ? IDS_ANSWERED : IDS_UNKNOWN);
+            expect_id(&ids, &id, age < ANSWERED_IDS_MAX ? IDS_ANSWERED : IDS_UNKNOWN,
+                      (int)(then % ANSWERED_IDS_MAX), then);
             if (i == age)
                 break;
         }

@@ -425,20 +425,6 @@ START_TEST(test_cancel)
 }
 END_TEST
 
-START_TEST(test_same_id_never_runs_twice)
-{
-    daemon_start(&d, NULL);
-    struct wire_request request = daemon_request(METHOD_RUN);
-    struct wire_reply reply = daemon_call(&d, &request);
-    expect_pass(&reply);
-    reply = daemon_call(&d, &request);
-    expect_status(&reply, STATUS_ALREADY_EXISTS);
-    wire_reply_fini(&reply);
-    ck_assert_uint_eq(daemon_status(&d).admitted, 1);
-    ck_assert_int_eq(daemon_stop(&d), 0);
-}
-END_TEST
-
 static void suite_add(Suite *suite, const char *name, const TTest *const *tests, int count)
 {
     TCase *tcase = tcase_create(name);
@@ -458,8 +444,7 @@ int main(void)
                                   test_idle_pool_stops,     test_descriptors_run_out};
     const TTest *const ranks[] = {test_rank_killed, test_rank_aborts,
                                   test_rank_stopped_until_deadline, test_200_pools_leave_nothing};
-    const TTest *const queue[] = {test_deadline_in_queue, test_busy_when_full, test_cancel,
-                                  test_same_id_never_runs_twice};
+    const TTest *const queue[] = {test_deadline_in_queue, test_busy_when_full, test_cancel};
     suite_add(suite, "cases", cases, sizeof(cases) / sizeof(cases[0]));
     suite_add(suite, "ranks", ranks, sizeof(ranks) / sizeof(ranks[0]));
     suite_add(suite, "queue", queue, sizeof(queue) / sizeof(queue[0]));

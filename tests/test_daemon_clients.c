@@ -160,7 +160,7 @@ static const struct {
     {"--memory", "8X", "--memory: value '8X': expected a size such as 8G"},
     {"--memory", "99999999999T", "--memory: value '99999999999T': expected"},
     {"--idle-timeout", "soon", "--idle-timeout: value 'soon': expected a length of time"},
-    {"--backend", "abacus", "--backend: value 'abacus': expected cpu or auto"},
+    {"--backend", "abacus", "--backend: value 'abacus': expected auto, cpu or cuda"},
     {"--log-level", "loud", "--log-level: value 'loud': expected error, warning"},
     {"--rank-program", "/nowhere/rank", "cannot execute /nowhere/rank: No such file or directory"},
     {"--config", "/nowhere/file", "/nowhere/file"},

@@ -40,9 +40,7 @@ static void run_and_pass(int world_size)
 START_TEST(test_sigterm_drains)
 {
     daemon_start(&d, NULL);
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.heads = request.run.kv_heads = 4;
-    request.run.seqlen_q = request.run.seqlen_kv = 1024;
+    struct wire_request request = daemon_request_medium();
     struct call running = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
     struct wire_request queued = daemon_request(METHOD_RUN);

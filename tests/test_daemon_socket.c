@@ -200,9 +200,7 @@ END_TEST
 START_TEST(test_1000_clients_die_in_a_request)
 {
     daemon_start(&d, NULL);
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.heads = request.run.kv_heads = 4;
-    request.run.seqlen_q = request.run.seqlen_kv = 1024;
+    struct wire_request request = daemon_request_medium();
     struct call call = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
     int status;
@@ -220,22 +218,6 @@ END_TEST
 
 // ---- clients that go away ----------------------------------------------------------------------
 
-// The library may not be used in a forked process, so the client that dies speaks by hand:
-// greeting, then frames with a request number each.
-static void frame_send(int fd, uint32_t number, const struct wire_request *request)
-{
-    static uint8_t bytes[REQUEST_BYTES_MAX];
-    size_t size;
-    request_encode(request, bytes, &size);
-    uint8_t header[13] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80};
-    size_t length = size + 4;
-    for (int i = 0; i < 4; i++)
-        header[8 - i] = (uint8_t)(length >> (8 * i));
-    header[12] = (uint8_t)number;
-    ck_assert_int_eq(send(fd, header, sizeof(header), MSG_NOSIGNAL), (ssize_t)sizeof(header));
-    ck_assert_int_eq(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
-}
-
 START_TEST(test_client_gone_cancels_its_queue)
 {
     daemon_start(&d, NULL);
@@ -247,7 +229,7 @@ START_TEST(test_client_gone_cancels_its_queue)
     int fd = daemon_connect(&d);
     for (uint32_t i = 0; i < 5; i++) {
         struct wire_request request = daemon_request(METHOD_RUN);
-        frame_send(fd, i, &request);
+        daemon_send(fd, i, &request);
     }
     daemon_await_queued(&d, 5);
     struct call behind = daemon_call_begin(&d, &last);

@@ -86,6 +86,9 @@ static void totals_check(const struct sim_totals *t)
     ck_assert_uint_gt(t->side_by_side, t->lives);
     ck_assert_uint_gt(t->stale, t->lives / 10);
     ck_assert_uint_gt(t->starts, t->lives);
+    ck_assert_uint_gt(t->attached, t->lives / 10);
+    ck_assert_uint_gt(t->repeated, t->lives / 10);
+    ck_assert_uint_gt(t->forgotten, t->lives / 10);
 }
 
 START_TEST(every_life_keeps_the_promises)

@@ -30,7 +30,10 @@ static void check_job(const struct core *core, const struct job *job)
     assert(job->number >= 1 && job->number <= core->number);
     assert(core->sizes[job->world_size].pool_count > 0);
     assert(job->admitted_ns <= core->now_ns && job->deadline_ns > core->now_ns);
-    assert(ids_find(&core->ids, ids_of(&core->ids, job->slot)) == job->slot);
+    const struct ids_claim *claim;
+    int place;
+    assert(ids_find(&core->ids, ids_of(&core->ids, job->slot), &place, &claim) == IDS_LIVING);
+    assert(place == job->slot && claim->case_hash == job->case_hash && !job->abandoned);
 }
 
 static int check_job_list(const struct core *core, const struct list *head, enum job_state state,

@@ -142,19 +142,18 @@ static void core_settle(struct core *core)
 
 // ---- events of clients ----------------------------------------------------------------------
 
-static enum status core_refuse_id(const struct core *core, const struct core_request *request,
-                                  struct error *error)
+// The same request again, or another one under an id that is taken.
+static enum status core_admit_again(const struct core_request *request, enum ids_state state,
+                                    const struct ids_claim *claim, int place,
+                                    struct admission *admission, struct error *error)
 {
-    switch (ids_find(&core->ids, &request->id)) {
-    case IDS_UNKNOWN:
-        return STATUS_OK;
-    case IDS_ANSWERED:
+    if (claim->user != request->user || claim->case_hash != request->case_hash)
         return error_set(error, STATUS_ALREADY_EXISTS,
-                         "this request id has been answered; a new request needs a new one");
-    default:
-        return error_set(error, STATUS_ALREADY_EXISTS,
-                         "this request id is queued or running already");
-    }
+                         "this request id is that of another %s; a new request needs a new id",
+                         claim->user != request->user ? "user's request" : "case");
+    admission->kind = state == IDS_LIVING ? ADMISSION_ATTACHED : ADMISSION_ANSWERED;
+    admission->place = place;
+    return STATUS_OK;
 }
 
 static enum status core_refuse_case(const struct core *core, const struct core_request *request,
@@ -218,21 +217,30 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
     return STATUS_OK;
 }
 
-enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
-                        int *slot, struct error *error)
+static enum status core_admit_new(struct core *core, const struct core_request *request,
+                                  struct admission *admission, struct error *error)
 {
-    // The slot given out must not be one whose ANSWER the shell has not seen.
-    assert(core->actions.count == 0);
-    core_begin(core, now_ns);
-    enum status status = core_refuse_id(core, request, error);
-    if (status == STATUS_OK)
-        status = core_refuse_case(core, request, error);
+    enum status status = core_refuse_case(core, request, error);
     if (status == STATUS_OK)
         status = core_refuse_load(core, request, error);
     if (status == STATUS_OK)
-        *slot = job_admit(core, request)->slot;
-    else
-        core->refused++;
+        *admission = (struct admission){ADMISSION_NEW, job_admit(core, request)->slot};
+    return status;
+}
+
+enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
+                        struct admission *admission, struct error *error)
+{
+    const struct ids_claim *claim;
+    int place;
+    // The slot given out must not be one whose ANSWER the shell has not seen.
+    assert(core->actions.count == 0);
+    core_begin(core, now_ns);
+    enum ids_state known = ids_find(&core->ids, &request->id, &place, &claim);
+    enum status status = known == IDS_UNKNOWN
+                             ? core_admit_new(core, request, admission, error)
+                             : core_admit_again(request, known, claim, place, admission, error);
+    core->refused += status != STATUS_OK;
     core_settle(core);
     return status;
 }
@@ -241,11 +249,13 @@ enum status core_cancel(struct core *core, uint64_t now_ns, const struct request
                         struct error *error)
 {
     core_begin(core, now_ns);
+    const struct ids_claim *claim;
     enum status status = STATUS_OK;
-    int slot = ids_find(&core->ids, id);
-    if (slot == IDS_ANSWERED)
+    int slot;
+    enum ids_state known = ids_find(&core->ids, id, &slot, &claim);
+    if (known == IDS_ANSWERED)
         status = error_set(error, STATUS_NOT_FOUND, "this request has been answered already");
-    else if (slot == IDS_UNKNOWN)
+    else if (known == IDS_UNKNOWN)
         status = error_set(error, STATUS_NOT_FOUND, "there is no request with this id");
     else
         job_handle(core, &core->jobs[slot], &(struct job_event){.kind = JOB_CANCEL});
@@ -253,12 +263,13 @@ enum status core_cancel(struct core *core, uint64_t now_ns, const struct request
     return status;
 }
 
-void core_client_gone(struct core *core, uint64_t now_ns, uint32_t client)
+void core_abandon(struct core *core, uint64_t now_ns, const int *slots, int count)
 {
     core_begin(core, now_ns);
-    for (int slot = 0; slot < core->config.queue_max; slot++)
-        if (core->jobs[slot].state != JOB_FREE && core->jobs[slot].client == client)
-            job_handle(core, &core->jobs[slot], &(struct job_event){.kind = JOB_ABANDON});
+    for (int i = 0; i < count; i++) {
+        assert(slots[i] >= 0 && slots[i] < core->config.queue_max);
+        job_handle(core, &core->jobs[slots[i]], &(struct job_event){.kind = JOB_ABANDON});
+    }
     core_settle(core);
 }
 

@@ -37,28 +37,39 @@ void core_destroy(struct core *core);
 
 struct core_request {
     struct request_id id;
-    uint32_t client; // the shell's number of the connection
+    uint32_t user; // who asks
     int world_size;
     uint64_t timeout_ns;     // > 0; the deadline is now + timeout
     uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
     uint64_t case_hash;
 };
 
-// Admits a job and gives its slot (0..JOBS_MAX-1), under which the shell keeps the case until the
-// ANSWER action. RESOURCE_EXHAUSTED: the queue is full. ALREADY_EXISTS: this id is queued, running
-// or was answered. UNAVAILABLE: draining, or all pools of this world size are DOWN.
+// What becomes of a request that is not refused.
+struct admission {
+    enum {
+        ADMISSION_NEW, // a job; `place` is its slot, under which the shell keeps the case until
+                       // the ANSWER action
+        ADMISSION_ATTACHED, // this request is queued or running already, in the slot `place`
+        ADMISSION_ANSWERED, // it was answered; `place` as in that ANSWER's `memory`
+    } kind;
+    int place; // 0..JOBS_MAX-1, 0..ANSWERED_IDS_MAX-1
+};
+
+// Admits a job, unless its request id is known: then it is the same request again, and gets the
+// same answer. RESOURCE_EXHAUSTED: the queue is full. ALREADY_EXISTS: the id is known for another
+// case or user. UNAVAILABLE: draining, or all pools of this world size are DOWN.
 // FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the text says
 // which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
-                        int *slot, struct error *error) MUST_CHECK;
+                        struct admission *admission, struct error *error) MUST_CHECK;
 
 // Cancels a queued job (answered CANCELLED) or a running one (its pool is killed, answered
 // CANCELLED). NOT_FOUND: no such job.
 enum status core_cancel(struct core *core, uint64_t now_ns, const struct request_id *id,
                         struct error *error);
-// Drops the queued jobs of a connection; a running one goes on and its answer is discarded by the
-// shell.
-void core_client_gone(struct core *core, uint64_t now_ns, uint32_t client);
+// Nobody waits for the answers of these jobs any more. Those queued are dropped (answered
+// CANCELLED), and as they have not been started, their ids are forgotten; a running one goes on.
+void core_abandon(struct core *core, uint64_t now_ns, const int *slots, int count);
 
 // From ranks. A stale generation is ignored. `pool` and `generation` are those of the START.
 void core_rank_ready(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank);
@@ -114,7 +125,8 @@ struct action {
     int pool;
     uint32_t generation; // counts the starts of all pools; never used twice
     int world_size, instance;
-    int slot; // RUN, ANSWER
+    int slot;   // RUN, ANSWER
+    int memory; // ANSWER: the place to keep it at, in case it is asked for again, or -1
     enum status status;
     enum cause cause;
     int rank;                                      // the causing rank, or -1

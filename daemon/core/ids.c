@@ -36,12 +36,13 @@ static int *ids_bucket(const struct ids *ids, const struct request_id *id)
     return &ids->buckets[(mixed >> 32) & (IDS_BUCKETS - 1)];
 }
 
-static void ids_link(struct ids *ids, int index, const struct request_id *id)
+static void ids_link(struct ids *ids, int index, const struct request_id *id,
+                     const struct ids_claim *claim)
 {
     struct ids_entry *entry = &ids->entries[index];
     assert(!entry->used);
     int *bucket = ids_bucket(ids, id);
-    *entry = (struct ids_entry){.id = *id, .next = *bucket, .used = true};
+    *entry = (struct ids_entry){.id = *id, .claim = *claim, .next = *bucket, .used = true};
     *bucket = index + 1;
 }
 
@@ -56,32 +57,42 @@ static void ids_unlink(struct ids *ids, int index)
     entry->used = false;
 }
 
-int ids_find(const struct ids *ids, const struct request_id *id)
+enum ids_state ids_find(const struct ids *ids, const struct request_id *id, int *place,
+                        const struct ids_claim **claim)
 {
     int index = *ids_bucket(ids, id) - 1;
     while (index >= 0 && memcmp(&ids->entries[index].id, id, sizeof(*id)) != 0)
         index = ids->entries[index].next - 1;
     if (index < 0)
         return IDS_UNKNOWN;
-    return index < ids->slots ? index : IDS_ANSWERED;
+    bool lives = index < ids->slots;
+    *place = lives ? index : index - ids->slots;
+    *claim = &ids->entries[index].claim;
+    return lives ? IDS_LIVING : IDS_ANSWERED;
 }
 
-void ids_add(struct ids *ids, int slot, const struct request_id *id)
+void ids_add(struct ids *ids, int slot, const struct request_id *id, const struct ids_claim *claim)
 {
     assert(slot >= 0 && slot < ids->slots);
-    ids_link(ids, slot, id);
+    ids_link(ids, slot, id, claim);
 }
 
-void ids_answer(struct ids *ids, int slot)
+void ids_forget(struct ids *ids, int slot)
 {
     assert(slot >= 0 && slot < ids->slots);
-    struct request_id id = ids->entries[slot].id;
     ids_unlink(ids, slot);
-    int index = ids->slots + ids->oldest;
+}
+
+int ids_answer(struct ids *ids, int slot)
+{
+    struct ids_entry entry = ids->entries[slot];
+    ids_forget(ids, slot);
+    int place = ids->oldest, index = ids->slots + place;
     if (ids->entries[index].used)
         ids_unlink(ids, index);
-    ids_link(ids, index, &id);
-    ids->oldest = (ids->oldest + 1) % ANSWERED_IDS_MAX;
+    ids_link(ids, index, &entry.id, &entry.claim);
+    ids->oldest = (place + 1) % ANSWERED_IDS_MAX;
+    return place;
 }
 
 const struct request_id *ids_of(const struct ids *ids, int slot)

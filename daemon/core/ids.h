@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The request ids of the jobs that live and of the last ANSWERED_IDS_MAX that were answered, found
-// by hash, so that no request runs twice. Nothing is allocated after init.
+// by hash, with who asked and for what, so that no request runs twice. Nothing is allocated after
+// init.
 #ifndef CPATTN_DAEMON_CORE_IDS_H
 #define CPATTN_DAEMON_CORE_IDS_H
 
@@ -10,12 +11,21 @@
 #include "common/limits.h"
 #include "proto/wire.h"
 
-// What ids_find() says of an id that is not the one of a living job.
-#define IDS_UNKNOWN  (-1)
-#define IDS_ANSWERED (-2)
+enum ids_state {
+    IDS_UNKNOWN,
+    IDS_LIVING,   // the place is the slot of the job
+    IDS_ANSWERED, // the place is that of its answer, 0..ANSWERED_IDS_MAX-1
+};
+
+// What a request id stands for.
+struct ids_claim {
+    uint64_t case_hash;
+    uint32_t user;
+};
 
 struct ids_entry {
     struct request_id id;
+    struct ids_claim claim;
     int next;  // in the chain of its bucket: 1 + index; 0: the end
     bool used; // it is in a chain
 };
@@ -32,12 +42,16 @@ struct ids {
 bool ids_init(struct ids *ids, int slots);
 void ids_fini(struct ids *ids);
 
-// The slot of the living job with this id, or IDS_ANSWERED, or IDS_UNKNOWN.
-int ids_find(const struct ids *ids, const struct request_id *id);
+// `place` is set where the id is known; `claim` points into the table then, until it changes.
+enum ids_state ids_find(const struct ids *ids, const struct request_id *id, int *place,
+                        const struct ids_claim **claim);
 // The id must be unknown and the slot free.
-void ids_add(struct ids *ids, int slot, const struct request_id *id);
+void ids_add(struct ids *ids, int slot, const struct request_id *id, const struct ids_claim *claim);
 // The job of the slot has been answered: its id moves to the ring, where the oldest is forgotten.
-void ids_answer(struct ids *ids, int slot);
+// Gives the place.
+int ids_answer(struct ids *ids, int slot);
+// The job of the slot is gone as if it had never been.
+void ids_forget(struct ids *ids, int slot);
 // The id of a living job.
 const struct request_id *ids_of(const struct ids *ids, int slot);
 

@@ -65,7 +65,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
 {
     struct job *job = job_entry(list_first(&core->jobs_free));
     job->number = ++core->number;
-    job->client = request->client;
+    job->abandoned = false;
     job->world_size = request->world_size;
     job->case_hash = request->case_hash;
     job->admitted_ns = core->now_ns;
@@ -75,7 +75,8 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job->start_ns = 0;
     job->pool = NULL;
     job_move(core, job, JOB_QUEUED);
-    ids_add(&core->ids, job->slot, &request->id);
+    ids_add(&core->ids, job->slot, &request->id,
+            &(struct ids_claim){request->case_hash, request->user});
     timers_set(&core->timers, job->slot, job->deadline_ns);
     return job;
 }
@@ -109,7 +110,10 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
         job->pool->job = NULL;
     job->pool = NULL;
     timers_clear(&core->timers, job->slot);
-    ids_answer(&core->ids, job->slot);
+    if (job->abandoned)
+        ids_forget(&core->ids, job->slot);
+    else
+        answer.memory = ids_answer(&core->ids, job->slot);
     job_move(core, job, JOB_FREE);
     actions_push(&core->actions, &answer);
 }
@@ -225,6 +229,13 @@ static void job_cancel_running(struct core *core, struct job *job, const struct 
     job_end(core, job, CAUSE_CANCELLED, LOSS_NONE);
 }
 
+// It has not been started: asked again, it is a new one.
+static void job_abandon_queued(struct core *core, struct job *job, const struct job_event *event)
+{
+    job->abandoned = true;
+    job_cancel_queued(core, job, event);
+}
+
 static void job_refuse_down(struct core *core, struct job *job, const struct job_event *event)
 {
     job_answer(core, job, event->pool, CAUSE_START_FAILED, event->rank);
@@ -243,7 +254,7 @@ static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
             [JOB_RUN] = job_run,
             [JOB_EXPIRE] = job_expire_queued,
             [JOB_CANCEL] = job_cancel_queued,
-            [JOB_ABANDON] = job_cancel_queued,
+            [JOB_ABANDON] = job_abandon_queued,
             [JOB_REFUSE_DOWN] = job_refuse_down,
             [JOB_REFUSE_POISON] = job_refuse_poison,
         },

@@ -21,7 +21,7 @@ struct job {
     enum job_state state;
     int slot;
     uint64_t number; // order of admission over all jobs, from 1
-    uint32_t client;
+    bool abandoned;  // its answer is not to be remembered
     int world_size;
     uint64_t case_hash;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
@@ -36,7 +36,7 @@ enum job_event_kind {
     JOB_LOSE,        // its pool is lost: `cause`, `rank`
     JOB_EXPIRE,      // its deadline has passed
     JOB_CANCEL,      // somebody asked for it
-    JOB_ABANDON,     // its client is gone
+    JOB_ABANDON,     // nobody waits for its answer
     JOB_REFUSE_DOWN, // every pool of its world size is DOWN, `pool` since now, because of `rank`
     JOB_REFUSE_POISON,
     JOB_EVENTS,

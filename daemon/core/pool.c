@@ -87,7 +87,7 @@ static void pool_release(struct core *core, struct pool *pool)
 
 struct action pool_action(enum action_kind kind, const struct pool *pool)
 {
-    struct action action = {.kind = kind, .pool = -1, .slot = -1, .rank = -1};
+    struct action action = {.kind = kind, .pool = -1, .slot = -1, .memory = -1, .rank = -1};
     if (pool) {
         action.pool = pool->slot;
         action.generation = pool->slot >= 0 ? pool->generation : 0;

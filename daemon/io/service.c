@@ -13,6 +13,9 @@
 #include "daemon/io/clock.h"
 #include "daemon/io/crew.h"
 #include "daemon/io/mesh.h"
+#include "daemon/io/recall.h"
+#include "daemon/io/reply.h"
+#include "daemon/io/tasks.h"
 
 #define START_TIMEOUT_NS (30 * NS_PER_S)
 // A rank that sees a peer's end of file tells before the kernel tells us of the death.
@@ -20,14 +23,6 @@
 // Room for log line pieces.
 #define CASE_TEXT_MAX    256
 #define ID_TEXT_MAX      33
-
-// What a slot of the core stands for.
-struct task {
-    struct exchange *exchange; // NULL: the slot is free
-    struct request_id id;
-    uint64_t timeout_ns, run_timeout_ns;
-    struct cp_case c;
-};
 
 struct service {
     struct ev_loop *loop;
@@ -41,7 +36,8 @@ struct service {
     uint64_t began_ns;
     uint64_t passed, failed, refused; // refused: before the core was asked
     bool stopping;
-    struct task *tasks; // [JOBS_MAX]
+    struct tasks *tasks; // what the core's slots stand for
+    struct recall recall;
     bool acting;
     // Why ranks of a world size could not be brought up, last.
     struct error start_errors[WORLD_SIZE_MAX + 1];
@@ -55,36 +51,6 @@ static const char *id_format(const struct request_id *id, char *text)
 }
 
 // ---- replies -----------------------------------------------------------------------------------
-
-static void reply_send(struct exchange *exchange, struct wire_reply *reply)
-{
-    void *data = NULL;
-    size_t size = 0;
-    struct error error;
-    reply->version = WIRE_VERSION;
-    if (wire_encode_reply(reply, &data, &size, &error) != STATUS_OK) {
-        log_error("reply_encode error=%s", log_quote(&(struct log_quoted){0}, error.text));
-        struct wire_reply short_reply = {.version = WIRE_VERSION,
-                                         .id = reply->id,
-                                         .status = reply->status ? reply->status : STATUS_INTERNAL};
-        snprintf(short_reply.message, sizeof(short_reply.message), "%s",
-                 reply->status ? reply->message : error.text);
-        if (wire_encode_reply(&short_reply, &data, &size, &error) != STATUS_OK) {
-            server_drop(exchange);
-            return;
-        }
-    }
-    server_reply(exchange, data, size);
-    free(data);
-}
-
-static void reply_status(struct exchange *exchange, const struct wire_request *request,
-                         const struct error *error)
-{
-    struct wire_reply reply = {.id = request->id, .status = error->status};
-    snprintf(reply.message, sizeof(reply.message), "%s", error->text);
-    reply_send(exchange, &reply);
-}
 
 static void refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error)
@@ -135,7 +101,7 @@ static void on_run(struct service *s, const struct action *a)
 {
     struct crew *crew = crew_of(s, a);
     if (crew)
-        crew_run(crew, a->job, &s->tasks[a->slot].c);
+        crew_run(crew, a->job, &tasks_get(s->tasks, a->slot)->c);
 }
 
 static void on_kill(struct service *s, const struct action *a)
@@ -157,7 +123,7 @@ static const char *verdict_name(const struct wire_reply *reply)
 static void answered_log(const struct service *s, const struct action *a,
                          const struct wire_reply *reply)
 {
-    const struct task *task = &s->tasks[a->slot];
+    const struct task *task = tasks_get(s->tasks, a->slot);
     char id[ID_TEXT_MAX], text[CASE_TEXT_MAX];
     if (!log_enabled(LOG_LEVEL_INFO))
         return;
@@ -186,7 +152,7 @@ static uint64_t limit_of(const struct task *task, const struct action *a)
 
 static void on_answer(struct service *s, const struct action *a)
 {
-    struct task *task = &s->tasks[a->slot];
+    const struct task *task = tasks_get(s->tasks, a->slot);
     struct crew *crew = crew_of(s, a);
     struct wire_reply reply = {.id = task->id};
     if (a->status == STATUS_OK && crew) {
@@ -199,9 +165,12 @@ static void on_answer(struct service *s, const struct action *a)
             stop_tell(&reply);
     }
     answered_log(s, a, &reply);
-    struct exchange *exchange = task->exchange;
-    task->exchange = NULL;
-    reply_send(exchange, &reply);
+    size_t size = 0;
+    void *data = reply_encode(&reply, &size);
+    if (data && a->memory >= 0)
+        recall_keep(&s->recall, a->memory, data, size);
+    tasks_answer(s->tasks, a->slot, data, size);
+    free(data);
     free(reply.failure.ranks);
 }
 
@@ -352,35 +321,67 @@ static enum status descriptors_check(const struct service *s, int world_size, st
     return STATUS_OK;
 }
 
+// The same request has been answered before.
+static void request_recall(struct service *s, struct exchange *exchange, const struct peer *peer,
+                           const struct wire_request *request, int place)
+{
+    const void *data;
+    size_t size;
+    struct error error;
+    if (recall_find(&s->recall, place, &data, &size)) {
+        server_reply(exchange, data, size);
+        return;
+    }
+    error_set(&error, STATUS_ALREADY_EXISTS,
+              "this request has been answered, and its answer is not kept any more; a new request "
+              "needs a new id");
+    refuse(exchange, peer, request, &error);
+}
+
+static void request_admitted(struct service *s, struct exchange *exchange, const struct peer *peer,
+                             const struct wire_request *request, uint64_t timeout_ns,
+                             const struct admission *admission)
+{
+    struct error error;
+    switch (admission->kind) {
+    case ADMISSION_NEW:
+        tasks_begin(s->tasks, admission->place, request, timeout_ns, exchange, peer->client);
+        break;
+    case ADMISSION_ATTACHED:
+        if (tasks_attach(s->tasks, admission->place, exchange, peer->client, &error) != STATUS_OK)
+            refuse(exchange, peer, request, &error);
+        break;
+    case ADMISSION_ANSWERED:
+        request_recall(s, exchange, peer, request, admission->place);
+        break;
+    }
+}
+
 static void request_run(struct service *s, struct exchange *exchange, const struct peer *peer,
                         const struct wire_request *request)
 {
     const struct cp_case *c = &request->run;
     struct core_request job = {
         .id = request->id,
-        .client = peer->client,
+        .user = peer->uid,
         .world_size = c->world_size,
         .timeout_ns =
             request->timeout_ns ? request->timeout_ns : s->config.description.timeout_default_ns,
         .run_timeout_ns = request->run_timeout_ns,
         .case_hash = case_hash(c),
     };
+    struct admission admission;
     struct error error;
-    int slot;
     enum status status = memory_check(s, c, &error);
     if (status == STATUS_OK)
         status = descriptors_check(s, c->world_size, &error);
     s->refused += status != STATUS_OK;
     if (status == STATUS_OK)
-        status = core_submit(s->core, clock_now_ns(), &job, &slot, &error);
-    if (status != STATUS_OK)
-        refuse(exchange, peer, request, &error);
+        status = core_submit(s->core, clock_now_ns(), &job, &admission, &error);
+    if (status == STATUS_OK)
+        request_admitted(s, exchange, peer, request, job.timeout_ns, &admission);
     else
-        s->tasks[slot] = (struct task){.exchange = exchange,
-                                       .id = request->id,
-                                       .timeout_ns = job.timeout_ns,
-                                       .run_timeout_ns = job.run_timeout_ns,
-                                       .c = *c};
+        refuse(exchange, peer, request, &error);
     actions_do(s);
 }
 
@@ -472,7 +473,9 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
 static void on_client_gone(void *context, uint32_t client)
 {
     struct service *s = context;
-    core_client_gone(s->core, clock_now_ns(), client);
+    const int *slots;
+    int count = tasks_client_gone(s->tasks, client, &slots);
+    core_abandon(s->core, clock_now_ns(), slots, count);
     actions_do(s);
 }
 
@@ -494,11 +497,12 @@ void service_stop(struct service *s)
 {
     s->stopping = true;
     service_drain(s);
-    for (int slot = 0; slot < JOBS_MAX; slot++) {
+    for (int slot = 0; slot < s->config.description.queue_max; slot++) {
+        const struct task *task = tasks_get(s->tasks, slot);
         struct error error;
-        if (!s->tasks[slot].exchange)
+        if (!task)
             continue;
-        core_cancel(s->core, clock_now_ns(), &s->tasks[slot].id, &error);
+        core_cancel(s->core, clock_now_ns(), &task->id, &error);
         actions_do(s);
     }
 }
@@ -549,10 +553,9 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
     s->began_ns = clock_now_ns();
     ev_init(&s->deadline, on_deadline);
     s->deadline.data = s;
-    s->tasks = calloc(JOBS_MAX, sizeof(*s->tasks));
     s->core = core_make(config);
-    enum status status = STATUS_OK;
-    if (!s->tasks || !s->core)
+    enum status status = tasks_create(config->description.queue_max, &s->tasks, error);
+    if (status == STATUS_OK && !s->core)
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pool core");
     const struct crew_handler handler = {s, on_ready, on_reported, on_failed, on_exited};
     if (status == STATUS_OK)
@@ -572,6 +575,7 @@ void service_destroy(struct service *s)
     ev_timer_stop(s->loop, &s->deadline);
     crews_destroy(s->crews);
     core_destroy(s->core);
-    free(s->tasks);
+    tasks_destroy(s->tasks);
+    recall_clear(&s->recall);
     free(s);
 }

@@ -27,7 +27,7 @@
 #define STOP_MAX_NS     (2 * NS_PER_S)
 // Requests that the server takes beyond those that the service keeps; each of these is answered at
 // once.
-#define REQUESTS_SPARE  256
+#define REQUESTS_SPARE  (256 + ATTACHED_MAX)
 // Descriptors beside clients and ranks: logs, epoll, the listening socket and its lock.
 #define DESCRIPTORS_OWN 32
 

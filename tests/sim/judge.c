@@ -17,11 +17,8 @@ static const enum status cause_statuses[SIM_CAUSE_MAX] = {
 
 // ---- what the core answers to a submission -----------------------------------------------------
 
-static enum status submission_status(const struct sim *s, const struct core_request *r,
-                                     bool duplicate)
+static enum status submission_status(const struct sim *s, const struct core_request *r)
 {
-    if (duplicate)
-        return STATUS_ALREADY_EXISTS;
     if (r->world_size < 1 || r->world_size > WORLD_SIZE_MAX)
         return STATUS_INVALID_ARGUMENT;
     if (record_instances(s, r->world_size) == 0 || record_poison(s, r->case_hash))
@@ -31,20 +28,44 @@ static enum status submission_status(const struct sim *s, const struct core_requ
     return s->live == s->config.queue_max ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK;
 }
 
-void judge_submission(struct sim *s, const struct core_request *request, enum status status,
-                      bool duplicate)
+// Only who made it may ask for it again, and for nothing else under its id.
+static enum status repetition_status(const struct core_request *r, const struct sim_job *known)
 {
-    enum status expected = submission_status(s, request, duplicate);
+    return r->user == known->user && r->case_hash == known->hash ? STATUS_OK
+                                                                 : STATUS_ALREADY_EXISTS;
+}
+
+static void judge_repetition(struct sim *s, const struct admission *admission,
+                             const struct sim_job *known)
+{
+    bool lives = known->place != PLACE_ANSWERED;
+    SIM_CHECK(s,
+              (int)admission->kind == (lives ? ADMISSION_ATTACHED : ADMISSION_ANSWERED) &&
+                  admission->place == (lives ? known->slot : known->memory),
+              "asked again: admission %d place %d", (int)admission->kind, admission->place);
+    *(lives ? &s->totals->attached : &s->totals->repeated) += 1;
+}
+
+void judge_submission(struct sim *s, const struct core_request *request, enum status status,
+                      const struct admission *admission, const struct sim_job *known)
+{
+    bool again = known && (known->place != PLACE_ANSWERED || known->memory >= 0);
+    enum status expected =
+        again ? repetition_status(request, known) : submission_status(s, request);
     SIM_CHECK(s, status == expected, "submitted with world size %d: %s instead of %s",
               request->world_size, status_name(status), status_name(expected));
-    if (status == STATUS_OK) {
+    s->totals->refused[status]++;
+    if (status != STATUS_OK) {
+        s->refused++;
+    } else if (again) {
+        judge_repetition(s, admission, known);
+    } else {
+        SIM_CHECK(s, admission->kind == ADMISSION_NEW, "admission %d of a new request",
+                  (int)admission->kind);
         s->admitted++;
         s->live++;
         s->queued++;
-    } else {
-        s->refused++;
     }
-    s->totals->refused[status]++;
 }
 
 // ---- what the core does ------------------------------------------------------------------------
@@ -226,7 +247,7 @@ static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
     case CAUSE_DEADLINE_STARTING:
         return s->now_ns >= job->deadline_ns && size_is_starting(s, job->world_size);
     case CAUSE_CANCELLED:
-        return job->ended;
+        return job->ended || job->abandoned;
     case CAUSE_START_FAILED:
         return record_down(s, job->world_size, s->now_ns);
     case CAUSE_POISON:
@@ -234,6 +255,17 @@ static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
     default:
         return false;
     }
+}
+
+// Answers are remembered in order; what was dropped before it ran is not.
+static void judge_memory(struct sim *s, struct sim_job *job, const struct action *a)
+{
+    bool forget = job->abandoned && a->cause == CAUSE_CANCELLED;
+    SIM_CHECK(s, a->memory == (forget ? -1 : s->answered % ANSWERED_IDS_MAX),
+              "the answer of slot %d is kept at %d", a->slot, a->memory);
+    job->memory = a->memory;
+    s->answered += !forget;
+    s->totals->forgotten += forget;
 }
 
 static void judge_answer(struct sim *s, const struct action *a)
@@ -253,6 +285,7 @@ static void judge_answer(struct sim *s, const struct action *a)
                   a->slot, a->cause);
         s->queued--;
     }
+    judge_memory(s, job, a);
     job->place = PLACE_ANSWERED;
     s->by_slot[a->slot] = -1;
     s->live--;
@@ -341,7 +374,7 @@ static void settled_jobs(const struct sim *s)
         const struct sim_job *job = &s->jobs[s->by_slot[slot]];
         SIM_CHECK(s, job->deadline_ns > s->now_ns, "slot %d is past its deadline", slot);
         SIM_CHECK(s, job->deadline_ns >= next_ns, "nobody will wake for slot %d", slot);
-        SIM_CHECK(s, !job->ended, "slot %d is not answered", slot);
+        SIM_CHECK(s, !job->ended && !job->abandoned, "slot %d is not answered", slot);
         SIM_CHECK(s, job->place == PLACE_RUNNING || !record_poison(s, job->hash),
                   "slot %d waits to kill a third pool", slot);
     }

@@ -251,9 +251,7 @@ void record_news(struct sim *s, const struct news *n)
         struct sim_job *job = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : NULL;
         if (!job)
             continue;
-        job->ended = (n->kind == NEWS_CANCEL && n->subject == s->by_slot[slot]) ||
-                     (n->kind == NEWS_CLIENT_GONE && job->place == PLACE_QUEUED &&
-                      n->subject == job->client);
+        job->ended = n->kind == NEWS_CANCEL && n->subject >= 0 && s->jobs[n->subject].id == job->id;
     }
     s->draining = s->draining || n->kind == NEWS_DRAIN;
 }

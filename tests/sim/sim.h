@@ -18,6 +18,7 @@
 #define SIM_NEWS_MAX  2048 // pending at once
 #define SIM_HASH_MAX  8    // different cases
 #define SIM_QUEUE_MAX 32
+#define SIM_CLIENTS   5
 #define SIM_CAUSE_MAX (CAUSE_POISON + 1)
 
 // What happens in the world, at a time.
@@ -64,8 +65,12 @@ struct sim_job {
     enum place place;
     uint64_t id, hash, number; // number: 0 until an action has told it
     uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns;
-    int slot, world_size, client, crew;
-    bool ended; // in this event it was cancelled, or its client went: it must be answered
+    int slot, world_size, crew;
+    uint32_t user;
+    unsigned clients; // bit mask of those that wait for its answer
+    int memory;       // ANSWERED: the place of the answer; -1: none, the id is forgotten
+    bool ended;       // in this event it was cancelled: it must be answered
+    bool abandoned;   // in this event the last client went: it must be answered and forgotten
 };
 
 // The ranks of one START, by slot.
@@ -96,6 +101,7 @@ struct sim_totals {
     uint64_t lives, events, actions;
     uint64_t causes[SIM_CAUSE_MAX];
     uint64_t refused[STATUS_COUNT];
+    uint64_t attached, repeated, forgotten;
     uint64_t starts, kills, exits, stale, side_by_side;
 };
 
@@ -126,6 +132,7 @@ struct sim {
     int kills[SIM_HASH_MAX];
     uint64_t kill_ns[SIM_HASH_MAX];
     uint64_t admitted, refused, errors;
+    int answered; // jobs whose answers are remembered
 
     struct news current; // the event that the core is told of
     struct sim_totals *totals;
@@ -184,9 +191,10 @@ void ranks_act(struct sim *s, const struct action *a);
 
 // Before the core is told: notes what it will know, and what it must do about it.
 void record_news(struct sim *s, const struct news *news);
-// What came of a submission, before the actions it brings.
+// What came of a submission, before the actions it brings. `known`: the last job with this request
+// id, or NULL.
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
-                      bool duplicate);
+                      const struct admission *admission, const struct sim_job *known);
 void judge_action(struct sim *s, const struct action *action);
 // After all actions of an event.
 void judge_settled(struct sim *s);

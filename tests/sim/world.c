@@ -142,7 +142,7 @@ static void client_follow_up(struct sim *s, int job)
             sim_chance(s, 900) ? job : -1;
     if (sim_chance(s, s->habits.gone))
         sim_post(s, sim_draw_ns(s, 2 * s->habits.run_ns_max), NEWS_CLIENT_GONE)->subject =
-            sim_draw(s, 5);
+            sim_draw(s, SIM_CLIENTS);
 }
 
 static void id_make(struct request_id *id, uint64_t number)
@@ -151,45 +151,99 @@ static void id_make(struct request_id *id, uint64_t number)
     memcpy(id->bytes, &number, sizeof(number));
 }
 
+// The last one with this id.
+static struct sim_job *job_by_id(struct sim *s, uint64_t id)
+{
+    for (int i = s->job_count - 1; i >= 0; i--)
+        if (s->jobs[i].id == id)
+            return &s->jobs[i];
+    return NULL;
+}
+
+static void client_admitted(struct sim *s, const struct core_request *request, uint64_t id,
+                            int slot)
+{
+    SIM_CHECK(s, slot >= 0 && slot < s->config.queue_max && s->by_slot[slot] < 0,
+              "slot %d is not free", slot);
+    SIM_CHECK(s, s->job_count < SIM_JOBS_MAX, "the simulator has too many jobs");
+    s->by_slot[slot] = s->job_count;
+    s->jobs[s->job_count++] = (struct sim_job){.place = PLACE_QUEUED,
+                                               .id = id,
+                                               .hash = request->case_hash,
+                                               .admitted_ns = s->now_ns,
+                                               .deadline_ns = s->now_ns + request->timeout_ns,
+                                               .run_timeout_ns = request->run_timeout_ns,
+                                               .slot = slot,
+                                               .world_size = request->world_size,
+                                               .user = request->user,
+                                               .crew = -1,
+                                               .memory = -1};
+}
+
+// Another request, or one that was made before: mostly the same in all it says.
+static struct core_request draw_request(struct sim *s, int world_size, uint64_t timeout_ns,
+                                        uint64_t hash, uint64_t *id)
+{
+    struct core_request request = {
+        .user = 0,
+        .world_size = world_size,
+        .timeout_ns = timeout_ns,
+        .run_timeout_ns = draw_run_timeout(s),
+        .case_hash = hash,
+    };
+    *id = sim_random(s);
+    if (s->job_count > 0 && sim_chance(s, s->habits.duplicate)) {
+        const struct sim_job *job = &s->jobs[sim_draw(s, s->job_count)];
+        *id = job->id;
+        request.case_hash = sim_chance(s, 800) ? job->hash : hash;
+        request.user = sim_chance(s, 900) ? job->user : job->user + 1;
+    }
+    id_make(&request.id, *id);
+    return request;
+}
+
 static void client_submit(struct sim *s, int world_size, uint64_t timeout_ns, uint64_t hash)
 {
-    bool duplicate = s->job_count > 0 && sim_chance(s, s->habits.duplicate);
-    uint64_t id = duplicate ? s->jobs[sim_draw(s, s->job_count)].id : sim_random(s);
-    struct core_request request = {.client = (uint32_t)sim_draw(s, 5),
-                                   .world_size = world_size,
-                                   .timeout_ns = timeout_ns,
-                                   .run_timeout_ns = draw_run_timeout(s),
-                                   .case_hash = hash};
-    id_make(&request.id, id);
-    int slot = -1;
+    uint64_t id;
+    struct core_request request = draw_request(s, world_size, timeout_ns, hash, &id);
+    struct sim_job *job = job_by_id(s, id);
+    struct admission admission = {.place = -1};
     struct error error = {0};
-    enum status status = core_submit(s->core, s->now_ns, &request, &slot, &error);
+    enum status status = core_submit(s->core, s->now_ns, &request, &admission, &error);
     if (s->trace) {
         trace_time(s);
-        printf("  world size %d timeout %.3f ms hash %d: %s slot %d %s\n", world_size,
-               (double)timeout_ns / 1e6, (int)hash, status_name(status), slot, error.text);
+        printf("  world size %d timeout %.3f ms hash %d: %s %d place %d %s\n", world_size,
+               (double)timeout_ns / 1e6, (int)request.case_hash, status_name(status),
+               (int)admission.kind, admission.place, error.text);
     }
     SIM_CHECK(s, status == STATUS_OK || (error.status == status && error.text[0]),
               "a refusal without a reason");
-    if (status == STATUS_OK) {
-        SIM_CHECK(s, slot >= 0 && slot < s->config.queue_max && s->by_slot[slot] < 0,
-                  "slot %d is not free", slot);
-        SIM_CHECK(s, s->job_count < SIM_JOBS_MAX, "the simulator has too many jobs");
-        s->by_slot[slot] = s->job_count;
-        s->jobs[s->job_count++] = (struct sim_job){.place = PLACE_QUEUED,
-                                                   .id = id,
-                                                   .hash = hash,
-                                                   .admitted_ns = s->now_ns,
-                                                   .deadline_ns = s->now_ns + timeout_ns,
-                                                   .run_timeout_ns = request.run_timeout_ns,
-                                                   .slot = slot,
-                                                   .world_size = world_size,
-                                                   .client = (int)request.client,
-                                                   .crew = -1};
-    }
-    judge_submission(s, &request, status, duplicate);
-    if (status == STATUS_OK)
+    judge_submission(s, &request, status, &admission, job);
+    if (status != STATUS_OK || admission.kind == ADMISSION_ANSWERED)
+        return;
+    if (admission.kind == ADMISSION_NEW) {
+        client_admitted(s, &request, id, admission.place);
+        job = &s->jobs[s->job_count - 1];
         client_follow_up(s, s->job_count - 1);
+    }
+    job->clients |= 1U << sim_draw(s, SIM_CLIENTS);
+}
+
+// The shell knows who waits for what.
+static void client_go(struct sim *s, int client)
+{
+    int slots[SIM_QUEUE_MAX], count = 0;
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        struct sim_job *job = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : NULL;
+        if (!job || !(job->clients >> client & 1))
+            continue;
+        job->clients &= ~(1U << client);
+        if (job->clients)
+            continue;
+        job->abandoned = job->place == PLACE_QUEUED;
+        slots[count++] = slot;
+    }
+    core_abandon(s->core, s->now_ns, slots, count);
 }
 
 static void client_cancel(struct sim *s, int job)
@@ -197,7 +251,8 @@ static void client_cancel(struct sim *s, int job)
     struct request_id id;
     struct error error;
     id_make(&id, job >= 0 ? s->jobs[job].id : sim_random(s));
-    bool lives = job >= 0 && s->jobs[job].place != PLACE_ANSWERED;
+    // The same id may have come to mean a later job.
+    bool lives = job >= 0 && job_by_id(s, s->jobs[job].id)->place != PLACE_ANSWERED;
     enum status status = core_cancel(s->core, s->now_ns, &id, &error);
     SIM_CHECK(s, status == (lives ? STATUS_OK : STATUS_NOT_FOUND), "cancel says %s",
               status_name(status));
@@ -234,7 +289,7 @@ static void tell_core(struct sim *s, const struct news *n)
         client_cancel(s, n->subject);
         break;
     case NEWS_CLIENT_GONE:
-        core_client_gone(core, s->now_ns, (uint32_t)n->subject);
+        client_go(s, n->subject);
         break;
     case NEWS_DRAIN:
         core_drain(core, s->now_ns);
