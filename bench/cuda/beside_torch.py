@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times the CUDA backend beside PyTorch's attention on one GPU, in turns within one run.
 
-usage: beside_torch.py BENCH_ATTENTION_CUDA [--quick]
+usage: beside_torch.py BENCH_ATTENTION_CUDA [--quick] [forward] [backward]
 
-Prints TFLOP/s: 4 * seqlen^2 * heads * d for forward, half of it where causal.
+Prints TFLOP/s: 4 * seqlen^2 * heads * d for forward, 2.5 times that for backward, half of it where
+causal. "ordered" is a backward that gives the same bits every time, of PyTorch the one under
+use_deterministic_algorithms().
 """
 import statistics
 import subprocess
@@ -28,9 +30,10 @@ SHAPES = [
 PEERS = {"FA2": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
 
 
-def flops(shape, mask):
+def flops(verb, shape, mask):
     batch, heads, _, seqlen, d_qk, d_v = shape
-    return 2 * batch * heads * seqlen**2 * (d_qk + d_v) / (2 if mask == "causal" else 1)
+    work = 2 * batch * heads * seqlen**2 * (d_qk + d_v) * (1 if verb == "forward" else 2.5)
+    return work / (2 if mask == "causal" else 1)
 
 
 class Ours:
@@ -39,71 +42,91 @@ class Ours:
             [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def forward(self, shape, mask, calls):
-        fields = ["forward", "bf16", *map(str, shape), mask, str(calls)]
+    def time(self, verb, shape, mask, calls):
+        fields = [verb, "bf16", *map(str, shape), mask, str(calls)]
         self.process.stdin.write(" ".join(fields) + "\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline().split()[0])
 
 
-def peer_forward(backend, tensors, mask, calls):
+def peer_time(backend, verb, tensors, mask, calls):
     """Median milliseconds of a call; None where this peer refuses the shape."""
-    q, k, v = tensors
+    q, k, v, d_out = tensors
+    forward = verb == "forward"
     times = []
+
+    def attend():
+        return scaled_dot_product_attention(
+            q, k, v, is_causal=mask == "causal", enable_gqa=q.shape[1] != k.shape[1]
+        )
+
     try:
-        with sdpa_kernel(backend), torch.no_grad():
+        torch.use_deterministic_algorithms(verb == "ordered")
+        with sdpa_kernel(backend), torch.set_grad_enabled(not forward):
+            out = None if forward else attend()
             for call in range(-2, calls):
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 begin.record()
-                scaled_dot_product_attention(
-                    q, k, v, is_causal=mask == "causal", enable_gqa=q.shape[1] != k.shape[1]
-                )
+                if forward:
+                    attend()
+                else:
+                    torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True)
                 end.record()
                 end.synchronize()
                 if call >= 0:
                     times.append(begin.elapsed_time(end))
     except RuntimeError:
         return None
+    finally:
+        torch.use_deterministic_algorithms(False)
     return statistics.median(times)
 
 
 def tensors_of(shape):
     batch, heads, kv_heads, seqlen, d_qk, d_v = shape
     options = {"dtype": torch.bfloat16, "device": "cuda"}
+    widths = ((heads, d_qk), (kv_heads, d_qk), (kv_heads, d_v), (heads, d_v))
     return [
-        torch.randn(batch, seqlen, h, d, **options).transpose(1, 2)
-        for h, d in ((heads, d_qk), (kv_heads, d_qk), (kv_heads, d_v))
+        torch.randn(batch, seqlen, h, d, **options).transpose(1, 2).requires_grad_(i < 3)
+        for i, (h, d) in enumerate(widths)
     ]
 
 
-def measure(ours, shape, mask, rounds, calls):
+def measure(ours, verb, shape, mask, rounds, calls):
     """TFLOP/s of each, the median of several turns."""
     times = {name: [] for name in ["ours", *PEERS]}
     tensors = tensors_of(shape)
     for _ in range(rounds):
-        times["ours"].append(ours.forward(shape, mask, calls))
+        times["ours"].append(ours.time(verb, shape, mask, calls))
         for name, backend in PEERS.items():
-            times[name].append(peer_forward(backend, tensors, mask, calls))
-    work = flops(shape, mask) / 1e9
+            times[name].append(peer_time(backend, verb, tensors, mask, calls))
+    work = flops(verb, shape, mask) / 1e9
     return {
         name: None if None in list_ else work / statistics.median(list_)
         for name, list_ in times.items()
     }
 
 
-def main():
-    quick = "--quick" in sys.argv
-    ours = Ours(sys.argv[1])
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16, TFLOP/s")
-    print("| b, h, hk, s, d | mask | ours | FA2 | cuDNN | ours / FA2 |")
+def table(ours, verb, rounds):
+    print(f"\n{verb}\n")
+    print("| b, h, hk, s, d_qk, d_v | mask | ours | FA2 | cuDNN | ours / FA2 |")
     print("|---|---|---|---|---|---|")
     for shape in SHAPES:
         for mask in ("full", "causal"):
-            rates = measure(ours, shape, mask, 1 if quick else 3, 5)
+            rates = measure(ours, verb, shape, mask, rounds, 5)
             cells = [f"{rate:.0f}" if rate else "-" for rate in rates.values()]
             ratio = f"{rates['ours'] / rates['FA2']:.2f}" if rates["FA2"] else "-"
             print("|", ", ".join(map(str, shape)), "|", mask, "|", " | ".join(cells), "|", ratio, "|")
             sys.stdout.flush()
+
+
+def main():
+    wanted = [a for a in sys.argv[2:] if a != "--quick"] or ["forward", "backward"]
+    ours = Ours(sys.argv[1])
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16, TFLOP/s")
+    for verb in ("forward", "backward", "ordered"):
+        if verb in wanted or (verb == "ordered" and "backward" in wanted):
+            table(ours, verb, 1 if "--quick" in sys.argv else 3)
 
 
 main()
