@@ -93,22 +93,34 @@ static bool work_push(struct attention_backend *backend, struct forward_work *wo
     return work->tiles && work->fragments;
 }
 
-static cudaError_t work_launch(const struct forward_work &work, enum case_dtype dtype,
+// The first instance for a shape that the device has the shared memory for; NULL if there is none.
+static const struct forward_instance *instance_choose(const struct attention_backend *backend,
+                                                      const struct attention_shape *shape)
+{
+    static const struct forward_instance *const halves[] = {&forward_64, &forward_128,
+                                                            &forward_192_128, &forward_256};
+    static const struct forward_instance *const floats[] = {&forward_fp32_64, &forward_fp32_128,
+                                                            &forward_fp32_256};
+    bool single = shape->dtype == DTYPE_FP32;
+    const struct forward_instance *const *all = single ? floats : halves;
+    size_t count = single ? sizeof(floats) / sizeof(*floats) : sizeof(halves) / sizeof(*halves);
+    for (size_t i = 0; i < count; i++)
+        if (shape->d_qk <= all[i]->d_qk && shape->d_v <= all[i]->d_v &&
+            all[i]->shared_bytes <= backend->shared_bytes_max)
+            return all[i];
+    return NULL;
+}
+
+static cudaError_t work_launch(const struct forward_instance *instance,
+                               const struct forward_work &work, enum case_dtype dtype,
                                cudaStream_t stream)
 {
     bool plain = !work.bias && !work.max_logit && work.cap == 0 && work.aligned && work.factor > 0;
-    if (dtype == DTYPE_FP32)
-        return forward_launch_fp32(work, stream);
-    if (work.d_qk <= 64 && work.d_v <= 64)
-        return forward_launch_64(work, dtype, plain, stream);
-    if (work.d_qk <= 128 && work.d_v <= 128)
-        return forward_launch_128(work, dtype, plain, stream);
-    if (work.d_qk <= 192 && work.d_v <= 128)
-        return forward_launch_192_128(work, dtype, plain, stream);
-    return forward_launch_256(work, dtype, plain, stream);
+    return instance->launch(work, dtype, plain, stream);
 }
 
 static enum status list_launch(struct attention_backend *backend,
+                               const struct forward_instance *instance,
                                const struct attention_forward *args, const struct worklist *list,
                                struct error *error)
 {
@@ -121,7 +133,7 @@ static enum status list_launch(struct attention_backend *backend,
     struct forward_work work;
     work_set(&work, args, list);
     if (work_push(backend, &work, list))
-        cuda_note(backend, work_launch(work, args->shape.dtype, backend->stream),
+        cuda_note(backend, work_launch(instance, work, args->shape.dtype, backend->stream),
                   "the forward kernel");
     return cuda_report(backend, error);
 }
@@ -133,11 +145,16 @@ enum status forward_cuda(struct attention_backend *backend, const struct attenti
     enum status status = check_shape(shape, error);
     if (status != STATUS_OK)
         return status;
+    const struct forward_instance *instance = instance_choose(backend, shape);
+    if (!instance)
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "head dimensions of %d and %d take more shared memory than the %d bytes "
+                         "that a thread block of device %d can have",
+                         shape->d_qk, shape->d_v, backend->shared_bytes_max, backend->device);
     struct worklist list = {};
-    int32_t rows = forward_tile_rows(shape->dtype, shape->d_qk, shape->d_v);
-    status = worklist_build(&list, shape, args->slices, args->slice_count, rows, error);
+    status = worklist_build(&list, shape, args->slices, args->slice_count, instance->rows, error);
     if (status == STATUS_OK)
-        status = list_launch(backend, args, &list, error);
+        status = list_launch(backend, instance, args, &list, error);
     worklist_fini(&list);
     return status;
 }

@@ -568,4 +568,28 @@ static cudaError_t forward_launch_instance(const struct forward_work &work, cuda
     return cudaGetLastError();
 }
 
+template <template <typename> class PLAIN, template <typename> class GENERAL, int BLOCKS>
+static cudaError_t forward_launch_dtype(const struct forward_work &work, enum case_dtype dtype,
+                                        bool plain, cudaStream_t stream)
+{
+    if (dtype == DTYPE_BF16)
+        return plain ? forward_launch_instance<PLAIN<__nv_bfloat16>, BLOCKS>(work, stream)
+                     : forward_launch_instance<GENERAL<__nv_bfloat16>, BLOCKS>(work, stream);
+    return plain ? forward_launch_instance<PLAIN<__half>, BLOCKS>(work, stream)
+                 : forward_launch_instance<GENERAL<__half>, BLOCKS>(work, stream);
+}
+
+// BLOCKS: thread blocks that a multiprocessor shall hold.
+template <template <typename> class PLAIN, template <typename> class GENERAL, int BLOCKS>
+constexpr struct forward_instance forward_instance_of()
+{
+    typedef PLAIN<__half> plain;
+    typedef GENERAL<__half> general;
+    static_assert(plain::ROWS == general::ROWS, "both take the same work list");
+    return {plain::DQK, plain::DV, plain::ROWS,
+            plain::SHARED_BYTES > general::SHARED_BYTES ? plain::SHARED_BYTES
+                                                        : general::SHARED_BYTES,
+            forward_launch_dtype<PLAIN, GENERAL, BLOCKS>};
+}
+
 #endif

@@ -45,19 +45,17 @@ forward_place(const struct forward_work &work)
 }
 #endif
 
-// Rows of a tile for these head dimensions.
-static inline int32_t forward_tile_rows(enum case_dtype dtype, int32_t d_qk, int32_t d_v)
-{
-    if (dtype == DTYPE_FP32)
-        return 64;
-    return d_v > 128 || d_qk > 192 ? 64 : 128;
-}
-
-// Enqueue one call's thread blocks for head dimensions up to those of the name. `plain`: without
-// bias, cap and max_logit, aligned, and with a positive factor.
-typedef cudaError_t forward_launch(const struct forward_work &work, enum case_dtype dtype,
-                                   bool plain, cudaStream_t stream);
-forward_launch forward_launch_64, forward_launch_128, forward_launch_192_128, forward_launch_256;
-cudaError_t forward_launch_fp32(const struct forward_work &work, cudaStream_t stream);
+// Kernels for head dimensions up to these, one file each.
+struct forward_instance {
+    int32_t d_qk, d_v;
+    int32_t rows;         // of a tile
+    int32_t shared_bytes; // at most, of a thread block
+    // Enqueues one call's thread blocks. `plain`: without bias, cap and max_logit, aligned, and
+    // with a positive factor.
+    cudaError_t (*launch)(const struct forward_work &work, enum case_dtype dtype, bool plain,
+                          cudaStream_t stream);
+};
+extern const struct forward_instance forward_64, forward_128, forward_192_128, forward_256;
+extern const struct forward_instance forward_fp32_64, forward_fp32_128, forward_fp32_256;
 
 #endif

@@ -228,10 +228,14 @@ static __device__ float block_work(struct state<DV> &state, const struct forward
 }
 
 // Floats from row to row in shared memory.
-static __host__ __device__ int row_stride(int d_qk, int dv)
+static constexpr __host__ __device__ int row_stride(int d_qk, int dv)
 {
-    int q_width = (d_qk + 3) / 4 * 4;
-    return (q_width > dv ? q_width : dv) + PADDING;
+    return ((d_qk + 3) / 4 * 4 > dv ? (d_qk + 3) / 4 * 4 : dv) + PADDING;
+}
+
+static constexpr int shared_bytes(int d_qk, int dv)
+{
+    return ((ROWS + KEYS) * row_stride(d_qk, dv) + ROWS * (KEYS + PADDING)) * (int)sizeof(float);
 }
 
 template <int DV>
@@ -269,10 +273,11 @@ static __global__ void __launch_bounds__(THREADS, 1)
         atomic_max(work.max_logit + place.head, most * LN_2);
 }
 
-template <int DV> static cudaError_t launch(const struct forward_work &work, cudaStream_t stream)
+template <int DV>
+static cudaError_t launch(const struct forward_work &work, enum case_dtype, bool,
+                          cudaStream_t stream)
 {
-    int floats = (ROWS + KEYS) * row_stride(work.d_qk, DV) + ROWS * (KEYS + PADDING);
-    int bytes = floats * (int)sizeof(float);
+    int bytes = shared_bytes(work.d_qk, DV);
     cudaError_t error = cudaFuncSetAttribute(forward_kernel<DV>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess)
@@ -282,11 +287,10 @@ template <int DV> static cudaError_t launch(const struct forward_work &work, cud
     return cudaGetLastError();
 }
 
-cudaError_t forward_launch_fp32(const struct forward_work &work, cudaStream_t stream)
-{
-    if (work.d_v <= 64)
-        return launch<64>(work, stream);
-    if (work.d_v <= 128)
-        return launch<128>(work, stream);
-    return launch<256>(work, stream);
-}
+#define INSTANCE(d)                                                                                \
+    {                                                                                              \
+        d, d, ROWS, shared_bytes(d, d), launch<d>                                                  \
+    }
+const struct forward_instance forward_fp32_64 = INSTANCE(64);
+const struct forward_instance forward_fp32_128 = INSTANCE(128);
+const struct forward_instance forward_fp32_256 = INSTANCE(256);
