@@ -42,11 +42,24 @@ static void part_bias(struct part *p, const struct tensors *t)
     p->dbias = bias_heads(p, t->dbias_part, bias_is_whole(p->c) ? 0 : held, 4);
 }
 
+// Most slices of the part's queries with the keys of a team as large as this one: a span of queries
+// meets the chunks of its own sequence, as far as these hold anything. Never fewer than spans.
+static size_t slices_max(const struct part *p)
+{
+    int64_t chunks = (int64_t)p->team.size * shard_chunks_per_rank(p->c);
+    int64_t count = 1 + p->q_span_count;
+    for (int i = 0; i < p->q_span_count; i++) {
+        int64_t keys = case_length(p->c, SIDE_KV, p->q_spans[i].sequence);
+        count += keys < chunks ? keys : chunks;
+    }
+    return (size_t)count;
+}
+
 static bool part_init(struct part *p, struct builder *b, const struct tensors *t, struct team team,
                       struct heads heads, const char *suffix)
 {
     const struct cp_case *c = builder_case(b);
-    *p = (struct part){.b = b, .c = c, .team = team, .heads = heads};
+    *p = (struct part){.b = b, .c = c, .team = team, .heads = heads, .slice_count = -1};
     p->q_rows = team_rows(c, SIDE_Q, team);
     p->sink = tensor_heads(t->sink, heads);
     p->dsink = tensor_heads(t->dsink_part, heads);
@@ -59,14 +72,13 @@ static bool part_init(struct part *p, struct builder *b, const struct tensors *t
         p->dq_sum = scratch(p, "dq_sum", suffix, rows * c->head_dim_qk * 4);
     }
     size_t spans = (size_t)team.size * (size_t)shard_spans_max(c);
-    size_t per_sequence = (size_t)(team.size * shard_chunks_per_rank(c));
     p->q_spans = builder_alloc(b, spans, sizeof *p->q_spans);
     p->kv_spans = builder_alloc(b, spans, sizeof *p->kv_spans);
-    p->slices = builder_alloc(b, spans * per_sequence, sizeof *p->slices);
-    if (!p->q_spans || !p->kv_spans || !p->slices)
+    if (!p->q_spans || !p->kv_spans)
         return false;
     p->q_span_count = team_spans(c, SIDE_Q, team, p->q_spans);
-    return true;
+    p->slices = builder_alloc(b, slices_max(p), sizeof *p->slices);
+    return p->slices != NULL;
 }
 
 bool part_init_own(struct part *p, struct builder *b, const struct tensors *t)
@@ -110,17 +122,24 @@ static void mutate_keys(const struct cp_case *c, bool remote, struct span *keys)
         keys->len += length < case_occupied(c, SIDE_KV, keys->sequence);
 }
 
-// The queries against the keys of `source`. Returns how many slices there are.
+// The queries against the keys of `source`. Returns how many slices there are. What comes backward
+// first was the last to go forward, with every algorithm whose slices are many.
 static int part_slices(struct part *p, struct team source)
 {
     const struct cp_case *c = p->c;
     bool remote = source.first != p->team.first;
+    if (p->heads.count == 0)
+        return 0;
+    if (p->slice_count >= 0 && p->slice_source == source.first)
+        return p->slice_count;
     int count = team_spans(c, SIDE_KV, source, p->kv_spans);
     for (int i = 0; i < count; i++)
         mutate_keys(c, remote, &p->kv_spans[i]);
     count = slice_build(c, p->q_spans, p->q_span_count, p->kv_spans, count, 0, p->slices);
     for (int i = 0; i < count && MUTATED(BIAS_COLUMN_SHIFTED); i++)
         p->slices[i].bias_column -= remote && p->slices[i].bias_column > 0;
+    p->slice_source = source.first;
+    p->slice_count = count;
     return count;
 }
 
@@ -172,6 +191,7 @@ static void sink_gradient(struct part *p)
         [SINK_GRAD_D] = p->d,
         [SINK_GRAD_DSINK] = p->dsink,
     };
+    p->slice_count = -1;
     for (int i = 0; i < p->q_span_count; i++)
         p->slices[i] = (struct slice){.q_row = p->q_spans[i].row, .q_len = p->q_spans[i].len};
     builder_sink_grad(p->b, p->heads, p->q_rows, operand, p->slices, p->q_span_count);

@@ -25,6 +25,7 @@ struct part {
     struct span *q_spans, *kv_spans;
     int q_span_count;
     struct slice *slices;
+    int slice_count, slice_source; // those there are, of the team that begins there; -1: others
 };
 
 // A part over all heads of the rank's own tokens: its operands are inputs and outputs as they are.

@@ -87,6 +87,12 @@ static bool unmasked(const struct slice *s)
     return s->left >= SLICE_UNBOUNDED && s->right >= SLICE_UNBOUNDED;
 }
 
+// Rules most out at the price of two comparisons: with many chunks there are many slices to ask.
+static bool may_merge(const struct slice *a, const struct slice *b)
+{
+    return a->q_row == b->q_row || a->kv_row == b->kv_row;
+}
+
 // Extends `a` by `b` where both together are one rectangle without a mask.
 static bool merge(struct slice *a, const struct slice *b, int64_t row_step)
 {
@@ -107,7 +113,9 @@ static bool merge(struct slice *a, const struct slice *b, int64_t row_step)
 // may fit to another one, so it is taken out and added again.
 static int add(struct slice *slices, int first, int count, struct slice s, int64_t row_step)
 {
-    for (int i = first; i < count; i++) {
+    for (int i = first; i < count && unmasked(&s); i++) {
+        if (!may_merge(&slices[i], &s))
+            continue;
         struct slice merged = slices[i];
         if (!merge(&merged, &s, row_step))
             continue;
