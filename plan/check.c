@@ -242,7 +242,7 @@ static bool set_covers(const struct byte_set *set, const struct region *r)
 // Most intervals that the touches of one buffer can make.
 static int64_t intervals_max(const struct examined *x)
 {
-    int64_t most = 0;
+    int64_t most = 2;
     for (int32_t buffer = 0; buffer < x->plan->buffer_count; buffer++) {
         int64_t count = 2;
         for (int32_t i = x->touch_first[buffer]; i < x->touch_first[buffer + 1]; i++)

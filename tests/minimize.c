@@ -213,11 +213,17 @@ struct search {
     int tried, tries;
 };
 
+// Cases are all zeros where they hold nothing.
+static bool same(const struct cp_case *a, const struct cp_case *b)
+{
+    const void *bytes = a, *others = b;
+    return memcmp(bytes, others, sizeof *a) == 0;
+}
+
 static bool accept(struct search *s, struct cp_case *proposal)
 {
     repair(proposal);
-    if (memcmp(proposal, s->c, sizeof *proposal) == 0 || case_check(proposal, NULL) != STATUS_OK ||
-        s->tried == s->tries)
+    if (same(proposal, s->c) || case_check(proposal, NULL) != STATUS_OK || s->tried == s->tries)
         return false;
     s->tried++;
     if (!s->fails(proposal, s->context))

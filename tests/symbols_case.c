@@ -153,7 +153,7 @@ static void visit_bias_rows(struct symbols *s, const struct tensor *t, struct te
                             bias_row_fn *visit, void *context)
 {
     const struct cp_case *c = s->c;
-    size_t spans_max = (size_t)(team.size * shard_spans_max(c));
+    size_t spans_max = (size_t)team.size * (size_t)shard_spans_max(c);
     struct span *spans = calloc(spans_max, sizeof *spans);
     int count = team_spans(c, SIDE_Q, team, spans);
     for (int n = 0; n < count && !bias_is_whole(c); n++)

@@ -42,13 +42,15 @@ static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A, COMM
 // `choice` picks one of the group sizes that divide the world.
 static void comm_set(struct cp_case *c, enum case_comm comm, uint64_t choice)
 {
-    int sizes[WORLD_SIZE_MAX], count = 0;
     c->comm = comm;
-    c->a2a_size = 2;
-    for (int size = 1; size <= c->world_size; size++)
-        if (c->world_size % size == 0)
-            sizes[count++] = size;
-    c->a2a_size = comm == COMM_A2A_P2P ? sizes[choice % (uint64_t)count] : 2;
+    c->a2a_size = CASE_A2A_SIZE_DEFAULT;
+    if (comm != COMM_A2A_P2P)
+        return;
+    c->a2a_size = 1;
+    while (choice > 0) {
+        c->a2a_size = c->a2a_size % c->world_size + 1;
+        choice -= c->world_size % c->a2a_size == 0;
+    }
 }
 
 // ---- verdicts ----
