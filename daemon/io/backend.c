@@ -93,9 +93,8 @@ enum status backend_choose(const struct config *config, struct backend *backend,
     int count = 0;
     enum status status = STATUS_OK;
     *backend = (struct backend){.gpu_count = 0};
-    if (config->backend == BACKEND_CPU)
-        choose_cpu(config, backend);
-    else if (gpus_look(config->cuda_rank_program, all, &count, &reason) == STATUS_OK)
+    if (config->backend != BACKEND_CPU &&
+        gpus_look(config->cuda_rank_program, all, &count, &reason) == STATUS_OK)
         status = choose_cuda(config, all, count, backend, error);
     else if (config->backend == BACKEND_CUDA)
         status = error_set(error, STATUS_FAILED_PRECONDITION,

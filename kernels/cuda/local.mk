@@ -52,6 +52,7 @@ cuda_kernels_sources += kernels/cuda/worklist_backward.c
 cuda_kernels_sources += kernels/cuda/worklist_backward.h
 
 if CUDA
+cuda_is_built = yes
 noinst_LIBRARIES += kernels/cuda/libkernelscuda.a
 kernels_cuda_libkernelscuda_a_SOURCES = $(cuda_kernels_sources)
 kernels_cuda_libkernelscuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
