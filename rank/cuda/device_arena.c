@@ -47,23 +47,26 @@ static enum status memory_lacking(size_t wanted, cudaError_t cause, struct error
 {
     struct cudaDeviceProp properties = {.name = "?"};
     size_t free_bytes = 0, total_bytes = 0;
-    int device = -1;
+    int device = 0;
     (void)cudaGetLastError();
     if (cause != cudaErrorMemoryAllocation)
         return error_set(error, STATUS_INTERNAL, "cannot allocate %zu MiB of device memory: %s",
                          wanted / MIB, cudaGetErrorString(cause));
-    if (cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess &&
-        cudaGetDevice(&device) == cudaSuccess)
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    if (cudaGetDevice(&device) == cudaSuccess)
         (void)cudaGetDeviceProperties(&properties, device);
-    return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                     "the case needs %zu MiB of device memory, and device %d (%s) has %zu of its "
-                     "%zu MiB free; more ranks, shorter sequences or fewer heads need less, and so "
-                     "do other processes on the device that end",
-                     (wanted + MIB - 1) / MIB, device, properties.name, free_bytes / MIB,
-                     total_bytes / MIB);
+    // By its place on the bus: which number a device has depends on who counts.
+    return error_set(
+        error, STATUS_RESOURCE_EXHAUSTED,
+        "the case needs %zu MiB of device memory, and the %s at %04x:%02x:%02x has %zu "
+        "of its %zu MiB free; more ranks, shorter sequences or fewer heads need less, "
+        "and other processes on the device that end give some back",
+        (wanted + MIB - 1) / MIB, properties.name, properties.pciDomainID, properties.pciBusID,
+        properties.pciDeviceID, free_bytes / MIB, total_bytes / MIB);
 }
 
-// A little less often than every case of a series that gets longer and longer.
+// Half as much again as before, as long as that may be kept: a series of cases that get longer and
+// longer shall not allocate for each of them.
 static size_t capacity_next(const struct device_arena *a, size_t total)
 {
     size_t grown = a->capacity + a->capacity / 2;

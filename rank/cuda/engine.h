@@ -3,10 +3,14 @@
 #ifndef CPATTN_RANK_CUDA_ENGINE_H
 #define CPATTN_RANK_CUDA_ENGINE_H
 
+#include "kernels/cuda/backend.h"
 #include "rank/engine.h"
 
 // Arguments: the device's index, and the MiB of its memory that an idle rank may keep (a quarter of
 // what the device has, where it is not given).
 extern const struct engine_kind engine_cuda;
+
+// The backend of such an engine: its stream is what cases compute on.
+struct attention_backend *engine_cuda_backend(struct engine *e);
 
 #endif

@@ -60,7 +60,7 @@ void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t strea
     CUdeviceptr place = m->device + (CUdeviceptr)which * MARK_STRIDE * sizeof(uint32_t);
     // Without it an answer to a hang is less precise, and nothing else.
     if (m->host)
-        (void)m->write((CUstream)stream, place, value, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+        (void)m->write((CUstream)stream, place, value, CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
 uint32_t marks_get(const struct marks *m, enum plan_stream which)
