@@ -40,11 +40,21 @@ static void go_astray(const struct job *j)
             j->buffers[i] = (void *)(uintptr_t)4096;
 }
 
-static void wedge(void)
+// Behind the stream's first operations nothing runs for a long time.
+static void wedge(struct engine *e)
 {
     for (int i = 0; i < WEDGED_LAUNCHES; i++)
-        (void)delay_cuda(NULL, WEDGED_NS);
-    (void)cudaDeviceSynchronize();
+        (void)delay_cuda(attention_cuda_stream(engine_cuda_backend(e)), WEDGED_NS);
+}
+
+// Starts the first half of the plan, so that the peers are in the middle of theirs.
+static enum status half_execute(struct engine *e, struct job *j, struct error *error)
+{
+    int32_t op_count = j->plan->op_count;
+    j->plan->op_count = op_count / 2;
+    enum status status = sound->execute(e, j, error);
+    j->plan->op_count = op_count;
+    return status;
 }
 
 static enum status faulty_admit(struct engine *e, const struct job *j, struct error *error)
@@ -69,16 +79,25 @@ static enum status faulty_admit(struct engine *e, const struct job *j, struct er
 
 static enum status faulty_execute(struct engine *e, struct job *j, struct error *error)
 {
+    static const struct {
+        const char *fault;
+        int signal; // 0: sleeps
+    } deeds[] = {{"asleep", 0}, {"killed", SIGKILL}, {"stopped", SIGSTOP}};
     if (is_asked_for(j, "astray"))
         go_astray(j);
-    if (is_asked_for(j, "asleep"))
-        pause();
     if (is_asked_for(j, "wedged"))
-        wedge();
-    if (is_asked_for(j, "killed"))
-        raise(SIGKILL);
-    if (is_asked_for(j, "stopped"))
-        raise(SIGSTOP);
+        wedge(e);
+    for (size_t i = 0; i < sizeof(deeds) / sizeof(deeds[0]); i++) {
+        if (!is_asked_for(j, deeds[i].fault))
+            continue;
+        enum status status = half_execute(e, j, error);
+        if (status != STATUS_OK)
+            return status;
+        usleep(100000);
+        if (deeds[i].signal)
+            raise(deeds[i].signal);
+        pause();
+    }
     return sound->execute(e, j, error);
 }
 

@@ -2,11 +2,11 @@
 // The engine of a rank on a GPU with a fault that the case's model asks for, "FAULT" or
 // "FAULT-RANK": of that rank, or of the last one.
 //     astray   a kernel reads where there is no memory
-//     asleep   the rank does not take part: its peers wait in an exchange
+//     asleep   the rank starts no more than half of its plan: its peers wait in an exchange
+//     killed   the same, and then the process ends by SIGKILL
+//     stopped  the same, and then the process is stopped by a signal
 //     wedged   a kernel does not end
 //     greedy   the device has no memory left
-//     killed   the process ends by SIGKILL
-//     stopped  the process is stopped by a signal
 #ifndef CPATTN_TESTS_CUDA_FAULTY_H
 #define CPATTN_TESTS_CUDA_FAULTY_H
 

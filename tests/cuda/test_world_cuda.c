@@ -93,14 +93,14 @@ static double now_s(void)
 
 // ---- agreement ----
 
-// Errors of both engines against one reference are of one size; one that has none to speak of may
-// differ from one that has none at all.
+// Both engines judge the same elements by the same limits. What a correct kernel may add to the
+// errors is in those: one that rounds P to the dtype is much further off than the CPU's in places.
 static bool figures_agree(const struct figures *cpu, const struct figures *cuda)
 {
     return cpu->tensor == cuda->tensor && cpu->chunk == cuda->chunk &&
            cpu->elements == cuda->elements &&
            fabs(cpu->rmse_limit - cuda->rmse_limit) <= 1e-9 * cpu->rmse_limit &&
-           cuda->rmse_rel <= 2 * cpu->rmse_rel + 0.2 * cpu->rmse_limit;
+           fabs(cpu->worst_row_limit - cuda->worst_row_limit) <= 1e-9 * cpu->worst_row_limit;
 }
 
 static bool reports_agree(const struct rank_report *cpu, const struct rank_report *cuda)
@@ -111,7 +111,7 @@ static bool reports_agree(const struct rank_report *cpu, const struct rank_repor
     return agree;
 }
 
-// One line of a tensor that broke a rule or is further off than the CPU's.
+// One line of a tensor that broke a rule or is judged otherwise than by the CPU.
 static void figures_print(int rank, const struct figures *cpu, const struct figures *cuda)
 {
     printf("#   rank %d %s/%d broken %d rmse %.1e (cpu %.1e) of %.1e row %.1e (%.1e) of %.1e bad "

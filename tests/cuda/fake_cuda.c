@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/cuda/fake_cuda.h"
+
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/limits.h"
+#include "kernels/cuda/delay_cuda.h"
+#include "tests/generate.h"
+
+#define STREAMS_MAX (2 * WORLD_SIZE_MAX)
+
+enum item_kind { ITEM_WORK, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE };
+
+struct fake_event {
+    uint64_t recorded, reached; // how often
+    uint64_t time;              // when it was reached
+};
+
+struct item {
+    struct item *next;
+    enum item_kind kind;
+    void (*work)(void *arguments);
+    void *arguments;
+    struct fake_event *event;
+    uint64_t number; // of the event's records
+    struct message *messages;
+    bool *sent, *received; // [count]
+    int count;
+};
+
+struct fake_stream {
+    struct item *head, *tail;
+    struct transport *transport; // whose exchanges are here, or NULL
+    bool held;
+};
+
+struct fake_transport {
+    struct transport base;
+    cudaStream_t stream;
+};
+
+static struct fake_stream streams[STREAMS_MAX];
+static int stream_count;
+static struct fake_transport *transports[WORLD_SIZE_MAX];
+static int transport_count;
+static uint64_t now;
+static bool is_broken;
+
+static void insist(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "fake_cuda: %s\n", what);
+    abort();
+}
+
+// ---- queues ----
+
+static struct fake_stream *stream_of(cudaStream_t stream)
+{
+    return (struct fake_stream *)(void *)stream;
+}
+
+cudaStream_t fake_stream(void)
+{
+    insist(stream_count < STREAMS_MAX, "too many streams");
+    streams[stream_count] = (struct fake_stream){0};
+    return (cudaStream_t)(void *)&streams[stream_count++];
+}
+
+static struct item *push(cudaStream_t stream, enum item_kind kind)
+{
+    struct fake_stream *s = stream_of(stream);
+    struct item *item = calloc(1, sizeof(*item));
+    insist(item != NULL, "no memory");
+    item->kind = kind;
+    if (s->tail)
+        s->tail->next = item;
+    else
+        s->head = item;
+    s->tail = item;
+    return item;
+}
+
+static void *copy_of(const void *data, size_t bytes)
+{
+    void *copy = malloc(bytes + 1);
+    insist(copy != NULL, "no memory");
+    memcpy(copy, data, bytes);
+    return copy;
+}
+
+void fake_push(cudaStream_t stream, void (*work)(void *), const void *arguments, size_t bytes)
+{
+    struct item *item = push(stream, ITEM_WORK);
+    item->work = work;
+    item->arguments = copy_of(arguments, bytes);
+}
+
+static void pop(struct fake_stream *s)
+{
+    struct item *item = s->head;
+    s->head = item->next;
+    if (!s->head)
+        s->tail = NULL;
+    free(item->arguments);
+    free(item->messages);
+    free(item->sent);
+    free(item->received);
+    free(item);
+}
+
+// ---- running ----
+
+static struct item *exchange_of(int rank)
+{
+    for (int i = 0; i < transport_count; i++)
+        if (transports[i]->base.rank == rank) {
+            struct item *item = stream_of(transports[i]->stream)->head;
+            bool posted = item && item->kind == ITEM_EXCHANGE;
+            return posted && !stream_of(transports[i]->stream)->held ? item : NULL;
+        }
+    return NULL;
+}
+
+// The first message of an exchange with a peer that has something left to move on this side.
+static int message_left(const struct item *item, int peer, bool sends)
+{
+    for (int i = 0; i < item->count; i++) {
+        const struct message *m = &item->messages[i];
+        size_t bytes = sends ? m->send_bytes : m->receive_bytes;
+        if (m->peer == peer && bytes > 0 && !(sends ? item->sent[i] : item->received[i]))
+            return i;
+    }
+    return -1;
+}
+
+// Moves one message that a rank has for another. False when there is none, or nobody to take it.
+static bool message_move(int from, int to)
+{
+    struct item *source = exchange_of(from), *destination = exchange_of(to);
+    if (!source || !destination)
+        return false;
+    int sent = message_left(source, to, true), received = message_left(destination, from, false);
+    if (sent < 0 || received < 0)
+        return false;
+    const struct message *send = &source->messages[sent];
+    const struct message *receive = &destination->messages[received];
+    insist(send->send_bytes == receive->receive_bytes, "messages of different sizes meet");
+    memmove(receive->receive, send->send, send->send_bytes);
+    source->sent[sent] = destination->received[received] = true;
+    return true;
+}
+
+static bool exchange_is_done(const struct item *item)
+{
+    for (int i = 0; i < item->count; i++)
+        if ((item->messages[i].send_bytes > 0 && !item->sent[i]) ||
+            (item->messages[i].receive_bytes > 0 && !item->received[i]))
+            return false;
+    return true;
+}
+
+static bool exchange_advance(struct fake_stream *s, struct item *item, uint64_t *random)
+{
+    int world_size = s->transport->world_size, rank = s->transport->rank;
+    int first = (int)generate_below(random, world_size);
+    bool moved = false;
+    for (int i = 0; i < world_size && !moved; i++)
+        moved = message_move(rank, (first + i) % world_size);
+    if (!exchange_is_done(item))
+        return moved;
+    pop(s);
+    return true;
+}
+
+static bool stream_advance(struct fake_stream *s, uint64_t *random)
+{
+    struct item *item = s->head;
+    if (!item || s->held)
+        return false;
+    now++;
+    switch (item->kind) {
+    case ITEM_WORK:
+        item->work(item->arguments);
+        break;
+    case ITEM_RECORD:
+        item->event->reached = item->number;
+        item->event->time = now;
+        break;
+    case ITEM_WAIT:
+        if (item->event->reached < item->number)
+            return false;
+        break;
+    case ITEM_EXCHANGE:
+        return exchange_advance(s, item, random);
+    }
+    pop(s);
+    return true;
+}
+
+// Mostly some stream runs far ahead of the others: an even choice would hardly ever let it.
+bool fake_step(uint64_t *random)
+{
+    static int favourite;
+    if (stream_count == 0)
+        return false;
+    if (favourite >= stream_count || generate_below(random, 6) == 0)
+        favourite = (int)generate_below(random, stream_count);
+    for (int i = 0; i < stream_count; i++)
+        if (stream_advance(&streams[(favourite + i) % stream_count], random))
+            return true;
+    return false;
+}
+
+bool fake_is_idle(void)
+{
+    for (int i = 0; i < stream_count; i++)
+        if (streams[i].head)
+            return false;
+    return true;
+}
+
+void fake_hold(cudaStream_t stream)
+{
+    stream_of(stream)->held = true;
+}
+
+void fake_break(bool broken)
+{
+    is_broken = broken;
+}
+
+void fake_reset(void)
+{
+    for (int i = 0; i < stream_count; i++)
+        while (streams[i].head)
+            pop(&streams[i]);
+    fake_backends_free();
+    for (int i = 0; i < transport_count; i++)
+        free(transports[i]);
+    stream_count = transport_count = 0;
+    is_broken = false;
+}
+
+// ---- the transport ----
+
+static enum status transport_start(struct transport *t, uint64_t tag,
+                                   const struct message *messages, int count, struct error *error)
+{
+    (void)tag;
+    (void)error;
+    struct item *item = push(((struct fake_transport *)(void *)t)->stream, ITEM_EXCHANGE);
+    item->messages = copy_of(messages, (size_t)count * sizeof(*messages));
+    item->sent = calloc((size_t)count + 1, 1);
+    item->received = calloc((size_t)count + 1, 1);
+    item->count = count;
+    insist(item->sent && item->received, "no memory");
+    return STATUS_OK;
+}
+
+static enum status transport_progress(struct transport *t, int timeout_ms, int *done,
+                                      struct error *error)
+{
+    (void)t;
+    (void)timeout_ms;
+    (void)error;
+    *done = 0;
+    return STATUS_OK;
+}
+
+static const struct transport_ops transport_ops = {
+    .name = "fake", .start = transport_start, .progress = transport_progress};
+
+struct transport *fake_transport(int rank, int world_size)
+{
+    struct fake_transport *t = calloc(1, sizeof(*t));
+    insist(t != NULL, "no memory");
+    t->base = (struct transport){.ops = &transport_ops, .rank = rank, .world_size = world_size};
+    t->stream = fake_stream();
+    stream_of(t->stream)->transport = &t->base;
+    transports[transport_count++] = t;
+    return &t->base;
+}
+
+cudaStream_t transport_nccl_stream(const struct transport *t)
+{
+    return ((const struct fake_transport *)(const void *)t)->stream;
+}
+
+// ---- the runtime ----
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+{
+    (void)flags;
+    *event = (cudaEvent_t)calloc(1, sizeof(struct fake_event));
+    return *event ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    free((void *)event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    struct item *item = push(stream, ITEM_RECORD);
+    item->event = (struct fake_event *)(void *)event;
+    item->number = ++item->event->recorded;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
+{
+    struct item *item = push(stream, ITEM_WAIT);
+    (void)flags;
+    item->event = (struct fake_event *)(void *)event;
+    item->number = item->event->recorded;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    const struct fake_event *e = (const struct fake_event *)(const void *)event;
+    if (is_broken)
+        return cudaErrorIllegalAddress;
+    return e->reached == e->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
+{
+    const struct fake_event *from = (const struct fake_event *)(const void *)start;
+    const struct fake_event *to = (const struct fake_event *)(const void *)end;
+    if (from->reached == 0 || to->reached == 0)
+        return cudaErrorInvalidValue;
+    *ms = (float)to->time - (float)from->time;
+    return cudaSuccess;
+}
+
+struct memset_call {
+    char *data;
+    size_t pitch, width, height;
+    int value;
+};
+
+static void memset_run(void *arguments)
+{
+    struct memset_call *c = arguments;
+    for (size_t i = 0; i < c->height; i++)
+        memset(c->data + i * c->pitch, c->value, c->width);
+}
+
+cudaError_t cudaMemset2DAsync(void *data, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream)
+{
+    struct memset_call call = {data, pitch, width, height, value};
+    fake_push(stream, memset_run, &call, sizeof(call));
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *data, int value, size_t count, cudaStream_t stream)
+{
+    return cudaMemset2DAsync(data, count, value, count, 1, stream);
+}
+
+cudaError_t delay_cuda(cudaStream_t stream, uint32_t ns)
+{
+    (void)stream;
+    (void)ns; // every order is tried anyway
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaError";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    (void)error;
+    return "made up";
+}
+
+// ---- marks ----
+
+struct write_call {
+    uint32_t *place;
+    uint32_t value;
+};
+
+static void write_run(void *arguments)
+{
+    struct write_call *c = arguments;
+    *c->place = c->value;
+}
+
+static CUresult stream_write_value(CUstream stream, CUdeviceptr place, cuuint32_t value,
+                                   unsigned int flags)
+{
+    struct write_call call = {(uint32_t *)(uintptr_t)place, value};
+    if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) // as drivers have it
+        return CUDA_ERROR_INVALID_VALUE;
+    fake_push((cudaStream_t)stream, write_run, &call, sizeof(call));
+    return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function,
+                                             unsigned int version, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *status)
+{
+    CUresult (*write)(CUstream, CUdeviceptr, cuuint32_t, unsigned int) = stream_write_value;
+    (void)version;
+    (void)flags;
+    insist(strcmp(symbol, "cuStreamWriteValue32") == 0, "another function of the driver");
+    memcpy(function, &write, sizeof(write));
+    *status = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned int flags)
+{
+    (void)flags;
+    *memory = calloc(1, bytes);
+    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags)
+{
+    (void)flags;
+    *device = host;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    free(memory);
+    return cudaSuccess;
+}

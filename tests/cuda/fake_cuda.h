@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// As much of CUDA, of the CUDA backend and of the transport over NCCL as the executor of plans on a
+// device needs, on the host: streams are queues whose heads run, when the test lets them, in any
+// order that streams, events and messages leave open. What runs are the operations of the CPU
+// backend.
+#ifndef CPATTN_TESTS_CUDA_FAKE_CUDA_H
+#define CPATTN_TESTS_CUDA_FAKE_CUDA_H
+
+#include "kernels/cuda/backend.h"
+#include "transport/nccl.h"
+
+// Forgets all streams. Events may live on.
+void fake_reset(void);
+
+// A backend with its stream, and a transport with another. Ranks that exchange messages are of one
+// world. Both live until fake_reset().
+struct attention_backend *fake_backend(void);
+struct transport *fake_transport(int rank, int world_size);
+
+// Runs the head of some queue, drawn with *random; false when no head can run.
+bool fake_step(uint64_t *random);
+
+// Whether everything has run.
+bool fake_is_idle(void);
+
+// Nothing of this stream runs any more.
+void fake_hold(cudaStream_t stream);
+
+// From now on the device answers with an error.
+void fake_break(bool broken);
+
+// ---- between the parts of this ----
+
+cudaStream_t fake_stream(void);
+// Puts work on a stream, with a copy of its arguments.
+void fake_push(cudaStream_t stream, void (*work)(void *arguments), const void *arguments,
+               size_t bytes);
+void fake_backends_free(void);
+
+#endif

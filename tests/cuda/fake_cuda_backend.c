@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/limits.h"
+#include "kernels/cuda/regions_cuda.h"
+#include "tests/cuda/fake_cuda.h"
+
+struct fake_backend {
+    cudaStream_t stream;
+    struct attention_backend *cpu;
+};
+
+static struct fake_backend *backends[WORLD_SIZE_MAX];
+static int backend_count;
+
+static void insist(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "fake_cuda: %s\n", what);
+    abort();
+}
+
+void fake_backends_free(void)
+{
+    for (int i = 0; i < backend_count; i++) {
+        attention_cpu.destroy(backends[i]->cpu);
+        free(backends[i]);
+    }
+    backend_count = 0;
+}
+
+static struct fake_backend *fake_of(struct attention_backend *backend)
+{
+    return (struct fake_backend *)(void *)backend;
+}
+
+struct attention_backend *fake_backend(void)
+{
+    struct error error;
+    struct fake_backend *b = calloc(1, sizeof(*b));
+    insist(b && attention_cpu.create(&b->cpu, &error) == STATUS_OK, "no backend");
+    b->stream = fake_stream();
+    backends[backend_count++] = b;
+    return (struct attention_backend *)(void *)b;
+}
+
+cudaStream_t attention_cuda_stream(struct attention_backend *backend)
+{
+    return fake_of(backend)->stream;
+}
+
+// The arguments of any of the small operations.
+struct call {
+    struct attention_backend *cpu;
+    struct attention_shape shape;
+    const void *data;
+    const float *source, *lse, *d;
+    void *destination;
+    const struct slice *slices;
+    int32_t slice_count;
+    enum case_dtype dtype;
+    int64_t count, rows, stride;
+    float value;
+};
+
+static void call_push(struct attention_backend *backend, void (*work)(void *), struct call call)
+{
+    call.cpu = fake_of(backend)->cpu;
+    fake_push(fake_of(backend)->stream, work, &call, sizeof(call));
+}
+
+struct forward_call {
+    struct attention_backend *cpu;
+    struct attention_forward args;
+};
+
+static void forward_run(void *arguments)
+{
+    struct forward_call *call = arguments;
+    struct error error;
+    insist(attention_cpu.forward(call->cpu, &call->args, &error) == STATUS_OK, "forward");
+}
+
+static enum status forward(struct attention_backend *backend, const struct attention_forward *args,
+                           struct error *error)
+{
+    struct forward_call call = {fake_of(backend)->cpu, *args};
+    (void)error;
+    fake_push(fake_of(backend)->stream, forward_run, &call, sizeof(call));
+    return STATUS_OK;
+}
+
+struct backward_call {
+    struct attention_backend *cpu;
+    struct attention_backward args;
+};
+
+static void backward_run(void *arguments)
+{
+    struct backward_call *call = arguments;
+    struct error error;
+    insist(attention_cpu.backward(call->cpu, &call->args, &error) == STATUS_OK, "backward");
+}
+
+static enum status backward(struct attention_backend *backend,
+                            const struct attention_backward *args, struct error *error)
+{
+    struct backward_call call = {fake_of(backend)->cpu, *args};
+    (void)error;
+    fake_push(fake_of(backend)->stream, backward_run, &call, sizeof(call));
+    return STATUS_OK;
+}
+
+static void row_dot_run(void *arguments)
+{
+    struct call *c = arguments;
+    attention_cpu.row_dot(c->cpu, &c->shape, c->data, c->source, c->destination);
+}
+
+static void row_dot(struct attention_backend *backend, const struct attention_shape *shape,
+                    const void *d_out, const float *o, float *d)
+{
+    call_push(backend, row_dot_run,
+              (struct call){.shape = *shape, .data = d_out, .source = o, .destination = d});
+}
+
+static void add_run(void *arguments)
+{
+    struct call *c = arguments;
+    for (int64_t i = 0; i < c->rows; i++)
+        attention_cpu.add(c->cpu, c->source + i * c->count, (float *)c->destination + i * c->stride,
+                          c->count);
+}
+
+static void add(struct attention_backend *backend, const float *source, float *destination,
+                int64_t count)
+{
+    call_push(
+        backend, add_run,
+        (struct call){.source = source, .destination = destination, .rows = 1, .count = count});
+}
+
+void regions_cuda_add(struct attention_backend *backend, const float *source, float *destination,
+                      int64_t rows, int64_t count, int64_t stride)
+{
+    call_push(backend, add_run,
+              (struct call){.source = source,
+                            .destination = destination,
+                            .rows = rows,
+                            .count = count,
+                            .stride = stride});
+}
+
+static void max_run(void *arguments)
+{
+    struct call *c = arguments;
+    attention_cpu.max(c->cpu, c->source, c->destination, c->count);
+}
+
+static void max(struct attention_backend *backend, const float *source, float *destination,
+                int64_t count)
+{
+    call_push(backend, max_run,
+              (struct call){.source = source, .destination = destination, .count = count});
+}
+
+static void fill_heads_run(void *arguments)
+{
+    struct call *c = arguments;
+    attention_cpu.fill_heads(c->cpu, &c->shape, c->source, c->destination);
+}
+
+static void fill_heads(struct attention_backend *backend, const struct attention_shape *shape,
+                       const float *source, float *destination)
+{
+    call_push(backend, fill_heads_run,
+              (struct call){.shape = *shape, .source = source, .destination = destination});
+}
+
+static void sink_grad_run(void *arguments)
+{
+    struct call *c = arguments;
+    attention_cpu.sink_grad(c->cpu, &c->shape, c->slices, c->slice_count, c->source, c->lse, c->d,
+                            c->destination);
+}
+
+static void sink_grad(struct attention_backend *backend, const struct attention_shape *shape,
+                      const struct slice *slices, int32_t slice_count, const float *sink,
+                      const float *lse, const float *d, float *dsink)
+{
+    call_push(backend, sink_grad_run,
+              (struct call){.shape = *shape,
+                            .slices = slices,
+                            .slice_count = slice_count,
+                            .source = sink,
+                            .lse = lse,
+                            .d = d,
+                            .destination = dsink});
+}
+
+static void convert_run(void *arguments)
+{
+    struct call *c = arguments;
+    attention_cpu.convert(c->cpu, c->dtype, c->source, c->destination, c->count);
+}
+
+static void convert(struct attention_backend *backend, enum case_dtype dtype, const float *source,
+                    void *destination, int64_t count)
+{
+    call_push(backend, convert_run,
+              (struct call){
+                  .dtype = dtype, .source = source, .destination = destination, .count = count});
+}
+
+static void fill_run(void *arguments)
+{
+    struct call *c = arguments;
+    attention_cpu.fill(c->cpu, c->destination, c->value, c->count);
+}
+
+static void fill(struct attention_backend *backend, float *destination, float value, int64_t count)
+{
+    call_push(backend, fill_run,
+              (struct call){.destination = destination, .value = value, .count = count});
+}
+
+const struct attention_ops attention_cuda = {
+    .name = "fake",
+    .forward = forward,
+    .backward = backward,
+    .row_dot = row_dot,
+    .add = add,
+    .max = max,
+    .fill_heads = fill_heads,
+    .sink_grad = sink_grad,
+    .convert = convert,
+    .fill = fill,
+};
+
+static void copy_run(void *arguments)
+{
+    struct region_copy *c = arguments;
+    for (int64_t i = 0; i < c->rows; i++)
+        memcpy((char *)c->destination + i * c->destination_stride,
+               (const char *)c->source + i * c->source_stride, (size_t)c->bytes);
+}
+
+void regions_cuda_copy(struct attention_backend *backend, cudaStream_t stream,
+                       const struct region_copy *copies, int count)
+{
+    (void)backend;
+    for (int i = 0; i < count; i++)
+        fake_push(stream, copy_run, &copies[i], sizeof(copies[i]));
+}

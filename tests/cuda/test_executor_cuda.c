@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor of plans on a device, on a runtime that is made up (tests/cuda/fake_cuda.h):
+// whatever order streams and events leave open, the bits are those of the CPU's executor.
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank/cuda/executor.h"
+#include "rank/digest.h"
+#include "rank/inputs.h"
+#include "rank/job.h"
+#include "tests/cuda/fake_cuda.h"
+#include "tests/generate.h"
+#include "tests/runner.h"
+#include "tests/world.h"
+
+#define WORLD_MAX  5
+#define TOKENS_MAX 40
+#define CASES      80
+#define ORDERS     4
+
+// One rank of a case, up to the verification.
+struct device_rank {
+    struct attention_backend *backend;
+    struct transport *transport;
+    struct cuda_executor *executor;
+    struct plan *plan;
+    struct job job;
+    struct cuda_execution execution;
+    void *buffers[64];
+};
+
+static struct progress words[WORLD_SIZE_MAX];
+static struct device_rank ranks[WORLD_MAX];
+
+static void *memory_take(int64_t bytes)
+{
+    void *memory = malloc((size_t)bytes + 1);
+    ck_assert_ptr_nonnull(memory);
+    memset(memory, 0xff, (size_t)bytes);
+    return memory;
+}
+
+static void input_fill(const struct job *j, enum input_tensor tensor, enum shard_side side,
+                       void *data)
+{
+    struct span *spans = calloc((size_t)shard_spans_max(j->c) + 1, sizeof(*spans));
+    int count = shard_spans(j->c, side, j->rank, spans);
+    if (data)
+        inputs_fill(j->c, tensor, j->rank, spans, count, data);
+    free(spans);
+}
+
+static void inputs_fill_all(const struct job *j)
+{
+    struct span *spans = calloc((size_t)shard_spans_max(j->c) + 1, sizeof(*spans));
+    char *kv = job_memory(j, BUFFER_INPUT_KV);
+    input_fill(j, INPUT_K, SIDE_KV, kv);
+    input_fill(j, INPUT_V, SIDE_KV, kv ? kv + job_key_bytes(j) : NULL);
+    input_fill(j, INPUT_Q, SIDE_Q, job_memory(j, BUFFER_INPUT_Q));
+    input_fill(j, INPUT_DO, SIDE_Q, job_memory(j, BUFFER_INPUT_DO));
+    if (job_memory(j, BUFFER_INPUT_SINK))
+        inputs_fill_sink(j->c, job_memory(j, BUFFER_INPUT_SINK));
+    if (job_memory(j, BUFFER_INPUT_BIAS))
+        inputs_fill_bias(j->c, j->rank, spans, job_memory(j, BUFFER_INPUT_BIAS));
+    free(spans);
+}
+
+static void rank_init(struct device_rank *r, const struct cp_case *c, int rank)
+{
+    struct error error;
+    memset(r, 0, sizeof(*r));
+    ck_assert_int_eq(plan_create(c, rank, &r->plan, &error), STATUS_OK);
+    ck_assert_int_le(r->plan->buffer_count, 64);
+    r->backend = fake_backend();
+    r->transport = fake_transport(rank, c->world_size);
+    ck_assert_int_eq(cuda_executor_create(r->backend, r->transport, words, &r->executor, &error),
+                     STATUS_OK);
+    for (int i = 0; i < r->plan->buffer_count; i++)
+        r->buffers[i] = memory_take(r->plan->buffers[i].bytes);
+    r->job = (struct job){.c = c, .rank = rank, .plan = r->plan, .buffers = r->buffers};
+    inputs_fill_all(&r->job);
+    r->execution = (struct cuda_execution){.plan = r->plan,
+                                           .buffers = r->buffers,
+                                           .staging = memory_take(cuda_executor_staging(r->plan)),
+                                           .job = 7};
+    ck_assert_int_eq(cuda_executor_start(r->executor, &r->execution, &error), STATUS_OK);
+}
+
+static void rank_fini(struct device_rank *r)
+{
+    cuda_executor_destroy(r->executor);
+    for (int i = 0; i < r->plan->buffer_count; i++)
+        free(r->buffers[i]);
+    free(r->execution.staging);
+    plan_destroy(r->plan);
+}
+
+static uint64_t rank_digest(const struct device_rank *r)
+{
+    uint64_t digest = DIGEST_START;
+    for (int i = 0; i < JOB_OUTPUTS; i++) {
+        int64_t bytes;
+        const void *data = job_buffer(&r->job, job_outputs[i], &bytes);
+        digest = digest_add(digest, data, (size_t)bytes);
+    }
+    return digest;
+}
+
+static void world_start(const struct cp_case *c)
+{
+    memset(words, 0, sizeof(words));
+    for (int rank = 0; rank < c->world_size; rank++)
+        rank_init(&ranks[rank], c, rank);
+}
+
+static void world_end(const struct cp_case *c)
+{
+    fake_reset();
+    for (int rank = 0; rank < c->world_size; rank++)
+        rank_fini(&ranks[rank]);
+}
+
+static void case_draw(uint64_t seed, struct cp_case *c)
+{
+    generate_case(seed, WORLD_MAX, TOKENS_MAX, c);
+    c->explore_seed = seed % 2; // delays and poison, or none
+}
+
+// ---- tests ----
+
+START_TEST(any_order_gives_the_bits_of_the_cpu)
+{
+    struct cp_case c;
+    struct rank_report reports[WORLD_MAX];
+    struct error error;
+    uint64_t random = (uint64_t)_i + 1;
+    case_draw((uint64_t)_i, &c);
+    ck_assert_int_eq(world_run(&c, reports, &error), STATUS_OK);
+    for (int order = 0; order < ORDERS; order++) {
+        world_start(&c);
+        while (fake_step(&random))
+            continue;
+        ck_assert_msg(fake_is_idle(), "something waits for what never comes");
+        for (int rank = 0; rank < c.world_size; rank++) {
+            struct timings timings = {0};
+            ck_assert_int_eq(cuda_executor_timings(ranks[rank].executor, &timings, &error),
+                             STATUS_OK);
+            ck_assert_uint_eq(rank_digest(&ranks[rank]), reports[rank].digest);
+            ck_assert(!c.training || timings.backward_ns > 0);
+        }
+        world_end(&c);
+    }
+}
+END_TEST
+
+// The first operation that may be told: of those that are marked when they are done.
+static bool is_told(const struct op *op)
+{
+    return op->kind == OP_EXCHANGE || op->kind == OP_ATTEND_FORWARD ||
+           op->kind == OP_ATTEND_BACKWARD;
+}
+
+static bool word_names_an_operation(const struct plan *plan, struct progress_view view)
+{
+    for (int i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        int phase = op->phase == PHASE_FORWARD ? REPORT_FORWARD : REPORT_BACKWARD;
+        if (is_told(op) && view.phase == phase && view.step == op->step)
+            return true;
+    }
+    return view.phase == REPORT_REFERENCE;
+}
+
+START_TEST(a_device_that_breaks_is_told_with_its_place)
+{
+    struct cp_case c;
+    struct error error;
+    uint64_t random = (uint64_t)_i + 1;
+    case_draw((uint64_t)_i, &c);
+    world_start(&c);
+    int steps = (int)generate_below(&random, 200);
+    while (steps-- > 0 && fake_step(&random))
+        continue;
+    fake_break(true);
+    for (int rank = 0; rank < c.world_size; rank++) {
+        ck_assert_int_eq(cuda_executor_wait(ranks[rank].executor, &error), STATUS_INTERNAL);
+        ck_assert_ptr_nonnull(strstr(error.text, "cudaErrorIllegalAddress"));
+        struct progress_view view = progress_load(&words[rank]);
+        ck_assert_uint_eq(view.job, 7);
+        ck_assert_msg(word_names_an_operation(ranks[rank].plan, view), "phase %d step %d",
+                      view.phase, view.step);
+    }
+    world_end(&c);
+}
+END_TEST
+
+// Only one rank stands still: the words of the others lead to it.
+START_TEST(whoever_stands_still_is_found)
+{
+    struct cp_case c;
+    struct error error;
+    uint64_t random = 1;
+    case_init(&c);
+    c.world_size = WORLD_MAX;
+    c.comm = (enum case_comm[]){COMM_P2P, COMM_ALL_GATHER}[_i];
+    c.seqlen_q = c.seqlen_kv = TOKENS_MAX;
+    world_start(&c);
+    int culprit = 3;
+    fake_hold(attention_cuda_stream(ranks[culprit].backend));
+    fake_hold(transport_nccl_stream(ranks[culprit].transport));
+    while (fake_step(&random))
+        continue;
+    ck_assert(!fake_is_idle());
+    fake_break(true);
+    for (int round = 0; round < 2; round++)
+        for (int rank = 0; rank < c.world_size; rank++)
+            ck_assert_int_eq(cuda_executor_wait(ranks[rank].executor, &error), STATUS_INTERNAL);
+    ck_assert_int_eq(progress_culprit(words, c.world_size), culprit);
+    world_end(&c);
+}
+END_TEST
+
+static void kept_worlds_close(void)
+{
+    world_close_all();
+}
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("executor_cuda");
+    TCase *orders = tcase_create("orders");
+    tcase_set_timeout(orders, 60);
+    tcase_add_checked_fixture(orders, NULL, kept_worlds_close);
+    tcase_add_loop_test(orders, any_order_gives_the_bits_of_the_cpu, 0, CASES);
+    suite_add_tcase(s, orders);
+    TCase *progress = tcase_create("progress");
+    tcase_set_timeout(progress, 60);
+    tcase_add_loop_test(progress, a_device_that_breaks_is_told_with_its_place, 0, CASES);
+    tcase_add_loop_test(progress, whoever_stands_still_is_found, 0, 2);
+    suite_add_tcase(s, progress);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}
