@@ -149,6 +149,20 @@ static bool queue_max_set(struct config *c, const char *text)
     return true;
 }
 
+static bool user_queue_max_set(struct config *c, const char *text)
+{
+    int64_t value;
+    if (!integer_parse(text, 1, JOBS_MAX, &value))
+        return false;
+    c->user_queue_max = (int)value;
+    return true;
+}
+
+static bool allow_users_set(struct config *c, const char *text)
+{
+    return user_list_parse(text, &c->allowed);
+}
+
 static bool idle_timeout_set(struct config *c, const char *text)
 {
     return duration_parse(text, &c->idle_timeout_ns);
@@ -185,6 +199,14 @@ static const struct setting {
     {"queue-max", "N",
      "Cases queued and running; more are refused [" TEXT_OF(QUEUE_MAX_DEFAULT) "]", queue_max_set,
      "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+    {"user-queue-max", "N", "Of them, cases of one user [half of queue-max]", user_queue_max_set,
+     "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+    {"allow-users", "LIST",
+     "Serve these users only, names or numbers such as alice,1002, beside root and the daemon's "
+     "own "
+     "[whoever can open the socket]",
+     allow_users_set,
+     "up to " TEXT_OF(USER_LIST_MAX) " users of this machine or numbers, with commas between them"},
     {"idle-timeout", "TIME", "Stop a pool that has nothing to do for this long; 0: never [10m]",
      idle_timeout_set, DURATION_SYNTAX},
     {"memory", "SIZE",

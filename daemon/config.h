@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "common/status.h"
+#include "daemon/user_list.h"
 
 enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
 
@@ -26,6 +27,8 @@ struct config {
     enum backend_choice backend;
     struct device_choice devices;
     int queue_max;            // 1..JOBS_MAX
+    int user_queue_max;       // of one user, 1..JOBS_MAX; 0: half of queue_max
+    struct user_list allowed; // empty: whoever can open the socket
     uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
     int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
     enum log_level log_level;

@@ -19,7 +19,9 @@ daemon_libcore_a_SOURCES = \
     daemon/core/schedule.h \
     daemon/core/state.h \
     daemon/core/timers.c \
-    daemon/core/timers.h
+    daemon/core/timers.h \
+    daemon/core/users.c \
+    daemon/core/users.h
 
 # The socket: bytes, requests and replies, without their meaning.
 noinst_LIBRARIES += daemon/libserver.a
@@ -47,6 +49,8 @@ cpattnd_SOURCES += daemon/io/crew.c
 cpattnd_SOURCES += daemon/io/crew.h
 cpattnd_SOURCES += daemon/io/gpus.c
 cpattnd_SOURCES += daemon/io/gpus.h
+cpattnd_SOURCES += daemon/io/gate.c
+cpattnd_SOURCES += daemon/io/gate.h
 cpattnd_SOURCES += daemon/io/host.c
 cpattnd_SOURCES += daemon/io/host.h
 cpattnd_SOURCES += daemon/io/mesh.c
@@ -70,5 +74,7 @@ cpattnd_SOURCES += daemon/io/stderr_pipe.h
 cpattnd_SOURCES += daemon/io/tasks.c
 cpattnd_SOURCES += daemon/io/tasks.h
 cpattnd_SOURCES += daemon/main.c
+cpattnd_SOURCES += daemon/user_list.c
+cpattnd_SOURCES += daemon/user_list.h
 cpattnd_LDADD = daemon/libcore.a daemon/libserver.a yaml/libyamltree.la $(base_libs) $(EV_LIBS) \
     $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(MATH_LIBS)

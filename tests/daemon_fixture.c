@@ -330,6 +330,23 @@ void daemon_send(int fd, uint32_t number, const struct wire_request *request)
     free(data);
 }
 
+struct wire_reply daemon_receive(int fd)
+{
+    static uint8_t bytes[REPLY_BYTES_MAX];
+    uint8_t head[13];
+    struct wire_reply reply;
+    struct error error;
+    size_t size = 0;
+    ck_assert_int_eq(recv(fd, head, sizeof(head), MSG_WAITALL), sizeof(head));
+    for (int i = 1; i <= 8; i++)
+        size = size << 8 | head[i];
+    size -= 4;
+    ck_assert_uint_le(size, sizeof(bytes));
+    ck_assert_int_eq(recv(fd, bytes, size, MSG_WAITALL), (ssize_t)size);
+    ck_assert_int_eq(wire_decode_reply(bytes, size, &reply, &error), STATUS_OK);
+    return reply;
+}
+
 void daemon_ping_fresh(const struct daemon *d)
 {
     struct wire_request request = daemon_request(METHOD_STATUS);

@@ -75,6 +75,9 @@ int daemon_connect(const struct daemon *d);
 // Sends a request by hand, as a frame with a number of its own.
 void daemon_send(int fd, uint32_t number, const struct wire_request *request);
 
+// The next reply that a connection made by hand gets, after the greeting: wire_reply_fini().
+struct wire_reply daemon_receive(int fd);
+
 // Cases queued and running.
 struct wire_status daemon_status(struct daemon *d); // without pools
 

@@ -352,6 +352,10 @@ test_programs += tests/test_daemon_again
 tests_test_daemon_again_SOURCES = tests/test_daemon_again.c $(daemon_fixture)
 tests_test_daemon_again_LDADD = $(daemon_fixture_libs)
 
+test_programs += tests/test_daemon_users
+tests_test_daemon_users_SOURCES = tests/test_daemon_users.c $(daemon_fixture)
+tests_test_daemon_users_LDADD = $(daemon_fixture_libs)
+
 test_programs += tests/test_daemon_socket
 tests_test_daemon_socket_SOURCES = tests/test_daemon_socket.c $(daemon_fixture)
 tests_test_daemon_socket_LDADD = $(daemon_fixture_libs)

@@ -137,11 +137,16 @@ START_TEST(what_makes_no_sense_is_refused)
 }
 END_TEST
 
-static enum status cancel(const struct core_request *request)
+static enum status cancel_as(const struct core_request *request, uint32_t user)
 {
-    enum status status = core_cancel(f.core, f.now_ns, &request->id, &f.error);
+    enum status status = core_cancel(f.core, f.now_ns, &request->id, user, &f.error);
     core_assert(f.core);
     return status;
+}
+
+static enum status cancel(const struct core_request *request)
+{
+    return cancel_as(request, request->user);
 }
 
 START_TEST(cancelling)
@@ -169,6 +174,65 @@ START_TEST(cancelling)
 
     struct core_request unknown = request_make(4);
     ck_assert_int_eq(cancel(&unknown), STATUS_NOT_FOUND);
+}
+END_TEST
+
+START_TEST(only_ones_own_requests_can_be_cancelled)
+{
+    struct ranks ranks = pool_up(4);
+    struct core_request requests[2] = {request_make(4), request_make(4)};
+    int slots[2];
+    for (int i = 0; i < 2; i++) {
+        requests[i].user = 1000;
+        ck_assert_int_eq(submit_request(&requests[i], &slots[i]), STATUS_OK);
+        if (i == 0)
+            expect_run(ranks, slots[0]);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(cancel_as(&requests[i], 1001), STATUS_PERMISSION_DENIED);
+        ck_assert_msg(strstr(f.error.text, "another user"), "%s", f.error.text);
+        expect_none();
+    }
+    ck_assert_int_eq(cancel_as(&requests[1], CORE_ANY_USER), STATUS_OK);
+    expect_answer(slots[1], CAUSE_CANCELLED, -1);
+    ck_assert_int_eq(cancel(&requests[0]), STATUS_OK);
+    expect_answer(slots[0], CAUSE_CANCELLED, -1);
+    expect_kill(ranks);
+}
+END_TEST
+
+static enum status submit_as(uint32_t user, int *slot)
+{
+    struct core_request request = request_make(4);
+    request.user = user;
+    return submit_request(&request, slot);
+}
+
+START_TEST(nobody_takes_the_whole_queue)
+{
+    struct core_config config = fixture_config();
+    config.user_queue_max = 3;
+    fixture_again(&config);
+    struct ranks ranks = pool_up(4);
+    int slots[8];
+    ck_assert_int_eq(submit_as(1, &slots[0]), STATUS_OK);
+    struct action run = expect_run(ranks, slots[0]);
+    for (int i = 1; i < 3; i++)
+        ck_assert_int_eq(submit_as(1, &slots[i]), STATUS_OK);
+    ck_assert_int_eq(submit_as(1, &slots[3]), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_msg(strstr(f.error.text, "3 requests of this user"), "%s", f.error.text);
+    for (int i = 3; i < 6; i++)
+        ck_assert_int_eq(submit_as(2, &slots[i]), STATUS_OK);
+    ck_assert_int_eq(submit_as(2, &slots[6]), STATUS_RESOURCE_EXHAUSTED);
+    for (int i = 6; i < 8; i++)
+        ck_assert_int_eq(submit_as((uint32_t)i, &slots[i]), STATUS_OK);
+    ck_assert_int_eq(submit_as(9, &slots[0]), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_msg(strstr(f.error.text, "the queue is full"), "%s", f.error.text);
+    // What is answered makes room for its own user.
+    run_finish(ranks, run);
+    expect_run(ranks, slots[1]);
+    ck_assert_int_eq(submit_as(2, &slots[0]), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(submit_as(1, &slots[0]), STATUS_OK);
 }
 END_TEST
 
@@ -300,6 +364,8 @@ int main(void)
     tcase_add_test(c, a_refused_request_id_may_come_again);
     tcase_add_test(c, what_makes_no_sense_is_refused);
     tcase_add_test(c, cancelling);
+    tcase_add_test(c, only_ones_own_requests_can_be_cancelled);
+    tcase_add_test(c, nobody_takes_the_whole_queue);
     tcase_add_test(c, what_nobody_waits_for_is_dropped_from_the_queue);
     c = case_make(suite, "poison");
     tcase_add_test(c, a_case_that_has_killed_two_pools_is_refused_for_an_hour);

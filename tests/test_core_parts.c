@@ -8,6 +8,7 @@
 #include "daemon/core/ids.h"
 #include "daemon/core/poison.h"
 #include "daemon/core/timers.h"
+#include "daemon/core/users.h"
 #include "tests/runner.h"
 
 #define S UINT64_C(1000000000)
@@ -150,6 +151,35 @@ START_TEST(ids_that_collide_are_told_apart)
 }
 END_TEST
 
+// ---- users -------------------------------------------------------------------------------------
+
+START_TEST(users_are_counted)
+{
+    enum { JOBS = 37, USERS = 50 };
+    struct users users;
+    int jobs[USERS] = {0}, total = 0;
+    uint32_t random = 1;
+    ck_assert(users_init(&users, JOBS));
+    for (int step = 0; step < 20000; step++) {
+        random = random * 1664525 + 1013904223;
+        uint32_t user = (random >> 16) % USERS;
+        bool add = total == 0 || (total < JOBS && (random >> 30) > 1);
+        if (add)
+            users_add(&users, user << 26);
+        else if (jobs[user] > 0)
+            users_remove(&users, user << 26);
+        else
+            continue;
+        jobs[user] += add ? 1 : -1;
+        total += add ? 1 : -1;
+        for (uint32_t i = 0; i < USERS; i++)
+            ck_assert_int_eq(users_jobs(&users, i << 26), jobs[i]);
+    }
+    users_fini(&users);
+    users_fini(&users);
+}
+END_TEST
+
 // ---- poison ------------------------------------------------------------------------------------
 
 START_TEST(two_kills_are_poison_for_an_hour)
@@ -235,6 +265,9 @@ int main(void)
     TCase *c = tcase_create("timers");
     tcase_add_test(c, timers_come_in_order);
     tcase_add_test(c, no_timer_is_ever_due);
+    suite_add_tcase(suite, c);
+    c = tcase_create("users");
+    tcase_add_test(c, users_are_counted);
     suite_add_tcase(suite, c);
     c = tcase_create("ids");
     tcase_add_test(c, ids_live_and_are_answered);

@@ -367,7 +367,7 @@ END_TEST
 
 START_TEST(test_busy_when_full)
 {
-    static const char *const arguments[] = {"--queue-max", "2", NULL};
+    static const char *const arguments[] = {"--queue-max", "2", "--user-queue-max", "2", NULL};
     daemon_start(&d, arguments);
     struct wire_request first = daemon_request_long(2);
     struct call running = daemon_call_begin(&d, &first);

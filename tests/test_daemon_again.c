@@ -60,24 +60,6 @@ static int connect_greeted(void)
     return fd;
 }
 
-// The reply that a connection made by hand gets.
-static struct wire_reply receive(int fd)
-{
-    static uint8_t bytes[REPLY_BYTES_MAX];
-    uint8_t head[13];
-    struct wire_reply reply;
-    struct error error;
-    size_t size = 0;
-    ck_assert_int_eq(recv(fd, head, sizeof(head), MSG_WAITALL), sizeof(head));
-    for (int i = 1; i <= 8; i++)
-        size = size << 8 | head[i];
-    size -= 4;
-    ck_assert_uint_le(size, sizeof(bytes));
-    ck_assert_int_eq(recv(fd, bytes, size, MSG_WAITALL), (ssize_t)size);
-    ck_assert_int_eq(wire_decode_reply(bytes, size, &reply, &error), STATUS_OK);
-    return reply;
-}
-
 // The client that asked first goes away; the request is still that of the other.
 START_TEST(test_first_client_goes)
 {
@@ -95,7 +77,7 @@ START_TEST(test_first_client_goes)
     kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
     struct wire_reply reply = daemon_call_end(&running);
     wire_reply_fini(&reply);
-    reply = receive(second);
+    reply = daemon_receive(second);
     expect_pass(&reply);
     ck_assert_uint_eq(daemon_status(&d).admitted, 2);
     close(second);

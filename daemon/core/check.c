@@ -71,6 +71,24 @@ static void check_jobs(const struct core *core)
            core->config.queue_max);
 }
 
+// Quadratic, but for few users.
+static void check_users(const struct core *core)
+{
+    int total = 0;
+    for (uint32_t i = 0; i <= core->users.mask; i++) {
+        const struct users_entry *entry = &core->users.entries[i];
+        int jobs = 0;
+        if (entry->jobs == 0)
+            continue;
+        for (int slot = 0; slot < core->config.queue_max; slot++)
+            jobs += core->jobs[slot].state != JOB_FREE && core->jobs[slot].user == entry->user;
+        assert(jobs == entry->jobs && jobs <= core->config.user_queue_max);
+        assert(users_jobs(&core->users, entry->user) == jobs);
+        total += jobs;
+    }
+    assert(total == core->config.queue_max - core->job_counts[JOB_FREE]);
+}
+
 // Modes with ranks, and what is true of the ranks there.
 static void check_ranks(const struct core *core, const struct pool *pool)
 {
@@ -184,6 +202,7 @@ void core_assert(const struct core *core)
 {
     timers_assert(&core->timers);
     check_jobs(core);
+    check_users(core);
     check_pools_together(core);
     check_pool_lists(core);
     assert(!core->exited || (core->draining && !core->slots_used &&

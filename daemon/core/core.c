@@ -35,7 +35,7 @@ static bool core_allocate(struct core *core)
     core->jobs = calloc((size_t)jobs, sizeof(*core->jobs));
     core->pools = calloc((size_t)core->pool_count, sizeof(*core->pools));
     return core->jobs && core->pools && ids_init(&core->ids, jobs) &&
-           timers_init(&core->timers, jobs + core->pool_count) &&
+           timers_init(&core->timers, jobs + core->pool_count) && users_init(&core->users, jobs) &&
            actions_init(&core->actions, jobs);
 }
 
@@ -66,11 +66,14 @@ struct core *core_create(const struct core_config *config)
 {
     assert(config->device_count >= 1 && config->device_count <= DEVICES_MAX);
     assert(config->queue_max >= 1 && config->queue_max <= JOBS_MAX);
+    assert(config->user_queue_max >= 0 && config->user_queue_max <= config->queue_max);
     assert(config->ranks_max >= 1 && config->start_timeout_ns > 0);
     struct core *core = calloc(1, sizeof(*core));
     if (!core)
         return NULL;
     core->config = *config;
+    if (config->user_queue_max == 0)
+        core->config.user_queue_max = config->queue_max;
     if (!core_allocate(core)) {
         core_destroy(core);
         return NULL;
@@ -86,6 +89,7 @@ void core_destroy(struct core *core)
     free(core->jobs);
     free(core->pools);
     ids_fini(&core->ids);
+    users_fini(&core->users);
     timers_fini(&core->timers);
     actions_fini(&core->actions);
     free(core);
@@ -214,6 +218,11 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "the queue is full: %d requests wait or run, which is the limit",
                          core->config.queue_max);
+    if (users_jobs(&core->users, request->user) >= core->config.user_queue_max)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "%d requests of this user wait or run, which is one user's share of the "
+                         "queue",
+                         core->config.user_queue_max);
     return STATUS_OK;
 }
 
@@ -246,7 +255,7 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
 }
 
 enum status core_cancel(struct core *core, uint64_t now_ns, const struct request_id *id,
-                        struct error *error)
+                        uint32_t user, struct error *error)
 {
     core_begin(core, now_ns);
     const struct ids_claim *claim;
@@ -257,6 +266,8 @@ enum status core_cancel(struct core *core, uint64_t now_ns, const struct request
         status = error_set(error, STATUS_NOT_FOUND, "this request has been answered already");
     else if (known == IDS_UNKNOWN)
         status = error_set(error, STATUS_NOT_FOUND, "there is no request with this id");
+    else if (user != CORE_ANY_USER && user != claim->user)
+        status = error_set(error, STATUS_PERMISSION_DENIED, "this request is another user's");
     else
         job_handle(core, &core->jobs[slot], &(struct job_event){.kind = JOB_CANCEL});
     core_settle(core);

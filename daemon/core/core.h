@@ -23,6 +23,7 @@ struct core_config {
     int device_count;          // 1..DEVICES_MAX exclusive units
     bool oversubscribe;        // a pool larger than device_count takes all devices (CPU backend)
     int queue_max;             // jobs queued and running, 1..JOBS_MAX
+    int user_queue_max;        // of one user, up to queue_max; 0: as many
     int ranks_max;             // processes alive over all pools
     uint64_t start_timeout_ns; // from START to the last READY; > 0
     uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
@@ -56,17 +57,20 @@ struct admission {
 };
 
 // Admits a job, unless its request id is known: then it is the same request again, and gets the
-// same answer. RESOURCE_EXHAUSTED: the queue is full. ALREADY_EXISTS: the id is known for another
-// case or user. UNAVAILABLE: draining, or all pools of this world size are DOWN.
-// FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the text says
-// which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0.
+// same answer. RESOURCE_EXHAUSTED: the queue, or the user's share of it, is full. ALREADY_EXISTS:
+// the id is known for another case or user. UNAVAILABLE: draining, or all pools of this world size
+// are DOWN. FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the
+// text says which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
                         struct admission *admission, struct error *error) MUST_CHECK;
 
+// As the user of core_cancel(): any, for those who rule the daemon.
+#define CORE_ANY_USER UINT32_MAX
+
 // Cancels a queued job (answered CANCELLED) or a running one (its pool is killed, answered
-// CANCELLED). NOT_FOUND: no such job.
+// CANCELLED) of the user. NOT_FOUND: no such job. PERMISSION_DENIED: it is another user's.
 enum status core_cancel(struct core *core, uint64_t now_ns, const struct request_id *id,
-                        struct error *error);
+                        uint32_t user, struct error *error);
 // Nobody waits for the answers of these jobs any more. Those queued are dropped (answered
 // CANCELLED), and as they have not been started, their ids are forgotten; a running one goes on.
 void core_abandon(struct core *core, uint64_t now_ns, const int *slots, int count);

@@ -65,6 +65,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
 {
     struct job *job = job_entry(list_first(&core->jobs_free));
     job->number = ++core->number;
+    job->user = request->user;
     job->abandoned = false;
     job->world_size = request->world_size;
     job->case_hash = request->case_hash;
@@ -77,6 +78,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job_move(core, job, JOB_QUEUED);
     ids_add(&core->ids, job->slot, &request->id,
             &(struct ids_claim){request->case_hash, request->user});
+    users_add(&core->users, job->user);
     timers_set(&core->timers, job->slot, job->deadline_ns);
     return job;
 }
@@ -110,6 +112,7 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
         job->pool->job = NULL;
     job->pool = NULL;
     timers_clear(&core->timers, job->slot);
+    users_remove(&core->users, job->user);
     if (job->abandoned)
         ids_forget(&core->ids, job->slot);
     else

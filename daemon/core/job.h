@@ -23,6 +23,7 @@ struct job {
     uint64_t number; // order of admission over all jobs, from 1
     bool abandoned;  // its answer is not to be remembered
     int world_size;
+    uint32_t user;
     uint64_t case_hash;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
     uint64_t run_timeout_ns;                   // 0: none

@@ -9,6 +9,7 @@
 #include "daemon/core/poison.h"
 #include "daemon/core/pool.h"
 #include "daemon/core/timers.h"
+#include "daemon/core/users.h"
 
 _Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
                "ranks, devices, world sizes and slots are bits of one word");
@@ -41,6 +42,7 @@ struct core {
     uint64_t pass; // of the scheduler, counted
 
     struct ids ids;
+    struct users users;
     struct timers timers; // of jobs by slot, then of pools by index
     struct poison poison;
     struct actions actions;

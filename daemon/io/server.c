@@ -37,7 +37,7 @@ struct server {
     struct ev_loop *loop;
     struct server_handler handler;
     struct listener listener;
-    int requests_max, clients_max;
+    int requests_max, clients_max, user_clients_max;
     ev_io accepting;
     ev_timer accept_again;
     ev_check round; // after all other watchers of a round of the loop
@@ -306,17 +306,28 @@ static void connection_add(struct server *s, int fd, const struct ucred *credent
     turn_ask(s, c);
 }
 
+static int user_connections(const struct server *s, uid_t uid)
+{
+    int count = 0;
+    LIST_FOREACH (node, &s->connections)
+        count += LIST_ENTRY(node, struct connection, all)->peer.uid == uid;
+    return count;
+}
+
 static void connection_admit(struct server *s, int fd)
 {
-    struct ucred credentials;
-    socklen_t size = sizeof(credentials);
-    if (s->connection_count < s->clients_max &&
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
-        connection_add(s, fd, &credentials);
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t size = sizeof(peer);
+    bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+    int of_user = user_connections(s, peer.uid);
+    if (known && s->connection_count < s->clients_max && of_user < s->user_clients_max) {
+        connection_add(s, fd, &peer);
         return;
     }
     if (log_allowed(s))
-        log_warning("client_refused connections=%d limit=%d", s->connection_count, s->clients_max);
+        log_warning("client_refused uid=%d connections=%d limit=%d of_user=%d limit=%d",
+                    (int)peer.uid, s->connection_count, s->clients_max, of_user,
+                    s->user_clients_max);
     close(fd);
 }
 
@@ -415,6 +426,7 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
     s->handler = *handler;
     s->requests_max = config->requests_max;
     s->clients_max = config->clients_max;
+    s->user_clients_max = config->user_clients_max;
     s->ticked_ns = clock_now_ns();
     list_init(&s->connections);
     list_init(&s->turns);

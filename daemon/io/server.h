@@ -31,9 +31,10 @@ struct server;
 struct exchange; // one request and its reply
 
 struct server_config {
-    const char *path; // of the socket
-    int requests_max; // that wait for their reply at once; beyond, nobody is read
-    int clients_max;  // connections, 1..CLIENTS_MAX; those beyond are closed at once
+    const char *path;     // of the socket
+    int requests_max;     // that wait for their reply at once; beyond, nobody is read
+    int clients_max;      // connections, 1..CLIENTS_MAX; those beyond are closed at once
+    int user_clients_max; // of one user
 };
 
 struct server_handler {

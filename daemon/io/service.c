@@ -12,7 +12,7 @@
 #include "daemon/io/answer.h"
 #include "daemon/io/clock.h"
 #include "daemon/io/crew.h"
-#include "daemon/io/mesh.h"
+#include "daemon/io/gate.h"
 #include "daemon/io/recall.h"
 #include "daemon/io/reply.h"
 #include "daemon/io/tasks.h"
@@ -292,35 +292,6 @@ static void on_exited(void *context, int pool, uint32_t generation, int rank)
 
 // ---- requests ----------------------------------------------------------------------------------
 
-static enum status memory_check(const struct service *s, const struct cp_case *c,
-                                struct error *error)
-{
-    const double gib = 1024. * 1024. * 1024.;
-    int64_t rank_bytes, bytes, limit = s->config.description.memory_bytes_max;
-    enum status status = case_memory(c, &rank_bytes, error);
-    if (status != STATUS_OK)
-        return status;
-    if (__builtin_mul_overflow(rank_bytes, (int64_t)c->world_size, &bytes))
-        bytes = INT64_MAX;
-    if (bytes > limit)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "the case needs %.1f GiB over %d ranks, this daemon grants %.1f GiB; make "
-                         "the case smaller, or start the daemon with a larger --memory",
-                         (double)bytes / gib, c->world_size, (double)limit / gib);
-    return STATUS_OK;
-}
-
-static enum status descriptors_check(const struct service *s, int world_size, struct error *error)
-{
-    int needed = mesh_descriptors(world_size);
-    if (needed > s->config.descriptors_max)
-        return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "starting %d ranks takes %d file descriptors at once, the daemon has %d "
-                         "for them; raise its limit (LimitNOFILE=, ulimit -n)",
-                         world_size, needed, s->config.descriptors_max);
-    return STATUS_OK;
-}
-
 // The same request has been answered before.
 static void request_recall(struct service *s, struct exchange *exchange, const struct peer *peer,
                            const struct wire_request *request, int place)
@@ -372,9 +343,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
     };
     struct admission admission;
     struct error error;
-    enum status status = memory_check(s, c, &error);
-    if (status == STATUS_OK)
-        status = descriptors_check(s, c->world_size, &error);
+    enum status status = gate_check_case(&s->config, c, &error);
     s->refused += status != STATUS_OK;
     if (status == STATUS_OK)
         status = core_submit(s->core, clock_now_ns(), &job, &admission, &error);
@@ -388,10 +357,10 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
 static void request_cancel(struct service *s, struct exchange *exchange, const struct peer *peer,
                            const struct wire_request *request)
 {
-    (void)peer;
     struct error error;
     struct wire_reply done = {.id = request->id, .method = METHOD_CANCEL};
-    if (core_cancel(s->core, clock_now_ns(), &request->cancel, &error) == STATUS_OK)
+    uint32_t user = gate_is_ruler(peer) ? CORE_ANY_USER : peer->uid;
+    if (core_cancel(s->core, clock_now_ns(), &request->cancel, user, &error) == STATUS_OK)
         reply_send(exchange, &done);
     else
         reply_status(exchange, request, &error);
@@ -462,7 +431,10 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
     struct service *s = context;
     struct wire_request request = {0};
     struct error error;
-    if (wire_decode_request(data, size, &request, &error) != STATUS_OK) {
+    enum status status = wire_decode_request(data, size, &request, &error);
+    if (status == STATUS_OK)
+        status = gate_check_peer(&s->config, peer, &error);
+    if (status != STATUS_OK) {
         s->refused++;
         refuse(exchange, peer, &request, &error);
         return;
@@ -502,7 +474,7 @@ void service_stop(struct service *s)
         struct error error;
         if (!task)
             continue;
-        core_cancel(s->core, clock_now_ns(), &task->id, &error);
+        core_cancel(s->core, clock_now_ns(), &task->id, CORE_ANY_USER, &error);
         actions_do(s);
     }
 }
@@ -530,6 +502,7 @@ static struct core *core_make(const struct service_config *config)
         .device_count = config->description.devices,
         .oversubscribe = config->shares_devices,
         .queue_max = config->description.queue_max,
+        .user_queue_max = config->user_queue_max,
         .ranks_max = RANKS_MAX,
         .start_timeout_ns = START_TIMEOUT_NS,
         .peer_grace_ns = PEER_GRACE_NS,

@@ -10,6 +10,7 @@
 
 #include "common/status.h"
 #include "daemon/io/server.h"
+#include "daemon/user_list.h"
 #include "proto/wire.h"
 
 struct service_config {
@@ -17,7 +18,9 @@ struct service_config {
     const char *rank_program;            // borrowed
     bool shares_devices;                 // a pool may have more ranks than there are devices
     uint64_t idle_timeout_ns;
-    int descriptors_max; // that this process may open
+    int user_queue_max;       // cases of one user, up to the description's queue_max
+    struct user_list allowed; // empty: everybody
+    int descriptors_max;      // that this process may open
 };
 
 struct service;

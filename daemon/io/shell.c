@@ -181,6 +181,18 @@ static int clients_max(int descriptors)
     return share > CLIENTS_MAX ? CLIENTS_MAX : share < 1 ? 1 : share;
 }
 
+// One user leaves room for another.
+static int half(int limit)
+{
+    return limit - limit / 2;
+}
+
+static int user_queue_max(const struct config *c)
+{
+    int max = c->user_queue_max ? c->user_queue_max : half(c->queue_max);
+    return max < c->queue_max ? max : c->queue_max;
+}
+
 static enum status parts_create(struct shell *s, int descriptors, struct error *error)
 {
     const struct config *c = &s->config;
@@ -190,6 +202,8 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
         .rank_program = b->program,
         .shares_devices = b->shares_devices,
         .idle_timeout_ns = c->idle_timeout_ns,
+        .user_queue_max = user_queue_max(c),
+        .allowed = c->allowed,
         .descriptors_max = descriptors - DESCRIPTORS_OWN - clients,
         .description = {.version = PACKAGE_VERSION,
                         .devices = b->device_count,
@@ -205,7 +219,8 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     enum status status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
         return status;
-    const struct server_config server = {c->socket, c->queue_max + REQUESTS_SPARE, clients};
+    const struct server_config server = {c->socket, c->queue_max + REQUESTS_SPARE, clients,
+                                         half(clients)};
     const struct server_handler handler = service_handler(s->service);
     return server_create(s->loop, &server, &handler, &s->server, error);
 }

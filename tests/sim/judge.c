@@ -17,6 +17,14 @@ static const enum status cause_statuses[SIM_CAUSE_MAX] = {
 
 // ---- what the core answers to a submission -----------------------------------------------------
 
+static bool user_is_at_limit(const struct sim *s, uint32_t user)
+{
+    int live = 0;
+    for (int slot = 0; slot < s->config.queue_max; slot++)
+        live += s->by_slot[slot] >= 0 && s->jobs[s->by_slot[slot]].user == user;
+    return s->config.user_queue_max > 0 && live >= s->config.user_queue_max;
+}
+
 static enum status submission_status(const struct sim *s, const struct core_request *r)
 {
     if (r->world_size < 1 || r->world_size > WORLD_SIZE_MAX)
@@ -25,7 +33,9 @@ static enum status submission_status(const struct sim *s, const struct core_requ
         return STATUS_FAILED_PRECONDITION;
     if (s->draining || record_down(s, r->world_size, s->told_ns))
         return STATUS_UNAVAILABLE;
-    return s->live == s->config.queue_max ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK;
+    if (s->live == s->config.queue_max || user_is_at_limit(s, r->user))
+        return STATUS_RESOURCE_EXHAUSTED;
+    return STATUS_OK;
 }
 
 // Only who made it may ask for it again, and for nothing else under its id.

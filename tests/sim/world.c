@@ -185,7 +185,7 @@ static struct core_request draw_request(struct sim *s, int world_size, uint64_t 
                                         uint64_t hash, uint64_t *id)
 {
     struct core_request request = {
-        .user = 0,
+        .user = (uint32_t)sim_draw(s, 3),
         .world_size = world_size,
         .timeout_ns = timeout_ns,
         .run_timeout_ns = draw_run_timeout(s),
@@ -252,8 +252,10 @@ static void client_cancel(struct sim *s, int job)
     struct error error;
     id_make(&id, job >= 0 ? s->jobs[job].id : sim_random(s));
     // The same id may have come to mean a later job.
-    bool lives = job >= 0 && job_by_id(s, s->jobs[job].id)->place != PLACE_ANSWERED;
-    enum status status = core_cancel(s->core, s->now_ns, &id, &error);
+    const struct sim_job *meant = job >= 0 ? job_by_id(s, s->jobs[job].id) : NULL;
+    bool lives = meant && meant->place != PLACE_ANSWERED;
+    enum status status =
+        core_cancel(s->core, s->now_ns, &id, lives ? meant->user : CORE_ANY_USER, &error);
     SIM_CHECK(s, status == (lives ? STATUS_OK : STATUS_NOT_FOUND), "cancel says %s",
               status_name(status));
 }
@@ -383,6 +385,12 @@ static void life_draw_config(struct sim *s)
     };
 }
 
+static void life_draw_share(struct sim *s)
+{
+    if (sim_chance(s, 500))
+        s->config.user_queue_max = 1 + sim_draw(s, s->config.queue_max);
+}
+
 static void life_draw_habits(struct sim *s)
 {
     static const uint64_t gaps_ns[] = {5 * MS, 30 * MS, 100 * MS, 300 * MS};
@@ -445,6 +453,7 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
     s->oldest = -1;
     memset(s->by_slot, -1, sizeof(s->by_slot));
     life_draw_config(s);
+    life_draw_share(s);
     life_draw_habits(s);
     if (seed % 8 == 5 || seed % 8 == 7) // not drawn: the lives in tests/sim/seeds stay as they are
         s->habits.run_timeout = 500;

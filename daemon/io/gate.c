@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/io/gate.h"
+
+#include <unistd.h>
+
+#include "daemon/io/mesh.h"
+
+bool gate_is_ruler(const struct peer *peer)
+{
+    return peer->uid == 0 || peer->uid == geteuid();
+}
+
+enum status gate_check_peer(const struct service_config *config, const struct peer *peer,
+                            struct error *error)
+{
+    const struct user_list *allowed = &config->allowed;
+    if (allowed->count == 0 || gate_is_ruler(peer) || user_list_has(allowed, peer->uid))
+        return STATUS_OK;
+    return error_set(error, STATUS_PERMISSION_DENIED,
+                     "user %u is not among those that this daemon serves (allow-users)",
+                     (unsigned)peer->uid);
+}
+
+static enum status memory_check(const struct service_config *config, const struct cp_case *c,
+                                struct error *error)
+{
+    const double gib = 1024. * 1024. * 1024.;
+    int64_t rank_bytes, bytes, limit = config->description.memory_bytes_max;
+    enum status status = case_memory(c, &rank_bytes, error);
+    if (status != STATUS_OK)
+        return status;
+    if (__builtin_mul_overflow(rank_bytes, (int64_t)c->world_size, &bytes))
+        bytes = INT64_MAX;
+    if (bytes > limit)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "the case needs %.1f GiB over %d ranks, this daemon grants %.1f GiB; make "
+                         "the case smaller, or start the daemon with a larger --memory",
+                         (double)bytes / gib, c->world_size, (double)limit / gib);
+    return STATUS_OK;
+}
+
+static enum status descriptors_check(const struct service_config *config, int world_size,
+                                     struct error *error)
+{
+    int needed = mesh_descriptors(world_size);
+    if (needed > config->descriptors_max)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "starting %d ranks takes %d file descriptors at once, the daemon has %d "
+                         "for them; raise its limit (LimitNOFILE=, ulimit -n)",
+                         world_size, needed, config->descriptors_max);
+    return STATUS_OK;
+}
+
+enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
+                            struct error *error)
+{
+    enum status status = memory_check(config, c, error);
+    return status == STATUS_OK ? descriptors_check(config, c->world_size, error) : status;
+}

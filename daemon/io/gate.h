@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is refused before the pool core is asked: users that are not served, cases beyond what the
+// machine has for them.
+#ifndef CPATTN_DAEMON_IO_GATE_H
+#define CPATTN_DAEMON_IO_GATE_H
+
+#include <stdbool.h>
+
+#include "common/status.h"
+#include "daemon/io/service.h"
+
+// Root, and who runs the daemon: served in any case, and obeyed about others' requests.
+bool gate_is_ruler(const struct peer *peer);
+
+// PERMISSION_DENIED, where the settings name others.
+enum status gate_check_peer(const struct service_config *config, const struct peer *peer,
+                            struct error *error) MUST_CHECK;
+
+// RESOURCE_EXHAUSTED: it needs more memory than is granted. FAILED_PRECONDITION: its ranks need
+// more descriptors than there are.
+enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
+                            struct error *error) MUST_CHECK;
+
+#endif
