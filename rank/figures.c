@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "plan/bias.h"
 #include "plan/slice.h"
 
 // Parts of the reference below which an error is not measured, see figures.h.
@@ -13,11 +14,12 @@
 // Deviation of the logits that the limits are meant for: that of the sharp inputs.
 #define LOGIT_DEVIATION 4.0
 
-// How many eps of a row's terms an element and a row may err by, and both where the terms are not
-// those of the row.
+// How many eps of their terms elements, rows and chunks may err by; and those elements and rows
+// whose terms are not known but taken for what is typical.
 #define ELEMENT_EPS 8.0
 #define ROW_EPS     3.0
-#define TYPICAL_EPS 8.0
+#define CHUNK_EPS   3.0
+#define TYPICAL_EPS 9.0
 
 struct limits {
     double tolerance, tolerance_grouped, rmse, row;
@@ -188,7 +190,34 @@ struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor ten
     rule.terms_element =
         ELEMENT_EPS * limits.eps / rule.tolerance * factor * sqrt(allowance(c->head_dim_qk));
     rule.terms_row = ROW_EPS * limits.eps / (excess * limits.row) * factor;
+    rule.terms_chunk = CHUNK_EPS * limits.eps / (excess * limits.rmse) * factor;
     return rule;
+}
+
+// Most queries for each key, over the sequences.
+static double queries_per_key(const struct cp_case *c)
+{
+    double most = 1;
+    for (int32_t i = 0; i < c->batch; i++) {
+        int64_t queries = case_length(c, SIDE_Q, i), keys = case_length(c, SIDE_KV, i);
+        if (keys > 0 && (double)queries > most * (double)keys)
+            most = (double)queries / (double)keys;
+    }
+    return most;
+}
+
+// RMS of the terms of an element of the bias's gradient, if one key has all the weight of a query;
+// 0 where inputs do not make it so. An element that all queries share has as many of them as there
+// are for each key.
+static double bias_terms(const struct cp_case *c)
+{
+    double count = 1;
+    if (c->inputs != INPUTS_SHARP)
+        return 0;
+    count *= bias_has_batch(c) ? 1 : c->batch;
+    count *= bias_has_heads(c) ? 1 : c->heads;
+    count *= bias_has_queries(c) ? 1 : queries_per_key(c);
+    return sqrt(count * c->head_dim_v);
 }
 
 struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tensor tensor,
@@ -206,10 +235,11 @@ struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tenso
         .row_limit = excess * limits.row * allowance((double)row),
         .uniform = uniform > 0 ? uniform : 1,
     };
-    if (tensor == TENSOR_DBIAS && c->inputs == INPUTS_SHARP) {
-        double error = TYPICAL_EPS * limits.eps * sqrt(c->head_dim_v);
-        rule.terms_element = error / rule.tolerance;
-        rule.terms_row = error / (excess * limits.row * sqrt(row > 1 ? (double)row : 1));
+    if (tensor == TENSOR_DBIAS) {
+        double terms = bias_terms(c) * limits.eps, part = 1 / sqrt(row > 1 ? (double)row : 1);
+        rule.terms_element = TYPICAL_EPS * terms / rule.tolerance;
+        rule.terms_row = TYPICAL_EPS * terms * part / (excess * limits.row);
+        rule.terms_chunk = CHUNK_EPS * terms * part / (excess * limits.rmse);
     }
     return rule;
 }
@@ -248,7 +278,8 @@ static double chunk_scale(const struct figures_rule *rule, const struct figures_
                           int64_t elements)
 {
     double rms = sqrt(mean(sums->expected_squares, elements));
-    return larger(rms, figures_floors(rule).chunk);
+    double terms = sqrt(mean(sums->terms_squares, elements));
+    return larger(larger(rms, rule->terms_chunk * terms), figures_floors(rule).chunk);
 }
 
 void figures_finish(struct figures *f, const struct figures_rule *rule,
@@ -326,6 +357,7 @@ void tally_row(struct tally *t, int64_t index, struct element where, const float
     }
     t->sums.error_squares += squares;
     t->sums.expected_squares += rms * rms * count;
+    t->sums.terms_squares += terms * terms * count;
     t->rows[index] = (struct row_error){(float)sqrt(squares / count),
                                         (float)larger(rms, t->rule.terms_row * terms)};
 }

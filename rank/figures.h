@@ -26,10 +26,11 @@
 // terms (kernels/reference/reference.h), times the deviation of the K or Q that they are multiplied
 // by. An element may err by eight eps of them: one for the error, twice or three times as much
 // where several add up, the rest for how far inputs deviate (more where a head has few dims). A row
-// is measured against so much that three eps of them exhaust its limit. Where the softmax is spread
-// this is far below the row itself and changes nothing. The gradient of the bias is dS itself: its
-// elements and rows may err by eight eps of an RMS dP where inputs are sharp, and where they are
-// not it has no such allowance.
+// is measured against so much that three eps of them exhaust its limit, a chunk so that three eps of
+// their RMS do. Where the softmax is spread this is far below the row itself and changes nothing.
+// The gradient of the bias is dS itself, a sum of it where queries, heads or sequences share an
+// element: with sharp inputs its elements and rows may err by nine eps of as many terms of random
+// sign with the RMS of dP.
 //
 // The gradients of bias and sinks are sums over many queries; their u is the RMS of a sum of as
 // many terms of random sign.
@@ -47,13 +48,14 @@
 #include "plan/shard.h"
 
 struct figures_rule {
-    double tolerance;                // of an element, absolute and relative
-    double rmse_limit;               // of a chunk
-    double row_limit;                // of a row
-    double uniform;                  // RMS of the chunk under a uniform softmax
-    double terms_element, terms_row; // times a row's terms: what its elements and the row itself
-                                     // are measured against at least
-    bool absolute;                   // errors are taken as they are (LSE, largest logit)
+    double tolerance;  // of an element, absolute and relative
+    double rmse_limit; // of a chunk
+    double row_limit;  // of a row
+    double uniform;    // RMS of the chunk under a uniform softmax
+    // Times a row's terms, for the chunk times their RMS: what elements, the row and the chunk are
+    // measured against at least.
+    double terms_element, terms_row, terms_chunk;
+    bool absolute; // errors are taken as they are (LSE, largest logit)
 };
 
 // The rule for a chunk, 0 or 1: those of the spans (of the tensor's side) that belong to it. Its u
@@ -82,7 +84,7 @@ struct figures figures_init(const struct figures_rule *rule, enum report_tensor 
 
 // Sums over the elements of a chunk, and its worst row's error, measured.
 struct figures_sums {
-    double error_squares, expected_squares;
+    double error_squares, expected_squares, terms_squares;
     double worst_row;
 };
 

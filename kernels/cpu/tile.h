@@ -99,8 +99,10 @@ float tile_factor(const struct attention_shape *shape);
 void tile_logits(struct attention_backend *backend, const struct block *b, const struct tile *t,
                  int row, int begin, int end, const void *bias, float *x);
 
-// What is done to P and dS before they are multiplied by: nothing, unless for a test.
-void tile_round(const struct block *b, float *x, int count);
+// What is done to P and dS before they are multiplied by: nothing, unless for a test. Then they are
+// rounded to the dtype, `factor` times as large as they are: kernels differ in what they take P
+// relative to, and so in whether a weight of 1 has an error.
+void tile_round(const struct block *b, float factor, float *x, int count);
 
 // Index in the bias of the tile's first key, for a stacked row.
 int64_t tile_bias(const struct tile *t, const struct block *b, int row);

@@ -21,7 +21,7 @@ struct row_errors {
 
 // What rows add up to.
 struct found {
-    double error_squares, expected_squares, max_abs;
+    double error_squares, expected_squares, terms_squares, max_abs;
     int64_t elements, mismatches, nonfinite;
     int64_t first_bad; // INDEX_NONE: none
     double first_bad_got, first_bad_expected;
@@ -151,6 +151,7 @@ static __device__ __forceinline__ void found_add(found &f, const found &more)
 {
     f.error_squares += more.error_squares;
     f.expected_squares += more.expected_squares;
+    f.terms_squares += more.terms_squares;
     f.max_abs = fmax(f.max_abs, more.max_abs);
     f.elements += more.elements;
     f.mismatches += more.mismatches;
@@ -204,6 +205,7 @@ static __device__ __forceinline__ void row_judge(const ROWS &rows, const compare
     f.elements += p.count;
     f.error_squares += squares;
     f.expected_squares += rms * rms * count;
+    f.terms_squares += p.terms * p.terms * count;
     errors[p.index].error = (float)sqrt(squares / count);
     errors[p.index].expected = (float)fmax(rms, rule.terms_row * p.terms);
 }
@@ -252,6 +254,7 @@ __global__ void chunk_kernel(const found *blocks, int64_t count, compare_result 
     result.nonfinite = f.nonfinite;
     result.error_squares = f.error_squares;
     result.expected_squares = f.expected_squares;
+    result.terms_squares = f.terms_squares;
     result.max_abs = f.max_abs;
     result.first_bad = f.first_bad == INDEX_NONE ? -1 : f.first_bad;
     result.first_bad_got = f.first_bad_got;
@@ -283,7 +286,9 @@ __global__ void worst_kernel(const rules r, scratch s, int64_t first, int64_t co
     const compare_result &result = results[chunk];
     int64_t begin = chunk == 0 ? 0 : first, end = chunk == 0 ? first : count;
     double elements = result.elements > 0 ? (double)result.elements : 1;
-    double least = rule.row_part * fmax(sqrt(result.expected_squares / elements), rule.chunk);
+    double terms = rule.terms_chunk * sqrt(result.terms_squares / elements);
+    double rms = sqrt(result.expected_squares / elements);
+    double least = rule.row_part * fmax(fmax(rms, terms), rule.chunk);
     worst &w = all[threadIdx.x];
     w.error = -1;
     w.index = INDEX_NONE;

@@ -16,21 +16,21 @@ extern "C" {
 // An element is bad if its error exceeds tolerance * max(unit, RMS of the expected row,
 // terms_element
 // * terms) + tolerance * |got|. The error of a row is relative to max(RMS of the expected row,
-// terms_row * terms, row_part * max(chunk, RMS of the expected chunk)). Nothing of this counts, and
-// the row's error stays as it is, where errors are absolute.
+// terms_row * terms, row_part * max(chunk, RMS of the expected chunk, terms_chunk * RMS of its
+// terms)). Nothing of this counts, and the row's error stays as it is, where errors are absolute.
 struct compare_rule {
     double tolerance, unit, chunk, row_part;
-    double terms_element, terms_row;
+    double terms_element, terms_row, terms_chunk;
     bool absolute;
 };
 
 struct compare_result {
     int64_t elements, mismatches, nonfinite;
-    double error_squares, expected_squares; // sums
-    double max_abs;                         // largest finite error
-    double worst_row;                       // the error of the worst row
-    int64_t worst_index;                    // its number in the chunk; -1: no rows
-    int64_t first_bad;                      // the first bad element's number; -1: none
+    double error_squares, expected_squares, terms_squares; // sums
+    double max_abs;                                        // largest finite error
+    double worst_row;                                      // the error of the worst row
+    int64_t worst_index;                                   // its number in the chunk; -1: no rows
+    int64_t first_bad; // the first bad element's number; -1: none
     double first_bad_got, first_bad_expected;
 };
 

@@ -46,7 +46,10 @@ static struct figures figures_of(const struct compare_result *r, const struct fi
                                  enum report_tensor tensor, int chunk)
 {
     struct figures f = figures_init(rule, tensor, chunk);
-    struct figures_sums sums = {r->error_squares, r->expected_squares, r->worst_row};
+    struct figures_sums sums = {.error_squares = r->error_squares,
+                                .expected_squares = r->expected_squares,
+                                .terms_squares = r->terms_squares,
+                                .worst_row = r->worst_row};
     f.elements = r->elements;
     f.mismatches = r->mismatches;
     f.nonfinite = r->nonfinite;

@@ -216,6 +216,7 @@ static struct compare_rule rule_of(const struct figures_rule *rule)
                                  .row_part = floors.row,
                                  .terms_element = rule->terms_element,
                                  .terms_row = rule->terms_row,
+                                 .terms_chunk = rule->terms_chunk,
                                  .absolute = rule->absolute};
 }
 
