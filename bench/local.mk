@@ -14,3 +14,9 @@ bench_bench_attention_LDADD = kernels/libkernels.a $(base_libs) $(third_party_li
 bench_programs += bench/bench_roundtrip
 bench_bench_roundtrip_SOURCES = bench/bench_roundtrip.c
 bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_libs)
+
+# Chaos, for as long as it is told to.
+bench_programs += bench/soak
+bench_soak_SOURCES = bench/soak.c bench/soak_process.c bench/soak_process.h tests/raw_client.c \
+    tests/raw_client.h
+bench_soak_LDADD = tests/libtesting.a $(base_libs) $(third_party_libs)
