@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rank/cuda/verify.h"
 
+#include <string.h>
+
 #include "kernels/cuda/internal.h"
 #include "kernels/inputs.h"
 #include "plan/bias.h"
@@ -38,11 +40,16 @@ static bool sinks_push(struct verify_cuda *x)
     return true;
 }
 
-// A piece of host memory that the device writes to, and its twin.
+// A piece of host memory that the device writes to, and its twin. Zero at first: it comes back as a
+// whole, whatever of it there is to write.
 static bool answer_take(struct verify_cuda *x, size_t bytes, void **host, void **device)
 {
     *host = staging_take(x->v.backend, bytes, device);
-    return *host;
+    if (!*host)
+        return false;
+    memset(*host, 0, bytes);
+    staging_push(x->v.backend, *device, *host, bytes);
+    return true;
 }
 
 static bool answers_take(struct verify_cuda *x)
