@@ -33,7 +33,16 @@
 // sign with the RMS of dP.
 //
 // The gradients of bias and sinks are sums over many queries; their u is the RMS of a sum of as
-// many terms of random sign.
+// many terms of random sign. Each is one chunk. Rows of the bias belong to queries of either chunk
+// of the rank, or to all queries, so there is nothing to cut it at; what is wrong in a few rows
+// does not hide in the average, because every row has to keep its rule, and the place of the worst
+// one tells the chunk.
+//
+// The sequences of a batch share a chunk, and with it what rows are measured against at least. A
+// row is measured against itself unless it is less than a quarter of its chunk. Sharp inputs give
+// sequences of some tokens and of thousands results of one size (tests/test_reference.c), so each
+// is judged by its own. With TransformerEngine's inputs results shrink with the root of the length:
+// beside short sequences, an error in a long one shows as little as in TransformerEngine's tests.
 //
 // LSE is a logarithm, its absolute error the relative error of the sum that it stands for: its
 // figures are absolute. A row that sees nothing must have LSE = -inf exactly. So it is with the

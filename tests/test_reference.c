@@ -293,6 +293,51 @@ START_TEST(scale_dtype_and_inputs_matter)
 }
 END_TEST
 
+// RMS of out, dQ, dK and dV of a sequence, all heads being one.
+static void sequence_rms(const struct cp_case *c, int sequence, double rms[4])
+{
+    int64_t n = case_length(c, SIDE_Q, sequence), dim = c->head_dim_v;
+    double *results = calloc((size_t)(n * (4 * dim + 2)), sizeof(double));
+    double *lse = results + 4 * n * dim, *delta = lse + n;
+    struct error error;
+    ck_assert_int_eq(reference_queries(c, sequence, 0, 0, n, results, lse, delta, results + n * dim,
+                                       NULL, NULL, &error),
+                     STATUS_OK);
+    ck_assert_int_eq(reference_keys(c, sequence, 0, 0, n, lse, delta, results + 2 * n * dim,
+                                    results + 3 * n * dim, NULL, &error),
+                     STATUS_OK);
+    for (int tensor = 0; tensor < 4; tensor++) {
+        double squares = 0;
+        for (int64_t i = 0; i < n * dim; i++)
+            squares += results[tensor * n * dim + i] * results[tensor * n * dim + i];
+        rms[tensor] = sqrt(squares / (double)(n * dim));
+    }
+    free(results);
+}
+
+// What a chunk of several sequences is measured against is then right for each (rank/figures.h).
+START_TEST(sharp_results_do_not_depend_on_the_length)
+{
+    struct cp_case c = cases_thd("32,1024", "", "", "");
+    c.seqlen_q = c.seqlen_kv = 1024;
+    c.heads = c.kv_heads = 1;
+    c.head_dim_qk = c.head_dim_v = 64;
+    for (int inputs = INPUTS_SHARP; inputs <= INPUTS_TE; inputs++)
+        for (int mask = MASK_NONE; mask <= MASK_CAUSAL; mask++) {
+            double rms[2][4];
+            c.inputs = (enum case_inputs)inputs;
+            c.mask = (enum case_mask)mask;
+            for (int sequence = 0; sequence < 2; sequence++)
+                sequence_rms(&c, sequence, rms[sequence]);
+            for (int tensor = 0; tensor < 4; tensor++) {
+                double ratio = rms[0][tensor] / rms[1][tensor];
+                ck_assert_msg(inputs == INPUTS_SHARP ? ratio > 0.5 && ratio < 2 : ratio > 2.5,
+                              "%d %d %d: %g", inputs, mask, tensor, ratio);
+            }
+        }
+}
+END_TEST
+
 // So many keys that scores of all queries of a block would pass the bound: fewer at a time.
 START_TEST(many_keys)
 {
@@ -399,6 +444,7 @@ static Suite *reference_suite(void)
     tcase_add_loop_test(tcase, agrees_with_loops, 0, SAMPLE_COUNT);
     tcase_add_loop_test(tcase, lengths_end_where_they_say, 0, 3);
     tcase_add_test(tcase, scale_dtype_and_inputs_matter);
+    tcase_add_test(tcase, sharp_results_do_not_depend_on_the_length);
     tcase_add_test(tcase, many_keys);
     tcase_add_loop_test(tcase, gradients_are_slopes, 0, 4);
     suite_add_tcase(suite, tcase);

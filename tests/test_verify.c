@@ -420,6 +420,14 @@ START_TEST(sums_are_judged)
         ck_assert_int_eq(f->first_bad.position, 17);
         ck_assert_int_eq(f->first_bad.dim, 5);
         ck_assert_int_eq(f->worst_row.position, 17);
+        d.dbias[(1 * 2 * 33 + row) * 45 + 5] -= 1;
+        // One row out of 264, wrong by as much as it is.
+        for (int i = 0; i < 45; i++)
+            d.dbias[(1 * 2 * 33 + row) * 45 + i] *= 2;
+        f = only_broken(&d);
+        ck_assert_int_eq(f->tensor, TENSOR_DBIAS);
+        ck_assert_int_eq(f->broken & RULE_ROW, RULE_ROW);
+        ck_assert_int_eq(f->worst_row.position, 17);
         desk_fini(&d);
     }
 }
