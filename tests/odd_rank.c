@@ -236,6 +236,7 @@ static const struct {
     {"exit", odd_exit},       {"silent", odd_silent},
     {"failed", odd_failed},   {"peer", odd_peer},
     {"blame", odd_blame},     {"verdict", odd_fail_verdict},
+    {"alone", odd_failed},
 };
 
 // ---- the process -------------------------------------------------------------------------------
@@ -252,6 +253,8 @@ static void case_serve(const struct cp_case *c, uint64_t job)
             return;
         }
     }
+    if (strcmp(c->model, "alone") == 0)
+        sleep_for_good(); // in a collective that the failed one will never join
     report_send(job);
 }
 

@@ -207,6 +207,24 @@ START_TEST(test_own_failure)
 }
 END_TEST
 
+// The others wait for the one that has failed; nobody waits for them, nor for the deadline.
+START_TEST(test_own_failure_while_others_wait)
+{
+    struct wire_reply reply = run("alone", WORLD, UINT64_C(3600) * 1000000000);
+    ck_assert_int_eq(reply.status, STATUS_INTERNAL);
+    expect_text(reply.message, "rank 2 of 3 failed in forward, step 1: out of ideas");
+    ck_assert_int_eq(reply.failure.ranks[CHILD].phase, REPORT_FORWARD);
+    ck_assert_int_eq(reply.failure.ranks[CHILD].step, 1);
+    for (int rank = 0; rank < WORLD; rank++) {
+        ck_assert_int_eq(reply.failure.ranks[rank].culprit, rank == CHILD);
+        if (rank != CHILD) // how far it has come is its own affair
+            ck_assert_str_eq(reply.failure.ranks[rank].fate, "aborted sibling");
+    }
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+}
+END_TEST
+
 START_TEST(test_peer_lost_without_cause)
 {
     struct wire_reply reply = run("peer", WORLD, 0);
@@ -283,6 +301,38 @@ START_TEST(test_flood)
 }
 END_TEST
 
+// ---- poison ------------------------------------------------------------------------------------
+
+// A case of its own for each seed.
+static struct wire_reply run_seed(const char *label, uint64_t seed)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
+    request.run.world_size = WORLD;
+    request.run.seed = seed;
+    return daemon_call(&d, &request);
+}
+
+START_TEST(test_poison)
+{
+    for (int i = 0; i < 2; i++) {
+        struct wire_reply reply = run_seed("exit", 7);
+        expect_status(&reply, STATUS_ABORTED);
+        wire_reply_fini(&reply);
+    }
+    struct wire_reply reply = run_seed("exit", 7);
+    expect_status(&reply, STATUS_FAILED_PRECONDITION);
+    expect_text(reply.message, "POISON: this case has killed 2 pools in a row");
+    expect_text(reply.message, "the last time: rank 2 of 3 exited with ");
+    ck_assert_ptr_null(strstr(reply.message, "restarted"));
+    wire_reply_fini(&reply);
+    reply = run_seed("exit", 8); // another case
+    expect_status(&reply, STATUS_ABORTED);
+    wire_reply_fini(&reply);
+    run_and_pass(WORLD);
+}
+END_TEST
+
 // ---- pools that do not come up -----------------------------------------------------------------
 
 // What is told after the last attempt: the world's own trouble, while the others go on.
@@ -349,11 +399,13 @@ int main(void)
     tcase_add_test(tcase, test_exit);
     tcase_add_test(tcase, test_exit_with_child);
     tcase_add_test(tcase, test_own_failure);
+    tcase_add_test(tcase, test_own_failure_while_others_wait);
     tcase_add_test(tcase, test_peer_lost_without_cause);
     tcase_add_test(tcase, test_last_words);
     tcase_add_test(tcase, test_silence_until_deadline);
     tcase_add_test(tcase, test_stopped_while_waiting);
     tcase_add_test(tcase, test_flood);
+    tcase_add_test(tcase, test_poison);
     tcase_add_test(tcase, test_rank_cannot_start);
     tcase_add_test(tcase, test_rank_of_another_build);
     tcase_add_test(tcase, test_rank_never_ready);

@@ -254,6 +254,11 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
     return status;
 }
 
+bool core_is_poison(const struct core *core, uint64_t case_hash)
+{
+    return poison_left_ns(&core->poison, core->now_ns, case_hash) > 0;
+}
+
 enum status core_cancel(struct core *core, uint64_t now_ns, const struct request_id *id,
                         uint32_t user, struct error *error)
 {

@@ -64,6 +64,9 @@ struct admission {
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
                         struct admission *admission, struct error *error) MUST_CHECK;
 
+// Whether the case is refused as POISON now.
+bool core_is_poison(const struct core *core, uint64_t case_hash);
+
 // As the user of core_cancel(): any, for those who rule the daemon.
 #define CORE_ANY_USER UINT32_MAX
 

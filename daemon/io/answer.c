@@ -258,8 +258,9 @@ static void message_write(const struct sentence *s, struct error *error)
         break;
     case CAUSE_POISON:
         error_set(error, a->status,
-                  "this case has killed two pools while it waited for another run; it is not tried "
-                  "again");
+                  "POISON: this case has killed two pools while it waited for another run; it is "
+                  "not tried again%s%s",
+                  s->detail[0] ? "; the last time: " : "", s->detail);
         break;
     case CAUSE_NONE:
         error_set(error, a->status, "not brought to its end");

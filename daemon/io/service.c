@@ -13,6 +13,7 @@
 #include "daemon/io/clock.h"
 #include "daemon/io/crew.h"
 #include "daemon/io/gate.h"
+#include "daemon/io/losses.h"
 #include "daemon/io/recall.h"
 #include "daemon/io/reply.h"
 #include "daemon/io/tasks.h"
@@ -38,6 +39,7 @@ struct service {
     bool stopping;
     struct tasks *tasks; // what the core's slots stand for
     struct recall recall;
+    struct losses losses;
     bool acting;
     // Why ranks of a world size could not be brought up, last.
     struct error start_errors[WORLD_SIZE_MAX + 1];
@@ -150,6 +152,22 @@ static uint64_t limit_of(const struct task *task, const struct action *a)
     return of_run ? task->run_timeout_ns : task->timeout_ns;
 }
 
+// What belongs to an answer and the core does not know.
+static const char *detail_of(const struct service *s, const struct action *a,
+                             const struct task *task)
+{
+    return a->cause == CAUSE_POISON ? losses_find(&s->losses, case_hash(&task->c))
+                                    : s->start_errors[a->world_size].text;
+}
+
+static void loss_note(struct service *s, const struct action *a, const struct task *task,
+                      const struct wire_reply *reply)
+{
+    if (a->cause == CAUSE_RANK_EXITED || a->cause == CAUSE_RANK_FAILED ||
+        a->cause == CAUSE_PEER_LOST)
+        losses_note(&s->losses, case_hash(&task->c), reply->message);
+}
+
 static void on_answer(struct service *s, const struct action *a)
 {
     const struct task *task = tasks_get(s->tasks, a->slot);
@@ -160,7 +178,8 @@ static void on_answer(struct service *s, const struct action *a)
         s->passed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_PASS;
         s->failed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_FAIL;
     } else {
-        answer_failure(a, crew, limit_of(task, a), s->start_errors[a->world_size].text, &reply);
+        answer_failure(a, crew, limit_of(task, a), detail_of(s, a, task), &reply);
+        loss_note(s, a, task, &reply);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
             stop_tell(&reply);
     }
@@ -328,6 +347,15 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
     }
 }
 
+// Why the core refuses a case that has killed pools: what is known.
+static void poison_tell(const struct service *s, uint64_t hash, struct error *error)
+{
+    const char *loss = losses_find(&s->losses, hash);
+    struct error told = *error;
+    if (core_is_poison(s->core, hash) && loss[0])
+        error_set(error, told.status, "%s; the last time: %s", told.text, loss);
+}
+
 static void request_run(struct service *s, struct exchange *exchange, const struct peer *peer,
                         const struct wire_request *request)
 {
@@ -347,6 +375,8 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
     s->refused += status != STATUS_OK;
     if (status == STATUS_OK)
         status = core_submit(s->core, clock_now_ns(), &job, &admission, &error);
+    if (status == STATUS_FAILED_PRECONDITION)
+        poison_tell(s, job.case_hash, &error);
     if (status == STATUS_OK)
         request_admitted(s, exchange, peer, request, job.timeout_ns, &admission);
     else
