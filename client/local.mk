@@ -25,6 +25,20 @@ EXTRA_client_libcpattn_la_DEPENDENCIES = client/libcpattn.map
 EXTRA_DIST += client/libcpattn.map
 pkgconfig_DATA += client/cpattn.pc
 
+# In the installed archive names that are not the library's own are bound and out of the way, as the
+# version script has it in the shared library.
+install-exec-hook:
+	@archive='$(DESTDIR)$(libdir)/libcpattn.a'; \
+	if test -f "$$archive" && test -n '$(OBJCOPY)'; then \
+	    set -e; object=client/libcpattn-whole.o; \
+	    $(LD) -r -o $$object --whole-archive "$$archive"; \
+	    $(OBJCOPY) --wildcard --keep-global-symbol='cpattn_[a-z]*' $$object; \
+	    rm -f "$$archive"; \
+	    $(AR) cr "$$archive" $$object; \
+	    $(RANLIB) "$$archive"; \
+	    rm -f $$object; \
+	fi
+
 client_libs = proto/libproto.la plan/libplan.la common/libcommon.la \
     $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 

@@ -73,6 +73,10 @@ installcheck-local:
 	    `$(consumer_flags) --cflags cpattn` $(DESTDIR)$(libdir)/libcpattn.a \
 	    `$(consumer_flags) --static --libs cpattn | $(SED) 's/-lcpattn//'` $(INSTRUMENT_LDFLAGS)
 	tests/consumer-static
+	if test -n '$(OBJCOPY)'; then \
+	    ! $(NM) --extern-only --defined-only $(DESTDIR)$(libdir)/libcpattn.a | \
+	        grep -v -e ' cpattn_[a-z]' -e ':$$' -e '^$$'; \
+	fi
 
 # ---- the tests --------------------------------------------------------------------------------------
 
