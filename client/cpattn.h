@@ -220,9 +220,10 @@ struct cpattn_figures {
     int64_t elements;
     int64_t mismatches; // elements outside the elementwise tolerance
     int64_t nonfinite;
-    double rmse_rel;   // RMS of the error / RMS of the reference
-    double rmse_limit; // what it may be
-    double max_abs;    // largest absolute error
+    double rmse_rel;      // RMS of the error / RMS of the reference
+    double rmse_limit;    // what it may be
+    double max_abs;       // largest absolute error
+    double worst_element; // largest error of an element / what it may be
     double worst_row_rel;
     double worst_row_limit;
     struct cpattn_element worst_row; // dim is 0

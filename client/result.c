@@ -47,6 +47,7 @@ static struct cpattn_figures figures_public(const struct figures *f)
         .rmse_rel = f->rmse_rel,
         .rmse_limit = f->rmse_limit,
         .max_abs = f->max_abs,
+        .worst_element = f->worst_element,
         .worst_row_rel = f->worst_row_rel,
         .worst_row_limit = f->worst_row_limit,
         .worst_row = element_public(&f->worst_row),

@@ -52,6 +52,7 @@ struct figures {
     double rmse_rel;      // RMS of the error / RMS of the reference
     double rmse_limit;    // what it may be
     double max_abs;       // largest absolute error
+    double worst_element; // largest error of an element / what the elementwise rule admits of it
     double worst_row_rel; // relative RMS error of the worst row (all heads of one token: one row
                           // per head)
     double worst_row_limit;

@@ -91,6 +91,7 @@ const struct map_field schema_figures[] = {
     REAL(figures, rmse_rel),
     REAL(figures, rmse_limit),
     REAL(figures, max_abs),
+    REAL(figures, worst_element),
     REAL(figures, worst_row_rel),
     REAL(figures, worst_row_limit),
     REAL(figures, first_bad_got),

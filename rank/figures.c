@@ -351,7 +351,9 @@ void tally_row(struct tally *t, int64_t index, struct element where, const float
         double error = fabs(got[i] - expected[i]);
         if (error > f->max_abs)
             f->max_abs = error;
-        if (error > atol + t->rule.tolerance * fabs(got[i]))
+        double admitted = atol + t->rule.tolerance * fabs(got[i]);
+        f->worst_element = larger(f->worst_element, error / admitted);
+        if (error > admitted)
             element_bad(t, where, i, got[i], expected[i]);
         squares += error * error;
     }

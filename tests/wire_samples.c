@@ -171,6 +171,7 @@ static void sample_figures(struct sample *s, struct figures *f)
     f->rmse_rel = sample_real(s);
     f->rmse_limit = sample_real(s);
     f->max_abs = sample_real(s);
+    f->worst_element = sample_real(s);
     f->worst_row_rel = sample_real(s);
     f->worst_row_limit = sample_real(s);
     sample_element(s, &f->worst_row);
@@ -288,6 +289,7 @@ void sample_result_largest(struct wire_result *r)
             sample_figures(&s, f);
             f->elements = f->mismatches = f->nonfinite = INT64_MAX;
             f->rmse_rel = f->rmse_limit = f->max_abs = f->worst_row_rel = 1.1;
+            f->worst_element = 1.1;
             f->worst_row_limit = f->first_bad_got = f->first_bad_expected = 1.1;
             f->worst_row.position = f->first_bad.position = SEQLEN_MAX - 1;
         }

@@ -144,6 +144,7 @@ static json_t *figures_object(struct writer *w, const struct cpattn_figures *f)
     put_real(w, object, "rmse", f->rmse_rel);
     put_real(w, object, "rmse_limit", f->rmse_limit);
     put_real(w, object, "max_error", f->max_abs);
+    put_real(w, object, "worst_element", f->worst_element);
     put_real(w, object, "worst_row", f->worst_row_rel);
     put_real(w, object, "worst_row_limit", f->worst_row_limit);
     put(w, object, "worst_row_at", element_object(w, &f->worst_row));

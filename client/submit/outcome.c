@@ -46,9 +46,10 @@ double outcome_used(const struct cpattn_figures *figures)
 {
     double rmse = part(figures->rmse_rel, figures->rmse_limit);
     double row = part(figures->worst_row_rel, figures->worst_row_limit);
+    double most = fmax(rmse, row);
     if (figures->nonfinite > 0)
         return INFINITY;
-    return rmse > row ? rmse : row;
+    return fmax(most, part(figures->worst_element, 1));
 }
 
 // Broken comes before sound, then the worse.

@@ -21,7 +21,7 @@ struct row_errors {
 
 // What rows add up to.
 struct found {
-    double error_squares, expected_squares, terms_squares, max_abs;
+    double error_squares, expected_squares, terms_squares, max_abs, worst_element;
     int64_t elements, mismatches, nonfinite;
     int64_t first_bad; // INDEX_NONE: none
     double first_bad_got, first_bad_expected;
@@ -153,6 +153,7 @@ static __device__ __forceinline__ void found_add(found &f, const found &more)
     f.expected_squares += more.expected_squares;
     f.terms_squares += more.terms_squares;
     f.max_abs = fmax(f.max_abs, more.max_abs);
+    f.worst_element = fmax(f.worst_element, more.worst_element);
     f.elements += more.elements;
     f.mismatches += more.mismatches;
     f.nonfinite += more.nonfinite;
@@ -170,9 +171,12 @@ static __device__ __forceinline__ double element_judge(found &f, const compare_r
 {
     bool finite = isfinite(got) && isfinite(expected);
     double error = finite ? fabs(got - expected) : 0;
-    bool bad = finite ? error > least + rule.tolerance * fabs(got) : !(got == expected);
+    double admitted = least + rule.tolerance * fabs(got);
+    bool bad = finite ? error > admitted : !(got == expected);
     f.nonfinite += !isfinite(got) && isfinite(expected);
     f.max_abs = fmax(f.max_abs, error);
+    if (finite)
+        f.worst_element = fmax(f.worst_element, error / admitted);
     f.mismatches += bad;
     if (bad && element < f.first_bad) {
         f.first_bad = element;
@@ -256,6 +260,7 @@ __global__ void chunk_kernel(const found *blocks, int64_t count, compare_result 
     result.expected_squares = f.expected_squares;
     result.terms_squares = f.terms_squares;
     result.max_abs = f.max_abs;
+    result.worst_element = f.worst_element;
     result.first_bad = f.first_bad == INDEX_NONE ? -1 : f.first_bad;
     result.first_bad_got = f.first_bad_got;
     result.first_bad_expected = f.first_bad_expected;

@@ -28,9 +28,10 @@ struct compare_result {
     int64_t elements, mismatches, nonfinite;
     double error_squares, expected_squares, terms_squares; // sums
     double max_abs;                                        // largest finite error
-    double worst_row;                                      // the error of the worst row
-    int64_t worst_index;                                   // its number in the chunk; -1: no rows
-    int64_t first_bad; // the first bad element's number; -1: none
+    double worst_element; // the largest in parts of what its element's may be
+    double worst_row;     // the error of the worst row
+    int64_t worst_index;  // its number in the chunk; -1: no rows
+    int64_t first_bad;    // the first bad element's number; -1: none
     double first_bad_got, first_bad_expected;
 };
 

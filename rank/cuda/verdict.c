@@ -54,6 +54,7 @@ static struct figures figures_of(const struct compare_result *r, const struct fi
     f.mismatches = r->mismatches;
     f.nonfinite = r->nonfinite;
     f.max_abs = r->max_abs;
+    f.worst_element = r->worst_element;
     figures_finish(&f, rule, &sums);
     if (r->first_bad >= 0) {
         f.first_bad_got = r->first_bad_got;

@@ -444,6 +444,7 @@ static bool figures_equal(const struct figures *a, const struct figures *b)
                  a->elements == b->elements && a->mismatches == b->mismatches &&
                  a->nonfinite == b->nonfinite && close_to(a->rmse_rel, b->rmse_rel) &&
                  a->rmse_limit == b->rmse_limit && close_to(a->max_abs, b->max_abs) &&
+                 close_to(a->worst_element, b->worst_element) &&
                  close_to(a->worst_row_rel, b->worst_row_rel) &&
                  a->worst_row_limit == b->worst_row_limit;
     if (a->worst_row_rel > 0)
