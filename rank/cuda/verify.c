@@ -71,8 +71,14 @@ static bool tables_push(struct verify_cuda *x)
     tables_sequences(&x->r, x->sequences);
     x->r.sequences =
         staging_copy(x->v.backend, x->sequences, (size_t)x->c->batch * sizeof(*x->sequences));
-    return x->r.sequences && rows_push(x, SIDE_Q) && rows_push(x, SIDE_KV) && sinks_push(x) &&
-           answers_take(x);
+    if (!x->r.sequences || !rows_push(x, SIDE_Q) || !rows_push(x, SIDE_KV) || !sinks_push(x) ||
+        !answers_take(x))
+        return false;
+    // Those of tensors that the case does not have are copied with the others.
+    return cuda_note(x->v.backend,
+                     cudaMemsetAsync(x->results_device, 0, RESULTS * sizeof(*x->results),
+                                     attention_cuda_stream(x->v.backend)),
+                     "the results of the comparison");
 }
 
 // ---- the reference ------------------------------------------------------------------------------
