@@ -74,7 +74,7 @@ extern struct mutation_place {
 #define MUTATED_AT(name, at_rank, at_op)                                                           \
     (MUTATED(name) && mutation_place.rank == (at_rank) && mutation_place.op == (at_op))
 #else
-#define ROUNDS_WEIGHTS (0)
+#define ROUNDS_WEIGHTS                   (0)
 #define MUTATED(name)                    (0)
 #define MUTATED_AT(name, at_rank, at_op) (0)
 #endif

@@ -26,11 +26,11 @@
 // terms (kernels/reference/reference.h), times the deviation of the K or Q that they are multiplied
 // by. An element may err by eight eps of them: one for the error, twice or three times as much
 // where several add up, the rest for how far inputs deviate (more where a head has few dims). A row
-// is measured against so much that three eps of them exhaust its limit, a chunk so that three eps of
-// their RMS do. Where the softmax is spread this is far below the row itself and changes nothing.
-// The gradient of the bias is dS itself, a sum of it where queries, heads or sequences share an
-// element: with sharp inputs its elements and rows may err by nine eps of as many terms of random
-// sign with the RMS of dP.
+// is measured against so much that three eps of them exhaust its limit, a chunk so that three eps
+// of their RMS do. Where the softmax is spread this is far below the row itself and changes
+// nothing. The gradient of the bias is dS itself, a sum of it where queries, heads or sequences
+// share an element: with sharp inputs its elements and rows may err by nine eps of as many terms of
+// random sign with the RMS of dP.
 //
 // The gradients of bias and sinks are sums over many queries; their u is the RMS of a sum of as
 // many terms of random sign. Each is one chunk. Rows of the bias belong to queries of either chunk

@@ -49,7 +49,8 @@ tests_cuda_test_reference_cuda_LDADD = $(cuda_test_libs)
 # Ranks are threads; they exchange by a transport of the test's own.
 cuda_test_programs += tests/cuda/test_verify_cuda
 tests_cuda_test_verify_cuda_SOURCES = tests/cuda/test_verify_cuda.c $(harness_sources) \
-    tests/cuda/local_transport.c tests/cuda/local_transport.h tests/generate.c tests/generate.h
+    tests/cuda/local_transport.c tests/cuda/local_transport.h tests/cuda/verify_sample.c \
+    tests/cuda/verify_sample.h tests/generate.c tests/generate.h
 tests_cuda_test_verify_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_verify_cuda_LDADD = rank/cuda/librankcuda.a rank/librank.a \
     transport/libtransport.a $(cuda_test_libs)

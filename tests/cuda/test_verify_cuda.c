@@ -9,272 +9,26 @@
 #include <sys/socket.h>
 
 #include "kernels/dtype.h"
-#include "kernels/inputs.h"
-#include "kernels/reference/reference.h"
-#include "plan/bias.h"
 #include "rank/cuda/verify.h"
 #include "rank/verify.h"
 #include "tests/cuda/harness.h"
 #include "tests/cuda/local_transport.h"
+#include "tests/cuda/verify_sample.h"
 #include "tests/generate.h"
-
-#define WORLD_TOP 4
-
-// ---- results of a case --------------------------------------------------------------------------
-
-// Tensors that a rank delivers.
-enum { OUT, LSE, DQ, DK, DV, DBIAS, DSINK, MAX_LOGIT, TENSORS };
-
-struct rank {
-    int number;
-    struct sample *sample;
-    void *host[TENSORS];
-    size_t bytes[TENSORS];
-    struct span *spans[2];
-    int span_count[2];
-    double *dbias; // of the own queries, as a rank holds it
-    struct rank_report reports[2];
-    pthread_t thread;
-};
-
-struct sample {
-    struct cp_case c;
-    int64_t tokens[2], *first[2]; // all tokens; those before a sequence
-    double *out, *lse, *delta, *dq, *dk, *dv, *sums;
-    struct rank ranks[WORLD_TOP];
-    struct local_meeting meeting;
-};
-
-static void *zeros(int64_t count, size_t size)
-{
-    void *memory = calloc((size_t)count + 1, size);
-    if (!memory)
-        abort();
-    return memory;
-}
-
-static void reference_check(enum status status, const struct error *error)
-{
-    if (status == STATUS_OK)
-        return;
-    printf("Bail out! %s\n", error->text);
-    exit(1);
-}
-
-static struct reference_sums sums_at(struct sample *s, struct rank *rank, const struct span *span,
-                                     int head)
-{
-    const struct cp_case *c = &s->c;
-    struct reference_sums sums = {.max_logit = &s->sums[head]};
-    if (c->training && c->softmax == SOFTMAX_LEARNABLE) {
-        sums.dsink = &s->sums[c->heads + head];
-        sums.dsink_squares = &s->sums[2 * c->heads + head];
-    }
-    if (rank->dbias) {
-        struct team alone = team_of(rank->number, 1);
-        int64_t line =
-            (bias_has_heads(c) ? head : 0) * bias_rows(c, alone) + bias_row_of(c, alone, 0, span);
-        sums.dbias = rank->dbias + line * c->seqlen_kv;
-        sums.dbias_stride = bias_row_step(c) * c->seqlen_kv;
-    }
-    return sums;
-}
-
-// The reference of a rank's queries, kept by [head][token].
-static void queries_solve(struct sample *s, struct rank *rank)
-{
-    const struct cp_case *c = &s->c;
-    struct error error;
-    for (int i = 0; i < rank->span_count[SIDE_Q]; i++)
-        for (int head = 0; head < c->heads; head++) {
-            const struct span *span = &rank->spans[SIDE_Q][i];
-            struct reference_sums sums = sums_at(s, rank, span, head);
-            int64_t at =
-                head * s->tokens[SIDE_Q] + s->first[SIDE_Q][span->sequence] + span->position;
-            reference_check(
-                reference_queries(
-                    c, span->sequence, head, span->position, span->position + span->len,
-                    s->out + at * c->head_dim_v, s->lse + at, c->training ? s->delta + at : NULL,
-                    c->training ? s->dq + at * c->head_dim_qk : NULL, NULL, &sums, &error),
-                &error);
-        }
-}
-
-static void keys_solve(struct sample *s)
-{
-    const struct cp_case *c = &s->c;
-    struct error error;
-    int group = c->heads / c->kv_heads;
-    for (int sequence = 0; sequence < c->batch; sequence++) {
-        int64_t queries = case_length(c, SIDE_Q, sequence);
-        int64_t keys = case_length(c, SIDE_KV, sequence);
-        double *lse = zeros(group * queries, sizeof(double));
-        double *delta = zeros(group * queries, sizeof(double));
-        for (int kv = 0; kv < c->kv_heads; kv++) {
-            for (int h = 0; h < group; h++) {
-                int64_t from = (kv * group + h) * s->tokens[SIDE_Q] + s->first[SIDE_Q][sequence];
-                memcpy(lse + h * queries, s->lse + from, (size_t)queries * sizeof(double));
-                memcpy(delta + h * queries, s->delta + from, (size_t)queries * sizeof(double));
-            }
-            int64_t at = kv * s->tokens[SIDE_KV] + s->first[SIDE_KV][sequence];
-            reference_check(reference_keys(c, sequence, kv, 0, keys, lse, delta,
-                                           s->dk + at * c->head_dim_qk, s->dv + at * c->head_dim_v,
-                                           NULL, &error),
-                            &error);
-        }
-        free(lse);
-        free(delta);
-    }
-}
-
-// A result that is right but for an error far below every limit, and rounding.
-static float nearly(double value)
-{
-    return (float)(value * (1 + 2e-6 * harness_uniform()));
-}
-
-// Rows of a rank's tensor from the reference [head][token][dim]; padding is zero.
-static void tensor_fill(struct rank *rank, int tensor, enum shard_side side, int heads, int dim,
-                        const double *from)
-{
-    struct sample *s = rank->sample;
-    const struct cp_case *c = &s->c;
-    enum case_dtype dtype = tensor == LSE ? DTYPE_FP32 : c->dtype;
-    int64_t rows = shard_rows(c, side, rank->number);
-    rank->bytes[tensor] = (size_t)(rows * heads * dim * dtype_bytes(dtype));
-    rank->host[tensor] = zeros(rows * heads * dim, (size_t)dtype_bytes(dtype));
-    for (int i = 0; i < rank->span_count[side]; i++) {
-        const struct span *span = &rank->spans[side][i];
-        for (int64_t token = 0; token < span->len; token++)
-            for (int at = 0; at < heads * dim; at++) {
-                int head = at / dim;
-                int64_t row = span->row + token * shard_row_step(c);
-                int64_t source = head * s->tokens[side] + s->first[side][span->sequence] +
-                                 span->position + token;
-                dtype_store(dtype, rank->host[tensor],
-                            tensor == LSE ? head * rows + row : row * heads * dim + at,
-                            nearly(from[source * dim + at % dim]));
-            }
-    }
-}
-
-static void floats_fill(struct rank *rank, int tensor, const double *from)
-{
-    int heads = rank->sample->c.heads;
-    float *to = zeros(heads, sizeof(float));
-    for (int head = 0; head < heads; head++)
-        to[head] = nearly(from[head]);
-    rank->host[tensor] = to;
-    rank->bytes[tensor] = (size_t)heads * sizeof(float);
-}
-
-static void dbias_fill(struct rank *rank)
-{
-    const struct cp_case *c = &rank->sample->c;
-    struct bias_share share = bias_share(c, rank->number);
-    rank->host[DBIAS] = zeros(share.count, (size_t)dtype_bytes(c->dtype));
-    rank->bytes[DBIAS] = (size_t)(share.count * dtype_bytes(c->dtype));
-    for (int64_t i = 0; i < share.count; i++) {
-        double sum = rank->dbias[share.first + i];
-        for (int other = 0; other < c->world_size && bias_is_whole(c); other++)
-            if (other != rank->number)
-                sum += rank->sample->ranks[other].dbias[share.first + i];
-        dtype_store(c->dtype, rank->host[DBIAS], i, nearly(sum));
-    }
-}
-
-static void rank_init(struct sample *s, int number)
-{
-    const struct cp_case *c = &s->c;
-    struct rank *rank = &s->ranks[number];
-    rank->number = number;
-    rank->sample = s;
-    for (int side = 0; side < 2; side++) {
-        rank->spans[side] = zeros(shard_spans_max(c), sizeof(struct span));
-        rank->span_count[side] = shard_spans(c, (enum shard_side)side, number, rank->spans[side]);
-    }
-    if (c->training && c->bias != BIAS_NONE)
-        rank->dbias = zeros((bias_has_heads(c) ? c->heads : 1) * bias_rows(c, team_of(number, 1)) *
-                                c->seqlen_kv,
-                            sizeof(double));
-    queries_solve(s, rank);
-}
-
-static void rank_fill(struct rank *rank)
-{
-    struct sample *s = rank->sample;
-    const struct cp_case *c = &s->c;
-    tensor_fill(rank, OUT, SIDE_Q, c->heads, c->head_dim_v, s->out);
-    tensor_fill(rank, LSE, SIDE_Q, c->heads, 1, s->lse);
-    if (c->max_logit)
-        floats_fill(rank, MAX_LOGIT, s->sums);
-    if (!c->training)
-        return;
-    tensor_fill(rank, DQ, SIDE_Q, c->heads, c->head_dim_qk, s->dq);
-    tensor_fill(rank, DK, SIDE_KV, c->kv_heads, c->head_dim_qk, s->dk);
-    tensor_fill(rank, DV, SIDE_KV, c->kv_heads, c->head_dim_v, s->dv);
-    if (c->softmax == SOFTMAX_LEARNABLE)
-        floats_fill(rank, DSINK, s->sums + c->heads);
-    if (rank->dbias)
-        dbias_fill(rank);
-}
-
-static void sample_init(struct sample *s, const struct cp_case *c)
-{
-    memset(s, 0, sizeof(*s));
-    s->c = *c;
-    for (int side = 0; side < 2; side++) {
-        s->first[side] = zeros(c->batch, sizeof(int64_t));
-        for (int i = 0; i < c->batch; i++) {
-            s->first[side][i] = s->tokens[side];
-            s->tokens[side] += case_length(c, (enum shard_side)side, i);
-        }
-    }
-    int64_t q = s->tokens[SIDE_Q] * c->heads, kv = s->tokens[SIDE_KV] * c->kv_heads;
-    s->out = zeros(q * c->head_dim_v, sizeof(double));
-    s->dq = zeros(q * c->head_dim_qk, sizeof(double));
-    s->dk = zeros(kv * c->head_dim_qk, sizeof(double));
-    s->dv = zeros(kv * c->head_dim_v, sizeof(double));
-    s->lse = zeros(q, sizeof(double));
-    s->delta = zeros(q, sizeof(double));
-    s->sums = zeros(3 * c->heads, sizeof(double));
-    for (int head = 0; head < c->heads; head++)
-        s->sums[head] = -INFINITY;
-    for (int rank = 0; rank < c->world_size; rank++)
-        rank_init(s, rank);
-    if (c->training)
-        keys_solve(s);
-    for (int rank = 0; rank < c->world_size; rank++)
-        rank_fill(&s->ranks[rank]);
-}
-
-static void sample_fini(struct sample *s)
-{
-    void *all[] = {s->out,   s->dq,   s->dk,       s->dv,      s->lse,
-                   s->delta, s->sums, s->first[0], s->first[1]};
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
-    for (int r = 0; r < s->c.world_size; r++) {
-        struct rank *rank = &s->ranks[r];
-        for (int i = 0; i < TENSORS; i++)
-            free(rank->host[i]);
-        free(rank->spans[0]);
-        free(rank->spans[1]);
-        free(rank->dbias);
-    }
-}
 
 // ---- both verifications -------------------------------------------------------------------------
 
 struct worker {
     struct rank *rank;
+    pthread_t thread;
     struct transport *socket;
     struct local_transport local;
     struct attention_backend *backend;
     struct device_arena device;
     struct arena host;
 };
-static struct worker workers[WORLD_TOP];
+static struct local_meeting meeting;
+static struct worker workers[SAMPLE_WORLD_MAX];
 
 static void judge_cpu(struct worker *w)
 {
@@ -283,8 +37,8 @@ static void judge_cpu(struct worker *w)
     size_t bytes = 0;
     struct progress progress = {0};
     struct error error;
-    reference_check(verify_reserve(c, rank->number, &bytes, &error), &error);
-    reference_check(arena_reserve(&w->host, bytes, &error), &error);
+    sample_check(verify_reserve(c, rank->number, &bytes, &error), &error);
+    sample_check(arena_reserve(&w->host, bytes, &error), &error);
     struct verification v = {
         .c = c,
         .rank = rank->number,
@@ -302,7 +56,7 @@ static void judge_cpu(struct worker *w)
         .transport = w->socket,
         .progress = &progress,
     };
-    reference_check(verify_run(&v, &rank->reports[0], &error), &error);
+    sample_check(verify_run(&v, &rank->reports[0], &error), &error);
 }
 
 static void judge_cuda(struct worker *w)
@@ -314,13 +68,11 @@ static void judge_cuda(struct worker *w)
     void *tensors[TENSORS];
     cudaEvent_t events[2];
     struct verify_cuda *x;
-    reference_check(verify_cuda_reserve(c, rank->number, &host_bytes, &device_bytes, &error),
-                    &error);
+    sample_check(verify_cuda_reserve(c, rank->number, &host_bytes, &device_bytes, &error), &error);
     for (int i = 0; i < TENSORS; i++)
-        reference_check(device_arena_add(&device_bytes, (int64_t)rank->bytes[i], 1, &error),
-                        &error);
-    reference_check(arena_reserve(&w->host, host_bytes, &error), &error);
-    reference_check(device_arena_reserve(&w->device, device_bytes, &error), &error);
+        sample_check(device_arena_add(&device_bytes, (int64_t)rank->bytes[i], 1, &error), &error);
+    sample_check(arena_reserve(&w->host, host_bytes, &error), &error);
+    sample_check(device_arena_reserve(&w->device, device_bytes, &error), &error);
     cudaStream_t stream = attention_cuda_stream(w->backend);
     CUDA(cudaMemsetAsync(w->device.base, 0xff, w->device.capacity, stream));
     for (int i = 0; i < TENSORS; i++) {
@@ -351,8 +103,8 @@ static void judge_cuda(struct worker *w)
         .device = &w->device,
         .transport = &w->local.base,
     };
-    reference_check(verify_cuda_start(&v, events[0], events[1], &x, &error), &error);
-    reference_check(attention_cuda_finish(w->backend, &error), &error);
+    sample_check(verify_cuda_start(&v, events[0], events[1], &x, &error), &error);
+    sample_check(attention_cuda_finish(w->backend, &error), &error);
     verify_cuda_finish(x, &rank->reports[1]);
     CUDA(cudaEventDestroy(events[0]));
     CUDA(cudaEventDestroy(events[1]));
@@ -367,7 +119,7 @@ static void *work(void *argument)
 
 static void sockets_open(int world_size)
 {
-    int fds[WORLD_TOP][WORLD_TOP];
+    int fds[SAMPLE_WORLD_MAX][SAMPLE_WORLD_MAX];
     struct error error;
     memset(fds, 0xff, sizeof(fds));
     for (int a = 0; a < world_size; a++)
@@ -379,7 +131,7 @@ static void sockets_open(int world_size)
             fds[b][a] = pair[1];
         }
     for (int rank = 0; rank < world_size; rank++)
-        reference_check(
+        sample_check(
             transport_socket_create(rank, world_size, fds[rank], &workers[rank].socket, &error),
             &error);
 }
@@ -388,36 +140,36 @@ static void sample_judge(struct sample *s)
 {
     int world_size = s->c.world_size;
     sockets_open(world_size);
-    local_meeting_init(&s->meeting, world_size);
+    local_meeting_init(&meeting, world_size);
     for (int r = 0; r < world_size; r++) {
         struct worker *w = &workers[r];
         w->rank = &s->ranks[r];
-        local_transport_init(&w->local, &s->meeting, r, world_size);
-        if (pthread_create(&w->rank->thread, NULL, work, w) != 0)
+        local_transport_init(&w->local, &meeting, r, world_size);
+        if (pthread_create(&w->thread, NULL, work, w) != 0)
             abort();
     }
     for (int r = 0; r < world_size; r++) {
-        pthread_join(s->ranks[r].thread, NULL);
+        pthread_join(workers[r].thread, NULL);
         workers[r].socket->ops->destroy(workers[r].socket);
     }
-    local_meeting_fini(&s->meeting);
+    local_meeting_fini(&meeting);
 }
 
 static void workers_open(void)
 {
     struct error error;
-    for (int i = 0; i < WORLD_TOP; i++) {
+    for (int i = 0; i < SAMPLE_WORLD_MAX; i++) {
         struct worker *w = &workers[i];
         arena_init(&w->host);
         device_arena_init(&w->device, (size_t)1 << 30);
-        reference_check(attention_cuda.create(&w->backend, &error), &error);
+        sample_check(attention_cuda.create(&w->backend, &error), &error);
         CUDA(cudaStreamCreateWithFlags(&w->local.stream, cudaStreamNonBlocking));
     }
 }
 
 static void workers_close(void)
 {
-    for (int i = 0; i < WORLD_TOP; i++) {
+    for (int i = 0; i < SAMPLE_WORLD_MAX; i++) {
         attention_cuda.destroy(workers[i].backend);
         CUDA(cudaStreamDestroy(workers[i].local.stream));
         arena_fini(&workers[i].host);
@@ -567,7 +319,7 @@ static void cases_judge(void (*change)(struct sample *), const char *what, int c
     workers_open();
     for (int i = 0; i < count; i++) {
         struct cp_case c;
-        generate_case(harness_random(), WORLD_TOP, harness_small() ? 20 : 90, &c);
+        generate_case(harness_random(), SAMPLE_WORLD_MAX, harness_small() ? 20 : 90, &c);
         sample_init(&s, &c);
         if (change)
             change(&s);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case with results that are right, or nearly, on all its ranks: from the CPU's reference.
+#ifndef CPATTN_TESTS_CUDA_VERIFY_SAMPLE_H
+#define CPATTN_TESTS_CUDA_VERIFY_SAMPLE_H
+
+#include "common/report.h"
+#include "plan/shard.h"
+
+#define SAMPLE_WORLD_MAX 4
+
+// Tensors that a rank delivers.
+enum { OUT, LSE, DQ, DK, DV, DBIAS, DSINK, MAX_LOGIT, TENSORS };
+
+struct rank {
+    int number;
+    struct sample *sample;
+    void *host[TENSORS];
+    size_t bytes[TENSORS];
+    struct span *spans[2];
+    int span_count[2];
+    double *dbias;                 // of the own queries, as a rank holds it
+    struct rank_report reports[2]; // of whoever judges: CPU, CUDA
+};
+
+struct sample {
+    struct cp_case c;
+    int64_t tokens[2], *first[2]; // all tokens; those before a sequence
+    double *out, *lse, *delta, *dq, *dk, *dv, *sums;
+    struct rank ranks[SAMPLE_WORLD_MAX];
+};
+
+// Results err by far less than any limit, and by their rounding.
+void sample_init(struct sample *s, const struct cp_case *c);
+void sample_fini(struct sample *s);
+
+// Ends the program where something fails that the test needs.
+void sample_check(enum status status, const struct error *error);
+
+#endif
