@@ -38,6 +38,7 @@ cuda_kernels_sources += kernels/cuda/smxx_backward_general_bf16.cu
 cuda_kernels_sources += kernels/cuda/smxx_backward_general_fp16.cu
 cuda_kernels_sources += kernels/cuda/smxx_backward_kernel.cuh
 cuda_kernels_sources += kernels/cuda/smxx_backward_plain.cu
+cuda_kernels_sources += kernels/cuda/smxx_backward_tiles.cuh
 cuda_kernels_sources += kernels/cuda/smxx_forward.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward.cuh
 cuda_kernels_sources += kernels/cuda/smxx_forward.h

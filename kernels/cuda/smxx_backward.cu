@@ -8,6 +8,8 @@
 // Of L2: what the heads that are worked on at the same time may need of their queries' side. Half
 // of the smallest L2 of the chips that matter.
 #define SECTION_BYTES (INT64_C(20) << 20)
+// Thread blocks for each multiprocessor that are enough for an even load.
+#define UNITS_LEAST   4
 
 static const struct backward_kernel *kernel_choose(const struct attention_backend *backend,
                                                    const struct attention_backward *args)
@@ -68,13 +70,22 @@ static void params_shape(const struct attention_backward *args, struct backward_
                aligned(args->dk, 8) && aligned(args->dv, 8);
 }
 
-// Key heads that are worked on at the same time, so that their queries stay in L2.
-static int32_t section_heads(const struct backward_params *p, const struct backward_worklist *list,
-                             int32_t q_rows)
+// A thread block takes all heads that share a key head, unless that makes few thread blocks, or
+// long ones of those that wait for each other.
+static void params_units(const struct attention_backend *backend,
+                         const struct backward_worklist *list, bool ordered, int32_t q_rows,
+                         struct backward_params *p)
 {
-    int64_t bytes = (int64_t)list->block_count * q_rows * p->group * (2 * p->d_v + 6 * p->d_qk);
+    bool few = (int64_t)list->chain_count * p->kv_heads < UNITS_LEAST * (int64_t)backend->sm_count;
+    p->chain_count = list->chain_count;
+    p->by_query_head = ordered || few;
+    p->unit_heads = p->by_query_head ? p->heads : p->kv_heads;
+    p->heads_chained = ordered && p->dbias && p->bias_head_stride == 0;
+    // Those that are worked on at the same time, so that their queries stay in L2.
+    int64_t bytes = (int64_t)list->block_count * q_rows * (2 * p->d_v + 6 * p->d_qk);
+    bytes *= p->by_query_head ? 1 : p->group;
     int64_t heads = SECTION_BYTES / (bytes > 0 ? bytes : 1);
-    return (int32_t)(heads < 1 ? 1 : heads > p->kv_heads ? p->kv_heads : heads);
+    p->section_heads = (int32_t)(heads < 1 ? 1 : heads > p->unit_heads ? p->unit_heads : heads);
 }
 
 static void *push(struct attention_backend *backend, const void *host, int64_t count, size_t size)
@@ -109,18 +120,19 @@ static bool params_order(struct attention_backend *backend, const struct backwar
                          struct backward_params *p)
 {
     size_t taken = (size_t)list->block_count * (size_t)p->heads * BACKWARD_WARPS;
-    unsigned *counters = (unsigned *)scratch_take(backend, (taken + 1) * sizeof(unsigned));
+    size_t keys = (size_t)list->tile_count * (size_t)p->kv_heads * BACKWARD_WARPS;
+    size_t bytes = (taken + keys + 1) * sizeof(unsigned);
+    unsigned *counters = (unsigned *)scratch_take(backend, bytes);
     int32_t *turns = (int32_t *)scratch_take(backend, (size_t)list->steps * sizeof(int32_t));
     if (!counters || !turns)
         return false;
-    cuda_note(backend,
-              cudaMemsetAsync(counters, 0, (taken + 1) * sizeof(unsigned), backend->stream),
-              "clearing the turns");
+    cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->stream), "clearing the turns");
     int32_t grid = (list->block_count + TURN_THREADS - 1) / TURN_THREADS;
     count_turns<<<(unsigned)grid, TURN_THREADS, 0, backend->stream>>>(
         p->tiles, list->tile_count, p->fragments, list->block_count, turns);
     p->taken = counters;
-    p->tickets = counters + taken;
+    p->taken_keys = counters + taken;
+    p->tickets = counters + taken + keys;
     p->turns = turns;
     return cuda_launched(backend, "counting turns");
 }
@@ -139,9 +151,7 @@ static bool params_work(struct attention_backend *backend, const struct attentio
         (const int32_t *)push(backend, list->chains, list->chain_count + 1, sizeof(*list->chains));
     if (!p->tiles || !p->fragments || !p->chains)
         return false;
-    p->chain_count = list->chain_count;
-    p->section_heads = section_heads(p, list, q_rows);
-    p->heads_chained = args->shape.deterministic && p->dbias && p->bias_head_stride == 0;
+    params_units(backend, list, args->shape.deterministic, q_rows, p);
     return !args->shape.deterministic || params_order(backend, list, p);
 }
 
@@ -159,7 +169,7 @@ static void launch(struct attention_backend *backend, const struct attention_bac
                                         kernel->shared_bytes),
                    "the shared memory of backward"))
         return;
-    unsigned grid = (unsigned)p.chain_count * (unsigned)(p.heads_chained ? 1 : p.kv_heads);
+    unsigned grid = (unsigned)p.chain_count * (unsigned)(p.heads_chained ? 1 : p.unit_heads);
     kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->stream>>>(p);
     cuda_launched(backend, "backward");
 }
@@ -178,7 +188,7 @@ static enum status check_shape(const struct attention_shape *shape, struct error
 static enum status check_list(const struct attention_shape *shape,
                               const struct backward_worklist *list, struct error *error)
 {
-    if ((int64_t)list->chain_count * shape->kv_heads > INT32_MAX ||
+    if ((int64_t)list->chain_count * shape->heads > INT32_MAX ||
         (int64_t)list->block_count * shape->heads > INT32_MAX)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "backward has %d tiles of keys and %d blocks of queries for %d heads; "

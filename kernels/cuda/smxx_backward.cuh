@@ -7,6 +7,8 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/worklist_backward.h"
 
+static const float LOG2_E = 1.4426950408889634f;
+
 #define BACKWARD_THREADS 256
 #define BACKWARD_WARPS   (BACKWARD_THREADS / WARP_LANES)
 
@@ -18,15 +20,18 @@ struct backward_params {
     const struct backward_tile *tiles;
     const struct backward_fragment *fragments;
     const int32_t *chains;
-    // Deterministic: how many thread blocks have begun; of each step its turn; of each block of
-    // queries, head and warp the number of turns taken. NULL otherwise.
+    // Deterministic: how many thread blocks have begun; of each step its turn; how many turns were
+    // taken, for each block of queries, head and warp, and for each tile, key head and warp. NULL
+    // otherwise.
     unsigned *tickets;
     const int32_t *turns;
-    unsigned *taken;
+    unsigned *taken, *taken_keys;
     int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
     int32_t chain_count;
-    int32_t section_heads; // key heads whose tiles are worked on at the same time
-    bool heads_chained;    // a thread block takes a chain with all key heads
+    bool by_query_head;    // a thread block takes one head, else all that share a key head
+    int32_t unit_heads;    // heads, or kv_heads
+    int32_t section_heads; // of the former, those whose tiles are worked on at the same time
+    bool heads_chained;    // a thread block takes a chain with all heads
     bool vectors;          // rows are multiples of 16 bytes and begin at such
     bool pairs;            // rows of gradients are multiples of 8 bytes and begin at such
     int64_t row_step, q_rows;
@@ -35,6 +40,41 @@ struct backward_params {
     float product_factor; // of a product of query and key: makes it base 2, or the argument of tanh
     float cap_factor;     // of the tanh: makes it base 2; 0: there is none
 };
+
+// ---- thread blocks ------------------------------------------------------------------------------
+
+// A thread block's tiles and unit heads: query heads or key heads.
+struct backward_unit {
+    int32_t tile, tile_end, head_begin, head_end;
+};
+
+static __device__ __forceinline__ int32_t unit_kv_head(const struct backward_params &p,
+                                                       int32_t unit_head)
+{
+    return p.by_query_head ? (unit_head + p.head_phase) / p.group : unit_head;
+}
+
+// Thread block `index`: sections of heads one after the other, in each the chains in their order,
+// for each chain the heads.
+static __device__ __forceinline__ struct backward_unit unit_of(const struct backward_params &p,
+                                                               int32_t index)
+{
+    struct backward_unit unit;
+    int32_t chain = index;
+    unit.head_begin = 0;
+    unit.head_end = p.unit_heads;
+    if (!p.heads_chained) {
+        int32_t section = index / (p.chain_count * p.section_heads);
+        int32_t first = section * p.section_heads, rest = index - first * p.chain_count;
+        int32_t heads = min(p.section_heads, p.unit_heads - first);
+        chain = rest / heads;
+        unit.head_begin = first + rest % heads;
+        unit.head_end = unit.head_begin + 1;
+    }
+    unit.tile = p.chains[chain];
+    unit.tile_end = p.chains[chain + 1];
+    return unit;
+}
 
 // ---- steps --------------------------------------------------------------------------------------
 
@@ -48,29 +88,56 @@ struct __align__(16) backward_step
     int64_t turn;   // index of the turn
     int32_t rows;   // 0: behind the last step
     int32_t low, high;
-    int32_t block;  // number of the block and head in `taken`
-    int32_t masked; // whether any query sees less than all keys, or any row is not there
-    int32_t left;   // blocks of the fragment after this one
-    int32_t padding[2];
+    int32_t block;      // number of the block and head in `taken`
+    int32_t masked;     // whether any query sees less than all keys, or any row is not there
+    int32_t left;       // blocks of the fragment after this one
+    int32_t padding[2]; // makes it four vectors to copy
 };
 
-// Where the next fragment is: those of the tile, for each head.
+// Where a thread block is, in shared memory: its tiles, all heads of each, all heads that share a
+// key head, the fragments of the tile.
 struct backward_cursor {
-    int32_t head, head_end;
-    int32_t fragment, fragment_begin, fragment_end;
+    int64_t kv_vector;                // of the tile's key 0: its place in [rows][kv_heads]
+    int32_t tile, unit_head, kv_head; // now
     int32_t tile_rows;
+    int32_t head, head_end;                         // of the next fragment
+    int32_t fragment, fragment_begin, fragment_end; // the next
+    struct backward_unit unit;
 };
 
-static __device__ __forceinline__ void cursor_init(const struct backward_params &p,
-                                                   struct backward_cursor *c, int32_t tile,
-                                                   int32_t kv_head)
+// One thread begins with a unit,
+static __device__ __forceinline__ void cursor_begin(const struct backward_params &p,
+                                                    struct backward_cursor *c)
 {
-    const struct backward_tile *t = &p.tiles[tile];
-    c->head = max(0, kv_head * p.group - p.head_phase);
-    c->head_end = min(p.heads, (kv_head + 1) * p.group - p.head_phase);
+    // Those who wait for each other take tickets, so that they began in that order.
+    c->unit = unit_of(p, p.tickets ? (int32_t)atomicAdd(p.tickets, 1u) : (int32_t)blockIdx.x);
+    c->tile = c->unit.tile;
+    c->unit_head = c->unit.head_begin;
+}
+
+// with each of its tiles and heads,
+static __device__ __forceinline__ void cursor_tile(const struct backward_params &p,
+                                                   struct backward_cursor *c)
+{
+    const struct backward_tile *t = &p.tiles[c->tile];
+    int32_t unit_head = c->unit_head;
+    c->kv_head = unit_kv_head(p, unit_head);
+    c->kv_vector = t->kv_row * p.kv_heads + c->kv_head;
+    c->head = p.by_query_head ? unit_head : max(0, unit_head * p.group - p.head_phase);
+    c->head_end =
+        p.by_query_head ? unit_head + 1 : min(p.heads, (unit_head + 1) * p.group - p.head_phase);
     c->fragment = c->fragment_begin = t->fragment;
     c->fragment_end = t->fragment + t->fragment_count;
     c->tile_rows = t->rows;
+}
+
+// and goes on to the next; tile_end: there is none.
+static __device__ __forceinline__ void cursor_advance(struct backward_cursor *c)
+{
+    if (++c->unit_head < c->unit.head_end)
+        return;
+    c->unit_head = c->unit.head_begin;
+    c->tile++;
 }
 
 template <int Q_ROWS, int KV_ROWS>
@@ -132,35 +199,6 @@ cursor_next(const struct backward_params &p, struct backward_cursor *c,
     *next = step;
 }
 
-// ---- thread blocks ------------------------------------------------------------------------------
-
-// A thread block's tiles and key heads.
-struct backward_unit {
-    int32_t tile, tile_end, head, head_end;
-};
-
-// Thread block `index`: sections of heads one after the other, in each the chains in their order,
-// for each chain the heads.
-static __device__ __forceinline__ struct backward_unit unit_of(const struct backward_params &p,
-                                                               int32_t index)
-{
-    struct backward_unit unit;
-    int32_t chain = index;
-    unit.head = 0;
-    unit.head_end = p.kv_heads;
-    if (!p.heads_chained) {
-        int32_t section = index / (p.chain_count * p.section_heads);
-        int32_t first = section * p.section_heads, rest = index - first * p.chain_count;
-        int32_t heads = min(p.section_heads, p.kv_heads - first);
-        chain = rest / heads;
-        unit.head = first + rest % heads;
-        unit.head_end = unit.head + 1;
-    }
-    unit.tile = p.chains[chain];
-    unit.tile_end = p.chains[chain + 1];
-    return unit;
-}
-
 // ---- memory -------------------------------------------------------------------------------------
 
 static __device__ __forceinline__ void copy_word(uint32_t destination, const void *source,
@@ -191,29 +229,57 @@ static __device__ __forceinline__ void add_pair(float *where, float x, float y)
 #endif
 }
 
-// Waits, as a warp, until `taken` is `turn`; then sees what was done in the turns before.
-static __device__ __forceinline__ void turn_wait(const unsigned *taken, unsigned turn)
+// Turns. A warp adds its part of a gradient when its turn has come, by reductions alone: it reads
+// nothing that others wrote, so looking at the counter need not acquire anything.
+static __device__ __forceinline__ unsigned turn_look(const unsigned *taken)
 {
-    if (threadIdx.x % WARP_LANES == 0) {
-        unsigned now;
-        do
-            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(taken) : "memory");
-        while (now != turn);
-    }
+    unsigned now;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(taken) : "memory");
+    return now;
+}
+
+// Waits, as a warp, until `taken` is `turn`. `now`: what was seen before.
+static __device__ __forceinline__ void turn_wait(const unsigned *taken, unsigned turn, unsigned now)
+{
+    if (threadIdx.x % WARP_LANES == 0)
+        while (now != turn)
+            now = turn_look(taken);
     __syncwarp();
 }
 
 static __device__ __forceinline__ void turn_end(unsigned *taken, unsigned turn)
 {
     __syncwarp();
-    if (threadIdx.x % WARP_LANES == 0) {
-        __threadfence();
+    if (threadIdx.x % WARP_LANES == 0)
         asm volatile("st.release.gpu.global.u32 [%0], %1;"
                      :
                      : "l"(taken), "r"(turn + 1)
                      : "memory");
-    }
 }
+
+// The same for dK and dV, to which the heads that share a key head are added in their order.
+struct turn_keys {
+    unsigned *taken;
+    unsigned turn;
+
+    __device__ __forceinline__ turn_keys(const struct backward_params &p,
+                                         const struct backward_cursor *c)
+        : taken(NULL), turn(0)
+    {
+        if (!p.tickets || !p.by_query_head || p.group == 1)
+            return;
+        taken = p.taken_keys + ((int64_t)c->tile * p.kv_heads + c->kv_head) * BACKWARD_WARPS +
+                threadIdx.x / WARP_LANES;
+        turn = (unsigned)(c->unit_head - max(0, c->kv_head * p.group - p.head_phase));
+        turn_wait(taken, turn, turn + 1);
+    }
+
+    __device__ __forceinline__ void end() const
+    {
+        if (taken)
+            turn_end(taken, turn);
+    }
+};
 
 // ---- host ---------------------------------------------------------------------------------------
 

@@ -9,201 +9,7 @@
 #ifndef CPATTN_KERNELS_CUDA_SMXX_BACKWARD_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SMXX_BACKWARD_KERNEL_CUH
 
-#include "kernels/cuda/smxx_backward.cuh"
-
-// Tiles of KV_ROWS keys, blocks of Q_ROWS queries. The warps lie in a grid of so many rows over
-// each of the results; STAGES blocks of queries in shared memory.
-template <int D_QK_, int D_V_, int Q_ROWS_, int KV_ROWS_, int SCORE_WARPS_, int KEY_WARPS_,
-          int QUERY_WARPS_, int STAGES_>
-struct backward_config {
-    static constexpr int D_QK = D_QK_, D_V = D_V_, Q_ROWS = Q_ROWS_, KV_ROWS = KV_ROWS_,
-                         STAGES = STAGES_;
-    // Scores: queries x keys. Keys: keys x elements (dK, dV). Queries: queries x elements (dQ).
-    static constexpr int SCORE_WARPS = SCORE_WARPS_, SCORE_ACROSS = BACKWARD_WARPS / SCORE_WARPS;
-    static constexpr int KEY_WARPS = KEY_WARPS_, KEY_ACROSS = BACKWARD_WARPS / KEY_WARPS;
-    static constexpr int QUERY_WARPS = QUERY_WARPS_, QUERY_ACROSS = BACKWARD_WARPS / QUERY_WARPS;
-    // What a warp has of them, in C fragments of 16 x 8.
-    static constexpr int SCORE_M = Q_ROWS / SCORE_WARPS / 16, SCORE_N = KV_ROWS / SCORE_ACROSS / 8;
-    static constexpr int KEY_M = KV_ROWS / KEY_WARPS / 16;
-    static constexpr int DK_N = D_QK / KEY_ACROSS / 8, DV_N = D_V / KEY_ACROSS / 8;
-    static constexpr int DQ_M = Q_ROWS / QUERY_WARPS / 16, DQ_N = D_QK / QUERY_ACROSS / 8;
-    static_assert(SCORE_N % 2 == 0 && DK_N % 2 == 0 && DV_N % 2 == 0 && DQ_N % 2 == 0,
-                  "fragments come in pairs");
-    static_assert(SCORE_M > 0 && KEY_M > 0 && DQ_M > 0, "every warp has a part");
-    // Shared memory, in bytes from its beginning.
-    static constexpr int Q_BYTES = Q_ROWS * D_QK * 2, DO_BYTES = Q_ROWS * D_V * 2;
-    static constexpr int P_BYTES = Q_ROWS * KV_ROWS * 2;
-    static constexpr int K = 0, V = K + KV_ROWS * D_QK * 2, Q = V + KV_ROWS * D_V * 2;
-    static constexpr int DO = Q + STAGES * Q_BYTES, P = DO + STAGES * DO_BYTES, DS = P + P_BYTES;
-    static constexpr int LSE = DS + P_BYTES, D = LSE + STAGES * Q_ROWS * 4;
-    static constexpr int COLUMNS = D + STAGES * Q_ROWS * 4; // of dbias, where queries share it
-    static constexpr int STEPS = COLUMNS + SCORE_WARPS * KV_ROWS * 4;
-    static constexpr int STEP_COUNT = 3;
-    static constexpr int CURSOR = STEPS + STEP_COUNT * (int)sizeof(struct backward_step);
-    static constexpr int TICKET = CURSOR + (int)sizeof(struct backward_cursor);
-    static constexpr int SHARED_BYTES = TICKET + 16;
-};
-
-// ---- loads --------------------------------------------------------------------------------------
-
-// The thread's number, read anew: addresses that are made of it are not worth a register each for
-// the whole of a kernel that is short of them.
-static __device__ __forceinline__ int thread_number(void)
-{
-    int x;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-    return x;
-}
-
-// As load_tile(), element by element. Slow, and kept out of the way of what is not.
-template <int ROWS, int COLUMNS>
-__device__ __noinline__ void gather_tile(uint32_t tile, const unsigned short *source,
-                                         int64_t stride, int rows, int d)
-{
-#pragma unroll 1
-    for (int index = threadIdx.x; index < ROWS * COLUMNS; index += BACKWARD_THREADS) {
-        int row = index / COLUMNS, column = index % COLUMNS;
-        unsigned short x = row < rows && column < d ? source[row * stride + column] : 0;
-        asm volatile("st.shared.u16 [%0], %1;"
-                     :
-                     : "r"(tile + tile_offset<COLUMNS>(row, column / CHUNK_ELEMENTS) +
-                           column % CHUNK_ELEMENTS * 2),
-                       "h"(x)
-                     : "memory");
-    }
-}
-
-// `rows` rows of d elements, `stride` elements apart, into a tile of ROWS x COLUMNS; the rest of it
-// is cleared.
-template <typename T, int ROWS, int COLUMNS>
-__device__ __forceinline__ void load_tile(uint32_t tile, const T *source, int64_t stride, int rows,
-                                          int d)
-{
-    // A thread's chunks lie in one column, STEP rows apart, where those divide; else anywhere.
-    constexpr int CHUNKS = COLUMNS / CHUNK_ELEMENTS, TOTAL = ROWS * CHUNKS;
-    static_assert(TOTAL % BACKWARD_THREADS == 0, "threads share the chunks evenly");
-    int thread = thread_number();
-    if constexpr (BACKWARD_THREADS % CHUNKS == 0 && BACKWARD_THREADS / CHUNKS % 8 == 0) {
-        constexpr int STEP = BACKWARD_THREADS / CHUNKS;
-        int row = thread / CHUNKS, chunk = thread % CHUNKS;
-        uint32_t destination = tile + tile_offset<COLUMNS>(row, chunk);
-        const T *from = source + row * stride + chunk * CHUNK_ELEMENTS;
-        if (chunk * CHUNK_ELEMENTS >= d)
-            rows = 0;
-#pragma unroll
-        for (int i = 0; i < ROWS / STEP; i++) {
-            bool there = row + i * STEP < rows;
-            copy_chunk(destination + i * STEP * COLUMNS * 2, there ? from : source, there);
-            from += STEP * stride;
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < TOTAL / BACKWARD_THREADS; i++) {
-            int index = i * BACKWARD_THREADS + thread;
-            int row = index / CHUNKS, chunk = index % CHUNKS;
-            bool there = row < rows && chunk * CHUNK_ELEMENTS < d;
-            copy_chunk(tile + tile_offset<COLUMNS>(row, chunk),
-                       there ? source + row * stride + chunk * CHUNK_ELEMENTS : source, there);
-        }
-    }
-}
-
-template <typename T, class C>
-__device__ __forceinline__ void load_keys(const struct backward_params &p,
-                                          const struct backward_tile *tile, int kv_head,
-                                          uint32_t shared)
-{
-    int64_t vector = tile->kv_row * p.kv_heads + kv_head, stride = p.row_step * p.kv_heads;
-    const T *k = (const T *)p.k + vector * p.d_qk, *v = (const T *)p.v + vector * p.d_v;
-    int rows = tile->rows;
-    if (p.vectors) {
-        load_tile<T, C::KV_ROWS, C::D_QK>(shared + C::K, k, stride * p.d_qk, rows, p.d_qk);
-        load_tile<T, C::KV_ROWS, C::D_V>(shared + C::V, v, stride * p.d_v, rows, p.d_v);
-    } else {
-        gather_tile<C::KV_ROWS, C::D_QK>(shared + C::K, (const unsigned short *)k, stride * p.d_qk,
-                                         rows, p.d_qk);
-        gather_tile<C::KV_ROWS, C::D_V>(shared + C::V, (const unsigned short *)v, stride * p.d_v,
-                                        rows, p.d_v);
-    }
-}
-
-template <typename T, class C>
-__device__ __forceinline__ void load_queries(const struct backward_params &p,
-                                             const struct backward_step *step, int stage,
-                                             uint32_t shared)
-{
-    int64_t vector = step->vector, stride = p.row_step * p.heads;
-    const T *q = (const T *)p.q + vector * p.d_qk, *d_out = (const T *)p.d_out + vector * p.d_v;
-    uint32_t q_tile = shared + C::Q + stage * C::Q_BYTES;
-    uint32_t d_out_tile = shared + C::DO + stage * C::DO_BYTES;
-    int rows = step->rows;
-    if (p.vectors) {
-        load_tile<T, C::Q_ROWS, C::D_QK>(q_tile, q, stride * p.d_qk, rows, p.d_qk);
-        load_tile<T, C::Q_ROWS, C::D_V>(d_out_tile, d_out, stride * p.d_v, rows, p.d_v);
-    } else {
-        gather_tile<C::Q_ROWS, C::D_QK>(q_tile, (const unsigned short *)q, stride * p.d_qk, rows,
-                                        p.d_qk);
-        gather_tile<C::Q_ROWS, C::D_V>(d_out_tile, (const unsigned short *)d_out, stride * p.d_v,
-                                       rows, p.d_v);
-    }
-    static_assert(2 * C::Q_ROWS <= BACKWARD_THREADS, "a thread loads one number at most");
-    int thread = thread_number(), row = thread % C::Q_ROWS;
-    bool there = row < rows;
-    uint32_t word = shared + (stage * C::Q_ROWS + row) * 4 + (thread < C::Q_ROWS ? C::LSE : C::D);
-    const float *from = (thread < C::Q_ROWS ? p.lse : p.d) + step->scalar;
-    if (thread < 2 * C::Q_ROWS)
-        copy_word(word, from + (there ? row * p.row_step : 0), there);
-}
-
-// ---- products -----------------------------------------------------------------------------------
-
-struct nothing {
-    __device__ __forceinline__ void operator()(int) const
-    {
-    }
-};
-
-// acc += A B over DEPTH steps of 16. A_BESIDE: A's 16-row blocks are that many fragments of 16
-// elements apart in a transposed tile [k][m]; 0: they follow each other in a tile [m][k].
-// B_BESIDE: the same of B's pairs and tiles [k][n] and [n][k]. A and B name the warp's first ones.
-// `between` is called after each step.
-template <typename T, int M, int N, int DEPTH, int A_COLUMNS, int A_BESIDE, int B_COLUMNS,
-          int B_BESIDE, typename F>
-__device__ __forceinline__ void product(float (&acc)[M][N][4], uint32_t a, uint32_t b, F between)
-{
-#pragma unroll
-    for (int k = 0; k < DEPTH; k++) {
-        uint32_t fa[M][4];
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            if (A_BESIDE > 0)
-                load_fragment_transposed(fa[m], fragment_step<A_COLUMNS>(a, k * 16, m * A_BESIDE));
-            else
-                load_fragment(fa[m], fragment_step<A_COLUMNS>(a, m * 16, k));
-        }
-#pragma unroll
-        for (int n = 0; n < N / 2; n++) {
-            uint32_t fb[4];
-            if (B_BESIDE > 0)
-                load_fragment_transposed(fb, fragment_step<B_COLUMNS>(b, k * 16, n * B_BESIDE));
-            else
-                load_fragment(fb, fragment_step<B_COLUMNS>(b, n * 16, k));
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                mma<T>(acc[m][2 * n], fa[m], fb[0], fb[1]);
-                mma<T>(acc[m][2 * n + 1], fa[m], fb[2], fb[3]);
-            }
-        }
-        between(k);
-    }
-}
-
-template <int M, int N> __device__ __forceinline__ void clear(float (&acc)[M][N][4])
-{
-#pragma unroll
-    for (int i = 0; i < M * N * 4; i++)
-        (&acc[0][0][0])[i] = 0;
-}
+#include "kernels/cuda/smxx_backward_tiles.cuh"
 
 // ---- P and dS -----------------------------------------------------------------------------------
 
@@ -224,7 +30,7 @@ template <class C> struct score_place {
 static __device__ __forceinline__ float row_lse(const float *lse)
 {
     float x = *lse;
-    return x == -INFINITY ? INFINITY : x * 1.4426950408889634f;
+    return x == -INFINITY ? INFINITY : x * LOG2_E;
 }
 
 template <typename T> __device__ __forceinline__ void store_pair(uint32_t address, float x, float y)
@@ -297,7 +103,7 @@ __device__ __forceinline__ void make_general(const struct backward_params &p, co
         slope = 1 - tangent * tangent;
     }
     if (p.bias && visible)
-        x = fmaf(to_float(*bias), 1.4426950408889634f, x);
+        x = fmaf(to_float(*bias), LOG2_E, x);
     s = visible ? fast_exp2(x - lse) : 0;
     gradient = s == 0 ? 0 : s * (ds - d);
     ds = gradient * slope;
@@ -394,16 +200,16 @@ make_all_general(const struct backward_params &p, const struct backward_step *st
 
 // Leaves P and dS of a step in shared memory.
 template <typename T, class C, bool GENERAL>
-__device__ __forceinline__ void make_scores(const struct backward_params &p,
-                                            const struct backward_step *step, int keys, int stage,
-                                            char *memory, uint32_t shared)
+__device__ __forceinline__ void
+make_scores(const struct backward_params &p, const struct backward_step *step,
+            const struct backward_cursor *cursor, int stage, char *memory, uint32_t shared)
 {
     int thread = thread_number(), warp = thread / WARP_LANES, lane = thread % WARP_LANES;
     int warp_row = warp / C::SCORE_ACROSS, warp_column = warp % C::SCORE_ACROSS;
     score_place<C> place;
     float s[C::SCORE_M][C::SCORE_N][4], dp[C::SCORE_M][C::SCORE_N][4];
     clear(s);
-    product<T, C::SCORE_M, C::SCORE_N, C::D_QK / 16, C::D_QK, 0, C::D_QK, 0>(
+    product<T, C::AHEAD, C::D_QK / 16, C::D_QK, 0, C::D_QK, 0>(
         s,
         fragment_rows_first<C::D_QK>(shared + C::Q + stage * C::Q_BYTES, warp_row * C::SCORE_M * 16,
                                      lane),
@@ -414,9 +220,8 @@ __device__ __forceinline__ void make_scores(const struct backward_params &p,
                                                  warp_row * C::SCORE_M * 16, lane);
     uint32_t v = fragment_halves_first<C::D_V>(shared + C::V, warp_column * C::SCORE_N * 8, lane);
     if (GENERAL) {
-        product<T, C::SCORE_M, C::SCORE_N, C::D_V / 16, C::D_V, 0, C::D_V, 0>(dp, d_out, v,
-                                                                              nothing());
-        make_all_general<T, C>(p, step, keys, s, dp, place, stage, memory, shared);
+        product<T, C::AHEAD, C::D_V / 16, C::D_V, 0, C::D_V, 0>(dp, d_out, v, nothing());
+        make_all_general<T, C>(p, step, cursor->tile_rows, s, dp, place, stage, memory, shared);
         return;
     }
     const float *lse = (const float *)(memory + C::LSE) + stage * C::Q_ROWS;
@@ -430,7 +235,7 @@ __device__ __forceinline__ void make_scores(const struct backward_params &p,
             row_d[m][h] = row_l[m][h] == INFINITY ? 0 : d[place.row + m * 16 + h * 8];
         }
     if (step->masked)
-        hide_scores<C>(p, step, keys, place, s);
+        hide_scores<C>(p, step, cursor->tile_rows, place, s);
     // The exponentials of S lie between the products for dP.
     float factor = p.product_factor;
     constexpr int FRAGMENTS = C::SCORE_M * C::SCORE_N, DEPTH = C::D_V / 16;
@@ -443,7 +248,7 @@ __device__ __forceinline__ void make_scores(const struct backward_params &p,
                              shared);
         }
     };
-    product<T, C::SCORE_M, C::SCORE_N, DEPTH, C::D_V, 0, C::D_V, 0>(dp, d_out, v, between);
+    product<T, C::AHEAD, DEPTH, C::D_V, 0, C::D_V, 0>(dp, d_out, v, between);
 #pragma unroll
     for (int m = 0; m < C::SCORE_M; m++)
 #pragma unroll
@@ -517,21 +322,38 @@ __device__ __forceinline__ void add_dq(const struct backward_params &p,
         column, p.d_qk, p.pairs);
 }
 
-// dK or dV of the tile, whose elements no other thread block touches.
+// dK or dV of the tile.
 template <class C, int N, int D>
 __device__ __forceinline__ void
-add_keys(const struct backward_params &p, const struct backward_tile *tile, int kv_head,
+add_keys(const struct backward_params &p, const struct backward_cursor *cursor,
          const float (&acc)[C::KEY_M][N][4], float *gradient, int d, float factor)
 {
     int thread = thread_number(), warp = thread / WARP_LANES, lane = thread % WARP_LANES;
     int row = warp / C::KEY_ACROSS * 16 + lane / 4;
     int column = warp % C::KEY_ACROSS * 16 + lane % 4 * 2;
     add_gradient<C::KEY_M, N, C::KEY_WARPS, C::KEY_ACROSS, C::KV_ROWS, D>(
-        acc, factor, gradient + (tile->kv_row * p.kv_heads + kv_head) * d,
-        p.row_step * p.kv_heads * d, row, tile->rows, column, d, p.pairs);
+        acc, factor, gradient + cursor->kv_vector * d, p.row_step * p.kv_heads * d, row,
+        cursor->tile_rows, column, d, p.pairs);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
+
+// The counter of turns of a step's block and this warp, and its turn.
+static __device__ __forceinline__ unsigned *step_taken(const struct backward_params &p,
+                                                       const struct backward_step *step)
+{
+    return p.taken + (int64_t)step->block * BACKWARD_WARPS + thread_number() / WARP_LANES;
+}
+
+template <class C> __device__ __forceinline__ unsigned step_turn(int stage, uint32_t shared)
+{
+    unsigned turn;
+    asm volatile("ld.shared.u32 %0, [%1];"
+                 : "=r"(turn)
+                 : "r"(shared + C::TURN + stage * 4)
+                 : "memory");
+    return turn;
+}
 
 template <typename T, class C>
 __device__ __forceinline__ void step_gradients(const struct backward_params &p,
@@ -542,77 +364,66 @@ __device__ __forceinline__ void step_gradients(const struct backward_params &p,
     int thread = thread_number(), warp = thread / WARP_LANES, lane = thread % WARP_LANES;
     int key_row = warp / C::KEY_ACROSS, key_column = warp % C::KEY_ACROSS;
     uint32_t q = shared + C::Q + stage * C::Q_BYTES, d_out = shared + C::DO + stage * C::DO_BYTES;
-    product<T, C::KEY_M, C::DV_N, C::Q_ROWS / 16, C::KV_ROWS, C::KEY_WARPS, C::D_V, C::KEY_ACROSS>(
+    // Looked at early: in most cases the turn has come when dQ has.
+    unsigned now = p.tickets ? turn_look(step_taken(p, step)) : 0;
+    product<T, C::AHEAD, C::Q_ROWS / 16, C::KV_ROWS, C::KEY_WARPS, C::D_V, C::KEY_ACROSS>(
         dv,
         fragment_step<C::KV_ROWS>(fragment_halves_first<C::KV_ROWS>(shared + C::P, 0, lane), 0,
                                   key_row),
         fragment_step<C::D_V>(fragment_rows_first<C::D_V>(d_out, 0, lane), 0, key_column),
         nothing());
-    unsigned *taken = NULL;
-    unsigned turn = 0;
     {
         int query_row = warp / C::QUERY_ACROSS, query_column = warp % C::QUERY_ACROSS;
         float dq[C::DQ_M][C::DQ_N][4];
         clear(dq);
-        product<T, C::DQ_M, C::DQ_N, C::KV_ROWS / 16, C::KV_ROWS, 0, C::D_QK, C::QUERY_ACROSS>(
+        product<T, C::AHEAD, C::KV_ROWS / 16, C::KV_ROWS, 0, C::D_QK, C::QUERY_ACROSS>(
             dq, fragment_rows_first<C::KV_ROWS>(shared + C::DS, query_row * C::DQ_M * 16, lane),
             fragment_step<C::D_QK>(fragment_rows_first<C::D_QK>(shared + C::K, 0, lane), 0,
                                    query_column),
             nothing());
-        if (p.tickets) {
-            taken = p.taken + (int64_t)step->block * BACKWARD_WARPS + warp;
-            turn = (unsigned)p.turns[step->turn];
-            turn_wait(taken, turn);
-        }
+        if (p.tickets)
+            turn_wait(step_taken(p, step), step_turn<C>(stage, shared), now);
         add_dq<C>(p, step, dq);
     }
-    product<T, C::KEY_M, C::DK_N, C::Q_ROWS / 16, C::KV_ROWS, C::KEY_WARPS, C::D_QK, C::KEY_ACROSS>(
+    product<T, C::AHEAD, C::Q_ROWS / 16, C::KV_ROWS, C::KEY_WARPS, C::D_QK, C::KEY_ACROSS>(
         dk,
         fragment_step<C::KV_ROWS>(fragment_halves_first<C::KV_ROWS>(shared + C::DS, 0, lane), 0,
                                   key_row),
         fragment_step<C::D_QK>(fragment_rows_first<C::D_QK>(q, 0, lane), 0, key_column), nothing());
     if (p.tickets)
-        turn_end(taken, turn);
+        turn_end(step_taken(p, step), step_turn<C>(stage, shared));
 }
 
+// The tile and heads that the cursor is at.
 template <typename T, class C, bool GENERAL>
-__device__ __forceinline__ void backward_tile_head(const struct backward_params &p,
-                                                   const struct backward_tile *tile, int index,
-                                                   int kv_head, char *memory, uint32_t shared)
+__device__ __forceinline__ void backward_tile_run(const struct backward_params &p, char *memory,
+                                                  uint32_t shared)
 {
     struct backward_step *steps = (struct backward_step *)(memory + C::STEPS);
     struct backward_cursor *cursor = (struct backward_cursor *)(memory + C::CURSOR);
-    bool leads = threadIdx.x == 0;
-    if (leads) {
-        cursor_init(p, cursor, index, kv_head);
-        cursor_fragment<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[0]);
-        cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[0], &steps[1]);
-    }
-    __syncthreads();
-    load_keys<T, C>(p, tile, kv_head, shared);
+    load_keys<T, C>(p, cursor, shared);
     load_queries<T, C>(p, &steps[0], 0, shared);
     copy_commit();
     float dk[C::KEY_M][C::DK_N][4], dv[C::KEY_M][C::DV_N][4];
     clear(dk);
     clear(dv);
-    int keys = tile->rows;
     for (int now = 0, stage = 0;; stage = C::STAGES - 1 - stage) {
         const struct backward_step *step = &steps[now];
         int next = now + 1 == C::STEP_COUNT ? 0 : now + 1;
-        int later = next + 1 == C::STEP_COUNT ? 0 : next + 1;
         copy_wait<0>();
         __syncthreads();
-        if (leads)
-            cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[next], &steps[later]);
+        if (thread_number() == 0)
+            cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[next],
+                                               &steps[next + 1 == C::STEP_COUNT ? 0 : next + 1]);
         bool more = steps[next].rows > 0;
         if (C::STAGES > 1 && more) {
             load_queries<T, C>(p, &steps[next], C::STAGES - 1 - stage, shared);
             copy_commit();
         }
-        make_scores<T, C, GENERAL>(p, step, keys, stage, memory, shared);
+        make_scores<T, C, GENERAL>(p, step, cursor, stage, memory, shared);
         __syncthreads();
         if (GENERAL && p.dbias && p.bias_query_stride == 0)
-            add_columns<C>(p, step, keys, (const float *)(memory + C::COLUMNS));
+            add_columns<C>(p, step, cursor->tile_rows, (const float *)(memory + C::COLUMNS));
         step_gradients<T, C>(p, step, stage, shared, dk, dv);
         if (!more)
             break;
@@ -623,9 +434,10 @@ __device__ __forceinline__ void backward_tile_head(const struct backward_params 
         }
         now = next;
     }
-    add_keys<C, C::DV_N, C::D_V>(p, tile, kv_head, dv, p.dv, p.d_v, 1);
-    add_keys<C, C::DK_N, C::D_QK>(p, tile, kv_head, dk, p.dk, p.d_qk, p.scale);
-    __syncthreads(); // the memory is free for the next tile
+    turn_keys turn(p, cursor);
+    add_keys<C, C::DV_N, C::D_V>(p, cursor, dv, p.dv, p.d_v, 1);
+    add_keys<C, C::DK_N, C::D_QK>(p, cursor, dk, p.dk, p.d_qk, p.scale);
+    turn.end();
 }
 
 template <typename T, class C, bool GENERAL>
@@ -633,28 +445,33 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
     backward_run(const __grid_constant__ struct backward_params p)
 {
     extern __shared__ __align__(1024) char memory[];
-    uint32_t shared = shared_address(memory);
-    int32_t index = blockIdx.x;
-    if (p.tickets) { // so that those who wait for each other began in that order
-        int32_t *ticket = (int32_t *)(memory + C::TICKET);
-        if (threadIdx.x == 0)
-            *ticket = (int32_t)atomicAdd(p.tickets, 1u);
+    struct backward_cursor *cursor = (struct backward_cursor *)(memory + C::CURSOR);
+    struct backward_step *steps = (struct backward_step *)(memory + C::STEPS);
+    if (threadIdx.x == 0)
+        cursor_begin(p, cursor);
+    for (;;) {
+        if (threadIdx.x == 0 && cursor->tile < cursor->unit.tile_end) {
+            cursor_tile(p, cursor);
+            cursor_fragment<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[0]);
+            cursor_next<C::Q_ROWS, C::KV_ROWS>(p, cursor, &steps[0], &steps[1]);
+        }
         __syncthreads();
-        index = *ticket;
+        if (cursor->tile == cursor->unit.tile_end)
+            break;
+        backward_tile_run<T, C, GENERAL>(p, memory, shared_address(memory));
+        __syncthreads(); // the memory is free for the next tile
+        if (threadIdx.x == 0)
+            cursor_advance(cursor);
     }
-    struct backward_unit unit = unit_of(p, index);
-    for (int32_t tile = unit.tile; tile < unit.tile_end; tile++)
-        for (int32_t head = unit.head; head < unit.head_end; head++)
-            backward_tile_head<T, C, GENERAL>(p, &p.tiles[tile], tile, head, memory, shared);
 }
 
 // ---- instantiations -----------------------------------------------------------------------------
 
 typedef backward_config<64, 64, 128, 128, 4, 4, 4, 2> backward_64;
-typedef backward_config<128, 128, 64, 128, 2, 4, 2, 2> backward_128;
-typedef backward_config<192, 128, 64, 64, 4, 4, 4, 2> backward_192;
-typedef backward_config<256, 256, 64, 64, 4, 4, 4, 2> backward_256;
-typedef backward_config<256, 256, 64, 64, 4, 4, 4, 1> backward_256_small;
+typedef backward_config<128, 128, 64, 128, 2, 4, 2, 2, true> backward_128;
+typedef backward_config<192, 128, 64, 64, 4, 2, 2, 2, true> backward_192;
+typedef backward_config<256, 256, 64, 64, 4, 2, 2, 2> backward_256;
+typedef backward_config<256, 256, 64, 64, 4, 2, 2, 1> backward_256_small;
 
 template <typename T, class C, bool GENERAL> constexpr struct backward_kernel backward_instance()
 {

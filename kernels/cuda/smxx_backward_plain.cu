@@ -20,7 +20,6 @@ template <class C> struct plain_memory {
     float lse[C::ROWS], d[C::ROWS];
     struct backward_cursor cursor;
     struct backward_step steps[2];
-    int32_t ticket;
 };
 
 template <typename T, class C>
@@ -67,8 +66,8 @@ __device__ void plain_score(const struct backward_params &p, const struct backwa
     }
     int64_t element = step->bias + row * p.bias_query_stride + key;
     if (visible && p.bias)
-        x = fmaf(to_float(((const T *)p.bias)[element]), 1.4426950408889634f, x);
-    float probability = visible ? exp2f(x - m->lse[row] * 1.4426950408889634f) : 0;
+        x = fmaf(to_float(((const T *)p.bias)[element]), LOG2_E, x);
+    float probability = visible ? exp2f(x - m->lse[row] * LOG2_E) : 0;
     float gradient = probability == 0 ? 0 : probability * (dp - m->d[row]);
     m->p[row][key] = probability;
     m->ds[row][key] = gradient * slope;
@@ -152,7 +151,7 @@ __device__ void plain_dq(const struct backward_params &p, const struct backward_
     unsigned *taken = p.taken + (int64_t)step->block * BACKWARD_WARPS + threadIdx.x / WARP_LANES;
     unsigned turn = p.tickets ? (unsigned)p.turns[step->turn] : 0;
     if (p.tickets)
-        turn_wait(taken, turn);
+        turn_wait(taken, turn, turn + 1);
 #pragma unroll
     for (int a = 0; a < C::PARTS; a++)
 #pragma unroll
@@ -167,9 +166,9 @@ __device__ void plain_dq(const struct backward_params &p, const struct backward_
 }
 
 template <class C>
-__device__ void plain_add(const struct backward_params &p, const struct backward_tile *tile,
-                          int kv_head, const float (&acc)[C::PARTS][C::WIDTH], float *gradient,
-                          int d, float factor)
+__device__ void plain_add(const struct backward_params &p, const struct backward_cursor *cursor,
+                          const float (&acc)[C::PARTS][C::WIDTH], float *gradient, int d,
+                          float factor)
 {
     int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
 #pragma unroll
@@ -177,24 +176,20 @@ __device__ void plain_add(const struct backward_params &p, const struct backward
 #pragma unroll
         for (int b = 0; b < C::WIDTH; b++) {
             int row = y + a * ACROSS, column = x + b * ACROSS;
-            int64_t vector = (tile->kv_row + row * p.row_step) * p.kv_heads + kv_head;
-            if (row < tile->rows && column < d)
-                gradient[vector * d + column] += acc[a][b] * factor;
+            int64_t vector = cursor->kv_vector + row * p.row_step * p.kv_heads;
+            if (row < cursor->tile_rows && column < d)
+                add_float(gradient + vector * d + column, acc[a][b] * factor);
         }
 }
 
+// The tile and heads that the cursor is at.
 template <typename T, class C>
-__device__ void plain_tile(const struct backward_params &p, int index, int kv_head,
-                           struct plain_memory<C> *m)
+__device__ void plain_tile(const struct backward_params &p, struct plain_memory<C> *m)
 {
-    const struct backward_tile *tile = &p.tiles[index];
-    int64_t vector = tile->kv_row * p.kv_heads + kv_head, stride = p.row_step * p.kv_heads;
-    plain_load<T, C>(m->k, (const T *)p.k + vector * p.d_qk, stride * p.d_qk, tile->rows, p.d_qk);
-    plain_load<T, C>(m->v, (const T *)p.v + vector * p.d_v, stride * p.d_v, tile->rows, p.d_v);
-    if (threadIdx.x == 0) {
-        cursor_init(p, &m->cursor, index, kv_head);
-        cursor_fragment<C::ROWS, C::ROWS>(p, &m->cursor, &m->steps[0]);
-    }
+    int64_t vector = m->cursor.kv_vector, stride = p.row_step * p.kv_heads;
+    int rows = m->cursor.tile_rows;
+    plain_load<T, C>(m->k, (const T *)p.k + vector * p.d_qk, stride * p.d_qk, rows, p.d_qk);
+    plain_load<T, C>(m->v, (const T *)p.v + vector * p.d_v, stride * p.d_v, rows, p.d_v);
     float dk[C::PARTS][C::WIDTH] = {}, dv[C::PARTS][C::WIDTH] = {};
     for (int now = 0;; now = 1 - now) {
         __syncthreads();
@@ -205,17 +200,18 @@ __device__ void plain_tile(const struct backward_params &p, int index, int kv_he
             cursor_next<C::ROWS, C::ROWS>(p, &m->cursor, step, &m->steps[1 - now]);
         plain_queries<T, C>(p, step, m);
         __syncthreads();
-        plain_scores<T, C>(p, step, tile->rows, m);
+        plain_scores<T, C>(p, step, rows, m);
         __syncthreads();
         if (p.dbias && p.bias_query_stride == 0)
-            plain_columns<C>(p, step, tile->rows, m);
+            plain_columns<C>(p, step, rows, m);
         plain_keys<C>(dv, m->p, m->d_out);
         plain_keys<C>(dk, m->ds, m->q);
         plain_dq<C>(p, step, m);
     }
-    plain_add<C>(p, tile, kv_head, dv, p.dv, p.d_v, 1);
-    plain_add<C>(p, tile, kv_head, dk, p.dk, p.d_qk, p.scale);
-    __syncthreads();
+    turn_keys turn(p, &m->cursor);
+    plain_add<C>(p, &m->cursor, dv, p.dv, p.d_v, 1);
+    plain_add<C>(p, &m->cursor, dk, p.dk, p.d_qk, p.scale);
+    turn.end();
 }
 
 template <typename T, class C>
@@ -224,17 +220,21 @@ __global__ void __launch_bounds__(BACKWARD_THREADS)
 {
     extern __shared__ __align__(16) char memory[];
     struct plain_memory<C> *m = (struct plain_memory<C> *)memory;
-    int32_t index = blockIdx.x;
-    if (p.tickets) {
-        if (threadIdx.x == 0)
-            m->ticket = (int32_t)atomicAdd(p.tickets, 1u);
+    if (threadIdx.x == 0)
+        cursor_begin(p, &m->cursor);
+    for (;;) {
+        if (threadIdx.x == 0 && m->cursor.tile < m->cursor.unit.tile_end) {
+            cursor_tile(p, &m->cursor);
+            cursor_fragment<C::ROWS, C::ROWS>(p, &m->cursor, &m->steps[0]);
+        }
         __syncthreads();
-        index = m->ticket;
+        if (m->cursor.tile == m->cursor.unit.tile_end)
+            break;
+        plain_tile<T, C>(p, m);
+        __syncthreads();
+        if (threadIdx.x == 0)
+            cursor_advance(&m->cursor);
     }
-    struct backward_unit unit = unit_of(p, index);
-    for (int32_t tile = unit.tile; tile < unit.tile_end; tile++)
-        for (int32_t head = unit.head; head < unit.head_end; head++)
-            plain_tile<T, C>(p, tile, head, m);
 }
 
 template <typename T, class C> constexpr struct backward_kernel plain_instance()
