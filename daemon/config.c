@@ -382,7 +382,9 @@ enum status config_read(struct config *config, int argc, char **argv, struct err
                               .backend = BACKEND_AUTO,
                               .queue_max = QUEUE_MAX_DEFAULT,
                               .idle_timeout_ns = IDLE_TIMEOUT_DEFAULT_NS,
-                              .log_level = LOG_LEVEL_INFO};
+                              .log_level = LOG_LEVEL_INFO,
+                              .argc = argc,
+                              .argv = argv};
     line_read(&line, argc, argv);
     enum status status = line.file ? file_apply(line.file, config, error) : STATUS_OK;
     if (status == STATUS_OK)
@@ -390,4 +392,24 @@ enum status config_read(struct config *config, int argc, char **argv, struct err
     if (status == STATUS_OK)
         status = programs_find(config, error);
     return status;
+}
+
+enum status config_reread(const struct config *old, struct config *config, struct error *error)
+{
+    return config_read(config, old->argc, old->argv, error);
+}
+
+const char *config_fixed_difference(const struct config *a, const struct config *b)
+{
+    if (strcmp(a->socket, b->socket) != 0)
+        return "socket";
+    if (a->backend != b->backend)
+        return "backend";
+    if (a->devices.count != b->devices.count || a->devices.named != b->devices.named)
+        return "devices";
+    if (a->queue_max != b->queue_max)
+        return "queue-max";
+    if (strcmp(a->rank_program, b->rank_program) != 0)
+        return "rank-program";
+    return strcmp(a->cuda_rank_program, b->cuda_rank_program) != 0 ? "cuda-rank-program" : NULL;
 }

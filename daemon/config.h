@@ -32,6 +32,9 @@ struct config {
     uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
     int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
     enum log_level log_level;
+    // The command line, for config_reread(); borrowed.
+    int argc;
+    char **argv;
 };
 
 // Built-in values, then what the command line says. Handles --help and --version, and ends the
@@ -39,5 +42,14 @@ struct config {
 // place and a sentence where the configuration file is wrong.
 enum status config_read(struct config *config, int argc, char **argv,
                         struct error *error) MUST_CHECK;
+
+// Reads the same again, as the configuration file is now. Fails as config_read() where that is
+// wrong or gone.
+enum status config_reread(const struct config *old, struct config *config,
+                          struct error *error) MUST_CHECK;
+
+// Of what differs between the two, the name of a setting that a running daemon cannot change; NULL:
+// there is none.
+const char *config_fixed_difference(const struct config *a, const struct config *b);
 
 #endif

@@ -236,6 +236,33 @@ START_TEST(nobody_takes_the_whole_queue)
 }
 END_TEST
 
+START_TEST(limits_change_while_it_runs)
+{
+    struct ranks ranks = pool_up(4), other = pool_up(2);
+    int slots[4];
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(submit_as(1, &slots[i]), STATUS_OK);
+        if (i == 0)
+            expect_run(ranks, slots[0]);
+    }
+    pass(3 * S);
+    core_limit(f.core, f.now_ns, &(struct core_limits){2, 5 * S});
+    core_assert(f.core);
+    expect_none(); // what was admitted stays
+    ck_assert_int_eq(submit_as(1, &slots[3]), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(submit_as(2, &slots[3]), STATUS_OK);
+    pass(5 * S - 1);
+    expect_none();
+    pass(1);
+    expect_kill(other); // it has been idle since the change for so long
+    core_limit(f.core, f.now_ns, &(struct core_limits){0, 0});
+    core_assert(f.core);
+    ck_assert_int_eq(submit_as(1, &slots[3]), STATUS_OK);
+    ranks_reap(other);
+    expect_none();
+}
+END_TEST
+
 START_TEST(what_nobody_waits_for_is_dropped_from_the_queue)
 {
     struct ranks ranks = pool_up(4);
@@ -366,6 +393,7 @@ int main(void)
     tcase_add_test(c, cancelling);
     tcase_add_test(c, only_ones_own_requests_can_be_cancelled);
     tcase_add_test(c, nobody_takes_the_whole_queue);
+    tcase_add_test(c, limits_change_while_it_runs);
     tcase_add_test(c, what_nobody_waits_for_is_dropped_from_the_queue);
     c = case_make(suite, "poison");
     tcase_add_test(c, a_case_that_has_killed_two_pools_is_refused_for_an_hour);

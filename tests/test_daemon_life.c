@@ -123,6 +123,83 @@ START_TEST(test_socket_mode)
 }
 END_TEST
 
+// ---- settings ----------------------------------------------------------------------------------
+
+static void settings_write(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "we");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void reload_until(const char *path, const char *settings, const char *logged)
+{
+    settings_write(path, settings);
+    kill(d.pid, SIGHUP);
+    while (!daemon_logged(&d, logged))
+        usleep(1000);
+}
+
+static int64_t memory_granted(void)
+{
+    struct wire_request request = daemon_request(METHOD_DESCRIBE);
+    struct wire_reply reply = daemon_call(&d, &request);
+    int64_t bytes = reply.description.memory_bytes_max;
+    wire_reply_fini(&reply);
+    return bytes;
+}
+
+START_TEST(test_sighup_reloads)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
+    settings_write(path, "memory: 1G\n");
+    const char *const arguments[] = {"--config", path, NULL};
+    daemon_start(&d, arguments);
+    ck_assert_int_eq(memory_granted(), INT64_C(1) << 30);
+    struct wire_request request = daemon_request_long(2);
+    struct call running = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+
+    reload_until(path, "memory: 2G\nuser-queue-max: 1\nidle-timeout: 10ms\n", "reloaded ");
+    ck_assert_int_eq(memory_granted(), INT64_C(2) << 30);
+    struct wire_request more = daemon_request(METHOD_RUN);
+    struct wire_reply reply = daemon_call(&d, &more);
+    expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_status(&d).running, 1);
+    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    reply = daemon_call_end(&running);
+    expect_status(&reply, STATUS_ABORTED);
+    wire_reply_fini(&reply);
+    run_and_pass(2);
+    while (daemon_rank_count(&d) > 0) // the new timeout
+        usleep(1000);
+
+    // A file that is wrong changes nothing; what cannot be changed is said to stay.
+    reload_until(path, "memory: 3G\nqueue-max: lots\n", "kept_as_it_was");
+    ck_assert_int_eq(memory_granted(), INT64_C(2) << 30);
+    reload_until(path, "memory: 4G\nqueue-max: 3\n", "setting=queue-max action=left_until");
+    while (memory_granted() != INT64_C(4) << 30)
+        usleep(1000);
+    run_and_pass(2);
+    unlink(path);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_sighup_ignored_at_the_start_stays_so)
+{
+    signal(SIGHUP, SIG_IGN);
+    daemon_start(&d, NULL);
+    kill(d.pid, SIGHUP);
+    run_and_pass(2);
+    ck_assert(!daemon_logged(&d, "reloaded"));
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 // ---- under a service manager -------------------------------------------------------------------
 
 static void expect_notice(int fd, const char *text)
@@ -160,6 +237,9 @@ START_TEST(test_notifies_service_manager)
     ck_assert_int_eq(poll(&ready, 1, 700), 0);
     kill(d.pid, SIGCONT);
     expect_notice(fd, "WATCHDOG=1");
+    kill(d.pid, SIGHUP);
+    expect_notice(fd, "RELOADING=1\nMONOTONIC_USEC=");
+    expect_notice(fd, "READY=1");
     kill(d.pid, SIGTERM);
     expect_notice(fd, "STOPPING=1");
     ck_assert_int_eq(daemon_wait(&d), 0);
@@ -191,6 +271,8 @@ int main(void)
     tcase_add_test(tcase, test_restart_after_sigkill);
     tcase_add_test(tcase, test_second_daemon_refused);
     tcase_add_test(tcase, test_socket_mode);
+    tcase_add_test(tcase, test_sighup_reloads);
+    tcase_add_test(tcase, test_sighup_ignored_at_the_start_stays_so);
     tcase_add_test(tcase, test_notifies_service_manager);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     tcase_add_test(tcase, test_idle_daemon_is_small);

@@ -89,6 +89,7 @@ static void totals_check(const struct sim_totals *t)
     ck_assert_uint_gt(t->attached, t->lives / 10);
     ck_assert_uint_gt(t->repeated, t->lives / 10);
     ck_assert_uint_gt(t->forgotten, t->lives / 10);
+    ck_assert_uint_gt(t->limited, t->lives / 10);
 }
 
 START_TEST(every_life_keeps_the_promises)

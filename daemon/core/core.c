@@ -62,18 +62,23 @@ static void core_init(struct core *core)
     core->devices_all = mask_of(core->config.device_count);
 }
 
+static void core_share(struct core *core, int user_queue_max)
+{
+    int all = core->config.queue_max;
+    assert(user_queue_max >= 0 && user_queue_max <= all);
+    core->config.user_queue_max = user_queue_max ? user_queue_max : all;
+}
+
 struct core *core_create(const struct core_config *config)
 {
     assert(config->device_count >= 1 && config->device_count <= DEVICES_MAX);
     assert(config->queue_max >= 1 && config->queue_max <= JOBS_MAX);
-    assert(config->user_queue_max >= 0 && config->user_queue_max <= config->queue_max);
     assert(config->ranks_max >= 1 && config->start_timeout_ns > 0);
     struct core *core = calloc(1, sizeof(*core));
     if (!core)
         return NULL;
     core->config = *config;
-    if (config->user_queue_max == 0)
-        core->config.user_queue_max = config->queue_max;
+    core_share(core, config->user_queue_max);
     if (!core_allocate(core)) {
         core_destroy(core);
         return NULL;
@@ -352,6 +357,16 @@ void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t ge
 {
     core_hear(core, now_ns, pool, generation,
               &(struct pool_event){.kind = POOL_NOT_STARTED, .rank = -1});
+}
+
+void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits)
+{
+    core_begin(core, now_ns);
+    core_share(core, limits->user_queue_max);
+    core->config.idle_timeout_ns = limits->idle_timeout_ns;
+    LIST_FOREACH (node, &core->modes[MODE_IDLE])
+        pool_wait_anew(core, pool_entry(node));
+    core_settle(core);
 }
 
 void core_drain(struct core *core, uint64_t now_ns)

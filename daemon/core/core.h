@@ -92,6 +92,13 @@ void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t gen
 // A START that could not be carried out; no rank of that generation is alive.
 void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation);
 
+// What may change while the daemon runs.
+struct core_limits {
+    int user_queue_max;       // as in core_config
+    uint64_t idle_timeout_ns; // idle pools begin to count anew
+};
+void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits);
+
 // No new jobs from now on; EXIT once all are answered and every rank is reaped.
 void core_drain(struct core *core, uint64_t now_ns);
 // Acts on deadlines that have passed. Every other event does so too, after it has been dealt with:

@@ -228,12 +228,21 @@ static void pool_start(struct core *core, struct pool *pool, const struct pool_e
     pool_act(core, ACTION_START, pool);
 }
 
-static void pool_rest(struct core *core, struct pool *pool)
+static uint64_t pool_idle_until(const struct core *core)
 {
     uint64_t timeout_ns = core->config.idle_timeout_ns;
+    return timeout_ns > 0 ? time_after(core->now_ns, timeout_ns) : TIMERS_NEVER;
+}
+
+static void pool_rest(struct core *core, struct pool *pool)
+{
     pool_release(core, pool);
-    pool_move(core, pool, MODE_IDLE,
-              timeout_ns > 0 ? time_after(core->now_ns, timeout_ns) : TIMERS_NEVER);
+    pool_move(core, pool, MODE_IDLE, pool_idle_until(core));
+}
+
+void pool_wait_anew(struct core *core, struct pool *pool)
+{
+    timers_set(&core->timers, core->config.queue_max + pool->index, pool_idle_until(core));
 }
 
 static void pool_hear_ready(struct core *core, struct pool *pool, const struct pool_event *event)

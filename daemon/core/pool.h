@@ -96,6 +96,9 @@ void pool_init(struct core *core, int index, int world_size, int instance, uint6
 
 void pool_handle(struct core *core, struct pool *pool, const struct pool_event *event);
 
+// The idle timeout of an idle pool counts from now.
+void pool_wait_anew(struct core *core, struct pool *pool);
+
 // An action with what it says of the pool filled in; `pool` may be NULL.
 struct action pool_action(enum action_kind kind, const struct pool *pool);
 

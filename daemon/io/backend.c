@@ -104,8 +104,6 @@ enum status backend_choose(const struct config *config, struct backend *backend,
         choose_cpu(config, backend);
     if (status != STATUS_OK)
         return status;
-    if (config->memory_bytes > 0)
-        backend->memory_bytes = config->memory_bytes;
     log_notice("backend name=%s devices=%d reason=%s", backend->name, backend->device_count,
                log_quote(&(struct log_quoted){0}, config->backend != BACKEND_AUTO ? "configured"
                                                   : backend->gpu_count > 0        ? "GPUs are there"

@@ -12,7 +12,7 @@ struct backend {
     const char *program;  // of the ranks; borrowed from the configuration
     int device_count;     // units that pools share: cores or GPUs, 1..DEVICES_MAX
     bool shares_devices;  // a pool may be larger than that
-    int64_t memory_bytes; // that one case may take over all ranks
+    int64_t memory_bytes; // that one case may take over all ranks, where nothing else is set
     int gpu_count;        // device_count with GPUs, else 0
     struct wire_device gpus[DEVICES_MAX];
 };

@@ -489,6 +489,17 @@ struct server_handler service_handler(struct service *s)
 
 // ---- life --------------------------------------------------------------------------------------
 
+void service_limit(struct service *s, const struct service_limits *limits)
+{
+    s->config.user_queue_max = limits->user_queue_max;
+    s->config.allowed = limits->allowed;
+    s->config.idle_timeout_ns = limits->idle_timeout_ns;
+    s->config.description.memory_bytes_max = limits->memory_bytes_max;
+    core_limit(s->core, clock_now_ns(),
+               &(struct core_limits){limits->user_queue_max, limits->idle_timeout_ns});
+    actions_do(s);
+}
+
 void service_drain(struct service *s)
 {
     core_drain(s->core, clock_now_ns());

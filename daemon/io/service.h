@@ -36,6 +36,15 @@ void service_destroy(struct service *service);
 // The handler for the server; its context is the service.
 struct server_handler service_handler(struct service *service);
 
+// What may change while it serves. What was admitted stays.
+struct service_limits {
+    int user_queue_max;
+    struct user_list allowed;
+    uint64_t idle_timeout_ns;
+    int64_t memory_bytes_max;
+};
+void service_limit(struct service *service, const struct service_limits *limits);
+
 // No new cases from now on; `exited` is called once those admitted are answered.
 void service_drain(struct service *service);
 

@@ -105,6 +105,61 @@ static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events)
         drain(s, name);
 }
 
+// ---- settings ----------------------------------------------------------------------------------
+
+// One user leaves room for another.
+static int half(int limit)
+{
+    return limit - limit / 2;
+}
+
+static struct service_limits limits_of(const struct shell *s, const struct config *c)
+{
+    int share = c->user_queue_max ? c->user_queue_max : half(c->queue_max);
+    return (struct service_limits){
+        .user_queue_max = share < c->queue_max ? share : c->queue_max,
+        .allowed = c->allowed,
+        .idle_timeout_ns = c->idle_timeout_ns,
+        .memory_bytes_max = c->memory_bytes ? c->memory_bytes : s->backend.memory_bytes,
+    };
+}
+
+static void reload(struct shell *s)
+{
+    struct config config;
+    struct error error;
+    if (config_reread(&s->config, &config, &error) != STATUS_OK) {
+        log_error("reload error=%s action=kept_as_it_was",
+                  log_quote(&(struct log_quoted){0}, error.text));
+        return;
+    }
+    const char *fixed = config_fixed_difference(&s->config, &config);
+    if (fixed)
+        log_warning("reload setting=%s action=left_until_restart", fixed);
+    config.queue_max = s->config.queue_max;
+    const struct service_limits limits = limits_of(s, &config);
+    service_limit(s->service, &limits);
+    log_notice("reloaded user_queue_max=%d users_allowed=%d idle_timeout_ms=%" PRIu64
+               " memory_bytes=%" PRId64,
+               limits.user_queue_max, limits.allowed.count, limits.idle_timeout_ns / NS_PER_MS,
+               limits.memory_bytes_max);
+    log_init(config.log_level);
+}
+
+// With the clock that the service manager compares to its own, so that it knows which of two is the
+// later.
+static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct shell *s = watcher->data;
+    if (s->drain_ns)
+        return;
+    notify_send(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / 1000);
+    reload(s);
+    notify_send(&s->notify, "READY=1");
+}
+
 // ---- time --------------------------------------------------------------------------------------
 
 static void ready_tell(const struct shell *s)
@@ -154,9 +209,10 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
 
 // ---- life --------------------------------------------------------------------------------------
 
-static void signal_watch(struct shell *s, ev_signal *watcher, int number)
+static void signal_watch(struct shell *s, ev_signal *watcher, int number,
+                         void (*handler)(struct ev_loop *, ev_signal *, int))
 {
-    ev_signal_init(watcher, on_signal, number);
+    ev_signal_init(watcher, handler, number);
     watcher->data = s;
     ev_signal_start(s->loop, watcher);
 }
@@ -168,11 +224,11 @@ static void watchers_start(struct shell *s)
     s->tick.data = s;
     s->ticked_ns = clock_now_ns();
     ev_timer_start(s->loop, &s->tick);
-    signal_watch(s, &s->term, SIGTERM);
-    signal_watch(s, &s->interrupt, SIGINT);
+    signal_watch(s, &s->term, SIGTERM, on_signal);
+    signal_watch(s, &s->interrupt, SIGINT, on_signal);
     // Who starts the daemon with nohup wants it to outlive the terminal.
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
-        signal_watch(s, &s->hangup, SIGHUP);
+        signal_watch(s, &s->hangup, SIGHUP, on_hangup);
 }
 
 static int clients_max(int descriptors)
@@ -181,35 +237,24 @@ static int clients_max(int descriptors)
     return share > CLIENTS_MAX ? CLIENTS_MAX : share < 1 ? 1 : share;
 }
 
-// One user leaves room for another.
-static int half(int limit)
-{
-    return limit - limit / 2;
-}
-
-static int user_queue_max(const struct config *c)
-{
-    int max = c->user_queue_max ? c->user_queue_max : half(c->queue_max);
-    return max < c->queue_max ? max : c->queue_max;
-}
-
 static enum status parts_create(struct shell *s, int descriptors, struct error *error)
 {
     const struct config *c = &s->config;
     const struct backend *b = &s->backend;
     int clients = clients_max(descriptors);
+    const struct service_limits limits = limits_of(s, c);
     struct service_config service = {
         .rank_program = b->program,
         .shares_devices = b->shares_devices,
         .idle_timeout_ns = c->idle_timeout_ns,
-        .user_queue_max = user_queue_max(c),
-        .allowed = c->allowed,
+        .user_queue_max = limits.user_queue_max,
+        .allowed = limits.allowed,
         .descriptors_max = descriptors - DESCRIPTORS_OWN - clients,
         .description = {.version = PACKAGE_VERSION,
                         .devices = b->device_count,
                         .gpu_count = b->gpu_count,
                         .world_size_max = WORLD_SIZE_MAX,
-                        .memory_bytes_max = b->memory_bytes,
+                        .memory_bytes_max = limits.memory_bytes_max,
                         .timeout_default_ns = TIMEOUT_DEFAULT_NS,
                         .timeout_max_ns = TIMEOUT_MAX_NS,
                         .queue_max = c->queue_max},

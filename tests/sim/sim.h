@@ -33,7 +33,8 @@ enum news_kind {
     NEWS_CANCEL,
     NEWS_CLIENT_GONE,
     NEWS_DRAIN,
-    NEWS_TIME, // core_time()
+    NEWS_LIMIT, // other limits
+    NEWS_TIME,  // core_time()
     NEWS_KINDS,
 };
 
@@ -50,7 +51,7 @@ struct news {
 // How a world behaves; chances in 1/1000.
 struct habits {
     int start_fault, run_fault, idle_fault, slow_kill;
-    int cancel, gone, duplicate, drain;
+    int cancel, gone, duplicate, drain, limit;
     int short_timeout, long_timeout;
     int run_timeout; // 0: the deadline is that of the request alone
     int killer;      // that the case with hash 0 kills its pool
@@ -101,7 +102,7 @@ struct sim_totals {
     uint64_t lives, events, actions;
     uint64_t causes[SIM_CAUSE_MAX];
     uint64_t refused[STATUS_COUNT];
-    uint64_t attached, repeated, forgotten;
+    uint64_t attached, repeated, forgotten, limited;
     uint64_t starts, kills, exits, stale, side_by_side;
 };
 

@@ -21,7 +21,7 @@ static const char *const news_names[NEWS_KINDS] = {
     [NEWS_READY] = "ready",         [NEWS_REPORT] = "report", [NEWS_FAILED] = "failed",
     [NEWS_PEER_LOST] = "peer lost", [NEWS_EXIT] = "exit",     [NEWS_START_FAILED] = "start failed",
     [NEWS_SUBMIT] = "submit",       [NEWS_CANCEL] = "cancel", [NEWS_CLIENT_GONE] = "client gone",
-    [NEWS_DRAIN] = "drain",         [NEWS_TIME] = "time",
+    [NEWS_DRAIN] = "drain",         [NEWS_LIMIT] = "limit",   [NEWS_TIME] = "time",
 };
 
 static const char *const action_names[] = {"START", "RUN", "ANSWER", "KILL", "EXIT"};
@@ -133,6 +133,13 @@ static int draw_world_size(struct sim *s)
 {
     static const int odd[] = {0, -1, 65, 64, 9};
     return sim_chance(s, 990) ? s->habits.world_sizes[sim_draw(s, 4)] : odd[sim_draw(s, 5)];
+}
+
+static void draw_limits(struct sim *s)
+{
+    struct core_config *config = &s->config;
+    config->user_queue_max = sim_chance(s, 500) ? 0 : 1 + sim_draw(s, config->queue_max);
+    config->idle_timeout_ns = sim_chance(s, 500) ? 0 : 1 + sim_draw_ns(s, 500 * MS);
 }
 
 static void client_follow_up(struct sim *s, int job)
@@ -260,6 +267,19 @@ static void client_cancel(struct sim *s, int job)
               status_name(status));
 }
 
+// Somebody has changed the settings.
+static void limits_change(struct sim *s)
+{
+    draw_limits(s);
+    const struct core_limits limits = {s->config.user_queue_max, s->config.idle_timeout_ns};
+    core_limit(s->core, s->now_ns, &limits);
+    s->totals->limited++;
+    for (struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        c->idle_ns = s->now_ns;
+    if (!s->quiet)
+        sim_post(s, sim_draw_ns(s, S), NEWS_LIMIT);
+}
+
 // ---- telling the core --------------------------------------------------------------------------
 
 static void tell_core(struct sim *s, const struct news *n)
@@ -295,6 +315,9 @@ static void tell_core(struct sim *s, const struct news *n)
         break;
     case NEWS_DRAIN:
         core_drain(core, s->now_ns);
+        break;
+    case NEWS_LIMIT:
+        limits_change(s);
         break;
     default:
         core_time(core, s->now_ns);
@@ -381,14 +404,7 @@ static void life_draw_config(struct sim *s)
         .ranks_max = 1 + sim_draw(s, sim_chance(s, 500) ? 8 : 24),
         .start_timeout_ns = 60 * MS + sim_draw_ns(s, S),
         .peer_grace_ns = graces_ns[sim_draw(s, 4)],
-        .idle_timeout_ns = sim_chance(s, 500) ? 0 : 1 + sim_draw_ns(s, 500 * MS),
     };
-}
-
-static void life_draw_share(struct sim *s)
-{
-    if (sim_chance(s, 500))
-        s->config.user_queue_max = 1 + sim_draw(s, s->config.queue_max);
 }
 
 static void life_draw_habits(struct sim *s)
@@ -407,6 +423,7 @@ static void life_draw_habits(struct sim *s)
         .gone = sim_chance(s, 500) ? 50 : 0,
         .duplicate = 50,
         .drain = sim_chance(s, 200) ? 1000 : 0,
+        .limit = sim_chance(s, 200) ? 1000 : 0,
         .short_timeout = sim_chance(s, 500) ? 200 : 0,
         .long_timeout = sim_draw(s, 1000),
         .killer = sim_chance(s, 300) ? 900 : 0,
@@ -453,7 +470,7 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
     s->oldest = -1;
     memset(s->by_slot, -1, sizeof(s->by_slot));
     life_draw_config(s);
-    life_draw_share(s);
+    draw_limits(s);
     life_draw_habits(s);
     if (seed % 8 == 5 || seed % 8 == 7) // not drawn: the lives in tests/sim/seeds stay as they are
         s->habits.run_timeout = 500;
@@ -466,6 +483,8 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
     SIM_CHECK(s, s->core, "no memory");
     s->now_ns = sim_draw_ns(s, S);
     sim_post(s, 0, NEWS_SUBMIT);
+    if (sim_chance(s, s->habits.limit))
+        sim_post(s, sim_draw_ns(s, S), NEWS_LIMIT);
     if (sim_chance(s, s->habits.drain))
         sim_post(s, sim_draw_ns(s, S), NEWS_DRAIN);
     if (trace)
