@@ -76,22 +76,24 @@ static enum status memory_agree(struct session *s, struct job *j, bool *refused,
     struct refusal *refusal = &j->report->refusal;
     struct error reason = {0};
     char mine, theirs[WORLD_SIZE_MAX];
+    enum status own;
     *refused = false;
     if (!s->engine->ops->admit)
         return memory_reserve(s, j, error);
-    mine = (char)memory_reserve(s, j, &reason);
-    if (mine == STATUS_OK)
-        mine = (char)s->engine->ops->admit(s->engine, j, &reason);
-    refusal->status = mine;
+    own = memory_reserve(s, j, &reason);
+    if (own == STATUS_OK)
+        own = s->engine->ops->admit(s->engine, j, &reason);
+    mine = (char)own;
+    refusal->status = (int32_t)own;
     snprintf(refusal->text, sizeof(refusal->text), "%s", reason.text);
-    if (mine != STATUS_OK && mine != STATUS_RESOURCE_EXHAUSTED) {
+    if (own != STATUS_OK && own != STATUS_RESOURCE_EXHAUSTED) {
         *error = reason;
         return reason.status;
     }
     enum status status = bytes_swap(s, j->number << 24, &mine, theirs, error);
     for (int peer = 0; peer < s->world_size && status == STATUS_OK && !*refused; peer++)
         *refused = theirs[peer] != STATUS_OK;
-    if (*refused && mine == STATUS_OK)
+    if (*refused && own == STATUS_OK)
         refusal->status = STATUS_ABORTED;
     return status;
 }
@@ -146,7 +148,7 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
 
 static enum status job_run(struct session *s, struct job *j, struct error *error)
 {
-    bool refused;
+    bool refused = false;
     enum status status = job_admit(s, j, error);
     if (status == STATUS_OK)
         status = job_plan(j, error);

@@ -15,7 +15,7 @@ struct cuda_executor;
 // Borrows backend and transport. The transport's stream is not the backend's. `words` are those of
 // all ranks of the pool.
 enum status cuda_executor_create(struct attention_backend *backend, struct transport *transport,
-                                 struct progress *words, struct cuda_executor **x,
+                                 struct progress *words, struct cuda_executor **executor,
                                  struct error *error) MUST_CHECK;
 void cuda_executor_destroy(struct cuda_executor *x);
 

@@ -296,7 +296,8 @@ cudaStream_t transport_nccl_stream(const struct transport *t)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 {
     (void)flags;
-    *event = (cudaEvent_t)calloc(1, sizeof(struct fake_event));
+    struct fake_event *made = calloc(1, sizeof(*made));
+    *event = (cudaEvent_t)(void *)made;
     return *event ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
@@ -354,17 +355,17 @@ static void memset_run(void *arguments)
         memset(c->data + i * c->pitch, c->value, c->width);
 }
 
-cudaError_t cudaMemset2DAsync(void *data, size_t pitch, int value, size_t width, size_t height,
+cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream)
 {
-    struct memset_call call = {data, pitch, width, height, value};
+    struct memset_call call = {devPtr, pitch, width, height, value};
     fake_push(stream, memset_run, &call, sizeof(call));
     return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void *data, int value, size_t count, cudaStream_t stream)
+cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
 {
-    return cudaMemset2DAsync(data, count, value, count, 1, stream);
+    return cudaMemset2DAsync(devPtr, count, value, count, 1, stream);
 }
 
 cudaError_t delay_cuda(cudaStream_t stream, uint32_t ns)
@@ -408,35 +409,35 @@ static CUresult stream_write_value(CUstream stream, CUdeviceptr place, cuuint32_
     return CUDA_SUCCESS;
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function,
-                                             unsigned int version, unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *status)
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
+                                             unsigned int cudaVersion, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *driverStatus)
 {
     CUresult (*write)(CUstream, CUdeviceptr, cuuint32_t, unsigned int) = stream_write_value;
-    (void)version;
+    (void)cudaVersion;
     (void)flags;
-    insist(strcmp(symbol, "cuStreamWriteValue32") == 0, "another function of the driver");
-    memcpy(function, &write, sizeof(write));
-    *status = cudaDriverEntryPointSuccess;
+    insist(strcmp(symbol, "cuStreamWriteValue32") == 0, "another funcPtr of the driver");
+    memcpy(funcPtr, &write, sizeof(write));
+    *driverStatus = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }
 
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned int flags)
+cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
 {
     (void)flags;
-    *memory = calloc(1, bytes);
-    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+    *pHost = calloc(1, size);
+    return *pHost ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
-cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags)
+cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags)
 {
     (void)flags;
-    *device = host;
+    *pDevice = pHost;
     return cudaSuccess;
 }
 
-cudaError_t cudaFreeHost(void *memory)
+cudaError_t cudaFreeHost(void *ptr)
 {
-    free(memory);
+    free(ptr);
     return cudaSuccess;
 }
