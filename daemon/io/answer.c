@@ -96,7 +96,13 @@ static int culprit_find(const struct action *action, const struct crew *crew)
         if (action->cause == CAUSE_DEADLINE_STARTING && !crew->ranks[rank].said_ready)
             return rank;
     }
-    return progress_culprit(crew->snapshot, crew->world_size);
+    // One that is through with the case and does not say so waits for nobody, and nobody for it.
+    int culprit = progress_culprit(crew->snapshot, crew->world_size);
+    for (int rank = 0; rank < crew->world_size && crew->ranks[culprit].reported; rank++) {
+        if (!crew->ranks[rank].reported)
+            culprit = rank;
+    }
+    return culprit;
 }
 
 static void fate_tell(const struct rank_process *r, bool culprit, enum cause cause, char *fate)
@@ -159,6 +165,13 @@ struct sentence {
     const char *detail;
 };
 
+// Whether the culprit has been through the whole case.
+static bool case_is_over(const struct sentence *s)
+{
+    struct progress_view view = progress_load(&s->crew->snapshot[s->culprit]);
+    return view.phase == REPORT_IDLE && view.job == (s->action->job & 0xffffff);
+}
+
 static void place_write(struct sentence *s)
 {
     struct progress_view view = {.phase = REPORT_IDLE};
@@ -169,6 +182,8 @@ static void place_write(struct sentence *s)
                  view.step);
     else if (view.phase != REPORT_IDLE)
         snprintf(s->place, sizeof(s->place), "in %s", report_phase_name(view.phase));
+    else if (s->crew && s->culprit >= 0 && case_is_over(s))
+        snprintf(s->place, sizeof(s->place), "after the last step of the case");
     else
         snprintf(s->place, sizeof(s->place), "before it began the case");
 }

@@ -190,11 +190,16 @@ void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c)
         struct rank_process *r = &crew->ranks[rank];
         struct error error;
         // Without a channel its end is known and about to be reported.
-        if (r->channel >= 0 && channel_send(r->channel, CHANNEL_CASE, crew->generation, job, c,
-                                            (uint32_t)case_bytes(c), &error) != STATUS_OK) {
-            error_prefix(&error, "rank %d does not take the case", rank);
-            rank_process_distrust(r, &error);
-        }
+        if (r->channel < 0)
+            continue;
+        enum status status = channel_send(r->channel, CHANNEL_CASE, crew->generation, job, c,
+                                          (uint32_t)case_bytes(c), &error);
+        // Where the other end is closed, the channel's watcher finds that out, after what the rank
+        // had to say, and the exit tells why.
+        if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
+            continue;
+        error_prefix(&error, "rank %d does not take the case", rank);
+        rank_process_distrust(r, &error);
     }
 }
 
