@@ -12,6 +12,7 @@ AC_DEFUN([CPATTN_SUMMARY], [
     cpattn_line sanitize "$cpattn_sanitize"
     cpattn_line fuzz "$cpattn_fuzz"
     cpattn_line coverage "$cpattn_coverage"
+    cpattn_line faults "$cpattn_faults"
     cpattn_line blas "$BLAS_LIBS"
     cpattn_line nng "$cpattn_nng_version"
     cpattn_line cuda "$cpattn_cuda_note"

@@ -18,6 +18,10 @@ AC_DEFUN([CPATTN_SWITCHES], [
         [AS_HELP_STRING([--enable-werror], [a compiler warning stops the build])],
         [cpattn_werror=$enableval], [cpattn_werror=no])
 
+    AC_ARG_ENABLE([faults],
+        [AS_HELP_STRING([--enable-faults], [ranks take orders to misbehave (common/fault.h); for tests only])],
+        [cpattn_faults=$enableval], [cpattn_faults=no])
+
     INSTRUMENT_CFLAGS=
     INSTRUMENT_LDFLAGS=
     AS_CASE([$cpattn_sanitize],
@@ -44,6 +48,7 @@ AC_DEFUN([CPATTN_SWITCHES], [
     ])
     # A test's time limit is there to end what hangs, on slow machines and instrumented code too.
     AS_IF([test -n "$INSTRUMENT_CFLAGS"], [TEST_TIMEOUT_MULTIPLIER=20], [TEST_TIMEOUT_MULTIPLIER=4])
+    AS_IF([test "x$cpattn_faults" != xno], [INSTRUMENT_CFLAGS="$INSTRUMENT_CFLAGS -DCPATTN_FAULTS"])
     AC_SUBST([TEST_TIMEOUT_MULTIPLIER])
     AC_SUBST([INSTRUMENT_CFLAGS])
     AC_SUBST([INSTRUMENT_LDFLAGS])

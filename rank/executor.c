@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/fault.h"
 #include "rank/clock.h"
 #include "rank/operations.h"
 
@@ -157,6 +158,7 @@ static enum status exchange_start(struct executor *x, int32_t index, struct erro
                                                      x->messages, op->transfer_count, error);
     if (status == STATUS_OK)
         x->exchanging = index;
+    FAULT(EXCHANGE);
     return status;
 }
 
@@ -257,6 +259,10 @@ static enum status move_make(struct executor *x, struct move move, bool only, st
     }
     const struct op *op = &x->plan->ops[move.op];
     progress_note(x, op, -1);
+    if (op->phase == PHASE_FORWARD)
+        FAULT(FORWARD);
+    else
+        FAULT(BACKWARD);
     enum status status = operations_run(&x->operations, op, error);
     if (status == STATUS_OK)
         op_finished(x, move.op);

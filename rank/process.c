@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/channel.h"
+#include "common/fault.h"
 #include "rank/session.h"
 
 #define PROGRESS_FD (CHANNEL_FD + 1)
@@ -128,6 +129,8 @@ static enum status say(const struct rank *r, enum channel_type type, uint64_t jo
 static enum status say_hello(const struct rank *r, struct error *error)
 {
     struct channel_hello hello;
+    FAULT_KNOW(r->rank, r->generation);
+    FAULT(HELLO);
     channel_hello_fill(&hello, (int)getpid(), r->rank);
     return say(r, CHANNEL_HELLO, 0, &hello, sizeof(hello), error);
 }
@@ -159,12 +162,17 @@ static enum status case_serve(struct rank *r, const struct channel_frame *frame,
 {
     struct cp_case c;
     struct rank_report report;
+    FAULT_KNOW_JOB(frame->job);
+    FAULT(RECEIPT);
     enum status status = case_load(&c, r->payload, frame->length, error);
     if (status != STATUS_OK)
         return status;
     status = session_run(&r->session, &c, frame->job, &report, error);
-    if (status == STATUS_OK)
-        status = say(r, CHANNEL_REPORT, frame->job, &report, sizeof(report), error);
+    if (status != STATUS_OK)
+        return status;
+    FAULT(REPORT);
+    status = say(r, CHANNEL_REPORT, frame->job, &report, sizeof(report), error);
+    FAULT(REPORTED);
     return status;
 }
 
@@ -187,6 +195,7 @@ static int serve(struct rank *r)
     for (;;) {
         struct channel_frame frame;
         struct error error = {0};
+        FAULT(IDLE);
         enum status status = channel_recv(CHANNEL_FD, &frame, r->payload, &error);
         if (status == STATUS_UNAVAILABLE)
             return EXIT_SUCCESS;
@@ -213,6 +222,7 @@ static enum status start(struct rank *r, struct error *error)
         status = session_init(&r->session, r->kind, r->arguments, r->transport, r->progress, error);
     if (status == STATUS_OK)
         status = session_barrier(&r->session, error);
+    FAULT(READY);
     if (status == STATUS_OK)
         status = say(r, CHANNEL_READY, 0, NULL, 0, error);
     return status;

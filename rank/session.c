@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/fault.h"
 #include "rank/clock.h"
 
 enum status session_init(struct session *s, const struct engine_kind *kind, char *const *arguments,
@@ -138,9 +139,11 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
 {
     struct engine *e = s->engine;
     job_phase(j, REPORT_INPUTS);
+    FAULT(INPUTS);
     enum status status = e->ops->prepare(e, j, error);
     if (status == STATUS_OK)
         status = e->ops->execute(e, j, error);
+    FAULT(REFERENCE);
     if (status == STATUS_OK && j->c->verify)
         status = e->ops->verify(e, j, error);
     return status;

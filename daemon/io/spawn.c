@@ -99,7 +99,11 @@ static bool variable_is_inherited(const char *variable)
 {
     static const char *const names[] = {
         "PATH=",         "LD_LIBRARY_PATH=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
-        "LSAN_OPTIONS=", "TSAN_OPTIONS=",    "CUDA_",         "NCCL_"};
+        "LSAN_OPTIONS=", "TSAN_OPTIONS=",    "CUDA_",         "NCCL_",
+#ifdef CPATTN_FAULTS
+        "CPATTN_FAULT=",
+#endif
+    };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strncmp(variable, names[i], strlen(names[i])) == 0)
             return true;
