@@ -349,6 +349,17 @@ test_helpers += tests/odd_rank
 tests_odd_rank_SOURCES = tests/odd_rank.c
 tests_odd_rank_LDADD = $(daemon_fixture_libs)
 
+# The real rank program, which misbehaves when it is ordered to (common/fault.h).
+test_helpers += tests/faulty_rank
+tests_faulty_rank_SOURCES = rank/main.c common/fault.c common/fault.h $(rank_sources)
+tests_faulty_rank_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_FAULTS
+tests_faulty_rank_LDADD = kernels/libkernels.a transport/libtransport.a plan/libplan.la \
+    common/libcommon.la $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+
+test_programs += tests/test_fault_matrix
+tests_test_fault_matrix_SOURCES = tests/test_fault_matrix.c tests/raw_client.c tests/raw_client.h
+tests_test_fault_matrix_LDADD = $(daemon_fixture_libs)
+
 test_programs += tests/test_daemon_clients
 tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
 tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)
