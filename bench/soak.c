@@ -65,7 +65,7 @@ struct known {
     struct request_id id;
     uint64_t seed, digest;
     enum status status;
-    bool set;
+    uint64_t at; // answers before it, 1 at least; 0: free
 };
 
 struct counts {
@@ -184,6 +184,13 @@ static void ask_other(struct client *c, enum kind kind, const struct request_id 
     ask_send(c, a, kind, &request);
 }
 
+// Whether the daemon is to know it, too: it forgets after ANSWERED_IDS_MAX answers, of which some
+// went to clients that are gone.
+static bool known_holds(const struct known *known)
+{
+    return known->at > 0 && soak.counts.answered[KIND_RUN] < known->at + ANSWERED_IDS_MAX / 2;
+}
+
 // Asks once more what was asked before: under way, or answered.
 static void ask_again(struct client *c)
 {
@@ -193,7 +200,7 @@ static void ask_again(struct client *c)
     soak.counts.again++;
     if (open->kind == KIND_RUN && PERMILLE(500))
         ask_run(c, &open->id, open->seed);
-    else if (known->set)
+    else if (known_holds(known))
         ask_run(c, &known->id, known->seed);
 }
 
@@ -242,7 +249,7 @@ static void run_answered(const struct ask *a, const struct wire_reply *reply)
     }
     if (status_is_momentary(reply->status))
         return;
-    if (known->set && memcmp(&known->id, &a->id, sizeof(a->id)) == 0) {
+    if (known_holds(known) && memcmp(&known->id, &a->id, sizeof(a->id)) == 0) {
         bool same = known->status == reply->status && known->digest == reply->result.digest;
         soak.counts.again_same += same;
         if (!same) {
@@ -252,7 +259,8 @@ static void run_answered(const struct ask *a, const struct wire_reply *reply)
         }
         return;
     }
-    *known = (struct known){a->id, a->seed, reply->result.digest, reply->status, true};
+    *known = (struct known){a->id, a->seed, reply->result.digest, reply->status,
+                            soak.counts.answered[KIND_RUN]};
 }
 
 static void answer_take(struct client *c, uint32_t number, const struct wire_reply *reply)
