@@ -83,6 +83,7 @@ START_TEST(elements_are_judged_as_transformer_engine_does)
             const struct figures *f = sample_judge(&s, TENSOR_OUT);
             ck_assert_int_eq(f->mismatches, outside);
             ck_assert_int_eq((f->broken & RULE_ELEMENT) != 0, outside);
+            ck_assert(fabs(f->worst_element - (outside ? 1.01 : 0.99)) < 1e-6);
         }
 }
 END_TEST

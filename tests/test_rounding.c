@@ -17,14 +17,15 @@
 
 static void figures_check(const struct cp_case *c, const struct figures *f)
 {
-    if (f->broken == 0 && f->rmse_rel <= PART * f->rmse_limit &&
+    if (f->broken == 0 && f->worst_element <= PART && f->rmse_rel <= PART * f->rmse_limit &&
         f->worst_row_rel <= PART * f->worst_row_limit)
         return;
     char text[CASE_COMMAND_MAX];
     case_command(c, text, sizeof(text));
-    ck_abort_msg("%s of chunk %d: broken %d, rmse %g of %g, row %g of %g, %lld bad: %s",
-                 report_tensor_name(f->tensor), f->chunk, f->broken, f->rmse_rel, f->rmse_limit,
-                 f->worst_row_rel, f->worst_row_limit, (long long)f->mismatches, text);
+    ck_abort_msg("%s of chunk %d: broken %d, element %g, rmse %g of %g, row %g of %g, %lld bad: %s",
+                 report_tensor_name(f->tensor), f->chunk, f->broken, f->worst_element, f->rmse_rel,
+                 f->rmse_limit, f->worst_row_rel, f->worst_row_limit, (long long)f->mismatches,
+                 text);
 }
 
 static void case_run(const struct cp_case *c)
