@@ -249,6 +249,10 @@ START_TEST(chains_are_no_longer_than_needed)
     slices[1].bias_row = 40;
     ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, 2, asked, &error), STATUS_OK);
     ck_assert_int_eq(list.chain_count, 6);
+    ck_assert_int_eq(list.block_count, 10);
+    slices[0].bias_row = 80;
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, 2, asked, &error), STATUS_OK);
+    ck_assert_int_eq(list.chain_count, 6);
     backward_worklist_fini(&list);
 }
 END_TEST
