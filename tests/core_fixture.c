@@ -146,18 +146,28 @@ void expect_kill(struct ranks ranks)
     expect_same_pool(&a, ranks);
 }
 
+void rank_ready(struct ranks ranks, int rank)
+{
+    core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, rank);
+    core_assert(f.core);
+}
+
+void rank_reports(struct ranks ranks, int rank, uint64_t job)
+{
+    core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, rank, job);
+    core_assert(f.core);
+}
+
 void ranks_ready(struct ranks ranks)
 {
     for (int rank = 0; rank < ranks.world_size; rank++)
-        core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, rank);
-    core_assert(f.core);
+        rank_ready(ranks, rank);
 }
 
 void ranks_report(struct ranks ranks, uint64_t job)
 {
     for (int rank = 0; rank < ranks.world_size; rank++)
-        core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, rank, job);
-    core_assert(f.core);
+        rank_reports(ranks, rank, job);
 }
 
 void rank_dies(struct ranks ranks, int rank)

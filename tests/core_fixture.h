@@ -52,6 +52,8 @@ void expect_kill(struct ranks ranks);
 
 void ranks_ready(struct ranks ranks);                // all of them
 void ranks_report(struct ranks ranks, uint64_t job); // all of them
+void rank_ready(struct ranks ranks, int rank);
+void rank_reports(struct ranks ranks, int rank, uint64_t job);
 void rank_dies(struct ranks ranks, int rank);
 void rank_fails(struct ranks ranks, int rank);
 void rank_loses(struct ranks ranks, int rank, int peer);

@@ -74,12 +74,37 @@ struct cpattn_client *fake_client(const struct fake *f, const struct cpattn_opti
     return client;
 }
 
+struct cpattn_client *fake_open(struct fake *f)
+{
+    fake_init(f);
+    fake_start(f);
+    return fake_client(f, NULL);
+}
+
+void fake_close(struct fake *f, struct cpattn_client *client)
+{
+    cpattn_client_destroy(client);
+    fake_fini(f);
+}
+
 struct cpattn_case *fake_case(const char *label)
 {
     struct cpattn_case *c = cpattn_case_create();
     ck_assert_ptr_nonnull(c);
     ck_assert_int_eq(cpattn_case_set(c, "model", label, NULL), CPATTN_OK);
     return c;
+}
+
+enum cpattn_status fake_run(struct cpattn_client *client, const char *label,
+                            struct cpattn_result **result, struct cpattn_error *error)
+{
+    struct cpattn_case *c = fake_case(label);
+    *result = (struct cpattn_result *)error; // must be set in any case
+    enum cpattn_status status = cpattn_run(client, c, 0, result, error);
+    cpattn_case_destroy(c);
+    ck_assert_int_eq(status, error->status);
+    ck_assert_int_eq(status == CPATTN_OK, error->text[0] == '\0');
+    return status;
 }
 
 int fake_runs(struct cpattn_client *client)

@@ -24,8 +24,16 @@ void fake_fini(struct fake *f);
 // A client of it; `options` NULL means defaults.
 struct cpattn_client *fake_client(const struct fake *f, const struct cpattn_options *options);
 
+// All of this at once, and the end of it. `client` may be NULL.
+struct cpattn_client *fake_open(struct fake *f);
+void fake_close(struct fake *f, struct cpattn_client *client);
+
 // A small case with this label, which tells the daemon what to do.
 struct cpattn_case *fake_case(const char *label);
+
+// Runs it, and checks that the status, the error and *result say the same.
+enum cpattn_status fake_run(struct cpattn_client *client, const char *label,
+                            struct cpattn_result **result, struct cpattn_error *error);
 
 // Cases the daemon received since it started, connections it took, and cases that it holds.
 int fake_runs(struct cpattn_client *client);

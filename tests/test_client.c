@@ -20,26 +20,17 @@ static struct cpattn_result *result;
 
 static void setup(void)
 {
-    fake_init(&fake);
-    fake_start(&fake);
-    client = fake_client(&fake, NULL);
+    client = fake_open(&fake);
 }
 
 static void teardown(void)
 {
-    cpattn_client_destroy(client);
-    fake_fini(&fake);
+    fake_close(&fake, client);
 }
 
 static enum cpattn_status run(const char *label)
 {
-    struct cpattn_case *c = fake_case(label);
-    result = (struct cpattn_result *)&error; // must be set in any case
-    enum cpattn_status status = cpattn_run(client, c, 0, &result, &error);
-    cpattn_case_destroy(c);
-    ck_assert_int_eq(status, error.status);
-    ck_assert_int_eq(status == CPATTN_OK, error.text[0] == '\0');
-    return status;
+    return fake_run(client, label, &result, &error);
 }
 
 static struct cpattn_request *submit(const char *label)

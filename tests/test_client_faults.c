@@ -28,23 +28,17 @@ static struct cpattn_result *result;
 
 static void setup(void)
 {
-    fake_init(&fake);
-    fake_start(&fake);
-    client = fake_client(&fake, NULL);
+    client = fake_open(&fake);
 }
 
 static void teardown(void)
 {
-    cpattn_client_destroy(client);
-    fake_fini(&fake);
+    fake_close(&fake, client);
 }
 
 static enum cpattn_status run(const char *label)
 {
-    struct cpattn_case *c = fake_case(label);
-    enum cpattn_status status = cpattn_run(client, c, 0, &result, &error);
-    cpattn_case_destroy(c);
-    return status;
+    return fake_run(client, label, &result, &error);
 }
 
 static void assert_runs(void)

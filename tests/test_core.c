@@ -20,14 +20,14 @@ START_TEST(a_job_starts_its_pool_and_leaves_it_warm)
     ck_assert_uint_eq(start.devices, 0x3);
     struct ranks ranks = {start.pool, 2, start.generation};
     pass(3 * MS);
-    core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 1);
+    rank_ready(ranks, 1);
     expect_none();
-    core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+    rank_ready(ranks, 0);
     uint64_t job = expect_run(ranks, slot).job;
     pass(5 * MS);
-    core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 1, job);
+    rank_reports(ranks, 1, job);
     expect_none();
-    core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 0, job);
+    rank_reports(ranks, 0, job);
     struct action answer = expect_answer(slot, CAUSE_NONE, -1);
     ck_assert_int_eq(answer.status, STATUS_OK);
     ck_assert_uint_eq(answer.queue_ns, 0);
@@ -135,7 +135,7 @@ START_TEST(a_victim_is_not_the_cause)
     rank_loses(ranks, 0, 3);
     rank_fails(ranks, 0);
     rank_dies(ranks, 0);
-    core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 1, run.job);
+    rank_reports(ranks, 1, run.job);
     expect_none();
     rank_dies(ranks, 3);
     expect_answer(run.slot, CAUSE_RANK_EXITED, 3);
@@ -180,13 +180,13 @@ START_TEST(a_rank_that_breaks_the_protocol_has_failed)
     for (int kind = 0; kind < 5; kind++) {
         struct ranks ranks = pool_up(2);
         struct action run = run_in(ranks);
-        core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 0, run.job);
+        rank_reports(ranks, 0, run.job);
         if (kind == 0)
-            core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 0, run.job);
+            rank_reports(ranks, 0, run.job);
         else if (kind == 1)
-            core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 0, run.job + 1);
+            rank_reports(ranks, 0, run.job + 1);
         else if (kind == 2)
-            core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+            rank_ready(ranks, 0);
         else
             rank_loses(ranks, 0, kind == 3 ? 0 : 2); // itself; a rank that there is not
         expect_answer(run.slot, CAUSE_RANK_FAILED, 0);
@@ -222,7 +222,7 @@ START_TEST(what_a_dead_generation_says_is_ignored)
     rank_dies(old, 0);
     expect_answer(run.slot, CAUSE_RANK_EXITED, 0);
     expect_kill(old);
-    core_rank_reported(f.core, f.now_ns, old.pool, old.generation, 0, run.job); // after its exit
+    rank_reports(old, 0, run.job); // after its exit
     rank_dies(old, 1);
     struct ranks ranks = pool_up(2);
     ck_assert_int_eq(ranks.pool, old.pool);
@@ -455,7 +455,7 @@ START_TEST(a_start_fails_with_the_first_rank_that_does)
         int slot;
         ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
         struct ranks ranks = expect_start(2, 0);
-        core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+        rank_ready(ranks, 0);
         if (kind == 0)
             rank_dies(ranks, 1);
         else if (kind == 1)
@@ -463,9 +463,9 @@ START_TEST(a_start_fails_with_the_first_rank_that_does)
         else if (kind == 2)
             rank_loses(ranks, 0, 1);
         else if (kind == 3)
-            core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+            rank_ready(ranks, 0);
         else
-            core_rank_reported(f.core, f.now_ns, ranks.pool, ranks.generation, 1, 1);
+            rank_reports(ranks, 1, 1);
         expect_kill(ranks);
         ranks = expect_start(2, 1); // meanwhile another may serve
         ranks_ready(ranks);
@@ -481,7 +481,7 @@ START_TEST(ranks_that_are_not_ready_in_time_are_killed)
 {
     int slot = submit(4);
     struct ranks ranks = expect_start(4, 0);
-    core_rank_ready(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+    rank_ready(ranks, 0);
     pass(10 * S - 1);
     expect_none();
     pass(1);
