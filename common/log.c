@@ -2,18 +2,26 @@
 #include "common/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static struct {
+    pthread_mutex_t writing;
     enum log_level level;
     bool journal;
-} logger = {.level = LOG_LEVEL_INFO};
+    bool torn;        // a line has begun and is not complete
+    uint64_t dropped; // lines, since one was written
+} logger = {.writing = PTHREAD_MUTEX_INITIALIZER, .level = LOG_LEVEL_INFO};
 
 // systemd puts "device:inode" of the stream it connected into JOURNAL_STREAM. The comparison tells
 // whether stderr still is that stream, or the variable was only inherited.
@@ -82,18 +90,53 @@ static void line_append(struct line *line, const char *text, size_t length)
         line->length += byte_escape((unsigned char)text[i], line->text + line->length);
 }
 
-// stderr may be a pipe that takes a part at a time. Where nobody reads, there is nobody to tell.
-static void line_flush(const struct line *line)
+// One piece that a pipe with room takes as a whole. False where that would have to wait: whoever
+// writes here has more to do than to wait for a reader. The descriptor may be shared with other
+// processes, so it stays as it is.
+static bool piece_write(const char *text, size_t length)
 {
-    size_t done = 0;
-    while (done < line->length) {
-        ssize_t written = write(STDERR_FILENO, line->text + done, line->length - done);
+    for (;;) {
+        struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+        ssize_t written = send(STDERR_FILENO, text, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (written < 0 && errno == ENOTSOCK)
+            written = poll(&room, 1, 0) == 1 ? write(STDERR_FILENO, text, length) : -1;
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            return;
-        done += (size_t)written;
+            return false;
+        logger.torn = true;
+        text += written;
+        length -= (size_t)written;
+        if (length == 0)
+            return true;
     }
+}
+
+static bool text_write(const char *text, size_t length)
+{
+    for (size_t done = 0, piece; done < length; done += piece) {
+        piece = length - done < PIPE_BUF ? length - done : PIPE_BUF;
+        if (!piece_write(text + done, piece))
+            return false;
+    }
+    logger.torn = false;
+    return true;
+}
+
+// A line that was not let through to its end is ended before the next.
+static void line_flush(const struct line *line)
+{
+    char note[64];
+    if (logger.torn)
+        text_write("\n", 1);
+    if (logger.dropped > 0) {
+        int length =
+            snprintf(note, sizeof(note), "log_dropped lines=%" PRIu64 "\n", logger.dropped);
+        if (!logger.torn && text_write(note, (size_t)length))
+            logger.dropped = 0;
+    }
+    if (logger.torn || logger.dropped > 0 || !text_write(line->text, line->length))
+        logger.dropped++;
 }
 
 void log_write(enum log_level level, const char *format, ...)
@@ -116,7 +159,9 @@ void log_write(enum log_level level, const char *format, ...)
         line.length +=
             (size_t)snprintf(line.text + line.length, 64, " truncated=%zu", length - kept);
     line.text[line.length++] = '\n';
+    pthread_mutex_lock(&logger.writing);
     line_flush(&line);
+    pthread_mutex_unlock(&logger.writing);
     errno = saved_errno;
 }
 

@@ -30,7 +30,8 @@ bool log_enabled(enum log_level level);
 bool log_level_parse(const char *name, enum log_level *level);
 
 // Writes "event key=value ...\n". Control characters in the outcome are written as \n or \x1b, so
-// that a call is one line whatever its arguments hold. errno is kept.
+// that a call is one line whatever its arguments hold. errno is kept. Does not wait: where nobody
+// reads the lines are dropped, and "log_dropped lines=N" says so once there is room again.
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
