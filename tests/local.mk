@@ -360,6 +360,11 @@ test_programs += tests/test_fault_matrix
 tests_test_fault_matrix_SOURCES = tests/test_fault_matrix.c tests/raw_client.c tests/raw_client.h
 tests_test_fault_matrix_LDADD = $(daemon_fixture_libs)
 
+test_programs += tests/test_environment
+tests_test_environment_SOURCES = tests/test_environment.c tests/raw_client.c tests/raw_client.h \
+    $(daemon_fixture)
+tests_test_environment_LDADD = $(daemon_fixture_libs)
+
 test_programs += tests/test_daemon_clients
 tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
 tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)
