@@ -473,9 +473,21 @@ typedef backward_config<192, 128, 64, 64, 4, 2, 2, 2, true> backward_192;
 typedef backward_config<256, 256, 64, 64, 4, 2, 2, 2> backward_256;
 typedef backward_config<256, 256, 64, 64, 4, 2, 2, 1> backward_256_small;
 
+// What a thread block can have on sm_80, the least of the chips that these are laid out for.
+#define SHARED_BYTES_SM_80 (163 * 1024)
+static_assert(backward_64::PLAIN_BYTES <= SHARED_BYTES_SM_80, "d 64 on sm_80");
+static_assert(backward_128::GENERAL_BYTES <= SHARED_BYTES_SM_80, "d 128 on sm_80");
+static_assert(backward_192::GENERAL_BYTES <= SHARED_BYTES_SM_80, "d 192 on sm_80");
+static_assert(backward_256_small::GENERAL_BYTES <= SHARED_BYTES_SM_80, "d 256 on sm_80");
+
 template <typename T, class C, bool GENERAL> constexpr struct backward_kernel backward_instance()
 {
-    return {backward_run<T, C, GENERAL>, C::Q_ROWS, C::KV_ROWS, C::D_QK, C::D_V, C::SHARED_BYTES};
+    return {backward_run<T, C, GENERAL>,
+            C::Q_ROWS,
+            C::KV_ROWS,
+            C::D_QK,
+            C::D_V,
+            GENERAL ? C::GENERAL_BYTES : C::PLAIN_BYTES};
 }
 
 template <typename T, bool GENERAL>

@@ -34,11 +34,11 @@ struct backward_config {
     static constexpr int DO = Q + STAGES * Q_BYTES, P = DO + STAGES * DO_BYTES, DS = P + P_BYTES;
     static constexpr int LSE = DS + P_BYTES, D = LSE + STAGES * Q_ROWS * 4;
     static constexpr int TURN = D + STAGES * Q_ROWS * 4;
-    static constexpr int COLUMNS = TURN + 16; // of dbias, where queries share it
-    static constexpr int STEPS = COLUMNS + SCORE_WARPS * KV_ROWS * 4;
-    static constexpr int STEP_COUNT = 3;
+    static constexpr int STEPS = TURN + 16, STEP_COUNT = 3;
     static constexpr int CURSOR = STEPS + STEP_COUNT * (int)sizeof(struct backward_step);
-    static constexpr int SHARED_BYTES = CURSOR + (int)sizeof(struct backward_cursor);
+    static constexpr int PLAIN_BYTES = CURSOR + (int)sizeof(struct backward_cursor);
+    static constexpr int COLUMNS = PLAIN_BYTES; // of dbias, where queries share it
+    static constexpr int GENERAL_BYTES = COLUMNS + SCORE_WARPS * KV_ROWS * 4;
 };
 
 // ---- loads --------------------------------------------------------------------------------------
