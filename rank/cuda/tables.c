@@ -88,7 +88,7 @@ static int64_t span_tiles(const struct cp_case *c, enum shard_side side, int ran
     int64_t bias_row = bias ? bias_row_of(c, team_of(rank, 1), 0, span) : 0, count = 0;
     for (int64_t at = 0; at < span->len; at += REFERENCE_TILE_ROWS) {
         int64_t rest = span->len - at;
-        tiles[count++] = (struct reference_tile){
+        tiles[count] = (struct reference_tile){
             .position = span->position + at,
             .row = row + at,
             .local_row = span->row + at * shard_row_step(c),
@@ -97,6 +97,7 @@ static int64_t span_tiles(const struct cp_case *c, enum shard_side side, int ran
             .count = (int32_t)(rest < REFERENCE_TILE_ROWS ? rest : REFERENCE_TILE_ROWS),
             .chunk = span->chunk,
         };
+        count++;
     }
     return count;
 }

@@ -35,11 +35,12 @@ enum status verify_cuda_reserve(const struct cp_case *c, int rank, size_t *host_
                                 size_t *device_bytes, struct error *error) MUST_CHECK;
 
 // Puts the reference, its exchanges and the comparison on the streams and waits for nothing. All
-// ranks of the case must call it. *x is in the host arena. `reference` and `compare` are events of
-// the caller's (with timing) to be recorded on the backend's stream behind the last part of either.
+// ranks of the case must call it. *result is in the host arena. `reference` and `compare` are
+// events of the caller's (with timing) to be recorded on the backend's stream behind the last part
+// of either.
 struct verify_cuda;
 enum status verify_cuda_start(const struct verification_cuda *v, cudaEvent_t reference,
-                              cudaEvent_t compare, struct verify_cuda **x,
+                              cudaEvent_t compare, struct verify_cuda **result,
                               struct error *error) MUST_CHECK;
 
 // Fills figures and pass of the report, once the backend's stream is through and

@@ -202,9 +202,11 @@ static void fill_rising(const struct problem *p, const struct tensors *t)
     int64_t d = p->shape.d_qk, rows = p->slices[0].kv_len;
     for (int64_t i = 0; i < p->slices[0].q_len * d; i++)
         dtype_store(p->shape.dtype, t->q.host, i, 1 + 0.1f * normal());
-    for (int64_t i = 0; i < rows * d; i++)
+    for (int64_t i = 0; i < rows * d; i++) {
+        int64_t row = i / d;
         dtype_store(p->shape.dtype, t->k.host, i,
-                    (float)p->magnitude * (float)(i / d) / (float)rows + 0.1f * normal());
+                    (float)p->magnitude * (float)row / (float)rows + 0.1f * normal());
+    }
 }
 
 // Some hide their key, some of them all keys of their query.
