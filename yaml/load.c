@@ -298,6 +298,7 @@ static enum status file_error(const char *path, int number, struct error *error)
 {
     enum status status = number == ENOENT || number == ENOTDIR ? STATUS_NOT_FOUND
                          : number == EACCES || number == EPERM ? STATUS_PERMISSION_DENIED
+                         : number == ENOMEM                    ? STATUS_RESOURCE_EXHAUSTED
                                                                : STATUS_INVALID_ARGUMENT;
     return error_set(error, status, "%s: cannot be read: %s", path, strerror(number));
 }
