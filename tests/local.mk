@@ -365,6 +365,12 @@ tests_test_environment_SOURCES = tests/test_environment.c tests/raw_client.c tes
     $(daemon_fixture)
 tests_test_environment_LDADD = $(daemon_fixture_libs)
 
+# Stands in front of the C library's allocator, for all libraries.
+test_programs += tests/test_torture
+tests_test_torture_SOURCES = tests/test_torture.c $(wire_samples)
+tests_test_torture_LDADD = tests/libtesting.a $(submit_libs) daemon/libcore.a $(base_libs) \
+    $(third_party_libs)
+
 test_programs += tests/test_daemon_clients
 tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
 tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)
