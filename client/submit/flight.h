@@ -11,7 +11,7 @@
 // What to run, and whom to tell. All calls come from flight_run()'s thread.
 struct flight {
     struct cpattn_client *client;
-    int jobs; // in flight at once, 1..FLIGHT_JOBS_MAX
+    int jobs;            // in flight at once, 1..FLIGHT_JOBS_MAX
     uint64_t timeout_ns; // of each case from its start; the wait for its turn is not limited
     void *context;
 
