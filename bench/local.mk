@@ -20,3 +20,8 @@ bench_programs += bench/soak
 bench_soak_SOURCES = bench/soak.c bench/soak_process.c bench/soak_process.h tests/raw_client.c \
     tests/raw_client.h
 bench_soak_LDADD = tests/libtesting.a $(base_libs) $(third_party_libs)
+
+# What faults cost in time, and what a flood does.
+bench_programs += bench/bench_faults
+bench_bench_faults_SOURCES = bench/bench_faults.c tests/raw_client.c tests/raw_client.h
+bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long faults last, seen by a client on the socket of the real daemon: from the death of a rank
+// to the answer and to the next verdict, from a deadline to its answer; how soon BUSY is said at
+// ten times what the queue holds; how many requests that need no work are answered in a second.
+// Beside them the echo of a packet by another process, the least that an answer takes on this
+// machine at this moment.
+//
+//     bench_faults [PATH OF cpattnd [ROUNDS [OPTION OF cpattnd]...]]
+//
+// What follows a death is measured once more with each of the options.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/raw_client.h"
+
+#define ROUNDS_DEFAULT 200
+#define ROUNDS_MAX     10000
+#define PACKET_BYTES   200
+#define PATIENCE_MS    30000
+#define DEADLINE_MS    100
+#define QUEUE_MAX      32
+#define FLOOD          (10 * QUEUE_MAX)
+#define IN_FLIGHT      64
+#define STATUS_CALLS   100000
+#define RANKS_SEEN     64
+// The case is surely under way.
+#define UNDER_WAY_US   3000
+
+extern char **environ;
+
+struct bench {
+    char folder[64], socket[96];
+    pid_t daemon, echo;
+    int echo_fd;
+    struct raw_client client;
+    uint32_t last;
+    int rounds;
+};
+
+static double values[4][ROUNDS_MAX];
+
+static _Noreturn void fail(const char *what, const char *text)
+{
+    fprintf(stderr, "bench_faults: %s: %s\n", what, text);
+    exit(EXIT_FAILURE);
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+// ---- the echo ----------------------------------------------------------------------------------
+
+static void echo_start(struct bench *b)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        fail("echo", "no socket pair");
+    b->echo = fork();
+    if (b->echo == 0) {
+        char packet[PACKET_BYTES];
+        close(ends[0]);
+        for (ssize_t got; (got = recv(ends[1], packet, sizeof(packet), 0)) > 0;)
+            send(ends[1], packet, (size_t)got, MSG_NOSIGNAL);
+        _exit(0);
+    }
+    close(ends[1]);
+    b->echo_fd = ends[0];
+}
+
+static double echo_once(const struct bench *b)
+{
+    char packet[PACKET_BYTES] = {0};
+    double began = now_ms();
+    if (send(b->echo_fd, packet, sizeof(packet), MSG_NOSIGNAL) < 0 ||
+        recv(b->echo_fd, packet, sizeof(packet), 0) != (ssize_t)sizeof(packet))
+        fail("echo", "lost");
+    return now_ms() - began;
+}
+
+// ---- the daemon --------------------------------------------------------------------------------
+
+static void daemon_start(struct bench *b, const char *program, char *option)
+{
+    strcpy(b->folder, "/tmp/cpattnd-bench-XXXXXX");
+    if (!mkdtemp(b->folder))
+        fail(b->folder, "cannot be made");
+    snprintf(b->socket, sizeof(b->socket), "%s/socket", b->folder);
+    char name[] = "cpattnd", socket[] = "--socket", level[] = "--log-level=error",
+         backend[] = "--backend=cpu", devices[] = "--devices=2", queue[32];
+    snprintf(queue, sizeof(queue), "--queue-max=%d", QUEUE_MAX);
+    char *const arguments[] = {name,    socket, b->socket, level, backend,
+                               devices, queue,  option,    NULL};
+    if (posix_spawn(&b->daemon, program, NULL, NULL, arguments, environ) != 0)
+        fail(program, "cannot be started");
+    for (double end = now_ms() + PATIENCE_MS; !raw_open(&b->client, b->socket);) {
+        if (now_ms() > end)
+            fail("connect", strerror(errno));
+        usleep(10000);
+    }
+}
+
+static void daemon_end(struct bench *b)
+{
+    raw_close(&b->client);
+    kill(b->daemon, SIGTERM);
+    waitpid(b->daemon, NULL, 0);
+    rmdir(b->folder);
+}
+
+static int ranks_list(const struct bench *b, pid_t *pids)
+{
+    char path[96];
+    int count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)b->daemon, (int)b->daemon);
+    FILE *file = fopen(path, "re");
+    while (file && count < RANKS_SEEN && fscanf(file, "%d", &pids[count]) == 1)
+        count++;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+// ---- requests ----------------------------------------------------------------------------------
+
+// A case of 16 tokens, or one of some seconds.
+static uint32_t case_send(struct bench *b, bool large, int timeout_ms)
+{
+    static struct wire_request request;
+    uint32_t number = ++b->last;
+    memset(&request, 0, sizeof(request));
+    request.version = WIRE_VERSION;
+    request.method = METHOD_RUN;
+    request.timeout_ns = (uint64_t)timeout_ms * 1000000;
+    memcpy(request.id.bytes, &number, sizeof(number));
+    memcpy(request.id.bytes + 4, &b->daemon, sizeof(b->daemon));
+    case_init(&request.run);
+    request.run.batch = 1;
+    request.run.heads = request.run.kv_heads = large ? 8 : 1;
+    request.run.head_dim_qk = request.run.head_dim_v = large ? 64 : 16;
+    request.run.seqlen_q = request.run.seqlen_kv = large ? 4096 : 16;
+    request.run.seed = number;
+    raw_send(&b->client, number, &request);
+    return number;
+}
+
+static void status_send(struct bench *b)
+{
+    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
+    uint32_t number = ++b->last;
+    memcpy(request.id.bytes, &number, sizeof(number));
+    raw_send(&b->client, number, &request);
+}
+
+static enum status answer_take(struct bench *b, uint32_t expected)
+{
+    struct wire_reply reply;
+    uint32_t number;
+    if (raw_wait(&b->client, PATIENCE_MS, &number, &reply) != RAW_REPLY)
+        fail("answer", "none came");
+    if (expected && number != expected)
+        fail("answer", "it is another's");
+    enum status status = reply.status;
+    wire_reply_fini(&reply);
+    return status;
+}
+
+static void expect(const char *what, enum status got, enum status wanted)
+{
+    if (got != wanted)
+        fail(what, status_name(got));
+}
+
+// ---- what is measured --------------------------------------------------------------------------
+
+// The rank that a case is running on: the busiest of those there are.
+static pid_t worker_find(const struct bench *b)
+{
+    pid_t pids[RANKS_SEEN], found = 0;
+    int count = ranks_list(b, pids);
+    for (int i = 0; i < count; i++) {
+        char path[64], state = '?';
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pids[i]);
+        FILE *file = fopen(path, "re");
+        if (file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1 && state == 'R')
+            found = pids[i];
+        if (file)
+            fclose(file);
+    }
+    return found;
+}
+
+// To the answer, and from there to the verdict of a case that is sent then.
+static void death_once(struct bench *b, double *answer_ms, double *verdict_ms)
+{
+    expect("warm", answer_take(b, case_send(b, false, PATIENCE_MS)), STATUS_OK);
+    uint32_t number = case_send(b, true, PATIENCE_MS);
+    pid_t rank = 0;
+    while (rank == 0) {
+        usleep(UNDER_WAY_US);
+        rank = worker_find(b);
+    }
+    double began = now_ms();
+    kill(rank, SIGKILL);
+    expect("death", answer_take(b, number), STATUS_ABORTED);
+    *answer_ms = now_ms() - began;
+    expect("next", answer_take(b, case_send(b, false, PATIENCE_MS)), STATUS_OK);
+    *verdict_ms = now_ms() - began;
+}
+
+static double deadline_once(struct bench *b)
+{
+    expect("warm", answer_take(b, case_send(b, false, PATIENCE_MS)), STATUS_OK);
+    double began = now_ms();
+    expect("deadline", answer_take(b, case_send(b, true, DEADLINE_MS)), STATUS_DEADLINE_EXCEEDED);
+    return now_ms() - began - DEADLINE_MS;
+}
+
+// Cases one behind the other at ten times what the queue holds, from the sending to BUSY; those
+// that were taken have to pass. Gives back how many of the values are set.
+static int busy_once(struct bench *b, double *busy_ms, int room)
+{
+    static double sent_ms[FLOOD];
+    uint32_t first = b->last + 1, number;
+    struct wire_reply reply;
+    int count = 0, open = 0;
+    for (int i = 0; i < FLOOD; i++, open++) {
+        sent_ms[i] = now_ms();
+        case_send(b, false, PATIENCE_MS);
+        while (raw_next(&b->client, &number, &reply) == RAW_REPLY) {
+            if (reply.status == STATUS_RESOURCE_EXHAUSTED && count < room)
+                busy_ms[count++] = now_ms() - sent_ms[number - first];
+            else
+                expect("accepted", reply.status, STATUS_OK);
+            wire_reply_fini(&reply);
+            open--;
+        }
+    }
+    for (; open > 0; open--) {
+        if (raw_wait(&b->client, PATIENCE_MS, &number, &reply) != RAW_REPLY)
+            fail("busy", "an answer is missing");
+        if (reply.status == STATUS_RESOURCE_EXHAUSTED && count < room)
+            busy_ms[count++] = now_ms() - sent_ms[number - first];
+        else if (reply.status != STATUS_RESOURCE_EXHAUSTED)
+            expect("accepted", reply.status, STATUS_OK);
+        wire_reply_fini(&reply);
+    }
+    return count;
+}
+
+// Status calls in a second.
+static double calls_rate(struct bench *b)
+{
+    double began = now_ms();
+    int sent = 0;
+    for (; sent < IN_FLIGHT; sent++)
+        status_send(b);
+    for (int done = 0; done < STATUS_CALLS; done++) {
+        expect("status", answer_take(b, 0), STATUS_OK);
+        if (sent++ < STATUS_CALLS)
+            status_send(b);
+    }
+    return STATUS_CALLS / (now_ms() - began) * 1e3;
+}
+
+// ---- figures -----------------------------------------------------------------------------------
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Sorts.
+static void line(const char *name, double *ms, int count, double goal_ms)
+{
+    qsort(ms, (size_t)count, sizeof(*ms), compare);
+    double p99 = ms[(int)((count - 1) * .99)];
+    printf("| %-44s | %6d | %8.2f | %8.2f | %8.2f |", name, count, ms[(int)((count - 1) * .5)], p99,
+           ms[count - 1]);
+    if (goal_ms > 0)
+        printf(" p99 <= %.0f: %s |\n", goal_ms, p99 <= goal_ms ? "met" : "MISSED");
+    else
+        printf(" |\n");
+    fflush(stdout);
+}
+
+static void load_print(const char *when)
+{
+    char text[64] = "?";
+    FILE *file = fopen("/proc/loadavg", "re");
+    if (file && fgets(text, sizeof(text), file))
+        text[strcspn(text, "\n")] = '\0';
+    if (file)
+        fclose(file);
+    printf("load %s: %s\n", when, text);
+}
+
+static void deaths_measure(struct bench *b, const char *program, char *option, double goal_ms)
+{
+    if (option)
+        printf("with %s:\n", option);
+    daemon_start(b, program, option);
+    for (int i = 0; i < b->rounds; i++) {
+        values[0][i] = echo_once(b);
+        death_once(b, &values[1][i], &values[2][i]);
+    }
+    line("echo of 200 bytes", values[0], b->rounds, 0);
+    line("SIGKILL of a rank to the answer", values[1], b->rounds, 20);
+    line("SIGKILL of a rank to the next verdict", values[2], b->rounds, goal_ms);
+    daemon_end(b);
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    const char *program = argc > 1 ? argv[1] : "./cpattnd";
+    b.rounds = argc > 2 ? atoi(argv[2]) : ROUNDS_DEFAULT;
+    if (b.rounds < 1 || b.rounds > ROUNDS_MAX)
+        fail("rounds", "1 to 10000");
+    echo_start(&b);
+    load_print("before");
+    printf("| %-44s | %6s | %8s | %8s | %8s | goal |\n", "milliseconds", "count", "p50", "p99",
+           "max");
+    deaths_measure(&b, program, NULL, 200);
+    for (int i = 3; i < argc; i++)
+        deaths_measure(&b, program, argv[i], 100);
+    daemon_start(&b, program, NULL);
+    for (int i = 0; i < b.rounds; i++)
+        values[0][i] = deadline_once(&b);
+    line("deadline of 100 ms to the answer, less that", values[0], b.rounds, 100);
+    int count = 0;
+    while (count < ROUNDS_MAX / 2)
+        count += busy_once(&b, values[0] + count, ROUNDS_MAX - count);
+    line("BUSY at ten times the queue", values[0], count, 10);
+    double rate = calls_rate(&b);
+    printf("| %-44s | %6d | %10.0f a second | goal >= 20000: %s |\n", "status calls, 64 in flight",
+           STATUS_CALLS, rate, rate >= 20000 ? "met" : "MISSED");
+    daemon_end(&b);
+    load_print("after");
+    close(b.echo_fd);
+    waitpid(b.echo, NULL, 0);
+    return EXIT_SUCCESS;
+}
