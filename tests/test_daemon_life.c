@@ -154,16 +154,16 @@ START_TEST(test_sighup_reloads)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
-    settings_write(path, "memory: 1G\n");
+    settings_write(path, "memory: 21G\n");
     const char *const arguments[] = {"--config", path, NULL};
     daemon_start(&d, arguments);
-    ck_assert_int_eq(memory_granted(), INT64_C(1) << 30);
+    ck_assert_int_eq(memory_granted(), INT64_C(21) << 30);
     struct wire_request request = daemon_request_long(2);
     struct call running = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
 
-    reload_until(path, "memory: 2G\nuser-queue-max: 1\nidle-timeout: 10ms\n", "reloaded ");
-    ck_assert_int_eq(memory_granted(), INT64_C(2) << 30);
+    reload_until(path, "memory: 22G\nuser-queue-max: 1\nidle-timeout: 10ms\n", "reloaded ");
+    ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
     struct wire_request more = daemon_request(METHOD_RUN);
     struct wire_reply reply = daemon_call(&d, &more);
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
@@ -178,10 +178,10 @@ START_TEST(test_sighup_reloads)
         usleep(1000);
 
     // A file that is wrong changes nothing; what cannot be changed is said to stay.
-    reload_until(path, "memory: 3G\nqueue-max: lots\n", "kept_as_it_was");
-    ck_assert_int_eq(memory_granted(), INT64_C(2) << 30);
-    reload_until(path, "memory: 4G\nqueue-max: 3\n", "setting=queue-max action=left_until");
-    while (memory_granted() != INT64_C(4) << 30)
+    reload_until(path, "memory: 23G\nqueue-max: lots\n", "kept_as_it_was");
+    ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
+    reload_until(path, "memory: 24G\nqueue-max: 3\n", "setting=queue-max action=left_until");
+    while (memory_granted() != INT64_C(24) << 30)
         usleep(1000);
     run_and_pass(2);
     unlink(path);
