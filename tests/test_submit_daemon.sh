@@ -88,6 +88,16 @@ tap_is "describe" "$status $("$peek" json backend <"$scratch/out") $(
     "$peek" json devices <"$scratch/out")" "0 cpu 2"
 run status
 tap_has "status without a pool" "$out" "no pool yet"
+
+# A bench is verified once, then run three times without.
+run bench --repeat 2 --warmup 1 --seqlen 64 --json
+tap_is "bench: exit status" "$status$err" 0
+tap_is "bench: what was run" \
+    "$("$peek" json verified <"$scratch/out") $(status_of admitted) $(status_of passed)" "pass 4 1"
+for series in times_ns.forward times_ns.backward times_ns.wall per_device.tflops; do
+    tap_is "bench: $series was measured" \
+        "$("$peek" json "$series.median" <"$scratch/out" | awk '{ print ($1 > 0) }')" 1
+done
 run case --world-size 3 --seqlen 101 --heads 6 --kv-heads 2 --head-dim 40 --json
 tap_is "an odd case passes on every rank" "$status $("$peek" json outcome <"$scratch/out") $(
     "$peek" json ranks.2.pass <"$scratch/out") $("$peek" json ranks.3 <"$scratch/out")" "0 pass true -"
