@@ -9,6 +9,7 @@ test_programs =
 test_scripts =
 test_helpers =
 fuzz_programs =
+check_LTLIBRARIES =
 
 check_PROGRAMS += $(test_programs) $(test_helpers) $(fuzz_programs)
 EXTRA_DIST += $(test_scripts)
@@ -370,6 +371,13 @@ test_programs += tests/test_torture
 tests_test_torture_SOURCES = tests/test_torture.c $(wire_samples)
 tests_test_torture_LDADD = tests/libtesting.a $(submit_libs) daemon/libcore.a $(base_libs) \
     $(third_party_libs)
+
+test_programs += tests/test_failing_calls
+tests_test_failing_calls_SOURCES = tests/test_failing_calls.c tests/raw_client.c tests/raw_client.h
+tests_test_failing_calls_LDADD = $(daemon_fixture_libs)
+check_LTLIBRARIES += tests/fail_calls.la
+tests_fail_calls_la_SOURCES = tests/fail_calls.c
+tests_fail_calls_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
 
 test_programs += tests/test_daemon_clients
 tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)

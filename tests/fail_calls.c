@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loaded in front of the C library (LD_PRELOAD): CPATTN_FAIL="NAME N" makes the N-th call of that
+// name fail, once, as the system would, and creates the file CPATTN_FAIL_FILE then. "memory" stands
+// for malloc, calloc and realloc, except for those of libev, which ends the process.
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#pragma GCC visibility push(default)
+void *malloc(size_t size);
+void *calloc(size_t count, size_t size);
+void *realloc(void *data, size_t size);
+int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
+int socketpair(int domain, int type, int protocol, int ends[2]);
+int pipe2(int ends[2], int flags);
+int memfd_create(const char *name, unsigned flags);
+int ftruncate(int fd, off_t length);
+int pidfd_open(pid_t pid, unsigned flags);
+int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                const posix_spawnattr_t *attributes, char *const *arguments,
+                char *const *environment);
+ssize_t recv(int fd, void *data, size_t size, int flags);
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
+#pragma GCC visibility pop
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *data, size_t size);
+
+static char chosen[32];
+static long left; // calls until the one that fails, that one included; 0: none
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *order = getenv("CPATTN_FAIL");
+    if (order && sscanf(order, "%31s %ld", chosen, &left) != 2)
+        left = 0;
+}
+
+static void tell(void)
+{
+    const char *path = getenv("CPATTN_FAIL_FILE");
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0)
+        close(fd);
+}
+
+static bool fails(const char *name, const void *caller, int number)
+{
+    Dl_info info;
+    if (left == 0 || strcmp(name, chosen) != 0)
+        return false;
+    if (left == 1 && caller && dladdr(caller, &info) && info.dli_fname &&
+        strstr(info.dli_fname, "libev"))
+        return false;
+    if (--left > 0)
+        return false;
+    tell();
+    errno = number;
+    return true;
+}
+
+#define CALLER     __builtin_return_address(0)
+// The function that would have been called.
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+void *malloc(size_t size)
+{
+    return fails("memory", CALLER, ENOMEM) ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return fails("memory", CALLER, ENOMEM) ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *data, size_t size)
+{
+    return fails("memory", CALLER, ENOMEM) ? NULL : __libc_realloc(data, size);
+}
+
+int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
+{
+    return fails("accept4", NULL, EMFILE) ? -1 : NEXT(accept4)(fd, address, length, flags);
+}
+
+int socketpair(int domain, int type, int protocol, int ends[2])
+{
+    return fails("socketpair", NULL, EMFILE) ? -1 : NEXT(socketpair)(domain, type, protocol, ends);
+}
+
+int pipe2(int ends[2], int flags)
+{
+    return fails("pipe2", NULL, ENFILE) ? -1 : NEXT(pipe2)(ends, flags);
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+    return fails("memfd_create", NULL, ENOMEM) ? -1 : NEXT(memfd_create)(name, flags);
+}
+
+int ftruncate(int fd, off_t length)
+{
+    return fails("ftruncate", NULL, ENOSPC) ? -1 : NEXT(ftruncate)(fd, length);
+}
+
+int pidfd_open(pid_t pid, unsigned flags)
+{
+    return fails("pidfd_open", NULL, EMFILE) ? -1 : NEXT(pidfd_open)(pid, flags);
+}
+
+int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                const posix_spawnattr_t *attributes, char *const *arguments,
+                char *const *environment)
+{
+    if (fails("posix_spawn", NULL, EAGAIN))
+        return EAGAIN;
+    return NEXT(posix_spawn)(pid, path, actions, attributes, arguments, environment);
+}
+
+ssize_t recv(int fd, void *data, size_t size, int flags)
+{
+    return fails("recv", NULL, ENOMEM) ? -1 : NEXT(recv)(fd, data, size, flags);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    return fails("sendmsg", NULL, ENOBUFS) ? -1 : NEXT(sendmsg)(fd, message, flags);
+}
