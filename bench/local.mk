@@ -2,6 +2,7 @@
 # Benchmarks are built by `make bench` and never by `make`.
 EXTRA_PROGRAMS = $(bench_programs)
 bench_programs =
+EXTRA_DIST += bench/results
 
 .PHONY: bench
 bench: $(bench_programs)
