@@ -21,6 +21,7 @@
 #include "tests/raw_client.h"
 #include "tests/runner.h"
 
+// On GPUs there is one, as there is one pair of devices.
 #define WORKERS      4
 #define CELLS        (FAULT_POINTS * FAULT_KINDS)
 // Far beyond what anything takes.
@@ -181,10 +182,19 @@ static void ranks_kill(void)
         trouble("ranks that were killed are not reaped");
 }
 
+// The GPUs' rank program has the points where everything is built with --enable-faults.
+static bool on_gpus(void)
+{
+    const char *backend = getenv("CPATTN_TEST_BACKEND");
+    return backend && strcmp(backend, "cuda") == 0;
+}
+
 static void wrapper_write(void)
 {
     char program[4096];
-    runner_build(program, sizeof(program), "tests/faulty_rank");
+    runner_build(program, sizeof(program), on_gpus() ? "cpattn-rank-cuda" : "tests/faulty_rank");
+    if (getenv("CPATTN_TEST_RANK"))
+        snprintf(program, sizeof(program), "%s", getenv("CPATTN_TEST_RANK"));
     FILE *file = fopen(w.wrapper, "we");
     if (!file)
         abort();
@@ -205,9 +215,16 @@ static void daemon_start(void)
     snprintf(w.order, sizeof(w.order), "%s/order", w.folder);
     wrapper_write();
     runner_build(program, sizeof(program), "cpattnd");
-    const char *const arguments[] = {"cpattnd", "--backend", "cpu", "--socket",
-                                     w.socket,  "--devices", "2",   "--rank-program",
-                                     w.wrapper, NULL};
+    const char *const arguments[] = {"cpattnd",
+                                     "--socket",
+                                     w.socket,
+                                     "--devices",
+                                     "2",
+                                     "--backend",
+                                     on_gpus() ? "cuda" : "cpu",
+                                     on_gpus() ? "--cuda-rank-program" : "--rank-program",
+                                     w.wrapper,
+                                     NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, w.log, O_WRONLY | O_CREAT, 0600);
@@ -442,6 +459,11 @@ static bool cell_report(const struct cell *cell)
 
 // ---- all of them -------------------------------------------------------------------------------
 
+static int workers(void)
+{
+    return on_gpus() ? 1 : WORKERS;
+}
+
 static bool chosen(const struct cell *cell, int argc, char **argv)
 {
     return (argc < 2 || strcmp(argv[1], point_names[cell->point]) == 0) &&
@@ -465,7 +487,7 @@ static int worker_run(int number, int argc, char **argv)
     for (int i = 0; i < CELLS; i++) {
         struct cell cell = {(enum fault_point)(i % FAULT_POINTS),
                             (enum fault_kind)(i / FAULT_POINTS)};
-        if (!chosen(&cell, argc, argv) || turn++ % WORKERS != number)
+        if (!chosen(&cell, argc, argv) || turn++ % workers() != number)
             continue;
         cell_run(&cell);
         good &= cell_report(&cell);
@@ -473,7 +495,8 @@ static int worker_run(int number, int argc, char **argv)
     return daemon_end() && good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-// test_fault_matrix [POINT [KIND]]
+// test_fault_matrix [POINT [KIND]]; with CPATTN_TEST_BACKEND=cuda on the first two GPUs. The rank
+// program is that of the build, or CPATTN_TEST_RANK.
 int main(int argc, char **argv)
 {
     int count = 0, status;
@@ -484,7 +507,7 @@ int main(int argc, char **argv)
                         argc, argv);
     printf("1..%d\n", count);
     fflush(stdout);
-    for (int number = 0; number < WORKERS; number++)
+    for (int number = 0; number < workers(); number++)
         if (fork() == 0)
             exit(worker_run(number, argc, argv));
     while (wait(&status) > 0)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/fault.h"
 #include "kernels/cuda/delay_cuda.h"
 #include "kernels/cuda/regions_cuda.h"
 #include "rank/clock.h"
@@ -203,6 +204,7 @@ static enum status exchange_put(struct cuda_executor *x, const struct op *op, cu
         x->transport->ops->start(x->transport, x->e->job, x->messages, op->transfer_count, error);
     if (status != STATUS_OK)
         return status;
+    FAULT(EXCHANGE);
     messages_deliver(x, op, stream);
     result = events_record(&x->times, stream, &taken->to);
     x->exchanges.count++;
@@ -216,6 +218,10 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
 {
     const struct region *to = &op->operand[UNARY_DESTINATION];
     cudaError_t result = delay(x, stream);
+    if (op->phase == PHASE_FORWARD)
+        FAULT(FORWARD);
+    else
+        FAULT(BACKWARD);
     if (result != cudaSuccess)
         return cuda_failed(x, result, op, error);
     if (op->kind != OP_ADD || to->rows <= 1)
