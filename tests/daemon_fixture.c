@@ -419,6 +419,14 @@ void expect_pass(struct wire_reply *reply)
     wire_reply_fini(reply);
 }
 
+void run_and_pass(struct daemon *d, int world_size)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = world_size;
+    struct wire_reply reply = daemon_call(d, &request);
+    expect_pass(&reply);
+}
+
 // ---- seen from outside -------------------------------------------------------------------------
 
 // The arguments of a process, cut by NULs; 0 for a zombie.

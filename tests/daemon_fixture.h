@@ -89,6 +89,9 @@ void daemon_await_queued(struct daemon *d, int queued);
 void expect_status(const struct wire_reply *reply, enum status status);
 void expect_pass(struct wire_reply *reply);
 
+// Runs a small case, which must pass.
+void run_and_pass(struct daemon *d, int world_size);
+
 #define expect_text(text, part)                                                                    \
     ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)
 

@@ -23,14 +23,6 @@ static void teardown(void)
     daemon_fini(&d);
 }
 
-static void run_and_pass(int world_size)
-{
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.world_size = world_size;
-    struct wire_reply reply = daemon_call(&d, &request);
-    expect_pass(&reply);
-}
-
 // ---- cases -------------------------------------------------------------------------------------
 
 START_TEST(test_case_passes)
@@ -77,7 +69,7 @@ START_TEST(test_unverified_case_does_not_pass)
         ck_assert_uint_eq(reply.result.ranks[rank].timings.reference_ns, 0);
     }
     wire_reply_fini(&reply);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     struct wire_status status = daemon_status(&d);
     ck_assert_uint_eq(status.admitted, 2);
     ck_assert_uint_eq(status.passed, 1);
@@ -101,7 +93,7 @@ START_TEST(test_same_case_same_bits)
             digest = reply.result.digest;
         ck_assert_uint_eq(reply.result.digest, digest);
         wire_reply_fini(&reply);
-        run_and_pass(i % 3 == 0 ? 4 : 2);
+        run_and_pass(&d, i % 3 == 0 ? 4 : 2);
     }
     request.run.seed++;
     request.id = daemon_request(METHOD_STATUS).id;
@@ -128,7 +120,7 @@ START_TEST(test_describe_and_status)
     ck_assert_uint_eq(reply.description.timeout_default_ns, TIMEOUT_DEFAULT_NS);
     wire_reply_fini(&reply);
 
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     request = daemon_request(METHOD_STATUS);
     reply = daemon_call(&d, &request);
     ck_assert_int_eq(reply.pools.pool_count, 1);
@@ -144,7 +136,7 @@ END_TEST
 START_TEST(test_largest_world)
 {
     daemon_start(&d, NULL);
-    run_and_pass(1);
+    run_and_pass(&d, 1);
     struct wire_request request = daemon_request(METHOD_RUN);
     request.run.world_size = WORLD_SIZE_MAX;
     request.run.seqlen_q = request.run.seqlen_kv = 100; // fewer tokens than chunks
@@ -173,10 +165,10 @@ START_TEST(test_idle_pool_stops)
 {
     static const char *const arguments[] = {"--idle-timeout", "50ms", NULL};
     daemon_start(&d, arguments);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     while (daemon_rank_count(&d) > 0)
         usleep(5000);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -246,7 +238,7 @@ static struct wire_reply harm_in_flight(int signal, uint64_t timeout_ns, uint64_
         struct wire_reply answer = daemon_call_end(&behind[i]);
         expect_pass(&answer);
     }
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     return reply;
 }
 
@@ -267,7 +259,7 @@ static void expect_culprit(const struct wire_reply *reply, int culprit, char sta
 START_TEST(test_rank_killed)
 {
     daemon_start(&d, NULL);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     struct wire_reply reply = harm_in_flight(SIGKILL, 0, 0);
     expect_status(&reply, STATUS_ABORTED);
     expect_text(reply.message, "rank 1 of 2 was killed by signal 9");
@@ -298,7 +290,7 @@ START_TEST(test_rank_stopped_until_deadline)
 {
     const uint64_t limit_ns = UINT64_C(1500000000);
     daemon_start(&d, NULL);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     for (int of_run = 0; of_run < 2; of_run++) {
         struct wire_reply reply =
             harm_in_flight(SIGSTOP, of_run ? 0 : limit_ns, of_run ? limit_ns : 0);
@@ -317,7 +309,7 @@ END_TEST
 START_TEST(test_200_pools_leave_nothing)
 {
     daemon_start(&d, NULL);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     int descriptors = daemon_descriptors(&d);
     for (int i = 0; i < 200; i++) {
         static const int signals[] = {SIGKILL, SIGABRT, SIGSEGV};
@@ -337,7 +329,7 @@ START_TEST(test_200_pools_leave_nothing)
         expect_status(&reply, i % 4 == 3 ? STATUS_CANCELLED : STATUS_ABORTED);
         wire_reply_fini(&reply);
     }
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_rank_count(&d), 2);
     ck_assert_int_eq(daemon_descriptors(&d), descriptors);
     ck_assert_int_eq(daemon_stop(&d), 0);

@@ -27,14 +27,6 @@ static void teardown(void)
     daemon_fini(&d);
 }
 
-static void run_and_pass(int world_size)
-{
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.world_size = world_size;
-    struct wire_reply reply = daemon_call(&d, &request);
-    expect_pass(&reply);
-}
-
 // ---- the end -----------------------------------------------------------------------------------
 
 START_TEST(test_sigterm_drains)
@@ -87,12 +79,12 @@ END_TEST
 START_TEST(test_restart_after_sigkill)
 {
     daemon_start(&d, NULL);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     kill(d.pid, SIGKILL);
     ck_assert_int_eq(daemon_wait(&d), -SIGKILL); // the ranks went with it
     ck_assert_int_eq(access(d.socket, F_OK), 0);
     daemon_start(&d, NULL); // over the socket file that it left
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -108,7 +100,7 @@ START_TEST(test_second_daemon_refused)
     expect_text(text, pid);
     expect_text(text, d.socket);
     daemon_ping_fresh(&d);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -173,7 +165,7 @@ START_TEST(test_sighup_reloads)
     reply = daemon_call_end(&running);
     expect_status(&reply, STATUS_ABORTED);
     wire_reply_fini(&reply);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     while (daemon_rank_count(&d) > 0) // the new timeout
         usleep(1000);
 
@@ -183,7 +175,7 @@ START_TEST(test_sighup_reloads)
     reload_until(path, "memory: 24G\nqueue-max: 3\n", "setting=queue-max action=left_until");
     while (memory_granted() != INT64_C(24) << 30)
         usleep(1000);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     unlink(path);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
@@ -194,7 +186,7 @@ START_TEST(test_sighup_ignored_at_the_start_stays_so)
     signal(SIGHUP, SIG_IGN);
     daemon_start(&d, NULL);
     kill(d.pid, SIGHUP);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     ck_assert(!daemon_logged(&d, "reloaded"));
     ck_assert_int_eq(daemon_stop(&d), 0);
 }

@@ -43,14 +43,6 @@ static struct wire_reply run(const char *label, int world_size, uint64_t timeout
     return daemon_call(&d, &request);
 }
 
-static void run_and_pass(int world_size)
-{
-    struct wire_reply reply = run("", world_size, 0);
-    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
-    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
-    wire_reply_fini(&reply);
-}
-
 static void expect_failure(const char *label, enum status status, const char *message)
 {
     struct wire_reply reply = run(label, WORLD, 0);
@@ -62,7 +54,7 @@ static void expect_failure(const char *label, enum status status, const char *me
     ck_assert(!reply.failure.ranks[0].culprit);
     ck_assert(!reply.failure.ranks[1].culprit);
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
 }
 
 // ---- what a rank starts with -------------------------------------------------------------------
@@ -90,7 +82,7 @@ static bool descriptor_open(pid_t pid, int fd)
 START_TEST(test_rank_starts_clean)
 {
     char text[8192];
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
     for (int rank = 0; rank < WORLD; rank++) {
         pid_t pid = daemon_rank_pid(&d, WORLD, rank);
         for (int fd = 0; fd < 512; fd++) // 0 to 4, and the mesh but for itself
@@ -130,7 +122,7 @@ static const struct {
 
 START_TEST(test_lie)
 {
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
     expect_failure(lies[_i].label, STATUS_INTERNAL, lies[_i].message);
 }
 END_TEST
@@ -146,7 +138,7 @@ START_TEST(test_report_twice)
     ck_assert_msg(reply.status == STATUS_OK || reply.status == STATUS_INTERNAL, "%s",
                   reply.message);
     wire_reply_fini(&reply);
-    run_and_pass(1);
+    run_and_pass(&d, 1);
     ck_assert(daemon_logged(&d, "rank_distrusted"));
 }
 END_TEST
@@ -162,7 +154,7 @@ END_TEST
 
 START_TEST(test_mismatch_keeps_the_pool)
 {
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
     pid_t before = daemon_rank_pid(&d, WORLD, 0);
     struct wire_reply reply = run("verdict", WORLD, 0);
     ck_assert_int_eq(reply.status, STATUS_OK);
@@ -170,7 +162,7 @@ START_TEST(test_mismatch_keeps_the_pool)
     ck_assert(reply.result.ranks[0].pass);
     ck_assert(!reply.result.ranks[CHILD].pass);
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
     ck_assert_int_eq(daemon_rank_pid(&d, WORLD, 0), before);
     ck_assert_uint_eq(daemon_status(&d).failed, 1);
 }
@@ -203,7 +195,7 @@ START_TEST(test_own_failure)
     ck_assert_str_eq(reply.failure.ranks[CHILD].text, "out of ideas");
     ck_assert_str_eq(reply.failure.ranks[0].fate, "aborted sibling");
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
 }
 END_TEST
 
@@ -221,7 +213,7 @@ START_TEST(test_own_failure_while_others_wait)
             ck_assert_str_eq(reply.failure.ranks[rank].fate, "aborted sibling");
     }
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
 }
 END_TEST
 
@@ -232,7 +224,7 @@ START_TEST(test_peer_lost_without_cause)
     expect_text(reply.message, "rank 0 of 3 was lost by its peers");
     ck_assert(reply.failure.ranks[0].culprit);
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
 }
 END_TEST
 
@@ -260,7 +252,7 @@ START_TEST(test_silence_until_deadline)
     expect_text(reply.message, "time limit of 300 ms passed while rank ");
     expect_text(reply.message, "in forward, step 1");
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
 }
 END_TEST
 
@@ -274,7 +266,7 @@ START_TEST(test_stopped_while_waiting)
     ck_assert_int_eq(reply.failure.ranks[CHILD].state, 'T');
     ck_assert_int_eq(reply.failure.ranks[CHILD].waiting_for, 0);
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
 }
 END_TEST
 
@@ -289,14 +281,14 @@ START_TEST(test_flood)
     daemon_await_running(&d, 1);
     for (int i = 0; i < 100; i++)
         daemon_ping_fresh(&d);
-    run_and_pass(1);
+    run_and_pass(&d, 1);
     struct wire_reply reply = daemon_call_end(&call);
     ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
     expect_text(reply.failure.ranks[1].stderr_tail, "no end to it\n");
     ck_assert_uint_ge(strlen(reply.failure.ranks[1].stderr_tail), STDERR_TAIL_BYTES - 1);
     wire_reply_fini(&reply);
     ck_assert(daemon_logged(&d, "rank_stderr_suppressed"));
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     ck_assert_int_lt(daemon_resident_kib(&d), resident_kib + 32 * 1024);
 }
 END_TEST
@@ -329,7 +321,7 @@ START_TEST(test_poison)
     reply = run_seed("exit", 8); // another case
     expect_status(&reply, STATUS_ABORTED);
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
 }
 END_TEST
 
@@ -343,7 +335,7 @@ static void expect_down(int world_size, const char *message)
                   reply.message);
     expect_text(reply.message, message);
     wire_reply_fini(&reply);
-    run_and_pass(WORLD);
+    run_and_pass(&d, WORLD);
     reply = run("", world_size, 0); // at once now
     ck_assert_int_eq(reply.status, STATUS_UNAVAILABLE);
     wire_reply_fini(&reply);

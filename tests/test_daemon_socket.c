@@ -32,13 +32,6 @@ static void teardown(void)
     daemon_fini(&d);
 }
 
-static void run_and_pass(void)
-{
-    struct wire_request request = daemon_request(METHOD_RUN);
-    struct wire_reply reply = daemon_call(&d, &request);
-    expect_pass(&reply);
-}
-
 static void request_encode(const struct wire_request *request, uint8_t *bytes, size_t *size)
 {
     struct error error;
@@ -94,7 +87,7 @@ START_TEST(test_strange_connections)
     }
     for (int i = 0; i < 20; i++)
         daemon_ping_fresh(&d);
-    run_and_pass();
+    run_and_pass(&d, 2);
     ck_assert_int_lt(daemon_resident_kib(&d), resident_kib + 32 * 1024);
     for (int pass = ENDED; pass <= KEPT; pass++) {
         for (int i = 0; i < MANY; i++) {
@@ -121,7 +114,7 @@ START_TEST(test_too_many_connections)
         fds[i] = daemon_connect_bare(&d);
         send(fds[i], "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL); // to one that may have ended
     }
-    run_and_pass();
+    run_and_pass(&d, 2);
     ck_assert_int_le(daemon_descriptors(&d), LIMIT + 64);
     for (int i = 0; i < MANY; i++)
         ended += connection_ended(fds[i], i < LIMIT - 1 ? 0 : 10000);
@@ -156,7 +149,7 @@ START_TEST(test_no_descriptors)
     char greeting[8];
     ck_assert_int_eq(recv(fd, greeting, 8, MSG_WAITALL), 8);
     close(fd);
-    run_and_pass();
+    run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -192,7 +185,7 @@ START_TEST(test_1000_clients_die_early)
     ck_assert_int_eq(status, 0);
     ck_assert_int_gt(pings, 0);
     daemon_ping_fresh(&d);
-    run_and_pass(); // over the connection of before
+    run_and_pass(&d, 2); // over the connection of before
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -211,7 +204,7 @@ START_TEST(test_1000_clients_die_in_a_request)
     ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
     wire_reply_fini(&reply);
     daemon_ping_fresh(&d);
-    run_and_pass();
+    run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -281,7 +274,7 @@ START_TEST(test_client_that_does_not_read)
     ck_assert_int_eq(errno, EPIPE);
     ck_assert(daemon_logged(&d, "does not read its replies"));
     daemon_ping_fresh(&d);
-    run_and_pass();
+    run_and_pass(&d, 2);
     close(fd);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
@@ -293,7 +286,7 @@ START_TEST(test_flood)
     daemon_start(&d, NULL);
     pid_t flood = early_clients_start("flood");
     for (int i = 0; i < 50; i++) {
-        run_and_pass();
+        run_and_pass(&d, 2);
         daemon_ping_fresh(&d);
     }
     ck_assert_int_eq(waitpid(flood, NULL, WNOHANG), 0);
