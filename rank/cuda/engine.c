@@ -2,12 +2,11 @@
 #include "rank/cuda/engine.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/cuda/digest_cuda.h"
 #include "kernels/cuda/inputs_cuda.h"
+#include "rank/cuda/device.h"
 #include "rank/cuda/device_arena.h"
 #include "rank/cuda/events.h"
 #include "rank/cuda/executor.h"
@@ -311,41 +310,16 @@ static enum status number_parse(const char *text, const char *name, long max, lo
     return STATUS_OK;
 }
 
-// Leaves no other device visible to this process: the driver takes a third of a second for each
-// that it shows. Devices are counted among those that the daemon's environment leaves visible.
-static enum status device_choose(long device, struct error *error)
-{
-    char name[64];
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    size_t length = 0;
-    snprintf(name, sizeof(name), "%ld", device);
-    for (long i = 0; visible && i < device; i++) {
-        visible = strchr(visible, ',');
-        visible += visible != NULL;
-        if (!visible)
-            return error_set(error, STATUS_UNAVAILABLE,
-                             "CUDA_VISIBLE_DEVICES is \"%s\" and has no device %ld",
-                             getenv("CUDA_VISIBLE_DEVICES"), device);
-    }
-    if (visible) {
-        length = strcspn(visible, ",");
-        length = length < sizeof(name) ? length : sizeof(name) - 1;
-        memcpy(name, visible, length);
-        name[length] = '\0';
-    }
-    if (setenv("CUDA_VISIBLE_DEVICES", name, 1) != 0)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the environment");
-    return STATUS_OK;
-}
-
 // Makes the context by asking for the device's memory. `keep_mib`: -1 for a quarter of it.
-static enum status device_open(struct cuda *cuda, long device, long keep_mib, struct error *error)
+static enum status device_open(struct cuda *cuda, struct transport *control, long device,
+                               long keep_mib, struct error *error)
 {
     size_t free_bytes, total_bytes;
-    enum status status = device_choose(device, error);
+    int index;
+    enum status status = device_choose(control, (int)device, &index, error);
     if (status != STATUS_OK)
         return status;
-    cudaError_t result = cudaSetDevice(0);
+    cudaError_t result = cudaSetDevice(index);
     if (result == cudaSuccess)
         result = cudaMemGetInfo(&free_bytes, &total_bytes);
     if (result != cudaSuccess)
@@ -380,7 +354,7 @@ static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup
         status =
             number_parse(setup->arguments[1], "the memory to keep", INT32_MAX, &keep_mib, error);
     if (status == STATUS_OK)
-        status = device_open(cuda, device, keep_mib, error);
+        status = device_open(cuda, setup->control, device, keep_mib, error);
     if (status == STATUS_OK)
         status = attention_cuda.create(&cuda->backend, error);
     if (status == STATUS_OK)

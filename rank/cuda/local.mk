@@ -2,6 +2,8 @@
 # What a rank on a GPU has instead of its CPU counterpart: one file per line. The transport over NCCL
 # is here too, because nothing else links it.
 cuda_rank_sources =
+cuda_rank_sources += rank/cuda/device.c
+cuda_rank_sources += rank/cuda/device.h
 cuda_rank_sources += rank/cuda/device_arena.c
 cuda_rank_sources += rank/cuda/device_arena.h
 cuda_rank_sources += rank/cuda/engine.c

@@ -3,7 +3,11 @@
 // whatever order streams and events leave open, the bits are those of the CPU's executor.
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "rank/cuda/device.h"
 #include "rank/cuda/executor.h"
 #include "rank/digest.h"
 #include "rank/inputs.h"
@@ -220,6 +224,69 @@ START_TEST(whoever_stands_still_is_found)
 }
 END_TEST
 
+START_TEST(devices_are_named_among_those_that_are_visible)
+{
+    struct error error;
+    char names[64];
+    bool used[DEVICES_MAX] = {[1] = true, [3] = true};
+    ck_assert_int_eq(device_names(NULL, used, names, sizeof(names), &error), STATUS_OK);
+    ck_assert_str_eq(names, "1,3");
+    ck_assert_int_eq(device_names("7,6,GPU-abc,4", used, names, sizeof(names), &error), STATUS_OK);
+    ck_assert_str_eq(names, "6,4");
+    ck_assert_int_eq(device_names("7,6,5", used, names, sizeof(names), &error), STATUS_UNAVAILABLE);
+    ck_assert_str_eq(error.text, "CUDA_VISIBLE_DEVICES is \"7,6,5\" and has no device 3");
+    ck_assert_int_eq(device_names("", used, names, sizeof(names), &error), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(device_names(NULL, used, names, 3, &error), STATUS_INVALID_ARGUMENT);
+}
+END_TEST
+
+START_TEST(a_rank_alone_sees_its_device_alone)
+{
+    struct error error;
+    struct transport *control;
+    int index = -1;
+    ck_assert_int_eq(transport_socket_create(0, 1, (int[]){-1}, &control, &error), STATUS_OK);
+    setenv("CUDA_VISIBLE_DEVICES", "7,6,5", 1);
+    ck_assert_int_eq(device_choose(control, 2, &index, &error), STATUS_OK);
+    ck_assert_int_eq(index, 0);
+    ck_assert_str_eq(getenv("CUDA_VISIBLE_DEVICES"), "5");
+    control->ops->destroy(control);
+}
+END_TEST
+
+static enum status sees(struct transport *control, int device, int expected)
+{
+    struct error error;
+    int index = -1;
+    if (device_choose(control, device, &index, &error) != STATUS_OK)
+        return error.status;
+    return index == expected && strcmp(getenv("CUDA_VISIBLE_DEVICES"), "2,5") == 0
+               ? STATUS_OK
+               : STATUS_INTERNAL;
+}
+
+START_TEST(ranks_see_the_devices_of_their_pool)
+{
+    struct error error;
+    struct transport *control;
+    int pair[2], status;
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    pid_t peer = fork();
+    ck_assert_int_ge(peer, 0);
+    int rank = peer == 0;
+    int fds[2] = {rank ? pair[1] : -1, rank ? -1 : pair[0]};
+    ck_assert_int_eq(transport_socket_create(rank, 2, fds, &control, &error), STATUS_OK);
+    enum status result = sees(control, rank ? 2 : 5, rank ? 0 : 1);
+    if (rank)
+        _exit(result);
+    ck_assert_int_eq(result, STATUS_OK);
+    ck_assert_int_eq(waitpid(peer, &status, 0), peer);
+    ck_assert_int_eq(status, 0);
+    control->ops->destroy(control);
+}
+END_TEST
+
 static void kept_worlds_close(void)
 {
     world_close_all();
@@ -238,6 +305,11 @@ static Suite *suite(void)
     tcase_add_loop_test(progress, a_device_that_breaks_is_told_with_its_place, 0, CASES);
     tcase_add_loop_test(progress, whoever_stands_still_is_found, 0, 2);
     suite_add_tcase(s, progress);
+    TCase *devices = tcase_create("devices");
+    tcase_add_test(devices, devices_are_named_among_those_that_are_visible);
+    tcase_add_test(devices, a_rank_alone_sees_its_device_alone);
+    tcase_add_test(devices, ranks_see_the_devices_of_their_pool);
+    suite_add_tcase(s, devices);
     return s;
 }
 

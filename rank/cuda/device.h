@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which devices a rank's process sees: those of its pool. The driver takes a third of a second for
+// each that it shows, and NCCL twice as long where it cannot see those of the peers.
+#ifndef CPATTN_RANK_CUDA_DEVICE_H
+#define CPATTN_RANK_CUDA_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/limits.h"
+#include "transport/transport.h"
+
+// Learns the devices of all ranks from them, leaves no others visible, and tells by which index the
+// own one is known then. Devices are counted among those that CUDA_VISIBLE_DEVICES leaves. To be
+// called before anything of CUDA; all ranks of `control` (nothing under way) must call it.
+enum status device_choose(struct transport *control, int device, int *index,
+                          struct error *error) MUST_CHECK;
+
+// The names of some devices, with commas between them. `visible`: CUDA_VISIBLE_DEVICES; without one
+// (NULL) devices are named by their numbers. UNAVAILABLE where it does not have one of them.
+enum status device_names(const char *visible, const bool used[DEVICES_MAX], char *names,
+                         size_t size, struct error *error) MUST_CHECK;
+
+#endif
