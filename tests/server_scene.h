@@ -39,7 +39,9 @@ extern int allocations_left;
 void scene_setup(void);
 void scene_teardown(void);
 
+// Without a limit of one user's own, and with it; all connections here are one user's.
 void server_begin(int requests_max, int clients_max);
+void server_begin_shared(int requests_max, int clients_max, int user_clients_max);
 
 // Runs the loop so many times without waiting.
 void rounds(int count);

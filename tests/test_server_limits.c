@@ -52,6 +52,24 @@ START_TEST(test_requests_in_all)
 }
 END_TEST
 
+// Who has nothing to give back is read again too, once another has.
+START_TEST(test_requests_in_all_by_one_hold_another)
+{
+    server_begin(50, 8);
+    int greedy = client_greet(), other = client_greet();
+    client_flood(greedy, 60);
+    await(&told_count, 50);
+    client_ask(other, 1, "other");
+    rounds(20);
+    ck_assert_int_eq(told_count, 50);
+    for (int i = 0; i < 20; i++)
+        told_drop(i);
+    await(&told_count, 61);
+    close(greedy);
+    close(other);
+}
+END_TEST
+
 START_TEST(test_gone_while_not_read)
 {
     server_begin(REQUESTS_MAX, 8);
@@ -169,6 +187,20 @@ START_TEST(test_too_many_connections)
 }
 END_TEST
 
+START_TEST(test_too_many_connections_of_one_user)
+{
+    server_begin_shared(8, 8, 2);
+    int fds[] = {client_greet(), client_greet()};
+    int beyond = client_connect();
+    ck_assert(client_closed(beyond));
+    close(beyond);
+    close(fds[0]);
+    await(&gone_count, 1);
+    assert_served();
+    close(fds[1]);
+}
+END_TEST
+
 START_TEST(test_no_descriptors)
 {
     struct rlimit all, none;
@@ -208,18 +240,21 @@ static void client_fill(int fd, int count)
 START_TEST(test_flood_leaves_others_their_turn)
 {
     server_begin(REQUESTS_MAX, 8);
-    int flood = client_greet(), other = client_greet();
+    // Whichever end the turns begin at.
+    int before = client_greet(), flood = client_greet(), after = client_greet();
     client_ask(flood, 0, "flood"); // to know its number
     await(&told_count, 1);
+    client_fill(before, 1);
     client_fill(flood, 900);
-    client_fill(other, 1);
-    await(&told_count, 902);
-    int place = 1;
-    while (told[place].client == told[0].client)
-        place++;
-    ck_assert_int_le(place, 20);
+    client_fill(after, 1);
+    await(&told_count, 903);
+    int others = 0;
+    for (int place = 1; place <= 20; place++)
+        others += told[place].client != told[0].client;
+    ck_assert_int_eq(others, 2);
+    close(before);
     close(flood);
-    close(other);
+    close(after);
 }
 END_TEST
 
@@ -259,12 +294,14 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_requests_of_one_connection);
     tcase_add_test(tcase, test_requests_in_all);
+    tcase_add_test(tcase, test_requests_in_all_by_one_hold_another);
     tcase_add_test(tcase, test_gone_while_not_read);
     tcase_add_test(tcase, test_replies_not_read);
     tcase_add_test(tcase, test_slow_reader_gets_all);
     tcase_add_test(tcase, test_replies_of_one_connection_are_bounded);
     tcase_add_test(tcase, test_replies_in_all_are_bounded);
     tcase_add_test(tcase, test_too_many_connections);
+    tcase_add_test(tcase, test_too_many_connections_of_one_user);
     tcase_add_test(tcase, test_no_descriptors);
     tcase_add_test(tcase, test_flood_leaves_others_their_turn);
     tcase_add_test(tcase, test_flood_leaves_the_loop_its_rounds);
