@@ -260,9 +260,9 @@ static enum status sees(struct transport *control, int device, int expected)
     int index = -1;
     if (device_choose(control, device, &index, &error) != STATUS_OK)
         return error.status;
-    return index == expected && strcmp(getenv("CUDA_VISIBLE_DEVICES"), "2,5") == 0
-               ? STATUS_OK
-               : STATUS_INTERNAL;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return visible && strcmp(visible, "2,5") == 0 && index == expected ? STATUS_OK
+                                                                       : STATUS_INTERNAL;
 }
 
 START_TEST(ranks_see_the_devices_of_their_pool)
