@@ -177,7 +177,7 @@ END_TEST
 // and the daemon goes on with what it has.
 START_TEST(test_descriptors_run_out)
 {
-    enum { CLIENTS = 40 };
+    enum { CLIENTS = 24 }; // no more than one user may have
     struct rlimit few = {300, 300};
     int ranks = 0, refused = 0, clients[CLIENTS];
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
