@@ -138,14 +138,6 @@ END_TEST
 
 static struct daemon d;
 
-static void run_and_pass(int world_size)
-{
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.world_size = world_size;
-    struct wire_reply reply = daemon_call(&d, &request);
-    expect_pass(&reply);
-}
-
 static void limit_set(rlim_t soft)
 {
     struct rlimit limit;
@@ -161,10 +153,10 @@ START_TEST(test_no_descriptors)
     struct rlimit before;
     daemon_init(&d);
     daemon_start(&d, NULL);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     ck_assert_int_eq(prlimit(d.pid, RLIMIT_NOFILE, NULL, &before), 0);
     limit_set((rlim_t)4);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     struct raw_client waiting;
     struct wire_request request = daemon_request(METHOD_STATUS);
     ck_assert(raw_open(&waiting, d.socket));
@@ -175,7 +167,7 @@ START_TEST(test_no_descriptors)
     expect_status(&reply, STATUS_UNAVAILABLE);
     expect_text(reply.message, "Too many open files");
     wire_reply_fini(&reply);
-    run_and_pass(2);
+    run_and_pass(&d, 2);
     ck_assert(daemon_logged(&d, "accept error=\"Too many open files\""));
 
     uint32_t number;
@@ -185,8 +177,8 @@ START_TEST(test_no_descriptors)
     expect_status(&reply, STATUS_OK);
     wire_reply_fini(&reply);
     raw_close(&waiting);
-    run_and_pass(4); // that of 3 is tried again after a minute
-    run_and_pass(2);
+    run_and_pass(&d, 4); // that of 3 is tried again after a minute
+    run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_stop(&d), 0);
     daemon_fini(&d);
 }
