@@ -29,6 +29,7 @@
 // The deadline of a case that is to miss it; made longer where the fault was not reached before.
 #define SHORT_MS     250
 #define SHORT_MAX_MS 16000
+#define HOARD_MS     3000
 #define CHILDREN_MAX 64
 #define PAUSE_US     5000
 
@@ -41,10 +42,11 @@ static const char *const kind_names[] = {FAULT_KIND_LIST(FAULT_TEXT)};
 // What an answer may be.
 enum {
     PASSES = 1,
-    EXITS = 2,       // ABORTED: rank 1 was lost
-    FAILS = 4,       // INTERNAL: rank 1 failed, or broke the rules
-    OVERRUNS = 8,    // DEADLINE_EXCEEDED: rank 1 held up the case
-    NOT_STARTED = 16 // DEADLINE_EXCEEDED: the pool did not come up
+    EXITS = 2,        // ABORTED: rank 1 was lost
+    FAILS = 4,        // INTERNAL: rank 1 failed, or broke the rules
+    OVERRUNS = 8,     // DEADLINE_EXCEEDED: rank 1 held up the case
+    NOT_STARTED = 16, // DEADLINE_EXCEEDED: the pool did not come up
+    TOO_EARLY = 32,   // DEADLINE_EXCEEDED: rank 0 had come less far still
 };
 
 struct cell {
@@ -99,8 +101,8 @@ static int expected(const struct cell *cell)
     case FAULT_KIND_FLOOD:
     case FAULT_KIND_LEAK:
         return PASSES;
-    case FAULT_KIND_HOARD:
-        return PASSES | FAILS | EXITS;
+    case FAULT_KIND_HOARD: // the BLAS waits for memory for ever
+        return PASSES | FAILS | EXITS | OVERRUNS | (start ? NOT_STARTED : 0);
     case FAULT_KIND_STOP:
     case FAULT_KIND_SPIN:
         return start ? NOT_STARTED | PASSES : after ? PASSES : OVERRUNS;
@@ -302,7 +304,7 @@ static int classify(const struct wire_reply *reply)
     if (reply->status == STATUS_DEADLINE_EXCEEDED && strstr(reply->message, "was being started"))
         return NOT_STARTED;
     if (!blamed)
-        return 0;
+        return reply->status == STATUS_DEADLINE_EXCEEDED ? TOO_EARLY : 0;
     return reply->status == STATUS_ABORTED             ? EXITS
            : reply->status == STATUS_INTERNAL          ? FAILS
            : reply->status == STATUS_DEADLINE_EXCEEDED ? OVERRUNS
@@ -402,21 +404,21 @@ static bool cell_try(const struct cell *cell, int short_ms)
 {
     bool hang = is_hang(cell->kind), second = reaches_second(cell);
     prepare(cell);
-    uint32_t a = case_send(hang ? short_ms : PATIENCE_MS);
-    uint32_t b = case_send(hang && second ? 2 * short_ms : PATIENCE_MS);
-    int first =
-        answer_take("first case", a, expected(cell) | (hang ? NOT_STARTED | OVERRUNS : 0), cell);
+    int limit_ms = hang ? short_ms : cell->kind == FAULT_KIND_HOARD ? HOARD_MS : PATIENCE_MS;
+    uint32_t a = case_send(limit_ms);
+    uint32_t b = case_send(second ? 2 * limit_ms : PATIENCE_MS);
+    int first = answer_take("first case", a,
+                            expected(cell) | (hang ? NOT_STARTED | OVERRUNS | TOO_EARLY : 0), cell);
     bool met = access(w.order, F_OK) != 0;
     if (first == NOT_STARTED)
         ranks_kill(); // the daemon itself would wait 30 s for the rest of the pool
     answer_take("second case", b,
-                PASSES | (second || !met ? EXITS | FAILS | OVERRUNS | NOT_STARTED : 0), NULL);
+                PASSES | (second || !met ? EXITS | FAILS | OVERRUNS | NOT_STARTED | TOO_EARLY : 0),
+                NULL);
     met = access(w.order, F_OK) != 0;
     if (!met && !hang)
         trouble("the fault was not met");
-    if (met && !(first & expected(cell)) && cell->point != FAULT_IDLE)
-        return true;
-    return !met;
+    return !met || !(first & expected(cell));
 }
 
 // A rank that keeps what it took is of no use to the next cell.
