@@ -18,7 +18,7 @@ static void arena_free(struct device_arena *a)
     if (a->base)
         (void)cudaFree(a->base);
     a->base = NULL;
-    a->capacity = a->used = 0;
+    a->capacity = a->used = a->turn = 0;
 }
 
 void device_arena_fini(struct device_arena *a)
@@ -97,6 +97,20 @@ enum status device_arena_reserve(struct device_arena *a, size_t total, struct er
     return STATUS_OK;
 }
 
+enum status device_arena_reserve_turn(struct device_arena *a, size_t total, struct error *error)
+{
+    struct error ignored;
+    enum status status = STATUS_RESOURCE_EXHAUSTED;
+    if (a->capacity < DEVICE_ARENA_TURNS && total < DEVICE_ARENA_TURNS &&
+        DEVICE_ARENA_TURNS <= a->keep_bytes)
+        status = device_arena_reserve(a, DEVICE_ARENA_TURNS, &ignored);
+    if (status != STATUS_OK)
+        status = device_arena_reserve(a, total, error);
+    if (status == STATUS_OK && total <= a->capacity - a->turn)
+        a->used = a->turn;
+    return status;
+}
+
 void *device_arena_take(struct device_arena *a, int64_t count, int64_t size)
 {
     size_t bytes = aligned((size_t)count * (size_t)size, DEVICE_ARENA_ALIGNMENT);
@@ -104,6 +118,7 @@ void *device_arena_take(struct device_arena *a, int64_t count, int64_t size)
         abort(); // taken without having been reserved: an error of this program
     void *piece = a->base + a->used;
     a->used += bytes;
+    a->turn = a->used;
     return piece;
 }
 

@@ -10,10 +10,13 @@
 #include "common/status.h"
 
 #define DEVICE_ARENA_ALIGNMENT 256 // of every piece: what all kernels and copies like best
+// The least to take turns on: several times what the caches of a device hold.
+#define DEVICE_ARENA_TURNS     ((size_t)256 << 20)
 
 struct device_arena {
     char *base;
     size_t capacity, used;
+    size_t turn;       // where what was taken last ended
     size_t keep_bytes; // what an idle rank keeps
 };
 
@@ -30,6 +33,12 @@ enum status device_arena_add(size_t *total, int64_t count, int64_t size,
 // invalid. RESOURCE_EXHAUSTED, with what is wanted and what is free, when the device has no more.
 enum status device_arena_reserve(struct device_arena *a, size_t total,
                                  struct error *error) MUST_CHECK;
+
+// The same, but the room begins behind that of the time before, as long as there is room, so that a
+// case that is repeated to be timed finds nothing of the last run in the caches. Takes more memory
+// than is needed for that where there is some.
+enum status device_arena_reserve_turn(struct device_arena *a, size_t total,
+                                      struct error *error) MUST_CHECK;
 
 // The next piece, with undefined contents; never NULL. The caller has reserved it.
 void *device_arena_take(struct device_arena *a, int64_t count, int64_t size);

@@ -75,8 +75,11 @@ static enum status cuda_reserve(struct engine *e, const struct job *j, size_t *h
 
 static enum status cuda_admit(struct engine *e, const struct job *j, struct error *error)
 {
-    (void)j;
-    return device_arena_reserve(&self(e)->arena, self(e)->device_bytes, error);
+    struct cuda *cuda = self(e);
+    // What is not verified is run to be timed.
+    if (!j->c->verify)
+        return device_arena_reserve_turn(&cuda->arena, cuda->device_bytes, error);
+    return device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
 }
 
 // ---- inputs ----

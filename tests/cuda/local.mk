@@ -66,8 +66,12 @@ tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cu
     rank/cuda/device.c rank/cuda/executor.c rank/cuda/position.c rank/cuda/marks.c rank/cuda/events.c
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
 
+tests_cuda_test_device_arena_SOURCES = tests/cuda/test_device_arena.c rank/cuda/device_arena.c
+tests_cuda_test_device_arena_CPPFLAGS = $(cuda_test_cppflags)
+
 if CUDA
 test_programs += tests/cuda/test_executor_cuda
+test_programs += tests/cuda/test_device_arena
 check_PROGRAMS += tests/cuda/faulty_rank $(cuda_test_programs)
 TESTS += $(cuda_test_programs)
 endif

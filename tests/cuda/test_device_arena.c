@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arena of a device on a made-up allocator: needs the toolkit's headers and no device.
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank/cuda/device_arena.h"
+#include "tests/runner.h"
+
+#define MIB ((size_t)1 << 20)
+
+static size_t device_bytes, taken_bytes; // what the device has; what is allocated of it
+static int allocations;
+
+// ---- the runtime ----
+
+cudaError_t cudaMalloc(void **piece, size_t bytes)
+{
+    if (bytes > device_bytes - taken_bytes)
+        return cudaErrorMemoryAllocation;
+    taken_bytes += bytes;
+    allocations++;
+    *piece = malloc(sizeof(bytes)); // never looked into, but for its size
+    *(size_t *)*piece = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *piece)
+{
+    taken_bytes -= *(size_t *)piece;
+    free(piece);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    (void)error;
+    return "?";
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = device_bytes - taken_bytes;
+    *total_bytes = device_bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    (void)device;
+    *properties = (struct cudaDeviceProp){.name = "a device"};
+    return cudaSuccess;
+}
+
+// ---- the tests ----
+
+static struct device_arena arena;
+
+static void begin(size_t has_bytes, size_t keep_bytes)
+{
+    device_bytes = has_bytes;
+    taken_bytes = 0;
+    allocations = 0;
+    device_arena_init(&arena, keep_bytes);
+}
+
+// Where a case of so many bytes lies in the arena.
+static size_t place(size_t bytes, bool turn)
+{
+    struct error error;
+    size_t total = 0;
+    ck_assert_int_eq(device_arena_add(&total, (int64_t)bytes, 1, &error), STATUS_OK);
+    ck_assert_int_eq(turn ? device_arena_reserve_turn(&arena, total, &error)
+                          : device_arena_reserve(&arena, total, &error),
+                     STATUS_OK);
+    char *piece = device_arena_take(&arena, (int64_t)bytes, 1);
+    device_arena_trim(&arena);
+    return (size_t)(piece - arena.base);
+}
+
+START_TEST(test_what_is_verified_stays_where_it_is)
+{
+    begin(1024 * MIB, 512 * MIB);
+    ck_assert_uint_eq(place(20 * MIB, false), 0);
+    ck_assert_uint_eq(place(20 * MIB, false), 0);
+    ck_assert_int_eq(allocations, 1);
+    ck_assert_uint_le(taken_bytes, 64 * MIB);
+    device_arena_fini(&arena);
+    ck_assert_uint_eq(taken_bytes, 0);
+}
+END_TEST
+
+START_TEST(test_what_is_timed_takes_turns)
+{
+    begin(1024 * MIB, 512 * MIB);
+    for (size_t i = 0; i < 30; i++)
+        ck_assert_uint_eq(place(20 * MIB, true), i % (arena.capacity / (20 * MIB)) * 20 * MIB);
+    ck_assert_uint_ge(arena.capacity, DEVICE_ARENA_TURNS);
+    ck_assert_int_eq(allocations, 1);
+    ck_assert_uint_eq(place(20 * MIB, false), 0);
+    ck_assert_uint_eq(place(20 * MIB, true), 20 * MIB);
+    device_arena_fini(&arena);
+}
+END_TEST
+
+START_TEST(test_turns_of_different_sizes_fit)
+{
+    begin(4096 * MIB, 2048 * MIB);
+    srand(1);
+    for (int i = 0; i < 2000; i++) {
+        size_t bytes = (size_t)rand() % (300 * MIB);
+        size_t at = place(bytes, rand() % 4 > 0);
+        ck_assert_uint_eq(at % DEVICE_ARENA_ALIGNMENT, 0);
+        ck_assert_uint_le(at + bytes, arena.capacity);
+    }
+    device_arena_fini(&arena);
+}
+END_TEST
+
+START_TEST(test_turns_need_no_more_than_there_is)
+{
+    begin(100 * MIB, 512 * MIB);
+    ck_assert_uint_eq(place(40 * MIB, true), 0);
+    ck_assert_uint_le(taken_bytes, 100 * MIB);
+    device_arena_fini(&arena);
+    begin(1024 * MIB, 64 * MIB); // nor than may be kept
+    ck_assert_uint_eq(place(40 * MIB, true), 0);
+    ck_assert_uint_le(arena.capacity, 96 * MIB);
+    device_arena_fini(&arena);
+}
+END_TEST
+
+START_TEST(test_too_much_is_refused_with_the_figures)
+{
+    struct error error;
+    begin(100 * MIB, 512 * MIB);
+    ck_assert_int_eq(device_arena_reserve_turn(&arena, 200 * MIB, &error),
+                     STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(error.text, "needs 200 MiB"));
+    ck_assert_ptr_nonnull(strstr(error.text, "100 of its 100 MiB free"));
+    ck_assert_uint_eq(place(10 * MIB, true), 0); // the next case is served
+    device_arena_fini(&arena);
+    ck_assert_uint_eq(taken_bytes, 0);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("device_arena");
+    TCase *turns = tcase_create("turns");
+    tcase_add_test(turns, test_what_is_verified_stays_where_it_is);
+    tcase_add_test(turns, test_what_is_timed_takes_turns);
+    tcase_add_test(turns, test_turns_of_different_sizes_fit);
+    tcase_add_test(turns, test_turns_need_no_more_than_there_is);
+    tcase_add_test(turns, test_too_much_is_refused_with_the_figures);
+    suite_add_tcase(s, turns);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}
