@@ -15,16 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/measure.h"
 #include "tests/raw_client.h"
 
 #define ROUNDS_DEFAULT 200
 #define ROUNDS_MAX     10000
-#define PACKET_BYTES   200
 #define PATIENCE_MS    30000
 #define DEADLINE_MS    100
 #define QUEUE_MAX      32
@@ -39,8 +37,8 @@ extern char **environ;
 
 struct bench {
     char folder[64], socket[96];
-    pid_t daemon, echo;
-    int echo_fd;
+    pid_t daemon;
+    struct echo echo;
     struct raw_client client;
     uint32_t last;
     int rounds;
@@ -56,38 +54,7 @@ static _Noreturn void fail(const char *what, const char *text)
 
 static double now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-// ---- the echo ----------------------------------------------------------------------------------
-
-static void echo_start(struct bench *b)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        fail("echo", "no socket pair");
-    b->echo = fork();
-    if (b->echo == 0) {
-        char packet[PACKET_BYTES];
-        close(ends[0]);
-        for (ssize_t got; (got = recv(ends[1], packet, sizeof(packet), 0)) > 0;)
-            send(ends[1], packet, (size_t)got, MSG_NOSIGNAL);
-        _exit(0);
-    }
-    close(ends[1]);
-    b->echo_fd = ends[0];
-}
-
-static double echo_once(const struct bench *b)
-{
-    char packet[PACKET_BYTES] = {0};
-    double began = now_ms();
-    if (send(b->echo_fd, packet, sizeof(packet), MSG_NOSIGNAL) < 0 ||
-        recv(b->echo_fd, packet, sizeof(packet), 0) != (ssize_t)sizeof(packet))
-        fail("echo", "lost");
-    return now_ms() - began;
+    return measure_now_us() * 1e-3;
 }
 
 // ---- the daemon --------------------------------------------------------------------------------
@@ -277,19 +244,11 @@ static double calls_rate(struct bench *b)
 
 // ---- figures -----------------------------------------------------------------------------------
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 // Sorts.
 static void line(const char *name, double *ms, int count, double goal_ms)
 {
-    qsort(ms, (size_t)count, sizeof(*ms), compare);
-    double p99 = ms[(int)((count - 1) * .99)];
-    printf("| %-44s | %6d | %8.2f | %8.2f | %8.2f |", name, count, ms[(int)((count - 1) * .5)], p99,
-           ms[count - 1]);
+    double p50 = measure_quantile(ms, count, .5), p99 = measure_quantile(ms, count, .99);
+    printf("| %-44s | %6d | %8.2f | %8.2f | %8.2f |", name, count, p50, p99, ms[count - 1]);
     if (goal_ms > 0)
         printf(" p99 <= %.0f: %s |\n", goal_ms, p99 <= goal_ms ? "met" : "MISSED");
     else
@@ -314,7 +273,9 @@ static void deaths_measure(struct bench *b, const char *program, char *option, d
         printf("with %s:\n", option);
     daemon_start(b, program, option);
     for (int i = 0; i < b->rounds; i++) {
-        values[0][i] = echo_once(b);
+        values[0][i] = echo_once(&b->echo) * 1e-3;
+        if (values[0][i] < 0)
+            fail("echo", "lost");
         death_once(b, &values[1][i], &values[2][i]);
     }
     line("echo of 200 bytes", values[0], b->rounds, 0);
@@ -330,7 +291,8 @@ int main(int argc, char **argv)
     b.rounds = argc > 2 ? atoi(argv[2]) : ROUNDS_DEFAULT;
     if (b.rounds < 1 || b.rounds > ROUNDS_MAX)
         fail("rounds", "1 to 10000");
-    echo_start(&b);
+    if (!echo_start(&b.echo))
+        fail("echo", "cannot be started");
     load_print("before");
     printf("| %-44s | %6s | %8s | %8s | %8s | goal |\n", "milliseconds", "count", "p50", "p99",
            "max");
@@ -350,7 +312,6 @@ int main(int argc, char **argv)
            STATUS_CALLS, rate, rate >= 20000 ? "met" : "MISSED");
     daemon_end(&b);
     load_print("after");
-    close(b.echo_fd);
-    waitpid(b.echo, NULL, 0);
+    echo_end(&b.echo);
     return EXIT_SUCCESS;
 }

@@ -10,17 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/measure.h"
 #include "client/cpattn.h"
 
 #define ROUNDS_DEFAULT 2000
 #define ROUNDS_WARM    50
 #define ROUNDS_MAX     100000
-#define PACKET_BYTES   200
 #define CASE_GOAL_US   2000.0
 #define STATUS_GOAL_US 200.0
 
@@ -28,8 +26,8 @@ extern char **environ;
 
 struct bench {
     char folder[64], socket[96];
-    pid_t daemon, echo;
-    int echo_fd;
+    pid_t daemon;
+    struct echo echo;
     struct cpattn_client *client;
     struct cpattn_case *small;
     int rounds;
@@ -42,50 +40,16 @@ static _Noreturn void fail(const char *what, const char *text)
     exit(EXIT_FAILURE);
 }
 
-static double now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
 // ---- the three --------------------------------------------------------------------------------
-
-static void echo_start(struct bench *b)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0)
-        fail("echo", "no socket pair");
-    b->echo = fork();
-    if (b->echo == 0) {
-        char packet[PACKET_BYTES];
-        close(ends[0]);
-        for (ssize_t got; (got = recv(ends[1], packet, sizeof(packet), 0)) > 0;)
-            send(ends[1], packet, (size_t)got, MSG_NOSIGNAL);
-        _exit(0);
-    }
-    close(ends[1]);
-    b->echo_fd = ends[0];
-}
-
-static double echo_once(struct bench *b)
-{
-    char packet[PACKET_BYTES] = {0};
-    double began = now_us();
-    if (send(b->echo_fd, packet, sizeof(packet), MSG_NOSIGNAL) < 0 ||
-        recv(b->echo_fd, packet, sizeof(packet), 0) != (ssize_t)sizeof(packet))
-        fail("echo", "lost");
-    return now_us() - began;
-}
 
 static double status_once(struct bench *b)
 {
     struct cpattn_daemon_status *status;
     struct cpattn_error error;
-    double began = now_us();
+    double began = measure_now_us();
     if (cpattn_query_status(b->client, 0, &status, &error) != CPATTN_OK)
         fail("status", error.text);
-    double us = now_us() - began;
+    double us = measure_now_us() - began;
     cpattn_daemon_status_destroy(status);
     return us;
 }
@@ -94,10 +58,10 @@ static double case_once(struct bench *b, double *ranks_us)
 {
     struct cpattn_result *result;
     struct cpattn_error error;
-    double began = now_us();
+    double began = measure_now_us();
     if (cpattn_run(b->client, b->small, 0, &result, &error) != CPATTN_OK)
         fail("case", error.text);
-    double us = now_us() - began;
+    double us = measure_now_us() - began;
     if (result->verdict != CPATTN_VERDICT_PASS)
         fail("case", "does not pass");
     *ranks_us = (double)result->run_ns * 1e-3;
@@ -128,9 +92,9 @@ static void client_start(struct bench *b)
     struct cpattn_options options = CPATTN_OPTIONS_INIT;
     struct cpattn_error error;
     options.socket = b->socket;
-    double patience_us = now_us() + 10e6;
+    double patience_us = measure_now_us() + 10e6;
     while (cpattn_client_create(&options, &b->client, &error) != CPATTN_OK) {
-        if (now_us() > patience_us)
+        if (measure_now_us() > patience_us)
             fail("connect", error.text);
         usleep(10000);
     }
@@ -145,32 +109,19 @@ static void end(struct bench *b)
 {
     cpattn_case_destroy(b->small);
     cpattn_client_destroy(b->client);
-    close(b->echo_fd);
     kill(b->daemon, SIGTERM);
     waitpid(b->daemon, NULL, 0);
-    waitpid(b->echo, NULL, 0);
+    echo_end(&b->echo);
     rmdir(b->folder);
 }
 
 // ---- figures ----------------------------------------------------------------------------------
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// The value that the given part of all does not exceed. Sorts.
-static double quantile(double *values, int count, double part)
-{
-    qsort(values, (size_t)count, sizeof(*values), compare);
-    return values[(int)((count - 1) * part)];
-}
-
 static double line(const char *name, double *us, struct bench *b, double goal_us)
 {
-    double p50 = quantile(us, b->rounds, .5), echo = quantile(b->echo_us, b->rounds, .5);
-    printf("%-28s %9.1f %9.1f %9.1f", name, p50, quantile(us, b->rounds, .99), p50 / echo);
+    double p50 = measure_quantile(us, b->rounds, .5),
+           echo = measure_quantile(b->echo_us, b->rounds, .5);
+    printf("%-28s %9.1f %9.1f %9.1f", name, p50, measure_quantile(us, b->rounds, .99), p50 / echo);
     if (goal_us > 0)
         printf("   goal p50 <= %.0f: %s", goal_us, p50 <= goal_us ? "met" : "MISSED");
     printf("\n");
@@ -183,11 +134,14 @@ int main(int argc, char **argv)
     b.rounds = argc > 2 ? atoi(argv[2]) : ROUNDS_DEFAULT;
     if (b.rounds < 1 || b.rounds > ROUNDS_MAX)
         fail("rounds", "1 to 100000");
-    echo_start(&b); // before the library has threads
+    if (!echo_start(&b.echo)) // before the library has threads
+        fail("echo", "cannot be started");
     daemon_start(&b, argc > 1 ? argv[1] : "./cpattnd");
     client_start(&b);
     for (int i = -ROUNDS_WARM; i < b.rounds; i++) {
-        double ranks_us, us[3] = {echo_once(&b), status_once(&b), case_once(&b, &ranks_us)};
+        double ranks_us, us[3] = {echo_once(&b.echo), status_once(&b), case_once(&b, &ranks_us)};
+        if (us[0] < 0)
+            fail("echo", "lost");
         if (i < 0)
             continue;
         b.echo_us[i] = us[0];

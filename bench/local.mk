@@ -13,7 +13,7 @@ bench_bench_attention_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 bench_bench_attention_LDADD = kernels/libkernels.a $(base_libs) $(third_party_libs)
 
 bench_programs += bench/bench_roundtrip
-bench_bench_roundtrip_SOURCES = bench/bench_roundtrip.c
+bench_bench_roundtrip_SOURCES = bench/bench_roundtrip.c bench/measure.c bench/measure.h
 bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_libs)
 
 # Chaos, for as long as it is told to.
@@ -24,5 +24,6 @@ bench_soak_LDADD = tests/libtesting.a $(base_libs) $(third_party_libs)
 
 # What faults cost in time, and what a flood does.
 bench_programs += bench/bench_faults
-bench_bench_faults_SOURCES = bench/bench_faults.c tests/raw_client.c tests/raw_client.h
+bench_bench_faults_SOURCES = bench/bench_faults.c bench/measure.c bench/measure.h \
+    tests/raw_client.c tests/raw_client.h
 bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)

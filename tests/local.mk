@@ -408,10 +408,11 @@ tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
 
 # Host code of the CUDA backend that needs no CUDA.
 test_programs += tests/test_worklist
-tests_test_worklist_SOURCES = tests/test_worklist.c \
+tests_test_worklist_SOURCES = tests/test_worklist.c tests/drawn_slices.c tests/drawn_slices.h \
     kernels/cuda/worklist.c kernels/cuda/worklist.h kernels/cuda/intervals.c kernels/cuda/intervals.h
 
 test_programs += tests/test_worklist_backward
 tests_test_worklist_backward_SOURCES = tests/test_worklist_backward.c \
+    tests/drawn_slices.c tests/drawn_slices.h \
     kernels/cuda/worklist_backward.c kernels/cuda/worklist_backward.h \
     kernels/cuda/intervals.c kernels/cuda/intervals.h

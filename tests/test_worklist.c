@@ -4,74 +4,14 @@
 #include <string.h>
 
 #include "kernels/cuda/worklist.h"
-#include "tests/generate.h"
+#include "tests/drawn_slices.h"
 #include "tests/runner.h"
 
-#define ROWS_MAX   96
-#define SLICES_MAX 6
-#define TILE_ROWS  8
-#define STRIDE     1000 // of bias rows
-
-struct scene {
-    struct attention_shape shape;
-    struct slice slices[SLICES_MAX];
-    int32_t count;
-};
-
-// How often each pair of rows occurs, and the sum of the bias elements that go with it.
-struct tally {
-    int pairs[ROWS_MAX][ROWS_MAX];
-    int64_t bias[ROWS_MAX][ROWS_MAX];
-};
-
-static int64_t draw_bound(uint64_t *state)
-{
-    return generate_below(state, 2) == 0 ? SLICE_UNBOUNDED : generate_below(state, 12);
-}
-
-static void scene_draw(struct scene *scene, uint64_t seed)
-{
-    *scene = (struct scene){.count = (int32_t)generate_below(&seed, SLICES_MAX + 1)};
-    scene->shape.row_step = 1 + generate_below(&seed, 3);
-    scene->shape.bias_row_stride = STRIDE;
-    scene->shape.bias_row_step = generate_below(&seed, 2);
-    int64_t length = ROWS_MAX / scene->shape.row_step;
-    for (int32_t i = 0; i < scene->count; i++) {
-        int64_t residue = generate_below(&seed, scene->shape.row_step);
-        int64_t q = generate_below(&seed, length), kv = generate_below(&seed, length);
-        scene->slices[i] = (struct slice){.q_row = residue + q * scene->shape.row_step,
-                                          .q_len = generate_below(&seed, length - q + 1),
-                                          .kv_row = residue + kv * scene->shape.row_step,
-                                          .kv_len = generate_below(&seed, length - kv + 1),
-                                          .offset = generate_below(&seed, 41) - 20,
-                                          .left = draw_bound(&seed),
-                                          .right = draw_bound(&seed),
-                                          .bias_row = generate_below(&seed, 9),
-                                          .bias_column = generate_below(&seed, 9)};
-    }
-}
-
-static void tally_slices(const struct scene *scene, struct tally *tally)
-{
-    int64_t step = scene->shape.row_step;
-    for (int32_t n = 0; n < scene->count; n++) {
-        const struct slice *s = &scene->slices[n];
-        for (int64_t i = 0; i < s->q_len; i++) {
-            int64_t begin, end;
-            slice_visible(s, i, &begin, &end);
-            for (int64_t j = begin; j < end; j++) {
-                int64_t row = s->q_row + i * step, key = s->kv_row + j * step;
-                tally->pairs[row][key]++;
-                tally->bias[row][key] +=
-                    (s->bias_row + i * scene->shape.bias_row_step) * STRIDE + s->bias_column + j;
-            }
-        }
-    }
-}
+#define TILE_ROWS 8
 
 // Returns whether any row of the tile sees the first key of the fragment, and any the last.
-static bool tally_fragment(const struct scene *scene, const struct work_tile *tile,
-                           const struct work_fragment *fragment, struct tally *tally)
+static bool tally_fragment(const struct drawn_slices *scene, const struct work_tile *tile,
+                           const struct work_fragment *fragment, struct pair_tally *tally)
 {
     int64_t step = scene->shape.row_step;
     bool first = false, last = false;
@@ -81,7 +21,8 @@ static bool tally_fragment(const struct scene *scene, const struct work_tile *ti
                 continue;
             int64_t row = tile->q_row + r * step, key = fragment->kv_row + j * step;
             tally->pairs[row][key]++;
-            tally->bias[row][key] += fragment->bias + r * scene->shape.bias_row_step * STRIDE + j;
+            tally->bias[row][key] +=
+                fragment->bias + r * scene->shape.bias_row_step * DRAWN_BIAS_STRIDE + j;
             first |= j == 0;
             last |= j == fragment->keys - 1;
         }
@@ -93,9 +34,10 @@ static int64_t fragment_blocks(const struct work_fragment *fragment)
     return (fragment->keys + WORK_BLOCK - 1) / WORK_BLOCK;
 }
 
-static void tally_list(const struct scene *scene, const struct worklist *list, struct tally *tally)
+static void tally_list(const struct drawn_slices *scene, const struct worklist *list,
+                       struct pair_tally *tally)
 {
-    bool owned[ROWS_MAX] = {false};
+    bool owned[DRAWN_ROWS_MAX] = {false};
     for (int32_t t = 0; t < list->tile_count; t++) {
         const struct work_tile *tile = &list->tiles[t];
         int64_t blocks = 0;
@@ -120,16 +62,16 @@ static void tally_list(const struct scene *scene, const struct worklist *list, s
     }
 }
 
-static void check_scene(const struct scene *scene, struct worklist *list)
+static void check_scene(const struct drawn_slices *scene, struct worklist *list)
 {
-    static struct tally wanted, found;
+    static struct pair_tally wanted, found;
     memset(&wanted, 0, sizeof(wanted));
     memset(&found, 0, sizeof(found));
     struct error error;
     ck_assert_int_eq(
         worklist_build(list, &scene->shape, scene->slices, scene->count, TILE_ROWS, &error),
         STATUS_OK);
-    tally_slices(scene, &wanted);
+    slices_tally(scene, &wanted);
     tally_list(scene, list, &found);
     ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
 }
@@ -138,8 +80,8 @@ START_TEST(covers_what_is_visible)
 {
     struct worklist list = {0};
     for (uint64_t seed = 1; seed <= 400; seed++) {
-        struct scene scene;
-        scene_draw(&scene, seed);
+        struct drawn_slices scene;
+        slices_draw(&scene, seed);
         check_scene(&scene, &list);
     }
     worklist_fini(&list);
@@ -149,7 +91,7 @@ END_TEST
 START_TEST(nothing_makes_no_tile)
 {
     struct worklist list = {0};
-    struct scene scene = {.shape.row_step = 1, .count = 3};
+    struct drawn_slices scene = {.shape.row_step = 1, .count = 3};
     scene.slices[0] = (struct slice){.q_len = 5, .right = SLICE_UNBOUNDED};
     scene.slices[1] = (struct slice){.kv_len = 5, .right = SLICE_UNBOUNDED};
     // No query sees a key that lies behind all of them.
@@ -164,7 +106,7 @@ END_TEST
 START_TEST(one_tile_for_many_slices)
 {
     struct worklist list = {0};
-    struct scene scene = {.shape.row_step = 1, .count = 3};
+    struct drawn_slices scene = {.shape.row_step = 1, .count = 3};
     for (int i = 0; i < 3; i++)
         scene.slices[i] = (struct slice){.q_len = TILE_ROWS,
                                          .kv_row = 30 * i,

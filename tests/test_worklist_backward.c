@@ -4,72 +4,12 @@
 #include <string.h>
 
 #include "kernels/cuda/worklist_backward.h"
-#include "tests/generate.h"
+#include "tests/drawn_slices.h"
 #include "tests/runner.h"
 
-#define ROWS_MAX   96
-#define SLICES_MAX 6
-#define STRIDE     1000 // of bias rows
-#define BIAS_ROWS  (ROWS_MAX + 10)
+#define BIAS_ROWS (DRAWN_ROWS_MAX + 10)
 
 static const struct backward_cut cut = {.q_rows = 8, .kv_rows = 12};
-
-struct scene {
-    struct attention_shape shape;
-    struct slice slices[SLICES_MAX];
-    int32_t count;
-};
-
-// How often each pair of rows occurs, and the sum of the bias elements that go with it.
-struct tally {
-    int pairs[ROWS_MAX][ROWS_MAX];
-    int64_t bias[ROWS_MAX][ROWS_MAX];
-};
-
-static int64_t draw_bound(uint64_t *state)
-{
-    return generate_below(state, 2) == 0 ? SLICE_UNBOUNDED : generate_below(state, 12);
-}
-
-static void scene_draw(struct scene *scene, uint64_t seed)
-{
-    *scene = (struct scene){.count = (int32_t)generate_below(&seed, SLICES_MAX + 1)};
-    scene->shape.row_step = 1 + generate_below(&seed, 3);
-    scene->shape.bias_row_stride = STRIDE;
-    scene->shape.bias_row_step = generate_below(&seed, 2);
-    int64_t length = ROWS_MAX / scene->shape.row_step;
-    for (int32_t i = 0; i < scene->count; i++) {
-        int64_t residue = generate_below(&seed, scene->shape.row_step);
-        int64_t q = generate_below(&seed, length), kv = generate_below(&seed, length);
-        scene->slices[i] = (struct slice){.q_row = residue + q * scene->shape.row_step,
-                                          .q_len = generate_below(&seed, length - q + 1),
-                                          .kv_row = residue + kv * scene->shape.row_step,
-                                          .kv_len = generate_below(&seed, length - kv + 1),
-                                          .offset = generate_below(&seed, 41) - 20,
-                                          .left = draw_bound(&seed),
-                                          .right = draw_bound(&seed),
-                                          .bias_row = generate_below(&seed, 9),
-                                          .bias_column = generate_below(&seed, 90)};
-    }
-}
-
-static void tally_slices(const struct scene *scene, struct tally *tally)
-{
-    int64_t step = scene->shape.row_step;
-    for (int32_t n = 0; n < scene->count; n++) {
-        const struct slice *s = &scene->slices[n];
-        for (int64_t i = 0; i < s->q_len; i++) {
-            int64_t begin, end;
-            slice_visible(s, i, &begin, &end);
-            for (int64_t j = begin; j < end; j++) {
-                int64_t row = s->q_row + i * step, key = s->kv_row + j * step;
-                tally->pairs[row][key]++;
-                tally->bias[row][key] +=
-                    (s->bias_row + i * scene->shape.bias_row_step) * STRIDE + s->bias_column + j;
-            }
-        }
-    }
-}
 
 // ---- what a list holds ----
 
@@ -77,9 +17,9 @@ static void tally_slices(const struct scene *scene, struct tally *tally)
 struct visitor {
     void (*visit)(struct visitor *visitor, const struct backward_tile *tile, int64_t row,
                   int64_t key, int64_t bias);
-    const struct scene *scene;
-    struct tally *tally;
-    int32_t *chains; // [BIAS_ROWS * STRIDE]: 1 + chain that adds to a bias element
+    const struct drawn_slices *scene;
+    struct pair_tally *tally;
+    int32_t *chains; // [BIAS_ROWS * DRAWN_BIAS_STRIDE]: 1 + chain that adds to a bias element
 };
 
 // One block; returns whether it has any pair.
@@ -95,7 +35,7 @@ static bool visit_block(struct visitor *visitor, const struct backward_tile *til
             any = true;
             visitor->visit(visitor, tile, fragment->q_row + i * shape->row_step,
                            tile->kv_row + j * shape->row_step,
-                           fragment->bias + i * shape->bias_row_step * STRIDE + j);
+                           fragment->bias + i * shape->bias_row_step * DRAWN_BIAS_STRIDE + j);
         }
     return any;
 }
@@ -141,9 +81,9 @@ static int64_t chain_steps(const struct backward_worklist *list, int32_t chain)
 }
 
 // No key row in two tiles; chains are runs of tiles, the longest first; steps add up.
-static void check_tiles(const struct scene *scene, const struct backward_worklist *list)
+static void check_tiles(const struct drawn_slices *scene, const struct backward_worklist *list)
 {
-    bool owned[ROWS_MAX] = {false};
+    bool owned[DRAWN_ROWS_MAX] = {false};
     int64_t steps = 0;
     for (int32_t t = 0; t < list->tile_count; t++) {
         const struct backward_tile *tile = &list->tiles[t];
@@ -163,11 +103,11 @@ static void check_tiles(const struct scene *scene, const struct backward_worklis
 
 // Blocks of one number hold the same rows, those of different numbers different ones; the steps of
 // all fragments have different numbers.
-static void check_blocks(const struct scene *scene, const struct backward_worklist *list)
+static void check_blocks(const struct drawn_slices *scene, const struct backward_worklist *list)
 {
-    int64_t rows[ROWS_MAX];
+    int64_t rows[DRAWN_ROWS_MAX];
     bool *numbers = calloc((size_t)list->steps + 1, 1);
-    for (int i = 0; i < ROWS_MAX; i++)
+    for (int i = 0; i < DRAWN_ROWS_MAX; i++)
         rows[i] = -1;
     for (int32_t f = 0; f < list->fragment_count; f++) {
         const struct backward_fragment *fragment = &list->fragments[f];
@@ -186,9 +126,10 @@ static void check_blocks(const struct scene *scene, const struct backward_workli
     free(numbers);
 }
 
-static void check_scene(const struct scene *scene, struct backward_worklist *list, bool chained)
+static void check_scene(const struct drawn_slices *scene, struct backward_worklist *list,
+                        bool chained)
 {
-    static struct tally wanted, found;
+    static struct pair_tally wanted, found;
     memset(&wanted, 0, sizeof(wanted));
     memset(&found, 0, sizeof(found));
     struct error error;
@@ -198,14 +139,14 @@ static void check_scene(const struct scene *scene, struct backward_worklist *lis
         backward_worklist_build(list, &scene->shape, scene->slices, scene->count, asked, &error),
         STATUS_OK);
     struct visitor visitor = {.visit = count_pair, .scene = scene, .tally = &found};
-    tally_slices(scene, &wanted);
+    slices_tally(scene, &wanted);
     visit_list(&visitor, list);
     ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
     check_tiles(scene, list);
     check_blocks(scene, list);
     if (chained) {
         visitor.visit = note_chain;
-        visitor.chains = calloc(BIAS_ROWS * STRIDE, sizeof(*visitor.chains));
+        visitor.chains = calloc(BIAS_ROWS * DRAWN_BIAS_STRIDE, sizeof(*visitor.chains));
         visit_list(&visitor, list);
         free(visitor.chains);
     } else {
@@ -217,8 +158,8 @@ START_TEST(covers_what_is_visible)
 {
     struct backward_worklist list = {0};
     for (uint64_t seed = 1; seed <= 400; seed++) {
-        struct scene scene;
-        scene_draw(&scene, seed);
+        struct drawn_slices scene;
+        slices_draw(&scene, seed);
         check_scene(&scene, &list, seed % 2 == 0);
     }
     backward_worklist_fini(&list);
@@ -230,8 +171,10 @@ START_TEST(chains_are_no_longer_than_needed)
 {
     struct backward_worklist list = {0};
     struct error error;
-    struct attention_shape shape = {
-        .row_step = 1, .bias_row_stride = STRIDE, .bias_row_step = 1, .bias_head_stride = 0};
+    struct attention_shape shape = {.row_step = 1,
+                                    .bias_row_stride = DRAWN_BIAS_STRIDE,
+                                    .bias_row_step = 1,
+                                    .bias_head_stride = 0};
     struct slice slices[2];
     for (int i = 0; i < 2; i++)
         slices[i] = (struct slice){.q_row = i * 40,
