@@ -60,25 +60,6 @@ int case_element_bytes(const struct cp_case *c)
     return c->dtype == DTYPE_FP32 ? 4 : 2;
 }
 
-static int64_t sequence_pairs(const struct cp_case *c, int32_t sequence)
-{
-    struct case_band band = case_band(c, sequence);
-    struct slice whole = {.q_len = case_length(c, SIDE_Q, sequence),
-                          .kv_len = case_length(c, SIDE_KV, sequence),
-                          .offset = band.shift,
-                          .left = band.left,
-                          .right = band.right};
-    return slice_pairs(&whole);
-}
-
-double case_flops_forward(const struct cp_case *c)
-{
-    double pairs = 0;
-    for (int32_t i = 0; i < c->batch; i++)
-        pairs += (double)sequence_pairs(c, i);
-    return 2 * pairs * c->heads * (c->head_dim_qk + c->head_dim_v);
-}
-
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     do {

@@ -228,8 +228,6 @@ struct case_band case_band(const struct cp_case *c, int32_t sequence);
 
 double case_scale(const struct cp_case *c);      // the scale with its default filled in
 int case_element_bytes(const struct cp_case *c); // of Q, K, V, O and the gradients as delivered
-double
-case_flops_forward(const struct cp_case *c); // 2 * visible (q, k) pairs * heads * (d_qk + d_v)
 
 // Bytes one rank (the largest) needs for buffers and reference. An upper bound, made before
 // anything is reserved. RESOURCE_EXHAUSTED when it is beyond 1 PiB. Needs fields that

@@ -15,6 +15,8 @@ plan_sources = \
     plan/check.c \
     plan/check.h \
     plan/check_fit.c \
+    plan/cost.c \
+    plan/cost.h \
     plan/deal.c \
     plan/deal.h \
     plan/describe.c \

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "plan/builder.h"
+#include "plan/cost.h"
 
 static const char *const kind_names[OP_KINDS] = {
     [OP_ATTEND_FORWARD] = "attend",
@@ -108,15 +109,13 @@ void plan_destroy(struct plan *plan)
 
 double op_flops(const struct plan *plan, const struct op *op)
 {
-    const struct cp_case *c = &plan->c;
-    double pairs = 0, dims = 0;
+    double pairs = 0;
     for (int32_t i = 0; i < op->slice_count; i++)
         pairs += (double)slice_pairs(&plan->slices[op->slice_first + i]);
-    if (op->kind == OP_ATTEND_FORWARD) // QK', PV
-        dims = c->head_dim_qk + c->head_dim_v;
-    if (op->kind == OP_ATTEND_BACKWARD) // QK', dS K, dS'Q; dO V', P'dO
-        dims = 3 * c->head_dim_qk + 2 * c->head_dim_v;
-    return 2 * pairs * op->heads.count * dims;
+    pairs *= op->heads.count;
+    if (op->kind == OP_ATTEND_FORWARD)
+        return cost_forward(&plan->c, pairs);
+    return op->kind == OP_ATTEND_BACKWARD ? cost_backward(&plan->c, pairs) : 0;
 }
 
 int64_t op_bytes(const struct plan *plan, const struct op *op)

@@ -154,6 +154,9 @@ tests_test_client_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc
 test_programs += tests/test_case
 tests_test_case_SOURCES = tests/test_case.c
 
+test_programs += tests/test_cost
+tests_test_cost_SOURCES = tests/test_cost.c
+
 test_programs += tests/test_case_fields
 tests_test_case_fields_SOURCES = tests/test_case_fields.c
 

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "plan/cost.h"
 #include "tests/generate.h"
 #include "tests/minimize.h"
 #include "tests/world.h"
@@ -17,13 +18,20 @@
 
 static struct rank_report reports[WORLD_SIZE_MAX];
 
+static bool is_too_much(const struct cp_case *c)
+{
+    struct case_cost cost;
+    case_cost(c, &cost);
+    return cost.forward > FLOPS_MAX;
+}
+
 static void bound_work(struct cp_case *c)
 {
-    if (case_flops_forward(c) > FLOPS_MAX)
+    if (is_too_much(c))
         c->heads = c->kv_heads;
-    if (case_flops_forward(c) > FLOPS_MAX)
+    if (is_too_much(c))
         c->heads = c->kv_heads = 1;
-    if (case_flops_forward(c) > FLOPS_MAX) {
+    if (is_too_much(c)) {
         c->head_dim_qk = (c->head_dim_qk + 7) / 8;
         c->head_dim_v = (c->head_dim_v + 7) / 8;
     }

@@ -301,22 +301,6 @@ START_TEST(lengths_follow_the_definition)
 }
 END_TEST
 
-START_TEST(flops_count_visible_pairs)
-{
-    for (uint64_t seed = 0; seed < 1000; seed++) {
-        struct cp_case c;
-        generate_case(seed, 8, 12, &c);
-        int64_t pairs = 0;
-        for (int32_t sequence = 0; sequence < c.batch; sequence++)
-            for (int64_t i = 0; i < c.seqlen_q; i++)
-                for (int64_t j = 0; j < c.seqlen_kv; j++)
-                    pairs += definition_visible(&c, sequence, i, j);
-        double each = 2.0 * c.heads * (c.head_dim_qk + c.head_dim_v);
-        ck_assert_double_eq(case_flops_forward(&c), each * (double)pairs);
-    }
-}
-END_TEST
-
 START_TEST(scale_and_element_have_defaults)
 {
     struct cp_case c = cases_usual();
@@ -417,7 +401,6 @@ static Suite *suite(void)
     tcase_add_test(facts, lengths_come_from_lists_or_defaults);
     tcase_add_test(facts, lengths_follow_the_definition);
     tcase_add_test(facts, band_is_the_mask);
-    tcase_add_test(facts, flops_count_visible_pairs);
     tcase_add_test(facts, scale_and_element_have_defaults);
     tcase_add_test(facts, hash_is_of_what_is_computed);
     tcase_add_test(facts, hash_is_of_lengths_not_of_lists);

@@ -10,6 +10,7 @@
 #include <libxml/xpath.h>
 
 #include "client/submit/svg.h"
+#include "plan/cost.h"
 #include "plan/timeline.h"
 #include "tests/plans.h"
 #include "tests/runner.h"
@@ -163,6 +164,7 @@ START_TEST(an_operation_takes_what_its_work_takes)
 {
     struct plans p;
     struct cp_case c;
+    struct case_cost cost;
     struct timeline_rates rates = {
         .flops = 1e6, .memory_bytes = 1e12, .link_bytes = 1e12, .overhead_s = 0.25};
     te_case(&c, COMM_P2P, 1);
@@ -170,8 +172,8 @@ START_TEST(an_operation_takes_what_its_work_takes)
     plans_create(&p, &c);
     struct timeline *timeline = play(&p, &rates);
     const struct plan *plan = p.plans[0];
-    double flops = case_flops_forward(&c);
-    ck_assert(close_to(timeline->ranks[0].flops, flops));
+    case_cost(&c, &cost);
+    ck_assert(close_to(timeline->ranks[0].flops, cost.forward));
     for (int32_t i = 0; i < plan->op_count; i++) {
         const struct timeline_span *span = &timeline->ranks[0].spans[i];
         double took = span->end - span->start;
@@ -180,7 +182,7 @@ START_TEST(an_operation_takes_what_its_work_takes)
         else if (plan->ops[i].kind != OP_EXCHANGE)
             ck_assert(close_to(took, 0.25 + (double)timeline_bytes(&plan->ops[i]) / 1e12));
     }
-    ck_assert_double_gt(timeline->end, flops / 1e6);
+    ck_assert_double_gt(timeline->end, cost.forward / 1e6);
     ck_assert(close_to(timeline->ranks[0].busy[STREAM_COMPUTE], timeline->end));
     ck_assert_int_eq(timeline->ranks[0].sent, 0);
     timeline_destroy(timeline);

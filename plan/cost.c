@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cost.h"
+
+#include "plan/slice.h"
+
+_Static_assert(SEQLEN_MAX <= INT64_MAX / BATCH_MAX / SEQLEN_MAX, "the pairs of a case are counted");
+
+static int64_t sequence_pairs(const struct cp_case *c, int32_t sequence)
+{
+    struct case_band band = case_band(c, sequence);
+    struct slice whole = {.q_len = case_length(c, SIDE_Q, sequence),
+                          .kv_len = case_length(c, SIDE_KV, sequence),
+                          .offset = band.shift,
+                          .left = band.left,
+                          .right = band.right};
+    return slice_pairs(&whole);
+}
+
+int64_t cost_pairs(const struct cp_case *c)
+{
+    int64_t pairs = 0;
+    for (int32_t i = 0; i < c->batch; i++)
+        pairs += sequence_pairs(c, i);
+    return pairs;
+}
+
+double cost_forward(const struct cp_case *c, double pairs)
+{
+    return 2 * pairs * (c->head_dim_qk + c->head_dim_v);
+}
+
+double cost_backward(const struct cp_case *c, double pairs)
+{
+    return 2 * pairs * (3 * c->head_dim_qk + 2 * c->head_dim_v);
+}
+
+// That of the CPU: out (QK', PV); dQ from its probabilities (dO V', dS K); dK and dV from those
+// that are computed anew (QK', dO V', P'dO, dS'Q). That of a GPU computes QK' and dO V' for each
+// result.
+static double cost_reference(const struct cp_case *c, double pairs)
+{
+    double out = 2 * pairs * (c->head_dim_qk + c->head_dim_v);
+    return c->training ? 4 * out : out;
+}
+
+static double side_tokens(const struct cp_case *c, enum shard_side side)
+{
+    int64_t tokens = 0;
+    for (int32_t i = 0; i < c->batch; i++)
+        tokens += case_length(c, side, i);
+    return (double)tokens;
+}
+
+static double cost_drawn(const struct cp_case *c)
+{
+    double query = c->head_dim_qk + (c->training ? c->head_dim_v : 0);
+    double key = c->head_dim_qk + c->head_dim_v;
+    return side_tokens(c, SIDE_Q) * c->heads * query + side_tokens(c, SIDE_KV) * c->kv_heads * key;
+}
+
+void case_cost(const struct cp_case *c, struct case_cost *cost)
+{
+    double pairs = (double)cost_pairs(c) * c->heads;
+    *cost = (struct case_cost){
+        .drawn = cost_drawn(c),
+        .forward = cost_forward(c, pairs),
+        .backward = c->training ? cost_backward(c, pairs) : 0,
+        .reference = c->verify ? cost_reference(c, pairs) : 0,
+    };
+}
