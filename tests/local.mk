@@ -59,7 +59,7 @@ tests_libreplay_a_SOURCES = tests/fuzz_replay.c
 fuzz_libs = tests/libreplay.a $(LDADD)
 TESTS = $(test_programs) $(fuzz_programs) $(test_scripts)
 endif
-EXTRA_DIST += tests/corpus tests/tsan.supp
+EXTRA_DIST += tests/corpus tests/tsan.supp tests/fuzz_campaign
 
 # The installed header, libraries and pkg-config file serve a stranger, linked either way.
 EXTRA_DIST += tests/consumer.c
@@ -408,6 +408,11 @@ tests_test_words_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
 fuzz_programs += tests/fuzz_matrix
 tests_fuzz_matrix_SOURCES = tests/fuzz_matrix.c
 tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
+
+fuzz_programs += tests/fuzz_config
+tests_fuzz_config_SOURCES = tests/fuzz_config.c \
+    daemon/config.c daemon/config.h daemon/user_list.c daemon/user_list.h
+tests_fuzz_config_LDADD = yaml/libyamltree.la $(fuzz_libs)
 
 # Host code of the CUDA backend that needs no CUDA.
 test_programs += tests/test_worklist
