@@ -30,9 +30,8 @@
 //
 // Fork. A client and its requests work only in the process that created them. In a forked child
 // every call on them returns CPATTN_FAILED_PRECONDITION (or, where it returns no status, at once),
-// and their
-// `_destroy` leaves the memory alone; cases and results keep working. A client created after the
-// fork works if the process had none before it; otherwise the child has to exec first.
+// and their `_destroy` leaves the memory alone; cases and results keep working. A client created
+// after the fork works if the process had none before it; otherwise the child has to exec first.
 //
 // Growth. Structs that the library hands out grow at their end only and are reached through
 // pointers only: do not copy them, compare their size, or put them into arrays. Options carry their
@@ -264,7 +263,7 @@ struct cpattn_options {
     const char *socket;          // path; NULL: $CPATTN_SOCKET, else the path built in
     uint64_t connect_timeout_ns; // 0: 5 s
     uint64_t grace_ns; // how long after a request's time limit the answer may come; 0: 5 s
-    int requests_max;  // in flight at once, 1..4096; 0: 256
+    int requests_max;  // in flight at once, 1..512; 0: 64
 };
 #define CPATTN_OPTIONS_INIT                                                                        \
     {                                                                                              \
