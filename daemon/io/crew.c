@@ -10,7 +10,12 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "daemon/io/clock.h"
+#include "daemon/io/proc.h"
 #include "daemon/io/rank_process.h"
+
+// How long the end waits for processes that have had SIGKILL.
+#define REAP_MAX_NS (2 * NS_PER_S)
 
 // ---- all crews ---------------------------------------------------------------------------------
 
@@ -35,10 +40,17 @@ enum status crews_create(struct ev_loop *loop, const char *program,
     return STATUS_OK;
 }
 
-static void crew_fini(struct crew *crew)
+static void ranks_kill(struct crew *crew)
 {
     for (int rank = 0; crew->ranks && rank < crew->world_size; rank++)
-        rank_process_fini(&crew->ranks[rank]);
+        rank_process_kill(&crew->ranks[rank]);
+}
+
+static void crew_fini(struct crew *crew, uint64_t deadline_ns)
+{
+    ranks_kill(crew);
+    for (int rank = 0; crew->ranks && rank < crew->world_size; rank++)
+        rank_process_fini(&crew->ranks[rank], deadline_ns);
     if (crew->progress)
         munmap(crew->progress, (size_t)crew->world_size * sizeof(*crew->progress));
     free(crew->ranks);
@@ -51,8 +63,11 @@ void crews_destroy(struct crews *c)
 {
     if (!c)
         return;
+    uint64_t deadline_ns = clock_now_ns() + REAP_MAX_NS;
     for (int i = 0; c->table && i < POOLS_MAX; i++)
-        crew_fini(&c->table[i]);
+        ranks_kill(&c->table[i]);
+    for (int i = 0; c->table && i < POOLS_MAX; i++)
+        crew_fini(&c->table[i], deadline_ns);
     if (c->table)
         crews_reap_strays(c);
     free(c->table);
@@ -117,7 +132,7 @@ static int progress_create(struct crew *crew, struct error *error)
 static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
                              uint32_t generation, const int *gpus, struct error *error)
 {
-    crew_fini(crew);
+    crew_fini(crew, 0);
     crew->crews = p;
     crew->index = (int)(crew - p->table);
     crew->generation = generation;
@@ -165,7 +180,7 @@ enum status crew_start(struct crews *crews, int index, uint32_t generation, int 
             close(progress_fd);
     }
     if (status != STATUS_OK)
-        crew_fini(crew);
+        crew_fini(crew, clock_now_ns() + REAP_MAX_NS);
     return status;
 }
 
@@ -177,7 +192,7 @@ void crew_rank_gone(struct crew *crew, int rank)
     crew->alive--;
     handler->exited(handler->context, crew->index, generation, rank);
     if (crew->generation == generation && crew->alive == 0)
-        crew_fini(crew);
+        crew_fini(crew, 0);
 }
 
 void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c)
@@ -210,7 +225,7 @@ void crew_snapshot(struct crew *crew)
     crew->has_snapshot = true;
     for (int rank = 0; rank < crew->world_size; rank++) {
         progress_store(&crew->snapshot[rank], progress_load(&crew->progress[rank]));
-        crew->ranks[rank].state = rank_process_state(&crew->ranks[rank]);
+        crew->ranks[rank].state = proc_state(crew->ranks[rank].pid);
     }
 }
 
@@ -218,8 +233,7 @@ void crew_kill(struct crew *crew)
 {
     crew_snapshot(crew);
     crew->killed = true;
-    for (int rank = 0; rank < crew->world_size; rank++)
-        rank_process_kill(&crew->ranks[rank]);
+    ranks_kill(crew);
 }
 
 void crew_drain_stderr(struct crew *crew)

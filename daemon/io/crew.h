@@ -35,6 +35,7 @@ struct rank_process {
     int pidfd, channel;
     ev_io exit_watcher, channel_watcher;
     ev_timer silence; // the channel is closed, the process not yet seen dead
+    ev_timer reap;    // the process has ended and cannot be reaped yet
     struct stderr_pipe stderr_pipe;
     bool said_hello, said_ready;
     bool reported;               // the current job
@@ -63,7 +64,7 @@ enum status crews_create(struct ev_loop *loop, const char *program,
                          const struct crew_handler *handler, struct crews **crews,
                          struct error *error) MUST_CHECK;
 
-// Kills and reaps what is left. Takes NULL.
+// Kills and reaps what is left; what cannot be reaped within 2 s is logged and left. Takes NULL.
 void crews_destroy(struct crews *crews);
 
 // Valid until the next crew_start() of this index.

@@ -2,7 +2,7 @@
 #include "daemon/io/rank_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "daemon/io/clock.h"
+#include "daemon/io/proc.h"
 
 // Frames taken in one go, so that a rank that floods its channel does not hold the loop.
 #define FRAMES_MAX        8
@@ -18,6 +20,10 @@
 // A process that ends closes its channel first. One that still lives this long after has closed it
 // on purpose, or a child of it holds on.
 #define SILENCE_S         2.
+// How often a process is looked at that has ended and cannot be reaped.
+#define REAP_AGAIN_S      .1
+// Between looks at one that is waited for.
+#define REAP_PAUSE_MS     2
 
 static const struct crew_handler *handler_of(const struct rank_process *r)
 {
@@ -216,7 +222,7 @@ static void on_silence(struct ev_loop *loop, ev_timer *watcher, int events)
     (void)events;
     struct rank_process *r = watcher->data;
     struct error error;
-    char state = rank_process_state(r);
+    char state = proc_state(r->pid);
     if (state == 'Z' || state == 'X')
         return; // dead, its exit is about to be seen
     error_set(&error, STATUS_UNAVAILABLE, "rank %d closed its channel and lives on", r->rank);
@@ -249,6 +255,7 @@ static void process_forget(struct rank_process *r)
 {
     ev_io_stop(r->crew->crews->loop, &r->exit_watcher);
     ev_timer_stop(r->crew->crews->loop, &r->silence);
+    ev_timer_stop(r->crew->crews->loop, &r->reap);
     channel_close(r);
     if (r->pidfd >= 0)
         close(r->pidfd);
@@ -256,20 +263,35 @@ static void process_forget(struct rank_process *r)
     r->pid = 0;
 }
 
+// Its end is known, and there is nothing to reap: a process that is traced belongs to its tracer
+// until that one has waited for it. Its pidfd stays readable all the while, and must not be
+// watched.
+static void reap_later(struct rank_process *r)
+{
+    char text[PROC_TEXT_MAX];
+    struct error error;
+    if (ev_is_active(&r->reap))
+        return;
+    ev_io_stop(r->crew->crews->loop, &r->exit_watcher);
+    ev_timer_again(r->crew->crews->loop, &r->reap);
+    error_set(&error, STATUS_UNAVAILABLE, "rank %d has ended and cannot be reaped (%s)", r->rank,
+              proc_describe(r->pid, text));
+    rank_process_distrust(r, &error);
+}
+
 // What the rank said before its end is reported before its end. Its group is killed while the
 // process is not reaped yet: until then nobody else can get the number.
-static void on_exit_watcher(struct ev_loop *loop, ev_io *watcher, int events)
+static void end_look(struct rank_process *r)
 {
-    (void)loop;
-    (void)events;
-    struct rank_process *r = watcher->data;
     struct crew *crew = r->crew;
     siginfo_t info = {0};
     for (int i = 0; i < FRAMES_AT_END_MAX && frame_take(r); i++)
         ;
     kill(-r->pid, SIGKILL);
-    if (waitid(P_PIDFD, (id_t)r->pidfd, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0)
+    if (waitid(P_PIDFD, (id_t)r->pidfd, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0) {
+        reap_later(r);
         return;
+    }
     fate_write(&info, r->fate);
     log_write(crew->killed ? LOG_LEVEL_DEBUG : LOG_LEVEL_NOTICE,
               "rank_exited rank=%d world=%d generation=%u pid=%d fate=%s", r->rank,
@@ -280,20 +302,18 @@ static void on_exit_watcher(struct ev_loop *loop, ev_io *watcher, int events)
     crew_rank_gone(crew, r->rank);
 }
 
-char rank_process_state(const struct rank_process *r)
+static void on_exit_watcher(struct ev_loop *loop, ev_io *watcher, int events)
 {
-    char path[32], text[512];
-    if (r->pid == 0)
-        return 'X';
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)r->pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    text[length > 0 ? length : 0] = '\0';
-    // The name in parentheses may hold anything, also parentheses.
-    const char *end = strrchr(text, ')');
-    return end && end[1] == ' ' && end[2] > ' ' ? end[2] : 'X';
+    (void)loop;
+    (void)events;
+    end_look(watcher->data);
+}
+
+static void on_reap(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    end_look(watcher->data);
 }
 
 // ---- the start ---------------------------------------------------------------------------------
@@ -304,7 +324,8 @@ static void watch(struct rank_process *r)
     ev_io_init(&r->exit_watcher, on_exit_watcher, r->pidfd, EV_READ);
     ev_io_init(&r->channel_watcher, on_channel, r->channel, EV_READ);
     ev_timer_init(&r->silence, on_silence, SILENCE_S, 0.);
-    r->exit_watcher.data = r->channel_watcher.data = r->silence.data = r;
+    ev_timer_init(&r->reap, on_reap, 0., REAP_AGAIN_S);
+    r->exit_watcher.data = r->channel_watcher.data = r->silence.data = r->reap.data = r;
     ev_io_start(loop, &r->exit_watcher);
     ev_io_start(loop, &r->channel_watcher);
 }
@@ -361,14 +382,28 @@ enum status rank_process_start(struct rank_process *r, struct mesh *mesh, int pr
     return status;
 }
 
-void rank_process_fini(struct rank_process *r)
+static bool reap(pid_t pid, uint64_t deadline_ns)
 {
+    for (;;) {
+        pid_t got = waitpid(pid, NULL, WNOHANG);
+        if (got == pid || (got < 0 && errno == ECHILD))
+            return true;
+        if (clock_now_ns() >= deadline_ns)
+            return false;
+        poll(NULL, 0, REAP_PAUSE_MS);
+    }
+}
+
+void rank_process_fini(struct rank_process *r, uint64_t deadline_ns)
+{
+    char text[PROC_TEXT_MAX];
     if (!r->crew)
         return;
     rank_process_kill(r);
-    if (r->pid != 0)
-        while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
+    if (r->pid != 0 && !reap(r->pid, deadline_ns))
+        log_error("rank_left_behind rank=%d world=%d generation=%u process=%s", r->rank,
+                  r->crew->world_size, r->crew->generation,
+                  log_quote(&(struct log_quoted){0}, proc_describe(r->pid, text)));
     process_forget(r);
     stderr_pipe_fini(&r->stderr_pipe);
 }

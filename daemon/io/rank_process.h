@@ -29,13 +29,11 @@ void rank_process_kill(const struct rank_process *r);
 // What is held against a rank that does not keep to the channel's rules, or cannot be reached.
 void rank_process_distrust(struct rank_process *r, const struct error *error);
 
-// State letter of the process as in /proc, 'X' when it is gone.
-char rank_process_state(const struct rank_process *r);
-
 // Told by rank_process.c to crew.c: the process is reaped. The crew may be gone afterwards.
 void crew_rank_gone(struct crew *crew, int rank);
 
-// Kills, reaps without a report, closes everything. Takes a zeroed one.
-void rank_process_fini(struct rank_process *r);
+// Kills, reaps without a report, closes everything. A process that cannot be reaped until then is
+// left behind, which the log tells. Takes a zeroed one.
+void rank_process_fini(struct rank_process *r, uint64_t deadline_ns);
 
 #endif

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/io/proc.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Reads the beginning of a file of the process; false when there is nothing.
+static bool file_read(pid_t pid, const char *name, char *text, size_t size)
+{
+    char path[48];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    return length > 0;
+}
+
+char proc_state(pid_t pid)
+{
+    char text[512];
+    if (!file_read(pid, "stat", text, sizeof(text)))
+        return 'X';
+    // The name in parentheses may hold anything, also parentheses.
+    const char *end = strrchr(text, ')');
+    return end && end[1] == ' ' && end[2] > ' ' ? end[2] : 'X';
+}
+
+bool proc_status_line(pid_t pid, const char *key, char *text, size_t size)
+{
+    char all[8192];
+    if (!file_read(pid, "status", all, sizeof(all)))
+        return false;
+    // The name of the process comes first and has its newlines escaped.
+    for (char *rest, *line = strtok_r(all, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (strncmp(line, key, strlen(key)) != 0)
+            continue;
+        line += strlen(key);
+        snprintf(text, size, "%s", line + strspn(line, " \t"));
+        return true;
+    }
+    return false;
+}
+
+const char *proc_describe(pid_t pid, char text[PROC_TEXT_MAX])
+{
+    char value[48];
+    int length = snprintf(text, PROC_TEXT_MAX, "pid %d, state %c", (int)pid, proc_state(pid));
+    if (proc_status_line(pid, "TracerPid:", value, sizeof(value)) && strcmp(value, "0") != 0)
+        snprintf(text + length, PROC_TEXT_MAX - (size_t)length, ", traced by process %s", value);
+    else if (file_read(pid, "wchan", value, sizeof(value)) && strcmp(value, "0") != 0)
+        snprintf(text + length, PROC_TEXT_MAX - (size_t)length, ", in %s", value);
+    return text;
+}

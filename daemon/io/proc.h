@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What /proc says of a process of ours.
+#ifndef CPATTN_DAEMON_IO_PROC_H
+#define CPATTN_DAEMON_IO_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+// State letter; 'X' when the process is gone or hidden from us, or pid is 0.
+char proc_state(pid_t pid);
+
+// The line of /proc/PID/status that begins with `key` ("Uid:"), without the key and the space
+// behind it. False when there is none, or the process is gone or hidden.
+bool proc_status_line(pid_t pid, const char *key, char *text, size_t size);
+
+#define PROC_TEXT_MAX 128
+
+// What keeps a process that should have ended: "pid 4711, state D, in nvidia_poll", "pid 4711,
+// state Z, traced by process 12".
+const char *proc_describe(pid_t pid, char text[PROC_TEXT_MAX]);
+
+#endif
