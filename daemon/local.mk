@@ -33,9 +33,17 @@ daemon_libserver_a_SOURCES = \
     daemon/io/listener.c \
     daemon/io/listener.h \
     daemon/io/server.c \
-    daemon/io/server.h
+    daemon/io/server.h \
+    daemon/io/tls.h
+if TLS
+daemon_libserver_a_SOURCES += daemon/io/tls.c
+else
+daemon_libserver_a_SOURCES += daemon/io/tls_none.c
+endif
 
 # The daemon.
+    daemon/io/peer.c \
+    daemon/io/peer.h \
 sbin_PROGRAMS += cpattnd
 cpattnd_SOURCES =
 cpattnd_SOURCES += daemon/config.c
@@ -81,4 +89,4 @@ cpattnd_SOURCES += daemon/main.c
 cpattnd_SOURCES += daemon/user_list.c
 cpattnd_SOURCES += daemon/user_list.h
 cpattnd_LDADD = daemon/libcore.a daemon/libserver.a yaml/libyamltree.la $(base_libs) $(EV_LIBS) \
-    $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(MATH_LIBS)
+    $(MBEDTLS_LIBS) $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(MATH_LIBS)

@@ -26,6 +26,42 @@ AC_DEFUN([CPATTN_NNG_VERSION], [
     cpattn_nng_version=$cpattn_nng_major.$cpattn_nng_minor.$cpattn_nng_patch
 ])
 
+# CPATTN_TLS
+# TLS for clients of the daemon over a network. Sets the conditional TLS, and cpattn_tls_note for the
+# summary.
+AC_DEFUN([CPATTN_TLS], [
+    AC_ARG_WITH([tls],
+        [AS_HELP_STRING([--with-tls=CHOICE], [TLS for clients over a network: auto, yes or no [auto: where Mbed TLS 2.28 is installed]])],
+        [], [with_tls=auto])
+    AS_CASE([$with_tls], [auto|yes|no], [],
+        [AC_MSG_ERROR([--with-tls=$with_tls: choose auto, yes or no])])
+    cpattn_tls=no
+    cpattn_tls_note="off: --with-tls=no"
+    MBEDTLS_LIBS=
+    AS_IF([test "x$with_tls" != xno], [
+        AC_MSG_CHECKING([for Mbed TLS 2.28])
+        cpattn_saved_LIBS=$LIBS
+        LIBS="-lmbedtls -lmbedx509 -lmbedcrypto $LIBS"
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([[
+#include <mbedtls/ssl.h>
+#include <mbedtls/version.h>
+#if MBEDTLS_VERSION_MAJOR != 2 || MBEDTLS_VERSION_MINOR < 28
+#error another version
+#endif
+            ]], [[mbedtls_ssl_config config; mbedtls_ssl_config_init(&config);]])],
+            [cpattn_tls=yes
+             MBEDTLS_LIBS="-lmbedtls -lmbedx509 -lmbedcrypto"])
+        LIBS=$cpattn_saved_LIBS
+        AC_MSG_RESULT([$cpattn_tls])
+        cpattn_tls_note="Mbed TLS"
+        AS_IF([test $cpattn_tls = no], [
+            cpattn_tls_note="off: no Mbed TLS 2.28 (Debian: libmbedtls-dev)"
+            AS_IF([test "x$with_tls" = xyes], [CPATTN_MISSING([libmbedtls-dev])])])
+    ])
+    AC_SUBST([MBEDTLS_LIBS])
+    AM_CONDITIONAL([TLS], [test $cpattn_tls = yes])
+])
+
 # CPATTN_BLAS
 AC_DEFUN([CPATTN_BLAS], [
     AC_ARG_WITH([blas],
@@ -65,6 +101,7 @@ AC_DEFUN([CPATTN_LIBRARIES], [
     CPATTN_PKG([PROTOBUF_C], [libprotobuf-c >= 1.4], [libprotobuf-c-dev])
     AC_PATH_PROGS([PROTOC_C], [protoc-c])
     AS_IF([test -z "$PROTOC_C"], [CPATTN_MISSING([protobuf-c-compiler])])
+    CPATTN_TLS
     CPATTN_BLAS
     CPATTN_PKG([YAML], [yaml-0.1], [libyaml-dev])
     CPATTN_PKG([JANSSON], [jansson], [libjansson-dev])

@@ -15,6 +15,7 @@ AC_DEFUN([CPATTN_SUMMARY], [
     cpattn_line faults "$cpattn_faults"
     cpattn_line blas "$BLAS_LIBS"
     cpattn_line nng "$cpattn_nng_version"
+    cpattn_line tls "$cpattn_tls_note"
     cpattn_line cuda "$cpattn_cuda_note"
     AS_ECHO([""])
 ])

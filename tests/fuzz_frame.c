@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes a client may send, the first of which cuts the rest into pieces: what is told of a
+// Any bytes a client may send, through a unix socket and over TCP, the first of which cuts the rest
+// into pieces: what is told of a
 // stream does not depend on how it comes, frames are within their bounds and inside the stream, and
 // a stream that was broken once stays so.
 #include <stdbool.h>
@@ -17,19 +18,22 @@ static void require(bool holds)
         abort();
 }
 
-static void frame_require(const struct frame *frame, const uint8_t *data, size_t size)
+static void frame_require(enum framing framing, const struct frame *frame, const uint8_t *data,
+                          size_t size)
 {
+    size_t lead = frame_lead_bytes(framing);
     require(frame->bytes <= size && frame->bytes <= FRAME_BYTES_MAX);
-    require(frame->header == data + FRAME_LEAD_BYTES);
+    require(frame->header == data + lead);
     require(frame->header_bytes >= 4 && frame->header_bytes <= FRAME_HEADER_MAX);
     require(frame->header_bytes % 4 == 0 && (frame->header[frame->header_bytes - 4] & 0x80));
     require(frame->body == frame->header + frame->header_bytes);
     require(frame->body_bytes <= REQUEST_BYTES_MAX);
-    require(frame->bytes == FRAME_LEAD_BYTES + frame->header_bytes + frame->body_bytes);
+    require(frame->bytes == lead + frame->header_bytes + frame->body_bytes);
 }
 
 // Reads the stream as far as `size`, going on from where it stood.
 struct reader {
+    enum framing framing;
     bool greeted, broken;
     size_t at;
     unsigned frames;
@@ -41,14 +45,14 @@ static void read_on(struct reader *r, const uint8_t *data, size_t size)
     enum frame_result result = FRAME_WHOLE;
     while (!r->broken && result == FRAME_WHOLE) {
         struct frame frame;
-        result = r->greeted ? frame_read(data + r->at, size - r->at, &frame, &fault)
+        result = r->greeted ? frame_read(r->framing, data + r->at, size - r->at, &frame, &fault)
                             : frame_greeting_read(data + r->at, size - r->at, &fault);
         require((result == FRAME_BROKEN) == (fault != NULL));
         r->broken = result == FRAME_BROKEN;
         if (result != FRAME_WHOLE)
             break;
         if (r->greeted)
-            frame_require(&frame, data + r->at, size - r->at);
+            frame_require(r->framing, &frame, data + r->at, size - r->at);
         r->frames += r->greeted;
         r->at += r->greeted ? frame.bytes : FRAME_GREETING_BYTES;
         r->greeted = true;
@@ -57,14 +61,9 @@ static void read_on(struct reader *r, const uint8_t *data, size_t size)
     require(r->broken || size - r->at < FRAME_BYTES_MAX);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void stream_check(enum framing framing, const uint8_t *data, size_t size, size_t piece)
 {
-    if (size < 2)
-        return 0;
-    size_t piece = (size_t)data[0] + 1;
-    struct reader whole = {0}, pieces = {0};
-    data++;
-    size--;
+    struct reader whole = {.framing = framing}, pieces = {.framing = framing};
     read_on(&whole, data, size);
     for (size_t end = piece < size ? piece : size;; end = size - end < piece ? size : end + piece) {
         read_on(&pieces, data, end);
@@ -73,5 +72,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     require(whole.greeted == pieces.greeted && whole.broken == pieces.broken);
     require(whole.at == pieces.at && whole.frames == pieces.frames);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2)
+        return 0;
+    stream_check(FRAMING_IPC, data + 1, size - 1, (size_t)data[0] + 1);
+    stream_check(FRAMING_TCP, data + 1, size - 1, (size_t)data[0] + 1);
     return 0;
 }

@@ -309,7 +309,7 @@ tests_fuzz_frame_LDADD = daemon/libserver.a $(fuzz_libs)
 
 server_scene = tests/server_scene.c tests/server_scene.h
 server_scene_libs = tests/libtesting.a daemon/libserver.a common/libcommon.la $(EV_LIBS) \
-    $(CHECK_LIBS) $(PTHREAD_LIBS)
+    $(MBEDTLS_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS)
 server_scene_flags = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 
 test_programs += tests/test_server

@@ -79,9 +79,9 @@ START_TEST(test_largest_request)
     static uint8_t bytes[FRAME_BYTES_MAX];
     server_begin(8, 8);
     int fd = client_greet();
-    frame_lead_write(bytes, REQUEST_BYTES_MAX + 4);
-    bytes[FRAME_LEAD_BYTES] = 0x80;
-    client_send(fd, bytes, FRAME_LEAD_BYTES + 4 + REQUEST_BYTES_MAX);
+    frame_lead_write(FRAMING_IPC, bytes, REQUEST_BYTES_MAX + 4);
+    bytes[FRAME_LEAD_MAX] = 0x80;
+    client_send(fd, bytes, FRAME_LEAD_MAX + 4 + REQUEST_BYTES_MAX);
     await(&told_count, 1);
     ck_assert_uint_eq(told[0].size, REQUEST_BYTES_MAX);
     close(fd);
@@ -270,7 +270,7 @@ START_TEST(test_finish_waits_for_the_last_reply)
     server_finish(server, on_finished, NULL);
     rounds(20);
     ck_assert_int_eq(finished, 0);
-    ck_assert(client_read(fd, reply, FRAME_LEAD_BYTES + 4));
+    ck_assert(client_read(fd, reply, FRAME_LEAD_MAX + 4));
     ck_assert(client_read(fd, reply, sizeof(reply)));
     rounds(5);
     ck_assert_int_eq(finished, 1);

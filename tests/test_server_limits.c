@@ -120,7 +120,7 @@ START_TEST(test_slow_reader_gets_all)
     for (int i = 0; i < 8; i++) {
         uint64_t now_ns = clock_now_ns();
         tick_at(now_ns + 4 * NS_PER_S); // before each is read
-        ck_assert(client_read(fd, bytes, FRAME_LEAD_BYTES + 4));
+        ck_assert(client_read(fd, bytes, FRAME_LEAD_MAX + 4));
         ck_assert_uint_eq(bytes[12], i);
         ck_assert(client_read(fd, bytes, sizeof(bytes)));
         memset(reply, 'a' + i, sizeof(reply));

@@ -12,7 +12,11 @@
 #include "daemon/io/clock.h"
 
 // Room for some dozens of small requests.
-#define READ_BYTES 4096
+#define READ_BYTES     4096
+// Of enciphered ones at a time: two records of the largest size.
+#define TLS_READ_BYTES (34 * 1024)
+// Of what a socket may hold unread when it is closed.
+#define DISCARD_READS  64
 
 struct output {
     struct list link;
@@ -57,6 +61,20 @@ static void input_consume(struct connection *c, size_t bytes)
     c->in_ns = clock_now_ns();
 }
 
+// What has come, without TLS or through it; 0 bytes when there is nothing.
+static size_t bytes_take(struct connection *c, void *data, size_t size)
+{
+    size_t plain = 0;
+    if (c->tls) {
+        c->ended |= tls_session_read(c->tls, data, size, &plain, &c->fault) == TLS_ENDED;
+        return plain;
+    }
+    ssize_t got = recv(c->fd, data, size, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+        c->ended = true;
+    return got > 0 ? (size_t)got : 0;
+}
+
 // One read; false when it gives nothing.
 static bool input_read(struct connection *c)
 {
@@ -65,15 +83,13 @@ static bool input_read(struct connection *c)
         return false;
     }
     bool empty = c->in_end == c->in_begin;
-    ssize_t got = recv(c->fd, c->in + c->in_end, c->in_room - c->in_end, MSG_DONTWAIT);
+    size_t got = bytes_take(c, c->in + c->in_end, c->in_room - c->in_end);
     if (got > 0) {
-        c->in_end += (size_t)got;
+        c->in_end += got;
         if (empty && c->greeted)
             c->in_ns = clock_now_ns();
         return true;
     }
-    if (got == 0 || (errno != EAGAIN && errno != EINTR))
-        c->ended = true;
     if (empty)
         input_free(c);
     return false;
@@ -90,7 +106,7 @@ static enum frame_result input_parse(struct connection *c, struct frame *frame)
         c->greeted = true;
         input_consume(c, FRAME_GREETING_BYTES);
     }
-    result = frame_read(c->in + c->in_begin, c->in_end - c->in_begin, frame, &c->fault);
+    result = frame_read(c->framing, c->in + c->in_begin, c->in_end - c->in_begin, frame, &c->fault);
     if (result == FRAME_WHOLE)
         input_consume(c, frame->bytes);
     return result;
@@ -101,7 +117,7 @@ bool connection_has_input(const struct connection *c)
     return c->in_end > c->in_begin || c->ended || c->fault;
 }
 
-enum connection_input connection_next(struct connection *c, struct frame *frame)
+static enum connection_input input_next(struct connection *c, struct frame *frame)
 {
     bool read = false;
     for (;;) {
@@ -112,7 +128,7 @@ enum connection_input connection_next(struct connection *c, struct frame *frame)
             return CONNECTION_OVER;
         if (c->in_end == c->in_begin)
             input_free(c);
-        if (read)
+        if (read && !(c->tls && tls_session_has_more(c->tls)))
             return CONNECTION_NOTHING;
         if (!input_read(c))
             return c->ended || c->fault ? CONNECTION_OVER : CONNECTION_NOTHING;
@@ -179,21 +195,30 @@ static void output_keep(struct connection *c, const struct iovec *parts, int cou
     ev_io_start(c->loop, &c->writable);
 }
 
+// Sends bytes as they are, or keeps what the socket does not take.
+static void bytes_put(struct connection *c, struct iovec *parts, int count)
+{
+    size_t size = 0, sent = 0;
+    for (int i = 0; i < count; i++)
+        size += parts[i].iov_len;
+    if (!c->broken && list_empty(&c->out))
+        sent = bytes_send(c, parts, (size_t)count);
+    if (!c->broken && sent < size)
+        output_keep(c, parts, count, sent);
+}
+
 void connection_send(struct connection *c, const uint8_t *header, size_t header_bytes,
                      const void *data, size_t size)
 {
-    uint8_t lead[FRAME_LEAD_BYTES];
-    frame_lead_write(lead, header_bytes + size);
-    struct iovec parts[] = {
-        {lead, sizeof(lead)},
-        {(void *)(uintptr_t)header, header_bytes},
-        {(void *)(uintptr_t)data, size},
-    };
-    size_t sent = 0;
-    if (!c->broken && list_empty(&c->out))
-        sent = bytes_send(c, parts, 3);
-    if (!c->broken && sent < sizeof(lead) + header_bytes + size)
-        output_keep(c, parts, 3, sent);
+    uint8_t head[FRAME_LEAD_MAX + FRAME_HEADER_MAX];
+    size_t lead_bytes = frame_lead_write(c->framing, head, header_bytes + size);
+    memcpy(head + lead_bytes, header, header_bytes);
+    struct iovec parts[] = {{head, lead_bytes + header_bytes}, {(void *)(uintptr_t)data, size}};
+    if (!c->tls)
+        bytes_put(c, parts, 2);
+    else if (!c->broken && !(tls_session_write(c->tls, parts[0].iov_base, parts[0].iov_len) &&
+                             tls_session_write(c->tls, data, size)))
+        connection_break(c);
 }
 
 void connection_flush(struct connection *c)
@@ -213,11 +238,66 @@ void connection_flush(struct connection *c)
     ev_io_stop(c->loop, &c->writable);
 }
 
+// ---- TLS ---------------------------------------------------------------------------------------
+
+// TLS reads on by itself over messages that hold no bytes for us, as long as there are any.
+static ssize_t pipe_read(void *context, void *data, size_t size)
+{
+    struct connection *c = context;
+    if (c->tls_left == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    ssize_t got = recv(c->fd, data, size < c->tls_left ? size : c->tls_left, MSG_DONTWAIT);
+    c->tls_left -= got > 0 ? (size_t)got : 0;
+    return got;
+}
+
+static bool pipe_write(void *context, const void *data, size_t size)
+{
+    struct connection *c = context;
+    struct iovec part = {(void *)(uintptr_t)data, size};
+    bytes_put(c, &part, 1);
+    return !c->broken;
+}
+
+static void greet(struct connection *c)
+{
+    struct iovec greeting = {(void *)(uintptr_t)frame_greeting, FRAME_GREETING_BYTES};
+    if (c->tls)
+        tls_session_write(c->tls, frame_greeting, FRAME_GREETING_BYTES);
+    else if (bytes_send(c, &greeting, 1) != FRAME_GREETING_BYTES && !c->broken)
+        c->fault = "it has not taken the greeting";
+}
+
+// False while the handshake is not over.
+static bool secure(struct connection *c)
+{
+    enum tls_result result = c->secured ? TLS_DONE : tls_session_shake(c->tls, &c->fault);
+    c->ended |= result == TLS_ENDED;
+    if (result == TLS_DONE && !c->secured) {
+        c->secured = true;
+        greet(c);
+    }
+    return c->secured;
+}
+
+enum connection_input connection_next(struct connection *c, struct frame *frame)
+{
+    c->tls_left = TLS_READ_BYTES;
+    if (secure(c))
+        return input_next(c, frame);
+    return c->ended || c->fault ? CONNECTION_OVER : CONNECTION_NOTHING;
+}
+
 // ---- life --------------------------------------------------------------------------------------
 
+// Over TCP a peer that is gone looks like one that sends no more.
 bool connection_hung_up(const struct connection *c)
 {
     struct pollfd poll_fd = {.fd = c->fd};
+    if (c->framing == FRAMING_TCP)
+        poll_fd.events = POLLRDHUP;
     return poll(&poll_fd, 1, 0) > 0;
 }
 
@@ -232,7 +312,8 @@ const char *connection_overdue(const struct connection *c, uint64_t now_ns)
     return c->in_end > c->in_begin ? "its request has not come to an end in time" : NULL;
 }
 
-struct connection *connection_create(struct ev_loop *loop, int fd, size_t *out_total)
+struct connection *connection_create(struct ev_loop *loop, int fd, enum framing framing,
+                                     struct tls *tls, size_t *out_total)
 {
     struct connection *c = calloc(1, sizeof(*c));
     if (!c) {
@@ -241,16 +322,31 @@ struct connection *connection_create(struct ev_loop *loop, int fd, size_t *out_t
     }
     c->loop = loop;
     c->fd = fd;
+    c->framing = framing;
     c->out_total = out_total;
     c->in_ns = clock_now_ns();
+    c->secured = !tls;
     list_init(&c->out);
     list_init(&c->all);
     list_init(&c->turn);
     list_init(&c->exchanges);
-    struct iovec greeting = {(void *)(uintptr_t)frame_greeting, FRAME_GREETING_BYTES};
-    if (bytes_send(c, &greeting, 1) != FRAME_GREETING_BYTES && !c->broken)
-        c->fault = "it has not taken the greeting";
+    if (!tls)
+        greet(c);
+    else if (!(c->tls = tls_session_create(tls, &(struct tls_pipe){c, pipe_read, pipe_write}))) {
+        connection_destroy(c);
+        return NULL;
+    }
     return c;
+}
+
+// Over TCP a socket that is closed with something unread resets the connection, which may cost the
+// client the reply that it has not read yet.
+static void unread_discard(struct connection *c)
+{
+    uint8_t bytes[READ_BYTES];
+    shutdown(c->fd, SHUT_WR);
+    for (int i = 0; i < DISCARD_READS && recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0; i++)
+        continue;
 }
 
 void connection_destroy(struct connection *c)
@@ -262,6 +358,9 @@ void connection_destroy(struct connection *c)
     list_remove(&c->all);
     list_remove(&c->turn);
     input_free(c);
+    tls_session_destroy(c->tls);
+    if (c->framing == FRAMING_TCP)
+        unread_discard(c);
     close(c->fd);
     free(c);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection of a client: bytes in become frames, replies become bytes out. Memory is taken for
-// what has come and for what could not be written yet, never for what was announced; a connection
-// without either holds none. Closes nothing by itself: it tells, and the server decides.
+// One connection of a client: bytes in become frames, replies become bytes out, through TLS where
+// the connection has it. Memory is taken for what has come and for what could not be written yet,
+// never for what was announced; a connection without either holds none (a TLS session apart, whose
+// size is fixed). Closes nothing by itself: it tells, and the server decides.
 #ifndef CPATTN_DAEMON_IO_CONNECTION_H
 #define CPATTN_DAEMON_IO_CONNECTION_H
 
@@ -9,27 +10,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "common/list.h"
 #include "daemon/io/frame.h"
+#include "daemon/io/peer.h"
+#include "daemon/io/tls.h"
 
-// For a greeting, and for a frame from its first byte to its last.
+// For a greeting with the handshake of TLS before it, and for a frame from its first byte to its
+// last.
 #define CONNECTION_FRAME_NS (UINT64_C(10) * 1000000000)
 // For a reply, from when it is the next to be written.
 #define CONNECTION_REPLY_NS (UINT64_C(5) * 1000000000)
 
 struct server;
 
-struct peer {
-    uint32_t client; // number of the connection, never 0
-    uid_t uid;
-    pid_t pid;
-};
-
 struct connection {
     struct ev_loop *loop;
     int fd;
+    enum framing framing;
+    struct tls_session *tls; // NULL: none
+    bool secured;            // the handshake is over, where there is one to be
+    size_t tls_left;         // bytes that TLS may still read in this turn
     struct peer peer;
     ev_io readable, writable; // set up by the server
     bool greeted;
@@ -50,19 +51,22 @@ struct connection {
     int held;     // on that list
     bool paused;  // not read
     bool hung_up; // its peer is gone; what it sent before may still be there
+    int strikes;  // how often it was refused for want of the token
 };
 
 enum connection_input { CONNECTION_NOTHING, CONNECTION_FRAME, CONNECTION_OVER };
 
-// Takes the descriptor over and sends the greeting. `out_total` is kept up to date. NULL: no
-// memory, and the descriptor is closed.
-struct connection *connection_create(struct ev_loop *loop, int fd, size_t *out_total);
+// Takes the descriptor over and sends the greeting, once the handshake is over where there is `tls`
+// (NULL: none). `out_total` is kept up to date. NULL: no memory, and the descriptor is closed.
+struct connection *connection_create(struct ev_loop *loop, int fd, enum framing framing,
+                                     struct tls *tls, size_t *out_total);
 
 // Discards what was not written. Takes NULL.
 void connection_destroy(struct connection *c);
 
-// The next frame; its views are valid until the next call. Reads at most once. OVER: the client has
-// closed its end, or broken the rules (`fault`).
+// The next frame; its views are valid until the next call. Goes on with the handshake while that is
+// not over; reads at most once, or what is left of one record of TLS. OVER: the client has closed
+// its end, or broken the rules (`fault`).
 enum connection_input connection_next(struct connection *c, struct frame *frame);
 
 // Whether frames may be at hand without the kernel having anything to tell.

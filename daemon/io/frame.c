@@ -49,31 +49,41 @@ static enum frame_result content_read(const uint8_t *content, size_t size, struc
         .header_bytes = header_bytes,
         .body = content + header_bytes,
         .body_bytes = size - header_bytes,
-        .bytes = FRAME_LEAD_BYTES + size,
     };
     return FRAME_WHOLE;
 }
 
-enum frame_result frame_read(const uint8_t *data, size_t size, struct frame *frame,
-                             const char **fault)
+size_t frame_lead_bytes(enum framing framing)
+{
+    return framing == FRAMING_IPC ? FRAME_LEAD_MAX : sizeof(uint64_t);
+}
+
+enum frame_result frame_read(enum framing framing, const uint8_t *data, size_t size,
+                             struct frame *frame, const char **fault)
 {
     uint64_t length;
-    if (size > 0 && data[0] != TYPE_MESSAGE)
+    size_t lead = frame_lead_bytes(framing);
+    if (framing == FRAMING_IPC && size > 0 && data[0] != TYPE_MESSAGE)
         return broken("its frame is of no known type", fault);
-    if (size < FRAME_LEAD_BYTES)
+    if (size < lead)
         return FRAME_PARTIAL;
-    memcpy(&length, data + 1, sizeof(length));
+    memcpy(&length, data + lead - sizeof(length), sizeof(length));
     length = be64toh(length);
     if (length > FRAME_HEADER_MAX + REQUEST_BYTES_MAX)
         return broken("its request is too long", fault);
-    if (length > size - FRAME_LEAD_BYTES)
+    if (length > size - lead)
         return FRAME_PARTIAL;
-    return content_read(data + FRAME_LEAD_BYTES, (size_t)length, frame, fault);
+    enum frame_result result = content_read(data + lead, (size_t)length, frame, fault);
+    if (result == FRAME_WHOLE)
+        frame->bytes = lead + (size_t)length;
+    return result;
 }
 
-void frame_lead_write(uint8_t lead[FRAME_LEAD_BYTES], uint64_t size)
+size_t frame_lead_write(enum framing framing, uint8_t lead[FRAME_LEAD_MAX], uint64_t size)
 {
     const uint64_t length = htobe64(size);
+    size_t bytes = frame_lead_bytes(framing);
     lead[0] = TYPE_MESSAGE;
-    memcpy(lead + 1, &length, sizeof(length));
+    memcpy(lead + bytes - sizeof(length), &length, sizeof(length));
+    return bytes;
 }

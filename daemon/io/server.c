@@ -2,6 +2,7 @@
 #include "daemon/io/server.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,12 +13,15 @@
 #include "common/log.h"
 #include "daemon/io/clock.h"
 #include "daemon/io/listener.h"
+#include "daemon/io/peer.h"
 
 // Requests handed over in a round of the loop, and those of one connection before it is the next
 // one's turn. A request takes some ten microseconds.
 #define ROUND_REQUESTS 64
 #define TURN_REQUESTS  8
 #define ROUND_ACCEPTS  64
+// What a step of a handshake counts for, which takes some milliseconds.
+#define SHAKE_REQUESTS 32
 // Without descriptors for a connection; the kernel keeps who waits.
 #define ACCEPT_PAUSE_S 0.25
 // A tick after a longer pause than this says nothing about clients: it was us who stood still.
@@ -37,8 +41,9 @@ struct server {
     struct ev_loop *loop;
     struct server_handler handler;
     struct listener listener;
+    struct tls *tls; // of the connections over a network; NULL: none
     int requests_max, clients_max, user_clients_max;
-    ev_io accepting;
+    ev_io accepting, port_accepting; // the second with fd -1 where there is no port
     ev_timer accept_again;
     ev_check round; // after all other watchers of a round of the loop
     ev_idle awake;  // keeps the loop from sleeping while somebody waits for a turn
@@ -76,12 +81,18 @@ static void turn_ask(struct server *s, struct connection *c)
         list_push_back(&s->turns, &c->turn);
 }
 
+// It has been refused too often; nothing more is taken from it.
+static bool connection_is_out(const struct connection *c)
+{
+    return c->strikes >= CONNECTION_STRIKES_MAX;
+}
+
 // One that has come to its end is read to the end whatever it holds, to learn of it.
 static bool connection_may_ask(const struct server *s, const struct connection *c)
 {
     bool within = s->held < s->requests_max && c->held < CONNECTION_REQUESTS_MAX &&
                   c->out_bytes < CONNECTION_OUT_PAUSE;
-    return !s->finishing && (within || c->ended || c->hung_up);
+    return !s->finishing && !connection_is_out(c) && (within || c->ended || c->hung_up);
 }
 
 static void connection_pause(struct connection *c)
@@ -142,6 +153,13 @@ static void connection_condemn(struct server *s, struct connection *c, const cha
     ev_idle_start(s->loop, &s->awake);
 }
 
+// Its last reply is written.
+static void strikes_check(struct server *s, struct connection *c)
+{
+    if (connection_is_out(c) && !c->fault && list_empty(&c->out))
+        connection_condemn(s, c, "it has not presented the token of this daemon");
+}
+
 static void output_bound(struct server *s, struct connection *c)
 {
     if (c->fault)
@@ -165,8 +183,15 @@ void server_reply(struct exchange *x, const void *data, size_t size)
     if (c && !c->broken) {
         connection_send(c, x->header, x->header_bytes, data, size);
         output_bound(x->server, c);
+        strikes_check(x->server, c);
     }
     exchange_end(x);
+}
+
+void server_strike(struct exchange *x)
+{
+    if (x->connection)
+        x->connection->strikes++;
 }
 
 // False: no memory for it.
@@ -201,9 +226,10 @@ static void finish_check(struct server *s)
 static void connection_close(struct server *s, struct connection *c)
 {
     const struct peer peer = c->peer;
+    char who[PEER_TEXT_MAX];
     if (c->fault && log_allowed(s))
-        log_info("client_dropped client=%u uid=%d pid=%d reason=%s", peer.client, (int)peer.uid,
-                 (int)peer.pid, log_quote(&(struct log_quoted){0}, c->fault));
+        log_info("client_dropped client=%u %s reason=%s", peer.client, peer_describe(&peer, who),
+                 log_quote(&(struct log_quoted){0}, c->fault));
     LIST_FOREACH (node, &c->exchanges) {
         list_remove(node);
         list_push_back(&s->orphans, node);
@@ -215,10 +241,11 @@ static void connection_close(struct server *s, struct connection *c)
     finish_check(s);
 }
 
-// One turn. Gives back how many requests it took.
+// One turn. Gives back how many requests it took, or as many as make up for other work.
 static int connection_serve(struct server *s, struct connection *c)
 {
     struct frame frame;
+    int shaken = c->secured || c->fault ? 0 : SHAKE_REQUESTS;
     for (int taken = 0; taken < TURN_REQUESTS; taken++) {
         if (!c->fault && !connection_may_ask(s, c)) {
             connection_pause(c);
@@ -226,11 +253,11 @@ static int connection_serve(struct server *s, struct connection *c)
         }
         enum connection_input input = c->fault ? CONNECTION_OVER : connection_next(c, &frame);
         if (input == CONNECTION_NOTHING)
-            return taken;
+            return taken + shaken;
         if (input == CONNECTION_FRAME && exchange_begin(s, c, &frame))
             continue;
         connection_close(s, c);
-        return taken;
+        return taken + shaken;
     }
     turn_ask(s, c);
     return TURN_REQUESTS;
@@ -271,6 +298,7 @@ static void on_writable(struct ev_loop *loop, ev_io *watcher, int events)
     struct connection *c = watcher->data;
     struct server *s = c->server;
     connection_flush(c);
+    strikes_check(s, c);
     connection_eased(s, c);
     finish_check(s);
 }
@@ -288,15 +316,18 @@ static uint32_t client_number(struct server *s)
     }
 }
 
-static void connection_add(struct server *s, int fd, const struct ucred *credentials)
+static void connection_add(struct server *s, int fd, const struct peer *peer)
 {
-    struct connection *c = connection_create(s->loop, fd, &s->out_total);
+    bool remote = peer_is_remote(peer);
+    struct connection *c = connection_create(s->loop, fd, remote ? FRAMING_TCP : FRAMING_IPC,
+                                             remote ? s->tls : NULL, &s->out_total);
+    char who[PEER_TEXT_MAX];
     if (!c)
         return;
     c->server = s;
-    c->peer = (struct peer){client_number(s), credentials->uid, credentials->pid};
-    log_debug("client_connected client=%u uid=%d pid=%d", c->peer.client, (int)c->peer.uid,
-              (int)c->peer.pid);
+    c->peer = *peer;
+    c->peer.client = client_number(s);
+    log_debug("client_connected client=%u %s", c->peer.client, peer_describe(peer, who));
     list_push_back(&s->connections, &c->all);
     s->connection_count++;
     ev_io_init(&c->readable, on_readable, fd, EV_READ);
@@ -314,30 +345,87 @@ static int user_connections(const struct server *s, uid_t uid)
     return count;
 }
 
-static void connection_admit(struct server *s, int fd)
+static void connection_admit(struct server *s, int fd, const struct peer *peer)
 {
-    struct ucred peer = {.uid = (uid_t)-1};
-    socklen_t size = sizeof(peer);
-    bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
-    int of_user = user_connections(s, peer.uid);
-    if (known && s->connection_count < s->clients_max && of_user < s->user_clients_max) {
-        connection_add(s, fd, &peer);
+    int of_user = user_connections(s, peer->uid);
+    char who[PEER_TEXT_MAX];
+    if (s->connection_count < s->clients_max && of_user < s->user_clients_max) {
+        connection_add(s, fd, peer);
         return;
     }
     if (log_allowed(s))
-        log_warning("client_refused uid=%d connections=%d limit=%d of_user=%d limit=%d",
-                    (int)peer.uid, s->connection_count, s->clients_max, of_user,
+        log_warning("client_refused %s connections=%d limit=%d of_user=%d limit=%d",
+                    peer_describe(peer, who), s->connection_count, s->clients_max, of_user,
                     s->user_clients_max);
     close(fd);
+}
+
+static void accept_start(struct server *s)
+{
+    ev_io_start(s->loop, &s->accepting);
+    if (s->port_accepting.fd >= 0)
+        ev_io_start(s->loop, &s->port_accepting);
+}
+
+static void accept_stop(struct server *s)
+{
+    ev_io_stop(s->loop, &s->accepting);
+    ev_io_stop(s->loop, &s->port_accepting);
 }
 
 static void accept_pause(struct server *s)
 {
     if (log_allowed(s))
         log_warning("accept error=\"%s\" connections=%d", strerror(errno), s->connection_count);
-    ev_io_stop(s->loop, &s->accepting);
+    accept_stop(s);
     ev_timer_set(&s->accept_again, ACCEPT_PAUSE_S, 0.);
     ev_timer_start(s->loop, &s->accept_again);
+}
+
+// Small requests and replies are not to wait for each other, and hosts that are gone are to be
+// noticed within a minute. What these calls refuse is done without.
+static void port_options_set(int fd)
+{
+    const int on = 1, idle_s = 30, interval_s = 10, probes = 3, unacknowledged_ms = 30000;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof(unacknowledged_ms));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+// One connection that waits; -1, with errno: there is none.
+static int connection_accept(struct server *s, bool remote)
+{
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    socklen_t size = sizeof(address);
+    struct peer peer;
+    int fd = accept4(remote ? s->port_accepting.fd : s->accepting.fd, (struct sockaddr *)&address,
+                     &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    if (remote) {
+        port_options_set(fd);
+        peer_remote(&address, &peer);
+    } else if (!peer_local(fd, &peer)) {
+        close(fd);
+        return 0;
+    }
+    connection_admit(s, fd, &peer);
+    return 0;
+}
+
+// What became of one connection before it was accepted, and says nothing about the next.
+static bool accept_error_is_theirs(void)
+{
+    static const int theirs[] = {EINTR,     ECONNABORTED, EPROTO,      ENETDOWN,
+                                 EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, ENONET};
+    for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++) {
+        if (errno == theirs[i])
+            return true;
+    }
+    return false;
 }
 
 static void on_accepting(struct ev_loop *loop, ev_io *watcher, int events)
@@ -346,12 +434,11 @@ static void on_accepting(struct ev_loop *loop, ev_io *watcher, int events)
     (void)events;
     struct server *s = watcher->data;
     for (int i = 0; i < ROUND_ACCEPTS; i++) {
-        int fd = accept4(s->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0)
-            connection_admit(s, fd);
-        else if (errno == EAGAIN)
+        if (connection_accept(s, watcher == &s->port_accepting) == 0)
+            continue;
+        if (errno == EAGAIN)
             return;
-        else if (errno != EINTR && errno != ECONNABORTED) {
+        if (!accept_error_is_theirs()) {
             accept_pause(s);
             return;
         }
@@ -360,9 +447,9 @@ static void on_accepting(struct ev_loop *loop, ev_io *watcher, int events)
 
 static void on_accept_again(struct ev_loop *loop, ev_timer *watcher, int events)
 {
+    (void)loop;
     (void)events;
-    struct server *s = watcher->data;
-    ev_io_start(loop, &s->accepting);
+    accept_start(watcher->data);
 }
 
 // ---- life --------------------------------------------------------------------------------------
@@ -390,26 +477,33 @@ void server_finish(struct server *s, void (*done)(void *context), void *context)
     s->finishing = true;
     s->finished = done;
     s->finished_context = context;
-    ev_io_stop(s->loop, &s->accepting);
+    accept_stop(s);
     ev_timer_stop(s->loop, &s->accept_again);
     finish_check(s);
 }
 
-static void watchers_start(struct server *s)
+void server_set_tls(struct server *s, struct tls *tls)
+{
+    tls_release(s->tls);
+    s->tls = tls ? tls_hold(tls) : NULL;
+}
+
+static void watchers_start(struct server *s, int port_fd)
 {
     ev_io_init(&s->accepting, on_accepting, s->listener.fd, EV_READ);
+    ev_io_init(&s->port_accepting, on_accepting, port_fd, EV_READ);
     ev_init(&s->accept_again, on_accept_again);
     ev_check_init(&s->round, on_round);
     ev_set_priority(&s->round, EV_MINPRI);
     ev_idle_init(&s->awake, on_awake);
-    s->accepting.data = s->accept_again.data = s->round.data = s;
-    ev_io_start(s->loop, &s->accepting);
+    s->accepting.data = s->port_accepting.data = s->accept_again.data = s->round.data = s;
+    accept_start(s);
     ev_check_start(s->loop, &s->round);
 }
 
 static void watchers_stop(struct server *s)
 {
-    ev_io_stop(s->loop, &s->accepting);
+    accept_stop(s);
     ev_timer_stop(s->loop, &s->accept_again);
     ev_check_stop(s->loop, &s->round);
     ev_idle_stop(s->loop, &s->awake);
@@ -438,7 +532,9 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
         server_destroy(s);
         return status;
     }
-    watchers_start(s);
+    if (config->port)
+        server_set_tls(s, config->port->tls);
+    watchers_start(s, config->port ? config->port->fd : -1);
     *server = s;
     return STATUS_OK;
 }
@@ -461,5 +557,6 @@ void server_destroy(struct server *s)
     }
     exchanges_free(&s->orphans);
     listener_fini(&s->listener);
+    tls_release(s->tls);
     free(s);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket of the daemon: requests in, replies out, connections gone. Knows bytes, not their
-// meaning. Everything happens on the loop's thread.
+// The sockets of the daemon, that in the file system and, where there is one, that on a network:
+// requests in, replies out, connections gone. Knows bytes, not their meaning. Everything happens on
+// the loop's thread.
 //
 // No client can keep the loop from its other work, nor the others from being served: a round of the
 // loop serves so many requests, connections in turn, after all other watchers of that round. None
@@ -27,14 +28,24 @@
 // Of all connections; beyond, the one that keeps most is closed.
 #define SERVER_OUT_MAX          (64 * REPLY_BYTES_MAX)
 
+// Refusals for want of the token that a connection survives, less one.
+#define CONNECTION_STRIKES_MAX 3
+
 struct server;
 struct exchange; // one request and its reply
 
+// Where clients come in over a network.
+struct server_port {
+    int fd;          // listens and does not block; borrowed
+    struct tls *tls; // NULL: without; the server becomes a holder of it
+};
+
 struct server_config {
-    const char *path;     // of the socket
-    int requests_max;     // that wait for their reply at once; beyond, nobody is read
-    int clients_max;      // connections, 1..CLIENTS_MAX; those beyond are closed at once
-    int user_clients_max; // of one user
+    const char *path;               // of the socket
+    int requests_max;               // that wait for their reply at once; beyond, nobody is read
+    int clients_max;                // connections, 1..CLIENTS_MAX; those beyond are closed at once
+    int user_clients_max;           // of one user
+    const struct server_port *port; // NULL: none
 };
 
 struct server_handler {
@@ -64,6 +75,13 @@ void server_reply(struct exchange *x, const void *data, size_t size);
 
 // Ends the exchange without a reply.
 void server_drop(struct exchange *x);
+
+// To be said before the reply that refuses a request for want of the token. A connection that has
+// come to CONNECTION_STRIKES_MAX of these is closed once its replies are written.
+void server_strike(struct exchange *x);
+
+// For the connections to come; NULL where the port has no TLS.
+void server_set_tls(struct server *server, struct tls *tls);
 
 // To be called several times a second: closes connections that are late with something.
 void server_tick(struct server *server, uint64_t now_ns);

@@ -264,8 +264,10 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     enum status status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
         return status;
-    const struct server_config server = {c->socket, c->queue_max + REQUESTS_SPARE, clients,
-                                         half(clients)};
+    const struct server_config server = {.path = c->socket,
+                                         .requests_max = c->queue_max + REQUESTS_SPARE,
+                                         .clients_max = clients,
+                                         .user_clients_max = half(clients)};
     const struct server_handler handler = service_handler(s->service);
     return server_create(s->loop, &server, &handler, &s->server, error);
 }
