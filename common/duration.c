@@ -53,3 +53,27 @@ const char *duration_format(uint64_t ns, char *text, size_t size)
     }
     return text;
 }
+
+const char *duration_ask(uint64_t ns, char *text, size_t size)
+{
+    static const struct {
+        const char *name;
+        uint64_t tenth_ns, limit_ns;
+    } scales[] = {{"us", 100, 1000000}, {"ms", 100000, 1000000000}, {"s", 100000000, UINT64_MAX}};
+    int scale = 0;
+    while (ns >= scales[scale].limit_ns)
+        scale++;
+    uint64_t tenths = ns / scales[scale].tenth_ns, step = 1;
+    tenths += ns % scales[scale].tenth_ns > 0;
+    if (scale == 0 && tenths < 10)
+        tenths = 10;
+    while (tenths / step >= 100)
+        step *= 10;
+    tenths = (tenths / step + (tenths % step > 0)) * step;
+    if (tenths % 10 > 0)
+        snprintf(text, size, "%" PRIu64 ".%" PRIu64 "%s", tenths / 10, tenths % 10,
+                 scales[scale].name);
+    else
+        snprintf(text, size, "%" PRIu64 "%s", tenths / 10, scales[scale].name);
+    return text;
+}

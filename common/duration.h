@@ -19,4 +19,8 @@ bool duration_parse(const char *text, uint64_t *ns);
 // "12.0 s", "3 m 05 s", "2 h 10 m". Returns `text`, which holds DURATION_TEXT_MAX.
 const char *duration_format(uint64_t ns, char *text, size_t size);
 
+// Writes a time that is no shorter as duration_parse() reads it: rounded up to two digits in us, ms
+// or s, as "12s", "1.3s", "350ms"; at least "1us". Returns `text`, which holds DURATION_TEXT_MAX.
+const char *duration_ask(uint64_t ns, char *text, size_t size);
+
 #endif

@@ -7,6 +7,8 @@ daemon_libcore_a_SOURCES = \
     daemon/core/check.c \
     daemon/core/core.c \
     daemon/core/core.h \
+    daemon/core/deadline.c \
+    daemon/core/deadline.h \
     daemon/core/ids.c \
     daemon/core/ids.h \
     daemon/core/job.c \

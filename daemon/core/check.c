@@ -40,15 +40,17 @@ static int check_job_list(const struct core *core, const struct list *head, enum
                           int world_size)
 {
     int count = 0;
-    uint64_t number = 0;
+    uint64_t number = 0, cost_ns = 0;
     for (const struct list *node = head->next; node != head; node = node->next) {
         const struct job *job = job_of(node);
         check_job(core, job);
         assert(job->state == state);
         assert(world_size == 0 || (job->world_size == world_size && job->number > number));
         number = job->number;
+        cost_ns += job->cost_ns;
         count++;
     }
+    assert(world_size == 0 || cost_ns == core->sizes[world_size].cost_ns);
     return count;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/core/deadline.h"
 #include "daemon/core/schedule.h"
 #include "daemon/core/state.h"
 
@@ -184,7 +185,7 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
                          "POISON: this case has killed %d pools in a row; it is refused for "
                          "another %d s",
                          POISON_KILLS, (int)((left_ns + NS_PER_S - 1) / NS_PER_S));
-    return STATUS_OK;
+    return deadline_check_job(request, error);
 }
 
 // Says which of its pools may be tried again first, and when.
@@ -238,6 +239,8 @@ static enum status core_admit_new(struct core *core, const struct core_request *
     if (status == STATUS_OK)
         status = core_refuse_load(core, request, error);
     if (status == STATUS_OK)
+        status = deadline_check_queue(core, request, error);
+    if (status == STATUS_OK)
         *admission = (struct admission){ADMISSION_NEW, job_admit(core, request)->slot};
     return status;
 }
@@ -250,6 +253,7 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
     // The slot given out must not be one whose ANSWER the shell has not seen.
     assert(core->actions.count == 0);
     core_begin(core, now_ns);
+    assert(request->cost_ns <= CORE_COST_MAX_NS);
     enum ids_state known = ids_find(&core->ids, &request->id, &place, &claim);
     enum status status = known == IDS_UNKNOWN
                              ? core_admit_new(core, request, admission, error)

@@ -36,6 +36,9 @@ void core_destroy(struct core *core);
 
 // ---- events ---------------------------------------------------------------------------------
 
+// Bounds beyond this are taken for it: two weeks.
+#define CORE_COST_MAX_NS (UINT64_C(1) << 50)
+
 struct core_request {
     struct request_id id;
     uint32_t user; // who asks
@@ -43,6 +46,7 @@ struct core_request {
     uint64_t timeout_ns;     // > 0; the deadline is now + timeout
     uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
     uint64_t case_hash;
+    uint64_t cost_ns; // it cannot run in less time than this, 0..CORE_COST_MAX_NS
 };
 
 // What becomes of a request that is not refused.
@@ -61,6 +65,8 @@ struct admission {
 // the id is known for another case or user. UNAVAILABLE: draining, or all pools of this world size
 // are DOWN. FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the
 // text says which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0.
+// DEADLINE_EXCEEDED: the bounds of the job and of those that wait before it leave no way to keep
+// its time limit; the text says which would do.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
                         struct admission *admission, struct error *error) MUST_CHECK;
 

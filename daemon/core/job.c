@@ -39,13 +39,16 @@ static struct list *job_list(struct core *core, const struct job *job)
 // The one place that changes the state of a job.
 static void job_move(struct core *core, struct job *job, enum job_state state)
 {
+    struct size *size = &core->sizes[job->world_size];
     assert(job_moves[job->state][state]);
+    size->cost_ns -= job->state == JOB_QUEUED ? job->cost_ns : 0;
+    size->cost_ns += state == JOB_QUEUED ? job->cost_ns : 0;
     core->job_counts[job->state]--;
     core->job_counts[state]++;
     list_remove(&job->node);
     job->state = state;
     list_push_back(job_list(core, job), &job->node);
-    if (list_empty(&core->sizes[job->world_size].queue))
+    if (list_empty(&size->queue))
         core->sizes_waiting &= ~bit_of(job->world_size - 1);
     else
         core->sizes_waiting |= bit_of(job->world_size - 1);
@@ -69,6 +72,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job->abandoned = false;
     job->world_size = request->world_size;
     job->case_hash = request->case_hash;
+    job->cost_ns = request->cost_ns;
     job->admitted_ns = core->now_ns;
     job->deadline_ns = time_after(core->now_ns, request->timeout_ns);
     job->run_timeout_ns = request->run_timeout_ns;

@@ -24,7 +24,7 @@ struct job {
     bool abandoned;  // its answer is not to be remembered
     int world_size;
     uint32_t user;
-    uint64_t case_hash;
+    uint64_t case_hash, cost_ns;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
     uint64_t run_timeout_ns;                   // 0: none
     uint64_t start_ns;                         // how long it waited for the start of its pool

@@ -17,6 +17,7 @@ _Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
 // A world size: who waits for it, and the pools that can serve it.
 struct size {
     struct list queue; // of struct job
+    uint64_t cost_ns;  // their bounds, added up
     struct pool *pools;
     int pool_count;
     int modes[MODE_COUNT]; // how many of its pools are in each

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/deadline.h"
+
+#include <stdio.h>
+
+#include "common/duration.h"
+#include "daemon/core/state.h"
+
+// Room for what would do.
+#define ADVICE_MAX 64
+
+_Static_assert(CORE_COST_MAX_NS <= UINT64_MAX / 2 / JOBS_MAX, "bounds of all jobs can be added up");
+
+static const char *advise(uint64_t needed_ns, char text[ADVICE_MAX])
+{
+    char least[DURATION_TEXT_MAX];
+    if (needed_ns > TIMEOUT_MAX_NS)
+        snprintf(text, ADVICE_MAX, "no time limit that may be asked for is long enough");
+    else
+        snprintf(text, ADVICE_MAX, "ask for --timeout %s or more",
+                 duration_ask(needed_ns, least, sizeof(least)));
+    return text;
+}
+
+static enum status refuse_job(const char *limit, uint64_t limit_ns, uint64_t cost_ns,
+                              struct error *error)
+{
+    char cost[DURATION_TEXT_MAX], allowed[DURATION_TEXT_MAX], advice[ADVICE_MAX];
+    return error_set(error, STATUS_DEADLINE_EXCEEDED,
+                     "the case takes at least %s here, which its %s of %s does not allow; %s",
+                     duration_format(cost_ns, cost, sizeof(cost)), limit,
+                     duration_format(limit_ns, allowed, sizeof(allowed)), advise(cost_ns, advice));
+}
+
+enum status deadline_check_job(const struct core_request *request, struct error *error)
+{
+    uint64_t run_ns = request->run_timeout_ns, cost_ns = request->cost_ns;
+    if (request->timeout_ns < cost_ns)
+        return refuse_job("time limit", request->timeout_ns, cost_ns, error);
+    if (run_ns > 0 && run_ns < cost_ns)
+        return refuse_job("time limit for the run", run_ns, cost_ns, error);
+    return STATUS_OK;
+}
+
+// ---- the queue ------------------------------------------------------------------------------
+
+// Who waits before a new job.
+struct ahead {
+    int jobs;
+    uint64_t sum_ns, max_ns;
+};
+
+// Nobody holds up those behind it for longer than until its own deadline.
+static struct ahead queue_ahead(struct core *core, struct size *size)
+{
+    struct ahead ahead = {.jobs = 0};
+    LIST_FOREACH (node, &size->queue) {
+        const struct job *job = job_entry(node);
+        uint64_t left_ns = job->deadline_ns > core->now_ns ? job->deadline_ns - core->now_ns : 0;
+        uint64_t cost_ns = job->cost_ns < left_ns ? job->cost_ns : left_ns;
+        ahead.jobs++;
+        ahead.sum_ns += cost_ns;
+        ahead.max_ns = cost_ns > ahead.max_ns ? cost_ns : ahead.max_ns;
+    }
+    return ahead;
+}
+
+// How long it takes at least until one of the pools is free of them: when it is, each of the others
+// may still have one to finish.
+static uint64_t ahead_ns(const struct ahead *ahead, int pools)
+{
+    uint64_t unfinished_ns = (uint64_t)(pools - 1) * ahead->max_ns;
+    return ahead->sum_ns > unfinished_ns ? (ahead->sum_ns - unfinished_ns) / (uint64_t)pools : 0;
+}
+
+static enum status refuse_queued(const struct core_request *request, const struct ahead *ahead,
+                                 uint64_t wait_ns, struct error *error)
+{
+    char cost[DURATION_TEXT_MAX], wait[DURATION_TEXT_MAX], allowed[DURATION_TEXT_MAX];
+    char advice[ADVICE_MAX];
+    return error_set(error, STATUS_DEADLINE_EXCEEDED,
+                     "the case takes at least %s here and the %d request%s waiting before it %s, "
+                     "which its time limit of %s does not allow; %s",
+                     duration_format(request->cost_ns, cost, sizeof(cost)), ahead->jobs,
+                     ahead->jobs == 1 ? "" : "s", duration_format(wait_ns, wait, sizeof(wait)),
+                     duration_format(request->timeout_ns, allowed, sizeof(allowed)),
+                     advise(wait_ns + request->cost_ns, advice));
+}
+
+enum status deadline_check_queue(struct core *core, const struct core_request *request,
+                                 struct error *error)
+{
+    struct size *size = &core->sizes[request->world_size];
+    uint64_t slack_ns = request->timeout_ns - request->cost_ns;
+    if (size->cost_ns / (uint64_t)size->pool_count <= slack_ns)
+        return STATUS_OK;
+    struct ahead ahead = queue_ahead(core, size);
+    uint64_t wait_ns = ahead_ns(&ahead, size->pool_count);
+    return wait_ns <= slack_ns ? STATUS_OK : refuse_queued(request, &ahead, wait_ns, error);
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deadlines that cannot be met: what the bounds of the jobs say (core_request.cost_ns).
+#ifndef CPATTN_DAEMON_CORE_DEADLINE_H
+#define CPATTN_DAEMON_CORE_DEADLINE_H
+
+#include "daemon/core/core.h"
+
+// DEADLINE_EXCEEDED when the job alone takes longer than one of its time limits allows.
+enum status deadline_check_job(const struct core_request *request, struct error *error) MUST_CHECK;
+
+// DEADLINE_EXCEEDED when it does together with what waits before it. A few operations, unless the
+// queue is so long that it has to be looked at job by job.
+enum status deadline_check_queue(struct core *core, const struct core_request *request,
+                                 struct error *error) MUST_CHECK;
+
+#endif
