@@ -68,6 +68,11 @@ refuses 64 "--filter modle=x: 'modle' is neither a field nor an axis (did you me
     matrix "$demonstration" --filter modle=x
 refuses 64 "--filter model=cp_9_9: no model is called 'cp_9_9' (did you mean 'cp_1_0'?)" \
     matrix "$demonstration" --filter model=cp_9_9
+refuses 64 "--set sqlen=3: 'sqlen' is not a field of a case (did you mean 'seqlen'?)" \
+    matrix "$demonstration" --set sqlen=3
+refuses 64 "--set dytpe=x: 'dytpe' is not a field of a case (did you mean 'dtype'?)" \
+    matrix "$demonstration" --set dytpe=x
+refuses 64 "unknown command 'cse' (did you mean 'case'?); cpattn-submit --help lists them" help cse
 refuses 64 "--set heads=0: heads is '0'; accepted is 1 to 4096" matrix "$demonstration" --set heads=0
 refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the command line" \
     matrix "$demonstration" --filter nowhere
@@ -406,6 +411,44 @@ run version
 tap_is "version" "$status $out" "0 cpattn-submit 0.0.0-fake"
 run --version
 tap_is "--version" "$status $out" "0 cpattn-submit 0.0.0-fake"
+run -V
+tap_is "-V" "$status $out" "0 cpattn-submit 0.0.0-fake"
+run help bench
+tap_is "help bench" "$status $(head -n 1 "$scratch/out")" "0 Usage: cpattn-submit bench [OPTION...]"
+
+# ---- files that are installed ----
+
+mkdir -p "$scratch/prefix/bin" "$scratch/prefix/share/cpattnd" "$scratch/elsewhere"
+cp "$fake" "$scratch/prefix/bin/submit"
+cp "$demonstration" "$scratch/prefix/share/cpattnd/installed.yaml"
+cp "$scratch/key.yaml" "$scratch/elsewhere/mine.yaml"
+tap_is "an installed matrix is found by its name" \
+    "$(cd "$scratch/elsewhere" && "$scratch/prefix/bin/submit" matrix installed.yaml --list | wc -l)" 16
+cp "$scratch/key.yaml" "$scratch/elsewhere/installed.yaml"
+tap_has "one that lies here goes before it" \
+    "$(cd "$scratch/elsewhere" && "$scratch/prefix/bin/submit" matrix installed.yaml --list 2>&1)" \
+    "installed.yaml:2:1: unknown key"
+tap_is "a path is a path" \
+    "$(cd "$scratch" && "$scratch/prefix/bin/submit" matrix ./installed.yaml --list 2>&1)" \
+    "cpattn-submit: ./installed.yaml: cannot be read: No such file or directory"
+
+# ---- terminals ----
+
+terminal() { # TERM ARGUMENTS...: what the command draws on a terminal
+    term=$1
+    shift
+    TERM=$term script -qec "$fake $*" /dev/null </dev/null
+}
+if command -v script >/dev/null 2>&1; then
+    escape=$(printf '\033')
+    tap_has "a terminal is drawn over" "$(terminal xterm matrix "$demonstration")" "$escape[K"
+    tap_lacks "a dumb one is not" "$(terminal dumb matrix "$demonstration")" "$escape"
+    tap_has "it has a line for each case" "$(terminal dumb matrix "$demonstration")" \
+        "16/16 pass  cp_2_1/fp16/w4"
+    tap_lacks "NO_COLOR: no colour" "$(NO_COLOR=1 terminal xterm case)" "$escape"
+else
+    tap_skip "what is drawn on terminals" "no script command"
+fi
 
 # ---- the truth of the help ----
 

@@ -66,7 +66,7 @@ struct cpattn_case *command_library_case(const struct cp_case *c)
 static void await_answer(struct cpattn_request *request)
 {
     uint64_t start_ns = command_now_ns();
-    bool live = terminal_is(stderr), cancelled = false;
+    bool live = terminal_redraws(stderr), cancelled = false;
     while (!cpattn_wait(request, WAIT_NS)) {
         struct cpattn_error ignored;
         uint64_t waited_ns = command_now_ns() - start_ns;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/nearest.h"
+
 static const struct fields_pair pairs[] = {
     {"seqlen", {"seqlen_q", "seqlen_kv"}, "seqlen_q and seqlen_kv at once"},
     {"head_dim", {"head_dim_qk", "head_dim_v"}, "head_dim_qk and head_dim_v at once"},
@@ -38,9 +40,37 @@ static const struct fields_pair *pair_find(const char *name)
     return NULL;
 }
 
+// The pair that is meant by a name that is nothing, or NULL where none is as near as a field.
+static const char *nearest_pair(const char *name)
+{
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (const struct case_field *field = case_fields(); field->name; field++)
+        nearest_offer(&nearest, field->name);
+    for (const struct fields_pair *p = pairs; p->name; p++)
+        nearest_offer(&nearest, p->name);
+    return nearest.name && pair_find(nearest.name) ? nearest.name : NULL;
+}
+
+// case_set() refuses it in its words, but knows no pair.
+static enum status refuse_name(struct cp_case *c, const char *name, struct error *error)
+{
+    enum status status = case_set(c, name, "", error);
+    const char *pair = nearest_pair(name);
+    if (error && pair) {
+        char *hint = strstr(error->text, " (did you mean");
+        return error_set(error, status, "%.*s (did you mean '%s'?)",
+                         hint ? (int)(hint - error->text) : (int)strlen(error->text), error->text,
+                         pair);
+    }
+    return status;
+}
+
 enum status fields_set(struct cp_case *c, const char *name, const char *value, struct error *error)
 {
     const struct fields_pair *pair = pair_find(name);
+    if (!pair && !case_field_find(name))
+        return refuse_name(c, name, error);
     if (!pair)
         return case_set(c, name, value, error);
     struct cp_case changed = *c;

@@ -57,6 +57,11 @@ static bool asks_for_help(const char *word)
            strcmp(word, "help") == 0;
 }
 
+static bool asks_for_version(const char *word)
+{
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
+}
+
 static int run_command(const struct command *command, int argc, char **argv)
 {
     char name[64];
@@ -68,19 +73,29 @@ static int run_command(const struct command *command, int argc, char **argv)
     return exit_status;
 }
 
+// argv[0] is the name of the command.
+static int dispatch(int argc, char **argv)
+{
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return run_command(&commands[i], argc, argv);
+    return unknown_command(argv[0]);
+}
+
 int main(int argc, char **argv)
 {
+    static char version[] = "version", help[] = "--help";
     if (argc < 2) {
         print_help(stderr);
         return COMMAND_USAGE;
     }
+    if (asks_for_help(argv[1]) && argc > 2) // "help case" is "case --help"
+        return dispatch(2, (char *[]){argv[2], help, NULL});
     if (asks_for_help(argv[1])) {
         print_help(stdout);
         return command_output_complete() ? COMMAND_PASS : command_exit(STATUS_DATA_LOSS);
     }
-    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return run_command(&commands[i], argc - 1, argv + 1);
-    return unknown_command(argv[1]);
+    if (asks_for_version(argv[1]))
+        argv[1] = version;
+    return dispatch(argc - 1, argv + 1);
 }

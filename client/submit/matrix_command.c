@@ -7,6 +7,7 @@
 #include "client/submit/answer.h"
 #include "client/submit/command.h"
 #include "client/submit/flight.h"
+#include "client/submit/installed.h"
 #include "client/submit/json.h"
 #include "client/submit/junit.h"
 #include "client/submit/matrix_report.h"
@@ -544,6 +545,7 @@ static int run_or_list(const struct matrix_options *o, const struct matrix *matr
 int command_matrix(int argc, char **argv)
 {
     struct matrix_options o = {.jobs = JOBS_DEFAULT};
+    char path[PATH_MAX];
     o.choice.sets = o.sets;
     o.choice.filters = o.filters;
     struct yaml *yaml = NULL;
@@ -553,6 +555,7 @@ int command_matrix(int argc, char **argv)
     int exit_status = options_parse(&argp, argc, argv, &o);
     if (exit_status)
         return exit_status;
+    o.file = installed_find(o.file, path);
     if (yaml_load_file(o.file, &yaml, &error) || matrix_create(yaml, &matrix, &error) ||
         matrix_list_create(matrix, &o.choice, &list, &error)) {
         command_complain("%s", error.text);

@@ -10,8 +10,8 @@
 
 void progress_init(struct progress *p, FILE *out, int total, uint64_t now_ns)
 {
-    *p =
-        (struct progress){.out = out, .live = terminal_is(out), .total = total, .start_ns = now_ns};
+    *p = (struct progress){
+        .out = out, .live = terminal_redraws(out), .total = total, .start_ns = now_ns};
 }
 
 void progress_text(const struct progress *p, uint64_t now_ns, const char *what, int columns,

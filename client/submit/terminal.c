@@ -11,10 +11,16 @@ bool terminal_is(FILE *stream)
     return isatty(fileno(stream));
 }
 
+bool terminal_redraws(FILE *stream)
+{
+    const char *term = getenv("TERM");
+    return terminal_is(stream) && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
 bool terminal_colours(FILE *stream)
 {
-    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
-    return terminal_is(stream) && term && strcmp(term, "dumb") != 0 && !(no_color && no_color[0]);
+    const char *no_color = getenv("NO_COLOR");
+    return terminal_redraws(stream) && !(no_color && no_color[0]);
 }
 
 int terminal_columns(FILE *stream)

@@ -11,7 +11,10 @@ enum terminal_paint { PAINT_PLAIN, PAINT_GOOD, PAINT_BAD, PAINT_WARN, PAINT_DIM,
 // Whether `stream` is a terminal that a person watches.
 bool terminal_is(FILE *stream);
 
-// Whether colour is wanted there: a terminal, TERM is not "dumb", NO_COLOR is not set.
+// Whether a line there can be drawn over: a terminal, TERM is set and not "dumb".
+bool terminal_redraws(FILE *stream);
+
+// Whether colour is wanted there: it redraws, and NO_COLOR is not set.
 bool terminal_colours(FILE *stream);
 
 // Columns of the terminal; 80 where that is unknown.
