@@ -34,6 +34,8 @@ daemon_libserver_a_SOURCES = \
     daemon/io/frame.h \
     daemon/io/listener.c \
     daemon/io/listener.h \
+    daemon/io/peer.c \
+    daemon/io/peer.h \
     daemon/io/server.c \
     daemon/io/server.h \
     daemon/io/tls.h
@@ -44,8 +46,6 @@ daemon_libserver_a_SOURCES += daemon/io/tls_none.c
 endif
 
 # The daemon.
-    daemon/io/peer.c \
-    daemon/io/peer.h \
 sbin_PROGRAMS += cpattnd
 cpattnd_SOURCES =
 cpattnd_SOURCES += daemon/config.c
