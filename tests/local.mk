@@ -100,6 +100,7 @@ tests_test_transport_SOURCES = tests/test_transport.c
 
 test_scripts += tests/test_exports.sh
 test_scripts += tests/test_unit.sh
+test_scripts += tests/test_settings.sh
 test_scripts += tests/test_layering.sh
 
 test_programs += tests/test_matrix
