@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -78,11 +79,27 @@ static size_t byte_escape(unsigned char byte, char out[5])
     return 1;
 }
 
+#define PREFIX_MAX 32
+
 // Room for the prefix, a text of which every byte needs four characters, the note and the newline.
 struct line {
-    char text[4 + LOG_LINE_MAX * 4 + 64];
+    char text[PREFIX_MAX + LOG_LINE_MAX * 4 + 64];
     size_t length;
 };
+
+// The level for the journal, which knows the time; the time for everybody else.
+static size_t prefix_write(enum log_level level, char text[PREFIX_MAX])
+{
+    if (logger.journal)
+        return (size_t)snprintf(text, PREFIX_MAX, "<%d>", (int)level);
+    struct timespec now;
+    struct tm utc;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    size_t length = strftime(text, PREFIX_MAX, "%Y-%m-%dT%H:%M:%S", &utc);
+    return length +
+           (size_t)snprintf(text + length, PREFIX_MAX - length, ".%03ldZ ", now.tv_nsec / 1000000);
+}
 
 static void line_append(struct line *line, const char *text, size_t length)
 {
@@ -153,7 +170,7 @@ void log_write(enum log_level level, const char *format, ...)
     size_t kept = length < LOG_LINE_MAX ? length : LOG_LINE_MAX;
 
     struct line line;
-    line.length = logger.journal ? (size_t)snprintf(line.text, 4, "<%d>", (int)level) : 0;
+    line.length = prefix_write(level, line.text);
     line_append(&line, text, kept);
     if (kept < length)
         line.length +=
