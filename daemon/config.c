@@ -17,6 +17,8 @@
 
 #define QUEUE_MAX_DEFAULT       1024
 #define IDLE_TIMEOUT_DEFAULT_NS (UINT64_C(600) * 1000000000)
+// With less not even the libraries of a rank start.
+#define RANK_MEMORY_MIN         (INT64_C(128) << 20)
 #define USAGE_STATUS            64
 
 // ---- values ------------------------------------------------------------------------------------
@@ -173,6 +175,29 @@ static bool memory_set(struct config *c, const char *text)
     return bytes_parse(text, &c->memory_bytes);
 }
 
+static bool rank_user_set(struct config *c, const char *text)
+{
+    return rank_user_parse(text, &c->rank_user);
+}
+
+static bool rank_memory_set(struct config *c, const char *text)
+{
+    int64_t bytes;
+    if (!bytes_parse(text, &bytes) || bytes < RANK_MEMORY_MIN)
+        return false;
+    c->rank_memory_bytes = bytes;
+    return true;
+}
+
+static bool start_timeout_set(struct config *c, const char *text)
+{
+    uint64_t timeout_ns;
+    if (!duration_parse(text, &timeout_ns) || timeout_ns == 0)
+        return false;
+    c->start_timeout_ns = timeout_ns;
+    return true;
+}
+
 static bool log_level_set(struct config *c, const char *text)
 {
     return log_level_parse(text, &c->log_level);
@@ -213,6 +238,19 @@ static const struct setting {
      "Refuse a case that needs more over all ranks [the memory of the GPUs; else half of what is "
      "available at the start]",
      memory_set, "a size such as 8G, 512MiB or 1073741824"},
+    {"rank-user", "USER",
+     "Run ranks as this user, a name or a number, with its groups; takes a daemon that is root or "
+     "has "
+     "CAP_SETUID, CAP_SETGID and CAP_KILL [the daemon's own]",
+     rank_user_set,
+     "a user of this machine or a number, in up to " TEXT_OF(
+         RANK_GROUPS_MAX) " groups, and not root"},
+    {"rank-memory", "SIZE",
+     "Let each rank have this much memory for its data; on the CPU only [not limited]",
+     rank_memory_set, "a size of at least 128M, such as 2G"},
+    {"start-timeout", "TIME",
+     "Give up a pool that is not ready after this long [10s on the CPU, 30s on GPUs]",
+     start_timeout_set, DURATION_SYNTAX ", more than 0"},
     {"rank-program", "PATH",
      "The program of the ranks [cpattn-rank beside cpattnd, else " CPATTN_RANK_PROGRAM "]",
      rank_program_set, "a path"},
@@ -409,6 +447,12 @@ const char *config_fixed_difference(const struct config *a, const struct config 
         return "devices";
     if (a->queue_max != b->queue_max)
         return "queue-max";
+    if (!rank_user_same(&a->rank_user, &b->rank_user))
+        return "rank-user";
+    if (a->rank_memory_bytes != b->rank_memory_bytes)
+        return "rank-memory";
+    if (a->start_timeout_ns != b->start_timeout_ns)
+        return "start-timeout";
     if (strcmp(a->rank_program, b->rank_program) != 0)
         return "rank-program";
     return strcmp(a->cuda_rank_program, b->cuda_rank_program) != 0 ? "cuda-rank-program" : NULL;

@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "common/status.h"
+#include "daemon/rank_user.h"
 #include "daemon/user_list.h"
 
 enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
@@ -31,6 +32,9 @@ struct config {
     struct user_list allowed; // empty: whoever can open the socket
     uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
     int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
+    struct rank_user rank_user;
+    int64_t rank_memory_bytes; // of one rank; 0: not limited
+    uint64_t start_timeout_ns; // of a pool; 0: as is good for the backend
     enum log_level log_level;
     // The command line, for config_reread(); borrowed.
     int argc;

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +25,7 @@ int pipe2(int ends[2], int flags);
 int memfd_create(const char *name, unsigned flags);
 int ftruncate(int fd, off_t length);
 int pidfd_open(pid_t pid, unsigned flags);
-int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
-                const posix_spawnattr_t *attributes, char *const *arguments,
-                char *const *environment);
+int clone(int (*start)(void *), void *stack, int flags, void *argument, ...);
 ssize_t recv(int fd, void *data, size_t size, int flags);
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
 #pragma GCC visibility pop
@@ -118,13 +116,10 @@ int pidfd_open(pid_t pid, unsigned flags)
     return fails("pidfd_open", NULL, EMFILE) ? -1 : NEXT(pidfd_open)(pid, flags);
 }
 
-int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
-                const posix_spawnattr_t *attributes, char *const *arguments,
-                char *const *environment)
+// As the daemon calls it, without what may follow.
+int clone(int (*start)(void *), void *stack, int flags, void *argument, ...)
 {
-    if (fails("posix_spawn", NULL, EAGAIN))
-        return EAGAIN;
-    return NEXT(posix_spawn)(pid, path, actions, attributes, arguments, environment);
+    return fails("clone", NULL, EAGAIN) ? -1 : NEXT(clone)(start, stack, flags, argument);
 }
 
 ssize_t recv(int fd, void *data, size_t size, int flags)

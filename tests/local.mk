@@ -342,7 +342,8 @@ tests_test_daemon_life_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_gpus
 tests_test_gpus_SOURCES = tests/test_gpus.c \
-    daemon/io/gpus.c daemon/io/gpus.h daemon/io/spawn.c daemon/io/spawn.h
+    daemon/io/gpus.c daemon/io/gpus.h daemon/io/spawn.c daemon/io/spawn.h \
+    daemon/io/confine.c daemon/io/confine.h daemon/io/proc.c daemon/io/proc.h
 
 test_programs += tests/test_daemon_gpus
 tests_test_daemon_gpus_SOURCES = tests/test_daemon_gpus.c $(daemon_fixture)
@@ -412,7 +413,8 @@ tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
 
 fuzz_programs += tests/fuzz_config
 tests_fuzz_config_SOURCES = tests/fuzz_config.c \
-    daemon/config.c daemon/config.h daemon/user_list.c daemon/user_list.h
+    daemon/config.c daemon/config.h daemon/rank_user.c daemon/rank_user.h \
+    daemon/user_list.c daemon/user_list.h
 tests_fuzz_config_LDADD = yaml/libyamltree.la $(fuzz_libs)
 
 # Host code of the CUDA backend that needs no CUDA.

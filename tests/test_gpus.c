@@ -13,6 +13,7 @@
 
 #define LIMIT_MS 60000
 
+static const struct confinement anybody = {.uses_gpus = true};
 static char folder[64], program[96];
 static struct wire_device devices[DEVICES_MAX];
 static int count;
@@ -39,7 +40,7 @@ static enum status probe(const char *script, int limit_ms)
     fprintf(file, "#!/bin/sh\n%s\n", script);
     ck_assert_int_eq(fclose(file), 0);
     ck_assert_int_eq(chmod(program, 0700), 0);
-    return gpus_probe(program, limit_ms, devices, &count, &error);
+    return gpus_probe(program, &anybody, limit_ms, devices, &count, &error);
 }
 
 static void assert_refused(const char *script, const char *sentence)
@@ -77,7 +78,8 @@ START_TEST(its_reason_is_passed_on)
     assert_refused("echo 'device 0 sm_90 1 MiB A'; echo broken >&2; exit 1", "broken");
     assert_refused("kill -SEGV $$", "killed by signal 11");
     unlink(program);
-    ck_assert_int_eq(gpus_probe(program, LIMIT_MS, devices, &count, &error), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(gpus_probe(program, &anybody, LIMIT_MS, devices, &count, &error),
+                     STATUS_UNAVAILABLE);
     ck_assert_ptr_nonnull(strstr(error.text, "No such file"));
 }
 END_TEST

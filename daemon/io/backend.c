@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "daemon/io/gpus.h"
 #include "daemon/io/host.h"
+#include "daemon/io/spawn.h"
 
 // The first contact with the driver of a large machine takes seconds.
 #define PROBE_LIMIT_MS 30000
@@ -64,15 +65,17 @@ static enum status gpus_take(const struct device_choice *choice, const struct wi
     return STATUS_OK;
 }
 
-static enum status gpus_look(const char *program, struct wire_device *all, int *count,
+static enum status gpus_look(const struct config *config, struct wire_device *all, int *count,
                              struct error *error)
 {
+    const char *program = config->cuda_rank_program;
+    const struct confinement confinement = {.user = config->rank_user, .uses_gpus = true};
     if (access(program, X_OK) != 0)
         return error_set(error, STATUS_UNAVAILABLE,
                          "there is no %s: this build has no CUDA backend, or it lies elsewhere and "
                          "--cuda-rank-program can name it",
                          program);
-    return gpus_probe(program, PROBE_LIMIT_MS, all, count, error);
+    return gpus_probe(program, &confinement, PROBE_LIMIT_MS, all, count, error);
 }
 
 static enum status choose_cuda(const struct config *config, const struct wire_device *all,
@@ -85,16 +88,33 @@ static enum status choose_cuda(const struct config *config, const struct wire_de
     return status;
 }
 
+// The driver maps the memory of all devices, and what it shares with them, into each rank.
+static enum status confinement_choose(const struct config *config, struct backend *b,
+                                      struct error *error)
+{
+    b->confinement = (struct confinement){.user = config->rank_user,
+                                          .memory_bytes = config->rank_memory_bytes,
+                                          .uses_gpus = b->gpu_count > 0};
+    if (b->gpu_count > 0 && config->rank_memory_bytes > 0)
+        return error_set(
+            error, STATUS_FAILED_PRECONDITION,
+            "--rank-memory cannot be kept with the CUDA backend, whose driver maps far "
+            "more into each rank than it uses; --memory limits what a case may take, "
+            "and MemoryMax= of the unit what all take together");
+    return spawn_try(&b->confinement, b->program, error);
+}
+
 enum status backend_choose(const struct config *config, struct backend *backend,
                            struct error *error)
 {
     struct wire_device all[DEVICES_MAX];
     struct error reason;
     int count = 0;
-    enum status status = STATUS_OK;
+    enum status status = confine_check_rights(&config->rank_user, error);
     *backend = (struct backend){.gpu_count = 0};
-    if (config->backend != BACKEND_CPU &&
-        gpus_look(config->cuda_rank_program, all, &count, &reason) == STATUS_OK)
+    if (status != STATUS_OK)
+        return status;
+    if (config->backend != BACKEND_CPU && gpus_look(config, all, &count, &reason) == STATUS_OK)
         status = choose_cuda(config, all, count, backend, error);
     else if (config->backend == BACKEND_CUDA)
         status = error_set(error, STATUS_FAILED_PRECONDITION,
@@ -102,6 +122,8 @@ enum status backend_choose(const struct config *config, struct backend *backend,
                            reason.text);
     else
         choose_cpu(config, backend);
+    if (status == STATUS_OK)
+        status = confinement_choose(config, backend, error);
     if (status != STATUS_OK)
         return status;
     log_notice("backend name=%s devices=%d reason=%s", backend->name, backend->device_count,

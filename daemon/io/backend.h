@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks compute with and on what, decided once at the start from the configuration and the
-// machine.
+// What ranks compute with, on what and as whom, decided once at the start from the configuration
+// and the machine.
 #ifndef CPATTN_DAEMON_IO_BACKEND_H
 #define CPATTN_DAEMON_IO_BACKEND_H
 
 #include "daemon/config.h"
+#include "daemon/io/confine.h"
 #include "proto/wire.h"
 
 struct backend {
@@ -13,14 +14,15 @@ struct backend {
     int device_count;     // units that pools share: cores or GPUs, 1..DEVICES_MAX
     bool shares_devices;  // a pool may be larger than that
     int64_t memory_bytes; // that one case may take over all ranks, where nothing else is set
-    int gpu_count;        // device_count with GPUs, else 0
+    struct confinement confinement;
+    int gpu_count; // device_count with GPUs, else 0
     struct wire_device gpus[DEVICES_MAX];
 };
 
 // With "auto" the GPUs are taken where there are any, and the reason is logged where not; with
 // "cuda" that is an error whose sentence says what would help: FAILED_PRECONDITION. So are GPUs
-// that were asked for and are not there, whatever the backend was to be. To be called on the main
-// thread, before others are started.
+// that were asked for and are not there, whatever the backend was to be, and a confinement that
+// cannot be had. To be called on the main thread, before others are started.
 enum status backend_choose(const struct config *config, struct backend *backend,
                            struct error *error) MUST_CHECK;
 

@@ -20,8 +20,8 @@
 // ---- all crews ---------------------------------------------------------------------------------
 
 enum status crews_create(struct ev_loop *loop, const char *program,
-                         const struct crew_handler *handler, struct crews **crews,
-                         struct error *error)
+                         const struct confinement *confinement, const struct crew_handler *handler,
+                         struct crews **crews, struct error *error)
 {
     struct crews *c = calloc(1, sizeof(*c));
     if (!c)
@@ -29,6 +29,7 @@ enum status crews_create(struct ev_loop *loop, const char *program,
     c->loop = loop;
     c->handler = *handler;
     c->program = program;
+    c->confinement = confinement;
     c->table = calloc(POOLS_MAX, sizeof(*c->table));
     c->environment = spawn_environment_create();
     c->null_fd = spawn_fd_lift(open("/dev/null", O_RDWR | O_CLOEXEC));

@@ -12,6 +12,7 @@
 
 #include "common/channel.h"
 #include "common/report.h"
+#include "daemon/io/confine.h"
 #include "daemon/io/stderr_pipe.h"
 #include "plan/case.h"
 
@@ -59,10 +60,10 @@ struct crew {
     bool verify;  // its case wants a verdict
 };
 
-// `program`: path of cpattn-rank; borrowed for the life of the pools.
+// `program`: path of cpattn-rank; borrowed for the life of the pools, as is the confinement.
 enum status crews_create(struct ev_loop *loop, const char *program,
-                         const struct crew_handler *handler, struct crews **crews,
-                         struct error *error) MUST_CHECK;
+                         const struct confinement *confinement, const struct crew_handler *handler,
+                         struct crews **crews, struct error *error) MUST_CHECK;
 
 // Kills and reaps what is left; what cannot be reaped within 2 s is logged and left. Takes NULL.
 void crews_destroy(struct crews *crews);

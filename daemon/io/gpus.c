@@ -6,13 +6,15 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/log.h"
 #include "daemon/io/clock.h"
+#include "daemon/io/proc.h"
 #include "daemon/io/spawn.h"
 
 // ---- the list ----------------------------------------------------------------------------------
@@ -76,7 +78,10 @@ enum status gpus_parse(char *text, struct wire_device devices[DEVICES_MAX], int 
 // ---- the program -------------------------------------------------------------------------------
 
 // More than the longest list needs.
-#define TEXT_MAX 16384
+#define TEXT_MAX    16384
+// How long its end is waited for, before SIGKILL and after it.
+#define REAP_MAX_MS 1000
+#define REAP_TRIES  100
 
 struct stream {
     int fd; // -1: at its end
@@ -86,59 +91,60 @@ struct stream {
 
 struct probe {
     const char *program;
+    const struct confinement *confinement;
     pid_t pid;
     struct stream out, err;
 };
 
-static enum status pipes_open(struct probe *p, int ends[2], struct error *error)
+// The first descriptors of the program: nothing to read, and the two streams.
+enum { FDS = 3 };
+
+static enum status fds_open(struct probe *p, int fds[FDS], struct error *error)
 {
     struct stream *const streams[] = {&p->out, &p->err};
-    for (int i = 0; i < 2; i++) {
-        int fds[2];
-        if (pipe2(fds, O_CLOEXEC) != 0)
-            return error_set(error, STATUS_UNAVAILABLE, "cannot look for devices: %s",
-                             strerror(errno));
-        streams[i]->fd = fds[0];
-        ends[i] = fds[1];
+    bool good = (fds[0] = spawn_fd_lift(open("/dev/null", O_RDONLY | O_CLOEXEC))) >= 0;
+    for (int i = 0; i < 2 && good; i++) {
+        int ends[2];
+        good = pipe2(ends, O_CLOEXEC) == 0;
+        if (!good)
+            break;
+        streams[i]->fd = ends[0];
+        fds[1 + i] = spawn_fd_lift(ends[1]);
+        good = fds[1 + i] >= 0;
     }
-    return STATUS_OK;
+    return good ? STATUS_OK
+                : error_set(error, STATUS_UNAVAILABLE, "cannot look for devices: %s",
+                            strerror(errno));
 }
 
-static int probe_spawn(struct probe *p, const int ends[2], char **environment)
+static enum status probe_spawn(struct probe *p, const int fds[FDS], char **environment,
+                               struct error *error)
 {
-    posix_spawn_file_actions_t actions;
     char name[] = "cpattn-rank-cuda", option[] = "--probe";
     char *const arguments[] = {name, option, NULL};
-    posix_spawn_file_actions_init(&actions);
-    int result = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (result == 0)
-        result = posix_spawn_file_actions_adddup2(&actions, ends[0], STDOUT_FILENO);
-    if (result == 0)
-        result = posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-    if (result == 0)
-        result = posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-    if (result == 0)
-        result = posix_spawn(&p->pid, p->program, &actions, NULL, arguments, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    return result;
+    const struct spawn_process process = {
+        .program = p->program,
+        .arguments = arguments,
+        .environment = environment,
+        .fds = fds,
+        .fd_count = FDS,
+        .confinement = p->confinement,
+    };
+    if (!environment)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory to look for devices");
+    return spawn_process(&process, &p->pid, error);
 }
 
 static enum status probe_start(struct probe *p, struct error *error)
 {
-    int ends[2] = {-1, -1};
+    int fds[FDS] = {-1, -1, -1};
     char **environment = spawn_environment_create();
-    enum status status = pipes_open(p, ends, error);
-    if (status == STATUS_OK) {
-        int result = environment ? probe_spawn(p, ends, environment) : ENOMEM;
-        if (result != 0) {
-            p->pid = 0;
-            status = error_set(error, STATUS_UNAVAILABLE, "cannot run %s: %s", p->program,
-                               strerror(result));
-        }
-    }
-    for (int i = 0; i < 2; i++)
-        if (ends[i] >= 0)
-            close(ends[i]);
+    enum status status = fds_open(p, fds, error);
+    if (status == STATUS_OK)
+        status = probe_spawn(p, fds, environment, error);
+    for (int i = 0; i < FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
     spawn_environment_destroy(environment);
     return status;
 }
@@ -179,21 +185,29 @@ static bool streams_drain(struct probe *p, uint64_t deadline_ns)
     return true;
 }
 
-// A program that closes its streams is about to end, and is not waited for if it does not.
+static bool probe_reap(struct probe *p, int *status)
+{
+    pid_t reaped = 0;
+    for (int i = 0; i < REAP_TRIES && reaped == 0; i++) {
+        reaped = waitpid(p->pid, status, WNOHANG);
+        if (reaped == 0)
+            poll(NULL, 0, REAP_MAX_MS / REAP_TRIES);
+    }
+    return reaped != 0;
+}
+
+// A program that closes its streams is about to end, and is not waited for if it does not; nor is
+// one that a driver holds in the kernel.
 static int probe_end(struct probe *p)
 {
+    char text[PROC_TEXT_MAX];
     int status = 0;
-    pid_t reaped = 0;
-    for (int i = 0; i < 100 && reaped == 0; i++) {
-        reaped = waitpid(p->pid, &status, WNOHANG);
-        if (reaped == 0)
-            poll(NULL, 0, 10);
-    }
-    if (reaped == 0) {
-        kill(p->pid, SIGKILL);
-        while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
-            ;
-    }
+    if (probe_reap(p, &status))
+        return status;
+    kill(p->pid, SIGKILL);
+    if (!probe_reap(p, &status))
+        log_error("probe_left_behind process=%s",
+                  log_quote(&(struct log_quoted){0}, proc_describe(p->pid, text)));
     return status;
 }
 
@@ -224,10 +238,11 @@ static enum status probe_judge(struct probe *p, bool in_time, int status,
                      p->err.text[0] ? first_line(p->err.text) : "there is no usable GPU");
 }
 
-enum status gpus_probe(const char *program, int limit_ms, struct wire_device devices[DEVICES_MAX],
-                       int *count, struct error *error)
+enum status gpus_probe(const char *program, const struct confinement *confinement, int limit_ms,
+                       struct wire_device devices[DEVICES_MAX], int *count, struct error *error)
 {
-    struct probe p = {.program = program, .out = {.fd = -1}, .err = {.fd = -1}};
+    struct probe p = {
+        .program = program, .confinement = confinement, .out = {.fd = -1}, .err = {.fd = -1}};
     *count = 0;
     enum status status = probe_start(&p, error);
     if (status == STATUS_OK) {

@@ -62,7 +62,10 @@ void rank_process_distrust(struct rank_process *r, const struct error *error)
 static enum status on_hello(struct rank_process *r, const struct channel_frame *frame,
                             const void *payload, struct error *error)
 {
+    const struct rank_user *user = &r->crew->crews->confinement->user;
     enum status status = channel_hello_check(frame, payload, r->rank, error);
+    if (status == STATUS_OK && user->set)
+        status = confine_check(user, r->pid, error);
     r->said_hello = status == STATUS_OK;
     return status;
 }
@@ -358,6 +361,7 @@ enum status rank_process_start(struct rank_process *r, struct mesh *mesh, int pr
     struct spawn spawn = {
         .program = crews->program,
         .environment = crews->environment,
+        .confinement = crews->confinement,
         .rank = r->rank,
         .world_size = r->crew->world_size,
         .generation = r->crew->generation,

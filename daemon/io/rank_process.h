@@ -11,6 +11,7 @@ struct crews {
     struct ev_loop *loop;
     struct crew_handler handler;
     const char *program;
+    const struct confinement *confinement;
     char **environment;
     int null_fd;
     struct crew *table; // [POOLS_MAX]

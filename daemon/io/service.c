@@ -18,12 +18,11 @@
 #include "daemon/io/reply.h"
 #include "daemon/io/tasks.h"
 
-#define START_TIMEOUT_NS (30 * NS_PER_S)
 // A rank that sees a peer's end of file tells before the kernel tells us of the death.
-#define PEER_GRACE_NS    (250 * NS_PER_MS)
+#define PEER_GRACE_NS (250 * NS_PER_MS)
 // Room for log line pieces.
-#define CASE_TEXT_MAX    256
-#define ID_TEXT_MAX      33
+#define CASE_TEXT_MAX 256
+#define ID_TEXT_MAX   33
 
 struct service {
     struct ev_loop *loop;
@@ -545,7 +544,7 @@ static struct core *core_make(const struct service_config *config)
         .queue_max = config->description.queue_max,
         .user_queue_max = config->user_queue_max,
         .ranks_max = RANKS_MAX,
-        .start_timeout_ns = START_TIMEOUT_NS,
+        .start_timeout_ns = config->start_timeout_ns,
         .peer_grace_ns = PEER_GRACE_NS,
         .idle_timeout_ns = config->idle_timeout_ns,
     };
@@ -573,7 +572,8 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pool core");
     const struct crew_handler handler = {s, on_ready, on_reported, on_failed, on_exited};
     if (status == STATUS_OK)
-        status = crews_create(loop, config->rank_program, &handler, &s->crews, error);
+        status = crews_create(loop, config->rank_program, &s->config.confinement, &handler,
+                              &s->crews, error);
     if (status != STATUS_OK) {
         service_destroy(s);
         return status;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/status.h"
+#include "daemon/io/confine.h"
 #include "daemon/io/server.h"
 #include "daemon/user_list.h"
 #include "proto/wire.h"
@@ -16,7 +17,9 @@
 struct service_config {
     struct wire_description description; // as clients are told; the limits in it are kept
     const char *rank_program;            // borrowed
-    bool shares_devices;                 // a pool may have more ranks than there are devices
+    struct confinement confinement;
+    uint64_t start_timeout_ns;
+    bool shares_devices; // a pool may have more ranks than there are devices
     uint64_t idle_timeout_ns;
     int user_queue_max;       // cases of one user, up to the description's queue_max
     struct user_list allowed; // empty: everybody

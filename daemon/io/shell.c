@@ -18,18 +18,23 @@
 #include "daemon/io/server.h"
 #include "daemon/io/service.h"
 
-#define TICK_NS         (100 * NS_PER_MS)
-#define TICKS_SURVEY    10
-#define LAG_WARN_NS     (250 * NS_PER_MS)
+#define TICK_NS              (100 * NS_PER_MS)
+#define TICKS_SURVEY         10
+#define LAG_WARN_NS          (250 * NS_PER_MS)
 // Together with the stop below, less than the 30 s that service managers wait before they kill.
-#define DRAIN_MAX_NS    (27 * NS_PER_S)
+#define DRAIN_MAX_NS         (27 * NS_PER_S)
 // After a stop the ranks have had SIGKILL; who is still there then cannot be helped.
-#define STOP_MAX_NS     (2 * NS_PER_S)
+#define STOP_MAX_NS          (2 * NS_PER_S)
+// From the first process to the last READY. On the CPU a rank takes milliseconds, and many at once
+// on a loaded machine some seconds; the first contact with the driver of a large machine takes
+// seconds.
+#define START_TIMEOUT_CPU_NS (10 * NS_PER_S)
+#define START_TIMEOUT_GPU_NS (30 * NS_PER_S)
 // Requests that the server takes beyond those that the service keeps; each of these is answered at
 // once.
-#define REQUESTS_SPARE  (256 + ATTACHED_MAX)
+#define REQUESTS_SPARE       (256 + ATTACHED_MAX)
 // Descriptors beside clients and ranks: logs, epoll, the listening socket and its lock.
-#define DESCRIPTORS_OWN 32
+#define DESCRIPTORS_OWN      32
 
 struct shell {
     struct ev_loop *loop;
@@ -237,6 +242,13 @@ static int clients_max(int descriptors)
     return share > CLIENTS_MAX ? CLIENTS_MAX : share < 1 ? 1 : share;
 }
 
+static uint64_t start_timeout(const struct shell *s)
+{
+    if (s->config.start_timeout_ns > 0)
+        return s->config.start_timeout_ns;
+    return s->backend.gpu_count > 0 ? START_TIMEOUT_GPU_NS : START_TIMEOUT_CPU_NS;
+}
+
 static enum status parts_create(struct shell *s, int descriptors, struct error *error)
 {
     const struct config *c = &s->config;
@@ -245,6 +257,8 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     const struct service_limits limits = limits_of(s, c);
     struct service_config service = {
         .rank_program = b->program,
+        .confinement = b->confinement,
+        .start_timeout_ns = start_timeout(s),
         .shares_devices = b->shares_devices,
         .idle_timeout_ns = c->idle_timeout_ns,
         .user_queue_max = limits.user_queue_max,

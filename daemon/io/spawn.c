@@ -3,15 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/channel.h"
+#include "common/limits.h"
 
 #define PATH_DEFAULT "PATH=/usr/local/bin:/usr/bin:/bin"
 
@@ -26,72 +29,197 @@ int spawn_fd_lift(int fd)
     return lifted;
 }
 
-static int actions_fill(const struct spawn *s, posix_spawn_file_actions_t *actions)
+// ---- the child ---------------------------------------------------------------------------------
+
+// Until it runs its program the child shares the daemon's memory, and the daemon waits. So it can
+// tell what went wrong, and must leave everything else as it is: calls of the system are made as
+// such, and sanitizers note nothing.
+#define IN_CHILD __attribute__((no_sanitize("address", "thread", "undefined")))
+
+// More than the calls below need.
+#define CHILD_STACK_BYTES 65536
+#define SIGNALS           64
+// What the kernel takes for a signal's action is smaller.
+#define ACTION_WORDS      8
+
+enum step { STEP_SIGNALS, STEP_GROUP, STEP_FDS, STEP_LIMITS, STEP_USER, STEP_PARENT, STEP_PROGRAM };
+
+struct child {
+    const struct spawn_process *p;
+    struct confine_orders orders;
+    pid_t parent;
+    volatile enum step step; // the last that was begun
+    volatile int error;      // 0: it became the program
+};
+
+// The daemon's handlers and what it ignores are nothing to the program. Signals are blocked until
+// then.
+IN_CHILD static bool signals_reset(void)
 {
-    const int fixed[] = {s->null_fd, s->stderr_fd, s->stderr_fd, s->channel_fd, s->progress_fd};
-    int result = 0;
-    for (int target = 0; result == 0 && target < SPAWN_FD_MESH; target++)
-        result = posix_spawn_file_actions_adddup2(actions, fixed[target], target);
-    for (int peer = 0; result == 0 && peer < s->world_size; peer++) {
-        int target = SPAWN_FD_MESH + peer;
-        result = peer == s->rank ? posix_spawn_file_actions_addclose(actions, target)
-                                 : posix_spawn_file_actions_adddup2(actions, s->mesh[peer], target);
+    unsigned long none = 0, action[ACTION_WORDS];
+    for (int i = 0; i < ACTION_WORDS; i++)
+        action[i] = 0;
+    for (int number = 1; number <= SIGNALS; number++)
+        syscall(SYS_rt_sigaction, number, action, NULL, sizeof(none)); // not of KILL, STOP
+    return syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof(none)) == 0;
+}
+
+IN_CHILD static bool fds_place(const struct spawn_process *p)
+{
+    for (int target = 0; target < p->fd_count; target++)
+        if ((p->fds[target] < 0 ? syscall(SYS_close, target) < 0 && errno != EBADF
+                                : syscall(SYS_dup3, p->fds[target], target, 0) < 0))
+            return false;
+    // The daemon's are close-on-exec; this is for what it may have inherited itself.
+    return syscall(SYS_close_range, p->fd_count, ~0U, 0) == 0 || errno == ENOSYS;
+}
+
+// It must not outlive the daemon. The request comes first: a daemon that ends between the two lines
+// is noticed by the second. And it comes last, as one who becomes another user has none any more.
+IN_CHILD static bool parent_bind(const struct child *c)
+{
+    if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
+        return false;
+    errno = ESRCH;
+    return syscall(SYS_getppid) == c->parent;
+}
+
+IN_CHILD static bool child_prepare(struct child *c)
+{
+    c->step = STEP_SIGNALS;
+    if (!signals_reset())
+        return false;
+    c->step = STEP_GROUP;
+    if (syscall(SYS_setpgid, 0, 0) != 0)
+        return false;
+    c->step = STEP_FDS;
+    if (!fds_place(c->p))
+        return false;
+    c->step = STEP_LIMITS;
+    if (!confine_limits(&c->orders))
+        return false;
+    c->step = STEP_USER;
+    if (c->orders.user && !confine_user(c->orders.user))
+        return false;
+    c->step = STEP_PARENT;
+    return parent_bind(c);
+}
+
+IN_CHILD static int child_main(void *argument)
+{
+    struct child *c = argument;
+    bool good = child_prepare(c);
+    if (good) {
+        c->step = STEP_PROGRAM;
+        good = !c->p->arguments
+                   ? syscall(SYS_faccessat, AT_FDCWD, c->p->program, X_OK) == 0
+                   : syscall(SYS_execve, c->p->program, c->p->arguments, c->p->environment) == 0;
     }
-    // Ours are close-on-exec; this is for what the daemon itself may have inherited.
-    if (result == 0)
-        result = posix_spawn_file_actions_addclosefrom_np(actions, SPAWN_FD_MESH + s->world_size);
-    return result;
+    if (!good)
+        c->error = errno;
+    syscall(SYS_exit_group, 127);
+    return 127;
 }
 
-static int attributes_fill(posix_spawnattr_t *attributes)
+// ---- the daemon's side -------------------------------------------------------------------------
+
+static pid_t child_start(struct child *c)
 {
-    sigset_t none, all;
-    sigemptyset(&none);
+    static _Alignas(16) char stack[CHILD_STACK_BYTES];
+    sigset_t all, old;
     sigfillset(&all);
-    int result = posix_spawnattr_setflags(
-        attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    if (result == 0)
-        result = posix_spawnattr_setpgroup(attributes, 0);
-    if (result == 0)
-        result = posix_spawnattr_setsigmask(attributes, &none);
-    if (result == 0)
-        result = posix_spawnattr_setsigdefault(attributes, &all);
-    return result;
+    sigprocmask(SIG_SETMASK, &all, &old);
+    pid_t pid = clone(child_main, stack + CHILD_STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, c);
+    int error = errno;
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    errno = error;
+    return pid;
 }
 
-static int process_start(const struct spawn *s, const posix_spawn_file_actions_t *actions,
-                         const posix_spawnattr_t *attributes, pid_t *pid)
+static enum status step_explain(const struct child *c, struct error *error)
 {
-    char rank[12], world[12], generation[12], parent[12], device[12];
+    static const char *const steps[] = {[STEP_SIGNALS] = "reset its signals",
+                                        [STEP_GROUP] = "give it a process group",
+                                        [STEP_FDS] = "give it descriptors",
+                                        [STEP_LIMITS] = "limit it",
+                                        [STEP_PARENT] = "bind it to the daemon"};
+    const char *reason = strerror(c->error);
+    if (c->step == STEP_USER)
+        return error_set(error, STATUS_PERMISSION_DENIED, "cannot make it a process of user %u: %s",
+                         (unsigned)c->orders.user->uid, reason);
+    if (c->step == STEP_PROGRAM && c->orders.user)
+        return error_set(error, STATUS_FAILED_PRECONDITION, "user %u cannot execute %s: %s",
+                         (unsigned)c->orders.user->uid, c->p->program, reason);
+    if (c->step == STEP_PROGRAM)
+        return error_set(error, STATUS_UNAVAILABLE, "cannot execute %s: %s", c->p->program, reason);
+    return error_set(error, STATUS_UNAVAILABLE, "cannot %s: %s", steps[c->step], reason);
+}
+
+static void child_reap(pid_t pid)
+{
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+enum status spawn_process(const struct spawn_process *p, pid_t *pid, struct error *error)
+{
+    struct child c = {.p = p, .parent = getpid()};
+    confine_plan(p->confinement, p->fd_count, &c.orders);
+    pid_t started = child_start(&c);
+    if (started < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "cannot make a process: %s", strerror(errno));
+    if (c.error != 0) {
+        child_reap(started);
+        return step_explain(&c, error);
+    }
+    *pid = started;
+    return STATUS_OK;
+}
+
+enum status spawn_try(const struct confinement *c, const char *program, struct error *error)
+{
+    const struct spawn_process p = {.program = program, .confinement = c};
+    pid_t pid;
+    if (!c->user.set)
+        return STATUS_OK;
+    enum status status = confine_check_rights(&c->user, error);
+    if (status == STATUS_OK)
+        status = spawn_process(&p, &pid, error);
+    if (status == STATUS_OK)
+        child_reap(pid);
+    else
+        error_prefix(error, "ranks cannot have the user of --rank-user");
+    return status;
+}
+
+enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
+{
+    char rank[12], world[12], generation[12], parent[12], device[12], name[] = "cpattn-rank";
+    int fds[SPAWN_FD_MESH + WORLD_SIZE_MAX] = {s->null_fd, s->stderr_fd, s->stderr_fd,
+                                               s->channel_fd, s->progress_fd};
     snprintf(rank, sizeof(rank), "%d", s->rank);
     snprintf(world, sizeof(world), "%d", s->world_size);
     snprintf(generation, sizeof(generation), "%u", s->generation);
     snprintf(parent, sizeof(parent), "%d", (int)getpid());
     snprintf(device, sizeof(device), "%d", s->device);
-    char name[] = "cpattn-rank";
     char *const arguments[] = {name, rank, world, generation, parent, s->device < 0 ? NULL : device,
                                NULL};
-    return posix_spawn(pid, s->program, actions, attributes, arguments, s->environment);
+    memcpy(fds + SPAWN_FD_MESH, s->mesh, (size_t)s->world_size * sizeof(*fds));
+    const struct spawn_process p = {
+        .program = s->program,
+        .arguments = arguments,
+        .environment = s->environment,
+        .fds = fds,
+        .fd_count = SPAWN_FD_MESH + s->world_size,
+        .confinement = s->confinement,
+    };
+    enum status status = spawn_process(&p, pid, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "rank %d of %d is not started", s->rank, s->world_size);
+    return status;
 }
 
-enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    int result = actions_fill(s, &actions);
-    if (result == 0)
-        result = attributes_fill(&attributes);
-    if (result == 0)
-        result = process_start(s, &actions, &attributes, pid);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    if (result != 0)
-        return error_set(error, STATUS_UNAVAILABLE, "cannot start rank %d of %d (%s): %s", s->rank,
-                         s->world_size, s->program, strerror(result));
-    return STATUS_OK;
-}
+// ---- the environment ---------------------------------------------------------------------------
 
 // Of the daemon's environment ranks get these: where libraries and the driver are, what sanitizers
 // read, and all that is meant for CUDA and NCCL.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a rank process, and the descriptors it starts with. What cpattn-rank may rely on:
+// Starting a process that the daemon does not trust, and a rank with the descriptors that it gets.
+// What cpattn-rank may rely on:
 //     argv  cpattn-rank RANK WORLD GENERATION DAEMON_PID, and with GPUs the index of its own
 //     fd 0  /dev/null        fd 1, 2  the pipe for what it has to say to people
 //     fd 3  the channel      fd 4     memory of WORLD progress words
 //     fd 5 + j  a stream socket to rank j, for all j but its own
 // and nothing else: no other descriptor, own process group, no signal blocked or ignored, an
-// environment of a few named variables.
+// environment of a few named variables. It is confined (daemon/io/confine.h), and killed when the
+// daemon ends.
 #ifndef CPATTN_DAEMON_IO_SPAWN_H
 #define CPATTN_DAEMON_IO_SPAWN_H
 
@@ -13,6 +15,7 @@
 #include <sys/types.h>
 
 #include "common/status.h"
+#include "daemon/io/confine.h"
 
 #define SPAWN_FD_PROGRESS 4
 #define SPAWN_FD_MESH     5
@@ -24,9 +27,30 @@
 // -1 with errno when there is none left or fd was -1.
 int spawn_fd_lift(int fd);
 
+struct spawn_process {
+    const char *program;    // a path
+    char *const *arguments; // NULL: it ends where it would run the program, if it can
+    char *const *environment;
+    const int
+        *fds; // [fd_count], each SPAWN_FD_MIN or above: what becomes descriptor 0, 1...; -1: none
+    int fd_count;
+    const struct confinement *confinement;
+};
+
+// Starts it. Must run on the main thread: it is killed when the thread that started it ends.
+// UNAVAILABLE with a sentence of what the system refuses, and then there is no process.
+enum status spawn_process(const struct spawn_process *p, pid_t *pid,
+                          struct error *error) MUST_CHECK;
+
+// Whether processes of the confinement's user can be started and can run the program:
+// FAILED_PRECONDITION, PERMISSION_DENIED. Without a user of their own there is nothing to try.
+enum status spawn_try(const struct confinement *c, const char *program,
+                      struct error *error) MUST_CHECK;
+
 struct spawn {
     const char *program;
     char *const *environment;
+    const struct confinement *confinement;
     int rank, world_size;
     uint32_t generation;
     int device; // index of its GPU; -1: none
@@ -35,8 +59,7 @@ struct spawn {
     const int *mesh; // [world_size], the own entry -1
 };
 
-// Starts the process. Must run on the main thread: ranks ask to be killed when the thread that
-// started them ends. UNAVAILABLE with a sentence when the system refuses.
+// Starts a rank, as spawn_process().
 enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error) MUST_CHECK;
 
 // The environment of ranks: one BLAS thread each, a plain locale, and of the daemon's own PATH,
