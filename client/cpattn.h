@@ -340,7 +340,8 @@ struct cpattn_daemon_status {
 // One pool: the rank processes of one world size.
 struct cpattn_pool {
     int32_t world_size, instance;
-    const char *state;   // "starting", "idle", "running", "stopping", "backoff", "down", "cold"
+    // "starting", "idle", "running", "stopping", "backoff", "down", "cold", "stuck"
+    const char *state;
     uint32_t generation; // how often it was started
     uint64_t jobs;       // answered by it
     uint64_t deaths;

@@ -20,6 +20,8 @@ daemon_libcore_a_SOURCES = \
     daemon/core/schedule.c \
     daemon/core/schedule.h \
     daemon/core/state.h \
+    daemon/core/stuck.c \
+    daemon/core/stuck.h \
     daemon/core/timers.c \
     daemon/core/timers.h \
     daemon/core/users.c \
@@ -71,6 +73,8 @@ cpattnd_SOURCES += daemon/io/mesh.c
 cpattnd_SOURCES += daemon/io/mesh.h
 cpattnd_SOURCES += daemon/io/notify.c
 cpattnd_SOURCES += daemon/io/notify.h
+cpattnd_SOURCES += daemon/io/pool_words.c
+cpattnd_SOURCES += daemon/io/pool_words.h
 cpattnd_SOURCES += daemon/io/proc.c
 cpattnd_SOURCES += daemon/io/proc.h
 cpattnd_SOURCES += daemon/io/rank_process.c

@@ -142,7 +142,7 @@ const struct map_field schema_status[] = {
 const struct map_field schema_pool[] = {
     INT(wire_pool, world_size, 1, WORLD_SIZE_MAX),
     INT(wire_pool, instance, 0, INT32_MAX),
-    ENUM(wire_pool, state, POOL_STARTING, POOL_COLD, 0),
+    ENUM(wire_pool, state, POOL_STARTING, POOL_STUCK, 0),
     UINT(wire_pool, generation),
     UINT(wire_pool, jobs),
     UINT(wire_pool, deaths),

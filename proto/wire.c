@@ -9,9 +9,9 @@ const char *pool_state_name(enum pool_state state)
     static const char *const names[] = {
         [POOL_STARTING] = "starting", [POOL_IDLE] = "idle",       [POOL_RUNNING] = "running",
         [POOL_STOPPING] = "stopping", [POOL_BACKOFF] = "backoff", [POOL_DOWN] = "down",
-        [POOL_COLD] = "cold",
+        [POOL_COLD] = "cold",         [POOL_STUCK] = "stuck",
     };
-    return state >= POOL_STARTING && state <= POOL_COLD ? names[state] : "?";
+    return state >= POOL_STARTING && state <= POOL_STUCK ? names[state] : "?";
 }
 
 void wire_reply_fini(struct wire_reply *reply)

@@ -86,7 +86,8 @@ enum pool_state {
     POOL_STOPPING,
     POOL_BACKOFF,
     POOL_DOWN,
-    POOL_COLD, // no ranks; the next job that needs it starts it
+    POOL_COLD,  // no ranks; the next job that needs it starts it
+    POOL_STUCK, // killed, and not all ranks end: `devices`, on which these sit, are out of use
 };
 const char *pool_state_name(enum pool_state state);
 

@@ -13,6 +13,7 @@ struct core_config fixture_config(void)
         .ranks_max = 16,
         .start_timeout_ns = 10 * S,
         .peer_grace_ns = 100 * MS,
+        .kill_timeout_ns = 5 * S,
     };
 }
 

@@ -26,7 +26,8 @@ struct fixture {
 
 extern struct fixture f;
 
-// 4 devices, queue of 8, 16 ranks, 10 s to start, 100 ms of grace, no idle timeout.
+// 4 devices, queue of 8, 16 ranks, 10 s to start, 100 ms of grace, 5 s to be reaped, no idle
+// timeout.
 struct core_config fixture_config(void);
 void fixture_begin(const struct core_config *config);
 void fixture_end(void);

@@ -191,7 +191,8 @@ static enum status live_core(void)
                                        .queue_max = 8,
                                        .ranks_max = 16,
                                        .start_timeout_ns = 1,
-                                       .peer_grace_ns = 1};
+                                       .peer_grace_ns = 1,
+                                       .kill_timeout_ns = 1};
     struct core *core = core_create(&config);
     core_destroy(core);
     return core ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;

@@ -173,14 +173,14 @@ START_TEST(enums_agree_with_those_inside)
         assert_value_named(&cpattn__v1__phase__descriptor, phase + 1, report_phase_name(phase));
     for (int tensor = 1; tensor < TENSOR_COUNT; tensor++)
         assert_value_named(&cpattn__v1__tensor__descriptor, tensor, report_tensor_name(tensor));
-    for (int state = POOL_STARTING; state <= POOL_COLD; state++)
+    for (int state = POOL_STARTING; state <= POOL_STUCK; state++)
         assert_value_named(&cpattn__v1__pool_state__descriptor, state,
                            pool_state_name((enum pool_state)state));
     assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_PASS, "pass");
     assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_FAIL, "fail");
     assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_UNVERIFIED, "unverified");
     ck_assert_str_eq(pool_state_name(0), "?");
-    ck_assert_str_eq(pool_state_name(POOL_COLD + 1), "?");
+    ck_assert_str_eq(pool_state_name(POOL_STUCK + 1), "?");
 }
 END_TEST
 

@@ -252,7 +252,7 @@ static void sample_pool(struct sample *s, struct wire_pool *pool)
 {
     pool->world_size = (int32_t)sample_range(s, 1, WORLD_SIZE_MAX);
     pool->instance = (int32_t)sample_range(s, 0, INT32_MAX);
-    pool->state = (enum pool_state)sample_range(s, POOL_STARTING, POOL_COLD);
+    pool->state = (enum pool_state)sample_range(s, POOL_STARTING, POOL_STUCK);
     pool->generation = (uint32_t)sample_bits(s);
     pool->jobs = sample_bits(s);
     pool->devices = sample_bits(s);

@@ -111,7 +111,7 @@ int command_describe(int argc, char **argv)
 
 static enum terminal_paint state_paint(const char *state)
 {
-    if (strcmp(state, "down") == 0)
+    if (strcmp(state, "down") == 0 || strcmp(state, "stuck") == 0)
         return PAINT_BAD;
     if (strcmp(state, "backoff") == 0)
         return PAINT_WARN;

@@ -8,8 +8,8 @@
 bool actions_init(struct actions *a, int jobs)
 {
     memset(a, 0, sizeof(*a));
-    // An ANSWER for each job; START, RUN and KILL for each pool; EXIT.
-    a->capacity = jobs + 3 * POOLS_MAX + 1;
+    // An ANSWER for each job; START, RUN, KILL and STUCK for each pool; EXIT.
+    a->capacity = jobs + 4 * POOLS_MAX + 1;
     a->ring = calloc((size_t)a->capacity, sizeof(*a->ring));
     return a->ring;
 }

@@ -61,8 +61,8 @@ static void check_jobs(const struct core *core)
         int count = check_job_list(core, &core->sizes[w].queue, JOB_QUEUED, w);
         assert(((core->sizes_waiting >> (w - 1)) & 1) == (count > 0));
         queued += count;
-        // Where every pool is DOWN nobody waits.
-        assert(count == 0 || core->sizes[w].modes[MODE_DOWN] < core->sizes[w].pool_count);
+        // Where no pool can be had nobody waits.
+        assert(count == 0 || stuck_leaves(core, w));
     }
     assert(core->job_counts[JOB_QUEUED] == queued);
     assert(core->job_counts[JOB_RUNNING] ==
@@ -100,17 +100,18 @@ static void check_ranks(const struct core *core, const struct pool *pool)
     assert(pool->generation >= 1 && pool->generation <= core->generation);
     assert(!(pool->alive & ~all) && !(pool->ready & ~all) && !(pool->reported & ~all));
     assert(pool->alive != 0);
-    assert(pool->mode == MODE_STOPPING || pool->mode == MODE_SUSPECT || pool->alive == all);
-    assert((pool->ready == all) == (runs || pool->mode == MODE_IDLE ||
-                                    (pool->mode == MODE_STOPPING && pool->ready == all)));
+    bool killed = pool->mode == MODE_STOPPING || pool->mode == MODE_STUCK;
+    assert(killed || pool->mode == MODE_SUSPECT || pool->alive == all);
+    assert((pool->ready == all) ==
+           (runs || pool->mode == MODE_IDLE || (killed && pool->ready == all)));
     assert((pool->job != NULL) == runs);
     assert(!runs || (pool->job->state == JOB_RUNNING && pool->job->pool == pool &&
                      pool->job->world_size == pool->world_size));
     assert(!runs || pool->reported != all);
     assert(pool->mode != MODE_SUSPECT || pool->victims);
-    assert(!pool->start_failed || (pool->mode == MODE_STOPPING && pool->failures > 0));
-    assert(pool->leased || pool->mode == MODE_IDLE || pool->mode == MODE_STOPPING);
-    assert(!pool->leased || pool->mode != MODE_IDLE);
+    assert(!pool->start_failed || (killed && pool->failures > 0));
+    assert(pool->leased || pool->mode == MODE_IDLE || killed);
+    assert(!pool->leased || (pool->mode != MODE_IDLE && pool->mode != MODE_STUCK));
 }
 
 static void check_no_ranks(const struct pool *pool)
@@ -127,6 +128,7 @@ static bool check_times(const struct core *core, enum pool_mode mode)
     const struct core_config *config = &core->config;
     uint64_t delay_ns = mode == MODE_IDLE       ? config->idle_timeout_ns
                         : mode == MODE_STARTING ? config->start_timeout_ns
+                        : mode == MODE_STOPPING ? config->kill_timeout_ns
                                                 : config->peer_grace_ns;
     bool timed = mode != MODE_IDLE || delay_ns > 0;
     return timed && time_after(core->now_ns, delay_ns) != TIMERS_NEVER;
@@ -150,6 +152,7 @@ static void check_pool(const struct core *core, const struct pool *pool)
         check_no_ranks(pool);
         break;
     case MODE_STARTING:
+    case MODE_STOPPING:
     case MODE_SUSPECT:
     case MODE_IDLE:
         assert(timer || !check_times(core, pool->mode));
@@ -164,20 +167,27 @@ static void check_pool(const struct core *core, const struct pool *pool)
 // What holds for all pools together; counts them by mode.
 static void check_pools_together(const struct core *core)
 {
-    uint64_t leased = 0, slots = 0;
-    int ranks = 0;
+    uint64_t leased = 0, slots = 0, devices_stuck = 0;
+    int ranks = 0, ranks_stuck = 0, pools_stuck = 0;
     for (int i = 0; i < core->pool_count; i++) {
         const struct pool *pool = &core->pools[i];
         check_pool(core, pool);
         assert(!pool->leased || !(leased & pool->devices));
         leased |= pool->leased ? pool->devices : 0;
         ranks += bits_in(pool->alive);
+        if (pool->mode == MODE_STUCK) {
+            devices_stuck |= stuck_devices(pool);
+            ranks_stuck += bits_in(pool->alive);
+            pools_stuck++;
+        }
         if (pool->slot >= 0)
             slots |= bit_of(pool->slot);
     }
     assert(leased == core->devices_leased && !(leased & ~core->devices_all));
     assert(slots == core->slots_used && ranks == core->ranks_alive);
-    assert(ranks <= core->config.ranks_max || bits_in(slots) == 1);
+    assert(devices_stuck == core->devices_stuck && !(devices_stuck & ~core->devices_all));
+    assert(ranks_stuck == core->ranks_stuck && pools_stuck == core->pools_stuck);
+    assert(ranks - ranks_stuck <= core->config.ranks_max || bits_in(slots) - pools_stuck == 1);
     for (int slot = 0; slot < POOLS_MAX; slot++)
         assert((core->slots[slot] != NULL) == ((slots >> slot) & 1));
 }
@@ -207,6 +217,6 @@ void core_assert(const struct core *core)
     check_users(core);
     check_pools_together(core);
     check_pool_lists(core);
-    assert(!core->exited || (core->draining && !core->slots_used &&
+    assert(!core->exited || (core->draining && bits_in(core->slots_used) == core->pools_stuck &&
                              core->job_counts[JOB_FREE] == core->config.queue_max));
 }

@@ -74,7 +74,8 @@ struct core *core_create(const struct core_config *config)
 {
     assert(config->device_count >= 1 && config->device_count <= DEVICES_MAX);
     assert(config->queue_max >= 1 && config->queue_max <= JOBS_MAX);
-    assert(config->ranks_max >= 1 && config->start_timeout_ns > 0);
+    assert(config->ranks_max >= 1);
+    assert(config->start_timeout_ns > 0 && config->kill_timeout_ns > 0);
     struct core *core = calloc(1, sizeof(*core));
     if (!core)
         return NULL;
@@ -135,7 +136,7 @@ static void core_wind_down(struct core *core)
     core_stop_unwanted(core, MODE_IDLE);
     core_stop_unwanted(core, MODE_STARTING);
     int jobs = core->job_counts[JOB_QUEUED] + core->job_counts[JOB_RUNNING];
-    if (core->exited || jobs > 0 || core->slots_used)
+    if (core->exited || jobs > 0 || bits_in(core->slots_used) > core->pools_stuck)
         return;
     core->exited = true;
     struct action action = pool_action(ACTION_EXIT, NULL);
@@ -211,15 +212,28 @@ static enum status core_refuse_down(const struct core *core, const struct size *
                      (int)((left_ns + NS_PER_S - 1) / NS_PER_S));
 }
 
+static enum status core_refuse_stuck(const struct core *core, int world_size,
+                                     const struct core_stuck *stuck, struct error *error)
+{
+    const struct pool *pool = core->slots[stuck->pool];
+    return error_set(error, STATUS_UNAVAILABLE,
+                     "no pool of %d ranks can be had: rank %d of a pool of %d ranks was killed and "
+                     "does not end, and keeps device %d from use",
+                     world_size, stuck->rank, pool->world_size, stuck->device);
+}
+
 static enum status core_refuse_load(const struct core *core, const struct core_request *request,
                                     struct error *error)
 {
     const struct size *size = &core->sizes[request->world_size];
+    struct core_stuck stuck;
     if (core->draining)
         return error_set(error, STATUS_UNAVAILABLE,
                          "the daemon is draining and takes no new requests");
     if (size->modes[MODE_DOWN] == size->pool_count)
         return core_refuse_down(core, size, error);
+    if (core_is_stuck(core, request->world_size, &stuck))
+        return core_refuse_stuck(core, request->world_size, &stuck, error);
     if (list_empty(&core->jobs_free))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "the queue is full: %d requests wait or run, which is the limit",
@@ -400,8 +414,12 @@ uint64_t core_next_time(const struct core *core)
 
 static void core_describe(const struct pool *pool, struct wire_pool *wire)
 {
+    bool stuck = pool->mode == MODE_STUCK;
     struct error loss;
     pool_loss_text(pool, &loss);
+    if (stuck)
+        error_set(&loss, STATUS_OK, "rank %d was killed and does not end",
+                  __builtin_ctzll(pool->alive));
     *wire = (struct wire_pool){
         .world_size = pool->world_size,
         .instance = pool->instance,
@@ -409,7 +427,7 @@ static void core_describe(const struct pool *pool, struct wire_pool *wire)
         .generation = pool->starts,
         .jobs = pool->jobs,
         .deaths = pool->deaths,
-        .devices = pool->devices,
+        .devices = stuck ? stuck_devices(pool) : pool->devices,
     };
     memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
 }

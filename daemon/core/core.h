@@ -8,7 +8,9 @@
 //
 // A job is admitted -> queued -> running -> answered: answered exactly once, started at most once.
 // A pool is the ranks of one world size on one set of devices, treated as one: when one rank is
-// lost, all are killed, and it starts again only after the last of them is reaped.
+// lost, all are killed, and it starts again only after the last of them is reaped. Ranks that are
+// not reaped for long after their KILL are stuck, most likely in a driver: only the devices that
+// they sit on are out of use until they are reaped after all.
 #ifndef CPATTN_DAEMON_CORE_CORE_H
 #define CPATTN_DAEMON_CORE_CORE_H
 
@@ -28,6 +30,7 @@ struct core_config {
     uint64_t start_timeout_ns; // from START to the last READY; > 0
     uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
     uint64_t idle_timeout_ns;  // an idle pool nobody waits for is stopped after this; 0: never
+    uint64_t kill_timeout_ns;  // from KILL to the last exit, before the ranks left are stuck; > 0
 };
 
 struct core;
@@ -63,8 +66,9 @@ struct admission {
 // Admits a job, unless its request id is known: then it is the same request again, and gets the
 // same answer. RESOURCE_EXHAUSTED: the queue, or the user's share of it, is full. ALREADY_EXISTS:
 // the id is known for another case or user. UNAVAILABLE: draining, or all pools of this world size
-// are DOWN. FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the
-// text says which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0.
+// are DOWN or, core_is_stuck(), cannot be had. FAILED_PRECONDITION: more ranks than devices, or
+// POISON: the case has killed pools (the text says which). INVALID_ARGUMENT: world size
+// outside 1..WORLD_SIZE_MAX, timeout 0.
 // DEADLINE_EXCEEDED: the bounds of the job and of those that wait before it leave no way to keep
 // its time limit; the text says which would do.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
@@ -72,6 +76,19 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
 
 // Whether the case is refused as POISON now.
 bool core_is_poison(const struct core *core, uint64_t case_hash);
+
+// A rank that was killed and is not reaped.
+struct core_stuck {
+    int pool; // of the rank, as `generation` and `rank`
+    uint32_t generation;
+    int rank;
+    int device; // 0..device_count-1, where it sits; the i-th rank of a pool has the i-th of its
+                // devices, and where there are fewer, they are dealt in turn
+};
+
+// Whether no pool of the world size can be had, at least one of them because of ranks that are
+// stuck; `stuck` is one of these ranks then, else untouched. World size 1..WORLD_SIZE_MAX.
+bool core_is_stuck(const struct core *core, int world_size, struct core_stuck *stuck);
 
 // As the user of core_cancel(): any, for those who rule the daemon.
 #define CORE_ANY_USER UINT32_MAX
@@ -105,7 +122,8 @@ struct core_limits {
 };
 void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits);
 
-// No new jobs from now on; EXIT once all are answered and every rank is reaped.
+// No new jobs from now on; EXIT once all are answered and every rank is reaped, but for those that
+// are stuck: these may still be reported as exited after it.
 void core_drain(struct core *core, uint64_t now_ns);
 // Acts on deadlines that have passed. Every other event does so too, after it has been dealt with:
 // a result that arrives together with its deadline counts.
@@ -118,7 +136,9 @@ enum action_kind {
     ACTION_RUN,    // hand the case of slot to every rank of pool
     ACTION_ANSWER, // answer the job; the slot is free afterwards
     ACTION_KILL,   // SIGKILL every rank of pool; exits are reported as they are reaped
-    ACTION_EXIT,   // drained: nothing is left
+    ACTION_STUCK,  // for the log: ranks of pool are stuck since now. `rank` is the first of them,
+                   // `devices` are theirs
+    ACTION_EXIT,   // drained: nothing is left but ranks that are stuck
 };
 
 // Why a job was answered, and the status that goes with it. As gRPC has it: ABORTED, not
@@ -136,6 +156,8 @@ enum cause {
     CAUSE_START_FAILED,      // UNAVAILABLE: the pool is DOWN
     CAUSE_CANCELLED,         // CANCELLED
     CAUSE_POISON,            // FAILED_PRECONDITION: queued while its case killed a second pool
+    CAUSE_STUCK, // UNAVAILABLE: queued while `rank` of `pool`, which may be of another world size,
+                 // got stuck on the one device in `devices`: core_is_stuck()
 };
 
 struct action {
@@ -161,8 +183,9 @@ bool core_next_action(struct core *core, struct action *action);
 // When core_time() must be called next; UINT64_MAX: never.
 uint64_t core_next_time(const struct core *core);
 
-// Fills all but uptime, passed and failed, which the shell counts. `pools` has room for POOLS_MAX
-// entries and stays the caller's; status->pools points to it afterwards.
+// Fills all but uptime, passed and failed, which the shell counts. The devices of a pool that is
+// STUCK are those that are out of use, and last_failure names one of the ranks. `pools` has room
+// for POOLS_MAX entries and stays the caller's; status->pools points to it afterwards.
 void core_status(const struct core *core, struct wire_status *status, struct wire_pool *pools);
 
 // Aborts the process when an invariant does not hold; for tests and debugging.

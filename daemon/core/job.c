@@ -22,6 +22,7 @@ static const enum status job_statuses[] = {
     [CAUSE_START_FAILED] = STATUS_UNAVAILABLE,
     [CAUSE_CANCELLED] = STATUS_CANCELLED,
     [CAUSE_POISON] = STATUS_FAILED_PRECONDITION,
+    [CAUSE_STUCK] = STATUS_UNAVAILABLE,
 };
 
 static struct list *job_list(struct core *core, const struct job *job)
@@ -107,6 +108,8 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     answer.status = job_statuses[cause];
     answer.cause = cause;
     answer.rank = rank;
+    if (cause == CAUSE_STUCK)
+        answer.devices = bit_of(stuck_device(pool, rank));
     answer.total_ns = core->now_ns - job->admitted_ns;
     answer.run_ns = job->state == JOB_RUNNING ? core->now_ns - job->run_ns : 0;
     answer.start_ns = job->start_ns;
@@ -254,6 +257,11 @@ static void job_refuse_poison(struct core *core, struct job *job, const struct j
     job_answer(core, job, NULL, CAUSE_POISON, -1);
 }
 
+static void job_refuse_stuck(struct core *core, struct job *job, const struct job_event *event)
+{
+    job_answer(core, job, event->pool, CAUSE_STUCK, event->rank);
+}
+
 // An empty cell cannot happen.
 static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
     [JOB_QUEUED] =
@@ -264,6 +272,7 @@ static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
             [JOB_ABANDON] = job_abandon_queued,
             [JOB_REFUSE_DOWN] = job_refuse_down,
             [JOB_REFUSE_POISON] = job_refuse_poison,
+            [JOB_REFUSE_STUCK] = job_refuse_stuck,
         },
     [JOB_RUNNING] =
         {

@@ -40,6 +40,7 @@ enum job_event_kind {
     JOB_ABANDON,     // nobody waits for its answer
     JOB_REFUSE_DOWN, // every pool of its world size is DOWN, `pool` since now, because of `rank`
     JOB_REFUSE_POISON,
+    JOB_REFUSE_STUCK, // no pool can be had because of `rank` of `pool`
     JOB_EVENTS,
 };
 

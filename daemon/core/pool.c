@@ -23,7 +23,9 @@ static const bool pool_moves[MODE_COUNT][MODE_COUNT] = {
     [MODE_IDLE] = {[MODE_RUNNING] = true, [MODE_STOPPING] = true},
     [MODE_RUNNING] = {[MODE_IDLE] = true, [MODE_SUSPECT] = true, [MODE_STOPPING] = true},
     [MODE_SUSPECT] = {[MODE_STOPPING] = true},
-    [MODE_STOPPING] = {[MODE_COLD] = true, [MODE_BACKOFF] = true, [MODE_DOWN] = true},
+    [MODE_STOPPING] =
+        {[MODE_COLD] = true, [MODE_BACKOFF] = true, [MODE_DOWN] = true, [MODE_STUCK] = true},
+    [MODE_STUCK] = {[MODE_COLD] = true, [MODE_BACKOFF] = true, [MODE_DOWN] = true},
     [MODE_BACKOFF] = {[MODE_COLD] = true},
     [MODE_DOWN] = {[MODE_COLD] = true},
 };
@@ -31,7 +33,7 @@ static const bool pool_moves[MODE_COUNT][MODE_COUNT] = {
 static const enum pool_state pool_states[MODE_COUNT] = {
     [MODE_COLD] = POOL_COLD,       [MODE_STARTING] = POOL_STARTING, [MODE_IDLE] = POOL_IDLE,
     [MODE_RUNNING] = POOL_RUNNING, [MODE_SUSPECT] = POOL_RUNNING,   [MODE_STOPPING] = POOL_STOPPING,
-    [MODE_BACKOFF] = POOL_BACKOFF, [MODE_DOWN] = POOL_DOWN,
+    [MODE_STUCK] = POOL_STUCK,     [MODE_BACKOFF] = POOL_BACKOFF,   [MODE_DOWN] = POOL_DOWN,
 };
 
 static const enum cause pool_causes[LOSS_COUNT] = {
@@ -135,11 +137,14 @@ static uint64_t pool_backoff_ns(const struct pool *pool)
     return BACKOFF_FIRST_NS << (pool->failures - 2);
 }
 
+// The pool is DOWN: nobody waits where no other serves.
 static void pool_refuse_waiting(struct core *core, struct pool *pool)
 {
     struct size *size = &core->sizes[pool->world_size];
-    if (size->modes[MODE_DOWN] < size->pool_count)
+    if (size->modes[MODE_DOWN] < size->pool_count) {
+        stuck_refuse_waiting(core, pool->world_size);
         return;
+    }
     struct job_event event = {.kind = JOB_REFUSE_DOWN, .pool = pool, .rank = pool->loss_rank};
     LIST_FOREACH (node, &size->queue)
         job_handle(core, job_entry(node), &event);
@@ -167,7 +172,7 @@ static void pool_reaped(struct core *core, struct pool *pool)
 static void pool_kill(struct core *core, struct pool *pool)
 {
     assert(!pool->job);
-    pool_move(core, pool, MODE_STOPPING, TIMERS_NEVER);
+    pool_move(core, pool, MODE_STOPPING, time_after(core->now_ns, core->config.kill_timeout_ns));
     if (pool->alive)
         pool_act(core, ACTION_KILL, pool);
     else
@@ -399,6 +404,27 @@ static void pool_hear_reaped(struct core *core, struct pool *pool, const struct 
         pool_reaped(core, pool);
 }
 
+// Not even SIGKILL has ended them. They may end at any time, or never.
+static void pool_get_stuck(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    (void)event;
+    pool_release(core, pool);
+    pool_move(core, pool, MODE_STUCK, TIMERS_NEVER);
+    stuck_count(core);
+    struct action action = pool_action(ACTION_STUCK, pool);
+    action.rank = __builtin_ctzll(pool->alive);
+    action.devices = stuck_devices(pool);
+    actions_push(&core->actions, &action);
+    for (int w = 1; w <= WORLD_SIZE_MAX; w++)
+        stuck_refuse_waiting(core, w);
+}
+
+static void pool_hear_unstuck(struct core *core, struct pool *pool, const struct pool_event *event)
+{
+    pool_hear_reaped(core, pool, event);
+    stuck_count(core);
+}
+
 static void pool_thaw(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     (void)event;
@@ -458,6 +484,16 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_PEER_LOST] = pool_ignore,
             [POOL_EXITED] = pool_hear_reaped,
             [POOL_NOT_STARTED] = pool_hear_reaped,
+            [POOL_TIMER] = pool_get_stuck,
+        },
+    [MODE_STUCK] =
+        {
+            [POOL_READY] = pool_ignore,
+            [POOL_REPORTED] = pool_ignore,
+            [POOL_FAILED] = pool_ignore,
+            [POOL_PEER_LOST] = pool_ignore,
+            [POOL_EXITED] = pool_hear_unstuck,
+            [POOL_NOT_STARTED] = pool_hear_unstuck,
         },
     [MODE_BACKOFF] = {[POOL_TIMER] = pool_thaw},
     [MODE_DOWN] = {[POOL_TIMER] = pool_thaw},

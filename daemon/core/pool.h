@@ -3,7 +3,8 @@
 // on; pool_handle() is the table of modes and events.
 //
 // A pool leases its devices while it starts or runs, and from then on until its ranks are reaped:
-// two leases never overlap, and so jobs never do. An idle pool holds none.
+// two leases never overlap, and so jobs never do. An idle pool holds none. One that is stuck gives
+// its lease back, and keeps everybody from the devices that its last ranks sit on (stuck.h).
 #ifndef CPATTN_DAEMON_CORE_POOL_H
 #define CPATTN_DAEMON_CORE_POOL_H
 
@@ -19,6 +20,7 @@ enum pool_mode {
     MODE_RUNNING,
     MODE_SUSPECT,  // running, and a rank has lost another: waiting for the cause
     MODE_STOPPING, // killed; waiting for the last exit
+    MODE_STUCK,    // the same for too long
     MODE_BACKOFF,  // no ranks; not to be started yet
     MODE_DOWN, // the same for longer, and its world size is refused unless another pool serves it
     MODE_COUNT,

@@ -48,10 +48,10 @@ static struct job *pass_take(struct core *core, struct pass *pass)
     return first;
 }
 
-// Not claimed by an earlier job, and nobody works on its devices.
+// Not claimed by an earlier job, and nobody works or is stuck on its devices.
 static bool pool_is_free(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
-    return !(pool->devices & (core->devices_leased | pass->reserved));
+    return !(pool->devices & (core->devices_leased | core->devices_stuck | pass->reserved));
 }
 
 static struct pool *size_idle(const struct core *core, const struct pass *pass,
@@ -87,7 +87,7 @@ static struct pool *size_nearest(const struct core *core, const struct pass *pas
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
         int busy = bits_in(pool->devices & core->devices_leased);
         if (pool->mode != MODE_BACKOFF && pool->mode != MODE_DOWN &&
-            !(pool->devices & pass->reserved) && busy < best_busy) {
+            !(pool->devices & (pass->reserved | core->devices_stuck)) && busy < best_busy) {
             best = pool;
             best_busy = busy;
         }
@@ -97,24 +97,31 @@ static struct pool *size_nearest(const struct core *core, const struct pass *pas
 
 // ---- room for the ranks of one more pool ----------------------------------------------------
 
+// What is taken. Ranks that are stuck take only their pool's slot: nobody can make them go.
 struct room {
-    int ranks, slots; // taken
+    int ranks, pools;
 };
+
+static struct room room_taken(const struct core *core)
+{
+    return (struct room){.ranks = core->ranks_alive - core->ranks_stuck,
+                         .pools = bits_in(core->slots_used) - core->pools_stuck};
+}
 
 // A pool that is larger than the limit may be alone.
 static bool room_for(const struct core *core, const struct room *taken, const struct pool *pool)
 {
-    return taken->slots == 0 ||
-           (taken->slots < POOLS_MAX && taken->ranks + pool->world_size <= core->config.ranks_max);
+    return taken->pools + core->pools_stuck < POOLS_MAX &&
+           (taken->pools == 0 || taken->ranks + pool->world_size <= core->config.ranks_max);
 }
 
 // What will be taken when the ranks that were killed are reaped.
 static struct room room_after_reaping(struct core *core)
 {
-    struct room taken = {.ranks = core->ranks_alive, .slots = bits_in(core->slots_used)};
+    struct room taken = room_taken(core);
     LIST_FOREACH (node, &core->modes[MODE_STOPPING]) {
         taken.ranks -= bits_in(pool_entry(node)->alive);
-        taken.slots--;
+        taken.pools--;
     }
     return taken;
 }
@@ -123,7 +130,7 @@ static struct room room_after_reaping(struct core *core)
 // until there will be; but none that an earlier job has reserved.
 static bool room_make(struct core *core, const struct pool *pool)
 {
-    struct room taken = {.ranks = core->ranks_alive, .slots = bits_in(core->slots_used)};
+    struct room taken = room_taken(core);
     if (room_for(core, &taken, pool))
         return true;
     taken = room_after_reaping(core);
@@ -134,7 +141,7 @@ static bool room_make(struct core *core, const struct pool *pool)
         if (idle->pass == core->pass)
             continue;
         taken.ranks -= idle->world_size;
-        taken.slots--;
+        taken.pools--;
         pool_handle(core, idle, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
     }
     return false;
@@ -183,6 +190,7 @@ void schedule_pass(struct core *core)
 {
     struct pass pass;
     pass_begin(core, &pass);
-    while (pass.open && (core->devices_leased | pass.reserved) != core->devices_all)
+    while (pass.open &&
+           (core->devices_leased | core->devices_stuck | pass.reserved) != core->devices_all)
         place(core, &pass, pass_take(core, &pass));
 }

@@ -8,6 +8,7 @@
 #include "daemon/core/job.h"
 #include "daemon/core/poison.h"
 #include "daemon/core/pool.h"
+#include "daemon/core/stuck.h"
 #include "daemon/core/timers.h"
 #include "daemon/core/users.h"
 
@@ -39,7 +40,8 @@ struct core {
     struct pool *slots[POOLS_MAX]; // of those with ranks; NULL: free
     uint64_t slots_used;           // bit mask
     uint64_t devices_all, devices_leased;
-    int ranks_alive;
+    uint64_t devices_stuck; // ranks of pools that are STUCK sit on them
+    int ranks_alive, ranks_stuck, pools_stuck;
     uint64_t pass; // of the scheduler, counted
 
     struct ids ids;

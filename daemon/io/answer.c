@@ -277,6 +277,9 @@ static void message_write(const struct sentence *s, struct error *error)
                   "not tried again%s%s",
                   s->detail[0] ? "; the last time: " : "", s->detail);
         break;
+    case CAUSE_STUCK:
+        error_set(error, a->status, "%s", s->detail);
+        break;
     case CAUSE_NONE:
         error_set(error, a->status, "not brought to its end");
         break;

@@ -14,7 +14,8 @@ void answer_result(const struct action *action, const struct crew *crew, struct 
 
 // Fills status, message and, where a pool was involved, reply->failure, whose array is the
 // caller's to free (wire_reply_fini()). `crew`: of the pool the action names, or NULL; `detail`:
-// why it could not be started, or what the case has done to the last, or "".
+// why it could not be started, or what the case has done to the last, or which rank keeps its
+// devices, or "".
 void answer_failure(const struct action *action, struct crew *crew, uint64_t timeout_ns,
                     const char *detail, struct wire_reply *reply);
 

@@ -14,15 +14,18 @@
 #include "daemon/io/crew.h"
 #include "daemon/io/gate.h"
 #include "daemon/io/losses.h"
+#include "daemon/io/pool_words.h"
 #include "daemon/io/recall.h"
 #include "daemon/io/reply.h"
 #include "daemon/io/tasks.h"
 
+// Long enough for the kernel to take tens of GiB of memory down.
+#define KILL_TIMEOUT_NS (10 * NS_PER_S)
 // A rank that sees a peer's end of file tells before the kernel tells us of the death.
-#define PEER_GRACE_NS (250 * NS_PER_MS)
+#define PEER_GRACE_NS   (250 * NS_PER_MS)
 // Room for log line pieces.
-#define CASE_TEXT_MAX 256
-#define ID_TEXT_MAX   33
+#define CASE_TEXT_MAX   256
+#define ID_TEXT_MAX     33
 
 struct service {
     struct ev_loop *loop;
@@ -153,8 +156,14 @@ static uint64_t limit_of(const struct task *task, const struct action *a)
 
 // What belongs to an answer and the core does not know.
 static const char *detail_of(const struct service *s, const struct action *a,
-                             const struct task *task)
+                             const struct task *task, struct error *stuck)
 {
+    if (a->cause == CAUSE_STUCK) {
+        const struct core_stuck rank = {a->pool, a->generation, a->rank,
+                                        __builtin_ctzll(a->devices)};
+        pool_words_stuck(s->crews, &s->config.description, a->world_size, &rank, stuck);
+        return stuck->text;
+    }
     return a->cause == CAUSE_POISON ? losses_find(&s->losses, case_hash(&task->c))
                                     : s->start_errors[a->world_size].text;
 }
@@ -177,7 +186,9 @@ static void on_answer(struct service *s, const struct action *a)
         s->passed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_PASS;
         s->failed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_FAIL;
     } else {
-        answer_failure(a, crew, limit_of(task, a), detail_of(s, a, task), &reply);
+        struct error stuck;
+        answer_failure(a, a->cause == CAUSE_STUCK ? NULL : crew, limit_of(task, a),
+                       detail_of(s, a, task, &stuck), &reply);
         loss_note(s, a, task, &reply);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
             stop_tell(&reply);
@@ -206,6 +217,9 @@ static void action_do(struct service *s, const struct action *a)
         break;
     case ACTION_KILL:
         on_kill(s, a);
+        break;
+    case ACTION_STUCK:
+        pool_words_log_stuck(s->crews, &s->config.description, a);
         break;
     case ACTION_EXIT:
         s->exited(s->context);
@@ -269,27 +283,11 @@ static void on_reported(void *context, int pool, uint32_t generation, int rank, 
     actions_do(s);
 }
 
-static const char *last_line(char *text)
-{
-    size_t length = strlen(text);
-    while (length > 0 && text[length - 1] == '\n')
-        text[--length] = '\0';
-    const char *newline = strrchr(text, '\n');
-    return newline ? newline + 1 : text;
-}
-
 static void start_error_note(struct service *s, const struct crew *crew, int rank)
 {
     const struct rank_process *r = &crew->ranks[rank];
-    char tail[ERROR_TEXT_MAX / 2];
-    if (r->said_ready || crew->killed)
-        return;
-    bytering_tail(&r->stderr_pipe.ring, tail, sizeof(tail));
-    const char *line = last_line(tail), *fate = r->fate[0] ? r->fate : "failed";
-    error_set(&s->start_errors[crew->world_size], STATUS_UNAVAILABLE,
-              "rank %d of %d %s%s before it was ready%s%s%s%s", rank, crew->world_size,
-              strncmp(fate, "killed", 6) == 0 ? "was " : "", fate, r->failure.text[0] ? ": " : "",
-              r->failure.text, line[0] ? "; it wrote: " : "", line);
+    if (!r->said_ready && !crew->killed)
+        pool_words_not_ready(crew, rank, &s->start_errors[crew->world_size]);
 }
 
 static void on_failed(void *context, int pool, uint32_t generation, int rank, int kind, int peer)
@@ -346,11 +344,17 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
     }
 }
 
-// Why the core refuses a case that has killed pools: what is known.
-static void poison_tell(const struct service *s, uint64_t hash, struct error *error)
+// Why the core refuses a case that has killed pools, or for which there is none: what is known.
+static void refusal_explain(const struct service *s, const struct cp_case *c, struct error *error)
 {
-    const char *loss = losses_find(&s->losses, hash);
+    struct core_stuck stuck;
     struct error told = *error;
+    if (error->status == STATUS_UNAVAILABLE && core_is_stuck(s->core, c->world_size, &stuck))
+        pool_words_stuck(s->crews, &s->config.description, c->world_size, &stuck, error);
+    if (error->status != STATUS_FAILED_PRECONDITION)
+        return;
+    uint64_t hash = case_hash(c);
+    const char *loss = losses_find(&s->losses, hash);
     if (core_is_poison(s->core, hash) && loss[0])
         error_set(error, told.status, "%s; the last time: %s", told.text, loss);
 }
@@ -374,8 +378,8 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
     s->refused += status != STATUS_OK;
     if (status == STATUS_OK)
         status = core_submit(s->core, clock_now_ns(), &job, &admission, &error);
-    if (status == STATUS_FAILED_PRECONDITION)
-        poison_tell(s, job.case_hash, &error);
+    if (status != STATUS_OK)
+        refusal_explain(s, c, &error);
     if (status == STATUS_OK)
         request_admitted(s, exchange, peer, request, job.timeout_ns, &admission);
     else
@@ -405,26 +409,6 @@ static void request_describe(struct service *s, struct exchange *exchange, const
     reply_send(exchange, &reply);
 }
 
-// Where the shell knows better than the core why a pool does not come up, it says so.
-static void pools_explain(const struct service *s, struct wire_pool *pools, int count)
-{
-    for (int i = 0; i < count; i++) {
-        const char *text = s->start_errors[pools[i].world_size].text;
-        if (text[0] && (pools[i].state == POOL_BACKOFF || pools[i].state == POOL_DOWN))
-            snprintf(pools[i].last_failure, sizeof(pools[i].last_failure), "%s", text);
-    }
-}
-
-// Clients know GPUs by their index.
-static uint64_t devices_tell(const struct wire_description *d, uint64_t places)
-{
-    uint64_t gpus = 0;
-    for (int place = 0; place < d->gpu_count; place++)
-        if (places >> place & 1)
-            gpus |= UINT64_C(1) << d->gpus[place].index;
-    return d->gpu_count > 0 ? gpus : places;
-}
-
 static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools)
 {
     core_status(s->core, status, pools);
@@ -432,9 +416,7 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
     status->passed = s->passed;
     status->failed = s->failed;
     status->refused += s->refused;
-    pools_explain(s, pools, status->pool_count);
-    for (int i = 0; i < status->pool_count; i++)
-        pools[i].devices = devices_tell(&s->config.description, pools[i].devices);
+    pool_words_status(&s->config.description, s->start_errors, pools, status->pool_count);
 }
 
 static void request_status(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -547,6 +529,7 @@ static struct core *core_make(const struct service_config *config)
         .start_timeout_ns = config->start_timeout_ns,
         .peer_grace_ns = PEER_GRACE_NS,
         .idle_timeout_ns = config->idle_timeout_ns,
+        .kill_timeout_ns = KILL_TIMEOUT_NS,
     };
     return core_create(&core);
 }

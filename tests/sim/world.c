@@ -24,7 +24,7 @@ static const char *const news_names[NEWS_KINDS] = {
     [NEWS_DRAIN] = "drain",         [NEWS_LIMIT] = "limit",   [NEWS_TIME] = "time",
 };
 
-static const char *const action_names[] = {"START", "RUN", "ANSWER", "KILL", "EXIT"};
+static const char *const action_names[] = {"START", "RUN", "ANSWER", "KILL", "STUCK", "EXIT"};
 
 static void trace_time(const struct sim *s)
 {
@@ -404,6 +404,7 @@ static void life_draw_config(struct sim *s)
         .ranks_max = 1 + sim_draw(s, sim_chance(s, 500) ? 8 : 24),
         .start_timeout_ns = 60 * MS + sim_draw_ns(s, S),
         .peer_grace_ns = graces_ns[sim_draw(s, 4)],
+        .kill_timeout_ns = 100 * S,
     };
 }
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the shell knows of pools and the core does not, in words: processes, and GPUs by the number
+// that people know them by.
+#ifndef CPATTN_DAEMON_IO_POOL_WORDS_H
+#define CPATTN_DAEMON_IO_POOL_WORDS_H
+
+#include "daemon/core/core.h"
+#include "daemon/io/crew.h"
+#include "proto/wire.h"
+
+// The GPUs in a set of the core's devices, by index; without GPUs the devices themselves.
+uint64_t pool_words_devices(const struct wire_description *d, uint64_t places);
+
+// Why a rank that is lost was not ready: UNAVAILABLE.
+void pool_words_not_ready(const struct crew *crew, int rank, struct error *error);
+
+// Why no pool of the world size can be had: UNAVAILABLE.
+void pool_words_stuck(struct crews *crews, const struct wire_description *d, int world_size,
+                      const struct core_stuck *stuck, struct error *error);
+
+// What is left in a pool that has just got stuck, for the log.
+void pool_words_log_stuck(struct crews *crews, const struct wire_description *d,
+                          const struct action *stuck);
+
+// In place: devices become GPUs, and where `start_errors`, by world size, know better than the core
+// why a pool does not come up, they say so.
+void pool_words_status(const struct wire_description *d, const struct error *start_errors,
+                       struct wire_pool *pools, int count);
+
+#endif
