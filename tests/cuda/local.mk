@@ -12,6 +12,7 @@ cuda_test_libs = kernels/cuda/libkernelscuda.a kernels/libkernels.a plan/libplan
     $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 harness_sources = tests/cuda/harness.c tests/cuda/harness.h
+problem_sources = tests/cuda/problem.c tests/cuda/problem.h
 
 cuda_test_programs += tests/cuda/test_ops_cuda
 tests_cuda_test_ops_cuda_SOURCES = tests/cuda/test_ops_cuda.c $(harness_sources)
@@ -25,12 +26,12 @@ tests_cuda_test_inputs_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_inputs_cuda_LDADD = rank/librank.a $(cuda_test_libs)
 
 cuda_test_programs += tests/cuda/test_forward_cuda
-tests_cuda_test_forward_cuda_SOURCES = tests/cuda/test_forward_cuda.c $(harness_sources)
+tests_cuda_test_forward_cuda_SOURCES = tests/cuda/test_forward_cuda.c $(harness_sources) $(problem_sources)
 tests_cuda_test_forward_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_forward_cuda_LDADD = $(cuda_test_libs)
 
 cuda_test_programs += tests/cuda/test_backward_cuda
-tests_cuda_test_backward_cuda_SOURCES = tests/cuda/test_backward_cuda.c $(harness_sources)
+tests_cuda_test_backward_cuda_SOURCES = tests/cuda/test_backward_cuda.c $(harness_sources) $(problem_sources)
 tests_cuda_test_backward_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_backward_cuda_LDADD = $(cuda_test_libs)
 

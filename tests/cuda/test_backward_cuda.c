@@ -7,17 +7,10 @@
 
 #include "kernels/dtype.h"
 #include "tests/cuda/harness.h"
+#include "tests/cuda/problem.h"
 
-#define SLICES_MAX 12
-#define PAD_ROWS   2 // behind the last row of each side
-
-struct problem {
-    struct attention_shape shape;
-    struct slice slices[SLICES_MAX];
-    int32_t slice_count;
-    int64_t q_rows, kv_rows, bias_count;
-    int64_t skew; // bytes by which Q, K, V and dO miss alignment
-    float magnitude;
+struct trial {
+    struct problem problem;
     bool sinks;
 };
 
@@ -25,126 +18,21 @@ struct tensors {
     struct twin q, k, v, d_out, bias, lse, d, dq, dk, dv, dbias;
 };
 
-// ---- problems ----
+// ---- trials ----
 
-static int64_t one_of(const int64_t *list, int count)
+static struct trial trial_draw(void)
 {
-    return list[harness_below(count)];
-}
-#define ONE_OF(...)                                                                                \
-    one_of((const int64_t[]){__VA_ARGS__},                                                         \
-           (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
-
-static void draw_shape(struct problem *p)
-{
-    struct attention_shape *s = &p->shape;
-    s->dtype = (enum case_dtype)ONE_OF(DTYPE_BF16, DTYPE_BF16, DTYPE_FP16, DTYPE_FP16, DTYPE_FP32);
-    s->group = (int32_t)ONE_OF(1, 1, 1, 2, 3, 4, 8);
-    s->head_phase = (int32_t)(harness_below(3) == 0 ? harness_below(s->group) : 0);
-    s->heads = (int32_t)harness_between(1, 6);
-    s->kv_heads = (s->heads + s->head_phase - 1) / s->group + 1;
-    s->d_qk = (int32_t)ONE_OF(8, 16, 40, 64, 64, 64, 72, 96, 128, 128, 128, 192, 192, 256, 0);
-    s->d_v = (int32_t)(harness_below(3) != 0 ? s->d_qk : ONE_OF(8, 32, 64, 128, 128, 200, 256, 0));
-    if (s->d_qk == 0)
-        s->d_qk = (int32_t)harness_between(1, 256);
-    if (s->d_v == 0)
-        s->d_v = (int32_t)harness_between(1, 256);
-    s->row_step = ONE_OF(1, 1, 1, 2, 3);
-    s->scale = (harness_below(12) == 0 ? -1 : 1) / sqrt(s->d_qk);
-    s->softcap = harness_below(4) == 0 ? (double)ONE_OF(1, 5, 50) : 0;
-    s->deterministic = harness_below(2) == 0;
-    p->skew = harness_below(8) == 0 ? dtype_bytes(s->dtype) : 0;
-    p->magnitude = (float)ONE_OF(1, 1, 1, 3);
-    p->sinks = harness_below(3) == 0;
+    enum case_dtype dtype =
+        (enum case_dtype)ONE_OF(DTYPE_BF16, DTYPE_BF16, DTYPE_FP16, DTYPE_FP16, DTYPE_FP32);
+    struct trial trial = {.problem = problem_draw(dtype), .sinks = harness_below(3) == 0};
+    trial.problem.shape.deterministic = harness_below(2) == 0;
+    return trial;
 }
 
-static int64_t draw_length(void)
+static void trial_note(const struct trial *trial)
 {
-    int64_t most = harness_small() ? 150 : 500;
-    int64_t length = ONE_OF(0, 1, 5, 31, 32, 33, 63, 64, 65, 127, 128, 129, 191, 256, 257);
-    return harness_below(3) == 0 || length > most ? harness_between(0, most) : length;
-}
-
-static void draw_mask(struct slice *slice)
-{
-    slice->offset = harness_below(3) == 0 ? 0 : harness_between(-300, 300);
-    slice->left = harness_below(2) == 0 ? SLICE_UNBOUNDED : ONE_OF(0, 1, 7, 64, 100, 200);
-    slice->right = harness_below(2) == 0 ? SLICE_UNBOUNDED : ONE_OF(0, 0, 0, 1, 33, 128);
-}
-
-// Slices of one sequence, whose rows are `residue` modulo the step. They may overlap.
-static void draw_slices(struct problem *p, int64_t residue)
-{
-    int64_t q_len = draw_length(), kv_len = draw_length(), step = p->shape.row_step;
-    int count = (int)ONE_OF(1, 1, 2, 4);
-    for (int i = 0; i < count && p->slice_count < SLICES_MAX; i++) {
-        struct slice *slice = &p->slices[p->slice_count++];
-        bool whole = harness_below(2) == 0;
-        int64_t q_begin = whole ? 0 : harness_between(0, q_len);
-        int64_t kv_begin = whole ? 0 : harness_between(0, kv_len);
-        slice->q_row = residue + q_begin * step;
-        slice->kv_row = residue + kv_begin * step;
-        slice->q_len = whole ? q_len : harness_between(0, q_len - q_begin);
-        slice->kv_len = whole ? kv_len : harness_between(0, kv_len - kv_begin);
-        draw_mask(slice);
-        int64_t q_end = slice->q_row + slice->q_len * step;
-        int64_t kv_end = slice->kv_row + slice->kv_len * step;
-        p->q_rows = q_end > p->q_rows ? q_end : p->q_rows;
-        p->kv_rows = kv_end > p->kv_rows ? kv_end : p->kv_rows;
-    }
-}
-
-static void draw_bias(struct problem *p)
-{
-    struct attention_shape *s = &p->shape;
-    if (harness_below(3) != 0)
-        return;
-    int64_t rows = 0, columns = 0;
-    s->bias_row_step = harness_below(2);
-    for (int i = 0; i < p->slice_count; i++) {
-        struct slice *slice = &p->slices[i];
-        slice->bias_row = harness_below(5);
-        slice->bias_column = harness_below(9);
-        int64_t last = slice->bias_row + slice->q_len * s->bias_row_step + 1;
-        rows = last > rows ? last : rows;
-        last = slice->bias_column + slice->kv_len;
-        columns = last > columns ? last : columns;
-    }
-    s->bias_row_stride = columns + harness_below(3);
-    s->bias_head_stride = harness_below(2) * rows * s->bias_row_stride;
-    p->bias_count = rows * s->bias_row_stride + (s->heads - 1) * s->bias_head_stride;
-}
-
-static void problem_draw(struct problem *p)
-{
-    *p = (struct problem){0};
-    draw_shape(p);
-    for (int64_t residue = 0; residue < p->shape.row_step; residue++)
-        draw_slices(p, residue);
-    p->q_rows += PAD_ROWS;
-    p->kv_rows += PAD_ROWS;
-    draw_bias(p);
-    p->shape.q_rows = p->q_rows + harness_below(3);
-}
-
-static void problem_note(const struct problem *p)
-{
-    const struct attention_shape *s = &p->shape;
-    harness_note("dtype %d heads %d/%d group %d phase %d d %d/%d step %lld scale %g cap %g bias "
-                 "%lld (%lld %lld %lld) ordered %d skew %lld sinks %d magnitude %g",
-                 (int)s->dtype, s->heads, s->kv_heads, s->group, s->head_phase, s->d_qk, s->d_v,
-                 (long long)s->row_step, s->scale, s->softcap, (long long)p->bias_count,
-                 (long long)s->bias_head_stride, (long long)s->bias_row_stride,
-                 (long long)s->bias_row_step, s->deterministic, (long long)p->skew, p->sinks,
-                 p->magnitude);
-    for (int i = 0; i < p->slice_count; i++) {
-        const struct slice *x = &p->slices[i];
-        harness_note("  q %lld+%lld kv %lld+%lld offset %lld left %lld right %lld",
-                     (long long)x->q_row, (long long)x->q_len, (long long)x->kv_row,
-                     (long long)x->kv_len, (long long)x->offset,
-                     x->left >= SLICE_UNBOUNDED ? -1 : (long long)x->left,
-                     x->right >= SLICE_UNBOUNDED ? -1 : (long long)x->right);
-    }
+    harness_note("sinks %d", trial->sinks);
+    problem_note(&trial->problem);
 }
 
 // ---- tensors ----
@@ -168,7 +56,7 @@ static void fill_rows(const struct problem *p, const struct twin *t, bool keys, 
 static void tensors_create(const struct problem *p, struct tensors *t)
 {
     const struct attention_shape *s = &p->shape;
-    size_t element = (size_t)dtype_bytes(s->dtype), skew = (size_t)p->skew;
+    size_t element = (size_t)dtype_bytes(s->dtype), skew = p->skew;
     size_t q = (size_t)(p->q_rows * s->heads), kv = (size_t)(p->kv_rows * s->kv_heads);
     size_t d_qk = (size_t)s->d_qk, d_v = (size_t)s->d_v;
     size_t scalars = (size_t)(s->heads * s->q_rows);
@@ -214,8 +102,9 @@ static void tensors_destroy(struct tensors *t)
 
 // LSE and D of the forward on the CPU; those of queries that are in no slice stay NaN. Some of the
 // rows are then declared to see nothing.
-static void tensors_forward(const struct problem *p, struct tensors *t)
+static void tensors_forward(const struct trial *trial, struct tensors *t)
 {
+    const struct problem *p = &trial->problem;
     const struct attention_shape *s = &p->shape;
     struct error error;
     float *lse = (float *)t->lse.host, *d = (float *)t->d.host;
@@ -224,7 +113,7 @@ static void tensors_forward(const struct problem *p, struct tensors *t)
         for (int64_t h = 0; h < s->heads; h++)
             for (int64_t r = 0; r < p->slices[i].q_len; r++)
                 lse[h * s->q_rows + p->slices[i].q_row + r * s->row_step] =
-                    p->sinks ? (float)h : -INFINITY;
+                    trial->sinks ? (float)h : -INFINITY;
     struct attention_forward args = {.shape = *s,
                                      .q = t->q.host,
                                      .k = t->k.host,
@@ -343,14 +232,15 @@ static bool backward_agrees(const struct problem *p, struct tensors *t)
     return good;
 }
 
-static void problem_run(const struct problem *p)
+static void trial_run(const struct trial *trial)
 {
+    const struct problem *p = &trial->problem;
     struct tensors t;
     tensors_create(p, &t);
     tensors_begin(&t);
-    tensors_forward(p, &t);
+    tensors_forward(trial, &t);
     if (!backward_agrees(p, &t))
-        problem_note(p);
+        trial_note(trial);
     tensors_destroy(&t);
 }
 
@@ -360,9 +250,8 @@ static void drawn_problems(void)
 {
     int count = harness_small() ? 25 : 400;
     for (int i = 0; i < count; i++) {
-        struct problem p;
-        problem_draw(&p);
-        problem_run(&p);
+        struct trial trial = trial_draw();
+        trial_run(&trial);
     }
 }
 
@@ -370,23 +259,11 @@ static void drawn_problems(void)
 static struct problem problem_square(int32_t heads, int32_t group, int64_t length, int32_t d,
                                      bool causal)
 {
-    struct problem p = {.shape = {.dtype = DTYPE_BF16,
-                                  .heads = heads,
-                                  .kv_heads = heads / group,
-                                  .group = group,
-                                  .d_qk = d,
-                                  .d_v = d,
-                                  .q_rows = length,
-                                  .row_step = 1,
-                                  .scale = 1 / sqrt(d)},
-                        .slice_count = 1,
-                        .q_rows = length,
-                        .kv_rows = length,
-                        .magnitude = 1};
-    p.slices[0] = (struct slice){.q_len = length,
-                                 .kv_len = length,
-                                 .left = SLICE_UNBOUNDED,
-                                 .right = causal ? 0 : SLICE_UNBOUNDED};
+    struct problem p = problem_rectangle(DTYPE_BF16, d, d, length, length);
+    p.shape.heads = heads;
+    p.shape.kv_heads = heads / group;
+    p.shape.group = group;
+    p.slices[0].right = causal ? 0 : SLICE_UNBOUNDED;
     return p;
 }
 
@@ -394,10 +271,10 @@ static void long_sequences(void)
 {
     static const int32_t widths[] = {64, 128, 192, 256};
     for (int i = 0; i < 8; i++) {
-        struct problem p =
-            problem_square(2, 1 + i % 2, harness_small() ? 300 : 1300, widths[i / 2], i % 4 < 2);
-        p.shape.deterministic = i % 3 == 0;
-        problem_run(&p);
+        struct trial trial = {.problem = problem_square(2, 1 + i % 2, harness_small() ? 300 : 1300,
+                                                        widths[i / 2], i % 4 < 2)};
+        trial.problem.shape.deterministic = i % 3 == 0;
+        trial_run(&trial);
     }
 }
 
@@ -458,8 +335,7 @@ static void repeats_are_the_same_bits(void)
 {
     int count = harness_small() ? 4 : 60;
     for (int i = 0; i < count; i++) {
-        struct problem p;
-        problem_draw(&p);
+        struct problem p = trial_draw().problem;
         p.shape.deterministic = true;
         expect_repeats(&p, harness_small() ? 1 : 3);
     }

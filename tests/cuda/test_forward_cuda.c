@@ -7,34 +7,20 @@
 
 #include "kernels/dtype.h"
 #include "tests/cuda/harness.h"
-
-#define SLICES_MAX 12
+#include "tests/cuda/problem.h"
 
 enum prior { PRIOR_NOTHING, PRIOR_SINK, PRIOR_RESULT, PRIORS };
 
-struct problem {
-    struct attention_shape shape;
-    struct slice slices[SLICES_MAX];
-    int32_t slice_count;
-    int64_t q_rows, kv_rows, bias_count;
+struct trial {
+    struct problem problem;
     enum prior prior;
     bool wants_max;
-    size_t skew; // of the addresses of Q, K, V
-    double magnitude;
     bool rising; // logits grow with the key
 };
 
 struct tensors {
     struct twin q, k, v, bias, o, lse, max_logit;
 };
-
-static int64_t one_of(const int64_t *list, int count)
-{
-    return list[harness_below(count)];
-}
-#define ONE_OF(...)                                                                                \
-    one_of((const int64_t[]){__VA_ARGS__},                                                         \
-           (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 static float normal(void)
 {
@@ -43,139 +29,31 @@ static float normal(void)
     return (float)(sqrt(-2 * log(u)) * cos(angle));
 }
 
-// ---- problems -----------------------------------------------------------------------------------
+// ---- trials -------------------------------------------------------------------------------------
 
-static void draw_shape(struct problem *p, enum case_dtype dtype)
+static struct trial trial_draw(enum case_dtype dtype)
 {
-    struct attention_shape *s = &p->shape;
-    s->dtype = dtype;
-    s->group = (int32_t)ONE_OF(1, 1, 1, 2, 3, 4, 8);
-    s->head_phase = (int32_t)(harness_below(3) == 0 ? harness_below(s->group) : 0);
-    s->heads = (int32_t)harness_between(1, 9);
-    s->kv_heads = (s->heads + s->head_phase - 1) / s->group + 1;
-    s->d_qk = (int32_t)ONE_OF(8, 16, 40, 64, 64, 64, 72, 96, 128, 128, 128, 192, 256, 0);
-    s->d_v = (int32_t)(harness_below(3) != 0 ? s->d_qk : ONE_OF(8, 32, 64, 128, 200, 256, 0));
-    if (s->d_qk == 0)
-        s->d_qk = (int32_t)harness_between(1, 256);
-    if (s->d_v == 0)
-        s->d_v = (int32_t)harness_between(1, 256);
-    s->row_step = ONE_OF(1, 1, 1, 2, 3);
-    s->scale = (harness_below(12) == 0 ? -1 : 1) / sqrt(s->d_qk);
-    s->softcap = harness_below(4) == 0 ? (double)ONE_OF(1, 5, 50) : 0;
-    p->wants_max = harness_below(3) == 0;
-    p->prior = (enum prior)harness_below(PRIORS);
-    p->skew = harness_below(8) == 0 ? (size_t)dtype_bytes(dtype) : 0;
-    p->magnitude = (double)ONE_OF(1, 1, 1, 3, 12);
+    struct trial t = {.problem = problem_draw(dtype),
+                      .prior = (enum prior)harness_below(PRIORS),
+                      .wants_max = harness_below(3) == 0};
+    if (harness_below(5) == 0)
+        t.problem.magnitude = 12;
+    return t;
 }
 
-static int64_t draw_length(void)
+static struct trial trial_of(enum case_dtype dtype, int32_t d_qk, int32_t d_v, int64_t q_len,
+                             int64_t kv_len)
 {
-    return harness_below(3) == 0 ? harness_between(0, 400)
-                                 : ONE_OF(0, 1, 5, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256, 257);
+    struct trial t = {.problem = problem_rectangle(dtype, d_qk, d_v, q_len, kv_len)};
+    t.problem.shape.q_rows = ++t.problem.q_rows;
+    t.problem.kv_rows++;
+    return t;
 }
 
-static void draw_mask(struct slice *slice)
+static void trial_note(const struct trial *trial)
 {
-    static const int64_t none = SLICE_UNBOUNDED;
-    slice->offset = harness_below(3) == 0 ? 0 : harness_between(-300, 300);
-    slice->left = harness_below(2) == 0 ? none : ONE_OF(0, 1, 7, 64, 100, 200);
-    slice->right = harness_below(2) == 0 ? none : ONE_OF(0, 0, 0, 1, 33, 128);
-}
-
-// Sequence `residue` of the problem, whose queries and keys begin at the first row it can have.
-static void draw_slices(struct problem *p, int64_t residue)
-{
-    int64_t q_len = draw_length(), kv_len = draw_length(), step = p->shape.row_step;
-    int count = (int)ONE_OF(1, 1, 2, 4);
-    for (int i = 0; i < count && p->slice_count < SLICES_MAX; i++) {
-        struct slice *slice = &p->slices[p->slice_count++];
-        bool whole = harness_below(2) == 0;
-        int64_t q_begin = whole ? 0 : harness_between(0, q_len),
-                kv_begin = whole ? 0 : harness_between(0, kv_len);
-        slice->q_row = residue + q_begin * step;
-        slice->kv_row = residue + kv_begin * step;
-        slice->q_len = whole ? q_len : harness_between(0, q_len - q_begin);
-        slice->kv_len = whole ? kv_len : harness_between(0, kv_len - kv_begin);
-        draw_mask(slice);
-        int64_t q_end = slice->q_row + slice->q_len * step;
-        int64_t kv_end = slice->kv_row + slice->kv_len * step;
-        p->q_rows = q_end > p->q_rows ? q_end : p->q_rows;
-        p->kv_rows = kv_end > p->kv_rows ? kv_end : p->kv_rows;
-    }
-}
-
-static void draw_bias(struct problem *p)
-{
-    struct attention_shape *s = &p->shape;
-    if (harness_below(4) != 0)
-        return;
-    int64_t rows = 0, columns = 0;
-    s->bias_row_step = harness_below(2);
-    for (int i = 0; i < p->slice_count; i++) {
-        struct slice *slice = &p->slices[i];
-        slice->bias_row = harness_below(5);
-        slice->bias_column = harness_below(9);
-        int64_t last = slice->bias_row + slice->q_len * s->bias_row_step + 1;
-        rows = last > rows ? last : rows;
-        last = slice->bias_column + slice->kv_len;
-        columns = last > columns ? last : columns;
-    }
-    s->bias_row_stride = columns + harness_below(3);
-    s->bias_head_stride = harness_below(2) * rows * s->bias_row_stride;
-    p->bias_count = rows * s->bias_row_stride + (s->heads - 1) * s->bias_head_stride;
-}
-
-static struct problem problem_draw(enum case_dtype dtype)
-{
-    struct problem p = {.q_rows = 0};
-    draw_shape(&p, dtype);
-    p.q_rows = p.kv_rows = p.shape.row_step;
-    for (int64_t residue = 0; residue < p.shape.row_step; residue++)
-        draw_slices(&p, residue);
-    draw_bias(&p);
-    p.shape.q_rows = p.q_rows + harness_below(3);
-    return p;
-}
-
-// One rectangle, one head.
-static struct problem problem_of(enum case_dtype dtype, int32_t d_qk, int32_t d_v, int64_t q_len,
-                                 int64_t kv_len)
-{
-    return (struct problem){.shape = {.dtype = dtype,
-                                      .heads = 1,
-                                      .kv_heads = 1,
-                                      .d_qk = d_qk,
-                                      .d_v = d_v,
-                                      .group = 1,
-                                      .q_rows = q_len + 1,
-                                      .row_step = 1,
-                                      .scale = 1 / sqrt(d_qk)},
-                            .slices = {{.q_len = q_len,
-                                        .kv_len = kv_len,
-                                        .left = SLICE_UNBOUNDED,
-                                        .right = SLICE_UNBOUNDED}},
-                            .slice_count = 1,
-                            .q_rows = q_len + 1,
-                            .kv_rows = kv_len + 1,
-                            .magnitude = 1};
-}
-
-static void problem_print(const struct problem *p)
-{
-    const struct attention_shape *s = &p->shape;
-    harness_note("dtype %d heads %d/%d group %d phase %d d %d/%d step %lld scale %g cap %g bias "
-                 "%lld (%lld %lld %lld) prior %d max %d skew %zu magnitude %g",
-                 (int)s->dtype, s->heads, s->kv_heads, s->group, s->head_phase, s->d_qk, s->d_v,
-                 (long long)s->row_step, s->scale, s->softcap, (long long)p->bias_count,
-                 (long long)s->bias_head_stride, (long long)s->bias_row_stride,
-                 (long long)s->bias_row_step, (int)p->prior, p->wants_max, p->skew, p->magnitude);
-    for (int i = 0; i < p->slice_count; i++) {
-        const struct slice *x = &p->slices[i];
-        harness_note("  q %lld+%lld kv %lld+%lld offset %lld left %lld right %lld",
-                     (long long)x->q_row, (long long)x->q_len, (long long)x->kv_row,
-                     (long long)x->kv_len, (long long)x->offset, (long long)x->left,
-                     (long long)x->right);
-    }
+    harness_note("prior %d max %d", (int)trial->prior, trial->wants_max);
+    problem_note(&trial->problem);
 }
 
 // ---- tensors ------------------------------------------------------------------------------------
@@ -219,27 +97,28 @@ static void fill_bias(const struct problem *p, const struct twin *bias)
     }
 }
 
-static void fill_prior(const struct problem *p, const struct tensors *t)
+static void fill_prior(const struct trial *trial, const struct tensors *t)
 {
-    const struct attention_shape *s = &p->shape;
+    const struct attention_shape *s = &trial->problem.shape;
     float *all = (float *)(void *)t->o.host, *lse = (float *)(void *)t->lse.host;
     for (int64_t head = 0; head < s->heads; head++)
         for (int64_t row = 0; row < s->q_rows; row++) {
-            if (p->prior == PRIOR_NOTHING || harness_below(10) == 0) {
+            if (trial->prior == PRIOR_NOTHING || harness_below(10) == 0) {
                 lse[head * s->q_rows + row] = -INFINITY; // O stays NaN, which nobody reads
                 continue;
             }
             lse[head * s->q_rows + row] = 2 * normal();
             float *o = all + (row * s->heads + head) * s->d_v;
             for (int i = 0; i < s->d_v; i++)
-                o[i] = p->prior == PRIOR_SINK ? 0 : normal();
+                o[i] = trial->prior == PRIOR_SINK ? 0 : normal();
         }
     for (int head = 0; head < s->heads; head++)
         ((float *)(void *)t->max_logit.host)[head] = head % 2 == 0 ? -INFINITY : -1 + normal();
 }
 
-static struct tensors tensors_create(const struct problem *p)
+static struct tensors tensors_create(const struct trial *trial)
 {
+    const struct problem *p = &trial->problem;
     const struct attention_shape *s = &p->shape;
     size_t element = (size_t)dtype_bytes(s->dtype), d_qk = (size_t)s->d_qk, d_v = (size_t)s->d_v;
     size_t q = (size_t)(s->q_rows * s->heads), kv = (size_t)(p->kv_rows * s->kv_heads);
@@ -253,10 +132,10 @@ static struct tensors tensors_create(const struct problem *p)
     fill_rows(p, &t.q, true, (int64_t)s->heads * s->d_qk, p->magnitude);
     fill_rows(p, &t.k, false, (int64_t)s->kv_heads * s->d_qk, 1);
     fill_rows(p, &t.v, false, (int64_t)s->kv_heads * s->d_v, 1);
-    if (p->rising)
+    if (trial->rising)
         fill_rising(p, &t);
     fill_bias(p, &t.bias);
-    fill_prior(p, &t);
+    fill_prior(trial, &t);
     return t;
 }
 
@@ -274,9 +153,10 @@ static void push(struct twin *t)
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-static struct attention_forward problem_args(const struct problem *p, const struct tensors *t,
-                                             bool device)
+static struct attention_forward trial_args(const struct trial *trial, const struct tensors *t,
+                                           bool device)
 {
+    const struct problem *p = &trial->problem;
 #define SIDE(twin) ((void *)(device ? (twin).device : (twin).host))
     return (struct attention_forward){.shape = p->shape,
                                       .q = SIDE(t->q),
@@ -285,7 +165,7 @@ static struct attention_forward problem_args(const struct problem *p, const stru
                                       .o = SIDE(t->o),
                                       .lse = SIDE(t->lse),
                                       .bias = p->bias_count > 0 ? SIDE(t->bias) : NULL,
-                                      .max_logit = p->wants_max ? SIDE(t->max_logit) : NULL,
+                                      .max_logit = trial->wants_max ? SIDE(t->max_logit) : NULL,
                                       .slices = p->slices,
                                       .slice_count = p->slice_count};
 #undef SIDE
@@ -295,11 +175,11 @@ struct results {
     float *o, *lse, *max_logit;
 };
 
-static struct results run_on_device(const struct problem *p, struct tensors *t)
+static struct results run_on_device(const struct trial *trial, struct tensors *t)
 {
     struct error error;
     tensors_each(t, push);
-    struct attention_forward args = problem_args(p, t, true);
+    struct attention_forward args = trial_args(trial, t, true);
     enum status status = attention_cuda.forward(harness_cuda, &args, &error);
     EXPECT(status == STATUS_OK, "%s", error.text);
     return (struct results){twin_fetch(&t->o), twin_fetch(&t->lse), twin_fetch(&t->max_logit)};
@@ -329,14 +209,15 @@ static double difference(const struct twin *wanted, const float *found)
 
 // Expects what the CPU gives, and the same bits twice. Weights are rounded to the dtype, once,
 // before they meet V; logits are in fp32. Returns whether all is well.
-static bool problem_check(const struct problem *p)
+static bool trial_check(const struct trial *trial)
 {
+    const struct problem *p = &trial->problem;
     static const double admitted[] = {
         [DTYPE_BF16] = 1.6e-2, [DTYPE_FP16] = 2e-3, [DTYPE_FP32] = 3e-5};
     struct error error;
-    struct tensors t = tensors_create(p);
-    struct results got = run_on_device(p, &t), again = run_on_device(p, &t);
-    struct attention_forward args = problem_args(p, &t, false);
+    struct tensors t = tensors_create(trial);
+    struct results got = run_on_device(trial, &t), again = run_on_device(trial, &t);
+    struct attention_forward args = trial_args(trial, &t, false);
     enum status status = attention_cpu.forward(harness_cpu, &args, &error);
     double o = difference(&t.o, got.o), lse = difference(&t.lse, got.lse);
     double max_logit = difference(&t.max_logit, got.max_logit);
@@ -349,7 +230,7 @@ static bool problem_check(const struct problem *p)
     EXPECT(good, "o %.3g, lse %.3g, max_logit %.3g off%s", o, lse, max_logit,
            same ? "" : ", not the same twice");
     if (!good)
-        problem_print(p);
+        trial_note(trial);
     results_free(&got);
     results_free(&again);
     tensors_each(&t, twin_destroy);
@@ -361,8 +242,8 @@ static bool problem_check(const struct problem *p)
 static void drawn_problems(enum case_dtype dtype, int count)
 {
     for (int i = harness_small() ? count * 9 / 10 : 0; i < count; i++) {
-        struct problem p = problem_draw(dtype);
-        if (!problem_check(&p))
+        struct trial t = trial_draw(dtype);
+        if (!trial_check(&t))
             return;
     }
 }
@@ -387,9 +268,9 @@ static void every_width(void)
 {
     for (int32_t d = 1; d <= HEAD_DIM_MAX; d += harness_small() ? 37 : 1) {
         enum case_dtype dtype = (enum case_dtype)(DTYPE_BF16 + d % 3);
-        struct problem p = problem_of(dtype, d, HEAD_DIM_MAX + 1 - d, 5, 70);
-        struct problem square = problem_of(dtype, d, d, 70, 5);
-        if (!problem_check(&p) || !problem_check(&square))
+        struct trial t = trial_of(dtype, d, HEAD_DIM_MAX + 1 - d, 5, 70);
+        struct trial square = trial_of(dtype, d, d, 70, 5);
+        if (!trial_check(&t) || !trial_check(&square))
             return;
     }
 }
@@ -402,11 +283,11 @@ static void edges(void)
     int count = (int)(sizeof(lengths) / sizeof(*lengths));
     for (int i = 0; i < count * count; i += harness_small() ? 17 : 1) {
         const int32_t *width = widths[i % 4];
-        struct problem p =
-            problem_of(DTYPE_BF16, width[0], width[1], lengths[i / count], lengths[i % count]);
+        struct trial t =
+            trial_of(DTYPE_BF16, width[0], width[1], lengths[i / count], lengths[i % count]);
         if (i / 4 % 2 == 0)
-            p.slices[0].right = 0;
-        if (!problem_check(&p))
+            t.problem.slices[0].right = 0;
+        if (!trial_check(&t))
             return;
     }
 }
@@ -416,31 +297,31 @@ static void rising_logits(void)
 {
     for (int i = 0; i < 6; i++) {
         enum case_dtype dtype = (enum case_dtype)(DTYPE_BF16 + i % 3);
-        struct problem p = problem_of(dtype, 128, 128, 70, 700);
-        p.rising = true;
-        p.magnitude = i < 3 ? 1 : 8;
-        problem_check(&p);
+        struct trial t = trial_of(dtype, 128, 128, 70, 700);
+        t.rising = true;
+        t.problem.magnitude = i < 3 ? 1 : 8;
+        trial_check(&t);
     }
 }
 
 static void nothing_to_do(void)
 {
-    struct problem p = problem_of(DTYPE_BF16, 64, 64, 0, 10);
-    problem_check(&p);
-    p = problem_of(DTYPE_BF16, 64, 64, 10, 0);
-    problem_check(&p);
-    p.slice_count = 0;
-    problem_check(&p);
+    struct trial t = trial_of(DTYPE_BF16, 64, 64, 0, 10);
+    trial_check(&t);
+    t = trial_of(DTYPE_BF16, 64, 64, 10, 0);
+    trial_check(&t);
+    t.problem.slice_count = 0;
+    trial_check(&t);
 }
 
 static void refusals(void)
 {
     struct error error;
-    struct problem p = problem_of(DTYPE_BF16, HEAD_DIM_MAX + 1, 64, 1, 1);
-    struct attention_forward args = {.shape = p.shape};
+    struct trial t = trial_of(DTYPE_BF16, HEAD_DIM_MAX + 1, 64, 1, 1);
+    struct attention_forward args = {.shape = t.problem.shape};
     EXPECT(attention_cuda.forward(harness_cuda, &args, &error) == STATUS_INVALID_ARGUMENT, "d_qk");
-    p = problem_of(DTYPE_BF16, 64, 64, 1, 1);
-    args.shape = p.shape;
+    t = trial_of(DTYPE_BF16, 64, 64, 1, 1);
+    args.shape = t.problem.shape;
     args.shape.kv_heads = 2;
     EXPECT(attention_cuda.forward(harness_cuda, &args, &error) == STATUS_INVALID_ARGUMENT,
            "kv_heads");
