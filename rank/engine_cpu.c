@@ -109,22 +109,12 @@ static enum status cpu_verify(struct engine *e, struct job *j, struct error *err
         .rank = j->rank,
         .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
         .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
-        .out = job_memory(j, BUFFER_OUT),
-        .lse = job_memory(j, BUFFER_LSE),
-        .dq = job_memory(j, BUFFER_DQ),
-        .dbias = job_memory(j, BUFFER_DBIAS),
-        .dsink = job_memory(j, BUFFER_DSINK),
-        .max_logit = job_memory(j, BUFFER_MAX_LOGIT),
+        .results = job_results(j),
         .arena = j->arena,
         .transport = j->control,
         .progress = j->progress,
         .job = j->number,
     };
-    const char *dkv = job_memory(j, BUFFER_DKV);
-    if (dkv) {
-        v.dk = dkv;
-        v.dv = dkv + job_key_bytes(j);
-    }
     enum status status = verify_run(&v, j->report, error);
     if (status != STATUS_OK)
         return status;

@@ -38,3 +38,18 @@ bool job_role_is_filled(enum buffer_role role)
     return role == BUFFER_INPUT_Q || role == BUFFER_INPUT_KV || role == BUFFER_INPUT_DO ||
            role == BUFFER_INPUT_SINK;
 }
+
+struct rank_results job_results(const struct job *j)
+{
+    const char *dkv = job_memory(j, BUFFER_DKV);
+    return (struct rank_results){
+        .out = job_memory(j, BUFFER_OUT),
+        .dq = job_memory(j, BUFFER_DQ),
+        .dk = dkv,
+        .dv = dkv ? dkv + job_key_bytes(j) : NULL,
+        .lse = job_memory(j, BUFFER_LSE),
+        .dsink = job_memory(j, BUFFER_DSINK),
+        .max_logit = job_memory(j, BUFFER_MAX_LOGIT),
+        .dbias = job_memory(j, BUFFER_DBIAS),
+    };
+}

@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 #include "plan/shard.h"
 #include "rank/arena.h"
+#include "rank/results.h"
 #include "transport/transport.h"
 
 struct job {
@@ -39,6 +40,8 @@ int64_t job_key_bytes(const struct job *j);
 // Whether the inputs fill a buffer from the first byte to the last, but for padding, which they
 // poison. A bias may have rows that no query of the rank uses.
 bool job_role_is_filled(enum buffer_role role);
+
+struct rank_results job_results(const struct job *j);
 
 // The buffers that a result is made of, in the order of its digest.
 #define JOB_OUTPUTS 7

@@ -21,6 +21,7 @@ rank_sources += rank/inputs.c
 rank_sources += rank/inputs.h
 rank_sources += rank/job.c
 rank_sources += rank/job.h
+rank_sources += rank/results.h
 rank_sources += rank/operations.c
 rank_sources += rank/operations.h
 rank_sources += rank/padding.c

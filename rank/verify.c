@@ -386,9 +386,10 @@ static enum status queries_judge(struct verifier *x, struct error *error)
 {
     const struct cp_case *c = x->c;
     const struct tensor tensors[] = {
-        {TENSOR_OUT, SIDE_Q, x->v->out, c->dtype, c->heads, c->head_dim_v, false, BLOCK_OUT},
-        {TENSOR_LSE, SIDE_Q, x->v->lse, DTYPE_FP32, c->heads, 1, true, BLOCK_LSE},
-        {TENSOR_DQ, SIDE_Q, x->v->dq, c->dtype, c->heads, c->head_dim_qk, false, BLOCK_DQ},
+        {TENSOR_OUT, SIDE_Q, x->v->results.out, c->dtype, c->heads, c->head_dim_v, false,
+         BLOCK_OUT},
+        {TENSOR_LSE, SIDE_Q, x->v->results.lse, DTYPE_FP32, c->heads, 1, true, BLOCK_LSE},
+        {TENSOR_DQ, SIDE_Q, x->v->results.dq, c->dtype, c->heads, c->head_dim_qk, false, BLOCK_DQ},
     };
     enum status status = STATUS_OK;
     int count = c->training ? 3 : 2;
@@ -406,8 +407,10 @@ static enum status keys_judge(struct verifier *x, struct error *error)
 {
     const struct cp_case *c = x->c;
     const struct tensor tensors[] = {
-        {TENSOR_DK, SIDE_KV, x->v->dk, c->dtype, c->kv_heads, c->head_dim_qk, false, BLOCK_DK},
-        {TENSOR_DV, SIDE_KV, x->v->dv, c->dtype, c->kv_heads, c->head_dim_v, false, BLOCK_DV},
+        {TENSOR_DK, SIDE_KV, x->v->results.dk, c->dtype, c->kv_heads, c->head_dim_qk, false,
+         BLOCK_DK},
+        {TENSOR_DV, SIDE_KV, x->v->results.dv, c->dtype, c->kv_heads, c->head_dim_v, false,
+         BLOCK_DV},
     };
     enum status status = STATUS_OK;
     for (int chunk = 0; chunk < shard_chunks_per_rank(c) && status == STATUS_OK; chunk++) {
@@ -457,9 +460,9 @@ static enum status queries_exchange(struct verifier *x, struct error *error)
 static void all_sums_judge(struct verifier *x)
 {
     const struct verification *v = x->v;
-    const struct sums_results results = {.max_logit = v->max_logit,
-                                         .dsink = v->dsink,
-                                         .dbias = v->dbias,
+    const struct sums_results results = {.max_logit = v->results.max_logit,
+                                         .dsink = v->results.dsink,
+                                         .dbias = v->results.dbias,
                                          .spans = v->spans[SIDE_Q],
                                          .span_count = v->span_count[SIDE_Q]};
     struct figures figures[SUMS_TENSORS_MAX];

@@ -9,24 +9,22 @@
 #include "common/report.h"
 #include "plan/shard.h"
 #include "rank/arena.h"
+#include "rank/results.h"
 #include "transport/transport.h"
 
 // Rows of the reference that are in memory in fp64 at a time, and one fp64 LSE and delta per query
 // and head of the whole case when training: memory is linear in the lengths.
 #define VERIFY_BLOCK_ROWS 512
 
-// What is judged, in the layouts of plan/plan.h.
+// What is judged.
 struct verification {
     const struct cp_case *c;
     int rank;
     const struct span *spans[2]; // of the rank, by enum shard_side
     int span_count[2];
-    const void *out, *dq, *dk, *dv; // in the case's dtype; gradients when training
-    const float *lse;
-    const float *dsink, *max_logit; // NULL where the case has none
-    const void *dbias;              // NULL where the case has none
-    struct arena *arena;            // has room for what verify_reserve() adds
-    struct transport *transport;    // nothing under way
+    struct rank_results results;
+    struct arena *arena;         // has room for what verify_reserve() adds
+    struct transport *transport; // nothing under way
     struct progress *progress;
     uint64_t job;
 };

@@ -170,19 +170,20 @@ static bool desk_judge(struct desk *d)
 {
     struct error error;
     size_t total = 0;
-    struct verification v = {.c = &d->c,
-                             .spans = {d->spans[0], d->spans[1]},
-                             .out = d->out,
-                             .dq = d->dq,
-                             .dk = d->dk,
-                             .dv = d->dv,
-                             .lse = d->lse,
-                             .dbias = d->c.bias != BIAS_NONE ? d->dbias : NULL,
-                             .dsink = d->c.softmax == SOFTMAX_LEARNABLE ? d->dsink : NULL,
-                             .max_logit = d->c.max_logit ? d->max_logit : NULL,
-                             .arena = &d->arena,
-                             .transport = d->transport,
-                             .progress = &d->progress};
+    struct verification v = {
+        .c = &d->c,
+        .spans = {d->spans[0], d->spans[1]},
+        .results = {.out = d->out,
+                    .dq = d->dq,
+                    .dk = d->dk,
+                    .dv = d->dv,
+                    .lse = d->lse,
+                    .dbias = d->c.bias != BIAS_NONE ? d->dbias : NULL,
+                    .dsink = d->c.softmax == SOFTMAX_LEARNABLE ? d->dsink : NULL,
+                    .max_logit = d->c.max_logit ? d->max_logit : NULL},
+        .arena = &d->arena,
+        .transport = d->transport,
+        .progress = &d->progress};
     for (int side = 0; side < 2; side++)
         v.span_count[side] = shard_spans(&d->c, (enum shard_side)side, 0, d->spans[side]);
     ck_assert_int_eq(verify_reserve(&d->c, 0, &total, &error), STATUS_OK);

@@ -193,28 +193,17 @@ static uint64_t digest_finish(const struct cuda *cuda, const struct job *j)
 
 static struct verification_cuda verification_of(struct cuda *cuda, const struct job *j)
 {
-    struct verification_cuda v = {
+    return (struct verification_cuda){
         .c = j->c,
         .rank = j->rank,
         .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
         .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
-        .out = job_memory(j, BUFFER_OUT),
-        .lse = job_memory(j, BUFFER_LSE),
-        .dq = job_memory(j, BUFFER_DQ),
-        .dbias = job_memory(j, BUFFER_DBIAS),
-        .dsink = job_memory(j, BUFFER_DSINK),
-        .max_logit = job_memory(j, BUFFER_MAX_LOGIT),
+        .results = job_results(j),
         .backend = cuda->backend,
         .host = j->arena,
         .device = &cuda->arena,
         .transport = cuda->transport,
     };
-    const char *dkv = job_memory(j, BUFFER_DKV);
-    if (dkv) {
-        v.dk = dkv;
-        v.dv = dkv + job_key_bytes(j);
-    }
-    return v;
 }
 
 static enum status verify_timings(const struct cuda *cuda, struct timings *timings,

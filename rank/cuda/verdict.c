@@ -10,13 +10,16 @@ struct slot_tensor verify_slot(const struct verify_cuda *x, enum slot slot)
     int qk = c->head_dim_qk, v = c->head_dim_v;
     int wide_qk = reference_cuda_padded(qk), wide_v = reference_cuda_padded(v);
     const struct slot_tensor all[SLOTS] = {
-        [SLOT_OUT] = {TENSOR_OUT, SIDE_Q, x->v.out, c->dtype, c->heads, v, wide_v, x->expected[0]},
-        [SLOT_LSE] = {TENSOR_LSE, SIDE_Q, x->v.lse, DTYPE_FP32, c->heads, 1, 1,
+        [SLOT_OUT] = {TENSOR_OUT, SIDE_Q, x->v.results.out, c->dtype, c->heads, v, wide_v,
+                      x->expected[0]},
+        [SLOT_LSE] = {TENSOR_LSE, SIDE_Q, x->v.results.lse, DTYPE_FP32, c->heads, 1, 1,
                       x->statistics[x->v.rank]},
-        [SLOT_DQ] = {TENSOR_DQ, SIDE_Q, x->v.dq, c->dtype, c->heads, qk, wide_qk, x->expected[1]},
-        [SLOT_DK] = {TENSOR_DK, SIDE_KV, x->v.dk, c->dtype, c->kv_heads, qk, wide_qk,
+        [SLOT_DQ] = {TENSOR_DQ, SIDE_Q, x->v.results.dq, c->dtype, c->heads, qk, wide_qk,
                      x->expected[1]},
-        [SLOT_DV] = {TENSOR_DV, SIDE_KV, x->v.dv, c->dtype, c->kv_heads, v, wide_v, x->expected[0]},
+        [SLOT_DK] = {TENSOR_DK, SIDE_KV, x->v.results.dk, c->dtype, c->kv_heads, qk, wide_qk,
+                     x->expected[1]},
+        [SLOT_DV] = {TENSOR_DV, SIDE_KV, x->v.results.dv, c->dtype, c->kv_heads, v, wide_v,
+                     x->expected[0]},
     };
     return all[slot];
 }
@@ -28,8 +31,8 @@ bool verify_slot_present(const struct cp_case *c, enum slot slot)
 
 struct sums_results verify_sums_results(const struct verify_cuda *x)
 {
-    return (struct sums_results){.max_logit = x->v.max_logit ? x->max_logit : NULL,
-                                 .dsink = x->v.dsink ? x->dsink : NULL,
+    return (struct sums_results){.max_logit = x->v.results.max_logit ? x->max_logit : NULL,
+                                 .dsink = x->v.results.dsink ? x->dsink : NULL,
                                  .spans = x->v.spans[SIDE_Q],
                                  .span_count = x->v.span_count[SIDE_Q]};
 }
@@ -119,7 +122,7 @@ static void sums_append(const struct verify_cuda *x, struct rank_report *report)
     int count = sums_heads_judge(x->c, heads, &results, x->head_rows, figures);
     for (int i = 0; i < count; i++)
         figures_append(report, &figures[i]);
-    if (x->v.dbias)
+    if (x->v.results.dbias)
         dbias_append(x, report);
 }
 

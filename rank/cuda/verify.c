@@ -132,7 +132,7 @@ static void queries_reference(struct verify_cuda *x)
         reference_cuda_dq(&x->r, rows, lse, delta, &dbias, x->expected[1], x->terms);
     }
     if (sums_has_heads(x->c))
-        reference_cuda_heads(&x->r, rows->rows, x->max, x->v.dsink ? lse : NULL, delta,
+        reference_cuda_heads(&x->r, rows->rows, x->max, x->v.results.dsink ? lse : NULL, delta,
                              heads_of(x, x->v.rank));
 }
 
@@ -279,7 +279,7 @@ static void dbias_judge(struct verify_cuda *x)
     if (bias_is_whole(c))
         reference_cuda_add_parts(x->v.backend, x->dbias_parts, c->world_size, x->v.rank,
                                  share.count, x->dbias + share.first);
-    const struct compare_lines lines = {.data = x->v.dbias,
+    const struct compare_lines lines = {.data = x->v.results.dbias,
                                         .dtype = c->dtype,
                                         .expected = x->dbias + share.first,
                                         .begin = share.first,
@@ -298,10 +298,10 @@ static void answers_pull(struct verify_cuda *x)
     if (sums_has_heads(x->c))
         staging_pull(backend, x->heads, x->heads_device,
                      SUMS_NUMBERS * (size_t)(x->c->heads * x->c->world_size) * sizeof(double));
-    if (x->v.max_logit)
-        staging_pull(backend, x->max_logit, x->v.max_logit, floats);
-    if (x->v.dsink)
-        staging_pull(backend, x->dsink, x->v.dsink, floats);
+    if (x->v.results.max_logit)
+        staging_pull(backend, x->max_logit, x->v.results.max_logit, floats);
+    if (x->v.results.dsink)
+        staging_pull(backend, x->dsink, x->v.results.dsink, floats);
 }
 
 // ---- start --------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ static void judge_all(struct verify_cuda *x, cudaEvent_t reference, cudaEvent_t 
     event_record(x, reference);
     for (int slot = SLOTS_OF_QUERIES; slot < SLOTS; slot++)
         slot_judge(x, (enum slot)slot);
-    if (x->v.dbias)
+    if (x->v.results.dbias)
         dbias_judge(x);
     answers_pull(x);
     event_record(x, compare);

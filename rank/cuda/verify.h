@@ -12,18 +12,16 @@
 #include "plan/shard.h"
 #include "rank/arena.h"
 #include "rank/cuda/device_arena.h"
+#include "rank/results.h"
 #include "transport/nccl.h"
 
-// What is judged, in the layouts of plan/plan.h; tensors are device memory.
+// What is judged.
 struct verification_cuda {
     const struct cp_case *c;
     int rank;
     const struct span *spans[2]; // of the rank, by enum shard_side; host memory
     int span_count[2];
-    const void *out, *dq, *dk, *dv; // in the case's dtype; gradients when training
-    const float *lse;
-    const float *dsink, *max_logit;    // NULL where the case has none
-    const void *dbias;                 // NULL where the case has none
+    struct rank_results results;       // device memory
     struct attention_backend *backend; // its stream is behind all that made the tensors
     struct arena *host;                // has room for what verify_cuda_reserve() adds
     struct device_arena *device;       // likewise

@@ -30,6 +30,18 @@ struct worker {
 static struct local_meeting meeting;
 static struct worker workers[SAMPLE_WORLD_MAX];
 
+static struct rank_results results_of(void *const *tensors)
+{
+    return (struct rank_results){.out = tensors[OUT],
+                                 .dq = tensors[DQ],
+                                 .dk = tensors[DK],
+                                 .dv = tensors[DV],
+                                 .lse = tensors[LSE],
+                                 .dsink = tensors[DSINK],
+                                 .max_logit = tensors[MAX_LOGIT],
+                                 .dbias = tensors[DBIAS]};
+}
+
 static void judge_cpu(struct worker *w)
 {
     struct rank *rank = w->rank;
@@ -44,14 +56,7 @@ static void judge_cpu(struct worker *w)
         .rank = rank->number,
         .spans = {rank->spans[0], rank->spans[1]},
         .span_count = {rank->span_count[0], rank->span_count[1]},
-        .out = rank->host[OUT],
-        .dq = rank->host[DQ],
-        .dk = rank->host[DK],
-        .dv = rank->host[DV],
-        .lse = rank->host[LSE],
-        .dsink = rank->host[DSINK],
-        .max_logit = rank->host[MAX_LOGIT],
-        .dbias = rank->host[DBIAS],
+        .results = results_of(rank->host),
         .arena = &w->host,
         .transport = w->socket,
         .progress = &progress,
@@ -90,14 +95,7 @@ static void judge_cuda(struct worker *w)
         .rank = rank->number,
         .spans = {rank->spans[0], rank->spans[1]},
         .span_count = {rank->span_count[0], rank->span_count[1]},
-        .out = tensors[OUT],
-        .dq = tensors[DQ],
-        .dk = tensors[DK],
-        .dv = tensors[DV],
-        .lse = tensors[LSE],
-        .dsink = tensors[DSINK],
-        .max_logit = tensors[MAX_LOGIT],
-        .dbias = tensors[DBIAS],
+        .results = results_of(tensors),
         .backend = w->backend,
         .host = &w->host,
         .device = &w->device,
