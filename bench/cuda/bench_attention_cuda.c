@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times calls of the CUDA backend. Each line of standard input is one measurement:
-//     VERB DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V full|causal CALLS
+//     VERB DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V full|causal|dealtN CALLS
 // and is answered by a line: the median and the least milliseconds of a call. VERB is forward,
 // backward, or ordered: backward with the same bits on every repeat. Keys and queries are as many.
+// dealtN is causal; rows lie as N ranks have them that share a sequence, two chunks each.
 // bench/cuda/beside_torch.py asks, between measurements of its own.
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +13,11 @@
 #include "kernels/cuda/backend.h"
 #include "kernels/dtype.h"
 
-#define CALLS_MAX  1000
-#define BATCH_MOST 64
+#define CALLS_MAX   1000
+#define BATCH_MOST  64
+#define RANKS_MOST  8
+// A chunk against those before it and itself.
+#define SLICES_MOST (BATCH_MOST * RANKS_MOST * (2 * RANKS_MOST + 1))
 
 struct request {
     char verb[16], dtype[8], mask[8];
@@ -144,17 +148,37 @@ static struct attention_shape request_shape(const struct request *r)
                                     .scale = 1 / sqrt(r->d_qk)};
 }
 
-static void request_slices(const struct request *r, struct slice slices[BATCH_MOST])
+// Chunk `chunk` of 2 N lies with that which mirrors it.
+static int64_t chunk_row(int ranks, int chunk, int64_t chunk_rows)
 {
-    for (int i = 0; i < r->batch; i++) {
-        int64_t row = (int64_t)i * r->seqlen;
-        slices[i] = (struct slice){.q_row = row,
-                                   .q_len = r->seqlen,
-                                   .kv_row = row,
-                                   .kv_len = r->seqlen,
-                                   .left = SLICE_UNBOUNDED,
-                                   .right = strcmp(r->mask, "causal") == 0 ? 0 : SLICE_UNBOUNDED};
-    }
+    int mirrored = 2 * ranks - 1 - chunk;
+    return (chunk < mirrored ? 2 * chunk : 2 * mirrored + 1) * chunk_rows;
+}
+
+static int sequence_slices(const struct request *r, int64_t row, int ranks, struct slice *slices)
+{
+    int chunks = ranks > 0 ? 2 * ranks : 1, count = 0;
+    int64_t rows = r->seqlen / chunks;
+    for (int q = 0; q < chunks; q++)
+        for (int kv = 0; kv <= q; kv++)
+            slices[count++] =
+                (struct slice){.q_row = row + (ranks > 0 ? chunk_row(ranks, q, rows) : 0),
+                               .q_len = rows,
+                               .kv_row = row + (ranks > 0 ? chunk_row(ranks, kv, rows) : 0),
+                               .kv_len = rows,
+                               .left = SLICE_UNBOUNDED,
+                               .right = kv == q && r->mask[0] != 'f' ? 0 : SLICE_UNBOUNDED};
+    return count;
+}
+
+static int request_slices(const struct request *r, struct slice slices[SLICES_MOST])
+{
+    int ranks = 0, count = 0;
+    if (sscanf(r->mask, "dealt%d", &ranks) == 1 && (ranks < 1 || ranks > RANKS_MOST))
+        exit(1);
+    for (int i = 0; i < r->batch; i++)
+        count += sequence_slices(r, (int64_t)i * r->seqlen, ranks, slices + count);
+    return count;
 }
 
 static int compare_times(const void *a, const void *b)
@@ -216,7 +240,7 @@ static void time_calls(struct attention_backend *backend, const struct call *cal
 }
 
 static struct call request_call(const struct request *r, const struct tensors *t,
-                                const struct slice *slices)
+                                const struct slice *slices, int slice_count)
 {
     struct call call = {.is_forward = is_forward(r)};
     struct attention_shape shape = request_shape(r);
@@ -228,7 +252,7 @@ static struct call request_call(const struct request *r, const struct tensors *t
                                               .o = t->o,
                                               .lse = t->lse,
                                               .slices = slices,
-                                              .slice_count = r->batch};
+                                              .slice_count = slice_count};
     call.backward = (struct attention_backward){.shape = shape,
                                                 .q = t->q,
                                                 .k = t->k,
@@ -240,7 +264,7 @@ static struct call request_call(const struct request *r, const struct tensors *t
                                                 .dk = t->dk,
                                                 .dv = t->dv,
                                                 .slices = slices,
-                                                .slice_count = r->batch};
+                                                .slice_count = slice_count};
     return call;
 }
 
@@ -258,10 +282,10 @@ static void prepare_backward(struct attention_backend *backend, const struct cal
 static void answer(struct attention_backend *backend, const struct request *r)
 {
     static float times[CALLS_MAX];
-    struct slice slices[BATCH_MOST];
+    static struct slice slices[SLICES_MOST];
     struct tensors t = tensors_create(r, request_dtype(r));
-    request_slices(r, slices);
-    struct call call = request_call(r, &t, slices);
+    int slice_count = request_slices(r, slices);
+    struct call call = request_call(r, &t, slices, slice_count);
     if (!call.is_forward)
         prepare_backward(backend, &call);
     time_calls(backend, &call, r->calls, times);
