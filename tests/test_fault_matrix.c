@@ -21,13 +21,14 @@
 #include "tests/raw_client.h"
 #include "tests/runner.h"
 
-// On GPUs there is one, as there is one pair of devices.
+// On GPUs there is one for each pair of devices.
 #define WORKERS      4
 #define CELLS        (FAULT_POINTS * FAULT_KINDS)
 // Far beyond what anything takes.
 #define PATIENCE_MS  60000
 // The deadline of a case that is to miss it; made longer where the fault was not reached before.
 #define SHORT_MS     250
+#define SHORT_GPU_MS 2500 // where the ranks are started first
 #define SHORT_MAX_MS 16000
 #define HOARD_MS     3000
 #define CHILDREN_MAX 64
@@ -429,11 +430,17 @@ static void clean_up(const struct cell *cell)
         ranks_kill();
 }
 
+static int short_ms(const struct cell *cell)
+{
+    bool starts = is_start(cell->point) || cell->point == FAULT_IDLE;
+    return on_gpus() && starts ? SHORT_GPU_MS : SHORT_MS;
+}
+
 static void cell_run(const struct cell *cell)
 {
     bool early = true;
     w.trouble[0] = '\0';
-    for (int ms = SHORT_MS; early && !w.trouble[0]; ms *= 2) {
+    for (int ms = short_ms(cell); early && !w.trouble[0]; ms *= 2) {
         if (ms > SHORT_MAX_MS)
             trouble("the fault was not met within %d ms", SHORT_MAX_MS);
         else
@@ -463,7 +470,19 @@ static bool cell_report(const struct cell *cell)
 
 static int workers(void)
 {
-    return on_gpus() ? 1 : WORKERS;
+    const char *devices = getenv("CPATTN_TEST_DEVICES");
+    if (!on_gpus())
+        return WORKERS;
+    int pairs = devices ? atoi(devices) / 2 : 1;
+    return pairs < 1 ? 1 : pairs;
+}
+
+// The pair of a worker.
+static void devices_choose(int number)
+{
+    char pair[32];
+    snprintf(pair, sizeof(pair), "%d,%d", 2 * number, 2 * number + 1);
+    setenv("CUDA_VISIBLE_DEVICES", pair, 1);
 }
 
 static bool chosen(const struct cell *cell, int argc, char **argv)
@@ -480,6 +499,8 @@ static int worker_run(int number, int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     w.number = number;
+    if (on_gpus())
+        devices_choose(number);
     daemon_start();
     warm_up();
     usleep(200000);
@@ -497,8 +518,8 @@ static int worker_run(int number, int argc, char **argv)
     return daemon_end() && good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-// test_fault_matrix [POINT [KIND]]; with CPATTN_TEST_BACKEND=cuda on the first two GPUs. The rank
-// program is that of the build, or CPATTN_TEST_RANK.
+// test_fault_matrix [POINT [KIND]]; with CPATTN_TEST_BACKEND=cuda on the first two GPUs, or as many
+// as CPATTN_TEST_DEVICES says. The rank program is that of the build, or CPATTN_TEST_RANK.
 int main(int argc, char **argv)
 {
     int count = 0, status;
