@@ -1,7 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/support.h"
 
+#include <math.h>
+
 #include "plan/lengths.h"
+
+// Deviations of the inputs (kernels/inputs.h): of a product of two of TransformerEngine's numbers;
+// of the logits that the sharp ones are made for.
+#define TE_PRODUCT_DEVIATION  0.52
+#define SHARP_LOGIT_DEVIATION 4
+// Largest deviation of logits that fp32 tells apart so well that rank/figures.h has limits that
+// mean something.
+#define LOGIT_DEVIATION_MAX   400
+// Largest deviation of Q, whose largest elements are five times as large, and of what dQ is made
+// of, whose elements may be sums of many: fp16 ends at 65504.
+#define FP16_Q_MAX            8192
+#define FP16_DQ_MAX           2048
 
 static enum status check_heads(const struct cp_case *c, struct error *error)
 {
@@ -50,6 +64,31 @@ static enum status check_scale(const struct cp_case *c, struct error *error)
                      c->scale);
 }
 
+static enum status check_logits(const struct cp_case *c, struct error *error)
+{
+    double most = LOGIT_DEVIATION_MAX / (TE_PRODUCT_DEVIATION * sqrt(c->head_dim_qk));
+    if (c->inputs != INPUTS_TE || !c->verify || case_scale(c) <= most)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "scale is %g with inputs te and head_dim_qk %d; accepted is up to %g there, "
+                     "or inputs sharp, or verify false",
+                     c->scale, c->head_dim_qk, most);
+}
+
+static enum status check_range(const struct cp_case *c, struct error *error)
+{
+    double least = SHARP_LOGIT_DEVIATION / (FP16_Q_MAX * sqrt(c->head_dim_qk));
+    double most = FP16_DQ_MAX / sqrt(c->head_dim_v), scale = case_scale(c);
+    if (c->inputs == INPUTS_TE) // Q does not depend on the scale
+        least = 0;
+    if (c->dtype != DTYPE_FP16 || !c->verify || (scale >= least && scale <= most))
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "scale is %g with dtype fp16 and head_dim %d/%d; accepted is %g to %g there, "
+                     "or another dtype, or verify false",
+                     c->scale, c->head_dim_qk, c->head_dim_v, least, most);
+}
+
 static enum status check_softcap(const struct cp_case *c, struct error *error)
 {
     if (c->softcap == 0 || (c->softcap >= 1e-3 && c->softcap <= 1e6))
@@ -84,6 +123,11 @@ static const struct support_rule rules[] = {
     {"a scale that is neither 0 nor from 1e-6 to 1e6",
      "Logits in fp32 would all be alike or infinite, whatever the inputs are.", "--scale 1e-7",
      check_scale},
+    {"to verify inputs te with a scale that makes logits deviate by more than 400",
+     "In fp32 they would be told apart so badly that a verdict would mean nothing.",
+     "--inputs te --scale 1000", check_logits},
+    {"to verify dtype fp16 with a scale that takes Q or dQ out of its range",
+     "An infinity cannot be compared.", "--dtype fp16 --scale 1e-5", check_range},
     {"a softcap that is neither 0 nor from 1e-3 to 1e6",
      "Below, no logit is left; above, none is touched.", "--softcap 1e-4", check_softcap},
     {"a list that has not one number for each sequence",

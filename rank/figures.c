@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rank/figures.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +24,8 @@
 
 struct limits {
     double tolerance, tolerance_grouped, rmse, row;
-    double eps; // largest relative error of a rounding
+    double eps;  // largest relative error of a rounding
+    double step; // between neighbours where the dtype's relative precision ends
 };
 
 // Tolerances of bf16 and fp16 as TransformerEngine's tests have them. For fp32 ten times the error
@@ -33,13 +35,13 @@ static struct limits dtype_limits(enum case_dtype dtype)
 {
     switch (dtype) {
     case DTYPE_BF16:
-        return (struct limits){2.5e-2, 3.5e-2, 2e-2, 5e-2, 0x1p-9};
+        return (struct limits){2.5e-2, 3.5e-2, 2e-2, 5e-2, 0x1p-9, FLT_MIN};
     case DTYPE_FP16:
-        return (struct limits){5e-3, 5e-3, 3e-3, 8e-3, 0x1p-12};
+        return (struct limits){5e-3, 5e-3, 3e-3, 8e-3, 0x1p-12, 0x1p-24};
     case DTYPE_FP32:
         break;
     }
-    return (struct limits){5e-5, 5e-5, 5e-5, 2e-4, 0x1p-24};
+    return (struct limits){5e-5, 5e-5, 5e-5, 2e-4, 0x1p-24, FLT_MIN};
 }
 
 // Standard deviations of the inputs as kernels/inputs.h draws them: the sharp ones give the logits
@@ -61,6 +63,31 @@ static double logit_excess(const struct cp_case *c)
     struct deviations d = input_deviations(c);
     double deviation = case_scale(c) * sqrt(c->head_dim_qk) * d.q * d.other;
     return deviation > LOGIT_DEVIATION ? deviation / LOGIT_DEVIATION : 1;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+// Logits are in fp32 whatever the dtype is: where they are large, its errors may exceed the
+// dtype's.
+static struct limits case_limits(const struct cp_case *c)
+{
+    struct limits limits = dtype_limits(c->dtype), logits = dtype_limits(DTYPE_FP32);
+    double excess = logit_excess(c);
+    limits.tolerance = larger(limits.tolerance, excess * logits.tolerance);
+    limits.tolerance_grouped = larger(limits.tolerance_grouped, excess * logits.tolerance_grouped);
+    limits.rmse = larger(limits.rmse, excess * logits.rmse);
+    limits.row = larger(limits.row, excess * logits.row);
+    return limits;
+}
+
+// The RMS of a tensor below which not even the nearest numbers of its dtype would keep half of the
+// limit.
+static double least_rms(struct limits limits)
+{
+    return 2 * limits.step / limits.rmse;
 }
 
 // ---- what a uniform softmax would give ----
@@ -171,26 +198,23 @@ struct figures_rule figures_rule(const struct cp_case *c, enum report_tensor ten
                                  const struct span *spans, int count, int chunk)
 {
     int64_t tokens;
-    double excess = logit_excess(c);
     if (tensor == TENSOR_LSE)
-        return logarithm_rule(excess);
-    struct limits limits = dtype_limits(c->dtype);
-    if (c->dtype != DTYPE_FP32)
-        excess = 1;
+        return logarithm_rule(logit_excess(c));
+    struct limits limits = case_limits(c);
     int dim = c->head_dim_qk < c->head_dim_v ? c->head_dim_qk : c->head_dim_v;
     bool grouped = c->heads != c->kv_heads;
     double uniform = uniform_rms(c, tensor, spans, count, chunk, &tokens);
     double rows = (double)tokens * c->kv_heads, factor = terms_factor(c, tensor);
     struct figures_rule rule = {
-        .tolerance = excess * (grouped ? limits.tolerance_grouped : limits.tolerance),
-        .rmse_limit = excess * limits.rmse * allowance(rows * dim),
-        .row_limit = excess * limits.row * allowance(dim),
-        .uniform = uniform,
+        .tolerance = grouped ? limits.tolerance_grouped : limits.tolerance,
+        .rmse_limit = limits.rmse * allowance(rows * dim),
+        .row_limit = limits.row * allowance(dim),
+        .uniform = larger(uniform, least_rms(limits)),
     };
     rule.terms_element =
         ELEMENT_EPS * limits.eps / rule.tolerance * factor * sqrt(allowance(c->head_dim_qk));
-    rule.terms_row = ROW_EPS * limits.eps / (excess * limits.row) * factor;
-    rule.terms_chunk = CHUNK_EPS * limits.eps / (excess * limits.rmse) * factor;
+    rule.terms_row = ROW_EPS * limits.eps / limits.row * factor;
+    rule.terms_chunk = CHUNK_EPS * limits.eps / limits.rmse * factor;
     return rule;
 }
 
@@ -223,33 +247,27 @@ static double bias_terms(const struct cp_case *c)
 struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tensor tensor,
                                       double uniform, int64_t elements, int64_t row)
 {
-    double excess = logit_excess(c);
     if (tensor == TENSOR_MAX_LOGIT)
-        return logarithm_rule(excess);
-    struct limits limits = dtype_limits(c->dtype);
-    if (c->dtype != DTYPE_FP32)
-        excess = 1;
+        return logarithm_rule(logit_excess(c));
+    struct limits limits = case_limits(c);
+    if (tensor == TENSOR_DSINK) // fp32 in every dtype
+        limits.step = FLT_MIN;
     struct figures_rule rule = {
-        .tolerance = excess * limits.tolerance,
-        .rmse_limit = excess * limits.rmse * allowance((double)elements),
-        .row_limit = excess * limits.row * allowance((double)row),
-        .uniform = uniform > 0 ? uniform : 1,
+        .tolerance = limits.tolerance,
+        .rmse_limit = limits.rmse * allowance((double)elements),
+        .row_limit = limits.row * allowance((double)row),
+        .uniform = larger(uniform, least_rms(limits)),
     };
     if (tensor == TENSOR_DBIAS) {
         double terms = bias_terms(c) * limits.eps, part = 1 / sqrt(row > 1 ? (double)row : 1);
         rule.terms_element = TYPICAL_EPS * terms / rule.tolerance;
-        rule.terms_row = TYPICAL_EPS * terms * part / (excess * limits.row);
-        rule.terms_chunk = CHUNK_EPS * terms * part / (excess * limits.rmse);
+        rule.terms_row = TYPICAL_EPS * terms * part / limits.row;
+        rule.terms_chunk = CHUNK_EPS * terms * part / limits.rmse;
     }
     return rule;
 }
 
 // ---- finishing ----
-
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
 
 struct figures_floors figures_floors(const struct figures_rule *rule)
 {

@@ -15,9 +15,10 @@
 // inputs are, and next to nothing where a softmax has saturated. What is left in such a place is
 // the rounding error of the terms that cancelled, and dividing by its reference would say nothing.
 // So a chunk is measured against at least half of u, the RMS that a uniform softmax would give with
-// this mask, and a row against at least a quarter of its chunk. Limits are wider where an RMS is
-// taken over few elements, and those of fp32 and LSE where a scale of the case's own makes the
-// logits large.
+// this mask, and a row against at least a quarter of its chunk; u is never less than what the dtype
+// can hold to within the limits. Limits are wider where an RMS is taken over few elements, and
+// where a scale of the case's own makes the logits so large that fp32, which they are in, no longer
+// tells them apart as well as that (plan/support.c refuses where nothing would be left of them).
 //
 // Cancellation hides rounding errors of the other kind, too. Any kernel on matrix units rounds P to
 // the dtype before it multiplies by it: O, and delta = dO.O, are off by up to eps of the terms that

@@ -114,6 +114,27 @@ START_TEST(scales_that_no_logit_survives_are_refused)
 }
 END_TEST
 
+START_TEST(scales_that_no_verdict_survives_are_refused)
+{
+    REFUSED((c.inputs = INPUTS_TE, c.scale = 1000),
+            "scale is 1000 with inputs te and head_dim_qk 128; accepted is up to 67.991 there, or "
+            "inputs sharp, or verify false");
+    REFUSED((c.dtype = DTYPE_FP16, c.scale = 1e-5),
+            "scale is 1e-05 with dtype fp16 and head_dim 128/128; accepted is 4.31584e-05 to "
+            "181.019 there, or another dtype, or verify false");
+    REFUSED((c.dtype = DTYPE_FP16, c.inputs = INPUTS_TE, c.head_dim_qk = 1, c.scale = 182),
+            "scale is 182 with dtype fp16 and head_dim 1/128; accepted is 0 to 181.019 there, or "
+            "another dtype, or verify false");
+    struct cp_case c = cases_usual();
+    c.scale = 1000;
+    ck_assert_int_eq(case_check(&c, NULL), STATUS_OK);
+    c.dtype = DTYPE_FP16;
+    c.inputs = INPUTS_TE;
+    c.verify = false;
+    ck_assert_int_eq(case_check(&c, NULL), STATUS_OK);
+}
+END_TEST
+
 START_TEST(soft_caps_that_leave_no_logit_are_refused)
 {
     REFUSED(c.softcap = 1e-4, "softcap is 0.0001; accepted is 0 (none) or 1e-3 to 1e6");
@@ -389,6 +410,7 @@ static Suite *suite(void)
     tcase_add_test(check, choices_outside_their_list_are_refused);
     tcase_add_test(check, fields_that_contradict_each_other_are_refused);
     tcase_add_test(check, scales_that_no_logit_survives_are_refused);
+    tcase_add_test(check, scales_that_no_verdict_survives_are_refused);
     tcase_add_test(check, soft_caps_that_leave_no_logit_are_refused);
     tcase_add_test(check, lengths_that_fit_no_sequence_are_refused);
     tcase_add_test(check, padding_that_nothing_uses_is_refused);

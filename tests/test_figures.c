@@ -264,6 +264,73 @@ START_TEST(lse_is_judged_absolutely)
 }
 END_TEST
 
+// However a case is asked for: nobody's limits are so wide that what is wrong passes.
+START_TEST(limits_of_what_is_admitted_mean_something)
+{
+    static const double scales[] = {1e-6, 1e-4, 1e-2, 0, 1, 10, 67, 180, 1e3, 1e6};
+    static const enum report_tensor tensors[] = {TENSOR_OUT, TENSOR_DQ, TENSOR_DK, TENSOR_DV};
+    static const struct span span = {.len = 1000};
+    struct cp_case c;
+    case_init(&c);
+    int admitted = 0;
+    for (int i = 0; i < 10 * 3 * 2; i++) {
+        c.scale = scales[i / 6];
+        c.dtype = (enum case_dtype)(DTYPE_BF16 + i / 2 % 3);
+        c.inputs = i % 2 ? INPUTS_TE : INPUTS_SHARP;
+        if (case_check(&c, NULL) != STATUS_OK)
+            continue;
+        admitted++;
+        for (int k = 0; k < 4; k++) {
+            struct figures_rule rule = figures_rule(&c, tensors[k], &span, 1, 0);
+            ck_assert_double_lt(rule.rmse_limit, 0.025);
+            ck_assert_double_lt(rule.row_limit, 0.1);
+        }
+        ck_assert_double_lt(figures_rule(&c, TENSOR_LSE, &span, 1, 0).row_limit, 0.0101);
+    }
+    ck_assert_int_gt(admitted, 40);
+}
+END_TEST
+
+// What is too small for the dtype, rounded as well as it can be.
+START_TEST(what_the_dtype_cannot_hold_is_no_error)
+{
+    static struct sample s;
+    sample_init(&s, 1e-6);
+    s.c.dtype = DTYPE_FP16;
+    s.c.inputs = INPUTS_TE;
+    s.c.scale = 1e-6;
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < DIM; i++)
+            s.got[row][i] = rintf(s.got[row][i] * 0x1p24f) * 0x1p-24f;
+    ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken, 0);
+    memset(s.got[3], 0, sizeof(s.got[3]));
+    ck_assert_int_ne(sample_judge(&s, TENSOR_DQ)->broken, 0);
+}
+END_TEST
+
+// The gradient of a sink that hardly weighs anything.
+static int tiny_number_broken(double size, float got)
+{
+    struct cp_case c;
+    struct tally t;
+    struct row_error row;
+    case_init(&c);
+    tally_init(&t, figures_rule_sums(&c, TENSOR_DSINK, size, 1, 1), TENSOR_DSINK, 0, &row, 1);
+    tally_row(&t, 0, (struct element){0}, &got, &size, 1, 0);
+    tally_finish(&t);
+    return t.figures.broken;
+}
+
+START_TEST(numbers_that_no_float_can_be_are_no_error)
+{
+    ck_assert_int_eq(tiny_number_broken(1e-60, 0), 0);
+    ck_assert_int_ne(tiny_number_broken(1e-60, 1e-20f), 0);
+    ck_assert_int_ne(tiny_number_broken(1e-20, 0), 0);
+    ck_assert_int_eq(tiny_number_broken(0, 0), 0);
+    ck_assert_int_ne(tiny_number_broken(0, 1e-4f), 0); // without a term it is exactly zero
+}
+END_TEST
+
 START_TEST(no_row_is_no_error)
 {
     struct tally t;
@@ -292,6 +359,9 @@ static Suite *suite(void)
     tcase_add_test(t, rounding_around_zero_is_no_error);
     tcase_add_test(t, terms_that_cancel_leave_their_rounding_errors);
     tcase_add_test(t, lse_is_judged_absolutely);
+    tcase_add_test(t, limits_of_what_is_admitted_mean_something);
+    tcase_add_test(t, what_the_dtype_cannot_hold_is_no_error);
+    tcase_add_test(t, numbers_that_no_float_can_be_are_no_error);
     tcase_add_test(t, no_row_is_no_error);
     suite_add_tcase(s, t);
     return s;

@@ -302,6 +302,28 @@ START_TEST(sharp_logits_deviate_by_four)
 }
 END_TEST
 
+// The least and the largest scale that are admitted with fp16 leave all inputs finite.
+START_TEST(what_is_admitted_is_finite)
+{
+    static const int dims[] = {1, 64, 256};
+    struct cp_case c;
+    case_init(&c);
+    c.dtype = DTYPE_FP16;
+    c.head_dim_qk = c.head_dim_v = dims[_i];
+    float values[HEAD_DIM_MAX], largest = 0;
+    for (c.scale = 1e-6; case_check(&c, NULL) != STATUS_OK; c.scale *= 1.01)
+        continue;
+    for (int64_t position = 0; position < 500; position++)
+        for (int head = 0; head < c.heads; head++) {
+            input_token_head(&c, INPUT_Q, 0, position, head, values);
+            for (int i = 0; i < c.head_dim_qk; i++)
+                largest = fmaxf(largest, fabsf(values[i]));
+        }
+    ck_assert_float_gt(largest, 20000);
+    ck_assert_float_lt(largest, 60000);
+}
+END_TEST
+
 // ---- conversions --------------------------------------------------------------------------------
 
 static const struct half_format {
@@ -474,6 +496,7 @@ static Suite *inputs_suite(void)
     tcase_add_test(tensor, values_are_nearly_normal);
     tcase_add_test(tensor, values_of_the_te_setting_are_clamped);
     tcase_add_loop_test(tensor, sharp_logits_deviate_by_four, 0, 5);
+    tcase_add_loop_test(tensor, what_is_admitted_is_finite, 0, 3);
     suite_add_tcase(suite, tensor);
     TCase *conversion = tcase_create("conversions");
     tcase_set_timeout(conversion, 60);
