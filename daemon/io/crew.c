@@ -3,19 +3,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/log.h"
 #include "daemon/io/clock.h"
 #include "daemon/io/proc.h"
 #include "daemon/io/rank_process.h"
+#include "daemon/io/strays.h"
 
 // How long the end waits for processes that have had SIGKILL.
 #define REAP_MAX_NS (2 * NS_PER_S)
+
+// From asking a rank to end to SIGTERM, and from there to SIGKILL.
+#define GRACE_S         .25
+#define STRAYS_PAUSE_MS 2
 
 // ---- all crews ---------------------------------------------------------------------------------
 
@@ -30,6 +36,7 @@ enum status crews_create(struct ev_loop *loop, const char *program,
     c->handler = *handler;
     c->program = program;
     c->confinement = confinement;
+    c->kills_strays = strays_are_ours();
     c->table = calloc(POOLS_MAX, sizeof(*c->table));
     c->environment = spawn_environment_create();
     c->null_fd = spawn_fd_lift(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -50,6 +57,8 @@ static void ranks_kill(struct crew *crew)
 static void crew_fini(struct crew *crew, uint64_t deadline_ns)
 {
     ranks_kill(crew);
+    if (crew->crews)
+        ev_timer_stop(crew->crews->loop, &crew->grace);
     for (int rank = 0; crew->ranks && rank < crew->world_size; rank++)
         rank_process_fini(&crew->ranks[rank], deadline_ns);
     if (crew->progress)
@@ -58,6 +67,31 @@ static void crew_fini(struct crew *crew, uint64_t deadline_ns)
     free(crew->reports);
     free(crew->snapshot);
     memset(crew, 0, sizeof(*crew));
+}
+
+static bool pid_is_rank(const void *context, pid_t pid)
+{
+    const struct crews *c = context;
+    for (int i = 0; i < POOLS_MAX; i++) {
+        const struct crew *crew = &c->table[i];
+        for (int rank = 0; rank < crew->world_size; rank++) {
+            if (crew->ranks[rank].pid == pid)
+                return true;
+        }
+    }
+    return false;
+}
+
+void crews_reap_strays(struct crews *c)
+{
+    strays_end(c->kills_strays, pid_is_rank, c);
+}
+
+// Those of ranks that have just been reaped come to us now.
+static void strays_finish(struct crews *c, uint64_t deadline_ns)
+{
+    while (strays_end(c->kills_strays, pid_is_rank, c) > 0 && clock_now_ns() < deadline_ns)
+        poll(NULL, 0, STRAYS_PAUSE_MS);
 }
 
 void crews_destroy(struct crews *c)
@@ -70,7 +104,7 @@ void crews_destroy(struct crews *c)
     for (int i = 0; c->table && i < POOLS_MAX; i++)
         crew_fini(&c->table[i], deadline_ns);
     if (c->table)
-        crews_reap_strays(c);
+        strays_finish(c, deadline_ns);
     free(c->table);
     spawn_environment_destroy(c->environment);
     if (c->null_fd >= 0)
@@ -81,31 +115,6 @@ void crews_destroy(struct crews *c)
 struct crew *crews_get(struct crews *c, int index)
 {
     return &c->table[index];
-}
-
-static bool pid_is_rank(const struct crews *c, pid_t pid)
-{
-    for (int i = 0; i < POOLS_MAX; i++) {
-        const struct crew *crew = &c->table[i];
-        for (int rank = 0; rank < crew->world_size; rank++) {
-            if (crew->ranks[rank].pid == pid)
-                return true;
-        }
-    }
-    return false;
-}
-
-// Looks before it reaps: a rank belongs to its pidfd. Behind a rank that is not reaped yet nothing
-// can be seen, but there is a next time.
-void crews_reap_strays(struct crews *c)
-{
-    siginfo_t info = {0};
-    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
-           !pid_is_rank(c, info.si_pid)) {
-        log_notice("stray_reaped pid=%d", (int)info.si_pid);
-        waitpid(info.si_pid, NULL, WNOHANG);
-        info.si_pid = 0;
-    }
 }
 
 // ---- one crew ----------------------------------------------------------------------------------
@@ -130,11 +139,30 @@ static int progress_create(struct crew *crew, struct error *error)
     return fd;
 }
 
+// Twice: what did not do as asked is told to, then killed.
+static void on_grace(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    (void)events;
+    struct crew *crew = watcher->data;
+    if (crew->told) {
+        ev_timer_stop(loop, watcher);
+        ranks_kill(crew);
+        return;
+    }
+    crew->told = true;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        rank_process_signal(&crew->ranks[rank], SIGTERM);
+        rank_process_signal(&crew->ranks[rank], SIGCONT);
+    }
+}
+
 static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
                              uint32_t generation, const int *gpus, struct error *error)
 {
     crew_fini(crew, 0);
     crew->crews = p;
+    ev_timer_init(&crew->grace, on_grace, 0., GRACE_S);
+    crew->grace.data = crew;
     crew->index = (int)(crew - p->table);
     crew->generation = generation;
     crew->ranks = calloc((size_t)world_size, sizeof(*crew->ranks));
@@ -230,11 +258,30 @@ void crew_snapshot(struct crew *crew)
     }
 }
 
+// Whether all of its ranks are well and have nothing to do.
+static bool crew_rests(const struct crew *crew)
+{
+    bool rests = crew->alive == crew->world_size;
+    for (int rank = 0; rank < crew->world_size && rests; rank++) {
+        const struct rank_process *r = &crew->ranks[rank];
+        rests = r->said_ready && r->channel >= 0 && r->failure.status == STATUS_OK &&
+                (crew->job == 0 || r->reported);
+    }
+    return rests;
+}
+
 void crew_kill(struct crew *crew)
 {
     crew_snapshot(crew);
+    bool rests = !crew->killed && crew_rests(crew);
     crew->killed = true;
-    ranks_kill(crew);
+    if (!rests) {
+        ranks_kill(crew);
+        return;
+    }
+    ev_timer_again(crew->crews->loop, &crew->grace);
+    for (int rank = 0; rank < crew->world_size; rank++)
+        rank_process_stop(&crew->ranks[rank]);
 }
 
 void crew_drain_stderr(struct crew *crew)

@@ -56,6 +56,8 @@ struct crew {
     struct progress *progress;   // [world_size], shared with the ranks
     struct progress *snapshot;   // [world_size], copy made before the kill
     bool has_snapshot, killed;
+    ev_timer grace; // ranks that were asked to end, or told to
+    bool told;
     uint64_t job; // current or last; 0: none
     bool verify;  // its case wants a verdict
 };
@@ -83,13 +85,18 @@ void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c);
 // first call; crew_kill() begins with it.
 void crew_snapshot(struct crew *crew);
 
-// SIGKILL to every rank and its process group; the exits are reported as they are reaped.
+// Ends every rank and its process group; the exits are reported as they are reaped. Ranks that are
+// all well and have nothing to do are asked to end by themselves, so that what runs with them (a
+// profiler around each, say) can end its work; they get SIGTERM after a quarter of a second and
+// SIGKILL after half a second. All others get SIGKILL at once: nothing is gained by what a broken
+// pool would still do, and a case waits for the next one.
 void crew_kill(struct crew *crew);
 
 // Reads what the ranks have written to stderr by now.
 void crew_drain_stderr(struct crew *crew);
 
-// Reaps processes that ranks have left behind and that came to us as their reaper.
+// Kills and reaps processes that ranks have left behind and that came to us as their reaper. Where
+// the daemon cannot tell them from others they are only reaped.
 void crews_reap_strays(struct crews *crews);
 
 #endif

@@ -245,6 +245,23 @@ static void fate_write(const siginfo_t *info, char *text)
         snprintf(text, FATE_MAX, "killed by signal %d (SIG%s)", info->si_status, name ? name : "?");
 }
 
+// A rank that is stopped hears it when it goes on; one that has gone already needs not hear it.
+void rank_process_stop(struct rank_process *r)
+{
+    struct error error;
+    if (r->channel >= 0 && channel_send(r->channel, CHANNEL_STOP, r->crew->generation, 0, NULL, 0,
+                                        &error) != STATUS_OK)
+        log_debug("rank_stop rank=%d error=%s", r->rank,
+                  log_quote(&(struct log_quoted){0}, error.text));
+    rank_process_signal(r, SIGCONT);
+}
+
+void rank_process_signal(const struct rank_process *r, int number)
+{
+    if (r->pid != 0)
+        kill(-r->pid, number);
+}
+
 void rank_process_kill(const struct rank_process *r)
 {
     if (r->pid == 0)

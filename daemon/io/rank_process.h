@@ -14,6 +14,7 @@ struct crews {
     const struct confinement *confinement;
     char **environment;
     int null_fd;
+    bool kills_strays;
     struct crew *table; // [POOLS_MAX]
     // One frame's payload; frames are dealt with one at a time.
     _Alignas(16) uint8_t payload[CHANNEL_PAYLOAD_MAX];
@@ -23,6 +24,12 @@ struct crews {
 // is as before, apart from what rank_process_fini() cleans up.
 enum status rank_process_start(struct rank_process *r, struct mesh *mesh, int progress_fd,
                                struct error *error) MUST_CHECK;
+
+// Asks a rank that has nothing to do to end by itself.
+void rank_process_stop(struct rank_process *r);
+
+// A signal to the group of the process; without effect once that is reaped.
+void rank_process_signal(const struct rank_process *r, int number);
 
 // SIGKILL to the process and its group; without effect once it is reaped.
 void rank_process_kill(const struct rank_process *r);
