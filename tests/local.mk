@@ -427,3 +427,7 @@ tests_test_worklist_backward_SOURCES = tests/test_worklist_backward.c \
     tests/drawn_slices.c tests/drawn_slices.h \
     kernels/cuda/worklist_backward.c kernels/cuda/worklist_backward.h \
     kernels/cuda/intervals.c kernels/cuda/intervals.h
+fuzz_programs += tests/fuzz_core
+tests_fuzz_core_SOURCES = tests/fuzz_core.c tests/fuzz_core_world.c tests/fuzz_core_world.h
+tests_fuzz_core_LDADD = $(fuzz_libs)
+
