@@ -102,8 +102,11 @@ static int ranks_list(const struct bench *b, pid_t *pids)
 
 // ---- requests ----------------------------------------------------------------------------------
 
-// A case of 16 tokens, or one of some seconds.
-static uint32_t case_send(struct bench *b, bool large, int timeout_ms)
+// A case of 16 tokens; one that takes longer than the deadline, and is not refused because it must;
+// one of some seconds.
+enum size { SMALL, MEDIUM, LARGE };
+
+static uint32_t case_send(struct bench *b, enum size size, int timeout_ms)
 {
     static struct wire_request request;
     uint32_t number = ++b->last;
@@ -115,9 +118,9 @@ static uint32_t case_send(struct bench *b, bool large, int timeout_ms)
     memcpy(request.id.bytes + 4, &b->daemon, sizeof(b->daemon));
     case_init(&request.run);
     request.run.batch = 1;
-    request.run.heads = request.run.kv_heads = large ? 8 : 1;
-    request.run.head_dim_qk = request.run.head_dim_v = large ? 64 : 16;
-    request.run.seqlen_q = request.run.seqlen_kv = large ? 4096 : 16;
+    request.run.heads = request.run.kv_heads = size == LARGE ? 8 : size == MEDIUM ? 2 : 1;
+    request.run.head_dim_qk = request.run.head_dim_v = size == SMALL ? 16 : 64;
+    request.run.seqlen_q = request.run.seqlen_kv = size == SMALL ? 16 : 4096;
     request.run.seed = number;
     raw_send(&b->client, number, &request);
     return number;
@@ -172,8 +175,8 @@ static pid_t worker_find(const struct bench *b)
 // To the answer, and from there to the verdict of a case that is sent then.
 static void death_once(struct bench *b, double *answer_ms, double *verdict_ms)
 {
-    expect("warm", answer_take(b, case_send(b, false, PATIENCE_MS)), STATUS_OK);
-    uint32_t number = case_send(b, true, PATIENCE_MS);
+    expect("warm", answer_take(b, case_send(b, SMALL, PATIENCE_MS)), STATUS_OK);
+    uint32_t number = case_send(b, LARGE, PATIENCE_MS);
     pid_t rank = 0;
     while (rank == 0) {
         usleep(UNDER_WAY_US);
@@ -183,15 +186,15 @@ static void death_once(struct bench *b, double *answer_ms, double *verdict_ms)
     kill(rank, SIGKILL);
     expect("death", answer_take(b, number), STATUS_ABORTED);
     *answer_ms = now_ms() - began;
-    expect("next", answer_take(b, case_send(b, false, PATIENCE_MS)), STATUS_OK);
+    expect("next", answer_take(b, case_send(b, SMALL, PATIENCE_MS)), STATUS_OK);
     *verdict_ms = now_ms() - began;
 }
 
 static double deadline_once(struct bench *b)
 {
-    expect("warm", answer_take(b, case_send(b, false, PATIENCE_MS)), STATUS_OK);
+    expect("warm", answer_take(b, case_send(b, SMALL, PATIENCE_MS)), STATUS_OK);
     double began = now_ms();
-    expect("deadline", answer_take(b, case_send(b, true, DEADLINE_MS)), STATUS_DEADLINE_EXCEEDED);
+    expect("deadline", answer_take(b, case_send(b, MEDIUM, DEADLINE_MS)), STATUS_DEADLINE_EXCEEDED);
     return now_ms() - began - DEADLINE_MS;
 }
 
@@ -205,7 +208,7 @@ static int busy_once(struct bench *b, double *busy_ms, int room)
     int count = 0, open = 0;
     for (int i = 0; i < FLOOD; i++, open++) {
         sent_ms[i] = now_ms();
-        case_send(b, false, PATIENCE_MS);
+        case_send(b, SMALL, PATIENCE_MS);
         while (raw_next(&b->client, &number, &reply) == RAW_REPLY) {
             if (reply.status == STATUS_RESOURCE_EXHAUSTED && count < room)
                 busy_ms[count++] = now_ms() - sent_ms[number - first];

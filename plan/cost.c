@@ -19,6 +19,8 @@ static int64_t sequence_pairs(const struct cp_case *c, int32_t sequence)
 int64_t cost_pairs(const struct cp_case *c)
 {
     int64_t pairs = 0;
+    if (case_is_even(c, SIDE_Q) && case_is_even(c, SIDE_KV))
+        return c->batch * sequence_pairs(c, 0);
     for (int32_t i = 0; i < c->batch; i++)
         pairs += sequence_pairs(c, i);
     return pairs;
@@ -46,6 +48,8 @@ static double cost_reference(const struct cp_case *c, double pairs)
 static double side_tokens(const struct cp_case *c, enum shard_side side)
 {
     int64_t tokens = 0;
+    if (case_is_even(c, side))
+        return (double)c->batch * (double)case_length(c, side, 0);
     for (int32_t i = 0; i < c->batch; i++)
         tokens += case_length(c, side, i);
     return (double)tokens;

@@ -16,7 +16,8 @@ struct case_cost {
     double reference; // operations in fp64, of the reference that needs fewest; 0 unless verified
 };
 
-// Takes a few operations for each sequence of a case that case_check() admits.
+// Of a case that case_check() admits. Takes a few operations for each sequence with a length of its
+// own.
 void case_cost(const struct cp_case *c, struct case_cost *cost);
 
 // (query, key) pairs of one head that the mask admits, over all sequences.

@@ -287,6 +287,10 @@ tests_test_core_parts_SOURCES = tests/test_core_parts.c
 tests_test_core_parts_LDADD = $(core_libs)
 tests_test_core_parts_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 
+test_programs += tests/test_core_deadline
+tests_test_core_deadline_SOURCES = tests/test_core_deadline.c $(core_fixture)
+tests_test_core_deadline_LDADD = $(core_libs)
+
 test_programs += tests/test_sim
 tests_test_sim_SOURCES = \
     tests/test_sim.c \
@@ -344,6 +348,14 @@ test_programs += tests/test_gpus
 tests_test_gpus_SOURCES = tests/test_gpus.c \
     daemon/io/gpus.c daemon/io/gpus.h daemon/io/spawn.c daemon/io/spawn.h \
     daemon/io/confine.c daemon/io/confine.h daemon/io/proc.c daemon/io/proc.h
+
+test_programs += tests/test_peaks
+tests_test_peaks_SOURCES = tests/test_peaks.c daemon/io/peaks.c daemon/io/peaks.h
+
+test_programs += tests/test_daemon_deadline
+tests_test_daemon_deadline_SOURCES = tests/test_daemon_deadline.c \
+    daemon/io/peaks.c daemon/io/peaks.h daemon/io/host.c daemon/io/host.h $(daemon_fixture)
+tests_test_daemon_deadline_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_daemon_gpus
 tests_test_daemon_gpus_SOURCES = tests/test_daemon_gpus.c $(daemon_fixture)

@@ -226,6 +226,10 @@ static struct wire_reply harm_in_flight(int signal, uint64_t timeout_ns, uint64_
     struct wire_request queued[2] = {daemon_request(METHOD_RUN), daemon_request(METHOD_RUN)};
     victim.timeout_ns = timeout_ns;
     victim.run_timeout_ns = run_timeout_ns;
+    if (timeout_ns > 0 || run_timeout_ns > 0) { // long, but not so that it is refused at once
+        victim.run.batch = 2;
+        victim.run.seqlen_q = victim.run.seqlen_kv = 2048;
+    }
     struct call call = daemon_call_begin(&d, &victim);
     daemon_await_running(&d, 1);
     struct call behind[2] = {daemon_call_begin(&d, &queued[0]), daemon_call_begin(&d, &queued[1])};

@@ -125,6 +125,34 @@ START_TEST(times_are_shown)
 }
 END_TEST
 
+static const struct {
+    uint64_t ns;
+    const char *text;
+} asked[] = {
+    {0, "1us"},
+    {1, "1us"},
+    {1001, "1.1us"},
+    {12000, "12us"},
+    {12001, "13us"},
+    {999999, "1000us"},
+    {1000000, "1ms"},
+    {1350001, "1.4ms"},
+    {350000000, "350ms"},
+    {11300000000, "12s"},
+    {123000000000, "130s"},
+    {3600000000000, "3600s"},
+    {UINT64_MAX, "19000000000s"},
+};
+
+START_TEST(times_to_ask_for_are_enough)
+{
+    char text[DURATION_TEXT_MAX];
+    uint64_t ns;
+    ck_assert_str_eq(duration_ask(asked[_i].ns, text, sizeof(text)), asked[_i].text);
+    ck_assert(asked[_i].ns > INT64_MAX || (duration_parse(text, &ns) && ns >= asked[_i].ns));
+}
+END_TEST
+
 // ---- the progress line ------------------------------------------------------------------------
 
 START_TEST(progress_tells_rate_and_time_left)
@@ -164,6 +192,7 @@ int main(void)
     tcase_add_test(nearest, nearest_takes_any_length);
     LOOP(duration, times_are_read, times);
     LOOP(duration, times_are_shown, shown);
+    LOOP(duration, times_to_ask_for_are_enough, asked);
     tcase_add_test(progress, progress_tells_rate_and_time_left);
     suite_add_tcase(suite, nearest);
     suite_add_tcase(suite, duration);

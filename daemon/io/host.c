@@ -24,8 +24,10 @@
 int host_cores(void)
 {
     cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    return cores < 1 ? 1 : cores > DEVICES_MAX ? DEVICES_MAX : cores;
+    // The set is too small for the largest machines.
+    bool known = sched_getaffinity(0, sizeof(set), &set) == 0;
+    long cores = known ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores > DEVICES_MAX ? DEVICES_MAX : (int)cores;
 }
 
 // The number that follows `key` in a file of lines; -1 where there is none.

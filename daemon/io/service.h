@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/status.h"
+#include "daemon/io/peaks.h"
 #include "daemon/io/confine.h"
 #include "daemon/io/server.h"
 #include "daemon/user_list.h"
@@ -24,6 +25,7 @@ struct service_config {
     int user_queue_max;       // cases of one user, up to the description's queue_max
     struct user_list allowed; // empty: everybody
     int descriptors_max;      // that this process may open
+    struct peaks peaks;       // of the devices
 };
 
 struct service;

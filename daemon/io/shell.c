@@ -275,6 +275,7 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     };
     memcpy(service.description.backend, b->name, sizeof(b->name));
     memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));
+    service.peaks = peaks_of(&service.description, host_cores());
     enum status status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
         return status;
