@@ -22,3 +22,5 @@ common_sources += common/nearest.h
 common_sources += common/report.h
 common_sources += common/status.c
 common_sources += common/status.h
+common_sources += common/token.c
+common_sources += common/token.h

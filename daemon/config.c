@@ -78,6 +78,31 @@ static bool cuda_rank_program_set(struct config *c, const char *text)
     return path_set(c->cuda_rank_program, text);
 }
 
+static bool listen_set(struct config *c, const char *text)
+{
+    return listen_parse(&c->listen, text);
+}
+
+static bool token_file_set(struct config *c, const char *text)
+{
+    return path_set(c->listen.token_file, text);
+}
+
+static bool tls_certificate_set(struct config *c, const char *text)
+{
+    return path_set(c->listen.tls_certificate, text);
+}
+
+static bool tls_key_set(struct config *c, const char *text)
+{
+    return path_set(c->listen.tls_key, text);
+}
+
+static bool tls_clients_set(struct config *c, const char *text)
+{
+    return path_set(c->listen.tls_clients, text);
+}
+
 static bool backend_set(struct config *c, const char *text)
 {
     static const char *const names[] = {
@@ -214,6 +239,16 @@ static const struct setting {
     const char *expected;
 } settings[] = {
     {"socket", "PATH", "Listen on this unix socket [" CPATTN_SOCKET_PATH "]", socket_set, "a path"},
+    {"listen", "URL",
+     "Listen on a network, too: tcp://HOST:PORT, or tls+tcp://HOST:PORT with TLS [nowhere]",
+     listen_set, LISTEN_SYNTAX},
+    {"token-file", "PATH", "What clients over a network have to present; needed with tcp://",
+     token_file_set, "a path"},
+    {"tls-certificate", "PATH", "The daemon's certificate for tls+tcp://, PEM", tls_certificate_set,
+     "a path"},
+    {"tls-key", "PATH", "Its key, PEM", tls_key_set, "a path"},
+    {"tls-clients", "PATH", "Ask clients for certificates that one of these has signed, PEM",
+     tls_clients_set, "a path"},
     {"backend", "NAME",
      "What ranks compute with: cpu, cuda, or auto for GPUs where there are any [auto]", backend_set,
      "auto, cpu or cuda"},
@@ -290,7 +325,8 @@ static error_t option_take(int key, char *value, struct argp_state *state)
 static void version_print(FILE *stream, struct argp_state *state)
 {
     (void)state;
-    fprintf(stream, "cpattnd %s\n", PACKAGE_VERSION);
+    fprintf(stream, "cpattnd %s\nTLS for clients over a network: %s\n", PACKAGE_VERSION,
+            HAVE_TLS ? "yes" : "no, built without");
 }
 
 static void line_read(struct line *line, int argc, char **argv)
@@ -428,6 +464,8 @@ enum status config_read(struct config *config, int argc, char **argv, struct err
     if (status == STATUS_OK)
         status = line_apply(&line, config, error);
     if (status == STATUS_OK)
+        status = listen_check(&config->listen, error);
+    if (status == STATUS_OK)
         status = programs_find(config, error);
     return status;
 }
@@ -441,6 +479,8 @@ const char *config_fixed_difference(const struct config *a, const struct config 
 {
     if (strcmp(a->socket, b->socket) != 0)
         return "socket";
+    if (strcmp(a->listen.url, b->listen.url) != 0)
+        return "listen";
     if (a->backend != b->backend)
         return "backend";
     if (a->devices.count != b->devices.count || a->devices.named != b->devices.named)

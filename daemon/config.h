@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "common/status.h"
+#include "daemon/listen.h"
 #include "daemon/rank_user.h"
 #include "daemon/user_list.h"
 
@@ -22,6 +23,7 @@ struct device_choice {
 
 struct config {
     char socket[PATH_MAX];
+    struct listen_config listen; // beside the socket
     // Of cpattn-rank and cpattn-rank-cuda, absolute or relative to the working directory. The
     // second need not be there.
     char rank_program[PATH_MAX], cuda_rank_program[PATH_MAX];

@@ -58,6 +58,8 @@ AC_DEFUN([CPATTN_TLS], [
             cpattn_tls_note="off: no Mbed TLS 2.28 (Debian: libmbedtls-dev)"
             AS_IF([test "x$with_tls" = xyes], [CPATTN_MISSING([libmbedtls-dev])])])
     ])
+    AS_IF([test $cpattn_tls = yes], [cpattn_tls_number=1], [cpattn_tls_number=0])
+    AC_DEFINE_UNQUOTED([HAVE_TLS], [$cpattn_tls_number], [Whether clients over a network may use TLS])
     AC_SUBST([MBEDTLS_LIBS])
     AM_CONDITIONAL([TLS], [test $cpattn_tls = yes])
 ])

@@ -107,10 +107,27 @@ static enum status decode_time(const char *name, uint64_t ns, uint64_t *time_ns,
     return STATUS_OK;
 }
 
+static enum status decode_token(const ProtobufCBinaryData *bytes, struct token *token,
+                                struct error *error)
+{
+    if (bytes->len == 0)
+        return STATUS_OK;
+    if (!token_is_valid(bytes->data, bytes->len))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "token has %zu bytes, or others than printable ASCII; accepted are %d to "
+                         "%d, or none",
+                         bytes->len, TOKEN_BYTES_MIN, TOKEN_BYTES_MAX);
+    token_set(token, bytes->data, bytes->len);
+    explicit_bzero(bytes->data, bytes->len);
+    return STATUS_OK;
+}
+
 static enum status decode_envelope(const Cpattn__V1__Request *message, struct wire_request *request,
                                    struct error *error)
 {
     enum status status = decode_id(&message->id, "id", &request->id, error);
+    enum status of_token = decode_token(&message->token, &request->token, error);
+    status = status == STATUS_OK ? of_token : status;
     request->version = message->version;
     if (message->version != WIRE_VERSION)
         return error_set(error, STATUS_FAILED_PRECONDITION,

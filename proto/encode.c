@@ -48,19 +48,24 @@ static void *build_list(struct build *b, size_t count)
     return list;
 }
 
-static ProtobufCBinaryData build_id(struct build *b, const struct request_id *id)
+static ProtobufCBinaryData build_bytes(struct build *b, const void *data, size_t size)
 {
     ProtobufCBinaryData bytes = {.len = 0};
-    if (b->status != STATUS_OK)
+    if (b->status != STATUS_OK || size == 0)
         return bytes;
-    bytes.data = scratch_alloc(&b->scratch, sizeof id->bytes);
+    bytes.data = scratch_alloc(&b->scratch, size);
     if (!bytes.data) {
         b->status = scratch_refusal(&b->scratch, "a message", b->error);
         return bytes;
     }
-    bytes.len = sizeof id->bytes;
-    memcpy(bytes.data, id->bytes, sizeof id->bytes);
+    bytes.len = size;
+    memcpy(bytes.data, data, size);
     return bytes;
+}
+
+static ProtobufCBinaryData build_id(struct build *b, const struct request_id *id)
+{
+    return build_bytes(b, id->bytes, sizeof id->bytes);
 }
 
 static enum status pack(const ProtobufCMessage *message, size_t size_max, void **data, size_t *size,
@@ -126,6 +131,7 @@ static void build_request(struct build *b, const struct wire_request *r,
     cpattn__v1__request__init(message);
     message->version = r->version;
     message->id = build_id(b, &r->id);
+    message->token = build_bytes(b, r->token.text, strlen(r->token.text));
     message->timeout_ns = r->timeout_ns;
     message->run_timeout_ns = r->run_timeout_ns;
     switch (r->method) {

@@ -5,6 +5,7 @@
 #define CPATTN_PROTO_WIRE_H
 
 #include "common/report.h"
+#include "common/token.h"
 #include "plan/case.h"
 
 // Major version of the protocol. A peer of another one is told FAILED_PRECONDITION with both
@@ -20,6 +21,7 @@ enum wire_method { METHOD_RUN = 1, METHOD_DESCRIBE, METHOD_STATUS, METHOD_CANCEL
 struct wire_request {
     uint32_t version;
     struct request_id id;
+    struct token token;      // "": none; never to be logged
     uint64_t timeout_ns;     // from arrival; 0: the daemon's default
     uint64_t run_timeout_ns; // from when the ranks have the case; 0: none of its own
     enum wire_method method;
@@ -135,7 +137,8 @@ enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *s
 
 // Validates every field with its name in the message; case_check() is part of it. For a request
 // whose envelope could be read but whose content is refused, `request->id` is filled, so that the
-// refusal can be addressed; all zeros mean that it could not be read. INVALID_ARGUMENT for
+// refusal can be addressed; all zeros mean that it could not be read. The same holds for
+// `request->token`. INVALID_ARGUMENT for
 // malformed bytes and for values out of range; UNIMPLEMENTED for a method or a field of a case that
 // only a newer client knows; FAILED_PRECONDITION for another major version; what case_check() says.
 enum status wire_decode_request(const void *data, size_t size, struct wire_request *request,

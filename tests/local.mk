@@ -411,6 +411,13 @@ tests_test_daemon_users_LDADD = $(daemon_fixture_libs)
 test_programs += tests/test_daemon_socket
 tests_test_daemon_socket_SOURCES = tests/test_daemon_socket.c $(daemon_fixture)
 tests_test_daemon_socket_LDADD = $(daemon_fixture_libs)
+
+# Clients over a network.
+net_client = tests/net_client.c tests/net_client.h
+test_programs += tests/test_daemon_tcp
+tests_test_daemon_tcp_SOURCES = tests/test_daemon_tcp.c $(net_client) $(daemon_fixture)
+tests_test_daemon_tcp_LDADD = $(daemon_fixture_libs)
+
 test_helpers += tests/early_client
 tests_early_client_SOURCES = tests/early_client.c
 tests_early_client_LDADD = $(daemon_fixture_libs)
@@ -425,9 +432,13 @@ tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
 
 fuzz_programs += tests/fuzz_config
 tests_fuzz_config_SOURCES = tests/fuzz_config.c \
-    daemon/config.c daemon/config.h daemon/rank_user.c daemon/rank_user.h \
+    daemon/config.c daemon/config.h daemon/listen.c daemon/listen.h daemon/rank_user.c daemon/rank_user.h \
     daemon/user_list.c daemon/user_list.h
 tests_fuzz_config_LDADD = yaml/libyamltree.la $(fuzz_libs)
+
+fuzz_programs += tests/fuzz_core
+tests_fuzz_core_SOURCES = tests/fuzz_core.c tests/fuzz_core_world.c tests/fuzz_core_world.h
+tests_fuzz_core_LDADD = $(fuzz_libs)
 
 # Host code of the CUDA backend that needs no CUDA.
 test_programs += tests/test_worklist
@@ -439,7 +450,3 @@ tests_test_worklist_backward_SOURCES = tests/test_worklist_backward.c \
     tests/drawn_slices.c tests/drawn_slices.h \
     kernels/cuda/worklist_backward.c kernels/cuda/worklist_backward.h \
     kernels/cuda/intervals.c kernels/cuda/intervals.h
-fuzz_programs += tests/fuzz_core
-tests_fuzz_core_SOURCES = tests/fuzz_core.c tests/fuzz_core_world.c tests/fuzz_core_world.h
-tests_fuzz_core_LDADD = $(fuzz_libs)
-

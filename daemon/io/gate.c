@@ -7,14 +7,28 @@
 
 bool gate_is_ruler(const struct peer *peer)
 {
-    return peer->uid == 0 || peer->uid == geteuid();
+    return !peer_is_remote(peer) && (peer->uid == 0 || peer->uid == geteuid());
+}
+
+enum status gate_check_token(const struct service_config *config, const struct peer *peer,
+                             const struct token *token, struct error *error)
+{
+    if (!peer_is_remote(peer) || !config->token.text[0] || token_equal(&config->token, token))
+        return STATUS_OK;
+    return error_set(error, STATUS_UNAUTHENTICATED,
+                     token->text[0] ? "the token is not that of this daemon; ask its administrator "
+                                      "for the file that token-file names there"
+                                    : "this daemon asks clients over a network for its token; give "
+                                      "the file that holds it with --token-file, or "
+                                      "CPATTN_TOKEN_FILE");
 }
 
 enum status gate_check_peer(const struct service_config *config, const struct peer *peer,
                             struct error *error)
 {
     const struct user_list *allowed = &config->allowed;
-    if (allowed->count == 0 || gate_is_ruler(peer) || user_list_has(allowed, peer->uid))
+    if (allowed->count == 0 || peer_is_remote(peer) || gate_is_ruler(peer) ||
+        user_list_has(allowed, peer->uid))
         return STATUS_OK;
     return error_set(error, STATUS_PERMISSION_DENIED,
                      "user %u is not among those that this daemon serves (allow-users)",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is refused before the pool core is asked: users that are not served, cases beyond what the
-// machine has for them.
+// What is refused before the pool core is asked: users that are not served, clients over a network
+// without the token, cases beyond what the machine has for them.
 #ifndef CPATTN_DAEMON_IO_GATE_H
 #define CPATTN_DAEMON_IO_GATE_H
 
@@ -12,7 +12,11 @@
 // Root, and who runs the daemon: served in any case, and obeyed about others' requests.
 bool gate_is_ruler(const struct peer *peer);
 
-// PERMISSION_DENIED, where the settings name others.
+// UNAUTHENTICATED, where it came over a network and presents another token than is asked for.
+enum status gate_check_token(const struct service_config *config, const struct peer *peer,
+                             const struct token *token, struct error *error) MUST_CHECK;
+
+// PERMISSION_DENIED, where the settings name others. They say nothing of clients over a network.
 enum status gate_check_peer(const struct service_config *config, const struct peer *peer,
                             struct error *error) MUST_CHECK;
 

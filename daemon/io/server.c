@@ -190,8 +190,14 @@ void server_reply(struct exchange *x, const void *data, size_t size)
 
 void server_strike(struct exchange *x)
 {
-    if (x->connection)
-        x->connection->strikes++;
+    struct connection *c = x->connection;
+    char who[PEER_TEXT_MAX];
+    if (!c)
+        return;
+    c->strikes++;
+    if (log_allowed(x->server))
+        log_warning("client_unauthenticated client=%u %s times=%d", c->peer.client,
+                    peer_describe(&c->peer, who), c->strikes);
 }
 
 // False: no memory for it.

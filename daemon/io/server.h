@@ -76,8 +76,9 @@ void server_reply(struct exchange *x, const void *data, size_t size);
 // Ends the exchange without a reply.
 void server_drop(struct exchange *x);
 
-// To be said before the reply that refuses a request for want of the token. A connection that has
-// come to CONNECTION_STRIKES_MAX of these is closed once its replies are written.
+// To be said (and is logged) before the reply that refuses a request for want of the token. A
+// connection that has come to CONNECTION_STRIKES_MAX of these is closed once its replies are
+// written.
 void server_strike(struct exchange *x);
 
 // For the connections to come; NULL where the port has no TLS.

@@ -59,9 +59,9 @@ static const char *id_format(const struct request_id *id, char *text)
 static void refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error)
 {
-    char id[ID_TEXT_MAX];
-    log_info("refused id=%s client=%u uid=%d status=%s reason=%s", id_format(&request->id, id),
-             peer->client, (int)peer->uid, status_name(error->status),
+    char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
+    log_info("refused id=%s client=%u %s status=%s reason=%s", id_format(&request->id, id),
+             peer->client, peer_describe(peer, who), status_name(error->status),
              log_quote(&(struct log_quoted){0}, error->text));
     reply_status(exchange, request, error);
 }
@@ -442,8 +442,16 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
     };
     struct service *s = context;
     struct wire_request request = {0};
-    struct error error;
+    struct error error, token_error;
     enum status status = wire_decode_request(data, size, &request, &error);
+    // Whoever has not shown the token is not told what else is wrong.
+    if (gate_check_token(&s->config, peer, &request.token, &token_error) != STATUS_OK) {
+        s->refused++;
+        server_strike(exchange);
+        reply_status(exchange, &request, &token_error);
+        return;
+    }
+    token_wipe(&request.token);
     if (status == STATUS_OK)
         status = gate_check_peer(&s->config, peer, &error);
     if (status != STATUS_OK) {
@@ -475,6 +483,7 @@ void service_limit(struct service *s, const struct service_limits *limits)
 {
     s->config.user_queue_max = limits->user_queue_max;
     s->config.allowed = limits->allowed;
+    s->config.token = limits->token;
     s->config.idle_timeout_ns = limits->idle_timeout_ns;
     s->config.description.memory_bytes_max = limits->memory_bytes_max;
     core_limit(s->core, clock_now_ns(),
@@ -574,6 +583,7 @@ void service_destroy(struct service *s)
     crews_destroy(s->crews);
     core_destroy(s->core);
     tasks_destroy(s->tasks);
+    token_wipe(&s->config.token);
     recall_clear(&s->recall);
     free(s);
 }

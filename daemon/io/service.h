@@ -24,6 +24,7 @@ struct service_config {
     uint64_t idle_timeout_ns;
     int user_queue_max;       // cases of one user, up to the description's queue_max
     struct user_list allowed; // empty: everybody
+    struct token token;       // of clients over a network; "": none is asked
     int descriptors_max;      // that this process may open
     struct peaks peaks;       // of the devices
 };
@@ -45,6 +46,7 @@ struct server_handler service_handler(struct service *service);
 struct service_limits {
     int user_queue_max;
     struct user_list allowed;
+    struct token token;
     uint64_t idle_timeout_ns;
     int64_t memory_bytes_max;
 };

@@ -15,6 +15,7 @@
 #include "daemon/io/clock.h"
 #include "daemon/io/host.h"
 #include "daemon/io/notify.h"
+#include "daemon/io/port.h"
 #include "daemon/io/server.h"
 #include "daemon/io/service.h"
 
@@ -41,6 +42,7 @@ struct shell {
     struct config config;
     struct backend backend;
     struct notify notify;
+    struct port port;
     struct server *server;
     struct service *service;
     ev_timer tick;
@@ -124,9 +126,16 @@ static struct service_limits limits_of(const struct shell *s, const struct confi
     return (struct service_limits){
         .user_queue_max = share < c->queue_max ? share : c->queue_max,
         .allowed = c->allowed,
+        .token = s->port.token,
         .idle_timeout_ns = c->idle_timeout_ns,
         .memory_bytes_max = c->memory_bytes ? c->memory_bytes : s->backend.memory_bytes,
     };
+}
+
+static void reload_refused(const struct error *error)
+{
+    log_error("reload error=%s action=kept_as_it_was",
+              log_quote(&(struct log_quoted){0}, error->text));
 }
 
 static void reload(struct shell *s)
@@ -134,11 +143,16 @@ static void reload(struct shell *s)
     struct config config;
     struct error error;
     if (config_reread(&s->config, &config, &error) != STATUS_OK) {
-        log_error("reload error=%s action=kept_as_it_was",
-                  log_quote(&(struct log_quoted){0}, error.text));
+        reload_refused(&error);
         return;
     }
     const char *fixed = config_fixed_difference(&s->config, &config);
+    bool same_port = strcmp(s->config.listen.url, config.listen.url) == 0;
+    if (same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) {
+        reload_refused(&error);
+        return;
+    }
+    server_set_tls(s->server, s->port.tls);
     if (fixed)
         log_warning("reload setting=%s action=left_until_restart", fixed);
     config.queue_max = s->config.queue_max;
@@ -169,6 +183,10 @@ static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
 
 static void ready_tell(const struct shell *s)
 {
+    if (s->port.fd >= 0)
+        log_notice("listening url=%s token=%s tls=%s client_certificates=%s", s->config.listen.url,
+                   s->port.token.text[0] ? "yes" : "no", s->port.tls ? "yes" : "no",
+                   s->config.listen.tls_clients[0] ? "yes" : "no");
     log_notice("ready socket=%s devices=%d version=%s", s->config.socket, s->backend.device_count,
                PACKAGE_VERSION);
     notify_send(&s->notify, "READY=1\nSTATUS=serving on %s", s->config.socket);
@@ -263,6 +281,7 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
         .idle_timeout_ns = c->idle_timeout_ns,
         .user_queue_max = limits.user_queue_max,
         .allowed = limits.allowed,
+        .token = limits.token,
         .descriptors_max = descriptors - DESCRIPTORS_OWN - clients,
         .description = {.version = PACKAGE_VERSION,
                         .devices = b->device_count,
@@ -279,10 +298,12 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     enum status status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
         return status;
+    const struct server_port port = {s->port.fd, s->port.tls};
     const struct server_config server = {.path = c->socket,
                                          .requests_max = c->queue_max + REQUESTS_SPARE,
                                          .clients_max = clients,
-                                         .user_clients_max = half(clients)};
+                                         .user_clients_max = half(clients),
+                                         .port = s->port.fd >= 0 ? &port : NULL};
     const struct server_handler handler = service_handler(s->service);
     return server_create(s->loop, &server, &handler, &s->server, error);
 }
@@ -294,10 +315,13 @@ enum status shell_create(const struct config *config, struct shell **shell, stru
     if (!s)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");
     s->config = *config;
+    s->port.fd = -1;
     notify_init(&s->notify);
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     enum status status = s->loop ? backend_choose(&s->config, &s->backend, error)
                                  : error_set(error, STATUS_UNAVAILABLE, "no event loop");
+    if (status == STATUS_OK)
+        status = port_open(&s->config.listen, &s->port, error);
     if (status == STATUS_OK)
         status = parts_create(s, descriptors, error);
     if (status != STATUS_OK) {
@@ -322,6 +346,7 @@ void shell_destroy(struct shell *s)
         return;
     server_destroy(s->server);
     service_destroy(s->service);
+    port_fini(&s->port);
     notify_fini(&s->notify);
     if (s->loop)
         ev_loop_destroy(s->loop);
