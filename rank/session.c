@@ -6,6 +6,7 @@
 
 #include "common/fault.h"
 #include "rank/clock.h"
+#include "rank/complete.h"
 
 enum status session_init(struct session *s, const struct engine_kind *kind, char *const *arguments,
                          struct transport *transport, struct progress *progress,
@@ -146,6 +147,8 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     FAULT(REFERENCE);
     if (status == STATUS_OK && j->c->verify)
         status = e->ops->verify(e, j, error);
+    if (status == STATUS_OK && j->c->verify)
+        status = complete_check(j->c, j->rank, j->report, error);
     return status;
 }
 
