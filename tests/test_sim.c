@@ -72,7 +72,7 @@ static void totals_check(const struct sim_totals *t)
 {
     static const enum status refusals[] = {
         STATUS_INVALID_ARGUMENT,    STATUS_ALREADY_EXISTS, STATUS_RESOURCE_EXHAUSTED,
-        STATUS_FAILED_PRECONDITION, STATUS_UNAVAILABLE,
+        STATUS_FAILED_PRECONDITION, STATUS_UNAVAILABLE,    STATUS_DEADLINE_EXCEEDED,
     };
     if (t->lives < LIVES_TELLING)
         return;
@@ -90,6 +90,7 @@ static void totals_check(const struct sim_totals *t)
     ck_assert_uint_gt(t->repeated, t->lives / 10);
     ck_assert_uint_gt(t->forgotten, t->lives / 10);
     ck_assert_uint_gt(t->limited, t->lives / 10);
+    ck_assert_uint_gt(t->late, t->lives / 1000);
 }
 
 START_TEST(every_life_keeps_the_promises)

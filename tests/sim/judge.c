@@ -25,17 +25,39 @@ static bool user_is_at_limit(const struct sim *s, uint32_t user)
     return s->config.user_queue_max > 0 && live >= s->config.user_queue_max;
 }
 
+// Whether the bounds leave no way to be done in time. What the core says by its formula is held
+// against the best that can happen: that must be too late, too.
+static bool is_hopeless(const struct sim *s, const struct core_request *r)
+{
+    uint64_t sum_ns, longest_ns, pools = (uint64_t)record_instances(s, r->world_size);
+    uint64_t best_ns = record_best_begin(s, r->world_size, &sum_ns, &longest_ns);
+    uint64_t others_ns = (pools - 1) * longest_ns;
+    uint64_t begin_ns = sum_ns > others_ns ? (sum_ns - others_ns) / pools : 0;
+    bool hopeless = begin_ns + r->cost_ns > r->timeout_ns;
+    SIM_CHECK(s, !hopeless || best_ns + r->cost_ns > r->timeout_ns,
+              "refused, and could be done in %.3f ms", (double)(best_ns + r->cost_ns) / 1e6);
+    s->totals->late += hopeless;
+    return hopeless;
+}
+
+static bool is_too_long(const struct core_request *r)
+{
+    return r->cost_ns > r->timeout_ns || (r->run_timeout_ns > 0 && r->cost_ns > r->run_timeout_ns);
+}
+
 static enum status submission_status(const struct sim *s, const struct core_request *r)
 {
     if (r->world_size < 1 || r->world_size > WORLD_SIZE_MAX)
         return STATUS_INVALID_ARGUMENT;
     if (record_instances(s, r->world_size) == 0 || record_poison(s, r->case_hash))
         return STATUS_FAILED_PRECONDITION;
+    if (is_too_long(r))
+        return STATUS_DEADLINE_EXCEEDED;
     if (s->draining || record_down(s, r->world_size, s->told_ns))
         return STATUS_UNAVAILABLE;
     if (s->live == s->config.queue_max || user_is_at_limit(s, r->user))
         return STATUS_RESOURCE_EXHAUSTED;
-    return STATUS_OK;
+    return is_hopeless(s, r) ? STATUS_DEADLINE_EXCEEDED : STATUS_OK;
 }
 
 // Only who made it may ask for it again, and for nothing else under its id.

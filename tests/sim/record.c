@@ -86,6 +86,33 @@ int record_oldest(const struct sim *s)
     return oldest;
 }
 
+// The pool that is free first.
+static uint64_t *first_free(uint64_t *free_ns, int pools)
+{
+    uint64_t *first = free_ns;
+    for (int i = 1; i < pools; i++)
+        first = free_ns[i] < *first ? &free_ns[i] : first;
+    return first;
+}
+
+uint64_t record_best_begin(const struct sim *s, int world_size, uint64_t *sum_ns,
+                           uint64_t *longest_ns)
+{
+    uint64_t free_ns[DEVICES_MAX] = {0};
+    int pools = record_instances(s, world_size);
+    *sum_ns = *longest_ns = 0;
+    for (const struct sim_job *job = s->jobs; job < s->jobs + s->job_count; job++) {
+        if (job->place != PLACE_QUEUED || job->world_size != world_size)
+            continue;
+        uint64_t left_ns = job->deadline_ns > s->now_ns ? job->deadline_ns - s->now_ns : 0;
+        uint64_t held_ns = job->cost_ns < left_ns ? job->cost_ns : left_ns;
+        *first_free(free_ns, pools) += held_ns;
+        *sum_ns += held_ns;
+        *longest_ns = held_ns > *longest_ns ? held_ns : *longest_ns;
+    }
+    return *first_free(free_ns, pools);
+}
+
 int record_waiting(const struct sim *s, int world_size)
 {
     int waiting = 0;

@@ -54,6 +54,7 @@ struct habits {
     int cancel, gone, duplicate, drain, limit;
     int short_timeout, long_timeout;
     int run_timeout; // 0: the deadline is that of the request alone
+    bool costs;      // jobs have bounds
     int killer;      // that the case with hash 0 kills its pool
     uint64_t gap_ns_max, start_ns_max, run_ns_max, kill_ns_max, late_ns_max;
     bool calm; // none of the above: then no job may wait long at the head of the queue
@@ -65,7 +66,7 @@ enum place { PLACE_QUEUED, PLACE_RUNNING, PLACE_ANSWERED };
 struct sim_job {
     enum place place;
     uint64_t id, hash, number; // number: 0 until an action has told it
-    uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns;
+    uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns, cost_ns;
     int slot, world_size, crew;
     uint32_t user;
     unsigned clients; // bit mask of those that wait for its answer
@@ -102,7 +103,7 @@ struct sim_totals {
     uint64_t lives, events, actions;
     uint64_t causes[SIM_CAUSE_MAX];
     uint64_t refused[STATUS_COUNT];
-    uint64_t attached, repeated, forgotten, limited;
+    uint64_t attached, repeated, forgotten, limited, late;
     uint64_t starts, kills, exits, stale, side_by_side;
 };
 

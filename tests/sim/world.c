@@ -129,6 +129,15 @@ static uint64_t draw_run_timeout(struct sim *s)
     return 1 + sim_draw_ns(s, 2 * s->habits.run_ns_max);
 }
 
+// Not drawn, but made of the request's id: the lives in tests/sim/seeds stay as they are.
+static uint64_t cost_of(const struct sim *s, uint64_t id)
+{
+    uint64_t size = id >> 60, part = id >> 40 & 0xffff;
+    if (!s->habits.costs)
+        return 0;
+    return (size == 0 ? S : size < 8 ? 100 * MS : 10 * MS) * part >> 16;
+}
+
 static int draw_world_size(struct sim *s)
 {
     static const int odd[] = {0, -1, 65, 64, 9};
@@ -180,6 +189,7 @@ static void client_admitted(struct sim *s, const struct core_request *request, u
                                                .admitted_ns = s->now_ns,
                                                .deadline_ns = s->now_ns + request->timeout_ns,
                                                .run_timeout_ns = request->run_timeout_ns,
+                                               .cost_ns = request->cost_ns,
                                                .slot = slot,
                                                .world_size = request->world_size,
                                                .user = request->user,
@@ -206,6 +216,7 @@ static struct core_request draw_request(struct sim *s, int world_size, uint64_t 
         request.user = sim_chance(s, 900) ? job->user : job->user + 1;
     }
     id_make(&request.id, *id);
+    request.cost_ns = cost_of(s, *id);
     return request;
 }
 
@@ -475,6 +486,7 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
     life_draw_habits(s);
     if (seed % 8 == 5 || seed % 8 == 7) // not drawn: the lives in tests/sim/seeds stay as they are
         s->habits.run_timeout = 500;
+    s->habits.costs = seed / 16 % 8 == 4 || seed / 16 % 8 == 6;
     s->habits.calm = sim_chance(s, 200);
     if (s->habits.calm)
         life_make_calm(s);
