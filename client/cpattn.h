@@ -121,8 +121,8 @@ CPATTN_API int cpattn_case_get(const struct cpattn_case *c, const char *name, ch
 CPATTN_API enum cpattn_status cpattn_case_check(const struct cpattn_case *c,
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
 
-// One line that tells the case from its neighbours, and the options of `cpattn-submit case` that
-// reproduce it. Both return the length as snprintf does.
+// One line that tells the case from its neighbours, and the command line that runs it again
+// ("cpattn-submit case --world-size 4"). Both return the length as snprintf does.
 CPATTN_API int cpattn_case_describe(const struct cpattn_case *c, char *text, size_t size);
 CPATTN_API int cpattn_case_command(const struct cpattn_case *c, char *text, size_t size);
 

@@ -159,7 +159,8 @@ START_TEST(options_are_checked)
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_INVALID_ARGUMENT);
     options->requests_max = -1;
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_INVALID_ARGUMENT);
-    options->requests_max = 512; // the most that the header promises, and refused for no reason here
+    options->requests_max =
+        512; // the most that the header promises, and refused for no reason here
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_UNAVAILABLE);
     options->requests_max = 0;
     options->size = 0;

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# Harnesses that people copy: built against the public header and library alone, run by the tests.
+examplesdir = $(docdir)/examples
+dist_examples_DATA = examples/harness.c examples/harness.py
+
+check_PROGRAMS += examples/harness
+examples_harness_SOURCES = examples/harness.c
+examples_harness_CPPFLAGS = -I$(top_srcdir)/client
+examples_harness_LDADD = client/libcpattn.la
+
+# The example of cpattn(3).
+check_PROGRAMS += examples/manual
+nodist_examples_manual_SOURCES = examples/manual.c
+examples_manual_CPPFLAGS = -I$(top_srcdir)/client
+examples_manual_LDADD = client/libcpattn.la
+CLEANFILES += examples/manual.c
+examples/manual.c: doc/cpattn.3
+	$(AM_V_GEN)$(MKDIR_P) examples && \
+	$(SED) -e '1,/^\.Sh EXAMPLES/d' -e '/^\.Ed/,$$d' -e '/^\.[^.]/d' -e '/^Run /d' -e 's,\\e,\\,g' \
+	    $(top_srcdir)/doc/cpattn.3 >$@.tmp && mv $@.tmp $@
