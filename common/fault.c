@@ -100,18 +100,27 @@ static void leak(void)
         continue;
 }
 
-static void hoard(void)
+// Where the daemon has set no limit the rank sets itself one. How much it may take, in any case.
+static size_t hoard_limit(void)
 {
     struct rlimit limit;
     unsigned long pages = 0;
+    if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        return limit.rlim_cur;
     FILE *file = fopen("/proc/self/statm", "re");
     if (!file || fscanf(file, "%lu", &pages) != 1)
-        return;
+        return 0;
     fclose(file);
     limit.rlim_cur = limit.rlim_max = pages * (unsigned long)getpagesize() + HOARD_BYTES;
     setrlimit(RLIMIT_AS, &limit);
+    return 2 * HOARD_BYTES;
+}
+
+static void hoard(void)
+{
+    size_t max = hoard_limit();
     void *volatile kept; // the compiler must not do without
-    for (size_t bytes = 0; bytes < 2 * HOARD_BYTES && (kept = malloc(HOARD_PIECE_BYTES));
+    for (size_t bytes = 0; bytes < max && (kept = malloc(HOARD_PIECE_BYTES));
          bytes += HOARD_PIECE_BYTES)
         memset(kept, 1, HOARD_PIECE_BYTES);
 }

@@ -17,8 +17,8 @@
 
 #define QUEUE_MAX_DEFAULT       1024
 #define IDLE_TIMEOUT_DEFAULT_NS (UINT64_C(600) * 1000000000)
-// With less not even the libraries of a rank start.
-#define RANK_MEMORY_MIN         (INT64_C(128) << 20)
+// With less there is hardly a case that could run: the libraries take most of it.
+#define RANK_MEMORY_MIN         (INT64_C(256) << 20)
 #define USAGE_STATUS            64
 
 // ---- values ------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ static const struct setting {
          RANK_GROUPS_MAX) " groups, and not root"},
     {"rank-memory", "SIZE",
      "Let each rank have this much memory for its data; on the CPU only [not limited]",
-     rank_memory_set, "a size of at least 128M, such as 2G"},
+     rank_memory_set, "a size of at least 256M, such as 2G"},
     {"start-timeout", "TIME",
      "Give up a pool that is not ready after this long [10s on the CPU, 30s on GPUs]",
      start_timeout_set, DURATION_SYNTAX ", more than 0"},

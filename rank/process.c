@@ -28,7 +28,7 @@
 #define EXIT_SOFTWARE 70
 
 // The kernel shall pick a rank before the daemon when memory runs out.
-#define OOM_SCORE "500"
+#define OOM_SCORE 500
 
 struct rank {
     int rank, world_size;
@@ -80,16 +80,25 @@ static bool parent_bind(const struct rank *r)
     return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == r->parent;
 }
 
+// Never less than what it was started with.
+static void oom_score_raise(void)
+{
+    int score = 0;
+    FILE *file = fopen("/proc/self/oom_score_adj", "r+e");
+    if (!file)
+        return;
+    if (fscanf(file, "%d", &score) == 1 && score < OOM_SCORE) {
+        rewind(file);
+        fprintf(file, "%d", OOM_SCORE);
+    }
+    fclose(file);
+}
+
 static void limits_set(void)
 {
     struct rlimit none = {0};
     (void)setrlimit(RLIMIT_CORE, &none);
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t ignored = write(fd, OOM_SCORE, sizeof(OOM_SCORE) - 1);
-    (void)ignored;
-    close(fd);
+    oom_score_raise();
 }
 
 static enum status descriptors_adopt(const struct rank *r, struct error *error)
@@ -140,11 +149,25 @@ static void complain(const struct rank *r, const struct error *error)
     fprintf(stderr, "rank %d: %s: %s\n", r->rank, status_text(error->status), error->text);
 }
 
+// A limit of the daemon's is worth a word where it may be the reason.
+static void limit_tell(struct error *error)
+{
+    struct rlimit data;
+    char text[ERROR_TEXT_MAX];
+    if (error->status != STATUS_RESOURCE_EXHAUSTED || getrlimit(RLIMIT_DATA, &data) != 0 ||
+        data.rlim_cur == RLIM_INFINITY)
+        return;
+    memcpy(text, error->text, sizeof(text));
+    error_set(error, error->status, "%s; a rank may have %llu MiB (rank-memory)", text,
+              (unsigned long long)data.rlim_cur >> 20);
+}
+
 // Tells the daemon and the reader of stderr, and waits for the end.
-static int give_up(struct rank *r, uint64_t job, const struct error *error)
+static int give_up(struct rank *r, uint64_t job, struct error *error)
 {
     struct rank_failure failure;
     struct error unsent = {0};
+    limit_tell(error);
     complain(r, error);
     session_failure(&r->session, error, &failure);
     if (say(r, CHANNEL_FAILED, job, &failure, sizeof(failure), &unsent) != STATUS_OK)

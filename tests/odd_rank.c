@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for cpattn-rank in tests of the daemon: computes nothing, and misbehaves on request.
 // What the last rank of a pool does with a case stands in the case's label; a world of 5 to 7 ranks
-// does not come up at all.
+// does not come up at all. Whoever is of its user may trace it.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -157,6 +158,26 @@ static void odd_child(uint64_t job)
     _exit(3);
 }
 
+// A child that has left for a session of its own and traces its parent, which is then its to reap.
+static void odd_traced(uint64_t job)
+{
+    int ready[2];
+    char byte;
+    (void)job;
+    pid_t parent = getpid();
+    if (pipe(ready) != 0)
+        _exit(9);
+    if (fork() == 0) {
+        setsid();
+        if (ptrace(PTRACE_SEIZE, parent, NULL, NULL) != 0 || write(ready[1], "", 1) != 1)
+            _exit(9);
+        sleep_for_good();
+    }
+    close(ready[1]);
+    if (read(ready[0], &byte, 1) == 1)
+        sleep_for_good();
+}
+
 static void odd_flood(uint64_t job)
 {
     (void)job;
@@ -236,7 +257,7 @@ static const struct {
     {"exit", odd_exit},       {"silent", odd_silent},
     {"failed", odd_failed},   {"peer", odd_peer},
     {"blame", odd_blame},     {"verdict", odd_fail_verdict},
-    {"alone", odd_failed},
+    {"alone", odd_failed},    {"traced", odd_traced},
 };
 
 // ---- the process -------------------------------------------------------------------------------
@@ -277,6 +298,7 @@ static void start(void)
 int main(int argc, char **argv)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     if (argc != 5)
         return 64;
     self.rank = atoi(argv[1]);

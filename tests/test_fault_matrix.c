@@ -206,6 +206,16 @@ static void wrapper_write(void)
     chmod(w.wrapper, 0700);
 }
 
+// What sanitizers map would count.
+static bool limits_memory(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return false;
+#else
+    return !on_gpus();
+#endif
+}
+
 static void daemon_start(void)
 {
     char program[4096];
@@ -227,6 +237,8 @@ static void daemon_start(void)
                                      on_gpus() ? "cuda" : "cpu",
                                      on_gpus() ? "--cuda-rank-program" : "--rank-program",
                                      w.wrapper,
+                                     limits_memory() ? "--rank-memory" : NULL,
+                                     "256M",
                                      NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);

@@ -12,9 +12,13 @@
 #include "common/status.h"
 #include "daemon/rank_user.h"
 
+// Of a rank's memory, what its libraries take before there is a case: most of it OpenBLAS's
+// buffers.
+#define CONFINE_LIBRARIES_BYTES (INT64_C(192) << 20)
+
 struct confinement {
     struct rank_user user; // not set: the daemon's own
-    int64_t memory_bytes;  // of data; 0: no limit
+    int64_t memory_bytes;  // of data, the libraries' included; 0: no limit
     bool uses_gpus;        // what the driver needs is let be
 };
 

@@ -50,6 +50,13 @@ static enum status memory_check(const struct service_config *config, const struc
                          "the case needs %.1f GiB over %d ranks, this daemon grants %.1f GiB; make "
                          "the case smaller, or start the daemon with a larger --memory",
                          (double)bytes / gib, c->world_size, (double)limit / gib);
+    limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
+    if (config->confinement.memory_bytes > 0 && rank_bytes > limit)
+        return error_set(
+            error, STATUS_RESOURCE_EXHAUSTED,
+            "the case needs %.2f GiB on each rank, --rank-memory leaves it %.2f GiB; use "
+            "more ranks, make the case smaller, or start the daemon with a larger one",
+            (double)rank_bytes / gib, (double)limit / gib);
     return STATUS_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/io/proc.h"
 
 uint64_t pool_words_devices(const struct wire_description *d, uint64_t places)
 {
@@ -44,21 +45,19 @@ static void device_name(const struct wire_description *d, int device, char *text
 }
 
 static const char *rank_process_words(struct crews *crews, int pool, uint32_t generation, int rank,
-                                      char *text, size_t size)
+                                      char text[PROC_TEXT_MAX])
 {
     const struct crew *crew = crews_get(crews, pool);
     bool known = crew->generation == generation && rank < crew->world_size;
-    snprintf(text, size, "pid %d", known ? (int)crew->ranks[rank].pid : 0);
-    return text;
+    return proc_describe(known ? crew->ranks[rank].pid : 0, text);
 }
 
 void pool_words_stuck(struct crews *crews, const struct wire_description *d, int world_size,
                       const struct core_stuck *stuck, struct error *error)
 {
-    char device[32], process[128];
+    char device[32], process[PROC_TEXT_MAX];
     device_name(d, stuck->device, device, sizeof(device));
-    rank_process_words(crews, stuck->pool, stuck->generation, stuck->rank, process,
-                       sizeof(process));
+    rank_process_words(crews, stuck->pool, stuck->generation, stuck->rank, process);
     error_set(error, STATUS_UNAVAILABLE,
               "no pool of %d ranks can be had: rank %d of a pool was killed and does not end (%s), "
               "and %s is not used until it does",
@@ -68,9 +67,8 @@ void pool_words_stuck(struct crews *crews, const struct wire_description *d, int
 void pool_words_log_stuck(struct crews *crews, const struct wire_description *d,
                           const struct action *stuck)
 {
-    char process[128];
-    rank_process_words(crews, stuck->pool, stuck->generation, stuck->rank, process,
-                       sizeof(process));
+    char process[PROC_TEXT_MAX];
+    rank_process_words(crews, stuck->pool, stuck->generation, stuck->rank, process);
     log_error("pool_stuck world=%d instance=%d generation=%" PRIu32 " devices=0x%" PRIx64
               " rank=%d process=%s",
               stuck->world_size, stuck->instance, stuck->generation,

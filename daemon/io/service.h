@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "common/status.h"
-#include "daemon/io/peaks.h"
 #include "daemon/io/confine.h"
+#include "daemon/io/peaks.h"
 #include "daemon/io/server.h"
 #include "daemon/user_list.h"
 #include "proto/wire.h"
