@@ -44,7 +44,8 @@ static void core_init_size(struct core *core, int world_size, int pool_first)
 {
     struct size *size = &core->sizes[world_size];
     list_init(&size->queue);
-    size->pool_count = core_instances(&core->config, world_size);
+    size->side_by_side = core_instances(&core->config, world_size);
+    size->pool_count = size->side_by_side;
     size->pools = core->pools + pool_first;
     for (int i = 0; i < size->pool_count; i++)
         pool_init(core, pool_first + i, world_size, i, core_devices(&core->config, world_size, i));

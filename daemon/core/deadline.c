@@ -92,9 +92,9 @@ enum status deadline_check_queue(struct core *core, const struct core_request *r
 {
     struct size *size = &core->sizes[request->world_size];
     uint64_t slack_ns = request->timeout_ns - request->cost_ns;
-    if (size->cost_ns / (uint64_t)size->pool_count <= slack_ns)
+    if (size->cost_ns / (uint64_t)size->side_by_side <= slack_ns)
         return STATUS_OK;
     struct ahead ahead = queue_ahead(core, size);
-    uint64_t wait_ns = ahead_ns(&ahead, size->pool_count);
+    uint64_t wait_ns = ahead_ns(&ahead, size->side_by_side);
     return wait_ns <= slack_ns ? STATUS_OK : refuse_queued(request, &ahead, wait_ns, error);
 }

@@ -21,6 +21,7 @@ struct size {
     uint64_t cost_ns;  // their bounds, added up
     struct pool *pools;
     int pool_count;
+    int side_by_side;      // how many of them can work at a time
     int modes[MODE_COUNT]; // how many of its pools are in each
 };
 
