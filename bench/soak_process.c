@@ -16,24 +16,31 @@
 
 #include "tests/generate.h"
 
-#define RANKS_SEEN 256
-#define PATIENCE_S 60
+#define PATIENCE_S    60
+#define ARGUMENTS_MAX 64
 
 extern char **environ;
 
+enum whom { ONE, IDLE, LAST, ALL, ORDER };
+
 static const struct {
     const char *name;
-    int signal; // 0: see soak_process_fault()
+    enum whom whom;
+    int signal, other; // other: to another rank before it
 } faults[SOAK_FAULTS] = {
-    {"SIGKILL of a rank", SIGKILL},         {"SIGABRT of a rank", SIGABRT},
-    {"SIGSEGV of a rank", SIGSEGV},         {"SIGTERM of a rank", SIGTERM},
-    {"SIGSTOP of a rank", SIGSTOP},         {"SIGSTOP of a rank, SIGCONT of another", SIGCONT},
-    {"SIGKILL of every rank", 0},           {"SIGKILL of a rank that has just begun", SIGKILL},
-    {"an order to a rank, see the log", 0},
+    {"SIGKILL of a rank", ONE, SIGKILL, 0},
+    {"SIGABRT of a rank", ONE, SIGABRT, 0},
+    {"SIGSEGV of a rank", ONE, SIGSEGV, 0},
+    {"SIGTERM of a rank", ONE, SIGTERM, 0},
+    {"SIGSTOP of a rank", ONE, SIGSTOP, 0},
+    {"SIGSTOP of a rank, SIGCONT of another", ONE, SIGCONT, SIGSTOP},
+    {"SIGKILL of every rank", ALL, SIGKILL, 0},
+    {"SIGKILL of a rank that has just begun", LAST, SIGKILL, 0},
+    {"SIGKILL of a rank that stands idle", IDLE, SIGKILL, 0},
+    {"SIGSTOP of a rank that stands idle", IDLE, SIGSTOP, 0},
+    {"SIGKILL of every rank that stands idle", IDLE, SIGKILL, SIGKILL},
+    {"an order to a rank, see the log", ORDER, 0, 0},
 };
-#define FAULT_ALL   6
-#define FAULT_CONT  5
-#define FAULT_ORDER 8
 
 static _Noreturn void fail(const char *what)
 {
@@ -43,51 +50,101 @@ static _Noreturn void fail(const char *what)
 
 // ---- life --------------------------------------------------------------------------------------
 
+static void file_write(const char *path, const char *text, mode_t mode)
+{
+    char temporary[128];
+    snprintf(temporary, sizeof(temporary), "%s.new", path);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || close(fd) != 0 ||
+        chmod(temporary, mode) != 0 || rename(temporary, path) != 0)
+        fail(path);
+}
+
 // The rank program is started through a script that names the file with orders.
 static void wrapper_write(struct soak_process *p, const char *faulty_rank)
 {
-    char *path = realpath(faulty_rank, NULL);
+    char *path = realpath(faulty_rank, NULL), text[5000];
+    if (!path)
+        fail(faulty_rank);
     snprintf(p->wrapper, sizeof(p->wrapper), "%s/rank", p->folder);
     snprintf(p->order, sizeof(p->order), "%s/order", p->folder);
-    FILE *file = fopen(p->wrapper, "we");
-    if (!path || !file)
-        fail(faulty_rank);
-    fprintf(file, "#!/bin/sh\nCPATTN_FAULT='%s' exec '%s' \"$@\"\n", p->order, path);
-    fclose(file);
-    chmod(p->wrapper, 0700);
+    snprintf(text, sizeof(text), "#!/bin/sh\nCPATTN_FAULT='%s' exec '%s' \"$@\"\n", p->order, path);
+    file_write(p->wrapper, text, 0700);
     free(path);
 }
 
-void soak_process_start(struct soak_process *p, const char *program, const char *queue_max,
-                        const char *faulty_rank)
+static int entries_count(const char *path, const char *part)
 {
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    int count = 0;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        count += entry->d_name[0] != '.' && strstr(entry->d_name, part);
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+static void settings_write(const struct soak_process *p, const char *idle_timeout,
+                           int user_queue_max, const char *log_level)
+{
+    char text[512];
+    snprintf(text, sizeof(text), "idle-timeout: %s\nuser-queue-max: %d\nlog-level: %s\n",
+             idle_timeout, user_queue_max, log_level);
+    file_write(p->settings, text, 0600);
+}
+
+static void folder_make(struct soak_process *p)
+{
+    char temporary[96];
     strcpy(p->folder, "/tmp/cpattnd-soak-XXXXXX");
     if (!mkdtemp(p->folder))
         fail(p->folder);
     snprintf(p->socket, sizeof(p->socket), "%s/socket", p->folder);
     snprintf(p->log, sizeof(p->log), "%s/log", p->folder);
-    if (faulty_rank)
-        wrapper_write(p, faulty_rank);
-    const char *const arguments[] = {"cpattnd",
-                                     "--socket",
-                                     p->socket,
-                                     "--backend=cpu",
-                                     "--log-level=notice",
-                                     "--idle-timeout=20s",
-                                     "--queue-max",
-                                     queue_max,
-                                     faulty_rank ? "--rank-program" : NULL,
-                                     p->wrapper,
-                                     NULL};
+    snprintf(p->settings, sizeof(p->settings), "%s/settings", p->folder);
+    snprintf(p->token, sizeof(p->token), "%s/token", p->folder);
+    settings_write(p, "20s", 24, "notice");
+    file_write(p->token, SOAK_TOKEN "\n", 0600);
+    // What it or its ranks put where temporary files go is seen there.
+    snprintf(temporary, sizeof(temporary), "%s/tmp", p->folder);
+    if (mkdir(temporary, 0700) != 0 || setenv("TMPDIR", temporary, 1) != 0)
+        fail(temporary);
+}
+
+static void spawn(struct soak_process *p, const char *program, char *const *arguments)
+{
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, p->log, O_WRONLY | O_CREAT | O_APPEND,
                                      0600);
-    if (posix_spawn(&p->pid, program, &actions, NULL, (char *const *)(uintptr_t)arguments,
-                    environ) != 0)
+    if (posix_spawn(&p->pid, program, &actions, NULL, arguments, environ) != 0)
         fail(program);
     posix_spawn_file_actions_destroy(&actions);
+}
+
+void soak_process_start(struct soak_process *p, const struct soak_start *start)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    folder_make(p);
+    if (start->faulty_rank)
+        wrapper_write(p, start->faulty_rank);
+    char url[64];
+    p->port = start->port;
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", start->port);
+    const char *arguments[ARGUMENTS_MAX] = {"cpattnd",        "--socket",      p->socket,
+                                            "--config",       p->settings,     "--queue-max",
+                                            start->queue_max, "--backend=cpu", NULL};
+    int count = 8;
+    const char *const ranks[] = {"--rank-program", p->wrapper};
+    const char *const network[] = {"--listen", url, "--token-file", p->token};
+    for (int i = 0; start->faulty_rank && i < 2; i++)
+        arguments[count++] = ranks[i];
+    for (int i = 0; start->port > 0 && i < 4; i++)
+        arguments[count++] = network[i];
+    for (char **option = start->options; *option && count < ARGUMENTS_MAX - 1; option++)
+        arguments[count++] = *option;
+    p->shm_before = entries_count("/dev/shm", "cpattn");
+    spawn(p, start->program, (char *const *)(uintptr_t)arguments);
     for (int i = 0; access(p->socket, F_OK) != 0 && i < PATIENCE_S * 100; i++)
         usleep(10000);
     usleep(300000);
@@ -98,6 +155,13 @@ bool soak_process_alive(struct soak_process *p)
     if (!p->ended && waitpid(p->pid, &p->status, WNOHANG) == p->pid)
         p->ended = true;
     return !p->ended;
+}
+
+void soak_process_reload(const struct soak_process *p, const char *idle_timeout, int user_queue_max,
+                         const char *log_level)
+{
+    settings_write(p, idle_timeout, user_queue_max, log_level);
+    kill(p->pid, SIGHUP);
 }
 
 // ---- faults ------------------------------------------------------------------------------------
@@ -120,6 +184,38 @@ const char *soak_fault_name(int kind)
     return faults[kind].name;
 }
 
+// Processor time of a process so far; -1: it has ended.
+static long process_ticks(pid_t pid)
+{
+    char path[64];
+    long user = -1, system = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    // No name of a rank holds a space.
+    if (file && fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user,
+                       &system) != 2)
+        user = -1;
+    if (file)
+        fclose(file);
+    return user < 0 ? -1 : user + system;
+}
+
+// Those that have done nothing since they were looked at last; looks.
+static int idle_list(struct soak_process *p, const pid_t *ranks, int count, pid_t *idle)
+{
+    struct soak_rank now[SOAK_RANKS_SEEN];
+    int idle_count = 0;
+    for (int i = 0; i < count; i++) {
+        now[i] = (struct soak_rank){ranks[i], process_ticks(ranks[i])};
+        for (int k = 0; k < p->seen_count; k++)
+            if (p->seen[k].pid == now[i].pid && p->seen[k].ticks == now[i].ticks)
+                idle[idle_count++] = ranks[i];
+    }
+    memcpy(p->seen, now, (size_t)count * sizeof(now[0]));
+    p->seen_count = count;
+    return idle_count;
+}
+
 static void order_write(const struct soak_process *p, uint64_t *random)
 {
     static const char *const points[] = {"hello",    "ready",    "receipt",   "inputs", "forward",
@@ -127,44 +223,43 @@ static void order_write(const struct soak_process *p, uint64_t *random)
     static const char *const kinds[] = {"kill",  "abort",   "exit",  "stop", "spin",
                                         "close", "garbage", "stale", "long", "report",
                                         "flood", "leak",    "hoard", "half"};
-    char text[64], temporary[128];
+    char text[64];
     snprintf(text, sizeof(text), "%s %s %d", points[generate_below(random, 10)],
              kinds[generate_below(random, 14)], (int)generate_below(random, 2));
-    snprintf(temporary, sizeof(temporary), "%s.new", p->order);
-    FILE *file = fopen(temporary, "we");
-    if (!file)
-        return;
-    fputs(text, file);
-    fclose(file);
-    rename(temporary, p->order);
+    file_write(p->order, text, 0600);
 }
 
 int soak_process_fault(struct soak_process *p, uint64_t *random)
 {
-    pid_t ranks[RANKS_SEEN];
-    int count = children_list(p, ranks, RANKS_SEEN);
-    int kind = (int)generate_below(random, p->order[0] ? SOAK_FAULTS + 6 : FAULT_ORDER);
-    if (kind >= FAULT_ORDER) {
+    pid_t ranks[SOAK_RANKS_SEEN], idle[SOAK_RANKS_SEEN];
+    int count = children_list(p, ranks, SOAK_RANKS_SEEN);
+    int idle_count = idle_list(p, ranks, count, idle);
+    // Orders are as many as a third of all, where there can be any.
+    int kind = (int)generate_below(random, p->order[0] ? SOAK_FAULTS + 5 : SOAK_FAULTS - 1);
+    kind = kind < SOAK_FAULTS ? kind : SOAK_FAULTS - 1;
+    const pid_t *chosen = faults[kind].whom == IDLE ? idle : ranks;
+    int choice = faults[kind].whom == IDLE ? idle_count : count;
+    if (faults[kind].whom == ORDER) {
         order_write(p, random);
-        return FAULT_ORDER;
+        return kind;
     }
-    if (count == 0)
+    if (choice == 0)
         return -1;
+    bool every = faults[kind].whom == ALL || (faults[kind].whom == IDLE && faults[kind].other);
     // The last has begun last.
-    int chosen = kind == FAULT_ALL + 1 ? count - 1 : (int)generate_below(random, count);
-    if (kind == FAULT_CONT)
-        kill(ranks[generate_below(random, count)], SIGSTOP);
-    for (int i = 0; kind == FAULT_ALL && i < count; i++)
-        kill(ranks[i], SIGKILL);
-    if (kind != FAULT_ALL)
-        kill(ranks[chosen], faults[kind].signal);
+    int one = faults[kind].whom == LAST ? choice - 1 : (int)generate_below(random, choice);
+    if (!every && faults[kind].other)
+        kill(chosen[generate_below(random, choice)], faults[kind].other);
+    for (int i = 0; i < choice; i++)
+        if (every || i == one)
+            kill(chosen[i], faults[kind].signal);
     return kind;
 }
 
 void soak_process_calm(struct soak_process *p)
 {
-    pid_t ranks[RANKS_SEEN];
-    int count = children_list(p, ranks, RANKS_SEEN);
+    pid_t ranks[SOAK_RANKS_SEEN];
+    int count = children_list(p, ranks, SOAK_RANKS_SEEN);
     if (p->order[0])
         unlink(p->order);
     for (int i = 0; i < count; i++)
@@ -173,52 +268,78 @@ void soak_process_calm(struct soak_process *p)
 
 // ---- seen from outside -------------------------------------------------------------------------
 
-static int entries_count(pid_t pid, const char *name)
-{
-    char path[64];
-    int count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        count += entry->d_name[0] != '.';
-    if (folder)
-        closedir(folder);
-    return count;
-}
-
 void soak_process_sample(const struct soak_process *p, struct soak_sample *sample)
 {
     char path[64], line[128];
-    pid_t ranks[RANKS_SEEN];
+    pid_t ranks[SOAK_RANKS_SEEN];
     snprintf(path, sizeof(path), "/proc/%d/status", (int)p->pid);
     FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof(line), file) &&
-           sscanf(line, "VmRSS: %ld", &sample->resident_kib) != 1)
-        ;
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "VmRSS: %ld", &sample->resident_kib) != 1)
+            sscanf(line, "Threads: %d", &sample->threads);
     if (file)
         fclose(file);
-    sample->descriptors = entries_count(p->pid, "fd");
-    sample->children = children_list(p, ranks, RANKS_SEEN);
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)p->pid);
+    sample->descriptors = entries_count(path, "");
+    sample->children = children_list(p, ranks, SOAK_RANKS_SEEN);
 }
 
-static int left_behind(const struct soak_process *p)
+int soak_process_logged(const struct soak_process *p, const char *text)
+{
+    char *line = NULL;
+    size_t room = 0;
+    int count = 0;
+    FILE *file = fopen(p->log, "re");
+    while (file && getline(&line, &room, file) > 0)
+        count += strstr(line, text) != NULL;
+    if (file)
+        fclose(file);
+    free(line);
+    return count;
+}
+
+// Processes that it did not reap come to us.
+static int processes_left(void)
 {
     int status, left = 0;
-    pid_t pid = 0;
-    for (int i = 0; i < 500 && (pid = waitpid(-1, &status, WNOHANG)) >= 0; i++)
+    for (int i = 0; i < 500; i++) {
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid < 0)
+            return left;
+        left += pid > 0;
         usleep(pid == 0 ? 10000 : 0);
-    left += pid == 0;
-    left += access(p->socket, F_OK) == 0;
-    DIR *folder = opendir("/dev/shm");
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        left += strstr(entry->d_name, "cpattn") != NULL;
-    if (folder)
-        closedir(folder);
+    }
+    return left + 1;
+}
+
+// Files in the folder that we have not put there.
+static int folder_left(const struct soak_process *p)
+{
+    static const char *const ours[] = {"log", "settings", "token", "rank", "tmp"};
+    int left = entries_count(p->folder, "");
+    char path[128];
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", p->folder, ours[i]);
+        left -= access(path, F_OK) == 0;
+    }
     return left;
+}
+
+static int files_left(const struct soak_process *p, char *text, size_t size)
+{
+    char temporary[96];
+    snprintf(temporary, sizeof(temporary), "%s/tmp", p->folder);
+    int in_tmp = entries_count(temporary, "");
+    int in_shm = entries_count("/dev/shm", "cpattn") - p->shm_before;
+    int here = folder_left(p);
+    snprintf(text, size, "%d files beside its log, %d where temporary ones go, %d in /dev/shm",
+             here, in_tmp, in_shm);
+    return here + in_tmp + (in_shm > 0 ? in_shm : 0);
 }
 
 bool soak_process_end(struct soak_process *p, char *text, size_t size)
 {
+    char files[128];
     bool lived = soak_process_alive(p);
     if (lived)
         kill(p->pid, SIGTERM);
@@ -228,9 +349,10 @@ bool soak_process_end(struct soak_process *p, char *text, size_t size)
         snprintf(text, size, "it did not end within %d s of SIGTERM", PATIENCE_S);
         return false;
     }
-    int left = left_behind(p);
-    bool good = lived && WIFEXITED(p->status) && WEXITSTATUS(p->status) == 0 && left == 0;
-    snprintf(text, size, "%s, wait status 0x%x, %d things left behind; its log: %s",
-             lived ? "on SIGTERM" : "BY ITSELF", (unsigned)p->status, left, p->log);
+    int processes = processes_left(), left = files_left(p, files, sizeof(files));
+    bool good =
+        lived && WIFEXITED(p->status) && WEXITSTATUS(p->status) == 0 && left == 0 && processes == 0;
+    snprintf(text, size, "%s, wait status 0x%x; left behind: %d processes, %s",
+             lived ? "on SIGTERM" : "BY ITSELF", (unsigned)p->status, processes, files);
     return good;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon that the soak runs, and what is done to its ranks.
+// The daemon that the soak runs, and what is done to it and its ranks.
 #ifndef CPATTN_BENCH_SOAK_PROCESS_H
 #define CPATTN_BENCH_SOAK_PROCESS_H
 
@@ -9,35 +9,58 @@
 #include <sys/types.h>
 
 // Kinds of faults: signals, and those that a rank program with faults does to itself.
-#define SOAK_FAULTS 9
+#define SOAK_FAULTS     12
+#define SOAK_RANKS_SEEN 512
+#define SOAK_TOKEN      "soak-token-of-clients-over-tcp"
 
 struct soak_process {
-    char folder[64], socket[96], log[96];
+    char folder[64], socket[96], log[96], settings[96], token[96];
     char wrapper[96], order[96]; // "" without a rank program that takes orders
+    int port;                    // where it listens for TCP; 0: nowhere
     pid_t pid;
     bool ended;
     int status;
+    int shm_before; // entries of ours in /dev/shm
+    // When it was last looked at its ranks: the processor time of each.
+    struct soak_rank {
+        pid_t pid;
+        long ticks;
+    } seen[SOAK_RANKS_SEEN];
+    int seen_count;
 };
 
 struct soak_sample {
     int second;
     long resident_kib;
-    int descriptors, children;
+    int descriptors, children, threads;
+};
+
+struct soak_start {
+    const char *program;
+    const char *faulty_rank; // or NULL
+    const char *queue_max;
+    int port;
+    char **options; // further ones of the daemon, up to a NULL
 };
 
 // Starts it; ends the program when that cannot be done.
-void soak_process_start(struct soak_process *p, const char *program, const char *queue_max,
-                        const char *faulty_rank);
+void soak_process_start(struct soak_process *p, const struct soak_start *start);
 
-// Does something to a rank. Gives back the kind; -1 where there is no rank.
+// Writes the settings that a running daemon takes up, and tells it to read them.
+void soak_process_reload(const struct soak_process *p, const char *idle_timeout, int user_queue_max,
+                         const char *log_level);
+
+// Does something to a rank. Gives back the kind; -1 where there is no such rank.
 int soak_process_fault(struct soak_process *p, uint64_t *random);
 const char *soak_fault_name(int kind);
 
-// Takes back what is not done yet, and kills ranks that are stopped.
+// Takes back what is not done yet, and wakes ranks that are stopped.
 void soak_process_calm(struct soak_process *p);
 
 bool soak_process_alive(struct soak_process *p);
 void soak_process_sample(const struct soak_process *p, struct soak_sample *sample);
+// Lines of the log with this in them.
+int soak_process_logged(const struct soak_process *p, const char *text);
 
 // SIGTERM, and what came of it in words; false unless it ended well and left nothing.
 bool soak_process_end(struct soak_process *p, char *text, size_t size);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/raw_client.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 #define GREETING_BYTES 8
-#define HEAD_BYTES     9 // type, length
+#define LENGTH_BYTES   8
 #define NUMBER_BYTES   4
 #define READ_BYTES     65536
 
@@ -88,13 +89,12 @@ static void number_write(uint8_t *bytes, int count, uint64_t value)
 
 // ---- life --------------------------------------------------------------------------------------
 
-bool raw_open(struct raw_client *c, const char *socket_path)
+static bool raw_connect(struct raw_client *c, int family, const void *name, socklen_t size)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
     memset(c, 0, sizeof(*c));
-    snprintf(name.sun_path, sizeof(name.sun_path), "%s", socket_path);
-    c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&name, sizeof(name)) != 0) {
+    c->lead = family == AF_UNIX;
+    c->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c->fd < 0 || connect(c->fd, name, size) != 0) {
         int error = errno;
         raw_close(c);
         errno = error;
@@ -102,6 +102,21 @@ bool raw_open(struct raw_client *c, const char *socket_path)
     }
     append(c, greeting, sizeof(greeting));
     return true;
+}
+
+bool raw_open(struct raw_client *c, const char *socket_path)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof(name.sun_path), "%s", socket_path);
+    return raw_connect(c, AF_UNIX, &name, sizeof(name));
+}
+
+bool raw_open_tcp(struct raw_client *c, int port)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_port = htons((uint16_t)port),
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return raw_connect(c, AF_INET, &name, sizeof(name));
 }
 
 void raw_close(struct raw_client *c)
@@ -119,14 +134,14 @@ void raw_close(struct raw_client *c)
 void raw_send(struct raw_client *c, uint32_t number, const struct wire_request *request)
 {
     struct error error;
-    uint8_t head[HEAD_BYTES + NUMBER_BYTES] = {1};
+    uint8_t head[1 + LENGTH_BYTES + NUMBER_BYTES] = {1};
     void *data;
     size_t size;
     if (wire_encode_request(request, &data, &size, &error) != STATUS_OK)
         abort();
-    number_write(head + 1, 8, size + NUMBER_BYTES);
-    number_write(head + HEAD_BYTES, NUMBER_BYTES, number | UINT32_C(0x80000000));
-    append(c, head, sizeof(head));
+    number_write(head + 1, LENGTH_BYTES, size + NUMBER_BYTES);
+    number_write(head + 1 + LENGTH_BYTES, NUMBER_BYTES, number | UINT32_C(0x80000000));
+    append(c, head + 1 - c->lead, sizeof(head) - 1 + c->lead);
     append(c, data, size);
     free(data);
     raw_flush(c);
@@ -140,17 +155,19 @@ static enum raw_input parse(struct raw_client *c, uint32_t *number, struct wire_
         c->greeted = true;
         take(c, GREETING_BYTES);
     }
-    if (!c->greeted || c->in_bytes < HEAD_BYTES)
+    size_t head = c->lead + LENGTH_BYTES;
+    if (!c->greeted || c->in_bytes < head)
         return RAW_NOTHING;
-    uint64_t length = number_read(c->in + 1, 8);
-    if (c->in[0] != 1 || length < NUMBER_BYTES || length > REPLY_BYTES_MAX + NUMBER_BYTES)
+    uint64_t length = number_read(c->in + c->lead, LENGTH_BYTES);
+    if ((c->lead && c->in[0] != 1) || length < NUMBER_BYTES ||
+        length > REPLY_BYTES_MAX + NUMBER_BYTES)
         return RAW_GONE;
-    if (c->in_bytes < HEAD_BYTES + length)
+    if (c->in_bytes < head + length)
         return RAW_NOTHING;
-    *number = (uint32_t)number_read(c->in + HEAD_BYTES, NUMBER_BYTES) & INT32_MAX;
-    enum status status = wire_decode_reply(c->in + HEAD_BYTES + NUMBER_BYTES,
+    *number = (uint32_t)number_read(c->in + head, NUMBER_BYTES) & INT32_MAX;
+    enum status status = wire_decode_reply(c->in + head + NUMBER_BYTES,
                                            (size_t)length - NUMBER_BYTES, reply, &error);
-    take(c, HEAD_BYTES + (size_t)length);
+    take(c, head + (size_t)length);
     return status == STATUS_OK ? RAW_REPLY : RAW_GONE;
 }
 

@@ -13,12 +13,15 @@
 struct raw_client {
     int fd; // -1: not connected
     bool greeted;
+    size_t lead; // bytes of a frame before its length: over TCP there is none
     uint8_t *in, *out;
     size_t in_bytes, in_room, out_bytes, out_done, out_room;
 };
 
 // Connects and greets. False, with errno, when the socket does not take it.
 bool raw_open(struct raw_client *c, const char *socket);
+// The same over TCP, to 127.0.0.1. Tokens are the caller's to put into its requests.
+bool raw_open_tcp(struct raw_client *c, int port);
 // Closes the socket as it is, whatever is under way. Takes a closed and a zeroed one.
 void raw_close(struct raw_client *c);
 
