@@ -2,6 +2,7 @@
 #include "rank/cuda/device_arena.h"
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define MIB        ((size_t)1 << 20)
@@ -122,9 +123,17 @@ void *device_arena_take(struct device_arena *a, int64_t count, int64_t size)
     return piece;
 }
 
+// Whoever has allocated it: what idle ranks of all pools keep comes out of the last quarter.
+static bool memory_is_scarce(void)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    return cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess ||
+           free_bytes < total_bytes / 4 * 3;
+}
+
 void device_arena_trim(struct device_arena *a)
 {
-    if (a->capacity > a->keep_bytes)
+    if (a->capacity > a->keep_bytes || (a->capacity > DEVICE_ARENA_KEPT && memory_is_scarce()))
         arena_free(a);
     a->used = 0;
 }

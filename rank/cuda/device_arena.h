@@ -12,15 +12,17 @@
 #define DEVICE_ARENA_ALIGNMENT 256 // of every piece: what all kernels and copies like best
 // The least to take turns on: several times what the caches of a device hold.
 #define DEVICE_ARENA_TURNS     ((size_t)256 << 20)
+// What an idle rank may keep whatever others have; the step above that fits.
+#define DEVICE_ARENA_KEPT      ((size_t)512 << 20)
 
 struct device_arena {
     char *base;
     size_t capacity, used;
     size_t turn;       // where what was taken last ended
-    size_t keep_bytes; // what an idle rank keeps
+    size_t keep_bytes; // the most that an idle rank keeps
 };
 
-// The memory of an idle rank is bounded by `keep_bytes`.
+// The memory of an idle rank is bounded by `keep_bytes`, and by what device_arena_trim() says.
 void device_arena_init(struct device_arena *a, size_t keep_bytes);
 void device_arena_fini(struct device_arena *a);
 
@@ -43,7 +45,10 @@ enum status device_arena_reserve_turn(struct device_arena *a, size_t total,
 // The next piece, with undefined contents; never NULL. The caller has reserved it.
 void *device_arena_take(struct device_arena *a, int64_t count, int64_t size);
 
-// Gives memory beyond the bound back. What was taken is invalid; the device is through with it.
+// Gives memory back that an idle rank does not keep: all of it where it is more than the bound, or
+// where it is more than little and less than three quarters of the device are free. So pools that
+// share a device leave each other these, however many there are. What was taken is invalid; the
+// device is through with it.
 void device_arena_trim(struct device_arena *a);
 
 #endif

@@ -104,7 +104,7 @@ END_TEST
 
 START_TEST(test_what_is_timed_takes_turns)
 {
-    begin(1024 * MIB, 512 * MIB);
+    begin(4096 * MIB, 512 * MIB);
     for (size_t i = 0; i < 30; i++)
         ck_assert_uint_eq(place(20 * MIB, true), i % (arena.capacity / (20 * MIB)) * 20 * MIB);
     ck_assert_uint_ge(arena.capacity, DEVICE_ARENA_TURNS);
@@ -142,6 +142,26 @@ START_TEST(test_turns_need_no_more_than_there_is)
 }
 END_TEST
 
+START_TEST(test_pools_leave_each_other_room)
+{
+    begin(16384 * MIB, 4096 * MIB);
+    (void)place(3000 * MIB, false);
+    ck_assert_uint_ge(taken_bytes, 3000 * MIB); // kept: nobody else is there
+    device_arena_trim(&arena);
+    ck_assert_uint_ge(taken_bytes, 3000 * MIB);
+    taken_bytes += 1500 * MIB; // others'
+    device_arena_trim(&arena);
+    ck_assert_uint_eq(taken_bytes, 1500 * MIB);
+    (void)place(3000 * MIB, false);
+    ck_assert_uint_eq(taken_bytes, 1500 * MIB);
+    (void)place(300 * MIB, false); // little is kept
+    (void)place(300 * MIB, true);
+    ck_assert_uint_gt(taken_bytes, 1800 * MIB);
+    device_arena_fini(&arena);
+    ck_assert_uint_eq(taken_bytes, 1500 * MIB);
+}
+END_TEST
+
 START_TEST(test_too_much_is_refused_with_the_figures)
 {
     struct error error;
@@ -164,6 +184,7 @@ static Suite *suite(void)
     tcase_add_test(turns, test_what_is_timed_takes_turns);
     tcase_add_test(turns, test_turns_of_different_sizes_fit);
     tcase_add_test(turns, test_turns_need_no_more_than_there_is);
+    tcase_add_test(turns, test_pools_leave_each_other_room);
     tcase_add_test(turns, test_too_much_is_refused_with_the_figures);
     suite_add_tcase(s, turns);
     return s;
