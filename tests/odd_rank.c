@@ -3,6 +3,7 @@
 // What the last rank of a pool does with a case stands in the case's label; a world of 5 to 7 ranks
 // does not come up at all. Whoever is of its user may trace it.
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,6 +179,44 @@ static void odd_traced(uint64_t job)
         sleep_for_good();
 }
 
+// Takes nothing that it could use: what is granted is told by the exit status.
+static void odd_memory(uint64_t job)
+{
+    (void)job;
+    const int protection = PROT_READ | PROT_WRITE;
+    void *own = mmap(NULL, (size_t)512 << 20, protection,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *shared =
+        mmap(NULL, (size_t)2 << 30, protection, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    _exit((own == MAP_FAILED ? 0 : 1) | (shared == MAP_FAILED ? 0 : 2));
+}
+
+static void odd_file(uint64_t job)
+{
+    (void)job;
+    FILE *file = tmpfile();
+    if (!file || fputs("what is left behind", file) == EOF || fclose(file) == EOF)
+        _exit(9);
+    _exit(0);
+}
+
+// What a process of another user must not be able to do; passes when it cannot.
+static void odd_pry(uint64_t job)
+{
+    const char *secret = getenv("NCCL_TEST_SECRET");
+    char path[64];
+    int gained = 0;
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)getppid());
+    gained |= kill(getppid(), 0) == 0 ? 1 : 0;
+    gained |= !secret || open(secret, O_RDONLY) >= 0 ? 2 : 0;
+    gained |= open(path, O_RDONLY) >= 0 ? 4 : 0;
+    gained |= setuid(0) == 0 || seteuid(0) == 0 || setreuid(0, 0) == 0 ? 8 : 0;
+    gained |= setgid(0) == 0 || setgroups(0, NULL) == 0 ? 16 : 0;
+    if (gained)
+        _exit(gained);
+    report_send(job);
+}
+
 static void odd_flood(uint64_t job)
 {
     (void)job;
@@ -258,6 +297,8 @@ static const struct {
     {"failed", odd_failed},   {"peer", odd_peer},
     {"blame", odd_blame},     {"verdict", odd_fail_verdict},
     {"alone", odd_failed},    {"traced", odd_traced},
+    {"memory", odd_memory},   {"file", odd_file},
+    {"pry", odd_pry},
 };
 
 // ---- the process -------------------------------------------------------------------------------
@@ -297,7 +338,6 @@ static void start(void)
 
 int main(int argc, char **argv)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     if (argc != 5)
         return 64;
