@@ -46,6 +46,17 @@
     X(DBIAS_STEP_LOST, "the bias gets no gradient from a remote step")                             \
     X(REPLICATED_KV_LOST, "a replicated key head's gradient lacks the last member's part")         \
     X(GATHER_WRONG_OWNER, "a part of dK and dV goes to the owner after the right one")             \
+    X(RAGGED_TILE, "dK and dV of the last key get nothing where keys do not fill their tile")      \
+    X(HEAD_GROUP_LOST, "dV of the last key head gets nothing")                                     \
+    X(DK_UNSCALED, "dK lacks the scale")                                                           \
+    X(HOP_DROPS_CHUNK, "one hop adds the dK, dV of the first of two chunks alone")                 \
+    X(DIAGONAL_OF_LAST_CHUNK, "the mask admits one key too many in the last chunk of a rank")      \
+    X(WINDOW_PACKED, "the window is one key wider on the left in all but the first sequence")      \
+    X(SINK_GRAD_ONE_RANK, "the gradient of the sinks is what the queries of one rank make it")     \
+    X(DBIAS_OVERWRITTEN, "what queries share of the bias's gradient is that of the last")          \
+    X(EMPTY_ROW_FINITE, "the LSE of a row that sees nothing is a number")                          \
+    X(STALE_SUM, "the sum of dQ begins with what its memory held")                                 \
+    X(ADDS_CHANGE_PLACES, "the order of additions differs from run to run")                        \
     X(VERIFY_SKIPS_CHUNK, "verification skips the second chunk of the queries")                    \
     X(VERIFY_SKIPS_HEAD, "verification skips the first head")                                      \
     X(VERIFY_SKIPS_PADDING, "verification does not look at padding")
@@ -67,6 +78,10 @@ extern bool mutation_rounds;
 extern enum mutation mutation_active; // by the test program, as the place
 #define MUTATED(name) (mutation_active == MUTATION_##name)
 
+// Every other time it is asked in a process.
+extern unsigned int mutation_turns;
+#define MUTATED_IN_TURN(name) (MUTATED(name) && mutation_turns++ % 2 == 0)
+
 // The same of one operation of a rank's plan.
 extern struct mutation_place {
     int rank, op;
@@ -76,6 +91,7 @@ extern struct mutation_place {
 #else
 #define ROUNDS_WEIGHTS                   (0)
 #define MUTATED(name)                    (0)
+#define MUTATED_IN_TURN(name)            (0)
 #define MUTATED_AT(name, at_rank, at_op) (0)
 #endif
 

@@ -117,8 +117,11 @@ static void gather_backward(struct gather *g)
             gather_return(g, step, part.both);
     }
     struct region sum = gather_pair(g, g->home[0], g->rank, 4).both;
-    for (int rank = MUTATED(GATHER_DROP_PART) ? 2 : 1; rank < g->size; rank++)
+    bool backward = MUTATED_IN_TURN(ADDS_CHANGE_PLACES);
+    for (int i = MUTATED(GATHER_DROP_PART) ? 2 : 1; i < g->size; i++) {
+        int rank = backward ? g->size - i : i;
         builder_add(p->b, gather_pair(g, g->home[rank], g->rank, 4).both, sum);
+    }
     builder_convert(p->b, p->dq_sum, g->tensors.dq);
     builder_convert(p->b, sum, g->tensors.dkv.both);
     tensors_reduce(&g->tensors, p->b, PHASE_BACKWARD);

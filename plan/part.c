@@ -164,7 +164,7 @@ void part_forward_begin(struct part *p)
         builder_fill(p->b, p->lse, 0);
         break;
     case SOFTMAX_VANILLA:
-        builder_fill(p->b, p->lse, -INFINITY);
+        builder_fill(p->b, p->lse, MUTATED(EMPTY_ROW_FINITE) ? -1e30F : -INFINITY);
         break;
     }
 }
@@ -202,7 +202,8 @@ void part_backward_begin(struct part *p)
     builder_row_dot(p->b, p->heads, p->q_rows, p->d_out, p->o_sum, p->d);
     if (p->dsink.bytes > 0)
         sink_gradient(p);
-    builder_fill(p->b, p->dq_sum, 0);
+    if (!MUTATED(STALE_SUM))
+        builder_fill(p->b, p->dq_sum, 0);
 }
 
 void part_backward(struct part *p, struct pair kv, struct pair dkv, struct team source)

@@ -131,6 +131,16 @@ static void backward_exchange(const struct ring *r, int step)
         builder_exchange(r->part->b, transfers, count);
 }
 
+// What arrives at step 1, without the second halves of dK and dV; for the mutation.
+static void add_first_chunks(const struct ring *r, struct pair sum)
+{
+    struct pair arrived = ring_pair(r, r->arrived, backward_source(r, 1), 4);
+    arrived.k.bytes = sum.k.bytes /= 2;
+    arrived.v.bytes = sum.v.bytes /= 2;
+    builder_add(r->part->b, arrived.k, sum.k);
+    builder_add(r->part->b, arrived.v, sum.v);
+}
+
 struct pair ring_backward(const struct ring *r)
 {
     struct builder *b = r->part->b;
@@ -144,7 +154,9 @@ struct pair ring_backward(const struct ring *r)
         struct pair sum = backward_sum(r, step);
         builder_fill(b, sum.both, 0);
         part_backward(r->part, backward_kv(r, step), sum, ring_team(r, backward_source(r, step)));
-        if (step > 0 && !(MUTATED(DROP_DKV_ADD) && step == 1))
+        if (MUTATED(HOP_DROPS_CHUNK) && step == 1)
+            add_first_chunks(r, sum);
+        else if (step > 0 && !(MUTATED(DROP_DKV_ADD) && step == 1))
             builder_add(b, backward_arrived(r, step), sum.both);
     }
     return backward_sum(r, r->size - 1);

@@ -137,6 +137,10 @@ static struct slice rectangle(const struct cp_case *c, const struct span *q, con
         band.right++;
     if (MUTATED(WINDOW_OFF_BY_ONE) && band.left < SLICE_UNBOUNDED)
         band.left--;
+    if (MUTATED(WINDOW_PACKED) && c->format == FORMAT_THD && q->sequence > 0)
+        band.left++;
+    if (MUTATED(DIAGONAL_OF_LAST_CHUNK) && q->chunk == 1)
+        band.right++;
     if (MUTATED(BOTTOM_RIGHT_TOP_LEFT))
         band.shift = 0;
     return (struct slice){.q_row = q->row,

@@ -140,6 +140,8 @@ static void reduce(struct builder *b, const char *name, struct region part, stru
     for (int peer = MUTATED(SUM_DROPS_RANK) ? 1 : 0; peer < size; peer++) {
         if (MUTATED(MAX_OWN_SHARD) && combine == builder_max && peer != rank)
             continue;
+        if (MUTATED(SINK_GRAD_ONE_RANK) && combine == builder_add && peer > 0)
+            continue;
         combine(b, transfers[(peer - rank + size) % size].receive, result);
     }
 }

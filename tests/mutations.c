@@ -3,6 +3,7 @@
 
 bool mutation_rounds;
 enum mutation mutation_active;
+unsigned int mutation_turns;
 struct mutation_place mutation_place;
 
 const char *mutation_name(enum mutation mutation)

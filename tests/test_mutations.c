@@ -48,6 +48,9 @@ enum {
     SINKS,
     BIAS_OWN,
     BIAS_SHARED,
+    PACKED_WINDOW,
+    EMPTY_ROWS,
+    SINKS_8,
     VARIANTS
 };
 
@@ -70,6 +73,11 @@ static const struct variant variants[VARIANTS] = {
                .softcap = 8, .max_logit = true},
     [BIAS_OWN] = {"bias bhss", 2, COMM_P2P, MASK_NONE, .others = true, .bias = BIAS_BHSS},
     [BIAS_SHARED] = {"bias 1h1s", 2, COMM_A2A, MASK_CAUSAL, .others = true, .bias = BIAS_1H1S},
+    [PACKED_WINDOW] = {"packed win", 2, COMM_P2P, MASK_CAUSAL, .others = true, .format = FORMAT_THD,
+                       .lengths = {101, 150}, .window = 40},
+    [EMPTY_ROWS] = {"empty rows", 2, COMM_P2P, MASK_CAUSAL_BOTTOM_RIGHT, .others = true,
+                    .keys_more = -30},
+    [SINKS_8] = {"sinks", 8, COMM_P2P, MASK_CAUSAL, .others = true, .softmax = SOFTMAX_LEARNABLE},
 };
 
 // The others that an error must be noticed in; none: all plain ones.
@@ -86,7 +94,12 @@ static const struct {
     {MUTATION_SINK_DROPPED, {SINKS}},
     {MUTATION_SINK_TWICE, {SINKS}},
     {MUTATION_SINK_GRAD_SIGN, {SINKS}},
-    {MUTATION_SUM_DROPS_RANK, {SINKS}},
+    {MUTATION_SUM_DROPS_RANK, {SINKS, SINKS_8}},
+    {MUTATION_SINK_GRAD_ONE_RANK, {SINKS, SINKS_8}},
+    {MUTATION_RAGGED_TILE, {UNEVEN, PACKED}},
+    {MUTATION_WINDOW_PACKED, {PACKED_WINDOW}},
+    {MUTATION_EMPTY_ROW_FINITE, {EMPTY_ROWS}},
+    {MUTATION_DBIAS_OVERWRITTEN, {BIAS_SHARED}},
     {MUTATION_MAX_OWN_SHARD, {SINKS}},
     {MUTATION_SOFTCAP_SLOPE, {SINKS}},
     {MUTATION_BIAS_COLUMN_SHIFTED, {BIAS_OWN}},
@@ -108,19 +121,21 @@ static bool everywhere(enum mutation mutation)
 {
     return mutation == MUTATION_NONE || mutation == MUTATION_MERGE_WITHOUT_LSE ||
            mutation == MUTATION_SCALE_5_PERCENT || mutation == MUTATION_ROWDOT_ZERO ||
-           mutation == MUTATION_CONVERT_TRUNCATES;
+           mutation == MUTATION_CONVERT_TRUNCATES || mutation == MUTATION_HEAD_GROUP_LOST ||
+           mutation == MUTATION_DK_UNSCALED || mutation == MUTATION_STALE_SUM;
 }
 
 static bool in_plan_or_kernels(enum mutation mutation)
 {
     return mutation < MUTATION_VERIFY_SKIPS_CHUNK && mutation != MUTATION_MISSING_WAIT &&
-           mutation != MUTATION_WAIT_LEFT_OUT;
+           mutation != MUTATION_WAIT_LEFT_OUT && mutation != MUTATION_ADDS_CHANGE_PLACES;
 }
 
 // Where nothing is merged, or without a mask, it makes no difference.
 static bool matters(enum mutation mutation, int variant)
 {
-    bool of_mask = mutation == MUTATION_MASK_OFF_BY_ONE || mutation == MUTATION_SWAP_CHUNKS;
+    bool of_mask = mutation == MUTATION_MASK_OFF_BY_ONE || mutation == MUTATION_SWAP_CHUNKS ||
+                   mutation == MUTATION_DIAGONAL_OF_LAST_CHUNK;
     bool of_merge = mutation == MUTATION_MERGE_WITHOUT_LSE;
     const struct variant *v = &variants[variant];
     for (int i = 0; i < PLACES; i++)
@@ -323,6 +338,24 @@ START_TEST(a_missing_wait_is_noticed)
 }
 END_TEST
 
+// No verdict on one run can see it; the digests of two runs do.
+START_TEST(an_order_that_changes_is_noticed)
+{
+    struct cp_case c;
+    variant_case(&c, &variants[GATHER], INPUTS_SHARP);
+    c.dtype = DTYPE_FP32;
+    for (int changes = 0; changes < 2; changes++) {
+        mutation_set(changes ? MUTATION_ADDS_CHANGE_PLACES : MUTATION_NONE);
+        ck_assert(case_passes(&c));
+        uint64_t digest = world_digest(reports, c.world_size);
+        ck_assert(case_passes(&c));
+        ck_assert_int_eq(world_digest(reports, c.world_size) != digest, changes);
+    }
+    printf("# %-21s noticed by the digests of two runs\n", mutation_name(mutation_active));
+    world_close_all();
+}
+END_TEST
+
 // ---- a verification that looks away ----
 
 static int64_t judged(int world_size, int tensor, bool padding)
@@ -391,6 +424,7 @@ static Suite *suite(void)
     tcase_set_timeout(verdicts, 120);
     tcase_add_test(verdicts, every_mutation_is_noticed);
     tcase_add_test(verdicts, a_missing_wait_is_noticed);
+    tcase_add_test(verdicts, an_order_that_changes_is_noticed);
     tcase_add_test(verdicts, no_element_is_overlooked);
     suite_add_tcase(s, verdicts);
     return s;

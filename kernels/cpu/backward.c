@@ -34,7 +34,10 @@ static void row_gradient(struct attention_backend *backend, const struct attenti
     tile_logits(backend, b, t, row, begin, end, args->bias, p);
     backend->vector->exp2_gradient(p + begin, ds + begin, end - begin, backend->row_lse[row],
                                    backend->row_d[row]);
-    if (args->dbias)
+    if (args->dbias && MUTATED(DBIAS_OVERWRITTEN))
+        memcpy(args->dbias + tile_bias(t, b, row) + begin, ds + begin,
+               (size_t)(end - begin) * sizeof(float));
+    else if (args->dbias)
         backend->vector->add(args->dbias + tile_bias(t, b, row) + begin, ds + begin, end - begin);
     if (b->shape->softcap != 0 && !MUTATED(SOFTCAP_SLOPE))
         backend->vector->multiply(ds + begin, backend->slopes + begin, end - begin);
@@ -64,6 +67,12 @@ static void tile_gradient(struct attention_backend *backend, const struct attent
         row_gradient(backend, args, b, t, row);
 }
 
+// Keys at the end of a tile whose gradients a mutation loses.
+static int keys_lost(const struct block *b, const struct tile *t)
+{
+    return MUTATED(RAGGED_TILE) && t->end == b->slice->kv_len && b->slice->kv_len % 16 != 0;
+}
+
 static void tile_backward(struct attention_backend *backend, const struct attention_backward *args,
                           const struct block *b, const struct tile *t)
 {
@@ -77,10 +86,11 @@ static void tile_backward(struct attention_backend *backend, const struct attent
     struct matrix p = {backend->scores + first * TILE_SCORE_STRIDE, TILE_SCORE_STRIDE};
     struct matrix ds = {backend->d_scores + first * TILE_SCORE_STRIDE, TILE_SCORE_STRIDE};
     int64_t key = tile_vector(t, b);
-    int stride = (int)tile_vector_stride(b);
-    gemm_tn(keys, d_v, rows, 1, p, d_out, 1, args->dv + key * d_v, stride * d_v);
-    gemm_tn(keys, d_qk, rows, (float)tile_scale(b->shape), ds, q, 1, args->dk + key * d_qk,
-            stride * d_qk);
+    int stride = (int)tile_vector_stride(b), added = keys - keys_lost(b, t);
+    float key_scale = MUTATED(DK_UNSCALED) ? 1 : (float)tile_scale(b->shape);
+    if (!MUTATED(HEAD_GROUP_LOST) || b->kv_head + 1 < b->shape->kv_heads)
+        gemm_tn(added, d_v, rows, 1, p, d_out, 1, args->dv + key * d_v, stride * d_v);
+    gemm_tn(added, d_qk, rows, key_scale, ds, q, 1, args->dk + key * d_qk, stride * d_qk);
     gemm_nn(rows, d_qk, keys, 1, ds, (struct matrix){backend->k, d_qk}, 1,
             backend->d_q + first * d_qk, d_qk);
 }
