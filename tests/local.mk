@@ -428,6 +428,14 @@ test_programs += tests/test_daemon_tcp
 tests_test_daemon_tcp_SOURCES = tests/test_daemon_tcp.c $(net_client) $(daemon_fixture)
 tests_test_daemon_tcp_LDADD = $(daemon_fixture_libs)
 
+if TLS
+certificates = tests/certificates.c tests/certificates.h
+test_programs += tests/test_daemon_tls
+tests_test_daemon_tls_SOURCES = tests/test_daemon_tls.c $(certificates) $(net_client) \
+    $(daemon_fixture)
+tests_test_daemon_tls_LDADD = $(daemon_fixture_libs) $(MBEDTLS_LIBS)
+endif
+
 test_helpers += tests/early_client
 tests_early_client_SOURCES = tests/early_client.c
 tests_early_client_LDADD = $(daemon_fixture_libs)

@@ -274,7 +274,11 @@ static void greet(struct connection *c)
 static bool secure(struct connection *c)
 {
     enum tls_result result = c->secured ? TLS_DONE : tls_session_shake(c->tls, &c->fault);
-    c->ended |= result == TLS_ENDED;
+    if (result == TLS_ENDED) {
+        c->ended = true;
+        if (!c->fault)
+            c->fault = "it has gone away in the middle of the TLS handshake";
+    }
     if (result == TLS_DONE && !c->secured) {
         c->secured = true;
         greet(c);

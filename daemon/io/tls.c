@@ -163,7 +163,7 @@ void tls_release(struct tls *tls)
 static int pipe_write(void *context, const unsigned char *data, size_t size)
 {
     struct tls_session *s = context;
-    return s->pipe.write(s->pipe.context, data, size) ? (int)size : MBEDTLS_ERR_SSL_INTERNAL_ERROR;
+    return s->pipe.write(s->pipe.context, data, size) ? (int)size : MBEDTLS_ERR_SSL_CONN_EOF;
 }
 
 static int pipe_read(void *context, unsigned char *data, size_t size)
@@ -221,7 +221,7 @@ static const char *fault_of(const struct tls_session *s, int result)
     case MBEDTLS_ERR_SSL_BAD_HS_CERTIFICATE:
         return certificate_fault(s);
     case MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE:
-        return "it has refused the TLS of this daemon, or its certificate";
+        return "it has refused something of the TLS handshake";
     case MBEDTLS_ERR_SSL_ALLOC_FAILED:
     case MBEDTLS_ERR_X509_ALLOC_FAILED:
     case MBEDTLS_ERR_MPI_ALLOC_FAILED:
