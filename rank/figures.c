@@ -15,6 +15,9 @@
 // Deviation of the logits that the limits are meant for: that of the sharp inputs.
 #define LOGIT_DEVIATION 4.0
 
+// Deviation of logits under which many keys share the weight of a query.
+#define SPREAD_DEVIATION 2.0
+
 // How many eps of their terms elements, rows and chunks may err by; and those elements and rows
 // whose terms are not known but taken for what is typical.
 #define ELEMENT_EPS 8.0
@@ -57,11 +60,16 @@ static struct deviations input_deviations(const struct cp_case *c)
     return (struct deviations){LOGIT_DEVIATION / (case_scale(c) * sqrt(c->head_dim_qk)), 1};
 }
 
+static double logit_deviation(const struct cp_case *c)
+{
+    struct deviations d = input_deviations(c);
+    return case_scale(c) * sqrt(c->head_dim_qk) * d.q * d.other;
+}
+
 // By how much the logits of a case with a scale of its own exceed those of others.
 static double logit_excess(const struct cp_case *c)
 {
-    struct deviations d = input_deviations(c);
-    double deviation = case_scale(c) * sqrt(c->head_dim_qk) * d.q * d.other;
+    double deviation = logit_deviation(c);
     return deviation > LOGIT_DEVIATION ? deviation / LOGIT_DEVIATION : 1;
 }
 
@@ -231,17 +239,18 @@ static double queries_per_key(const struct cp_case *c)
 }
 
 // RMS of the terms of an element of the bias's gradient, if one key has all the weight of a query;
-// 0 where inputs do not make it so. An element that all queries share has as many of them as there
-// are for each key.
+// 0 where logits deviate too little for that. An element that all queries share has as many of them
+// as there are for each key.
 static double bias_terms(const struct cp_case *c)
 {
+    struct deviations d = input_deviations(c);
     double count = 1;
-    if (c->inputs != INPUTS_SHARP)
+    if (logit_deviation(c) < SPREAD_DEVIATION)
         return 0;
     count *= bias_has_batch(c) ? 1 : c->batch;
     count *= bias_has_heads(c) ? 1 : c->heads;
     count *= bias_has_queries(c) ? 1 : queries_per_key(c);
-    return sqrt(count * c->head_dim_v);
+    return d.other * d.other * sqrt(count * c->head_dim_v);
 }
 
 struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tensor tensor,

@@ -30,8 +30,8 @@
 // is measured against so much that three eps of them exhaust its limit, a chunk so that three eps
 // of their RMS do. Where the softmax is spread this is far below the row itself and changes
 // nothing. The gradient of the bias is dS itself, a sum of it where queries, heads or sequences
-// share an element: with sharp inputs its elements and rows may err by nine eps of as many terms of
-// random sign with the RMS of dP.
+// share an element: with logits that deviate as much as those of sharp inputs its elements and rows
+// may err by nine eps of as many terms of random sign with the RMS of dP.
 //
 // The gradients of bias and sinks are sums over many queries; their u is the RMS of a sum of as
 // many terms of random sign. Each is one chunk. Rows of the bias belong to queries of either chunk

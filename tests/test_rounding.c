@@ -61,6 +61,24 @@ START_TEST(the_usual_case_passes)
 }
 END_TEST
 
+// A scale that lets one key have all the weight of a query, with inputs that were not made for it.
+START_TEST(saturated_cases_pass)
+{
+    struct cp_case c = cases_usual();
+    mutation_rounds = true;
+    c.inputs = INPUTS_TE;
+    c.head_dim_qk = c.head_dim_v = 64;
+    c.seqlen_q = c.seqlen_kv = 96;
+    c.bias = BIAS_BHSS;
+    for (int i = 0; i < 6; i++) {
+        c.dtype = i % 2 ? DTYPE_BF16 : DTYPE_FP16;
+        c.scale = i / 2 == 0 ? 1 : i / 2 == 1 ? 10 : 90;
+        case_run(&c);
+    }
+    world_close_all();
+}
+END_TEST
+
 // The switch does something, and more than nothing to what fp32 holds.
 START_TEST(rounding_shows)
 {
@@ -86,6 +104,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, cases_pass);
     tcase_add_loop_test(t, the_usual_case_passes, DTYPE_BF16, DTYPE_FP16 + 1);
+    tcase_add_test(t, saturated_cases_pass);
     tcase_add_test(t, rounding_shows);
     suite_add_tcase(s, t);
     return s;
