@@ -308,6 +308,7 @@ static struct cpattn_pool pool_public(const struct wire_pool *wire)
         .deaths = wire->deaths,
         .last_failure = wire->last_failure,
         .devices = wire->devices,
+        .spare = wire->spare,
     };
 }
 

@@ -347,6 +347,7 @@ struct cpattn_pool {
     uint64_t deaths;
     const char *last_failure; // or ""
     uint64_t devices;         // bit mask: GPUs by index, else cores by number
+    bool spare;               // stands by for another on the same devices, or is to
 };
 
 // timeout_ns 0: 5 s.

@@ -116,6 +116,19 @@ static bool backend_set(struct config *c, const char *text)
     return false;
 }
 
+static bool spares_set(struct config *c, const char *text)
+{
+    static const char *const names[] = {
+        [SPARES_AUTO] = "auto", [SPARES_ON] = "on", [SPARES_OFF] = "off"};
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            c->spares = (enum spares_choice)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 // A number of up to three digits; moves behind it.
 static bool index_take(const char **text, int *index)
 {
@@ -256,6 +269,10 @@ static const struct setting {
      "What pools share without overlap: how many GPUs or cores, or which GPUs, such as 0,2-3 [all]",
      devices_set,
      "a count from 1 to " TEXT_OF(DEVICES_MAX) ", or GPUs such as 0,2-3, each once (2-2 is GPU 2)"},
+    {"spares", "WHEN",
+     "Keep a second pool ready behind each one: on, off, or auto for GPUs that all have 32 GiB or "
+     "more [auto]",
+     spares_set, "auto, on or off"},
     {"queue-max", "N",
      "Cases queued and running; more are refused [" TEXT_OF(QUEUE_MAX_DEFAULT) "]", queue_max_set,
      "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
@@ -485,6 +502,8 @@ const char *config_fixed_difference(const struct config *a, const struct config 
         return "backend";
     if (a->devices.count != b->devices.count || a->devices.named != b->devices.named)
         return "devices";
+    if (a->spares != b->spares)
+        return "spares";
     if (a->queue_max != b->queue_max)
         return "queue-max";
     if (!rank_user_same(&a->rank_user, &b->rank_user))

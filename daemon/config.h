@@ -14,6 +14,7 @@
 #include "daemon/user_list.h"
 
 enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
+enum spares_choice { SPARES_AUTO, SPARES_ON, SPARES_OFF };
 
 // "4" or "0,2-3".
 struct device_choice {
@@ -29,6 +30,7 @@ struct config {
     char rank_program[PATH_MAX], cuda_rank_program[PATH_MAX];
     enum backend_choice backend;
     struct device_choice devices;
+    enum spares_choice spares;
     int queue_max;            // 1..JOBS_MAX
     int user_queue_max;       // of one user, 1..JOBS_MAX; 0: half of queue_max
     struct user_list allowed; // empty: whoever can open the socket

@@ -24,6 +24,8 @@ daemon_libcore_a_SOURCES = \
     daemon/core/stuck.h \
     daemon/core/timers.c \
     daemon/core/timers.h \
+    daemon/core/twin.c \
+    daemon/core/twin.h \
     daemon/core/users.c \
     daemon/core/users.h
 

@@ -147,6 +147,7 @@ const struct map_field schema_pool[] = {
     UINT(wire_pool, jobs),
     UINT(wire_pool, deaths),
     UINT(wire_pool, devices),
+    BOOL(wire_pool, spare),
     TEXT(wire_pool, last_failure),
     END,
 };

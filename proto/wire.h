@@ -100,6 +100,7 @@ struct wire_pool {
     uint64_t jobs;       // answered by it
     uint64_t deaths;
     uint64_t devices; // bit mask; of GPUs by index, else of the cores that pools share
+    bool spare;       // stands by for another of its kind that is up, or is to
     char last_failure[ERROR_TEXT_MAX]; // or ""
 };
 

@@ -300,6 +300,9 @@ tests_test_sim_SOURCES = \
     tests/sim/record.c \
     tests/sim/record.h \
     tests/sim/sim.h \
+    tests/sim/standby.c \
+    tests/sim/stuck.c \
+    tests/sim/trace.c \
     tests/sim/world.c
 tests_test_sim_LDADD = $(core_libs)
 EXTRA_DIST += tests/sim/seeds

@@ -257,6 +257,7 @@ static void sample_pool(struct sample *s, struct wire_pool *pool)
     pool->jobs = sample_bits(s);
     pool->devices = sample_bits(s);
     pool->deaths = sample_bits(s);
+    pool->spare = sample_bits(s) & 1;
     sample_text(s, pool->last_failure, sizeof pool->last_failure, false);
 }
 

@@ -152,13 +152,14 @@ static void print_status(const struct cpattn_daemon_status *s)
     }
     putchar('\n');
     struct table *table = table_create(
-        stdout, ">WORLD_SIZE >INSTANCE DEVICES STATE >STARTED >JOBS >DEATHS LAST_FAILURE");
+        stdout, ">WORLD_SIZE >INSTANCE DEVICES STATE SPARE >STARTED >JOBS >DEATHS LAST_FAILURE");
     for (int i = 0; (pool = cpattn_daemon_status_pool(s, i)); i++) {
         table_row(table);
         table_cell(table, PAINT_PLAIN, "%d", pool->world_size);
         table_cell(table, PAINT_PLAIN, "%d", pool->instance);
         devices_cell(table, pool->devices);
         table_cell(table, state_paint(pool->state), "%s", pool->state);
+        table_cell(table, PAINT_PLAIN, "%s", pool->spare ? "yes" : "-");
         table_cell(table, PAINT_PLAIN, "%u", pool->generation);
         table_cell(table, PAINT_PLAIN, "%" PRIu64, pool->jobs);
         table_cell(table, PAINT_PLAIN, "%" PRIu64, pool->deaths);

@@ -401,6 +401,7 @@ static json_t *pool_object(struct writer *w, const struct cpattn_pool *p)
     put_int(w, object, "world_size", p->world_size);
     put_int(w, object, "instance", p->instance);
     put_text(w, object, "state", p->state);
+    put(w, object, "spare", json_boolean(p->spare));
     put_int(w, object, "generation", p->generation);
     put_int(w, object, "jobs", (int64_t)p->jobs);
     put_int(w, object, "deaths", (int64_t)p->deaths);

@@ -109,28 +109,51 @@ static void check_ranks(const struct core *core, const struct pool *pool)
                      pool->job->world_size == pool->world_size));
     assert(!runs || pool->reported != all);
     assert(pool->mode != MODE_SUSPECT || pool->victims);
-    assert(!pool->start_failed || (killed && pool->failures > 0));
-    assert(pool->leased || pool->mode == MODE_IDLE || killed);
+    assert(!pool->start_failed ||
+           (killed && (pool->as_spare ? pool->spare_failures : pool->failures) > 0));
+    assert(pool->leased || pool->mode == MODE_IDLE || killed ||
+           (pool->mode == MODE_STARTING && pool->as_spare));
+    assert(pool->mode != MODE_STARTING || pool->leased != pool->as_spare);
+    assert(!pool->must_wait || (killed && pool->as_spare && !pool->used));
     assert(!pool->leased || (pool->mode != MODE_IDLE && pool->mode != MODE_STUCK));
 }
 
 static void check_no_ranks(const struct pool *pool)
 {
     assert(pool->slot == -1 && !pool->alive && !pool->job && !pool->leased);
-    assert(!pool->start_failed);
-    assert(pool->mode != MODE_DOWN || pool->failures == POOL_FAILURES_MAX);
-    assert(pool->mode != MODE_BACKOFF || pool->failures > 0);
+    assert(!pool->start_failed && !pool->must_wait);
+    int failures = pool->as_spare ? pool->spare_failures : pool->failures;
+    assert(pool->mode != MODE_DOWN || failures == POOL_FAILURES_MAX);
+    assert(pool->mode != MODE_BACKOFF || pool->as_spare || failures > 0);
+}
+
+// One of two works, the other stands by.
+static void check_twins(const struct core *core, const struct pool *pool)
+{
+    const struct pool *twin = pool->twin;
+    assert((twin != NULL) == core->config.spares);
+    if (!twin)
+        return;
+    assert(twin->twin == pool && twin != pool && twin->devices == pool->devices);
+    assert(twin->world_size == pool->world_size && twin->instance == pool->instance);
+    assert(twin->failures == pool->failures && twin->spare_failures == pool->spare_failures);
+    assert(!pool->leased || !twin->leased);
+    if (!twin_stands_by(pool))
+        return;
+    assert(pool->mode == MODE_IDLE || (pool->mode == MODE_STARTING && pool->as_spare));
+    assert(twin->mode != MODE_STARTING);
 }
 
 // Whether the mode ends by itself; a delay that reaches beyond the end of time never does.
-static bool check_times(const struct core *core, enum pool_mode mode)
+static bool check_times(const struct core *core, const struct pool *pool)
 {
+    enum pool_mode mode = pool->mode;
     const struct core_config *config = &core->config;
     uint64_t delay_ns = mode == MODE_IDLE       ? config->idle_timeout_ns
                         : mode == MODE_STARTING ? config->start_timeout_ns
                         : mode == MODE_STOPPING ? config->kill_timeout_ns
                                                 : config->peer_grace_ns;
-    bool timed = mode != MODE_IDLE || delay_ns > 0;
+    bool timed = mode != MODE_IDLE || (delay_ns > 0 && !twin_stands_by(pool));
     return timed && time_after(core->now_ns, delay_ns) != TIMERS_NEVER;
 }
 
@@ -138,6 +161,8 @@ static void check_pool(const struct core *core, const struct pool *pool)
 {
     assert(pool == &core->pools[pool->index]);
     assert(pool->failures >= 0 && pool->failures <= POOL_FAILURES_MAX);
+    assert(pool->spare_failures >= 0 && pool->spare_failures <= POOL_FAILURES_MAX);
+    check_twins(core, pool);
     int timer_id = core->config.queue_max + pool->index;
     bool timer = timers_is_set(&core->timers, timer_id);
     assert(!timer || core->timers.at_ns[timer_id] > core->now_ns);
@@ -155,7 +180,8 @@ static void check_pool(const struct core *core, const struct pool *pool)
     case MODE_STOPPING:
     case MODE_SUSPECT:
     case MODE_IDLE:
-        assert(timer || !check_times(core, pool->mode));
+        assert(timer || !check_times(core, pool));
+        assert(!timer || !twin_stands_by(pool) || pool->mode != MODE_IDLE);
         check_ranks(core, pool);
         break;
     default:

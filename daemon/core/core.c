@@ -31,8 +31,9 @@ static uint64_t core_devices(const struct core_config *config, int world_size, i
 static bool core_allocate(struct core *core)
 {
     int jobs = core->config.queue_max;
+    int twins = core->config.spares ? 2 : 1;
     for (int w = 1; w <= WORLD_SIZE_MAX; w++)
-        core->pool_count += core_instances(&core->config, w);
+        core->pool_count += twins * core_instances(&core->config, w);
     core->jobs = calloc((size_t)jobs, sizeof(*core->jobs));
     core->pools = calloc((size_t)core->pool_count, sizeof(*core->pools));
     return core->jobs && core->pools && ids_init(&core->ids, jobs) &&
@@ -44,11 +45,15 @@ static void core_init_size(struct core *core, int world_size, int pool_first)
 {
     struct size *size = &core->sizes[world_size];
     list_init(&size->queue);
+    int twins = core->config.spares ? 2 : 1;
     size->side_by_side = core_instances(&core->config, world_size);
-    size->pool_count = size->side_by_side;
+    size->pool_count = twins * size->side_by_side;
     size->pools = core->pools + pool_first;
-    for (int i = 0; i < size->pool_count; i++)
-        pool_init(core, pool_first + i, world_size, i, core_devices(&core->config, world_size, i));
+    for (int i = 0; i < size->pool_count; i++) {
+        struct pool *twin = twins > 1 ? &size->pools[i ^ 1] : NULL;
+        pool_init(core, pool_first + i, world_size, i / twins,
+                  core_devices(&core->config, world_size, i / twins), twin);
+    }
 }
 
 static void core_init(struct core *core)
@@ -197,9 +202,10 @@ static enum status core_refuse_down(const struct core *core, const struct size *
     const struct pool *next = size->pools;
     uint64_t next_ns = TIMERS_NEVER;
     for (int i = 0; i < size->pool_count; i++) {
-        uint64_t at_ns = core->timers.at_ns[core->config.queue_max + size->pools[i].index];
-        if (at_ns < next_ns) {
-            next = &size->pools[i];
+        const struct pool *pool = &size->pools[i];
+        uint64_t at_ns = core->timers.at_ns[core->config.queue_max + pool->index];
+        if (pool->mode == MODE_DOWN && !pool->as_spare && at_ns < next_ns) {
+            next = pool;
             next_ns = at_ns;
         }
     }
@@ -231,7 +237,7 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
     if (core->draining)
         return error_set(error, STATUS_UNAVAILABLE,
                          "the daemon is draining and takes no new requests");
-    if (size->modes[MODE_DOWN] == size->pool_count)
+    if (pool_all_down(size))
         return core_refuse_down(core, size, error);
     if (core_is_stuck(core, request->world_size, &stuck))
         return core_refuse_stuck(core, request->world_size, &stuck, error);
@@ -428,6 +434,7 @@ static void core_describe(const struct pool *pool, struct wire_pool *wire)
         .generation = pool->starts,
         .jobs = pool->jobs,
         .deaths = pool->deaths,
+        .spare = !twin_leads(pool),
         .devices = stuck ? stuck_devices(pool) : pool->devices,
     };
     memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));

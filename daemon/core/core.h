@@ -11,6 +11,10 @@
 // lost, all are killed, and it starts again only after the last of them is reaped. Ranks that are
 // not reaped for long after their KILL are stuck, most likely in a driver: only the devices that
 // they sit on are out of use until they are reaped after all.
+//
+// With spares a second pool of the same ranks on the same devices stands by for each that is up, as
+// far as there is room, and takes its place when that is lost: see twin.h. Devices have one job at
+// a time all the same.
 #ifndef CPATTN_DAEMON_CORE_CORE_H
 #define CPATTN_DAEMON_CORE_CORE_H
 
@@ -23,6 +27,7 @@
 
 struct core_config {
     int device_count;          // 1..DEVICES_MAX exclusive units
+    bool spares;               // hot spares: daemon/core/twin.h
     bool oversubscribe;        // a pool larger than device_count takes all devices (CPU backend)
     int queue_max;             // jobs queued and running, 1..JOBS_MAX
     int user_queue_max;        // of one user, up to queue_max; 0: as many
@@ -167,6 +172,7 @@ struct action {
     int pool;
     uint32_t generation; // counts the starts of all pools; never used twice
     int world_size, instance;
+    bool spare; // START: it is to stand by for the pool that works on these devices
     int slot;   // RUN, ANSWER
     int memory; // ANSWER: the place to keep it at, in case it is asked for again, or -1
     enum status status;

@@ -137,9 +137,11 @@ static struct pool *job_awaited(struct core *core, struct job *job)
     struct list *waiting = size->queue.next;
     for (int i = 0; i < size->pool_count; i++) {
         struct pool *pool = &size->pools[i];
-        bool starting = pool->mode == MODE_STARTING || pool->mode == MODE_BACKOFF ||
-                        (pool->mode == MODE_STOPPING && pool->start_failed);
-        if (!starting)
+        bool again =
+            pool->mode == MODE_BACKOFF || (pool->mode == MODE_STOPPING && pool->start_failed);
+        bool starting =
+            (pool->mode == MODE_STARTING && twin_leads(pool)) || (again && !pool->as_spare);
+        if (!starting || pool->devices & core->devices_stuck)
             continue;
         if (waiting == &job->node)
             return pool;

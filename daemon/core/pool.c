@@ -10,6 +10,8 @@
 #define BACKOFF_MAX_NS    (UINT64_C(30) * 1000000000)
 // After this a pool that is DOWN may be tried again, once, by the next job that asks for it.
 #define DOWN_NS           (UINT64_C(60) * 1000000000)
+// A pool that was started to stand by, and lost before it had a job.
+#define SPARE_WAIT_NS     (UINT64_C(1) * 1000000000)
 // An idle pool that outstayed its timeout because a job waits for it.
 #define IDLE_AGAIN_NS_MIN (UINT64_C(1) * 1000000000)
 
@@ -42,7 +44,8 @@ static const enum cause pool_causes[LOSS_COUNT] = {
     [LOSS_PEER] = CAUSE_PEER_LOST,
 };
 
-void pool_init(struct core *core, int index, int world_size, int instance, uint64_t devices)
+void pool_init(struct core *core, int index, int world_size, int instance, uint64_t devices,
+               struct pool *twin)
 {
     struct pool *pool = &core->pools[index];
     *pool = (struct pool){
@@ -51,6 +54,7 @@ void pool_init(struct core *core, int index, int world_size, int instance, uint6
         .world_size = world_size,
         .instance = instance,
         .devices = devices,
+        .twin = twin,
         .slot = -1,
         .suspect = -1,
         .loss_rank = -1,
@@ -71,6 +75,9 @@ static void pool_move(struct core *core, struct pool *pool, enum pool_mode mode,
     pool->mode = mode;
     list_push_back(&core->modes[mode], &pool->node);
     timers_set(&core->timers, core->config.queue_max + pool->index, timer_ns);
+    // The other leads now, and is no longer kept from idling out.
+    if (mode == MODE_STOPPING && pool->twin && pool->twin->mode == MODE_IDLE)
+        pool_wait_anew(core, pool->twin);
 }
 
 static void pool_lease(struct core *core, struct pool *pool)
@@ -132,16 +139,32 @@ enum pool_state pool_state(const struct pool *pool)
 
 static uint64_t pool_backoff_ns(const struct pool *pool)
 {
+    if (pool->must_wait)
+        return SPARE_WAIT_NS;
     if (!pool->start_failed || pool->failures < 2)
         return 0;
     return BACKOFF_FIRST_NS << (pool->failures - 2);
+}
+
+static bool pool_has_failed_for_good(const struct pool *pool)
+{
+    int failures = pool->as_spare ? pool->spare_failures : pool->failures;
+    return pool->start_failed && failures == POOL_FAILURES_MAX;
+}
+
+bool pool_all_down(const struct size *size)
+{
+    for (int i = 0; i < size->pool_count; i++)
+        if (!twin_is_down(&size->pools[i]))
+            return false;
+    return true;
 }
 
 // The pool is DOWN: nobody waits where no other serves.
 static void pool_refuse_waiting(struct core *core, struct pool *pool)
 {
     struct size *size = &core->sizes[pool->world_size];
-    if (size->modes[MODE_DOWN] < size->pool_count) {
+    if (!pool_all_down(size)) {
         stuck_refuse_waiting(core, pool->world_size);
         return;
     }
@@ -155,7 +178,7 @@ static void pool_reaped(struct core *core, struct pool *pool)
 {
     uint64_t backoff_ns = pool_backoff_ns(pool);
     pool_release(core, pool);
-    if (pool->start_failed && pool->failures == POOL_FAILURES_MAX) {
+    if (pool_has_failed_for_good(pool)) {
         pool_move(core, pool, MODE_DOWN, time_after(core->now_ns, DOWN_NS));
         pool_refuse_waiting(core, pool);
     } else if (backoff_ns > 0) {
@@ -166,7 +189,7 @@ static void pool_reaped(struct core *core, struct pool *pool)
     core->slots[pool->slot] = NULL;
     core->slots_used &= ~bit_of(pool->slot);
     pool->slot = -1;
-    pool->start_failed = false;
+    pool->start_failed = pool->must_wait = false;
 }
 
 static void pool_kill(struct core *core, struct pool *pool)
@@ -190,6 +213,7 @@ static void pool_note_loss(struct pool *pool, enum pool_loss loss, int rank)
 static void pool_lose(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
 {
     pool_note_loss(pool, loss, rank);
+    pool->must_wait = pool->as_spare && !pool->used;
     if (pool->job) {
         struct job_event event = {.kind = JOB_LOSE, .cause = pool_causes[loss], .rank = rank};
         job_handle(core, pool->job, &event);
@@ -197,10 +221,20 @@ static void pool_lose(struct core *core, struct pool *pool, enum pool_loss loss,
     pool_kill(core, pool);
 }
 
+static void pool_tell_twin(const struct pool *pool)
+{
+    if (!pool->twin)
+        return;
+    pool->twin->failures = pool->failures;
+    pool->twin->spare_failures = pool->spare_failures;
+}
+
 static void pool_fail_start(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
 {
-    if (pool->failures < POOL_FAILURES_MAX)
-        pool->failures++;
+    int *failures = pool->as_spare ? &pool->spare_failures : &pool->failures;
+    if (*failures < POOL_FAILURES_MAX)
+        ++*failures;
+    pool_tell_twin(pool);
     pool->start_failed = true;
     pool_lose(core, pool, loss, rank);
 }
@@ -216,7 +250,6 @@ static void pool_ignore(struct core *core, struct pool *pool, const struct pool_
 
 static void pool_start(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    (void)event;
     uint64_t ranks = mask_of(pool->world_size);
     int slot = __builtin_ctzll(~core->slots_used & mask_of(POOLS_MAX));
     core->slots_used |= bit_of(slot);
@@ -228,26 +261,33 @@ static void pool_start(struct core *core, struct pool *pool, const struct pool_e
     pool->ready = pool->reported = pool->victims = 0;
     pool->started_ns = core->now_ns;
     core->ranks_alive += pool->world_size;
-    pool_lease(core, pool);
+    pool->as_spare = event->spare;
+    pool->used = false;
+    if (!pool->as_spare)
+        pool_lease(core, pool);
     pool_move(core, pool, MODE_STARTING, time_after(core->now_ns, core->config.start_timeout_ns));
-    pool_act(core, ACTION_START, pool);
+    struct action action = pool_action(ACTION_START, pool);
+    action.spare = pool->as_spare;
+    actions_push(&core->actions, &action);
 }
 
-static uint64_t pool_idle_until(const struct core *core)
+// One that stands by stays as long as its twin.
+static uint64_t pool_idle_until(const struct core *core, const struct pool *pool)
 {
     uint64_t timeout_ns = core->config.idle_timeout_ns;
-    return timeout_ns > 0 ? time_after(core->now_ns, timeout_ns) : TIMERS_NEVER;
+    return timeout_ns > 0 && !twin_stands_by(pool) ? time_after(core->now_ns, timeout_ns)
+                                                   : TIMERS_NEVER;
 }
 
 static void pool_rest(struct core *core, struct pool *pool)
 {
     pool_release(core, pool);
-    pool_move(core, pool, MODE_IDLE, pool_idle_until(core));
+    pool_move(core, pool, MODE_IDLE, pool_idle_until(core, pool));
 }
 
 void pool_wait_anew(struct core *core, struct pool *pool)
 {
-    timers_set(&core->timers, core->config.queue_max + pool->index, pool_idle_until(core));
+    timers_set(&core->timers, core->config.queue_max + pool->index, pool_idle_until(core, pool));
 }
 
 static void pool_hear_ready(struct core *core, struct pool *pool, const struct pool_event *event)
@@ -260,6 +300,9 @@ static void pool_hear_ready(struct core *core, struct pool *pool, const struct p
     if (pool->ready != mask_of(pool->world_size))
         return;
     pool->failures = 0;
+    if (pool->as_spare)
+        pool->spare_failures = 0;
+    pool_tell_twin(pool);
     pool->ready_ns = core->now_ns;
     pool_rest(core, pool);
 }
@@ -270,6 +313,7 @@ static void pool_run(struct core *core, struct pool *pool, const struct pool_eve
     pool_move(core, pool, MODE_RUNNING, TIMERS_NEVER);
     pool->reported = 0;
     pool->victims = 0;
+    pool->used = true;
     pool->job = event->job;
     job_handle(core, event->job, &(struct job_event){.kind = JOB_RUN, .pool = pool});
 }
@@ -388,6 +432,8 @@ static void pool_idle_timeout(struct core *core, struct pool *pool, const struct
 {
     uint64_t again_ns = core->config.idle_timeout_ns;
     if (list_empty(&core->sizes[pool->world_size].queue)) {
+        if (pool->twin && twin_stands_by(pool->twin))
+            pool_handle(core, pool->twin, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
         pool_stop(core, pool, event);
         return;
     }

@@ -2,9 +2,10 @@
 // Pools: the ranks of one world size on one set of devices. The mode of a pool is the list it is
 // on; pool_handle() is the table of modes and events.
 //
-// A pool leases its devices while it starts or runs, and from then on until its ranks are reaped:
-// two leases never overlap, and so jobs never do. An idle pool holds none. One that is stuck gives
-// its lease back, and keeps everybody from the devices that its last ranks sit on (stuck.h).
+// A pool leases its devices while it starts (but not to stand by) or runs, and from then on until
+// its ranks are reaped: two leases never overlap, and so jobs never do. An idle pool holds none.
+// One that is stuck gives its lease back, and keeps everybody from the devices that its last ranks
+// sit on (stuck.h).
 #ifndef CPATTN_DAEMON_CORE_POOL_H
 #define CPATTN_DAEMON_CORE_POOL_H
 
@@ -12,6 +13,7 @@
 #include "daemon/core/core.h"
 
 struct job;
+struct size;
 
 enum pool_mode {
     MODE_COLD, // no ranks; may be started
@@ -47,7 +49,8 @@ struct pool {
     int index; // in core->pools
     int world_size, instance;
     uint64_t devices;
-    bool leased; // it holds its devices
+    bool leased;       // it holds its devices
+    struct pool *twin; // or NULL: see twin.h
 
     // Of the ranks, from START until the last is reaped:
     int slot; // the shell's name for it, or -1
@@ -56,10 +59,14 @@ struct pool {
     uint64_t victims;                // ranks that said they lost a peer
     int suspect;                     // the rank that they lost
     struct job *job;                 // RUNNING, SUSPECT
-    bool start_failed;               // STOPPING: it never became ready
+    bool as_spare;                   // it was started to stand by
+    bool used;                       // it has had a job
+    bool start_failed;               // STOPPING, STUCK: it never became ready
+    bool must_wait;                  // STOPPING, STUCK: it was lost before it was of any use
     uint64_t started_ns, ready_ns;
 
-    int failures; // starts in a row that failed
+    // Starts in a row that failed, of it and its twin: for a job, and to stand by.
+    int failures, spare_failures;
     uint32_t starts;
     uint64_t jobs, deaths;
     enum pool_loss loss; // the last
@@ -70,9 +77,9 @@ struct pool {
 
 enum pool_event_kind {
     // Orders.
-    POOL_START,
-    POOL_RUN,  // `job`
-    POOL_STOP, // `loss`: LOSS_DEADLINE, or LOSS_NONE when nothing is wrong with it
+    POOL_START, // `spare`
+    POOL_RUN,   // `job`
+    POOL_STOP,  // `loss`: LOSS_DEADLINE, or LOSS_NONE when nothing is wrong with it
     // What is heard of its ranks.
     POOL_READY,
     POOL_REPORTED, // of the job with `number`
@@ -91,15 +98,20 @@ struct pool_event {
     uint64_t number;
     struct job *job;
     enum pool_loss loss;
+    bool spare; // to stand by for its twin, which is up
 };
 
-// `instance` of its world size, without ranks; core->pools[index].
-void pool_init(struct core *core, int index, int world_size, int instance, uint64_t devices);
+// `instance` of its world size, without ranks; core->pools[index]. `twin` may be NULL.
+void pool_init(struct core *core, int index, int world_size, int instance, uint64_t devices,
+               struct pool *twin);
 
 void pool_handle(struct core *core, struct pool *pool, const struct pool_event *event);
 
 // The idle timeout of an idle pool counts from now.
 void pool_wait_anew(struct core *core, struct pool *pool);
+
+// Whether all pools of the world size are DOWN.
+bool pool_all_down(const struct size *size);
 
 // An action with what it says of the pool filled in; `pool` may be NULL.
 struct action pool_action(enum action_kind kind, const struct pool *pool);

@@ -11,8 +11,21 @@ struct pass {
     bool room;                             // no earlier job waits for room to start its pool
     uint64_t open;                         // world sizes whose next job may still find a place
     struct list *next[WORLD_SIZE_MAX + 1]; // their next job, a node of the queue
-    int starting[WORLD_SIZE_MAX + 1]; // their pools being started that no earlier job waits for
+    // their pools being started on devices of their own that no earlier job waits for
+    int starting[WORLD_SIZE_MAX + 1];
 };
+
+// Those that were started to stand by hold no devices: see size_awaited().
+static int size_starting(const struct core *core, const struct size *size)
+{
+    int starting = 0;
+    if (size->modes[MODE_STARTING] == 0)
+        return 0;
+    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        starting +=
+            pool->mode == MODE_STARTING && pool->leased && !(pool->devices & core->devices_stuck);
+    return starting;
+}
 
 static void pass_begin(struct core *core, struct pass *pass)
 {
@@ -23,7 +36,7 @@ static void pass_begin(struct core *core, struct pass *pass)
     for (uint64_t open = pass->open; open; open &= open - 1) {
         int world_size = __builtin_ctzll(open) + 1;
         pass->next[world_size] = core->sizes[world_size].queue.next;
-        pass->starting[world_size] = core->sizes[world_size].modes[MODE_STARTING];
+        pass->starting[world_size] = size_starting(core, &core->sizes[world_size]);
     }
 }
 
@@ -60,7 +73,20 @@ static struct pool *size_idle(const struct core *core, const struct pass *pass,
     if (size->modes[MODE_IDLE] == 0)
         return NULL;
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
-        if (pool->mode == MODE_IDLE && pool_is_free(core, pass, pool))
+        if (pool->mode == MODE_IDLE && twin_leads(pool) && pool_is_free(core, pass, pool))
+            return pool;
+    return NULL;
+}
+
+// One that was started to stand by, and has lost its twin meanwhile.
+static struct pool *size_awaited(const struct core *core, const struct pass *pass,
+                                 const struct size *size)
+{
+    if (size->modes[MODE_STARTING] == 0)
+        return NULL;
+    for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        if (pool->mode == MODE_STARTING && !pool->leased && twin_leads(pool) &&
+            pool_is_free(core, pass, pool))
             return pool;
     return NULL;
 }
@@ -71,8 +97,8 @@ static struct pool *size_cold(const struct core *core, const struct pass *pass,
 {
     struct pool *best = NULL;
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
-        if (pool->mode == MODE_COLD && pool_is_free(core, pass, pool) &&
-            (!best || pool->failures < best->failures))
+        if (pool->mode == MODE_COLD && twin_leads(pool) && !twin_rests(pool) &&
+            pool_is_free(core, pass, pool) && (!best || pool->failures < best->failures))
             best = pool;
     return best;
 }
@@ -86,7 +112,7 @@ static struct pool *size_nearest(const struct core *core, const struct pass *pas
     int best_busy = INT_MAX;
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
         int busy = bits_in(pool->devices & core->devices_leased);
-        if (pool->mode != MODE_BACKOFF && pool->mode != MODE_DOWN &&
+        if (twin_leads(pool) && !twin_rests(pool) &&
             !(pool->devices & (pass->reserved | core->devices_stuck)) && busy < best_busy) {
             best = pool;
             best_busy = busy;
@@ -126,25 +152,58 @@ static struct room room_after_reaping(struct core *core)
     return taken;
 }
 
-// Whether there is room now. If not, stops idle pools, those that were used longest ago first,
-// until there will be; but none that an earlier job has reserved.
+static void room_stop(struct core *core, struct room *taken, struct pool *pool)
+{
+    taken->ranks -= pool->world_size;
+    taken->pools--;
+    pool_handle(core, pool, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
+}
+
+// Stops those on the list that stand by until there will be room.
+static void room_stop_spares(struct core *core, struct room *taken, const struct pool *pool,
+                             struct list *list)
+{
+    LIST_FOREACH (node, list) {
+        if (room_for(core, taken, pool))
+            break;
+        if (twin_stands_by(pool_entry(node)))
+            room_stop(core, taken, pool_entry(node));
+    }
+}
+
+// Whether there is room now. If not, stops what stands by, and then idle pools, those that were
+// used longest ago first, until there will be; but none that an earlier job has reserved.
 static bool room_make(struct core *core, const struct pool *pool)
 {
     struct room taken = room_taken(core);
     if (room_for(core, &taken, pool))
         return true;
     taken = room_after_reaping(core);
+    room_stop_spares(core, &taken, pool, &core->modes[MODE_STARTING]);
+    room_stop_spares(core, &taken, pool, &core->modes[MODE_IDLE]);
     LIST_FOREACH (node, &core->modes[MODE_IDLE]) {
         struct pool *idle = pool_entry(node);
         if (room_for(core, &taken, pool))
             break;
-        if (idle->pass == core->pass)
-            continue;
-        taken.ranks -= idle->world_size;
-        taken.pools--;
-        pool_handle(core, idle, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
+        if (idle->pass != core->pass)
+            room_stop(core, &taken, idle);
     }
     return false;
+}
+
+// What will be taken when those that wait have a pool each of their world size.
+static struct room room_after_starts(const struct core *core)
+{
+    struct room taken = room_taken(core);
+    for (uint64_t waiting = core->sizes_waiting; waiting; waiting &= waiting - 1) {
+        int world_size = __builtin_ctzll(waiting) + 1;
+        const int *modes = core->sizes[world_size].modes;
+        if (modes[MODE_STARTING] + modes[MODE_IDLE] + modes[MODE_RUNNING] + modes[MODE_SUSPECT])
+            continue;
+        taken.ranks += world_size;
+        taken.pools++;
+    }
+    return taken;
 }
 
 // ---- placing a job --------------------------------------------------------------------------
@@ -173,9 +232,12 @@ static void place(struct core *core, struct pass *pass, struct job *job)
         pass->starting[job->world_size]--;
         return;
     }
-    pool = size_cold(core, pass, size);
-    if (pool && place_start(core, pass, pool))
-        return;
+    pool = size_awaited(core, pass, size);
+    if (!pool) {
+        pool = size_cold(core, pass, size);
+        if (pool && place_start(core, pass, pool))
+            return;
+    }
     pool = pool ? pool : size_nearest(core, pass, size);
     if (pool) {
         pass->reserved |= pool->devices;
@@ -186,6 +248,23 @@ static void place(struct core *core, struct pass *pass, struct job *job)
     }
 }
 
+// ---- spares ---------------------------------------------------------------------------------
+
+// Starts the twins of those that are up in the mode, while there is room that nobody else needs.
+static void start_spares(struct core *core, struct room *taken, enum pool_mode mode)
+{
+    LIST_FOREACH (node, &core->modes[mode]) {
+        struct pool *twin = pool_entry(node)->twin;
+        if (!twin || twin->mode != MODE_COLD || twin->devices & core->devices_stuck ||
+            !room_for(core, taken, twin))
+            continue;
+        taken->ranks += twin->world_size;
+        taken->pools++;
+        pool_handle(core, twin,
+                    &(struct pool_event){.kind = POOL_START, .rank = -1, .spare = true});
+    }
+}
+
 void schedule_pass(struct core *core)
 {
     struct pass pass;
@@ -193,4 +272,10 @@ void schedule_pass(struct core *core)
     while (pass.open &&
            (core->devices_leased | core->devices_stuck | pass.reserved) != core->devices_all)
         place(core, &pass, pass_take(core, &pass));
+    if (!core->config.spares || core->draining || !pass.room)
+        return;
+    struct room taken = room_after_starts(core);
+    start_spares(core, &taken, MODE_RUNNING);
+    start_spares(core, &taken, MODE_SUSPECT);
+    start_spares(core, &taken, MODE_IDLE);
 }

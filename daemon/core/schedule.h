@@ -6,7 +6,8 @@
 
 struct core;
 
-// Runs, starts and makes room as far as possible. To be called after every event.
+// Runs, starts and makes room as far as possible, and with what is left starts spares. To be called
+// after every event.
 void schedule_pass(struct core *core);
 
 #endif

@@ -10,6 +10,7 @@
 #include "daemon/core/pool.h"
 #include "daemon/core/stuck.h"
 #include "daemon/core/timers.h"
+#include "daemon/core/twin.h"
 #include "daemon/core/users.h"
 
 _Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
@@ -17,9 +18,9 @@ _Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
 
 // A world size: who waits for it, and the pools that can serve it.
 struct size {
-    struct list queue; // of struct job
-    uint64_t cost_ns;  // their bounds, added up
-    struct pool *pools;
+    struct list queue;  // of struct job
+    uint64_t cost_ns;   // their bounds, added up
+    struct pool *pools; // [pool_count], twins side by side
     int pool_count;
     int side_by_side;      // how many of them can work at a time
     int modes[MODE_COUNT]; // how many of its pools are in each

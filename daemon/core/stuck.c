@@ -36,7 +36,7 @@ bool stuck_leaves(const struct core *core, int world_size)
     if (core->pools_stuck == POOLS_MAX)
         return false;
     for (int i = 0; i < size->pool_count; i++)
-        if (size->pools[i].mode != MODE_DOWN && !(size->pools[i].devices & core->devices_stuck))
+        if (!twin_is_down(&size->pools[i]) && !(size->pools[i].devices & core->devices_stuck))
             return true;
     return false;
 }
@@ -46,7 +46,7 @@ static uint64_t stuck_wanted(const struct size *size)
 {
     uint64_t wanted = 0;
     for (int i = 0; i < size->pool_count; i++)
-        wanted |= size->pools[i].mode != MODE_DOWN ? size->pools[i].devices : 0;
+        wanted |= !twin_is_down(&size->pools[i]) ? size->pools[i].devices : 0;
     return wanted;
 }
 

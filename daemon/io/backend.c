@@ -12,7 +12,9 @@
 #include "daemon/io/spawn.h"
 
 // The first contact with the driver of a large machine takes seconds.
-#define PROBE_LIMIT_MS 30000
+#define PROBE_LIMIT_MS   30000
+// A GPU's memory from which spares are kept without being asked for.
+#define SPARES_BYTES_MIN (INT64_C(32) << 30)
 
 static void choose_cpu(const struct config *config, struct backend *b)
 {
@@ -63,6 +65,16 @@ static enum status gpus_take(const struct device_choice *choice, const struct wi
     for (int i = 0; i < (choice->count > 0 ? choice->count : count); i++)
         gpu_take(b, &all[i]);
     return STATUS_OK;
+}
+
+// Two pools have their contexts, communicators and kernels on each GPU at a time; what a case needs
+// beside that only one of them does.
+static bool spares_fit(const struct backend *b)
+{
+    for (int i = 0; i < b->gpu_count; i++)
+        if (b->gpus[i].memory_bytes < SPARES_BYTES_MIN)
+            return false;
+    return b->gpu_count > 0;
 }
 
 static enum status gpus_look(const struct config *config, struct wire_device *all, int *count,
@@ -126,7 +138,10 @@ enum status backend_choose(const struct config *config, struct backend *backend,
         status = confinement_choose(config, backend, error);
     if (status != STATUS_OK)
         return status;
-    log_notice("backend name=%s devices=%d reason=%s", backend->name, backend->device_count,
+    backend->spares =
+        config->spares == SPARES_ON || (config->spares == SPARES_AUTO && spares_fit(backend));
+    log_notice("backend name=%s devices=%d spares=%s reason=%s", backend->name,
+               backend->device_count, backend->spares ? "on" : "off",
                log_quote(&(struct log_quoted){0}, config->backend != BACKEND_AUTO ? "configured"
                                                   : backend->gpu_count > 0        ? "GPUs are there"
                                                                                   : reason.text));

@@ -13,6 +13,7 @@ struct backend {
     const char *program;  // of the ranks; borrowed from the configuration
     int device_count;     // units that pools share: cores or GPUs, 1..DEVICES_MAX
     bool shares_devices;  // a pool may be larger than that
+    bool spares;          // a second pool stands by behind each
     int64_t memory_bytes; // that one case may take over all ranks, where nothing else is set
     struct confinement confinement;
     int gpu_count; // device_count with GPUs, else 0

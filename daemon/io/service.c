@@ -90,8 +90,8 @@ static void on_start(struct service *s, const struct action *a)
 {
     int gpus[DEVICES_MAX];
     struct error error;
-    log_notice("pool_start world=%d instance=%d generation=%u devices=0x%" PRIx64, a->world_size,
-               a->instance, a->generation, a->devices);
+    log_notice("pool_start world=%d instance=%d generation=%u devices=0x%" PRIx64 " spare=%d",
+               a->world_size, a->instance, a->generation, a->devices, a->spare);
     if (crew_start(s->crews, a->pool, a->generation, a->world_size, gpus_of(s, a, gpus), &error) ==
         STATUS_OK)
         return;
@@ -533,6 +533,7 @@ static struct core *core_make(const struct service_config *config)
     struct core_config core = {
         .device_count = config->description.devices,
         .oversubscribe = config->shares_devices,
+        .spares = config->spares,
         .queue_max = config->description.queue_max,
         .user_queue_max = config->user_queue_max,
         .ranks_max = RANKS_MAX,

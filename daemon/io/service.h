@@ -21,6 +21,7 @@ struct service_config {
     struct confinement confinement;
     uint64_t start_timeout_ns;
     bool shares_devices; // a pool may have more ranks than there are devices
+    bool spares;         // a second pool stands by behind each
     uint64_t idle_timeout_ns;
     int user_queue_max;       // cases of one user, up to the description's queue_max
     struct user_list allowed; // empty: everybody

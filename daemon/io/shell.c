@@ -278,6 +278,7 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
         .confinement = b->confinement,
         .start_timeout_ns = start_timeout(s),
         .shares_devices = b->shares_devices,
+        .spares = b->spares,
         .idle_timeout_ns = c->idle_timeout_ns,
         .user_queue_max = limits.user_queue_max,
         .allowed = limits.allowed,

@@ -13,6 +13,7 @@ static const enum status cause_statuses[SIM_CAUSE_MAX] = {
     STATUS_UNAVAILABLE,
     STATUS_CANCELLED,
     STATUS_FAILED_PRECONDITION,
+    STATUS_UNAVAILABLE,
 };
 
 // ---- what the core answers to a submission -----------------------------------------------------
@@ -53,7 +54,8 @@ static enum status submission_status(const struct sim *s, const struct core_requ
         return STATUS_FAILED_PRECONDITION;
     if (is_too_long(r))
         return STATUS_DEADLINE_EXCEEDED;
-    if (s->draining || record_down(s, r->world_size, s->told_ns))
+    if (s->draining || record_down(s, r->world_size, s->told_ns) ||
+        record_unserved(s, r->world_size, s->told_ns))
         return STATUS_UNAVAILABLE;
     if (s->live == s->config.queue_max || user_is_at_limit(s, r->user))
         return STATUS_RESOURCE_EXHAUSTED;
@@ -87,6 +89,9 @@ void judge_submission(struct sim *s, const struct core_request *request, enum st
     SIM_CHECK(s, status == expected, "submitted with world size %d: %s instead of %s",
               request->world_size, status_name(status), status_name(expected));
     s->totals->refused[status]++;
+    if (status == STATUS_UNAVAILABLE && !s->draining &&
+        record_unserved(s, request->world_size, s->told_ns))
+        judge_refused_stuck(s, request->world_size);
     if (status != STATUS_OK) {
         s->refused++;
     } else if (again) {
@@ -138,15 +143,14 @@ static void judge_start(struct sim *s, const struct action *a)
                   a->devices == record_devices(s, a->world_size, a->instance),
               "instance %d of world size %d on devices %#llx", a->instance, a->world_size,
               (unsigned long long)a->devices);
-    SIM_CHECK(s, !record_crew(s, a->world_size, a->instance), "it is up already");
-    SIM_CHECK(s, !(record_leased(s) & a->devices), "START on devices that are at work");
-    SIM_CHECK(s, !record_rests(&s->berths[a->world_size][a->instance], s->now_ns),
-              "START during the back-off");
+    SIM_CHECK(s, !(record_stuck(s) & a->devices), "START on devices with ranks that are stuck");
+    if (a->spare)
+        judge_spare_start(s, a);
+    else
+        judge_leader_start(s, a);
     int alive = record_alive(s);
     SIM_CHECK(s, alive == 0 || alive + a->world_size <= s->config.ranks_max, "%d ranks beside %d",
               a->world_size, alive);
-    SIM_CHECK(s, record_starting(s, a->world_size) < record_waiting(s, a->world_size),
-              "START without a job that waits for it");
     s->generation = a->generation;
     s->crews[a->pool] = (struct crew){.up = true,
                                       .generation = a->generation,
@@ -155,10 +159,12 @@ static void judge_start(struct sim *s, const struct action *a)
                                       .devices = a->devices,
                                       .alive = record_all(a->world_size),
                                       .job = -1,
+                                      .spare = a->spare,
                                       .started_ns = s->now_ns};
     if (s->crew_count <= a->pool)
         s->crew_count = a->pool + 1;
     s->totals->starts++;
+    s->totals->spares += a->spare;
 }
 
 // The job that waits longest must have kept a place of its own, unless all its pools rest.
@@ -166,8 +172,10 @@ static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t
 {
     bool rests = true;
     for (int i = 0; i < record_instances(s, waiting->world_size); i++) {
-        const struct crew *crew = record_crew(s, waiting->world_size, i);
-        if (!crew && record_rests(&s->berths[waiting->world_size][i], s->now_ns))
+        if (record_devices(s, waiting->world_size, i) & record_stuck(s))
+            continue;
+        if (!record_leader(s, waiting->world_size, i) &&
+            !record_may_start(s, waiting->world_size, i, s->now_ns))
             continue;
         rests = false;
         if (!(record_devices(s, waiting->world_size, i) & devices))
@@ -202,9 +210,12 @@ static void judge_run(struct sim *s, const struct action *a)
               "RUN in a pool that is not whole");
     SIM_CHECK(s, !crew->working, "RUN in a pool that runs");
     SIM_CHECK(s, !(record_leased(s) & a->devices), "RUN on devices that are at work");
+    SIM_CHECK(s, !(record_stuck(s) & a->devices), "RUN on devices with ranks that are stuck");
+    SIM_CHECK(s, !record_stands_by(s, crew), "RUN in a pool that stands by for another");
     judge_order(s, a, s->by_slot[a->slot]);
     s->totals->side_by_side += record_leased(s) != 0;
-    crew->working = true;
+    s->totals->takeovers += crew->spare && !crew->used;
+    crew->working = crew->used = true;
     crew->job = s->by_slot[a->slot];
     crew->suspect = false;
     crew->reported = 0;
@@ -256,10 +267,12 @@ static void judge_answer_running(struct sim *s, struct sim_job *job, const struc
 static bool size_is_starting(const struct sim *s, int world_size)
 {
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-        if (c->up && c->world_size == world_size && !c->is_ready)
+        if (c->up && c->world_size == world_size && !c->is_ready && !c->stuck &&
+            !(c->spare && c->killed) && !record_stands_by(s, c) && !(c->devices & record_stuck(s)))
             return true;
     for (int i = 0; i < record_instances(s, world_size); i++)
-        if (record_rests(&s->berths[world_size][i], s->told_ns))
+        if (record_rests(&s->berths[world_size][i], s->told_ns) &&
+            !(record_devices(s, world_size, i) & record_stuck(s)))
             return true;
     return false;
 }
@@ -284,6 +297,8 @@ static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
         return record_down(s, job->world_size, s->now_ns);
     case CAUSE_POISON:
         return record_poison(s, job->hash);
+    case CAUSE_STUCK:
+        return record_unserved(s, job->world_size, s->now_ns);
     default:
         return false;
     }
@@ -315,6 +330,8 @@ static void judge_answer(struct sim *s, const struct action *a)
     } else {
         SIM_CHECK(s, answer_fits_queued(s, job, a), "slot %d was waiting, and is answered with %d",
                   a->slot, a->cause);
+        if (a->cause == CAUSE_STUCK)
+            judge_answer_stuck(s, job, a);
         s->queued--;
     }
     judge_memory(s, job, a);
@@ -325,33 +342,19 @@ static void judge_answer(struct sim *s, const struct action *a)
     s->totals->causes[a->cause]++;
 }
 
-// A pool that does nothing wrong may go when nobody needs it, or to make room.
-static bool may_go(const struct sim *s, const struct crew *crew)
-{
-    uint64_t timeout_ns = s->config.idle_timeout_ns;
-    int alive = record_alive(s);
-    if (s->draining || crew->doomed || s->interrupted)
-        return true;
-    if (timeout_ns > 0 && s->now_ns >= crew->idle_ns + timeout_ns &&
-        record_waiting(s, crew->world_size) == 0)
-        return true;
-    for (int w = 1; w <= WORLD_SIZE_MAX; w++)
-        if (alive + w > s->config.ranks_max && record_waiting(s, w) > 0)
-            return true;
-    return false;
-}
-
 static void judge_kill(struct sim *s, const struct action *a)
 {
     struct crew *crew = action_crew(s, a);
     SIM_CHECK(s, crew->alive, "KILL of ranks that are reaped");
     SIM_CHECK(s, crew->job < 0, "KILL before the answer");
     bool overdue = !crew->is_ready && s->now_ns >= crew->started_ns + s->config.start_timeout_ns;
-    SIM_CHECK(s, crew->is_ready || crew->doomed || overdue || s->draining,
-              "KILL of a pool that starts as it should");
-    SIM_CHECK(s, !crew->is_ready || may_go(s, crew), "KILL of a pool without need");
     crew->doomed = crew->doomed || overdue;
+    if (record_stands_by(s, crew))
+        judge_kill_standby(s, crew);
+    else
+        judge_kill_leader(s, crew);
     crew->killed = true;
+    crew->killed_ns = s->now_ns;
     s->totals->kills++;
 }
 
@@ -370,6 +373,9 @@ void judge_action(struct sim *s, const struct action *a)
         break;
     case ACTION_KILL:
         judge_kill(s, a);
+        break;
+    case ACTION_STUCK:
+        judge_stuck(s, a);
         break;
     default:
         SIM_CHECK(s, s->draining && s->live == 0 && record_alive(s) == 0, "EXIT too early");
@@ -440,13 +446,14 @@ static void settled_oldest(struct sim *s)
               "slot %d starves", job->slot);
     if (size_is_starting(s, job->world_size))
         return;
-    uint64_t leased = record_leased(s);
+    uint64_t leased = record_leased(s) | record_stuck(s);
     for (int i = 0; i < record_instances(s, job->world_size); i++) {
-        const struct crew *crew = record_crew(s, job->world_size, i);
+        const struct crew *leader = record_leader(s, job->world_size, i);
         bool free = !(record_devices(s, job->world_size, i) & leased);
-        SIM_CHECK(s, !free || !crew || crew->killed, "slot %d waits, and instance %d is idle",
-                  job->slot, i);
-        SIM_CHECK(s, !free || crew || !room_for(s, job->world_size),
+        SIM_CHECK(s, !free || !leader, "slot %d waits, and instance %d is idle", job->slot, i);
+        SIM_CHECK(s,
+                  !free || !room_for(s, job->world_size) ||
+                      record_startable(s, job->world_size, i, s->told_ns) <= 0,
                   "slot %d waits, and instance %d could be started", job->slot, i);
     }
 }
@@ -462,12 +469,21 @@ static void settled_status(const struct sim *s)
               status.admitted == s->admitted && status.refused == s->refused &&
                   status.errors == s->errors && status.draining == s->draining,
               "status counts wrongly");
-    int up = 0, crews = 0;
-    for (int i = 0; i < status.pool_count; i++)
-        up += pools[i].state >= POOL_STARTING && pools[i].state <= POOL_STOPPING;
-    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+    int up = 0, crews = 0, spares = 0, stuck = 0;
+    for (int i = 0; i < status.pool_count; i++) {
+        bool lives = pools[i].state >= POOL_STARTING && pools[i].state <= POOL_STOPPING;
+        up += lives || pools[i].state == POOL_STUCK;
+        spares += lives && pools[i].state != POOL_STOPPING && pools[i].spare;
+        stuck += pools[i].state == POOL_STUCK;
+    }
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++) {
         crews += c->up;
+        spares -= record_stands_by(s, c);
+        stuck -= c->up && c->stuck;
+    }
     SIM_CHECK(s, up == crews, "status shows %d pools with ranks, there are %d", up, crews);
+    SIM_CHECK(s, spares == 0 && stuck == 0, "status shows %d spares too many, %d stuck", spares,
+              stuck);
 }
 
 void judge_settled(struct sim *s)
@@ -475,6 +491,8 @@ void judge_settled(struct sim *s)
     settled_crews(s);
     settled_jobs(s);
     settled_oldest(s);
+    judge_standby_settled(s);
+    judge_stuck_settled(s);
     if (s->totals->events % 16 == 0)
         settled_status(s);
     bool over = s->draining && s->live == 0 && record_alive(s) == 0;

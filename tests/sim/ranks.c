@@ -173,12 +173,21 @@ static void shell_run(struct sim *s, const struct action *a)
     }
 }
 
+// Some take longer than anybody waits for them, and some for ever.
+static void rank_is_killed(struct sim *s, int slot, int rank, uint64_t max_ns)
+{
+    bool stuck = s->habits.stuck > 0 && sim_chance(s, s->habits.stuck);
+    uint64_t delay_ns = stuck ? s->config.kill_timeout_ns : 0;
+    if (!stuck || sim_chance(s, 500))
+        sim_post_rank(s, delay_ns + sim_draw_ns(s, max_ns), NEWS_EXIT, slot, rank);
+}
+
 static void shell_kill(struct sim *s, const struct action *a)
 {
     uint64_t max_ns = sim_chance(s, s->habits.slow_kill) ? 3 * S : s->habits.kill_ns_max;
     for (int rank = 0; rank < a->world_size; rank++)
         if (s->crews[a->pool].alive >> rank & 1)
-            sim_post_rank(s, sim_draw_ns(s, max_ns), NEWS_EXIT, a->pool, rank);
+            rank_is_killed(s, a->pool, rank, max_ns);
 }
 
 void ranks_act(struct sim *s, const struct action *a)

@@ -48,15 +48,86 @@ bool record_rests(const struct berth *berth, uint64_t now_ns)
 // Works with its devices, or may still do so although it was killed.
 bool record_leases(const struct crew *crew)
 {
-    return crew->up && (!crew->is_ready || crew->working);
+    return crew->up && !crew->stuck && ((!crew->is_ready && !crew->spare) || crew->working);
 }
 
-struct crew *record_crew(struct sim *s, int world_size, int instance)
+static bool crew_is(const struct crew *crew, int world_size, int instance)
 {
-    for (struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-        if (c->up && c->world_size == world_size && c->instance == instance)
-            return c;
-    return NULL;
+    return crew->up && crew->world_size == world_size && crew->instance == instance;
+}
+
+struct crew *record_leader(const struct sim *s, int world_size, int instance)
+{
+    const struct crew *leader = NULL;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        if (crew_is(c, world_size, instance) && !c->killed &&
+            (!leader || c->generation < leader->generation))
+            leader = c;
+    return (struct crew *)leader;
+}
+
+bool record_stands_by(const struct sim *s, const struct crew *crew)
+{
+    return crew->up && !crew->killed && record_leader(s, crew->world_size, crew->instance) != crew;
+}
+
+int record_crews(const struct sim *s, int world_size, int instance)
+{
+    int crews = 0;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        crews += crew_is(c, world_size, instance);
+    return crews;
+}
+
+int record_killed(const struct sim *s, int world_size, int instance)
+{
+    int killed = 0;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        killed += crew_is(c, world_size, instance) && c->killed;
+    return killed;
+}
+
+static int berth_resting_spares(const struct berth *berth, uint64_t now_ns)
+{
+    return (berth->spare_rests_ns[0] > now_ns) + (berth->spare_rests_ns[1] > now_ns);
+}
+
+bool record_may_start(const struct sim *s, int world_size, int instance, uint64_t now_ns)
+{
+    const struct berth *berth = &s->berths[world_size][instance];
+    return !record_rests(berth, now_ns) &&
+           berth_resting_spares(berth, now_ns) < (s->config.spares ? 2 : 1);
+}
+
+int record_startable(const struct sim *s, int world_size, int instance, uint64_t now_ns)
+{
+    const struct berth *berth = &s->berths[world_size][instance];
+    if (record_leader(s, world_size, instance) || record_rests(berth, now_ns))
+        return 0;
+    return (s->config.spares ? 2 : 1) - record_killed(s, world_size, instance) -
+           berth_resting_spares(berth, now_ns);
+}
+
+int record_device(const struct sim *s, const struct crew *crew, int rank)
+{
+    return (crew->world_size * crew->instance + rank) % s->config.device_count;
+}
+
+uint64_t record_devices_alive(const struct sim *s, const struct crew *crew)
+{
+    uint64_t devices = 0;
+    for (int rank = 0; rank < crew->world_size; rank++)
+        if (crew->alive >> rank & 1)
+            devices |= UINT64_C(1) << record_device(s, crew, rank);
+    return devices;
+}
+
+uint64_t record_stuck(const struct sim *s)
+{
+    uint64_t devices = 0;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        devices |= c->up && c->stuck ? record_devices_alive(s, c) : 0;
+    return devices;
 }
 
 uint64_t record_leased(const struct sim *s)
@@ -71,7 +142,7 @@ int record_alive(const struct sim *s)
 {
     int alive = 0;
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-        alive += c->up ? __builtin_popcountll(c->alive) : 0;
+        alive += c->up && !c->stuck ? __builtin_popcountll(c->alive) : 0;
     return alive;
 }
 
@@ -122,27 +193,44 @@ int record_waiting(const struct sim *s, int world_size)
     return waiting;
 }
 
-// Pools that have not become ready yet, and still may.
+// Pools that have not become ready yet, and still may, and would be used at once.
 int record_starting(const struct sim *s, int world_size)
 {
     int starting = 0;
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-        starting += c->up && c->world_size == world_size && !c->is_ready && !c->doomed;
+        starting += c->up && !c->killed && c->world_size == world_size && !c->is_ready &&
+                    !c->doomed && !record_stands_by(s, c) && !(c->devices & record_stuck(s));
     return starting;
 }
 
 // All pools of the world size are resting after too many failed starts.
+static bool berth_is_down(const struct sim *s, int world_size, int instance, uint64_t now_ns)
+{
+    const struct berth *berth = &s->berths[world_size][instance];
+    return !record_leader(s, world_size, instance) && berth->failures >= DOWN_FAILURES &&
+           record_rests(berth, now_ns);
+}
+
 bool record_down(const struct sim *s, int world_size, uint64_t now_ns)
 {
-    for (int i = 0; i < record_instances(s, world_size); i++) {
-        const struct berth *berth = &s->berths[world_size][i];
-        bool up = false;
-        for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-            up = up || (c->up && c->world_size == world_size && c->instance == i);
-        if (up || berth->failures < DOWN_FAILURES || !record_rests(berth, now_ns))
+    for (int i = 0; i < record_instances(s, world_size); i++)
+        if (!berth_is_down(s, world_size, i, now_ns))
             return false;
-    }
     return true;
+}
+
+bool record_unserved(const struct sim *s, int world_size, uint64_t now_ns)
+{
+    uint64_t stuck = record_stuck(s);
+    bool any = false;
+    for (int i = 0; i < record_instances(s, world_size); i++) {
+        if (berth_is_down(s, world_size, i, now_ns))
+            continue;
+        if (!(record_devices(s, world_size, i) & stuck))
+            return false;
+        any = true;
+    }
+    return any;
 }
 
 bool record_poison(const struct sim *s, uint64_t hash)
@@ -171,13 +259,31 @@ static void crew_doom(struct crew *crew, enum cause cause, int rank)
     }
 }
 
+// One that was lost before it had a job rests for a second, and after too many failed starts for
+// longer.
+static void spare_reaped(struct sim *s, struct berth *berth, const struct crew *crew, bool failed)
+{
+    uint64_t *rests_ns = berth->spare_rests_ns;
+    berth->spare_failures += failed;
+    if (crew->used || !crew->doomed)
+        return;
+    bool down = failed && berth->spare_failures >= DOWN_FAILURES;
+    *(rests_ns[0] < rests_ns[1] ? &rests_ns[0] : &rests_ns[1]) =
+        s->now_ns + (down ? 60 * S : 1 * S);
+}
+
 static void crew_reaped(struct sim *s, struct crew *crew)
 {
     struct berth *berth = berth_of(s, crew);
+    bool failed = !crew->is_ready && crew->doomed;
     crew->up = false;
-    berth->reaped_ns = s->now_ns;
-    if (!crew->is_ready && crew->doomed)
+    s->totals->left_stuck += crew->stuck;
+    if (crew->spare) {
+        spare_reaped(s, berth, crew, failed);
+    } else if (failed) {
         berth->failures++;
+        berth->reaped_ns = s->now_ns;
+    }
 }
 
 static void hear_ready(struct sim *s, struct crew *crew, int rank)
@@ -192,6 +298,8 @@ static void hear_ready(struct sim *s, struct crew *crew, int rank)
     crew->is_ready = true;
     crew->idle_ns = s->now_ns;
     berth_of(s, crew)->failures = 0;
+    if (crew->spare)
+        berth_of(s, crew)->spare_failures = 0;
 }
 
 static void hear_report(struct sim *s, struct crew *crew, int rank, uint64_t number)
@@ -271,7 +379,8 @@ static void hear(struct sim *s, struct crew *crew, const struct news *n)
 void record_news(struct sim *s, const struct news *n)
 {
     s->current = *n;
-    SIM_CHECK(s, !s->exited || n->slot < 0 || n->stale, "the core left ranks behind");
+    SIM_CHECK(s, !s->exited || n->slot < 0 || n->stale || s->crews[n->slot].stuck,
+              "the core left ranks behind");
     if (n->slot >= 0 && !n->stale)
         hear(s, &s->crews[n->slot], n);
     for (int slot = 0; slot < s->config.queue_max; slot++) {

@@ -14,10 +14,26 @@ uint64_t record_all(int world_size); // bit mask of its ranks
 bool record_rests(const struct berth *berth, uint64_t now_ns);
 // Whether it works with its devices, or may still do so although it was killed.
 bool record_leases(const struct crew *crew);
-// The crew of a pool, or NULL.
-struct crew *record_crew(struct sim *s, int world_size, int instance);
+// Of the crews of a world size and instance that are up and not killed, the one that was started
+// first, or NULL.
+struct crew *record_leader(const struct sim *s, int world_size, int instance);
+// Whether there is another such crew that is older.
+bool record_stands_by(const struct sim *s, const struct crew *crew);
+// Crews of a world size and instance that are up; killed ones among them.
+int record_crews(const struct sim *s, int world_size, int instance);
+int record_killed(const struct sim *s, int world_size, int instance);
+// Pools of a world size and instance that could be started for a job but for devices and room.
+int record_startable(const struct sim *s, int world_size, int instance, uint64_t now_ns);
+// Whether none of them rests, or not all: then one may be had once it is reaped.
+bool record_may_start(const struct sim *s, int world_size, int instance, uint64_t now_ns);
+// The device that a rank of a crew sits on, and those of the ranks that are not reaped.
+int record_device(const struct sim *s, const struct crew *crew, int rank);
+uint64_t record_devices_alive(const struct sim *s, const struct crew *crew);
+uint64_t record_stuck(const struct sim *s); // devices
+// No pool of the world size can be had, for some because of devices of stuck ranks.
+bool record_unserved(const struct sim *s, int world_size, uint64_t now_ns);
 uint64_t record_leased(const struct sim *s); // devices
-int record_alive(const struct sim *s);       // ranks
+int record_alive(const struct sim *s);       // ranks, without those that are stuck
 // The job that waits longest, or -1.
 int record_oldest(const struct sim *s);
 // When, from now, a new job of the world size begins to run at the best: its pools have nothing

@@ -19,7 +19,7 @@
 #define SIM_HASH_MAX  8    // different cases
 #define SIM_QUEUE_MAX 32
 #define SIM_CLIENTS   5
-#define SIM_CAUSE_MAX (CAUSE_POISON + 1)
+#define SIM_CAUSE_MAX (CAUSE_STUCK + 1)
 
 // What happens in the world, at a time.
 enum news_kind {
@@ -51,6 +51,7 @@ struct news {
 // How a world behaves; chances in 1/1000.
 struct habits {
     int start_fault, run_fault, idle_fault, slow_kill;
+    int stuck; // that a rank which is killed is not reaped for long, or never
     int cancel, gone, duplicate, drain, limit;
     int short_timeout, long_timeout;
     int run_timeout; // 0: the deadline is that of the request alone
@@ -81,10 +82,13 @@ struct crew {
     uint32_t generation;
     int world_size, instance;
     uint64_t devices, alive, ready, reported;
+    bool spare;                     // started to stand by for another
+    bool used;                      // has had a job
+    bool stuck;                     // and the core has said so
     bool is_ready, killed, working; // working: from RUN until its job is done or it is reaped
     bool doomed;                    // something fatal was said of it: it must be killed
     int job;                        // index, or -1
-    uint64_t started_ns, idle_ns;
+    uint64_t started_ns, idle_ns, killed_ns;
     // Of the running job:
     bool suspect;
     uint64_t suspect_ns, victims, accused;
@@ -95,8 +99,10 @@ struct crew {
 
 // What is remembered of a pool between its crews.
 struct berth {
-    int failures; // starts in a row
+    int failures; // starts in a row, for a job
     uint64_t reaped_ns;
+    int spare_failures;         // the same, to stand by
+    uint64_t spare_rests_ns[2]; // until when those that were lost unused are not to be started
 };
 
 struct sim_totals {
@@ -105,6 +111,7 @@ struct sim_totals {
     uint64_t refused[STATUS_COUNT];
     uint64_t attached, repeated, forgotten, limited, late;
     uint64_t starts, kills, exits, stale, side_by_side;
+    uint64_t spares, takeovers, stuck, left_stuck;
 };
 
 struct sim {
@@ -170,6 +177,13 @@ static inline bool sim_chance(struct sim *s, int per_mille)
     return sim_draw(s, 1000) < per_mille;
 }
 
+// For a life that is traced.
+void trace_life(const struct sim *s);
+void trace_news(const struct sim *s, const struct news *news);
+void trace_submission(const struct sim *s, const struct core_request *request, enum status status,
+                      const struct admission *admission, const struct error *error);
+void trace_action(const struct sim *s, const struct action *action);
+
 // Says what is broken and aborts.
 void sim_fail(const struct sim *s, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
@@ -198,6 +212,17 @@ void record_news(struct sim *s, const struct news *news);
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission, const struct sim_job *known);
 void judge_action(struct sim *s, const struct action *action);
+// What is special to spares (standby.c); the crew of a START is not yet noted.
+void judge_spare_start(struct sim *s, const struct action *action);
+void judge_leader_start(struct sim *s, const struct action *action);
+void judge_kill_standby(struct sim *s, const struct crew *crew);
+void judge_kill_leader(struct sim *s, const struct crew *crew);
+void judge_standby_settled(struct sim *s);
+// STUCK (stuck.c).
+void judge_stuck(struct sim *s, const struct action *action);
+void judge_answer_stuck(struct sim *s, const struct sim_job *job, const struct action *action);
+void judge_refused_stuck(struct sim *s, int world_size);
+void judge_stuck_settled(struct sim *s);
 // After all actions of an event.
 void judge_settled(struct sim *s);
 // Nothing is left to happen.

@@ -3,7 +3,6 @@
 #include "tests/sim/record.h"
 
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,63 +13,6 @@
 #define SIM_STEPS_QUIET  20000     // within which a world at peace becomes quiet
 #define SIM_QUIET_NS_MAX (600 * S) // within which its last job is answered
 #define SIM_FOREVER_NS   (UINT64_C(100000) * S)
-
-// ---- saying what goes on -----------------------------------------------------------------------
-
-static const char *const news_names[NEWS_KINDS] = {
-    [NEWS_READY] = "ready",         [NEWS_REPORT] = "report", [NEWS_FAILED] = "failed",
-    [NEWS_PEER_LOST] = "peer lost", [NEWS_EXIT] = "exit",     [NEWS_START_FAILED] = "start failed",
-    [NEWS_SUBMIT] = "submit",       [NEWS_CANCEL] = "cancel", [NEWS_CLIENT_GONE] = "client gone",
-    [NEWS_DRAIN] = "drain",         [NEWS_LIMIT] = "limit",   [NEWS_TIME] = "time",
-};
-
-static const char *const action_names[] = {"START", "RUN", "ANSWER", "KILL", "STUCK", "EXIT"};
-
-static void trace_time(const struct sim *s)
-{
-    printf("%14.6f ms  ", (double)s->now_ns / 1e6);
-}
-
-static void trace_news(const struct sim *s, const struct news *n)
-{
-    if (!s->trace)
-        return;
-    trace_time(s);
-    printf("%s", news_names[n->kind]);
-    if (n->kind <= NEWS_START_FAILED)
-        printf(" pool %d generation %u rank %d peer %d job %llu%s", n->slot, n->generation, n->rank,
-               n->peer, (unsigned long long)n->job, n->stale ? " (stale)" : "");
-    else if (n->kind == NEWS_CANCEL || n->kind == NEWS_CLIENT_GONE)
-        printf(" %d", n->subject);
-    printf("\n");
-}
-
-static void trace_action(const struct sim *s, const struct action *a)
-{
-    if (!s->trace)
-        return;
-    trace_time(s);
-    printf(
-        "    %-6s pool %d generation %u world size %d instance %d devices %#llx slot %d job %llu",
-        action_names[a->kind], a->pool, a->generation, a->world_size, a->instance,
-        (unsigned long long)a->devices, a->slot, (unsigned long long)a->job);
-    if (a->kind == ACTION_ANSWER)
-        printf(" %s cause %d rank %d", status_name(a->status), a->cause, a->rank);
-    printf("\n");
-}
-
-void sim_fail(const struct sim *s, const char *format, ...)
-{
-    va_list arguments;
-    fflush(stdout);
-    fprintf(stderr, "# at %.6f ms, event \"%s\" of pool %d rank %d: ", (double)s->now_ns / 1e6,
-            news_names[s->current.kind], s->current.slot, s->current.rank);
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "\n");
-    abort();
-}
 
 // ---- news --------------------------------------------------------------------------------------
 
@@ -228,12 +170,7 @@ static void client_submit(struct sim *s, int world_size, uint64_t timeout_ns, ui
     struct admission admission = {.place = -1};
     struct error error = {0};
     enum status status = core_submit(s->core, s->now_ns, &request, &admission, &error);
-    if (s->trace) {
-        trace_time(s);
-        printf("  world size %d timeout %.3f ms hash %d: %s %d place %d %s\n", world_size,
-               (double)timeout_ns / 1e6, (int)request.case_hash, status_name(status),
-               (int)admission.kind, admission.place, error.text);
-    }
+    trace_submission(s, &request, status, &admission, &error);
     SIM_CHECK(s, status == STATUS_OK || (error.status == status && error.text[0]),
               "a refusal without a reason");
     judge_submission(s, &request, status, &admission, job);
@@ -466,10 +403,24 @@ static void life_make_stream(struct sim *s)
 static void life_make_calm(struct sim *s)
 {
     struct habits *h = &s->habits;
-    h->start_fault = h->run_fault = h->idle_fault = h->slow_kill = h->killer = 0;
+    h->start_fault = h->run_fault = h->idle_fault = h->slow_kill = h->killer = h->stuck = 0;
     h->cancel = h->gone = h->short_timeout = h->run_timeout = 0;
     h->long_timeout = 1000;
     h->late_ns_max = 0;
+}
+
+// By the seed and not drawn, so that the lives in tests/sim/seeds stay as they are.
+static void life_draw_later(struct sim *s)
+{
+    int kind = (int)(s->seed % 16);
+    if (kind % 8 == 5 || kind % 8 == 7)
+        s->habits.run_timeout = 500;
+    s->habits.costs = s->seed / 16 % 8 == 4 || s->seed / 16 % 8 == 6;
+    s->config.spares = 0x64ae >> kind & 1; // 1, 2, 3, 5, 7, 10, 13, 14
+    if (!(0x8425 >> kind & 1))             // 0, 2, 5, 10, 15
+        return;
+    s->habits.stuck = sim_chance(s, 500) ? 50 : 300;
+    s->config.kill_timeout_ns = 30 * MS + sim_draw_ns(s, S);
 }
 
 static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_totals *totals)
@@ -484,9 +435,7 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
     life_draw_config(s);
     draw_limits(s);
     life_draw_habits(s);
-    if (seed % 8 == 5 || seed % 8 == 7) // not drawn: the lives in tests/sim/seeds stay as they are
-        s->habits.run_timeout = 500;
-    s->habits.costs = seed / 16 % 8 == 4 || seed / 16 % 8 == 6;
+    life_draw_later(s);
     s->habits.calm = sim_chance(s, 200);
     if (s->habits.calm)
         life_make_calm(s);
@@ -500,14 +449,7 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
         sim_post(s, sim_draw_ns(s, S), NEWS_LIMIT);
     if (sim_chance(s, s->habits.drain))
         sim_post(s, sim_draw_ns(s, S), NEWS_DRAIN);
-    if (trace)
-        printf("seed %llu: %d devices%s, queue %d, ranks %d, start timeout %.0f ms, grace %.0f ms, "
-               "idle timeout %.0f ms%s\n",
-               (unsigned long long)seed, s->config.device_count,
-               s->config.oversubscribe ? " oversubscribed" : "", s->config.queue_max,
-               s->config.ranks_max, (double)s->config.start_timeout_ns / 1e6,
-               (double)s->config.peer_grace_ns / 1e6, (double)s->config.idle_timeout_ns / 1e6,
-               s->habits.calm ? ", calm" : "");
+    trace_life(s);
 }
 
 static void news_forget(struct sim *s, enum news_kind kind)
@@ -533,9 +475,20 @@ static void life_come_to_rest(struct sim *s)
         SIM_CHECK(s, steps < SIM_STEPS_QUIET, "events without end");
 }
 
+// What was stuck ends after all.
+static void life_unstick(struct sim *s)
+{
+    for (int slot = 0; slot < s->crew_count; slot++)
+        for (int rank = 0; rank < s->crews[slot].world_size; rank++)
+            if (s->crews[slot].up && s->crews[slot].stuck && s->crews[slot].alive >> rank & 1)
+                sim_post_rank(s, 0, NEWS_EXIT, slot, rank);
+    life_come_to_rest(s);
+}
+
 // What was broken has healed: a job of any world size goes through.
 static void life_recover(struct sim *s)
 {
+    life_unstick(s);
     s->habits.duplicate = 0;
     for (int i = 0; i < 4; i++) {
         int world_size = s->habits.world_sizes[i];
