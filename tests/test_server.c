@@ -2,6 +2,9 @@
 // What the server makes of bytes, and its end. tests/test_daemon_socket.c has the daemon around it.
 #include "tests/server_scene.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -190,6 +193,109 @@ START_TEST(test_late)
 }
 END_TEST
 
+// A byte now and then buys no time: a frame has what it has from its first byte.
+START_TEST(test_dripping)
+{
+    static const uint8_t frame[] = "\1\0\0\0\0\0\0\0\x10\x80\0\0\1 and so on";
+    server_begin(8, 8);
+    int fd = client_greet();
+    client_send(fd, frame, 1);
+    rounds(3);
+    uint64_t begun_ns = clock_now_ns(); // or a little before
+    usleep(10000);
+    for (int i = 1; i < 9; i++) {
+        client_send(fd, frame + i, 1);
+        rounds(3);
+    }
+    tick_at(begun_ns + 9 * NS_PER_S);
+    ck_assert_int_eq(gone_count, 0);
+    tick_at(begun_ns + 10 * NS_PER_S + 1);
+    ck_assert_int_eq(gone_count, 1);
+    ck_assert(client_closed(fd));
+    close(fd);
+}
+END_TEST
+
+// Who writes no more is gone, as one that is dead would be.
+START_TEST(test_half_closed)
+{
+    server_begin(8, 8);
+    int fd = client_greet();
+    client_ask(fd, 1, "x");
+    await(&told_count, 1);
+    ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
+    await(&gone_count, 1);
+    told_reply(0, "x", 1);
+    ck_assert(client_closed(fd));
+    close(fd);
+    assert_served();
+}
+END_TEST
+
+static int descriptors_count(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+// Sends bytes with as many descriptors as a message may carry.
+static void descriptors_send(int fd, const void *data, size_t size)
+{
+    enum { COUNT = 253 };
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(COUNT * sizeof(int))];
+    } control;
+    struct iovec part = {(void *)(uintptr_t)data, size};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(COUNT * sizeof(int));
+    for (int i = 0; i < COUNT; i++)
+        memcpy(CMSG_DATA(header) + (size_t)i * sizeof(int), &(int){STDERR_FILENO}, sizeof(int));
+    ck_assert_int_eq(sendmsg(fd, &message, MSG_NOSIGNAL), (ssize_t)size);
+}
+
+// Descriptors that are sent along are not taken, and the request is served as any other.
+START_TEST(test_descriptors_sent_along)
+{
+    uint8_t bytes[64];
+    server_begin(8, 8);
+    echo = true;
+    int fd = client_greet(), before = descriptors_count();
+    for (uint8_t i = 1; i < 20; i++) {
+        descriptors_send(fd, bytes, request_write(bytes, i, "taken"));
+        client_expect(fd, i, "taken");
+    }
+    ck_assert_int_eq(descriptors_count(), before);
+    close(fd);
+}
+END_TEST
+
+// What is sent out of band is no part of the stream.
+START_TEST(test_out_of_band)
+{
+    uint8_t bytes[64];
+    server_begin(8, 8);
+    echo = true;
+    int fd = client_greet();
+    size_t size = request_write(bytes, 1, "whole");
+    client_send(fd, bytes, size / 2);
+    ssize_t sent = send(fd, "!", 1, MSG_OOB | MSG_NOSIGNAL);
+    ck_assert_msg(sent == 1 || errno == EOPNOTSUPP, "%s", strerror(errno));
+    client_send(fd, bytes + size / 2, size - size / 2);
+    client_expect(fd, 1, "whole");
+    close(fd);
+    assert_served();
+}
+END_TEST
+
 START_TEST(test_gone_after_its_requests)
 {
     server_begin(8, 8);
@@ -314,6 +420,10 @@ int main(void)
     tcase_add_test(tcase, test_good_request_before_bad_bytes);
     tcase_add_test(tcase, test_dies_in_each_byte);
     tcase_add_test(tcase, test_late);
+    tcase_add_test(tcase, test_dripping);
+    tcase_add_test(tcase, test_half_closed);
+    tcase_add_test(tcase, test_descriptors_sent_along);
+    tcase_add_test(tcase, test_out_of_band);
     tcase_add_test(tcase, test_gone_after_its_requests);
     tcase_add_test(tcase, test_memory_is_short);
     tcase_add_test(tcase, test_finish_with_nothing_to_write);
