@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/reference/reference.h"
+#include "rank/complete.h"
 #include "rank/verify.h"
 #include "tests/cases.h"
 #include "tests/definition.h"
@@ -434,6 +435,37 @@ START_TEST(sums_are_judged)
 }
 END_TEST
 
+// Of every tensor, and of its padding.
+START_TEST(figures_that_lack_something_are_an_error)
+{
+    static struct desk d;
+    struct error error;
+    desk_case(&d, FORMAT_THD, SHARDING_ZIGZAG);
+    cases_set(&d.c, "lengths_q", "33,7");
+    cases_set(&d.c, "lengths_kv", "3,45");
+    cases_set(&d.c, "padded_q", "40,12");
+    cases_set(&d.c, "padded_kv", "3,48");
+    d.c.softmax = SOFTMAX_LEARNABLE;
+    d.c.bias = BIAS_BHSS;
+    d.c.max_logit = true;
+    desk_init(&d);
+    desk_judge(&d);
+    ck_assert_int_eq(complete_check(&d.c, 0, &d.report, &error), STATUS_OK);
+    ck_assert_int_eq(d.report.figures_count, 17);
+    for (int i = 0; i < d.report.figures_count; i++)
+        for (int change = -1; change <= 1; change += 2) {
+            struct rank_report changed = d.report;
+            changed.figures[i].elements += change;
+            ck_assert_int_eq(complete_check(&d.c, 0, &changed, &error), STATUS_INTERNAL);
+            ck_assert_ptr_nonnull(
+                strstr(error.text, report_tensor_name(changed.figures[i].tensor)));
+        }
+    d.report.figures_count = 0;
+    ck_assert_int_eq(complete_check(&d.c, 0, &d.report, &error), STATUS_INTERNAL);
+    desk_fini(&d);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("verify");
@@ -445,6 +477,7 @@ static Suite *suite(void)
     tcase_add_test(t, forward_alone_is_judged_alone);
     tcase_add_test(t, padding_must_be_zero);
     tcase_add_test(t, sums_are_judged);
+    tcase_add_test(t, figures_that_lack_something_are_an_error);
     suite_add_tcase(s, t);
     return s;
 }
