@@ -68,7 +68,7 @@ struct attention_ops {
                     const void *d_out, const float *o, float *d);
     void (*add)(struct attention_backend *backend, const float *source, float *destination,
                 int64_t count);
-    // destination = max(destination, source)
+    // destination = max(destination, source); NaN where either is NaN
     void (*max)(struct attention_backend *backend, const float *source, float *destination,
                 int64_t count);
     // destination[h][row] = source[h], for all heads and q_rows of the shape.

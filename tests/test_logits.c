@@ -370,6 +370,10 @@ START_TEST(maximum_of_two_lists)
     ck_assert_float_eq(to[1], -INFINITY);
     ck_assert_float_eq(to[2], -2);
     ck_assert_float_eq(to[3], 8);
+    float unwritten[] = {NAN, NAN, 1}, partly[] = {1, NAN, NAN};
+    attention_cpu.max(backend, unwritten, partly, 3);
+    for (int i = 0; i < 3; i++)
+        ck_assert_float_nan(partly[i]);
     attention_cpu.destroy(backend);
 }
 END_TEST

@@ -93,7 +93,8 @@ static void backend_max(struct attention_backend *backend, const float *source, 
 {
     (void)backend;
     for (int64_t i = 0; i < count; i++)
-        destination[i] = fmaxf(destination[i], source[i]);
+        if (!(source[i] <= destination[i]) && !isnan(destination[i]))
+            destination[i] = source[i];
 }
 
 static void backend_fill_heads(struct attention_backend *backend,

@@ -37,7 +37,8 @@ struct max_operation : add_operation {
     template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
     {
         for (int k = 0; k < WIDTH; k++)
-            x.destination.at[k] = fmaxf(x.destination.at[k], x.source.at[k]);
+            if (!(x.source.at[k] <= x.destination.at[k]) && !isnan(x.destination.at[k]))
+                x.destination.at[k] = x.source.at[k];
         lot_store(destination + i, x.destination);
     }
 };

@@ -153,6 +153,8 @@ static void binary_compare(binary *cuda, binary *cpu, const char *what)
             (floats(x.host))[k] = k % 2 ? INFINITY : -INFINITY;
         for (int64_t k = 5; k < count; k += 331)
             (floats(y.host))[k] = NAN;
+        for (int64_t k = 6; k < count; k += 257)
+            (floats(x.host))[k] = NAN;
         twin_push(&x);
         twin_push(&y);
         cuda(harness_cuda, floats(x.device), floats(y.device), count);
