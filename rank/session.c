@@ -32,21 +32,37 @@ void session_fini(struct session *s)
 
 // ---- memory, and agreement on it ----
 
+// Waits for the exchange; meanwhile the progress word tells for whom.
+static enum status peers_await(struct session *s, struct error *error)
+{
+    struct transport *t = s->transport;
+    struct progress_view view = progress_load(s->progress);
+    int done = 0;
+    enum status status = t->ops->progress(t, 0, &done, error);
+    while (status == STATUS_OK && !done) {
+        view.waiting_for = t->ops->waiting_for(t);
+        progress_store(s->progress, view);
+        status = t->ops->progress(t, -1, &done, error);
+    }
+    view.waiting_for = -1;
+    if (status == STATUS_OK)
+        progress_store(s->progress, view);
+    return status;
+}
+
 // Tells one byte to every peer and learns theirs.
 static enum status bytes_swap(struct session *s, uint64_t tag, char *mine,
                               char theirs[WORLD_SIZE_MAX], struct error *error)
 {
     struct transport *t = s->transport;
     struct message messages[WORLD_SIZE_MAX];
-    int count = 0, done = 0;
+    int count = 0;
     theirs[s->rank] = *mine;
     for (int peer = 0; peer < s->world_size; peer++)
         if (peer != s->rank)
             messages[count++] = (struct message){peer, mine, 1, &theirs[peer], 1};
     enum status status = t->ops->start(t, tag, messages, count, error);
-    while (status == STATUS_OK && !done)
-        status = t->ops->progress(t, -1, &done, error);
-    return status;
+    return status == STATUS_OK ? peers_await(s, error) : status;
 }
 
 enum status session_barrier(struct session *s, struct error *error)

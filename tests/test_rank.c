@@ -287,6 +287,32 @@ START_TEST(a_case_for_others_is_refused)
 }
 END_TEST
 
+// The CPU's engine, but on rank 1 a batch of 3 finds no memory, and one of 4 a fault.
+static enum status lean_admit(struct engine *e, const struct job *j, struct error *error)
+{
+    (void)e;
+    if (j->rank == 1 && j->c->batch == 3)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "three are too many");
+    if (j->rank == 1 && j->c->batch == 4)
+        return error_set(error, STATUS_INTERNAL, "four are a fault");
+    return STATUS_OK;
+}
+
+static enum status lean_create(const struct engine_setup *setup, struct engine **engine,
+                               struct error *error)
+{
+    static struct engine_ops ops;
+    enum status status = engine_cpu.create(setup, engine, error);
+    if (status != STATUS_OK)
+        return status;
+    ops = *(*engine)->ops;
+    ops.admit = lean_admit;
+    (*engine)->ops = &ops;
+    return STATUS_OK;
+}
+
+static const struct engine_kind engine_lean = {.program = "lean", .create = lean_create};
+
 struct errand {
     struct world *world;
     struct cp_case c;
@@ -309,9 +335,11 @@ static bool somebody_waits_for(const struct world *w, int world_size, int rank)
     return false;
 }
 
-// A rank that stands still is found by the progress words; one that is killed is named.
+// A rank that stands still is found by the progress words, whether the others meet it in an
+// exchange or before, where ranks agree on memory; one that is killed is named.
 START_TEST(whoever_holds_up_the_others_is_found)
 {
+    world_engine(_i == 0 ? &engine_cpu : &engine_lean);
     for (int victim = 0; victim < 4; victim++) {
         struct errand e = {.world = world_create(4)};
         pthread_t thread;
@@ -331,8 +359,8 @@ START_TEST(whoever_holds_up_the_others_is_found)
         ck_assert_int_eq(e.status, STATUS_UNAVAILABLE);
         char name[24];
         snprintf(name, sizeof(name), "rank %d", victim);
-        ck_assert_msg(strncmp(e.error.text, name, strlen(name)) == 0, "%s instead of %s",
-                      e.error.text, name);
+        // By itself, or by a peer that has lost it.
+        ck_assert_msg(strstr(e.error.text, name), "%s instead of %s", e.error.text, name);
         world_destroy(e.world);
     }
 }
@@ -406,32 +434,6 @@ START_TEST(a_peer_of_another_schedule_is_a_failure)
 }
 END_TEST
 
-// The CPU's engine, but on rank 1 a batch of 3 finds no memory, and one of 4 a fault.
-static enum status lean_admit(struct engine *e, const struct job *j, struct error *error)
-{
-    (void)e;
-    if (j->rank == 1 && j->c->batch == 3)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "three are too many");
-    if (j->rank == 1 && j->c->batch == 4)
-        return error_set(error, STATUS_INTERNAL, "four are a fault");
-    return STATUS_OK;
-}
-
-static enum status lean_create(const struct engine_setup *setup, struct engine **engine,
-                               struct error *error)
-{
-    static struct engine_ops ops;
-    enum status status = engine_cpu.create(setup, engine, error);
-    if (status != STATUS_OK)
-        return status;
-    ops = *(*engine)->ops;
-    ops.admit = lean_admit;
-    (*engine)->ops = &ops;
-    return STATUS_OK;
-}
-
-static const struct engine_kind engine_lean = {.program = "lean", .create = lean_create};
-
 START_TEST(a_case_that_one_rank_lacks_memory_for_is_refused_by_all)
 {
     struct cp_case c;
@@ -478,7 +480,7 @@ static Suite *suite(void)
     TCase *failures = tcase_create("failures");
     tcase_set_timeout(failures, 60);
     tcase_add_test(failures, a_case_for_others_is_refused);
-    tcase_add_test(failures, whoever_holds_up_the_others_is_found);
+    tcase_add_loop_test(failures, whoever_holds_up_the_others_is_found, 0, 2);
     tcase_add_test(failures, a_case_that_one_rank_lacks_memory_for_is_refused_by_all);
     tcase_add_test(failures, a_lost_peer_is_no_failure_of_ones_own);
     tcase_add_test(failures, a_peer_of_another_schedule_is_a_failure);
