@@ -50,8 +50,10 @@ static void require_refusal(enum status status, const struct error *error)
 {
     require(status == STATUS_INVALID_ARGUMENT || status == STATUS_FAILED_PRECONDITION);
     require(error->status == status && is_text(error->text, sizeof(error->text)));
-    for (const char *at = error->text; *at; at++)
+    for (const char *at = error->text; *at; at++) {
         require((unsigned char)*at >= ' ' && *at != 0x7f);
+        require((unsigned char)*at != 0xc2 || (at[1] & 0xe0) != 0x80);
+    }
 }
 
 // The file is one in memory, which is rewritten: config_read() opens it by its name.

@@ -76,6 +76,8 @@ static const struct refusal {
     {"a: b: c\n", "f:1:5: not readable as YAML: mapping values are not allowed in this context"},
     {"ab: x\n\xc3\xa9\xff", "f:2:2: not readable as YAML: invalid leading UTF-8 octet"},
     {"a: 1\nb: 2\na: 3\n", "f:3:1: key 'a' is there twice; first in line 1"},
+    {"\"\\e[2m\": 1\n\"\\e[2m\": 2\n", "f:2:1: key '?[2m' is there twice; first in line 1"},
+    {"\"\\x9b2m\": 1\n\"\\x9b2m\": 2\n", "f:2:1: key '??2m' is there twice; first in line 1"},
     {"a: {x: 1, x: 2}\n", "f:1:11: key 'x' is there twice; first in line 1"},
     {"a: &n 1\nb: *n\n", "f:2:4: aliases (*name) are not supported; write the value out"},
     {"a: !!int 1\n", "f:1:4: tags such as !!int are not supported; leave it out"},

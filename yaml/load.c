@@ -64,8 +64,10 @@ struct reader {
 
 static enum status refuse(struct reader *r, const yaml_mark_t *mark, const char *why)
 {
-    return error_set(r->error, STATUS_INVALID_ARGUMENT, "%s:%zu:%zu: %s", r->yaml->name,
-                     mark->line + 1, mark->column + 1, why);
+    error_set(r->error, STATUS_INVALID_ARGUMENT, "%s:%zu:%zu: %s", r->yaml->name, mark->line + 1,
+              mark->column + 1, why);
+    yaml_disarm(r->error);
+    return STATUS_INVALID_ARGUMENT;
 }
 
 static enum status no_memory(struct reader *r)

@@ -30,4 +30,8 @@ struct yaml_node {
 
 uint32_t yaml_hash(const char *key);
 
+// Nothing of the file that stands in a message is to be obeyed by the terminal that shows it.
+// Takes NULL.
+void yaml_disarm(struct error *error);
+
 #endif

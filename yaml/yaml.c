@@ -81,14 +81,18 @@ const struct yaml_node *yaml_find(const struct yaml_node *map, const char *key)
 
 // ---- messages ---------------------------------------------------------------------------------
 
-// The file is not to be obeyed by the terminal that shows the message.
-static void disarm(struct error *error)
+// Control characters: those of ASCII, and U+0080 to U+009F as UTF-8 has them.
+void yaml_disarm(struct error *error)
 {
     if (!error)
         return;
-    for (char *c = error->text; *c; c++)
-        if (iscntrl((unsigned char)*c))
+    for (char *c = error->text; *c; c++) {
+        bool wide = (unsigned char)*c == 0xc2 && (c[1] & 0xe0) == 0x80;
+        if (wide)
+            c[1] = '?';
+        if (wide || iscntrl((unsigned char)*c))
             *c = '?';
+    }
 }
 
 static enum status place_error(const struct yaml *yaml, int line, int column, struct error *error,
@@ -96,7 +100,7 @@ static enum status place_error(const struct yaml *yaml, int line, int column, st
 {
     enum status status =
         error_set(error, STATUS_INVALID_ARGUMENT, "%s:%d:%d: %s", yaml->name, line, column, text);
-    disarm(error);
+    yaml_disarm(error);
     return status;
 }
 
