@@ -135,6 +135,15 @@ static void odd_tensor(uint64_t job)
     sleep_for_good();
 }
 
+static void odd_broken(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.figures_count = 1;
+    report.figures[0] = (struct figures){.tensor = TENSOR_DK, .broken = RULE_ROW, .elements = 1};
+    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    sleep_for_good();
+}
+
 static void odd_stale(uint64_t job)
 {
     struct rank_report report = passed();
@@ -286,19 +295,15 @@ static const struct {
     const char *label;
     void (*act)(uint64_t job);
 } oddities[] = {
-    {"garbage", odd_garbage}, {"magic", odd_magic},
-    {"case", odd_case},       {"short", odd_short},
-    {"job", odd_job},         {"twice", odd_twice},
-    {"figures", odd_figures}, {"tensor", odd_tensor},
-    {"stale", odd_stale},     {"mute", odd_mute},
-    {"child", odd_child},     {"flood", odd_flood},
-    {"words", odd_words},     {"stopped", odd_stopped},
-    {"exit", odd_exit},       {"silent", odd_silent},
-    {"failed", odd_failed},   {"peer", odd_peer},
-    {"blame", odd_blame},     {"verdict", odd_fail_verdict},
-    {"alone", odd_failed},    {"traced", odd_traced},
-    {"memory", odd_memory},   {"file", odd_file},
-    {"pry", odd_pry},
+    {"garbage", odd_garbage}, {"magic", odd_magic},   {"case", odd_case},
+    {"short", odd_short},     {"job", odd_job},       {"twice", odd_twice},
+    {"figures", odd_figures}, {"tensor", odd_tensor}, {"broken", odd_broken},
+    {"stale", odd_stale},     {"mute", odd_mute},     {"child", odd_child},
+    {"flood", odd_flood},     {"words", odd_words},   {"stopped", odd_stopped},
+    {"exit", odd_exit},       {"silent", odd_silent}, {"failed", odd_failed},
+    {"peer", odd_peer},       {"blame", odd_blame},   {"verdict", odd_fail_verdict},
+    {"alone", odd_failed},    {"traced", odd_traced}, {"memory", odd_memory},
+    {"file", odd_file},       {"pry", odd_pry},
 };
 
 // ---- the process -------------------------------------------------------------------------------

@@ -116,6 +116,7 @@ static const struct {
     {"job", "a case it does not run"},
     {"figures", "figures that cannot be"},
     {"tensor", "figures that cannot be"},
+    {"broken", "figures that cannot be"},
     {"blame", "a failure that cannot be"},
     {"mute", "closed its channel"},
 };
