@@ -44,6 +44,13 @@ tap_has "the disk of a report is full: the verdicts are there all the same" "$(c
 "$top_builddir/cpattn-submit" matrix "$scratch/matrix.yaml" >/dev/full 2>"$scratch/err"
 status=$?
 tap_is "what shows the verdicts takes nothing: that is not success" "$([ "$status" -ne 0 ] && echo fails)" fails
+for command in status "status --json" describe "describe --json" "case --seqlen 32" "case --seqlen 32 --json" \
+    "bench --repeat 1 --warmup 0 --seqlen 32 --json"; do
+    # shellcheck disable=SC2086
+    "$top_builddir/cpattn-submit" $command >/dev/full 2>"$scratch/err"
+    tap_is "$command: nothing takes what it prints" "$? $(cat "$scratch/err")" \
+        "79 cpattn-submit: the output could not be written: No space left on device"
+done
 daemon_stop
 tap_is "the daemon has nothing to do with it" "$status" 0
 

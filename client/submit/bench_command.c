@@ -16,48 +16,26 @@
 #define WARMUP_DEFAULT 5
 
 struct bench_options {
-    struct options_fields *fields;
-    const char *socket;
-    uint64_t timeout_ns;
+    struct options_case about;
     int repeat, warmup;
-    bool json;
 };
 
-enum { KEY_TIMEOUT = 1, KEY_REPEAT, KEY_WARMUP, KEY_SOCKET, KEY_JSON };
+enum { KEY_REPEAT = 1, KEY_WARMUP };
 
 static const struct argp_option option_table[] = {
     {.doc = "How to measure and show it:", .group = 100},
     {"repeat", KEY_REPEAT, "N", 0, "timed runs [20]", 100},
     {"warmup", KEY_WARMUP, "N", 0, "runs before them that are not timed [5]", 100},
-    {"timeout", KEY_TIMEOUT, "TIME", 0,
-     "give a run up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]",
-     100},
-    {"json", KEY_JSON, NULL, 0, "print a JSON object instead of a table", 100},
-    {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
-     100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
 {
     struct bench_options *o = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = o->fields;
-        return 0;
-    case KEY_TIMEOUT:
-        return options_duration("timeout", value, &o->timeout_ns);
     case KEY_REPEAT:
         return options_count("repeat", value, 1, RUNS_MAX, &o->repeat);
     case KEY_WARMUP:
         return options_count("warmup", value, 0, RUNS_MAX, &o->warmup);
-    case KEY_SOCKET:
-        o->socket = value;
-        return 0;
-    case KEY_JSON:
-        o->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        return options_no_argument(state, value);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -74,13 +52,7 @@ static const char help_text[] =
     "Exit status: 0 measured, 1 the result is wrong, 64 the command line is wrong, 64 plus the "
     "number of the status when the case could not be run; cpattn-submit(1) lists them.";
 
-static int parse(struct bench_options *o, int argc, char **argv)
-{
-    struct argp_child children[] = {{&o->fields->argp, 0, NULL, 0}, {.argp = NULL}};
-    struct argp argp = {
-        .options = option_table, .parser = parse_option, .doc = help_text, .children = children};
-    return options_parse(&argp, argc, argv, o);
-}
+static const struct argp argp = {.options = option_table, .parser = parse_option, .doc = help_text};
 
 // ---- the runs ---------------------------------------------------------------------------------
 
@@ -102,7 +74,7 @@ static int run(const struct session *s, const struct cp_case *c, enum outcome_ki
     if (!made)
         return command_exit(STATUS_RESOURCE_EXHAUSTED);
     enum cpattn_status status =
-        command_run(s->client, made, s->options->timeout_ns, result, &error);
+        command_run(s->client, made, s->options->about.asking.timeout_ns, result, &error);
     cpattn_case_destroy(made);
     enum status memory = outcome_init(&outcome, status, *result, error.text);
     int exit_status = memory ? command_exit(memory) : outcome_exit(&outcome);
@@ -198,18 +170,17 @@ static enum status print_bench(const struct session *s, struct error *error)
 
 static int show(const struct session *s)
 {
-    struct error error = {.text = "the JSON could not be written"};
-    enum status status = STATUS_OK;
-    if (!s->options->json)
-        status = print_bench(s, &error);
-    else if (!json_bench(stdout, &s->c, s->verified, s->options->warmup, &s->bench))
-        status = STATUS_INTERNAL;
+    struct error error;
+    if (s->options->about.asking.json)
+        return command_json_exit(
+            json_bench(stdout, &s->c, s->verified, s->options->warmup, &s->bench));
+    enum status status = print_bench(s, &error);
     if (status != STATUS_OK)
         command_complain("%s", error.text);
     return command_exit(status);
 }
 
-static int bench(const struct bench_options *o, const struct cp_case *asked)
+static int bench(const struct bench_options *o)
 {
     struct session s = {.options = o};
     struct error error;
@@ -220,10 +191,10 @@ static int bench(const struct bench_options *o, const struct cp_case *asked)
         exit_status = command_exit(status);
     } else {
         command_catch_interrupts();
-        s.client = command_connect(o->socket, 0, &exit_status);
+        s.client = command_connect(o->about.asking.socket, 0, &exit_status);
     }
     if (s.client)
-        exit_status = measure(&s, asked);
+        exit_status = measure(&s, &o->about.c);
     if (exit_status == COMMAND_PASS)
         exit_status = show(&s);
     cpattn_client_destroy(s.client);
@@ -233,20 +204,7 @@ static int bench(const struct bench_options *o, const struct cp_case *asked)
 
 int command_bench(int argc, char **argv)
 {
-    struct options_fields fields;
-    struct bench_options options = {
-        .fields = &fields, .repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT};
-    struct cp_case c;
-    struct error error;
-    case_init(&c);
-    options_fields_init(&fields, &c);
-    int exit_status = parse(&options, argc, argv);
-    if (exit_status)
-        return exit_status;
-    enum status status = case_check(&c, &error);
-    if (status) {
-        command_complain("%s", error.text);
-        return command_exit(status);
-    }
-    return bench(&options, &c);
+    struct bench_options options = {.repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT};
+    int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
+    return exit_status ? exit_status : bench(&options);
 }

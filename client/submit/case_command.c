@@ -13,50 +13,30 @@
 #define REPEAT_MAX 1000000
 
 struct case_options {
-    struct options_fields *fields;
-    const char *socket;
-    uint64_t timeout_ns;
+    struct options_case about;
     int repeat;
-    bool json, verbose;
+    bool verbose;
 };
 
-enum { KEY_TIMEOUT = 1, KEY_REPEAT, KEY_SOCKET, KEY_JSON };
+enum { KEY_REPEAT = 1 };
 
 static const struct argp_option option_table[] = {
     {.doc = "How to run and show it:", .group = 100},
-    {"timeout", KEY_TIMEOUT, "TIME", 0,
-     "give up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]", 100},
     {"repeat", KEY_REPEAT, "N", 0,
      "run it N times, one after the other; all results have to be the same to the last bit [1]",
      100},
     {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
-    {"json", KEY_JSON, NULL, 0, "print a JSON object per run instead of tables", 100},
-    {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
-     100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
 {
     struct case_options *o = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = o->fields;
-        return 0;
-    case KEY_TIMEOUT:
-        return options_duration("timeout", value, &o->timeout_ns);
     case KEY_REPEAT:
         return options_count("repeat", value, 1, REPEAT_MAX, &o->repeat);
-    case KEY_SOCKET:
-        o->socket = value;
-        return 0;
-    case KEY_JSON:
-        o->json = true;
-        return 0;
     case 'v':
         o->verbose = true;
         return 0;
-    case ARGP_KEY_ARG:
-        return options_no_argument(state, value);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -73,19 +53,14 @@ static const char help_text[] =
     "Exit status: 0 pass, 1 fail, 64 the command line is wrong, 64 plus the number of the status "
     "when the case could not be run; cpattn-submit(1) lists them.";
 
-static int parse(struct case_options *o, int argc, char **argv)
-{
-    struct argp_child children[] = {{&o->fields->argp, 0, NULL, 0}, {.argp = NULL}};
-    struct argp argp = {
-        .options = option_table, .parser = parse_option, .doc = help_text, .children = children};
-    return options_parse(&argp, argc, argv, o);
-}
+static const struct argp argp = {.options = option_table, .parser = parse_option, .doc = help_text};
 
 // ---- one run ----------------------------------------------------------------------------------
 
 // What the runs have in common.
 struct runs {
     const struct case_options *options;
+    const struct options_asking *asking;
     const struct cp_case *c;
     struct cpattn_case *library_case;
     struct cpattn_client *client;
@@ -122,13 +97,12 @@ static int show(const struct runs *runs, const struct outcome *outcome,
 {
     const struct case_options *o = runs->options;
     bool last = runs->done == o->repeat || outcome_exit(outcome) != COMMAND_PASS;
-    if (o->json && !json_answer(stdout, NULL, runs->c, outcome, result)) {
-        command_complain("the JSON could not be written");
-        return command_exit(STATUS_INTERNAL);
-    }
-    if (!o->json && last)
+    int written = COMMAND_PASS;
+    if (runs->asking->json)
+        written = command_json_exit(json_answer(stdout, NULL, runs->c, outcome, result));
+    else if (last)
         answer_print(stdout, runs->c, outcome, result, o->verbose);
-    return outcome_exit(outcome);
+    return written != COMMAND_PASS ? written : outcome_exit(outcome);
 }
 
 // Runs the case once more. The exit status.
@@ -138,7 +112,7 @@ static int run(struct runs *runs)
     struct cpattn_error error = {.text = ""};
     struct outcome outcome;
     enum cpattn_status status =
-        command_run(runs->client, runs->library_case, runs->options->timeout_ns, &result, &error);
+        command_run(runs->client, runs->library_case, runs->asking->timeout_ns, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
     runs->run_ns[runs->done++] = outcome.run_ns;
     if (!memory && result && outcome.kind == OUTCOME_PASS && repeats_exactly(runs->c))
@@ -180,14 +154,15 @@ static int run_all(struct runs *runs)
         return exit_status;
     if (command_interrupted())
         return command_exit(STATUS_CANCELLED);
-    if (!runs->options->json)
+    if (!runs->asking->json)
         print_repeats(runs);
     return exit_status;
 }
 
-static int submit(const struct case_options *o, const struct cp_case *c)
+static int submit(const struct case_options *o)
 {
-    struct runs runs = {.options = o, .c = c};
+    const struct cp_case *c = &o->about.c;
+    struct runs runs = {.options = o, .asking = &o->about.asking, .c = c};
     int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
     runs.library_case = command_library_case(c);
     runs.run_ns = calloc((size_t)o->repeat, sizeof(*runs.run_ns));
@@ -195,7 +170,7 @@ static int submit(const struct case_options *o, const struct cp_case *c)
         command_complain("not enough memory for %d runs", o->repeat);
     if (runs.library_case && runs.run_ns) {
         command_catch_interrupts();
-        runs.client = command_connect(o->socket, 0, &exit_status);
+        runs.client = command_connect(runs.asking->socket, 0, &exit_status);
         if (runs.client)
             exit_status = run_all(&runs);
     }
@@ -207,19 +182,7 @@ static int submit(const struct case_options *o, const struct cp_case *c)
 
 int command_case(int argc, char **argv)
 {
-    struct options_fields fields;
-    struct case_options options = {.fields = &fields, .repeat = 1};
-    struct cp_case c;
-    struct error error;
-    case_init(&c);
-    options_fields_init(&fields, &c);
-    int exit_status = parse(&options, argc, argv);
-    if (exit_status)
-        return exit_status;
-    enum status status = case_check(&c, &error);
-    if (status) {
-        command_complain("%s", error.text);
-        return command_exit(status);
-    }
-    return submit(&options, &c);
+    struct case_options options = {.repeat = 1};
+    int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
+    return exit_status ? exit_status : submit(&options);
 }

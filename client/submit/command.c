@@ -123,6 +123,16 @@ uint64_t command_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+int command_json_exit(bool written)
+{
+    if (written)
+        return COMMAND_PASS;
+    if (ferror(stdout))
+        return command_exit(STATUS_DATA_LOSS);
+    command_complain("not enough memory for the JSON");
+    return command_exit(STATUS_RESOURCE_EXHAUSTED);
+}
+
 bool command_output_complete(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

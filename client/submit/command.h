@@ -58,6 +58,10 @@ bool command_interrupted(void);
 // Monotonic nanoseconds.
 uint64_t command_now_ns(void);
 
+// The exit status of a command whose last line of JSON went to stdout, or not: complains where
+// memory was short, and leaves a stream that takes nothing to command_output_complete().
+int command_json_exit(bool written);
+
 // Whether everything written to stdout arrived; complains where not.
 bool command_output_complete(void);
 

@@ -48,12 +48,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     }
 }
 
-static int write_failed(void)
-{
-    command_complain("the JSON could not be written");
-    return command_exit(STATUS_INTERNAL);
-}
-
 static int query_failed(const struct cpattn_error *error)
 {
     command_complain("%s", error->text);
@@ -98,10 +92,10 @@ int command_describe(int argc, char **argv)
         return exit_status;
     if (cpattn_describe(client, 0, &description, &error) != CPATTN_OK)
         exit_status = query_failed(&error);
-    else if (!o.json)
+    else if (o.json)
+        exit_status = command_json_exit(json_description(stdout, description));
+    else
         print_description(client, description);
-    else if (!json_description(stdout, description))
-        exit_status = write_failed();
     cpattn_description_destroy(description);
     cpattn_client_destroy(client);
     return exit_status;
@@ -185,10 +179,10 @@ int command_status(int argc, char **argv)
         return exit_status;
     if (cpattn_query_status(client, 0, &status, &error) != CPATTN_OK)
         exit_status = query_failed(&error);
-    else if (!o.json)
+    else if (o.json)
+        exit_status = command_json_exit(json_status(stdout, status));
+    else
         print_status(status);
-    else if (!json_status(stdout, status))
-        exit_status = write_failed();
     cpattn_daemon_status_destroy(status);
     cpattn_client_destroy(client);
     return exit_status;

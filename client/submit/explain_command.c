@@ -10,7 +10,7 @@
 #include "common/duration.h"
 
 struct explain_options {
-    struct options_fields *fields;
+    struct options_case about;
     int rank;
     const char *svg;
     struct timeline_rates rates;
@@ -60,9 +60,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 {
     struct explain_options *o = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = o->fields;
-        return 0;
     case KEY_RANK:
         return options_count("rank", value, 0, WORLD_SIZE_MAX - 1, &o->rank);
     case KEY_SVG:
@@ -76,8 +73,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return parse_rate("rate-link", value, 1e9, &o->rates.link_bytes);
     case KEY_OVERHEAD:
         return parse_overhead(value, &o->rates.overhead_s);
-    case ARGP_KEY_ARG:
-        return options_no_argument(state, value);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -147,28 +142,18 @@ static int explain_into(const struct cp_case *c, const struct explain_options *o
 
 int command_explain(int argc, char **argv)
 {
-    struct options_fields fields;
-    struct explain_options options = {.fields = &fields};
-    struct cp_case c;
-    struct error error;
-    case_init(&c);
+    static const struct argp argp = {
+        .options = option_table, .parser = parse_option, .doc = help_text};
+    struct explain_options options = {.rank = 0};
+    const struct cp_case *c = &options.about.c;
     timeline_rates_init(&options.rates);
-    options_fields_init(&fields, &c);
-    struct argp_child children[] = {{&fields.argp, 0, NULL, 0}, {.argp = NULL}};
-    struct argp argp = {
-        .options = option_table, .parser = parse_option, .doc = help_text, .children = children};
-    int exit_status = options_parse(&argp, argc, argv, &options);
+    int exit_status = options_parse_case(&options.about, &argp, &options, false, argc, argv);
     if (exit_status)
         return exit_status;
-    enum status status = case_check(&c, &error);
-    if (status) {
-        command_complain("%s", error.text);
-        return command_exit(status);
-    }
-    if (options.rank >= c.world_size) {
+    if (options.rank >= c->world_size) {
         command_complain("--rank is %d; accepted is 0 to %d with world_size %d", options.rank,
-                         c.world_size - 1, c.world_size);
+                         c->world_size - 1, c->world_size);
         return COMMAND_USAGE;
     }
-    return explain_into(&c, &options);
+    return explain_into(c, &options);
 }

@@ -213,6 +213,82 @@ int options_parse(const struct argp *argp, int argc, char **argv, void *input)
     return argp_parse(argp, argc, argv, 0, NULL, input) == 0 ? COMMAND_PASS : COMMAND_USAGE;
 }
 
+// ---- a command about one case -----------------------------------------------------------------
+
+enum { KEY_TIMEOUT = 1, KEY_JSON, KEY_SOCKET };
+
+static const struct argp_option asking_table[] = {
+    {"timeout", KEY_TIMEOUT, "TIME", 0,
+     "give a run up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]",
+     100},
+    {"json", KEY_JSON, NULL, 0, "print JSON instead of tables", 100},
+    {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
+     100},
+    {.name = NULL}};
+
+static error_t parse_asking(int key, char *value, struct argp_state *state)
+{
+    struct options_asking *o = state->input;
+    switch (key) {
+    case KEY_TIMEOUT:
+        return options_duration("timeout", value, &o->timeout_ns);
+    case KEY_JSON:
+        o->json = true;
+        return 0;
+    case KEY_SOCKET:
+        o->socket = value;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp asking_argp = {.options = asking_table, .parser = parse_asking};
+
+// The children of the parser, and their inputs.
+enum { CHILD_FIELDS, CHILD_OWN, CHILD_ASKING, CHILDREN };
+
+static error_t parse_case(int key, char *value, struct argp_state *state)
+{
+    struct options_case *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[CHILD_FIELDS] = &o->fields;
+        state->child_inputs[CHILD_OWN] = o->own;
+        if (o->asks)
+            state->child_inputs[CHILD_ASKING] = &o->asking;
+        return 0;
+    case ARGP_KEY_ARG:
+        return options_no_argument(state, value);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int options_parse_case(struct options_case *o, const struct argp *own, void *input, bool asks,
+                       int argc, char **argv)
+{
+    struct argp commands = {.options = own->options, .parser = own->parser};
+    const struct argp_child children[CHILDREN + 1] = {
+        [CHILD_FIELDS] = {.argp = &o->fields.argp},
+        [CHILD_OWN] = {.argp = &commands},
+        [CHILD_ASKING] = {.argp = asks ? &asking_argp : NULL}};
+    const struct argp argp = {.parser = parse_case, .doc = own->doc, .children = children};
+    struct error error;
+    o->own = input;
+    o->asks = asks;
+    o->asking = (struct options_asking){.socket = NULL};
+    case_init(&o->c);
+    options_fields_init(&o->fields, &o->c);
+    int exit_status = options_parse(&argp, argc, argv, o);
+    if (exit_status != COMMAND_PASS)
+        return exit_status;
+    enum status status = case_check(&o->c, &error);
+    if (status != STATUS_OK)
+        command_complain("%s", error.text);
+    return command_exit(status);
+}
+
 // ---- values -----------------------------------------------------------------------------------
 
 error_t options_duration(const char *name, const char *value, uint64_t *ns)

@@ -5,6 +5,8 @@
 #define CPATTN_CLIENT_SUBMIT_OPTIONS_H
 
 #include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "plan/case.h"
 
@@ -23,6 +25,29 @@ struct options_fields {
 
 // Fills the struct; the parser's input is the struct itself.
 void options_fields_init(struct options_fields *fields, struct cp_case *c);
+
+// How a command asks the daemon for a case.
+struct options_asking {
+    const char *socket;
+    uint64_t timeout_ns;
+    bool json;
+};
+
+// A command about one case.
+struct options_case {
+    struct cp_case c;
+    struct options_asking asking;
+    struct options_fields fields;
+    // Of options_parse_case().
+    void *own;
+    bool asks;
+};
+
+// Parses a command line of the options in `own` (its help text, and a parser with `input` for its
+// input), those of the fields and, where it `asks`, those of struct options_asking; then checks the
+// case. The exit status; after a complaint where that is not COMMAND_PASS.
+int options_parse_case(struct options_case *o, const struct argp *own, void *input, bool asks,
+                       int argc, char **argv);
 
 // Parses a command line. Without an option of that name, with a value that is refused, or with an
 // argument too many or too few: complains and returns COMMAND_USAGE. --help and --usage print and
