@@ -2,6 +2,7 @@
 systemdsystemunit_DATA = systemd/cpattnd.service
 dist_sysusers_DATA = systemd/cpattn.conf
 doc_DATA += systemd/cpattnd.yaml
+dist_doc_DATA += systemd/rank-user.conf
 EXTRA_DIST += systemd/cpattnd.service.in systemd/cpattnd.yaml.in
 CLEANFILES += systemd/cpattnd.service systemd/cpattnd.yaml
 

@@ -134,7 +134,8 @@ START_TEST(test_values_are_checked)
 }
 END_TEST
 
-// Five starts fail before that is told; with the limit that there is otherwise not even three would.
+// Five starts fail before that is told; with the limit that there is otherwise not even three
+// would.
 START_TEST(test_start_that_hangs)
 {
     const char *const arguments[] = {"--rank-program", odd_rank, "--start-timeout", "200ms", NULL};
