@@ -441,7 +441,7 @@ terminal() { # TERM ARGUMENTS...: what the command draws on a terminal
 }
 if command -v script >/dev/null 2>&1; then
     escape=$(printf '\033')
-    tap_has "a terminal is drawn over" "$(terminal xterm matrix "$demonstration")" "$escape[K"
+    tap_has "a terminal is drawn over" "$(terminal xterm matrix "$demonstration")" "${escape}[K"
     tap_lacks "a dumb one is not" "$(terminal dumb matrix "$demonstration")" "$escape"
     tap_has "it has a line for each case" "$(terminal dumb matrix "$demonstration")" \
         "16/16 pass  cp_2_1/fp16/w4"

@@ -186,6 +186,56 @@ tap_is "cancel of a request that is not there" "$status" 69
 run cancel nonsense
 tap_is "cancel of what is no id" "$status" 67
 
+# ---- a matrix and daemons that go away ----
+
+small="$top_srcdir/cases/demonstration.yaml --set seqlen=150 --filter dtype=bf16 -j 2"
+matrix_start() { # OPTIONS...
+    # shellcheck disable=SC2086
+    "$submit" matrix $small "$@" >"$scratch/matrix" 2>"$scratch/matrix.err" &
+    matrix=$!
+    until grep -q '^ *1/8 pass' "$scratch/matrix"; do
+        kill -0 $matrix 2>/dev/null || break
+        sleep 0.02
+    done
+}
+
+matrix_start
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+daemon_start
+wait $matrix
+tap_is "a matrix goes on with the next daemon" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
+    "0 8 cases: 8 passed"
+tap_has "and says what it waits for" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
+matrix_start
+kill -TERM "$daemon"
+wait "$daemon"
+daemon_start
+wait $matrix
+tap_is "also when the first drains" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
+    "0 8 cases: 8 passed"
+matrix_start --patience 300ms
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+wait $matrix
+tap_is "a matrix does not wait for ever" "$? $(grep -c '^ *[0-9]/8' "$scratch/matrix")" "78 8"
+matrix_start --patience 1h
+wait $matrix
+tap_is "without a daemon at the start it does not wait" "$?" 78
+daemon_start
+matrix_start --patience 1h
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+until grep -q 'waiting for a daemon' "$scratch/matrix.err"; do
+    kill -0 $matrix 2>/dev/null || break
+    sleep 0.05
+done
+kill -TERM $matrix
+wait $matrix
+tap_is "an interrupt ends the wait" "$? $(tail -n 1 "$scratch/matrix" | sed 's/: .* passed, .* not run in .*//')" \
+    "65 8 cases"
+daemon_start
+
 # ---- the end of the daemon ----
 
 # shellcheck disable=SC2086

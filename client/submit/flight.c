@@ -2,63 +2,99 @@
 #include "client/submit/flight.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "client/submit/command.h"
 
 #define TICK_NS   (UINT64_C(100) * 1000000)
 // How long cancelled cases may take to be answered before they are given up.
 #define CANCEL_NS (UINT64_C(5) * 1000000000)
+// How long a daemon may take to say whether it takes cases, and how often it is asked.
+#define ASK_NS    (UINT64_C(1) * 1000000000)
+#define ASKS_NS   (UINT64_C(250) * 1000000)
+#define TRIES_MAX 2
+
+enum slot_state {
+    SLOT_FREE,
+    SLOT_FLIES,
+    SLOT_HELD, // answered UNAVAILABLE; to be submitted again
+};
 
 struct slot {
-    struct cpattn_request *request; // NULL: free
-    int number;
+    enum slot_state state;
+    struct cpattn_request *request; // of one that flies
+    int number, tries;
 };
 
 struct air {
     const struct flight *flight;
     struct slot *slots;
-    int busy;
+    int flying, held;
     bool more, stopping;
-    uint64_t ticked_ns;
+    bool patient;             // a daemon was there since one was waited for in vain
+    struct cpattn_error lost; // of the last case that was held
+    uint64_t lost_ns;         // since when a daemon is waited for; 0: one is there
+    uint64_t asked_ns, ticked_ns;
 };
 
-static void answer(const struct air *air, int number, const struct cpattn_error *error,
+static void answer(struct air *air, struct slot *slot, const struct cpattn_error *error,
                    struct cpattn_result *result)
 {
-    air->flight->answered(air->flight->context, number, error->status, result, error->text);
+    slot->state = SLOT_FREE;
+    air->flight->answered(air->flight->context, slot->number, error->status, result, error->text);
 }
 
-// Submits a case; what cannot even be submitted is answered at once.
-static void submit(struct air *air, struct slot *slot, const struct cp_case *c, int number)
+// Holds a case whose daemon went away or takes none; false where the answer stands.
+static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *error)
+{
+    air->patient = air->patient || error->status == CPATTN_OK;
+    if (error->status != CPATTN_UNAVAILABLE || slot->tries >= TRIES_MAX || air->stopping ||
+        !air->patient)
+        return false;
+    slot->state = SLOT_HELD;
+    air->held++;
+    air->lost = *error;
+    if (air->lost_ns == 0)
+        air->lost_ns = command_now_ns();
+    return true;
+}
+
+// Submits the case of a slot; what cannot even be submitted is answered at once, or held.
+static void submit(struct air *air, struct slot *slot)
 {
     struct cpattn_error error = {CPATTN_RESOURCE_EXHAUSTED, "not enough memory for the case"};
-    struct cpattn_case *made = command_library_case(c);
+    struct cpattn_case *made =
+        command_library_case(air->flight->load(air->flight->context, slot->number));
     enum cpattn_status status = CPATTN_RESOURCE_EXHAUSTED;
     if (made)
         status = cpattn_submit_limited(air->flight->client, made, TIMEOUT_MAX_NS,
                                        air->flight->timeout_ns, &slot->request, &error);
     cpattn_case_destroy(made);
-    if (status != CPATTN_OK) {
-        slot->request = NULL;
-        error.status = status;
-        answer(air, number, &error, NULL);
-        return;
+    error.status = status;
+    slot->tries++;
+    if (status == CPATTN_OK) {
+        slot->state = SLOT_FLIES;
+        cpattn_request_set_tag(slot->request, slot);
+        air->flying++;
+    } else if (!hold(air, slot, &error)) {
+        answer(air, slot, &error, NULL);
     }
-    slot->number = number;
-    cpattn_request_set_tag(slot->request, slot);
-    air->busy++;
 }
 
+// Held cases go before new ones. One that could not be submitted leaves the slot to the next.
 static void fill(struct air *air)
 {
     for (int i = 0; i < air->flight->jobs; i++) {
-        // A case that could not be submitted leaves the slot to the next one.
-        while (!air->slots[i].request && air->more && !air->stopping) {
-            int number;
-            const struct cp_case *c = air->flight->next(air->flight->context, &number);
-            air->more = c != NULL;
-            if (c)
-                submit(air, &air->slots[i], c, number);
+        struct slot *slot = &air->slots[i];
+        if (slot->state == SLOT_HELD && air->lost_ns == 0) {
+            air->held--;
+            submit(air, slot);
+        }
+        while (slot->state == SLOT_FREE && air->more && !air->stopping && air->lost_ns == 0) {
+            air->more = air->flight->next(air->flight->context, &slot->number);
+            slot->tries = 0;
+            if (air->more)
+                submit(air, slot);
         }
     }
 }
@@ -69,17 +105,60 @@ static void land(struct air *air, struct slot *slot)
     struct cpattn_error error = {.text = ""};
     error.status = cpattn_collect(slot->request, &result, &error);
     cpattn_request_destroy(slot->request);
-    slot->request = NULL;
-    air->busy--;
-    answer(air, slot->number, &error, result);
+    air->flying--;
+    if (hold(air, slot, &error))
+        cpattn_result_destroy(result);
+    else
+        answer(air, slot, &error, result);
 }
+
+// ---- a daemon that went away ------------------------------------------------------------------
+
+static bool takes_cases(struct cpattn_client *client)
+{
+    struct cpattn_daemon_status *status;
+    if (cpattn_query_status(client, ASK_NS, &status, NULL) != CPATTN_OK)
+        return false;
+    bool takes = !status->draining;
+    cpattn_daemon_status_destroy(status);
+    return takes;
+}
+
+static void answer_held(struct air *air, const struct cpattn_error *error)
+{
+    for (int i = 0; i < air->flight->jobs; i++)
+        if (air->slots[i].state == SLOT_HELD)
+            answer(air, &air->slots[i], error, NULL);
+    air->held = 0;
+    air->lost_ns = 0;
+}
+
+// Looks for a daemon that takes cases; gives the cases that wait for one up after a time.
+static void look_for_daemon(struct air *air)
+{
+    uint64_t now_ns = command_now_ns();
+    struct cpattn_error cancelled = {CPATTN_CANCELLED, "cancelled before it was submitted again"};
+    if (air->stopping) {
+        answer_held(air, &cancelled);
+    } else if (now_ns - air->asked_ns >= ASKS_NS) {
+        air->asked_ns = now_ns;
+        if (takes_cases(air->flight->client)) {
+            air->lost_ns = 0;
+        } else if (now_ns - air->lost_ns > air->flight->patience_ns) {
+            air->patient = false;
+            answer_held(air, &air->lost);
+        }
+    }
+}
+
+// ---- stopping ---------------------------------------------------------------------------------
 
 static void stop(struct air *air)
 {
     struct cpattn_error ignored;
     air->stopping = true;
     for (int i = 0; i < air->flight->jobs; i++)
-        if (air->slots[i].request)
+        if (air->slots[i].state == SLOT_FLIES)
             cpattn_cancel(air->slots[i].request, &ignored);
 }
 
@@ -87,12 +166,11 @@ static void give_up(struct air *air)
 {
     struct cpattn_error error = {CPATTN_CANCELLED, "cancelled, and not answered in time"};
     for (int i = 0; i < air->flight->jobs; i++) {
-        if (!air->slots[i].request)
+        if (air->slots[i].state != SLOT_FLIES)
             continue;
         cpattn_request_destroy(air->slots[i].request);
-        air->slots[i].request = NULL;
-        air->busy--;
-        answer(air, air->slots[i].number, &error, NULL);
+        air->flying--;
+        answer(air, &air->slots[i], &error, NULL);
     }
 }
 
@@ -102,21 +180,36 @@ static void tick(struct air *air)
     if (now_ns - air->ticked_ns < TICK_NS)
         return;
     air->ticked_ns = now_ns;
-    if (air->flight->tick(air->flight->context) && !air->stopping)
+    if (air->flight->tick(air->flight->context, air->lost_ns ? air->lost.text : NULL) &&
+        !air->stopping)
         stop(air);
+}
+
+// ---- all of it --------------------------------------------------------------------------------
+
+// With nothing in flight the library does not wait.
+static struct cpattn_request *next_answer(const struct air *air)
+{
+    static const struct timespec pause = {.tv_nsec = (long)TICK_NS};
+    if (air->flying > 0)
+        return cpattn_wait_any(air->flight->client, TICK_NS);
+    nanosleep(&pause, NULL);
+    return NULL;
 }
 
 enum status flight_run(const struct flight *flight)
 {
-    struct air air = {.flight = flight, .more = true};
+    struct air air = {.flight = flight, .more = true, .patient = true};
     uint64_t stopped_ns = 0;
     air.slots = calloc((size_t)flight->jobs, sizeof(*air.slots));
     if (!air.slots)
         return STATUS_RESOURCE_EXHAUSTED;
-    for (fill(&air); air.busy > 0; fill(&air)) {
-        struct cpattn_request *request = cpattn_wait_any(flight->client, TICK_NS);
+    for (fill(&air); air.flying > 0 || air.held > 0; fill(&air)) {
+        struct cpattn_request *request = next_answer(&air);
         if (request)
             land(&air, cpattn_request_tag(request));
+        if (air.lost_ns > 0)
+            look_for_daemon(&air);
         tick(&air);
         if (air.stopping && stopped_ns == 0)
             stopped_ns = command_now_ns();

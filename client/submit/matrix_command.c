@@ -16,6 +16,7 @@
 #include "common/duration.h"
 
 #define JOBS_DEFAULT     4
+#define PATIENCE_DEFAULT (UINT64_C(60) * 1000000000)
 #define CHOICES_MAX      64
 #define NAMES_SHOWN_MAX  3
 // With this everything has one token.
@@ -25,7 +26,7 @@ struct matrix_options {
     const char *file, *socket, *junit;
     const char *sets[CHOICES_MAX], *filters[CHOICES_MAX];
     struct matrix_choice choice;
-    uint64_t timeout_ns;
+    uint64_t timeout_ns, patience_ns;
     int jobs;
     bool list, excluded, fail_fast, json, verbose;
 };
@@ -39,6 +40,7 @@ enum {
     KEY_SEQLEN_SCALE,
     KEY_FAIL_FAST,
     KEY_TIMEOUT,
+    KEY_PATIENCE,
     KEY_JUNIT,
     KEY_JSON,
     KEY_SOCKET
@@ -66,9 +68,13 @@ static const struct argp_option option_table[] = {
      "give a case up after this time, the wait for its turn not included: 90, 90s, 5m; up to 24h "
      "[that of the file, or 90s]",
      10},
-    {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},
-    {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
+    {"patience", KEY_PATIENCE, "TIME", 0,
+     "wait this long for a daemon that goes away while cases are left, and submit once more what "
+     "it "
+     "left unanswered [60s]",
      10},
+    {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},
+    {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 10},
     {.doc = "What to write:", .group = 20},
     {"verbose", 'v', NULL, 0, "a row for each case and every failure in full, however many", 20},
     {"json", KEY_JSON, NULL, 0, "print a JSON object per case as it is answered", 20},
@@ -124,6 +130,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_TIMEOUT:
         return options_duration("timeout", value, &o->timeout_ns);
+    case KEY_PATIENCE:
+        return options_duration("patience", value, &o->patience_ns);
     case 'j':
         return options_count("jobs", value, 1, FLIGHT_JOBS_MAX, &o->jobs);
     case KEY_JUNIT:
@@ -156,9 +164,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     }
 }
 
+static const struct argp_child access_child[] = {COMMAND_ACCESS_CHILD, {.argp = NULL}};
+
 static const struct argp argp = {
     .options = option_table,
     .parser = parse_option,
+    .children = access_child,
     .args_doc = "FILE",
     .doc =
         "Runs the cases of a matrix file, cpattn-matrix(5): models times axes, less what is "
@@ -264,19 +275,26 @@ struct run {
     int next, oldest;
     struct cp_case submitted; // the last one
     bool stopped;             // nothing more is submitted
+    bool lost;                // there is no daemon now
     bool failed_io;           // memory or an output failed
 };
 
-static const struct cp_case *next_case(void *context, int *number)
+static bool next_case(void *context, int *number)
 {
     struct run *run = context;
     while (run->next < run->list->count && run->list->cases[run->next].fate != MATRIX_RUNS)
         run->next++;
     if (run->next == run->list->count || run->stopped)
-        return NULL;
+        return false;
     *number = run->next++;
     run->flying[*number] = true;
-    matrix_case_load(&run->list->cases[*number], &run->submitted);
+    return true;
+}
+
+static const struct cp_case *load_case(void *context, int number)
+{
+    struct run *run = context;
+    matrix_case_load(&run->list->cases[number], &run->submitted);
     return &run->submitted;
 }
 
@@ -378,13 +396,19 @@ static void flying_text(struct run *run, char *text, size_t size)
         snprintf(text + used, size - used, " and %d more", more);
 }
 
-static bool tick(void *context)
+static bool tick(void *context, const char *lost)
 {
     struct run *run = context;
-    char text[256];
+    char text[256] = "waiting for a daemon";
     if (command_interrupted())
         run->stopped = true;
-    flying_text(run, text, sizeof(text));
+    if (lost && !run->lost) {
+        progress_clear(&run->progress);
+        command_complain("%s; waiting for a daemon", lost);
+    }
+    run->lost = lost != NULL;
+    if (!lost)
+        flying_text(run, text, sizeof(text));
     progress_draw(&run->progress, command_now_ns(), run->stopped ? "stopping" : text);
     return run->stopped;
 }
@@ -441,8 +465,10 @@ static int run_list(struct run *run, struct cpattn_client *client, const struct 
                             .jobs = run->options->jobs,
                             .timeout_ns =
                                 run->options->timeout_ns ? run->options->timeout_ns : timeout_ns,
+                            .patience_ns = run->options->patience_ns,
                             .context = run,
                             .next = next_case,
+                            .load = load_case,
                             .answered = answered,
                             .tick = tick};
     progress_init(&run->progress, stderr, list->count - list->fate_count[MATRIX_EXCLUDED],
@@ -544,7 +570,7 @@ static int run_or_list(const struct matrix_options *o, const struct matrix *matr
 
 int command_matrix(int argc, char **argv)
 {
-    struct matrix_options o = {.jobs = JOBS_DEFAULT};
+    struct matrix_options o = {.jobs = JOBS_DEFAULT, .patience_ns = PATIENCE_DEFAULT};
     char path[PATH_MAX];
     o.choice.sets = o.sets;
     o.choice.filters = o.filters;
