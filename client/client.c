@@ -9,6 +9,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "client/link_tls.h"
+#include "client/target.h"
+
 #define SECOND_NS          UINT64_C(1000000000)
 #define CONNECT_DEFAULT_NS (5 * SECOND_NS)
 #define GRACE_DEFAULT_NS   (5 * SECOND_NS)
@@ -47,28 +50,13 @@ static enum status time_read(const char *name, uint64_t ns, uint64_t otherwise, 
     return STATUS_OK;
 }
 
-static enum status path_read(const char *given, char path[LINK_PATH_MAX], struct error *error)
-{
-    if (!given)
-        given = secure_getenv("CPATTN_SOCKET");
-    if (!given)
-        given = CPATTN_SOCKET_PATH;
-    size_t length = strlen(given);
-    if (length == 0 || length >= LINK_PATH_MAX)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "the path of the socket has %zu characters; accepted are 1 to %d", length,
-                         LINK_PATH_MAX - 1);
-    memcpy(path, given, length + 1);
-    return STATUS_OK;
-}
-
 static enum status config_read(const struct cpattn_options *given, struct rpc_config *config,
                                uint64_t *grace_ns, struct error *error)
 {
     struct cpattn_options options;
     enum status status = options_read(given, &options, error);
     if (status == STATUS_OK)
-        status = path_read(options.socket, config->path, error);
+        status = target_address(options.socket, &config->target, error);
     if (status == STATUS_OK)
         status = time_read("options.connect_timeout_ns", options.connect_timeout_ns,
                            CONNECT_DEFAULT_NS, &config->connect_ns, error);
@@ -81,7 +69,7 @@ static enum status config_read(const struct cpattn_options *given, struct rpc_co
                          "options.requests_max is %d; accepted is 0 to %d", options.requests_max,
                          REQUESTS_MAX);
     config->calls_max = options.requests_max ? options.requests_max : REQUESTS_DEFAULT;
-    return STATUS_OK;
+    return target_secrets(&options, &config->target, &config->token, error);
 }
 
 static enum status client_open(const struct cpattn_options *options, struct cpattn_client **client,
@@ -93,16 +81,19 @@ static enum status client_open(const struct cpattn_options *options, struct cpat
     if (status != STATUS_OK)
         return status;
     struct cpattn_client *created = calloc(1, sizeof *created);
-    if (!created)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
-    status = rpc_create(&config, &created->rpc, error);
+    if (created)
+        status = rpc_create(&config, &created->rpc, error);
+    else
+        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
+    token_wipe(&config.token);
     if (status != STATUS_OK) {
+        link_tls_destroy(config.target.tls);
         free(created);
         return status;
     }
     created->pid = getpid();
     created->grace_ns = grace_ns;
-    memcpy(created->socket, config.path, sizeof created->socket);
+    memcpy(created->socket, config.target.address, sizeof created->socket);
     *client = created;
     return STATUS_OK;
 }
@@ -150,16 +141,19 @@ enum status client_request_init(struct wire_request *request, enum wire_method m
     return error_set(error, STATUS_INTERNAL, "the kernel gave no random numbers");
 }
 
-enum status client_start(struct rpc *rpc, const struct wire_request *request, uint64_t limit_ns,
+enum status client_start(struct rpc *rpc, struct wire_request *request, uint64_t limit_ns,
                          enum rpc_kind kind, void *owner, struct rpc_call **call,
                          struct error *error)
 {
     void *data;
     size_t size;
+    request->token = *rpc_token(rpc);
     enum status status = wire_encode_request(request, &data, &size, error);
+    token_wipe(&request->token);
     if (status != STATUS_OK)
         return status;
     status = rpc_start(rpc, data, size, limit_ns, kind, owner, call, error);
+    explicit_bzero(data, size);
     free(data);
     return status;
 }
@@ -183,6 +177,8 @@ enum status client_answer(struct rpc_call *call, const struct request_id *id,
         status = wire_decode_reply(data, size, reply, error);
     if (status != STATUS_OK)
         return status;
+    if (reply->status == STATUS_UNAUTHENTICATED)
+        rpc_retire(call);
     if (!id_fits(reply, id))
         status = error_set(error, STATUS_DATA_LOSS, "the daemon answered another request");
     else if (reply->status != STATUS_OK)

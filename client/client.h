@@ -18,7 +18,7 @@ struct cpattn_client {
     struct rpc *rpc;
     pid_t pid; // of the process that created it
     uint64_t grace_ns;
-    char socket[LINK_PATH_MAX];
+    char socket[LINK_ADDRESS_MAX];
 };
 
 // Hands an inner error out: fills `out` (may be NULL) and returns the status.
@@ -32,8 +32,9 @@ enum status client_check_pid(pid_t pid, struct error *error) MUST_CHECK;
 enum status client_request_init(struct wire_request *request, enum wire_method method,
                                 struct error *error) MUST_CHECK;
 
-// Encodes and sends; the answer comes within limit_ns.
-enum status client_start(struct rpc *rpc, const struct wire_request *request, uint64_t limit_ns,
+// Encodes and sends, with the token of the client, where it has one, which is wiped from the
+// request afterwards; the answer comes within limit_ns.
+enum status client_start(struct rpc *rpc, struct wire_request *request, uint64_t limit_ns,
                          enum rpc_kind kind, void *owner, struct rpc_call **call,
                          struct error *error) MUST_CHECK;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcpattn: submits cases of context-parallel attention to the cpattnd daemon of this machine.
+// libcpattn: submits cases of context-parallel attention to the cpattnd daemon of this machine, or
+// of another.
 //
 //     struct cpattn_error error;
 //     struct cpattn_client *client;
@@ -72,11 +73,11 @@ enum cpattn_status {
     CPATTN_FAILED_PRECONDITION = 9, // too few devices, a daemon of another version, use after fork
     CPATTN_ABORTED = 10,            // a rank died or failed; the result says which
     CPATTN_OUT_OF_RANGE = 11,
-    CPATTN_UNIMPLEMENTED = 12, // sensible, but not built
-    CPATTN_INTERNAL = 13,      // a fault of the daemon or of this library
-    CPATTN_UNAVAILABLE = 14,   // no daemon, or it went away
-    CPATTN_DATA_LOSS = 15,     // the answer could not be understood
-    CPATTN_UNAUTHENTICATED = 16,
+    CPATTN_UNIMPLEMENTED = 12,   // sensible, but not built
+    CPATTN_INTERNAL = 13,        // a fault of the daemon or of this library
+    CPATTN_UNAVAILABLE = 14,     // no daemon, or it went away
+    CPATTN_DATA_LOSS = 15,       // the answer could not be understood
+    CPATTN_UNAUTHENTICATED = 16, // over a network: a wrong token, a certificate that is refused
 };
 
 #define CPATTN_ERROR_TEXT_MAX 512
@@ -259,20 +260,30 @@ CPATTN_API const struct cpattn_failure *cpattn_result_failure(const struct cpatt
 struct cpattn_client;
 
 struct cpattn_options {
-    size_t size;                 // sizeof(struct cpattn_options): CPATTN_OPTIONS_INIT sets it
-    const char *socket;          // path; NULL: $CPATTN_SOCKET, else the path built in
+    size_t size; // sizeof(struct cpattn_options): CPATTN_OPTIONS_INIT sets it
+    // A path, tcp://HOST:PORT or tls+tcp://HOST:PORT; NULL: $CPATTN_SOCKET, else the path built in.
+    const char *socket;
     uint64_t connect_timeout_ns; // 0: 5 s
     uint64_t grace_ns; // how long after a request's time limit the answer may come; 0: 5 s
     int requests_max;  // in flight at once, 1..512; 0: 64
+    // For daemons on a network, and of no account for a unix socket. Files, read once; NULL: what
+    // the variable of the environment names, or none. A token is one line of printable ASCII, the
+    // others are PEM; what is secret may not be readable by everybody.
+    const char *token_file;      // $CPATTN_TOKEN_FILE
+    const char *tls_ca;          // $CPATTN_TLS_CA: who signs the daemon's; needed with tls+tcp://
+    const char *tls_certificate; // $CPATTN_TLS_CERTIFICATE: ours, where the daemon asks for one
+    const char *tls_key;         // $CPATTN_TLS_KEY: of it
 };
 #define CPATTN_OPTIONS_INIT                                                                        \
     {                                                                                              \
-        sizeof(struct cpattn_options), NULL, 0, 0, 0                                               \
+        sizeof(struct cpattn_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL                       \
     }
 
 // Connects; `options` NULL means defaults. UNAVAILABLE: nobody listens there (the sentence says how
 // to start the daemon); PERMISSION_DENIED; DEADLINE_EXCEEDED: somebody listens but does not answer;
-// INVALID_ARGUMENT: an option. Connections that are lost later are made anew by later requests.
+// INVALID_ARGUMENT: an option; UNAUTHENTICATED: one side refuses the certificate of the other;
+// UNIMPLEMENTED: nng is built without TLS. Whether the token is the daemon's is told by the first
+// answer. Connections that are lost later are made anew by later requests.
 CPATTN_API enum cpattn_status cpattn_client_create(const struct cpattn_options *options,
                                                    struct cpattn_client **client,
                                                    struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -283,7 +294,7 @@ CPATTN_API enum cpattn_status cpattn_client_create(const struct cpattn_options *
 // answered CANCELLED.
 CPATTN_API void cpattn_client_destroy(struct cpattn_client *client);
 
-// The socket the client talks to.
+// The socket or address the client talks to.
 CPATTN_API const char *cpattn_client_socket(const struct cpattn_client *client);
 
 // ---- one request at a time ----------------------------------------------------------------------

@@ -24,6 +24,7 @@
 #include <limits.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
+#include <nng/supplemental/tls/tls.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -44,8 +45,9 @@
 struct link {
     pthread_mutex_t mutex; // over everything below; never held while `done` is called
     pthread_cond_t changed;
-    int holders; // the owner, and the thread that dials or ends
-    char path[LINK_PATH_MAX];
+    int holders;                 // the owner, and the thread that dials or ends
+    char path[LINK_ADDRESS_MAX]; // or URL
+    nng_tls_config *tls;         // held until it is dialled; NULL: none
     uint64_t until_ns;
     bool dialled;
     int dial_result;
@@ -235,10 +237,21 @@ static void pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
     start_end(link);
 }
 
+static int dialer_open(struct link *link)
+{
+    char url[sizeof "ipc://" + LINK_ADDRESS_MAX];
+    bool remote = net_url_is_meant(link->path);
+    snprintf(url, sizeof url, "%s%s", remote ? "" : "ipc://", link->path);
+    int result = nng_dialer_create(&link->dialer, link->socket, url);
+    if (result == 0 && remote)
+        result = nng_dialer_set_bool(link->dialer, NNG_OPT_TCP_KEEPALIVE, true);
+    if (result == 0 && link->tls)
+        result = nng_dialer_set_ptr(link->dialer, NNG_OPT_TLS_CONFIG, link->tls);
+    return result;
+}
+
 static int socket_open(struct link *link)
 {
-    char url[sizeof "ipc://" + LINK_PATH_MAX];
-    snprintf(url, sizeof url, "ipc://%s", link->path);
     int result = nng_req0_open(&link->socket);
     if (result != 0)
         return result;
@@ -256,7 +269,7 @@ static int socket_open(struct link *link)
     if (result == 0)
         result = nng_pipe_notify(link->socket, NNG_PIPE_EV_REM_POST, pipe_removed, link);
     if (result == 0)
-        result = nng_dialer_create(&link->dialer, link->socket, url);
+        result = dialer_open(link);
     return result;
 }
 
@@ -298,6 +311,8 @@ static void leave(struct link *link)
         end_now(link);
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->mutex);
+    if (link->tls)
+        nng_tls_config_free(link->tls);
     free(link);
 }
 
@@ -331,7 +346,7 @@ static int thread_start(void *(*run)(void *), struct link *link, pthread_t *thre
     return result;
 }
 
-static struct link *link_create(const char *path, uint64_t until_ns)
+static struct link *link_create(const struct link_target *target, uint64_t until_ns)
 {
     struct link *link = calloc(1, sizeof *link);
     if (!link)
@@ -344,7 +359,10 @@ static struct link *link_create(const char *path, uint64_t until_ns)
     pthread_mutex_init(&link->mutex, NULL);
     link->holders = 1;
     link->until_ns = until_ns;
-    snprintf(link->path, sizeof link->path, "%s", path);
+    snprintf(link->path, sizeof link->path, "%s", target->address);
+    link->tls = target->tls;
+    if (link->tls)
+        nng_tls_config_hold(link->tls);
     return link;
 }
 
@@ -365,11 +383,37 @@ static bool wait_flag(struct link *link, const bool *flag, uint64_t until_ns)
 static enum status refuse_unreachable(const char *path, struct error *error)
 {
     struct stat status;
+    if (net_url_is_meant(path))
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "no daemon at %s: nobody listens there; start it there with 'cpattnd "
+                         "--listen %s' and what that needs, see cpattnd(8)",
+                         path, path);
     bool absent = stat(path, &status) != 0 && errno == ENOENT;
     return error_set(error, STATUS_UNAVAILABLE,
                      "no daemon at %s: %s; start it with 'systemctl start cpattnd' or "
                      "'cpattnd --socket %s'",
                      path, absent ? "there is no such socket" : "nobody listens there", path);
+}
+
+// What comes of connections over a network alone; `result` is not 0. nng does not tell which side
+// has ended a handshake.
+static enum status remote_status(const char *url, bool tls, int result, struct error *error)
+{
+    if (result == NNG_EADDRINVAL)
+        return error_set(error, STATUS_UNAVAILABLE, "%s: there is no such host", url);
+    if (result == NNG_EUNREACHABLE)
+        return error_set(error, STATUS_UNAVAILABLE, "%s: there is no way to that host", url);
+    if (!tls)
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "the connection to %s was closed at once: no cpattnd listens there, or "
+                         "one with TLS, which takes tls+tcp:// (%s)",
+                         url, nng_strerror(result));
+    return error_set(error, STATUS_UNAUTHENTICATED,
+                     "the TLS handshake with %s came to nothing (%s). Its certificate has to be "
+                     "signed by one of those in --tls-ca and made out to that name; where it asks "
+                     "for ours, --tls-certificate and --tls-key have to name one that it trusts. "
+                     "Its log tells more, if it is a cpattnd with TLS",
+                     url, nng_strerror(result));
 }
 
 static enum status dial_status(struct link *link, struct error *error)
@@ -391,26 +435,38 @@ static enum status dial_status(struct link *link, struct error *error)
     case NNG_ENOFILES:
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "connecting to %s: memory or file descriptors are short", link->path);
-    case NNG_EADDRINVAL:
-        return error_set(error, STATUS_INVALID_ARGUMENT, "%s is no path of a socket", link->path);
     case NNG_ETIMEDOUT:
     case NNG_EAGAIN:
         return error_set(error, STATUS_DEADLINE_EXCEEDED,
                          "somebody listens at %s but did not answer in time", link->path);
     default:
-        return error_set(error, STATUS_UNAVAILABLE, "connecting to %s: %s", link->path,
-                         nng_strerror(link->dial_result));
+        break;
     }
+    if (net_url_is_meant(link->path))
+        return remote_status(link->path, link->tls != NULL, link->dial_result, error);
+    if (link->dial_result == NNG_EADDRINVAL)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "%s is no path of a socket", link->path);
+    return error_set(error, STATUS_UNAVAILABLE, "connecting to %s: %s", link->path,
+                     nng_strerror(link->dial_result));
 }
 
-enum status link_open(const char *path, uint64_t until_ns, struct link **link, struct error *error)
+enum status link_check_process(struct error *error)
 {
-    if (!process_allowed())
-        return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "this process was forked from one that had a client; it has to exec "
-                         "before it can have one of its own");
+    if (process_allowed())
+        return STATUS_OK;
+    return error_set(error, STATUS_FAILED_PRECONDITION,
+                     "this process was forked from one that had a client; it has to exec before it "
+                     "can have one of its own");
+}
+
+enum status link_open(const struct link_target *target, uint64_t until_ns, struct link **link,
+                      struct error *error)
+{
+    enum status allowed = link_check_process(error);
+    if (allowed != STATUS_OK)
+        return allowed;
     pthread_t thread;
-    struct link *opening = link_create(path, until_ns);
+    struct link *opening = link_create(target, until_ns);
     if (!opening)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
     opening->holders = 2; // this thread and the one that dials
@@ -423,7 +479,7 @@ enum status link_open(const char *path, uint64_t until_ns, struct link **link, s
         pthread_detach(thread);
         leave(opening);
         return error_set(error, STATUS_DEADLINE_EXCEEDED,
-                         "somebody listens at %s but did not answer in time", path);
+                         "somebody listens at %s but did not answer in time", target->address);
     }
     pthread_join(thread, NULL);
     enum status status = dial_status(opening, error);

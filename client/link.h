@@ -9,22 +9,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/net_url.h"
 #include "common/status.h"
 
-// Longest path of a unix socket, with its NUL.
-#define LINK_PATH_MAX 108
+// Longest path of a unix socket, and longest address, with its NUL.
+#define LINK_PATH_MAX    108
+#define LINK_ADDRESS_MAX NET_URL_TEXT_MAX
 
 struct link;
+struct nng_tls_config;
+
+struct link_target {
+    char address[LINK_ADDRESS_MAX]; // the path of a unix socket, or a URL of common/net_url.h
+    struct nng_tls_config *tls;     // with tls+tcp://; see client/link_tls.h
+};
 
 // The outcome of an exchange: an answer (STATUS_OK; `data` belongs to the callee, who frees it), or
 // why there is none. Called exactly once per exchange that began, from a thread of the link,
 // without locks.
 typedef void link_done(void *arg, enum status status, const char *text, void *data, size_t size);
 
+// FAILED_PRECONDITION: the process was forked from one that had a link.
+enum status link_check_process(struct error *error) MUST_CHECK;
+
 // Connects, and waits for it until the given time of CLOCK_MONOTONIC. UNAVAILABLE: nobody listens;
-// PERMISSION_DENIED; DEADLINE_EXCEEDED: somebody listens but does not answer; FAILED_PRECONDITION:
-// the process was forked from one that had a link.
-enum status link_open(const char *path, uint64_t until_ns, struct link **link,
+// PERMISSION_DENIED; UNAUTHENTICATED: one of the two sides refuses the other's certificate;
+// DEADLINE_EXCEEDED: somebody listens but does not answer; or what link_check_process() says.
+enum status link_open(const struct link_target *target, uint64_t until_ns, struct link **link,
                       struct error *error) MUST_CHECK;
 
 // Ends the link; an exchange under way is answered UNAVAILABLE first. Takes NULL.

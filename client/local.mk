@@ -8,11 +8,15 @@ client_libclient_la_SOURCES = \
     client/cpattn.h \
     client/link.c \
     client/link.h \
+    client/link_tls.c \
+    client/link_tls.h \
     client/request.c \
     client/result.c \
     client/rpc.c \
     client/rpc.h \
-    client/status.c
+    client/status.c \
+    client/target.c \
+    client/target.h
 include_HEADERS += client/cpattn.h
 
 lib_LTLIBRARIES += client/libcpattn.la

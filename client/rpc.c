@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/link_tls.h"
 #include "common/list.h"
 
 // Idle connections beyond these are ended.
@@ -48,6 +49,7 @@ struct rpc_call {
 
 static void rpc_free(struct rpc *rpc)
 {
+    token_wipe(&rpc->config.token);
     pthread_cond_destroy(&rpc->changed);
     pthread_mutex_destroy(&rpc->mutex);
     free(rpc);
@@ -129,7 +131,7 @@ static enum status lane_open(const struct rpc_config *config, struct lane **lane
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a connection");
     list_init(&opened->node);
     enum status status =
-        link_open(config->path, link_now_ns() + config->connect_ns, &opened->link, error);
+        link_open(&config->target, link_now_ns() + config->connect_ns, &opened->link, error);
     if (status == STATUS_OK)
         *lane = opened;
     else
@@ -226,7 +228,13 @@ void rpc_destroy(struct rpc *rpc)
     pthread_mutex_unlock(&rpc->mutex);
     lanes_close(&rpc->busy);
     lanes_close(&rpc->idle);
+    link_tls_destroy(rpc->config.target.tls);
     rpc_release(rpc);
+}
+
+const struct token *rpc_token(const struct rpc *rpc)
+{
+    return &rpc->config.token;
 }
 
 // ---- calls --------------------------------------------------------------------------------------
@@ -328,6 +336,22 @@ void rpc_drop(struct rpc_call *call)
     if (!closed)
         lanes_trim(call->rpc);
     call_release(call);
+}
+
+void rpc_retire(struct rpc_call *call)
+{
+    struct rpc *rpc = call->rpc;
+    struct lane *lane = NULL;
+    pthread_mutex_lock(&rpc->mutex);
+    LIST_FOREACH (node, &rpc->idle) {
+        if (!rpc->closed && LIST_ENTRY(node, struct lane, node) == call->lane)
+            lane = call->lane;
+    }
+    if (lane)
+        list_remove(&lane->node);
+    pthread_mutex_unlock(&rpc->mutex);
+    if (lane)
+        lane_close(lane);
 }
 
 // ---- waiting ------------------------------------------------------------------------------------

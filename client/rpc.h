@@ -11,23 +11,28 @@
 
 #include "client/link.h"
 #include "common/status.h"
+#include "common/token.h"
 
 struct rpc;
 struct rpc_call;
 
 struct rpc_config {
-    char path[LINK_PATH_MAX];
-    uint64_t connect_ns; // how long connecting may take
-    int calls_max;       // in flight at once, of those that count
+    struct link_target target; // its TLS belongs to the struct rpc that is created
+    struct token token;        // for those who make requests; rpc_token()
+    uint64_t connect_ns;       // how long connecting may take
+    int calls_max;             // in flight at once, of those that count
 };
 
-// Connects; what link_open() says otherwise.
+// Connects; what link_open() says otherwise, and the TLS stays the caller's.
 enum status rpc_create(const struct rpc_config *config, struct rpc **rpc,
                        struct error *error) MUST_CHECK;
 
 // Gives up all calls, which are answered CANCELLED, and ends the connection. Calls that are still
 // held keep what they need.
 void rpc_destroy(struct rpc *rpc);
+
+// The token that it was given.
+const struct token *rpc_token(const struct rpc *rpc);
 
 enum rpc_kind {
     RPC_LISTED, // counts against calls_max, and rpc_wait_any() tells of it
@@ -43,6 +48,10 @@ enum status rpc_start(struct rpc *rpc, const void *data, size_t size, uint64_t l
 
 // Ends the caller's hold on a call; one in flight goes on unheard.
 void rpc_drop(struct rpc_call *call);
+
+// Ends the connection that an answered call has used, unless another call uses it now. For answers
+// after which the daemon may end it.
+void rpc_retire(struct rpc_call *call);
 
 bool rpc_answered(struct rpc_call *call);
 

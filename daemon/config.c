@@ -254,7 +254,7 @@ static const struct setting {
     {"socket", "PATH", "Listen on this unix socket [" CPATTN_SOCKET_PATH "]", socket_set, "a path"},
     {"listen", "URL",
      "Listen on a network, too: tcp://HOST:PORT, or tls+tcp://HOST:PORT with TLS [nowhere]",
-     listen_set, LISTEN_SYNTAX},
+     listen_set, NET_URL_SYNTAX},
     {"token-file", "PATH", "What clients over a network have to present; needed with tcp://",
      token_file_set, "a path"},
     {"tls-certificate", "PATH", "The daemon's certificate for tls+tcp://, PEM", tls_certificate_set,
@@ -496,7 +496,7 @@ const char *config_fixed_difference(const struct config *a, const struct config 
 {
     if (strcmp(a->socket, b->socket) != 0)
         return "socket";
-    if (strcmp(a->listen.url, b->listen.url) != 0)
+    if (strcmp(a->listen.text, b->listen.text) != 0)
         return "listen";
     if (a->backend != b->backend)
         return "backend";

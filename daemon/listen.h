@@ -7,24 +7,16 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "common/net_url.h"
 #include "common/status.h"
 
-#define LISTEN_HOST_MAX 254 // a name of the longest kind, with its NUL
-#define LISTEN_URL_MAX  (LISTEN_HOST_MAX + 24)
-
 struct listen_config {
-    char url[LISTEN_URL_MAX]; // as given; "": nowhere
-    bool tls;
-    char host[LISTEN_HOST_MAX]; // a name or an address, without brackets
-    char port[8];               // "1".."65535"
+    char text[NET_URL_TEXT_MAX]; // as given; "": nowhere
+    struct net_url url;
     // Paths; "": not given.
     char token_file[PATH_MAX];
     char tls_certificate[PATH_MAX], tls_key[PATH_MAX], tls_clients[PATH_MAX];
 };
-
-#define LISTEN_SYNTAX                                                                              \
-    "tcp://HOST:PORT or tls+tcp://HOST:PORT, with a port from 1 to 65535 and an IPv6 address in "  \
-    "brackets"
 
 // Reads a URL; false when the text is none, and nothing is changed then.
 bool listen_parse(struct listen_config *listen, const char *text);

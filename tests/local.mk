@@ -437,6 +437,11 @@ test_programs += tests/test_daemon_tls
 tests_test_daemon_tls_SOURCES = tests/test_daemon_tls.c $(certificates) $(net_client) \
     $(daemon_fixture)
 tests_test_daemon_tls_LDADD = $(daemon_fixture_libs) $(MBEDTLS_LIBS)
+
+test_programs += tests/test_client_remote
+tests_test_client_remote_SOURCES = tests/test_client_remote.c $(certificates) $(net_client) \
+    $(daemon_fixture)
+tests_test_client_remote_LDADD = client/libclient.la $(daemon_fixture_libs) $(MBEDTLS_LIBS)
 endif
 
 test_helpers += tests/early_client

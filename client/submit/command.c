@@ -30,9 +30,46 @@ void command_complain(const char *format, ...)
     fputc('\n', stderr);
 }
 
+// ---- the connection ---------------------------------------------------------------------------
+
+enum { KEY_TOKEN_FILE = 2000, KEY_TLS_CA, KEY_TLS_CERTIFICATE, KEY_TLS_KEY };
+
+static const struct argp_option access_table[] = {
+    {"token-file", KEY_TOKEN_FILE, "PATH", 0, "its token [$CPATTN_TOKEN_FILE]", 1},
+    {"tls-ca", KEY_TLS_CA, "PATH", 0, "who signs its certificate, PEM [$CPATTN_TLS_CA]", 1},
+    {"tls-certificate", KEY_TLS_CERTIFICATE, "PATH", 0,
+     "our certificate, where it asks for one, PEM [$CPATTN_TLS_CERTIFICATE]", 1},
+    {"tls-key", KEY_TLS_KEY, "PATH", 0, "the key of that, PEM [$CPATTN_TLS_KEY]", 1},
+    {.name = NULL}};
+
+static struct cpattn_options access_options = CPATTN_OPTIONS_INIT;
+
+static error_t parse_access(int key, char *value, struct argp_state *state)
+{
+    (void)state;
+    switch (key) {
+    case KEY_TOKEN_FILE:
+        access_options.token_file = value;
+        return 0;
+    case KEY_TLS_CA:
+        access_options.tls_ca = value;
+        return 0;
+    case KEY_TLS_CERTIFICATE:
+        access_options.tls_certificate = value;
+        return 0;
+    case KEY_TLS_KEY:
+        access_options.tls_key = value;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp command_access = {.options = access_table, .parser = parse_access};
+
 struct cpattn_client *command_connect(const char *socket, int requests_max, int *exit_status)
 {
-    struct cpattn_options options = CPATTN_OPTIONS_INIT;
+    struct cpattn_options options = access_options;
     struct cpattn_client *client = NULL;
     struct cpattn_error error;
     options.socket = socket;

@@ -3,6 +3,7 @@
 #ifndef CPATTN_CLIENT_SUBMIT_COMMAND_H
 #define CPATTN_CLIENT_SUBMIT_COMMAND_H
 
+#include <argp.h>
 #include <stdbool.h>
 
 #include "client/cpattn.h"
@@ -34,6 +35,18 @@ int command_version(int argc, char **argv);
 
 // Writes "cpattn-submit: SENTENCE" to stderr.
 void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// A child parser for every subcommand that connects: what is presented to a daemon on a network.
+// Its options are kept for command_connect().
+extern const struct argp command_access;
+#define COMMAND_ACCESS_CHILD                                                                       \
+    {                                                                                              \
+        &command_access, 0, "To a daemon on a network:", 300                                       \
+    }
+// What --socket takes.
+#define COMMAND_SOCKET_HELP                                                                        \
+    "socket of the daemon, or tcp://HOST:PORT, tls+tcp://HOST:PORT [$CPATTN_SOCKET, or the one "   \
+    "built in]"
 
 // Connects to the daemon, requests_max requests at once (0: the library's default). Complains and
 // returns NULL, with the exit status in *exit_status, where that fails. cpattn_client_destroy().

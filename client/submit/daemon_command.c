@@ -20,8 +20,7 @@ enum { KEY_SOCKET = 1, KEY_JSON };
 
 #define OPTION_SOCKET                                                                              \
     {                                                                                              \
-        "socket", KEY_SOCKET, "PATH", 0,                                                           \
-            "socket of the daemon [$CPATTN_SOCKET, or the one built in]", 1                        \
+        "socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 1                                    \
     }
 #define OPTION_JSON                                                                                \
     {                                                                                              \
@@ -30,6 +29,8 @@ enum { KEY_SOCKET = 1, KEY_JSON };
 
 static const struct argp_option query_table[] = {OPTION_SOCKET, OPTION_JSON, {.name = NULL}};
 static const struct argp_option socket_table[] = {OPTION_SOCKET, {.name = NULL}};
+
+static const struct argp_child access_child[] = {COMMAND_ACCESS_CHILD, {.argp = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
 {
@@ -82,6 +83,7 @@ int command_describe(int argc, char **argv)
     static const struct argp argp = {
         .options = query_table,
         .parser = parse_option,
+        .children = access_child,
         .doc = "Says what the daemon is and what it takes.\vExample:\n  cpattn-submit describe"};
     struct daemon_options o = {.socket = NULL};
     struct cpattn_description *description = NULL;
@@ -168,6 +170,7 @@ int command_status(int argc, char **argv)
     static const struct argp argp = {
         .options = query_table,
         .parser = parse_option,
+        .children = access_child,
         .doc = "Says what the daemon is doing: cases, pools of rank processes, counts since its "
                "start.\vExample:\n  cpattn-submit status"};
     struct daemon_options o = {.socket = NULL};
@@ -208,6 +211,7 @@ int command_cancel(int argc, char **argv)
     static const struct argp argp = {
         .options = socket_table,
         .parser = parse_cancel,
+        .children = access_child,
         .args_doc = "ID",
         .doc = "Cancels a request of any client by its id: 32 hexadecimal digits, as the daemon "
                "logs it and as `case` shows it while it waits.\vExample:\n"

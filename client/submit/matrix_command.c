@@ -74,8 +74,7 @@ static const struct argp_option option_table[] = {
      "left unanswered [60s]",
      10},
     {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},
-    {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
-     10},
+    {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 10},
     {.doc = "What to write:", .group = 20},
     {"verbose", 'v', NULL, 0, "a row for each case and every failure in full, however many", 20},
     {"json", KEY_JSON, NULL, 0, "print a JSON object per case as it is answered", 20},
@@ -165,9 +164,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     }
 }
 
+static const struct argp_child access_child[] = {COMMAND_ACCESS_CHILD, {.argp = NULL}};
+
 static const struct argp argp = {
     .options = option_table,
     .parser = parse_option,
+    .children = access_child,
     .args_doc = "FILE",
     .doc =
         "Runs the cases of a matrix file, cpattn-matrix(5): models times axes, less what is "

@@ -222,8 +222,7 @@ static const struct argp_option asking_table[] = {
      "give a run up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]",
      100},
     {"json", KEY_JSON, NULL, 0, "print JSON instead of tables", 100},
-    {"socket", KEY_SOCKET, "PATH", 0, "socket of the daemon [$CPATTN_SOCKET, or the one built in]",
-     100},
+    {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 100},
     {.name = NULL}};
 
 static error_t parse_asking(int key, char *value, struct argp_state *state)
@@ -246,7 +245,7 @@ static error_t parse_asking(int key, char *value, struct argp_state *state)
 static const struct argp asking_argp = {.options = asking_table, .parser = parse_asking};
 
 // The children of the parser, and their inputs.
-enum { CHILD_FIELDS, CHILD_OWN, CHILD_ASKING, CHILDREN };
+enum { CHILD_FIELDS, CHILD_OWN, CHILD_ASKING, CHILD_ACCESS, CHILDREN };
 
 static error_t parse_case(int key, char *value, struct argp_state *state)
 {
@@ -272,7 +271,8 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
     const struct argp_child children[CHILDREN + 1] = {
         [CHILD_FIELDS] = {.argp = &o->fields.argp},
         [CHILD_OWN] = {.argp = &commands},
-        [CHILD_ASKING] = {.argp = asks ? &asking_argp : NULL}};
+        [CHILD_ASKING] = {.argp = asks ? &asking_argp : NULL},
+        [CHILD_ACCESS] = COMMAND_ACCESS_CHILD};
     const struct argp argp = {.parser = parse_case, .doc = own->doc, .children = children};
     struct error error;
     o->own = input;

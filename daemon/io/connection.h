@@ -52,6 +52,7 @@ struct connection {
     bool paused;  // not read
     bool hung_up; // its peer is gone; what it sent before may still be there
     int strikes;  // how often it was refused for want of the token
+    uint64_t struck_ns;
 };
 
 enum connection_input { CONNECTION_NOTHING, CONNECTION_FRAME, CONNECTION_OVER };

@@ -19,7 +19,7 @@ static enum status files_read(const struct listen_config *listen, struct port *p
     const struct tls_files files = {listen->tls_certificate, listen->tls_key, listen->tls_clients};
     if (listen->token_file[0])
         status = token_read(listen->token_file, &port->token, error);
-    if (status == STATUS_OK && listen->tls)
+    if (status == STATUS_OK && listen->url.tls)
         status = tls_create(&files, &port->tls, error);
     return status;
 }
@@ -60,16 +60,17 @@ enum status port_open(const struct listen_config *listen, struct port *port, str
                                    .ai_socktype = SOCK_STREAM};
     struct addrinfo *addresses = NULL;
     *port = (struct port){.fd = -1};
-    if (!listen->url[0])
+    if (!listen->text[0])
         return STATUS_OK;
     enum status status = files_read(listen, port, error);
-    int result =
-        status == STATUS_OK ? getaddrinfo(listen->host, listen->port, &hints, &addresses) : 0;
+    int result = status == STATUS_OK
+                     ? getaddrinfo(listen->url.host, listen->url.port, &hints, &addresses)
+                     : 0;
     if (result != 0)
         status = error_set(error, STATUS_UNAVAILABLE, "listen: %s: cannot look up %s: %s",
-                           listen->url, listen->host, gai_strerror(result));
+                           listen->text, listen->url.host, gai_strerror(result));
     if (status == STATUS_OK)
-        status = listen_on(addresses, listen->url, &port->fd, error);
+        status = listen_on(addresses, listen->text, &port->fd, error);
     if (addresses)
         freeaddrinfo(addresses);
     if (status != STATUS_OK)

@@ -26,6 +26,8 @@
 #define ACCEPT_PAUSE_S 0.25
 // A tick after a longer pause than this says nothing about clients: it was us who stood still.
 #define TICK_LATE_NS   NS_PER_S
+// How long a connection stays after its last refusal.
+#define STRUCK_STAY_NS (200 * NS_PER_MS)
 // Lines about clients in a second; a flood of hostile ones must not become one of the log.
 #define LOG_LINES_MAX  10
 
@@ -153,13 +155,6 @@ static void connection_condemn(struct server *s, struct connection *c, const cha
     ev_idle_start(s->loop, &s->awake);
 }
 
-// Its last reply is written.
-static void strikes_check(struct server *s, struct connection *c)
-{
-    if (connection_is_out(c) && !c->fault && list_empty(&c->out))
-        connection_condemn(s, c, "it has not presented the token of this daemon");
-}
-
 static void output_bound(struct server *s, struct connection *c)
 {
     if (c->fault)
@@ -183,7 +178,6 @@ void server_reply(struct exchange *x, const void *data, size_t size)
     if (c && !c->broken) {
         connection_send(c, x->header, x->header_bytes, data, size);
         output_bound(x->server, c);
-        strikes_check(x->server, c);
     }
     exchange_end(x);
 }
@@ -195,6 +189,7 @@ void server_strike(struct exchange *x)
     if (!c)
         return;
     c->strikes++;
+    c->struck_ns = clock_now_ns();
     if (log_allowed(x->server))
         log_warning("client_unauthenticated client=%u %s times=%d", c->peer.client,
                     peer_describe(&c->peer, who), c->strikes);
@@ -304,7 +299,6 @@ static void on_writable(struct ev_loop *loop, ev_io *watcher, int events)
     struct connection *c = watcher->data;
     struct server *s = c->server;
     connection_flush(c);
-    strikes_check(s, c);
     connection_eased(s, c);
     finish_check(s);
 }
@@ -460,6 +454,13 @@ static void on_accept_again(struct ev_loop *loop, ev_timer *watcher, int events)
 
 // ---- life --------------------------------------------------------------------------------------
 
+// It has had its last refusal, and a moment to read it: some clients lose what has come when the
+// connection ends right behind it.
+static bool connection_is_done(const struct connection *c, uint64_t now_ns)
+{
+    return connection_is_out(c) && list_empty(&c->out) && now_ns > c->struck_ns + STRUCK_STAY_NS;
+}
+
 void server_tick(struct server *s, uint64_t now_ns)
 {
     bool late = now_ns > s->ticked_ns + TICK_LATE_NS;
@@ -471,6 +472,8 @@ void server_tick(struct server *s, uint64_t now_ns)
             connection_resume(s, c);
         }
         const char *fault = late ? NULL : connection_overdue(c, now_ns);
+        if (connection_is_done(c, now_ns))
+            fault = "it has not presented the token of this daemon";
         if (fault) {
             c->fault = fault;
             connection_close(s, c);

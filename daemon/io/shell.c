@@ -147,7 +147,7 @@ static void reload(struct shell *s)
         return;
     }
     const char *fixed = config_fixed_difference(&s->config, &config);
-    bool same_port = strcmp(s->config.listen.url, config.listen.url) == 0;
+    bool same_port = strcmp(s->config.listen.text, config.listen.text) == 0;
     if (same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) {
         reload_refused(&error);
         return;
@@ -184,7 +184,7 @@ static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
 static void ready_tell(const struct shell *s)
 {
     if (s->port.fd >= 0)
-        log_notice("listening url=%s token=%s tls=%s client_certificates=%s", s->config.listen.url,
+        log_notice("listening url=%s token=%s tls=%s client_certificates=%s", s->config.listen.text,
                    s->port.token.text[0] ? "yes" : "no", s->port.tls ? "yes" : "no",
                    s->config.listen.tls_clients[0] ? "yes" : "no");
     log_notice("ready socket=%s devices=%d version=%s", s->config.socket, s->backend.device_count,

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a daemon listens on a network: tcp://HOST:PORT, or tls+tcp://HOST:PORT.
+#ifndef CPATTN_COMMON_NET_URL_H
+#define CPATTN_COMMON_NET_URL_H
+
+#include <stdbool.h>
+
+#define NET_URL_HOST_MAX 254 // a name of the longest kind, with its NUL
+#define NET_URL_TEXT_MAX (NET_URL_HOST_MAX + 24)
+
+struct net_url {
+    bool tls;
+    char host[NET_URL_HOST_MAX]; // a name or an address, without brackets
+    char port[8];                // "1".."65535"
+};
+
+#define NET_URL_SYNTAX                                                                             \
+    "tcp://HOST:PORT or tls+tcp://HOST:PORT, with a port from 1 to 65535 and an IPv6 address in "  \
+    "brackets"
+
+// Reads one, of less than NET_URL_TEXT_MAX characters; false when the text is none, and nothing is
+// changed then.
+bool net_url_parse(const char *text, struct net_url *url);
+
+// Whether the text begins like one, well formed or not.
+bool net_url_is_meant(const char *text);
+
+#endif
