@@ -279,6 +279,14 @@ test_programs += tests/test_core_schedule
 tests_test_core_schedule_SOURCES = tests/test_core_schedule.c $(core_fixture)
 tests_test_core_schedule_LDADD = $(core_libs)
 
+test_programs += tests/test_core_spares
+tests_test_core_spares_SOURCES = tests/test_core_spares.c $(core_fixture)
+tests_test_core_spares_LDADD = $(core_libs)
+
+test_programs += tests/test_core_stuck
+tests_test_core_stuck_SOURCES = tests/test_core_stuck.c $(core_fixture)
+tests_test_core_stuck_LDADD = $(core_libs)
+
 test_programs += tests/test_core_clients
 tests_test_core_clients_SOURCES = tests/test_core_clients.c $(core_fixture)
 tests_test_core_clients_LDADD = $(core_libs)

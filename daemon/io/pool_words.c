@@ -44,8 +44,8 @@ static void device_name(const struct wire_description *d, int device, char *text
     snprintf(text, size, "%s %d", gpu ? "GPU" : "device", gpu ? d->gpus[device].index : device);
 }
 
-static const char *rank_process_words(struct crews *crews, int pool, uint32_t generation, int rank,
-                                      char text[PROC_TEXT_MAX])
+static const char *process_describe(struct crews *crews, int pool, uint32_t generation, int rank,
+                                    char text[PROC_TEXT_MAX])
 {
     const struct crew *crew = crews_get(crews, pool);
     bool known = crew->generation == generation && rank < crew->world_size;
@@ -57,7 +57,7 @@ void pool_words_stuck(struct crews *crews, const struct wire_description *d, int
 {
     char device[32], process[PROC_TEXT_MAX];
     device_name(d, stuck->device, device, sizeof(device));
-    rank_process_words(crews, stuck->pool, stuck->generation, stuck->rank, process);
+    process_describe(crews, stuck->pool, stuck->generation, stuck->rank, process);
     error_set(error, STATUS_UNAVAILABLE,
               "no pool of %d ranks can be had: rank %d of a pool was killed and does not end (%s), "
               "and %s is not used until it does",
@@ -68,7 +68,7 @@ void pool_words_log_stuck(struct crews *crews, const struct wire_description *d,
                           const struct action *stuck)
 {
     char process[PROC_TEXT_MAX];
-    rank_process_words(crews, stuck->pool, stuck->generation, stuck->rank, process);
+    process_describe(crews, stuck->pool, stuck->generation, stuck->rank, process);
     log_error("pool_stuck world=%d instance=%d generation=%" PRIu32 " devices=0x%" PRIx64
               " rank=%d process=%s",
               stuck->world_size, stuck->instance, stuck->generation,
