@@ -5,9 +5,6 @@
 
 #include "kernels/vector.h"
 
-// Standard deviation of the scaled logits of sharp inputs.
-#define SHARP_LOGIT_DEVIATION 4
-
 // Standard deviation of the sharp sinks: some weigh much, some little.
 #define SHARP_SINK_DEVIATION 2
 
@@ -28,7 +25,7 @@ int input_head_dim(const struct cp_case *c, enum input_tensor tensor)
 // A logit is scale * q.k, and q.k of unit-variance vectors deviates by sqrt(head_dim_qk).
 static float sharp_factor(const struct cp_case *c)
 {
-    return (float)(SHARP_LOGIT_DEVIATION / (case_scale(c) * sqrt(c->head_dim_qk)));
+    return (float)(CASE_SHARP_DEVIATION / (case_scale(c) * sqrt(c->head_dim_qk)));
 }
 
 struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tensor)

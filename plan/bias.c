@@ -39,9 +39,7 @@ bool bias_is_whole(const struct cp_case *c)
 
 struct team bias_team(const struct cp_case *c, int rank)
 {
-    if (c->comm == COMM_A2A)
-        return team_of(rank, c->world_size);
-    return team_of(rank, c->comm == COMM_A2A_P2P ? c->a2a_size : 1);
+    return team_of(rank, team_size(c));
 }
 
 int64_t bias_row_base(const struct cp_case *c, struct team team, int member)

@@ -2,16 +2,11 @@
 #include "plan/bias_grad.h"
 
 #include "common/mutation.h"
+#include "plan/tensors.h"
 
 static struct region scratch(struct builder *b, const char *name, int64_t bytes)
 {
-    return (struct region){.buffer = builder_buffer(b, name, BUFFER_SCRATCH, bytes),
-                           .bytes = bytes};
-}
-
-static struct region part_of(struct region whole, int64_t offset, int64_t bytes)
-{
-    return (struct region){.buffer = whole.buffer, .offset = whole.offset + offset, .bytes = bytes};
+    return tensor_whole(b, name, "", BUFFER_SCRATCH, bytes);
 }
 
 // Sends each peer its piece and adds the pieces that arrive, all of one size, in the order of
@@ -35,7 +30,7 @@ static void reduce(const struct reduction *r)
         transfers[i] =
             (struct transfer){.peer = r->first + i,
                               .send = r->send[i],
-                              .receive = part_of(all, i * bytes, r->comes[i] ? bytes : 0)};
+                              .receive = region_part(all, i * bytes, r->comes[i] ? bytes : 0)};
     builder_exchange(r->b, transfers, r->size);
     builder_fill(r->b, sum, 0);
     for (int i = MUTATED(DBIAS_DROPS_RANK) ? 1 : 0; i < r->size; i++)
@@ -51,7 +46,7 @@ static void deliver_whole(struct builder *b, struct region sum, struct region de
     struct reduction r = {.b = b, .delivered = delivered, .size = c->world_size};
     for (int peer = 0; peer < c->world_size; peer++) {
         struct bias_share share = bias_share(c, peer);
-        r.send[peer] = part_of(sum, share.first * 4, share.count * 4);
+        r.send[peer] = region_part(sum, share.first * 4, share.count * 4);
         r.comes[peer] = true;
     }
     reduce(&r);
@@ -66,7 +61,7 @@ static void deliver_shared_head(struct builder *b, struct region sum, struct reg
     for (int m = 0; m < team.size; m++) {
         int64_t base = bias_row_base(c, team, m), end = bias_row_base(c, team, m + 1);
         if (sum.bytes > 0)
-            r.send[m] = part_of(sum, base * c->seqlen_kv * 4, (end - base) * c->seqlen_kv * 4);
+            r.send[m] = region_part(sum, base * c->seqlen_kv * 4, (end - base) * c->seqlen_kv * 4);
         r.comes[m] = team_heads(c, team.size, m).count > 0;
     }
     reduce(&r);
@@ -76,7 +71,7 @@ static void deliver_shared_head(struct builder *b, struct region sum, struct reg
 static struct region rows_of_heads(struct region tensor, int64_t heads, int64_t rows,
                                    int64_t row_bytes, int64_t first, int64_t count)
 {
-    struct region r = part_of(tensor, first * row_bytes, 0);
+    struct region r = region_part(tensor, first * row_bytes, 0);
     if (count == 0 || heads == 0 || row_bytes == 0)
         return r;
     r.bytes = count * row_bytes;
@@ -103,7 +98,7 @@ static void deliver_heads(struct builder *b, struct region sum, struct region de
         transfers[m] = (struct transfer){
             .peer = team.first + m,
             .send = rows_of_heads(team_wide, held.heads, held.rows, row_bytes, base, end - base),
-            .receive = part_of(delivered, heads.first * head_bytes, heads.count * head_bytes)};
+            .receive = region_part(delivered, heads.first * head_bytes, heads.count * head_bytes)};
     }
     builder_exchange(b, transfers, team.size);
 }

@@ -154,8 +154,7 @@ void builder_step(struct builder *b, enum plan_phase phase, int step)
 static bool piece_touches(const struct region *r, int64_t begin, int64_t end)
 {
     int64_t first = r->rows > 1 && begin > r->offset ? (begin - r->offset) / r->stride : 0;
-    int64_t rows = r->rows > 1 ? r->rows : 1;
-    for (int64_t i = first; i < rows && r->offset + i * r->stride < end; i++)
+    for (int64_t i = first; i < region_pieces(r) && r->offset + i * r->stride < end; i++)
         if (r->offset + i * r->stride + r->bytes > begin)
             return true;
     return false;
@@ -193,7 +192,7 @@ static bool covers(const struct region *a, const struct region *b)
         return false;
     if (a->rows <= 1)
         return true;
-    int64_t ahead = b->offset - a->offset, rows = b->rows > 1 ? b->rows : 1;
+    int64_t ahead = b->offset - a->offset, rows = region_pieces(b);
     return (rows == 1 || a->stride == b->stride) && ahead % a->stride + b->bytes <= a->bytes &&
            ahead / a->stride + rows <= a->rows;
 }

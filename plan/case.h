@@ -43,9 +43,10 @@ enum case_bias {
     BIAS_BHSS
 };
 
-// SHARP draws Q so that the scaled logits deviate by about 4; TE draws as TransformerEngine's
-// tests: unit normal clamped to [-1, 1].
+// SHARP draws Q so that the scaled logits deviate by about CASE_SHARP_DEVIATION; TE draws as
+// TransformerEngine's tests: unit normal clamped to [-1, 1].
 enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
+#define CASE_SHARP_DEVIATION 4
 
 #define WINDOW_UNBOUNDED      (-1)
 #define CASE_A2A_SIZE_DEFAULT 2

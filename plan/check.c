@@ -129,11 +129,6 @@ static bool find_touches(struct examined *x)
     return x->touches != NULL;
 }
 
-static int64_t pieces(const struct region *r)
-{
-    return r->rows > 1 ? r->rows : 1;
-}
-
 static struct interval piece(const struct region *r, int64_t i)
 {
     int64_t begin = r->offset + (r->rows > 1 ? i * r->stride : 0);
@@ -143,7 +138,7 @@ static struct interval piece(const struct region *r, int64_t i)
 // Whether two regions of a buffer have bytes in common; *common is the first stretch of them.
 static bool regions_meet(const struct region *a, const struct region *b, struct interval *common)
 {
-    for (int64_t i = 0, k = 0; i < pieces(a) && k < pieces(b);) {
+    for (int64_t i = 0, k = 0; i < region_pieces(a) && k < region_pieces(b);) {
         struct interval x = piece(a, i), y = piece(b, k);
         common->begin = x.begin > y.begin ? x.begin : y.begin;
         common->end = x.end < y.end ? x.end : y.end;
@@ -213,7 +208,7 @@ static void set_add(struct byte_set *set, struct interval **room, const struct r
 {
     struct byte_set merged = {.intervals = *room};
     int64_t k = 0;
-    for (int64_t i = 0; i < pieces(r); i++) {
+    for (int64_t i = 0; i < region_pieces(r); i++) {
         struct interval next = piece(r, i);
         while (k < set->count && set->intervals[k].begin <= next.begin)
             set_append(&merged, set->intervals[k++]);
@@ -228,7 +223,7 @@ static void set_add(struct byte_set *set, struct interval **room, const struct r
 static bool set_covers(const struct byte_set *set, const struct region *r)
 {
     int64_t k = 0;
-    for (int64_t i = 0; i < pieces(r); i++) {
+    for (int64_t i = 0; i < region_pieces(r); i++) {
         struct interval wanted = piece(r, i);
         while (k < set->count && set->intervals[k].end < wanted.end)
             k++;
@@ -246,7 +241,7 @@ static int64_t intervals_max(const struct examined *x)
     for (int32_t buffer = 0; buffer < x->plan->buffer_count; buffer++) {
         int64_t count = 2;
         for (int32_t i = x->touch_first[buffer]; i < x->touch_first[buffer + 1]; i++)
-            count += pieces(&x->touches[i].region);
+            count += region_pieces(&x->touches[i].region);
         if (count > most)
             most = count;
     }

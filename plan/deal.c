@@ -7,7 +7,7 @@
 static struct region columns(struct region tensor, int64_t rows, int64_t heads, int64_t width,
                              int64_t first, int64_t count)
 {
-    struct region r = {.buffer = tensor.buffer, .offset = tensor.offset + first * width};
+    struct region r = region_part(tensor, first * width, 0);
     if (rows == 0 || count == 0)
         return r;
     if (count == heads) {
@@ -23,9 +23,7 @@ static struct region columns(struct region tensor, int64_t rows, int64_t heads, 
 // Consecutive rows of a tensor [rows][heads][width bytes].
 static struct region rows_of(struct region tensor, int64_t first, int64_t count, int64_t row_bytes)
 {
-    return (struct region){.buffer = tensor.buffer,
-                           .offset = tensor.offset + first * row_bytes,
-                           .bytes = count * row_bytes};
+    return region_part(tensor, first * row_bytes, count * row_bytes);
 }
 
 // A tensor on the way: all heads of the own tokens here, some heads of the team's tokens there.

@@ -19,13 +19,13 @@ struct rows {
     int64_t rank, team, all;
 };
 
-static struct rows rows_of(const struct cp_case *c, enum shard_side side, int team_size)
+static struct rows rows_of(const struct cp_case *c, enum shard_side side, int size)
 {
     struct rows rows = {0, 0, 0};
     int64_t team = 0;
     for (int rank = 0; rank < c->world_size; rank++) {
         int64_t own = shard_rows(c, side, rank);
-        team = own + (rank % team_size > 0 ? team : 0);
+        team = own + (rank % size > 0 ? team : 0);
         rows.rank = own > rows.rank ? own : rows.rank;
         rows.team = team > rows.team ? team : rows.team;
         rows.all += own;
@@ -91,13 +91,6 @@ static int64_t team_memory(const struct cp_case *c, int size, struct rows q, str
            sums_memory(c, q.team, heads) + keys_memory(c, kv.team, kv_heads, element) +
            ring_memory(c, kv.team, kv_heads) + keys_memory(c, kv.rank, c->kv_heads + size, 4) +
            keys_memory(c, kv.rank, c->kv_heads, 4);
-}
-
-static int team_size(const struct cp_case *c)
-{
-    if (c->comm == COMM_A2A)
-        return c->world_size;
-    return c->comm == COMM_A2A_P2P ? c->a2a_size : 1;
 }
 
 static int64_t comm_memory(const struct cp_case *c, struct rows q, struct rows kv)

@@ -29,9 +29,7 @@ static struct region bias_heads(const struct part *p, struct region tensor, int 
     int64_t head_bytes = p->bias_rows * p->c->seqlen_kv * element;
     if (tensor.bytes == 0 || !bias_has_heads(p->c))
         return tensor;
-    return (struct region){.buffer = tensor.buffer,
-                           .offset = (p->heads.first - first) * head_bytes,
-                           .bytes = p->heads.count * head_bytes};
+    return region_part(tensor, (p->heads.first - first) * head_bytes, p->heads.count * head_bytes);
 }
 
 static void part_bias(struct part *p, const struct tensors *t)

@@ -62,6 +62,12 @@ static inline int64_t region_extent(const struct region *r)
     return r->rows > 1 ? (r->rows - 1) * r->stride + r->bytes : r->bytes;
 }
 
+// Bytes [offset, offset + bytes) of a region in one piece.
+static inline struct region region_part(struct region whole, int64_t offset, int64_t bytes)
+{
+    return (struct region){.buffer = whole.buffer, .offset = whole.offset + offset, .bytes = bytes};
+}
+
 // Consecutive heads of the case: query heads and the key heads that they use.
 struct heads {
     int32_t first, count;

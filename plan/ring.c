@@ -26,14 +26,14 @@ static struct pair ring_pair(const struct ring *r, int32_t buffer, int source, i
 void ring_init(struct ring *r, struct part *part, int32_t kv)
 {
     const struct cp_case *c = part->c;
-    int team_size = part->team.size, rank = builder_rank(part->b);
-    int size = c->world_size / team_size, index = rank / team_size;
+    int members = part->team.size, rank = builder_rank(part->b);
+    int size = c->world_size / members, index = rank / members;
     *r = (struct ring){
-        .part = part, .kv = kv, .size = size, .index = index, .place = rank % team_size};
+        .part = part, .kv = kv, .size = size, .index = index, .place = rank % members};
     r->next = ring_rank(r, (index + 1) % size);
     r->previous = ring_rank(r, (index + size - 1) % size);
 
-    int64_t rows_max = team_rows_max(c, SIDE_KV, team_size);
+    int64_t rows_max = team_rows_max(c, SIDE_KV, members);
     int element = case_element_bytes(c);
     if (size > 1)
         r->slot[0] = part_key_buffer(part, "slot", "0", rows_max, element);

@@ -114,26 +114,28 @@ static int64_t sequence_rows(const struct cp_case *c, enum shard_side side, int 
     return c->format == FORMAT_SBHD ? 1 : shard_tokens(c, side, rank, sequence);
 }
 
-int shard_spans(const struct cp_case *c, enum shard_side side, int rank, struct span *spans)
+// Of all sequences, the tokens or what is behind them.
+static int rank_spans(const struct cp_case *c, enum shard_side side, int rank, bool padding,
+                      struct span *spans)
 {
     int64_t base = 0;
     int count = 0;
     for (int32_t sequence = 0; sequence < c->batch; sequence++) {
-        count += sequence_spans(c, side, rank, sequence, base, 0, case_length(c, side, sequence),
-                                spans + count);
+        int64_t length = case_length(c, side, sequence);
+        int64_t first = padding ? length : 0;
+        int64_t last = padding ? case_occupied(c, side, sequence) : length;
+        count += sequence_spans(c, side, rank, sequence, base, first, last, spans + count);
         base += sequence_rows(c, side, rank, sequence);
     }
     return count;
 }
 
+int shard_spans(const struct cp_case *c, enum shard_side side, int rank, struct span *spans)
+{
+    return rank_spans(c, side, rank, false, spans);
+}
+
 int shard_padding(const struct cp_case *c, enum shard_side side, int rank, struct span *spans)
 {
-    int64_t base = 0;
-    int count = 0;
-    for (int32_t sequence = 0; sequence < c->batch; sequence++) {
-        count += sequence_spans(c, side, rank, sequence, base, case_length(c, side, sequence),
-                                case_occupied(c, side, sequence), spans + count);
-        base += sequence_rows(c, side, rank, sequence);
-    }
-    return count;
+    return rank_spans(c, side, rank, true, spans);
 }

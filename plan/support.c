@@ -5,17 +5,15 @@
 
 #include "plan/lengths.h"
 
-// Deviations of the inputs (kernels/inputs.h): of a product of two of TransformerEngine's numbers;
-// of the logits that the sharp ones are made for.
-#define TE_PRODUCT_DEVIATION  0.52
-#define SHARP_LOGIT_DEVIATION 4
+// Deviation of a product of two of TransformerEngine's numbers (kernels/inputs.h).
+#define TE_PRODUCT_DEVIATION 0.52
 // Largest deviation of logits that fp32 tells apart so well that rank/figures.h has limits that
 // mean something.
-#define LOGIT_DEVIATION_MAX   400
+#define LOGIT_DEVIATION_MAX  400
 // Largest deviation of Q, whose largest elements are five times as large, and of what dQ is made
 // of, whose elements may be sums of many: fp16 ends at 65504.
-#define FP16_Q_MAX            8192
-#define FP16_DQ_MAX           2048
+#define FP16_Q_MAX           8192
+#define FP16_DQ_MAX          2048
 
 static enum status check_heads(const struct cp_case *c, struct error *error)
 {
@@ -77,7 +75,7 @@ static enum status check_logits(const struct cp_case *c, struct error *error)
 
 static enum status check_range(const struct cp_case *c, struct error *error)
 {
-    double least = SHARP_LOGIT_DEVIATION / (FP16_Q_MAX * sqrt(c->head_dim_qk));
+    double least = CASE_SHARP_DEVIATION / (FP16_Q_MAX * sqrt(c->head_dim_qk));
     double most = FP16_DQ_MAX / sqrt(c->head_dim_v), scale = case_scale(c);
     if (c->inputs == INPUTS_TE) // Q does not depend on the scale
         least = 0;

@@ -5,6 +5,13 @@
 
 #include "plan/bias.h"
 
+int team_size(const struct cp_case *c)
+{
+    if (c->comm == COMM_A2A)
+        return c->world_size;
+    return c->comm == COMM_A2A_P2P ? c->a2a_size : 1;
+}
+
 struct team team_of(int rank, int size)
 {
     return (struct team){rank / size * size, size};

@@ -15,6 +15,9 @@ struct team {
     int first, size; // ranks [first, first + size)
 };
 
+// Ranks of a team of the case's comm.
+int team_size(const struct cp_case *c);
+
 // The team of `size` ranks that the rank belongs to; size divides the world's.
 struct team team_of(int rank, int size);
 

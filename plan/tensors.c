@@ -105,9 +105,7 @@ struct region tensor_heads(struct region tensor, struct heads heads)
 {
     if (tensor.bytes == 0)
         return tensor;
-    return (struct region){.buffer = tensor.buffer,
-                           .offset = tensor.offset + heads.first * 4,
-                           .bytes = heads.count * 4};
+    return region_part(tensor, heads.first * 4, heads.count * 4);
 }
 
 void tensors_begin(const struct tensors *t, struct builder *b, enum plan_phase phase)
@@ -130,10 +128,10 @@ static void reduce(struct builder *b, const char *name, struct region part, stru
     struct transfer transfers[WORLD_SIZE_MAX];
     struct region parts = tensor_whole(b, name, "_all", BUFFER_SCRATCH, part.bytes * size);
     for (int peer = 0; peer < size; peer++) {
-        struct region slot = {
-            .buffer = parts.buffer, .offset = part.bytes * peer, .bytes = part.bytes};
         transfers[(peer - rank + size) % size] =
-            (struct transfer){.peer = peer, .send = part, .receive = slot};
+            (struct transfer){.peer = peer,
+                              .send = part,
+                              .receive = region_part(parts, part.bytes * peer, part.bytes)};
     }
     builder_exchange(b, transfers, size);
     builder_fill(b, result, start);
