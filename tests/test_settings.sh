@@ -29,7 +29,8 @@ told() {
         grep "$1"
 }
 tap_is "it is understood as it is" "$(told "$file")" ""
-sed -n 's/^#*\([a-z-]*:.*\)/\1/p' "$file" >"$scratch/lines"
+# This machine need not have the user of the example.
+sed -n 's/^#*\([a-z-]*:.*\)/\1/p' "$file" | sed 's/^rank-user: .*/rank-user: 65534/' >"$scratch/lines"
 while read -r line; do
     echo "$line" >"$scratch/one.yaml"
     tap_is "understood: $line" "$(told "$scratch/one.yaml")" ""
