@@ -7,7 +7,8 @@
 //
 //     bench_faults [PATH OF cpattnd [ROUNDS [OPTION OF cpattnd]...]]
 //
-// What follows a death is measured once more with each of the options.
+// What follows a death is measured once more with each of the options. CPATTN_BENCH_RANKS, 2 unless
+// it is set, is the world size of the cases; with CPATTN_TEST_BACKEND=cuda they run on GPUs.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -31,7 +32,9 @@
 #define STATUS_CALLS   100000
 #define RANKS_SEEN     64
 // The case is surely under way.
-#define UNDER_WAY_US   3000
+#define UNDER_WAY_US   (b->gpus ? 50000 : 3000)
+// A daemon has started all pools that it keeps.
+#define SETTLED_US     (b->gpus ? 6000000 : 500000)
 
 extern char **environ;
 
@@ -41,7 +44,9 @@ struct bench {
     struct echo echo;
     struct raw_client client;
     uint32_t last;
-    int rounds;
+    int rounds, ranks;
+    bool gpus;
+    int idle_pools; // once all that the daemon keeps are there
 };
 
 static double values[4][ROUNDS_MAX];
@@ -65,8 +70,10 @@ static void daemon_start(struct bench *b, const char *program, char *option)
     if (!mkdtemp(b->folder))
         fail(b->folder, "cannot be made");
     snprintf(b->socket, sizeof(b->socket), "%s/socket", b->folder);
-    char name[] = "cpattnd", socket[] = "--socket", level[] = "--log-level=error",
-         backend[] = "--backend=cpu", devices[] = "--devices=2", queue[32];
+    char name[] = "cpattnd", socket[] = "--socket", level[] = "--log-level=error", backend[32],
+         devices[32], queue[32];
+    snprintf(backend, sizeof(backend), "--backend=%s", b->gpus ? "cuda" : "cpu");
+    snprintf(devices, sizeof(devices), "--devices=%d", b->ranks);
     snprintf(queue, sizeof(queue), "--queue-max=%d", QUEUE_MAX);
     char *const arguments[] = {name,    socket, b->socket, level, backend,
                                devices, queue,  option,    NULL};
@@ -77,6 +84,7 @@ static void daemon_start(struct bench *b, const char *program, char *option)
             fail("connect", strerror(errno));
         usleep(10000);
     }
+    b->idle_pools = 0;
 }
 
 static void daemon_end(struct bench *b)
@@ -118,9 +126,13 @@ static uint32_t case_send(struct bench *b, enum size size, int timeout_ms)
     memcpy(request.id.bytes + 4, &b->daemon, sizeof(b->daemon));
     case_init(&request.run);
     request.run.batch = 1;
-    request.run.heads = request.run.kv_heads = size == LARGE ? 8 : size == MEDIUM ? 2 : 1;
+    int scale = b->gpus ? b->ranks : 1, length = b->gpus ? 65536 : 4096;
+    request.run.world_size = b->ranks;
+    request.run.heads = request.run.kv_heads = size == LARGE    ? 8 * scale
+                                               : size == MEDIUM ? 2 * scale
+                                                                : 1;
     request.run.head_dim_qk = request.run.head_dim_v = size == SMALL ? 16 : 64;
-    request.run.seqlen_q = request.run.seqlen_kv = size == SMALL ? 16 : 4096;
+    request.run.seqlen_q = request.run.seqlen_kv = size == SMALL ? 16 : length;
     request.run.seed = number;
     raw_send(&b->client, number, &request);
     return number;
@@ -155,11 +167,47 @@ static void expect(const char *what, enum status got, enum status wanted)
 
 // ---- what is measured --------------------------------------------------------------------------
 
-// The rank that a case is running on: the busiest of those there are.
+// How many pools wait for work.
+static int pools_idle(struct bench *b)
+{
+    struct wire_reply reply;
+    uint32_t number;
+    int count = 0;
+    status_send(b);
+    if (raw_wait(&b->client, PATIENCE_MS, &number, &reply) != RAW_REPLY)
+        fail("status", "no answer");
+    for (int i = 0; i < reply.pools.pool_count; i++)
+        count += reply.pools.pools[i].state == POOL_IDLE;
+    wire_reply_fini(&reply);
+    return count;
+}
+
+// The daemon has all the pools again that it keeps; it is asked rarely.
+static void pools_await(struct bench *b)
+{
+    double end = now_ms() + PATIENCE_MS;
+    expect("warm", answer_take(b, case_send(b, SMALL, PATIENCE_MS)), STATUS_OK);
+    if (b->idle_pools == 0) {
+        usleep(SETTLED_US);
+        b->idle_pools = pools_idle(b);
+    }
+    while (pools_idle(b) < b->idle_pools) {
+        if (now_ms() > end)
+            fail("pools", "they do not come back");
+        usleep(20000);
+    }
+}
+
+// The rank that a case is running on: of the oldest pool, the busiest. On GPUs ranks sleep most of
+// the time.
 static pid_t worker_find(const struct bench *b)
 {
     pid_t pids[RANKS_SEEN], found = 0;
     int count = ranks_list(b, pids);
+    if (count > b->ranks)
+        count = b->ranks;
+    if (b->gpus)
+        return count > 0 ? pids[0] : 0;
     for (int i = 0; i < count; i++) {
         char path[64], state = '?';
         snprintf(path, sizeof(path), "/proc/%d/stat", (int)pids[i]);
@@ -175,7 +223,7 @@ static pid_t worker_find(const struct bench *b)
 // To the answer, and from there to the verdict of a case that is sent then.
 static void death_once(struct bench *b, double *answer_ms, double *verdict_ms)
 {
-    expect("warm", answer_take(b, case_send(b, SMALL, PATIENCE_MS)), STATUS_OK);
+    pools_await(b);
     uint32_t number = case_send(b, LARGE, PATIENCE_MS);
     pid_t rank = 0;
     while (rank == 0) {
@@ -192,7 +240,7 @@ static void death_once(struct bench *b, double *answer_ms, double *verdict_ms)
 
 static double deadline_once(struct bench *b)
 {
-    expect("warm", answer_take(b, case_send(b, SMALL, PATIENCE_MS)), STATUS_OK);
+    pools_await(b);
     double began = now_ms();
     expect("deadline", answer_take(b, case_send(b, MEDIUM, DEADLINE_MS)), STATUS_DEADLINE_EXCEEDED);
     return now_ms() - began - DEADLINE_MS;
@@ -294,14 +342,19 @@ int main(int argc, char **argv)
     b.rounds = argc > 2 ? atoi(argv[2]) : ROUNDS_DEFAULT;
     if (b.rounds < 1 || b.rounds > ROUNDS_MAX)
         fail("rounds", "1 to 10000");
+    const char *ranks = getenv("CPATTN_BENCH_RANKS"), *backend = getenv("CPATTN_TEST_BACKEND");
+    b.ranks = ranks ? atoi(ranks) : 2;
+    b.gpus = backend && strcmp(backend, "cuda") == 0;
+    if (b.ranks < 1 || b.ranks > RANKS_SEEN / 2)
+        fail("CPATTN_BENCH_RANKS", "1 to 32");
     if (!echo_start(&b.echo))
         fail("echo", "cannot be started");
     load_print("before");
     printf("| %-44s | %6s | %8s | %8s | %8s | goal |\n", "milliseconds", "count", "p50", "p99",
            "max");
-    deaths_measure(&b, program, NULL, 200);
+    deaths_measure(&b, program, NULL, b.gpus ? 250 : 200);
     for (int i = 3; i < argc; i++)
-        deaths_measure(&b, program, argv[i], 100);
+        deaths_measure(&b, program, argv[i], b.gpus ? 0 : 100);
     daemon_start(&b, program, NULL);
     for (int i = 0; i < b.rounds; i++)
         values[0][i] = deadline_once(&b);

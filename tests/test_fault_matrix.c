@@ -21,7 +21,6 @@
 #include "tests/raw_client.h"
 #include "tests/runner.h"
 
-// On GPUs there is one for each pair of devices.
 #define WORKERS      4
 #define CELLS        (FAULT_POINTS * FAULT_KINDS)
 // Far beyond what anything takes.
@@ -48,6 +47,7 @@ enum {
     OVERRUNS = 8,     // DEADLINE_EXCEEDED: rank 1 held up the case
     NOT_STARTED = 16, // DEADLINE_EXCEEDED: the pool did not come up
     TOO_EARLY = 32,   // DEADLINE_EXCEEDED: rank 0 had come less far still
+    LACKS = 64,       // RESOURCE_EXHAUSTED: rank 1 has no memory
 };
 
 struct cell {
@@ -103,7 +103,7 @@ static int expected(const struct cell *cell)
     case FAULT_KIND_LEAK:
         return PASSES;
     case FAULT_KIND_HOARD: // the BLAS waits for memory for ever
-        return PASSES | FAILS | EXITS | OVERRUNS | (start ? NOT_STARTED : 0);
+        return PASSES | FAILS | EXITS | OVERRUNS | LACKS | (start ? NOT_STARTED : 0);
     case FAULT_KIND_STOP:
     case FAULT_KIND_SPIN:
         return start ? NOT_STARTED | PASSES : after ? PASSES : OVERRUNS;
@@ -233,6 +233,8 @@ static void daemon_start(void)
                                      w.socket,
                                      "--devices",
                                      "2",
+                                     "--spares", // one would meet the fault in place of the pool
+                                     "off",
                                      "--backend",
                                      on_gpus() ? "cuda" : "cpu",
                                      "--rank-program",
@@ -318,6 +320,8 @@ static int classify(const struct wire_reply *reply)
         return reply->result.verdict == VERDICT_PASS ? PASSES : 0;
     if (reply->status == STATUS_DEADLINE_EXCEEDED && strstr(reply->message, "was being started"))
         return NOT_STARTED;
+    if (reply->status == STATUS_RESOURCE_EXHAUSTED && strstr(reply->message, "rank 1 of 2"))
+        return LACKS;
     if (!blamed)
         return reply->status == STATUS_DEADLINE_EXCEEDED ? TOO_EARLY : 0;
     return reply->status == STATUS_ABORTED             ? EXITS
@@ -428,7 +432,8 @@ static bool cell_try(const struct cell *cell, int short_ms)
     if (first == NOT_STARTED)
         ranks_kill(); // the daemon itself would wait 30 s for the rest of the pool
     answer_take("second case", b,
-                PASSES | (second || !met ? EXITS | FAILS | OVERRUNS | NOT_STARTED | TOO_EARLY : 0),
+                PASSES | (second || !met ? EXITS | FAILS | OVERRUNS | NOT_STARTED | TOO_EARLY : 0) |
+                    (cell->kind == FAULT_KIND_HOARD ? LACKS : 0),
                 NULL);
     met = access(w.order, F_OK) != 0;
     if (!met && !hang)
@@ -482,20 +487,30 @@ static bool cell_report(const struct cell *cell)
 
 // ---- all of them -------------------------------------------------------------------------------
 
-static int workers(void)
+static int number_of(const char *variable, int otherwise)
 {
-    const char *devices = getenv("CPATTN_TEST_DEVICES");
-    if (!on_gpus())
-        return WORKERS;
-    int pairs = devices ? atoi(devices) / 2 : 1;
-    return pairs < 1 ? 1 : pairs;
+    const char *text = getenv(variable);
+    int number = text ? atoi(text) : 0;
+    return number > 0 ? number : otherwise;
 }
 
-// The pair of a worker.
-static void devices_choose(int number)
+static int pairs(void)
+{
+    int devices = number_of("CPATTN_TEST_DEVICES", 2);
+    return devices < 2 ? 1 : devices / 2;
+}
+
+static int workers(void)
+{
+    return number_of("CPATTN_TEST_WORKERS", on_gpus() ? pairs() : WORKERS);
+}
+
+// Workers share pairs of devices where there are more of the former.
+static void devices_choose(int worker)
 {
     char pair[32];
-    snprintf(pair, sizeof(pair), "%d,%d", 2 * number, 2 * number + 1);
+    int first = worker % pairs() * 2;
+    snprintf(pair, sizeof(pair), "%d,%d", first, first + 1);
     setenv("CUDA_VISIBLE_DEVICES", pair, 1);
 }
 
@@ -532,8 +547,12 @@ static int worker_run(int number, int argc, char **argv)
     return daemon_end() && good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-// test_fault_matrix [POINT [KIND]]; with CPATTN_TEST_BACKEND=cuda on the first two GPUs, or as many
-// as CPATTN_TEST_DEVICES says. The rank program is that of the build, or CPATTN_TEST_RANK.
+// test_fault_matrix [POINT [KIND]]; in the environment
+//     CPATTN_TEST_BACKEND  cuda: on GPUs
+//     CPATTN_TEST_DEVICES  how many GPUs there are; 2 unless it is set
+//     CPATTN_TEST_WORKERS  how many daemons run; 4, or one for each pair of GPUs
+//     CPATTN_TEST_RANK     the rank program; that of the build unless it is set
+//     CPATTN_TEST_LOG      set: the daemons' logs are printed at the end
 int main(int argc, char **argv)
 {
     int count = 0, status;
