@@ -132,12 +132,14 @@ static void check_twins(const struct core *core, const struct pool *pool)
 {
     const struct pool *twin = pool->twin;
     assert((twin != NULL) == core->config.spares);
+    assert(twin || !pool->yields);
     if (!twin)
         return;
     assert(twin->twin == pool && twin != pool && twin->devices == pool->devices);
     assert(twin->world_size == pool->world_size && twin->instance == pool->instance);
     assert(twin->failures == pool->failures && twin->spare_failures == pool->spare_failures);
     assert(!pool->leased || !twin->leased);
+    assert(!pool->yields || (pool->mode == MODE_STOPPING && twin->leased));
     if (!twin_stands_by(pool))
         return;
     assert(pool->mode == MODE_IDLE || (pool->mode == MODE_STARTING && pool->as_spare));

@@ -94,6 +94,25 @@ static void pool_release(struct core *core, struct pool *pool)
     pool->leased = false;
 }
 
+// Instead of waiting until its killed twin is reaped.
+static void pool_take_over(struct core *core, const struct pool *pool)
+{
+    if (twin_hands_over(pool) == 0)
+        return;
+    pool_release(core, pool->twin);
+    pool->twin->yields = true;
+}
+
+// What it has taken over goes back to the twin, while that is not reaped.
+static void pool_hand_back(struct core *core, struct pool *pool)
+{
+    pool_release(core, pool);
+    if (!pool->twin || !pool->twin->yields)
+        return;
+    pool->twin->yields = false;
+    pool_lease(core, pool->twin);
+}
+
 struct action pool_action(enum action_kind kind, const struct pool *pool)
 {
     struct action action = {.kind = kind, .pool = -1, .slot = -1, .memory = -1, .rank = -1};
@@ -177,7 +196,8 @@ static void pool_refuse_waiting(struct core *core, struct pool *pool)
 static void pool_reaped(struct core *core, struct pool *pool)
 {
     uint64_t backoff_ns = pool_backoff_ns(pool);
-    pool_release(core, pool);
+    pool_hand_back(core, pool);
+    pool->yields = false;
     if (pool_has_failed_for_good(pool)) {
         pool_move(core, pool, MODE_DOWN, time_after(core->now_ns, DOWN_NS));
         pool_refuse_waiting(core, pool);
@@ -281,7 +301,7 @@ static uint64_t pool_idle_until(const struct core *core, const struct pool *pool
 
 static void pool_rest(struct core *core, struct pool *pool)
 {
-    pool_release(core, pool);
+    pool_hand_back(core, pool);
     pool_move(core, pool, MODE_IDLE, pool_idle_until(core, pool));
 }
 
@@ -309,6 +329,7 @@ static void pool_hear_ready(struct core *core, struct pool *pool, const struct p
 
 static void pool_run(struct core *core, struct pool *pool, const struct pool_event *event)
 {
+    pool_take_over(core, pool);
     pool_lease(core, pool);
     pool_move(core, pool, MODE_RUNNING, TIMERS_NEVER);
     pool->reported = 0;
@@ -455,6 +476,7 @@ static void pool_get_stuck(struct core *core, struct pool *pool, const struct po
 {
     (void)event;
     pool_release(core, pool);
+    pool->yields = false;
     pool_move(core, pool, MODE_STUCK, TIMERS_NEVER);
     stuck_count(core);
     struct action action = pool_action(ACTION_STUCK, pool);

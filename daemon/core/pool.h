@@ -4,6 +4,8 @@
 //
 // A pool leases its devices while it starts (but not to stand by) or runs, and from then on until
 // its ranks are reaped: two leases never overlap, and so jobs never do. An idle pool holds none.
+// The one lease that passes from hand to hand is that of a pool which was killed: its twin, if that
+// is up, runs jobs meanwhile.
 // One that is stuck gives its lease back, and keeps everybody from the devices that its last ranks
 // sit on (stuck.h).
 #ifndef CPATTN_DAEMON_CORE_POOL_H
@@ -50,6 +52,7 @@ struct pool {
     int world_size, instance;
     uint64_t devices;
     bool leased;       // it holds its devices
+    bool yields;       // STOPPING: it held them, and its twin has taken them over
     struct pool *twin; // or NULL: see twin.h
 
     // Of the ranks, from START until the last is reaped:

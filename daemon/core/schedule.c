@@ -13,6 +13,7 @@ struct pass {
     struct list *next[WORLD_SIZE_MAX + 1]; // their next job, a node of the queue
     // their pools being started on devices of their own that no earlier job waits for
     int starting[WORLD_SIZE_MAX + 1];
+    uint64_t yielding; // devices that pools which were killed leave to their twins
 };
 
 // Those that were started to stand by hold no devices: see size_awaited().
@@ -30,6 +31,9 @@ static int size_starting(const struct core *core, const struct size *size)
 static void pass_begin(struct core *core, struct pass *pass)
 {
     core->pass++;
+    pass->yielding = 0;
+    LIST_FOREACH (node, &core->modes[MODE_IDLE])
+        pass->yielding |= twin_hands_over(pool_entry(node));
     pass->reserved = 0;
     pass->room = true;
     pass->open = core->sizes_waiting;
@@ -67,13 +71,20 @@ static bool pool_is_free(const struct core *core, const struct pass *pass, const
     return !(pool->devices & (core->devices_leased | core->devices_stuck | pass->reserved));
 }
 
+// The same, for one that is up: what its twin leaves to it is free.
+static bool pool_can_run(const struct core *core, const struct pass *pass, const struct pool *pool)
+{
+    uint64_t leased = core->devices_leased & ~twin_hands_over(pool);
+    return !(pool->devices & (leased | core->devices_stuck | pass->reserved));
+}
+
 static struct pool *size_idle(const struct core *core, const struct pass *pass,
                               const struct size *size)
 {
     if (size->modes[MODE_IDLE] == 0)
         return NULL;
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
-        if (pool->mode == MODE_IDLE && twin_leads(pool) && pool_is_free(core, pass, pool))
+        if (pool->mode == MODE_IDLE && twin_leads(pool) && pool_can_run(core, pass, pool))
             return pool;
     return NULL;
 }
@@ -265,12 +276,18 @@ static void start_spares(struct core *core, struct room *taken, enum pool_mode m
     }
 }
 
+// Whether there is a device that a job may have.
+static bool pass_goes_on(const struct core *core, const struct pass *pass)
+{
+    uint64_t leased = core->devices_leased & ~pass->yielding;
+    return pass->open && (leased | core->devices_stuck | pass->reserved) != core->devices_all;
+}
+
 void schedule_pass(struct core *core)
 {
     struct pass pass;
     pass_begin(core, &pass);
-    while (pass.open &&
-           (core->devices_leased | core->devices_stuck | pass.reserved) != core->devices_all)
+    while (pass_goes_on(core, &pass))
         place(core, &pass, pass_take(core, &pass));
     if (!core->config.spares || core->draining || !pass.room)
         return;

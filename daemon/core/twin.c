@@ -41,3 +41,9 @@ bool twin_is_down(const struct pool *pool)
 {
     return is_down(pool) || (pool->twin && is_down(pool->twin));
 }
+
+uint64_t twin_hands_over(const struct pool *pool)
+{
+    const struct pool *twin = pool->twin;
+    return twin && twin->mode == MODE_STOPPING && twin->leased ? twin->devices : 0;
+}

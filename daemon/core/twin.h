@@ -9,6 +9,7 @@
 #define CPATTN_DAEMON_CORE_TWIN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct pool;
 
@@ -27,5 +28,9 @@ bool twin_rests(const struct pool *pool);
 
 // The same for long, after too many of them.
 bool twin_is_down(const struct pool *pool);
+
+// The devices that the twin still holds although it was killed, and leaves to this one alone; 0
+// when there are none. A driver takes its time to take down what used a device.
+uint64_t twin_hands_over(const struct pool *pool);
 
 #endif

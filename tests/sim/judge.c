@@ -209,12 +209,14 @@ static void judge_run(struct sim *s, const struct action *a)
     SIM_CHECK(s, crew->is_ready && crew->alive == record_all(crew->world_size) && !crew->doomed,
               "RUN in a pool that is not whole");
     SIM_CHECK(s, !crew->working, "RUN in a pool that runs");
-    SIM_CHECK(s, !(record_leased(s) & a->devices), "RUN on devices that are at work");
+    SIM_CHECK(s, !(record_leased_for(s, a->world_size, a->instance) & a->devices),
+              "RUN on devices that are at work");
     SIM_CHECK(s, !(record_stuck(s) & a->devices), "RUN on devices with ranks that are stuck");
     SIM_CHECK(s, !record_stands_by(s, crew), "RUN in a pool that stands by for another");
     judge_order(s, a, s->by_slot[a->slot]);
     s->totals->side_by_side += record_leased(s) != 0;
     s->totals->takeovers += crew->spare && !crew->used;
+    s->totals->at_once += (record_leased(s) & a->devices) != 0;
     crew->working = crew->used = true;
     crew->job = s->by_slot[a->slot];
     crew->suspect = false;
@@ -450,7 +452,11 @@ static void settled_oldest(struct sim *s)
     for (int i = 0; i < record_instances(s, job->world_size); i++) {
         const struct crew *leader = record_leader(s, job->world_size, i);
         bool free = !(record_devices(s, job->world_size, i) & leased);
+        bool free_for_leader = !(record_devices(s, job->world_size, i) &
+                                 (record_leased_for(s, job->world_size, i) | record_stuck(s)));
         SIM_CHECK(s, !free || !leader, "slot %d waits, and instance %d is idle", job->slot, i);
+        SIM_CHECK(s, !free_for_leader || !leader || !leader->is_ready,
+                  "slot %d waits, and instance %d could take over", job->slot, i);
         SIM_CHECK(s,
                   !free || !room_for(s, job->world_size) ||
                       record_startable(s, job->world_size, i, s->told_ns) <= 0,

@@ -138,6 +138,15 @@ uint64_t record_leased(const struct sim *s)
     return leased;
 }
 
+uint64_t record_leased_for(const struct sim *s, int world_size, int instance)
+{
+    uint64_t leased = 0;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        if (record_leases(c) && !(c->killed && crew_is(c, world_size, instance)))
+            leased |= c->devices;
+    return leased;
+}
+
 int record_alive(const struct sim *s)
 {
     int alive = 0;

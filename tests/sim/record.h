@@ -33,7 +33,9 @@ uint64_t record_stuck(const struct sim *s); // devices
 // No pool of the world size can be had, for some because of devices of stuck ranks.
 bool record_unserved(const struct sim *s, int world_size, uint64_t now_ns);
 uint64_t record_leased(const struct sim *s); // devices
-int record_alive(const struct sim *s);       // ranks, without those that are stuck
+// Without those of its twin that was killed: a pool that is up takes them over.
+uint64_t record_leased_for(const struct sim *s, int world_size, int instance);
+int record_alive(const struct sim *s); // ranks, without those that are stuck
 // The job that waits longest, or -1.
 int record_oldest(const struct sim *s);
 // When, from now, a new job of the world size begins to run at the best: its pools have nothing

@@ -112,6 +112,7 @@ struct sim_totals {
     uint64_t attached, repeated, forgotten, limited, late;
     uint64_t starts, kills, exits, stale, side_by_side;
     uint64_t spares, takeovers, stuck, left_stuck;
+    uint64_t at_once; // runs while the ranks of the twin were not reaped yet
 };
 
 struct sim {
