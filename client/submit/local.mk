@@ -68,3 +68,4 @@ submit_matrices += cases/transformer-engine-p2p.yaml
 submit_matrices += cases/transformer-engine.yaml
 pkgdata_DATA += $(submit_matrices)
 EXTRA_DIST += $(submit_matrices)
+include $(top_srcdir)/client/completion/local.mk
