@@ -153,7 +153,7 @@ static int take_pool(void)
 {
     unsigned which = take();
     int up[POOLS_MAX], count = 0;
-    for (int pool = 0; pool < POOLS_MAX; pool++)
+    for (int pool = 0; pool < w.pools; pool++)
         if (w.crews[pool].up)
             up[count++] = pool;
     return which >= 240 || count == 0 ? (int)(which % POOLS_MAX) : up[which % (unsigned)count];
@@ -199,15 +199,16 @@ static void ranks_all(int pool, enum deed deed)
     uint64_t job = crew->slot >= 0 ? w.jobs[crew->slot].number : w.number;
     for (int rank = 0; rank < crew->world_size; rank++) {
         if (!crew->up || crew->generation != generation)
-            return;
+            break;
         if (deed == DEED_READY)
             rank_ready(pool, rank);
         else if (deed == DEED_REPORT)
             rank_reported(pool, rank, job);
         else
             rank_exited(pool, rank);
-        world_settle();
+        world_act();
     }
+    world_settle();
 }
 
 static void rank_act(unsigned op)
@@ -319,12 +320,13 @@ static void event(void)
 
 static void begin(void)
 {
-    static const int devices[] = {4, 1, 2, 3, 5, 8, 6, 16};
+    static const int devices[] = {4, 1, 2, 3, 5, 8, 6, 4};
     static const uint64_t times_ns[] = {0, 50 * MS, S, NEVER};
     unsigned a = take(), b = take(), c = take(), d = take();
     int queue_max = 1 + (int)(b % SLOTS_MAX);
     w.config = (struct core_config){
         .device_count = devices[a % 8],
+        .spares = d & 32,
         .oversubscribe = a & 8,
         .queue_max = queue_max,
         .user_queue_max = (int)(b / SLOTS_MAX) % (queue_max + 1),
@@ -369,7 +371,7 @@ static void end(void)
     world_settle();
     for (int steps = 0; !w.exited; steps++) {
         require(steps < END_STEPS);
-        for (int pool = 0; pool < POOLS_MAX && !w.exited; pool++)
+        for (int pool = 0; pool < w.pools && !w.exited; pool++)
             crew_finish(pool);
         uint64_t next_ns = core_next_time(w.core);
         if (w.exited || next_ns == NEVER)
@@ -394,7 +396,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!w.exited)
         end();
     // Those that were stuck end after all.
-    for (int pool = 0; pool < POOLS_MAX; pool++)
+    for (int pool = 0; pool < w.pools; pool++)
         if (w.crews[pool].up)
             ranks_all(pool, DEED_EXIT);
     core_destroy(w.core);

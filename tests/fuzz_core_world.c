@@ -32,7 +32,7 @@ static struct job *job_of(const struct action *a)
 static uint64_t stuck_devices(void)
 {
     uint64_t devices = 0;
-    for (const struct crew *crew = w.crews; crew < w.crews + POOLS_MAX; crew++) {
+    for (const struct crew *crew = w.crews; crew < w.crews + w.pools; crew++) {
         uint64_t left = crew->devices;
         if (!crew->up || !crew->stuck)
             continue;
@@ -44,6 +44,16 @@ static uint64_t stuck_devices(void)
     return devices;
 }
 
+// A spare has somebody to stand by for; whoever has not is none.
+static bool is_spare(const struct action *a)
+{
+    for (const struct crew *crew = w.crews; crew < w.crews + w.pools; crew++)
+        if (crew->up && !crew->killed && crew->world_size == a->world_size &&
+            crew->devices == a->devices)
+            return true;
+    return false;
+}
+
 static void started(const struct action *a)
 {
     require(a->pool >= 0 && a->pool < POOLS_MAX && !w.crews[a->pool].up);
@@ -51,7 +61,9 @@ static void started(const struct action *a)
     require(a->world_size >= 1 && a->world_size <= WORLD_SIZE_MAX);
     require(a->devices && !(a->devices & ~mask_of(w.config.device_count)));
     require(!(a->devices & stuck_devices()));
+    require(is_spare(a) == a->spare && (w.config.spares || !a->spare));
     w.generation = a->generation;
+    w.pools = a->pool < w.pools ? w.pools : a->pool + 1;
     w.crews[a->pool] = (struct crew){.up = true,
                                      .generation = a->generation,
                                      .world_size = a->world_size,
@@ -73,7 +85,7 @@ static void ran(const struct action *a)
     require(!crew->killed && crew->slot < 0 && crew->ready == all && crew->alive == all);
     require(!job->runs && job->world_size == a->world_size && a->job > 0);
     require(!(crew->devices & stuck_devices()));
-    for (const struct crew *other = w.crews; other < w.crews + POOLS_MAX; other++)
+    for (const struct crew *other = w.crews; other < w.crews + w.pools; other++)
         require(!other->up || other->slot < 0 || !(other->devices & crew->devices));
     job->runs = true;
     job->pool = a->pool;
@@ -167,7 +179,7 @@ int world_living_jobs(void)
 static void ended(void)
 {
     require(w.draining && world_living_jobs() == 0);
-    for (const struct crew *crew = w.crews; crew < w.crews + POOLS_MAX; crew++)
+    for (const struct crew *crew = w.crews; crew < w.crews + w.pools; crew++)
         require(!crew->up || crew->stuck);
     w.exited = true;
 }
@@ -209,7 +221,7 @@ void world_settle(void)
         require(!job->lives || !job->abandoned || job->runs);
         require(!job->lives || core_next_time(w.core) <= job->deadline_ns);
     }
-    for (const struct crew *crew = w.crews; crew < w.crews + POOLS_MAX; crew++)
+    for (const struct crew *crew = w.crews; crew < w.crews + w.pools; crew++)
         require(!crew->up || !crew->killed || crew->stuck || w.exited ||
                 w.now_ns - crew->killed_ns < w.config.kill_timeout_ns);
     require(core_next_time(w.core) > w.now_ns);

@@ -49,6 +49,7 @@ struct world {
     int asked_count; // ever
     struct job jobs[SLOTS_MAX];
     struct crew crews[POOLS_MAX];
+    int pools; // places of pools that were used are below
     uint32_t generation;
     uint64_t number; // highest of a job that ran
     bool draining, exited, start_fails, run_fails;
