@@ -45,7 +45,8 @@ tap_has "the disk of a report is full: the verdicts are there all the same" "$(c
 status=$?
 tap_is "what shows the verdicts takes nothing: that is not success" "$([ "$status" -ne 0 ] && echo fails)" fails
 for command in status "status --json" describe "describe --json" "case --seqlen 32" "case --seqlen 32 --json" \
-    "bench --repeat 1 --warmup 0 --seqlen 32 --json"; do
+    "bench --repeat 1 --warmup 0 --seqlen 32 --json" "matrix $scratch/matrix.yaml --json" \
+    "matrix $scratch/matrix.yaml --list" "matrix $scratch/matrix.yaml --list --json"; do
     # shellcheck disable=SC2086
     "$top_builddir/cpattn-submit" $command >/dev/full 2>"$scratch/err"
     tap_is "$command: nothing takes what it prints" "$? $(cat "$scratch/err")" \

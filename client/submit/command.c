@@ -160,14 +160,17 @@ uint64_t command_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-int command_json_exit(bool written)
+int command_show_failed(const char *what)
 {
-    if (written)
-        return COMMAND_PASS;
     if (ferror(stdout))
         return command_exit(STATUS_DATA_LOSS);
-    command_complain("not enough memory for the JSON");
+    command_complain("not enough memory for %s", what);
     return command_exit(STATUS_RESOURCE_EXHAUSTED);
+}
+
+int command_json_exit(bool written)
+{
+    return written ? COMMAND_PASS : command_show_failed("the JSON");
 }
 
 bool command_output_complete(void)

@@ -71,8 +71,11 @@ bool command_interrupted(void);
 // Monotonic nanoseconds.
 uint64_t command_now_ns(void);
 
-// The exit status of a command whose last line of JSON went to stdout, or not: complains where
-// memory was short, and leaves a stream that takes nothing to command_output_complete().
+// The exit status of a command that could not show `what`: complains where memory was short, and
+// leaves a stream that takes nothing to command_output_complete().
+int command_show_failed(const char *what);
+
+// The same of one whose line of JSON went to stdout, or not.
 int command_json_exit(bool written);
 
 // Whether everything written to stdout arrived; complains where not.

@@ -249,8 +249,7 @@ static int print_list(const struct matrix_options *o, const struct matrix_list *
         if (o->json) {
             if (list_json(made))
                 continue;
-            command_complain("the JSON could not be written");
-            return command_exit(STATUS_INTERNAL);
+            return command_json_exit(false);
         }
         matrix_case_load(made, &c);
         case_describe(&c, what, sizeof(what));
@@ -427,10 +426,8 @@ static void take_fates(struct run *run)
 static int exit_of(const struct run *run)
 {
     int exit_status = COMMAND_PASS;
-    if (run->failed_io) {
-        command_complain("stopped: memory is short, or the output could not be written");
-        return command_exit(STATUS_RESOURCE_EXHAUSTED);
-    }
+    if (run->failed_io)
+        return command_show_failed("the answers");
     for (int i = run->list->count - 1; i >= 0; i--)
         if (run->outcomes[i].kind == OUTCOME_ERROR)
             exit_status = command_exit(run->outcomes[i].status);
