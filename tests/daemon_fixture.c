@@ -452,11 +452,13 @@ static bool command_is_rank(const char *text, size_t length, int *rank, int *wor
     return true;
 }
 
-// Visits the ranks of the daemon. Finds the one asked for, or counts all.
-static pid_t ranks_walk(const struct daemon *d, int world_size, int rank, int *count)
+// Visits the ranks of the daemon in the order they were started in, and counts them. Finds the
+// first `max` that are this rank; gives their number.
+static int ranks_walk(const struct daemon *d, int world_size, int rank, pid_t *pids, int max,
+                      int *count)
 {
     char path[96], text[256];
-    pid_t found = 0;
+    int found = 0;
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)d->pid, (int)d->pid);
     FILE *file = fopen(path, "re");
     ck_assert_ptr_nonnull(file);
@@ -465,8 +467,8 @@ static pid_t ranks_walk(const struct daemon *d, int world_size, int rank, int *c
         if (!length || !command_is_rank(text, length, &r, &w))
             continue;
         *count += 1;
-        if (r == rank && w == world_size)
-            found = pid;
+        if (r == rank && w == world_size && found < max)
+            pids[found++] = pid;
     }
     fclose(file);
     return found;
@@ -474,14 +476,21 @@ static pid_t ranks_walk(const struct daemon *d, int world_size, int rank, int *c
 
 pid_t daemon_rank_pid(const struct daemon *d, int world_size, int rank)
 {
+    pid_t pid = 0;
+    daemon_rank_pids(d, world_size, rank, &pid, 1);
+    return pid;
+}
+
+int daemon_rank_pids(const struct daemon *d, int world_size, int rank, pid_t *pids, int max)
+{
     int count = 0;
-    return ranks_walk(d, world_size, rank, &count);
+    return ranks_walk(d, world_size, rank, pids, max, &count);
 }
 
 int daemon_rank_count(const struct daemon *d)
 {
     int count = 0;
-    ranks_walk(d, -1, -1, &count);
+    ranks_walk(d, -1, -1, NULL, 0, &count);
     return count;
 }
 

@@ -100,6 +100,9 @@ void run_and_pass(struct daemon *d, int world_size);
 // The process of a rank of the pool of this world size; 0 when there is none.
 pid_t daemon_rank_pid(const struct daemon *d, int world_size, int rank);
 
+// The same of several pools, in the order they were started in, up to `max`; gives their number.
+int daemon_rank_pids(const struct daemon *d, int world_size, int rank, pid_t *pids, int max);
+
 // Rank processes alive, zombies not counted.
 int daemon_rank_count(const struct daemon *d);
 
