@@ -408,8 +408,8 @@ void cpattn_description_destroy(struct cpattn_description *description)
 }
 
 static const struct cpattn_pool fake_pools[] = {
-    {2, 0, "idle", 1, 12, 0, "", 0x9},
-    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf},
+    {2, 0, "idle", 1, 12, 0, "", 0x9, true},
+    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false},
 };
 
 enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t timeout_ns,

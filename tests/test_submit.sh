@@ -389,10 +389,14 @@ if [ -c /dev/full ]; then
 fi
 run status
 tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
-    " 4 0 0-3 down 6 0 5 rank 3 exited with 1 while it started"
-tap_has "status: devices that are not neighbours" "$(printf '%s' "$out" | tr -s ' ')" " 2 0 0,3 idle 1 12 0"
+    " 4 0 0-3 down - 6 0 5 rank 3 exited with 1 while it started"
+tap_has "status: a spare, and devices that are not neighbours" "$(printf '%s' "$out" | tr -s ' ')" \
+    " 2 0 0,3 idle yes 1 12 0"
 run status --json
 tap_is "status --json" "$("$peek" json pools.1.state <"$scratch/out")" down
+tap_is "status --json: spares" "$(
+    for i in 0 1; do "$peek" json pools.$i.spare <"$scratch/out"; done | tr '\n' ' '
+)" "true false "
 tap_is "status --json: devices" "$("$peek" json pools.0.devices.1 <"$scratch/out")" 3
 run describe
 tap_has "describe" "$out" "backend        cuda, 2 GPUs
