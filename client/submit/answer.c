@@ -7,6 +7,7 @@
 
 #include "client/submit/measure.h"
 #include "client/submit/table.h"
+#include "client/submit/text.h"
 #include "common/duration.h"
 
 // With more ranks than these the times of the slowest are shown alone.
@@ -64,9 +65,7 @@ static void broken_cell(struct table *table, const struct cpattn_figures *f)
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         if (!(f->broken & rules[i].bit))
             continue;
-        if (text[0])
-            strcat(text, ", ");
-        strcat(text, rules[i].name);
+        text_append(text, sizeof(text), "%s%s", text[0] ? ", " : "", rules[i].name);
     }
     table_cell(table, f->broken ? PAINT_BAD : PAINT_PLAIN, "%s", text[0] ? text : "-");
 }

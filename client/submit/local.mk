@@ -54,6 +54,8 @@ submit_sources += client/submit/table.c
 submit_sources += client/submit/table.h
 submit_sources += client/submit/terminal.c
 submit_sources += client/submit/terminal.h
+submit_sources += client/submit/text.c
+submit_sources += client/submit/text.h
 
 submit_libs = client/libsubmit.a client/libclient.la yaml/libyamltree.la $(client_libs) \
     $(YAML_LIBS) $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS)

@@ -3,12 +3,12 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/submit/command.h"
+#include "client/submit/text.h"
 
 const char *outcome_name(enum outcome_kind kind)
 {
@@ -111,18 +111,6 @@ const struct cpattn_figures *outcome_worst(const struct cpattn_result *result, i
     return worst;
 }
 
-static void append(char *text, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void append(char *text, size_t size, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, size - used, format, arguments);
-    va_end(arguments);
-}
-
 void outcome_explain(const struct cpattn_figures *figures, int rank, char *text, size_t size)
 {
     const char *joint = ": ";
@@ -134,24 +122,25 @@ void outcome_explain(const struct cpattn_figures *figures, int rank, char *text,
     }
     snprintf(text, size, "%s of rank %d, chunk %d", figures->tensor, rank, figures->chunk);
     if (figures->broken & CPATTN_RULE_NONFINITE) {
-        append(text, size, "%s%" PRId64 " NaN or infinite", joint, figures->nonfinite);
+        text_append(text, size, "%s%" PRId64 " NaN or infinite", joint, figures->nonfinite);
         joint = "; ";
     }
     if (figures->broken & CPATTN_RULE_ELEMENT) {
-        append(text, size, "%s%" PRId64 " of %" PRId64 " elements outside the tolerance", joint,
-               figures->mismatches, figures->elements);
+        text_append(text, size, "%s%" PRId64 " of %" PRId64 " elements outside the tolerance",
+                    joint, figures->mismatches, figures->elements);
         joint = "; ";
     }
     if (figures->broken & CPATTN_RULE_RMSE) {
-        append(text, size, "%srelative RMSE %.2g, allowed %.2g", joint, figures->rmse_rel,
-               figures->rmse_limit);
+        text_append(text, size, "%srelative RMSE %.2g, allowed %.2g", joint, figures->rmse_rel,
+                    figures->rmse_limit);
         joint = "; ";
     }
     if (figures->broken & CPATTN_RULE_ROW)
-        append(text, size,
-               "%sworst row %.2g, allowed %.2g, at sequence %d, head %d, position %" PRId64, joint,
-               figures->worst_row_rel, figures->worst_row_limit, figures->worst_row.sequence,
-               figures->worst_row.head, figures->worst_row.position);
+        text_append(text, size,
+                    "%sworst row %.2g, allowed %.2g, at sequence %d, head %d, position %" PRId64,
+                    joint, figures->worst_row_rel, figures->worst_row_limit,
+                    figures->worst_row.sequence, figures->worst_row.head,
+                    figures->worst_row.position);
 }
 
 void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t size)
@@ -203,7 +192,7 @@ static void take_figures(struct outcome *outcome, const struct cpattn_result *re
     snprintf(outcome->tensor, sizeof(outcome->tensor), "%s", f->tensor);
     outcome_explain(f, rank, text, size);
     if (broken > 1)
-        append(text, size, " (and %d more)", broken - 1);
+        text_append(text, size, " (and %d more)", broken - 1);
 }
 
 static enum outcome_kind verdict_kind(enum cpattn_verdict verdict)

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/submit/text.h"
+
 #define WIDTH       1600
 #define PLOT_LEFT   120
 #define PLOT_RIGHT  (WIDTH - 24)
@@ -92,17 +94,6 @@ put_text(const struct picture *p, const char *class, double x, double y, const c
     fputs("</text>\n", p->out);
 }
 
-// Appends like snprintf; what does not fit is cut.
-__attribute__((format(printf, 2, 3))) static void append(char text[TEXT_MAX], const char *format,
-                                                         ...)
-{
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, TEXT_MAX - used, format, arguments);
-    va_end(arguments);
-}
-
 // ---- places -----------------------------------------------------------------------------------
 
 static double place_x(const struct picture *p, double seconds)
@@ -154,13 +145,13 @@ static void append_peers(char text[TEXT_MAX], const char *arrow, uint64_t peers)
     int count = __builtin_popcountll(peers);
     if (count == 0)
         return;
-    append(text, " %s", arrow);
+    text_append(text, TEXT_MAX, " %s", arrow);
     if (count > PEERS_SHOWN_MAX) {
-        append(text, "%d ranks", count);
+        text_append(text, TEXT_MAX, "%d ranks", count);
         return;
     }
     for (const char *joint = ""; peers; peers &= peers - 1, joint = ",")
-        append(text, "%s%d", joint, __builtin_ctzll(peers));
+        text_append(text, TEXT_MAX, "%s%d", joint, __builtin_ctzll(peers));
 }
 
 static void append_all_peers(const struct plan *plan, const struct op *op, char text[TEXT_MAX])
@@ -183,7 +174,7 @@ static void exchange_label(const struct plan *plan, const struct op *op, int roo
     if (room > 1)
         append_all_peers(plan, op, text);
     if (room != 2)
-        append(text, " %s", bytes_text(sent > received ? sent : received, number));
+        text_append(text, TEXT_MAX, " %s", bytes_text(sent > received ? sent : received, number));
 }
 
 // What an operation works on. The more room there is, up to LABEL_ROOM_MAX, the more it says; with
@@ -200,11 +191,11 @@ static void op_label(const struct plan *plan, const struct op *op, int room, cha
         return;
     }
     if (!attends || room > 1)
-        append(text, " %s", attends ? "attend" : op_kind_name(op->kind));
+        text_append(text, TEXT_MAX, " %s", attends ? "attend" : op_kind_name(op->kind));
     if (attends)
-        append(text, " %s", plan->buffers[op->operand[ATTEND_K].buffer].name);
+        text_append(text, TEXT_MAX, " %s", plan->buffers[op->operand[ATTEND_K].buffer].name);
     if (room > 2 && attends)
-        append(text, ", %s", flops_text(op_flops(plan, op), number));
+        text_append(text, TEXT_MAX, ", %s", flops_text(op_flops(plan, op), number));
 }
 
 // Characters as a reader counts them.
@@ -273,7 +264,8 @@ static void put_posted(const struct picture *p, const struct timeline_span *span
     if (width < 0.5)
         return;
     put_rectangle(p, "posted", x, y, width, LANE_HEIGHT);
-    append(text, "waits for rank %d, %s", span->last, time_text(span->moves - span->start, number));
+    text_append(text, TEXT_MAX, "waits for rank %d, %s", span->last,
+                time_text(span->moves - span->start, number));
     if (text_width(text) * LABEL_CHARACTER + 4 < width)
         put_text(p, "outlined", x + width / 2, y + 19, "%s", text);
 }
@@ -305,7 +297,7 @@ static void put_idle(const struct picture *p, const struct plan *plan, const str
     if (width < 1)
         return;
     put_rectangle(p, "idle", x, y + LANE_HEIGHT / 4.0, width, LANE_HEIGHT / 2.0);
-    append(text, "idle %s", time_text(span->start - from, number));
+    text_append(text, TEXT_MAX, "idle %s", time_text(span->start - from, number));
     if (text_width(text) * LABEL_CHARACTER + 4 < width)
         put_text(p, "faint", x + width / 2, y + 19, "%s", text);
 }
