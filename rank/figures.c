@@ -267,6 +267,8 @@ struct figures_rule figures_rule_sums(const struct cp_case *c, enum report_tenso
         .row_limit = limits.row * allowance((double)row),
         .uniform = larger(uniform, least_rms(limits)),
     };
+    if (tensor == TENSOR_DSINK)
+        rule.terms_element = 1;
     if (tensor == TENSOR_DBIAS) {
         double terms = bias_terms(c) * limits.eps, part = 1 / sqrt(row > 1 ? (double)row : 1);
         rule.terms_element = TYPICAL_EPS * terms / rule.tolerance;

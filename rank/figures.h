@@ -37,7 +37,8 @@
 // many terms of random sign. Each is one chunk. Rows of the bias belong to queries of either chunk
 // of the rank, or to all queries, so there is nothing to cut it at; what is wrong in a few rows
 // does not hide in the average, because every row has to keep its rule, and the place of the worst
-// one tells the chunk.
+// one tells the chunk. The gradients of sinks are judged in units of their own head's u
+// (rank/sums.c), since sinks differ by orders of magnitude in what they weigh.
 //
 // The sequences of a batch share a chunk, and with it what rows are measured against at least. A
 // row is measured against itself unless it is less than a quarter of its chunk. Sharp inputs give
@@ -123,7 +124,8 @@ void tally_init(struct tally *t, struct figures_rule rule, enum report_tensor te
 
 // Judges row `index` of the chunk, which begins at `where` of the global tensor. Rows may
 // come in any order; the first bad element is the first that was met. `terms`: those of the row, 0
-// where nothing cancels, and 1 for the gradient of the bias.
+// where nothing cancels, 1 for the gradient of the bias, and for that of a sink, which comes in
+// units, as many of them as 1 has.
 void tally_row(struct tally *t, int64_t index, struct element where, const float *got,
                const double *expected, int count, double terms);
 

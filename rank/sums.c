@@ -8,6 +8,9 @@
 #include "kernels/inputs.h"
 #include "plan/bias.h"
 
+// A smaller unit than this is none: fp32 does not hold the digits of numbers like it.
+#define SINK_UNIT_LEAST 1e-33
+
 static bool has_sink(const struct cp_case *c)
 {
     return c->training && c->softmax == SOFTMAX_LEARNABLE;
@@ -169,22 +172,45 @@ static double over_ranks(const struct cp_case *c, double *const *heads, int whic
     return result;
 }
 
+// The gradient of a head's sink is measured by the RMS of a sum of its terms if their signs were
+// random: heads differ by orders of magnitude in how much their sinks weigh, and a large one shall
+// not hide an error of a small one. Only the elementwise rule takes numbers as they are.
+static double head_unit(const struct cp_case *c, double *const *heads, enum report_tensor tensor,
+                        int head)
+{
+    double unit = tensor == TENSOR_DSINK ? sqrt(over_ranks(c, heads, SUMS_SQUARES, head)) : 1;
+    return unit > SINK_UNIT_LEAST ? unit : SINK_UNIT_LEAST;
+}
+
+// What the figures say of numbers, as they are instead of measured.
+static void number_restore(struct figures *f, int head, double got, double expected)
+{
+    double error = fabs(got - expected);
+    if (isfinite(error) && error > f->max_abs)
+        f->max_abs = error;
+    if (f->mismatches == 0 || f->first_bad.head != head)
+        return;
+    f->first_bad_got = got;
+    f->first_bad_expected = expected;
+}
+
 static struct figures number_judge(const struct cp_case *c, double *const *heads,
                                    enum report_tensor tensor, int which, const float *got,
                                    struct row_error *rows)
 {
-    double squares = 0;
-    for (int head = 0; head < c->heads; head++)
-        squares += over_ranks(c, heads, SUMS_SQUARES, head);
     struct tally tally;
-    tally_init(&tally, figures_rule_sums(c, tensor, sqrt(squares / c->heads), c->heads, 1), tensor,
-               0, rows, c->heads);
+    tally_init(&tally, figures_rule_sums(c, tensor, 1, c->heads, 1), tensor, 0, rows, c->heads);
     for (int head = 0; head < c->heads; head++) {
-        double expected = over_ranks(c, heads, which, head);
-        tally_row(&tally, head, (struct element){.head = head}, got + head, &expected, 1, 0);
+        double unit = head_unit(c, heads, tensor, head);
+        double expected = over_ranks(c, heads, which, head) / unit;
+        float measured = (float)(got[head] / unit);
+        tally_row(&tally, head, (struct element){.head = head}, &measured, &expected, 1, 1 / unit);
     }
     int64_t worst = tally_finish(&tally);
     tally.figures.worst_row = (struct element){.head = (int32_t)worst};
+    tally.figures.max_abs = 0;
+    for (int head = 0; head < c->heads; head++)
+        number_restore(&tally.figures, head, got[head], over_ranks(c, heads, which, head));
     return tally.figures;
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/reference/reference.h"
 #include "rank/complete.h"
+#include "rank/sums.h"
 #include "rank/verify.h"
 #include "tests/cases.h"
 #include "tests/definition.h"
@@ -435,6 +436,46 @@ START_TEST(sums_are_judged)
 }
 END_TEST
 
+// A sink that weighs a thousandth of another, and one that weighs nothing.
+START_TEST(no_sink_hides_behind_another)
+{
+    struct cp_case c;
+    struct row_error rows[3];
+    struct figures figures[SUMS_TENSORS_MAX], *f = &figures[0];
+    case_init(&c);
+    c.world_size = 1;
+    c.heads = c.kv_heads = 3;
+    double numbers[SUMS_NUMBERS * 3] = {0};
+    double *heads[WORLD_SIZE_MAX] = {numbers}, *dsink = numbers + SUMS_DSINK * c.heads;
+    float got[] = {40, -0.04F, 0};
+    struct sums_results results = {.dsink = got};
+    for (int head = 0; head < c.heads; head++) {
+        dsink[head] = got[head];
+        numbers[SUMS_SQUARES * c.heads + head] = got[head] * got[head];
+    }
+    ck_assert_int_eq(sums_heads_judge(&c, heads, &results, rows, figures), 1);
+    ck_assert_int_eq(f->broken, 0);
+    got[1] = 0;
+    sums_heads_judge(&c, heads, &results, rows, figures);
+    ck_assert_int_eq(f->broken & RULE_ROW, RULE_ROW);
+    ck_assert_int_eq(f->worst_row.head, 1);
+    ck_assert_double_eq_tol(f->max_abs, 0.04, 1e-6);
+    got[1] = -4;
+    sums_heads_judge(&c, heads, &results, rows, figures);
+    ck_assert_int_eq(f->broken & RULE_ELEMENT, RULE_ELEMENT);
+    ck_assert_int_eq(f->first_bad.head, 1);
+    ck_assert_double_eq(f->first_bad_got, -4);
+    ck_assert_double_eq_tol(f->first_bad_expected, -0.04, 1e-6);
+    got[1] = -0.04F;
+    got[2] = 1e-6F;
+    sums_heads_judge(&c, heads, &results, rows, figures);
+    ck_assert_int_ne(f->broken, 0);
+    got[2] = NAN;
+    sums_heads_judge(&c, heads, &results, rows, figures);
+    ck_assert_int_eq(f->broken & RULE_NONFINITE, RULE_NONFINITE);
+}
+END_TEST
+
 // Of every tensor, and of its padding.
 START_TEST(figures_that_lack_something_are_an_error)
 {
@@ -477,6 +518,7 @@ static Suite *suite(void)
     tcase_add_test(t, forward_alone_is_judged_alone);
     tcase_add_test(t, padding_must_be_zero);
     tcase_add_test(t, sums_are_judged);
+    tcase_add_test(t, no_sink_hides_behind_another);
     tcase_add_test(t, figures_that_lack_something_are_an_error);
     suite_add_tcase(s, t);
     return s;
