@@ -49,6 +49,13 @@ _cpattn_matrices() { # PROGRAM
     command ls "${path%/*}/../share/cpattnd" 2>/dev/null | grep '\.yaml$'
 }
 
+_cpattn_offer() { # ARGUMENTS OF compgen
+    local line
+    while IFS= read -r line; do
+        COMPREPLY+=("$line")
+    done < <(compgen "$@")
+}
+
 _cpattn_complete() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} words
     local -a program=("${COMP_WORDS[0]}")
@@ -61,7 +68,7 @@ _cpattn_complete() {
     fi
     if [[ ${program[0]##*/} == cpattn-submit ]]; then
         if ((COMP_CWORD == 1)); then
-            mapfile -t COMPREPLY < <(compgen -W "$(_cpattn_commands "${program[0]}") --help --version" -- "$word")
+            _cpattn_offer -W "$(_cpattn_commands "${program[0]}") --help --version" -- "$word"
             return
         fi
         program+=("${COMP_WORDS[1]}")
@@ -77,11 +84,11 @@ _cpattn_complete() {
         words=$(_cpattn_commands "${program[0]}")
     fi
     if [[ $words == FILE* ]]; then
-        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        _cpattn_offer -f -- "$word"
         compopt -o filenames 2>/dev/null
         words=${words#FILE}
     fi
-    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "${words-}" -- "$word")
+    _cpattn_offer -W "${words-}" -- "$word"
 }
 
 complete -F _cpattn_complete cpattn-submit cpattnd
