@@ -79,7 +79,8 @@ static enum status pem_read(const char *name, const char *path, bool secret, cha
 
 static const char *given_or(const char *given, const char *variable)
 {
-    return given ? given : secure_getenv(variable);
+    const char *value = given ? given : secure_getenv(variable);
+    return value && value[0] ? value : NULL;
 }
 
 static enum status tls_read(const struct cpattn_options *o, const char *host,

@@ -263,6 +263,7 @@ tests_peek_LDADD = $(JANSSON_LIBS) $(XML_LIBS)
 
 test_scripts += tests/test_submit.sh
 test_scripts += tests/test_submit_daemon.sh
+test_scripts += tests/test_submit_remote.sh
 test_scripts += tests/test_completion.sh
 test_scripts += tests/test_full.sh
 test_scripts += tests/test_examples.sh

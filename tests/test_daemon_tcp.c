@@ -448,7 +448,9 @@ START_TEST(ipv6_is_served_where_there_is_any)
     start();
     int fd = greeted(); // through IPv4, too
     net_expect(fd, NET_TOKEN, STATUS_OK);
+    net_expect(fd, "", STATUS_UNAUTHENTICATED);
     close(fd);
+    ck_assert(daemon_logged(&d, "address=127.0.0.1:"));
 }
 END_TEST
 

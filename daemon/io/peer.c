@@ -15,18 +15,28 @@ bool peer_local(int fd, struct peer *peer)
     return known;
 }
 
+// An IPv4 client of a socket of both kinds has its own address.
+static bool mapped_take(const struct sockaddr_in6 *v6, struct sockaddr_in *v4)
+{
+    bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+    if (mapped)
+        memcpy(&v4->sin_addr, v6->sin6_addr.s6_addr + 12, sizeof(v4->sin_addr));
+    v4->sin_port = v6->sin6_port;
+    return mapped;
+}
+
 void peer_remote(const struct sockaddr_storage *address, struct peer *peer)
 {
     char text[INET6_ADDRSTRLEN] = "?";
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     *peer = (struct peer){.uid = PEER_REMOTE_UID};
-    if (address->ss_family == AF_INET6) {
-        memcpy(&v6, address, sizeof(v6));
+    memcpy(&v4, address, sizeof(v4));
+    memcpy(&v6, address, sizeof(v6));
+    if (address->ss_family == AF_INET6 && !mapped_take(&v6, &v4)) {
         inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
         snprintf(peer->address, sizeof(peer->address), "[%s]:%u", text, ntohs(v6.sin6_port));
     } else {
-        memcpy(&v4, address, sizeof(v4));
         inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
         snprintf(peer->address, sizeof(peer->address), "%s:%u", text, ntohs(v4.sin_port));
     }
