@@ -4,10 +4,15 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
-#define MIB        ((size_t)1 << 20)
+#define MIB          ((size_t)1 << 20)
 // The allocation grows in these steps, and at least by half of what it was.
-#define STEP_BYTES (32 * MIB)
+#define STEP_BYTES   (32 * MIB)
+// How long memory that others have may be short: the driver takes some hundred milliseconds to take
+// down the ranks of a pool, one after the other.
+#define LACK_MS      800
+#define LACK_STEP_MS 20
 
 void device_arena_init(struct device_arena *a, size_t keep_bytes)
 {
@@ -74,7 +79,25 @@ static size_t capacity_next(const struct device_arena *a, size_t total)
     return aligned((grown > total && grown <= a->keep_bytes ? grown : total) + 1, STEP_BYTES);
 }
 
-enum status device_arena_reserve(struct device_arena *a, size_t total, struct error *error)
+// Others that are about to end give theirs back when the driver has taken them down: what is short
+// now is asked for again for a while, unless the device never has as much.
+static cudaError_t allocate(void **base, size_t bytes, bool patient)
+{
+    const struct timespec step = {.tv_nsec = LACK_STEP_MS * 1000000};
+    size_t free_bytes, total_bytes = 0;
+    cudaError_t result = cudaMalloc(base, bytes);
+    for (int ms = patient ? 0 : LACK_MS; result == cudaErrorMemoryAllocation && ms < LACK_MS;
+         ms += LACK_STEP_MS) {
+        (void)cudaGetLastError();
+        if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess || bytes > total_bytes)
+            break;
+        nanosleep(&step, NULL);
+        result = cudaMalloc(base, bytes);
+    }
+    return result;
+}
+
+static enum status reserve(struct device_arena *a, size_t total, bool patient, struct error *error)
 {
     a->used = 0;
     if (a->base && total <= a->capacity)
@@ -86,10 +109,10 @@ enum status device_arena_reserve(struct device_arena *a, size_t total, struct er
     void *base = NULL;
     arena_free(a);
     cudaError_t result = cudaMalloc(&base, capacity);
-    if (result == cudaErrorMemoryAllocation && capacity > aligned(total + 1, STEP_BYTES)) {
+    if (result == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         capacity = aligned(total + 1, STEP_BYTES);
-        result = cudaMalloc(&base, capacity);
+        result = allocate(&base, capacity, patient);
     }
     if (result != cudaSuccess)
         return memory_lacking(total, result, error);
@@ -98,15 +121,20 @@ enum status device_arena_reserve(struct device_arena *a, size_t total, struct er
     return STATUS_OK;
 }
 
+enum status device_arena_reserve(struct device_arena *a, size_t total, struct error *error)
+{
+    return reserve(a, total, true, error);
+}
+
 enum status device_arena_reserve_turn(struct device_arena *a, size_t total, struct error *error)
 {
     struct error ignored;
     enum status status = STATUS_RESOURCE_EXHAUSTED;
     if (a->capacity < DEVICE_ARENA_TURNS && total < DEVICE_ARENA_TURNS &&
         DEVICE_ARENA_TURNS <= a->keep_bytes)
-        status = device_arena_reserve(a, DEVICE_ARENA_TURNS, &ignored);
+        status = reserve(a, DEVICE_ARENA_TURNS, false, &ignored);
     if (status != STATUS_OK)
-        status = device_arena_reserve(a, total, error);
+        status = reserve(a, total, true, error);
     if (status == STATUS_OK && total <= a->capacity - a->turn)
         a->used = a->turn;
     return status;

@@ -32,7 +32,8 @@ enum status device_arena_add(size_t *total, int64_t count, int64_t size,
                              struct error *error) MUST_CHECK;
 
 // Empties the arena and makes room for a sum that device_arena_add() made. What was taken before is
-// invalid. RESOURCE_EXHAUSTED, with what is wanted and what is free, when the device has no more.
+// invalid. RESOURCE_EXHAUSTED, with what is wanted and what is free, when the device has no more:
+// at once if it never has as much, else after waiting up to a second for others to end.
 enum status device_arena_reserve(struct device_arena *a, size_t total,
                                  struct error *error) MUST_CHECK;
 

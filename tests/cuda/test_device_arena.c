@@ -11,14 +11,17 @@
 #define MIB ((size_t)1 << 20)
 
 static size_t device_bytes, taken_bytes; // what the device has; what is allocated of it
-static int allocations;
+static int allocations, refusals;
+static size_t leaving_bytes; // of what is allocated; gone with the third refusal
 
 // ---- the runtime ----
 
 cudaError_t cudaMalloc(void **piece, size_t bytes)
 {
-    if (bytes > device_bytes - taken_bytes)
+    if (bytes > device_bytes - taken_bytes) {
+        taken_bytes -= ++refusals == 3 ? leaving_bytes : 0;
         return cudaErrorMemoryAllocation;
+    }
     taken_bytes += bytes;
     allocations++;
     *piece = malloc(sizeof(bytes)); // never looked into, but for its size
@@ -72,7 +75,8 @@ static void begin(size_t has_bytes, size_t keep_bytes)
 {
     device_bytes = has_bytes;
     taken_bytes = 0;
-    allocations = 0;
+    allocations = refusals = 0;
+    leaving_bytes = 0;
     device_arena_init(&arena, keep_bytes);
 }
 
@@ -162,6 +166,22 @@ START_TEST(test_pools_leave_each_other_room)
 }
 END_TEST
 
+START_TEST(test_those_who_end_give_theirs_back)
+{
+    struct error error;
+    begin(1024 * MIB, 512 * MIB);
+    taken_bytes = leaving_bytes = 600 * MIB;
+    ck_assert_int_eq(device_arena_reserve(&arena, 700 * MIB, &error), STATUS_OK);
+    ck_assert_uint_ge(arena.capacity, 700 * MIB);
+    device_arena_fini(&arena);
+    begin(1024 * MIB, 512 * MIB);
+    taken_bytes = 600 * MIB; // these stay
+    ck_assert_int_eq(device_arena_reserve(&arena, 700 * MIB, &error), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(error.text, "424 of its 1024 MiB free"));
+    device_arena_fini(&arena);
+}
+END_TEST
+
 START_TEST(test_too_much_is_refused_with_the_figures)
 {
     struct error error;
@@ -185,6 +205,7 @@ static Suite *suite(void)
     tcase_add_test(turns, test_turns_of_different_sizes_fit);
     tcase_add_test(turns, test_turns_need_no_more_than_there_is);
     tcase_add_test(turns, test_pools_leave_each_other_room);
+    tcase_add_test(turns, test_those_who_end_give_theirs_back);
     tcase_add_test(turns, test_too_much_is_refused_with_the_figures);
     suite_add_tcase(s, turns);
     return s;
