@@ -200,6 +200,16 @@ static void odd_memory(uint64_t job)
     _exit((own == MAP_FAILED ? 0 : 1) | (shared == MAP_FAILED ? 0 : 2));
 }
 
+// As a library that asks again for ever.
+static void odd_hoard(uint64_t job)
+{
+    (void)job;
+    while (mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0) != MAP_FAILED)
+        continue;
+    sleep_for_good();
+}
+
 static void odd_file(uint64_t job)
 {
     (void)job;
@@ -303,7 +313,7 @@ static const struct {
     {"exit", odd_exit},       {"silent", odd_silent}, {"failed", odd_failed},
     {"peer", odd_peer},       {"blame", odd_blame},   {"verdict", odd_fail_verdict},
     {"alone", odd_failed},    {"traced", odd_traced}, {"memory", odd_memory},
-    {"file", odd_file},       {"pry", odd_pry},
+    {"file", odd_file},       {"pry", odd_pry},       {"hoard", odd_hoard},
 };
 
 // ---- the process -------------------------------------------------------------------------------
@@ -323,6 +333,22 @@ static void case_serve(const struct cp_case *c, uint64_t job)
     if (strcmp(c->model, "alone") == 0)
         sleep_for_good(); // in a collective that the failed one will never join
     report_send(job);
+}
+
+// A rank alone does as it is asked, two have to be told, more do not listen.
+static void stop_hear(void)
+{
+    static const char text[] = "asked to end\n";
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0 || self.world_size == 1)
+        _exit(0);
+}
+
+static void term_hear(int number)
+{
+    static const char text[] = "told to end\n";
+    (void)number;
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0 || self.world_size == 2)
+        _exit(0);
 }
 
 static void start(void)
@@ -354,6 +380,7 @@ int main(int argc, char **argv)
     if (self.progress == MAP_FAILED)
         return 70;
     self.progress += self.rank;
+    signal(SIGTERM, term_hear);
     start();
     for (;;) {
         struct channel_frame frame;
@@ -364,5 +391,7 @@ int main(int argc, char **argv)
         memcpy(&c, self.payload, sizeof(c));
         if (frame.type == CHANNEL_CASE)
             case_serve(&c, frame.job);
+        else if (frame.type == CHANNEL_STOP)
+            stop_hear();
     }
 }

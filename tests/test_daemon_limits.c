@@ -163,12 +163,24 @@ START_TEST(test_memory)
     ck_assert_uint_eq(limit_of(pid, "Max address space"), UINT64_C(1280) << 20);
     run("memory", STATUS_ABORTED, "rank 1 of 2 exited with 0");
 
+    run_and_pass(&d, WORLD); // the pool is back
     struct wire_request request = daemon_request(METHOD_RUN);
+    strcpy(request.run.model, "hoard");
+    request.run.world_size = WORLD;
+    request.timeout_ns = UINT64_C(2000000000);
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.message,
+                "rank 1 of 2 was in forward, step 1, with all the memory that a rank "
+                "may have (rank-memory)");
+    wire_reply_fini(&reply);
+
+    request = daemon_request(METHOD_RUN);
     request.run.world_size = WORLD;
     request.run.heads = request.run.kv_heads = 8;
     request.run.head_dim_qk = request.run.head_dim_v = 128;
     request.run.seqlen_q = request.run.seqlen_kv = 16384;
-    struct wire_reply reply = daemon_call(&d, &request);
+    reply = daemon_call(&d, &request);
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
     expect_text(reply.message, "--rank-memory leaves it 0.06 GiB");
     wire_reply_fini(&reply);

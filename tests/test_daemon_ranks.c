@@ -294,6 +294,64 @@ START_TEST(test_flood)
 }
 END_TEST
 
+// ---- ranks that are not needed any more --------------------------------------------------------
+
+static void await_no_ranks(void)
+{
+    while (daemon_child_count(&d) > 0)
+        usleep(10000);
+}
+
+static void idle_out(int world_size)
+{
+    run_and_pass(&d, world_size);
+    await_no_ranks();
+}
+
+static void restart_with_idle_timeout(void)
+{
+    char program[4096];
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    const char *const arguments[] = {"--rank-program",
+                                     runner_build(program, sizeof(program), "tests/odd_rank"),
+                                     "--idle-timeout", "50ms", NULL};
+    daemon_start(&d, arguments);
+}
+
+START_TEST(test_idle_ranks_end_as_they_please)
+{
+    restart_with_idle_timeout();
+    while (!daemon_logged(&d, "asked to end")) // on a busy machine it may not be in time to say so
+        idle_out(1);
+    while (!daemon_logged(&d, "told to end"))
+        idle_out(2);
+    idle_out(3); // until they are killed
+}
+END_TEST
+
+// A rank that is stopped can do neither before it goes on.
+START_TEST(test_idle_rank_that_is_stopped)
+{
+    restart_with_idle_timeout();
+    while (!daemon_logged(&d, "asked to end")) {
+        run_and_pass(&d, 1);
+        pid_t rank = daemon_rank_pid(&d, 1, 0);
+        if (rank > 0)
+            kill(rank, SIGSTOP);
+        await_no_ranks();
+    }
+}
+END_TEST
+
+// What is lost is not asked.
+START_TEST(test_lost_ranks_are_killed)
+{
+    expect_failure("exit", STATUS_ABORTED, "exited with 0");
+    expect_failure("failed", STATUS_INTERNAL, "out of ideas");
+    ck_assert(!daemon_logged(&d, "asked to end"));
+}
+END_TEST
+
 // ---- poison ------------------------------------------------------------------------------------
 
 // A case of its own for each seed.
@@ -398,6 +456,9 @@ int main(void)
     tcase_add_test(tcase, test_silence_until_deadline);
     tcase_add_test(tcase, test_stopped_while_waiting);
     tcase_add_test(tcase, test_flood);
+    tcase_add_test(tcase, test_idle_ranks_end_as_they_please);
+    tcase_add_test(tcase, test_idle_rank_that_is_stopped);
+    tcase_add_test(tcase, test_lost_ranks_are_killed);
     tcase_add_test(tcase, test_poison);
     tcase_add_test(tcase, test_rank_cannot_start);
     tcase_add_test(tcase, test_rank_of_another_build);

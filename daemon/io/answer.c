@@ -210,8 +210,11 @@ static void rank_exited_write(const struct sentence *s, struct error *error)
               r && r->failure.text[0] ? ": " : "", r ? r->failure.text : "");
 }
 
-static const char *state_explain(char state)
+static const char *state_explain(const struct rank_process *r)
 {
+    char state = r->state;
+    if (r->at_memory_limit)
+        return ", with all the memory that a rank may have (rank-memory)";
     return state == 'T' || state == 't'   ? ", stopped by a signal (state T)"
            : state == 'D'                 ? ", stuck in the kernel (state D)"
            : state == 'X' || state == 'Z' ? ", already dead"
@@ -224,7 +227,7 @@ static void deadline_running_write(const struct sentence *s, struct error *error
     error_set(
         error, s->action->status,
         "the time limit of %s passed while rank %d of %d was %s%s; the pool is being restarted",
-        s->timeout, s->culprit, s->action->world_size, s->place, r ? state_explain(r->state) : "");
+        s->timeout, s->culprit, s->action->world_size, s->place, r ? state_explain(r) : "");
 }
 
 static void deadline_starting_write(const struct sentence *s, struct error *error)

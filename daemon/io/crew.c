@@ -23,6 +23,8 @@
 #define GRACE_S         .25
 #define STRAYS_PAUSE_MS 2
 
+#define LIBRARY_PIECE_BYTES (INT64_C(33) << 20)
+
 // ---- all crews ---------------------------------------------------------------------------------
 
 enum status crews_create(struct ev_loop *loop, const char *program,
@@ -247,6 +249,13 @@ void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c)
     }
 }
 
+// Libraries ask for pieces of up to 32 MiB, and some ask again for ever when they do not get them.
+static bool at_memory_limit(const struct rank_process *r)
+{
+    int64_t limit = r->crew->crews->confinement->memory_bytes;
+    return limit > 0 && proc_data_bytes(r->pid) > limit - LIBRARY_PIECE_BYTES;
+}
+
 void crew_snapshot(struct crew *crew)
 {
     if (crew->has_snapshot)
@@ -255,6 +264,7 @@ void crew_snapshot(struct crew *crew)
     for (int rank = 0; rank < crew->world_size; rank++) {
         progress_store(&crew->snapshot[rank], progress_load(&crew->progress[rank]));
         crew->ranks[rank].state = proc_state(crew->ranks[rank].pid);
+        crew->ranks[rank].at_memory_limit = at_memory_limit(&crew->ranks[rank]);
     }
 }
 

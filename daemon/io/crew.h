@@ -43,6 +43,7 @@ struct rank_process {
     struct rank_failure failure; // what it said, or what is held against it; status 0: nothing
     char fate[FATE_MAX];         // how it ended, "" while it lives
     char state;                  // as of crew_snapshot()
+    bool at_memory_limit;        // likewise: it has all that rank-memory leaves it
 };
 
 struct crews;

@@ -46,6 +46,13 @@ bool proc_status_line(pid_t pid, const char *key, char *text, size_t size)
     return false;
 }
 
+int64_t proc_data_bytes(pid_t pid)
+{
+    char text[48];
+    bool known = proc_status_line(pid, "VmData:", text, sizeof(text)); // in units of 1024 bytes
+    return known ? (int64_t)strtoll(text, NULL, 10) * 1024 : 0;
+}
+
 const char *proc_describe(pid_t pid, char text[PROC_TEXT_MAX])
 {
     char value[48];

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 // State letter; 'X' when the process is gone or hidden from us, or pid is 0.
@@ -13,6 +14,9 @@ char proc_state(pid_t pid);
 // The line of /proc/PID/status that begins with `key` ("Uid:"), without the key and the space
 // behind it. False when there is none, or the process is gone or hidden.
 bool proc_status_line(pid_t pid, const char *key, char *text, size_t size);
+
+// Its memory that counts as data; 0 when that is not known.
+int64_t proc_data_bytes(pid_t pid);
 
 #define PROC_TEXT_MAX 128
 
