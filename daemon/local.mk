@@ -32,6 +32,8 @@ daemon_libcore_a_SOURCES = \
 # The socket: bytes, requests and replies, without their meaning.
 noinst_LIBRARIES += daemon/libserver.a
 daemon_libserver_a_SOURCES = \
+    daemon/io/chain_screen.c \
+    daemon/io/chain_screen.h \
     daemon/io/connection.c \
     daemon/io/connection.h \
     daemon/io/frame.c \

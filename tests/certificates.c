@@ -126,6 +126,8 @@ static void configure(struct tls_client *t, const struct tls_client_options *o)
     }
     if (o->own) {
         ck_assert_int_eq(mbedtls_x509_crt_parse_file(&t->own, o->own->file), 0);
+        if (o->above)
+            ck_assert_int_eq(mbedtls_x509_crt_parse_file(&t->own, o->above->file), 0);
         ck_assert_int_eq(mbedtls_pk_parse_keyfile(&t->key, o->own->key_file, NULL), 0);
         ck_assert_int_eq(mbedtls_ssl_conf_own_cert(&t->config, &t->own, &t->key), 0);
     }

@@ -41,6 +41,7 @@ struct tls_client {
 struct tls_client_options {
     const struct certificate *trusted; // who has signed the server's; NULL: whoever
     const struct certificate *own;     // NULL: none
+    const struct certificate *above;   // sent behind it; NULL: none
     int version_max;                   // minor, as the library counts: 3 is TLS 1.2; 0: that
     bool renegotiates;                 // may be asked to shake hands again
 };

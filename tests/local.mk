@@ -322,6 +322,10 @@ test_programs += tests/test_frame
 tests_test_frame_SOURCES = tests/test_frame.c
 tests_test_frame_LDADD = tests/libtesting.a daemon/libserver.a $(CHECK_LIBS) $(PTHREAD_LIBS)
 
+test_programs += tests/test_chain_screen
+tests_test_chain_screen_SOURCES = tests/test_chain_screen.c
+tests_test_chain_screen_LDADD = tests/libtesting.a daemon/libserver.a $(CHECK_LIBS) $(PTHREAD_LIBS)
+
 fuzz_programs += tests/fuzz_frame
 tests_fuzz_frame_SOURCES = tests/fuzz_frame.c
 tests_fuzz_frame_LDADD = daemon/libserver.a $(fuzz_libs)
@@ -402,8 +406,13 @@ tests_faulty_rank_LDADD = kernels/libkernels.a transport/libtransport.a plan/lib
     common/libcommon.la $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 test_programs += tests/test_fault_matrix
-tests_test_fault_matrix_SOURCES = tests/test_fault_matrix.c tests/raw_client.c tests/raw_client.h
+fault_scene = tests/fault_scene.c tests/fault_scene.h tests/raw_client.c tests/raw_client.h
+tests_test_fault_matrix_SOURCES = tests/test_fault_matrix.c $(fault_scene)
 tests_test_fault_matrix_LDADD = $(daemon_fixture_libs)
+
+test_programs += tests/test_fault_spares
+tests_test_fault_spares_SOURCES = tests/test_fault_spares.c $(fault_scene)
+tests_test_fault_spares_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_environment
 tests_test_environment_SOURCES = tests/test_environment.c tests/raw_client.c tests/raw_client.h \

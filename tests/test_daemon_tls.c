@@ -161,6 +161,28 @@ START_TEST(other_certificates_do_not)
 }
 END_TEST
 
+// Even those that would lead to one that is trusted: they are to be in tls-clients.
+START_TEST(chains_of_certificates_are_refused)
+{
+    struct certificate between, below;
+    certificate_make(&between, d.folder, "between", "one in between", &ca,
+                     (struct certificate_kind){.authority = true});
+    certificate_make(&below, d.folder, "below", "a client", &between, (struct certificate_kind){0});
+    start(true, false);
+    expect_no_handshake(
+        &(struct tls_client_options){.trusted = &ca, .own = &below, .above = &between},
+        "it has sent more certificates than its own");
+    expect(&proper, "", STATUS_OK);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    // Where tls-clients has it the client needs to send nothing but its own.
+    ck_assert_int_eq(rename(between.file, ca.file), 0);
+    start(true, false);
+    expect(&(struct tls_client_options){.own = &below}, "", STATUS_OK);
+    certificate_remove(&between);
+    certificate_remove(&below);
+}
+END_TEST
+
 START_TEST(client_may_refuse_the_daemon)
 {
     start(true, false);
@@ -488,6 +510,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, certificates_open_the_door);
     tcase_add_test(tcase, other_certificates_do_not);
+    tcase_add_test(tcase, chains_of_certificates_are_refused);
     tcase_add_test(tcase, client_may_refuse_the_daemon);
     tcase_add_test(tcase, token_alone_opens_the_door);
     tcase_add_test(tcase, both_are_needed_where_both_are_set);

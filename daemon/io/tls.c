@@ -12,6 +12,8 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "daemon/io/chain_screen.h"
+
 #define FAULT_TEXT_MAX 160
 
 struct tls {
@@ -25,6 +27,8 @@ struct tls_session {
     struct tls *tls;
     struct tls_pipe pipe;
     mbedtls_ssl_context ssl;
+    struct chain_screen screen;
+    bool refused; // by it
 };
 
 // Forward secrecy, and ciphers that authenticate what they encipher.
@@ -172,6 +176,10 @@ static int pipe_read(void *context, unsigned char *data, size_t size)
     ssize_t got = s->pipe.read(s->pipe.context, data, size);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return MBEDTLS_ERR_SSL_WANT_READ;
+    if (got > 0 && !chain_screen_pass(&s->screen, data, (size_t)got)) {
+        s->refused = true;
+        return MBEDTLS_ERR_SSL_CONN_EOF;
+    }
     return got > 0 ? (int)got : MBEDTLS_ERR_SSL_CONN_EOF;
 }
 
@@ -234,6 +242,10 @@ static const char *fault_of(const struct tls_session *s, int result)
 // What a call gave that was to give bytes or nothing.
 static enum tls_result result_of(const struct tls_session *s, int result, const char **fault)
 {
+    if (s->refused) {
+        *fault = "it has sent more certificates than its own";
+        return TLS_BROKEN;
+    }
     switch (result) {
     case MBEDTLS_ERR_SSL_WANT_READ:
     case MBEDTLS_ERR_SSL_WANT_WRITE:

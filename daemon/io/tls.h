@@ -21,7 +21,9 @@ const char *tls_library(void);
 struct tls_files {
     const char *certificate; // PEM: the server's, then those between it and the root
     const char *key;         // PEM, without a password; nobody but its owner and group may read it
-    const char *clients;     // PEM: the roots of clients' certificates; NULL or "": none are asked
+    // PEM: who signs those of clients, roots or not; NULL or "": none are asked. A client sends its
+    // own certificate and no other.
+    const char *clients;
 };
 
 // Reads the files; what they say later is of no account. INVALID_ARGUMENT: a file is not what it
