@@ -102,6 +102,14 @@ static void buffers_fini(struct buffers *b)
         free(all[i]);
 }
 
+static struct slice slice_of(const struct shape *s)
+{
+    return (struct slice){.q_len = s->length,
+                          .kv_len = s->length,
+                          .left = SLICE_UNBOUNDED,
+                          .right = s->causal ? 0 : SLICE_UNBOUNDED};
+}
+
 static struct attention_shape attention_shape_of(const struct shape *s)
 {
     return (struct attention_shape){.dtype = s->dtype,
@@ -186,10 +194,7 @@ static double median(double *values, int count)
 
 static struct seconds measure(struct attention_backend *backend, const struct shape *s, int rounds)
 {
-    struct slice slice = {.q_len = s->length,
-                          .kv_len = s->length,
-                          .left = SLICE_UNBOUNDED,
-                          .right = s->causal ? 0 : SLICE_UNBOUNDED};
+    struct slice slice = slice_of(s);
     struct buffers b;
     buffers_init(&b, s);
     double *gemm = reserve(3 * rounds, sizeof(double));
@@ -209,9 +214,8 @@ static struct seconds measure(struct attention_backend *backend, const struct sh
 
 static void print_row(const struct shape *s, struct seconds seconds)
 {
-    double length = (double)s->length;
-    double pairs = s->causal ? length * (length + 1) / 2 : length * length;
-    double flops = pairs * s->heads * 2 * (s->d_qk + s->d_v) * 1e-9;
+    struct slice slice = slice_of(s);
+    double flops = (double)slice_pairs(&slice) * s->heads * 2 * (s->d_qk + s->d_v) * 1e-9;
     double square = 2.0 * SQUARE * SQUARE * SQUARE * 1e-9 / seconds.gemm;
     double forward = flops / seconds.forward, backward = 2.5 * flops / seconds.backward;
     printf("%-20s %6lld  %8.1f %8.1f %8.1f  %7.2f %7.2f\n", s->name, (long long)s->length, forward,
