@@ -498,3 +498,8 @@ tests_test_worklist_backward_SOURCES = tests/test_worklist_backward.c \
     tests/drawn_slices.c tests/drawn_slices.h \
     kernels/cuda/worklist_backward.c kernels/cuda/worklist_backward.h \
     kernels/cuda/intervals.c kernels/cuda/intervals.h
+
+# What programs that are compiled already find in the library.
+test_programs += tests/test_abi
+tests_test_abi_SOURCES = tests/test_abi.c
+EXTRA_DIST += tests/exported.txt

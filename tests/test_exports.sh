@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# libcpattn.so gives away what <cpattn.h> declares, all of it and nothing else. Prints TAP.
+# libcpattn.so gives away what <cpattn.h> declares, all of it and nothing else, and still all that a
+# program may have been linked with; what is added goes into tests/exported.txt. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 library=$top_builddir/client/.libs/libcpattn.so
@@ -21,7 +22,7 @@ compare() { # NAME FIRST SECOND: what the first has and the second lacks
     fi
 }
 
-echo "1..3"
+echo "1..4"
 if [ -n "$exported" ] && [ -n "$declared" ]; then
     echo "ok 1 - there is something to compare"
 else
@@ -29,3 +30,6 @@ else
 fi
 compare "2 - every declared function is exported" "$declared" "$exported"
 compare "3 - every exported symbol is declared" "$exported" "$declared"
+versioned=$(nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort)
+compare "4 - what was exported once still is, by the version it had" \
+    "$(grep -v '^#' "$top_srcdir/tests/exported.txt")" "$versioned"
