@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/measure.h"
 
+#include "plan/cost.h"
+
 const char *measure_part_name(enum measure_part part)
 {
     static const char *const names[PARTS] = {"queue",     "start",   "inputs", "run",
@@ -41,9 +43,7 @@ static double rate(double flops, uint64_t ns)
 
 struct measure_rates measure_rates(const struct cp_case *c, const struct cpattn_rank *rank)
 {
-    // What op_flops() of plan/plan.h counts of a pair: two products forward, five backward.
-    double forward = c->head_dim_qk + c->head_dim_v;
-    double backward = c->training ? 3. * c->head_dim_qk + 2. * c->head_dim_v : 0;
+    double forward = cost_forward(c, 1), backward = c->training ? cost_backward(c, 1) : 0;
     double share = forward / (forward + backward);
     return (struct measure_rates){
         .forward = rate(rank->flops * share, rank->forward_ns),
