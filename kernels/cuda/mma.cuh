@@ -203,6 +203,30 @@ static __device__ __forceinline__ float fast_exp2(float x)
     return y;
 }
 
+// tanh(x) = 1 - 2 / (e^2x + 1), whose error is absolute;
+struct tanh_absolute {
+    static __device__ __forceinline__ float of(float x)
+    {
+        return 1 - __fdividef(2, fast_exp2(x * 2.885390081777927f) + 1);
+    }
+};
+
+// and with a series where x is small, whose error is relative.
+struct tanh_relative {
+    static __device__ __forceinline__ float of(float x)
+    {
+        float z = x * x, series = fmaf(z, fmaf(z, fmaf(z, -17 / 315.0f, 2 / 15.0f), -1 / 3.0f), 1);
+        return fabsf(x) < 0.25f ? x * series : tanh_absolute::of(x);
+    }
+};
+
+struct as_it_is {
+    static __device__ __forceinline__ float of(float x)
+    {
+        return x;
+    }
+};
+
 // ---- atomic maximum -----------------------------------------------------------------------------
 
 // Raises *where to x, which is no NaN. Positive numbers are ordered as their bits are, negative

@@ -14,10 +14,12 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/smxx_forward.h"
 
-#define FORWARD_THREADS 128
+#define FORWARD_THREADS   128
 // Results are scaled down to a new maximum of their row when it is larger by this power of 2: until
 // then weights stay under 2^8 and nothing is lost.
-#define FORWARD_SLACK   8.0f
+#define FORWARD_SLACK     8.0f
+// Caps beyond this, in base 2, are so large that an error of tanh beside 1 would show in a logit.
+#define FORWARD_CAP_LARGE 256.0f
 
 static const float LOG2_E = 1.4426950408889634f;
 static const float LN_2 = 0.6931471805599453f;
@@ -209,10 +211,8 @@ __device__ __forceinline__ bool block_is_masked(const struct work_fragment &frag
     return key < fragment.low + rows - 1 || key + N > min(fragment.high, fragment.keys);
 }
 
-// Products become logits in base 2, without the bias.
-template <class S>
-__device__ __forceinline__ void scores_scale(struct forward_state<S> &state, float factor,
-                                             float cap)
+template <class S, class Map>
+__device__ __forceinline__ void scores_map(struct forward_state<S> &state, float factor, float cap)
 {
 #pragma unroll
     for (int m = 0; m < S::M; m++)
@@ -220,19 +220,20 @@ __device__ __forceinline__ void scores_scale(struct forward_state<S> &state, flo
         for (int n = 0; n < S::N / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                state.scores[m][n][i] *= factor;
+                state.scores[m][n][i] = cap * Map::of(factor * state.scores[m][n][i]);
+}
+
+// Products become logits in base 2, without the bias.
+template <class S>
+__device__ __forceinline__ void scores_scale(struct forward_state<S> &state, float factor,
+                                             float cap)
+{
     if (cap == 0)
-        return;
-#pragma unroll
-    for (int m = 0; m < S::M; m++)
-#pragma unroll
-        for (int n = 0; n < S::N / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                // tanh(x) = 1 - 2 / (e^2x + 1)
-                float x = state.scores[m][n][i];
-                state.scores[m][n][i] = cap * (1 - __fdividef(2, fast_exp2(x * (2 * LOG2_E)) + 1));
-            }
+        scores_map<S, as_it_is>(state, factor, 1);
+    else if (cap > FORWARD_CAP_LARGE)
+        scores_map<S, tanh_relative>(state, factor, cap);
+    else
+        scores_map<S, tanh_absolute>(state, factor, cap);
 }
 
 // Adds the bias where a key is visible; elsewhere there need not be any.

@@ -304,6 +304,20 @@ static void rising_logits(void)
     }
 }
 
+// Caps that hardly touch a logit must not touch it otherwise either.
+static void large_caps(void)
+{
+    static const double caps[] = {100, 300, 1e3, 1e5, 1e6};
+    for (int i = 0; i < 15; i++) {
+        struct trial t = trial_of((enum case_dtype)(DTYPE_BF16 + i % 3), 64, 64, 70, 300);
+        t.problem.shape.softcap = caps[i / 3];
+        t.problem.magnitude = i % 2 ? 1 : 8;
+        t.wants_max = true;
+        if (!trial_check(&t))
+            return;
+    }
+}
+
 static void nothing_to_do(void)
 {
     struct trial t = trial_of(DTYPE_BF16, 64, 64, 0, 10);
@@ -335,6 +349,7 @@ int main(int argc, char **argv)
                                                 {"every width", every_width},
                                                 {"edges of tiles", edges},
                                                 {"rising logits", rising_logits},
+                                                {"large caps", large_caps},
                                                 {"nothing to do", nothing_to_do},
                                                 {"refusals", refusals}};
     return harness_run(tests, (int)(sizeof(tests) / sizeof(*tests)), argc, argv);
