@@ -3,6 +3,7 @@
 // that a test can ask for any behaviour; "ready" on stdout says that it listens. Ends with its
 // stdin.
 #include <errno.h>
+#include <inttypes.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/rep.h>
 #include <pthread.h>
@@ -123,6 +124,11 @@ static void reply_run(struct wire_reply *reply, const struct wire_request *reque
     } else if (strcmp(c->model, "refuse") == 0) {
         reply_refusal(reply, STATUS_INVALID_ARGUMENT, "case.heads is wrong");
         memset(&reply->id, 0, sizeof reply->id);
+    } else if (strcmp(c->model, "limits") == 0) {
+        char text[64];
+        snprintf(text, sizeof text, "%" PRIu64 " ns, %" PRIu64 " ns of them at work",
+                 request->timeout_ns, request->run_timeout_ns);
+        reply_refusal(reply, STATUS_DEADLINE_EXCEEDED, text);
     } else if (strcmp(c->model, "other-method") == 0) {
         reply->method = METHOD_DESCRIBE;
     } else if (strcmp(c->model, "other-id") == 0) {

@@ -11,7 +11,8 @@
 #include "tests/fake.h"
 #include "tests/runner.h"
 
-#define MS UINT64_C(1000000)
+#define MS     UINT64_C(1000000)
+#define SECOND (1000 * MS)
 
 static struct fake fake;
 static struct cpattn_client *client;
@@ -206,6 +207,36 @@ START_TEST(refusals_are_handed_through)
 }
 END_TEST
 
+static void assert_limits(uint64_t timeout_ns, uint64_t run_timeout_ns, const char *text)
+{
+    struct cpattn_case *c = fake_case("limits");
+    struct cpattn_request *request;
+    ck_assert_int_eq(cpattn_submit_limited(client, c, timeout_ns, run_timeout_ns, &request, &error),
+                     CPATTN_OK);
+    ck_assert(cpattn_wait(request, UINT64_MAX));
+    ck_assert_int_eq(cpattn_collect(request, &result, &error), CPATTN_DEADLINE_EXCEEDED);
+    ck_assert_str_eq(error.text, text);
+    cpattn_request_destroy(request);
+    cpattn_case_destroy(c);
+}
+
+START_TEST(time_limits_reach_the_daemon)
+{
+    const uint64_t day_ns = 24 * 3600 * SECOND;
+    assert_limits(5 * SECOND, 3 * SECOND, "5000000000 ns, 3000000000 ns of them at work");
+    assert_limits(day_ns, day_ns, "86400000000000 ns, 86400000000000 ns of them at work");
+    assert_limits(0, 0, "90000000000 ns, 0 ns of them at work");
+    struct cpattn_case *c = fake_case("pass");
+    struct cpattn_request *none;
+    ck_assert_int_eq(cpattn_submit(client, c, day_ns + 1, &none, &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(error.text, "timeout_ns is 86400000000001"));
+    ck_assert_int_eq(cpattn_submit_limited(client, c, 0, day_ns + 1, &none, &error),
+                     CPATTN_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(error.text, "run_timeout_ns is 86400000000001"));
+    cpattn_case_destroy(c);
+}
+END_TEST
+
 static void assert_lost(const char *label, enum cpattn_status expected, const char *part)
 {
     ck_assert_int_eq(run(label), expected);
@@ -234,6 +265,15 @@ START_TEST(questions_are_answered)
     ck_assert_int_eq(cpattn_describe(client, 0, &description, &error), CPATTN_OK);
     ck_assert_ptr_nonnull(description->version);
     ck_assert_ptr_nonnull(description->backend);
+    ck_assert_int_ge(description->gpu_count, 1); // of this sample
+    for (int i = 0; i < description->gpu_count; i++) {
+        const struct cpattn_gpu *gpu = cpattn_description_gpu(description, i);
+        ck_assert_ptr_nonnull(gpu->arch);
+        ck_assert_ptr_nonnull(gpu->name);
+        ck_assert_int_ge(gpu->memory_bytes, 1);
+    }
+    ck_assert_ptr_null(cpattn_description_gpu(description, description->gpu_count));
+    ck_assert_ptr_null(cpattn_description_gpu(description, -1));
     cpattn_description_destroy(description);
     ck_assert_int_eq(cpattn_query_status(client, 0, &status, &error), CPATTN_OK);
     ck_assert_int_eq(status->pool_count, 3);
@@ -516,6 +556,7 @@ int main(void)
     tcase_add_test(answers, the_largest_result_arrives);
     tcase_add_test(answers, a_failure_comes_with_the_states_of_the_ranks);
     tcase_add_test(answers, refusals_are_handed_through);
+    tcase_add_test(answers, time_limits_reach_the_daemon);
     tcase_add_test(answers, answers_that_make_no_sense_are_told);
     tcase_add_test(answers, questions_are_answered);
     suite_add_tcase(suite, answers);

@@ -22,7 +22,7 @@ compare() { # NAME FIRST SECOND: what the first has and the second lacks
     fi
 }
 
-echo "1..4"
+echo "1..5"
 if [ -n "$exported" ] && [ -n "$declared" ]; then
     echo "ok 1 - there is something to compare"
 else
@@ -33,3 +33,8 @@ compare "3 - every exported symbol is declared" "$exported" "$declared"
 versioned=$(nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort)
 compare "4 - what was exported once still is, by the version it had" \
     "$(grep -v '^#' "$top_srcdir/tests/exported.txt")" "$versioned"
+unexplained=
+for name in $declared; do
+    grep -q "^\.Fn $name\( \|\$\)" "$top_srcdir/doc/cpattn.3" || unexplained="$unexplained $name"
+done
+compare "5 - every declared function is in cpattn(3)" "$unexplained" ""
