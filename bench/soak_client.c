@@ -134,14 +134,19 @@ static void ask_again(struct client *c)
 {
     const struct client *other = &clients[generate_below(&soak.random, CLIENTS)];
     const struct ask *open = &other->asks[generate_below(&soak.random, ASKS)];
-    const struct known *known = &knowns[generate_below(&soak.random, KNOWN)];
-    if (open->kind == KIND_RUN && other->remote == c->remote && soak_chance(500))
+    if (open->kind == KIND_RUN && other->remote == c->remote && soak_chance(500)) {
+        soak.counts.again++;
         ask_run(c, &open->id, open->seed);
-    else if (known_holds(known) && known->remote == c->remote)
-        ask_run(c, &known->id, known->seed);
-    else
         return;
-    soak.counts.again++;
+    }
+    for (int tries = 0; tries < 64; tries++) {
+        const struct known *known = &knowns[generate_below(&soak.random, KNOWN)];
+        if (!known_holds(known) || known->remote != c->remote)
+            continue;
+        soak.counts.again++;
+        ask_run(c, &known->id, known->seed);
+        return;
+    }
 }
 
 static void client_act(struct client *c)

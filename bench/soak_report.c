@@ -127,6 +127,22 @@ static void faults_print(void)
     row("changes of settings (SIGHUP)", soak.counts.reloads);
 }
 
+// As its log has it.
+static void log_print(void)
+{
+    static const struct {
+        const char *text, *what;
+    } lines[] = {{" pool_start ", "pools started"},
+                 {" spare=1", "of these to stand by"},
+                 {" pool_kill ", "pools ended"},
+                 {" rank_exited ", "ranks that ended by themselves or by a fault"},
+                 {" loop_lag ", "times that its loop came late"},
+                 {" log_dropped ", "times that lines of the log were dropped"}};
+    printf("\n## Its log\n\n| what | times |\n|---|---|\n");
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        row(lines[i].what, (uint64_t)soak_process_logged(&soak.process, lines[i].text));
+}
+
 static void answers_print(void)
 {
     const struct soak_counts *c = &soak.counts;
@@ -204,4 +220,5 @@ void report_print(int argc, char **argv, const char *end)
     answers_print();
     times_print();
     curves_print();
+    log_print();
 }
