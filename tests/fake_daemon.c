@@ -156,6 +156,10 @@ static void reply_fill(struct wire_reply *reply, const struct wire_request *requ
         sample_description(&s, &reply->description);
         reply->description.devices = runs;
         reply->description.queue_max = connections;
+        reply->description.gpu_count = 2;
+        for (int i = 0; i < 2; i++)
+            reply->description.gpus[i] = (struct wire_device){
+                .index = 3 * i, .arch = "sm_90", .memory_bytes = 1 << 30, .name = "NVIDIA H200"};
         break;
     case METHOD_STATUS:
         sample_status(&s, 3, &reply->pools);
