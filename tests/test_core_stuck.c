@@ -177,6 +177,8 @@ START_TEST(a_drain_does_not_wait_for_it)
     struct ranks four = pool_stuck(4, 3, 0x8), one = pool_up(1);
     core_drain(f.core, f.now_ns);
     expect_kill(one);
+    submit_refused(4, STATUS_UNAVAILABLE, "draining");
+    ck_assert(!core_is_stuck(f.core, 4, &(struct core_stuck){0}));
     rank_dies(one, 0);
     expect(ACTION_EXIT);
     rank_dies(four, 3); // after it

@@ -110,7 +110,7 @@ START_TEST(test_takes_over_after_a_death)
     wire_reply_fini(&reply);
 
     run_and_pass(&d, WORLD);
-    ck_assert_int_eq(pids_of(1).leader, pids.spare);
+    ck_assert_int_eq(daemon_rank_pid(&d, WORLD, 1), pids.spare);
     struct pair after = pair_await(2);
     ck_assert_uint_eq(after.leader.generation, 1);
     ck_assert_uint_eq(after.leader.jobs, 1);
@@ -168,18 +168,27 @@ START_TEST(test_a_spare_dies)
 }
 END_TEST
 
-START_TEST(test_status_for_people)
+static void submit_status(const char *option, char *text, size_t size)
 {
-    char program[4096], command[8192], text[4096] = "";
-    run_and_pass(&d, WORLD);
-    pair_await(1);
+    char program[4096], command[8192];
     runner_build(program, sizeof(program), "cpattn-submit");
-    snprintf(command, sizeof(command), "%s status --socket %s", program, d.socket);
+    snprintf(command, sizeof(command), "%s status --socket %s %s", program, d.socket, option);
     FILE *pipe = popen(command, "r");
     ck_assert_ptr_nonnull(pipe);
-    size_t length = fread(text, 1, sizeof(text) - 1, pipe);
+    size_t length = fread(text, 1, size - 1, pipe);
     ck_assert_int_eq(pclose(pipe), 0);
     text[length] = '\0';
+}
+
+START_TEST(test_status_for_people)
+{
+    char text[4096];
+    run_and_pass(&d, WORLD);
+    pair_await(1);
+    submit_status("--json", text, sizeof(text));
+    expect_text(text, "\"spare\":false");
+    expect_text(text, "\"spare\":true");
+    submit_status("", text, sizeof(text));
     expect_text(text, "SPARE");
     const char *first = strstr(text, "idle"), *second = first ? strstr(first + 1, "idle") : NULL;
     ck_assert_msg(second, "%s", text);

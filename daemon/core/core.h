@@ -91,8 +91,9 @@ struct core_stuck {
                 // devices, and where there are fewer, they are dealt in turn
 };
 
-// Whether no pool of the world size can be had, at least one of them because of ranks that are
-// stuck; `stuck` is one of these ranks then, else untouched. World size 1..WORLD_SIZE_MAX.
+// Whether requests of the world size are refused because no pool of it can be had, at least one of
+// them because of ranks that are stuck; `stuck` is one of these ranks then, else untouched. Not
+// while draining, when all are refused. World size 1..WORLD_SIZE_MAX.
 bool core_is_stuck(const struct core *core, int world_size, struct core_stuck *stuck);
 
 // As the user of core_cancel(): any, for those who rule the daemon.

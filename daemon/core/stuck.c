@@ -61,7 +61,7 @@ static int stuck_rank_on(const struct pool *pool, uint64_t devices)
     return -1;
 }
 
-bool core_is_stuck(const struct core *core, int world_size, struct core_stuck *stuck)
+static bool stuck_find(const struct core *core, int world_size, struct core_stuck *stuck)
 {
     const struct size *size = &core->sizes[world_size];
     if (core->pools_stuck == 0 || stuck_leaves(core, world_size))
@@ -81,11 +81,16 @@ bool core_is_stuck(const struct core *core, int world_size, struct core_stuck *s
     return false;
 }
 
+bool core_is_stuck(const struct core *core, int world_size, struct core_stuck *stuck)
+{
+    return !core->draining && stuck_find(core, world_size, stuck);
+}
+
 void stuck_refuse_waiting(struct core *core, int world_size)
 {
     struct list *queue = &core->sizes[world_size].queue;
     struct core_stuck stuck;
-    if (list_empty(queue) || !core_is_stuck(core, world_size, &stuck))
+    if (list_empty(queue) || !stuck_find(core, world_size, &stuck))
         return;
     struct job_event event = {
         .kind = JOB_REFUSE_STUCK, .pool = core->slots[stuck.pool], .rank = stuck.rank};
