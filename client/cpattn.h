@@ -65,7 +65,7 @@ enum cpattn_status {
     CPATTN_CANCELLED = 1,
     CPATTN_UNKNOWN = 2,
     CPATTN_INVALID_ARGUMENT = 3,    // a field is malformed, or fields contradict each other
-    CPATTN_DEADLINE_EXCEEDED = 4,   // the time limit passed; the result says where each rank stood
+    CPATTN_DEADLINE_EXCEEDED = 4,   // the time limit passed, or cannot be kept
     CPATTN_NOT_FOUND = 5,           // no such request
     CPATTN_ALREADY_EXISTS = 6,      // this request is known already
     CPATTN_PERMISSION_DENIED = 7,   // the socket may not be used by this user
@@ -75,7 +75,7 @@ enum cpattn_status {
     CPATTN_OUT_OF_RANGE = 11,
     CPATTN_UNIMPLEMENTED = 12,   // sensible, but not built
     CPATTN_INTERNAL = 13,        // a fault of the daemon or of this library
-    CPATTN_UNAVAILABLE = 14,     // no daemon, or it went away
+    CPATTN_UNAVAILABLE = 14,     // no daemon, it went away or drains, or ranks cannot be started
     CPATTN_DATA_LOSS = 15,       // the answer could not be understood
     CPATTN_UNAUTHENTICATED = 16, // over a network: a wrong token, a certificate that is refused
 };
