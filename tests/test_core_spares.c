@@ -93,22 +93,77 @@ START_TEST(the_older_works_and_the_younger_stands_by)
 }
 END_TEST
 
-START_TEST(a_spare_takes_over_when_the_devices_are_free)
+START_TEST(a_spare_takes_over_at_once)
 {
     struct pair pair = pair_up(4);
     struct action run = run_in(pair.leader);
     int next = submit(4);
     leader_dies(pair, run);
-    for (int rank = 1; rank < 3; rank++)
-        rank_dies(pair.leader, rank);
-    expect_none(); // rank 3 may still be at work on its device
-    rank_dies(pair.leader, 3);
-    run = expect_run(pair.spare, next); // nothing is started in between
+    run = expect_run(pair.spare, next); // three of the others are not reaped yet
+    run_finish(pair.spare, run);
+    run_finish(pair.spare, run_in(pair.spare));
+    ranks_reap_but(pair.leader, 0);
     struct ranks fresh = expect_spare(4);
     ck_assert_uint_gt(fresh.generation, pair.spare.generation);
-    run_finish(pair.spare, run);
     ranks_ready(fresh);
     run_finish(pair.spare, run_in(pair.spare)); // it is the older now
+}
+END_TEST
+
+// The devices of what was killed are not anybody's.
+START_TEST(nobody_else_takes_the_devices_over)
+{
+    struct pair pair = pair_up(4);
+    leader_dies(pair, run_in(pair.leader));
+    struct action run = run_in(pair.spare);
+    int other = submit(1);
+    run_finish(pair.spare, run);
+    expect_none(); // they are kept again by those that are not reaped
+    rank_dies(pair.leader, 1);
+    rank_dies(pair.leader, 2);
+    expect_none();
+    rank_dies(pair.leader, 3);
+    struct ranks one = expect_leader(1);
+    expect_spare(4);
+    ranks_ready(one);
+    expect_run(one, other);
+    expect_spare(1);
+}
+END_TEST
+
+START_TEST(devices_that_were_taken_over_may_be_lost_again)
+{
+    for (int first = 0; first < 2; first++) { // who is reaped first
+        struct core_config config = config_with_spares();
+        fixture_again(&config);
+        struct pair pair = pair_up(4);
+        leader_dies(pair, run_in(pair.leader));
+        struct action run = run_in(pair.spare);
+        int next = submit(1);
+        leader_dies((struct pair){.leader = pair.spare}, run);
+        ranks_reap_but(first == 0 ? pair.leader : pair.spare, 0);
+        expect_none();
+        ranks_reap_but(first == 0 ? pair.spare : pair.leader, 0);
+        expect_run(start_ready(1, 0), next);
+        expect_spare(1);
+    }
+}
+END_TEST
+
+START_TEST(ranks_that_were_taken_over_from_may_get_stuck)
+{
+    struct pair pair = pair_up(4);
+    leader_dies(pair, run_in(pair.leader));
+    struct action run = run_in(pair.spare);
+    rank_dies(pair.leader, 1);
+    rank_dies(pair.leader, 2);
+    pass(5 * S);
+    ck_assert_uint_eq(expect(ACTION_STUCK).devices, 0x8);
+    run_finish(pair.spare, run);
+    submit_refused(4, STATUS_UNAVAILABLE, "device 3");
+    rank_dies(pair.leader, 3);
+    expect_spare(4);
+    run_in(pair.spare);
 }
 END_TEST
 
@@ -535,7 +590,10 @@ int main(void)
     TCase *on = tcase_create("spares"), *off = tcase_create("none");
     tcase_add_checked_fixture(on, begin, fixture_end);
     tcase_add_test(on, the_older_works_and_the_younger_stands_by);
-    tcase_add_test(on, a_spare_takes_over_when_the_devices_are_free);
+    tcase_add_test(on, a_spare_takes_over_at_once);
+    tcase_add_test(on, nobody_else_takes_the_devices_over);
+    tcase_add_test(on, devices_that_were_taken_over_may_be_lost_again);
+    tcase_add_test(on, ranks_that_were_taken_over_from_may_get_stuck);
     tcase_add_test(on, a_spare_takes_over_after_a_deadline);
     tcase_add_test(on, a_spare_that_starts_is_waited_for);
     tcase_add_test(on, a_spare_that_starts_is_waited_for_rather_than_another_pool);
