@@ -43,6 +43,7 @@ $(bundle_libexec)/cpattn-rank-cuda: $(cpattn_rank_cuda_OBJECTS) $(cpattn_rank_cu
 bundle: $(bundle_programs)
 	$(AM_V_at)$(MKDIR_P) $(bundle_folder)/cases
 	$(AM_V_at)for file in $(submit_matrices); do cp $(top_srcdir)/$$file $(bundle_folder)/cases/ || exit 1; done
+	$(AM_V_at)$(MKDIR_P) $(bundle_folder)/share && ln -sfn ../cases $(bundle_folder)/share/$(PACKAGE)
 	$(AM_V_at)cp $(top_srcdir)/LICENSE $(top_srcdir)/README.md $(bundle_folder)/
 	$(AM_V_at)$(top_srcdir)/scripts/bundle $(bundle_folder) $(bundle_name).tar.xz
 bundle-check: bundle
