@@ -27,7 +27,7 @@
 
 struct limits {
     double tolerance, tolerance_grouped, rmse, row;
-    double eps;  // largest relative error of a rounding
+    double eps;  // largest relative error of P: of a rounding, or of what makes a logit of up to 8
     double step; // between neighbours where the dtype's relative precision ends
 };
 
@@ -44,7 +44,7 @@ static struct limits dtype_limits(enum case_dtype dtype)
     case DTYPE_FP32:
         break;
     }
-    return (struct limits){5e-5, 5e-5, 5e-5, 2e-4, 0x1p-24, FLT_MIN};
+    return (struct limits){5e-5, 5e-5, 5e-5, 2e-4, 0x1p-21, FLT_MIN};
 }
 
 // Standard deviations of the inputs as kernels/inputs.h draws them: the sharp ones give the logits
@@ -88,6 +88,7 @@ static struct limits case_limits(const struct cp_case *c)
     limits.tolerance_grouped = larger(limits.tolerance_grouped, excess * logits.tolerance_grouped);
     limits.rmse = larger(limits.rmse, excess * logits.rmse);
     limits.row = larger(limits.row, excess * logits.row);
+    limits.eps = larger(limits.eps, excess * logits.eps);
     return limits;
 }
 

@@ -238,6 +238,21 @@ START_TEST(terms_that_cancel_leave_their_rounding_errors)
 }
 END_TEST
 
+// fp32 tells a logit of 8 from others by 2^-21, and P, of which dS is made, no better.
+START_TEST(terms_carry_the_errors_of_logits)
+{
+    static struct sample s;
+    for (int outside = 0; outside < 2; outside++) {
+        sample_init(&s, 1);
+        s.c.dtype = DTYPE_FP32;
+        s.terms[7] = 1000;
+        s.got[7][3] += (outside ? 12 : 7) * 0x1p-21F * 1000;
+        ck_assert_int_eq(sample_judge(&s, TENSOR_DQ)->broken & RULE_ELEMENT,
+                         outside ? RULE_ELEMENT : 0);
+    }
+}
+END_TEST
+
 START_TEST(lse_is_judged_absolutely)
 {
     static struct sample s;
@@ -358,6 +373,7 @@ static Suite *suite(void)
     tcase_add_test(t, an_error_of_one_row_is_noticed);
     tcase_add_test(t, rounding_around_zero_is_no_error);
     tcase_add_test(t, terms_that_cancel_leave_their_rounding_errors);
+    tcase_add_test(t, terms_carry_the_errors_of_logits);
     tcase_add_test(t, lse_is_judged_absolutely);
     tcase_add_test(t, limits_of_what_is_admitted_mean_something);
     tcase_add_test(t, what_the_dtype_cannot_hold_is_no_error);
