@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/token.h"
 #include "tests/wire_samples.h"
 
 static const char *folder;
@@ -88,6 +89,8 @@ static void write_requests(struct sample *s)
     write_request("version", &request);
     request = request_of(s, METHOD_STATUS);
     write_request("status", &request);
+    token_set(&request.token, "a token of 31 characters, seven", 31);
+    write_request("token", &request);
     request = request_of(s, METHOD_CANCEL);
     sample_id(s, &request.cancel);
     write_request("cancel", &request);

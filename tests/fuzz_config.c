@@ -74,7 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct config first, second;
     // The ranks' program is looked for, and this one is there.
-    char *arguments[] = {"cpattnd", "--rank-program=/proc/self/exe", "--config", NULL, NULL};
+    static char name[] = "cpattnd", program[] = "--rank-program=/proc/self/exe",
+                option[] = "--config";
+    char *arguments[] = {name, program, option, NULL, NULL};
     struct error error = {.status = STATUS_OK};
     if (size > TEXT_MAX)
         return 0;

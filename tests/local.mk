@@ -330,6 +330,10 @@ fuzz_programs += tests/fuzz_frame
 tests_fuzz_frame_SOURCES = tests/fuzz_frame.c
 tests_fuzz_frame_LDADD = daemon/libserver.a $(fuzz_libs)
 
+fuzz_programs += tests/fuzz_chain
+tests_fuzz_chain_SOURCES = tests/fuzz_chain.c
+tests_fuzz_chain_LDADD = daemon/libserver.a $(fuzz_libs)
+
 server_scene = tests/server_scene.c tests/server_scene.h
 server_scene_libs = tests/libtesting.a daemon/libserver.a common/libcommon.la $(EV_LIBS) \
     $(MBEDTLS_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS)
