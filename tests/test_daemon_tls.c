@@ -299,19 +299,23 @@ START_TEST(request_may_come_in_records_of_a_byte)
 }
 END_TEST
 
-// A request of the largest size fills several records; it is nonsense, and is answered so.
-START_TEST(large_request_fills_several_records)
+// Requests that fill one record, of which the first read takes a part and the kernel knows no rest,
+// and several; they are nonsense, and are answered so.
+START_TEST(large_requests_come_whole)
 {
+    static const size_t sizes[] = {5000, 16384 - 12, 20000, REQUEST_BYTES_MAX};
     static uint8_t bytes[12 + REQUEST_BYTES_MAX];
     struct tls_client t;
-    uint64_t rest = htobe64(sizeof(bytes) - 8);
-    memset(bytes, 0xff, sizeof(bytes));
-    memcpy(bytes, &rest, 8);
     start(true, false);
     open_greeted(&t, &proper);
-    ck_assert(tls_client_send(&t, bytes, sizeof(bytes)));
-    struct wire_reply reply = answer(&t);
-    expect_status(&reply, STATUS_INVALID_ARGUMENT);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        uint64_t rest = htobe64(sizes[i] + 4);
+        memset(bytes, 0xff, sizeof(bytes));
+        memcpy(bytes, &rest, 8);
+        ck_assert(tls_client_send(&t, bytes, 12 + sizes[i]));
+        struct wire_reply reply = answer(&t);
+        expect_status(&reply, STATUS_INVALID_ARGUMENT);
+    }
     tls_client_close(&t);
 }
 END_TEST
@@ -468,7 +472,12 @@ START_TEST(sessions_leave_no_memory_behind)
             close(net_connect(port));
     }
     daemon_ping_fresh(&d);
-    ck_assert_int_le(daemon_resident_kib(&d), before_kib + 2048);
+    long more_kib = daemon_resident_kib(&d) - before_kib;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    ck_assert_int_le(more_kib, 2048);
+#else
+    (void)more_kib; // these keep memory that was given back
+#endif
     ck_assert_int_le(daemon_descriptors(&d), descriptors + 2);
 }
 END_TEST
@@ -518,7 +527,7 @@ int main(void)
     tcase_add_test(tcase, certificates_are_read_again_on_sighup);
     tcase_add_test(tcase, requests_of_one_record_are_all_answered);
     tcase_add_test(tcase, request_may_come_in_records_of_a_byte);
-    tcase_add_test(tcase, large_request_fills_several_records);
+    tcase_add_test(tcase, large_requests_come_whole);
     tcase_add_test(tcase, garbage_instead_of_a_handshake);
     tcase_add_test(tcase, plain_clients_are_told_nothing);
     tcase_add_test(tcase, old_versions_are_refused);
