@@ -52,7 +52,7 @@ harness() { # NAME COMMAND...
     tap_is "$name: all pass" "$? $(sum)" "0 12 cases: 12 passed, 0 failed, 0 not run"
     tap_is "$name: each has its figures" "$(grep -c ' of what is allowed$' "$scratch/out")" 12
 
-    background "$@" 30000 # for much longer than the test needs
+    background "$@" 20000 # for much longer than the test needs
     until "$top_builddir/cpattn-submit" status | grep -q '; [1-9][0-9]* running'; do
         kill -0 $! 2>/dev/null || break
         sleep 0.05

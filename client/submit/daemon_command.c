@@ -139,9 +139,10 @@ static void print_status(const struct cpattn_daemon_status *s)
     printf("up %s%s; %d running, %d queued\n",
            duration_format(s->uptime_ns, uptime, sizeof(uptime)),
            s->draining ? ", draining: no new cases" : "", s->running, s->queued);
-    printf("%" PRIu64 " cases taken in: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
-           " not brought to their end; %" PRIu64 " refused\n",
-           s->admitted, s->passed, s->failed, s->errors, s->refused);
+    printf("%" PRIu64 " case%s taken in: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
+           " not brought to %s end; %" PRIu64 " refused\n",
+           s->admitted, s->admitted == 1 ? "" : "s", s->passed, s->failed, s->errors,
+           s->errors == 1 ? "its" : "their", s->refused);
     if (s->pool_count == 0) {
         printf("no pool yet: the first case of a world size starts one\n");
         return;
