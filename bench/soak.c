@@ -146,6 +146,7 @@ static void quiet(void)
     sample_take();
     tell(clients_serve(soak_now_us()));
     clients_close();
+    sleep(1);
     soak_process_reload(&soak.process, "500ms", 24, "notice");
     soak.counts.reloads++;
     for (int i = 0; i < REST_S * 10 && (i < 20 || soak.rest.children > 0); i++) {
