@@ -200,6 +200,46 @@ START_TEST(chains_are_no_longer_than_needed)
 }
 END_TEST
 
+#define RANKS      4
+#define CHUNK_ROWS 16
+
+// Which part of a causal sequence lies in a row: each rank has one part from its beginning and that
+// which mirrors it.
+static int part_of(int64_t row)
+{
+    int place = (int)(row / CHUNK_ROWS);
+    return place % 2 == 0 ? place / 2 : 2 * RANKS - 1 - place / 2;
+}
+
+START_TEST(every_tile_meets_a_sequence_from_its_end)
+{
+    struct backward_worklist list = {0};
+    struct error error;
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slices[4 * RANKS * RANKS];
+    struct backward_cut asked = {.q_rows = 8, .kv_rows = 8};
+    int32_t count = 0;
+    for (int q = 0; q < 2 * RANKS; q++)
+        for (int kv = 0; kv < 2 * RANKS; kv++)
+            if (part_of(kv * CHUNK_ROWS) <= part_of(q * CHUNK_ROWS))
+                slices[count++] = (struct slice){.q_row = q * CHUNK_ROWS,
+                                                 .q_len = CHUNK_ROWS,
+                                                 .kv_row = kv * CHUNK_ROWS,
+                                                 .kv_len = CHUNK_ROWS,
+                                                 .left = SLICE_UNBOUNDED,
+                                                 .right = q == kv ? 0 : SLICE_UNBOUNDED};
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, count, asked, &error),
+                     STATUS_OK);
+    ck_assert_int_eq(list.fragment_count, 2 * RANKS * (2 * RANKS + 1));
+    for (int32_t i = 0; i < list.tile_count; i++) {
+        const struct backward_fragment *f = &list.fragments[list.tiles[i].fragment];
+        for (int32_t k = 1; k < list.tiles[i].fragment_count; k++)
+            ck_assert_int_lt(part_of(f[k].q_row), part_of(f[k - 1].q_row));
+    }
+    backward_worklist_fini(&list);
+}
+END_TEST
+
 START_TEST(nothing_makes_no_tile)
 {
     struct backward_worklist list = {0};
@@ -231,6 +271,7 @@ int main(void)
     TCase *tcase = tcase_create("worklist_backward");
     tcase_add_test(tcase, covers_what_is_visible);
     tcase_add_test(tcase, chains_are_no_longer_than_needed);
+    tcase_add_test(tcase, every_tile_meets_a_sequence_from_its_end);
     tcase_add_test(tcase, nothing_makes_no_tile);
     tcase_add_test(tcase, more_queries_than_fit_are_refused);
     suite_add_tcase(suite, tcase);

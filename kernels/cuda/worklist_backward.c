@@ -82,12 +82,14 @@ static bool fragment_set(const struct build *b, const struct slice *slice, int32
         .bias = (slice->bias_row + skipped * shape->bias_row_step) * shape->bias_row_stride +
                 slice->bias_column + first,
         .turn = b->list->steps,
+        .position = diagonal,
         .q_len = (int32_t)length,
         .low = bounded(low),
         .high = bounded(high),
         .block_begin = (int32_t)(begin / b->cut.q_rows),
         .block_end = (int32_t)((end + b->cut.q_rows - 1) / b->cut.q_rows),
-        .block_first = b->list->blocks[interval]};
+        .block_first = b->list->blocks[interval],
+        .interval = interval};
     return true;
 }
 
@@ -151,6 +153,34 @@ static enum status tiles_cut(const struct build *b)
             if (status != STATUS_OK)
                 return status;
         }
+    return STATUS_OK;
+}
+
+// ---- order of fragments -------------------------------------------------------------------------
+
+static int compare_fragments(const void *a, const void *b)
+{
+    const struct backward_fragment *x = a, *y = b;
+    int order = compare_numbers(y->tiles, x->tiles);
+    if (order == 0)
+        order = compare_numbers(y->position, x->position);
+    return order != 0 ? order : compare_numbers(y->q_row, x->q_row);
+}
+
+static enum status fragments_order(const struct build *b)
+{
+    struct backward_worklist *list = b->list;
+    int32_t *tiles = calloc((size_t)list->q.count, sizeof(*tiles)); // that see an interval
+    if (!tiles)
+        return out_of_memory(b->error);
+    for (int32_t i = 0; i < list->fragment_count; i++)
+        tiles[list->fragments[i].interval]++;
+    for (int32_t i = 0; i < list->fragment_count; i++)
+        list->fragments[i].tiles = tiles[list->fragments[i].interval];
+    free(tiles);
+    for (int32_t i = 0; i < list->tile_count; i++)
+        qsort(&list->fragments[list->tiles[i].fragment], (size_t)list->tiles[i].fragment_count,
+              sizeof(*list->fragments), compare_fragments);
     return STATUS_OK;
 }
 
@@ -323,6 +353,8 @@ static enum status tiles_build(const struct build *b)
     enum status status = count_blocks(b);
     if (status == STATUS_OK)
         status = tiles_cut(b);
+    if (status == STATUS_OK && list->tile_count > 0)
+        status = fragments_order(b);
     for (int32_t i = 0; i < list->tile_count; i++)
         list->tiles[i].chain = i;
     if (status == STATUS_OK && b->cut.chained && list->tile_count > 0)

@@ -18,16 +18,22 @@ extern "C" {
 // row_step.
 struct backward_fragment {
     int64_t q_row;
-    int64_t bias; // elements from a head's bias to that of query 0 and key 0
-    int64_t turn; // number of this fragment's first step among those of all tiles, see below
+    int64_t bias;     // elements from a head's bias to that of query 0 and key 0
+    int64_t turn;     // number of this fragment's first step among those of all tiles, see below
+    int64_t position; // of query 0 behind key 0 of the tile, where that is what is masked by
     int32_t q_len;
     int32_t low, high;              // within +-BACKWARD_BOUND, which stands for no bound
     int32_t block_begin, block_end; // blocks that see any key of the tile
     int32_t block_first;            // number of block 0 among those of all intervals
+    int32_t interval, tiles;        // number of the interval; how many tiles see any of it
 };
 #define BACKWARD_BOUND (1 << 29)
 
-// Key j of the tile lies in row kv_row + j * row_step.
+// Key j of the tile lies in row kv_row + j * row_step. Intervals that many tiles see are in front,
+// as are the later blocks of each: of a causal sequence, whichever way its rows were dealt, that is
+// from its end to its beginning. Thus, where those that add to dQ take turns, all tiles come to the
+// blocks in one order, and those that see fewer of them need not wait for the others to come as
+// far.
 struct backward_tile {
     int64_t kv_row;
     int64_t steps; // blocks in all fragments
