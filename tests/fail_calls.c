@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #pragma GCC visibility push(default)
@@ -25,7 +26,7 @@ int pipe2(int ends[2], int flags);
 int memfd_create(const char *name, unsigned flags);
 int ftruncate(int fd, off_t length);
 int pidfd_open(pid_t pid, unsigned flags);
-int clone(int (*start)(void *), void *stack, int flags, void *argument, ...);
+long syscall(long number, ...);
 ssize_t recv(int fd, void *data, size_t size, int flags);
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
 #pragma GCC visibility pop
@@ -116,10 +117,18 @@ int pidfd_open(pid_t pid, unsigned flags)
     return fails("pidfd_open", NULL, EMFILE) ? -1 : NEXT(pidfd_open)(pid, flags);
 }
 
-// As the daemon calls it, without what may follow.
-int clone(int (*start)(void *), void *stack, int flags, void *argument, ...)
+// "clone" is the one that makes processes.
+long syscall(long number, ...)
 {
-    return fails("clone", NULL, EAGAIN) ? -1 : NEXT(clone)(start, stack, flags, argument);
+    long a[6];
+    va_list arguments;
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (number == SYS_clone && fails("clone", NULL, EAGAIN))
+        return -1;
+    return NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 ssize_t recv(int fd, void *data, size_t size, int flags)

@@ -27,6 +27,12 @@
 #define OOM_SCORE_ABOVE      250
 #define OOM_SCORE_MAX        1000
 
+#ifdef __SANITIZE_THREAD__
+#define THREAD_SANITIZER true
+#else
+#define THREAD_SANITIZER false
+#endif
+
 // The capabilities that it takes to become another user and to kill its processes.
 #define RIGHTS (1U << CAP_SETUID | 1U << CAP_SETGID | 1U << CAP_KILL)
 
@@ -83,11 +89,7 @@ void confine_plan(const struct confinement *c, int descriptors, struct confine_o
 
 // ---- in the child ------------------------------------------------------------------------------
 
-// Its memory is the daemon's, and what sanitizers keep of that: nothing may be noted there. Calls
-// of the system are made as such, where the C library would act for all threads of the process.
-#define IN_CHILD __attribute__((no_sanitize("address", "thread", "undefined")))
-
-IN_CHILD bool confine_limits(const struct confine_orders *o)
+bool confine_limits(const struct confine_orders *o)
 {
     for (int i = 0; i < o->limit_count; i++)
         if (syscall(SYS_prlimit64, 0, o->limits[i].resource, &o->limits[i].limit, NULL) != 0)
@@ -104,7 +106,7 @@ IN_CHILD bool confine_limits(const struct confine_orders *o)
     return true;
 }
 
-IN_CHILD bool confine_user(const struct rank_user *user)
+bool confine_user(const struct rank_user *user)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];

@@ -38,8 +38,8 @@ struct confine_orders {
 // `descriptors`: how many it starts with. The confinement is borrowed by the orders.
 void confine_plan(const struct confinement *c, int descriptors, struct confine_orders *orders);
 
-// To be called in a child that shares its memory with the daemon, with no signal handlers left.
-// False with errno when the system refuses.
+// To be called in a child that is about to become the program. False with errno when the system
+// refuses.
 bool confine_limits(const struct confine_orders *orders);
 bool confine_user(const struct rank_user *user);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -31,30 +32,32 @@ int spawn_fd_lift(int fd)
 
 // ---- the child ---------------------------------------------------------------------------------
 
-// Until it runs its program the child shares the daemon's memory, and the daemon waits. So it can
-// tell what went wrong, and must leave everything else as it is: calls of the system are made as
-// such, and sanitizers note nothing.
-#define IN_CHILD __attribute__((no_sanitize("address", "thread", "undefined")))
+// The child is a copy of the daemon until it runs its program, and the daemon waits for that. Calls
+// of the system are made as such: the C library, and sanitizers in front of it, would act for what
+// the daemon is and the child is not.
 
-// More than the calls below need.
-#define CHILD_STACK_BYTES 65536
-#define SIGNALS           64
+#define SIGNALS      64
 // What the kernel takes for a signal's action is smaller.
-#define ACTION_WORDS      8
+#define ACTION_WORDS 8
 
 enum step { STEP_SIGNALS, STEP_GROUP, STEP_FDS, STEP_LIMITS, STEP_USER, STEP_PARENT, STEP_PROGRAM };
+
+// In memory that both have.
+struct outcome {
+    volatile enum step step; // the last that was begun
+    volatile int error;      // 0: it became the program
+};
 
 struct child {
     const struct spawn_process *p;
     struct confine_orders orders;
     pid_t parent;
-    volatile enum step step; // the last that was begun
-    volatile int error;      // 0: it became the program
+    struct outcome *outcome;
 };
 
 // The daemon's handlers and what it ignores are nothing to the program. Signals are blocked until
 // then.
-IN_CHILD static bool signals_reset(void)
+static bool signals_reset(void)
 {
     unsigned long none = 0, action[ACTION_WORDS];
     for (int i = 0; i < ACTION_WORDS; i++)
@@ -64,7 +67,7 @@ IN_CHILD static bool signals_reset(void)
     return syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof(none)) == 0;
 }
 
-IN_CHILD static bool fds_place(const struct spawn_process *p)
+static bool fds_place(const struct spawn_process *p)
 {
     for (int target = 0; target < p->fd_count; target++)
         if ((p->fds[target] < 0 ? syscall(SYS_close, target) < 0 && errno != EBADF
@@ -76,7 +79,7 @@ IN_CHILD static bool fds_place(const struct spawn_process *p)
 
 // It must not outlive the daemon. The request comes first: a daemon that ends between the two lines
 // is noticed by the second. And it comes last, as one who becomes another user has none any more.
-IN_CHILD static bool parent_bind(const struct child *c)
+static bool parent_bind(const struct child *c)
 {
     if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
         return false;
@@ -84,53 +87,55 @@ IN_CHILD static bool parent_bind(const struct child *c)
     return syscall(SYS_getppid) == c->parent;
 }
 
-IN_CHILD static bool child_prepare(struct child *c)
+static bool child_prepare(const struct child *c)
 {
-    c->step = STEP_SIGNALS;
+    struct outcome *o = c->outcome;
+    o->step = STEP_SIGNALS;
     if (!signals_reset())
         return false;
-    c->step = STEP_GROUP;
+    o->step = STEP_GROUP;
     if (syscall(SYS_setpgid, 0, 0) != 0)
         return false;
-    c->step = STEP_FDS;
+    o->step = STEP_FDS;
     if (!fds_place(c->p))
         return false;
-    c->step = STEP_LIMITS;
+    o->step = STEP_LIMITS;
     if (!confine_limits(&c->orders))
         return false;
-    c->step = STEP_USER;
+    o->step = STEP_USER;
     if (c->orders.user && !confine_user(c->orders.user))
         return false;
-    c->step = STEP_PARENT;
+    o->step = STEP_PARENT;
     return parent_bind(c);
 }
 
-IN_CHILD static int child_main(void *argument)
+static void child_run(const struct child *c)
 {
-    struct child *c = argument;
+    const struct spawn_process *p = c->p;
     bool good = child_prepare(c);
     if (good) {
-        c->step = STEP_PROGRAM;
-        good = !c->p->arguments
-                   ? syscall(SYS_faccessat, AT_FDCWD, c->p->program, X_OK) == 0
-                   : syscall(SYS_execve, c->p->program, c->p->arguments, c->p->environment) == 0;
+        c->outcome->step = STEP_PROGRAM;
+        good = !p->arguments ? syscall(SYS_faccessat, AT_FDCWD, p->program, X_OK) == 0
+                             : syscall(SYS_execve, p->program, p->arguments, p->environment) == 0;
     }
     if (!good)
-        c->error = errno;
-    syscall(SYS_exit_group, 127);
-    return 127;
+        c->outcome->error = errno;
+    for (;;)
+        syscall(SYS_exit_group, 127);
 }
 
 // ---- the daemon's side -------------------------------------------------------------------------
 
-static pid_t child_start(struct child *c)
+// With all signals blocked: the child must not run the daemon's handlers.
+static pid_t child_start(const struct child *c)
 {
-    static _Alignas(16) char stack[CHILD_STACK_BYTES];
     sigset_t all, old;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &old);
-    pid_t pid = clone(child_main, stack + CHILD_STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, c);
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
     int error = errno;
+    if (pid == 0)
+        child_run(c);
     sigprocmask(SIG_SETMASK, &old, NULL);
     errno = error;
     return pid;
@@ -143,16 +148,16 @@ static enum status step_explain(const struct child *c, struct error *error)
                                         [STEP_FDS] = "give it descriptors",
                                         [STEP_LIMITS] = "limit it",
                                         [STEP_PARENT] = "bind it to the daemon"};
-    const char *reason = strerror(c->error);
-    if (c->step == STEP_USER)
+    const char *reason = strerror(c->outcome->error);
+    if (c->outcome->step == STEP_USER)
         return error_set(error, STATUS_PERMISSION_DENIED, "cannot make it a process of user %u: %s",
                          (unsigned)c->orders.user->uid, reason);
-    if (c->step == STEP_PROGRAM && c->orders.user)
+    if (c->outcome->step == STEP_PROGRAM && c->orders.user)
         return error_set(error, STATUS_FAILED_PRECONDITION, "user %u cannot execute %s: %s",
                          (unsigned)c->orders.user->uid, c->p->program, reason);
-    if (c->step == STEP_PROGRAM)
+    if (c->outcome->step == STEP_PROGRAM)
         return error_set(error, STATUS_UNAVAILABLE, "cannot execute %s: %s", c->p->program, reason);
-    return error_set(error, STATUS_UNAVAILABLE, "cannot %s: %s", steps[c->step], reason);
+    return error_set(error, STATUS_UNAVAILABLE, "cannot %s: %s", steps[c->outcome->step], reason);
 }
 
 static void child_reap(pid_t pid)
@@ -164,16 +169,23 @@ static void child_reap(pid_t pid)
 enum status spawn_process(const struct spawn_process *p, pid_t *pid, struct error *error)
 {
     struct child c = {.p = p, .parent = getpid()};
+    enum status status = STATUS_OK;
+    c.outcome =
+        mmap(NULL, sizeof(*c.outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (c.outcome == MAP_FAILED)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a process: %s", strerror(errno));
     confine_plan(p->confinement, p->fd_count, &c.orders);
     pid_t started = child_start(&c);
-    if (started < 0)
-        return error_set(error, STATUS_UNAVAILABLE, "cannot make a process: %s", strerror(errno));
-    if (c.error != 0) {
+    if (started < 0) {
+        status = error_set(error, STATUS_UNAVAILABLE, "cannot make a process: %s", strerror(errno));
+    } else if (c.outcome->error != 0) {
         child_reap(started);
-        return step_explain(&c, error);
+        status = step_explain(&c, error);
+    } else {
+        *pid = started;
     }
-    *pid = started;
-    return STATUS_OK;
+    munmap(c.outcome, sizeof(*c.outcome));
+    return status;
 }
 
 enum status spawn_try(const struct confinement *c, const char *program, struct error *error)
