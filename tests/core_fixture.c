@@ -249,3 +249,62 @@ void fail_starts(struct ranks ranks, int failures)
         ranks = expect_start(ranks.world_size, 0);
     }
 }
+
+// ---- spares ------------------------------------------------------------------------------------
+
+struct core_config fixture_config_with_spares(void)
+{
+    struct core_config config = fixture_config();
+    config.spares = true;
+    return config;
+}
+
+struct ranks expect_spare(int world_size)
+{
+    struct action a = expect(ACTION_START);
+    ck_assert_int_eq(a.world_size, world_size);
+    ck_assert(a.spare);
+    return (struct ranks){a.pool, a.world_size, a.generation};
+}
+
+struct ranks expect_leader(int world_size)
+{
+    struct action a = expect(ACTION_START);
+    ck_assert_int_eq(a.world_size, world_size);
+    ck_assert(!a.spare);
+    return (struct ranks){a.pool, a.world_size, a.generation};
+}
+
+// A pool that has run a job, with a spare that is being started.
+struct pair pair_starting(int world_size)
+{
+    struct pair pair;
+    int slot = submit(world_size);
+    pair.leader = expect_leader(world_size);
+    for (int rank = 0; rank < world_size - 1; rank++)
+        rank_ready(pair.leader, rank);
+    expect_none(); // not before it is ready
+    rank_ready(pair.leader, world_size - 1);
+    struct action run = expect_run(pair.leader, slot);
+    pair.spare = expect_spare(world_size);
+    run_finish(pair.leader, run);
+    expect_none();
+    return pair;
+}
+
+// And ready.
+struct pair pair_up(int world_size)
+{
+    struct pair pair = pair_starting(world_size);
+    ranks_ready(pair.spare);
+    expect_none();
+    return pair;
+}
+
+// The leader dies while it runs a job.
+void leader_dies(struct pair pair, struct action run)
+{
+    rank_dies(pair.leader, 0);
+    expect_answer(run.slot, CAUSE_RANK_EXITED, 0);
+    expect_kill(pair.leader);
+}

@@ -72,4 +72,23 @@ struct ranks start_ready(int world_size, int instance);
 // The START of the pool, `failures` times, is not carried out; the last action before is a START.
 void fail_starts(struct ranks ranks, int failures);
 
+// ---- spares -----------------------------------------------------------------------------------
+
+struct core_config fixture_config_with_spares(void); // otherwise as fixture_config()
+
+struct pair {
+    struct ranks leader, spare;
+};
+
+// A START to stand by, and one for a job.
+struct ranks expect_spare(int world_size);
+struct ranks expect_leader(int world_size);
+
+// A pool that has run a job, with a spare that is being started, and with one that is ready.
+struct pair pair_starting(int world_size);
+struct pair pair_up(int world_size);
+
+// The rank 0 of the leader dies while it runs a job.
+void leader_dies(struct pair pair, struct action run);
+
 #endif

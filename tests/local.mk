@@ -285,6 +285,10 @@ test_programs += tests/test_core_spares
 tests_test_core_spares_SOURCES = tests/test_core_spares.c $(core_fixture)
 tests_test_core_spares_LDADD = $(core_libs)
 
+test_programs += tests/test_core_spares_room
+tests_test_core_spares_room_SOURCES = tests/test_core_spares_room.c $(core_fixture)
+tests_test_core_spares_room_LDADD = $(core_libs)
+
 test_programs += tests/test_core_stuck
 tests_test_core_stuck_SOURCES = tests/test_core_stuck.c $(core_fixture)
 tests_test_core_stuck_LDADD = $(core_libs)
