@@ -46,11 +46,18 @@ static void program_write(const char *probe)
 
 #define FOUR "for i in 0 1 2 5; do echo \"device $i sm_90 143771 MiB NVIDIA H200\"; done; exit 0"
 
+// Without spares, which such devices have: they would be noted, too.
 static void start(const char *probe, const char *backend, const char *devices)
 {
-    const char *const arguments[] = {
-        "--backend", backend, "--cuda-rank-program", program, devices ? "--devices" : NULL,
-        devices,     NULL};
+    const char *const arguments[] = {"--spares",
+                                     "off",
+                                     "--backend",
+                                     backend,
+                                     "--cuda-rank-program",
+                                     program,
+                                     devices ? "--devices" : NULL,
+                                     devices,
+                                     NULL};
     program_write(probe);
     daemon_start(&d, arguments);
 }
