@@ -231,7 +231,10 @@ static void rank_act(unsigned op)
                          take_rank(crew));
         break;
     case 4:
-        rank_exited(pool, rank);
+        if (op < 64) // seen to end before it is reaped
+            core_rank_ending(w.core, w.now_ns, pool, crew->generation, rank);
+        else
+            rank_exited(pool, rank);
         break;
     case 5: // of a pool that was there before
         core_rank_failed(w.core, w.now_ns, pool, crew->generation - 1, rank, FAILURE_OWN, -1);

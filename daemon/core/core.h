@@ -116,6 +116,9 @@ void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t g
 // cause.
 void core_rank_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
                       int kind, int peer);
+// The process is ending: its exit is certain, and may take a while, in which nothing is heard of
+// it. As good a cause as the exit. May be left out.
+void core_rank_ending(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank);
 // The process is reaped. Reported exactly once per started rank.
 void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank);
 // A START that could not be carried out; no rank of that generation is alive.

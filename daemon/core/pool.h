@@ -88,6 +88,7 @@ enum pool_event_kind {
     POOL_REPORTED, // of the job with `number`
     POOL_FAILED,
     POOL_PEER_LOST, // `peer`
+    POOL_ENDING,
     POOL_EXITED,
     POOL_NOT_STARTED,
     POOL_TIMER,

@@ -179,7 +179,7 @@ static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
         r->crew = crew;
         r->rank = rank;
         r->device = gpus ? gpus[rank] : -1;
-        r->pidfd = r->channel = -1;
+        r->pidfd = r->leader_fd = r->channel = -1;
     }
     return STATUS_OK;
 }
@@ -262,9 +262,10 @@ void crew_snapshot(struct crew *crew)
         return;
     crew->has_snapshot = true;
     for (int rank = 0; rank < crew->world_size; rank++) {
+        struct rank_process *r = &crew->ranks[rank];
         progress_store(&crew->snapshot[rank], progress_load(&crew->progress[rank]));
-        crew->ranks[rank].state = proc_state(crew->ranks[rank].pid);
-        crew->ranks[rank].at_memory_limit = at_memory_limit(&crew->ranks[rank]);
+        r->state = proc_state(r->ending ? 0 : r->pid);
+        r->at_memory_limit = at_memory_limit(r);
     }
 }
 

@@ -22,6 +22,7 @@ struct crew_handler {
     void (*ready)(void *context, int pool, uint32_t generation, int rank);
     void (*reported)(void *context, int pool, uint32_t generation, int rank, uint64_t job);
     void (*failed)(void *context, int pool, uint32_t generation, int rank, int kind, int peer);
+    void (*ending)(void *context, int pool, uint32_t generation, int rank);
     void (*exited)(void *context, int pool, uint32_t generation, int rank);
 };
 
@@ -34,7 +35,9 @@ struct rank_process {
     int device; // its GPU, or -1
     pid_t pid;  // 0: not started, or reaped
     int pidfd, channel;
-    ev_io exit_watcher, channel_watcher;
+    int leader_fd; // the pidfd of its first thread, where the kernel has such; else -1
+    ev_io exit_watcher, channel_watcher, leader_watcher;
+    bool ending;      // told
     ev_timer silence; // the channel is closed, the process not yet seen dead
     ev_timer reap;    // the process has ended and cannot be reaped yet
     struct stderr_pipe stderr_pipe;

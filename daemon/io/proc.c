@@ -30,6 +30,24 @@ char proc_state(pid_t pid)
     return end && end[1] == ' ' && end[2] > ' ' ? end[2] : 'X';
 }
 
+bool proc_exit_status(pid_t pid, int *wait_status)
+{
+    enum { FIELD_STATE = 3, FIELD_FLAGS = 9, FIELD_EXIT_CODE = 52, EXITING = 4 };
+    char text[1024];
+    long flags = 0, code = 0;
+    if (!file_read(pid, "stat", text, sizeof(text)))
+        return false;
+    char *rest, *fields = strrchr(text, ')');
+    char *field = fields ? strtok_r(fields + 1, " ", &rest) : NULL;
+    for (int i = FIELD_STATE; field && i <= FIELD_EXIT_CODE; i++) {
+        flags = i == FIELD_FLAGS ? strtol(field, NULL, 10) : flags;
+        code = i == FIELD_EXIT_CODE ? strtol(field, NULL, 10) : code;
+        field = strtok_r(NULL, " ", &rest);
+    }
+    *wait_status = (int)code;
+    return flags & EXITING && code != 0;
+}
+
 bool proc_status_line(pid_t pid, const char *key, char *text, size_t size)
 {
     char all[8192];

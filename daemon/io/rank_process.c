@@ -2,6 +2,7 @@
 #include "daemon/io/rank_process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +21,10 @@
 // A process that ends closes its channel first. One that still lives this long after has closed it
 // on purpose, or a child of it holds on.
 #define SILENCE_S         2.
+// PIDFD_THREAD of Linux 6.9, which the C library may not know: readable when the first thread ends,
+// which is when the process does, but before what it used is taken down. Without it the end of the
+// channel tells, a little later.
+#define LEADER_ONLY       O_EXCL
 // How often a process is looked at that has ended and cannot be reaped.
 #define REAP_AGAIN_S      .1
 // Between looks at one that is waited for.
@@ -189,6 +194,8 @@ static enum status frame_handle(struct rank_process *r, const struct channel_fra
     return handlers[frame->type](r, frame, payload, error);
 }
 
+static void end_tell(struct rank_process *r); // below, with all that belongs to the end
+
 // Takes one frame; false when there is none.
 static bool frame_take(struct rank_process *r)
 {
@@ -203,6 +210,7 @@ static bool frame_take(struct rank_process *r)
     if (status == STATUS_UNAVAILABLE) {
         channel_close(r);
         ev_timer_start(r->crew->crews->loop, &r->silence);
+        end_tell(r);
         return false;
     }
     if (status == STATUS_OK)
@@ -236,15 +244,24 @@ static void on_silence(struct ev_loop *loop, ev_timer *watcher, int events)
 
 // ---- the end -----------------------------------------------------------------------------------
 
-static void fate_write(const siginfo_t *info, char *text)
+static void fate_write(int wait_status, char *text)
 {
-    const char *name = sigabbrev_np(info->si_status);
+    int number = WTERMSIG(wait_status);
+    const char *name = sigabbrev_np(number);
+    if (WIFEXITED(wait_status))
+        snprintf(text, FATE_MAX, "exited with %d", WEXITSTATUS(wait_status));
+    else
+        snprintf(text, FATE_MAX, "killed by signal %d (SIG%s)", number, name ? name : "?");
+}
+
+static void fate_of(const siginfo_t *info, char *text)
+{
     if (info->si_pid == 0)
         snprintf(text, FATE_MAX, "vanished");
-    else if (info->si_code == CLD_EXITED)
-        snprintf(text, FATE_MAX, "exited with %d", info->si_status);
     else
-        snprintf(text, FATE_MAX, "killed by signal %d (SIG%s)", info->si_status, name ? name : "?");
+        fate_write(info->si_code == CLD_EXITED ? W_EXITCODE(info->si_status, 0)
+                                               : W_EXITCODE(0, info->si_status),
+                   text);
 }
 
 // A rank that is stopped hears it when it goes on; one that has gone already needs not hear it.
@@ -273,9 +290,18 @@ void rank_process_kill(const struct rank_process *r)
         pidfd_send_signal(r->pidfd, SIGKILL, NULL, 0);
 }
 
+static void leader_close(struct rank_process *r)
+{
+    ev_io_stop(r->crew->crews->loop, &r->leader_watcher);
+    if (r->leader_fd >= 0)
+        close(r->leader_fd);
+    r->leader_fd = -1;
+}
+
 static void process_forget(struct rank_process *r)
 {
     ev_io_stop(r->crew->crews->loop, &r->exit_watcher);
+    leader_close(r);
     ev_timer_stop(r->crew->crews->loop, &r->silence);
     ev_timer_stop(r->crew->crews->loop, &r->reap);
     channel_close(r);
@@ -301,12 +327,37 @@ static void reap_later(struct rank_process *r)
     rank_process_distrust(r, &error);
 }
 
-// What the rank said before its end is reported before its end. Its group is killed while the
-// process is not reaped yet: until then nobody else can get the number.
+// The process has begun to end, and cannot be reaped yet.
+static void end_tell(struct rank_process *r)
+{
+    int wait_status;
+    if (r->ending || !proc_exit_status(r->pid, &wait_status))
+        return;
+    r->ending = true;
+    fate_write(wait_status, r->fate);
+    stderr_pipe_drain(&r->stderr_pipe);
+    handler_of(r)->ending(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank);
+}
+
+// What the rank said before its end is reported before its end.
+static void on_leader_watcher(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct rank_process *r = watcher->data;
+    leader_close(r);
+    for (int i = 0; i < FRAMES_AT_END_MAX && frame_take(r); i++)
+        ;
+    end_tell(r);
+}
+
+// The same. Its group is killed while the process is not reaped yet: until then nobody else can get
+// the number.
 static void end_look(struct rank_process *r)
 {
     struct crew *crew = r->crew;
     siginfo_t info = {0};
+    r->ending = true;
     for (int i = 0; i < FRAMES_AT_END_MAX && frame_take(r); i++)
         ;
     kill(-r->pid, SIGKILL);
@@ -314,7 +365,7 @@ static void end_look(struct rank_process *r)
         reap_later(r);
         return;
     }
-    fate_write(&info, r->fate);
+    fate_of(&info, r->fate);
     log_write(crew->killed ? LOG_LEVEL_DEBUG : LOG_LEVEL_NOTICE,
               "rank_exited rank=%d world=%d generation=%u pid=%d fate=%s", r->rank,
               crew->world_size, crew->generation, (int)r->pid,
@@ -345,11 +396,15 @@ static void watch(struct rank_process *r)
     struct ev_loop *loop = r->crew->crews->loop;
     ev_io_init(&r->exit_watcher, on_exit_watcher, r->pidfd, EV_READ);
     ev_io_init(&r->channel_watcher, on_channel, r->channel, EV_READ);
+    ev_io_init(&r->leader_watcher, on_leader_watcher, r->leader_fd, EV_READ);
     ev_timer_init(&r->silence, on_silence, SILENCE_S, 0.);
     ev_timer_init(&r->reap, on_reap, 0., REAP_AGAIN_S);
     r->exit_watcher.data = r->channel_watcher.data = r->silence.data = r->reap.data = r;
+    r->leader_watcher.data = r;
     ev_io_start(loop, &r->exit_watcher);
     ev_io_start(loop, &r->channel_watcher);
+    if (r->leader_fd >= 0)
+        ev_io_start(loop, &r->leader_watcher);
 }
 
 static enum status process_spawn(struct rank_process *r, const struct spawn *spawn,
@@ -364,6 +419,7 @@ static enum status process_spawn(struct rank_process *r, const struct spawn *spa
     if (r->pidfd < 0)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no descriptor for rank %d: %s", r->rank,
                          strerror(errno));
+    r->leader_fd = pidfd_open(r->pid, LEADER_ONLY);
     return STATUS_OK;
 }
 

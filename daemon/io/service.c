@@ -298,6 +298,14 @@ static void on_failed(void *context, int pool, uint32_t generation, int rank, in
     actions_do(s);
 }
 
+static void on_ending(void *context, int pool, uint32_t generation, int rank)
+{
+    struct service *s = context;
+    start_error_note(s, crews_get(s->crews, pool), rank);
+    core_rank_ending(s->core, clock_now_ns(), pool, generation, rank);
+    actions_do(s);
+}
+
 static void on_exited(void *context, int pool, uint32_t generation, int rank)
 {
     struct service *s = context;
@@ -564,7 +572,7 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
     enum status status = tasks_create(config->description.queue_max, &s->tasks, error);
     if (status == STATUS_OK && !s->core)
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pool core");
-    const struct crew_handler handler = {s, on_ready, on_reported, on_failed, on_exited};
+    const struct crew_handler handler = {s, on_ready, on_reported, on_failed, on_ending, on_exited};
     if (status == STATUS_OK)
         status = crews_create(loop, config->rank_program, &s->config.confinement, &handler,
                               &s->crews, error);

@@ -371,6 +371,8 @@ static void hear(struct sim *s, struct crew *crew, const struct news *n)
     bool counts = !crew->killed && !is_victim(crew, n->rank);
     if (n->kind == NEWS_EXIT)
         hear_exit(s, crew, n->rank);
+    else if (n->kind == NEWS_ENDING && counts)
+        crew_doom(crew, CAUSE_RANK_EXITED, n->rank);
     else if (n->kind == NEWS_START_FAILED)
         hear_start_failed(s, crew);
     else if (n->kind == NEWS_PEER_LOST && !crew->killed && n->peer != n->rank)

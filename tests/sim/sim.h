@@ -27,6 +27,7 @@ enum news_kind {
     NEWS_REPORT,
     NEWS_FAILED,
     NEWS_PEER_LOST,
+    NEWS_ENDING,
     NEWS_EXIT,
     NEWS_START_FAILED,
     NEWS_SUBMIT,

@@ -7,10 +7,19 @@
 #include <stdlib.h>
 
 static const char *const news_names[NEWS_KINDS] = {
-    [NEWS_READY] = "ready",         [NEWS_REPORT] = "report", [NEWS_FAILED] = "failed",
-    [NEWS_PEER_LOST] = "peer lost", [NEWS_EXIT] = "exit",     [NEWS_START_FAILED] = "start failed",
-    [NEWS_SUBMIT] = "submit",       [NEWS_CANCEL] = "cancel", [NEWS_CLIENT_GONE] = "client gone",
-    [NEWS_DRAIN] = "drain",         [NEWS_LIMIT] = "limit",   [NEWS_TIME] = "time",
+    [NEWS_READY] = "ready",
+    [NEWS_REPORT] = "report",
+    [NEWS_FAILED] = "failed",
+    [NEWS_PEER_LOST] = "peer lost",
+    [NEWS_ENDING] = "ending",
+    [NEWS_EXIT] = "exit",
+    [NEWS_START_FAILED] = "start failed",
+    [NEWS_SUBMIT] = "submit",
+    [NEWS_CANCEL] = "cancel",
+    [NEWS_CLIENT_GONE] = "client gone",
+    [NEWS_DRAIN] = "drain",
+    [NEWS_LIMIT] = "limit",
+    [NEWS_TIME] = "time",
 };
 
 static const char *const action_names[] = {"START", "RUN", "ANSWER", "KILL", "STUCK", "EXIT"};

@@ -245,6 +245,9 @@ static void tell_core(struct sim *s, const struct news *n)
         core_rank_failed(core, s->now_ns, n->slot, n->generation, n->rank,
                          n->kind == NEWS_FAILED ? FAILURE_OWN : FAILURE_PEER_LOST, n->peer);
         break;
+    case NEWS_ENDING:
+        core_rank_ending(core, s->now_ns, n->slot, n->generation, n->rank);
+        break;
     case NEWS_EXIT:
         core_rank_exited(core, s->now_ns, n->slot, n->generation, n->rank);
         break;
@@ -284,10 +287,20 @@ static bool news_is_void(struct sim *s, struct news *n)
     return n->stale && (n->kind == NEWS_EXIT || n->kind == NEWS_START_FAILED);
 }
 
+// The end of a rank may be told before it is reaped.
+static void news_come_early(struct sim *s, struct news *n)
+{
+    if (n->kind != NEWS_EXIT || s->crews[n->slot].killed || !sim_chance(s, 500))
+        return;
+    n->kind = NEWS_ENDING;
+    sim_post_rank(s, sim_draw_ns(s, s->habits.kill_ns_max + 2), NEWS_EXIT, n->slot, n->rank);
+}
+
 bool sim_tell(struct sim *s, struct news *n)
 {
     if (news_is_void(s, n))
         return false;
+    news_come_early(s, n);
     s->totals->events++;
     trace_news(s, n);
     record_news(s, n);
