@@ -25,7 +25,7 @@ daemon_start() {
 }
 
 await_verdict() {
-    until grep -q '^pass' "$scratch/out"; do
+    until grep -qs '^pass' "$scratch/out"; do
         kill -0 "$1" 2>/dev/null || return
         sleep 0.02
     done
@@ -37,6 +37,7 @@ sum() {
 
 # A shell has its background jobs ignore SIGINT; Python and the C program are to see it.
 background() {
+    rm -f "$scratch/out"
     env --default-signal=INT "$@" >"$scratch/out" 2>"$scratch/err" &
 }
 

@@ -21,8 +21,8 @@ run() {
     err=$(cat "$scratch/err")
 }
 
-daemon_start() {
-    "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 2>"$scratch/log" &
+daemon_start() { # OPTIONS...
+    "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 "$@" 2>"$scratch/log" &
     daemon=$!
     until "$submit" status >/dev/null 2>&1; do
         kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
@@ -190,10 +190,11 @@ tap_is "cancel of what is no id" "$status" 67
 
 small="$top_srcdir/cases/demonstration.yaml --set seqlen=150 --filter dtype=bf16 -j 2"
 matrix_start() { # OPTIONS...
+    rm -f "$scratch/matrix" "$scratch/matrix.err"
     # shellcheck disable=SC2086
     "$submit" matrix $small "$@" >"$scratch/matrix" 2>"$scratch/matrix.err" &
     matrix=$!
-    until grep -q '^ *1/8 pass' "$scratch/matrix"; do
+    until grep -qs '^ *1/8 pass' "$scratch/matrix"; do
         kill -0 $matrix 2>/dev/null || break
         sleep 0.02
     done
@@ -226,7 +227,7 @@ daemon_start
 matrix_start --patience 1h
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
-until grep -q 'waiting for a daemon' "$scratch/matrix.err"; do
+until grep -qs 'waiting for a daemon' "$scratch/matrix.err"; do
     kill -0 $matrix 2>/dev/null || break
     sleep 0.05
 done
@@ -234,6 +235,24 @@ kill -TERM $matrix
 wait $matrix
 tap_is "an interrupt ends the wait" "$? $(tail -n 1 "$scratch/matrix" | sed 's/: .* passed, .* not run in .*//')" \
     "65 8 cases"
+daemon_start
+
+kill -TERM "$daemon"
+wait "$daemon"
+daemon_start --queue-max 2
+# shellcheck disable=SC2086
+run matrix $small -j 8
+tap_is "a matrix that is more than the queue holds fills it again and again" \
+    "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
+kill -TERM "$daemon"
+wait "$daemon"
+daemon_start --memory 1M
+# shellcheck disable=SC2086
+run matrix $small
+tap_is "but nobody waits for memory" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "72 8 cases: 8 could not be run"
+kill -TERM "$daemon"
+wait "$daemon"
 daemon_start
 
 # ---- the end of the daemon ----

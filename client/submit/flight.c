@@ -17,19 +17,23 @@
 enum slot_state {
     SLOT_FREE,
     SLOT_FLIES,
-    SLOT_HELD, // answered UNAVAILABLE; to be submitted again
+    SLOT_HELD,    // answered UNAVAILABLE; to be submitted again when a daemon takes cases
+    SLOT_CROWDED, // answered RESOURCE_EXHAUSTED; to be submitted again when another is answered
 };
 
 struct slot {
     enum slot_state state;
     struct cpattn_request *request; // of one that flies
     int number, tries;
+    int64_t served; // what had been answered when it was crowded out; -1: it was not
 };
 
 struct air {
     const struct flight *flight;
     struct slot *slots;
-    int flying, held;
+    int flying, held, crowded;
+    int64_t served; // answers other than RESOURCE_EXHAUSTED
+    bool room;      // for those that were crowded
     bool more, stopping;
     bool patient;             // a daemon was there since one was waited for in vain
     struct cpattn_error lost; // of the last case that was held
@@ -59,6 +63,20 @@ static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *
     return true;
 }
 
+// Where the queue is full, of this user or of all, ours make room when they are answered. What is
+// refused again with nothing answered since lacks something else, such as memory.
+static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error *error)
+{
+    if (error->status != CPATTN_RESOURCE_EXHAUSTED || air->flying == 0 || air->stopping ||
+        slot->served == air->served)
+        return false;
+    slot->served = air->served;
+    slot->state = SLOT_CROWDED;
+    slot->tries--;
+    air->crowded++;
+    return true;
+}
+
 // Submits the case of a slot; what cannot even be submitted is answered at once, or held.
 static void submit(struct air *air, struct slot *slot)
 {
@@ -81,18 +99,28 @@ static void submit(struct air *air, struct slot *slot)
     }
 }
 
-// Held cases go before new ones. One that could not be submitted leaves the slot to the next.
+static void submit_again(struct air *air, struct slot *slot, int *waiting)
+{
+    (*waiting)--;
+    submit(air, slot);
+}
+
+// Those that were answered with nothing go before new ones. One that could not be submitted leaves
+// the slot to the next.
 static void fill(struct air *air)
 {
+    bool room = air->room || air->flying == 0;
+    air->room = false;
     for (int i = 0; i < air->flight->jobs; i++) {
         struct slot *slot = &air->slots[i];
-        if (slot->state == SLOT_HELD && air->lost_ns == 0) {
-            air->held--;
-            submit(air, slot);
-        }
+        if (slot->state == SLOT_HELD && air->lost_ns == 0)
+            submit_again(air, slot, &air->held);
+        else if (slot->state == SLOT_CROWDED && room && air->lost_ns == 0)
+            submit_again(air, slot, &air->crowded);
         while (slot->state == SLOT_FREE && air->more && !air->stopping && air->lost_ns == 0) {
             air->more = air->flight->next(air->flight->context, &slot->number);
             slot->tries = 0;
+            slot->served = -1;
             if (air->more)
                 submit(air, slot);
         }
@@ -106,10 +134,13 @@ static void land(struct air *air, struct slot *slot)
     error.status = cpattn_collect(slot->request, &result, &error);
     cpattn_request_destroy(slot->request);
     air->flying--;
-    if (hold(air, slot, &error))
+    if (hold(air, slot, &error) || crowd(air, slot, &error)) {
         cpattn_result_destroy(result);
-    else
+    } else {
         answer(air, slot, &error, result);
+        air->room = true;
+        air->served += error.status != CPATTN_RESOURCE_EXHAUSTED;
+    }
 }
 
 // ---- a daemon that went away ------------------------------------------------------------------
@@ -124,12 +155,18 @@ static bool takes_cases(struct cpattn_client *client)
     return takes;
 }
 
-static void answer_held(struct air *air, const struct cpattn_error *error)
+static void answer_waiting(struct air *air, enum slot_state state, const struct cpattn_error *error,
+                           int *waiting)
 {
     for (int i = 0; i < air->flight->jobs; i++)
-        if (air->slots[i].state == SLOT_HELD)
+        if (air->slots[i].state == state)
             answer(air, &air->slots[i], error, NULL);
-    air->held = 0;
+    *waiting = 0;
+}
+
+static void answer_held(struct air *air, const struct cpattn_error *error)
+{
+    answer_waiting(air, SLOT_HELD, error, &air->held);
     air->lost_ns = 0;
 }
 
@@ -137,17 +174,14 @@ static void answer_held(struct air *air, const struct cpattn_error *error)
 static void look_for_daemon(struct air *air)
 {
     uint64_t now_ns = command_now_ns();
-    struct cpattn_error cancelled = {CPATTN_CANCELLED, "cancelled before it was submitted again"};
-    if (air->stopping) {
-        answer_held(air, &cancelled);
-    } else if (now_ns - air->asked_ns >= ASKS_NS) {
-        air->asked_ns = now_ns;
-        if (takes_cases(air->flight->client)) {
-            air->lost_ns = 0;
-        } else if (now_ns - air->lost_ns > air->flight->patience_ns) {
-            air->patient = false;
-            answer_held(air, &air->lost);
-        }
+    if (now_ns - air->asked_ns < ASKS_NS)
+        return;
+    air->asked_ns = now_ns;
+    if (takes_cases(air->flight->client)) {
+        air->lost_ns = 0;
+    } else if (now_ns - air->lost_ns > air->flight->patience_ns) {
+        air->patient = false;
+        answer_held(air, &air->lost);
     }
 }
 
@@ -156,7 +190,10 @@ static void look_for_daemon(struct air *air)
 static void stop(struct air *air)
 {
     struct cpattn_error ignored;
+    struct cpattn_error cancelled = {CPATTN_CANCELLED, "cancelled before it was submitted again"};
     air->stopping = true;
+    answer_held(air, &cancelled);
+    answer_waiting(air, SLOT_CROWDED, &cancelled, &air->crowded);
     for (int i = 0; i < air->flight->jobs; i++)
         if (air->slots[i].state == SLOT_FLIES)
             cpattn_cancel(air->slots[i].request, &ignored);
@@ -204,7 +241,7 @@ enum status flight_run(const struct flight *flight)
     air.slots = calloc((size_t)flight->jobs, sizeof(*air.slots));
     if (!air.slots)
         return STATUS_RESOURCE_EXHAUSTED;
-    for (fill(&air); air.flying > 0 || air.held > 0; fill(&air)) {
+    for (fill(&air); air.flying > 0 || air.held > 0 || air.crowded > 0; fill(&air)) {
         struct cpattn_request *request = next_answer(&air);
         if (request)
             land(&air, cpattn_request_tag(request));
