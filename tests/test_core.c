@@ -89,27 +89,6 @@ START_TEST(a_rank_that_exits_takes_the_pool_and_one_job)
 }
 END_TEST
 
-// Its end is known before it is reaped; devices are free when all are.
-START_TEST(a_rank_that_is_ending_is_as_good_as_gone)
-{
-    struct ranks ranks = pool_up(4);
-    struct action run = run_in(ranks);
-    int queued = submit(4);
-    core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 1);
-    core_assert(f.core);
-    expect_answer(run.slot, CAUSE_RANK_EXITED, 1);
-    expect_kill(ranks);
-    core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
-    for (int rank = 0; rank < 3; rank++)
-        rank_dies(ranks, rank);
-    expect_none();
-    rank_dies(ranks, 3);
-    struct ranks next = expect_start(4, 0);
-    ranks_ready(next);
-    expect_run(next, queued);
-}
-END_TEST
-
 START_TEST(a_rank_that_fails_is_named_and_others_are_not)
 {
     struct ranks ranks = pool_up(2);
@@ -581,7 +560,6 @@ int main(void)
     suite_add_tcase(suite, c);
     c = case_make("lost ranks");
     tcase_add_test(c, a_rank_that_exits_takes_the_pool_and_one_job);
-    tcase_add_test(c, a_rank_that_is_ending_is_as_good_as_gone);
     tcase_add_test(c, a_rank_that_fails_is_named_and_others_are_not);
     tcase_add_test(c, the_cause_behind_a_lost_peer_is_awaited);
     tcase_add_test(c, the_failure_behind_a_lost_peer_is_the_cause);

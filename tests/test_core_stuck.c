@@ -52,6 +52,27 @@ static struct ranks pool_stuck(int world_size, int rank, uint64_t device)
     return ranks;
 }
 
+// Its end is known before it is reaped; devices are free when all are.
+START_TEST(a_rank_that_is_ending_is_as_good_as_gone)
+{
+    struct ranks ranks = pool_up(4);
+    struct action run = run_in(ranks);
+    int queued = submit(4);
+    core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 1);
+    core_assert(f.core);
+    expect_answer(run.slot, CAUSE_RANK_EXITED, 1);
+    expect_kill(ranks);
+    core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 0);
+    for (int rank = 0; rank < 3; rank++)
+        rank_dies(ranks, rank);
+    expect_none();
+    rank_dies(ranks, 3);
+    struct ranks next = expect_start(4, 0);
+    ranks_ready(next);
+    expect_run(next, queued);
+}
+END_TEST
+
 START_TEST(after_a_while_it_is_stuck_and_not_before)
 {
     struct ranks two = pool_hangs(2, 1);
@@ -296,6 +317,7 @@ int main(void)
     Suite *suite = suite_create("core stuck");
     TCase *c = tcase_create("stuck");
     tcase_add_checked_fixture(c, begin, fixture_end);
+    tcase_add_test(c, a_rank_that_is_ending_is_as_good_as_gone);
     tcase_add_test(c, after_a_while_it_is_stuck_and_not_before);
     tcase_add_test(c, only_the_device_of_the_rank_is_out_of_use);
     tcase_add_test(c, a_larger_pool_waits_for_the_devices_that_can_be_had);
