@@ -203,7 +203,7 @@ static long process_ticks(pid_t pid)
 // Those that have done nothing since they were looked at last; looks.
 static int idle_list(struct soak_process *p, const pid_t *ranks, int count, pid_t *idle)
 {
-    struct soak_rank now[SOAK_RANKS_SEEN];
+    struct soak_rank now[SOAK_RANKS_SEEN] = {0};
     int idle_count = 0;
     for (int i = 0; i < count; i++) {
         now[i] = (struct soak_rank){ranks[i], process_ticks(ranks[i])};
