@@ -207,7 +207,6 @@ daemon_start
 wait $matrix
 tap_is "a matrix goes on with the next daemon" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
-tap_has "and says what it waits for" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 matrix_start
 kill -TERM "$daemon"
 wait "$daemon"
@@ -231,6 +230,7 @@ until grep -qs 'waiting for a daemon' "$scratch/matrix.err"; do
     kill -0 $matrix 2>/dev/null || break
     sleep 0.05
 done
+tap_has "what is waited for is said" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 kill -TERM $matrix
 wait $matrix
 tap_is "an interrupt ends the wait" "$? $(tail -n 1 "$scratch/matrix" | sed 's/: .* passed, .* not run in .*//')" \
