@@ -164,9 +164,17 @@ static int take_rank(const struct crew *crew)
     return crew->world_size > 0 ? (int)(take() % (unsigned)crew->world_size) : 0;
 }
 
+// Nothing is heard of a rank that is ending, but its exit.
+static bool rank_is_silent(const struct crew *crew, int rank)
+{
+    return crew->up && (crew->ending >> rank & 1);
+}
+
 static void rank_ready(int pool, int rank)
 {
     struct crew *crew = &w.crews[pool];
+    if (rank_is_silent(crew, rank))
+        return;
     crew->ready |= crew->up && (crew->alive >> rank & 1) ? UINT64_C(1) << rank : 0;
     core_rank_ready(w.core, w.now_ns, pool, crew->generation, rank);
 }
@@ -174,9 +182,27 @@ static void rank_ready(int pool, int rank)
 static void rank_reported(int pool, int rank, uint64_t job)
 {
     struct crew *crew = &w.crews[pool];
+    if (rank_is_silent(crew, rank))
+        return;
     if (crew->up && crew->slot >= 0 && job == w.jobs[crew->slot].number && crew->alive >> rank & 1)
         crew->reported |= UINT64_C(1) << rank;
     core_rank_reported(w.core, w.now_ns, pool, crew->generation, rank, job);
+}
+
+static void rank_failed(int pool, int rank, int kind, int peer)
+{
+    const struct crew *crew = &w.crews[pool];
+    if (!rank_is_silent(crew, rank))
+        core_rank_failed(w.core, w.now_ns, pool, crew->generation, rank, kind, peer);
+}
+
+static void rank_ending(int pool, int rank)
+{
+    struct crew *crew = &w.crews[pool];
+    if (!crew->up || !(crew->alive >> rank & 1))
+        return;
+    crew->ending |= UINT64_C(1) << rank;
+    core_rank_ending(w.core, w.now_ns, pool, crew->generation, rank);
 }
 
 static void rank_exited(int pool, int rank)

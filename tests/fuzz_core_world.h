@@ -37,7 +37,7 @@ struct crew {
     bool up, killed, stuck;
     uint32_t generation;
     int world_size, slot; // -1: no job
-    uint64_t alive, ready, reported, devices, killed_ns;
+    uint64_t alive, ending, ready, reported, devices, killed_ns;
 };
 
 struct world {
