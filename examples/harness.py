@@ -159,6 +159,8 @@ class Answer:
 
 
 class Client:
+    """For one thread at a time: each thread, and each process after a fork, makes its own."""
+
     def __init__(self, socket=None, in_flight=16, library=None):
         self.library, self.handle, self.in_flight = load(library), c_void_p(), in_flight
         options = Options(size=ctypes.sizeof(Options), socket=socket and os.fsencode(socket),
