@@ -96,6 +96,7 @@ static void totals_check(const struct sim_totals *t)
     ck_assert_uint_gt(t->stuck, t->lives / 10);
     ck_assert_uint_gt(t->left_stuck, t->lives / 10);
     ck_assert_uint_gt(t->at_once, t->lives / 100);
+    ck_assert_uint_gt(t->early_ends, t->lives / 10);
 }
 
 START_TEST(every_life_keeps_the_promises)

@@ -52,7 +52,8 @@ struct news {
 // How a world behaves; chances in 1/1000.
 struct habits {
     int start_fault, run_fault, idle_fault, slow_kill;
-    int stuck; // that a rank which is killed is not reaped for long, or never
+    int stuck;     // that a rank which is killed is not reaped for long, or never
+    int early_end; // that the end of a rank is told before it is reaped
     int cancel, gone, duplicate, drain, limit;
     int short_timeout, long_timeout;
     int run_timeout; // 0: the deadline is that of the request alone
@@ -113,6 +114,7 @@ struct sim_totals {
     uint64_t attached, repeated, forgotten, limited, late;
     uint64_t starts, kills, exits, stale, side_by_side;
     uint64_t spares, takeovers, stuck, left_stuck;
+    uint64_t early_ends;
     uint64_t at_once; // runs while the ranks of the twin were not reaped yet
 };
 

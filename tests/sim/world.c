@@ -290,8 +290,10 @@ static bool news_is_void(struct sim *s, struct news *n)
 // The end of a rank may be told before it is reaped.
 static void news_come_early(struct sim *s, struct news *n)
 {
-    if (n->kind != NEWS_EXIT || s->crews[n->slot].killed || !sim_chance(s, 500))
+    if (n->kind != NEWS_EXIT || s->habits.early_end == 0 || s->crews[n->slot].killed ||
+        !sim_chance(s, s->habits.early_end))
         return;
+    s->totals->early_ends++;
     n->kind = NEWS_ENDING;
     sim_post_rank(s, sim_draw_ns(s, s->habits.kill_ns_max + 2), NEWS_EXIT, n->slot, n->rank);
 }
@@ -429,8 +431,9 @@ static void life_draw_later(struct sim *s)
     if (kind % 8 == 5 || kind % 8 == 7)
         s->habits.run_timeout = 500;
     s->habits.costs = s->seed / 16 % 8 == 4 || s->seed / 16 % 8 == 6;
-    s->config.spares = 0x64ae >> kind & 1; // 1, 2, 3, 5, 7, 10, 13, 14
-    if (!(0x8425 >> kind & 1))             // 0, 2, 5, 10, 15
+    s->habits.early_end = 0xb0 >> s->seed / 128 % 8 & 1 ? 500 : 0; // 4, 5, 7
+    s->config.spares = 0x64ae >> kind & 1;                         // 1, 2, 3, 5, 7, 10, 13, 14
+    if (!(0x8425 >> kind & 1))                                     // 0, 2, 5, 10, 15
         return;
     s->habits.stuck = sim_chance(s, 500) ? 50 : 300;
     s->config.kill_timeout_ns = 30 * MS + sim_draw_ns(s, S);
