@@ -376,10 +376,15 @@ static struct cell cell_of(const struct cells *cells, int i)
                          (enum fault_kind)(i / cells->point_count)};
 }
 
+// By "POINT KIND...", where a point may be "any" and no kind stands for all.
 static bool chosen(const struct cell *cell, int argc, char **argv)
 {
-    return (argc < 2 || strcmp(argv[1], point_names[cell->point]) == 0) &&
-           (argc < 3 || strcmp(argv[2], kind_names[cell->kind]) == 0);
+    if (argc > 1 && strcmp(argv[1], "any") != 0 && strcmp(argv[1], point_names[cell->point]) != 0)
+        return false;
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], kind_names[cell->kind]) == 0)
+            return true;
+    return argc < 3;
 }
 
 static int worker_run(const struct cells *cells, int number, int argc, char **argv)

@@ -92,7 +92,7 @@ struct cells {
     void (*run)(const struct cell *cell);
 };
 
-// main(): PROGRAM [POINT [KIND]]
+// main(): PROGRAM [POINT [KIND]...], where a point may be "any"
 int cells_main(const struct cells *cells, int argc, char **argv);
 
 #endif
