@@ -149,7 +149,7 @@ static void output_drop(struct connection *c, struct output *output)
 
 void connection_break(struct connection *c)
 {
-    for (struct list *node; (node = list_first(&c->out));)
+    LIST_FOREACH (node, &c->out)
         output_drop(c, LIST_ENTRY(node, struct output, link));
     ev_io_stop(c->loop, &c->writable);
     c->broken = true;
@@ -223,7 +223,7 @@ void connection_send(struct connection *c, const uint8_t *header, size_t header_
 
 void connection_flush(struct connection *c)
 {
-    for (struct list *node; (node = list_first(&c->out));) {
+    LIST_FOREACH (node, &c->out) {
         struct output *output = LIST_ENTRY(node, struct output, link);
         struct iovec rest = {output->data + output->sent, output->size - output->sent};
         size_t sent = bytes_send(c, &rest, 1);
