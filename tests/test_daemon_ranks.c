@@ -246,8 +246,10 @@ START_TEST(test_last_words)
 }
 END_TEST
 
+// Of a pool that is up, so that the time passes at work.
 START_TEST(test_silence_until_deadline)
 {
+    run_and_pass(&d, WORLD);
     struct wire_reply reply = run("silent", WORLD, 300 * UINT64_C(1000000));
     ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
     expect_text(reply.message, "time limit of 300 ms passed while rank ");
@@ -260,6 +262,7 @@ END_TEST
 // A stopped process is the culprit, whatever its last word says of others.
 START_TEST(test_stopped_while_waiting)
 {
+    run_and_pass(&d, WORLD);
     struct wire_reply reply = run("stopped", WORLD, 300 * UINT64_C(1000000));
     ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
     expect_text(reply.message, "rank 2 of 3 was in backward, step 2, stopped by a signal");
