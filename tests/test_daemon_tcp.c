@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config.h"
 #include "tests/daemon_fixture.h"
 #include "tests/net_client.h"
 
@@ -372,6 +373,16 @@ START_TEST(unguarded_ports_are_refused)
 }
 END_TEST
 
+// A token is no certificate, which is told where there is TLS to use one.
+START_TEST(tls_is_refused_where_it_is_not_built_in)
+{
+    const char *token = net_file(&d, "token", NET_TOKEN);
+    NO_START(1, HAVE_TLS ? "tls-certificate: " : "built without TLS", "--listen",
+             "tls+tcp://127.0.0.1:4433", "--tls-certificate", token, "--tls-key", token,
+             "--token-file", token);
+}
+END_TEST
+
 START_TEST(urls_that_are_none_are_refused)
 {
     static const char *const wrong[] = {
@@ -475,6 +486,7 @@ int main(void)
     tcase_add_test(tcase, latecomers_are_closed);
     tcase_add_test(tcase, flood_leaves_the_unix_socket_its_share);
     tcase_add_test(tcase, unguarded_ports_are_refused);
+    tcase_add_test(tcase, tls_is_refused_where_it_is_not_built_in);
     tcase_add_test(tcase, urls_that_are_none_are_refused);
     tcase_add_test(tcase, tokens_in_bad_files_are_refused);
     tcase_add_test(tcase, sixteen_and_256_characters_are_a_token);
