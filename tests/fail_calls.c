@@ -72,6 +72,9 @@ static bool fails(const char *name, const void *caller, int number)
 // The function that would have been called.
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
+// The C library's own names of parameters are reserved.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 void *malloc(size_t size)
 {
     return fails("memory", CALLER, ENOMEM) ? NULL : __libc_malloc(size);
@@ -140,3 +143,5 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     return fails("sendmsg", NULL, ENOBUFS) ? -1 : NEXT(sendmsg)(fd, message, flags);
 }
+
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
