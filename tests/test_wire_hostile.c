@@ -329,7 +329,7 @@ START_TEST(statuses_are_refused)
     reply.method = METHOD_STATUS;
     REPLY_REFUSED(reply.pools.queued, -1, "status.queued is -1");
     REPLY_REFUSED(pool->state, 0, "status.pools[1].state is not specified");
-    REPLY_REFUSED(pool->state, 8, "status.pools[1].state is 8; accepted is 1 to 7");
+    REPLY_REFUSED(pool->state, 9, "status.pools[1].state is 9; accepted is 1 to 8");
     REPLY_REFUSED(pool->world_size, 0, "status.pools[1].world_size is 0; accepted is 1 to 64");
     reply.method = METHOD_DESCRIBE;
     REPLY_REFUSED(reply.description.devices, -1, "description.devices is -1");
