@@ -73,6 +73,7 @@ static void started(const struct action *a)
     if (w.start_fails) {
         w.start_fails = false;
         w.crews[a->pool].up = false;
+        w.crews[a->pool].failed = true;
         core_start_failed(w.core, w.now_ns, a->pool, a->generation);
     }
 }
@@ -152,6 +153,10 @@ static void answered(const struct action *a)
 
 static void killed(const struct action *a)
 {
+    require(a->pool >= 0 && a->pool < POOLS_MAX);
+    const struct crew *never = &w.crews[a->pool];
+    if (!never->up && never->failed && never->generation == a->generation)
+        return;
     struct crew *crew = crew_of(a);
     require(!crew->killed && crew->alive && crew->slot < 0);
     crew->killed = true;

@@ -35,6 +35,7 @@ struct job {
 
 struct crew {
     bool up, killed, stuck;
+    bool failed; // its START was not carried out
     uint32_t generation;
     int world_size, slot; // -1: no job
     uint64_t alive, ending, ready, reported, devices, killed_ns;

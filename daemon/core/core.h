@@ -144,7 +144,9 @@ enum action_kind {
     ACTION_START,  // start the ranks of pool
     ACTION_RUN,    // hand the case of slot to every rank of pool
     ACTION_ANSWER, // answer the job; the slot is free afterwards
-    ACTION_KILL,   // SIGKILL every rank of pool; exits are reported as they are reaped
+    ACTION_KILL,   // SIGKILL every rank of pool; exits are reported as they are reaped. Where a
+                   // START fails while another action of its event has failed before it, a KILL may
+                   // follow for ranks that never were
     ACTION_STUCK,  // for the log: ranks of pool are stuck since now. `rank` is the first of them,
                    // `devices` are theirs
     ACTION_EXIT,   // drained: nothing is left but ranks that are stuck
