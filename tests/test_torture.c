@@ -61,6 +61,9 @@ static void *counted(void *data)
     return data;
 }
 
+// The C library's own names of parameters are reserved.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 void *malloc(size_t size)
 {
     return fails() ? NULL : counted(__libc_malloc(size));
@@ -93,6 +96,8 @@ void free(void *data)
     living -= data != NULL;
     __libc_free(data);
 }
+
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
 
 // ---- lives -------------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ uint64_t record_all(int world_size)
 uint64_t record_devices(const struct sim *s, int world_size, int instance)
 {
     int count = world_size < s->config.device_count ? world_size : s->config.device_count;
-    return record_all(count) << (count * instance);
+    int first = count * instance;
+    return first < DEVICES_MAX ? record_all(count) << first : 0;
 }
 
 static struct berth *berth_of(struct sim *s, const struct crew *crew)
