@@ -29,6 +29,10 @@ static int expected(const struct cell *cell)
         return PASSES | FAILS | EXITS | OVERRUNS | TOO_EARLY | LACKS | NOT_STARTED;
     case FAULT_KIND_CLOSE: // is given a while before it is called faulty
         return PASSES | (idle ? FAILS : 0);
+    case FAULT_KIND_KILL:
+    case FAULT_KIND_ABORT:
+    case FAULT_KIND_EXIT: // with GPUs that is known when the driver has taken the process down
+        return PASSES | (idle && on_gpus() ? EXITS : 0);
     default: // it was lost before, and another one has come
         return PASSES;
     }
