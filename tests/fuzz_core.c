@@ -250,17 +250,16 @@ static void rank_act(unsigned op)
         rank_reported(pool, rank, crew->slot >= 0 && op < 128 ? w.jobs[crew->slot].number : take());
         break;
     case 2:
-        core_rank_failed(w.core, w.now_ns, pool, crew->generation, rank, FAILURE_OWN, -1);
+        rank_failed(pool, rank, FAILURE_OWN, -1);
         break;
     case 3:
-        core_rank_failed(w.core, w.now_ns, pool, crew->generation, rank, FAILURE_PEER_LOST,
-                         take_rank(crew));
+        rank_failed(pool, rank, FAILURE_PEER_LOST, take_rank(crew));
         break;
     case 4:
-        if (op < 64) // seen to end before it is reaped
-            core_rank_ending(w.core, w.now_ns, pool, crew->generation, rank);
-        else
+        if (op < 128)
             rank_exited(pool, rank);
+        else // seen to end before it is reaped
+            rank_ending(pool, rank);
         break;
     case 5: // of a pool that was there before
         core_rank_failed(w.core, w.now_ns, pool, crew->generation - 1, rank, FAILURE_OWN, -1);
