@@ -6,12 +6,16 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "common/report.h"
 #include "config.h"
+
+// Descriptors take kernel memory up to the highest number in use.
+#define LAST_FD_MAX 4095
 
 static const char *const type_names[] = {
 #define CHANNEL_NAME(name, number) [number] = #name,
@@ -60,6 +64,13 @@ enum status channel_hello_check(const struct channel_frame *frame, const void *p
                          "rank %d is of another build than the daemon (%s); install both anew",
                          rank, expected.build_id);
     return STATUS_OK;
+}
+
+int channel_last_fd(void)
+{
+    struct rlimit limit;
+    bool small = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= LAST_FD_MAX;
+    return small ? (int)limit.rlim_cur - 1 : LAST_FD_MAX;
 }
 
 enum status channel_pair(int ends[2], struct error *error)

@@ -14,6 +14,11 @@
 // The descriptor that a rank process finds its end of the channel on.
 #define CHANNEL_FD 3
 
+// The number of a second descriptor of it in the same process: the last there can be, within
+// reason. What a process that dies holds is let go from the last descriptor to the first, and a
+// driver may take a tenth of a second for one; so the other end hears of the death before that.
+int channel_last_fd(void);
+
 #define CHANNEL_MAGIC   UINT32_C(0x43504154) // "CPAT"
 #define CHANNEL_VERSION 1
 

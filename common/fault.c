@@ -143,6 +143,7 @@ static void commit(enum fault_kind kind)
         break;
     case FAULT_KIND_CLOSE:
         close(CHANNEL_FD);
+        close(channel_last_fd());
         sleep_for_good();
         break;
     case FAULT_KIND_GARBAGE:

@@ -107,6 +107,9 @@ static enum status descriptors_adopt(const struct rank *r, struct error *error)
         if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 && fd != MESH_FD + r->rank)
             return error_set(error, STATUS_INVALID_ARGUMENT, "descriptor %d of rank %d: %s", fd,
                              r->rank, strerror(errno));
+    if (dup3(CHANNEL_FD, channel_last_fd(), O_CLOEXEC) < 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "the channel of rank %d as %d: %s",
+                         r->rank, channel_last_fd(), strerror(errno));
     return STATUS_OK;
 }
 

@@ -179,7 +179,7 @@ static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
         r->crew = crew;
         r->rank = rank;
         r->device = gpus ? gpus[rank] : -1;
-        r->pidfd = r->leader_fd = r->channel = -1;
+        r->pidfd = r->channel = -1;
     }
     return STATUS_OK;
 }

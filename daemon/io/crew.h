@@ -35,8 +35,7 @@ struct rank_process {
     int device; // its GPU, or -1
     pid_t pid;  // 0: not started, or reaped
     int pidfd, channel;
-    int leader_fd; // the pidfd of its first thread, where the kernel has such; else -1
-    ev_io exit_watcher, channel_watcher, leader_watcher;
+    ev_io exit_watcher, channel_watcher;
     bool ending;      // told
     ev_timer silence; // the channel is closed, the process not yet seen dead
     ev_timer reap;    // the process has ended and cannot be reaped yet

@@ -70,8 +70,7 @@ void mesh_fini(struct mesh *m)
 int mesh_descriptors(int world_size)
 {
     // While rank r is started, the ends of ranks r.. to ranks ..r are open: (r + 1) * (n - r) at
-    // most. Kept for each rank: channel, stderr, two pidfds; beside those a handful that come and
-    // go.
+    // most. Kept for each rank: channel, stderr, pidfd; beside those a handful that come and go.
     int half = (world_size + 1) / 2;
-    return (half + 1) * (world_size - half + 1) + world_size + 4 * world_size + 16;
+    return (half + 1) * (world_size - half + 1) + world_size + 3 * world_size + 16;
 }

@@ -45,7 +45,7 @@ bool proc_exit_status(pid_t pid, int *wait_status)
         field = strtok_r(NULL, " ", &rest);
     }
     *wait_status = (int)code;
-    return flags & EXITING && code != 0;
+    return flags & EXITING;
 }
 
 bool proc_status_line(pid_t pid, const char *key, char *text, size_t size)

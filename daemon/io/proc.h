@@ -16,8 +16,8 @@ char proc_state(pid_t pid);
 bool proc_status_line(pid_t pid, const char *key, char *text, size_t size);
 
 // How it ends, as wait() will tell, once it has begun to: a driver may take a tenth of a second to
-// take down what it used, and only then can it be reaped. False while it lives, where that is
-// hidden from us, and where it ends with 0, which looks the same.
+// take down what it used, and only then can it be reaped. 0 also where that is hidden from us, as
+// it may be with another user's process. False while it lives.
 bool proc_exit_status(pid_t pid, int *wait_status);
 
 // Its memory that counts as data; 0 when that is not known.

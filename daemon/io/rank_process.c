@@ -2,7 +2,6 @@
 #include "daemon/io/rank_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,10 +20,6 @@
 // A process that ends closes its channel first. One that still lives this long after has closed it
 // on purpose, or a child of it holds on.
 #define SILENCE_S         2.
-// PIDFD_THREAD of Linux 6.9, which the C library may not know: readable when the first thread ends,
-// which is when the process does, but before what it used is taken down. Without it the end of the
-// channel tells, a little later.
-#define LEADER_ONLY       O_EXCL
 // How often a process is looked at that has ended and cannot be reaped.
 #define REAP_AGAIN_S      .1
 // Between looks at one that is waited for.
@@ -290,18 +285,9 @@ void rank_process_kill(const struct rank_process *r)
         pidfd_send_signal(r->pidfd, SIGKILL, NULL, 0);
 }
 
-static void leader_close(struct rank_process *r)
-{
-    ev_io_stop(r->crew->crews->loop, &r->leader_watcher);
-    if (r->leader_fd >= 0)
-        close(r->leader_fd);
-    r->leader_fd = -1;
-}
-
 static void process_forget(struct rank_process *r)
 {
     ev_io_stop(r->crew->crews->loop, &r->exit_watcher);
-    leader_close(r);
     ev_timer_stop(r->crew->crews->loop, &r->silence);
     ev_timer_stop(r->crew->crews->loop, &r->reap);
     channel_close(r);
@@ -327,11 +313,13 @@ static void reap_later(struct rank_process *r)
     rank_process_distrust(r, &error);
 }
 
-// The process has begun to end, and cannot be reaped yet.
+// The channel has ended, which is the first that is seen of a process that ends
+// (channel_last_fd()).
 static void end_tell(struct rank_process *r)
 {
     int wait_status;
-    if (r->ending || !proc_exit_status(r->pid, &wait_status))
+    bool hidden = r->crew->crews->confinement->user.set;
+    if (r->ending || !proc_exit_status(r->pid, &wait_status) || (wait_status == 0 && hidden))
         return;
     r->ending = true;
     fate_write(wait_status, r->fate);
@@ -339,20 +327,8 @@ static void end_tell(struct rank_process *r)
     handler_of(r)->ending(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank);
 }
 
-// What the rank said before its end is reported before its end.
-static void on_leader_watcher(struct ev_loop *loop, ev_io *watcher, int events)
-{
-    (void)loop;
-    (void)events;
-    struct rank_process *r = watcher->data;
-    leader_close(r);
-    for (int i = 0; i < FRAMES_AT_END_MAX && frame_take(r); i++)
-        ;
-    end_tell(r);
-}
-
-// The same. Its group is killed while the process is not reaped yet: until then nobody else can get
-// the number.
+// What the rank said before its end is reported before its end. Its group is killed while the
+// process is not reaped yet: until then nobody else can get the number.
 static void end_look(struct rank_process *r)
 {
     struct crew *crew = r->crew;
@@ -396,15 +372,11 @@ static void watch(struct rank_process *r)
     struct ev_loop *loop = r->crew->crews->loop;
     ev_io_init(&r->exit_watcher, on_exit_watcher, r->pidfd, EV_READ);
     ev_io_init(&r->channel_watcher, on_channel, r->channel, EV_READ);
-    ev_io_init(&r->leader_watcher, on_leader_watcher, r->leader_fd, EV_READ);
     ev_timer_init(&r->silence, on_silence, SILENCE_S, 0.);
     ev_timer_init(&r->reap, on_reap, 0., REAP_AGAIN_S);
     r->exit_watcher.data = r->channel_watcher.data = r->silence.data = r->reap.data = r;
-    r->leader_watcher.data = r;
     ev_io_start(loop, &r->exit_watcher);
     ev_io_start(loop, &r->channel_watcher);
-    if (r->leader_fd >= 0)
-        ev_io_start(loop, &r->leader_watcher);
 }
 
 static enum status process_spawn(struct rank_process *r, const struct spawn *spawn,
@@ -419,7 +391,6 @@ static enum status process_spawn(struct rank_process *r, const struct spawn *spa
     if (r->pidfd < 0)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no descriptor for rank %d: %s", r->rank,
                          strerror(errno));
-    r->leader_fd = pidfd_open(r->pid, LEADER_ONLY);
     return STATUS_OK;
 }
 
