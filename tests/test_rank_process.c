@@ -393,6 +393,28 @@ START_TEST(is_a_modest_process)
 }
 END_TEST
 
+static void descriptor_target(pid_t pid, int fd, char target[64])
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+    ssize_t length = readlink(path, target, 63);
+    ck_assert_msg(length > 0, "%s: %s", path, strerror(errno));
+    target[length] = '\0';
+}
+
+// Whatever a library opens, a dying process lets go of its channel before that.
+START_TEST(holds_its_channel_by_the_last_descriptor)
+{
+    struct pool p;
+    char first[64], last[64];
+    pool_ready(&p, 1);
+    descriptor_target(p.pids[0], CHANNEL_FD, first);
+    descriptor_target(p.pids[0], channel_last_fd(), last);
+    ck_assert_str_eq(first, last);
+    pool_stop(&p);
+}
+END_TEST
+
 // Stopped, a rank sees no end of its channel; the death of its parent reaches it all the same.
 START_TEST(dies_with_its_parent)
 {
@@ -438,6 +460,7 @@ static Suite *suite(void)
     tcase_add_test(surroundings, wrong_arguments_are_refused);
     tcase_add_test(surroundings, a_missing_descriptor_is_told);
     tcase_add_test(surroundings, is_a_modest_process);
+    tcase_add_test(surroundings, holds_its_channel_by_the_last_descriptor);
     tcase_add_test(surroundings, dies_with_its_parent);
     suite_add_tcase(s, surroundings);
     return s;
