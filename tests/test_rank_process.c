@@ -2,6 +2,7 @@
 // The program cpattn-rank, seen from where the daemon sits.
 #include "tests/runner.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
