@@ -124,6 +124,7 @@ static void spawn(struct soak_process *p, const char *program, char *const *argu
 
 void soak_process_start(struct soak_process *p, const struct soak_start *start)
 {
+    signal(SIGHUP, SIG_DFL); // a daemon leaves it ignored where it was, and reads no settings then
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     folder_make(p);
     if (start->faulty_rank)

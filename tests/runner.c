@@ -69,6 +69,7 @@ static int strays_kill(void)
 
 int runner_run(Suite *suite)
 {
+    signal(SIGHUP, SIG_DFL); // who runs the tests may have had it ignored
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -19,7 +19,6 @@ static struct daemon d;
 
 static void setup(void)
 {
-    signal(SIGHUP, SIG_DFL); // who runs the tests may have had it ignored
     daemon_init(&d);
 }
 
