@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "bench/measure.h"
+#include "daemon/io/proc.h"
 #include "tests/raw_client.h"
 
 #define ROUNDS_DEFAULT 200
@@ -93,19 +94,6 @@ static void daemon_end(struct bench *b)
     kill(b->daemon, SIGTERM);
     waitpid(b->daemon, NULL, 0);
     rmdir(b->folder);
-}
-
-static int ranks_list(const struct bench *b, pid_t *pids)
-{
-    char path[96];
-    int count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)b->daemon, (int)b->daemon);
-    FILE *file = fopen(path, "re");
-    while (file && count < RANKS_SEEN && fscanf(file, "%d", &pids[count]) == 1)
-        count++;
-    if (file)
-        fclose(file);
-    return count;
 }
 
 // ---- requests ----------------------------------------------------------------------------------
@@ -203,7 +191,7 @@ static void pools_await(struct bench *b)
 static pid_t worker_find(const struct bench *b)
 {
     pid_t pids[RANKS_SEEN], found = 0;
-    int count = ranks_list(b, pids);
+    int count = proc_children(b->daemon, pids, RANKS_SEEN);
     if (count > b->ranks)
         count = b->ranks;
     if (b->gpus)

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/io/proc.h"
 #include "tests/generate.h"
 
 #define PATIENCE_S    60
@@ -167,19 +168,6 @@ void soak_process_reload(const struct soak_process *p, const char *idle_timeout,
 
 // ---- faults ------------------------------------------------------------------------------------
 
-static int children_list(const struct soak_process *p, pid_t *pids, int max)
-{
-    char path[96];
-    int count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)p->pid, (int)p->pid);
-    FILE *file = fopen(path, "re");
-    while (file && count < max && fscanf(file, "%d", &pids[count]) == 1)
-        count++;
-    if (file)
-        fclose(file);
-    return count;
-}
-
 const char *soak_fault_name(int kind)
 {
     return faults[kind].name;
@@ -233,7 +221,7 @@ static void order_write(const struct soak_process *p, uint64_t *random)
 int soak_process_fault(struct soak_process *p, uint64_t *random)
 {
     pid_t ranks[SOAK_RANKS_SEEN], idle[SOAK_RANKS_SEEN];
-    int count = children_list(p, ranks, SOAK_RANKS_SEEN);
+    int count = proc_children(p->pid, ranks, SOAK_RANKS_SEEN);
     int idle_count = idle_list(p, ranks, count, idle);
     // Orders are as many as a third of all, where there can be any.
     int kind = (int)generate_below(random, p->order[0] ? SOAK_FAULTS + 5 : SOAK_FAULTS - 1);
@@ -260,7 +248,7 @@ int soak_process_fault(struct soak_process *p, uint64_t *random)
 void soak_process_calm(struct soak_process *p)
 {
     pid_t ranks[SOAK_RANKS_SEEN];
-    int count = children_list(p, ranks, SOAK_RANKS_SEEN);
+    int count = proc_children(p->pid, ranks, SOAK_RANKS_SEEN);
     if (p->order[0])
         unlink(p->order);
     for (int i = 0; i < count; i++)
@@ -282,7 +270,7 @@ void soak_process_sample(const struct soak_process *p, struct soak_sample *sampl
         fclose(file);
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)p->pid);
     sample->descriptors = entries_count(path, "");
-    sample->children = children_list(p, ranks, SOAK_RANKS_SEEN);
+    sample->children = proc_children(p->pid, ranks, SOAK_RANKS_SEEN);
 }
 
 int soak_process_logged(const struct soak_process *p, const char *text)

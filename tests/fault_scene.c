@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/io/proc.h"
 #include "tests/runner.h"
 
 #define WORKERS 4
@@ -55,15 +56,7 @@ bool is_end(enum fault_kind kind)
 
 int children_list(pid_t *pids)
 {
-    char path[96];
-    int count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)scene.daemon, (int)scene.daemon);
-    FILE *file = fopen(path, "re");
-    while (file && count < CHILDREN_MAX && fscanf(file, "%d", &pids[count]) == 1)
-        count++;
-    if (file)
-        fclose(file);
-    return count;
+    return proc_children(scene.daemon, pids, CHILDREN_MAX);
 }
 
 int descriptors_count(void)

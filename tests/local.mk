@@ -414,7 +414,8 @@ tests_faulty_rank_LDADD = kernels/libkernels.a transport/libtransport.a plan/lib
     common/libcommon.la $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 test_programs += tests/test_fault_matrix
-fault_scene = tests/fault_scene.c tests/fault_scene.h tests/raw_client.c tests/raw_client.h
+fault_scene = tests/fault_scene.c tests/fault_scene.h tests/raw_client.c tests/raw_client.h \
+    daemon/io/proc.c daemon/io/proc.h
 tests_test_fault_matrix_SOURCES = tests/test_fault_matrix.c $(fault_scene)
 tests_test_fault_matrix_LDADD = $(daemon_fixture_libs)
 

@@ -71,6 +71,19 @@ int64_t proc_data_bytes(pid_t pid)
     return known ? (int64_t)strtoll(text, NULL, 10) * 1024 : 0;
 }
 
+int proc_children(pid_t pid, pid_t *pids, int max)
+{
+    char path[64];
+    int count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && count < max && fscanf(file, "%d", &pids[count]) == 1)
+        count++;
+    if (file)
+        fclose(file);
+    return count;
+}
+
 const char *proc_describe(pid_t pid, char text[PROC_TEXT_MAX])
 {
     char value[48];

@@ -23,6 +23,10 @@ bool proc_exit_status(pid_t pid, int *wait_status);
 // Its memory that counts as data; 0 when that is not known.
 int64_t proc_data_bytes(pid_t pid);
 
+// Its children, in the order of their starts, up to `max`. None also where the kernel keeps no
+// list, or the process is gone.
+int proc_children(pid_t pid, pid_t *pids, int max);
+
 #define PROC_TEXT_MAX 128
 
 // What keeps a process that should have ended: "pid 4711, state D, in nvidia_poll", "pid 4711,

@@ -2,40 +2,26 @@
 #include "daemon/io/strays.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/log.h"
+#include "daemon/io/proc.h"
 
 // A rank that makes more at once is met again.
 #define STRAYS_MAX 256
 
-// Those that the kernel lists; none on kernels that keep no list.
-static int children_list(pid_t *pids, int max)
-{
-    char path[64];
-    int count = 0;
-    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)gettid());
-    FILE *file = fopen(path, "re");
-    while (file && count < max && fscanf(file, "%d", &pids[count]) == 1)
-        count++;
-    if (file)
-        fclose(file);
-    return count;
-}
-
 bool strays_are_ours(void)
 {
     pid_t pid;
-    return getpid() != 1 && children_list(&pid, 1) == 0;
+    return getpid() != 1 && proc_children(getpid(), &pid, 1) == 0;
 }
 
 // Nobody but us reaps them, so that a number cannot have become another's.
 static int strays_kill(bool (*is_rank)(const void *context, pid_t pid), const void *context)
 {
     pid_t pids[STRAYS_MAX];
-    int count = children_list(pids, STRAYS_MAX), strays = 0;
+    int count = proc_children(getpid(), pids, STRAYS_MAX), strays = 0;
     for (int i = 0; i < count; i++) {
         if (is_rank(context, pids[i]))
             continue;
