@@ -129,7 +129,10 @@ template <class S> struct forward_state {
     float out[S::M][S::DV / 8][4];
     float max[S::M][2]; // of the row, base 2; that which `out` and `sum` are relative to
     float sum[S::M][2]; // of this thread's columns
-    float seen;         // largest logit of this thread's rows, base 2
+    // Of the block at hand, which is added to `sum` as one: single weights of a long row would be
+    // too small beside what is there, and be lost.
+    float part[S::M][2];
+    float seen; // largest logit of this thread's rows, base 2
     uint32_t q[S::KEEP_Q ? S::M : 1][S::KEEP_Q ? S::DQK / 16 : 1][4];
 };
 
@@ -311,7 +314,7 @@ __device__ __forceinline__ void maxima_raise(struct forward_state<S> &state, flo
 }
 
 // The registers [begin, end) of the 4 * M that hold the weights of 16 keys, those of `step`, as
-// fragments A. Adds the weights to the sums of their rows.
+// fragments A. Adds the weights to the sums of the block.
 template <class S>
 __device__ __forceinline__ void weights_some(struct forward_state<S> &state, float factor,
                                              const float shift[S::M][2], int step, int begin,
@@ -325,7 +328,7 @@ __device__ __forceinline__ void weights_some(struct forward_state<S> &state, flo
         const float *pair = &state.scores[m][2 * step + i % 4 / 2][2 * half];
         float low = fast_exp2(fmaf(pair[0], factor, -shift[m][half]));
         float high = fast_exp2(fmaf(pair[1], factor, -shift[m][half]));
-        state.sum[m][half] += low + high;
+        state.part[m][half] += low + high;
         a[m][i % 4] = pack<typename S::T>(low, high);
     }
 }
@@ -340,8 +343,10 @@ __device__ __forceinline__ void out_accumulate(struct forward_state<S> &state, f
 #pragma unroll
     for (int m = 0; m < S::M; m++)
 #pragma unroll
-        for (int half = 0; half < 2; half++)
+        for (int half = 0; half < 2; half++) {
             shift[m][half] = state.max[m][half] == -CUDART_INF_F ? 0 : state.max[m][half];
+            state.part[m][half] = 0;
+        }
     uint32_t a[steps][S::M][4];
 #pragma unroll
     for (int step = 0; step < (S::MIX ? 1 : steps); step++)
@@ -362,6 +367,11 @@ __device__ __forceinline__ void out_accumulate(struct forward_state<S> &state, f
                                 (n + 1) * registers / parts, a[(step + 1) % steps]);
         }
     }
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            state.sum[m][half] += state.part[m][half];
 }
 
 // ---- merge --------------------------------------------------------------------------------------
