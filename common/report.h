@@ -21,13 +21,24 @@ enum report_tensor {
     TENSOR_COUNT
 };
 
-// Which rules a tensor broke; 0 is a pass.
+// Which rules a tensor broke; 0 is a pass. Errors are measured in units of the twin's: the same
+// attention, unsharded, which rounds only where every kernel has to.
 enum {
-    RULE_ELEMENT = 1,   // TransformerEngine's elementwise tolerances (rank/figures.h has the rules)
-    RULE_RMSE = 2,      // error RMS / expected RMS of the chunk
+    RULE_ELEMENT = 1,   // the largest error of an element
+    RULE_RMSE = 2,      // RMS of the error of the chunk
     RULE_ROW = 4,       // the same of the worst row
     RULE_NONFINITE = 8, // NaN or infinity where the reference is finite
     RULE_PADDING = 16,  // padding that is not exactly zero
+    RULE_SLOPE = 32,    // the chunk is too large or too small as a whole
+    RULE_ZERO = 64,     // rows that are zero by definition and are not exactly zero
+    RULES_ALL = 127,
+};
+
+// What is said of a tensor beside its verdict.
+enum report_remark {
+    REMARK_NONE,
+    REMARK_LONG_SUM, // LSE, max_logit: within the limit only because the sum has many terms
+    REMARK_COUNT
 };
 
 // Where an element lies in the global tensor.
@@ -47,18 +58,25 @@ struct figures {
     int32_t chunk;  // 0 or 1 of the rank, or CHUNK_PADDING
     int32_t broken; // RULE_* bits
     int64_t elements;
-    int64_t mismatches; // elements outside the elementwise rule
+    int64_t mismatches; // elements outside the element rule
     int64_t nonfinite;
     double rmse_rel;      // RMS of the error / RMS of the reference
     double rmse_limit;    // what it may be
     double max_abs;       // largest absolute error
-    double worst_element; // largest error of an element / what the elementwise rule admits of it
-    double worst_row_rel; // relative RMS error of the worst row (all heads of one token: one row
-                          // per head)
+    double worst_element; // largest error of an element / what it may be
+    double worst_row_rel; // RMS of the error of the worst row in units of the twin's (a row is the
+                          // vector of one token and one head)
     double worst_row_limit;
     struct element worst_row; // dim 0
-    struct element first_bad; // of the elementwise rule; position -1 when none
+    struct element first_bad; // of the element rule; position -1 when none
     double first_bad_got, first_bad_expected;
+    double twin_rel;       // RMS of the twin's error / RMS of the reference; 0: not measured.
+                           // rmse_rel / twin_rel is the error in units of the twin's
+    double slope;          // <error, reference> / <reference, reference>: 0.01 is 1 % too large
+    double slope_limit;    // what its absolute value may be
+    int64_t judged;        // elements that were compared; fewer than `elements` of a sample
+    int64_t te_mismatches; // elements outside TransformerEngine's elementwise rule; decides nothing
+    int32_t remark;        // enum report_remark
 };
 
 struct timings {
@@ -75,6 +93,14 @@ struct refusal {
     char text[ERROR_TEXT_MAX];
 };
 
+// What makes the worst tensor of a rank wrong, where a hypothesis explains it.
+#define DIAGNOSIS_TEXT_MAX 240
+struct diagnosis {
+    int32_t tensor;                // enum report_tensor; 0: there is no diagnosis
+    double explained;              // share of the squared error that it explains, 0..1
+    char text[DIAGNOSIS_TEXT_MAX]; // a sentence without a final stop, printable ASCII
+};
+
 #define REPORT_FIGURES_MAX 24
 struct rank_report {
     int32_t rank;
@@ -85,6 +111,7 @@ struct rank_report {
     struct timings timings;
     double flops;    // of the attention this rank computed, forward and backward
     uint64_t digest; // of all bits of the rank's outputs: equal digests, equal results
+    struct diagnosis diagnosis;
 };
 
 enum report_phase {

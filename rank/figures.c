@@ -318,6 +318,7 @@ void figures_finish(struct figures *f, const struct figures_rule *rule,
     double scale = rule->absolute ? 1 : chunk_scale(rule, sums, f->elements);
     f->rmse_rel = sqrt(mean(sums->error_squares, f->elements)) / scale;
     f->worst_row_rel = sums->worst_row;
+    f->judged = f->elements;
     if (f->mismatches > 0)
         f->broken |= RULE_ELEMENT;
     if (f->nonfinite > 0)

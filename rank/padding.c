@@ -73,6 +73,7 @@ bool padding_judge(const struct cp_case *c, int rank, const struct padded_tensor
         sequence_judge(&p, sequence, base);
         base += c->format == FORMAT_SBHD ? 1 : shard_tokens(c, tensor->side, rank, sequence);
     }
+    p.figures.judged = p.figures.elements;
     if (p.figures.mismatches > 0)
         p.figures.broken = RULE_PADDING;
     if (p.figures.elements > 0)

@@ -98,7 +98,14 @@ static bool figures_plausible(const struct figures *f, bool pass)
 {
     return f->tensor > 0 && f->tensor < TENSOR_COUNT && f->chunk >= 0 &&
            f->chunk <= CHUNK_PADDING && f->elements >= 0 && f->mismatches >= 0 &&
-           f->nonfinite >= 0 && !(pass && f->broken != 0);
+           f->nonfinite >= 0 && f->judged >= 0 && f->judged <= f->elements &&
+           f->te_mismatches >= 0 && f->remark >= 0 && f->remark < REMARK_COUNT && f->broken >= 0 &&
+           f->broken <= RULES_ALL && !(pass && f->broken != 0);
+}
+
+static bool diagnosis_plausible(const struct diagnosis *d)
+{
+    return d->tensor >= 0 && d->tensor < TENSOR_COUNT && d->explained >= 0 && d->explained <= 1;
 }
 
 static bool report_plausible(const struct rank_report *report, int rank)
@@ -107,7 +114,8 @@ static bool report_plausible(const struct rank_report *report, int rank)
     memcpy(&pass, &report->pass, 1);
     bool plausible = pass <= 1 && report->rank == rank && report->refusal.status >= STATUS_OK &&
                      report->refusal.status < STATUS_COUNT && report->figures_count >= 0 &&
-                     report->figures_count <= REPORT_FIGURES_MAX;
+                     report->figures_count <= REPORT_FIGURES_MAX &&
+                     diagnosis_plausible(&report->diagnosis);
     for (int i = 0; plausible && i < report->figures_count; i++)
         plausible = figures_plausible(&report->figures[i], pass);
     return plausible;
@@ -128,6 +136,7 @@ static enum status on_report(struct rank_process *r, const struct channel_frame 
         return error_set(error, STATUS_DATA_LOSS, "rank %d reports figures that cannot be",
                          r->rank);
     text_clean(report->refusal.text, sizeof(report->refusal.text));
+    text_clean(report->diagnosis.text, sizeof(report->diagnosis.text));
     r->reported = true;
     handler_of(r)->reported(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank,
                             frame->job);

@@ -169,7 +169,7 @@ bool padding_cuda_figures(const struct padding_cuda *p, struct figures *figures)
     f.tensor = p->tensor.name;
     f.chunk = CHUNK_PADDING;
     f.worst_row.position = f.first_bad.position = -1;
-    f.elements = p->rows * p->tensor.heads * p->tensor.dim;
+    f.elements = f.judged = p->rows * p->tensor.heads * p->tensor.dim;
     f.mismatches = (int64_t)p->tally.mismatches;
     f.nonfinite = (int64_t)p->tally.nonfinite;
     float max_abs;
