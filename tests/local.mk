@@ -167,6 +167,12 @@ tests_test_support_SOURCES = tests/test_support.c
 test_programs += tests/test_shard
 tests_test_shard_SOURCES = tests/test_shard.c
 
+test_programs += tests/test_layout
+tests_test_layout_SOURCES = tests/test_layout.c tests/layout.c tests/layout.h
+
+test_programs += tests/test_access
+tests_test_access_SOURCES = tests/test_access.c tests/touches.c tests/touches.h
+
 test_programs += tests/test_bias
 tests_test_bias_SOURCES = tests/test_bias.c
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards and slices against the definitions, by counting on small lengths.
+// Slices against the definition by counting on small lengths, and examples of shards. Random shards
+// are in tests/test_layout.c.
 #include "plan/shard.h"
 
 #include <stdlib.h>
@@ -57,129 +58,6 @@ START_TEST(zigzag_deals_from_both_ends)
     c.sharding = SHARDING_CONTIGUOUS;
     ck_assert_int_eq(shard_chunks_per_rank(&c), 1);
     ck_assert_int_eq(shard_chunk_of(&c, 1, 0), 1);
-}
-END_TEST
-
-// The padding is in the rows that hold no token, each once, behind the tokens of its sequence.
-static void count_padding(const struct cp_case *c, enum shard_side side, int rank, bool *used,
-                          int64_t rows)
-{
-    struct span spans[SPANS_MAX];
-    int count = shard_padding(c, side, rank, spans);
-    EXPECT(count <= shard_spans_max(c));
-    for (int n = 0; n < count; n++) {
-        EXPECT(spans[n].len > 0);
-        EXPECT(spans[n].position >= case_length(c, side, spans[n].sequence));
-        EXPECT(spans[n].position + spans[n].len <= case_occupied(c, side, spans[n].sequence));
-        for (int64_t t = 0; t < spans[n].len; t++) {
-            int64_t row = spans[n].row + t * shard_row_step(c);
-            EXPECT(row >= 0 && row < rows && !used[row]);
-            used[row] = true;
-        }
-    }
-    for (int64_t row = 0; row < rows; row++)
-        EXPECT(used[row]);
-}
-
-// How often each token is held by a rank; rows must be the rank's own and used once, or not at all
-// where there is padding.
-static void count_rank(const struct cp_case *c, enum shard_side side, int rank,
-                       int held[GENERATE_BATCH_MAX][LENGTH_MAX])
-{
-    struct span spans[SPANS_MAX];
-    int count = shard_spans(c, side, rank, spans);
-    int64_t rows = shard_rows(c, side, rank), step = shard_row_step(c), tokens = 0;
-    bool used[ROWS_MAX] = {false};
-    EXPECT(count <= shard_spans_max(c));
-    EXPECT(rows <= ROWS_MAX);
-    for (int n = 0; n < count; n++) {
-        EXPECT(spans[n].len > 0);
-        const struct span *last = n > 0 ? &spans[n - 1] : NULL;
-        if (last && spans[n].sequence == last->sequence)
-            EXPECT(spans[n].position >= last->position + last->len);
-        else
-            EXPECT(!last || spans[n].sequence > last->sequence);
-        for (int64_t t = 0; t < spans[n].len; t++) {
-            int64_t row = spans[n].row + t * step;
-            EXPECT(row >= 0 && row < rows && !used[row]);
-            used[row] = true;
-            held[spans[n].sequence][spans[n].position + t]++;
-        }
-    }
-    for (int32_t sequence = 0; sequence < c->batch; sequence++)
-        tokens += shard_tokens(c, side, rank, sequence);
-    EXPECT(rows == tokens);
-    EXPECT(rows <= shard_rows_max(c, side));
-    count_padding(c, side, rank, used, rows);
-}
-
-START_TEST(shards_partition_the_sequences)
-{
-    for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        struct cp_case c;
-        generate_case(seed, WORLD_MAX, LENGTH_MAX, &c);
-        for (int side = SIDE_Q; side <= SIDE_KV; side++) {
-            int held[GENERATE_BATCH_MAX][LENGTH_MAX] = {{0}};
-            int64_t rows_max = 0, rows_all = 0, occupied = 0;
-            for (int rank = 0; rank < c.world_size; rank++) {
-                count_rank(&c, (enum shard_side)side, rank, held);
-                int64_t rows = shard_rows(&c, (enum shard_side)side, rank);
-                rows_max = rows > rows_max ? rows : rows_max;
-                rows_all += rows;
-            }
-            EXPECT(rows_max == shard_rows_max(&c, (enum shard_side)side));
-            for (int sequence = 0; sequence < c.batch; sequence++) {
-                int64_t len = definition_length(&c, (enum shard_side)side, sequence);
-                occupied += definition_occupied(&c, (enum shard_side)side, sequence);
-                for (int64_t i = 0; i < LENGTH_MAX; i++)
-                    EXPECT(held[sequence][i] == (i < len));
-            }
-            EXPECT(rows_all == occupied);
-        }
-    }
-}
-END_TEST
-
-// Where each token must lie, token by token: which chunk it is in, by counting, and how many rows
-// come before it in its rank.
-static void expect_packed(const struct cp_case *c, enum shard_side side, int rank)
-{
-    struct span spans[SPANS_MAX];
-    int count = shard_spans(c, side, rank, spans), chunks = 2 * c->world_size, n = 0;
-    int64_t row = 0;
-    for (int32_t sequence = 0; sequence < c->batch; sequence++) {
-        int64_t occupied = definition_occupied(c, side, sequence);
-        for (int i = 0; i < 2; i++) {
-            int chunk = i == 0 ? rank : chunks - 1 - rank;
-            for (int64_t position = 0; position < occupied; position++) {
-                if (position < chunk * occupied / chunks ||
-                    position >= (chunk + 1) * occupied / chunks)
-                    continue;
-                if (position < definition_length(c, side, sequence)) {
-                    EXPECT(n < count && spans[n].sequence == sequence && spans[n].chunk == i);
-                    EXPECT(spans[n].row + position - spans[n].position == row);
-                    n += position + 1 == spans[n].position + spans[n].len;
-                }
-                row++;
-            }
-        }
-    }
-    EXPECT(n == count);
-    EXPECT(row == shard_rows(c, side, rank));
-}
-
-START_TEST(packed_sequences_follow_each_other)
-{
-    for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        struct cp_case c;
-        generate_case(seed, WORLD_MAX, LENGTH_MAX, &c);
-        if (c.format != FORMAT_THD || c.sharding != SHARDING_ZIGZAG)
-            continue;
-        for (int rank = 0; rank < c.world_size; rank++) {
-            expect_packed(&c, SIDE_Q, rank);
-            expect_packed(&c, SIDE_KV, rank);
-        }
-    }
 }
 END_TEST
 
@@ -428,8 +306,6 @@ static Suite *suite(void)
     TCase *shards = tcase_create("shards");
     tcase_add_test(shards, chunks_partition_evenly);
     tcase_add_test(shards, zigzag_deals_from_both_ends);
-    tcase_add_test(shards, shards_partition_the_sequences);
-    tcase_add_test(shards, packed_sequences_follow_each_other);
     tcase_add_test(shards, formats_order_rows);
     tcase_add_test(shards, padding_is_in_no_span);
     tcase_add_test(shards, short_sequences_leave_their_rows);
