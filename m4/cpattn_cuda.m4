@@ -2,9 +2,9 @@
 
 # CPATTN_CUDA
 # Looks for the CUDA toolkit and for NCCL. Sets NVCC, CUDA_HOST_CXX, CUDA_PREFIX, CUDA_ARCH,
-# CUDA_GENCODE, NVCCFLAGS, CUDA_CPPFLAGS, CUDA_LIBS, NCCL_CPPFLAGS, NCCL_LIBS, cpattn_cuda_note for the
-# summary, and the conditional CUDA. "auto" builds the CUDA backend where all of it is there; what was
-# asked for by name must be there.
+# CUDA_GENCODE, CUDA_GENCODE_SM90, NVCCFLAGS, CUDA_CPPFLAGS, CUDA_LIBS, NCCL_CPPFLAGS, NCCL_LIBS,
+# cpattn_cuda_note for the summary, and the conditionals CUDA and CUDA_SM90. "auto" builds the CUDA
+# backend where all of it is there; what was asked for by name must be there.
 AC_DEFUN([CPATTN_CUDA], [
     AC_ARG_WITH([cuda],
         [AS_HELP_STRING([--with-cuda=auto|no|PREFIX], [build the CUDA backend with this toolkit [auto]])],
@@ -34,9 +34,10 @@ AC_DEFUN([CPATTN_CUDA], [
     CUDA_WERROR=
     AS_IF([test "x$cpattn_werror" != xno], [CUDA_WERROR="-Werror all-warnings"])
     m4_foreach([variable], [[CUDA_WERROR], [CUDA_HOST_CXX], [CUDA_PREFIX], [CUDA_ARCH], [CUDA_GENCODE],
-                            [CUDA_CPPFLAGS], [CUDA_LIBS], [NCCL_CPPFLAGS], [NCCL_LIBS], [NCCL_LIBDIR]],
+                            [CUDA_GENCODE_SM90], [CUDA_CPPFLAGS], [CUDA_LIBS], [NCCL_CPPFLAGS], [NCCL_LIBS], [NCCL_LIBDIR]],
         [AC_SUBST(variable)])
     AM_CONDITIONAL([CUDA], [test -z "$cpattn_cuda_off"])
+    AM_CONDITIONAL([CUDA_SM90], [test -n "$CUDA_GENCODE_SM90"])
 ])
 
 # The steps. Each sets cpattn_cuda_off to a sentence where it finds that there can be no CUDA backend.
@@ -98,9 +99,11 @@ AC_DEFUN([CPATTN_CUDA_HOST], [
 
 # Every capability must be one that this compiler knows. The newest goes in as PTX too, which the
 # driver of a later device can translate; code for one device only ("a", "f") cannot serve as that.
+# Kernels with instructions that only sm_90a has (kernels/cuda/sm90_*.cu) are compiled for it alone.
 AC_DEFUN([CPATTN_CUDA_CODE], [
     cpattn_cuda_known=" `$NVCC --list-gpu-code | tr '\n' ' '`"
     CUDA_GENCODE=
+    CUDA_GENCODE_SM90=
     cpattn_cuda_newest=0
     for cpattn_arch in $CUDA_ARCH; do
         cpattn_number=${cpattn_arch%@<:@af@:>@}
@@ -109,7 +112,10 @@ AC_DEFUN([CPATTN_CUDA_CODE], [
         CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cpattn_arch,code=sm_$cpattn_arch"
         AS_IF([test "$cpattn_number" = "$cpattn_arch" && test "$cpattn_number" -gt "$cpattn_cuda_newest"],
               [cpattn_cuda_newest=$cpattn_number])
+        AS_IF([test "$cpattn_number" = 90],
+              [CUDA_GENCODE_SM90="-gencode arch=compute_90a,code=sm_90a"])
     done
+    AS_IF([test -n "$CUDA_GENCODE_SM90"], [CUDA_CPPFLAGS="$CUDA_CPPFLAGS -DCPATTN_SM90"])
     AS_IF([test "$cpattn_cuda_newest" -gt 0],
           [CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cpattn_cuda_newest,code=compute_$cpattn_cuda_newest"])
 ])

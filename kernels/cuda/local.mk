@@ -30,6 +30,7 @@ cuda_kernels_sources += kernels/cuda/regions.cu
 cuda_kernels_sources += kernels/cuda/regions_cuda.h
 cuda_kernels_sources += kernels/cuda/rows.cu
 cuda_kernels_sources += kernels/cuda/runs.cuh
+cuda_kernels_sources += kernels/cuda/sm90.cuh
 cuda_kernels_sources += kernels/cuda/smxx_backward.cu
 cuda_kernels_sources += kernels/cuda/smxx_backward.cuh
 cuda_kernels_sources += kernels/cuda/smxx_backward_bf16.cu
@@ -52,6 +53,13 @@ cuda_kernels_sources += kernels/cuda/worklist.h
 cuda_kernels_sources += kernels/cuda/worklist_backward.c
 cuda_kernels_sources += kernels/cuda/worklist_backward.h
 
+# Kernels for sm_90a alone. Code that calls them asks CPATTN_SM90 whether they are there.
+sm90_kernels_sources =
+
+if CUDA_SM90
+cuda_kernels_sources += $(sm90_kernels_sources)
+endif
+
 if CUDA
 cuda_is_built = yes
 noinst_LIBRARIES += kernels/cuda/libkernelscuda.a
@@ -62,9 +70,10 @@ endif
 # nvcc compiles each file by itself, so that `make -j` has something to do in parallel. libtool cannot
 # drive nvcc and need not: these objects go into programs only.
 SUFFIXES += .cu
+cuda_gencode = $(if $(filter sm90_%,$(*F)),$(CUDA_GENCODE_SM90),$(CUDA_GENCODE))
 .cu.$(OBJEXT):
 	$(AM_V_at)$(MKDIR_P) $(@D)
-	$(AM_V_NVCC)$(NVCC) -ccbin $(CUDA_HOST_CXX) $(CUDA_GENCODE) -std=c++17 $(AM_CPPFLAGS) \
+	$(AM_V_NVCC)$(NVCC) -ccbin $(CUDA_HOST_CXX) $(cuda_gencode) -std=c++17 $(AM_CPPFLAGS) \
 	    $(CUDA_CPPFLAGS) -Xcompiler -fPIE,-fvisibility=hidden,-Wall $(CUDA_WERROR) $(NVCCFLAGS) \
 	    -MD -MP -MF $(@D)/$(*F).nvcc.d -MT $@ -c -o $@ $<
 AM_V_NVCC = $(am__v_NVCC_@AM_V@)

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// What sm_90a has for kernels: barriers in shared memory, bulk copies of tensor tiles, and matrix
+// products by groups of four warps ("warpgroup": 128 threads, the first a multiple of 128).
+//
+// Tiles of 16-bit elements lie in panels of 64 columns: a panel is `rows` x 128 bytes, begins at a
+// multiple of 1024 bytes and is swizzled as the tensor maps' CU_TENSOR_MAP_SWIZZLE_128B.
+#ifndef CPATTN_KERNELS_CUDA_SM90_CUH
+#define CPATTN_KERNELS_CUDA_SM90_CUH
+
+#include <cuda.h>
+
+#include "kernels/cuda/mma.cuh"
+
+#define SM90_PANEL_COLUMNS   64
+#define SM90_PANEL_ROW_BYTES 128
+
+// ---- registers and threads ----------------------------------------------------------------------
+
+// All threads of a warpgroup, each group once. COUNT is a multiple of 8.
+template <int COUNT> __device__ __forceinline__ void registers_release()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> __device__ __forceinline__ void registers_acquire()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+// Waits for `threads` threads at the barrier `id`, 1..15.
+static __device__ __forceinline__ void threads_sync(int id, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// A number that all lanes of a warp have, known to the compiler to be one number.
+static __device__ __forceinline__ uint32_t warp_uniform(uint32_t x)
+{
+    return __reduce_or_sync(0xffffffffu, x);
+}
+
+// ---- barriers in shared memory ------------------------------------------------------------------
+// 8 bytes each. A phase ends with its `count`th arrival and the last expected byte. Waiting with
+// parity p passes once the phase of that parity has ended; the phase before the first has parity 1.
+
+static __device__ __forceinline__ void barrier_init(uint32_t barrier, int count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+
+// After barrier_init(), by the threads that did it, before all others use the barriers.
+static __device__ __forceinline__ void barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives, and has the phase wait for that many bytes of copies.
+static __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@done bra through;\n"
+                 "bra again;\n"
+                 "through:\n"
+                 "}\n" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+// What this thread wrote to shared memory is seen by copies and matrix products that begin after a
+// barrier behind this.
+static __device__ __forceinline__ void shared_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+static __device__ __forceinline__ void tensor_prefetch(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Copies the map's box at these coordinates, the innermost first, to shared memory; its bytes count
+// for the barrier. Elements outside of the tensor become 0.
+static __device__ __forceinline__ void tensor_load_4d(uint32_t to, const CUtensorMap *map, int c0,
+                                                      int c1, int c2, int c3, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+                 "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(barrier)
+                 : "memory");
+}
+
+// ---- operands of matrix products ----------------------------------------------------------------
+// Descriptors count in 16 bytes, so that a step of bytes / 16 may be added to one. Steps of 16
+// along the summed dimension: 32 bytes, then the next panel, where that lies along the rows of a
+// panel (operand_rows()); 2048 bytes where it goes across them (operand_columns()).
+
+static __device__ __forceinline__ uint64_t operand_of(uint32_t address, uint32_t leading)
+{
+    return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)(leading >> 4) << 16 |
+           (uint64_t)((address & 0x3ffff) >> 4);
+}
+
+// The summed dimension lies along the rows: A [m][k], B [n][k].
+static __device__ __forceinline__ uint64_t operand_rows(uint32_t panel)
+{
+    return operand_of(panel, 16);
+}
+
+// The summed dimension goes across the rows, A [k][m], B [k][n] ("transposed"), with `panel_bytes`
+// from a panel to the next.
+static __device__ __forceinline__ uint64_t operand_columns(uint32_t panel, uint32_t panel_bytes)
+{
+    return operand_of(panel, panel_bytes);
+}
+
+// ---- matrix products ----------------------------------------------------------------------------
+// Asynchronous: product_begin(), products, product_commit(); product_wait<n>() waits until at most
+// the n youngest commits are pending. Registers of the products must not be touched between, and
+// registers_settle() keeps the compiler from doing so.
+//
+// A thread's accumulator d[4 i + 2 half + j] is row 16 w + g + 8 half and column 8 i + 2 t + j,
+// with w the warp in its group, g = lane / 4 and t = lane % 4. Pairs of them, packed, are A
+// fragments as mma.cuh describes.
+
+static __device__ __forceinline__ void product_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void product_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+template <int PENDING> __device__ __forceinline__ void product_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+template <int COUNT> __device__ __forceinline__ void registers_settle(float (&d)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
+}
+
+// D (64 x N) = A B, or D += A B with `add`, for 16 elements of the summed dimension. ss(): A and B
+// in shared memory; rs(): A in registers. Transposed operands are operand_columns(), others
+// operand_rows().
+template <typename T, int N> struct product;
+
+// Names of the operands %0, %1, ... of the accumulators, and their registers.
+#define SM90_TEN(t)                                                                                \
+    "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t         \
+    "8, %" #t "9"
+#define SM90_NAMES_32  SM90_TEN() ", " SM90_TEN(1) ", " SM90_TEN(2) ", %30, %31"
+#define SM90_NAMES_40  SM90_TEN() ", " SM90_TEN(1) ", " SM90_TEN(2) ", " SM90_TEN(3)
+#define SM90_NAMES_48  SM90_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define SM90_NAMES_60  SM90_NAMES_40 ", " SM90_TEN(4) ", " SM90_TEN(5)
+#define SM90_NAMES_64  SM90_NAMES_60 ", %60, %61, %62, %63"
+#define SM90_NAMES_90  SM90_NAMES_60 ", " SM90_TEN(6) ", " SM90_TEN(7) ", " SM90_TEN(8)
+#define SM90_NAMES_96  SM90_NAMES_90 ", %90, %91, %92, %93, %94, %95"
+#define SM90_NAMES_120 SM90_NAMES_90 ", " SM90_TEN(9) ", " SM90_TEN(10) ", " SM90_TEN(11)
+#define SM90_NAMES_128 SM90_NAMES_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define SM90_REGISTERS_8(i)                                                                        \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
+#define SM90_REGISTERS_32                                                                          \
+    SM90_REGISTERS_8(0), SM90_REGISTERS_8(8), SM90_REGISTERS_8(16), SM90_REGISTERS_8(24)
+#define SM90_REGISTERS_40 SM90_REGISTERS_32, SM90_REGISTERS_8(32)
+#define SM90_REGISTERS_48 SM90_REGISTERS_40, SM90_REGISTERS_8(40)
+#define SM90_REGISTERS_64 SM90_REGISTERS_48, SM90_REGISTERS_8(48), SM90_REGISTERS_8(56)
+#define SM90_REGISTERS_96                                                                          \
+    SM90_REGISTERS_64, SM90_REGISTERS_8(64), SM90_REGISTERS_8(72), SM90_REGISTERS_8(80),           \
+        SM90_REGISTERS_8(88)
+#define SM90_REGISTERS_128                                                                         \
+    SM90_REGISTERS_96, SM90_REGISTERS_8(96), SM90_REGISTERS_8(104), SM90_REGISTERS_8(112),         \
+        SM90_REGISTERS_8(120)
+
+// For N columns of type T, in COUNT = N / 2 registers; the numbers after them name the operands
+// that follow.
+#define SM90_PRODUCT(T, TYPE, N, COUNT, n0, n1, n2, n3, n4, n5, n6)                                \
+    template <> struct product<T, N> {                                                             \
+        template <bool A_COLUMNS, bool B_COLUMNS>                                                  \
+        static __device__ __forceinline__ void ss(float (&d)[COUNT], uint64_t a, uint64_t b,       \
+                                                  bool add)                                        \
+        {                                                                                          \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #n2 ", 0;\n"                     \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE           \
+                         " {" SM90_NAMES_##COUNT "}, %" #n0 ", %" #n1 ", add, 1, 1, %" #n3         \
+                                                 ", %" #n4 ";\n}\n"                                \
+                         : SM90_REGISTERS_##COUNT                                                  \
+                         : "l"(a), "l"(b), "r"((int)add), "n"(A_COLUMNS), "n"(B_COLUMNS));         \
+        }                                                                                          \
+        template <bool B_COLUMNS>                                                                  \
+        static __device__ __forceinline__ void rs(float (&d)[COUNT], const uint32_t (&a)[4],       \
+                                                  uint64_t b, bool add)                            \
+        {                                                                                          \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #n5 ", 0;\n"                     \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE           \
+                         " {" SM90_NAMES_##COUNT "}, {%" #n0 ", %" #n1 ", %" #n2 ", %" #n3         \
+                                                 "}, %" #n4 ", add, 1, 1, %" #n6 ";\n}\n"          \
+                         : SM90_REGISTERS_##COUNT                                                  \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add),      \
+                           "n"(B_COLUMNS));                                                        \
+        }                                                                                          \
+    };
+#define SM90_PRODUCTS(N, COUNT, ...)                                                               \
+    SM90_PRODUCT(__nv_bfloat16, "bf16", N, COUNT, __VA_ARGS__)                                     \
+    SM90_PRODUCT(__half, "f16", N, COUNT, __VA_ARGS__)
+
+SM90_PRODUCTS(64, 32, 32, 33, 34, 35, 36, 37, 38)
+SM90_PRODUCTS(80, 40, 40, 41, 42, 43, 44, 45, 46)
+SM90_PRODUCTS(96, 48, 48, 49, 50, 51, 52, 53, 54)
+SM90_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
+SM90_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
+SM90_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
+
+#endif
