@@ -160,7 +160,7 @@ enum cpattn_verdict {
     CPATTN_VERDICT_PASS = 1,
     CPATTN_VERDICT_FAIL = 2,
     CPATTN_VERDICT_UNVERIFIED =
-        3, // the case has `verify` false: it was run, and compared with nothing
+        3, // the case has `verify` off: it was run, and compared with nothing
 };
 
 // "pass", "fail", "unverified", or "none".

@@ -31,7 +31,7 @@ void case_init(struct cp_case *c)
     c->bias = BIAS_NONE;
     c->training = true;
     c->deterministic = true;
-    c->verify = true;
+    c->verify = VERIFY_AUTO;
     c->inputs = INPUTS_SHARP;
     c->seed = 1234;
 }

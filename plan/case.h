@@ -43,6 +43,10 @@ enum case_bias {
     BIAS_BHSS
 };
 
+// How much of the results is compared with the reference: nothing (the case is run and timed only,
+// and the verdict is neither pass nor fail), as much as pays, or every element.
+enum case_verify { VERIFY_OFF = 1, VERIFY_AUTO, VERIFY_FULL };
+
 // SHARP draws Q so that the scaled logits deviate by about CASE_SHARP_DEVIATION; TE draws as
 // TransformerEngine's tests: unit normal clamped to [-1, 1].
 enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
@@ -88,7 +92,7 @@ struct cp_case {
 
     bool training;      // forward and backward, or forward only
     bool deterministic; // false: the result may differ from run to run in rounding
-    bool verify;        // false: run and timed only; the verdict is then neither pass nor fail
+    enum case_verify verify;
     enum case_inputs inputs;
     uint64_t seed; // of the inputs
 
@@ -193,7 +197,7 @@ int case_get(const struct cp_case *c, const struct case_field *field, char *text
 const char *case_choice_name(const struct case_choice *choices, int value);
 extern const struct case_choice case_dtype_choices[], case_format_choices[], case_comm_choices[],
     case_sharding_choices[], case_mask_choices[], case_softmax_choices[], case_bias_choices[],
-    case_inputs_choices[];
+    case_verify_choices[], case_inputs_choices[];
 
 // One line that tells a case from its neighbours, as "cp_1_0 bf16 bshd p2p w2 b2 h12 s512 d128
 // causal". Two numbers stand where query and key side differ ("h32/4"). Returns the length as

@@ -69,6 +69,6 @@ void case_cost(const struct cp_case *c, struct case_cost *cost)
         .drawn = cost_drawn(c),
         .forward = cost_forward(c, pairs),
         .backward = c->training ? cost_backward(c, pairs) : 0,
-        .reference = c->verify ? cost_reference(c, pairs) : 0,
+        .reference = c->verify != VERIFY_OFF ? cost_reference(c, pairs) : 0,
     };
 }

@@ -39,6 +39,10 @@ const struct case_choice case_bias_choices[] = {{"none", BIAS_NONE}, {"111s", BI
                                                 {"1hss", BIAS_1HSS}, {"b11s", BIAS_B11S},
                                                 {"b1ss", BIAS_B1SS}, {"bh1s", BIAS_BH1S},
                                                 {"bhss", BIAS_BHSS}, {NULL, 0}};
+const struct case_choice case_verify_choices[] = {
+    {"off", VERIFY_OFF}, {"auto", VERIFY_AUTO}, {"full", VERIFY_FULL}, {NULL, 0}};
+static const struct case_choice verify_aliases[] = {
+    {"true", VERIFY_AUTO}, {"false", VERIFY_OFF}, {NULL, 0}};
 const struct case_choice case_inputs_choices[] = {
     {"sharp", INPUTS_SHARP}, {"te", INPUTS_TE}, {NULL, 0}};
 
@@ -94,7 +98,8 @@ static const struct case_field field_table[] = {
     BOOL(max_logit, "deliver the largest logit of each head (true) or not (false)"),
     BOOL(training, "forward and backward (true) or forward only (false)"),
     BOOL(deterministic, "the same bits in each run (true) or not necessarily (false)"),
-    BOOL(verify, "compare with the reference (true) or only run and time (false)"),
+    ENTRY(verify, FIELD_CHOICE, .choices = case_verify_choices, .aliases = verify_aliases,
+          .help = "how much is compared with the reference"),
     CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
     UINT(seed, "seed of the inputs"),
     UINT(explore_seed, "0: plan order, else a legal order drawn from this seed"),

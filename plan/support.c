@@ -65,11 +65,11 @@ static enum status check_scale(const struct cp_case *c, struct error *error)
 static enum status check_logits(const struct cp_case *c, struct error *error)
 {
     double most = LOGIT_DEVIATION_MAX / (TE_PRODUCT_DEVIATION * sqrt(c->head_dim_qk));
-    if (c->inputs != INPUTS_TE || !c->verify || case_scale(c) <= most)
+    if (c->inputs != INPUTS_TE || c->verify == VERIFY_OFF || case_scale(c) <= most)
         return STATUS_OK;
     return error_set(error, STATUS_INVALID_ARGUMENT,
                      "scale is %g with inputs te and head_dim_qk %d; accepted is up to %g there, "
-                     "or inputs sharp, or verify false",
+                     "or inputs sharp, or verify off",
                      c->scale, c->head_dim_qk, most);
 }
 
@@ -79,11 +79,11 @@ static enum status check_range(const struct cp_case *c, struct error *error)
     double most = FP16_DQ_MAX / sqrt(c->head_dim_v), scale = case_scale(c);
     if (c->inputs == INPUTS_TE) // Q does not depend on the scale
         least = 0;
-    if (c->dtype != DTYPE_FP16 || !c->verify || (scale >= least && scale <= most))
+    if (c->dtype != DTYPE_FP16 || c->verify == VERIFY_OFF || (scale >= least && scale <= most))
         return STATUS_OK;
     return error_set(error, STATUS_INVALID_ARGUMENT,
                      "scale is %g with dtype fp16 and head_dim %d/%d; accepted is %g to %g there, "
-                     "or another dtype, or verify false",
+                     "or another dtype, or verify off",
                      c->scale, c->head_dim_qk, c->head_dim_v, least, most);
 }
 

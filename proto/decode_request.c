@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "proto/cpattn.pb-c.h"
-#include "proto/schema.h"
+#include "proto/map.h"
+#include "proto/spec.h"
 #include "proto/wire.h"
 
 static enum status decode_id(const ProtobufCBinaryData *bytes, const char *name,
@@ -20,56 +21,16 @@ static enum status decode_id(const ProtobufCBinaryData *bytes, const char *name,
     return STATUS_OK;
 }
 
-// A field that is not understood could be what makes this case another one.
-static enum status refuse_unknown(const ProtobufCMessage *message, const char *name,
-                                  struct error *error)
-{
-    if (message->n_unknown_fields == 0)
-        return STATUS_OK;
-    return error_set(error, STATUS_UNIMPLEMENTED,
-                     "%s has a field number %u that this daemon does not know; the client is newer",
-                     name, message->unknown_fields[0].tag);
-}
-
-static enum status decode_field(const Cpattn__V1__Case *spec, const struct case_field *field,
-                                struct cp_case *c, struct error *error)
-{
-    static const struct map_path path = {.name = "case", .index = -1};
-    struct map_field map = schema_case_field(field);
-    int32_t values[SEQUENCES_MAX], count;
-    if (field->kind != FIELD_LIST)
-        return map_decode_field(&spec->base, &map, &path, c, error);
-    enum status status =
-        map_decode_list(&spec->base, &map, &path, values, SEQUENCES_MAX, &count, error);
-    if (status == STATUS_OK)
-        case_list_set(c, field->list, values, count);
-    return status;
-}
-
-static enum status decode_case(const Cpattn__V1__Case *spec, struct cp_case *c, struct error *error)
-{
-    enum status status = refuse_unknown(&spec->base, "case", error);
-    memset(c, 0, sizeof *c);
-    for (const struct case_field *field = case_fields(); field->name && status == STATUS_OK;
-         field++)
-        status = decode_field(spec, field, c, error);
-    if (status != STATUS_OK)
-        return status;
-    status = case_check(c, error); // its sentences begin with the name of the field
-    return status == STATUS_OK || !error ? status
-                                         : error_set(error, status, "case.%s", error->text);
-}
-
 static enum status decode_run(const Cpattn__V1__Run *run, struct wire_request *request,
                               struct error *error)
 {
-    enum status status = refuse_unknown(&run->base, "run", error);
+    enum status status = map_refuse_unknown(&run->base, "run", error);
     if (status != STATUS_OK)
         return status;
     if (!run->spec)
         return error_set(error, STATUS_INVALID_ARGUMENT, "case is missing");
     request->method = METHOD_RUN;
-    return decode_case(run->spec, &request->run, error);
+    return spec_decode(&run->spec->base, &request->run, error);
 }
 
 static enum status decode_method(const Cpattn__V1__Request *message, struct wire_request *request,
@@ -92,7 +53,7 @@ static enum status decode_method(const Cpattn__V1__Request *message, struct wire
         break;
     }
     if (message->base.n_unknown_fields > 0)
-        return refuse_unknown(&message->base, "request", error);
+        return map_refuse_unknown(&message->base, "request", error);
     return error_set(error, STATUS_INVALID_ARGUMENT,
                      "method is missing; accepted is run, describe, status or cancel");
 }

@@ -5,6 +5,7 @@
 
 #include "proto/cpattn.pb-c.h"
 #include "proto/schema.h"
+#include "proto/spec.h"
 #include "proto/wire.h"
 
 // A tree under construction.
@@ -87,34 +88,15 @@ static enum status pack(const ProtobufCMessage *message, size_t size_max, void *
 
 // ---- requests -----------------------------------------------------------------------------------
 
-static enum status build_field(struct build *b, const struct case_field *field,
-                               const struct cp_case *c, ProtobufCMessage *spec)
-{
-    struct map_field map = schema_case_field(field);
-    if (field->kind != FIELD_LIST)
-        return map_encode_field(spec, &map, c, &b->scratch, b->error);
-    int32_t count;
-    const int32_t *values = case_list(c, field->list, &count);
-    return map_encode_list(spec, &map, values, count, &b->scratch, b->error);
-}
-
 static Cpattn__V1__Run *build_run(struct build *b, const struct cp_case *c)
 {
-    if (!case_lists_fit(c)) {
-        b->status = error_set(b->error, STATUS_INTERNAL, "a case has a list longer than allowed");
-        return NULL;
-    }
     Cpattn__V1__Run *run = build_message(b, &cpattn__v1__run__descriptor);
     Cpattn__V1__Case *spec = build_message(b, &cpattn__v1__case__descriptor);
     if (!run || !spec)
         return NULL;
     run->spec = spec;
-    for (const struct case_field *field = case_fields(); field->name; field++) {
-        b->status = build_field(b, field, c, &spec->base);
-        if (b->status != STATUS_OK)
-            return NULL;
-    }
-    return run;
+    b->status = spec_encode(c, &spec->base, &b->scratch, b->error);
+    return b->status == STATUS_OK ? run : NULL;
 }
 
 static Cpattn__V1__Cancel *build_cancel(struct build *b, const struct request_id *id)

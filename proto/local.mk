@@ -14,6 +14,8 @@ proto_sources = \
     proto/schema.h \
     proto/scratch.c \
     proto/scratch.h \
+    proto/spec.c \
+    proto/spec.h \
     proto/wire.c \
     proto/wire.h
 EXTRA_DIST += proto/cpattn.proto

@@ -185,6 +185,16 @@ enum status map_decode(const ProtobufCMessage *message, const struct map_field *
     return status;
 }
 
+enum status map_refuse_unknown(const ProtobufCMessage *message, const char *name,
+                               struct error *error)
+{
+    if (message->n_unknown_fields == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_UNIMPLEMENTED,
+                     "%s has a field number %u that this daemon does not know; the client is newer",
+                     name, message->unknown_fields[0].tag);
+}
+
 // A message keeps a list as its count and a pointer to its entries.
 static const ProtobufCFieldDescriptor *list_descriptor(const ProtobufCMessage *message,
                                                        const char *name)

@@ -70,4 +70,9 @@ enum status map_encode_list(ProtobufCMessage *message, const struct map_field *f
                             const int32_t *values, int32_t count, struct scratch *scratch,
                             struct error *error) MUST_CHECK;
 
+// UNIMPLEMENTED for a message with a field that this program does not know: it could be what makes
+// a case another one. `name` is the message's, for the sentence.
+enum status map_refuse_unknown(const ProtobufCMessage *message, const char *name,
+                               struct error *error) MUST_CHECK;
+
 #endif

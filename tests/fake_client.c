@@ -134,7 +134,7 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
     runs++;
     uint64_t slower_ns = model_is(c, "drift") ? runs * 1000000 : 0;
     r->public.verdict = fails ? CPATTN_VERDICT_FAIL : CPATTN_VERDICT_PASS;
-    if (!c->verify)
+    if (c->verify == VERIFY_OFF)
         r->public.verdict = CPATTN_VERDICT_UNVERIFIED;
     r->public.digest = UINT64_C(0x0123456789abcdef) + (model_is(c, "drift") ? runs : 0);
     r->public.queue_ns = 1000000;

@@ -118,19 +118,19 @@ START_TEST(scales_that_no_verdict_survives_are_refused)
 {
     REFUSED((c.inputs = INPUTS_TE, c.scale = 1000),
             "scale is 1000 with inputs te and head_dim_qk 128; accepted is up to 67.991 there, or "
-            "inputs sharp, or verify false");
+            "inputs sharp, or verify off");
     REFUSED((c.dtype = DTYPE_FP16, c.scale = 1e-5),
             "scale is 1e-05 with dtype fp16 and head_dim 128/128; accepted is 4.31584e-05 to "
-            "181.019 there, or another dtype, or verify false");
+            "181.019 there, or another dtype, or verify off");
     REFUSED((c.dtype = DTYPE_FP16, c.inputs = INPUTS_TE, c.head_dim_qk = 1, c.scale = 182),
             "scale is 182 with dtype fp16 and head_dim 1/128; accepted is 0 to 181.019 there, or "
-            "another dtype, or verify false");
+            "another dtype, or verify off");
     struct cp_case c = cases_usual();
     c.scale = 1000;
     ck_assert_int_eq(case_check(&c, NULL), STATUS_OK);
     c.dtype = DTYPE_FP16;
     c.inputs = INPUTS_TE;
-    c.verify = false;
+    c.verify = VERIFY_OFF;
     ck_assert_int_eq(case_check(&c, NULL), STATUS_OK);
 }
 END_TEST
@@ -340,7 +340,7 @@ END_TEST
 START_TEST(hash_is_of_what_is_computed)
 {
     struct cp_case c = cases_usual(), same = c;
-    ck_assert_uint_eq(case_hash(&c), UINT64_C(0x2e454f0934f7de3a));
+    ck_assert_uint_eq(case_hash(&c), UINT64_C(0x8124ee4fabd54bd9));
     strcpy(same.model, "label");
     same.scale = 1 / sqrt(128);
     same.window_right = 0;
@@ -365,19 +365,33 @@ END_TEST
 
 START_TEST(hash_sees_every_field)
 {
-    static const char *const other[][2] = {{"world_size", "3"},      {"sharding", "contiguous"},
-                                           {"dtype", "fp16"},        {"format", "sbhd"},
-                                           {"batch", "1"},           {"heads", "16"},
-                                           {"kv_heads", "4"},        {"head_dim_qk", "64"},
-                                           {"head_dim_v", "64"},     {"seqlen_q", "513"},
-                                           {"seqlen_kv", "513"},     {"mask", "none"},
-                                           {"window_left", "4"},     {"scale", "0.5"},
-                                           {"training", "false"},    {"inputs", "te"},
-                                           {"comm", "a2a"},          {"softcap", "5"},
-                                           {"softmax", "learnable"}, {"bias", "11ss"},
-                                           {"max_logit", "true"},    {"deterministic", "false"},
-                                           {"verify", "false"},      {"lengths_q", "512,5"},
-                                           {"lengths_kv", "512,5"},  {"seed", "1"},
+    static const char *const other[][2] = {{"world_size", "3"},
+                                           {"sharding", "contiguous"},
+                                           {"dtype", "fp16"},
+                                           {"format", "sbhd"},
+                                           {"batch", "1"},
+                                           {"heads", "16"},
+                                           {"kv_heads", "4"},
+                                           {"head_dim_qk", "64"},
+                                           {"head_dim_v", "64"},
+                                           {"seqlen_q", "513"},
+                                           {"seqlen_kv", "513"},
+                                           {"mask", "none"},
+                                           {"window_left", "4"},
+                                           {"scale", "0.5"},
+                                           {"training", "false"},
+                                           {"inputs", "te"},
+                                           {"comm", "a2a"},
+                                           {"softcap", "5"},
+                                           {"softmax", "learnable"},
+                                           {"bias", "11ss"},
+                                           {"max_logit", "true"},
+                                           {"deterministic", "false"},
+                                           {"verify", "off"},
+                                           {"verify", "full"},
+                                           {"lengths_q", "512,5"},
+                                           {"lengths_kv", "512,5"},
+                                           {"seed", "1"},
                                            {"explore_seed", "1"}};
     struct cp_case c = cases_usual();
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {

@@ -192,13 +192,16 @@ END_TEST
 
 START_TEST(names_of_others_are_read_but_not_written)
 {
-    static const char *const names[][2] = {{"padding", "none"},
-                                           {"padding_causal", "causal"},
-                                           {"padding_causal_bottom_right", "causal_bottom_right"}};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const names[][3] = {
+        {"mask", "padding", "none"},
+        {"mask", "padding_causal", "causal"},
+        {"mask", "padding_causal_bottom_right", "causal_bottom_right"},
+        {"verify", "true", "auto"},
+        {"verify", "false", "off"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct cp_case c = cases_usual();
-        cases_set(&c, "mask", names[i][0]);
-        expect_list(&c, "mask", names[i][1]);
+        cases_set(&c, names[i][0], names[i][1]);
+        expect_list(&c, names[i][0], names[i][2]);
     }
     expect_unset("mask", "padding_bottom_right",
                  "mask is 'padding_bottom_right'; accepted is none, causal or causal_bottom_right");
@@ -240,7 +243,7 @@ START_TEST(every_field_is_described)
         covered += field->size;
     }
     // The rest is padding.
-    ck_assert_int_eq(covered + 4, offsetof(struct cp_case, list_values));
+    ck_assert_int_eq(covered + 9, offsetof(struct cp_case, list_values));
 }
 END_TEST
 
@@ -283,10 +286,13 @@ START_TEST(describe_tells_cases_apart)
     c.bias = BIAS_1HSS;
     c.max_logit = true;
     c.deterministic = false;
-    c.verify = false;
+    c.verify = VERIFY_OFF;
     ck_assert_str_eq(describe(&c), "bf16 thd a2a+p2p w2 b2 h8 s512 d128 lengths[9,8] padded[12,8] "
                                    "causal a2a=1 softcap=30 learnable bias=1hss max_logit "
                                    "nondeterministic unverified");
+    c.verify = VERIFY_FULL;
+    c.deterministic = true;
+    ck_assert_ptr_nonnull(strstr(describe(&c), " max_logit verify=full"));
     c = cases_thd("", "1,2,3,4,5,6,7,8,9", "", "");
     c.pad_multiple = 8;
     ck_assert_str_eq(describe(&c), "bf16 thd p2p w2 b2 h8 s512 d128 "

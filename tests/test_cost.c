@@ -32,7 +32,7 @@ START_TEST(operations_are_those_of_visible_pairs)
         ck_assert_double_eq(cost.forward, count(&c, forward, 2));
         ck_assert_double_eq(cost.backward, c.training ? count(&c, backward, 5) : 0);
         ck_assert_double_eq(cost.reference,
-                            c.verify ? count(&c, reference, c.training ? 8 : 2) : 0);
+                            c.verify != VERIFY_OFF ? count(&c, reference, c.training ? 8 : 2) : 0);
     }
 }
 END_TEST
@@ -63,11 +63,11 @@ START_TEST(neither_backward_nor_reference_unless_asked)
     struct case_cost all, some;
     case_cost(&c, &all);
     ck_assert(all.backward > 0 && all.reference > 0);
-    c.verify = false;
+    c.verify = VERIFY_OFF;
     case_cost(&c, &some);
     ck_assert_double_eq(some.reference, 0);
     ck_assert_double_eq(some.backward, all.backward);
-    c.verify = true;
+    c.verify = VERIFY_AUTO;
     c.training = false;
     case_cost(&c, &some);
     ck_assert_double_eq(some.backward, 0);

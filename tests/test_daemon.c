@@ -59,7 +59,7 @@ START_TEST(test_unverified_case_does_not_pass)
 {
     daemon_start(&d, NULL);
     struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.verify = false;
+    request.run.verify = VERIFY_OFF;
     struct wire_reply reply = daemon_call(&d, &request);
     expect_status(&reply, STATUS_OK);
     ck_assert_int_eq(reply.result.verdict, VERDICT_UNVERIFIED);

@@ -49,7 +49,7 @@ START_TEST(no_kernel_beats_the_bound)
     double length = (double)kernels[_i].length;
     one.drawn = 1e30; // the tables do not count it
     c.world_size = 1;
-    c.verify = false;
+    c.verify = VERIFY_OFF;
     c.batch = kernels[_i].batch;
     c.heads = kernels[_i].heads;
     c.kv_heads = kernels[_i].kv_heads;
@@ -86,7 +86,7 @@ START_TEST(no_run_beats_the_bound)
     struct cp_case c = cases_usual();
     c.world_size = runs[_i].ranks;
     c.comm = runs[_i].comm;
-    c.verify = false;
+    c.verify = VERIFY_OFF;
     c.batch = 1;
     c.heads = 32;
     c.kv_heads = 8;
@@ -135,7 +135,7 @@ START_TEST(every_kind_of_work_counts)
     struct peaks machine = cores(1);
     struct cp_case c = large_case(1), less = c;
     uint64_t all_ns = peaks_bound_ns(&machine, &c);
-    less.verify = false;
+    less.verify = VERIFY_OFF;
     ck_assert_uint_gt(all_ns, peaks_bound_ns(&machine, &less));
     all_ns = peaks_bound_ns(&machine, &less);
     less.training = false;

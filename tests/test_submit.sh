@@ -148,6 +148,9 @@ tap_is "repeats in JSON: an object each" "$("$peek" json outcome <"$scratch/out"
 run case --verify false
 tap_is "unverified: exit status and outcome" "$status $(head -n 1 "$scratch/out")" \
     "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
+run case --verify false
+tap_is "unverified in the words of before" "$status $(head -n 1 "$scratch/out")" \
+    "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
 tap_has "unverified: the sentence" "$out" "compared with nothing"
 case $out in
 *TENSOR*) tap_fail "unverified: no figures" "$out" ;;
@@ -163,7 +166,7 @@ peeks() { # PATH...
 # 1 ms from run to run.
 run bench --repeat 5 --model drift --json
 tap_is "bench: what was run" "$status $(peeks verified repeat case.verify)" \
-    "0 pass 5 false "
+    "0 pass 5 off "
 tap_is "bench: the slowest rank of the timed runs" \
     "$(peeks times_ns.forward.median times_ns.forward.least times_ns.forward.most \
         times_ns.forward.runs.4)" "11500001 9500001 13500001 13500001 "
@@ -184,7 +187,7 @@ tap_is "bench: what is wrong is not measured" "$status$out" 1
 tap_has "bench: what is wrong" "$err" "dq of rank 1"
 run bench --model killed
 tap_is "bench: what cannot be run" "$status$out" 74
-run bench --verify false --repeat 1 --warmup 0
+run bench --verify off --repeat 1 --warmup 0
 tap_has "bench without verification says so" "$out" "not verified; 1 timed run after 0"
 run case --json
 tap_is "wall time: its parts" \

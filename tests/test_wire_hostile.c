@@ -71,6 +71,19 @@ static void assert_tree_refused(struct request_tree *t, enum status expected, co
         ck_assert_mem_eq(&request.id, &id, sizeof id);
 }
 
+// The request as it goes out.
+static Cpattn__V1__Request *request_unpacked(const struct wire_request *request)
+{
+    void *data;
+    size_t size;
+    ck_assert_msg(wire_encode_request(request, &data, &size, &error) == STATUS_OK, "%s",
+                  error.text);
+    Cpattn__V1__Request *sent = cpattn__v1__request__unpack(NULL, size, data);
+    free(data);
+    ck_assert_ptr_nonnull(sent);
+    return sent;
+}
+
 static struct request_tree tree;
 
 static void tree_setup(void)
@@ -85,6 +98,32 @@ START_TEST(the_good_request_is_taken)
     ck_assert_int_eq(request.run.seqlen_kv, 128);
     ck_assert_int_eq(request.run.window_left, -1);
     ck_assert(!request.run.training);
+}
+END_TEST
+
+// What was said before there was an extent still means the same, and so does what is said to a
+// daemon that knows none.
+START_TEST(verify_says_on_the_wire_whether_and_how_much)
+{
+    static const struct {
+        bool verify;
+        Cpattn__V1__Extent extent;
+        enum case_verify meant;
+    } said[] = {{false, 0, VERIFY_OFF},
+                {true, 0, VERIFY_AUTO},
+                {true, 1, VERIFY_AUTO},
+                {true, 2, VERIFY_FULL}};
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        struct wire_request request;
+        tree.spec.verify = said[i].verify;
+        tree.spec.verify_extent = said[i].extent;
+        ck_assert_msg(tree_send(&tree, &request) == STATUS_OK, "%s", error.text);
+        ck_assert_int_eq(request.run.verify, said[i].meant);
+        Cpattn__V1__Request *sent = request_unpacked(&request);
+        ck_assert_int_eq(sent->run->spec->verify, said[i].verify);
+        ck_assert_int_eq(sent->run->spec->verify_extent, said[i].extent == 2 ? 2 : 0);
+        cpattn__v1__request__free_unpacked(sent, NULL);
+    }
 }
 END_TEST
 
@@ -142,6 +181,12 @@ START_TEST(cases_are_refused)
     REFUSED(tree.spec.dtype = 77, INVALID_ARGUMENT, "case.dtype is '77'");
     REFUSED(tree.spec.mask = -1, INVALID_ARGUMENT, "case.mask is '-1'");
     REFUSED((tree.spec.mask = 2, tree.spec.window_right = 1), INVALID_ARGUMENT, "window_right");
+    REFUSED((tree.spec.verify = true, tree.spec.verify_extent = 3), INVALID_ARGUMENT,
+            "case.verify_extent is '3'; accepted is auto or full");
+    REFUSED((tree.spec.verify = true, tree.spec.verify_extent = -1), INVALID_ARGUMENT,
+            "case.verify_extent is '-1'");
+    REFUSED(tree.spec.verify_extent = 1, INVALID_ARGUMENT,
+            "case.verify_extent is given and case.verify is false");
     REFUSED((tree.spec.batch = BATCH_MAX, tree.spec.heads = tree.spec.kv_heads = HEADS_MAX,
              tree.spec.seqlen_q = tree.spec.seqlen_kv = SEQLEN_MAX),
             RESOURCE_EXHAUSTED, "memory");
@@ -510,6 +555,7 @@ int main(void)
     TCase *requests = tcase_create("requests");
     tcase_add_checked_fixture(requests, tree_setup, NULL);
     tcase_add_test(requests, the_good_request_is_taken);
+    tcase_add_test(requests, verify_says_on_the_wire_whether_and_how_much);
     tcase_add_test(requests, envelopes_are_refused);
     tcase_add_test(requests, cases_are_refused);
     tcase_add_test(requests, lists_are_refused);

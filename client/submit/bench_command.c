@@ -44,7 +44,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 static const char help_text[] =
     "Measures how fast a case is: runs it once and checks the result, then several times without "
     "the check, and shows the median of what the slowest rank took and how far the runs lie apart. "
-    "With --verify false the check is left out. What is not given has the default in brackets."
+    "With --verify off the check is left out. What is not given has the default in brackets."
     "\vExamples:\n"
     "  cpattn-submit bench --world-size 4 --batch 1 --heads 32 --seqlen 16384\n"
     "  cpattn-submit bench --training false --repeat 100 --json\n"
@@ -111,7 +111,7 @@ static int measure(struct session *s, const struct cp_case *asked)
     enum outcome_kind kind;
     int exit_status = run_and_drop(s, asked, &s->verified);
     s->c = *asked;
-    s->c.verify = false;
+    s->c.verify = VERIFY_OFF;
     for (int i = 0; i < s->options->warmup && exit_status == COMMAND_PASS; i++)
         exit_status = run_and_drop(s, &s->c, &kind);
     for (int i = 0; i < s->options->repeat && exit_status == COMMAND_PASS; i++)

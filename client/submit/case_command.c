@@ -71,7 +71,7 @@ struct runs {
 
 static bool repeats_exactly(const struct cp_case *c)
 {
-    return c->verify && c->deterministic;
+    return c->verify != VERIFY_OFF && c->deterministic;
 }
 
 // A pass whose bits are not those of the first run is a fail.

@@ -229,7 +229,7 @@ void crew_rank_gone(struct crew *crew, int rank)
 void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c)
 {
     crew->job = job;
-    crew->verify = c->verify;
+    crew->verify = c->verify != VERIFY_OFF;
     for (int rank = 0; rank < crew->world_size; rank++)
         crew->ranks[rank].reported = false;
     for (int rank = 0; rank < crew->world_size; rank++) {

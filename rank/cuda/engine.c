@@ -68,7 +68,7 @@ static enum status cuda_reserve(struct engine *e, const struct job *j, size_t *h
         device_arena_add(&cuda->device_bytes, cuda_executor_staging(j->plan), 1, error);
     for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
         status = device_arena_add(&cuda->device_bytes, j->plan->buffers[i].bytes, 1, error);
-    if (status == STATUS_OK && j->c->verify)
+    if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
         status = verify_cuda_reserve(j->c, j->rank, host_bytes, &cuda->device_bytes, error);
     return status;
 }
@@ -77,7 +77,7 @@ static enum status cuda_admit(struct engine *e, const struct job *j, struct erro
 {
     struct cuda *cuda = self(e);
     // What is not verified is run to be timed.
-    if (!j->c->verify)
+    if (j->c->verify == VERIFY_OFF)
         return device_arena_reserve_turn(&cuda->arena, cuda->device_bytes, error);
     return device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
 }
@@ -162,7 +162,7 @@ static enum status cuda_execute(struct engine *e, struct job *j, struct error *e
 {
     struct cuda *cuda = self(e);
     enum status status = cuda_executor_start(cuda->executor, &cuda->execution, error);
-    if (status == STATUS_OK && !j->c->verify)
+    if (status == STATUS_OK && j->c->verify == VERIFY_OFF)
         status = work_wait(cuda, j, error);
     cuda->broken = status != STATUS_OK;
     return status;
