@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/blas.h"
 #include "kernels/attention.h"
-#include "kernels/blas.h"
 #include "kernels/dtype.h"
 
 #define SQUARE         2048

@@ -60,7 +60,6 @@ cpattnd_SOURCES += daemon/io/answer.c
 cpattnd_SOURCES += daemon/io/answer.h
 cpattnd_SOURCES += daemon/io/backend.c
 cpattnd_SOURCES += daemon/io/backend.h
-cpattnd_SOURCES += daemon/io/clock.h
 cpattnd_SOURCES += daemon/io/confine.c
 cpattnd_SOURCES += daemon/io/confine.h
 cpattnd_SOURCES += daemon/io/crew.c

@@ -6,22 +6,14 @@ kernels_libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 # Compiled a second time, with mutations, for the tests.
 kernels_sources = \
     kernels/attention.h \
-    kernels/blas.c \
-    kernels/blas.h \
     kernels/cpu/backend.c \
     kernels/cpu/backward.c \
     kernels/cpu/forward.c \
     kernels/cpu/gemm.h \
     kernels/cpu/tile.c \
     kernels/cpu/tile.h \
-    kernels/digest.h \
     kernels/dtype.c \
     kernels/dtype.h \
-    kernels/inputs.c \
-    kernels/inputs.h \
-    kernels/philox.h \
-    kernels/reference/reference.c \
-    kernels/reference/reference.h \
     kernels/vector.c \
     kernels/vector.h \
     kernels/vector_avx2.c \

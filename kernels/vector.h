@@ -3,18 +3,15 @@
 // program runs. All functions accept any alignment and any count from 0 up; none writes beyond its
 // count.
 //
-// Results of one variant are always the same bits. Between variants only `draw`, `load`, `store`
-// and `add` are identical: sums are taken in lanes, and products may be fused with additions.
+// Results of one variant are always the same bits. Between variants only `load`, `store` and
+// `add` are identical: sums are taken in lanes, and products may be fused with additions.
 #ifndef CPATTN_KERNELS_VECTOR_H
 #define CPATTN_KERNELS_VECTOR_H
 
-#include "kernels/inputs.h"
+#include "kernels/dtype.h"
 
 struct vector_ops {
     const char *name;
-
-    // values[i] is the element first + i of a tensor of inputs, before it is rounded to the dtype.
-    void (*draw)(const struct input_draw *draw, uint64_t first, int count, float *values);
 
     // As dtype_load() and dtype_store() for `count` elements.
     void (*load)(enum case_dtype dtype, const void *source, float *values, int64_t count);

@@ -4,12 +4,11 @@
 
 #include "kernels/vector_variants.h"
 
-#define VECTOR_BYTES          32
-#define VECTOR_TARGET         __attribute__((target("avx2,fma")))
-#define VECTOR_TABLE          vector_avx2
-#define VECTOR_NAME           "avx2"
-#define VECTOR_MULTIPLY(a, b) _mm256_mul_epu32((__m256i)(a), (__m256i)(b))
-#define VECTOR_MAX(a, b)      _mm256_max_ps((__m256)(a), (__m256)(b))
+#define VECTOR_BYTES     32
+#define VECTOR_TARGET    __attribute__((target("avx2,fma")))
+#define VECTOR_TABLE     vector_avx2
+#define VECTOR_NAME      "avx2"
+#define VECTOR_MAX(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
 #define VECTOR_MASK(n)                                                                             \
     _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 #define VECTOR_GET_PART(x, n, rest)                                                                \

@@ -8,7 +8,6 @@
 #define VECTOR_TARGET                __attribute__((target("avx512f,fma")))
 #define VECTOR_TABLE                 vector_avx512
 #define VECTOR_NAME                  "avx512"
-#define VECTOR_MULTIPLY(a, b)        _mm512_mul_epu32((__m512i)(a), (__m512i)(b))
 #define VECTOR_MAX(a, b)             _mm512_max_ps((__m512)(a), (__m512)(b))
 #define VECTOR_MASK(n)               ((__mmask16)((1u << (n)) - 1))
 #define VECTOR_GET_PART(x, n, rest)  _mm512_mask_loadu_ps(_mm512_set1_ps(rest), VECTOR_MASK(n), x)

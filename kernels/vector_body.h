@@ -3,29 +3,23 @@
 //     VECTOR_BYTES           of a register
 //     VECTOR_TARGET          attribute that allows the instruction set, or nothing
 //     VECTOR_TABLE           the name of its struct vector_ops, and VECTOR_NAME for people
-//     VECTOR_MULTIPLY(a, b)  products of the low 32 bits of each 64-bit lane
 //     VECTOR_MAX(a, b)       per fp32 lane a > b ? a : b, thus b where a is NaN
 //     VECTOR_GET_PART(x, n, rest), VECTOR_PUT_PART(x, lanes, n)
 //                            optional: as lanes_get_part() and lanes_put_part() below
 // and includes this once.
-#include "kernels/philox.h"
 #include "kernels/vector.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LANES      ((int)(VECTOR_BYTES / sizeof(float)))
-#define WIDE_LANES (LANES / 2)
-#define INLINE     static inline __attribute__((always_inline)) VECTOR_TARGET
-#define LOOP       static VECTOR_TARGET
+#define LANES  ((int)(VECTOR_BYTES / sizeof(float)))
+#define INLINE static inline __attribute__((always_inline)) VECTOR_TARGET
+#define LOOP   static VECTOR_TARGET
 
 typedef float lanes_f __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t lanes_i __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t lanes_u __attribute__((vector_size(VECTOR_BYTES)));
-typedef uint64_t lanes_w __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint16_t half_h __attribute__((vector_size(VECTOR_BYTES / 2)));
-typedef float half_f __attribute__((vector_size(VECTOR_BYTES / 2)));
-typedef int32_t half_i __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 // ---- whole and partial registers ----------------------------------------------------------------
 
@@ -84,69 +78,6 @@ INLINE float lanes_sum(lanes_f lanes)
     for (int i = 0; i < LANES; i++)
         sum += lanes[i];
     return sum;
-}
-
-// ---- inputs -------------------------------------------------------------------------------------
-
-// The keys of the rounds in every lane.
-struct round_keys {
-    lanes_w low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
-};
-
-INLINE void round_keys_init(struct round_keys *keys, uint64_t seed)
-{
-    for (uint32_t round = 0; round < PHILOX_ROUNDS; round++) {
-        keys->low[round] = (lanes_w){0} + (uint32_t)((uint32_t)seed + round * PHILOX_KEY_STEP_0);
-        keys->high[round] =
-            (lanes_w){0} + (uint32_t)((uint32_t)(seed >> 32) + round * PHILOX_KEY_STEP_1);
-    }
-}
-
-// Sums of the halves of the blocks of WIDE_LANES elements. Only the low 32 bits of each lane count
-// until the end; the products leave rubbish above them.
-INLINE lanes_w block_sums(const struct round_keys *keys, uint32_t tensor, lanes_w index)
-{
-    lanes_w c0 = index, c1 = index >> 32, c2 = (lanes_w){0} + tensor, c3 = {0};
-#pragma GCC unroll 10
-    for (int round = 0; round < PHILOX_ROUNDS; round++) {
-        lanes_w product0 = (lanes_w)VECTOR_MULTIPLY(c0, (lanes_w){0} + PHILOX_MULTIPLIER_0);
-        lanes_w product1 = (lanes_w)VECTOR_MULTIPLY(c2, (lanes_w){0} + PHILOX_MULTIPLIER_1);
-        c0 = (product1 >> 32) ^ c1 ^ keys->low[round];
-        c1 = product1;
-        c2 = (product0 >> 32) ^ c3 ^ keys->high[round];
-        c3 = product0;
-    }
-    lanes_w low = (c0 & 0xffff) + (c1 & 0xffff) + (c2 & 0xffff) + (c3 & 0xffff);
-    return low + (c0 >> 16 & 0xffff) + (c1 >> 16 & 0xffff) + (c2 >> 16 & 0xffff) +
-           (c3 >> 16 & 0xffff);
-}
-
-INLINE half_f value_of_sums(const struct input_draw *draw, lanes_w wide_sums)
-{
-    half_i sums = __builtin_convertvector(wide_sums, half_i);
-    half_f x = __builtin_convertvector(sums - INPUT_SUM_MEAN, half_f) * INPUT_SUM_UNIT;
-    half_f limit = (half_f){0} + draw->limit;
-    half_i above = x > limit, below = x < -limit;
-    x = (half_f)(((half_i)x & ~above) | ((half_i)limit & above));
-    x = (half_f)(((half_i)x & ~below) | ((half_i)-limit & below));
-    return x * draw->factor;
-}
-
-LOOP void vector_draw(const struct input_draw *draw, uint64_t first, int count, float *values)
-{
-    struct round_keys keys;
-    round_keys_init(&keys, draw->seed);
-    lanes_w index = {0};
-    for (int lane = 0; lane < WIDE_LANES; lane++)
-        index[lane] = first + (uint64_t)lane;
-    for (int i = 0; i < count; i += WIDE_LANES, index += WIDE_LANES) {
-        half_f x = value_of_sums(draw, block_sums(&keys, draw->tensor, index));
-        int n = count - i;
-        if (n >= WIDE_LANES)
-            memcpy(values + i, &x, sizeof(x));
-        else
-            memcpy(values + i, &x, (size_t)n * sizeof(float));
-    }
 }
 
 // ---- element types ------------------------------------------------------------------------------
@@ -416,7 +347,6 @@ LOOP float vector_dot(const float *x, const float *y, int count)
 
 const struct vector_ops VECTOR_TABLE = {
     .name = VECTOR_NAME,
-    .draw = vector_draw,
     .load = vector_load,
     .store = vector_store,
     .max = vector_max,

@@ -8,11 +8,9 @@
 
 #ifdef __SSE2__
 #include <emmintrin.h>
-#define VECTOR_MULTIPLY(a, b) _mm_mul_epu32((__m128i)(a), (__m128i)(b))
-#define VECTOR_MAX(a, b)      _mm_max_ps((__m128)(a), (__m128)(b))
+#define VECTOR_MAX(a, b) _mm_max_ps((__m128)(a), (__m128)(b))
 #else
-#define VECTOR_MULTIPLY(a, b) (((a)&0xffffffff) * ((b)&0xffffffff))
-#define VECTOR_MAX(a, b)      lanes_choose((a) > (b), (lanes_u)(a), (lanes_u)(b))
+#define VECTOR_MAX(a, b) lanes_choose((a) > (b), (lanes_u)(a), (lanes_u)(b))
 #endif
 
 #include "kernels/vector_body.h"

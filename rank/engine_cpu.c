@@ -2,12 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rank/clock.h"
-#include "rank/digest.h"
+#include "common/clock.h"
+#include "judge/cpu/verify.h"
+#include "judge/digest.h"
 #include "rank/engine.h"
 #include "rank/executor.h"
 #include "rank/inputs.h"
-#include "rank/verify.h"
+#include "rank/swap.h"
 
 struct cpu {
     struct engine base;
@@ -57,7 +58,7 @@ static enum status cpu_prepare(struct engine *e, struct job *j, struct error *er
 {
     (void)e;
     (void)error;
-    uint64_t start_ns = clock_ns();
+    uint64_t start_ns = clock_now_ns();
     buffers_take(j);
     char *kv = job_memory(j, BUFFER_INPUT_KV);
     input_fill(j, INPUT_K, SIDE_KV, kv);
@@ -70,7 +71,7 @@ static enum status cpu_prepare(struct engine *e, struct job *j, struct error *er
     void *bias = job_memory(j, BUFFER_INPUT_BIAS);
     if (bias)
         inputs_fill_bias(j->c, j->rank, j->spans_of_others, bias);
-    j->report->timings.inputs_ns = clock_ns() - start_ns;
+    j->report->timings.inputs_ns = clock_now_ns() - start_ns;
     return STATUS_OK;
 }
 
@@ -104,6 +105,8 @@ static uint64_t outputs_digest(const struct job *j)
 static enum status cpu_verify(struct engine *e, struct job *j, struct error *error)
 {
     (void)e;
+    struct transport_swap swap = {j->control, j->progress,
+                                  j->number << 24 | REPORT_REFERENCE << 16};
     struct verification v = {
         .c = j->c,
         .rank = j->rank,
@@ -111,7 +114,7 @@ static enum status cpu_verify(struct engine *e, struct job *j, struct error *err
         .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
         .results = job_results(j),
         .arena = j->arena,
-        .transport = j->control,
+        .swap = transport_swap(&swap),
         .progress = j->progress,
         .job = j->number,
     };
@@ -119,9 +122,9 @@ static enum status cpu_verify(struct engine *e, struct job *j, struct error *err
     if (status != STATUS_OK)
         return status;
     job_phase(j, REPORT_COMPARE);
-    uint64_t start_ns = clock_ns();
+    uint64_t start_ns = clock_now_ns();
     j->report->digest = outputs_digest(j);
-    j->report->timings.compare_ns += clock_ns() - start_ns;
+    j->report->timings.compare_ns += clock_now_ns() - start_ns;
     return STATUS_OK;
 }
 

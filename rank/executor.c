@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/fault.h"
-#include "rank/clock.h"
 #include "rank/operations.h"
 
 enum move_kind { MOVE_RUN, MOVE_START, MOVE_PROGRESS };
@@ -62,7 +62,7 @@ static void op_finished(struct executor *x, int32_t index)
         next++;
     x->head[op->stream] = next;
     if (op->phase == PHASE_FORWARD && --x->forward_left == 0)
-        x->timings->forward_ns = clock_ns();
+        x->timings->forward_ns = clock_now_ns();
 }
 
 // ---- exchanges ----
@@ -153,7 +153,7 @@ static enum status exchange_start(struct executor *x, int32_t index, struct erro
     const struct op *op = &x->plan->ops[index];
     messages_make(x, op);
     progress_note(x, op, -1);
-    x->exchange_start_ns = clock_ns();
+    x->exchange_start_ns = clock_now_ns();
     enum status status = x->e->transport->ops->start(x->e->transport, exchange_tag(x, op),
                                                      x->messages, op->transfer_count, error);
     if (status == STATUS_OK)
@@ -168,18 +168,18 @@ static enum status exchange_progress(struct executor *x, bool wait, struct error
     struct transport *t = x->e->transport;
     const struct op *op = &x->plan->ops[x->exchanging];
     int done = 0;
-    uint64_t start_ns = wait ? clock_ns() : 0;
+    uint64_t start_ns = wait ? clock_now_ns() : 0;
     enum status status = t->ops->progress(t, 0, &done, error);
     if (status == STATUS_OK && wait && !done) {
         progress_note(x, op, t->ops->waiting_for(t));
         status = t->ops->progress(t, -1, &done, error);
     }
     if (wait)
-        x->timings->exposed_ns += clock_ns() - start_ns;
+        x->timings->exposed_ns += clock_now_ns() - start_ns;
     if (status != STATUS_OK || !done)
         return status;
     messages_deliver(x, op);
-    x->timings->exchange_ns += clock_ns() - x->exchange_start_ns;
+    x->timings->exchange_ns += clock_now_ns() - x->exchange_start_ns;
     int32_t index = x->exchanging;
     x->exchanging = -1;
     op_finished(x, index);
@@ -320,12 +320,12 @@ static void executor_init(struct executor *x)
 
 static enum status executor_loop(struct executor *x, struct error *error)
 {
-    uint64_t start_ns = clock_ns();
+    uint64_t start_ns = clock_now_ns();
     x->timings->forward_ns = start_ns;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !finished(x))
         status = step(x, error);
-    x->timings->backward_ns = clock_ns() - x->timings->forward_ns;
+    x->timings->backward_ns = clock_now_ns() - x->timings->forward_ns;
     x->timings->forward_ns -= start_ns;
     return status;
 }

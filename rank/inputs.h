@@ -3,7 +3,7 @@
 #ifndef CPATTN_RANK_INPUTS_H
 #define CPATTN_RANK_INPUTS_H
 
-#include "kernels/inputs.h"
+#include "judge/inputs.h"
 #include "plan/shard.h"
 
 // Fills the rank's local tensor of an input, laid out as plan/shard.h says, in the case's dtype.

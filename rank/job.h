@@ -3,11 +3,11 @@
 #ifndef CPATTN_RANK_JOB_H
 #define CPATTN_RANK_JOB_H
 
+#include "common/arena.h"
 #include "common/report.h"
+#include "judge/results.h"
 #include "plan/plan.h"
 #include "plan/shard.h"
-#include "rank/arena.h"
-#include "rank/results.h"
 #include "transport/transport.h"
 
 struct job {

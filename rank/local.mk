@@ -4,38 +4,22 @@ rank_librank_a_SOURCES = $(rank_sources)
 
 # Compiled a second time, with mutations, for the tests.
 rank_sources =
-rank_sources += rank/arena.c
-rank_sources += rank/arena.h
-rank_sources += rank/chunk.c
-rank_sources += rank/chunk.h
-rank_sources += rank/clock.h
-rank_sources += rank/complete.c
-rank_sources += rank/complete.h
-rank_sources += rank/digest.c
-rank_sources += rank/digest.h
 rank_sources += rank/engine.h
 rank_sources += rank/engine_cpu.c
 rank_sources += rank/executor.c
 rank_sources += rank/executor.h
-rank_sources += rank/figures.c
-rank_sources += rank/figures.h
 rank_sources += rank/inputs.c
 rank_sources += rank/inputs.h
 rank_sources += rank/job.c
 rank_sources += rank/job.h
-rank_sources += rank/results.h
 rank_sources += rank/operations.c
 rank_sources += rank/operations.h
-rank_sources += rank/padding.c
-rank_sources += rank/padding.h
 rank_sources += rank/process.c
 rank_sources += rank/process.h
 rank_sources += rank/session.c
 rank_sources += rank/session.h
-rank_sources += rank/sums.c
-rank_sources += rank/sums.h
-rank_sources += rank/verify.c
-rank_sources += rank/verify.h
+rank_sources += rank/swap.c
+rank_sources += rank/swap.h
 
 # The rank process.
 pkglibexec_PROGRAMS += cpattn-rank

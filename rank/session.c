@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/fault.h"
-#include "rank/clock.h"
-#include "rank/complete.h"
+#include "judge/complete.h"
 
 enum status session_init(struct session *s, const struct engine_kind *kind, char *const *arguments,
                          struct transport *transport, struct progress *progress,
@@ -134,9 +134,9 @@ static enum status job_admit(const struct session *s, const struct job *j, struc
 static enum status job_plan(struct job *j, struct error *error)
 {
     job_phase(j, REPORT_PLAN);
-    uint64_t start_ns = clock_ns();
+    uint64_t start_ns = clock_now_ns();
     enum status status = plan_create(j->c, j->rank, &j->plan, error);
-    j->report->timings.plan_ns = clock_ns() - start_ns;
+    j->report->timings.plan_ns = clock_now_ns() - start_ns;
     for (int i = 0; status == STATUS_OK && i < j->plan->op_count; i++)
         j->report->flops += op_flops(j->plan, &j->plan->ops[i]);
     return status;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/inputs.h"
+#include "judge/inputs.h"
 #include "tests/definition.h"
 
 // Distances are counted from the end of the sequences for bottom-right alignment.

@@ -45,7 +45,7 @@ LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \
 
 # The same sources with the deliberate errors of common/mutation.h compiled in.
 check_LIBRARIES += tests/libmutated.a
-tests_libmutated_a_SOURCES = tests/mutations.c tests/mutations.h $(plan_sources) $(kernels_sources) $(transport_sources) $(rank_sources)
+tests_libmutated_a_SOURCES = tests/mutations.c tests/mutations.h $(plan_sources) $(judge_sources) $(kernels_sources) $(transport_sources) $(rank_sources)
 tests_libmutated_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_MUTATIONS
 mutated_libs = tests/libtesting.a proto/libproto.la tests/libmutated.a common/libcommon.la $(third_party_libs)
 
@@ -416,7 +416,7 @@ tests_odd_rank_LDADD = $(daemon_fixture_libs)
 test_helpers += tests/faulty_rank
 tests_faulty_rank_SOURCES = rank/main.c common/fault.c common/fault.h $(rank_sources)
 tests_faulty_rank_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_FAULTS
-tests_faulty_rank_LDADD = kernels/libkernels.a transport/libtransport.a plan/libplan.la \
+tests_faulty_rank_LDADD = judge/libjudge.a kernels/libkernels.a transport/libtransport.a plan/libplan.la \
     common/libcommon.la $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 test_programs += tests/test_fault_matrix

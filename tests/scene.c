@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/inputs.h"
-#include "kernels/reference/reference.h"
+#include "judge/cpu/reference.h"
+#include "judge/inputs.h"
+#include "kernels/dtype.h"
 
 // ---- a sequence in memory -----------------------------------------------------------------------
 

@@ -10,8 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
-#include "daemon/io/clock.h"
 
 #define ROUNDS_MAX 100000
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "rank/figures.h"
+#include "judge/figures.h"
 
 #define ROWS 40
 #define DIM  64

@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/inputs.h"
-#include "kernels/philox.h"
+#include "judge/draw.h"
+#include "judge/dtype.h"
+#include "judge/inputs.h"
+#include "judge/philox.h"
+#include "kernels/dtype.h"
 #include "kernels/vector.h"
 #include "tests/runner.h"
 
@@ -36,7 +39,7 @@ START_TEST(philox_gives_the_published_blocks)
 }
 END_TEST
 
-// One element straight from the definition in kernels/inputs.h.
+// One element straight from the definition in judge/inputs.h.
 static float element(const struct input_draw *draw, uint64_t index)
 {
     struct philox_block counter = {{(uint32_t)index, (uint32_t)(index >> 32), draw->tensor, 0}};
@@ -52,8 +55,8 @@ static const uint64_t firsts[] = {
 
 START_TEST(draw_follows_the_definition)
 {
-    const struct vector_ops *variants[VECTOR_VARIANTS_MAX];
-    vector_list(variants);
+    const struct draw_ops *variants[DRAW_VARIANTS_MAX];
+    draw_list(variants);
     struct input_draw draws[] = {
         {.seed = 0, .tensor = INPUT_Q, .limit = INFINITY, .factor = 1},
         {.seed = UINT64_C(0xfedcba9876543210), .tensor = INPUT_DO, .limit = 1, .factor = 1},
@@ -467,6 +470,35 @@ START_TEST(variants_convert_alike)
 }
 END_TEST
 
+// The judge converts by itself: all patterns to fp32, and back what it may meet.
+START_TEST(the_judge_converts_alike)
+{
+    enum case_dtype dtype = formats[_i].dtype;
+    enum { COUNT = 0x10000 + 77 };
+    float *values = malloc(COUNT * sizeof(float)), *back = malloc(COUNT * sizeof(float));
+    uint16_t *halves = malloc(COUNT * sizeof(uint16_t));
+    for (int i = 0; i < COUNT; i++)
+        halves[i] = (uint16_t)i;
+    dtype_read(dtype, halves, 7, COUNT - 7, back);
+    for (int i = 7; i < COUNT; i++)
+        ck_assert_uint_eq(bits_of(back[i - 7]), bits_of(dtype_load(dtype, halves, i)));
+    fill_patterns(values, COUNT);
+    halves[COUNT - 1] = 0x5555;
+    dtype_write(dtype, values, COUNT - 1, halves);
+    ck_assert_uint_eq(halves[COUNT - 1], 0x5555);
+    memcpy(back, values, COUNT * sizeof(float));
+    dtype_round(dtype, back, COUNT - 1);
+    ck_assert_uint_eq(bits_of(back[COUNT - 1]), bits_of(values[COUNT - 1]));
+    for (int i = 0; i < COUNT - 1; i++) {
+        ck_assert_uint_eq(halves[i], stored(&formats[_i], values[i]));
+        ck_assert_uint_eq(bits_of(back[i]), bits_of(dtype_load(dtype, halves, i)));
+    }
+    free(values);
+    free(back);
+    free(halves);
+}
+END_TEST
+
 START_TEST(fp32_is_copied)
 {
     float values[5] = {1, -0.0f, INFINITY, 0x1p-149f, 3.3f}, copy[5];
@@ -504,6 +536,7 @@ static Suite *inputs_suite(void)
     tcase_add_loop_test(conversion, stores_round_to_nearest_even, 0, 2);
     tcase_add_loop_test(conversion, nan_stays_nan, 0, 2);
     tcase_add_test(conversion, variants_convert_alike);
+    tcase_add_loop_test(conversion, the_judge_converts_alike, 0, 2);
     tcase_add_test(conversion, fp32_is_copied);
     suite_add_tcase(suite, conversion);
     return suite;

@@ -4,7 +4,7 @@
 # Prints TAP.
 set -u
 : "${top_srcdir:=.}"
-folders="common plan yaml proto kernels transport rank daemon client tests bench"
+folders="common plan yaml proto judge kernels transport rank daemon client tests bench"
 number=0
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
@@ -33,8 +33,8 @@ notices layering plan/x.c '#include "rank/x.h"\n' "plan/x.c includes rank/x.h"
 notices layering common/x.h '#include "plan/case.h"\n' "common/x.h includes plan/case.h"
 notices layering daemon/core/x.c '#include "daemon/io/x.h"\n' "daemon/core/x.c includes daemon/io/x.h"
 notices layering daemon/core/x.c '#include <time.h>\n' "daemon/core/x.c includes <time.h>"
-notices layering kernels/reference/x.c '#include "plan/slice.h"\n' \
-    "kernels/reference/x.c includes plan/slice.h"
+notices layering judge/cpu/x.c '#include "plan/plan.h"\n' "judge/cpu/x.c includes plan/plan.h"
+notices layering judge/x.c '#include "kernels/dtype.h"\n' "judge/x.c includes kernels/dtype.h"
 notices layering client/library.c '#include <nng/nng.h>\n' "client/library.c includes nng/nng.h"
 notices layering daemon/io/x.c '#include <nng/nng.h>\n' "daemon/io/x.c includes nng/nng.h"
 notices layering rank/x.c '#include <cblas.h>\n' "rank/x.c includes cblas.h"

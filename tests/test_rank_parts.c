@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/digest.h"
+#include "common/arena.h"
+#include "judge/cpu/verify.h"
+#include "judge/digest.h"
+#include "judge/digest_word.h"
 #include "plan/plan.h"
-#include "rank/arena.h"
-#include "rank/digest.h"
 #include "rank/inputs.h"
-#include "rank/verify.h"
 #include "tests/cases.h"
 #include "tests/definition.h"
 #include "tests/generate.h"

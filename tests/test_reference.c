@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/reference/reference.h"
+#include "judge/cpu/reference.h"
 #include "tests/cases.h"
 #include "tests/dense.h"
 #include "tests/runner.h"
@@ -315,7 +315,7 @@ static void sequence_rms(const struct cp_case *c, int sequence, double rms[4])
     free(results);
 }
 
-// What a chunk of several sequences is measured against is then right for each (rank/figures.h).
+// What a chunk of several sequences is measured against is then right for each (judge/figures.h).
 START_TEST(sharp_results_do_not_depend_on_the_length)
 {
     struct cp_case c = cases_thd("32,1024", "", "", "");

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/limits.h"
-#include "daemon/io/clock.h"
 
 // ---- what is served ----------------------------------------------------------------------------
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/reference/reference.h"
-#include "rank/complete.h"
-#include "rank/sums.h"
-#include "rank/verify.h"
+#include "judge/complete.h"
+#include "judge/cpu/reference.h"
+#include "judge/cpu/verify.h"
+#include "judge/sums.h"
 #include "tests/cases.h"
 #include "tests/definition.h"
 
@@ -17,7 +17,6 @@
 struct desk {
     struct cp_case c;
     struct arena arena;
-    struct transport *transport;
     struct progress progress;
     struct span spans[2][16];
     float *out, *lse, *dq, *dk, *dv;
@@ -137,10 +136,8 @@ static void desk_fill(struct desk *d)
 static void desk_init(struct desk *d)
 {
     const struct cp_case *c = &d->c;
-    struct error error;
     int64_t q_rows = shard_rows(c, SIDE_Q, 0), kv_rows = shard_rows(c, SIDE_KV, 0);
     arena_init(&d->arena);
-    ck_assert_int_eq(transport_socket_create(0, 1, (int[]){-1}, &d->transport, &error), STATUS_OK);
     d->out = floats(c, q_rows * c->heads * c->head_dim_v);
     d->lse = floats(c, q_rows * c->heads);
     d->dq = floats(c, q_rows * c->heads * c->head_dim_qk);
@@ -156,7 +153,6 @@ static void desk_init(struct desk *d)
 
 static void desk_fini(struct desk *d)
 {
-    d->transport->ops->destroy(d->transport);
     arena_fini(&d->arena);
     free(d->out);
     free(d->lse);
@@ -184,7 +180,6 @@ static bool desk_judge(struct desk *d)
                     .dsink = d->c.softmax == SOFTMAX_LEARNABLE ? d->dsink : NULL,
                     .max_logit = d->c.max_logit ? d->max_logit : NULL},
         .arena = &d->arena,
-        .transport = d->transport,
         .progress = &d->progress};
     for (int side = 0; side < 2; side++)
         v.span_count[side] = shard_spans(&d->c, (enum shard_side)side, 0, d->spans[side]);

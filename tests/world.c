@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "rank/digest.h"
+#include "judge/digest.h"
 #include "rank/session.h"
 
 #define ANSWER_TIMEOUT_MS 120000

@@ -3,19 +3,10 @@
 #ifndef CPATTN_TRANSPORT_TRANSPORT_H
 #define CPATTN_TRANSPORT_TRANSPORT_H
 
-#include <stddef.h>
 #include <stdint.h>
 
+#include "common/message.h"
 #include "common/status.h"
-
-// One message pair with a peer; either side may be empty. peer == own rank is a local copy.
-struct message {
-    int peer;
-    const void *send;
-    size_t send_bytes;
-    void *receive;
-    size_t receive_bytes;
-};
 
 // At most one exchange is under way at a time; ranks that have exchanges in common start them in
 // the same order. Memory named in the messages belongs to the transport until the exchange is done.

@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "daemon/io/clock.h"
+#include "common/clock.h"
 
 // Room for some dozens of small requests.
 #define READ_BYTES     4096

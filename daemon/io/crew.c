@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
-#include "daemon/io/clock.h"
 #include "daemon/io/proc.h"
 #include "daemon/io/rank_process.h"
 #include "daemon/io/strays.h"

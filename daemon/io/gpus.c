@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
-#include "daemon/io/clock.h"
 #include "daemon/io/proc.h"
 #include "daemon/io/spawn.h"
 

@@ -22,7 +22,7 @@
 #define CORE_REFERENCE (256 * CORE_HZ)
 #endif
 
-// An element takes twenty products of 32 bits (kernels/philox.h). 32 products in a cycle are twice
+// An element takes twenty products of 32 bits (judge/philox.h). 32 products in a cycle are twice
 // as many as two units of 512 bits make.
 #define CORE_DRAWN (32.0 / 20 * CORE_HZ)
 

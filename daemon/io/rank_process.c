@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
-#include "daemon/io/clock.h"
 #include "daemon/io/proc.h"
 
 // Frames taken in one go, so that a rank that floods its channel does not hold the loop.

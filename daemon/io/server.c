@@ -8,10 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/limits.h"
 #include "common/list.h"
 #include "common/log.h"
-#include "daemon/io/clock.h"
 #include "daemon/io/listener.h"
 #include "daemon/io/peer.h"
 

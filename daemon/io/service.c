@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/duration.h"
 #include "common/log.h"
 #include "daemon/core/core.h"
 #include "daemon/io/answer.h"
-#include "daemon/io/clock.h"
 #include "daemon/io/crew.h"
 #include "daemon/io/gate.h"
 #include "daemon/io/losses.h"

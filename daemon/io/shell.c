@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "config.h"
 #include "daemon/io/backend.h"
-#include "daemon/io/clock.h"
 #include "daemon/io/host.h"
 #include "daemon/io/notify.h"
 #include "daemon/io/port.h"

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/limits.h"
 #include "common/log.h"
-#include "daemon/io/clock.h"
 
 #define READ_BYTES      4096
 // At most this much in one go: a rank that writes without end must not hold the loop.

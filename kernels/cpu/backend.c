@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/blas.h"
 #include "common/mutation.h"
-#include "kernels/blas.h"
 #include "kernels/cpu/tile.h"
 
 #define CACHE_LINE 64

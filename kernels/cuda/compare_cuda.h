@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's results against the reference, on the device: the sums, counts and worst places that the
-// figures of a chunk are made of (rank/figures.h says what they mean). Like all of the backend's
+// figures of a chunk are made of (judge/figures.h says what they mean). Like all of the backend's
 // calls these only put work on its stream, and remember what fails.
 #ifndef CPATTN_KERNELS_CUDA_COMPARE_CUDA_H
 #define CPATTN_KERNELS_CUDA_COMPARE_CUDA_H

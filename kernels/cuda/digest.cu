@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "judge/digest_word.h"
 #include "kernels/cuda/digest_cuda.h"
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
-#include "kernels/digest.h"
 
 #define THREADS       256
 #define LANES         32

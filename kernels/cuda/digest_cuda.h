@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fingerprints of device memory (rank/digest.h).
+// Fingerprints of device memory (judge/digest.h).
 #ifndef CPATTN_KERNELS_CUDA_DIGEST_CUDA_H
 #define CPATTN_KERNELS_CUDA_DIGEST_CUDA_H
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// An element of the inputs on the device, with the bits of kernels/inputs.h: integers and products
+// An element of the inputs on the device, with the bits of judge/inputs.h: integers and products
 // that are each rounded, and no sum that a compiler could fuse with one.
 #ifndef CPATTN_KERNELS_CUDA_DRAW_CUH
 #define CPATTN_KERNELS_CUDA_DRAW_CUH
 
 extern "C" {
-#include "kernels/inputs.h"
+#include "judge/inputs.h"
 }
-#include "kernels/philox.h"
+#include "judge/philox.h"
 
 // Before it is rounded to the dtype (kernels/cuda/dtype.cuh).
 static __device__ __forceinline__ float draw_value(struct input_draw draw, uint64_t index)

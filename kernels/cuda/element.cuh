@@ -8,9 +8,9 @@
 #include <cuda_fp16.h>
 
 extern "C" {
-#include "kernels/inputs.h"
+#include "judge/inputs.h"
 }
-#include "kernels/philox.h"
+#include "judge/philox.h"
 
 static __device__ __forceinline__ float element_rounded(enum case_dtype dtype, float x)
 {
@@ -19,7 +19,7 @@ static __device__ __forceinline__ float element_rounded(enum case_dtype dtype, f
     return dtype == DTYPE_FP16 ? __half2float(__float2half_rn(x)) : x;
 }
 
-// An element of an input of the case, rounded to the dtype: the definition in kernels/inputs.h.
+// An element of an input of the case, rounded to the dtype: the definition in judge/inputs.h.
 static __device__ __forceinline__ float element_drawn(const input_draw &draw, enum case_dtype dtype,
                                                       uint64_t index)
 {

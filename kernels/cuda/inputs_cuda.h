@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#include "kernels/inputs.h"
+#include "judge/inputs.h"
 #include "plan/shard.h"
 
 // As inputs_fill(): the rank's local tensor in device memory, padding NaN. `spans`, host memory,

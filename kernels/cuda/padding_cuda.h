@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Padding in a rank's results, judged on the device with the figures of rank/padding.h.
+// Padding in a rank's results, judged on the device with the figures of judge/padding.h.
 #ifndef CPATTN_KERNELS_CUDA_PADDING_CUDA_H
 #define CPATTN_KERNELS_CUDA_PADDING_CUDA_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The independent reference on the device: what kernels/reference/reference.h is on the CPU, from
+// The independent reference on the device: what judge/cpu/reference.h is on the CPU, from
 // the same definition and in fp64, for all rows of a rank at a time. It draws the inputs anew by
 // their global place and decides each pair of query and key by the definition of the mask; it knows
 // neither shards nor slices nor plans and shares no code with the kernels that it judges.
@@ -77,7 +77,7 @@ void reference_cuda_out(const struct reference_cuda *r, const struct reference_r
 void reference_cuda_delta(const struct reference_cuda *r, const struct reference_rows *queries,
                           const double *out, double *delta);
 
-// Rows of dQ and dK come with their terms [heads][rows], see kernels/reference/reference.h. Keys
+// Rows of dQ and dK come with their terms [heads][rows], see judge/cpu/reference.h. Keys
 // have what each query head contributes to dK, dV and terms; the sums over those that share a key
 // head (of terms, of their squares) are left to who reads them.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All device memory that a case needs, from one allocation that outlives it: see rank/arena.h, of
+// All device memory that a case needs, from one allocation that outlives it: see common/arena.h, of
 // which this is the likeness on the device that is current.
 #ifndef CPATTN_RANK_CUDA_DEVICE_ARENA_H
 #define CPATTN_RANK_CUDA_DEVICE_ARENA_H

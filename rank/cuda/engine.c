@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "judge/digest.h"
 #include "kernels/cuda/digest_cuda.h"
 #include "kernels/cuda/inputs_cuda.h"
 #include "rank/cuda/device.h"
@@ -11,7 +12,6 @@
 #include "rank/cuda/events.h"
 #include "rank/cuda/executor.h"
 #include "rank/cuda/verify.h"
-#include "rank/digest.h"
 #include "transport/nccl.h"
 
 // What NCCL shall do unless the daemon's environment says otherwise. Ranks of one pool are on one

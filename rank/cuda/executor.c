@@ -6,10 +6,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/clock.h"
 #include "common/fault.h"
 #include "kernels/cuda/delay_cuda.h"
 #include "kernels/cuda/regions_cuda.h"
-#include "rank/clock.h"
 #include "rank/cuda/events.h"
 #include "rank/cuda/marks.h"
 #include "rank/cuda/position.h"
@@ -404,10 +404,10 @@ static void nap(uint64_t waited_ns)
 
 static enum status wait_loop(struct cuda_executor *x, struct error *error)
 {
-    uint64_t start_ns = clock_ns(), looked_ns = 0;
+    uint64_t start_ns = clock_now_ns(), looked_ns = 0;
     for (;;) {
         cudaError_t result = cudaEventQuery(x->last);
-        uint64_t now_ns = clock_ns();
+        uint64_t now_ns = clock_now_ns();
         if (result == cudaSuccess)
             return STATUS_OK;
         if (result != cudaErrorNotReady)

@@ -29,7 +29,7 @@ cuda_rank_sources += transport/nccl.c
 cuda_rank_sources += transport/nccl.h
 
 # In link order. The daemon and the client link none of it.
-cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) kernels/cuda/libkernelscuda.a kernels/libkernels.a \
+cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) kernels/cuda/libkernelscuda.a judge/libjudge.a kernels/libkernels.a \
     plan/libplan.la common/libcommon.la \
     $(NCCL_LIBS) $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a verification judges, and the figures that have come of it.
+#include "judge/chunk.h"
 #include "plan/bias.h"
-#include "rank/chunk.h"
 #include "rank/cuda/verify_state.h"
 
 struct slot_tensor verify_slot(const struct verify_cuda *x, enum slot slot)

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
+#include "judge/chunk.h"
+#include "judge/inputs.h"
 #include "kernels/cuda/internal.h"
-#include "kernels/inputs.h"
 #include "plan/bias.h"
-#include "rank/chunk.h"
 #include "rank/cuda/tables.h"
 #include "rank/cuda/verify_state.h"
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verification of a case against the fp64 reference on the device, dealt over the ranks as
-// rank/verify.h says. Only figures come back.
+// judge/cpu/verify.h says. Only figures come back.
 //
 // It has two halves, so that nothing has to wait between the last kernel of the case and the
 // figures: the first puts all work on streams, the second reads what has come of it.
 #ifndef CPATTN_RANK_CUDA_VERIFY_H
 #define CPATTN_RANK_CUDA_VERIFY_H
 
+#include "common/arena.h"
 #include "common/report.h"
+#include "judge/results.h"
 #include "kernels/cuda/backend.h"
 #include "plan/shard.h"
-#include "rank/arena.h"
 #include "rank/cuda/device_arena.h"
-#include "rank/results.h"
 #include "transport/nccl.h"
 
 // What is judged.

@@ -3,12 +3,12 @@
 #ifndef CPATTN_RANK_CUDA_VERIFY_STATE_H
 #define CPATTN_RANK_CUDA_VERIFY_STATE_H
 
+#include "judge/figures.h"
+#include "judge/sums.h"
 #include "kernels/cuda/compare_cuda.h"
 #include "kernels/cuda/padding_cuda.h"
 #include "kernels/cuda/reference_cuda.h"
 #include "rank/cuda/verify.h"
-#include "rank/figures.h"
-#include "rank/sums.h"
 
 // Tensors that are compared row by row.
 enum slot { SLOT_OUT, SLOT_LSE, SLOT_DQ, SLOT_DK, SLOT_DV, SLOTS };

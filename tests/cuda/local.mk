@@ -8,7 +8,7 @@
 # Outside the conditional their sources would be asked of a build without CUDA.
 cuda_test_programs =
 cuda_test_cppflags = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
-cuda_test_libs = kernels/cuda/libkernelscuda.a kernels/libkernels.a plan/libplan.la common/libcommon.la \
+cuda_test_libs = kernels/cuda/libkernelscuda.a judge/libjudge.a kernels/libkernels.a plan/libplan.la common/libcommon.la \
     $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 harness_sources = tests/cuda/harness.c tests/cuda/harness.h

@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "judge/digest.h"
 #include "rank/cuda/device.h"
 #include "rank/cuda/executor.h"
-#include "rank/digest.h"
 #include "rank/inputs.h"
 #include "rank/job.h"
 #include "tests/cuda/fake_cuda.h"

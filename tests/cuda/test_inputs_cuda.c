@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "judge/digest.h"
+#include "judge/padding.h"
 #include "kernels/cuda/digest_cuda.h"
 #include "kernels/cuda/inputs_cuda.h"
 #include "kernels/cuda/padding_cuda.h"
 #include "kernels/cuda/regions_cuda.h"
 #include "kernels/dtype.h"
 #include "plan/bias.h"
-#include "rank/digest.h"
 #include "rank/inputs.h"
-#include "rank/padding.h"
 #include "tests/cuda/harness.h"
 #include "tests/generate.h"
 

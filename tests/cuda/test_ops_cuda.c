@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "judge/digest_word.h"
 #include "kernels/cuda/digest_cuda.h"
 #include "kernels/cuda/internal.h"
-#include "kernels/digest.h"
 #include "kernels/dtype.h"
 #include "tests/cuda/harness.h"
 

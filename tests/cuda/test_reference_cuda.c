@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "judge/cpu/reference.h"
+#include "judge/inputs.h"
 #include "kernels/cuda/reference_cuda.h"
-#include "kernels/inputs.h"
-#include "kernels/reference/reference.h"
 #include "plan/bias.h"
 #include "tests/cuda/harness.h"
 #include "tests/generate.h"

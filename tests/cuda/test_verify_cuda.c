@@ -8,9 +8,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "judge/cpu/verify.h"
 #include "kernels/dtype.h"
 #include "rank/cuda/verify.h"
-#include "rank/verify.h"
+#include "rank/swap.h"
 #include "tests/cuda/harness.h"
 #include "tests/cuda/local_transport.h"
 #include "tests/cuda/verify_sample.h"
@@ -48,6 +49,7 @@ static void judge_cpu(struct worker *w)
     const struct cp_case *c = &rank->sample->c;
     size_t bytes = 0;
     struct progress progress = {0};
+    struct transport_swap swap = {w->socket, &progress, 1 << 16};
     struct error error;
     sample_check(verify_reserve(c, rank->number, &bytes, &error), &error);
     sample_check(arena_reserve(&w->host, bytes, &error), &error);
@@ -58,7 +60,7 @@ static void judge_cpu(struct worker *w)
         .span_count = {rank->span_count[0], rank->span_count[1]},
         .results = results_of(rank->host),
         .arena = &w->host,
-        .transport = w->socket,
+        .swap = transport_swap(&swap),
         .progress = &progress,
     };
     sample_check(verify_run(&v, &rank->reports[0], &error), &error);

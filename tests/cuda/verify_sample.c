@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "judge/cpu/reference.h"
 #include "kernels/dtype.h"
-#include "kernels/reference/reference.h"
 #include "plan/bias.h"
 #include "tests/cuda/harness.h"
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that reads the clock; everything else is told the time.
+#ifndef CPATTN_COMMON_CLOCK_H
+#define CPATTN_COMMON_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define NS_PER_S  UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
+
+// Monotonic nanoseconds; setting the wall clock does not matter.
+static inline uint64_t clock_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+#endif

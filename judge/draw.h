@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The drawing of inputs, compiled once for each instruction set and chosen when the program runs.
+// All variants draw the same bits.
+#ifndef CPATTN_JUDGE_DRAW_H
+#define CPATTN_JUDGE_DRAW_H
+
+#include "judge/inputs.h"
+
+struct draw_ops {
+    const char *name;
+    // values[i] is element first + i of a tensor of inputs, before it is rounded to the dtype. Any
+    // alignment, any count from 0 up.
+    void (*draw)(const struct input_draw *draw, uint64_t first, int64_t count, float *values);
+};
+
+// The fastest variant that this machine runs.
+const struct draw_ops *draw_best(void);
+
+// All variants that this machine runs, best first; NULL ends the list. For tests.
+#define DRAW_VARIANTS_MAX 4
+void draw_list(const struct draw_ops *variants[DRAW_VARIANTS_MAX]);
+
+// The variants themselves, for draw.c alone.
+#ifdef __x86_64__
+extern const struct draw_ops draw_avx512, draw_avx2;
+#endif
+extern const struct draw_ops draw_plain; // what the compiler makes of 16-byte vectors anywhere
+
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The drawing of inputs itself. A file draw_<name>.c defines
+//     DRAW_BYTES           of a register
+//     DRAW_TARGET          attribute that allows the instruction set, or nothing
+//     DRAW_TABLE           the name of its struct draw_ops, and DRAW_NAME for people
+//     DRAW_MULTIPLY(a, b)  products of the low 32 bits of each 64-bit lane
+// and includes this once.
+#include "judge/draw.h"
+#include "judge/philox.h"
+
+#include <string.h>
+
+#define WIDE_LANES  ((int)(DRAW_BYTES / sizeof(uint64_t)))
+#define DRAW_INLINE static inline __attribute__((always_inline)) DRAW_TARGET
+
+typedef uint64_t lanes_w __attribute__((vector_size(DRAW_BYTES)));
+typedef float half_f __attribute__((vector_size(DRAW_BYTES / 2)));
+typedef int32_t half_i __attribute__((vector_size(DRAW_BYTES / 2)));
+
+// The keys of the rounds in every lane.
+struct round_keys {
+    lanes_w low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
+};
+
+DRAW_INLINE void round_keys_init(struct round_keys *keys, uint64_t seed)
+{
+    for (uint32_t round = 0; round < PHILOX_ROUNDS; round++) {
+        keys->low[round] = (lanes_w){0} + (uint32_t)((uint32_t)seed + round * PHILOX_KEY_STEP_0);
+        keys->high[round] =
+            (lanes_w){0} + (uint32_t)((uint32_t)(seed >> 32) + round * PHILOX_KEY_STEP_1);
+    }
+}
+
+// Sums of the halves of the blocks of WIDE_LANES elements. Only the low 32 bits of each lane count
+// until the end; the products leave rubbish above them.
+DRAW_INLINE lanes_w block_sums(const struct round_keys *keys, uint32_t tensor, lanes_w index)
+{
+    lanes_w c0 = index, c1 = index >> 32, c2 = (lanes_w){0} + tensor, c3 = {0};
+#pragma GCC unroll 10
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        lanes_w product0 = (lanes_w)DRAW_MULTIPLY(c0, (lanes_w){0} + PHILOX_MULTIPLIER_0);
+        lanes_w product1 = (lanes_w)DRAW_MULTIPLY(c2, (lanes_w){0} + PHILOX_MULTIPLIER_1);
+        c0 = (product1 >> 32) ^ c1 ^ keys->low[round];
+        c1 = product1;
+        c2 = (product0 >> 32) ^ c3 ^ keys->high[round];
+        c3 = product0;
+    }
+    lanes_w low = (c0 & 0xffff) + (c1 & 0xffff) + (c2 & 0xffff) + (c3 & 0xffff);
+    return low + (c0 >> 16 & 0xffff) + (c1 >> 16 & 0xffff) + (c2 >> 16 & 0xffff) +
+           (c3 >> 16 & 0xffff);
+}
+
+DRAW_INLINE half_f value_of_sums(const struct input_draw *draw, lanes_w wide_sums)
+{
+    half_i sums = __builtin_convertvector(wide_sums, half_i);
+    half_f x = __builtin_convertvector(sums - INPUT_SUM_MEAN, half_f) * INPUT_SUM_UNIT;
+    half_f limit = (half_f){0} + draw->limit;
+    half_i above = x > limit, below = x < -limit;
+    x = (half_f)(((half_i)x & ~above) | ((half_i)limit & above));
+    x = (half_f)(((half_i)x & ~below) | ((half_i)-limit & below));
+    return x * draw->factor;
+}
+
+static DRAW_TARGET void draw_elements(const struct input_draw *draw, uint64_t first, int64_t count,
+                                      float *values)
+{
+    struct round_keys keys;
+    round_keys_init(&keys, draw->seed);
+    lanes_w index = {0};
+    for (int lane = 0; lane < WIDE_LANES; lane++)
+        index[lane] = first + (uint64_t)lane;
+    for (int64_t i = 0; i < count; i += WIDE_LANES, index += WIDE_LANES) {
+        half_f x = value_of_sums(draw, block_sums(&keys, draw->tensor, index));
+        int64_t n = count - i;
+        if (n >= WIDE_LANES)
+            memcpy(values + i, &x, sizeof(x));
+        else
+            memcpy(values + i, &x, (size_t)n * sizeof(float));
+    }
+}
+
+const struct draw_ops DRAW_TABLE = {.name = DRAW_NAME, .draw = draw_elements};

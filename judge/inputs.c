@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/inputs.h"
+
+#include <math.h>
+
+#include "judge/draw.h"
+#include "judge/dtype.h"
+
+// Standard deviation of the sharp sinks: some weigh much, some little.
+#define SHARP_SINK_DEVIATION 2
+
+// Elements that are drawn at a time: in the first level cache, and long enough to amortise the
+// call.
+#define DRAW_COUNT 1024
+
+int input_heads(const struct cp_case *c, enum input_tensor tensor)
+{
+    return tensor == INPUT_K || tensor == INPUT_V ? c->kv_heads : c->heads;
+}
+
+int input_head_dim(const struct cp_case *c, enum input_tensor tensor)
+{
+    return tensor == INPUT_Q || tensor == INPUT_K ? c->head_dim_qk : c->head_dim_v;
+}
+
+// A logit is scale * q.k, and q.k of unit-variance vectors deviates by sqrt(head_dim_qk).
+static float sharp_factor(const struct cp_case *c)
+{
+    return (float)(CASE_SHARP_DEVIATION / (case_scale(c) * sqrt(c->head_dim_qk)));
+}
+
+struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tensor)
+{
+    struct input_draw draw = {
+        .seed = c->seed, .tensor = (uint32_t)tensor, .limit = INFINITY, .factor = 1};
+    if (tensor == INPUT_BIAS)
+        return draw;
+    if (tensor == INPUT_SINK)
+        draw.factor = c->inputs == INPUTS_TE ? 0 : SHARP_SINK_DEVIATION;
+    else if (c->inputs == INPUTS_TE)
+        draw.limit = 1;
+    else if (tensor == INPUT_Q)
+        draw.factor = sharp_factor(c);
+    return draw;
+}
+
+uint64_t input_index(const struct cp_case *c, enum input_tensor tensor, int sequence,
+                     int64_t position, int head)
+{
+    bool key_side = tensor == INPUT_K || tensor == INPUT_V;
+    uint64_t length = (uint64_t)(key_side ? c->seqlen_kv : c->seqlen_q);
+    uint64_t token = (uint64_t)sequence * length + (uint64_t)position;
+    uint64_t row = token * (uint64_t)input_heads(c, tensor) + (uint64_t)head;
+    return row * (uint64_t)input_head_dim(c, tensor);
+}
+
+void input_token_head(const struct cp_case *c, enum input_tensor tensor, int sequence,
+                      int64_t position, int head, float *values)
+{
+    struct input_draw draw = input_draw_of(c, tensor);
+    uint64_t first = input_index(c, tensor, sequence, position, head);
+    int count = input_head_dim(c, tensor);
+    draw_best()->draw(&draw, first, count, values);
+    dtype_round(c->dtype, values, count);
+}
+
+// Draws `count` elements into memory of the case's dtype.
+static void draw_rounded(const struct cp_case *c, enum input_tensor tensor, uint64_t first,
+                         int64_t count, void *data)
+{
+    const struct draw_ops *ops = draw_best();
+    struct input_draw draw = input_draw_of(c, tensor);
+    float values[DRAW_COUNT];
+    for (int64_t done = 0; done < count; done += DRAW_COUNT) {
+        int part = count - done < DRAW_COUNT ? (int)(count - done) : DRAW_COUNT;
+        ops->draw(&draw, first + (uint64_t)done, part, values);
+        dtype_write(c->dtype, values, part, (char *)data + done * case_element_bytes(c));
+    }
+}
+
+void input_row(const struct cp_case *c, enum input_tensor tensor, int sequence, int64_t position,
+               void *row)
+{
+    draw_rounded(c, tensor, input_index(c, tensor, sequence, position, 0),
+                 input_heads(c, tensor) * input_head_dim(c, tensor), row);
+}
+
+// ---- bias and sink ----
+
+struct bias_dims input_bias_dims(const struct cp_case *c)
+{
+    static const struct {
+        bool batch, heads, rows;
+    } full[] = {
+        [BIAS_111S] = {false, false, false}, [BIAS_11SS] = {false, false, true},
+        [BIAS_1H1S] = {false, true, false},  [BIAS_1HSS] = {false, true, true},
+        [BIAS_B11S] = {true, false, false},  [BIAS_B1SS] = {true, false, true},
+        [BIAS_BH1S] = {true, true, false},   [BIAS_BHSS] = {true, true, true},
+    };
+    return (struct bias_dims){.batch = full[c->bias].batch ? c->batch : 1,
+                              .heads = full[c->bias].heads ? c->heads : 1,
+                              .rows = full[c->bias].rows ? c->seqlen_q : 1};
+}
+
+uint64_t input_bias_index(const struct cp_case *c, int sequence, int head, int64_t position,
+                          int64_t key)
+{
+    struct bias_dims dims = input_bias_dims(c);
+    uint64_t index = dims.batch > 1 ? (uint64_t)sequence : 0;
+    index = index * (uint64_t)dims.heads + (dims.heads > 1 ? (uint64_t)head : 0);
+    index = index * (uint64_t)dims.rows + (dims.rows > 1 ? (uint64_t)position : 0);
+    return index * (uint64_t)c->seqlen_kv + (uint64_t)key;
+}
+
+void input_bias(const struct cp_case *c, int sequence, int head, int64_t position, int64_t first,
+                int64_t count, float *values)
+{
+    struct input_draw draw = input_draw_of(c, INPUT_BIAS);
+    uint64_t index = input_bias_index(c, sequence, head, position, first);
+    draw_best()->draw(&draw, index, count, values);
+    dtype_round(c->dtype, values, count);
+}
+
+void input_bias_row(const struct cp_case *c, int sequence, int head, int64_t position,
+                    int64_t first, int64_t count, void *row)
+{
+    draw_rounded(c, INPUT_BIAS, input_bias_index(c, sequence, head, position, first), count, row);
+}
+
+float input_sink(const struct cp_case *c, int head)
+{
+    if (c->softmax == SOFTMAX_VANILLA)
+        return -INFINITY;
+    if (c->softmax == SOFTMAX_OFF_BY_ONE)
+        return 0;
+    struct input_draw draw = input_draw_of(c, INPUT_SINK);
+    float value;
+    draw_best()->draw(&draw, (uint64_t)head, 1, &value);
+    return value;
+}
