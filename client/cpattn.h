@@ -190,15 +190,28 @@ struct cpattn_rank {
     uint64_t exchange_ns; // an exchange was under way
     uint64_t exposed_ns;  // nothing but an exchange could go on
     uint64_t reference_ns, compare_ns;
+    const char *diagnosis;        // what explains why this rank failed, one sentence; or ""
+    const char *diagnosis_tensor; // the tensor that it speaks of; or ""
+    double diagnosis_explained;   // share of that tensor's squared error that it explains, 0..1
 };
 
-// Which rules a tensor broke.
+// Which rules a tensor broke. Errors are measured in units of the twin's error: the twin is the
+// same attention in one piece, rounded only where every kernel on matrix units has to round.
 enum {
-    CPATTN_RULE_ELEMENT = 1,   // an element lies outside the elementwise tolerance
-    CPATTN_RULE_RMSE = 2,      // error of the chunk, relative to the RMS of the reference
+    CPATTN_RULE_ELEMENT = 1,   // the largest error of an element
+    CPATTN_RULE_RMSE = 2,      // RMS of the error of the chunk
     CPATTN_RULE_ROW = 4,       // the same of the worst row
     CPATTN_RULE_NONFINITE = 8, // NaN or infinity where the reference is finite
     CPATTN_RULE_PADDING = 16,  // padding that is not exactly zero
+    CPATTN_RULE_SLOPE = 32,    // the chunk is too large or too small as a whole
+    CPATTN_RULE_ZERO = 64,     // rows that are zero by definition and are not exactly zero
+};
+
+// What is said of a tensor beside its verdict.
+enum cpattn_remark {
+    CPATTN_REMARK_NONE = 0,
+    // lse, max_logit: within the limit only because the sum has many terms.
+    CPATTN_REMARK_LONG_SUM = 1,
 };
 
 // The rows of a rank's tensor that belong to no token, as a chunk.
@@ -212,23 +225,32 @@ struct cpattn_element {
 
 // One tensor, one chunk of one rank. Of the padding there are only elements, those that are not
 // zero (mismatches), those that are not finite, the largest and the first. dbias, dsink and
-// max_logit are not cut: all of them is chunk 0.
+// max_logit are not cut: all of them is chunk 0. The errors of lse and max_logit are absolute;
+// their twin_rel and slope are 0.
 struct cpattn_figures {
     const char *tensor; // "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit"
     int32_t chunk;      // 0 or 1 of the rank, or CPATTN_CHUNK_PADDING
     uint32_t broken;    // CPATTN_RULE_* bits; 0 is a pass
     int64_t elements;
-    int64_t mismatches; // elements outside the elementwise tolerance
+    int64_t mismatches; // elements outside the element rule
     int64_t nonfinite;
     double rmse_rel;      // RMS of the error / RMS of the reference
     double rmse_limit;    // what it may be
     double max_abs;       // largest absolute error
     double worst_element; // largest error of an element / what it may be
-    double worst_row_rel;
+    double worst_row_rel; // RMS of the error of the worst row (the vector of one token and one
+                          // head) / RMS of the twin's
     double worst_row_limit;
     struct cpattn_element worst_row; // dim is 0
-    struct cpattn_element first_bad; // of the elementwise tolerance; position -1: none
+    struct cpattn_element first_bad; // of the element rule; position -1: none
     double first_bad_got, first_bad_expected;
+    double twin_rel;       // RMS of the twin's error / RMS of the reference; 0: not measured.
+                           // rmse_rel / twin_rel is the error in units of the twin's
+    double slope;          // <error, reference> / <reference, reference>: 0.01 is 1 % too large
+    double slope_limit;    // what its absolute value may be
+    int64_t judged;        // elements that were compared; fewer than `elements` of a sample
+    int64_t te_mismatches; // elements outside TransformerEngine's own rule; decides nothing
+    enum cpattn_remark remark;
 };
 
 // What is known of a rank when the case was not brought to its end.

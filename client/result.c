@@ -12,6 +12,9 @@ _Static_assert((int)CPATTN_RULE_RMSE == (int)RULE_RMSE, "rules agree");
 _Static_assert((int)CPATTN_RULE_ROW == (int)RULE_ROW, "rules agree");
 _Static_assert((int)CPATTN_RULE_NONFINITE == (int)RULE_NONFINITE, "rules agree");
 _Static_assert((int)CPATTN_RULE_PADDING == (int)RULE_PADDING, "rules agree");
+_Static_assert((int)CPATTN_RULE_SLOPE == (int)RULE_SLOPE, "rules agree");
+_Static_assert((int)CPATTN_RULE_ZERO == (int)RULE_ZERO, "rules agree");
+_Static_assert((int)CPATTN_REMARK_LONG_SUM == (int)REMARK_LONG_SUM, "remarks agree");
 _Static_assert(CPATTN_CHUNK_PADDING == CHUNK_PADDING, "chunks agree");
 
 // A result behind its public face, which comes first. Each of the lists has world_size entries (the
@@ -54,6 +57,12 @@ static struct cpattn_figures figures_public(const struct figures *f)
         .first_bad = element_public(&f->first_bad),
         .first_bad_got = f->first_bad_got,
         .first_bad_expected = f->first_bad_expected,
+        .twin_rel = f->twin_rel,
+        .slope = f->slope,
+        .slope_limit = f->slope_limit,
+        .judged = f->judged,
+        .te_mismatches = f->te_mismatches,
+        .remark = (enum cpattn_remark)f->remark,
     };
 }
 
@@ -73,6 +82,10 @@ static struct cpattn_rank rank_public(const struct rank_report *report)
         .exposed_ns = report->timings.exposed_ns,
         .reference_ns = report->timings.reference_ns,
         .compare_ns = report->timings.compare_ns,
+        .diagnosis = report->diagnosis.text,
+        .diagnosis_tensor =
+            report->diagnosis.tensor ? report_tensor_name(report->diagnosis.tensor) : "",
+        .diagnosis_explained = report->diagnosis.explained,
     };
 }
 

@@ -28,6 +28,9 @@
 #define TOKEN_BYTES_MAX   256
 // What unpacking one message may allocate. protobuf-c expands small input up to 49-fold.
 #define DECODE_BYTES_MAX  (1024 * 1024)
+// The same of a reply. The largest has 1536 messages of figures, and for one with more than 16
+// fields protobuf-c takes more than 1 KiB beside it.
+#define DECODE_REPLY_MAX  (4 * 1024 * 1024)
 
 // A frame between daemon and rank: one datagram of a SOCK_SEQPACKET pair.
 #define CHANNEL_PAYLOAD_MAX (64 * 1024)

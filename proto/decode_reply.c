@@ -54,10 +54,23 @@ static enum status decode_element(const Cpattn__V1__Element *message, const char
     return map_decode(&message->base, schema_element, &path, e, error);
 }
 
+static enum status check_judged(const struct figures *f, const struct map_path *path,
+                                struct error *error)
+{
+    char text[MAP_PATH_MAX];
+    if (f->judged <= f->elements)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %lld; accepted is 0 to %lld",
+                     map_path_text(path, "judged", text), (long long)f->judged,
+                     (long long)f->elements);
+}
+
 static enum status decode_figures(const Cpattn__V1__Figures *message, const struct map_path *path,
                                   struct figures *f, struct error *error)
 {
     enum status status = map_decode(&message->base, schema_figures, path, f, error);
+    if (status == STATUS_OK)
+        status = check_judged(f, path, error);
     if (status == STATUS_OK)
         status = decode_element(message->worst_row, "worst_row", path, &f->worst_row, error);
     if (status == STATUS_OK)
@@ -74,6 +87,21 @@ static enum status decode_timings(const Cpattn__V1__Timings *message, const stru
     return map_decode(&message->base, schema_timings, &path, t, error);
 }
 
+static enum status decode_diagnosis(const Cpattn__V1__Diagnosis *message,
+                                    const struct map_path *parent, struct diagnosis *d,
+                                    struct error *error)
+{
+    struct map_path path = {.parent = parent, .name = "diagnosis", .index = -1};
+    char text[MAP_PATH_MAX];
+    if (!message)
+        return STATUS_OK;
+    enum status status = map_decode(&message->base, schema_diagnosis, &path, d, error);
+    if (status != STATUS_OK || (d->explained >= 0 && d->explained <= 1))
+        return status;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %g; accepted is 0 to 1",
+                     map_path_text(&path, "explained", text), d->explained);
+}
+
 static enum status decode_rank(const Cpattn__V1__Rank *message, const struct map_path *path,
                                struct rank_report *report, struct error *error)
 {
@@ -84,6 +112,8 @@ static enum status decode_rank(const Cpattn__V1__Rank *message, const struct map
         status = check_count(message->n_figures, 0, REPORT_FIGURES_MAX, path, "figures", error);
     if (status == STATUS_OK)
         status = decode_timings(message->timings, path, &report->timings, error);
+    if (status == STATUS_OK)
+        status = decode_diagnosis(message->diagnosis, path, &report->diagnosis, error);
     for (size_t i = 0; status == STATUS_OK && i < message->n_figures; i++) {
         struct map_path entry = {.parent = path, .name = "figures", .index = (int)i};
         status = decode_figures(message->figures[i], &entry, &report->figures[i], error);
@@ -253,7 +283,7 @@ enum status wire_decode_reply(const void *data, size_t size, struct wire_reply *
     if (size > REPLY_BYTES_MAX)
         return error_set(error, STATUS_DATA_LOSS, "the reply has %zu bytes; accepted are up to %d",
                          size, REPLY_BYTES_MAX);
-    scratch_init(&scratch, DECODE_BYTES_MAX);
+    scratch_init(&scratch, DECODE_REPLY_MAX);
     Cpattn__V1__Reply *message =
         cpattn__v1__reply__unpack(&scratch.allocator, size, size > 0 ? data : (const void *)"");
     enum status status;

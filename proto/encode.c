@@ -172,6 +172,9 @@ static Cpattn__V1__Rank *build_rank(struct build *b, const struct rank_report *r
         return NULL;
     message->timings =
         build_record(b, &cpattn__v1__timings__descriptor, schema_timings, &report->timings);
+    if (report->diagnosis.tensor != 0)
+        message->diagnosis = build_record(b, &cpattn__v1__diagnosis__descriptor, schema_diagnosis,
+                                          &report->diagnosis);
     message->n_figures = (size_t)report->figures_count;
     message->figures = build_list(b, message->n_figures);
     for (size_t i = 0; b->status == STATUS_OK && i < message->n_figures; i++)
@@ -281,7 +284,7 @@ enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *s
 {
     Cpattn__V1__Reply message = CPATTN__V1__REPLY__INIT;
     struct build b = {.error = error, .status = check_counts(r, error)};
-    scratch_init(&b.scratch, DECODE_BYTES_MAX);
+    scratch_init(&b.scratch, DECODE_REPLY_MAX);
     message.version = r->version;
     message.id = build_id(&b, &r->id);
     if (r->status != STATUS_OK) {

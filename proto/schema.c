@@ -84,7 +84,7 @@ const struct map_field schema_timings[] = {
 const struct map_field schema_figures[] = {
     ENUM(figures, tensor, TENSOR_OUT, TENSOR_COUNT - 1, 0),
     INT(figures, chunk, 0, CHUNK_PADDING),
-    INT(figures, broken, 0, RULE_ELEMENT | RULE_RMSE | RULE_ROW | RULE_NONFINITE | RULE_PADDING),
+    INT(figures, broken, 0, RULES_ALL),
     INT(figures, elements, 0, INT64_MAX),
     INT(figures, mismatches, 0, INT64_MAX),
     INT(figures, nonfinite, 0, INT64_MAX),
@@ -96,6 +96,19 @@ const struct map_field schema_figures[] = {
     REAL(figures, worst_row_limit),
     REAL(figures, first_bad_got),
     REAL(figures, first_bad_expected),
+    REAL(figures, twin_rel),
+    REAL(figures, slope),
+    REAL(figures, slope_limit),
+    INT(figures, judged, 0, INT64_MAX),
+    INT(figures, te_mismatches, 0, INT64_MAX),
+    ENUM(figures, remark, REMARK_NONE, REMARK_COUNT - 1, 0),
+    END,
+};
+
+const struct map_field schema_diagnosis[] = {
+    ENUM(diagnosis, tensor, TENSOR_OUT, TENSOR_COUNT - 1, 0),
+    TEXT(diagnosis, text),
+    REAL(diagnosis, explained),
     END,
 };
 

@@ -10,6 +10,7 @@ extern const struct map_field schema_rank_state[];  // RankState    | struct wir
 extern const struct map_field schema_result[];      // Result       | struct wire_result
 extern const struct map_field schema_rank[];        // Rank         | struct rank_report
 extern const struct map_field schema_timings[];     // Timings      | struct timings
+extern const struct map_field schema_diagnosis[];   // Diagnosis    | struct diagnosis
 extern const struct map_field schema_figures[];     // Figures      | struct figures
 extern const struct map_field schema_element[];     // Element      | struct element
 extern const struct map_field schema_device[];      // Device       | struct wire_device

@@ -27,7 +27,7 @@ static void release(void *data, void *pointer)
 
 void scratch_init(struct scratch *s, size_t budget_bytes)
 {
-    s->left = budget_bytes;
+    s->budget = s->left = budget_bytes;
     s->refused = false;
     s->over_budget = false;
     s->block = NULL;
@@ -82,7 +82,7 @@ enum status scratch_refusal(const struct scratch *s, const char *what, struct er
 {
     if (s->over_budget)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "%s takes more memory than the %d bytes that one may take", what,
-                         DECODE_BYTES_MAX);
+                         "%s takes more memory than the %zu bytes that one may take", what,
+                         s->budget);
     return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for %s", what);
 }

@@ -13,7 +13,7 @@
 #define SCRATCH_FIRST_BYTES 4096 // enough for a request, so that it needs no malloc
 
 struct scratch {
-    size_t left;                 // of the budget, in bytes
+    size_t budget, left;         // in bytes; what is left of it
     bool refused;                // an allocation failed
     bool over_budget;            // ... because of the budget
     struct scratch_block *block; // the newest; chained, owned

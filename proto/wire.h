@@ -134,7 +134,8 @@ enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *s
                               struct error *error) MUST_CHECK;
 
 // Decoding hostile bytes. Both copy all they need; nothing points into `data` afterwards, and
-// unpacking takes at most DECODE_BYTES_MAX. Texts are refused unless they are printable ASCII.
+// unpacking takes at most DECODE_BYTES_MAX, of a reply DECODE_REPLY_MAX. Texts are refused unless
+// they are printable ASCII.
 
 // Validates every field with its name in the message; case_check() is part of it. For a request
 // whose envelope could be read but whose content is refused, `request->id` is filled, so that the

@@ -98,6 +98,28 @@ static void write_requests(struct sample *s)
     write_request("id-zero", &request);
 }
 
+static void write_diagnosed(struct sample *s)
+{
+    struct wire_reply reply = {.version = WIRE_VERSION, .method = METHOD_RUN};
+    sample_result(s, 1, &reply.result);
+    struct rank_report *rank = reply.result.ranks;
+    reply.result.verdict = VERDICT_FAIL;
+    rank->figures_count = 1;
+    rank->figures[0] = (struct figures){.tensor = TENSOR_DV,
+                                        .broken = RULE_SLOPE | RULE_ZERO,
+                                        .elements = 128,
+                                        .judged = 64,
+                                        .twin_rel = 1.7e-3,
+                                        .slope = -0.1,
+                                        .slope_limit = 3e-4,
+                                        .te_mismatches = 3,
+                                        .remark = REMARK_LONG_SUM,
+                                        .first_bad.position = -1};
+    rank->diagnosis = (struct diagnosis){
+        .tensor = TENSOR_DV, .explained = 0.97, .text = "the keys of chunk 2 are missing"};
+    write_reply("result-diagnosed", &reply);
+}
+
 static void write_replies(struct sample *s)
 {
     struct wire_reply reply = {.version = WIRE_VERSION, .method = METHOD_RUN};
@@ -125,6 +147,7 @@ static void write_replies(struct sample *s)
     write_reply("cancelled", &reply);
     reply = (struct wire_reply){.version = WIRE_VERSION + 1, .method = METHOD_CANCEL};
     write_reply("version", &reply);
+    write_diagnosed(s);
 }
 
 int main(int argc, char **argv)

@@ -153,7 +153,9 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
                                            .exchange_ns = 400000,
                                            .exposed_ns = 0,
                                            .reference_ns = 1000000,
-                                           .compare_ns = 50000};
+                                           .compare_ns = 50000,
+                                           .diagnosis = "",
+                                           .diagnosis_tensor = ""};
         for (int j = 0; j < FAKE_FIGURES_MAX; j++)
             r->figures[i][j] = make_figures(c, i, j);
     }

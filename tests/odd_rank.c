@@ -144,6 +144,24 @@ static void odd_broken(uint64_t job)
     sleep_for_good();
 }
 
+static void odd_judged(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.figures_count = 1;
+    report.figures[0] = (struct figures){.tensor = TENSOR_DK, .elements = 1, .judged = 2};
+    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    sleep_for_good();
+}
+
+static void odd_diagnosis(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.pass = false;
+    report.diagnosis = (struct diagnosis){.tensor = TENSOR_DK, .explained = 2, .text = "guess"};
+    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    sleep_for_good();
+}
+
 static void odd_stale(uint64_t job)
 {
     struct rank_report report = passed();
@@ -294,10 +312,21 @@ static void odd_blame(uint64_t job)
     sleep_for_good();
 }
 
+// With a byte that a terminal would obey.
 static void odd_fail_verdict(uint64_t job)
 {
     struct rank_report report = passed();
     report.pass = false;
+    report.figures_count = 1;
+    report.figures[0] = (struct figures){.tensor = TENSOR_DK,
+                                         .broken = RULE_SLOPE,
+                                         .elements = 8,
+                                         .judged = 4,
+                                         .slope = 0.5,
+                                         .te_mismatches = 3,
+                                         .remark = REMARK_LONG_SUM};
+    report.diagnosis =
+        (struct diagnosis){.tensor = TENSOR_DK, .explained = 0.75, .text = "half\033of it"};
     say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
 }
 
@@ -305,15 +334,35 @@ static const struct {
     const char *label;
     void (*act)(uint64_t job);
 } oddities[] = {
-    {"garbage", odd_garbage}, {"magic", odd_magic},   {"case", odd_case},
-    {"short", odd_short},     {"job", odd_job},       {"twice", odd_twice},
-    {"figures", odd_figures}, {"tensor", odd_tensor}, {"broken", odd_broken},
-    {"stale", odd_stale},     {"mute", odd_mute},     {"child", odd_child},
-    {"flood", odd_flood},     {"words", odd_words},   {"stopped", odd_stopped},
-    {"exit", odd_exit},       {"silent", odd_silent}, {"failed", odd_failed},
-    {"peer", odd_peer},       {"blame", odd_blame},   {"verdict", odd_fail_verdict},
-    {"alone", odd_failed},    {"traced", odd_traced}, {"memory", odd_memory},
-    {"file", odd_file},       {"pry", odd_pry},       {"hoard", odd_hoard},
+    {"garbage", odd_garbage},
+    {"magic", odd_magic},
+    {"case", odd_case},
+    {"short", odd_short},
+    {"job", odd_job},
+    {"twice", odd_twice},
+    {"figures", odd_figures},
+    {"tensor", odd_tensor},
+    {"broken", odd_broken},
+    {"stale", odd_stale},
+    {"mute", odd_mute},
+    {"child", odd_child},
+    {"flood", odd_flood},
+    {"words", odd_words},
+    {"stopped", odd_stopped},
+    {"exit", odd_exit},
+    {"silent", odd_silent},
+    {"failed", odd_failed},
+    {"peer", odd_peer},
+    {"blame", odd_blame},
+    {"verdict", odd_fail_verdict},
+    {"alone", odd_failed},
+    {"traced", odd_traced},
+    {"memory", odd_memory},
+    {"file", odd_file},
+    {"pry", odd_pry},
+    {"hoard", odd_hoard},
+    {"judged", odd_judged},
+    {"diagnosis", odd_diagnosis},
 };
 
 // ---- the process -------------------------------------------------------------------------------

@@ -40,6 +40,9 @@ static const struct place {
     AT(cpattn_rank, exposed_ns, 72),
     AT(cpattn_rank, reference_ns, 80),
     AT(cpattn_rank, compare_ns, 88),
+    AT(cpattn_rank, diagnosis, 96),
+    AT(cpattn_rank, diagnosis_tensor, 104),
+    AT(cpattn_rank, diagnosis_explained, 112),
     AT(cpattn_element, sequence, 0),
     AT(cpattn_element, head, 4),
     AT(cpattn_element, dim, 8),
@@ -60,6 +63,12 @@ static const struct place {
     AT(cpattn_figures, first_bad, 112),
     AT(cpattn_figures, first_bad_got, 136),
     AT(cpattn_figures, first_bad_expected, 144),
+    AT(cpattn_figures, twin_rel, 152),
+    AT(cpattn_figures, slope, 160),
+    AT(cpattn_figures, slope_limit, 168),
+    AT(cpattn_figures, judged, 176),
+    AT(cpattn_figures, te_mismatches, 184),
+    AT(cpattn_figures, remark, 192),
     AT(cpattn_failure, rank, 0),
     AT(cpattn_failure, culprit, 4),
     AT(cpattn_failure, phase, 8),
@@ -151,16 +160,19 @@ START_TEST(numbers_keep_their_meaning)
                                 CPATTN_FIELD_LIST};
     static const int verdicts[] = {CPATTN_VERDICT_NONE, CPATTN_VERDICT_PASS, CPATTN_VERDICT_FAIL,
                                    CPATTN_VERDICT_UNVERIFIED};
-    static const int rules[] = {CPATTN_RULE_ELEMENT, CPATTN_RULE_RMSE, CPATTN_RULE_ROW,
-                                CPATTN_RULE_NONFINITE, CPATTN_RULE_PADDING};
+    static const int rules[] = {CPATTN_RULE_ELEMENT,   CPATTN_RULE_RMSE,    CPATTN_RULE_ROW,
+                                CPATTN_RULE_NONFINITE, CPATTN_RULE_PADDING, CPATTN_RULE_SLOPE,
+                                CPATTN_RULE_ZERO};
     for (int i = 0; i < 17; i++)
         ck_assert_int_eq(statuses[i], i);
     for (int i = 0; i < 7; i++)
         ck_assert_int_eq(kinds[i], i + 1);
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(verdicts[i], i);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 7; i++)
         ck_assert_int_eq(rules[i], 1 << i);
+    ck_assert_int_eq(CPATTN_REMARK_NONE, 0);
+    ck_assert_int_eq(CPATTN_REMARK_LONG_SUM, 1);
     ck_assert_int_eq(CPATTN_CHUNK_PADDING, 2);
 }
 END_TEST

@@ -148,6 +148,8 @@ START_TEST(a_verdict_comes_with_its_figures)
     for (int rank = 0; rank < 2; rank++) {
         const struct cpattn_rank *of = cpattn_result_rank(result, rank);
         ck_assert_int_eq(of->rank, rank);
+        ck_assert_str_ne(of->diagnosis_tensor, "?");
+        ck_assert(of->diagnosis_tensor[0] || !of->diagnosis[0]);
         for (int i = 0; i < of->figures_count; i++)
             ck_assert_str_ne(cpattn_result_figures(result, rank, i)->tensor, "?");
         ck_assert_ptr_null(cpattn_result_figures(result, rank, of->figures_count));
@@ -176,6 +178,17 @@ START_TEST(the_largest_result_arrives)
     ck_assert_int_eq(last->elements, INT64_MAX);
     ck_assert_double_eq(last->rmse_rel, 1.1);
     ck_assert_int_eq(last->first_bad.position, (1 << 24) - 1);
+    ck_assert_uint_eq(last->broken, 127);
+    ck_assert_double_eq(last->twin_rel, 1.1);
+    ck_assert_double_eq(last->slope, 1.1);
+    ck_assert_double_eq(last->slope_limit, 1.1);
+    ck_assert_int_eq(last->judged, INT64_MAX);
+    ck_assert_int_eq(last->te_mismatches, INT64_MAX);
+    ck_assert_int_eq(last->remark, CPATTN_REMARK_LONG_SUM);
+    const struct cpattn_rank *rank = cpattn_result_rank(result, 63);
+    ck_assert_uint_eq(strlen(rank->diagnosis), 239);
+    ck_assert_str_eq(rank->diagnosis_tensor, "max_logit");
+    ck_assert_double_eq(rank->diagnosis_explained, 0.9);
     cpattn_result_destroy(result);
 }
 END_TEST

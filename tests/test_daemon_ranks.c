@@ -117,6 +117,8 @@ static const struct {
     {"figures", "figures that cannot be"},
     {"tensor", "figures that cannot be"},
     {"broken", "figures that cannot be"},
+    {"judged", "figures that cannot be"},
+    {"diagnosis", "figures that cannot be"},
     {"blame", "a failure that cannot be"},
     {"mute", "closed its channel"},
 };
@@ -162,6 +164,18 @@ START_TEST(test_mismatch_keeps_the_pool)
     ck_assert_int_eq(reply.result.verdict, VERDICT_FAIL);
     ck_assert(reply.result.ranks[0].pass);
     ck_assert(!reply.result.ranks[CHILD].pass);
+    ck_assert_int_eq(reply.result.ranks[0].diagnosis.tensor, 0);
+    const struct rank_report *report = &reply.result.ranks[CHILD];
+    ck_assert_int_eq(report->diagnosis.tensor, TENSOR_DK);
+    ck_assert_double_eq(report->diagnosis.explained, 0.75);
+    ck_assert_str_eq(report->diagnosis.text, "half?of it");
+    ck_assert_int_eq(report->figures_count, 1);
+    const struct figures *f = report->figures;
+    ck_assert_int_eq(f->broken, RULE_SLOPE);
+    ck_assert_int_eq(f->judged, 4);
+    ck_assert_double_eq(f->slope, 0.5);
+    ck_assert_int_eq(f->te_mismatches, 3);
+    ck_assert_int_eq(f->remark, REMARK_LONG_SUM);
     wire_reply_fini(&reply);
     run_and_pass(&d, WORLD);
     ck_assert_int_eq(daemon_rank_pid(&d, WORLD, 0), before);

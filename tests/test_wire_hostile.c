@@ -348,10 +348,66 @@ START_TEST(results_are_refused)
     REPLY_REFUSED(f->tensor, 0, "result.ranks[1].figures[1].tensor is not specified");
     REPLY_REFUSED(f->tensor, 9, "figures[1].tensor is 9; accepted is 1 to 8");
     REPLY_REFUSED(f->chunk, 3, "figures[1].chunk is 3");
-    REPLY_REFUSED(f->broken, 32, "figures[1].broken is 32; accepted is 0 to 31");
+    REPLY_REFUSED(f->broken, 128, "figures[1].broken is 128; accepted is 0 to 127");
     REPLY_REFUSED(f->elements, -1, "figures[1].elements is -1");
     REPLY_REFUSED(f->first_bad.position, -2, "figures[1].first_bad.position is -2");
     REPLY_REFUSED(f->worst_row.head, HEADS_MAX, "figures[1].worst_row.head is 4096");
+    REPLY_REFUSED(f->judged, -1, "figures[1].judged is -1");
+    f->elements = 8;
+    REPLY_REFUSED(f->judged, 9, "figures[1].judged is 9; accepted is 0 to 8");
+    f->judged = 0;
+    REPLY_REFUSED(f->te_mismatches, -1, "figures[1].te_mismatches is -1");
+    REPLY_REFUSED(f->remark, REMARK_COUNT, "figures[1].remark is 2; accepted is 0 to 1");
+    REPLY_REFUSED(f->remark, -1, "figures[1].remark is -1");
+}
+END_TEST
+
+START_TEST(diagnoses_are_refused)
+{
+    struct diagnosis *d = &reply.result.ranks[1].diagnosis;
+    reply.result.ranks[1].figures_count = 0;
+    *d = (struct diagnosis){.tensor = TENSOR_DQ, .explained = 0.5, .text = "the scale is missing"};
+    REPLY_REFUSED(d->tensor, 9, "result.ranks[1].diagnosis.tensor is 9; accepted is 1 to 8");
+    REPLY_REFUSED(d->tensor, -1, "diagnosis.tensor is -1; accepted is 1 to 8");
+    REPLY_REFUSED(d->explained, 1.5, "diagnosis.explained is 1.5; accepted is 0 to 1");
+    REPLY_REFUSED(d->explained, -0.5, "diagnosis.explained is -0.5; accepted is 0 to 1");
+    REPLY_REFUSED(d->explained, (double)NAN, "diagnosis.explained is nan; accepted is 0 to 1");
+}
+END_TEST
+
+// As long as its room, and with a byte that a terminal would obey.
+START_TEST(texts_of_diagnoses_are_refused)
+{
+    char text[DIAGNOSIS_TEXT_MAX + 1];
+    Cpattn__V1__Diagnosis diagnosis = CPATTN__V1__DIAGNOSIS__INIT;
+    Cpattn__V1__Timings timings = CPATTN__V1__TIMINGS__INIT;
+    Cpattn__V1__Rank rank = CPATTN__V1__RANK__INIT, *ranks[] = {&rank};
+    Cpattn__V1__Result result = CPATTN__V1__RESULT__INIT;
+    Cpattn__V1__Reply message = CPATTN__V1__REPLY__INIT;
+    struct wire_reply got;
+    uint8_t id[16] = {0};
+    message.version = WIRE_VERSION;
+    message.id = (ProtobufCBinaryData){sizeof id, id};
+    message.answer_case = CPATTN__V1__REPLY__ANSWER_RESULT;
+    message.result = &result;
+    result.verdict = CPATTN__V1__VERDICT__VERDICT_FAIL;
+    result.n_ranks = 1;
+    result.ranks = ranks;
+    rank.timings = &timings;
+    rank.diagnosis = &diagnosis;
+    diagnosis.tensor = CPATTN__V1__TENSOR__TENSOR_DQ;
+    memset(text, 'x', sizeof text);
+    diagnosis.text = (ProtobufCBinaryData){DIAGNOSIS_TEXT_MAX, (uint8_t *)text};
+    size_t size = cpattn__v1__reply__pack(&message, buffer);
+    ck_assert_int_eq(wire_decode_reply(buffer, size, &got, &error), STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text, "result.ranks[0].diagnosis.text has 240 characters; accepted are "
+                                 "up to 239");
+    text[2] = '\033';
+    diagnosis.text.len = 8;
+    size = cpattn__v1__reply__pack(&message, buffer);
+    ck_assert_int_eq(wire_decode_reply(buffer, size, &got, &error), STATUS_DATA_LOSS);
+    ck_assert_str_eq(error.text, "result.ranks[0].diagnosis.text has the byte 0x1b at 2; accepted "
+                                 "is printable ASCII");
 }
 END_TEST
 
@@ -567,6 +623,8 @@ int main(void)
     TCase *replies = tcase_create("replies");
     tcase_add_checked_fixture(replies, reply_setup, reply_teardown);
     tcase_add_test(replies, results_are_refused);
+    tcase_add_test(replies, diagnoses_are_refused);
+    tcase_add_test(replies, texts_of_diagnoses_are_refused);
     tcase_add_test(replies, failures_are_refused);
     tcase_add_test(replies, statuses_are_refused);
     tcase_add_test(replies, foreign_replies_are_refused);

@@ -164,7 +164,7 @@ static void sample_figures(struct sample *s, struct figures *f)
 {
     f->tensor = (int32_t)sample_range(s, 1, TENSOR_COUNT - 1);
     f->chunk = (int32_t)sample_range(s, 0, CHUNK_PADDING);
-    f->broken = (int32_t)sample_range(s, 0, 15);
+    f->broken = (int32_t)sample_range(s, 0, RULES_ALL);
     f->elements = sample_range(s, 0, INT64_MAX);
     f->mismatches = sample_range(s, 0, INT64_MAX);
     f->nonfinite = sample_range(s, 0, INT64_MAX);
@@ -178,6 +178,21 @@ static void sample_figures(struct sample *s, struct figures *f)
     sample_element(s, &f->first_bad);
     f->first_bad_got = sample_real(s);
     f->first_bad_expected = sample_real(s);
+    f->twin_rel = sample_real(s);
+    f->slope = sample_real(s);
+    f->slope_limit = sample_real(s);
+    f->judged = sample_range(s, 0, f->elements);
+    f->te_mismatches = sample_range(s, 0, INT64_MAX);
+    f->remark = (int32_t)sample_range(s, 0, REMARK_COUNT - 1);
+}
+
+static void sample_diagnosis(struct sample *s, struct diagnosis *d)
+{
+    if (sample_bits(s) & 1)
+        return;
+    d->tensor = (int32_t)sample_range(s, 1, TENSOR_COUNT - 1);
+    d->explained = (double)sample_range(s, 0, 4) / 4;
+    sample_text(s, d->text, sizeof d->text, false);
 }
 
 static void sample_timings(struct sample *s, struct timings *t)
@@ -205,6 +220,7 @@ void sample_result(struct sample *s, int world_size, struct wire_result *r)
         report->flops = sample_real(s);
         report->digest = sample_bits(s);
         sample_timings(s, &report->timings);
+        sample_diagnosis(s, &report->diagnosis);
         report->figures_count = (int32_t)sample_range(s, 0, REPORT_FIGURES_MAX);
         for (int i = 0; i < report->figures_count; i++)
             sample_figures(s, &report->figures[i]);
@@ -285,10 +301,17 @@ void sample_result_largest(struct wire_result *r)
     for (int rank = 0; rank < WORLD_SIZE_MAX; rank++) {
         struct rank_report *report = &r->ranks[rank];
         report->figures_count = REPORT_FIGURES_MAX;
+        report->diagnosis.tensor = TENSOR_COUNT - 1;
+        report->diagnosis.explained = 0.9;
+        memset(report->diagnosis.text, 'd', sizeof report->diagnosis.text - 1);
         for (int i = 0; i < REPORT_FIGURES_MAX; i++) {
             struct figures *f = &report->figures[i];
             sample_figures(&s, f);
             f->elements = f->mismatches = f->nonfinite = INT64_MAX;
+            f->judged = f->te_mismatches = INT64_MAX;
+            f->broken = RULES_ALL;
+            f->remark = REMARK_COUNT - 1;
+            f->twin_rel = f->slope = f->slope_limit = 1.1;
             f->rmse_rel = f->rmse_limit = f->max_abs = f->worst_row_rel = 1.1;
             f->worst_element = 1.1;
             f->worst_row_limit = f->first_bad_got = f->first_bad_expected = 1.1;
