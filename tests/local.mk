@@ -216,6 +216,9 @@ tests_test_executor_SOURCES = tests/test_executor.c tests/generate.c tests/gener
 test_programs += tests/test_figures
 tests_test_figures_SOURCES = tests/test_figures.c
 
+test_programs += tests/test_tiles
+tests_test_tiles_SOURCES = tests/test_tiles.c
+
 test_programs += tests/test_verify
 tests_test_verify_SOURCES = tests/test_verify.c
 

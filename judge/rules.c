@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/rules.h"
+
+#include <float.h>
+
+// Deviation of the logits that the limits of their fp32 errors are meant for.
+#define LOGIT_DEVIATION 4.0
+
+// Of TransformerEngine's numbers, the logits of whose products are fp32's.
+#define TE_DEVIATION 0.72
+
+// Where the errors of logits in fp32 are a tenth of what rounding P to fp16 makes.
+#define FP64_EXCESS_FP16 4
+#define FP64_EXCESS_BF16 32
+
+// How many units the gradient of a sink may err by.
+#define SINK_UNITS 5
+
+static bool is_absolute(enum report_tensor tensor)
+{
+    return tensor == TENSOR_LSE || tensor == TENSOR_MAX_LOGIT;
+}
+
+// Sharp inputs give the logits their deviation whatever the scale is.
+static double logit_excess(const struct cp_case *c)
+{
+    double te = case_scale(c) * sqrt(c->head_dim_qk) * TE_DEVIATION * TE_DEVIATION;
+    return c->inputs == INPUTS_TE && te > LOGIT_DEVIATION ? te / LOGIT_DEVIATION : 1;
+}
+
+static double te_tolerance(const struct cp_case *c)
+{
+    switch (c->dtype) {
+    case DTYPE_BF16:
+        return c->heads == c->kv_heads ? 2.5e-2 : 3.5e-2;
+    case DTYPE_FP16:
+        return 5e-3;
+    case DTYPE_FP32:
+        break;
+    }
+    return 0;
+}
+
+struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
+{
+    struct rules r = {.rms = 1.5,
+                      .slope = 3e-4,
+                      .row = 20,
+                      .element = 4,
+                      .step = c->dtype == DTYPE_BF16 ? 0x1p-7 : 0x1p-10,
+                      .least = c->dtype == DTYPE_FP16 ? 0x1p-24 : FLT_MIN,
+                      .te = te_tolerance(c),
+                      .excess = logit_excess(c)};
+    if (c->dtype == DTYPE_FP32) {
+        r.rms = 2.5;
+        r.slope = 3e-6;
+        r.row = 16;
+        r.element = 5;
+    }
+    if (c->dtype == DTYPE_FP32 || is_absolute(tensor) || tensor == TENSOR_DSINK) {
+        r.step = 0x1p-23;
+        r.least = FLT_MIN;
+    }
+    r.absolute = is_absolute(tensor);
+    if (tensor == TENSOR_DSINK)
+        r.row = r.element = SINK_UNITS;
+    if (tensor == TENSOR_LSE)
+        r.te = 0;
+    return r;
+}
+
+bool rules_want_fp64(const struct cp_case *c)
+{
+    return logit_excess(c) > (c->dtype == DTYPE_FP16 ? FP64_EXCESS_FP16 : FP64_EXCESS_BF16);
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+// The less a mean is over, the less it says.
+static double allowance(int64_t elements)
+{
+    return 1 + 4 / sqrt(elements > 1 ? (double)elements : 1);
+}
+
+static double quotient(double a, double b)
+{
+    return b > 0 ? a / b : a > 0 ? INFINITY : 0;
+}
+
+// Errors of logarithms are taken as they are, and have the rule of elements alone.
+static void finish_absolute(const struct rules_sums *s, const struct rules_worst *w,
+                            struct figures *f)
+{
+    double n = s->elements > 0 ? (double)s->elements : 1;
+    f->rmse_rel = sqrt(s->error_squares / n);
+    f->rmse_limit = sqrt(s->admitted_squares / n);
+    f->worst_row_rel = w->element;
+    f->worst_row_limit = 1;
+    f->remark = s->long_sums > 0 ? REMARK_LONG_SUM : REMARK_NONE;
+}
+
+static void finish_relative(const struct rules *r, const struct rules_sums *s,
+                            const struct rules_worst *w, struct figures *f)
+{
+    struct rules_units units = rules_units(r, s);
+    double n = s->elements > 0 ? (double)s->elements : 1;
+    double reference = sqrt(s->reference_squares / n), error = sqrt(s->error_squares / n);
+    double unit = quotient(units.rms, reference), rows = s->rows > 0 ? (double)s->rows : 1;
+    double admitted = r->rms * units.rms * allowance(s->elements);
+    f->rmse_rel = quotient(error, reference);
+    f->rmse_limit = quotient(admitted, reference);
+    f->twin_rel = unit;
+    f->slope = s->reference_squares > 0 ? s->product / s->reference_squares : 0;
+    f->slope_limit = r->slope + 3 * unit / sqrt(rows);
+    f->worst_row_rel = w->row;
+    f->worst_row_limit = r->row;
+    if (!(error <= admitted))
+        f->broken |= RULE_RMSE;
+    if (!(fabs(f->slope) <= f->slope_limit))
+        f->broken |= RULE_SLOPE;
+    if (!(w->row <= r->row))
+        f->broken |= RULE_ROW;
+}
+
+void rules_finish(const struct rules *r, const struct rules_sums *s, const struct rules_worst *w,
+                  struct figures *f)
+{
+    f->judged = s->elements;
+    f->mismatches = w->mismatches;
+    f->nonfinite = s->nonfinite;
+    f->te_mismatches = s->te_mismatches;
+    f->max_abs = s->error_largest;
+    f->worst_element = w->element;
+    f->broken = 0;
+    if (r->absolute)
+        finish_absolute(s, w, f);
+    else
+        finish_relative(r, s, w, f);
+    if (!(w->element <= 1))
+        f->broken |= RULE_ELEMENT;
+    if (s->nonfinite > 0)
+        f->broken |= RULE_NONFINITE;
+    if (s->zeros > 0)
+        f->broken |= RULE_ZERO;
+}
+
+double rules_sink_unit(const struct rules_sink *s)
+{
+    double queries = s->queries > 1 ? (double)s->queries : 1;
+    double noise = 0x1p-24 * sqrt(s->term_squares) * (16 + sqrt(queries));
+    return sqrt(s->twin_squares) + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of a verdict. Each chunk of a tensor on a rank is compared with the reference and with
+// the twin, an honest kernel in high precision (judge/cpu/reference.h). A row is one token's vector
+// of one head. Limits are those of bf16 and fp16, in brackets those of fp32; n elements are judged.
+//
+// - unit: the RMS error of the twin; at least half of what rounding the reference to the dtype
+//   makes, and 2^-22 of the RMS of terms that cancel.
+// - rms: RMS error <= 1.5 [2.5] units * (1 + 4 / sqrt(n)).
+// - slope: |<error, reference>| / <reference, reference> <= 3e-4 [3e-6] + 3 units / RMS of the
+//   reference / sqrt(rows). It shows what is too large or too small as a whole.
+// - row: RMS error of a row <= 20 [16] times the twin's there, or the unit where that is more.
+// - element: error <= 4 [5] times the twin's largest in the chunk or 2 units, or steps of the dtype
+//   at the element.
+// - zero: what belongs to a query that sees no key, or a key that no query sees, is exactly zero.
+// - nonfinite: finite where the reference is, else the same infinity. Padding is exactly zero.
+//
+// LSE and largest logits, fp32 always: error <= 2^-24 * (64 + 8 |value|) * (deviation of the logits
+// / 4, at least 1). LSE has 2^-30 more for each key, with a remark: long sums stagnate. A sink's
+// gradient, fp32 always: error <= 5 units of its head (rules_sink_unit()).
+#ifndef CPATTN_JUDGE_RULES_H
+#define CPATTN_JUDGE_RULES_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/report.h"
+#include "plan/case.h"
+
+#ifdef __CUDACC__
+#define RULES_INLINE static __host__ __device__ __forceinline__
+#else
+#define RULES_INLINE static inline
+#endif
+
+struct rules {
+    double rms, slope, row, element; // the limits above
+    double step;                     // between neighbours at 1 in the dtype of the tensor
+    double least;                    // between neighbours around 0
+    double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
+    double excess;                   // of the logits, >= 1
+    bool absolute;                   // LSE and largest logits
+};
+struct rules rules_of(const struct cp_case *c, enum report_tensor tensor);
+
+// Whether the logits of a case with a 16-bit dtype are so large that fp32 does not hold them well
+// enough for a reference: it has to be made in fp64 then.
+bool rules_want_fp64(const struct cp_case *c);
+
+// ---- the first pass ---------------------------------------------------------------------------
+
+// Sums over the elements of a chunk that are judged. Elements of which got or reference is not
+// finite are in the counts only.
+struct rules_sums {
+    int64_t elements, rows;
+    int64_t nonfinite;     // see the rule
+    int64_t zeros;         // elements that must be zero and are not
+    int64_t te_mismatches; // rules_te()
+    int64_t long_sums;     // LSE: within the limit for its keys only
+    double error_squares, twin_squares, reference_squares, terms_squares;
+    double product;                     // error * reference
+    double admitted_squares;            // LSE and largest logits: rules_logarithm()
+    double error_largest, twin_largest; // absolute
+};
+
+// TransformerEngine's rule for an element, to the letter. True also where it has none.
+RULES_INLINE bool rules_te(const struct rules *r, double got, double reference)
+{
+    return r->te == 0 || fabs(got - reference) <= r->te + r->te * fabs(got);
+}
+
+// What the error of a LSE or a largest logit may be, without the term of the keys, and that term.
+RULES_INLINE double rules_logarithm(const struct rules *r, double reference)
+{
+    return 0x1p-24 * (64 + 8 * fabs(reference)) * r->excess;
+}
+
+RULES_INLINE double rules_logarithm_keys(int64_t keys)
+{
+    return 0x1p-30 * (double)keys;
+}
+
+// ---- the second pass --------------------------------------------------------------------------
+
+// What follows from the sums of a whole chunk.
+struct rules_units {
+    double rms;     // the unit
+    double element; // what an element is measured by at least: the twin's largest, or 2 units
+};
+
+RULES_INLINE struct rules_units rules_units(const struct rules *r, const struct rules_sums *s)
+{
+    double n = s->elements > 0 ? (double)s->elements : 1;
+    // Of rounding numbers of any size: 0.21 steps at 1, relatively.
+    double rounding = 0.5 * (0.21 * r->step * sqrt(s->reference_squares / n) + 0.29 * r->least);
+    double unit = fmax(sqrt(s->twin_squares / n), rounding);
+    unit = fmax(unit, 0x1p-22 * sqrt(s->terms_squares / n));
+    struct rules_units units = {unit, fmax(s->twin_largest, 2 * unit)};
+    return units;
+}
+
+// The error of a row in units, from the RMS errors of its elements.
+RULES_INLINE double rules_row(const struct rules_units *u, double error, double twin)
+{
+    double unit = fmax(u->rms, twin);
+    return unit > 0 ? error / unit : error > 0 ? (double)INFINITY : 0;
+}
+
+// The error of an element as a part of what it may be; more than 1 is a mismatch. LSE and largest
+// logits are divided by what rules_logarithm() says instead.
+RULES_INLINE double rules_element(const struct rules *r, const struct rules_units *u, double error,
+                                  double got)
+{
+    double admitted = r->element * fmax(u->element, r->step * fabs(got) + r->least);
+    return fabs(error) / admitted;
+}
+
+// The worst of a chunk. Elements that the rules zero and nonfinite refuse are mismatches, too, and
+// are left out of `element` and `row`.
+struct rules_worst {
+    double row, element; // rules_row(), rules_element()
+    int64_t mismatches;
+};
+
+// ---- the end ----------------------------------------------------------------------------------
+
+// Fills what the sums and the worst tell, and which rules are broken: all of the figures but
+// tensor, chunk, elements (judged is filled), the worst row's place and the first bad element.
+// Pure.
+void rules_finish(const struct rules *r, const struct rules_sums *s, const struct rules_worst *w,
+                  struct figures *f);
+
+// ---- the gradients of sinks -------------------------------------------------------------------
+
+// Sums over all queries of a head, all ranks. A term is -p_sink * delta; `twin` is the same with
+// the twin's delta.
+struct rules_sink {
+    double reference;    // of the terms
+    double twin_squares; // (twin - term)^2
+    double term_squares;
+    int64_t queries;
+};
+
+// The unit that a head's gradient is measured in: what the twin's deltas make of a sum, and the
+// noise of a sum in fp32.
+double rules_sink_unit(const struct rules_sink *s);
+
+#endif
