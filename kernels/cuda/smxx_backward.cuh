@@ -41,6 +41,15 @@ struct backward_params {
     float cap_factor;     // of the tanh: makes it base 2; 0: there is none
 };
 
+// The thread's number, read anew: addresses that are made of it are not worth a register each for
+// the whole of a kernel that is short of them.
+static __device__ __forceinline__ int thread_number(void)
+{
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
+
 // ---- thread blocks ------------------------------------------------------------------------------
 
 // A thread block's tiles and unit heads: query heads or key heads.

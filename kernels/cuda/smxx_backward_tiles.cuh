@@ -43,15 +43,6 @@ struct backward_config {
 
 // ---- loads --------------------------------------------------------------------------------------
 
-// The thread's number, read anew: addresses that are made of it are not worth a register each for
-// the whole of a kernel that is short of them.
-static __device__ __forceinline__ int thread_number(void)
-{
-    int x;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-    return x;
-}
-
 // As load_tile(), element by element. Slow, and kept out of the way of what is not.
 template <int ROWS, int COLUMNS>
 __device__ __noinline__ void gather_tile(uint32_t tile, const unsigned short *source,

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward kernels for sm_90a, to the host's part of backward (smxx_backward.cu).
+#ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_H
+#define CPATTN_KERNELS_CUDA_SM90_BACKWARD_H
+
+#include "kernels/cuda/internal.h"
+#include "kernels/cuda/smxx_backward.cuh"
+
+struct sm90_backward_params;
+
+// One instantiation: how it wants the work to be cut, and what it needs.
+struct sm90_backward_kernel {
+    void (*run)(struct sm90_backward_params);
+    int32_t q_rows, kv_rows;
+    int32_t d;       // largest
+    int32_t dq_rows; // of what a warpgroup has of a block's dQ, 64 wide
+    int32_t shared_bytes;
+};
+
+// The kernel for these arguments on this device; NULL: there is none, and any other serves.
+const struct sm90_backward_kernel *sm90_backward_choose(const struct attention_backend *backend,
+                                                        const struct attention_backward *args);
+
+// Puts it on the stream, for work that was cut as the kernel wants it. Errors are remembered.
+void sm90_backward_launch(struct attention_backend *backend, const struct attention_backward *args,
+                          const struct sm90_backward_kernel *kernel,
+                          const struct backward_params *params);
+
+// By type; d: the larger of the head dimensions. NULL where it is too large.
+const struct sm90_backward_kernel *sm90_backward_bf16(int d);
+const struct sm90_backward_kernel *sm90_backward_fp16(int d);
+
+#endif
