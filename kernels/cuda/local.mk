@@ -31,6 +31,11 @@ cuda_kernels_sources += kernels/cuda/regions_cuda.h
 cuda_kernels_sources += kernels/cuda/rows.cu
 cuda_kernels_sources += kernels/cuda/runs.cuh
 cuda_kernels_sources += kernels/cuda/sm90.cuh
+cuda_kernels_sources += kernels/cuda/sm90_backward.h
+cuda_kernels_sources += kernels/cuda/sm90_backward_kernel.cuh
+cuda_kernels_sources += kernels/cuda/sm90_backward_parts.cuh
+cuda_kernels_sources += kernels/cuda/sm90_tensor.c
+cuda_kernels_sources += kernels/cuda/sm90_tensor.h
 cuda_kernels_sources += kernels/cuda/smxx_backward.cu
 cuda_kernels_sources += kernels/cuda/smxx_backward.cuh
 cuda_kernels_sources += kernels/cuda/smxx_backward_bf16.cu
@@ -55,6 +60,9 @@ cuda_kernels_sources += kernels/cuda/worklist_backward.h
 
 # Kernels for sm_90a alone. Code that calls them asks CPATTN_SM90 whether they are there.
 sm90_kernels_sources =
+sm90_kernels_sources += kernels/cuda/sm90_backward.cu
+sm90_kernels_sources += kernels/cuda/sm90_backward_bf16.cu
+sm90_kernels_sources += kernels/cuda/sm90_backward_fp16.cu
 
 if CUDA_SM90
 cuda_kernels_sources += $(sm90_kernels_sources)

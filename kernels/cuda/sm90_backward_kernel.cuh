@@ -20,8 +20,8 @@
 #define PANEL                 64 // elements of 16 bits in 128 bytes
 #define PANEL_FLOATS          32
 
-// Tensors of rows, heads and elements: x is the element, y the head of a row modulo row_step (head +
-// row % row_step * heads), z the row / row_step. Boxes are a panel wide.
+// Tensors of rows, heads and elements: x is the element, y the head of a row modulo row_step (head
+// + row % row_step * heads), z the row / row_step. Boxes are a panel wide.
 struct sm90_backward_params {
     CUtensorMap q, d_out, k, v, dq, dk, dv;
     struct backward_params all;
@@ -76,7 +76,8 @@ enum {
 #define DQ_THREADS (GROUP_THREADS + WARP_LANES)
 
 // Bytes from the beginning of a tile in panels of `panel` bytes to a chunk of a row.
-static __device__ __forceinline__ uint32_t panel_offset(int panel, int row, int chunk)
+static __device__ __forceinline__ uint32_t panel_offset(unsigned panel, unsigned row,
+                                                        unsigned chunk)
 {
     return (uint32_t)(chunk / 8 * panel + row * 128 + ((chunk ^ row) & 7) * CHUNK_BYTES);
 }
@@ -125,8 +126,8 @@ static __device__ __forceinline__ int64_t vector_of(const struct backward_params
 // `rows` rows of d elements into a tile; the rest of it is cleared. By one warp, which returns when
 // matrix products may read it, if a barrier follows.
 template <class C, int ROWS>
-__device__ __forceinline__ void rows_load(uint32_t tile, const void *source, int64_t stride, int rows,
-                                       int d)
+__device__ __forceinline__ void rows_load(uint32_t tile, const void *source, int64_t stride,
+                                          int rows, int d)
 {
     constexpr int CHUNKS = C::D / CHUNK_ELEMENTS;
 #pragma unroll 1
@@ -271,8 +272,8 @@ __device__ __forceinline__ void fragment_load(const struct sm90_backward_params 
             step->rows = rows;
             step->low = low;
             step->high = high;
-            bool masked = rows < C::Q_ROWS || work.rows < KV_ROWS || low > 1 - rows ||
-                          high < KV_ROWS - 1;
+            bool masked =
+                rows < C::Q_ROWS || work.rows < KV_ROWS || low > 1 - rows || high < KV_ROWS - 1;
             step->keys = masked ? work.rows : 0;
             step->turn = turn;
             step->block = (f->block_first + block) * all.heads + head;
@@ -315,7 +316,7 @@ static __device__ __forceinline__ void counter_set(unsigned *counter, unsigned t
 // Adds a part of dQ of `rows` rows, row by row, as a warp.
 template <class C>
 __device__ __forceinline__ void dq_add_rows(const struct backward_params &p, int64_t vector, int x,
-                                         int rows, uint32_t from)
+                                            int rows, uint32_t from)
 {
     int lane = (int)threadIdx.x % WARP_LANES;
     float *to = p.dq + vector * p.d_qk + x + lane;
@@ -325,7 +326,8 @@ __device__ __forceinline__ void dq_add_rows(const struct backward_params &p, int
 #pragma unroll
         for (int panel = 0; panel < 2; panel++) {
             float sum;
-            uint32_t at = from + panel * C::DQ_PANEL + panel_offset(0, row, lane / 4) + lane % 4 * 4;
+            uint32_t at =
+                from + panel * C::DQ_PANEL + panel_offset(0, row, lane / 4) + lane % 4 * 4;
             asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(at) : "memory");
             if (x + panel * PANEL_FLOATS + lane < p.d_qk)
                 add_float(to + row * stride + panel * PANEL_FLOATS, sum);
@@ -382,9 +384,9 @@ template <class C>
 __device__ __forceinline__ void scores_hide(const struct sm90_step *step, float hidden,
                                             float (&s)[C::SCORES])
 {
-    int thread = thread_number(), lane = thread % WARP_LANES, keys = step->keys;
-    int key = (thread / WARP_LANES - 4) * 16 + lane / 4;
-    int first = key - lane % 4 * 2 - step->low;
+    unsigned thread = thread_number(), lane = thread % WARP_LANES;
+    int keys = step->keys, key = (int)((thread / WARP_LANES - 4) * 16 + lane / 4);
+    int first = key - (int)(lane % 4 * 2) - step->low;
     unsigned span = (unsigned)(step->high - step->low) + 1;
     unsigned spans[2] = {key < keys ? span : 0, key + 8 < keys ? span : 0};
 #pragma unroll
@@ -410,7 +412,7 @@ static __device__ __forceinline__ float2 shared_pair(uint32_t address)
 template <class C>
 __device__ __forceinline__ uint32_t ds_place(int group, int stage, uint32_t shared)
 {
-    int thread = thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
+    unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
     return shared + C::DS + stage * C::DS_BYTES + group * C::DS_PANEL +
            panel_offset(0, lane % 8 + lane / 16 * 8, thread / WARP_LANES * 2 + lane / 8 % 2);
 }
@@ -429,10 +431,9 @@ static __device__ __forceinline__ void matrices_store(uint32_t address, const ui
 
 // Adds a thread's part of dK or dV, times factor, to memory, row by row.
 template <class C>
-__device__ __forceinline__ void keys_add_rows(const struct backward_params &p,
-                                              const struct sm90_work &work, int key, int d,
-                                              const float (&acc)[C::KEYS], float *gradient,
-                                              float factor)
+__device__ __forceinline__ void
+keys_add_rows(const struct backward_params &p, const struct sm90_work &work, int key, int d,
+              const float (&acc)[C::KEYS], float *gradient, float factor)
 {
     int column = (int)threadIdx.x % 4 * 2;
     int64_t vector = vector_of(p, p.kv_heads, work.kv_y, work.kv_z);
@@ -450,8 +451,8 @@ __device__ __forceinline__ void keys_add_rows(const struct backward_params &p,
 template <class C>
 __device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t to, float factor)
 {
-    int thread = (int)threadIdx.x % GROUP_THREADS, lane = thread % WARP_LANES;
-    int row = thread / WARP_LANES * 16 + lane / 4, chunk = lane % 4 / 2;
+    unsigned thread = threadIdx.x % GROUP_THREADS, lane = thread % WARP_LANES;
+    unsigned row = thread / WARP_LANES * 16 + lane / 4, chunk = lane % 4 / 2;
     uint32_t word = to + lane % 2 * 8;
 #pragma unroll
     for (int i = 0; i < C::KEYS; i += 2) {
@@ -467,10 +468,9 @@ __device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t
 
 // dK and dV of a warpgroup to memory; where several heads add to the same, in their order.
 template <class C>
-__device__ __forceinline__ void keys_add(const struct sm90_backward_params &p,
-                                         const struct sm90_work &work, int group, float dk_factor,
-                                         const float (&dk)[C::KEYS], const float (&dv)[C::KEYS],
-                                         uint32_t shared)
+__device__ __forceinline__ void
+keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
+         float dk_factor, const float (&dk)[C::KEYS], const float (&dv)[C::KEYS], uint32_t shared)
 {
     const struct backward_params &all = p.all;
     bool leader = threadIdx.x % GROUP_THREADS == 0, whole = work.rows == KV_ROWS;
@@ -522,11 +522,11 @@ __device__ __forceinline__ void keys_add(const struct sm90_backward_params &p,
 template <class C>
 __device__ __forceinline__ void dq_stage(const float (&dq)[C::QUERIES], float factor, uint32_t to)
 {
-    int thread = thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
-    int x = thread / WARP_LANES * 16 + lane / 4, query = lane % 4 * 2;
+    unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
+    unsigned x = thread / WARP_LANES * 16 + lane / 4, query = lane % 4 * 2;
     uint32_t at[4]; // by element and query
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (unsigned i = 0; i < 4; i++)
         at[i] = to + x / PANEL_FLOATS * C::DQ_PANEL + lane / 4 % 4 * 4 +
                 panel_offset(0, query + i % 2, x % PANEL_FLOATS / 4 + i / 2 * 2);
 #pragma unroll
@@ -553,8 +553,8 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, in
         operand_columns(shared + C::K + (C::PANELS == 2 ? group * C::KV_PANEL : 0), C::KV_PANEL);
     barrier_wait(shared + C::KV_FULL, 0);
 #pragma unroll 1
-    for (int number = 0; number < steps; number++) {
-        int stage = number % C::STAGES;
+    for (unsigned number = 0; number < (unsigned)steps; number++) {
+        int stage = number & (C::STAGES - 1);
         uint32_t q = shared + C::Q + stage * C::Q_BYTES, d_out = q + (C::DO - C::Q);
         float s[C::SCORES], dp[C::SCORES];
         barrier_wait(shared + C::FULL + stage * 8, (uint32_t)(number / C::STAGES) & 1);
@@ -571,7 +571,7 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, in
         registers_settle(s);
         if (step->keys != 0)
             scores_hide<C>(step, p.all.product_factor < 0 ? INFINITY : -INFINITY, s);
-        uint32_t lse = shared + C::LSE + thread_number() % 4 * 8 + stage * C::Q_ROWS * 4;
+        uint32_t lse = shared + C::LSE + (unsigned)thread_number() % 4 * 8 + stage * C::Q_ROWS * 4;
         uint32_t delta = lse + (C::DELTA - C::LSE);
 #pragma unroll
         for (int i = 0; i < C::SCORES; i += 4) {
@@ -630,7 +630,7 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, in
         product_wait<0>();
         registers_settle(dk);
         registers_settle(dv);
-        if (thread_number() % WARP_LANES == 0)
+        if ((unsigned)thread_number() % WARP_LANES == 0)
             barrier_arrive(shared + C::EMPTY + stage * 8);
     }
     const struct sm90_work work = work_of(p.all, (const struct backward_unit *)(memory + C::UNIT));
@@ -693,8 +693,9 @@ template <typename T, class C> constexpr struct sm90_backward_kernel sm90_backwa
 
 template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d)
 {
-    static const struct sm90_backward_kernel all[] = {sm90_backward_instance<T, sm90_backward_64>(),
-                                                      sm90_backward_instance<T, sm90_backward_128>()};
+    static const struct sm90_backward_kernel all[] = {
+        sm90_backward_instance<T, sm90_backward_64>(),
+        sm90_backward_instance<T, sm90_backward_128>()};
     for (const struct sm90_backward_kernel &kernel : all)
         if (d <= kernel.d)
             return &kernel;

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "kernels/cuda/internal.h"
-#include "kernels/cuda/smxx_backward.cuh"
+#include "kernels/cuda/sm90_backward.h"
 
 // Of L2: what the heads that are worked on at the same time may need of their queries' side. Half
 // of the smallest L2 of the chips that matter.
@@ -11,8 +11,15 @@
 // Thread blocks for each multiprocessor that are enough for an even load.
 #define UNITS_LEAST   4
 
-static const struct backward_kernel *kernel_choose(const struct attention_backend *backend,
-                                                   const struct attention_backward *args)
+// One of both, and how it wants the work to be cut.
+struct chosen {
+    const struct sm90_backward_kernel *sm90;
+    const struct backward_kernel *portable;
+    int32_t q_rows, kv_rows;
+};
+
+static const struct backward_kernel *portable_choose(const struct attention_backend *backend,
+                                                     const struct attention_backward *args)
 {
     const struct attention_shape *shape = &args->shape;
     bool general = args->bias || shape->softcap != 0;
@@ -24,6 +31,18 @@ static const struct backward_kernel *kernel_choose(const struct attention_backen
     const struct backward_kernel *kernel =
         choose ? choose(shape->d_qk, shape->d_v, backend->shared_bytes_max) : NULL;
     return kernel ? kernel : backward_kernel_plain(shape->dtype, shape->d_qk, shape->d_v);
+}
+
+static struct chosen kernel_choose(const struct attention_backend *backend,
+                                   const struct attention_backward *args)
+{
+#ifdef CPATTN_SM90
+    const struct sm90_backward_kernel *sm90 = sm90_backward_choose(backend, args);
+    if (sm90)
+        return {sm90, NULL, sm90->q_rows, sm90->kv_rows};
+#endif
+    const struct backward_kernel *portable = portable_choose(backend, args);
+    return {NULL, portable, portable->q_rows, portable->kv_rows};
 }
 
 static bool aligned(const void *pointer, uintptr_t bytes)
@@ -155,23 +174,35 @@ static bool params_work(struct attention_backend *backend, const struct attentio
     return !args->shape.deterministic || params_order(backend, list, p);
 }
 
-static void launch(struct attention_backend *backend, const struct attention_backward *args,
-                   const struct backward_kernel *kernel, const struct backward_worklist *list)
+static void launch_portable(struct attention_backend *backend, const struct backward_kernel *kernel,
+                            const struct backward_params *p)
 {
-    struct backward_params p = {};
-    params_shape(args, &p);
-    params_scores(args, &p);
-    if (list->tile_count == 0 || !params_work(backend, args, list, kernel->q_rows, &p))
-        return;
     if (!cuda_note(backend,
                    cudaFuncSetAttribute((const void *)kernel->run,
                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         kernel->shared_bytes),
                    "the shared memory of backward"))
         return;
-    unsigned grid = (unsigned)p.chain_count * (unsigned)(p.heads_chained ? 1 : p.unit_heads);
-    kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->stream>>>(p);
+    unsigned grid = (unsigned)p->chain_count * (unsigned)(p->heads_chained ? 1 : p->unit_heads);
+    kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->stream>>>(*p);
     cuda_launched(backend, "backward");
+}
+
+static void launch(struct attention_backend *backend, const struct attention_backward *args,
+                   const struct chosen *kernel, const struct backward_worklist *list)
+{
+    struct backward_params p = {};
+    params_shape(args, &p);
+    params_scores(args, &p);
+    if (list->tile_count == 0 || !params_work(backend, args, list, kernel->q_rows, &p))
+        return;
+#ifdef CPATTN_SM90
+    if (kernel->sm90) {
+        sm90_backward_launch(backend, args, kernel->sm90, &p);
+        return;
+    }
+#endif
+    launch_portable(backend, kernel->portable, &p);
 }
 
 static enum status check_shape(const struct attention_shape *shape, struct error *error)
@@ -203,16 +234,16 @@ enum status backward_cuda(struct attention_backend *backend, const struct attent
     enum status status = check_shape(&args->shape, error);
     if (status != STATUS_OK)
         return status;
-    const struct backward_kernel *kernel = kernel_choose(backend, args);
+    struct chosen kernel = kernel_choose(backend, args);
     struct backward_worklist list = {};
-    struct backward_cut cut = {kernel->q_rows, kernel->kv_rows,
+    struct backward_cut cut = {kernel.q_rows, kernel.kv_rows,
                                args->shape.deterministic && args->bias && args->dbias};
     status =
         backward_worklist_build(&list, &args->shape, args->slices, args->slice_count, cut, error);
     if (status == STATUS_OK)
         status = check_list(&args->shape, &list, error);
     if (status == STATUS_OK) {
-        launch(backend, args, kernel, &list);
+        launch(backend, args, &kernel, &list);
         status = cuda_report(backend, error);
     }
     backward_worklist_fini(&list);

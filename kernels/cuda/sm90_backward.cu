@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's part of backward on sm_90a: whether it serves, the tensor maps, the launch.
+#include "kernels/cuda/sm90_backward_kernel.cuh"
+
+extern "C" {
+#include "kernels/cuda/sm90_tensor.h"
+}
+
+// Of gradients, which are in fp32, a box is half as wide as of inputs.
+#define KEY_BOX_ROWS 64
+
+static bool aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % 16 == 0;
+}
+
+static bool device_fits(const struct attention_backend *backend)
+{
+    int major = 0, minor = 0;
+    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, backend->device) ==
+               cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, backend->device) ==
+               cudaSuccess &&
+           major == 9 && minor == 0 && sm90_tensor_maps();
+}
+
+static bool args_fit(const struct attention_backward *args)
+{
+    const struct attention_shape *shape = &args->shape;
+    return !args->bias && shape->softcap == 0 && shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 &&
+           shape->row_step * shape->heads <= INT32_MAX && aligned(args->q) && aligned(args->k) &&
+           aligned(args->v) && aligned(args->d_out) && aligned(args->dq) && aligned(args->dk) &&
+           aligned(args->dv);
+}
+
+const struct sm90_backward_kernel *sm90_backward_choose(const struct attention_backend *backend,
+                                                        const struct attention_backward *args)
+{
+    const struct attention_shape *shape = &args->shape;
+    int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
+    const struct sm90_backward_kernel *kernel = NULL;
+    if (shape->dtype == DTYPE_BF16)
+        kernel = sm90_backward_bf16(d);
+    if (shape->dtype == DTYPE_FP16)
+        kernel = sm90_backward_fp16(d);
+    if (!kernel || kernel->shared_bytes > backend->shared_bytes_max || !args_fit(args))
+        return NULL;
+    return device_fits(backend) ? kernel : NULL;
+}
+
+// ---- tensor maps --------------------------------------------------------------------------------
+
+// Makes the maps of one side, until one fails. Rows of all residues are taken for heads: the
+// kernels number them so.
+struct mapper {
+    int32_t heads;
+    int64_t positions;
+    enum case_dtype dtype;
+    cudaError_t error;
+
+    mapper(const struct attention_backward *args, bool queries) : error(cudaSuccess)
+    {
+        const struct attention_shape *shape = &args->shape;
+        heads = (int32_t)(shape->row_step * (queries ? shape->heads : shape->kv_heads));
+        positions =
+            sm90_extent_of(args->slices, args->slice_count, shape->row_step, queries).positions;
+        dtype = shape->dtype;
+    }
+
+    void make(const void *address, enum case_dtype type, int32_t d, int32_t box_rows,
+              CUtensorMap *map)
+    {
+        struct sm90_tensor tensor = {address, type, d, heads, 1, positions};
+        if (error == cudaSuccess)
+            error = sm90_tensor_map(&tensor, box_rows, map);
+    }
+};
+
+static cudaError_t maps_make(const struct attention_backward *args,
+                             const struct sm90_backward_kernel *kernel,
+                             struct sm90_backward_params *p)
+{
+    int32_t d_qk = args->shape.d_qk, d_v = args->shape.d_v;
+    mapper queries(args, true), keys(args, false);
+    queries.make(args->q, queries.dtype, d_qk, kernel->q_rows, &p->q);
+    queries.make(args->d_out, queries.dtype, d_v, kernel->q_rows, &p->d_out);
+    queries.make(args->dq, DTYPE_FP32, d_qk, kernel->dq_rows, &p->dq);
+    keys.make(args->k, keys.dtype, d_qk, kernel->kv_rows, &p->k);
+    keys.make(args->v, keys.dtype, d_v, kernel->kv_rows, &p->v);
+    keys.make(args->dk, DTYPE_FP32, d_qk, KEY_BOX_ROWS, &p->dk);
+    keys.make(args->dv, DTYPE_FP32, d_v, KEY_BOX_ROWS, &p->dv);
+    return queries.error != cudaSuccess ? queries.error : keys.error;
+}
+
+void sm90_backward_launch(struct attention_backend *backend, const struct attention_backward *args,
+                          const struct sm90_backward_kernel *kernel,
+                          const struct backward_params *params)
+{
+    struct sm90_backward_params p = {};
+    p.all = *params;
+    if (!cuda_note(backend, maps_make(args, kernel, &p), "the tensor maps of backward") ||
+        !cuda_note(backend,
+                   cudaFuncSetAttribute((const void *)kernel->run,
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        kernel->shared_bytes),
+                   "the shared memory of backward"))
+        return;
+    unsigned grid = (unsigned)p.all.chain_count * (unsigned)p.all.unit_heads;
+    kernel->run<<<grid, SM90_BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->stream>>>(p);
+    cuda_launched(backend, "backward");
+}
