@@ -36,6 +36,22 @@ void case_init(struct cp_case *c)
     c->seed = 1234;
 }
 
+bool case_is_causal(const struct cp_case *c)
+{
+    return c->mask == MASK_CAUSAL || c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
+}
+
+bool case_is_bottom_right(const struct cp_case *c)
+{
+    return c->mask == MASK_NONE_BOTTOM_RIGHT || c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
+}
+
+bool case_has_window(const struct cp_case *c)
+{
+    return c->window_left != WINDOW_UNBOUNDED ||
+           (!case_is_causal(c) && c->window_right != WINDOW_UNBOUNDED);
+}
+
 struct case_band case_band(const struct cp_case *c, int32_t sequence)
 {
     struct case_band band = {.left = SLICE_UNBOUNDED, .right = SLICE_UNBOUNDED};
@@ -43,9 +59,9 @@ struct case_band case_band(const struct cp_case *c, int32_t sequence)
         band.left = c->window_left;
     if (c->window_right != WINDOW_UNBOUNDED)
         band.right = c->window_right;
-    if (c->mask != MASK_NONE)
+    if (case_is_causal(c))
         band.right = 0;
-    if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT)
+    if (case_is_bottom_right(c))
         band.shift = case_length(c, SIDE_Q, sequence) - case_length(c, SIDE_KV, sequence);
     return band;
 }
@@ -87,8 +103,10 @@ uint64_t case_hash(const struct cp_case *c)
     same.model[0] = '\0';
     same.scale = case_scale(c);
     same.pad_multiple = 1;
-    if (same.mask != MASK_NONE)
+    if (case_is_causal(c))
         same.window_right = 0;
+    else if (!case_has_window(c))
+        same.mask = MASK_NONE;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const struct case_field *field = case_fields(); field->name; field++) {
         char text[MODEL_NAME_MAX];

@@ -22,8 +22,11 @@ enum case_format { FORMAT_BSHD = 1, FORMAT_SBHD, FORMAT_THD };
 enum case_comm { COMM_P2P = 1, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P };
 enum case_sharding { SHARDING_ZIGZAG = 1, SHARDING_CONTIGUOUS };
 
-// CAUSAL aligns the first query with the first key, CAUSAL_BOTTOM_RIGHT the last with the last.
-enum case_mask { MASK_NONE = 1, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT };
+// Which keys a query sees, and where the diagonal is that a window is measured from: the key that
+// stands opposite query i is key i with NONE and CAUSAL (the first opposite the first), key
+// i + keys - queries with the others (the last opposite the last), both counted without padding.
+// CAUSAL and CAUSAL_BOTTOM_RIGHT hide all keys behind the diagonal.
+enum case_mask { MASK_NONE = 1, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT, MASK_NONE_BOTTOM_RIGHT };
 
 // OFF_BY_ONE adds 1 to the denominator, as a key of logit 0 would that has no value; LEARNABLE adds
 // exp(sink[head]) with an input `sink`.
@@ -221,6 +224,10 @@ int64_t case_occupied(const struct cp_case *c, enum shard_side side, int32_t seq
 
 // Whether every sequence has seqlen tokens and occupies no more.
 bool case_is_even(const struct cp_case *c, enum shard_side side);
+
+bool case_is_causal(const struct cp_case *c);       // of either diagonal
+bool case_is_bottom_right(const struct cp_case *c); // the diagonal ends at the last key
+bool case_has_window(const struct cp_case *c);      // besides what the mask hides
 
 // The band of the mask in positions of a sequence: query i sees key j iff
 // -left <= j - i + shift <= right, where shift is added for bottom-right alignment, which is of the

@@ -88,10 +88,12 @@ static void add_scores(struct line *line, const struct cp_case *c, const struct 
 
 static void add_mask(struct line *line, const struct cp_case *c)
 {
-    line_add(line, " %s",
-             c->mask == MASK_NONE ? "full" : case_choice_name(case_mask_choices, c->mask));
-    if (c->window_left != WINDOW_UNBOUNDED || c->window_right > 0)
+    bool causal = case_is_causal(c);
+    line_add(line, " %s", causal ? case_choice_name(case_mask_choices, (int)c->mask) : "full");
+    if (case_has_window(c))
         line_add(line, " window(%lld,%lld)", (long long)c->window_left, (long long)c->window_right);
+    if (case_has_window(c) && c->mask == MASK_NONE_BOTTOM_RIGHT)
+        line_add(line, " bottom_right");
 }
 
 // What most cases have in common is left out.

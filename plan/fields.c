@@ -23,10 +23,13 @@ const struct case_choice case_sharding_choices[] = {
 const struct case_choice case_mask_choices[] = {{"none", MASK_NONE},
                                                 {"causal", MASK_CAUSAL},
                                                 {"causal_bottom_right", MASK_CAUSAL_BOTTOM_RIGHT},
+                                                {"none_bottom_right", MASK_NONE_BOTTOM_RIGHT},
                                                 {NULL, 0}};
-// Padding is what lengths say, so the words of others that say it in the mask mean the same.
+// TransformerEngine's words. Padding is what lengths say here, so that a word that says it in the
+// mask means the same as one that does not.
 static const struct case_choice mask_aliases[] = {
-    {"padding", MASK_NONE},
+    {"no_mask", MASK_NONE_BOTTOM_RIGHT},
+    {"padding", MASK_NONE_BOTTOM_RIGHT},
     {"padding_causal", MASK_CAUSAL},
     {"padding_causal_bottom_right", MASK_CAUSAL_BOTTOM_RIGHT},
     {NULL, 0}};
@@ -34,11 +37,13 @@ const struct case_choice case_softmax_choices[] = {{"vanilla", SOFTMAX_VANILLA},
                                                    {"off_by_one", SOFTMAX_OFF_BY_ONE},
                                                    {"learnable", SOFTMAX_LEARNABLE},
                                                    {NULL, 0}};
+static const struct case_choice softmax_aliases[] = {{"off-by-one", SOFTMAX_OFF_BY_ONE}, {NULL, 0}};
 const struct case_choice case_bias_choices[] = {{"none", BIAS_NONE}, {"111s", BIAS_111S},
                                                 {"11ss", BIAS_11SS}, {"1h1s", BIAS_1H1S},
                                                 {"1hss", BIAS_1HSS}, {"b11s", BIAS_B11S},
                                                 {"b1ss", BIAS_B1SS}, {"bh1s", BIAS_BH1S},
                                                 {"bhss", BIAS_BHSS}, {NULL, 0}};
+static const struct case_choice bias_aliases[] = {{"no_bias", BIAS_NONE}, {NULL, 0}};
 const struct case_choice case_verify_choices[] = {
     {"off", VERIFY_OFF}, {"auto", VERIFY_AUTO}, {"full", VERIFY_FULL}, {NULL, 0}};
 static const struct case_choice verify_aliases[] = {
@@ -51,8 +56,11 @@ const struct case_choice case_inputs_choices[] = {
         .name = #field, .kind = field_kind, .offset = offsetof(struct cp_case, field),             \
         .size = sizeof(((struct cp_case *)NULL)->field), __VA_ARGS__                               \
     }
-#define TEXT(field, text)            ENTRY(field, FIELD_TEXT, .help = text)
-#define CHOICE(field, list, text)    ENTRY(field, FIELD_CHOICE, .choices = list, .help = text)
+#define TEXT(field, text)         ENTRY(field, FIELD_TEXT, .help = text)
+#define CHOICE(field, list, text) ENTRY(field, FIELD_CHOICE, .choices = list, .help = text)
+#define ALIASED(field, text)                                                                       \
+    ENTRY(field, FIELD_CHOICE, .choices = case_##field##_choices, .aliases = field##_aliases,      \
+          .help = text)
 #define INT(field, low, high, text)  ENTRY(field, FIELD_INT, .min = low, .max = high, .help = text)
 #define UINT(field, text)            ENTRY(field, FIELD_UINT, .help = text)
 #define REAL(field, low, high, text) ENTRY(field, FIELD_REAL, .min = low, .max = high, .help = text)
@@ -87,19 +95,17 @@ static const struct case_field field_table[] = {
     LIST(padded_q, LIST_PADDED_Q, "queries that each sequence occupies in thd"),
     LIST(padded_kv, LIST_PADDED_KV, "keys that each sequence occupies in thd"),
     INT(pad_multiple, 1, PAD_MULTIPLE_MAX, "multiple that thd pads to where no list says it"),
-    ENTRY(mask, FIELD_CHOICE, .choices = case_mask_choices, .aliases = mask_aliases,
-          .help = "which keys a query sees"),
+    ALIASED(mask, "which keys a query sees"),
     INT(window_left, WINDOW_UNBOUNDED, SEQLEN_MAX, "keys seen left of the diagonal, -1: all"),
     INT(window_right, WINDOW_UNBOUNDED, SEQLEN_MAX, "keys seen right of the diagonal, -1: all"),
     REAL(scale, 0, 1000000, "factor of the logits, 0: 1/sqrt(head_dim_qk)"),
     REAL(softcap, 0, 1000000, "bound of the logits, smooth, 0: none"),
-    CHOICE(softmax, case_softmax_choices, "what stands in the denominator beside the keys"),
-    CHOICE(bias, case_bias_choices, "shape of what is added to the logits"),
+    ALIASED(softmax, "what stands in the denominator beside the keys"),
+    ALIASED(bias, "shape of what is added to the logits"),
     BOOL(max_logit, "deliver the largest logit of each head (true) or not (false)"),
     BOOL(training, "forward and backward (true) or forward only (false)"),
     BOOL(deterministic, "the same bits in each run (true) or not necessarily (false)"),
-    ENTRY(verify, FIELD_CHOICE, .choices = case_verify_choices, .aliases = verify_aliases,
-          .help = "how much is compared with the reference"),
+    ALIASED(verify, "how much is compared with the reference"),
     CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
     UINT(seed, "seed of the inputs"),
     UINT(explore_seed, "0: plan order, else a legal order drawn from this seed"),

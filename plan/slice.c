@@ -133,7 +133,7 @@ static struct slice rectangle(const struct cp_case *c, const struct span *q, con
                               int64_t kv_row_base)
 {
     struct case_band band = case_band(c, q->sequence);
-    if (MUTATED(MASK_OFF_BY_ONE) && c->mask != MASK_NONE)
+    if (MUTATED(MASK_OFF_BY_ONE) && case_is_causal(c))
         band.right++;
     if (MUTATED(WINDOW_OFF_BY_ONE) && band.left < SLICE_UNBOUNDED)
         band.left--;

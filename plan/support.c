@@ -46,7 +46,7 @@ static enum status check_group(const struct cp_case *c, struct error *error)
 
 static enum status check_window(const struct cp_case *c, struct error *error)
 {
-    if (c->mask == MASK_NONE || c->window_right <= 0)
+    if (!case_is_causal(c) || c->window_right <= 0)
         return STATUS_OK;
     return error_set(error, STATUS_INVALID_ARGUMENT,
                      "window_right is %lld with mask %s; accepted is -1 or 0 there, or mask none",

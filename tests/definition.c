@@ -47,9 +47,11 @@ bool definition_visible(const struct cp_case *c, int sequence, int64_t i, int64_
     int64_t ahead = j - i; // of the diagonal
     if (i < 0 || i >= queries || j < 0 || j >= keys)
         return false;
-    if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT)
+    bool from_the_end = c->mask == MASK_CAUSAL_BOTTOM_RIGHT || c->mask == MASK_NONE_BOTTOM_RIGHT;
+    bool past_only = c->mask == MASK_CAUSAL_BOTTOM_RIGHT || c->mask == MASK_CAUSAL;
+    if (from_the_end)
         ahead = (j - keys) - (i - queries);
-    if (c->mask != MASK_NONE && ahead > 0)
+    if (past_only && ahead > 0)
         return false;
     if (c->window_left >= 0 && ahead < -c->window_left)
         return false;

@@ -11,10 +11,10 @@
 // Distances are counted from the end of the sequences for bottom-right alignment.
 static bool dense_sees(const struct dense *t, int64_t i, int64_t j)
 {
-    int64_t right_of_diagonal =
-        t->c.mask == MASK_CAUSAL_BOTTOM_RIGHT ? (t->sq - i) - (t->sk - j) : j - i;
+    bool to_the_end = t->c.mask == MASK_CAUSAL_BOTTOM_RIGHT || t->c.mask == MASK_NONE_BOTTOM_RIGHT;
+    int64_t right_of_diagonal = to_the_end ? (t->sq - i) - (t->sk - j) : j - i;
     bool sees = true;
-    if (t->c.mask != MASK_NONE)
+    if (t->c.mask == MASK_CAUSAL || t->c.mask == MASK_CAUSAL_BOTTOM_RIGHT)
         sees = sees && right_of_diagonal <= 0;
     if (t->c.window_left >= 0)
         sees = sees && -right_of_diagonal <= t->c.window_left;

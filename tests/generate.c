@@ -231,5 +231,7 @@ void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct
     c->inputs = one_in(&state, 4) ? INPUTS_TE : INPUTS_SHARP;
     c->seed = generate_next(&state);
     c->explore_seed = one_in(&state, 2) ? 0 : generate_next(&state);
+    if (c->mask == MASK_NONE && one_in(&state, 2))
+        c->mask = MASK_NONE_BOTTOM_RIGHT;
     c->verify = one_in(&state, 4) ? VERIFY_FULL : VERIFY_AUTO;
 }

@@ -55,7 +55,7 @@ static const struct {
     {"window_left", "-1"},  {"window_right", "-1"},     {"mask", "none"},      {"inputs", "sharp"},
     {"comm", "p2p"},        {"sharding", "contiguous"}, {"dtype", "bf16"},     {"format", "bshd"},
     {"lengths_q", ""},      {"lengths_kv", ""},         {"padded_q", ""},      {"padded_kv", ""},
-    {"pad_multiple", "1"},  {"deterministic", "true"},  {"seed", "1234"},
+    {"pad_multiple", "1"},  {"deterministic", "true"},  {"verify", "auto"},    {"seed", "1234"},
 };
 
 static bool field_simplest(const struct cp_case *from, int number, struct cp_case *to)

@@ -84,8 +84,8 @@ static float *row_scalars(const struct scene *s, float start)
 static void scene_slices(struct scene *s)
 {
     const struct cp_case *c = &s->c;
-    int64_t shift = c->mask == MASK_CAUSAL_BOTTOM_RIGHT ? c->seqlen_q - c->seqlen_kv : 0;
-    int64_t right = c->mask != MASK_NONE ? 0 : c->window_right;
+    int64_t shift = case_is_bottom_right(c) ? c->seqlen_q - c->seqlen_kv : 0;
+    int64_t right = case_is_causal(c) ? 0 : c->window_right;
     s->slice_count = 0;
     for (int j = 0; j < s->k.spans; j++)
         for (int i = 0; i < s->q.spans; i++)

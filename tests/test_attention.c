@@ -48,7 +48,9 @@ static const struct scene_sample samples[] = {
     {1100, 1100, MASK_CAUSAL, 100, FREE, 2, 2, 32, 32, FP16, 1, 3, 2},
     {1000, 1000, MASK_NONE, 30, 7, 2, 2, 32, 32, FP16, 1, 2, 3},
     {1500, 1500, MASK_NONE, 800, 5, 1, 1, 32, 32, BF16, 1, 1, 1},
-    {400, 100, MASK_NONE, 20, 0, 2, 2, 32, 32, BF16, 1, 2, 2}, // the last see nothing
+    {400, 100, MASK_NONE, 20, 0, 2, 2, 32, 32, BF16, 1, 2, 2},              // the last see nothing
+    {400, 100, MASK_NONE_BOTTOM_RIGHT, 20, 0, 2, 2, 32, 32, BF16, 1, 2, 2}, // the first
+    {300, 700, MASK_NONE_BOTTOM_RIGHT, 40, 9, 2, 2, 32, 32, BF16, 1, 2, 3},
     {90, 90, MASK_CAUSAL, 0, FREE, 2, 2, 32, 32, BF16, 1, 2, 2},
     // Groups of heads: stacked rows that fill blocks evenly, unevenly, and more than a block.
     {300, 300, MASK_CAUSAL, FREE, FREE, 8, 2, 64, 64, BF16, 1, 2, 2},

@@ -77,8 +77,8 @@ START_TEST(choices_outside_their_list_are_refused)
             "comm is '-1'; accepted is p2p, all_gather, a2a or a2a+p2p");
     REFUSED(c.sharding = (enum case_sharding)3,
             "sharding is '3'; accepted is zigzag or contiguous");
-    REFUSED(c.mask = (enum case_mask)4,
-            "mask is '4'; accepted is none, causal or causal_bottom_right");
+    REFUSED(c.mask = (enum case_mask)5,
+            "mask is '5'; accepted is none, causal, causal_bottom_right or none_bottom_right");
     REFUSED(c.softmax = (enum case_softmax)0,
             "softmax is 'unspecified'; accepted is vanilla, off_by_one or learnable");
     REFUSED(c.bias = (enum case_bias)10, "bias is '10'; accepted is none, 111s, 11ss, 1h1s, 1hss, "
@@ -345,6 +345,30 @@ START_TEST(hash_is_of_what_is_computed)
     same.scale = 1 / sqrt(128);
     same.window_right = 0;
     ck_assert_uint_eq(case_hash(&c), case_hash(&same));
+    c.mask = MASK_NONE; // without a window there is no diagonal
+    same.mask = MASK_NONE_BOTTOM_RIGHT;
+    same.window_right = WINDOW_UNBOUNDED;
+    ck_assert_uint_eq(case_hash(&c), case_hash(&same));
+    c.window_left = same.window_left = 4;
+    ck_assert_uint_ne(case_hash(&c), case_hash(&same));
+}
+END_TEST
+
+// One diagonal starts at the first key, the other ends at the last.
+START_TEST(windows_are_measured_from_either_diagonal)
+{
+    struct cp_case c = cases_usual();
+    c.seqlen_q = 3;
+    c.seqlen_kv = 5;
+    c.mask = MASK_NONE;
+    c.window_left = c.window_right = 0;
+    for (int64_t i = 0; i < 3; i++)
+        for (int64_t j = 0; j < 5; j++) {
+            c.mask = MASK_NONE;
+            ck_assert_int_eq(definition_visible(&c, 0, i, j), j == i);
+            c.mask = MASK_NONE_BOTTOM_RIGHT;
+            ck_assert_int_eq(definition_visible(&c, 0, i, j), j == i + 2);
+        }
 }
 END_TEST
 
@@ -439,6 +463,7 @@ static Suite *suite(void)
     tcase_add_test(facts, band_is_the_mask);
     tcase_add_test(facts, scale_and_element_have_defaults);
     tcase_add_test(facts, hash_is_of_what_is_computed);
+    tcase_add_test(facts, windows_are_measured_from_either_diagonal);
     tcase_add_test(facts, hash_is_of_lengths_not_of_lists);
     tcase_add_test(facts, hash_sees_every_field);
     suite_add_tcase(s, facts);

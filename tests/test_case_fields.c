@@ -193,9 +193,12 @@ END_TEST
 START_TEST(names_of_others_are_read_but_not_written)
 {
     static const char *const names[][3] = {
-        {"mask", "padding", "none"},
+        {"mask", "no_mask", "none_bottom_right"},
+        {"mask", "padding", "none_bottom_right"},
         {"mask", "padding_causal", "causal"},
         {"mask", "padding_causal_bottom_right", "causal_bottom_right"},
+        {"softmax", "off-by-one", "off_by_one"},
+        {"bias", "no_bias", "none"},
         {"verify", "true", "auto"},
         {"verify", "false", "off"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -204,7 +207,8 @@ START_TEST(names_of_others_are_read_but_not_written)
         expect_list(&c, names[i][0], names[i][2]);
     }
     expect_unset("mask", "padding_bottom_right",
-                 "mask is 'padding_bottom_right'; accepted is none, causal or causal_bottom_right");
+                 "mask is 'padding_bottom_right'; accepted is none, causal, causal_bottom_right or "
+                 "none_bottom_right");
 }
 END_TEST
 
@@ -278,6 +282,12 @@ START_TEST(describe_tells_cases_apart)
     c.explore_seed = 3;
     ck_assert_str_eq(describe(&c), "bf16 bshd p2p w2 b2 h8/2 s512/700 d192/128 full window(100,7) "
                                    "contiguous scale=0.25 forward inputs=te seed=7 explore=3");
+    c = cases_usual();
+    c.mask = MASK_NONE_BOTTOM_RIGHT;
+    ck_assert_str_eq(describe(&c), "bf16 bshd p2p w2 b2 h8 s512 d128 full");
+    c.window_right = 0;
+    ck_assert_str_eq(describe(&c),
+                     "bf16 bshd p2p w2 b2 h8 s512 d128 full window(-1,0) bottom_right");
     c = cases_thd("9,8", "", "12,8", "");
     c.comm = COMM_A2A_P2P;
     c.a2a_size = 1;

@@ -368,8 +368,8 @@ static const struct {
     {"models: {a: 5}\n", "f:1:13: key 'a': value '5': expected a map"},
     {"models: {a b: {}}\n", "f:1:10: 'a b' is no name for a model; names are 1 to 63 letters, "
                             "digits and _.+-"},
-    {"models: {a: {mask: diagonal}}\n",
-     "f:1:20: mask is 'diagonal'; accepted is none, causal or causal_bottom_right"},
+    {"models: {a: {mask: diagonal}}\n", "f:1:20: mask is 'diagonal'; accepted is none, causal, "
+                                        "causal_bottom_right or none_bottom_right"},
     {"models: {a: {}, b: {dtype: int8}}\naxes: {model: [a]}\n",
      "f:1:28: dtype is 'int8'; accepted is bf16, fp16 or fp32"},
     {"axes: {dtype: bf16}\n", "f:1:15: key 'dtype': value 'bf16': expected a list"},

@@ -42,6 +42,7 @@ enum {
     HIERARCHICAL,
     WINDOW,
     BOTTOM_RIGHT,
+    BOTTOM_RIGHT_WINDOW,
     UNEVEN,
     PACKED,
     PADDED,
@@ -65,6 +66,8 @@ static const struct variant variants[VARIANTS] = {
     [WINDOW] = {"window", 2, COMM_P2P, MASK_CAUSAL, .others = true, .window = 40},
     [BOTTOM_RIGHT] = {"bottom", 2, COMM_P2P, MASK_CAUSAL_BOTTOM_RIGHT, .others = true,
                       .keys_more = 30},
+    [BOTTOM_RIGHT_WINDOW] = {"bottom win", 2, COMM_P2P, MASK_NONE_BOTTOM_RIGHT, .others = true,
+                             .window = 40, .keys_more = 30},
     [UNEVEN] = {"uneven", 2, COMM_P2P, MASK_NONE, .others = true, .seqlen = 191},
     [PACKED] = {"packed", 2, COMM_P2P, MASK_CAUSAL, .others = true, .format = FORMAT_THD,
                 .lengths = {101, 150}},
@@ -86,7 +89,7 @@ static const struct {
     int variants[3]; // 0 ends the list
 } places[] = {
     {MUTATION_WINDOW_OFF_BY_ONE, {WINDOW}},
-    {MUTATION_BOTTOM_RIGHT_TOP_LEFT, {BOTTOM_RIGHT}},
+    {MUTATION_BOTTOM_RIGHT_TOP_LEFT, {BOTTOM_RIGHT, BOTTOM_RIGHT_WINDOW}},
     {MUTATION_SEQUENCE_BOUNDARY, {PACKED}},
     {MUTATION_CHUNK_ROUNDED_DOWN, {UNEVEN, PACKED, PADDED}},
     {MUTATION_PADDING_KEY_SEEN, {PADDED}},

@@ -167,6 +167,8 @@ static const struct sample samples[] = {
     {130, 130, MASK_NONE, 10, 3, 2, 2, 8, 8, .softcap = 0},
     {130, 130, MASK_CAUSAL, 10, FREE, 2, 2, 8, 8, .softcap = 0},
     {130, 30, MASK_NONE, 5, 0, 2, 2, 8, 8, .softcap = 0}, // the last queries see nothing
+    {130, 30, MASK_NONE_BOTTOM_RIGHT, 5, 0, 2, 2, 8, 8, .softcap = 0}, // the first see nothing
+    {30, 130, MASK_NONE_BOTTOM_RIGHT, 5, 9, 2, 2, 8, 8, .softcap = 0},
     {30, 130, MASK_CAUSAL_BOTTOM_RIGHT, 7, 0, 2, 2, 8, 8, .softcap = 0},
     {20, 20, MASK_CAUSAL, 0, 0, 6, 3, 8, 8, .softcap = 0}, // each its own key
     {4, 0, MASK_NONE, FREE, FREE, 2, 2, 8, 8, .softcap = 0},
@@ -442,7 +444,7 @@ static Suite *reference_suite(void)
     TCase *tcase = tcase_create("reference");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, agrees_with_loops, 0, SAMPLE_COUNT);
-    tcase_add_loop_test(tcase, lengths_end_where_they_say, 0, 3);
+    tcase_add_loop_test(tcase, lengths_end_where_they_say, 0, 4);
     tcase_add_test(tcase, scale_dtype_and_inputs_matter);
     tcase_add_test(tcase, sharp_results_do_not_depend_on_the_length);
     tcase_add_test(tcase, many_keys);

@@ -137,7 +137,7 @@ void sample_case(struct sample *s, struct cp_case *c)
         if (c->format != FORMAT_THD)
             c->pad_multiple = 1;
         sample_lists(s, c);
-        if (c->mask != MASK_NONE)
+        if (case_is_causal(c))
             c->window_right = sample_range(s, -1, 0);
     } while (case_check(c, NULL) != STATUS_OK);
 }

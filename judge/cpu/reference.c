@@ -36,9 +36,10 @@ static bool sees(const struct scope *s, int64_t query, int64_t key)
 {
     const struct cp_case *c = s->c;
     int64_t diagonal = query; // the key that stands opposite the query
-    if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT)
+    if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT || c->mask == MASK_NONE_BOTTOM_RIGHT)
         diagonal += s->keys - s->queries;
-    if (c->mask != MASK_NONE && key > diagonal)
+    bool causal = c->mask == MASK_CAUSAL || c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
+    if (causal && key > diagonal)
         return false;
     if (c->window_left != WINDOW_UNBOUNDED && key < diagonal - c->window_left)
         return false;

@@ -475,9 +475,10 @@ static attend attend_of(const struct reference_cuda *r, const struct reference_r
     a.group = c->heads / c->kv_heads;
     a.heads = r->kv_count * a.group;
     a.head_first = r->kv_first * a.group;
-    a.bottom_right = c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
+    bool causal = c->mask == MASK_CAUSAL || c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
+    a.bottom_right = c->mask == MASK_CAUSAL_BOTTOM_RIGHT || c->mask == MASK_NONE_BOTTOM_RIGHT;
     a.left = clamped(c->window_left);
-    a.right = c->mask == MASK_NONE ? clamped(c->window_right) : 0;
+    a.right = causal ? 0 : clamped(c->window_right);
     a.scale = case_scale(c);
     a.softcap = c->softcap;
     a.bias = bias_source_of(c);
