@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcpattn's functions without a daemon, so that the command can be tested on answers that a sound
 // daemon never gives. The model of a case decides what becomes of it: "fail...", "nan...",
+// "zero...", "padding..." (all four fail), "sample..." (not all is judged), "remark...",
 // "killed...", "busy...", "unsent..." (not even submitted), "slow..." (50 ms), "stuck..." (until it
 // is cancelled), "drift..." (another digest each time); every other name passes. Only what the
 // command calls is here; one thread.
@@ -93,47 +94,96 @@ static bool model_is(const struct cp_case *c, const char *name)
     return strncmp(c->model, name, strlen(name)) == 0;
 }
 
-// In a failing case dq of the last rank is wrong, and what follows from it even more.
-static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int index)
+// What an honest kernel does, the worst chunk a little nearer to its limits.
+static struct cpattn_figures sound_figures(const struct cp_case *c, int rank, int index)
 {
+    bool lse = index / 2 == 1;
+    double worse = 1 + 0.01 * (rank + index);
     struct cpattn_figures f = {.tensor = tensors[index / 2],
                                .chunk = index % 2,
                                .elements = 65536,
-                               .rmse_rel = 0.001 * (1 + rank + index),
-                               .rmse_limit = 0.04,
-                               .max_abs = 0.01 * (1 + index),
-                               .worst_row_rel = 0.002 * (1 + rank),
-                               .worst_row_limit = 0.1,
+                               .judged = model_is(c, "sample") ? 4096 : 65536,
+                               .rmse_rel = 0.0017 * worse,
+                               .rmse_limit = 0.0017 * 1.5,
+                               .max_abs = 0.01 * worse,
+                               .worst_element = 0.25 * worse,
+                               .worst_row_rel = 2 * worse,
+                               .worst_row_limit = 20,
                                .worst_row = {.sequence = 1, .head = 2, .position = 3},
-                               .first_bad = {.position = -1}};
-    if (!model_is(c, "fail") && !model_is(c, "nan"))
-        return f;
-    if (rank != c->world_size - 1 || index < 4)
-        return f;
-    f.broken = CPATTN_RULE_ELEMENT | CPATTN_RULE_RMSE | CPATTN_RULE_ROW;
-    f.mismatches = 132;
-    int tensor = index / 2; // from 2: dq
-    f.rmse_rel = 0.31 * (tensor - 1);
-    f.worst_row_rel = 0.5;
-    f.first_bad = (struct cpattn_element){.sequence = 0, .head = 3, .position = 300, .dim = 17};
-    f.first_bad_got = 0.125;
-    f.first_bad_expected = 0.25;
-    if (model_is(c, "nan")) {
-        f.broken = CPATTN_RULE_NONFINITE;
-        f.nonfinite = 7;
-        f.rmse_rel = NAN;
-        f.first_bad_got = NAN;
+                               .first_bad = {.position = -1},
+                               .twin_rel = 0.0017,
+                               .slope = -1e-5,
+                               .slope_limit = 3e-4};
+    if (lse) {
+        f.rmse_rel = f.rmse_limit = f.worst_row_rel = f.worst_row_limit = 0;
+        f.twin_rel = f.slope = f.slope_limit = 0;
+        f.remark = model_is(c, "remark") ? CPATTN_REMARK_LONG_SUM : CPATTN_REMARK_NONE;
     }
+    if (model_is(c, "remark") && index == 0)
+        f.te_mismatches = 3;
+    return f;
+}
+
+static void figures_break(const struct cp_case *c, int tensor, struct cpattn_figures *f)
+{
+    f->broken = CPATTN_RULE_ELEMENT | CPATTN_RULE_RMSE | CPATTN_RULE_ROW | CPATTN_RULE_SLOPE;
+    f->mismatches = 132;
+    f->te_mismatches = 12;
+    f->rmse_rel = 0.31 * (tensor - 1);
+    f->worst_element = 31;
+    f->worst_row_rel = 500;
+    f->slope = -0.25;
+    f->first_bad = (struct cpattn_element){.sequence = 0, .head = 3, .position = 300, .dim = 17};
+    f->first_bad_got = 0.125;
+    f->first_bad_expected = 0.25;
+    if (model_is(c, "nan")) {
+        f->broken = CPATTN_RULE_NONFINITE;
+        f->nonfinite = 7;
+        f->rmse_rel = NAN;
+        f->first_bad_got = NAN;
+    }
+}
+
+static struct cpattn_figures padding_figures(int index)
+{
+    return (struct cpattn_figures){.tensor = tensors[index / 2],
+                                   .chunk = CPATTN_CHUNK_PADDING,
+                                   .broken = CPATTN_RULE_PADDING,
+                                   .elements = 640,
+                                   .judged = 640,
+                                   .mismatches = 3,
+                                   .worst_row = {.position = -1},
+                                   .first_bad = {.sequence = 1, .head = 2, .position = 511},
+                                   .first_bad_got = 0.5};
+}
+
+static bool fails(const struct cp_case *c)
+{
+    return model_is(c, "fail") || model_is(c, "nan") || model_is(c, "zero") ||
+           model_is(c, "padding");
+}
+
+// In a failing case dq of the last rank is wrong, and what follows from it even more.
+static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int index)
+{
+    struct cpattn_figures f = sound_figures(c, rank, index);
+    if (!fails(c) || rank != c->world_size - 1 || index < 4)
+        return f;
+    if (model_is(c, "padding"))
+        return index == 5 ? padding_figures(index) : f;
+    if (model_is(c, "zero"))
+        f.broken = CPATTN_RULE_ZERO;
+    else
+        figures_break(c, index / 2, &f); // from 2: dq
     return f;
 }
 
 static void fill_answer(struct fake_result *r, const struct cp_case *c)
 {
     static uint64_t runs;
-    bool fails = model_is(c, "fail") || model_is(c, "nan");
     runs++;
     uint64_t slower_ns = model_is(c, "drift") ? runs * 1000000 : 0;
-    r->public.verdict = fails ? CPATTN_VERDICT_FAIL : CPATTN_VERDICT_PASS;
+    r->public.verdict = fails(c) ? CPATTN_VERDICT_FAIL : CPATTN_VERDICT_PASS;
     if (c->verify == VERIFY_OFF)
         r->public.verdict = CPATTN_VERDICT_UNVERIFIED;
     r->public.digest = UINT64_C(0x0123456789abcdef) + (model_is(c, "drift") ? runs : 0);
@@ -142,7 +192,7 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
     r->public.total_ns = 12345678;
     for (int i = 0; i < c->world_size; i++) {
         r->ranks[i] = (struct cpattn_rank){.rank = i,
-                                           .pass = !fails,
+                                           .pass = !fails(c) || i < c->world_size - 1,
                                            .figures_count = FAKE_FIGURES_MAX,
                                            .digest = (uint64_t)i,
                                            .flops = 1e9,
@@ -156,6 +206,11 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
                                            .compare_ns = 50000,
                                            .diagnosis = "",
                                            .diagnosis_tensor = ""};
+        if (model_is(c, "fail") && !r->ranks[i].pass) {
+            r->ranks[i].diagnosis = "the scale is missing";
+            r->ranks[i].diagnosis_tensor = "dq";
+            r->ranks[i].diagnosis_explained = 0.97;
+        }
         for (int j = 0; j < FAKE_FIGURES_MAX; j++)
             r->figures[i][j] = make_figures(c, i, j);
     }

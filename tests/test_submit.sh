@@ -30,6 +30,11 @@ refuses() { # STATUS SENTENCE ARGUMENTS...
     tap_is "refused: $*" "$status|$err|$out" "$wanted|$sentence|"
 }
 
+# Several values of the one object that was printed.
+peeks() { # PATH...
+    for path; do "$peek" json "$path" <"$scratch/out"; done | tr '\n' ' '
+}
+
 # ---- the command line ----
 
 refuses 64 "unknown command 'cse' (did you mean 'case'?); cpattn-submit --help lists them" cse
@@ -98,6 +103,16 @@ tap_is "a pass: exit status, nothing on stderr" "$status$err" 0
 tap_is "a pass: the verdict comes first" "$(head -n 1 "$scratch/out")" \
     "pass  bf16 bshd p2p w4 b2 h12/4 s512 d128 causal"
 tap_is "a pass: one row of figures per tensor" "$(grep -cE '^(out|lse|dq|dk|dv) ' "$scratch/out")" 5
+tap_is "a pass: errors in units of the twin, each with what it may be" "$(grep ^dq "$scratch/out")" \
+    "dq         3  1      1.08 of 1.50  -1e-05 of 3e-04  2.16 of 20      27%"
+tap_is "a pass: of a logarithm the elements alone" "$(grep ^lse "$scratch/out" | tr -s ' ')" "lse 3 1 - - - 26%"
+tap_is "a pass: no line of figures is wider than 80 columns" \
+    "$(sed -n '/^RMSE/,/^$/p' "$scratch/out" | grep -cE '.{81}')" 0
+tap_has "a pass: TransformerEngine's own rule, for comparison" "$out" \
+    "
+for comparison: TransformerEngine's own rule holds
+"
+tap_lacks "a pass: no sample, no remark, no diagnosis" "$out" "judged:"
 tap_is "a pass: one row of times per rank" "$(grep -cE '^   [0-3] ' "$scratch/out")" 4
 tap_lacks "no colour where no terminal is" "$out" "$(printf '\033')"
 run case --world-size 4 --verbose
@@ -107,11 +122,41 @@ run case --model fail
 tap_is "a fail: exit status" "$status" 1
 tap_is "a fail: verdict, rule, first bad element, command" "$(head -n 4 "$scratch/out")" \
     "fail  fail bf16 bshd p2p w2 b2 h8 s512 d128 causal
-      dq of rank 1, chunk 0: 132 of 65536 elements outside the tolerance; relative RMSE 0.31, allowed \
-0.04; worst row 0.5, allowed 0.1, at sequence 1, head 2, position 3 (and 5 more)
+      dq of rank 1, chunk 0: 132 of 65536 elements outside, the worst 31 times its limit; RMS error 182 \
+times the twin's, allowed 1.50; 25 % too small as a whole, allowed 0.03 %; worst row 500 times the twin's, \
+allowed 20, at sequence 1, head 2, position 3 (and 5 more)
       first bad element: dq at sequence 0, head 3, position 300, dim 17: got 0.125, expected 0.25
       again: cpattn-submit case --model fail"
-tap_has "a fail: the row says what broke" "$(grep ^dq "$scratch/out")" "element, rmse, row"
+tap_is "a fail: a mark where a limit is broken, and nowhere else" \
+    "$(grep -E '^(out|dq) ' "$scratch/out" | tr -s ' ')" "out 1 1 1.02 of 1.50 -1e-05 of 3e-04 2.04 of 20 26%
+dq 1 0 !182 of 1.50 !-2e-01 of 3e-04 !500 of 20 !31.0x"
+tap_is "a fail: the diagnosis and TransformerEngine's rule under the table" \
+    "$(sed -n '/^dv /{n;N;p}' "$scratch/out")" \
+    "diagnosis: the scale is missing (97 % of the error of dq on rank 1)
+for comparison: TransformerEngine's own rule refuses 72 elements"
+run case --model fail --json
+tap_is "a fail in JSON: figures" "$(peeks ranks.1.figures.4.twin ranks.1.figures.4.slope \
+    ranks.1.figures.4.judged ranks.1.figures.4.te_mismatches ranks.1.figures.4.broken.2)" \
+    "0.0016999999999999999 -0.25 65536 12 slope "
+tap_is "a fail in JSON: the diagnosis" "$("$peek" json diagnosis <"$scratch/out"), $(
+    peeks ranks.1.diagnosis.tensor ranks.1.diagnosis.explained)$("$peek" json ranks.0.diagnosis <"$scratch/out")" \
+    "the scale is missing (97 % of the error of dq on rank 1), dq 0.96999999999999997 -"
+for kind in "zero:not exactly zero where nothing is visible" "padding:3 of 640 elements are not zero" \
+    "nan:7 NaN or infinite"; do
+    run case --model "${kind%%:*}"
+    tap_has "what has to hold exactly: ${kind%%:*}" "$(sed -n 2p "$scratch/out")" "${kind#*:}"
+    tap_is "what has to hold exactly: ${kind%%:*} in the table" \
+        "$(sed -n 's/^dq .* \(!.*\)$/\1/p' "$scratch/out")" \
+        "$(echo "!${kind%%:*}" | sed s/nan/nonfinite/)"
+done
+run case --model sample
+tap_has "a sample: how much was judged" "$out" \
+    "judged: a sample of 6.2 %, 81920 of 1310720 elements; --verify full judges all of them"
+run case --model remark
+tap_has "a remark" "$out" "remark: lse is within its limit only because many keys are visible"
+tap_has "a pass that TransformerEngine's rule refuses is a pass" "$status$out" "0pass "
+run case --model remark --json
+tap_is "a remark in JSON" "$(peeks ranks.0.figures.2.remark ranks.0.figures.0.remark)" "long_sum - "
 
 run case --model nan --json
 tap_is "NaN in figures is a text in JSON" \
@@ -157,11 +202,6 @@ case $out in
 *) tap_pass "unverified: no figures" ;;
 esac
 
-# Several values of the one object that was printed.
-peeks() { # PATH...
-    for path; do "$peek" json "$path" <"$scratch/out"; done | tr '\n' ' '
-}
-
 # The fake's times: see fill_answer() there. The first run is verified, the times of `drift` grow by
 # 1 ms from run to run.
 run bench --repeat 5 --model drift --json
@@ -173,6 +213,8 @@ tap_is "bench: the slowest rank of the timed runs" \
 tap_is "bench: spread between the quartiles" \
     "$("$peek" json times_ns.forward.spread <"$scratch/out" | cut -c 1-6)" 0.1739
 run bench --repeat 2 --warmup 0
+tap_is "bench: how near the limits the verified run was" "$(sed -n 2p "$scratch/out")" \
+    "verified once: pass, 73% of a limit at most (rmse of dv); 2 timed runs after 0 for warming up"
 tap_has "bench: a table" "$(printf '%s' "$out" | tr -s ' ')" \
     "
 backward 6.00 ms 6.00 ms 6.00 ms 0.0%
@@ -280,6 +322,9 @@ tap_is "JUnit: why it is skipped" "$(junit '//testcase[@name="fail1/fp16/w2"]/sk
     "one dtype is enough"
 tap_has "JUnit: the detail of a failure" "$(junit '//testcase[@name="fail1/bf16/w2"]/failure')" \
     "again: cpattn-submit case --model fail1"
+tap_has "JUnit: the message ends with the diagnosis" \
+    "$(junit 'string(//testcase[@name="fail1/bf16/w2"]/failure/@message)')|" \
+    " (and 5 more); diagnosis: the scale is missing (97 % of the error of dq on rank 1)|"
 
 run matrix "$scratch/mixed.yaml" --filter model=killed2,good
 tap_is "without a fail the status of the first error counts" "$status" 74
@@ -291,6 +336,15 @@ tap_is "--json: an object per case, no table" "$status $("$peek" json outcome <"
 run matrix "$scratch/mixed.yaml" --fail-fast -j 1 --filter model!=impossible
 tap_is "--fail-fast: stops at the first" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "1 10 cases: 4 passed, 1 failed, 5 not run"
+
+printf 'models: {good: {}, sample: {}, remark: {}, remark2: {}}\n' >"$scratch/notes.yaml"
+run matrix "$scratch/notes.yaml"
+tap_is "a matrix: what the verdicts do not say" "$(tail -n 5 "$scratch/out" | head -n 3)" \
+    "1 case judged by a sample; --set verify=full judges every element
+2 cases with a remark, which --json has
+2 cases with elements that TransformerEngine's own rule refuses, for comparison"
+run matrix "$scratch/notes.yaml" --filter model=good
+tap_lacks "a matrix: nothing is said of nothing" "$out" "cases with"
 
 # Waiting costs a case of a matrix nothing: its time limit is that of the run.
 printf 'timeout: 7s\nmodels: {limits: {}}\n' >"$scratch/limits.yaml"
@@ -314,9 +368,9 @@ exclude: [{when: {model: fail3, dtype: fp16}, reason: none}]
 END
 run matrix "$scratch/many.yaml"
 tap_is "many cases: a row for each model" "$(grep -E '^(good|fail)[123] ' "$scratch/out" | tr -s ' ')" \
-    "good1 40 - - - - 32% dv 11.3 ms
-good2 40 - - - - 32% dv 11.3 ms
-fail3 - 20 - - 20 775% dq 11.3 ms"
+    "good1 40 - - - - 75% rmse dv 11.3 ms
+good2 40 - - - - 75% rmse dv 11.3 ms
+fail3 - 20 - - 20 > 99x slope dq 11.3 ms"
 tap_is "many cases: where the failures are, without axes that tell nothing" \
     "$(sed -n '/^Where the failures are/,/^$/p' "$scratch/out" | tr -s ' ')" "Where the failures are:
 AXIS VALUE FAIL ERROR OF
@@ -364,6 +418,12 @@ if command -v script >/dev/null 2>&1; then
     tap_has "on a terminal: colour" "$(cat "$scratch/terminal")" "$(printf '\033[32mpass')"
     NO_COLOR=1 TERM=xterm script -qec "$fake case" /dev/null >"$scratch/terminal" </dev/null
     tap_lacks "NO_COLOR" "$(cat "$scratch/terminal")" "$(printf '\033')"
+    NO_COLOR=1 TERM=xterm script -qec "stty cols 80; $fake case --model fail" /dev/null \
+        >"$scratch/terminal" </dev/null
+    tap_is "on a terminal: no line is wider than that" \
+        "$(tr -d '\r' <"$scratch/terminal" | grep -cE '.{81}')" 0
+    tap_has "on a terminal: sentences go on under their beginning" "$(tr -d '\r' <"$scratch/terminal")" "
+      its limit; RMS error 182 times"
 else
     tap_skip "on a terminal" "no script command"
 fi

@@ -2,9 +2,9 @@
 #include "client/submit/answer.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
+#include "client/submit/figures.h"
 #include "client/submit/measure.h"
 #include "client/submit/table.h"
 #include "client/submit/text.h"
@@ -37,110 +37,6 @@ void answer_print_verdict(FILE *out, const char *what, const struct outcome *out
             outcome_name(outcome->kind), terminal_unpaint(colours), what);
 }
 
-// ---- figures ----------------------------------------------------------------------------------
-
-static void used_cell(struct table *table, const struct cpattn_figures *f)
-{
-    double used = outcome_used(f);
-    enum terminal_paint paint = f->broken ? PAINT_BAD : used > 0.5 ? PAINT_WARN : PAINT_PLAIN;
-    if (isinf(used) || used > 99)
-        table_cell(table, paint, "> 99x");
-    else if (used >= 10)
-        table_cell(table, paint, "%.1fx", used);
-    else
-        table_cell(table, paint, "%.0f%%", 100 * used);
-}
-
-static void broken_cell(struct table *table, const struct cpattn_figures *f)
-{
-    static const struct {
-        uint32_t bit;
-        const char *name;
-    } rules[] = {{CPATTN_RULE_NONFINITE, "nonfinite"},
-                 {CPATTN_RULE_ELEMENT, "element"},
-                 {CPATTN_RULE_RMSE, "rmse"},
-                 {CPATTN_RULE_ROW, "row"},
-                 {CPATTN_RULE_PADDING, "padding"}};
-    char text[64] = "";
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        if (!(f->broken & rules[i].bit))
-            continue;
-        text_append(text, sizeof(text), "%s%s", text[0] ? ", " : "", rules[i].name);
-    }
-    table_cell(table, f->broken ? PAINT_BAD : PAINT_PLAIN, "%s", text[0] ? text : "-");
-}
-
-static void figures_row(struct table *table, const struct cpattn_figures *f, int rank,
-                        int64_t mismatches, int64_t elements, double max_abs)
-{
-    table_row(table);
-    table_cell(table, PAINT_PLAIN, "%s", f->tensor);
-    if (f->chunk == CPATTN_CHUNK_PADDING)
-        table_cell(table, PAINT_PLAIN, "rank %d, padding", rank);
-    else
-        table_cell(table, PAINT_PLAIN, "rank %d, chunk %d", rank, f->chunk);
-    table_cell(table, PAINT_PLAIN, "%.2e", f->rmse_rel);
-    table_cell(table, PAINT_DIM, "%.2e", f->rmse_limit);
-    table_cell(table, PAINT_PLAIN, "%.2e", f->worst_row_rel);
-    table_cell(table, PAINT_DIM, "%.2e", f->worst_row_limit);
-    used_cell(table, f);
-    table_cell(table, PAINT_PLAIN, "%.2e", max_abs);
-    table_cell(table, PAINT_PLAIN, "%" PRId64 " of %" PRId64, mismatches, elements);
-    broken_cell(table, f);
-}
-
-static const char figures_columns[] =
-    "TENSOR %s >RMSE >LIMIT >WORST_ROW >LIMIT >OF_LIMIT >MAX_ERROR >OUTSIDE BROKEN";
-
-// One row for each tensor: the figures of its worst chunk, and what adds up over all of them.
-static void print_worst_figures(FILE *out, const struct cpattn_result *result)
-{
-    char columns[128];
-    const char *names[OUTCOME_TENSORS_MAX];
-    int count = outcome_tensors(result, names);
-    snprintf(columns, sizeof(columns), figures_columns, "WORST_CHUNK");
-    struct table *table = table_create(out, columns);
-    for (int t = 0; t < count; t++) {
-        int rank = 0;
-        int64_t mismatches = 0, elements = 0;
-        double max_abs = 0;
-        const struct cpattn_figures *f, *worst = outcome_worst_of(result, names[t], &rank);
-        for (int r = 0; r < result->world_size; r++) {
-            for (int i = 0; (f = cpattn_result_figures(result, r, i)); i++) {
-                if (strcmp(f->tensor, names[t]) != 0)
-                    continue;
-                mismatches += f->mismatches;
-                elements += f->elements;
-                max_abs = f->max_abs > max_abs ? f->max_abs : max_abs;
-            }
-        }
-        figures_row(table, worst, rank, mismatches, elements, max_abs);
-    }
-    table_print(table, "");
-    table_destroy(table);
-}
-
-static void print_all_figures(FILE *out, const struct cpattn_result *result)
-{
-    char columns[128];
-    const struct cpattn_figures *f;
-    snprintf(columns, sizeof(columns), figures_columns, "CHUNK");
-    struct table *table = table_create(out, columns);
-    for (int r = 0; r < result->world_size; r++)
-        for (int i = 0; (f = cpattn_result_figures(result, r, i)); i++)
-            figures_row(table, f, r, f->mismatches, f->elements, f->max_abs);
-    table_print(table, "");
-    table_destroy(table);
-}
-
-static void print_figures(FILE *out, const struct cpattn_result *result, bool verbose)
-{
-    if (verbose)
-        print_all_figures(out, result);
-    else
-        print_worst_figures(out, result);
-}
-
 // ---- times ------------------------------------------------------------------------------------
 
 static void time_cell(struct table *table, uint64_t ns)
@@ -160,8 +56,7 @@ static void times_row(struct table *table, const struct cp_case *c, const struct
     time_cell(table, rank->backward_ns);
     time_cell(table, rank->exchange_ns);
     time_cell(table, rank->exposed_ns);
-    time_cell(table, rank->reference_ns);
-    time_cell(table, rank->compare_ns);
+    time_cell(table, rank->reference_ns + rank->compare_ns);
     table_cell(table, PAINT_PLAIN, "%.3g", measure_rates(c, rank).both * 1e-12);
 }
 
@@ -186,9 +81,9 @@ static void print_times(FILE *out, const struct cp_case *c, const struct cpattn_
     int first = all ? 0 : slowest_rank(result), count = all ? result->world_size : 1;
     struct table *table =
         table_create(out, all ? ">RANK >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE >EXPOSED "
-                                ">REFERENCE >COMPARE >TFLOP/S"
+                                ">VERIFY >TFLOP/S"
                               : ">SLOWEST_RANK >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE "
-                                ">EXPOSED >REFERENCE >COMPARE >TFLOP/S");
+                                ">EXPOSED >VERIFY >TFLOP/S");
     for (int r = first; r < first + count; r++) {
         const struct cpattn_rank *rank = cpattn_result_rank(result, r);
         if (rank)
@@ -202,19 +97,21 @@ static void print_times(FILE *out, const struct cp_case *c, const struct cpattn_
 static void print_summary(FILE *out, const struct cpattn_result *result)
 {
     uint64_t parts_ns[PARTS];
-    char text[DURATION_TEXT_MAX];
+    char text[DURATION_TEXT_MAX], line[256];
     const char *joint = ": ";
     measure_parts(result, parts_ns);
-    fprintf(out, "      %d rank%s, wall %s", result->world_size, result->world_size == 1 ? "" : "s",
-            duration_format(result->total_ns, text, sizeof(text)));
+    snprintf(line, sizeof(line), "%d rank%s, wall %s", result->world_size,
+             result->world_size == 1 ? "" : "s",
+             duration_format(result->total_ns, text, sizeof(text)));
     for (int i = 0; i < PARTS; i++) {
         if (parts_ns[i] == 0)
             continue;
-        fprintf(out, "%s%s %s", joint, measure_part_name((enum measure_part)i),
-                duration_format(parts_ns[i], text, sizeof(text)));
+        text_append(line, sizeof(line), "%s%s %s", joint, measure_part_name((enum measure_part)i),
+                    duration_format(parts_ns[i], text, sizeof(text)));
         joint = ", ";
     }
-    fprintf(out, "\n      digest %016" PRIx64 "\n", result->digest);
+    terminal_wrap(out, "      ", line);
+    fprintf(out, "      digest %016" PRIx64 "\n", result->digest);
 }
 
 // ---- failures ---------------------------------------------------------------------------------
@@ -268,25 +165,41 @@ static void print_command(FILE *out, const char *indent, const struct cp_case *c
     fprintf(out, "%sagain: %s\n", indent, text);
 }
 
-void answer_print_cause(FILE *out, const char *indent, const struct cp_case *c,
+// What broke, and where first.
+static void print_broken(FILE *out, const char *indent, const struct cpattn_result *result)
+{
+    char where[256], text[320];
+    int rank;
+    const struct cpattn_figures *f = outcome_worst(result, &rank);
+    if (!f || !f->broken)
+        return;
+    outcome_first_bad(f, where, sizeof(where));
+    if (!where[0])
+        return;
+    snprintf(text, sizeof(text), "first bad element: %s", where);
+    terminal_wrap(out, indent, text);
+}
+
+static void print_cause(FILE *out, const char *indent, const struct cp_case *c,
                         const struct outcome *outcome, const struct cpattn_result *result)
 {
-    char text[256];
-    int rank;
     if (outcome->kind == OUTCOME_ERROR)
         fprintf(out, "%s%s: %s\n", indent, status_name(outcome->status), outcome->sentence);
     else if (outcome->sentence)
-        fprintf(out, "%s%s\n", indent, outcome->sentence);
-    const struct cpattn_figures *f =
-        outcome->kind == OUTCOME_FAIL ? outcome_worst(result, &rank) : NULL;
-    if (f && f->broken) {
-        outcome_first_bad(f, text, sizeof(text));
-        if (text[0])
-            fprintf(out, "%sfirst bad element: %s\n", indent, text);
-    }
+        terminal_wrap(out, indent, outcome->sentence);
+    if (outcome->kind == OUTCOME_FAIL)
+        print_broken(out, indent, result);
     if (outcome->kind == OUTCOME_ERROR && result && cpattn_result_failure(result, 0))
         print_ranks(out, indent, result);
     print_command(out, indent, c);
+}
+
+void answer_print_cause(FILE *out, const char *indent, const struct cp_case *c,
+                        const struct outcome *outcome, const struct cpattn_result *result)
+{
+    print_cause(out, indent, c, outcome, result);
+    if (outcome->kind == OUTCOME_FAIL)
+        figures_print_notes(out, indent, result);
 }
 
 void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outcome,
@@ -298,13 +211,14 @@ void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outc
     if (outcome->kind == OUTCOME_UNVERIFIED)
         fprintf(out, "      %s\n", outcome->sentence);
     else if (outcome->kind != OUTCOME_PASS)
-        answer_print_cause(out, "      ", c, outcome, result);
+        print_cause(out, "      ", c, outcome, result);
     if (outcome->kind == OUTCOME_ERROR)
         return;
     print_summary(out, result);
     fputc('\n', out);
     if (outcome->kind != OUTCOME_UNVERIFIED) {
-        print_figures(out, result, verbose);
+        figures_print(out, result, verbose);
+        figures_print_notes(out, "", result);
         fputc('\n', out);
     }
     print_times(out, c, result, verbose);

@@ -19,8 +19,8 @@ enum terminal_paint answer_paint(enum outcome_kind kind);
 // The first line alone: "pass  cp_1_0 bf16 ...".
 void answer_print_verdict(FILE *out, const char *what, const struct outcome *outcome);
 
-// A broken rule, its first bad element and the command that reproduces it, or the sentence and the
-// states of the ranks, each line after `indent`.
+// A broken rule, its first bad element, the command that reproduces it and the diagnosis, or the
+// sentence and the states of the ranks, each line after `indent`.
 void answer_print_cause(FILE *out, const char *indent, const struct cp_case *c,
                         const struct outcome *outcome, const struct cpattn_result *result);
 

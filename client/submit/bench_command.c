@@ -61,61 +61,59 @@ struct session {
     struct cpattn_client *client;
     struct cp_case c; // as it is timed
     struct bench bench;
-    enum outcome_kind verified;
+    struct outcome verified; // of the first run
 };
 
-// Runs a case once; the exit status, after words where that is not 0. *result is the caller's.
-static int run(const struct session *s, const struct cp_case *c, enum outcome_kind *kind,
+// Runs a case once; the exit status, after words where that is not 0. *outcome and *result are the
+// caller's to end.
+static int run(const struct session *s, const struct cp_case *c, struct outcome *outcome,
                struct cpattn_result **result)
 {
     struct cpattn_error error = {.text = ""};
-    struct outcome outcome;
     struct cpattn_case *made = command_library_case(c);
     if (!made)
         return command_exit(STATUS_RESOURCE_EXHAUSTED);
     enum cpattn_status status =
         command_run(s->client, made, s->options->about.asking.timeout_ns, result, &error);
     cpattn_case_destroy(made);
-    enum status memory = outcome_init(&outcome, status, *result, error.text);
-    int exit_status = memory ? command_exit(memory) : outcome_exit(&outcome);
+    enum status memory = outcome_init(outcome, status, *result, error.text);
+    int exit_status = memory ? command_exit(memory) : outcome_exit(outcome);
     if (memory)
         command_complain("not enough memory for the answer");
     else if (exit_status != COMMAND_PASS)
-        answer_print(stderr, c, &outcome, *result, false);
-    *kind = outcome.kind;
-    outcome_fini(&outcome);
+        answer_print(stderr, c, outcome, *result, false);
     return exit_status;
 }
 
-static int run_and_drop(const struct session *s, const struct cp_case *c, enum outcome_kind *kind)
+static int run_verified(struct session *s, const struct cp_case *asked)
 {
     struct cpattn_result *result = NULL;
-    int exit_status = run(s, c, kind, &result);
+    int exit_status = run(s, asked, &s->verified, &result);
     cpattn_result_destroy(result);
     return exit_status;
 }
 
-static int run_timed(struct session *s)
+static int run_timed(struct session *s, bool counts)
 {
     struct cpattn_result *result = NULL;
-    enum outcome_kind kind;
-    int exit_status = run(s, &s->c, &kind, &result);
-    if (exit_status == COMMAND_PASS)
+    struct outcome outcome = {.kind = OUTCOME_NOT_RUN};
+    int exit_status = run(s, &s->c, &outcome, &result);
+    if (exit_status == COMMAND_PASS && counts)
         bench_add(&s->bench, &s->c, result);
+    outcome_fini(&outcome);
     cpattn_result_destroy(result);
     return exit_status;
 }
 
 static int measure(struct session *s, const struct cp_case *asked)
 {
-    enum outcome_kind kind;
-    int exit_status = run_and_drop(s, asked, &s->verified);
+    int exit_status = run_verified(s, asked);
     s->c = *asked;
     s->c.verify = VERIFY_OFF;
     for (int i = 0; i < s->options->warmup && exit_status == COMMAND_PASS; i++)
-        exit_status = run_and_drop(s, &s->c, &kind);
+        exit_status = run_timed(s, false);
     for (int i = 0; i < s->options->repeat && exit_status == COMMAND_PASS; i++)
-        exit_status = run_timed(s);
+        exit_status = run_timed(s, true);
     if (exit_status == COMMAND_PASS && command_interrupted())
         return command_exit(STATUS_CANCELLED);
     return exit_status;
@@ -158,12 +156,26 @@ static enum status print_table(const struct session *s, struct error *error)
     return status;
 }
 
+static void print_verdict(const struct outcome *verified)
+{
+    char used[OUTCOME_NUMBER_MAX];
+    if (verified->kind != OUTCOME_PASS)
+        printf("not verified");
+    else if (!verified->tensor[0])
+        printf("verified once: pass");
+    else
+        printf("verified once%s: pass, %s of a limit at most (%s of %s)",
+               verified->sampled ? " by a sample" : "", outcome_percent(verified->used, used),
+               verified->rule, verified->tensor);
+}
+
 static enum status print_bench(const struct session *s, struct error *error)
 {
     char what[256];
     case_describe(&s->c, what, sizeof(what));
-    printf("%s\n%s; %d timed run%s after %d for warming up\n\n", what,
-           s->verified == OUTCOME_PASS ? "verified once: pass" : "not verified", s->bench.runs,
+    printf("%s\n", what);
+    print_verdict(&s->verified);
+    printf("; %d timed run%s after %d for warming up\n\n", s->bench.runs,
            s->bench.runs == 1 ? "" : "s", s->options->warmup);
     return print_table(s, error);
 }
@@ -173,7 +185,7 @@ static int show(const struct session *s)
     struct error error;
     if (s->options->about.asking.json)
         return command_json_exit(
-            json_bench(stdout, &s->c, s->verified, s->options->warmup, &s->bench));
+            json_bench(stdout, &s->c, &s->verified, s->options->warmup, &s->bench));
     enum status status = print_bench(s, &error);
     if (status != STATUS_OK)
         command_complain("%s", error.text);
@@ -198,6 +210,7 @@ static int bench(const struct bench_options *o)
     if (exit_status == COMMAND_PASS)
         exit_status = show(&s);
     cpattn_client_destroy(s.client);
+    outcome_fini(&s.verified);
     bench_fini(&s.bench);
     return exit_status;
 }

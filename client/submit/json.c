@@ -117,17 +117,9 @@ static json_t *element_object(struct writer *w, const struct cpattn_element *e)
 
 static json_t *broken_array(struct writer *w, uint32_t broken)
 {
-    static const struct {
-        uint32_t bit;
-        const char *name;
-    } rules[] = {{CPATTN_RULE_ELEMENT, "element"},
-                 {CPATTN_RULE_RMSE, "rmse"},
-                 {CPATTN_RULE_ROW, "row"},
-                 {CPATTN_RULE_NONFINITE, "nonfinite"},
-                 {CPATTN_RULE_PADDING, "padding"}};
     json_t *array = json_array();
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-        if ((broken & rules[i].bit) && json_array_append_new(array, json_string(rules[i].name)))
+    for (const struct outcome_rule *r = outcome_rules; r->name; r++)
+        if ((broken & r->bit) && json_array_append_new(array, json_string(r->name)))
             w->failed = true;
     return array;
 }
@@ -139,15 +131,22 @@ static json_t *figures_object(struct writer *w, const struct cpattn_figures *f)
     put_int(w, object, "chunk", f->chunk);
     put(w, object, "broken", broken_array(w, f->broken));
     put_int(w, object, "elements", f->elements);
+    put_int(w, object, "judged", f->judged);
     put_int(w, object, "mismatches", f->mismatches);
+    put_int(w, object, "te_mismatches", f->te_mismatches);
     put_int(w, object, "nonfinite", f->nonfinite);
     put_real(w, object, "rmse", f->rmse_rel);
     put_real(w, object, "rmse_limit", f->rmse_limit);
+    put_real(w, object, "twin", f->twin_rel);
+    put_real(w, object, "slope", f->slope);
+    put_real(w, object, "slope_limit", f->slope_limit);
     put_real(w, object, "max_error", f->max_abs);
     put_real(w, object, "worst_element", f->worst_element);
     put_real(w, object, "worst_row", f->worst_row_rel);
     put_real(w, object, "worst_row_limit", f->worst_row_limit);
     put(w, object, "worst_row_at", element_object(w, &f->worst_row));
+    if (f->remark == CPATTN_REMARK_LONG_SUM)
+        put_text(w, object, "remark", "long_sum");
     if (f->first_bad.position < 0)
         return object;
     put(w, object, "first_bad_at", element_object(w, &f->first_bad));
@@ -181,6 +180,15 @@ static json_t *rank_rates(struct writer *w, const struct cp_case *c, const struc
     return object;
 }
 
+static json_t *diagnosis_object(struct writer *w, const struct cpattn_rank *rank)
+{
+    json_t *object = json_object();
+    put_text(w, object, "tensor", rank->diagnosis_tensor);
+    put_real(w, object, "explained", rank->diagnosis_explained);
+    put_text(w, object, "text", rank->diagnosis);
+    return object;
+}
+
 static json_t *rank_object(struct writer *w, const struct cp_case *c,
                            const struct cpattn_result *result, const struct cpattn_rank *rank)
 {
@@ -196,6 +204,8 @@ static json_t *rank_object(struct writer *w, const struct cp_case *c,
         if (json_array_append_new(figures, figures_object(w, f)))
             w->failed = true;
     put(w, object, "figures", figures);
+    if (rank->diagnosis[0])
+        put(w, object, "diagnosis", diagnosis_object(w, rank));
     return object;
 }
 
@@ -273,6 +283,8 @@ bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struc
     put_text(&w, object, "status", status_name(outcome->status));
     if (outcome->sentence)
         put_text(&w, object, "message", outcome->sentence);
+    if (outcome->diagnosis)
+        put_text(&w, object, "diagnosis", outcome->diagnosis);
     put(&w, object, "case", case_object(&w, c));
     case_command(c, command, sizeof(command));
     put_text(&w, object, "command", command);
@@ -306,13 +318,24 @@ static json_t *series_object(struct writer *w, const struct bench *bench, enum b
     return object;
 }
 
-bool json_bench(FILE *out, const struct cp_case *c, enum outcome_kind verified, int warmup,
+// How near the nearest limit was.
+static void put_limit(struct writer *w, json_t *object, const struct outcome *verified)
+{
+    put_real(w, object, "of_limit", verified->used);
+    put_text(w, object, "rule", verified->rule);
+    put_text(w, object, "tensor", verified->tensor);
+    put(w, object, "sampled", json_boolean(verified->sampled));
+}
+
+bool json_bench(FILE *out, const struct cp_case *c, const struct outcome *verified, int warmup,
                 const struct bench *bench)
 {
     struct writer w = {false};
     char command[CASE_COMMAND_MAX];
     json_t *object = json_object(), *times = json_object(), *rates = json_object();
-    put_text(&w, object, "verified", outcome_name(verified));
+    put_text(&w, object, "verified", outcome_name(verified->kind));
+    if (verified->tensor[0])
+        put_limit(&w, object, verified);
     put_int(&w, object, "warmup", warmup);
     put_int(&w, object, "repeat", bench->runs);
     for (int i = 0; i < BENCH_SERIES; i++)

@@ -15,7 +15,7 @@
 bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struct outcome *outcome,
                  const struct cpattn_result *result);
 // `c` is the case as it was timed, `verified` what became of the run before.
-bool json_bench(FILE *out, const struct cp_case *c, enum outcome_kind verified, int warmup,
+bool json_bench(FILE *out, const struct cp_case *c, const struct outcome *verified, int warmup,
                 const struct bench *bench);
 bool json_description(FILE *out, const struct cpattn_description *d);
 bool json_status(FILE *out, const struct cpattn_daemon_status *s);

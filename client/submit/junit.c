@@ -46,7 +46,10 @@ static void cause(struct report *r, const char *name, const char *type, const st
     element_start(r, name);
     if (type)
         attribute(r, "type", type);
-    attribute(r, "message", o->sentence ? o->sentence : outcome_name(o->kind));
+    char message[2 * OUTCOME_SENTENCE_MAX];
+    snprintf(message, sizeof(message), "%s%s%s", o->sentence ? o->sentence : outcome_name(o->kind),
+             o->diagnosis ? "; diagnosis: " : "", o->diagnosis ? o->diagnosis : "");
+    attribute(r, "message", message);
     if (o->detail && xmlTextWriterWriteString(r->writer, BAD_CAST o->detail) < 0)
         r->failed = true;
     element_end(r);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/matrix_report.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "client/submit/answer.h"
@@ -13,16 +12,17 @@ static bool is_bad(const struct outcome *o)
     return o->kind == OUTCOME_FAIL || o->kind == OUTCOME_ERROR;
 }
 
-static void used_text(const struct outcome *o, char *text, size_t size)
+// The largest part of a limit that an error took, the rule whose limit it is, and of which tensor.
+// `outcome` may be NULL.
+static void used_cells(struct table *table, const struct outcome *outcome)
 {
-    if (!o->tensor[0])
-        snprintf(text, size, "-");
-    else if (isinf(o->used) || o->used > 99)
-        snprintf(text, size, "> 99x");
-    else if (o->used >= 10)
-        snprintf(text, size, "%.1fx", o->used);
-    else
-        snprintf(text, size, "%.0f%%", 100 * o->used);
+    char used[OUTCOME_NUMBER_MAX];
+    bool known = outcome && outcome->tensor[0];
+    bool near = known && outcome->used > OUTCOME_NEAR;
+    table_cell(table, near ? PAINT_WARN : PAINT_PLAIN, "%s",
+               known ? outcome_percent(outcome->used, used) : "-");
+    table_cell(table, PAINT_PLAIN, "%s", known ? outcome->rule : "-");
+    table_cell(table, PAINT_PLAIN, "%s", known ? outcome->tensor : "-");
 }
 
 static void time_cell(struct table *table, uint64_t ns)
@@ -36,18 +36,15 @@ static void time_cell(struct table *table, uint64_t ns)
 static void print_cases(FILE *out, const struct matrix_report *report)
 {
     struct table *table =
-        table_create(out, "CASE VERDICT >OF_LIMIT TENSOR >FORWARD >BACKWARD >RAN >WAITED");
+        table_create(out, "CASE VERDICT >OF_LIMIT RULE TENSOR >FORWARD >BACKWARD >RAN >WAITED");
     for (int i = 0; i < report->list->count; i++) {
         const struct outcome *o = &report->outcomes[i];
-        char used[16];
         if (o->kind == OUTCOME_EXCLUDED)
             continue;
-        used_text(o, used, sizeof(used));
         table_row(table);
         table_cell(table, PAINT_PLAIN, "%s", report->list->cases[i].id);
         table_cell(table, answer_paint(o->kind), "%s", outcome_name(o->kind));
-        table_cell(table, PAINT_PLAIN, "%s", used);
-        table_cell(table, PAINT_PLAIN, "%s", o->tensor[0] ? o->tensor : "-");
+        used_cells(table, o);
         time_cell(table, o->forward_ns);
         time_cell(table, o->backward_ns);
         time_cell(table, o->run_ns);
@@ -83,9 +80,6 @@ static void count_cell(struct table *table, int count, enum terminal_paint paint
 
 static void sum_row(struct table *table, const char *label, const struct sum *sum)
 {
-    char used[16] = "-";
-    if (sum->worst)
-        used_text(sum->worst, used, sizeof(used));
     table_row(table);
     table_cell(table, PAINT_PLAIN, "%s", label);
     count_cell(table, sum->kinds[OUTCOME_PASS], PAINT_GOOD);
@@ -93,8 +87,7 @@ static void sum_row(struct table *table, const char *label, const struct sum *su
     count_cell(table, sum->kinds[OUTCOME_ERROR], PAINT_BAD);
     count_cell(table, sum->kinds[OUTCOME_NOT_RUN], PAINT_WARN);
     count_cell(table, sum->kinds[OUTCOME_EXCLUDED], PAINT_DIM);
-    table_cell(table, PAINT_PLAIN, "%s", used);
-    table_cell(table, PAINT_PLAIN, "%s", sum->worst ? sum->worst->tensor : "-");
+    used_cells(table, sum->worst);
     time_cell(table, sum->slowest ? sum->slowest->run_ns : 0);
 }
 
@@ -112,7 +105,8 @@ static void print_sums(FILE *out, const struct matrix_report *report)
     const struct matrix_axis *first = &report->list->axes[0];
     char columns[160];
     snprintf(columns, sizeof(columns),
-             "%s >PASS >FAIL >ERROR >NOT_RUN >EXCLUDED >OF_LIMIT TENSOR >SLOWEST", first->name);
+             "%s >PASS >FAIL >ERROR >NOT_RUN >EXCLUDED >OF_LIMIT RULE TENSOR >SLOWEST",
+             first->name);
     for (char *c = columns; *c && *c != ' '; c++)
         *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
     struct table *table = table_create(out, columns);
@@ -224,6 +218,31 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
                  duration_format(report->elapsed_ns, elapsed, sizeof(elapsed)));
 }
 
+// What the verdicts do not say.
+static void print_notes(FILE *out, const struct matrix_report *report)
+{
+    int sampled = 0, remarked = 0, te = 0;
+    for (int i = 0; i < report->list->count; i++) {
+        const struct outcome *o = &report->outcomes[i];
+        sampled += o->sampled;
+        remarked += o->remarked;
+        te += o->te_mismatches > 0;
+    }
+    const struct {
+        int count;
+        const char *words;
+    } notes[] = {{sampled, "judged by a sample; --set verify=full judges every element"},
+                 {remarked, "with a remark, which --json has"},
+                 {te, "with elements that TransformerEngine's own rule refuses, for comparison"}};
+    bool any = sampled || remarked || te;
+    if (any)
+        fputc('\n', out);
+    for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++)
+        if (notes[i].count)
+            fprintf(out, "%d case%s %s\n", notes[i].count, notes[i].count == 1 ? "" : "s",
+                    notes[i].words);
+}
+
 void matrix_report_print(FILE *out, const struct matrix_report *report)
 {
     char sum[160];
@@ -238,6 +257,7 @@ void matrix_report_print(FILE *out, const struct matrix_report *report)
     if (bad > 0 && !rows)
         print_where(out, report);
     print_failures(out, report, bad);
+    print_notes(out, report);
     bool colours = terminal_colours(out);
     matrix_report_sum(report, sum, sizeof(sum));
     fprintf(out, "\n%s%s%s\n",

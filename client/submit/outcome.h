@@ -3,6 +3,7 @@
 #ifndef CPATTN_CLIENT_SUBMIT_OUTCOME_H
 #define CPATTN_CLIENT_SUBMIT_OUTCOME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "client/cpattn.h"
@@ -18,18 +19,25 @@ enum outcome_kind {
     OUTCOME_KINDS,
 };
 
-#define OUTCOME_TENSOR_MAX   12
+#define OUTCOME_WORD_MAX     12
 #define OUTCOME_SENTENCE_MAX 640
+// The part of a limit from which an error is near it.
+#define OUTCOME_NEAR         0.9
 
 struct outcome {
     enum outcome_kind kind;
-    enum status status; // OUTCOME_ERROR: why
-    double used;        // the largest part of a limit that an error took; 1 is the limit
-    char tensor[OUTCOME_TENSOR_MAX];  // of which tensor; "" where there are no figures
+    enum status status;            // OUTCOME_ERROR: why
+    double used;                   // the largest part of a limit that an error took; 1 is the limit
+    char tensor[OUTCOME_WORD_MAX]; // of which tensor; "" where there are no figures
+    char rule[OUTCOME_WORD_MAX];   // and which rule's limit; "" where there are no figures
     uint64_t forward_ns, backward_ns; // of the slowest rank
     uint64_t wait_ns, run_ns;         // for its turn and for processes; at work
-    char *sentence; // owned; why it failed, was excluded or could not run; NULL for a pass
-    char *detail;   // owned; what answer_print_cause() says of it, or NULL
+    int64_t te_mismatches;            // elements outside TransformerEngine's own rule
+    bool sampled;                     // not every element was judged
+    bool remarked;                    // a tensor has a remark
+    char *sentence;  // owned; why it failed, was excluded or could not run; NULL for a pass
+    char *diagnosis; // owned; of a fail, the one that explains most; or NULL
+    char *detail;    // owned; what answer_print_cause() says of it, or NULL
 };
 
 // "pass", "fail", "error", "excluded", "unverified", "not run".
@@ -43,8 +51,28 @@ void outcome_fini(struct outcome *outcome);
 // The exit status that says so: of client/submit/command.h.
 int outcome_exit(const struct outcome *outcome);
 
-// Which part of its limits these figures use; infinite where they hold no number.
-double outcome_used(const struct cpattn_figures *figures);
+// The rules by name, ended by a NULL.
+struct outcome_rule {
+    uint32_t bit; // CPATTN_RULE_*
+    const char *name;
+};
+extern const struct outcome_rule outcome_rules[];
+
+// Which part of its limits these figures use; infinite where something has to hold exactly and does
+// not, or is no number. *rule is the rule whose limit that is: of those broken, where there are
+// any.
+double outcome_used(const struct cpattn_figures *figures, const char **rule);
+
+// value / limit; infinite where one of them is no number.
+double outcome_part(double value, double limit);
+
+// An error relative to the reference in units of the twin's; as it is where there is no twin.
+double outcome_in_twins(const struct cpattn_figures *figures, double relative);
+
+// "1.02", "182", "3e+05"; "68%", "12.3x", "> 99x". Both return `text`.
+#define OUTCOME_NUMBER_MAX 16
+const char *outcome_number(double value, char text[OUTCOME_NUMBER_MAX]);
+const char *outcome_percent(double part, char text[OUTCOME_NUMBER_MAX]);
 
 // The names of the tensors that there are figures of, in the order of the figures; returns how
 // many.
@@ -60,11 +88,17 @@ const struct cpattn_figures *outcome_worst_of(const struct cpattn_result *result
 // one that uses most of its limits. NULL where there are no figures.
 const struct cpattn_figures *outcome_worst(const struct cpattn_result *result, int *rank);
 
-// Says which rules the figures broke: "dq of rank 1, chunk 0: relative RMSE 3.1e-01,
-// allowed 2.0e-02".
+// Whether figures of a tensor have a remark.
+bool outcome_remarked(const struct cpattn_result *result, const char *tensor);
+
+// Says which rules the figures broke: "dq of rank 1, chunk 0: error 21 times the twin's, allowed
+// 1.50".
 void outcome_explain(const struct cpattn_figures *figures, int rank, char *text, size_t size);
 
 // Where the first bad element lies and what it holds; "" where there is none.
 void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t size);
+
+// "the scale is missing (97 % of the error of dq on rank 1)"; "" where a rank has none.
+void outcome_diagnosis(const struct cpattn_rank *rank, char *text, size_t size);
 
 #endif

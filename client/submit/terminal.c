@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/terminal.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -43,4 +44,28 @@ const char *terminal_paint(bool colours, enum terminal_paint paint)
 const char *terminal_unpaint(bool colours)
 {
     return colours ? "\033[0m" : "";
+}
+
+// How much of a text goes on a line of `room` columns: up to the last space, or up to the first
+// where not even a word fits.
+static size_t line_length(const char *text, size_t room)
+{
+    size_t length = strlen(text);
+    if (length <= room)
+        return length;
+    for (size_t i = room; i > 0; i--)
+        if (text[i] == ' ')
+            return i;
+    return strcspn(text, " ");
+}
+
+void terminal_wrap(FILE *stream, const char *indent, const char *text)
+{
+    size_t used = strlen(indent), columns = (size_t)terminal_columns(stream);
+    size_t room = terminal_is(stream) && columns > used ? columns - used : SIZE_MAX;
+    do {
+        size_t length = line_length(text, room);
+        fprintf(stream, "%s%.*s\n", indent, (int)length, text);
+        text += length + (text[length] == ' ');
+    } while (*text);
 }

@@ -20,6 +20,10 @@ bool terminal_colours(FILE *stream);
 // Columns of the terminal; 80 where that is unknown.
 int terminal_columns(FILE *stream);
 
+// Prints a line after `indent`. On a terminal it is broken between words where it would be wider
+// than that; what follows is indented as much.
+void terminal_wrap(FILE *stream, const char *indent, const char *text);
+
 // The escape sequence of a paint, and the one that ends it; "" without colour.
 const char *terminal_paint(bool colours, enum terminal_paint paint);
 const char *terminal_unpaint(bool colours);
