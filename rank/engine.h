@@ -10,7 +10,7 @@ struct engine {
     const struct engine_ops *ops;
 };
 
-// Called in this order for each case. After an error nothing but release() follows.
+// Called in this order for each case. After an error, or a lack, nothing but release() follows.
 struct engine_ops {
     const char *name; // "cpu"
     // Adds to *host_bytes what the engine takes of the job's arena.
@@ -19,6 +19,10 @@ struct engine_ops {
     // Makes sure of all other memory of the case and leaves the rest as it is, so that ranks can
     // still go back. NULL: there is none.
     enum status (*admit)(struct engine *e, const struct job *j, struct error *error);
+    // Called by all ranks once all have admitted the case: what they have to settle among each
+    // other. *lacks: some rank has not got the memory for it; all ranks are told so and are as they
+    // were, and `error` has the sentence of the one that lacks it. NULL: there is nothing.
+    enum status (*join)(struct engine *e, const struct job *j, bool *lacks, struct error *error);
     // Points the job's buffers to memory. Inputs are filled, all other bytes all ones, which is a
     // NaN in every dtype: whatever is read or delivered without having been written shall show.
     enum status (*prepare)(struct engine *e, struct job *j, struct error *error);

@@ -116,6 +116,26 @@ static enum status memory_agree(struct session *s, struct job *j, bool *refused,
     return status;
 }
 
+// What the engines have to settle among each other, refused likewise.
+static enum status engines_join(struct session *s, struct job *j, bool *refused,
+                                struct error *error)
+{
+    struct refusal *refusal = &j->report->refusal;
+    struct error reason = {0};
+    if (!s->engine->ops->join)
+        return STATUS_OK;
+    enum status status = s->engine->ops->join(s->engine, j, refused, &reason);
+    if (status != STATUS_OK) {
+        *error = reason;
+        return status;
+    }
+    if (*refused) {
+        refusal->status = (int32_t)(reason.text[0] ? STATUS_RESOURCE_EXHAUSTED : STATUS_ABORTED);
+        snprintf(refusal->text, sizeof(refusal->text), "%s", reason.text);
+    }
+    return STATUS_OK;
+}
+
 // ---- one case ----
 
 static enum status job_admit(const struct session *s, const struct job *j, struct error *error)
@@ -176,6 +196,8 @@ static enum status job_run(struct session *s, struct job *j, struct error *error
         status = job_plan(j, error);
     if (status == STATUS_OK)
         status = memory_agree(s, j, &refused, error);
+    if (status == STATUS_OK && !refused)
+        status = engines_join(s, j, &refused, error);
     if (status != STATUS_OK || refused)
         return status;
     memory_take(j);

@@ -234,12 +234,19 @@ enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
 // ---- the environment ---------------------------------------------------------------------------
 
 // Of the daemon's environment ranks get these: where libraries and the driver are, what sanitizers
-// read, and all that is meant for CUDA and NCCL.
+// read, and all that is meant for CUDA, NCCL and exchanges between devices.
 static bool variable_is_inherited(const char *variable)
 {
     static const char *const names[] = {
-        "PATH=",         "LD_LIBRARY_PATH=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
-        "LSAN_OPTIONS=", "TSAN_OPTIONS=",    "CUDA_",         "NCCL_",
+        "PATH=",
+        "LD_LIBRARY_PATH=",
+        "ASAN_OPTIONS=",
+        "UBSAN_OPTIONS=",
+        "LSAN_OPTIONS=",
+        "TSAN_OPTIONS=",
+        "CUDA_",
+        "NCCL_",
+        "CPATTN_TRANSPORT=",
 #ifdef CPATTN_FAULTS
         "CPATTN_FAULT=",
 #endif

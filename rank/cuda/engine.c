@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "judge/digest.h"
 #include "kernels/cuda/digest_cuda.h"
@@ -12,7 +13,9 @@
 #include "rank/cuda/events.h"
 #include "rank/cuda/executor.h"
 #include "rank/cuda/verify.h"
+#include "rank/cuda/window.h"
 #include "transport/nccl.h"
+#include "transport/peer.h"
 
 // What NCCL shall do unless the daemon's environment says otherwise. Ranks of one pool are on one
 // machine and find each other there, whatever networks it has. Multicast is for reductions, of
@@ -20,12 +23,16 @@
 static const char *const nccl_defaults[][2] = {{"NCCL_SOCKET_IFNAME", "lo"},
                                                {"NCCL_NVLS_ENABLE", "0"}};
 
+// Streams that wait for a peer must not hold up others, so that each has a queue of its own.
+#define STREAM_QUEUES "32"
+
 struct cuda {
     struct engine base;
     struct progress *words; // of all ranks
     struct attention_backend *backend;
     cudaStream_t compute, comm;
-    struct transport *transport;
+    struct transport *transport; // NCCL
+    struct transport *peer;      // copy engines; NULL where they are of no use
     struct cuda_executor *executor;
     struct device_arena arena;
     struct events times;
@@ -34,6 +41,7 @@ struct cuda {
 
     // Of the case at hand.
     size_t device_bytes;
+    struct window window;
     struct cuda_execution execution;
     int inputs[2];    // timed events around them
     int verify_begin; // timed event
@@ -59,15 +67,31 @@ static enum status cuda_failed(cudaError_t result, const char *what, struct erro
 
 // ---- memory ----
 
+// Where a buffer of the plan lies in the window; -1: in the arena.
+static int64_t window_offset(const struct cuda *cuda, int buffer)
+{
+    return cuda->peer ? cuda->window.offsets[buffer] : -1;
+}
+
+static enum status buffers_reserve(struct cuda *cuda, const struct job *j, struct error *error)
+{
+    enum status status = STATUS_OK;
+    if (cuda->peer)
+        status = window_set(&cuda->window, j->plan, error);
+    else
+        status = device_arena_add(&cuda->device_bytes, window_staging_bytes(j->plan), 1, error);
+    for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
+        if (window_offset(cuda, i) < 0)
+            status = device_arena_add(&cuda->device_bytes, j->plan->buffers[i].bytes, 1, error);
+    return status;
+}
+
 static enum status cuda_reserve(struct engine *e, const struct job *j, size_t *host_bytes,
                                 struct error *error)
 {
     struct cuda *cuda = self(e);
     cuda->device_bytes = 0;
-    enum status status =
-        device_arena_add(&cuda->device_bytes, cuda_executor_staging(j->plan), 1, error);
-    for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
-        status = device_arena_add(&cuda->device_bytes, j->plan->buffers[i].bytes, 1, error);
+    enum status status = buffers_reserve(cuda, j, error);
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
         status = verify_cuda_reserve(j->c, j->rank, host_bytes, &cuda->device_bytes, error);
     return status;
@@ -82,20 +106,41 @@ static enum status cuda_admit(struct engine *e, const struct job *j, struct erro
     return device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
 }
 
+static enum status cuda_join(struct engine *e, const struct job *j, bool *lacks,
+                             struct error *error)
+{
+    struct cuda *cuda = self(e);
+    (void)j;
+    if (!cuda->peer)
+        return STATUS_OK;
+    return transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
+}
+
+// What ranks send each other lies in memory that others have mapped: large windows do not outlive
+// their case.
+static enum status windows_trim(struct cuda *cuda, struct error *error)
+{
+    return cuda->peer ? transport_peer_trim(cuda->peer, DEVICE_ARENA_KEPT, error) : STATUS_OK;
+}
+
 // ---- inputs ----
 
 static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
 {
     cudaError_t result = cudaSuccess;
+    char *window = cuda->peer ? transport_peer_window(cuda->peer) : NULL;
     cuda->execution = (struct cuda_execution){
         .plan = j->plan,
         .buffers = j->buffers,
-        .staging = device_arena_take(&cuda->arena, cuda_executor_staging(j->plan), 1),
+        .staging = window ? window + cuda->window.staging
+                          : device_arena_take(&cuda->arena, window_staging_bytes(j->plan), 1),
         .job = j->number,
     };
     for (int i = 0; i < j->plan->buffer_count && result == cudaSuccess; i++) {
         const struct plan_buffer *buffer = &j->plan->buffers[i];
-        j->buffers[i] = device_arena_take(&cuda->arena, buffer->bytes, 1);
+        int64_t offset = window_offset(cuda, i);
+        j->buffers[i] =
+            offset >= 0 ? window + offset : device_arena_take(&cuda->arena, buffer->bytes, 1);
         if (buffer->bytes > 0 && !job_role_is_filled(buffer->role))
             result = cudaMemsetAsync(j->buffers[i], 0xff, (size_t)buffer->bytes, cuda->compute);
     }
@@ -164,6 +209,8 @@ static enum status cuda_execute(struct engine *e, struct job *j, struct error *e
     enum status status = cuda_executor_start(cuda->executor, &cuda->execution, error);
     if (status == STATUS_OK && j->c->verify == VERIFY_OFF)
         status = work_wait(cuda, j, error);
+    if (status == STATUS_OK && j->c->verify == VERIFY_OFF)
+        status = windows_trim(cuda, error);
     cuda->broken = status != STATUS_OK;
     return status;
 }
@@ -239,6 +286,8 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
         status = work_wait(cuda, j, error);
     if (status == STATUS_OK)
         status = verify_timings(cuda, &j->report->timings, error);
+    if (status == STATUS_OK)
+        status = windows_trim(cuda, error);
     cuda->broken = status != STATUS_OK;
     if (status != STATUS_OK)
         return status;
@@ -263,6 +312,9 @@ static void cuda_destroy(struct engine *e)
     if (cuda->broken)
         return;
     cuda_executor_destroy(cuda->executor);
+    window_fini(&cuda->window);
+    if (cuda->peer)
+        cuda->peer->ops->destroy(cuda->peer);
     if (cuda->transport)
         cuda->transport->ops->destroy(cuda->transport);
     events_fini(&cuda->times);
@@ -282,6 +334,7 @@ static const struct engine_ops cuda_ops = {
     .name = "cuda",
     .reserve = cuda_reserve,
     .admit = cuda_admit,
+    .join = cuda_join,
     .prepare = cuda_prepare,
     .execute = cuda_execute,
     .verify = cuda_verify,
@@ -336,6 +389,21 @@ static enum status streams_open(struct cuda *cuda, struct error *error)
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "a stream", error);
 }
 
+// Plans exchange through copy engines where devices can map each other's memory, else through
+// NCCL.
+static enum status peer_open(struct cuda *cuda, struct transport *control, struct error *error)
+{
+    struct error reason;
+    const char *wanted = getenv("CPATTN_TRANSPORT");
+    if (control->world_size == 1 || (wanted && strcmp(wanted, "nccl") == 0))
+        return STATUS_OK;
+    enum status status = transport_peer_create(control, cuda->comm, &cuda->peer, &reason);
+    if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
+        return STATUS_OK;
+    *error = reason;
+    return status;
+}
+
 static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup,
                              struct error *error)
 {
@@ -354,9 +422,11 @@ static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup
     if (status == STATUS_OK)
         status = transport_nccl_create(setup->control, cuda->comm, &cuda->transport, error);
     if (status == STATUS_OK)
-        status =
-            cuda_executor_create(cuda->backend, cuda->transport,
-                                 setup->progress - setup->control->rank, &cuda->executor, error);
+        status = peer_open(cuda, setup->control, error);
+    if (status == STATUS_OK)
+        status = cuda_executor_create(cuda->backend, cuda->peer ? cuda->peer : cuda->transport,
+                                      cuda->comm, setup->progress - setup->control->rank,
+                                      &cuda->executor, error);
     return status;
 }
 
@@ -370,6 +440,7 @@ static enum status cuda_create(const struct engine_setup *setup, struct engine *
     events_init(&cuda->times, true);
     for (size_t i = 0; i < sizeof(nccl_defaults) / sizeof(nccl_defaults[0]); i++)
         (void)setenv(nccl_defaults[i][0], nccl_defaults[i][1], 0);
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", STREAM_QUEUES, 0);
     enum status status = cuda_init(cuda, setup, error);
     if (status != STATUS_OK) {
         cuda_destroy(&cuda->base);

@@ -13,6 +13,7 @@
 #include "rank/cuda/events.h"
 #include "rank/cuda/marks.h"
 #include "rank/cuda/position.h"
+#include "rank/cuda/window.h"
 #include "rank/operations.h"
 
 // A case that is not through after so long is looked at less often, so that it leaves the core to
@@ -115,22 +116,6 @@ static cudaError_t region_poison(const struct cuda_executor *x, const struct reg
 
 // ---- exchanges ----
 
-int64_t cuda_executor_staging(const struct plan *plan)
-{
-    int64_t most = 0;
-    for (int32_t i = 0; i < plan->op_count; i++) {
-        const struct op *op = &plan->ops[i];
-        int64_t bytes = 0;
-        for (int32_t k = 0; k < op->transfer_count; k++) {
-            const struct transfer *t = &plan->transfers[op->transfer_first + k];
-            bytes += t->send.rows > 1 ? (region_total(&t->send) + 255) / 256 * 256 : 0;
-            bytes += t->receive.rows > 1 ? (region_total(&t->receive) + 255) / 256 * 256 : 0;
-        }
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
 // Where the bytes of a region are while they travel: in place, or at the next free place of the
 // staging memory. Exchanges use that one after the other, on one stream.
 static void *travelling(const struct cuda_executor *x, const struct region *r, int64_t *staged)
@@ -138,7 +123,7 @@ static void *travelling(const struct cuda_executor *x, const struct region *r, i
     if (r->rows <= 1)
         return region_memory(x->e->buffers, r);
     char *place = x->e->staging + *staged;
-    *staged += (region_total(r) + 255) / 256 * 256;
+    *staged += window_region_packed(r);
     return place;
 }
 
@@ -470,8 +455,8 @@ enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timin
 // ---- life ----
 
 enum status cuda_executor_create(struct attention_backend *backend, struct transport *transport,
-                                 struct progress *words, struct cuda_executor **executor,
-                                 struct error *error)
+                                 cudaStream_t comm, struct progress *words,
+                                 struct cuda_executor **executor, struct error *error)
 {
     struct cuda_executor *x = calloc(1, sizeof(*x));
     if (!x)
@@ -480,7 +465,7 @@ enum status cuda_executor_create(struct attention_backend *backend, struct trans
     x->transport = transport;
     x->words = words;
     x->streams[STREAM_COMPUTE] = attention_cuda_stream(backend);
-    x->streams[STREAM_COMM] = transport_nccl_stream(transport);
+    x->streams[STREAM_COMM] = comm;
     events_init(&x->events, false);
     events_init(&x->times, true);
     enum status status = marks_init(&x->marks, error);

@@ -7,28 +7,25 @@
 #include "common/report.h"
 #include "kernels/cuda/backend.h"
 #include "plan/plan.h"
-#include "transport/nccl.h"
+#include "transport/transport.h"
 
 // Lives as long as the rank; runs one plan at a time.
 struct cuda_executor;
 
-// Borrows backend and transport. The transport's stream is not the backend's. `words` are those of
-// all ranks of the pool.
+// Borrows backend and transports. `transport` puts exchanges on `comm`, which is not the backend's
+// stream. `words` are those of all ranks of the pool.
 enum status cuda_executor_create(struct attention_backend *backend, struct transport *transport,
-                                 struct progress *words, struct cuda_executor **executor,
-                                 struct error *error) MUST_CHECK;
+                                 cudaStream_t comm, struct progress *words,
+                                 struct cuda_executor **executor, struct error *error) MUST_CHECK;
 void cuda_executor_destroy(struct cuda_executor *x);
 
 struct cuda_execution {
     const struct plan *plan;
     void *const *buffers; // device memory of the plan's buffers, by index, ready on the
                           // backend's stream
-    char *staging;        // device memory, cuda_executor_staging() bytes
+    char *staging;        // device memory, window_staging_bytes() of it
     uint64_t job;
 };
-
-// Bytes that the regions in pieces of the largest exchange take.
-int64_t cuda_executor_staging(const struct plan *plan);
 
 // Puts a plan on the streams; what is put on the backend's stream afterwards is behind all of it.
 // With an explore_seed in the plan's case operations are delayed at random, and receive regions are

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a rank on a GPU has instead of its CPU counterpart: one file per line. The transport over NCCL
-# is here too, because nothing else links it.
+# What a rank on a GPU has instead of its CPU counterpart: one file per line. The transports
+# between devices are here too, because nothing else links them.
 cuda_rank_sources =
 cuda_rank_sources += rank/cuda/device.c
 cuda_rank_sources += rank/cuda/device.h
@@ -25,8 +25,13 @@ cuda_rank_sources += rank/cuda/verify.c
 cuda_rank_sources += rank/cuda/verify.h
 cuda_rank_sources += rank/cuda/verify_memory.c
 cuda_rank_sources += rank/cuda/verify_state.h
+cuda_rank_sources += rank/cuda/window.c
+cuda_rank_sources += rank/cuda/window.h
+cuda_rank_sources += transport/driver.h
 cuda_rank_sources += transport/nccl.c
 cuda_rank_sources += transport/nccl.h
+cuda_rank_sources += transport/peer.c
+cuda_rank_sources += transport/peer.h
 
 # In link order. The daemon and the client link none of it.
 cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) kernels/cuda/libkernelscuda.a judge/libjudge.a kernels/libkernels.a \

@@ -3,24 +3,11 @@
 
 #include <string.h>
 
+#include "transport/driver.h"
+
 // Numbers of different streams lie in cache lines of their own.
 #define MARK_STRIDE 32
 #define MARKS_BYTES (PLAN_STREAMS * MARK_STRIDE * sizeof(uint32_t))
-
-// The driver's own interface, looked up at run time so that this program starts where there is no
-// driver.
-static void *driver_function(const char *name)
-{
-    void *function = NULL;
-    enum cudaDriverEntryPointQueryResult found;
-#if CUDART_VERSION >= 12050
-    cudaError_t result =
-        cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
-#else
-    cudaError_t result = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
-#endif
-    return result == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : NULL;
-}
 
 enum status marks_init(struct marks *m, struct error *error)
 {

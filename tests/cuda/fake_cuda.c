@@ -2,6 +2,7 @@
 #include "tests/cuda/fake_cuda.h"
 
 #include <cuda.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,9 @@
 #include "kernels/cuda/delay_cuda.h"
 #include "tests/generate.h"
 
-#define STREAMS_MAX (2 * WORLD_SIZE_MAX)
+#define STREAMS_MAX (4 * WORLD_SIZE_MAX)
 
-enum item_kind { ITEM_WORK, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE };
+enum item_kind { ITEM_WORK, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE, ITEM_COUNTER };
 
 struct fake_event {
     uint64_t recorded, reached; // how often
@@ -29,6 +30,7 @@ struct item {
     struct message *messages;
     bool *sent, *received; // [count]
     int count;
+    const uint32_t *counter; // is to reach `number`
 };
 
 struct fake_stream {
@@ -64,11 +66,16 @@ static struct fake_stream *stream_of(cudaStream_t stream)
     return (struct fake_stream *)(void *)stream;
 }
 
+// Ranks make their streams in threads of their own.
 cudaStream_t fake_stream(void)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
     insist(stream_count < STREAMS_MAX, "too many streams");
-    streams[stream_count] = (struct fake_stream){0};
-    return (cudaStream_t)(void *)&streams[stream_count++];
+    struct fake_stream *made = &streams[stream_count++];
+    *made = (struct fake_stream){0};
+    pthread_mutex_unlock(&lock);
+    return (cudaStream_t)(void *)made;
 }
 
 static struct item *push(cudaStream_t stream, enum item_kind kind)
@@ -197,6 +204,10 @@ static bool stream_advance(struct fake_stream *s, uint64_t *random)
         break;
     case ITEM_EXCHANGE:
         return exchange_advance(s, item, random);
+    case ITEM_COUNTER:
+        if ((int32_t)(*item->counter - (uint32_t)item->number) < 0)
+            return false;
+        break;
     }
     pop(s);
     return true;
@@ -409,15 +420,28 @@ static CUresult stream_write_value(CUstream stream, CUdeviceptr place, cuuint32_
     return CUDA_SUCCESS;
 }
 
+static CUresult stream_wait_value(CUstream stream, CUdeviceptr place, cuuint32_t value,
+                                  unsigned int flags)
+{
+    if (flags != CU_STREAM_WAIT_VALUE_GEQ)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct item *item = push((cudaStream_t)stream, ITEM_COUNTER);
+    item->counter = (const uint32_t *)(uintptr_t)place;
+    item->number = value;
+    return CUDA_SUCCESS;
+}
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
                                              unsigned int cudaVersion, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *driverStatus)
 {
-    CUresult (*write)(CUstream, CUdeviceptr, cuuint32_t, unsigned int) = stream_write_value;
+    CUresult (*functions[])(CUstream, CUdeviceptr, cuuint32_t, unsigned int) = {stream_write_value,
+                                                                                stream_wait_value};
+    bool waits = strcmp(symbol, "cuStreamWaitValue32") == 0;
     (void)cudaVersion;
     (void)flags;
-    insist(strcmp(symbol, "cuStreamWriteValue32") == 0, "another funcPtr of the driver");
-    memcpy(funcPtr, &write, sizeof(write));
+    insist(waits || strcmp(symbol, "cuStreamWriteValue32") == 0, "another function of the driver");
+    memcpy(funcPtr, &functions[waits], sizeof(functions[waits]));
     *driverStatus = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }
@@ -439,5 +463,98 @@ cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int f
 cudaError_t cudaFreeHost(void *ptr)
 {
     free(ptr);
+    return cudaSuccess;
+}
+
+// ---- memory that ranks map of each other --------------------------------------------------------
+
+cudaError_t cudaMalloc(void **devPtr, size_t size)
+{
+    *devPtr = malloc(size);
+    if (*devPtr)
+        memset(*devPtr, 0xff, size);
+    return *devPtr ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFree(void *devPtr)
+{
+    free(devPtr);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *devPtr, int value, size_t count)
+{
+    memset(devPtr, value, count);
+    return cudaSuccess;
+}
+
+struct copy_call {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static void copy_run(void *arguments)
+{
+    struct copy_call *c = arguments;
+    memcpy(c->to, c->from, c->bytes);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    struct copy_call call = {dst, src, count};
+    (void)kind;
+    fake_push(stream, copy_run, &call, sizeof(call));
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *devPtr)
+{
+    memset(handle, 0, sizeof(*handle));
+    memcpy(handle, &devPtr, sizeof(devPtr));
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsigned int flags)
+{
+    (void)flags;
+    memcpy(devPtr, &handle, sizeof(*devPtr));
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *devPtr)
+{
+    (void)devPtr;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
+{
+    (void)flags;
+    (void)priority;
+    *pStream = fake_stream();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    (void)stream; // forgotten by fake_reset()
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+{
+    *leastPriority = *greatestPriority = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
     return cudaSuccess;
 }

@@ -64,7 +64,8 @@ tests_cuda_faulty_rank_LDADD = $(cuda_rank_libs)
 # The executor on a made-up runtime: needs the toolkit's headers and no device.
 tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cuda/fake_cuda.c \
     tests/cuda/fake_cuda_backend.c tests/cuda/fake_cuda.h tests/world.c tests/world.h \
-    rank/cuda/device.c rank/cuda/executor.c rank/cuda/position.c rank/cuda/marks.c rank/cuda/events.c
+    rank/cuda/device.c rank/cuda/executor.c rank/cuda/position.c \
+    rank/cuda/marks.c rank/cuda/events.c rank/cuda/window.c transport/peer.c
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
 
 tests_cuda_test_device_arena_SOURCES = tests/cuda/test_device_arena.c rank/cuda/device_arena.c

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor of plans on a device, on a runtime that is made up (tests/cuda/fake_cuda.h):
 // whatever order streams and events leave open, the bits are those of the CPU's executor.
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,12 +11,14 @@
 #include "judge/digest.h"
 #include "rank/cuda/device.h"
 #include "rank/cuda/executor.h"
+#include "rank/cuda/window.h"
 #include "rank/inputs.h"
 #include "rank/job.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/generate.h"
 #include "tests/runner.h"
 #include "tests/world.h"
+#include "transport/peer.h"
 
 #define WORLD_MAX  5
 #define TOKENS_MAX 40
@@ -26,11 +29,14 @@
 struct device_rank {
     struct attention_backend *backend;
     struct transport *transport;
+    struct transport *control, *peer; // where ranks put bytes into each other's memory
+    struct window window;
     struct cuda_executor *executor;
     struct plan *plan;
     struct job job;
     struct cuda_execution execution;
     void *buffers[64];
+    char *staging;
 };
 
 static struct progress words[WORLD_SIZE_MAX];
@@ -69,6 +75,59 @@ static void inputs_fill_all(const struct job *j)
     free(spans);
 }
 
+// ---- ranks that put bytes into each other's memory ----
+
+static void *rank_join(void *argument)
+{
+    struct device_rank *r = argument;
+    struct error error;
+    bool lacks = false;
+    enum status status = STATUS_OK;
+    if (!r->peer)
+        status = transport_peer_create(r->control, transport_nccl_stream(r->transport), &r->peer,
+                                       &error);
+    if (status == STATUS_OK)
+        status = transport_peer_announce(r->peer, &r->window.told, &lacks, &error);
+    return status == STATUS_OK && !lacks ? r : NULL;
+}
+
+// Windows are agreed on by all ranks at once.
+static void ranks_join(int world_size)
+{
+    pthread_t threads[WORLD_MAX];
+    for (int rank = 0; rank < world_size; rank++)
+        ck_assert_int_eq(pthread_create(&threads[rank], NULL, rank_join, &ranks[rank]), 0);
+    for (int rank = 0; rank < world_size; rank++) {
+        void *joined;
+        ck_assert_int_eq(pthread_join(threads[rank], &joined), 0);
+        ck_assert_ptr_nonnull(joined);
+    }
+}
+
+static void controls_open(int world_size)
+{
+    struct error error;
+    int fds[WORLD_MAX][WORLD_MAX];
+    for (int a = 0; a < world_size; a++) {
+        fds[a][a] = -1;
+        for (int b = a + 1; b < world_size; b++) {
+            int pair[2];
+            ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+            fds[a][b] = pair[0];
+            fds[b][a] = pair[1];
+        }
+    }
+    for (int rank = 0; rank < world_size; rank++)
+        ck_assert_int_eq(
+            transport_socket_create(rank, world_size, fds[rank], &ranks[rank].control, &error),
+            STATUS_OK);
+}
+
+static bool lies_in_window(const struct device_rank *r, int buffer)
+{
+    return r->peer && r->window.offsets[buffer] >= 0;
+}
+
 static void rank_init(struct device_rank *r, const struct cp_case *c, int rank)
 {
     struct error error;
@@ -77,16 +136,31 @@ static void rank_init(struct device_rank *r, const struct cp_case *c, int rank)
     ck_assert_int_le(r->plan->buffer_count, 64);
     r->backend = fake_backend();
     r->transport = fake_transport(rank, c->world_size);
-    ck_assert_int_eq(cuda_executor_create(r->backend, r->transport, words, &r->executor, &error),
+    ck_assert_int_eq(window_set(&r->window, r->plan, &error), STATUS_OK);
+}
+
+static void rank_start(struct device_rank *r, const struct cp_case *c, int rank)
+{
+    struct error error;
+    struct transport *transport = r->peer ? r->peer : r->transport;
+    char *window = r->peer ? transport_peer_window(r->peer) : NULL;
+    ck_assert_int_eq(cuda_executor_create(r->backend, transport,
+                                          transport_nccl_stream(r->transport), words, &r->executor,
+                                          &error),
                      STATUS_OK);
+    if (window)
+        memset(window, 0xff, r->window.bytes);
     for (int i = 0; i < r->plan->buffer_count; i++)
-        r->buffers[i] = memory_take(r->plan->buffers[i].bytes);
+        r->buffers[i] = lies_in_window(r, i) ? window + r->window.offsets[i]
+                                             : memory_take(r->plan->buffers[i].bytes);
+    r->staging = memory_take(window_staging_bytes(r->plan));
     r->job = (struct job){.c = c, .rank = rank, .plan = r->plan, .buffers = r->buffers};
     inputs_fill_all(&r->job);
-    r->execution = (struct cuda_execution){.plan = r->plan,
-                                           .buffers = r->buffers,
-                                           .staging = memory_take(cuda_executor_staging(r->plan)),
-                                           .job = 7};
+    r->execution =
+        (struct cuda_execution){.plan = r->plan,
+                                .buffers = r->buffers,
+                                .staging = window ? window + r->window.staging : r->staging,
+                                .job = 7};
     ck_assert_int_eq(cuda_executor_start(r->executor, &r->execution, &error), STATUS_OK);
 }
 
@@ -94,8 +168,9 @@ static void rank_fini(struct device_rank *r)
 {
     cuda_executor_destroy(r->executor);
     for (int i = 0; i < r->plan->buffer_count; i++)
-        free(r->buffers[i]);
-    free(r->execution.staging);
+        if (!lies_in_window(r, i))
+            free(r->buffers[i]);
+    free(r->staging);
     plan_destroy(r->plan);
 }
 
@@ -110,18 +185,31 @@ static uint64_t rank_digest(const struct device_rank *r)
     return digest;
 }
 
-static void world_start(const struct cp_case *c)
+static void world_start(const struct cp_case *c, bool by_peer)
 {
     memset(words, 0, sizeof(words));
     for (int rank = 0; rank < c->world_size; rank++)
         rank_init(&ranks[rank], c, rank);
+    if (by_peer) {
+        controls_open(c->world_size);
+        ranks_join(c->world_size);
+    }
+    for (int rank = 0; rank < c->world_size; rank++)
+        rank_start(&ranks[rank], c, rank);
 }
 
 static void world_end(const struct cp_case *c)
 {
     fake_reset();
-    for (int rank = 0; rank < c->world_size; rank++)
-        rank_fini(&ranks[rank]);
+    for (int rank = 0; rank < c->world_size; rank++) {
+        struct device_rank *r = &ranks[rank];
+        rank_fini(r);
+        window_fini(&r->window);
+        if (r->peer)
+            r->peer->ops->destroy(r->peer);
+        if (r->control)
+            r->control->ops->destroy(r->control);
+    }
 }
 
 static void case_draw(uint64_t seed, struct cp_case *c)
@@ -140,8 +228,8 @@ START_TEST(any_order_gives_the_bits_of_the_cpu)
     uint64_t random = (uint64_t)_i + 1;
     case_draw((uint64_t)_i, &c);
     ck_assert_int_eq(world_run(&c, reports, &error), STATUS_OK);
-    for (int order = 0; order < ORDERS; order++) {
-        world_start(&c);
+    for (int order = 0; order < 2 * ORDERS; order++) {
+        world_start(&c, order % 2);
         while (fake_step(&random))
             continue;
         ck_assert_msg(fake_is_idle(), "something waits for what never comes");
@@ -181,7 +269,7 @@ START_TEST(a_device_that_breaks_is_told_with_its_place)
     struct error error;
     uint64_t random = (uint64_t)_i + 1;
     case_draw((uint64_t)_i, &c);
-    world_start(&c);
+    world_start(&c, false);
     int steps = (int)generate_below(&random, 200);
     while (steps-- > 0 && fake_step(&random))
         continue;
@@ -208,7 +296,7 @@ START_TEST(whoever_stands_still_is_found)
     c.world_size = WORLD_MAX;
     c.comm = (enum case_comm[]){COMM_P2P, COMM_ALL_GATHER}[_i];
     c.seqlen_q = c.seqlen_kv = TOKENS_MAX;
-    world_start(&c);
+    world_start(&c, false);
     int culprit = 3;
     fake_hold(attention_cuda_stream(ranks[culprit].backend));
     fake_hold(transport_nccl_stream(ranks[culprit].transport));

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's own interface, looked up at run time so that programs start where there is no
+// driver.
+#ifndef CPATTN_TRANSPORT_DRIVER_H
+#define CPATTN_TRANSPORT_DRIVER_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+// A function of the driver as of CUDA 12.0; NULL where there is none.
+static inline void *driver_function(const char *name)
+{
+    void *function = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    cudaError_t result =
+        cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
+#else
+    cudaError_t result = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
+#endif
+    return result == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : NULL;
+}
+
+#endif

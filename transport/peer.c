@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/peer.h"
+
+#include <cuda.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "transport/driver.h"
+
+// Names the exchanges of this file on the control transport.
+#define TAG_PEER (UINT64_C(1) << 62)
+
+// Windows are allocated in these steps.
+#define WINDOW_STEP ((size_t)32 << 20)
+// A whole allocation of the driver's: a smaller one would share its mapping with others.
+#define FLAGS_BYTES ((size_t)2 << 20)
+
+// Counters in the memory of one rank, raised by the others.
+struct flags {
+    uint32_t arrived[WORLD_SIZE_MAX]; // exchanges whose bytes from this rank are there
+    uint32_t ready[WORLD_SIZE_MAX];   // exchanges whose places at this rank are free
+};
+
+struct remote {
+    char *window; // mapped; NULL where there is none
+    struct flags *flags;
+    cudaStream_t stream; // of what is sent to it
+    cudaEvent_t sent;
+    uint32_t sends, receives; // exchanges with it so far
+    int64_t *places;          // in its window, of the messages that are sent to it
+    int place_count, place_next, place_max;
+};
+
+struct peer_transport {
+    struct transport base;
+    struct transport *control;
+    cudaStream_t stream;
+    cudaEvent_t fork, last;
+    CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
+    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
+    char *window;
+    size_t window_bytes; // of every rank
+    struct flags *flags;
+    struct remote remotes[WORLD_SIZE_MAX];
+    int64_t *heard; // what the others announce
+    int64_t *told;
+    bool failed;
+};
+
+static struct peer_transport *self(const struct transport *t)
+{
+    return (struct peer_transport *)(uintptr_t)t;
+}
+
+static enum status cuda_failed(struct peer_transport *p, cudaError_t result, const char *what,
+                               struct error *error)
+{
+    p->failed = true;
+    return error_set(error, STATUS_INTERNAL, "%s: %s (%s)", what, cudaGetErrorString(result),
+                     cudaGetErrorName(result));
+}
+
+// ---- agreement between the hosts ----------------------------------------------------------------
+
+static enum status control_swap(struct peer_transport *p, const struct message *messages, int count,
+                                struct error *error)
+{
+    struct transport *t = p->control;
+    int done = 0;
+    enum status status = t->ops->start(t, TAG_PEER, messages, count, error);
+    while (status == STATUS_OK && !done)
+        status = t->ops->progress(t, -1, &done, error);
+    return status;
+}
+
+// Tells `bytes` to every peer and learns as many of each: theirs[world_size * bytes].
+static enum status control_share(struct peer_transport *p, const void *mine, char *theirs,
+                                 size_t bytes, struct error *error)
+{
+    struct message messages[WORLD_SIZE_MAX];
+    int count = 0;
+    memcpy(theirs + (size_t)p->base.rank * bytes, mine, bytes);
+    for (int peer = 0; peer < p->base.world_size; peer++)
+        if (peer != p->base.rank)
+            messages[count++] = (struct message){.peer = peer,
+                                                 .send = mine,
+                                                 .send_bytes = bytes,
+                                                 .receive = theirs + (size_t)peer * bytes,
+                                                 .receive_bytes = bytes};
+    return control_swap(p, messages, count, error);
+}
+
+// Whether all ranks have come here without a fault; *all is set only then.
+static enum status control_agree(struct peer_transport *p, bool mine, bool *all,
+                                 struct error *error)
+{
+    char own = mine, theirs[WORLD_SIZE_MAX];
+    enum status status = control_share(p, &own, theirs, 1, error);
+    *all = status == STATUS_OK;
+    for (int peer = 0; peer < p->base.world_size && status == STATUS_OK; peer++)
+        *all = *all && theirs[peer];
+    return status;
+}
+
+// ---- mappings -----------------------------------------------------------------------------------
+
+struct handle {
+    cudaIpcMemHandle_t memory;
+    char valid;
+};
+
+// Maps memory of all other ranks, or of none: places[world_size]. *all tells which.
+static enum status memory_map(struct peer_transport *p, void *own, void *places[WORLD_SIZE_MAX],
+                              bool *all, struct error *error)
+{
+    struct handle mine = {.valid = 0}, theirs[WORLD_SIZE_MAX];
+    memset(&mine, 0, sizeof(mine));
+    mine.valid = own && cudaIpcGetMemHandle(&mine.memory, own) == cudaSuccess;
+    enum status status = control_share(p, &mine, (char *)theirs, sizeof(mine), error);
+    bool mapped = status == STATUS_OK && mine.valid;
+    for (int peer = 0; peer < p->base.world_size; peer++) {
+        places[peer] = NULL;
+        if (peer == p->base.rank || !mapped)
+            continue;
+        mapped = theirs[peer].valid &&
+                 cudaIpcOpenMemHandle(&places[peer], theirs[peer].memory,
+                                      cudaIpcMemLazyEnablePeerAccess) == cudaSuccess;
+        if (!mapped)
+            places[peer] = NULL;
+    }
+    (void)cudaGetLastError(); // a refusal is an answer
+    if (status == STATUS_OK)
+        status = control_agree(p, mapped, all, error);
+    for (int peer = 0; peer < p->base.world_size; peer++)
+        if (places[peer] && (status != STATUS_OK || !*all)) {
+            (void)cudaIpcCloseMemHandle(places[peer]);
+            places[peer] = NULL;
+        }
+    return status;
+}
+
+// ---- windows ------------------------------------------------------------------------------------
+
+// Others must have let go of a window before it is freed.
+static enum status windows_close(struct peer_transport *p, struct error *error)
+{
+    bool all;
+    for (int peer = 0; peer < p->base.world_size; peer++) {
+        if (p->remotes[peer].window)
+            (void)cudaIpcCloseMemHandle(p->remotes[peer].window);
+        p->remotes[peer].window = NULL;
+    }
+    enum status status = control_agree(p, true, &all, error);
+    if (status == STATUS_OK && p->window)
+        (void)cudaFree(p->window);
+    p->window = NULL;
+    p->window_bytes = 0;
+    return status;
+}
+
+// All ranks ask for the same size and have the same one already.
+static enum status windows_open(struct peer_transport *p, size_t bytes, bool *lacks,
+                                struct error *error)
+{
+    void *places[WORLD_SIZE_MAX], *memory = NULL;
+    struct error broken;
+    bool all = false;
+    enum status status = windows_close(p, error);
+    if (status != STATUS_OK)
+        return status;
+    bytes = (bytes + WINDOW_STEP - 1) / WINDOW_STEP * WINDOW_STEP;
+    cudaError_t result = cudaMalloc(&memory, bytes);
+    if (result != cudaSuccess) {
+        (void)cudaGetLastError();
+        error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                  "the case needs %zu MiB of device memory for what its ranks send each other: %s",
+                  bytes >> 20, cudaGetErrorString(result));
+    }
+    status = memory_map(p, memory, places, &all, &broken);
+    if (status != STATUS_OK)
+        *error = broken;
+    *lacks = status == STATUS_OK && !all;
+    if (!all) {
+        if (memory)
+            (void)cudaFree(memory);
+        return status;
+    }
+    for (int peer = 0; peer < p->base.world_size; peer++)
+        p->remotes[peer].window = places[peer];
+    p->window = memory;
+    p->window_bytes = bytes;
+    return STATUS_OK;
+}
+
+char *transport_peer_window(const struct transport *t)
+{
+    return self(t)->window;
+}
+
+enum status transport_peer_trim(struct transport *t, size_t keep_bytes, struct error *error)
+{
+    return self(t)->window_bytes > keep_bytes ? windows_close(self(t), error) : STATUS_OK;
+}
+
+// ---- announcements ------------------------------------------------------------------------------
+
+static bool places_grow(struct remote *r, int count)
+{
+    r->place_count = r->place_next = 0;
+    if (count <= r->place_max)
+        return true;
+    free(r->places);
+    r->places = malloc((size_t)count * sizeof(*r->places));
+    r->place_max = r->places ? count : 0;
+    return r->places;
+}
+
+static bool numbers_grow(int64_t **numbers, size_t count)
+{
+    free(*numbers);
+    *numbers = malloc(count * sizeof(**numbers) + 1);
+    return *numbers;
+}
+
+// What goes to a peer: the bytes of the own window, then where its messages land.
+static enum status landings_swap(struct peer_transport *p, const struct peer_landings *l,
+                                 size_t *window_bytes, struct error *error)
+{
+    struct message messages[WORLD_SIZE_MAX];
+    size_t tell = 0, hear = 0;
+    int count = 0;
+    for (int peer = 0; peer < p->base.world_size; peer++) {
+        tell += 1 + (size_t)l->count[peer];
+        hear += 1 + (size_t)l->send_count[peer];
+    }
+    if (!numbers_grow(&p->told, tell) || !numbers_grow(&p->heard, hear))
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %zu messages", tell);
+    int64_t *out = p->told, *in = p->heard;
+    for (int peer = 0; peer < p->base.world_size; peer++) {
+        size_t outs = (size_t)l->count[peer], ins = (size_t)l->send_count[peer];
+        if (peer == p->base.rank)
+            continue;
+        out[0] = (int64_t)l->window_bytes;
+        if (outs > 0)
+            memcpy(out + 1, l->offsets[peer], outs * sizeof(*out));
+        messages[count++] =
+            (struct message){peer, out, (outs + 1) * sizeof(*out), in, (ins + 1) * sizeof(*in)};
+        out += outs + 1;
+        in += ins + 1;
+    }
+    enum status status = control_swap(p, messages, count, error);
+    *window_bytes = l->window_bytes;
+    for (int i = 0; i < count && status == STATUS_OK; i++) {
+        const int64_t *theirs = messages[i].receive;
+        if ((size_t)theirs[0] > *window_bytes)
+            *window_bytes = (size_t)theirs[0];
+    }
+    return status;
+}
+
+static enum status places_keep(struct peer_transport *p, const struct peer_landings *l,
+                               struct error *error)
+{
+    const int64_t *in = p->heard;
+    for (int peer = 0; peer < p->base.world_size; peer++) {
+        struct remote *r = &p->remotes[peer];
+        if (peer == p->base.rank)
+            continue;
+        if (!places_grow(r, l->send_count[peer]))
+            return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d messages",
+                             l->send_count[peer]);
+        r->place_count = l->send_count[peer];
+        memcpy(r->places, in + 1, (size_t)r->place_count * sizeof(*in));
+        in += 1 + r->place_count;
+    }
+    return STATUS_OK;
+}
+
+enum status transport_peer_announce(struct transport *t, const struct peer_landings *landings,
+                                    bool *lacks, struct error *error)
+{
+    struct peer_transport *p = self(t);
+    size_t window_bytes;
+    *lacks = false;
+    enum status status = landings_swap(p, landings, &window_bytes, error);
+    if (status == STATUS_OK)
+        status = places_keep(p, landings, error);
+    if (status != STATUS_OK || window_bytes <= p->window_bytes)
+        return status;
+    return windows_open(p, window_bytes, lacks, error);
+}
+
+// ---- an exchange --------------------------------------------------------------------------------
+
+// What an exchange has to do with one peer.
+struct traffic {
+    size_t send_bytes, receive_bytes;
+};
+
+static enum status messages_check(const struct peer_transport *p, const struct message *messages,
+                                  int count, struct traffic traffic[WORLD_SIZE_MAX],
+                                  struct error *error)
+{
+    if (p->failed)
+        return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before has failed");
+    memset(traffic, 0, WORLD_SIZE_MAX * sizeof(*traffic));
+    for (int i = 0; i < count; i++) {
+        const struct message *m = &messages[i];
+        if (m->peer < 0 || m->peer >= p->base.world_size)
+            return error_set(error, STATUS_INVALID_ARGUMENT, "a message with rank %d of %d",
+                             m->peer, p->base.world_size);
+        traffic[m->peer].send_bytes += m->send_bytes;
+        traffic[m->peer].receive_bytes += m->receive_bytes;
+        if (m->peer == p->base.rank && m->send_bytes != m->receive_bytes)
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "a local copy of %zu bytes to a place of %zu", m->send_bytes,
+                             m->receive_bytes);
+    }
+    return STATUS_OK;
+}
+
+static cudaError_t counter_raise(const struct peer_transport *p, cudaStream_t stream,
+                                 uint32_t *counter, uint32_t value)
+{
+    CUresult result = p->write_value((CUstream)stream, (CUdeviceptr)(uintptr_t)counter, value,
+                                     CU_STREAM_WRITE_VALUE_DEFAULT);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+}
+
+// Values are compared as distances, so that a counter may pass 2^32.
+static cudaError_t counter_await(const struct peer_transport *p, cudaStream_t stream,
+                                 uint32_t *counter, uint32_t value)
+{
+    CUresult result = p->wait_value((CUstream)stream, (CUdeviceptr)(uintptr_t)counter, value,
+                                    CU_STREAM_WAIT_VALUE_GEQ);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+}
+
+static cudaError_t message_put(struct remote *r, const struct message *m, size_t window_bytes)
+{
+    int64_t place = r->place_next < r->place_count ? r->places[r->place_next++] : -1;
+    if (place < 0 || (size_t)place > window_bytes || m->send_bytes > window_bytes - (size_t)place)
+        return cudaErrorInvalidValue; // was not announced
+    return cudaMemcpyAsync(r->window + place, m->send, m->send_bytes, cudaMemcpyDeviceToDevice,
+                           r->stream);
+}
+
+// Everything that goes to one peer, on a stream of its own, when its places are free.
+static cudaError_t peer_send(struct peer_transport *p, int peer, const struct message *messages,
+                             int count)
+{
+    struct remote *r = &p->remotes[peer];
+    uint32_t exchange = ++r->sends;
+    cudaError_t result = cudaStreamWaitEvent(r->stream, p->fork, 0);
+    if (result == cudaSuccess)
+        result = counter_await(p, r->stream, &p->flags->ready[peer], exchange);
+    for (int i = 0; i < count && result == cudaSuccess; i++)
+        if (messages[i].peer == peer && messages[i].send_bytes > 0)
+            result = message_put(r, &messages[i], p->window_bytes);
+    if (result == cudaSuccess)
+        result = counter_raise(p, r->stream, &r->flags->arrived[p->base.rank], exchange);
+    return result == cudaSuccess ? cudaEventRecord(r->sent, r->stream) : result;
+}
+
+static cudaError_t own_copy(const struct peer_transport *p, const struct message *messages,
+                            int count)
+{
+    cudaError_t result = cudaSuccess;
+    for (int i = 0; i < count && result == cudaSuccess; i++)
+        if (messages[i].peer == p->base.rank && messages[i].send_bytes > 0)
+            result = cudaMemcpyAsync(messages[i].receive, messages[i].send, messages[i].send_bytes,
+                                     cudaMemcpyDeviceToDevice, p->stream);
+    return result;
+}
+
+// First every peer is told that its places are free, so that nobody waits for a rank that waits.
+static cudaError_t exchange_put(struct peer_transport *p, const struct message *messages, int count,
+                                const struct traffic traffic[WORLD_SIZE_MAX])
+{
+    int world_size = p->base.world_size, rank = p->base.rank;
+    cudaError_t result = cudaEventRecord(p->fork, p->stream);
+    for (int step = 1; step < world_size && result == cudaSuccess; step++) {
+        int peer = (rank + world_size - step) % world_size;
+        struct remote *r = &p->remotes[peer];
+        if (traffic[peer].receive_bytes > 0)
+            result = counter_raise(p, p->stream, &r->flags->ready[rank], ++r->receives);
+    }
+    for (int step = 1; step < world_size && result == cudaSuccess; step++) {
+        int peer = (rank + step) % world_size;
+        if (traffic[peer].send_bytes > 0)
+            result = peer_send(p, peer, messages, count);
+    }
+    if (result == cudaSuccess)
+        result = own_copy(p, messages, count);
+    for (int peer = 0; peer < world_size && result == cudaSuccess; peer++) {
+        if (peer != rank && traffic[peer].receive_bytes > 0)
+            result =
+                counter_await(p, p->stream, &p->flags->arrived[peer], p->remotes[peer].receives);
+        if (peer != rank && traffic[peer].send_bytes > 0 && result == cudaSuccess)
+            result = cudaStreamWaitEvent(p->stream, p->remotes[peer].sent, 0);
+    }
+    return result == cudaSuccess ? cudaEventRecord(p->last, p->stream) : result;
+}
+
+static enum status peer_start(struct transport *t, uint64_t tag, const struct message *messages,
+                              int count, struct error *error)
+{
+    struct peer_transport *p = self(t);
+    struct traffic traffic[WORLD_SIZE_MAX];
+    (void)tag;
+    enum status status = messages_check(p, messages, count, traffic, error);
+    if (status != STATUS_OK)
+        return status;
+    cudaError_t result = exchange_put(p, messages, count, traffic);
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(p, result, "an exchange", error);
+}
+
+static enum status peer_look(struct peer_transport *p, int *done, struct error *error)
+{
+    if (p->failed)
+        return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before has failed");
+    cudaError_t result = cudaEventQuery(p->last);
+    if (result != cudaSuccess && result != cudaErrorNotReady)
+        return cuda_failed(p, result, "an exchange", error);
+    *done = result == cudaSuccess;
+    return STATUS_OK;
+}
+
+static enum status peer_progress(struct transport *t, int timeout_ms, int *done,
+                                 struct error *error)
+{
+    uint64_t start_ns = clock_now_ns();
+    for (;;) {
+        enum status status = peer_look(self(t), done, error);
+        if (status != STATUS_OK || *done || timeout_ms == 0)
+            return status;
+        if (timeout_ms > 0 && clock_now_ns() - start_ns > (uint64_t)timeout_ms * 1000000)
+            return STATUS_OK;
+        sched_yield();
+    }
+}
+
+static int peer_waiting_for(const struct transport *t)
+{
+    (void)t; // only the device knows
+    return -1;
+}
+
+static int peer_lost_peer(const struct transport *t)
+{
+    return self(t)->control->ops->lost_peer(self(t)->control);
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+// The process is about to end: what others have mapped of it is the driver's to clean up.
+static void peer_destroy(struct transport *t)
+{
+    if (!t)
+        return;
+    struct peer_transport *p = self(t);
+    for (int peer = 0; peer < p->base.world_size; peer++) {
+        struct remote *r = &p->remotes[peer];
+        if (r->window)
+            (void)cudaIpcCloseMemHandle(r->window);
+        if (r->flags)
+            (void)cudaIpcCloseMemHandle(r->flags);
+        if (r->sent)
+            (void)cudaEventDestroy(r->sent);
+        if (r->stream)
+            (void)cudaStreamDestroy(r->stream);
+        free(r->places);
+    }
+    if (p->fork)
+        (void)cudaEventDestroy(p->fork);
+    if (p->last)
+        (void)cudaEventDestroy(p->last);
+    free(p->told);
+    free(p->heard);
+    free(p);
+}
+
+static const struct transport_ops peer_ops = {
+    .name = "peer",
+    .start = peer_start,
+    .progress = peer_progress,
+    .waiting_for = peer_waiting_for,
+    .lost_peer = peer_lost_peer,
+    .destroy = peer_destroy,
+};
+
+static bool driver_find(const char *name, void *function)
+{
+    void *found = driver_function(name);
+    memcpy(function, &found, sizeof(found));
+    return found;
+}
+
+static cudaError_t remotes_init(struct peer_transport *p)
+{
+    int least, greatest;
+    cudaError_t result = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    for (int peer = 0; peer < p->base.world_size && result == cudaSuccess; peer++) {
+        struct remote *r = &p->remotes[peer];
+        if (peer == p->base.rank)
+            continue;
+        result = cudaStreamCreateWithPriority(&r->stream, cudaStreamNonBlocking, greatest);
+        if (result == cudaSuccess)
+            result = cudaEventCreateWithFlags(&r->sent, cudaEventDisableTiming);
+    }
+    return result;
+}
+
+static cudaError_t peer_init(struct peer_transport *p)
+{
+    if (!driver_find("cuStreamWriteValue32", &p->write_value) ||
+        !driver_find("cuStreamWaitValue32", &p->wait_value))
+        return cudaErrorNotSupported;
+    cudaError_t result = cudaEventCreateWithFlags(&p->fork, cudaEventDisableTiming);
+    if (result == cudaSuccess)
+        result = cudaEventCreateWithFlags(&p->last, cudaEventDisableTiming);
+    if (result == cudaSuccess)
+        result = remotes_init(p);
+    if (result == cudaSuccess)
+        result = cudaMalloc((void **)&p->flags, FLAGS_BYTES);
+    if (result == cudaSuccess)
+        result = cudaMemset(p->flags, 0, FLAGS_BYTES);
+    return result == cudaSuccess ? cudaDeviceSynchronize() : result;
+}
+
+enum status transport_peer_create(struct transport *control, cudaStream_t stream,
+                                  struct transport **t, struct error *error)
+{
+    void *places[WORLD_SIZE_MAX];
+    bool all = false;
+    struct peer_transport *p = calloc(1, sizeof(*p));
+    if (!p)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a transport");
+    p->base = (struct transport){
+        .ops = &peer_ops, .rank = control->rank, .world_size = control->world_size};
+    p->control = control;
+    p->stream = stream;
+    bool good = peer_init(p) == cudaSuccess;
+    (void)cudaGetLastError();
+    enum status status = memory_map(p, good ? p->flags : NULL, places, &all, error);
+    if (status == STATUS_OK && !all)
+        status = error_set(error, STATUS_UNAVAILABLE,
+                           "a device of the pool cannot map the memory of another");
+    if (status != STATUS_OK) {
+        peer_destroy(&p->base);
+        return status;
+    }
+    for (int peer = 0; peer < p->base.world_size; peer++)
+        p->remotes[peer].flags = places[peer];
+    *t = &p->base;
+    return STATUS_OK;
+}
