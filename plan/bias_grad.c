@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/bias_grad.h"
 
-#include "common/mutation.h"
 #include "plan/tensors.h"
 
 static struct region scratch(struct builder *b, const char *name, int64_t bytes)
@@ -33,7 +32,7 @@ static void reduce(const struct reduction *r)
                               .receive = region_part(all, i * bytes, r->comes[i] ? bytes : 0)};
     builder_exchange(r->b, transfers, r->size);
     builder_fill(r->b, sum, 0);
-    for (int i = MUTATED(DBIAS_DROPS_RANK) ? 1 : 0; i < r->size; i++)
+    for (int i = 0; i < r->size; i++)
         if (r->comes[i])
             builder_add(r->b, transfers[i].receive, sum);
     builder_convert(r->b, sum, r->delivered);

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/mutation.h"
-
 // Something an operation did to a byte range that a later operation may have to wait for.
 struct record {
     int32_t op;
@@ -256,18 +254,9 @@ static void remember(struct builder *b, int32_t op, const struct region *region,
             (struct record){.op = op, .region = *region, .write = write};
 }
 
-static bool feeds_attention(const struct plan *plan, const struct op *op, int32_t other)
-{
-    return plan->ops[other].kind == OP_EXCHANGE &&
-           (op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD);
-}
-
 static void add_wait(struct builder *b, struct op *op, int32_t other)
 {
     struct plan *plan = b->plan;
-    if ((MUTATED(MISSING_WAIT) && feeds_attention(plan, op, other)) ||
-        MUTATED_AT(WAIT_LEFT_OUT, plan->rank, op - plan->ops))
-        return;
     ROOM(b, plan->waits, plan->wait_count, 1, b->capacity.waits);
     if (b->failed)
         return;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/deal.h"
 
-#include "common/mutation.h"
-
 // Some heads of all rows of a tensor [rows][heads][width bytes].
 static struct region columns(struct region tensor, int64_t rows, int64_t heads, int64_t width,
                              int64_t first, int64_t count)
@@ -64,12 +62,10 @@ static struct region team_side(const struct deal *d, const struct crossing *x, i
 static void cross_in(struct deal *d, const struct crossing *x)
 {
     int size = d->part.team.size;
-    int wrong = MUTATED(A2A_WRONG_HEADS) && x->side == SIDE_Q;
     for (int m = 0; m < size; m++)
-        d->transfers[d->transfer_count++] =
-            (struct transfer){.peer = d->part.team.first + m,
-                              .send = own_side(d, x, (m + wrong) % size),
-                              .receive = team_side(d, x, m)};
+        d->transfers[d->transfer_count++] = (struct transfer){.peer = d->part.team.first + m,
+                                                              .send = own_side(d, x, m),
+                                                              .receive = team_side(d, x, m)};
 }
 
 static void cross_out(struct deal *d, const struct crossing *x)
@@ -153,10 +149,6 @@ static void keys_add(struct deal *d, struct pair sum)
     for (int m = 0; m < d->part.team.size; m++) {
         const struct heads *h = &d->heads[m];
         struct pair home = home_pair(d, m);
-        if (MUTATED(A2A_DROP_MEMBER) && m == 1)
-            continue;
-        if (MUTATED(REPLICATED_KV_LOST) && m > 0 && h->kv_first == d->heads[m - 1].kv_first)
-            continue;
         builder_add(
             d->part.b, home.k,
             columns(sum.k, rows, c->kv_heads, c->head_dim_qk * 4, h->kv_first, h->kv_count));

@@ -8,7 +8,6 @@
 // Backward, step i of P - 1: the rank computes its part of the dK, dV of rank r - i and sends it to
 // that owner while it computes the next; its own part comes last. The owner adds the parts in the
 // order of ranks.
-#include "common/mutation.h"
 #include "plan/part.h"
 
 struct gather {
@@ -111,17 +110,12 @@ static void gather_backward(struct gather *g)
         struct pair part = gather_pair(g, buffer, owner, 4);
         builder_fill(p->b, part.both, 0);
         part_backward(p, gather_kv(g, owner), part, one(owner));
-        if (MUTATED(GATHER_WRONG_OWNER) && step > 1)
-            part.both.buffer = g->parts[(step - 1) % 2];
         if (step < g->size)
             gather_return(g, step, part.both);
     }
     struct region sum = gather_pair(g, g->home[0], g->rank, 4).both;
-    bool backward = MUTATED_IN_TURN(ADDS_CHANGE_PLACES);
-    for (int i = MUTATED(GATHER_DROP_PART) ? 2 : 1; i < g->size; i++) {
-        int rank = backward ? g->size - i : i;
+    for (int rank = 1; rank < g->size; rank++)
         builder_add(p->b, gather_pair(g, g->home[rank], g->rank, 4).both, sum);
-    }
     builder_convert(p->b, p->dq_sum, g->tensors.dq);
     builder_convert(p->b, sum, g->tensors.dkv.both);
     tensors_reduce(&g->tensors, p->b, PHASE_BACKWARD);

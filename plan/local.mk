@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plan/libplan.la
-plan_libplan_la_SOURCES = $(plan_sources)
-
-# Compiled a second time, with mutations, for the tests.
-plan_sources = \
+plan_libplan_la_SOURCES = \
     plan/bias.c \
     plan/bias.h \
     plan/bias_grad.c \

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "common/mutation.h"
 #include "plan/bias.h"
 
 int32_t part_key_buffer(const struct part *p, const char *name, const char *suffix, int64_t rows,
@@ -86,7 +85,7 @@ bool part_init_own(struct part *p, struct builder *b, const struct tensors *t)
         return false;
     p->q = t->q;
     p->d_out = t->d_out;
-    p->lse = p->lse_seen = t->lse;
+    p->lse = t->lse;
     return true;
 }
 
@@ -99,25 +98,10 @@ bool part_init_team(struct part *p, struct builder *b, const struct tensors *t, 
     int64_t rows = p->q_rows * heads.count;
     int element = case_element_bytes(c);
     p->q = scratch(p, "q_team", suffix, rows * c->head_dim_qk * element);
-    p->lse = p->lse_seen = scratch(p, "lse_team", suffix, rows * 4);
+    p->lse = scratch(p, "lse_team", suffix, rows * 4);
     if (c->training)
         p->d_out = scratch(p, "dout_team", suffix, rows * c->head_dim_v * element);
     return true;
-}
-
-// What goes wrong with keys, for the mutations.
-static void mutate_keys(const struct cp_case *c, bool remote, struct span *keys)
-{
-    int64_t length = case_length(c, SIDE_KV, keys->sequence);
-    bool last = keys->position + keys->len == length;
-    if (MUTATED(SWAP_CHUNKS) && remote)
-        keys->position = length - keys->position - keys->len;
-    if (MUTATED(SEQUENCE_BOUNDARY) && c->format == FORMAT_THD && keys->sequence == 1)
-        keys->row--;
-    if (MUTATED(CHUNK_ROUNDED_DOWN) && last && keys->len > 1)
-        keys->len -= length % (2 * c->world_size) > 0;
-    if (MUTATED(PADDING_KEY_SEEN) && last)
-        keys->len += length < case_occupied(c, SIDE_KV, keys->sequence);
 }
 
 // The queries against the keys of `source`. Returns how many slices there are. What comes backward
@@ -125,36 +109,22 @@ static void mutate_keys(const struct cp_case *c, bool remote, struct span *keys)
 static int part_slices(struct part *p, struct team source)
 {
     const struct cp_case *c = p->c;
-    bool remote = source.first != p->team.first;
     if (p->heads.count == 0)
         return 0;
     if (p->slice_count >= 0 && p->slice_source == source.first)
         return p->slice_count;
     int count = team_spans(c, SIDE_KV, source, p->kv_spans);
-    for (int i = 0; i < count; i++)
-        mutate_keys(c, remote, &p->kv_spans[i]);
     count = slice_build(c, p->q_spans, p->q_span_count, p->kv_spans, count, 0, p->slices);
-    for (int i = 0; i < count && MUTATED(BIAS_COLUMN_SHIFTED); i++)
-        p->slices[i].bias_column -= remote && p->slices[i].bias_column > 0;
     p->slice_source = source.first;
     p->slice_count = count;
     return count;
 }
 
-// What the LSE is now, for the mutation that lets backward read it too early.
-static struct region lse_copy(struct part *p)
-{
-    struct region copy = scratch(p, "lse_partial", "", p->lse.bytes);
-    builder_fill(p->b, copy, 0);
-    builder_add(p->b, p->lse, copy);
-    return copy;
-}
-
 void part_forward_begin(struct part *p)
 {
     // A first contribution takes the place of what is there when the LSE is -inf.
-    builder_fill(p->b, p->o_sum, MUTATED(PADDING_NOT_ZERO) ? 1e-3F : 0);
-    switch (MUTATED(SINK_DROPPED) ? SOFTMAX_VANILLA : p->c->softmax) {
+    builder_fill(p->b, p->o_sum, 0);
+    switch (p->c->softmax) {
     case SOFTMAX_LEARNABLE:
         builder_fill_heads(p->b, p->heads, p->q_rows, p->sink, p->lse);
         break;
@@ -162,7 +132,7 @@ void part_forward_begin(struct part *p)
         builder_fill(p->b, p->lse, 0);
         break;
     case SOFTMAX_VANILLA:
-        builder_fill(p->b, p->lse, MUTATED(EMPTY_ROW_FINITE) ? -1e30F : -INFINITY);
+        builder_fill(p->b, p->lse, -INFINITY);
         break;
     }
 }
@@ -177,8 +147,6 @@ void part_forward(struct part *p, struct pair kv, struct team source)
     int count = part_slices(p, source);
     builder_attend(p->b, OP_ATTEND_FORWARD, p->heads, p->q_rows, p->bias_rows, operand, p->slices,
                    count);
-    if (MUTATED(LSE_PARTIAL) && source.first == p->team.first)
-        p->lse_seen = lse_copy(p);
 }
 
 static void sink_gradient(struct part *p)
@@ -200,21 +168,18 @@ void part_backward_begin(struct part *p)
     builder_row_dot(p->b, p->heads, p->q_rows, p->d_out, p->o_sum, p->d);
     if (p->dsink.bytes > 0)
         sink_gradient(p);
-    if (!MUTATED(STALE_SUM))
-        builder_fill(p->b, p->dq_sum, 0);
+    builder_fill(p->b, p->dq_sum, 0);
 }
 
 void part_backward(struct part *p, struct pair kv, struct pair dkv, struct team source)
 {
-    struct region operand[OPERANDS_MAX] = {
-        [ATTEND_Q] = p->q,          [ATTEND_K] = kv.k,         [ATTEND_V] = kv.v,
-        [ATTEND_LSE] = p->lse_seen, [ATTEND_DO] = p->d_out,    [ATTEND_D] = p->d,
-        [ATTEND_DQ] = p->dq_sum,    [ATTEND_DK] = dkv.k,       [ATTEND_DV] = dkv.v,
-        [ATTEND_BIAS] = p->bias,    [ATTEND_DBIAS] = p->dbias,
+    const struct region operand[OPERANDS_MAX] = {
+        [ATTEND_Q] = p->q,       [ATTEND_K] = kv.k,         [ATTEND_V] = kv.v,
+        [ATTEND_LSE] = p->lse,   [ATTEND_DO] = p->d_out,    [ATTEND_D] = p->d,
+        [ATTEND_DQ] = p->dq_sum, [ATTEND_DK] = dkv.k,       [ATTEND_DV] = dkv.v,
+        [ATTEND_BIAS] = p->bias, [ATTEND_DBIAS] = p->dbias,
     };
     int count = part_slices(p, source);
-    if (MUTATED(DBIAS_STEP_LOST) && source.first != p->team.first)
-        operand[ATTEND_DBIAS].bytes = 0;
     builder_attend(p->b, OP_ATTEND_BACKWARD, p->heads, p->q_rows, p->bias_rows, operand, p->slices,
                    count);
 }

@@ -17,7 +17,6 @@ struct part {
     struct region o_sum;                  // fp32, running result
     struct region lse;                    // fp32 [heads][q_rows], running result
     struct region d, dq_sum;              // fp32, when training
-    struct region lse_seen;               // what backward reads
     struct region sink, dsink, max_logit; // of the part's heads; the latter two are the rank's part
     struct region bias, dbias;            // of the part's heads; dbias is the rank's part
     int64_t bias_rows;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/ring.h"
 
-#include "common/mutation.h"
-
 // ---- who and where ----
 
 static struct team ring_team(const struct ring *r, int index)
@@ -78,10 +76,7 @@ void ring_forward(const struct ring *r)
             forward_exchange(r, step);
         if (step == 0)
             part_forward_begin(r->part);
-        if (MUTATED(DROP_STEP) && step == 1)
-            continue;
-        struct pair kv = forward_kv(r, MUTATED(STALE_SLOT) && step == 1 ? 0 : step);
-        part_forward(r->part, kv, ring_team(r, forward_source(r, step)));
+        part_forward(r->part, forward_kv(r, step), ring_team(r, forward_source(r, step)));
     }
 }
 
@@ -113,7 +108,7 @@ static struct region backward_arrived(const struct ring *r, int step)
 static void backward_exchange(const struct ring *r, int step)
 {
     struct transfer transfers[4];
-    int count = 0, self = builder_rank(r->part->b);
+    int count = 0;
     if (step + 2 < r->size) {
         transfers[count++] =
             (struct transfer){.peer = r->previous, .send = backward_kv(r, step).both};
@@ -121,24 +116,13 @@ static void backward_exchange(const struct ring *r, int step)
             (struct transfer){.peer = r->next, .receive = backward_kv(r, step + 1).both};
     }
     if (step > 0) {
-        bool stays = MUTATED(DK_WRONG_OWNER) && step + 1 == r->size;
-        transfers[count++] = (struct transfer){.peer = stays ? self : r->previous,
-                                               .send = backward_sum(r, step - 1).both};
         transfers[count++] =
-            (struct transfer){.peer = stays ? self : r->next, .receive = backward_arrived(r, step)};
+            (struct transfer){.peer = r->previous, .send = backward_sum(r, step - 1).both};
+        transfers[count++] =
+            (struct transfer){.peer = r->next, .receive = backward_arrived(r, step)};
     }
     if (count > 0)
         builder_exchange(r->part->b, transfers, count);
-}
-
-// What arrives at step 1, without the second halves of dK and dV; for the mutation.
-static void add_first_chunks(const struct ring *r, struct pair sum)
-{
-    struct pair arrived = ring_pair(r, r->arrived, backward_source(r, 1), 4);
-    arrived.k.bytes = sum.k.bytes /= 2;
-    arrived.v.bytes = sum.v.bytes /= 2;
-    builder_add(r->part->b, arrived.k, sum.k);
-    builder_add(r->part->b, arrived.v, sum.v);
 }
 
 struct pair ring_backward(const struct ring *r)
@@ -149,14 +133,10 @@ struct pair ring_backward(const struct ring *r)
     for (int step = 0; step < r->size; step++) {
         builder_step(b, PHASE_BACKWARD, step);
         backward_exchange(r, step);
-        if (MUTATED(DROP_DQ_STEP) && step == 1)
-            builder_fill(b, r->part->dq_sum, 0);
         struct pair sum = backward_sum(r, step);
         builder_fill(b, sum.both, 0);
         part_backward(r->part, backward_kv(r, step), sum, ring_team(r, backward_source(r, step)));
-        if (MUTATED(HOP_DROPS_CHUNK) && step == 1)
-            add_first_chunks(r, sum);
-        else if (step > 0 && !(MUTATED(DROP_DKV_ADD) && step == 1))
+        if (step > 0)
             builder_add(b, backward_arrived(r, step), sum.both);
     }
     return backward_sum(r, r->size - 1);

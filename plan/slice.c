@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/slice.h"
 
-#include "common/mutation.h"
 #include "plan/bias.h"
 
 // Sum of max(0, i) over the n consecutive integers from `first`.
@@ -133,16 +132,6 @@ static struct slice rectangle(const struct cp_case *c, const struct span *q, con
                               int64_t kv_row_base)
 {
     struct case_band band = case_band(c, q->sequence);
-    if (MUTATED(MASK_OFF_BY_ONE) && case_is_causal(c))
-        band.right++;
-    if (MUTATED(WINDOW_OFF_BY_ONE) && band.left < SLICE_UNBOUNDED)
-        band.left--;
-    if (MUTATED(WINDOW_PACKED) && c->format == FORMAT_THD && q->sequence > 0)
-        band.left++;
-    if (MUTATED(DIAGONAL_OF_LAST_CHUNK) && q->chunk == 1)
-        band.right++;
-    if (MUTATED(BOTTOM_RIGHT_TOP_LEFT))
-        band.shift = 0;
     return (struct slice){.q_row = q->row,
                           .q_len = q->len,
                           .kv_row = kv_row_base + kv->row,
@@ -151,8 +140,7 @@ static struct slice rectangle(const struct cp_case *c, const struct span *q, con
                           .left = band.left,
                           .right = band.right,
                           .bias_row = q->bias_row,
-                          .bias_column =
-                              MUTATED(BIAS_LOCAL_COLUMN) ? kv->row % c->seqlen_kv : kv->position};
+                          .bias_column = kv->position};
 }
 
 int slice_build(const struct cp_case *c, const struct span *q, int q_count, const struct span *kv,

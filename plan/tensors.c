@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "common/mutation.h"
 #include "plan/bias_grad.h"
 
 int64_t pair_bytes(const struct cp_case *c, int64_t rows, int kv_heads, int element)
@@ -135,13 +134,8 @@ static void reduce(struct builder *b, const char *name, struct region part, stru
     }
     builder_exchange(b, transfers, size);
     builder_fill(b, result, start);
-    for (int peer = MUTATED(SUM_DROPS_RANK) ? 1 : 0; peer < size; peer++) {
-        if (MUTATED(MAX_OWN_SHARD) && combine == builder_max && peer != rank)
-            continue;
-        if (MUTATED(SINK_GRAD_ONE_RANK) && combine == builder_add && peer > 0)
-            continue;
+    for (int peer = 0; peer < size; peer++)
         combine(b, transfers[(peer - rank + size) % size].receive, result);
-    }
 }
 
 void tensors_reduce(const struct tensors *t, struct builder *b, enum plan_phase phase)

@@ -2,7 +2,8 @@
 # A test program is two lines at the end of this file:
 #     test_programs += tests/test_thing
 #     tests_test_thing_SOURCES = tests/test_thing.c
-# It may use everything below; give it a _LDADD of its own to link with $(mutated_libs) instead.
+# It may use everything below; give it a _LDADD and _LDFLAGS of its own to link with $(mutated_libs)
+# and $(mutated_ldflags) instead.
 # A fuzz target is two lines too, with fuzz_programs and _LDADD = $(fuzz_libs); the files it replays
 # in `make check` lie in tests/corpus/NAME.
 test_programs =
@@ -43,11 +44,25 @@ tests_libtesting_a_SOURCES = tests/runner.c tests/runner.h \
 LDADD = tests/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \
     yaml/libyamltree.la $(base_libs) $(third_party_libs)
 
-# The same sources with the deliberate errors of common/mutation.h compiled in.
+# The same sources with the deliberate errors of common/mutation.h compiled in, and those of plans,
+# which the linker puts between plan_create() and its callers.
 check_LIBRARIES += tests/libmutated.a
-tests_libmutated_a_SOURCES = tests/mutations.c tests/mutations.h $(plan_sources) $(judge_sources) $(kernels_sources) $(transport_sources) $(rank_sources)
+tests_libmutated_a_SOURCES = \
+    tests/mutations/changes.h \
+    tests/mutations/edit.c \
+    tests/mutations/edit.h \
+    tests/mutations/extras.c \
+    tests/mutations/messages.c \
+    tests/mutations/mutations.c \
+    tests/mutations/mutations.h \
+    tests/mutations/rectangles.c \
+    tests/mutations/steps.c \
+    tests/mutations/table.c \
+    tests/mutations/waits.c \
+    $(judge_sources) $(kernels_sources) $(transport_sources) $(rank_sources)
 tests_libmutated_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_MUTATIONS
-mutated_libs = tests/libtesting.a proto/libproto.la tests/libmutated.a common/libcommon.la $(third_party_libs)
+mutated_libs = tests/libtesting.a tests/libmutated.a $(base_libs) $(third_party_libs)
+mutated_ldflags = $(AM_LDFLAGS) -Wl,--wrap=plan_create
 
 # A fuzz target reads its corpus in `make check`, and takes orders from libFuzzer with --enable-fuzz.
 if FUZZ
@@ -189,6 +204,7 @@ tests_test_plan_check_SOURCES = tests/test_plan_check.c
 test_programs += tests/test_plan_mutations
 tests_test_plan_mutations_SOURCES = tests/test_plan_mutations.c
 tests_test_plan_mutations_LDADD = $(mutated_libs)
+tests_test_plan_mutations_LDFLAGS = $(mutated_ldflags)
 
 test_programs += tests/test_inputs
 tests_test_inputs_SOURCES = tests/test_inputs.c
@@ -209,6 +225,7 @@ test_programs += tests/test_mutated_kernels
 tests_test_mutated_kernels_SOURCES = tests/test_mutated_kernels.c tests/scene.c tests/scene.h
 tests_test_mutated_kernels_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_mutated_kernels_LDADD = $(mutated_libs)
+tests_test_mutated_kernels_LDFLAGS = $(mutated_ldflags)
 
 test_programs += tests/test_executor
 tests_test_executor_SOURCES = tests/test_executor.c tests/generate.c tests/generate.h
@@ -239,14 +256,17 @@ tests_submit_fake_LDADD = client/libsubmit.a yaml/libyamltree.la plan/libplan.la
     $(third_party_libs)
 
 test_programs += tests/test_mutations
-tests_test_mutations_SOURCES = tests/test_mutations.c tests/world.c tests/world.h
+tests_test_mutations_SOURCES = tests/test_mutations.c tests/mutations/expected.c \
+    tests/mutations/expected.h tests/world.c tests/world.h
 tests_test_mutations_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_mutations_LDADD = $(mutated_libs)
+tests_test_mutations_LDFLAGS = $(mutated_ldflags)
 
 test_programs += tests/test_rounding
 tests_test_rounding_SOURCES = tests/test_rounding.c tests/world.c tests/world.h
 tests_test_rounding_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_rounding_LDADD = $(mutated_libs)
+tests_test_rounding_LDFLAGS = $(mutated_ldflags)
 
 random_cases = tests/random_cases.c tests/random_cases.h tests/minimize.c tests/minimize.h \
     tests/world.c tests/world.h
@@ -258,11 +278,13 @@ test_programs += tests/test_minimize
 tests_test_minimize_SOURCES = tests/test_minimize.c $(random_cases)
 tests_test_minimize_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_minimize_LDADD = $(mutated_libs)
+tests_test_minimize_LDFLAGS = $(mutated_ldflags)
 
 test_programs += tests/test_waits
 tests_test_waits_SOURCES = tests/test_waits.c tests/world.c tests/world.h
 tests_test_waits_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_waits_LDADD = $(mutated_libs)
+tests_test_waits_LDFLAGS = $(mutated_ldflags)
 
 # Looks into JSON and XML for script tests.
 test_helpers += tests/peek

@@ -9,7 +9,7 @@
 #include "tests/cases.h"
 #include "tests/generate.h"
 #include "tests/minimize.h"
-#include "tests/mutations.h"
+#include "tests/mutations/mutations.h"
 #include "tests/random_cases.h"
 #include "tests/runner.h"
 #include "tests/world.h"
@@ -117,10 +117,10 @@ END_TEST
 // Enough to come across whatever the ranks can get wrong.
 #define SEEDS_MOST 60
 
-static void mutation_set(enum mutation mutation)
+static void set_mutation(const struct mutation *mutation)
 {
     world_close_all(); // ranks keep what they were forked with
-    mutation_active = mutation;
+    mutation_set(mutation);
 }
 
 // The first random case that does not pass.
@@ -131,7 +131,7 @@ static void find(struct cp_case *c)
         if (random_run(c) != RANDOM_PASSES)
             return;
     }
-    ck_abort_msg("%s is not found", mutation_name(mutation_active));
+    ck_abort_msg("%s is not found", mutation_name(mutation_current()));
 }
 
 static bool is_small(const struct cp_case *c)
@@ -145,29 +145,29 @@ static void found_and_made_small(void)
     struct cp_case c, read;
     find(&c);
     int tried = random_minimize(&c, text);
-    printf("# %-21s %d cases tried; %s\n", mutation_name(mutation_active), tried, text);
+    printf("# %-21s %d cases tried; %s\n", mutation_name(mutation_current()), tried, text);
     ck_assert_msg(is_small(&c), "%s", text);
     ck_assert_int_ne(random_run(&c), RANDOM_PASSES);
     cases_read_command(text, &read);
     ck_assert_mem_eq(&read, &c, sizeof c);
-    mutation_set(MUTATION_NONE);
+    set_mutation(NULL);
     ck_assert_int_eq(random_run(&c), RANDOM_PASSES);
 }
 
 // Not so a missing wait, which shows or not as the ranks happen to meet, and an order of additions
 // that changes, which is right every time.
-static bool shows(enum mutation mutation)
+static bool shows(const struct mutation *mutation)
 {
-    return mutation != MUTATION_MISSING_WAIT && mutation != MUTATION_WAIT_LEFT_OUT &&
-           mutation != MUTATION_ADDS_CHANGE_PLACES;
+    return !mutation->of_waits && mutation->change != adds_change_places;
 }
 
 START_TEST(deliberate_errors_are_found_and_made_small)
 {
-    for (int m = 1 + _i; m < MUTATION_COUNT; m += SLICES) {
-        mutation_set((enum mutation)m);
-        if (shows(mutation_active))
-            found_and_made_small();
+    for (int m = _i; m < mutations_count; m += SLICES) {
+        if (!shows(&mutations[m]))
+            continue;
+        set_mutation(&mutations[m]);
+        found_and_made_small();
     }
     world_close_all();
 }

@@ -3,14 +3,14 @@
 // far beyond the tolerance of test_attention.c, and nothing moves without one.
 #include <string.h>
 
-#include "tests/mutations.h"
+#include "tests/mutations/mutations.h"
 #include "tests/runner.h"
 #include "tests/scene.h"
 
 #define TOLERANCE 5e-6
 #define NOTICED   1e-2
 
-static struct scene_errors errors_of(enum mutation mutation)
+static struct scene_errors errors_of(enum compiled_mutation mutation)
 {
     static const struct scene_sample sample = {
         150, 150, MASK_CAUSAL, WINDOW_UNBOUNDED, WINDOW_UNBOUNDED, 4, 2, 64, 32, DTYPE_BF16, 1,

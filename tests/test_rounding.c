@@ -5,7 +5,7 @@
 
 #include "tests/cases.h"
 #include "tests/generate.h"
-#include "tests/mutations.h"
+#include "tests/mutations/mutations.h"
 #include "tests/runner.h"
 #include "tests/world.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/mutations.h"
+#include "tests/mutations/mutations.h"
 #include "tests/plans.h"
 #include "tests/runner.h"
 #include "tests/symbolic.h"
@@ -57,7 +57,7 @@ static bool left_out(const struct cp_case *c, int rank, int op)
 {
     struct plans p;
     world_close_all(); // ranks keep what they were forked with
-    mutation_active = MUTATION_WAIT_LEFT_OUT;
+    mutation_set(mutation_find("WAIT_LEFT_OUT"));
     mutation_place = (struct mutation_place){rank, op};
     plans_create(&p, c);
     ck_assert_int_eq(p.plans[rank]->ops[op].wait_count, 0);
@@ -65,7 +65,7 @@ static bool left_out(const struct cp_case *c, int rank, int op)
     bool by_ranks = ranks_notice(c);
     ck_assert_msg(by_ranks || symbols_notice(&p), "rank %d operation %d: no order shows it", rank,
                   op);
-    mutation_active = MUTATION_NONE;
+    mutation_set(NULL);
     plans_destroy(&p);
     return by_ranks;
 }

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/mutations/expected.h"
+
+#include "common/report.h"
+
+// ---- the cases ----
+
+struct variant {
+    const char *name;
+    int world_size;
+    enum case_comm comm;
+    enum case_mask mask;
+    enum case_format format;
+    int32_t lengths[2]; // 0: none
+    int64_t seqlen;     // 0: the usual
+    int64_t window;     // 0: none
+    int64_t keys_more;
+    enum case_softmax softmax;
+    enum case_bias bias;
+    double softcap;
+    bool max_logit;
+};
+
+static const struct variant variants[VARIANTS] = {
+    [PLAIN_CAUSAL] = {"causal", 2, COMM_P2P, MASK_CAUSAL},
+    [PLAIN_FULL] = {"full", 2, COMM_P2P, MASK_NONE},
+    [PLAIN_CAUSAL_4] = {"causal", 4, COMM_P2P, MASK_CAUSAL},
+    [PLAIN_FULL_4] = {"full", 4, COMM_P2P, MASK_NONE},
+    [GATHER] = {"all_gather", 4, COMM_ALL_GATHER, MASK_CAUSAL},
+    [ULYSSES] = {"a2a", 4, COMM_A2A, MASK_CAUSAL},
+    [HIERARCHICAL] = {"a2a+p2p", 4, COMM_A2A_P2P, MASK_CAUSAL},
+    [WINDOW] = {"window", 2, COMM_P2P, MASK_CAUSAL, .window = 40},
+    [BOTTOM_RIGHT] = {"bottom", 2, COMM_P2P, MASK_CAUSAL_BOTTOM_RIGHT, .keys_more = 30},
+    [BOTTOM_RIGHT_WINDOW] = {"bottom win", 2, COMM_P2P, MASK_NONE_BOTTOM_RIGHT, .window = 40,
+                             .keys_more = 30},
+    [UNEVEN] = {"uneven", 2, COMM_P2P, MASK_NONE, .seqlen = 191},
+    [PACKED] = {"packed", 2, COMM_P2P, MASK_CAUSAL, .format = FORMAT_THD, .lengths = {101, 150}},
+    [PADDED] = {"padded", 2, COMM_P2P, MASK_NONE, .lengths = {101, 150}},
+    [SINKS] = {"sinks", 2, COMM_P2P, MASK_CAUSAL, .softmax = SOFTMAX_LEARNABLE, .softcap = 8,
+               .max_logit = true},
+    [BIAS_OWN] = {"bias bhss", 2, COMM_P2P, MASK_NONE, .bias = BIAS_BHSS},
+    [BIAS_SHARED] = {"bias 1h1s", 2, COMM_A2A, MASK_CAUSAL, .bias = BIAS_1H1S},
+    [PACKED_WINDOW] = {"packed win", 2, COMM_P2P, MASK_CAUSAL, .format = FORMAT_THD,
+                       .lengths = {101, 150}, .window = 40},
+    [EMPTY_ROWS] = {"empty rows", 2, COMM_P2P, MASK_CAUSAL_BOTTOM_RIGHT, .keys_more = -30},
+    [SINKS_8] = {"sinks", 8, COMM_P2P, MASK_CAUSAL, .softmax = SOFTMAX_LEARNABLE},
+};
+
+const char *variant_name(int variant)
+{
+    return variants[variant].name;
+}
+
+void variant_case(int variant, enum case_inputs inputs, struct cp_case *c)
+{
+    const struct variant *v = &variants[variant];
+    case_init(c);
+    c->world_size = v->world_size;
+    c->comm = v->comm;
+    c->mask = v->mask;
+    c->inputs = inputs;
+    c->batch = 1;
+    c->heads = 4;
+    c->kv_heads = 2;
+    c->head_dim_qk = c->head_dim_v = 64;
+    c->seqlen_q = inputs == INPUTS_TE ? 768 : v->seqlen ? v->seqlen : 192;
+    c->seqlen_kv = c->seqlen_q + v->keys_more;
+    if (v->lengths[0]) {
+        c->batch = 2;
+        case_list_set(c, LIST_LENGTHS_Q, v->lengths, 2);
+    }
+    if (v->format)
+        c->format = v->format;
+    if (v->window)
+        c->window_left = v->window;
+    if (v->softmax)
+        c->softmax = v->softmax;
+    if (v->bias)
+        c->bias = v->bias;
+    c->softcap = v->softcap;
+    c->max_logit = v->max_logit;
+}
+
+// ---- where errors show ----
+
+#define ON(variant) (UINT32_C(1) << (variant))
+#define PLAIN       (ON(PLAIN_CAUSAL) | ON(PLAIN_FULL) | ON(PLAIN_CAUSAL_4) | ON(PLAIN_FULL_4))
+#define MASKED      (ON(PLAIN_CAUSAL) | ON(PLAIN_CAUSAL_4))
+#define ALL         (ON(VARIANTS) - 1)
+#define ONE_STEP    (ON(ULYSSES) | ON(BIAS_SHARED)) // nothing is merged
+#define WITH_SINKS  (ON(SINKS) | ON(SINKS_8))
+
+#define OUT     (UINT32_C(1) << TENSOR_OUT)
+#define LSE     (UINT32_C(1) << TENSOR_LSE)
+#define DQ      (UINT32_C(1) << TENSOR_DQ)
+#define DK      (UINT32_C(1) << TENSOR_DK)
+#define DV      (UINT32_C(1) << TENSOR_DV)
+#define DBIAS   (UINT32_C(1) << TENSOR_DBIAS)
+#define DSINK   (UINT32_C(1) << TENSOR_DSINK)
+#define MAXIMUM (UINT32_C(1) << TENSOR_MAX_LOGIT)
+
+#define GRADIENTS  (DQ | DK | DV)
+// Whoever sees other keys, or sees them otherwise, gets all of these wrong.
+#define EVERYTHING (OUT | LSE | GRADIENTS)
+
+const struct expectation expectations[] = {
+    // who sees whom
+    {"MASK_OFF_BY_ONE", MASKED, EVERYTHING, 0},
+    {"SWAP_CHUNKS", MASKED, EVERYTHING, 0},
+    {"WINDOW_OFF_BY_ONE", ON(WINDOW), EVERYTHING, 0},
+    {"WINDOW_PACKED", ON(PACKED_WINDOW), EVERYTHING, 0},
+    {"BOTTOM_RIGHT_TOP_LEFT", ON(BOTTOM_RIGHT) | ON(BOTTOM_RIGHT_WINDOW), EVERYTHING, 0},
+    {"DIAGONAL_OF_LAST_CHUNK", MASKED, EVERYTHING, 0},
+    {"SEQUENCE_BOUNDARY", ON(PACKED), EVERYTHING, 0},
+    {"CHUNK_ROUNDED_DOWN", ON(UNEVEN) | ON(PADDED), EVERYTHING, 0},
+    {"CHUNK_ROUNDED_DOWN", ON(PACKED), LSE, OUT | GRADIENTS},
+    {"PADDING_KEY_SEEN", ON(PADDED), EVERYTHING, 0},
+    {"BIAS_LOCAL_COLUMN", ON(BIAS_OWN), EVERYTHING | DBIAS, 0},
+    {"BIAS_COLUMN_SHIFTED", ON(BIAS_OWN), EVERYTHING | DBIAS, 0},
+    // what is computed step by step
+    {"DROP_STEP", PLAIN, EVERYTHING, 0},
+    {"STALE_SLOT", PLAIN, EVERYTHING, 0},
+    {"LSE_PARTIAL", PLAIN, GRADIENTS, 0},
+    {"DROP_DQ_STEP", PLAIN, DQ, 0},
+    {"STALE_SUM", PLAIN, DQ, 0},
+    {"DROP_DKV_ADD", PLAIN, DK | DV, 0},
+    {"HOP_DROPS_CHUNK", PLAIN, DK | DV, 0},
+    {"GATHER_DROP_PART", ON(GATHER), DK | DV, 0},
+    {"A2A_DROP_MEMBER", ON(ULYSSES) | ON(HIERARCHICAL), DK | DV, 0},
+    {"REPLICATED_KV_LOST", ON(ULYSSES), DK | DV, 0},
+    // what travels where
+    {"DK_WRONG_OWNER", PLAIN, DK | DV, 0},
+    {"GATHER_WRONG_OWNER", ON(GATHER), DK | DV, 0},
+    {"A2A_WRONG_HEADS", ON(ULYSSES) | ON(HIERARCHICAL), EVERYTHING, 0},
+    // what rows begin with, sinks, bias and the largest logit
+    {"SINK_DROPPED", ON(SINKS), EVERYTHING | DSINK, 0},
+    {"EMPTY_ROW_FINITE", ON(EMPTY_ROWS), LSE, 0},
+    {"PADDING_NOT_ZERO", ON(PADDED), OUT, 0},
+    {"SUM_DROPS_RANK", WITH_SINKS, DSINK | MAXIMUM, 0},
+    {"MAX_OWN_SHARD", ON(SINKS), MAXIMUM, 0},
+    {"SINK_GRAD_ONE_RANK", WITH_SINKS, DSINK, 0},
+    {"DBIAS_DROPS_RANK", ON(BIAS_SHARED), DBIAS, 0},
+    {"DBIAS_STEP_LOST", ON(BIAS_OWN), DBIAS, 0},
+    // arithmetic
+    {"MERGE_WITHOUT_LSE", ALL & ~ONE_STEP, OUT | DQ | DK, DBIAS | DSINK},
+    {"SCALE_5_PERCENT", ALL, EVERYTHING | DBIAS | DSINK | MAXIMUM, 0},
+    {"ROWDOT_ZERO", ALL, DQ | DK | DBIAS | DSINK, 0},
+    {"GQA_WRONG_HEAD", PLAIN, EVERYTHING, 0},
+    {"CONVERT_TRUNCATES", ALL, OUT | DQ | DV, DBIAS},
+    {"SINK_TWICE", ON(SINKS), EVERYTHING | DSINK, 0},
+    {"SINK_GRAD_SIGN", ON(SINKS), DSINK, 0},
+    {"BIAS_SCALED", ON(BIAS_OWN) | ON(BIAS_SHARED), EVERYTHING | DBIAS, 0},
+    {"SOFTCAP_SLOPE", ON(SINKS), DQ | DK, 0},
+    {"MAX_BASE_2", ON(SINKS), MAXIMUM, 0},
+    {"RAGGED_TILE", ON(UNEVEN) | ON(PACKED), DK | DV, 0},
+    {"HEAD_GROUP_LOST", PLAIN, DV, 0},
+    {"DK_UNSCALED", PLAIN, DK, 0},
+    {"DBIAS_OVERWRITTEN", ON(BIAS_SHARED), DBIAS, 0},
+};
+const int expectations_count = sizeof expectations / sizeof *expectations;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cases that deliberate errors are tried on, and in which tensors each has to show.
+#ifndef CPATTN_TESTS_MUTATIONS_EXPECTED_H
+#define CPATTN_TESTS_MUTATIONS_EXPECTED_H
+
+#include "plan/case.h"
+
+// The first four are the plain ones, the others have what only they have.
+enum {
+    PLAIN_CAUSAL,
+    PLAIN_FULL,
+    PLAIN_CAUSAL_4,
+    PLAIN_FULL_4,
+    GATHER,
+    ULYSSES,
+    HIERARCHICAL,
+    WINDOW,
+    BOTTOM_RIGHT,
+    BOTTOM_RIGHT_WINDOW,
+    UNEVEN,
+    PACKED,
+    PADDED,
+    SINKS,
+    BIAS_OWN,
+    BIAS_SHARED,
+    PACKED_WINDOW,
+    EMPTY_ROWS,
+    SINKS_8,
+    VARIANTS
+};
+const char *variant_name(int variant);
+// 192 tokens with sharp inputs, 768 with those of TransformerEngine's tests, 4 heads over 2, bf16.
+void variant_case(int variant, enum case_inputs inputs, struct cp_case *c);
+
+struct expectation {
+    const char *mutation;
+    uint32_t variants; // bit 1 << variant
+    uint32_t shows;    // bit 1 << tensor (common/report.h): breaks a rule on some rank, if there is
+                       // such a tensor; no other one does
+    uint32_t may;      // but for these, which hang on numbers or on other rules
+};
+extern const struct expectation expectations[];
+extern const int expectations_count;
+
+#endif

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/mutations/mutations.h"
+
+#define COMPILED(name, sentence) {#name, sentence, MUTATION_##name, NULL, false},
+
+const struct mutation mutations[] = {
+    // who sees whom
+    {"MASK_OFF_BY_ONE", "the causal mask admits one key too many", .change = mask_off_by_one},
+    {"SWAP_CHUNKS", "the two chunks of a remote rank are taken in the wrong order",
+     .change = swap_chunks},
+    {"WINDOW_OFF_BY_ONE", "the window is one key narrower on the left",
+     .change = window_off_by_one},
+    {"WINDOW_PACKED", "the window is one key wider on the left in all but the first sequence",
+     .change = window_packed},
+    {"BOTTOM_RIGHT_TOP_LEFT", "bottom-right alignment is taken for top-left",
+     .change = bottom_right_top_left},
+    {"DIAGONAL_OF_LAST_CHUNK", "the mask admits one key too many in the last chunk of a rank",
+     .change = diagonal_of_last_chunk},
+    {"SEQUENCE_BOUNDARY", "keys of the second packed sequence begin one row early",
+     .change = sequence_boundary},
+    {"CHUNK_ROUNDED_DOWN", "the last chunk of the keys loses what does not divide",
+     .change = chunk_rounded_down},
+    {"PADDING_KEY_SEEN", "the first key of the padding is visible", .change = padding_key_seen},
+    {"BIAS_LOCAL_COLUMN", "the bias is read at the local instead of the global place of a key",
+     .change = bias_local_column},
+    {"BIAS_COLUMN_SHIFTED", "the bias of remote keys is that of their left neighbours",
+     .change = bias_column_shifted},
+    // what is computed step by step
+    {"DROP_STEP", "one remote ring step is not attended", .change = drop_step},
+    {"STALE_SLOT", "a step attends the KV slot of the step before", .change = stale_slot},
+    {"LSE_PARTIAL", "backward uses the LSE of the first step instead of the final one",
+     .change = lse_partial},
+    {"DROP_DQ_STEP", "the dQ of one remote step is lost", .change = drop_dq_step},
+    {"STALE_SUM", "the sum of dQ begins with what its memory held", .change = stale_sum},
+    {"DROP_DKV_ADD", "the travelling dK, dV is not added once", .change = drop_dkv_add},
+    {"HOP_DROPS_CHUNK", "one hop adds the dK, dV of the first of two chunks alone",
+     .change = hop_drops_chunk},
+    {"GATHER_DROP_PART", "all-gather: the dK, dV that one rank computed are not added",
+     .change = gather_drop_part},
+    {"A2A_DROP_MEMBER", "all-to-all: the dK, dV that one member computed are not added",
+     .change = a2a_drop_member},
+    {"REPLICATED_KV_LOST", "a replicated key head's gradient lacks the last member's part",
+     .change = replicated_kv_lost},
+    {"ADDS_CHANGE_PLACES", "the order of additions differs from run to run",
+     .change = adds_change_places},
+    // what travels where
+    {"DK_WRONG_OWNER", "the dK and dV contributions go home one hop short",
+     .change = dk_wrong_owner},
+    {"GATHER_WRONG_OWNER", "a part of dK and dV goes to the owner after the right one",
+     .change = gather_wrong_owner},
+    {"A2A_WRONG_HEADS", "all-to-all: a rank sends each member the query heads of the next",
+     .change = a2a_wrong_heads},
+    // what rows begin with, sinks, bias and the largest logit
+    {"SINK_DROPPED", "the sink is left out of the denominator", .change = sink_dropped},
+    {"EMPTY_ROW_FINITE", "the LSE of a row that sees nothing is a number",
+     .change = empty_row_finite},
+    {"PADDING_NOT_ZERO", "output rows of padding keep what was in memory",
+     .change = padding_not_zero},
+    {"SUM_DROPS_RANK", "what is summed per head over all ranks lacks one of them",
+     .change = sum_drops_rank},
+    {"MAX_OWN_SHARD", "the largest logit is that of the own queries alone",
+     .change = max_own_shard},
+    {"SINK_GRAD_ONE_RANK", "the gradient of the sinks is what the queries of one rank make it",
+     .change = sink_grad_one_rank},
+    {"DBIAS_DROPS_RANK", "the gradient of the bias lacks the part of one rank",
+     .change = dbias_drops_rank},
+    {"DBIAS_STEP_LOST", "the bias gets no gradient from a remote step", .change = dbias_step_lost},
+    // waits
+    {"MISSING_WAIT", "a compute operation does not wait for the exchange that feeds it",
+     .change = missing_wait, .of_waits = true},
+    {"WAIT_LEFT_OUT", "one wait that the builder derived is left out", .change = wait_left_out,
+     .of_waits = true},
+    // arithmetic and verification
+    MUTATION_LIST(COMPILED)};
+
+const int mutations_count = sizeof mutations / sizeof *mutations;
