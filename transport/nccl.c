@@ -6,12 +6,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/limits.h"
 
 // How long a process that leaves waits for its peers to do the same.
-#define FAREWELL_NS (UINT64_C(1) * 1000000000)
+#define FAREWELL_NS NS_PER_S
 
 // Names the exchange of the id on the control transport; cases have job numbers from 1.
 #define TAG_ID 1
@@ -60,20 +60,13 @@ static enum status nccl_failed(struct nccl_transport *n, ncclResult_t result, co
 
 // ---- calls that go on in the background ----
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 // A communicator takes no call before it is through with the last one, whose outcome this waits
 // for.
 static ncclResult_t call_settle(const struct nccl_transport *n, ncclResult_t result,
                                 uint64_t limit_ns)
 {
-    uint64_t start_ns = now_ns();
-    while (result == ncclInProgress && now_ns() - start_ns < limit_ns) {
+    uint64_t start_ns = clock_now_ns();
+    while (result == ncclInProgress && clock_now_ns() - start_ns < limit_ns) {
         ncclResult_t query = ncclCommGetAsyncError(n->comm, &result);
         if (query != ncclSuccess)
             return query;
@@ -207,12 +200,12 @@ static enum status nccl_progress(struct transport *t, int timeout_ms, int *done,
     struct nccl_transport *n = self(t);
     if (n->failed)
         return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before has failed");
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = clock_now_ns();
     for (;;) {
         enum status status = nccl_look(n, done, error);
         if (status != STATUS_OK || *done || timeout_ms == 0)
             return status;
-        if (timeout_ms > 0 && now_ns() - start_ns > (uint64_t)timeout_ms * 1000000)
+        if (timeout_ms > 0 && clock_now_ns() - start_ns > (uint64_t)timeout_ms * 1000000)
             return STATUS_OK;
         sched_yield();
     }

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/clock.h"
 #include "transport/driver.h"
@@ -438,7 +437,7 @@ static enum status peer_progress(struct transport *t, int timeout_ms, int *done,
         enum status status = peer_look(self(t), done, error);
         if (status != STATUS_OK || *done || timeout_ms == 0)
             return status;
-        if (timeout_ms > 0 && clock_now_ns() - start_ns > (uint64_t)timeout_ms * 1000000)
+        if (timeout_ms > 0 && clock_now_ns() - start_ns > (uint64_t)timeout_ms * NS_PER_MS)
             return STATUS_OK;
         sched_yield();
     }

@@ -53,6 +53,7 @@ cuda_kernels_sources += kernels/cuda/smxx_forward_192_128.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward_256.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward_64.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward_fp32.cu
+cuda_kernels_sources += kernels/cuda/smxx_forward_loads.cuh
 cuda_kernels_sources += kernels/cuda/worklist.c
 cuda_kernels_sources += kernels/cuda/worklist.h
 cuda_kernels_sources += kernels/cuda/worklist_backward.c
