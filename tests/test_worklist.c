@@ -7,7 +7,7 @@
 #include "tests/drawn_slices.h"
 #include "tests/runner.h"
 
-#define TILE_ROWS 8
+static const struct work_cut CUT = {.rows = 8, .keys = 64};
 
 // Returns whether any row of the tile sees the first key of the fragment, and any the last.
 static bool tally_fragment(const struct drawn_slices *scene, const struct work_tile *tile,
@@ -29,9 +29,22 @@ static bool tally_fragment(const struct drawn_slices *scene, const struct work_t
     return first && last;
 }
 
+// Whether the rows that a fragment takes for stored end where those of some slice do.
+static bool stored_is_right(const struct drawn_slices *scene, const struct work_fragment *fragment)
+{
+    int64_t step = scene->shape.row_step;
+    for (int i = 0; i < scene->count; i++) {
+        const struct slice *s = &scene->slices[i];
+        if (fragment->kv_row >= s->kv_row && (fragment->kv_row - s->kv_row) % step == 0 &&
+            fragment->kv_row + fragment->stored * step == s->kv_row + s->kv_len * step)
+            return fragment->stored >= fragment->keys;
+    }
+    return false;
+}
+
 static int64_t fragment_blocks(const struct work_fragment *fragment)
 {
-    return (fragment->keys + WORK_BLOCK - 1) / WORK_BLOCK;
+    return (fragment->keys + CUT.keys - 1) / CUT.keys;
 }
 
 static void tally_list(const struct drawn_slices *scene, const struct worklist *list,
@@ -42,7 +55,7 @@ static void tally_list(const struct drawn_slices *scene, const struct worklist *
         const struct work_tile *tile = &list->tiles[t];
         int64_t blocks = 0;
         ck_assert_int_ge(tile->rows, 1);
-        ck_assert_int_le(tile->rows, TILE_ROWS);
+        ck_assert_int_le(tile->rows, CUT.rows);
         for (int64_t r = 0; r < tile->rows; r++) {
             int64_t row = tile->q_row + r * scene->shape.row_step;
             ck_assert(!owned[row]);
@@ -54,6 +67,7 @@ static void tally_list(const struct drawn_slices *scene, const struct worklist *
             ck_assert_int_ge(fragment->keys, 1);
             ck_assert_int_eq(fragment->last, f == tile->fragment_count - 1);
             ck_assert(tally_fragment(scene, tile, fragment, tally));
+            ck_assert(stored_is_right(scene, fragment));
             blocks += fragment_blocks(fragment);
         }
         ck_assert_int_eq(tile->blocks, blocks);
@@ -68,9 +82,8 @@ static void check_scene(const struct drawn_slices *scene, struct worklist *list)
     memset(&wanted, 0, sizeof(wanted));
     memset(&found, 0, sizeof(found));
     struct error error;
-    ck_assert_int_eq(
-        worklist_build(list, &scene->shape, scene->slices, scene->count, TILE_ROWS, &error),
-        STATUS_OK);
+    ck_assert_int_eq(worklist_build(list, &scene->shape, scene->slices, scene->count, CUT, &error),
+                     STATUS_OK);
     slices_tally(scene, &wanted);
     tally_list(scene, list, &found);
     ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
@@ -108,7 +121,7 @@ START_TEST(one_tile_for_many_slices)
     struct worklist list = {0};
     struct drawn_slices scene = {.shape.row_step = 1, .count = 3};
     for (int i = 0; i < 3; i++)
-        scene.slices[i] = (struct slice){.q_len = TILE_ROWS,
+        scene.slices[i] = (struct slice){.q_len = CUT.rows,
                                          .kv_row = 30 * i,
                                          .kv_len = 20,
                                          .left = SLICE_UNBOUNDED,
@@ -131,7 +144,9 @@ START_TEST(long_sequences)
                           .left = SLICE_UNBOUNDED - 1,
                           .right = SEQLEN_MAX};
     struct error error;
-    ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1, 1 << 20, &error), STATUS_OK);
+    ck_assert_int_eq(
+        worklist_build(&list, &shape, &slice, 1, (struct work_cut){1 << 20, 64}, &error),
+        STATUS_OK);
     ck_assert_int_eq(list.tile_count, 16);
     for (int32_t t = 0; t < list.tile_count; t++) {
         const struct work_fragment *fragment = &list.fragments[list.tiles[t].fragment];

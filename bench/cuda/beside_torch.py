@@ -4,7 +4,8 @@
 
 usage: beside_torch.py BENCH_ATTENTION_CUDA [--quick] [forward] [backward]
 
-Prints TFLOP/s: 4 * seqlen^2 * heads * d for forward, 2.5 times that for backward, half of it where
+Each turn of each first warms the device up, then times bursts of calls that follow each other
+(forward) or single calls (backward). Prints TFLOP/s: 4 * seqlen^2 * heads * d for forward, 2.5 times that for backward, half of it where
 causal. "ordered" is a backward that gives the same bits every time, of PyTorch the one under
 use_deterministic_algorithms().
 """
@@ -27,6 +28,9 @@ SHAPES = [
     (1, 16, 16, 8192, 192, 128),
     (1, 16, 16, 8192, 256, 256),
 ]
+WARM_MS = 100
+BURST_MS = 20
+BURSTS = 5
 PEERS = {"FA2": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
 
 
@@ -42,18 +46,36 @@ class Ours:
             [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def time(self, verb, shape, mask, calls):
-        fields = [verb, "bf16", *map(str, shape), mask, str(calls)]
+    def time(self, verb, shape, mask):
+        fields = [verb, "bf16", *map(str, shape), mask, str(BURSTS)]
         self.process.stdin.write(" ".join(fields) + "\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline().split()[0])
 
 
-def peer_time(backend, verb, tensors, mask, calls):
+def burst_time(attend, calls):
+    """Milliseconds of a call, when so many follow each other."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(calls):
+        attend()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / calls
+
+
+def warm_up(attend):
+    """Milliseconds of a call."""
+    times = [burst_time(attend, 1)]
+    while len(times) < 3 or sum(times) < WARM_MS:
+        times.append(burst_time(attend, 1))
+    return times[-1]
+
+
+def peer_time(backend, verb, tensors, mask):
     """Median milliseconds of a call; None where this peer refuses the shape."""
     q, k, v, d_out = tensors
     forward = verb == "forward"
-    times = []
 
     def attend():
         return scaled_dot_product_attention(
@@ -63,23 +85,20 @@ def peer_time(backend, verb, tensors, mask, calls):
     try:
         torch.use_deterministic_algorithms(verb == "ordered")
         with sdpa_kernel(backend), torch.set_grad_enabled(not forward):
-            out = None if forward else attend()
-            for call in range(-2, calls):
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                if forward:
-                    attend()
-                else:
+            call = attend
+            if not forward:
+                out = attend()
+
+                def call():
                     torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True)
-                end.record()
-                end.synchronize()
-                if call >= 0:
-                    times.append(begin.elapsed_time(end))
+
+            one = warm_up(call)
+            calls = max(1, int(BURST_MS / one)) if forward else 1
+            return statistics.median(burst_time(call, calls) for _ in range(BURSTS))
     except RuntimeError:
         return None
     finally:
         torch.use_deterministic_algorithms(False)
-    return statistics.median(times)
 
 
 def tensors_of(shape):
@@ -92,14 +111,14 @@ def tensors_of(shape):
     ]
 
 
-def measure(ours, verb, shape, mask, rounds, calls):
+def measure(ours, verb, shape, mask, rounds):
     """TFLOP/s of each, the median of several turns."""
     times = {name: [] for name in ["ours", *PEERS]}
     tensors = tensors_of(shape)
     for _ in range(rounds):
-        times["ours"].append(ours.time(verb, shape, mask, calls))
+        times["ours"].append(ours.time(verb, shape, mask))
         for name, backend in PEERS.items():
-            times[name].append(peer_time(backend, verb, tensors, mask, calls))
+            times[name].append(peer_time(backend, verb, tensors, mask))
     work = flops(verb, shape, mask) / 1e9
     return {
         name: None if None in list_ else work / statistics.median(list_)
@@ -113,7 +132,7 @@ def table(ours, verb, rounds):
     print("|---|---|---|---|---|---|")
     for shape in SHAPES:
         for mask in ("full", "causal"):
-            rates = measure(ours, verb, shape, mask, rounds, 5)
+            rates = measure(ours, verb, shape, mask, rounds)
             cells = [f"{rate:.0f}" if rate else "-" for rate in rates.values()]
             ratio = f"{rates['ours'] / rates['FA2']:.2f}" if rates["FA2"] else "-"
             print("|", ", ".join(map(str, shape)), "|", mask, "|", " | ".join(cells), "|", ratio, "|")

@@ -61,18 +61,28 @@ enum status cuda_report(struct attention_backend *backend, struct error *error)
 
 static enum status no_code(const struct attention_backend *backend, struct error *error)
 {
-    int major = 0, minor = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, backend->device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, backend->device);
     return error_set(error, STATUS_UNAVAILABLE,
-                     "device %d is sm_%d%d, which this build has no code for: configure it with "
-                     "--with-cuda-arch=%d%d",
-                     backend->device, major, minor, major, minor);
+                     "device %d is sm_%d, which this build has no code for: configure it with "
+                     "--with-cuda-arch=%d",
+                     backend->device, backend->capability, backend->capability);
+}
+
+static cudaError_t capability_read(struct attention_backend *b)
+{
+    int major = 0, minor = 0;
+    cudaError_t error =
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, b->device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, b->device);
+    b->capability = 10 * major + minor;
+    return error;
 }
 
 static enum status backend_init(struct attention_backend *b, struct error *error)
 {
     cudaError_t found = cudaGetDevice(&b->device);
+    if (found == cudaSuccess)
+        found = capability_read(b);
     if (found == cudaSuccess)
         found = cudaDeviceGetAttribute(&b->sm_count, cudaDevAttrMultiProcessorCount, b->device);
     if (found == cudaSuccess)

@@ -25,6 +25,7 @@ struct memory_pool {
 
 struct attention_backend {
     int device;
+    int capability; // such as 90 for sm_90
     int sm_count;
     int shared_bytes_max; // of a block that opts in
     cudaStream_t stream;

@@ -34,6 +34,9 @@ cuda_kernels_sources += kernels/cuda/sm90.cuh
 cuda_kernels_sources += kernels/cuda/sm90_backward.h
 cuda_kernels_sources += kernels/cuda/sm90_backward_kernel.cuh
 cuda_kernels_sources += kernels/cuda/sm90_backward_parts.cuh
+cuda_kernels_sources += kernels/cuda/sm90_forward.cuh
+cuda_kernels_sources += kernels/cuda/sm90_forward.h
+cuda_kernels_sources += kernels/cuda/sm90_forward_load.cuh
 cuda_kernels_sources += kernels/cuda/sm90_tensor.c
 cuda_kernels_sources += kernels/cuda/sm90_tensor.h
 cuda_kernels_sources += kernels/cuda/smxx_backward.cu
@@ -64,6 +67,8 @@ sm90_kernels_sources =
 sm90_kernels_sources += kernels/cuda/sm90_backward.cu
 sm90_kernels_sources += kernels/cuda/sm90_backward_bf16.cu
 sm90_kernels_sources += kernels/cuda/sm90_backward_fp16.cu
+sm90_kernels_sources += kernels/cuda/sm90_forward.cu
+sm90_kernels_sources += kernels/cuda/sm90_forward_128.cu
 
 if CUDA_SM90
 cuda_kernels_sources += $(sm90_kernels_sources)

@@ -106,9 +106,9 @@ static __device__ __forceinline__ void tensor_load_4d(uint32_t to, const CUtenso
 }
 
 // ---- operands of matrix products ----------------------------------------------------------------
-// Descriptors count in 16 bytes, so that a step of bytes / 16 may be added to one. Steps of 16
-// along the summed dimension: 32 bytes, then the next panel, where that lies along the rows of a
-// panel (operand_rows()); 2048 bytes where it goes across them (operand_columns()).
+// What lies in shared memory is named by descriptors. Steps of 16 along the summed dimension: 32
+// bytes, then the next panel, where that lies along the rows of a panel (operand_rows()); 2048
+// bytes where it goes across them (operand_columns()).
 
 static __device__ __forceinline__ uint64_t operand_of(uint32_t address, uint32_t leading)
 {
@@ -127,6 +127,12 @@ static __device__ __forceinline__ uint64_t operand_rows(uint32_t panel)
 static __device__ __forceinline__ uint64_t operand_columns(uint32_t panel, uint32_t panel_bytes)
 {
     return operand_of(panel, panel_bytes);
+}
+
+// The same, that many bytes further on.
+static __device__ __forceinline__ uint64_t operand_step(uint64_t operand, int bytes)
+{
+    return (operand & UINT64_C(0xffffffff00000000)) | ((uint32_t)operand + (uint32_t)(bytes >> 4));
 }
 
 // ---- matrix products ----------------------------------------------------------------------------
@@ -174,6 +180,7 @@ template <typename T, int N> struct product;
 #define SM90_NAMES_48  SM90_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define SM90_NAMES_60  SM90_NAMES_40 ", " SM90_TEN(4) ", " SM90_TEN(5)
 #define SM90_NAMES_64  SM90_NAMES_60 ", %60, %61, %62, %63"
+#define SM90_NAMES_80  SM90_NAMES_60 ", " SM90_TEN(6) ", " SM90_TEN(7)
 #define SM90_NAMES_90  SM90_NAMES_60 ", " SM90_TEN(6) ", " SM90_TEN(7) ", " SM90_TEN(8)
 #define SM90_NAMES_96  SM90_NAMES_90 ", %90, %91, %92, %93, %94, %95"
 #define SM90_NAMES_120 SM90_NAMES_90 ", " SM90_TEN(9) ", " SM90_TEN(10) ", " SM90_TEN(11)
@@ -186,6 +193,7 @@ template <typename T, int N> struct product;
 #define SM90_REGISTERS_40 SM90_REGISTERS_32, SM90_REGISTERS_8(32)
 #define SM90_REGISTERS_48 SM90_REGISTERS_40, SM90_REGISTERS_8(40)
 #define SM90_REGISTERS_64 SM90_REGISTERS_48, SM90_REGISTERS_8(48), SM90_REGISTERS_8(56)
+#define SM90_REGISTERS_80 SM90_REGISTERS_64, SM90_REGISTERS_8(64), SM90_REGISTERS_8(72)
 #define SM90_REGISTERS_96                                                                          \
     SM90_REGISTERS_64, SM90_REGISTERS_8(64), SM90_REGISTERS_8(72), SM90_REGISTERS_8(80),           \
         SM90_REGISTERS_8(88)
@@ -229,6 +237,7 @@ SM90_PRODUCTS(64, 32, 32, 33, 34, 35, 36, 37, 38)
 SM90_PRODUCTS(80, 40, 40, 41, 42, 43, 44, 45, 46)
 SM90_PRODUCTS(96, 48, 48, 49, 50, 51, 52, 53, 54)
 SM90_PRODUCTS(128, 64, 64, 65, 66, 67, 68, 69, 70)
+SM90_PRODUCTS(160, 80, 80, 81, 82, 83, 84, 85, 86)
 SM90_PRODUCTS(192, 96, 96, 97, 98, 99, 100, 101, 102)
 SM90_PRODUCTS(256, 128, 128, 129, 130, 131, 132, 133, 134)
 

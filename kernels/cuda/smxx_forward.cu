@@ -3,18 +3,17 @@
 #include "kernels/cuda/smxx_forward.h"
 
 #include <limits.h>
+#include <string.h>
 
 #include "kernels/cuda/internal.h"
+#include "kernels/cuda/sm90_forward.h"
+#include "kernels/cuda/sm90_tensor.h"
 
 extern "C" {
 #include "kernels/dtype.h"
 }
 
 static const double LOG2_E = 1.4426950408889634;
-
-// Thread blocks of one head read the same keys at about the same time, so that even twice what the
-// L2 cache holds hurts little, and the fewer sections, the better the last thread blocks spread.
-#define SECTION_BYTES (INT64_C(96) << 20)
 
 static enum status check_shape(const struct attention_shape *shape, struct error *error)
 {
@@ -33,14 +32,15 @@ static enum status check_shape(const struct attention_shape *shape, struct error
 }
 
 // Query heads of a section: whole groups of key heads, as far as the phase lets them be.
-static int32_t section_heads(const struct attention_shape *shape, const struct worklist *list)
+static int32_t section_heads(const struct forward_instance *instance,
+                             const struct attention_shape *shape, const struct worklist *list)
 {
     int64_t keys = 0;
     for (int32_t i = 0; i < list->tile_count; i++)
         keys = list->tiles[i].blocks > keys ? list->tiles[i].blocks : keys;
-    keys *= WORK_BLOCK;
+    keys *= instance->cut.keys;
     int64_t bytes = keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype) * shape->kv_heads;
-    int64_t sections = (bytes + SECTION_BYTES - 1) / SECTION_BYTES;
+    int64_t sections = (bytes + instance->section_bytes - 1) / instance->section_bytes;
     if (sections > shape->kv_heads)
         sections = shape->kv_heads;
     int64_t kv_heads = (shape->kv_heads + sections - 1) / sections;
@@ -54,8 +54,8 @@ static bool is_aligned(const struct attention_forward *args)
     return addresses % 16 == 0 && args->shape.d_qk % 8 == 0 && args->shape.d_v % 8 == 0;
 }
 
-static void work_set(struct forward_work *work, const struct attention_forward *args,
-                     const struct worklist *list)
+static void work_set(struct forward_work *work, const struct forward_instance *instance,
+                     const struct attention_forward *args, const struct worklist *list)
 {
     const struct attention_shape *shape = &args->shape;
     *work = forward_work{};
@@ -67,7 +67,7 @@ static void work_set(struct forward_work *work, const struct attention_forward *
     work->lse = args->lse;
     work->max_logit = args->max_logit;
     work->tile_count = list->tile_count;
-    work->section = section_heads(shape, list);
+    work->section = section_heads(instance, shape, list);
     work->heads = shape->heads;
     work->kv_heads = shape->kv_heads;
     work->group = shape->group;
@@ -76,6 +76,10 @@ static void work_set(struct forward_work *work, const struct attention_forward *
     work->d_v = shape->d_v;
     work->q_rows = shape->q_rows;
     work->row_step = shape->row_step;
+    work->q_positions =
+        sm90_extent_of(args->slices, args->slice_count, shape->row_step, true).positions;
+    work->kv_positions =
+        sm90_extent_of(args->slices, args->slice_count, shape->row_step, false).positions;
     work->bias_head_stride = shape->bias_head_stride;
     work->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
     work->cap = (float)(shape->softcap * LOG2_E);
@@ -83,19 +87,31 @@ static void work_set(struct forward_work *work, const struct attention_forward *
     work->aligned = is_aligned(args);
 }
 
+// The lists and a zero, in one copy.
 static bool work_push(struct attention_backend *backend, struct forward_work *work,
                       const struct worklist *list)
 {
-    work->tiles = (const struct work_tile *)staging_copy(
-        backend, list->tiles, (size_t)list->tile_count * sizeof(*list->tiles));
-    work->fragments = (const struct work_fragment *)staging_copy(
-        backend, list->fragments, (size_t)list->fragment_count * sizeof(*list->fragments));
-    return work->tiles && work->fragments;
+    size_t tiles = (size_t)list->tile_count * sizeof(*list->tiles);
+    size_t fragments = (size_t)list->fragment_count * sizeof(*list->fragments);
+    size_t bytes = tiles + fragments + sizeof(*work->taken);
+    void *device;
+    char *host = (char *)staging_take(backend, bytes, &device);
+    if (!host)
+        return false;
+    memcpy(host, list->tiles, tiles);
+    memcpy(host + tiles, list->fragments, fragments);
+    memset(host + tiles + fragments, 0, sizeof(*work->taken));
+    staging_push(backend, device, host, bytes);
+    work->tiles = (const struct work_tile *)device;
+    work->fragments = (const struct work_fragment *)((char *)device + tiles);
+    work->taken = (int32_t *)((char *)device + tiles + fragments);
+    return true;
 }
 
-// The first instance for a shape that the device has the shared memory for; NULL if there is none.
-static const struct forward_instance *instance_choose(const struct attention_backend *backend,
-                                                      const struct attention_shape *shape)
+// The first portable instance for a shape that the device has the shared memory for; NULL if there
+// is none.
+static const struct forward_instance *instance_portable(const struct attention_backend *backend,
+                                                        const struct attention_shape *shape)
 {
     static const struct forward_instance *const halves[] = {&forward_64, &forward_128,
                                                             &forward_192_128, &forward_256};
@@ -109,6 +125,16 @@ static const struct forward_instance *instance_choose(const struct attention_bac
             all[i]->shared_bytes <= backend->shared_bytes_max)
             return all[i];
     return NULL;
+}
+
+static const struct forward_instance *instance_choose(const struct attention_backend *backend,
+                                                      const struct attention_forward *args)
+{
+#ifdef CPATTN_SM90
+    if (forward_sm90_supports(backend, args))
+        return forward_sm90_instance(args);
+#endif
+    return instance_portable(backend, &args->shape);
 }
 
 static cudaError_t work_launch(const struct forward_instance *instance,
@@ -131,7 +157,8 @@ static enum status list_launch(struct attention_backend *backend,
                          "%d tiles of %d heads are more than one launch takes", list->tile_count,
                          args->shape.heads);
     struct forward_work work;
-    work_set(&work, args, list);
+    work_set(&work, instance, args, list);
+    work.multiprocessors = backend->sm_count;
     if (work_push(backend, &work, list))
         cuda_note(backend, work_launch(instance, work, args->shape.dtype, backend->stream),
                   "the forward kernel");
@@ -145,14 +172,14 @@ enum status forward_cuda(struct attention_backend *backend, const struct attenti
     enum status status = check_shape(shape, error);
     if (status != STATUS_OK)
         return status;
-    const struct forward_instance *instance = instance_choose(backend, shape);
+    const struct forward_instance *instance = instance_choose(backend, args);
     if (!instance)
         return error_set(error, STATUS_UNIMPLEMENTED,
                          "head dimensions of %d and %d take more shared memory than the %d bytes "
                          "that a thread block of device %d can have",
                          shape->d_qk, shape->d_v, backend->shared_bytes_max, backend->device);
     struct worklist list = {};
-    status = worklist_build(&list, shape, args->slices, args->slice_count, instance->rows, error);
+    status = worklist_build(&list, shape, args->slices, args->slice_count, instance->cut, error);
     if (status == STATUS_OK)
         status = list_launch(backend, instance, args, &list, error);
     worklist_fini(&list);

@@ -514,9 +514,12 @@ constexpr struct forward_instance forward_instance_of()
     typedef PLAIN<__half> plain;
     typedef GENERAL<__half> general;
     static_assert(plain::ROWS == general::ROWS, "both take the same work list");
-    return {plain::DQK, plain::DV, plain::ROWS,
+    return {plain::DQK,
+            plain::DV,
+            {plain::ROWS, plain::N < general::N ? plain::N : general::N},
             plain::SHARED_BYTES > general::SHARED_BYTES ? plain::SHARED_BYTES
                                                         : general::SHARED_BYTES,
+            FORWARD_SECTION_BYTES,
             forward_launch_dtype<PLAIN, GENERAL, BLOCKS>};
 }
 

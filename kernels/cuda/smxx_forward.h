@@ -13,12 +13,15 @@ struct forward_work {
     float *o, *lse, *max_logit;
     const struct work_tile *tiles; // device
     const struct work_fragment *fragments;
+    int32_t *taken; // device; 0, for thread blocks that take one tile after the other
     int32_t tile_count;
     // Thread blocks come in the order section of heads, tile, head in the section, so that those
     // that run at one time read the same keys.
     int32_t section;
     int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
     int64_t q_rows, row_step;
+    int64_t q_positions, kv_positions; // of the slices, as in struct sm90_extent
+    int32_t multiprocessors;
     int64_t bias_head_stride, bias_query_stride;
     // Logit in base 2: factor * qk, or, with a cap, cap * tanh(factor * qk); then the bias.
     float factor, cap;
@@ -31,25 +34,35 @@ struct forward_place {
 };
 
 #ifdef __CUDACC__
-// Computed afresh by each call, so that nothing is kept in registers from one to the next.
 static __device__ __forceinline__ struct forward_place
-forward_place(const struct forward_work &work)
+forward_place_of(const struct forward_work &work, int32_t block)
 {
-    int32_t block, whole = work.tile_count * work.section;
-    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    int32_t whole = work.tile_count * work.section;
     int32_t section = block / whole, rest = block % whole;
     int32_t first = section * work.section;
     int32_t heads = min(work.section, work.heads - first);
     int32_t head = first + rest % heads;
     return {rest / heads, head, (head + work.head_phase) / work.group};
 }
+
+// Of this thread block. Computed afresh by each call, so that nothing is kept in registers from one
+// to the next.
+static __device__ __forceinline__ struct forward_place
+forward_place(const struct forward_work &work)
+{
+    int32_t block;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    return forward_place_of(work, block);
+}
 #endif
 
 // Kernels for head dimensions up to these, one file each.
 struct forward_instance {
     int32_t d_qk, d_v;
-    int32_t rows;         // of a tile
+    struct work_cut cut;
     int32_t shared_bytes; // at most, of a thread block
+    // Keys and values of as many heads as fit into this are worked on at a time.
+    int64_t section_bytes;
     // Enqueues one call's thread blocks. `plain`: without bias, cap and max_logit, aligned, and
     // with a positive factor.
     cudaError_t (*launch)(const struct forward_work &work, enum case_dtype dtype, bool plain,
@@ -57,5 +70,9 @@ struct forward_instance {
 };
 extern const struct forward_instance forward_64, forward_128, forward_192_128, forward_256;
 extern const struct forward_instance forward_fp32_64, forward_fp32_128, forward_fp32_256;
+
+// Thread blocks of one head read the same keys at about the same time, so that even twice what the
+// L2 cache holds hurts little, and the fewer sections, the better the last thread blocks spread.
+#define FORWARD_SECTION_BYTES (INT64_C(96) << 20)
 
 #endif

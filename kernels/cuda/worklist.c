@@ -7,7 +7,7 @@ struct build {
     struct worklist *list;
     const struct attention_shape *shape;
     const struct slice *slices;
-    int32_t tile_rows;
+    struct work_cut cut;
     struct error *error;
 };
 
@@ -42,6 +42,7 @@ static bool fragment_set(const struct build *b, const struct slice *slice, int64
         .kv_row = slice->kv_row + first * shape->row_step,
         .bias = bias_row * shape->bias_row_stride + slice->bias_column + first,
         .keys = bounded(last - first),
+        .stored = bounded(slice->kv_len - first),
         .low = slice->left >= SLICE_UNBOUNDED ? -WORK_BOUND : bounded(diagonal - slice->left),
         .high =
             slice->right >= SLICE_UNBOUNDED ? WORK_BOUND : bounded(diagonal + slice->right + 1)};
@@ -60,7 +61,7 @@ static enum status tile_add_slice(const struct build *b, struct work_tile *tile,
     struct work_fragment *fragment = &fragments[list->fragment_count];
     if (!fragment_set(b, slice, begin, tile->rows, fragment))
         return STATUS_OK;
-    tile->blocks += (fragment->keys + WORK_BLOCK - 1) / WORK_BLOCK;
+    tile->blocks += (fragment->keys + b->cut.keys - 1) / b->cut.keys;
     list->fragment_count++;
     return STATUS_OK;
 }
@@ -76,7 +77,7 @@ static enum status tile_add(const struct build *b, const struct interval *q,
     list->tiles = tiles;
     struct work_tile *tile = &tiles[list->tile_count];
     *tile = (struct work_tile){.q_row = q->residue + position * b->shape->row_step,
-                               .rows = (int32_t)least(q->end - position, b->tile_rows),
+                               .rows = (int32_t)least(q->end - position, b->cut.rows),
                                .fragment = list->fragment_count};
     for (int32_t i = 0; i < q->covering_count; i++) {
         const struct slice *slice = &b->slices[covering[i]];
@@ -98,7 +99,7 @@ static enum status tiles_cut(const struct build *b, const struct intervals *inte
     for (int32_t i = 0; i < intervals->count; i++) {
         const struct interval *q = &intervals->all[i];
         const int32_t *covering = intervals->slices + q->covering;
-        for (int64_t at = q->begin; at < q->end; at += b->tile_rows) {
+        for (int64_t at = q->begin; at < q->end; at += b->cut.rows) {
             enum status status = tile_add(b, q, covering, at);
             if (status != STATUS_OK)
                 return status;
@@ -121,12 +122,12 @@ static int compare_tiles(const void *a, const void *b)
 }
 
 enum status worklist_build(struct worklist *list, const struct attention_shape *shape,
-                           const struct slice *slices, int32_t slice_count, int32_t tile_rows,
+                           const struct slice *slices, int32_t slice_count, struct work_cut cut,
                            struct error *error)
 {
     list->tile_count = 0;
     list->fragment_count = 0;
-    struct build b = {list, shape, slices, tile_rows, error};
+    struct build b = {list, shape, slices, cut, error};
     struct intervals intervals = {0};
     enum status status =
         intervals_build(&intervals, slices, slice_count, shape->row_step, INTERVAL_Q, error);

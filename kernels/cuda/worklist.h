@@ -17,6 +17,7 @@ struct work_fragment {
     int64_t kv_row;
     int64_t bias;      // elements from a head's bias to that of the tile's row 0 and key 0
     int32_t keys;      // at least 1
+    int32_t stored;    // at least `keys`; rows behind those of the keys [0, stored) hold anything
     int32_t low, high; // within +-WORK_BOUND, which stands for no bound
     bool last;         // of its tile
 };
@@ -25,11 +26,10 @@ struct work_fragment {
 // Row r of the tile lies in row q_row + r * row_step of Q, O and LSE.
 struct work_tile {
     int64_t q_row;
-    int32_t rows; // 1..tile_rows
+    int32_t rows; // 1..cut.rows
     int32_t fragment, fragment_count;
-    int32_t blocks; // key blocks of WORK_BLOCK in all fragments: what the tile costs
+    int32_t blocks; // of keys in all fragments: what the tile costs
 };
-#define WORK_BLOCK 64
 
 struct worklist {
     struct work_tile *tiles; // the most expensive first
@@ -38,11 +38,16 @@ struct worklist {
     int32_t tile_capacity, fragment_capacity;
 };
 
+// Queries of a tile and keys of a block, at most. Each fragment begins a new block.
+struct work_cut {
+    int32_t rows, keys;
+};
+
 // Cuts the slices. Rows that see nothing need not be in any tile. The memory is the list's:
 // worklist_fini() frees it, after a failure too. RESOURCE_EXHAUSTED when it is short or numbers
 // exceed their types; what is in the list is undefined then.
 enum status worklist_build(struct worklist *list, const struct attention_shape *shape,
-                           const struct slice *slices, int32_t slice_count, int32_t tile_rows,
+                           const struct slice *slices, int32_t slice_count, struct work_cut cut,
                            struct error *error) MUST_CHECK;
 void worklist_fini(struct worklist *list);
 

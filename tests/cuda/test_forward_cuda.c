@@ -41,6 +41,23 @@ static struct trial trial_draw(enum case_dtype dtype)
     return t;
 }
 
+// Without what only some kernels take: bias, cap, max_logit, unaligned rows, scales below 0. Keys
+// and values of any width that is whole in 16 bytes.
+static struct trial trial_draw_plain(enum case_dtype dtype)
+{
+    struct trial t = trial_draw(dtype);
+    struct problem *p = &t.problem;
+    t.wants_max = false;
+    p->bias_count = 0;
+    p->skew = 0;
+    p->shape.softcap = 0;
+    p->shape.d_qk = (int32_t)ONE_OF(64, 128, 128, 128, 192, 256, 8, 40, 72, 96, 120);
+    p->shape.d_v =
+        harness_below(4) != 0 ? p->shape.d_qk : (int32_t)ONE_OF(8, 64, 96, 104, 128, 256);
+    p->shape.scale = 1 / sqrt(p->shape.d_qk);
+    return t;
+}
+
 static struct trial trial_of(enum case_dtype dtype, int32_t d_qk, int32_t d_v, int64_t q_len,
                              int64_t kv_len)
 {
@@ -248,6 +265,47 @@ static void drawn_problems(enum case_dtype dtype, int count)
     }
 }
 
+// Rows of other sequences and of padding are NaN: neither may reach a result.
+static void plain_problems(void)
+{
+    for (int i = harness_small() ? 290 : 0; i < 300; i++) {
+        struct trial t = trial_draw_plain((enum case_dtype)(DTYPE_BF16 + i % 2));
+        if (!trial_check(&t))
+            return;
+    }
+}
+
+// Sequences of many lengths, a row of NaN between each and the next, whose tiles are more than
+// there are multiprocessors.
+static void many_tiles(void)
+{
+    static const int32_t widths[][2] = {{128, 128}, {64, 64}, {192, 128}, {256, 256}};
+    for (int i = 0; i < (harness_small() ? 1 : 8); i++) {
+        struct trial t = trial_of(DTYPE_BF16, widths[i % 4][0], widths[i % 4][1], 0, 0);
+        struct problem *p = &t.problem;
+        p->shape.heads = harness_small() ? 2 : 16;
+        p->shape.kv_heads = p->shape.heads / 2;
+        p->shape.group = 2;
+        p->q_rows = p->kv_rows = 0;
+        p->slice_count = harness_small() ? 2 : PROBLEM_SLICES_MAX;
+        for (int s = 0; s < p->slice_count; s++) {
+            int64_t q_len = harness_between(1, 700), kv_len = harness_between(1, 500);
+            p->slices[s] = (struct slice){.q_row = p->q_rows,
+                                          .q_len = q_len,
+                                          .kv_row = p->kv_rows,
+                                          .kv_len = kv_len,
+                                          .offset = q_len - kv_len,
+                                          .left = i < 4 ? SLICE_UNBOUNDED : 200,
+                                          .right = i % 2 ? SLICE_UNBOUNDED : 0};
+            p->q_rows += q_len + 1;
+            p->kv_rows += kv_len + 1;
+        }
+        p->shape.q_rows = p->q_rows;
+        if (!trial_check(&t))
+            return;
+    }
+}
+
 static void drawn_bf16(void)
 {
     drawn_problems(DTYPE_BF16, 150);
@@ -279,7 +337,8 @@ static void every_width(void)
 static void edges(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
-    static const int64_t lengths[] = {1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 191, 192, 193};
+    static const int64_t lengths[] = {1,   31,  32,  33,  63,  64,  65,  79,  80,  81,
+                                      127, 128, 129, 159, 160, 161, 191, 192, 193, 385};
     int count = (int)(sizeof(lengths) / sizeof(*lengths));
     for (int i = 0; i < count * count; i += harness_small() ? 17 : 1) {
         const int32_t *width = widths[i % 4];
@@ -287,6 +346,8 @@ static void edges(void)
             trial_of(DTYPE_BF16, width[0], width[1], lengths[i / count], lengths[i % count]);
         if (i / 4 % 2 == 0)
             t.problem.slices[0].right = 0;
+        if (i / 8 % 3 == 0)
+            t.problem.slices[0].left = ONE_OF(0, 1, 63, 79, 80, 100);
         if (!trial_check(&t))
             return;
     }
@@ -346,6 +407,8 @@ int main(int argc, char **argv)
     static const struct harness_test tests[] = {{"drawn problems in bf16", drawn_bf16},
                                                 {"drawn problems in fp16", drawn_fp16},
                                                 {"drawn problems in fp32", drawn_fp32},
+                                                {"plain problems", plain_problems},
+                                                {"many tiles", many_tiles},
                                                 {"every width", every_width},
                                                 {"edges of tiles", edges},
                                                 {"rising logits", rising_logits},

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward for sm_90a on the host: what is supported, and tensor maps.
+#include "kernels/cuda/sm90_forward.h"
+
+#include <limits.h>
+
+#include "kernels/cuda/sm90_tensor.h"
+
+static bool is_aligned(const struct attention_forward *args)
+{
+    uintptr_t addresses = (uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v;
+    return addresses % 16 == 0 && args->shape.d_qk % 8 == 0 && args->shape.d_v % 8 == 0;
+}
+
+static bool shape_is_plain(const struct attention_forward *args)
+{
+    const struct attention_shape *shape = &args->shape;
+    return shape->dtype != DTYPE_FP32 && shape->scale > 0 && shape->softcap == 0 && !args->bias &&
+           !args->max_logit && is_aligned(args);
+}
+
+static bool rows_are_mapped(const struct attention_forward *args, bool queries)
+{
+    struct sm90_extent extent =
+        sm90_extent_of(args->slices, args->slice_count, args->shape.row_step, queries);
+    return extent.whole && extent.positions <= INT_MAX && args->shape.row_step <= INT_MAX;
+}
+
+bool forward_sm90_supports(const struct attention_backend *backend,
+                           const struct attention_forward *args)
+{
+    return backend->capability == 90 && shape_is_plain(args) && forward_sm90_instance(args) &&
+           rows_are_mapped(args, true) && rows_are_mapped(args, false) && sm90_tensor_maps();
+}
+
+const struct forward_instance *forward_sm90_instance(const struct attention_forward *args)
+{
+    const struct attention_shape *shape = &args->shape;
+    if (shape->d_qk <= forward_sm90_128.d_qk && shape->d_v <= forward_sm90_128.d_v)
+        return &forward_sm90_128;
+    return NULL;
+}
+
+cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype dtype, int rows,
+                              int keys, struct sm90_forward *args)
+{
+    struct sm90_tensor q = {work.q, dtype, work.d_qk, work.heads, work.row_step, work.q_positions};
+    struct sm90_tensor k = {work.k,        dtype,         work.d_qk,
+                            work.kv_heads, work.row_step, work.kv_positions};
+    struct sm90_tensor v = k;
+    v.address = work.v;
+    v.d = work.d_v;
+    args->work = work;
+    cudaError_t error = sm90_tensor_map(&q, rows, &args->q);
+    if (error == cudaSuccess)
+        error = sm90_tensor_map(&k, keys, &args->k);
+    return error == cudaSuccess ? sm90_tensor_map(&v, keys, &args->v) : error;
+}

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward for bf16 and fp16 on sm_90a: a thread block takes tiles of queries of one head and goes
+// over all keys that they see with one online softmax, then merges into the running result.
+//
+// One warp loads: queries of the next tile while the last keys of one are worked on, and blocks of
+// keys and values into a ring of stages. Groups of four warps compute, 64 rows each. A group's
+// products of queries and the next keys go ahead of those of weights and values, so that the
+// softmax of the next block of keys runs while the tensor cores weigh the values of the last; the
+// groups fill each other's gaps.
+#ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_CUH
+#define CPATTN_KERNELS_CUDA_SM90_FORWARD_CUH
+
+#include <math_constants.h>
+
+#include "kernels/cuda/sm90_forward_load.cuh"
+
+// Results are scaled down to a new maximum of their row when it is larger by this power of 2: until
+// then weights stay under 2^8 and nothing is lost.
+#define MAX_SLACK 8.0f
+// Below every logit. Finite, so that no difference of two maxima is NaN.
+#define MAX_NONE  (-1e38f)
+
+// ---- softmax ------------------------------------------------------------------------------------
+
+// What a thread holds of its group's rows: rows g and g + 8 of its warp's 16.
+template <class S> struct sm90_state {
+    float scores[S::N / 2];
+    float out[S::DV / 2];
+    uint32_t weights[S::N / 16][4];
+    float max[2]; // of the row, base 2; that which `out` and `sum` are relative to
+    float sum[2]; // of this thread's columns
+};
+
+// Hides the scores of keys that their row does not see. `row` is the thread's first.
+template <class S>
+__device__ __forceinline__ void scores_mask(struct sm90_state<S> &state, int low, int high,
+                                            int keys, int key, int row)
+{
+    int column = key + 2 * ((int)threadIdx.x % 4);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int begin = low + row + 8 * half - column;
+        int end = min(high + row + 8 * half, keys) - column;
+#pragma unroll
+        for (int n = 0; n < S::N / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (n * 8 + i < begin || n * 8 + i >= end)
+                    state.scores[4 * n + 2 * half + i] = -CUDART_INF_F;
+    }
+}
+
+// Raises the rows' maxima as the scores call for. Returns whether some lane's grew; then `out` is
+// to be multiplied by `shrink`.
+template <class S>
+__device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, float factor,
+                                             float shrink[2])
+{
+    float max[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float most = fmaxf(state.scores[2 * half], state.scores[2 * half + 1]);
+#pragma unroll
+        for (int n = 1; n < S::N / 8; n++)
+            most = fmaxf(most,
+                         fmaxf(state.scores[4 * n + 2 * half], state.scores[4 * n + 2 * half + 1]));
+        max[half] = quad_max(most) * factor;
+    }
+    bool grown = max[0] > state.max[0] + MAX_SLACK || max[1] > state.max[1] + MAX_SLACK;
+    grown = __any_sync(0xffffffffu, grown);
+    if (grown) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float after = fmaxf(state.max[half], max[half]);
+            shrink[half] = fast_exp2(state.max[half] - after);
+            state.max[half] = after;
+            state.sum[half] *= shrink[half];
+        }
+    }
+    return grown;
+}
+
+// Scores become weights. A block's weights are summed before they meet the sum of all before, which
+// may be so large that single ones would vanish beside it.
+template <class S>
+__device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, float factor)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float sums[2] = {0, 0};
+#pragma unroll
+        for (int n = 0; n < S::N / 8; n++) {
+            float *pair = &state.scores[4 * n + 2 * half];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                pair[i] = fast_exp2(fmaf(pair[i], factor, -state.max[half]));
+                sums[i] += pair[i];
+            }
+        }
+        state.sum[half] += sums[0] + sums[1];
+    }
+}
+
+template <class S> __device__ __forceinline__ void weights_pack(struct sm90_state<S> &state)
+{
+#pragma unroll
+    for (int step = 0; step < S::N / 16; step++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            state.weights[step][i] = pack<typename S::T>(state.scores[8 * step + 2 * i],
+                                                         state.scores[8 * step + 2 * i + 1]);
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+template <class S>
+__device__ __forceinline__ void scores_begin(struct sm90_state<S> &state, uint64_t q, uint64_t k)
+{
+    product_begin();
+#pragma unroll
+    for (int step = 0; step < S::DQK / 16; step++)
+        product<typename S::T, S::N>::template ss<false, false>(
+            state.scores, operand_step(q, step / 4 * S::Q_PANEL + step % 4 * 32),
+            operand_step(k, step / 4 * S::KV_PANEL + step % 4 * 32), step > 0);
+    product_commit();
+}
+
+template <class S>
+__device__ __forceinline__ void out_begin(struct sm90_state<S> &state, uint64_t v, bool add)
+{
+    product_begin();
+#pragma unroll
+    for (int step = 0; step < S::N / 16; step++)
+        product<typename S::T, S::DV>::template rs<true>(
+            state.out, state.weights[step], operand_step(v, step * 2048), add || step > 0);
+    product_commit();
+}
+
+// ---- a tile -------------------------------------------------------------------------------------
+
+// What a group has to know of itself.
+struct sm90_group {
+    int index;
+    int row; // this thread's first, in the tile
+};
+
+// Where in the keys of a tile a group is.
+struct sm90_walk {
+    int fragment; // of the list
+    int key;      // the block's first, in the fragment
+    int keys, low, high;
+};
+
+static __device__ __forceinline__ void walk_enter(struct sm90_walk *walk,
+                                                  const struct work_fragment &fragment)
+{
+    walk->keys = fragment.keys;
+    walk->low = fragment.low;
+    walk->high = fragment.high;
+}
+
+// Goes on to the next block. Returns how many rows of V, of the block before, hold values: N unless
+// it reaches beyond what is stored.
+template <class S>
+__device__ __forceinline__ int walk_next(struct sm90_walk *walk,
+                                         const struct work_fragment *fragments)
+{
+    int rows = S::N;
+    walk->key += S::N;
+    if (walk->key >= walk->keys) {
+        rows = fragments[walk->fragment].stored - (walk->key - S::N);
+        walk->key = 0;
+        walk_enter(walk, fragments[++walk->fragment]);
+    }
+    return rows;
+}
+
+// The blocks of a tile, counted through its fragments, that a group has to compute: those before
+// and behind are invisible to all of its rows.
+struct sm90_span {
+    int begin, end;
+};
+
+template <class S>
+__device__ __forceinline__ struct sm90_span group_span(const struct sm90_task *task, int group)
+{
+    int first_row = group * GROUP_ROWS, blocks = task->tile.blocks;
+    int last_row = min(first_row + GROUP_ROWS, task->tile.rows) - 1;
+    int first_blocks = (task->first.keys + S::N - 1) / S::N;
+    int last_blocks = (task->last.keys + S::N - 1) / S::N;
+    int unseen = max(task->first.low + first_row, 0) / S::N;
+    int seen = max(task->last.high + last_row + S::N - 1, 0) / S::N;
+    int begin = min(unseen, first_blocks), end = blocks - last_blocks + min(seen, last_blocks);
+    if (last_row < first_row || begin >= end)
+        begin = end = 0;
+    return {(int)warp_uniform((uint32_t)begin), (int)warp_uniform((uint32_t)end)};
+}
+
+// One arrival of each warp.
+static __device__ __forceinline__ void warp_arrive(uint32_t barrier)
+{
+    if (threadIdx.x % WARP_LANES == 0)
+        barrier_arrive(barrier);
+}
+
+template <class S>
+__device__ __forceinline__ void blocks_skip(uint32_t shared, int count,
+                                            struct sm90_ring<S::STAGES> *ring)
+{
+    for (; count > 0; count--) {
+        int at = 8 * ring->place;
+        barrier_wait(shared + S::K_FULL + at, ring->phase);
+        warp_arrive(shared + S::K_EMPTY + at);
+        barrier_wait(shared + S::V_FULL + at, ring->phase);
+        warp_arrive(shared + S::V_EMPTY + at);
+        ring->next();
+    }
+}
+
+// Clears the rows of a block of V from `rows` on: what lies there may be NaN, which a weight of 0
+// does not hide. Each group does so for itself.
+template <class S> __device__ __forceinline__ void values_clear(uint32_t v, int rows, int group)
+{
+    const int chunks = SM90_PANEL_ROW_BYTES / CHUNK_BYTES;
+    for (int i = rows * chunks + (int)threadIdx.x % GROUP_THREADS; i < S::N * chunks;
+         i += GROUP_THREADS)
+#pragma unroll
+        for (int panel = 0; panel < S::V_PANELS; panel++)
+            asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(v + panel * S::KV_PANEL +
+                                                                          i * CHUNK_BYTES),
+                         "r"(0)
+                         : "memory");
+    shared_fence();
+    threads_sync(1 + group, GROUP_THREADS);
+}
+
+// Masks the scores where some row of the group does not see all keys of the block.
+template <class S>
+__device__ __forceinline__ void block_mask(struct sm90_state<S> &state,
+                                           const struct sm90_walk &walk,
+                                           const struct sm90_group &group)
+{
+    int first = group.index * GROUP_ROWS, last = first + GROUP_ROWS - 1;
+    if (walk.key < walk.low + last || walk.key + S::N > min(walk.high + first, walk.keys))
+        scores_mask<S>(state, walk.low, walk.high, walk.keys, walk.key, group.row);
+}
+
+template <class S> __device__ __forceinline__ uint64_t keys_operand(uint32_t shared, int place)
+{
+    return operand_rows(warp_uniform(shared + S::K + place * S::K_BYTES));
+}
+
+template <class S> __device__ __forceinline__ uint64_t values_operand(uint32_t shared, int place)
+{
+    return operand_columns(warp_uniform(shared + S::V + place * S::V_BYTES), S::KV_PANEL);
+}
+
+// Waits for a block of values, and clears what is not of it.
+template <class S>
+__device__ __forceinline__ void values_wait(uint32_t shared, const struct sm90_ring<S::STAGES> &at,
+                                            int rows, int group)
+{
+    barrier_wait(shared + S::V_FULL + 8 * at.place, at.phase);
+    if (rows < S::N)
+        values_clear<S>(shared + S::V + at.place * S::V_BYTES, rows, group);
+}
+
+// The blocks of `span`, of which there is at least one. The ring stands at the first.
+template <class S>
+__device__ __forceinline__ void
+span_compute(struct sm90_state<S> &state, const struct forward_work &work, uint32_t shared,
+             const struct sm90_task *task, uint32_t q, const struct sm90_span &span,
+             const struct sm90_group &group, struct sm90_ring<S::STAGES> *ring)
+{
+    const float factor = work.factor;
+    float shrink[2];
+    struct sm90_walk walk = {task->tile.fragment, span.begin * S::N, 0, 0, 0};
+    walk_enter(&walk, task->first);
+    if (walk.key >= walk.keys)
+        walk_next<S>(&walk, work.fragments);
+    barrier_wait(shared + S::K_FULL + 8 * ring->place, ring->phase);
+    scores_begin<S>(state, operand_rows(warp_uniform(q)), keys_operand<S>(shared, ring->place));
+    product_wait<0>();
+    registers_settle(state.scores);
+    warp_arrive(shared + S::K_EMPTY + 8 * ring->place);
+    block_mask<S>(state, walk, group);
+    maxima_raise<S>(state, factor, shrink);
+    scores_weigh<S>(state, factor);
+    weights_pack<S>(state);
+
+    struct sm90_ring<S::STAGES> before = *ring;
+    ring->next();
+    for (int block = span.begin + 1; block < span.end; block++) {
+        int rows = walk_next<S>(&walk, work.fragments);
+        values_wait<S>(shared, before, rows, group.index);
+        barrier_wait(shared + S::K_FULL + 8 * ring->place, ring->phase);
+        scores_begin<S>(state, operand_rows(warp_uniform(q)), keys_operand<S>(shared, ring->place));
+        out_begin<S>(state, values_operand<S>(shared, before.place), block > span.begin + 1);
+        product_wait<1>();
+        registers_settle(state.scores);
+        warp_arrive(shared + S::K_EMPTY + 8 * ring->place);
+        block_mask<S>(state, walk, group);
+        bool grown = maxima_raise<S>(state, factor, shrink);
+        scores_weigh<S>(state, factor);
+        product_wait<0>();
+        registers_settle(state.out);
+        warp_arrive(shared + S::V_EMPTY + 8 * before.place);
+        if (grown)
+#pragma unroll
+            for (int i = 0; i < S::DV / 2; i++)
+                state.out[i] *= shrink[i / 2 % 2];
+        weights_pack<S>(state);
+        before = *ring;
+        ring->next();
+    }
+    int rows =
+        walk.key + S::N >= walk.keys ? work.fragments[walk.fragment].stored - walk.key : S::N;
+    values_wait<S>(shared, before, rows, group.index);
+    out_begin<S>(state, values_operand<S>(shared, before.place), span.end - span.begin > 1);
+    product_wait<0>();
+    registers_settle(state.out);
+    warp_arrive(shared + S::V_EMPTY + 8 * before.place);
+}
+
+// ---- merge --------------------------------------------------------------------------------------
+
+// A row's part of O, two neighbouring elements at a time: o = keep * o + take * out. keep = 0 does
+// not read.
+template <class S>
+__device__ __forceinline__ void row_blend(float *o, float keep, const float (&out)[S::DV / 2],
+                                          int half, float take, int d_v)
+{
+    int column = 2 * ((int)threadIdx.x % 4);
+    o += column;
+    d_v -= column;
+#pragma unroll
+    for (int n = 0; n < S::DV / 8; n++) {
+        float2 after = make_float2(take * out[4 * n + 2 * half], take * out[4 * n + 2 * half + 1]);
+        if (n * 8 < d_v) {
+            if (keep != 0) {
+                float2 before = *(const float2 *)(o + n * 8);
+                after.x = fmaf(keep, before.x, after.x);
+                after.y = fmaf(keep, before.y, after.y);
+            }
+            *(float2 *)(o + n * 8) = after;
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void state_merge(const struct sm90_state<S> &state,
+                                            const struct forward_work &work, int64_t q_row,
+                                            int rows, int head, int first_row)
+{
+    const float ln_2 = 0.6931471805599453f;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float sum = quad_sum(state.sum[half]);
+        int row = first_row + 8 * half;
+        bool some = row < rows && sum != 0;
+        int64_t at = q_row + row * work.row_step;
+        float *running = work.lse + head * work.q_rows + at;
+        float before = some ? *running : 0;
+        float lse = (state.max[half] + log2f(sum)) * ln_2;
+        __syncwarp(); // four lanes read what one of them writes
+        if (!some)
+            continue;
+        float most = fmaxf(before, lse);
+        float keep = expf(before - most), take = expf(lse - most), both = keep + take;
+        if (threadIdx.x % 4 == 0)
+            *running = most + logf(both);
+        row_blend<S>(work.o + (at * work.heads + head) * work.d_v, keep / both, state.out, half,
+                     take / (both * sum), work.d_v);
+    }
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+// What a group of warps does: computes tile by tile.
+template <class S>
+__device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, uint32_t shared,
+                                              const struct sm90_task *tasks)
+{
+    struct sm90_group group;
+    group.index = (int)warp_uniform(threadIdx.x / GROUP_THREADS);
+    group.row = (int)(threadIdx.x / WARP_LANES * 16 + threadIdx.x % WARP_LANES / 4);
+    struct sm90_ring<S::STAGES> ring = {
+        0, 0
+    };
+    struct sm90_ring<S::SLOTS> slot = {
+        0, 0
+    };
+    for (;; slot.next()) {
+        barrier_wait(shared + S::Q_FULL + 8 * slot.place, slot.phase);
+        const struct sm90_task *task = &tasks[slot.place];
+        int blocks = (int)warp_uniform((uint32_t)task->tile.blocks);
+        if (blocks == 0)
+            return;
+        struct sm90_state<S> state;
+        state.max[0] = state.max[1] = MAX_NONE;
+        state.sum[0] = state.sum[1] = 0;
+        struct sm90_span span = group_span<S>(task, group.index);
+        blocks_skip<S>(shared, span.begin, &ring);
+        if (span.begin < span.end)
+            span_compute<S>(state, args.work, shared, task,
+                            shared + slot.place * S::Q_BYTES +
+                                group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES,
+                            span, group, &ring);
+        blocks_skip<S>(shared, blocks - span.end, &ring);
+        int64_t q_row = task->tile.q_row;
+        int rows = task->tile.rows, head = task->head;
+        __syncwarp();
+        warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);
+        if (span.begin < span.end)
+            state_merge<S>(state, args.work, q_row, rows, head, group.row);
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void barriers_create(const struct sm90_forward &args, uint32_t shared)
+{
+    const int warps = S::GROUPS * GROUP_THREADS / WARP_LANES;
+    if (threadIdx.x == 0) {
+        tensor_prefetch(&args.q);
+        tensor_prefetch(&args.k);
+        tensor_prefetch(&args.v);
+        for (int i = 0; i < S::SLOTS; i++) {
+            barrier_init(shared + S::Q_FULL + 8 * i, 1);
+            barrier_init(shared + S::Q_EMPTY + 8 * i, warps);
+        }
+        for (int i = 0; i < S::STAGES; i++) {
+            barrier_init(shared + S::K_FULL + 8 * i, 1);
+            barrier_init(shared + S::K_EMPTY + 8 * i, warps);
+            barrier_init(shared + S::V_FULL + 8 * i, 1);
+            barrier_init(shared + S::V_EMPTY + 8 * i, warps);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, 1)
+    sm90_forward_kernel(const __grid_constant__ struct sm90_forward args)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    const uint32_t shared = shared_address(memory);
+    struct sm90_task *tasks = (struct sm90_task *)(memory + S::TASK);
+    barriers_create<S>(args, shared);
+    if (threadIdx.x / GROUP_THREADS == S::GROUPS) {
+        registers_release<S::REGISTERS_LOADING>();
+        if (threadIdx.x == S::GROUPS * GROUP_THREADS)
+            tiles_load<S>(args, shared, tasks);
+    } else {
+        registers_acquire<S::REGISTERS_COMPUTING>();
+        tiles_compute<S>(args, shared, tasks);
+    }
+}
+
+// ---- launch -------------------------------------------------------------------------------------
+
+template <class S>
+static cudaError_t sm90_launch_instance(const struct sm90_forward &args, cudaStream_t stream)
+{
+    cudaError_t error = cudaFuncSetAttribute(
+        sm90_forward_kernel<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED_BYTES);
+    if (error != cudaSuccess)
+        return error;
+    int blocks = args.work.tile_count * args.work.heads;
+    if (!S::GRID && blocks > args.work.multiprocessors)
+        blocks = args.work.multiprocessors;
+    sm90_forward_kernel<S><<<(unsigned)blocks, S::THREADS, S::SHARED_BYTES, stream>>>(args);
+    return cudaGetLastError();
+}
+
+template <template <typename> class TRAITS>
+static cudaError_t sm90_launch(const struct forward_work &work, enum case_dtype dtype, bool plain,
+                               cudaStream_t stream)
+{
+    typedef TRAITS<__half> S;
+    struct sm90_forward args;
+    cudaError_t error =
+        plain ? sm90_forward_args(work, dtype, S::ROWS, S::N, &args) : cudaErrorNotSupported;
+    if (error != cudaSuccess)
+        return error;
+    return dtype == DTYPE_BF16 ? sm90_launch_instance<TRAITS<__nv_bfloat16>>(args, stream)
+                               : sm90_launch_instance<TRAITS<__half>>(args, stream);
+}
+
+template <template <typename> class TRAITS>
+constexpr struct forward_instance sm90_instance_of(int64_t section_bytes)
+{
+    typedef TRAITS<__half> S;
+    return {S::DQK, S::DV, {S::ROWS, S::N}, S::SHARED_BYTES, section_bytes, sm90_launch<TRAITS>};
+}
+
+#endif

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward kernels for sm_90a, and which calls they take.
+#ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_H
+#define CPATTN_KERNELS_CUDA_SM90_FORWARD_H
+
+#include <cuda.h>
+
+#include "kernels/cuda/internal.h"
+#include "kernels/cuda/smxx_forward.h"
+
+// A launch's argument.
+struct sm90_forward {
+    CUtensorMap q, k, v;
+    struct forward_work work;
+};
+
+// What the loading warp of a thread block tells the others of a tile. 0 blocks: there is none.
+struct sm90_task {
+    struct work_tile tile;
+    struct work_fragment first, last; // of the tile's
+    int32_t head;
+};
+
+// Whether the device and these kernels can do a call: bf16 or fp16 without bias, cap and max_logit,
+// aligned, with a positive scale. A tensor map has as many rows of each residue, so that with a row
+// step every sequence must be as long as the longest where that ends the memory.
+bool forward_sm90_supports(const struct attention_backend *backend,
+                           const struct attention_forward *args);
+
+// The instance for a call that is supported.
+const struct forward_instance *forward_sm90_instance(const struct attention_forward *args);
+
+// The argument of a launch with tiles of `rows` queries and blocks of `keys` keys.
+cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype dtype, int rows,
+                              int keys, struct sm90_forward *args);
+
+extern const struct forward_instance forward_sm90_128;
+
+#endif

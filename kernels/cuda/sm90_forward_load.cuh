@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward on sm_90a: the shape of a kernel, and what its loading warp does.
+#ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_LOAD_CUH
+#define CPATTN_KERNELS_CUDA_SM90_FORWARD_LOAD_CUH
+
+#include "kernels/cuda/sm90.cuh"
+#include "kernels/cuda/sm90_forward.h"
+
+#define GROUP_THREADS 128
+#define GROUP_ROWS    64
+
+// The shape of one instance. Head dimensions up to DQK and DV, multiples of 16; GROUPS groups of
+// warps that compute; blocks of N keys in STAGES stages; SLOTS tiles of queries. GRID: a thread
+// block has one tile; otherwise it takes tiles until there are none.
+template <typename TYPE, int DQK_, int DV_, int GROUPS_, int N_, int STAGES_, int SLOTS_,
+          bool GRID_>
+struct sm90_traits {
+    typedef TYPE T;
+    static const int DQK = DQK_, DV = DV_, GROUPS = GROUPS_, N = N_;
+    static const int STAGES = STAGES_, SLOTS = SLOTS_;
+    static const bool GRID = GRID_;
+    static const int ROWS = GROUPS * GROUP_ROWS, THREADS = (GROUPS + 1) * GROUP_THREADS;
+    static const int REGISTERS_LOADING = GROUPS == 3 ? 32 : 24;
+    static const int REGISTERS_COMPUTING = GROUPS == 3 ? 160 : 240;
+    static const int Q_PANELS = (DQK + 63) / 64, V_PANELS = (DV + 63) / 64;
+    static const int Q_PANEL = ROWS * SM90_PANEL_ROW_BYTES, KV_PANEL = N * SM90_PANEL_ROW_BYTES;
+    static const int Q_BYTES = Q_PANELS * Q_PANEL;
+    static const int K_BYTES = Q_PANELS * KV_PANEL, V_BYTES = V_PANELS * KV_PANEL;
+    // Where things are in shared memory.
+    static const int K = SLOTS * Q_BYTES, V = K + STAGES * K_BYTES;
+    static const int Q_FULL = V + STAGES * V_BYTES, Q_EMPTY = Q_FULL + 8 * SLOTS;
+    static const int K_FULL = Q_EMPTY + 8 * SLOTS, K_EMPTY = K_FULL + 8 * STAGES;
+    static const int V_FULL = K_EMPTY + 8 * STAGES, V_EMPTY = V_FULL + 8 * STAGES;
+    static const int TASK = V_EMPTY + 8 * STAGES;
+    static const int SHARED_BYTES = TASK + SLOTS * (int)sizeof(struct sm90_task);
+    static_assert(KV_PANEL % 1024 == 0, "panels begin where the swizzle's pattern does");
+};
+
+// One after the other of COUNT places, round and round; `phase` is the parity of the round.
+template <int COUNT> struct sm90_ring {
+    int place;
+    uint32_t phase;
+    __device__ __forceinline__ void next()
+    {
+        if (++place == COUNT) {
+            place = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+// ---- loading ------------------------------------------------------------------------------------
+
+// Loads one block of keys or values into its stage, once that is empty.
+template <class S, int PANELS>
+__device__ __forceinline__ void block_load(uint32_t to, uint32_t full, uint32_t empty,
+                                           uint32_t phase, const CUtensorMap *map, int position,
+                                           int head, int residue)
+{
+    barrier_wait(empty, phase ^ 1);
+    barrier_expect(full, PANELS * S::KV_PANEL);
+#pragma unroll
+    for (int panel = 0; panel < PANELS; panel++)
+        tensor_load_4d(to + panel * S::KV_PANEL, map, panel * SM90_PANEL_COLUMNS, position, head,
+                       residue, full);
+}
+
+template <class S>
+__device__ __forceinline__ void tile_load_keys(const struct sm90_forward &args, uint32_t shared,
+                                               const struct work_tile &tile, int kv_head,
+                                               struct sm90_ring<S::STAGES> *ring)
+{
+    const struct forward_work &work = args.work;
+    for (int f = 0; f < tile.fragment_count; f++) {
+        const struct work_fragment &fragment = work.fragments[tile.fragment + f];
+        int position = (int)(fragment.kv_row / work.row_step);
+        int residue = (int)(fragment.kv_row % work.row_step), keys = fragment.keys;
+        for (int key = 0; key < keys; key += S::N) {
+            int at = ring->place;
+            block_load<S, S::Q_PANELS>(shared + S::K + at * S::K_BYTES, shared + S::K_FULL + 8 * at,
+                                       shared + S::K_EMPTY + 8 * at, ring->phase, &args.k,
+                                       position + key, kv_head, residue);
+            block_load<S, S::V_PANELS>(shared + S::V + at * S::V_BYTES, shared + S::V_FULL + 8 * at,
+                                       shared + S::V_EMPTY + 8 * at, ring->phase, &args.v,
+                                       position + key, kv_head, residue);
+            ring->next();
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void tile_load_queries(const struct sm90_forward &args, uint32_t to,
+                                                  const struct work_tile &tile, int head,
+                                                  uint32_t full)
+{
+    int position = (int)(tile.q_row / args.work.row_step);
+    int residue = (int)(tile.q_row % args.work.row_step);
+    barrier_expect(full, S::Q_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < S::Q_PANELS; panel++)
+        tensor_load_4d(to + panel * S::Q_PANEL, &args.q, panel * SM90_PANEL_COLUMNS, position, head,
+                       residue, full);
+}
+
+// What one thread does: loads tile by tile, and tells in `tasks` what they are.
+template <class S>
+__device__ __forceinline__ void tiles_load(const struct sm90_forward &args, uint32_t shared,
+                                           struct sm90_task *tasks)
+{
+    const struct forward_work &work = args.work;
+    struct sm90_ring<S::STAGES> ring = {
+        0, 0
+    };
+    struct sm90_ring<S::SLOTS> slot = {
+        0, 0
+    };
+    int total = work.tile_count * work.heads, next = (int)blockIdx.x;
+    while (next < total) {
+        struct forward_place place = forward_place_of(work, next);
+        struct work_tile tile = work.tiles[place.tile];
+        struct sm90_task *task = &tasks[slot.place];
+        uint32_t full = shared + S::Q_FULL + 8 * slot.place;
+        barrier_wait(shared + S::Q_EMPTY + 8 * slot.place, slot.phase ^ 1);
+        task->tile = tile;
+        task->head = place.head;
+        task->first = work.fragments[tile.fragment];
+        task->last = work.fragments[tile.fragment + tile.fragment_count - 1];
+        tile_load_queries<S>(args, shared + slot.place * S::Q_BYTES, tile, place.head, full);
+        slot.next();
+        tile_load_keys<S>(args, shared, tile, place.kv_head, &ring);
+        next = S::GRID ? total : (int)gridDim.x + atomicAdd(work.taken, 1);
+    }
+    barrier_wait(shared + S::Q_EMPTY + 8 * slot.place, slot.phase ^ 1);
+    tasks[slot.place].tile.blocks = 0;
+    barrier_arrive(shared + S::Q_FULL + 8 * slot.place);
+}
+
+#endif
