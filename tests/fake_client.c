@@ -191,21 +191,22 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
     r->public.run_ns = 11345678;
     r->public.total_ns = 12345678;
     for (int i = 0; i < c->world_size; i++) {
-        r->ranks[i] = (struct cpattn_rank){.rank = i,
-                                           .pass = !fails(c) || i < c->world_size - 1,
-                                           .figures_count = FAKE_FIGURES_MAX,
-                                           .digest = (uint64_t)i,
-                                           .flops = 1e9,
-                                           .plan_ns = 21000,
-                                           .inputs_ns = 300000,
-                                           .forward_ns = 2500000 + (uint64_t)i + slower_ns,
-                                           .backward_ns = 6000000,
-                                           .exchange_ns = 400000,
-                                           .exposed_ns = 0,
-                                           .reference_ns = 1000000,
-                                           .compare_ns = 50000,
-                                           .diagnosis = "",
-                                           .diagnosis_tensor = ""};
+        r->ranks[i] =
+            (struct cpattn_rank){.rank = i,
+                                 .pass = !fails(c) || i < c->world_size - 1,
+                                 .figures_count = c->verify == VERIFY_OFF ? 0 : FAKE_FIGURES_MAX,
+                                 .digest = (uint64_t)i,
+                                 .flops = 1e9,
+                                 .plan_ns = 21000,
+                                 .inputs_ns = 300000,
+                                 .forward_ns = 2500000 + (uint64_t)i + slower_ns,
+                                 .backward_ns = 6000000,
+                                 .exchange_ns = 400000,
+                                 .exposed_ns = 0,
+                                 .reference_ns = 1000000,
+                                 .compare_ns = 50000,
+                                 .diagnosis = "",
+                                 .diagnosis_tensor = ""};
         if (model_is(c, "fail") && !r->ranks[i].pass) {
             r->ranks[i].diagnosis = "the scale is missing";
             r->ranks[i].diagnosis_tensor = "dq";
@@ -250,7 +251,7 @@ const struct cpattn_figures *cpattn_result_figures(const struct cpattn_result *r
                                                    int index)
 {
     const struct fake_result *r = (const struct fake_result *)result;
-    return cpattn_result_rank(result, rank) && index >= 0 && index < FAKE_FIGURES_MAX
+    return cpattn_result_rank(result, rank) && index >= 0 && index < r->ranks[rank].figures_count
                ? &r->figures[rank][index]
                : NULL;
 }

@@ -185,6 +185,12 @@ tap_has "repeats: one digest" "$out" "5 runs, all of digest 0123456789abcdef; "
 run case --repeat 5 --model drift
 tap_is "repeats that differ: exit status" "$status" 1
 tap_has "repeats that differ: the sentence" "$out" ": the results differ between runs"
+run case --repeat 5 --model drift --verify off
+tap_is "unverified repeats that differ: exit status and outcome" "$status $(head -n 1 "$scratch/out" | cut -c1-5)" "1 fail "
+tap_has "unverified repeats that differ: the sentence" "$out" ": the results differ between runs"
+tap_lacks "unverified repeats that differ: no figures" "$out" "TENSOR"
+run case --repeat 5 --model drift --deterministic false
+tap_is "repeats that may differ" "$status $(grep -c digest "$scratch/out")" "0 1"
 run case --repeat 3 --json
 tap_is "repeats in JSON: an object each" "$("$peek" json outcome <"$scratch/out" | tr '\n' ' ')" \
     "pass pass pass "

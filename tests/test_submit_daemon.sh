@@ -77,6 +77,14 @@ tap_is "another version: exit status and sentence" "$status $(sed -n 2p "$scratc
     "73       FAILED_PRECONDITION: the daemon speaks version 2 of the protocol, this client version 1"
 run case --model garbage
 tap_is "an answer that is none: exit status" "$status" 79
+for verify in auto off; do
+    run case --model drift --repeat 3 --verify $verify
+    tap_is "results that differ, verify $verify: exit status" "$status" 1
+    tap_has "results that differ, verify $verify: the sentence" "$out" ": the results differ between runs"
+    run case --model same --repeat 3 --verify $verify
+    tap_is "results that do not, verify $verify" "$status $(grep -o '3 runs, all of digest [0-9a-f]*' "$scratch/out")" \
+        "0 3 runs, all of digest 00000000000004d2"
+done
 exec 3>&-
 wait "$daemon"
 

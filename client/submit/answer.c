@@ -216,7 +216,7 @@ void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outc
         return;
     print_summary(out, result);
     fputc('\n', out);
-    if (outcome->kind != OUTCOME_UNVERIFIED) {
+    if (outcome->tensor[0] && outcome->kind != OUTCOME_UNVERIFIED) {
         figures_print(out, result, verbose);
         figures_print_notes(out, "", result);
         fputc('\n', out);

@@ -69,12 +69,13 @@ struct runs {
     int done;
 };
 
-static bool repeats_exactly(const struct cp_case *c)
+// Whether a run came to its end with what can be compared with the first.
+static bool has_results(const struct outcome *outcome)
 {
-    return c->verify != VERIFY_OFF && c->deterministic;
+    return outcome->kind == OUTCOME_PASS || outcome->kind == OUTCOME_UNVERIFIED;
 }
 
-// A pass whose bits are not those of the first run is a fail.
+// A run whose bits are not those of the first run is a fail, whether it was verified or not.
 static enum status check_digest(struct runs *runs, const struct cpattn_result *result,
                                 struct outcome *outcome)
 {
@@ -83,6 +84,7 @@ static enum status check_digest(struct runs *runs, const struct cpattn_result *r
     if (runs->digest == result->digest)
         return STATUS_OK;
     outcome->kind = OUTCOME_FAIL;
+    free(outcome->sentence);
     if (asprintf(&outcome->sentence,
                  "run %d gave digest %016" PRIx64 " and run 1 gave %016" PRIx64
                  ": the results differ between runs",
@@ -115,7 +117,7 @@ static int run(struct runs *runs)
         command_run(runs->client, runs->library_case, runs->asking->timeout_ns, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
     runs->run_ns[runs->done++] = outcome.run_ns;
-    if (!memory && result && outcome.kind == OUTCOME_PASS && repeats_exactly(runs->c))
+    if (!memory && result && has_results(&outcome) && runs->c->deterministic)
         memory = check_digest(runs, result, &outcome);
     if (memory)
         command_complain("not enough memory for the answer");
@@ -135,7 +137,7 @@ static void print_repeats(const struct runs *runs)
 {
     char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX],
         digest[40] = "";
-    if (repeats_exactly(runs->c))
+    if (runs->c->deterministic)
         snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest);
     qsort(runs->run_ns, (size_t)runs->done, sizeof(*runs->run_ns), compare_times);
     printf("\n%d runs%s; least %s, median %s, most %s\n", runs->done, digest,
