@@ -26,13 +26,54 @@ const char *map_path_text(const struct map_path *path, const char *field, char t
     return text;
 }
 
+static const ProtobufCFieldDescriptor *descriptor_of(const ProtobufCMessage *message,
+                                                     const char *name)
+{
+    return protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+}
+
 // Where the member of a generated struct lies that holds the field; 0 (the place of the header that
 // every message begins with) when there is none.
 static size_t member_offset(const ProtobufCMessage *message, const char *name)
 {
-    const ProtobufCFieldDescriptor *field =
-        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+    const ProtobufCFieldDescriptor *field = descriptor_of(message, name);
     return field ? field->offset : 0;
+}
+
+// A field that tells nothing from zero is the only one of a oneof, whose member says which field it
+// has: its number, or 0.
+static uint32_t *oneof_member(const ProtobufCMessage *message, const char *name, uint32_t *number)
+{
+    const ProtobufCFieldDescriptor *field = descriptor_of(message, name);
+    if (!field || !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
+        return NULL;
+    *number = field->id;
+    return (uint32_t *)((char *)message + field->quantifier_offset);
+}
+
+bool map_given(const ProtobufCMessage *message, const char *name)
+{
+    uint32_t number;
+    const uint32_t *member = oneof_member(message, name, &number);
+    return !member || *member == number;
+}
+
+bool map_is_zero(const ProtobufCMessage *message, const char *name)
+{
+    static const char zero[sizeof(int64_t)];
+    const ProtobufCFieldDescriptor *field = descriptor_of(message, name);
+    bool narrow =
+        field && (field->type == PROTOBUF_C_TYPE_ENUM || field->type == PROTOBUF_C_TYPE_BOOL);
+    return !field || memcmp((const char *)message + field->offset, zero,
+                            narrow ? sizeof(int32_t) : sizeof(int64_t)) == 0;
+}
+
+static void map_give(ProtobufCMessage *message, const char *name)
+{
+    uint32_t number;
+    uint32_t *member = oneof_member(message, name, &number);
+    if (member)
+        *member = number;
 }
 
 static enum status no_such_field(const ProtobufCMessage *message, const char *name,
@@ -199,8 +240,7 @@ enum status map_refuse_unknown(const ProtobufCMessage *message, const char *name
 static const ProtobufCFieldDescriptor *list_descriptor(const ProtobufCMessage *message,
                                                        const char *name)
 {
-    const ProtobufCFieldDescriptor *field =
-        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+    const ProtobufCFieldDescriptor *field = descriptor_of(message, name);
     bool list =
         field && field->label == PROTOBUF_C_LABEL_REPEATED && field->type == PROTOBUF_C_TYPE_INT64;
     return list ? field : NULL;
@@ -304,6 +344,7 @@ enum status map_encode_field(ProtobufCMessage *message, const struct map_field *
     protobuf_c_boolean truth;
     if (offset == 0)
         return no_such_field(message, field->name, error);
+    map_give(message, field->name);
     switch (field->kind) {
     case MAP_INT:
         encode_int(member, field, source);

@@ -5,6 +5,7 @@
 #define CPATTN_PROTO_MAP_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/status.h"
@@ -43,6 +44,13 @@ struct map_path {
 #define MAP_PATH_MAX 128
 // Writes "a.b[1].field"; `field` may be NULL. Returns `text`.
 const char *map_path_text(const struct map_path *path, const char *field, char text[MAP_PATH_MAX]);
+
+// Whether the message has the field. Of one whose zero is the same as nothing it is always true.
+bool map_given(const ProtobufCMessage *message, const char *name);
+
+// Whether a number, a bool or an enum of the message is 0, sent or not; true where there is no such
+// field.
+bool map_is_zero(const ProtobufCMessage *message, const char *name);
 
 // Copies one field, or all of a table, out of a message. INVALID_ARGUMENT with a sentence that
 // names the field, its value and what is accepted; fields before it are copied then.

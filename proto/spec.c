@@ -46,6 +46,48 @@ static void encode_verify(const struct cp_case *c, Cpattn__V1__Case *spec)
 
 // ---- reading ------------------------------------------------------------------------------------
 
+// Whether a field was not sent, or its zero was, which is the same where zero is no value of it.
+static bool is_missing(const ProtobufCMessage *spec, const struct map_field *map)
+{
+    bool zero_is_none = map->kind == MAP_ENUM || (map->kind == MAP_INT && map->min > 0);
+    return !map_given(spec, map->name) || (zero_is_none && map_is_zero(spec, map->name));
+}
+
+// Whether the value of case_init() is what nobody would say. The window of a causal mask ends at
+// the diagonal whatever window_right is.
+static bool is_usual_when_missing(const struct case_field *field, const struct cp_case *c)
+{
+    static const char *const names[] = {"a2a_size", "pad_multiple", "softmax", "bias"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(field->name, names[i]) == 0)
+            return true;
+    return strcmp(field->name, "window_right") == 0 && case_is_causal(c);
+}
+
+static enum status decode_missing(const struct case_field *field, struct cp_case *c,
+                                  struct error *error)
+{
+    struct cp_case usual;
+    char accepted[CASE_ACCEPTED_MAX];
+    if (is_usual_when_missing(field, c)) {
+        case_init(&usual);
+        memcpy((char *)c + field->offset, (char *)&usual + field->offset, field->size);
+        return STATUS_OK;
+    }
+    case_accepted(field, accepted, sizeof accepted);
+    return error_set(error, STATUS_INVALID_ARGUMENT, "case.%s is missing (%s); accepted is %s",
+                     field->name, field->help, accepted);
+}
+
+static enum status decode_scalar(const ProtobufCMessage *spec, const struct case_field *field,
+                                 struct cp_case *c, struct error *error)
+{
+    struct map_field map = schema_case_field(field);
+    if (is_missing(spec, &map))
+        return decode_missing(field, c, error);
+    return map_decode_field(spec, &map, &path, c, error);
+}
+
 static enum status decode_list(const ProtobufCMessage *spec, const struct case_field *field,
                                struct cp_case *c, struct error *error)
 {
@@ -60,12 +102,11 @@ static enum status decode_list(const ProtobufCMessage *spec, const struct case_f
 static enum status decode_field(const ProtobufCMessage *spec, const struct case_field *field,
                                 struct cp_case *c, struct error *error)
 {
-    struct map_field map = schema_case_field(field);
     if (is_verify(field))
         return decode_verify((const Cpattn__V1__Case *)spec, c, error);
     if (field->kind == FIELD_LIST)
         return decode_list(spec, field, c, error);
-    return map_decode_field(spec, &map, &path, c, error);
+    return decode_scalar(spec, field, c, error);
 }
 
 enum status spec_decode(const ProtobufCMessage *spec, struct cp_case *c, struct error *error)

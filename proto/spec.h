@@ -6,9 +6,10 @@
 #include "plan/case.h"
 #include "proto/map.h"
 
-// Makes a case of the message, which may hold anything. INVALID_ARGUMENT for a field outside its
-// range, UNIMPLEMENTED for one that this program does not know, and what case_check() says; the
-// sentence begins with the field's place in the request, as "case.heads".
+// Makes a case of the message, which may hold anything. A field that was not sent has the value
+// that cpattn.proto says, or is refused where it says none. INVALID_ARGUMENT for one that is
+// missing or outside its range, UNIMPLEMENTED for one that this program does not know, and what
+// case_check() says; the sentence begins with the field's place in the request, as "case.heads".
 enum status spec_decode(const ProtobufCMessage *spec, struct cp_case *c,
                         struct error *error) MUST_CHECK;
 
