@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/diagnosis.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "judge/diagnosis/sums.h"
+#include "judge/diagnosis/trial.h"
+
+const char *diagnosis_kind_name(enum diagnosis_kind kind)
+{
+    static const char *const names[] = {[DIAGNOSIS_NONE] = "NONE",
+#define DIAGNOSIS_NAME(name, about) [DIAGNOSIS_##name] = #name,
+                                        DIAGNOSIS_LIST(DIAGNOSIS_NAME)
+#undef DIAGNOSIS_NAME
+    };
+    return names[kind];
+}
+
+// ---- NaN and infinity ---------------------------------------------------------------------------
+
+static bool keys_padded(const struct cp_case *c)
+{
+    bool padded = false;
+    for (int32_t i = 0; i < c->batch && !padded; i++)
+        padded = case_length(c, SIDE_KV, i) < case_occupied(c, SIDE_KV, i);
+    return padded;
+}
+
+// Nothing can be explained by numbers then; where it is so may tell.
+static void find_nonfinite(const struct trial *t, struct finding *result)
+{
+    int bad = 0, first = -1;
+    for (int row = 0; row < t->rows; row++) {
+        bool finite = true;
+        for (int k = 0; k < t->dim; k++)
+            finite = finite && isfinite(t->got[row * t->dim + k]);
+        bad += !finite;
+        first = !finite && first < 0 ? row : first;
+    }
+    const struct diagnosis_row *row = &t->in->rows[t->row_of[first]];
+    const char *name = report_tensor_name(t->in->tensor);
+    bool padded = keys_padded(t->c);
+    *result = (struct finding){.kind = padded ? DIAGNOSIS_PADDING : DIAGNOSIS_NOT_FINITE,
+                               .said = {.tensor = t->in->tensor, .explained = 1}};
+    snprintf(result->said.text, sizeof(result->said.text),
+             "%s is NaN or infinite in %d of %d rows looked at, as of sequence %d, head %d, "
+             "position %lld; NaN is what %s before a run",
+             name, bad, t->rows, row->sequence, row->head, (long long)row->position,
+             padded ? "padding and memory hold" : "memory holds");
+}
+
+// ---- the sentence -------------------------------------------------------------------------------
+
+static void search(struct trial *t)
+{
+    suspect_plain(t);
+    suspect_parts(t);
+    suspect_owners(t);
+    suspect_twists(t);
+    suspect_heads(t);
+    suspect_sources(t);
+}
+
+void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
+{
+    struct trial t;
+    *result = (struct finding){.kind = DIAGNOSIS_NONE};
+    if (input->count == 0 || input->count > DIAGNOSIS_ROWS_MAX)
+        return;
+    if (input->tensor == TENSOR_DBIAS || input->tensor == TENSOR_DSINK ||
+        input->tensor == TENSOR_MAX_LOGIT) {
+        sums_find(input, result);
+        return;
+    }
+    if (trial_init(&t, input)) {
+        if (!t.finite)
+            find_nonfinite(&t, result);
+        else if (t.error > t.noise) {
+            search(&t);
+            trial_decide(&t, result);
+        }
+    }
+    trial_fini(&t);
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suspicions about key rows that come from what single ranks' queries, or single query heads,
+// contribute: some are missing, count twice, or belong to the keys of another rank.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/diagnosis/trial.h"
+#include "plan/bias.h"
+
+// Some of the queries of each panel: those of a rank, of a chunk, or of some heads of the group.
+struct share {
+    int rank, chunk; // -1: all
+    int head, heads; // of the group; 0 heads: all
+};
+
+static void share_add(struct trial *t, struct panel *p, const struct share *share, double *rows)
+{
+    for (int head = 0; head < p->group; head++) {
+        if (share->heads && (head < share->head || head >= share->head + share->heads))
+            continue;
+        for (int chunk = 0; chunk < p->q_chunks.count; chunk++) {
+            if ((share->rank >= 0 && p->q_chunks.ranks[chunk] != share->rank) ||
+                (share->chunk >= 0 && share->chunk != chunk))
+                continue;
+            int64_t begin = head * p->queries + p->q_chunks.begin[chunk];
+            int64_t end = head * p->queries + p->q_chunks.begin[chunk + 1];
+            if (t->in->tensor == TENSOR_DV)
+                panel_add_v(p, p->p, begin, end, rows);
+            else
+                panel_add_qk(p, p->ds, begin, end, rows);
+        }
+    }
+}
+
+// What they contribute to the rows of a panel. Needs p->p and p->ds of the true attention.
+static void share_panel(struct trial *t, struct panel *p, const struct share *share, double *rows)
+{
+    int64_t count = (int64_t)p->rows * t->dim;
+    memset(rows, 0, (size_t)count * sizeof(double));
+    share_add(t, p, share, rows);
+    for (int64_t i = 0; i < count && t->in->tensor == TENSOR_DK; i++)
+        rows[i] *= case_scale(t->c);
+}
+
+static void share_evaluate(struct trial *t, const struct share *share, double *values)
+{
+    for (int i = 0; i < t->panel_count; i++)
+        share_panel(t, &t->panels[i], share, values + (int64_t)t->panel_first[i] * t->dim);
+}
+
+// ---- missing or twice ---------------------------------------------------------------------------
+
+static void share_name(const struct trial *t, const struct share *share, char *text, size_t size)
+{
+    const struct chunks *x = &t->panels[0].q_chunks;
+    if (share->heads == 1)
+        snprintf(text, size, "query head %d of each group", share->head);
+    else if (share->heads)
+        snprintf(text, size, "query heads %d to %d of each group", share->head,
+                 share->head + share->heads - 1);
+    else if (share->chunk >= 0)
+        snprintf(text, size, "queries %lld to %lld (chunk %d, rank %d)",
+                 (long long)x->begin[share->chunk], (long long)x->begin[share->chunk + 1] - 1,
+                 share->chunk, x->ranks[share->chunk]);
+    else
+        snprintf(text, size, "the queries of rank %d", share->rank);
+}
+
+static double energy_of_row(const struct trial *t, const double *values, int row)
+{
+    double sum = 0;
+    for (int at = row * t->dim; at < (row + 1) * t->dim; at++)
+        sum += pow(t->got[at] - values[at], 2);
+    return sum;
+}
+
+// The same in those rows alone that it brings nearer.
+static void suspect_rows(struct trial *t, const struct share *share, const double *values)
+{
+    char name[100];
+    int changed = 0;
+    for (int row = 0; row < t->rows; row++) {
+        double *tried = t->tried + row * t->dim;
+        for (int k = 0; k < t->dim; k++)
+            tried[k] = t->right[row * t->dim + k] - values[row * t->dim + k];
+        if (energy_of_row(t, t->tried, row) < 0.5 * energy_of_row(t, t->right, row)) {
+            changed++;
+            continue;
+        }
+        memcpy(tried, t->right + row * t->dim, (size_t)t->dim * sizeof(double));
+    }
+    share_name(t, share, name, sizeof(name));
+    trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried,
+                "what %s contribute%s is missing from %s, in %d of %d rows looked at", name,
+                share->heads == 1 ? "s" : "", report_tensor_name(t->in->tensor), changed, t->rows);
+}
+
+static void suspect_share(struct trial *t, const struct share *share, double *values)
+{
+    char name[100];
+    share_evaluate(t, share, values);
+    share_name(t, share, name, sizeof(name));
+    for (int times = 0; times < 3; times += 2) {
+        for (int i = 0; i < t->rows * t->dim; i++)
+            t->tried[i] = t->right[i] + (times - 1) * values[i];
+        trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried, "what %s contribute%s is %s %s", name,
+                    share->heads == 1 ? "s" : "", times ? "twice in" : "missing from",
+                    report_tensor_name(t->in->tensor));
+    }
+    suspect_rows(t, share, values);
+}
+
+#define GROUP_MAX 8 // up to which all runs of heads are suspected
+
+static void suspect_heads_lost(struct trial *t, double *values)
+{
+    int group = t->panels[0].group;
+    for (int heads = 1; heads < group && heads <= GROUP_MAX; heads++)
+        for (int head = 0; head + heads <= group; head++)
+            if (heads == 1 || group <= GROUP_MAX)
+                suspect_share(t, &(struct share){-1, -1, head, heads}, values);
+}
+
+// ---- another rank's keys ------------------------------------------------------------------------
+
+#define OWNERS_MAX 16
+
+// The positions of the same places in the memory of another rank; false where there are none.
+static bool places_elsewhere(const struct panel *p, int rank, int64_t *positions)
+{
+    const struct chunks *x = &p->k_chunks;
+    for (int row = 0; row < p->rows; row++) {
+        int chunk = chunks_find(x, p->setup.positions[row]);
+        int other = shard_chunk_of(p->c, rank, x->halves[chunk]);
+        int64_t position = x->begin[other] + p->setup.positions[row] - x->begin[chunk];
+        if (position >= x->begin[other + 1])
+            return false;
+        positions[row] = position;
+    }
+    return true;
+}
+
+static bool elsewhere_panel(struct trial *t, int i, int rank, int n, double *components)
+{
+    const struct panel *p = &t->panels[i];
+    int64_t positions[DIAGNOSIS_ROWS_MAX];
+    struct panel_setup setup = p->setup;
+    struct panel other;
+    setup.positions = positions;
+    if (!places_elsewhere(p, rank, positions) || !panel_init(&other, &setup))
+        return false;
+    memcpy(other.lse, p->lse, (size_t)p->columns * sizeof(double));
+    memcpy(other.delta, p->delta, (size_t)p->columns * sizeof(double));
+    struct twist right = twist_none(&other);
+    twist_key_gradient(&other, &right, other.lse, other.delta);
+    for (int from = 0; from < t->c->world_size; from++)
+        share_panel(t, &other, &(struct share){from, -1, 0, 0},
+                    components + (int64_t)from * n + (int64_t)t->panel_first[i] * t->dim);
+    panel_fini(&other);
+    return true;
+}
+
+// "0, 2 and 3", of the ranks with `value`.
+static void ranks_list(const double *factors, int world, double value, char *text, size_t size)
+{
+    size_t length = 0;
+    *text = '\0';
+    for (int rank = 0; rank < world && length + 8 < size; rank++)
+        if (round(factors[rank]) == value)
+            length +=
+                (size_t)snprintf(text + length, size - length, "%s%d", length ? ", " : "", rank);
+}
+
+static void sum_rounded(struct trial *t, double *const *components, const double *factors,
+                        int count)
+{
+    int n = t->rows * t->dim;
+    memset(t->tried, 0, (size_t)n * sizeof(double));
+    for (int i = 0; i < count; i++)
+        for (int at = 0; at < n && round(factors[i]) != 0; at++)
+            t->tried[at] += round(factors[i]) * components[i][at];
+}
+
+// Components that are nothing (queries that see none of the keys) have no factor.
+static bool fit_nonzero(struct trial *t, double *const *components, int count, double nothing,
+                        double *factors)
+{
+    double *used[2 * OWNERS_MAX], of_used[2 * OWNERS_MAX];
+    int place[2 * OWNERS_MAX], used_count = 0, n = t->rows * t->dim;
+    for (int i = 0; i < count; i++) {
+        double most = 0;
+        for (int at = 0; at < n; at++)
+            most = fmax(most, fabs(components[i][at]));
+        factors[i] = i < t->c->world_size ? nothing : 0;
+        place[used_count] = i;
+        used[used_count] = components[i];
+        used_count += most > 0;
+    }
+    if (used_count == 0 || !trial_fit(t, used, used_count, NULL, of_used))
+        return false;
+    for (int i = 0; i < used_count; i++)
+        factors[place[i]] = of_used[i];
+    return true;
+}
+
+static void suspect_counts(struct trial *t, double *const *components)
+{
+    int world = t->c->world_size;
+    double factors[OWNERS_MAX];
+    char missing[60], twice[60];
+    if (!fit_nonzero(t, components, world, 1, factors))
+        return;
+    sum_rounded(t, components, factors, world);
+    ranks_list(factors, world, 0, missing, sizeof(missing));
+    ranks_list(factors, world, 2, twice, sizeof(twice));
+    if (*missing || *twice)
+        trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried,
+                    "%s lacks what the queries of ranks %s contribute%s%s%s",
+                    report_tensor_name(t->in->tensor), *missing ? missing : "(none)",
+                    *twice ? " and has twice that of ranks " : "", *twice ? twice : "", "");
+}
+
+// The parts of some ranks for these keys and of some for those of rank `rank` at the same places.
+static void suspect_owner(struct trial *t, int rank, double *const *components)
+{
+    int world = t->c->world_size, n = t->rows * t->dim;
+    double factors[2 * OWNERS_MAX];
+    char foreign[60];
+    for (int i = 0; i < t->panel_count; i++)
+        if (!elsewhere_panel(t, i, rank, n, components[world]))
+            return;
+    if (!fit_nonzero(t, components, 2 * world, 1, factors))
+        return;
+    sum_rounded(t, components, factors, 2 * world);
+    ranks_list(factors + world, world, 1, foreign, sizeof(foreign));
+    if (*foreign)
+        trial_offer(t, DIAGNOSIS_WRONG_OWNER, t->tried,
+                    "%s has what belongs to the keys of rank %d at the same places, from the "
+                    "queries of rank%s %s",
+                    report_tensor_name(t->in->tensor), rank, strchr(foreign, ',') ? "s" : "",
+                    foreign);
+}
+
+static void suspect_owners_all(struct trial *t, double *memory)
+{
+    double *components[2 * OWNERS_MAX];
+    int world = t->c->world_size, own = t->in->rank;
+    for (int i = 0; i < 2 * world; i++)
+        components[i] = memory + (int64_t)i * t->rows * t->dim;
+    for (int rank = 0; rank < world; rank++)
+        share_evaluate(t, &(struct share){rank, -1, 0, 0}, components[rank]);
+    suspect_counts(t, components);
+    for (int rank = 0; rank < world; rank++) {
+        int distance = (rank - own + world) % world;
+        if (rank != own && (world <= 8 || distance == 1 || distance == world - 1))
+            suspect_owner(t, rank, components);
+    }
+}
+
+void suspect_owners(struct trial *t)
+{
+    int world = t->c->world_size, chunks = t->panels[0].q_chunks.count;
+    int64_t n = (int64_t)t->rows * t->dim;
+    if (t->panels[0].setup.side != SIDE_KV)
+        return;
+    double *memory = malloc((size_t)(n * 2 * OWNERS_MAX) * sizeof(double));
+    if (!memory)
+        return;
+    for (int i = 0; i < t->panel_count; i++) {
+        struct twist right = twist_none(&t->panels[i]);
+        twist_key_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta);
+    }
+    for (int rank = 0; rank < world && world > 1; rank++)
+        suspect_share(t, &(struct share){rank, -1, 0, 0}, memory);
+    for (int chunk = 0; chunk < chunks && chunks > world; chunk++)
+        suspect_share(t, &(struct share){-1, chunk, 0, 0}, memory);
+    suspect_heads_lost(t, memory);
+    if (world > 1 && world <= OWNERS_MAX)
+        suspect_owners_all(t, memory);
+    free(memory);
+}

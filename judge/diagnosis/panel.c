@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/diagnosis/panel.h"
+
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/blas.h"
+#include "judge/diagnosis.h"
+#include "judge/inputs.h"
+
+// ---- chunks -------------------------------------------------------------------------------------
+
+void chunks_init(struct chunks *x, const struct cp_case *c, enum shard_side side, int32_t sequence)
+{
+    int64_t occupied = case_occupied(c, side, sequence), length = case_length(c, side, sequence);
+    int per_rank = shard_chunks_per_rank(c);
+    x->count = per_rank * c->world_size;
+    for (int rank = 0; rank < c->world_size; rank++)
+        for (int i = 0; i < per_rank; i++) {
+            int chunk = shard_chunk_of(c, rank, i);
+            int64_t begin, end;
+            shard_chunk(occupied, x->count, chunk, &begin, &end);
+            x->begin[chunk] = begin < length ? begin : length;
+            x->ranks[chunk] = rank;
+            x->halves[chunk] = i;
+        }
+    x->begin[x->count] = length;
+}
+
+int chunks_find(const struct chunks *x, int64_t position)
+{
+    int low = 0, high = x->count;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (x->begin[middle] <= position)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static bool lay_out(struct panel *p)
+{
+    const struct cp_case *c = p->c;
+    int64_t scores = p->rows * p->columns, d = c->head_dim_qk + c->head_dim_v;
+    int64_t statistics = p->setup.side == SIDE_Q ? p->rows : p->columns;
+    if (scores > DIAGNOSIS_PAIRS_MAX || p->columns * d > DIAGNOSIS_ELEMENTS_MAX)
+        return false;
+    int64_t sizes[] = {p->rows * c->head_dim_qk,
+                       p->rows * c->head_dim_v,
+                       scores,
+                       scores,
+                       scores,
+                       scores,
+                       scores,
+                       statistics,
+                       statistics,
+                       PANEL_BLOCK * HEAD_DIM_MAX};
+    double **places[] = {&p->row_qk, &p->row_v, &p->products, &p->dp,    &p->p,
+                         &p->ds,     &p->slope, &p->lse,      &p->delta, &p->block};
+    int64_t total = 0;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        total += sizes[i];
+    p->memory = malloc((size_t)(total * 8 + p->columns * d * 4));
+    if (!p->memory)
+        return false;
+    double *next = p->memory;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        *places[i] = next;
+        next += sizes[i];
+    }
+    p->col_qk = (float *)next;
+    p->col_v = p->col_qk + p->columns * c->head_dim_qk;
+    return true;
+}
+
+void panel_fini(struct panel *p)
+{
+    free(p->memory);
+    p->memory = NULL;
+}
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+static void rows_load(struct panel *p, enum input_tensor tensor, int head, double *rows)
+{
+    const struct panel_setup *s = &p->setup;
+    const int64_t *positions = s->taken ? s->taken : s->positions;
+    int d = input_head_dim(p->c, tensor);
+    float values[HEAD_DIM_MAX];
+    for (int i = 0; i < p->rows; i++) {
+        input_token_head(p->c, tensor, s->sequence, positions[i], head, values);
+        for (int k = 0; k < d; k++)
+            *rows++ = values[k];
+    }
+}
+
+static void columns_load(const struct panel *p, enum input_tensor tensor, int head, int64_t first,
+                         int64_t count, float *columns)
+{
+    int d = input_head_dim(p->c, tensor);
+    for (int64_t i = 0; i < count; i++)
+        input_token_head(p->c, tensor, p->setup.sequence, i, head, columns + (first + i) * d);
+}
+
+int panel_column_head(const struct panel *p, int64_t column)
+{
+    int i = (int)(column / p->queries);
+    return p->setup.modulo ? i * p->c->kv_heads + p->setup.head : p->setup.head * p->group + i;
+}
+
+// The key that lies in front of the sequence's first in the memory of a rank, where sequences are
+// packed and lie without padding between them.
+static void extra_load(struct panel *p)
+{
+    const struct cp_case *c = p->c;
+    int32_t before = p->setup.sequence - 1;
+    for (int i = 0; i < p->extra; i++) {
+        struct chunks chunks;
+        chunks_init(&chunks, c, SIDE_KV, before);
+        int last = shard_chunk_of(c, p->extra_rank[i], shard_chunks_per_rank(c) - 1);
+        int64_t position = chunks.begin[last + 1] - 1, column = p->keys + i;
+        input_token_head(c, INPUT_K, before, position, p->setup.reading,
+                         p->col_qk + column * c->head_dim_qk);
+        input_token_head(c, INPUT_V, before, position, p->setup.reading,
+                         p->col_v + column * c->head_dim_v);
+    }
+}
+
+static void extra_count(struct panel *p)
+{
+    const struct cp_case *c = p->c;
+    int32_t before = p->setup.sequence - 1;
+    if (c->format != FORMAT_THD || before < 0 ||
+        case_length(c, SIDE_KV, before) != case_occupied(c, SIDE_KV, before))
+        return;
+    for (int rank = 0; rank < c->world_size; rank++) {
+        int64_t begin, end;
+        shard_chunk(case_occupied(c, SIDE_KV, before), c->world_size * shard_chunks_per_rank(c),
+                    shard_chunk_of(c, rank, shard_chunks_per_rank(c) - 1), &begin, &end);
+        if (begin < end)
+            p->extra_rank[p->extra++] = rank;
+    }
+}
+
+static void inputs_load(struct panel *p)
+{
+    const struct panel_setup *s = &p->setup;
+    if (s->side == SIDE_Q) {
+        rows_load(p, INPUT_Q, s->asking, p->row_qk);
+        rows_load(p, INPUT_DO, s->asking, p->row_v);
+        columns_load(p, INPUT_K, s->reading, 0, p->keys, p->col_qk);
+        columns_load(p, INPUT_V, s->reading, 0, p->keys, p->col_v);
+        extra_load(p);
+        return;
+    }
+    rows_load(p, INPUT_K, s->head, p->row_qk);
+    rows_load(p, INPUT_V, s->head, p->row_v);
+    for (int i = 0; i < p->group; i++) {
+        int head = panel_column_head(p, i * p->queries);
+        columns_load(p, INPUT_Q, head, i * p->queries, p->queries, p->col_qk);
+        columns_load(p, INPUT_DO, head, i * p->queries, p->queries, p->col_v);
+    }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+static const double *block_load(struct panel *p, const float *columns, int64_t first, int64_t count,
+                                int d)
+{
+    for (int64_t i = 0; i < count * d; i++)
+        p->block[i] = columns[first * d + i];
+    return p->block;
+}
+
+static void multiply(struct panel *p, const double *rows, const float *columns, int d,
+                     double *products)
+{
+    for (int64_t first = 0; first < p->columns; first += PANEL_BLOCK) {
+        int64_t left = p->columns - first, count = left < PANEL_BLOCK ? left : PANEL_BLOCK;
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, p->rows, (int)count, d, 1, rows, d,
+                    block_load(p, columns, first, count, d), d, 0, products + first,
+                    (int)p->columns);
+    }
+}
+
+static void add(struct panel *p, const double *w, const float *columns, int d, int64_t begin,
+                int64_t end, double *out)
+{
+    for (int64_t first = begin; first < end; first += PANEL_BLOCK) {
+        int64_t count = end - first < PANEL_BLOCK ? end - first : PANEL_BLOCK;
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->rows, d, (int)count, 1, w + first,
+                    (int)p->columns, block_load(p, columns, first, count, d), d, 1, out, d);
+    }
+}
+
+void panel_add_qk(struct panel *p, const double *w, int64_t begin, int64_t end, double *out)
+{
+    add(p, w, p->col_qk, p->c->head_dim_qk, begin, end, out);
+}
+
+void panel_add_v(struct panel *p, const double *w, int64_t begin, int64_t end, double *out)
+{
+    add(p, w, p->col_v, p->c->head_dim_v, begin, end, out);
+}
+
+bool panel_init(struct panel *p, const struct panel_setup *setup)
+{
+    const struct cp_case *c = setup->c;
+    *p = (struct panel){.setup = *setup,
+                        .c = c,
+                        .rows = setup->count,
+                        .queries = case_length(c, SIDE_Q, setup->sequence),
+                        .keys = case_length(c, SIDE_KV, setup->sequence),
+                        .group = setup->side == SIDE_Q ? 1 : c->heads / c->kv_heads};
+    if (setup->side == SIDE_Q)
+        extra_count(p);
+    p->columns = setup->side == SIDE_Q ? p->keys + p->extra : p->group * p->queries;
+    chunks_init(&p->q_chunks, c, SIDE_Q, setup->sequence);
+    chunks_init(&p->k_chunks, c, SIDE_KV, setup->sequence);
+    if (p->columns == 0 || !lay_out(p))
+        return false;
+    blas_prepare();
+    inputs_load(p);
+    multiply(p, p->row_qk, p->col_qk, c->head_dim_qk, p->products);
+    multiply(p, p->row_v, p->col_v, c->head_dim_v, p->dp);
+    return true;
+}

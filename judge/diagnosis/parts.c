@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suspicions about query rows that come from what single chunks of keys contribute: some are
+// missing, count twice, or are put together in another way than by their LSE.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/diagnosis/trial.h"
+#include "plan/bias.h"
+
+// Some keys of each sequence: a chunk, a rank's chunks, or one key of a chunk.
+struct part {
+    int chunk; // or -1
+    int rank;  // where there is no chunk
+    int edge;  // 0 all of it, 1 its first key, 2 its last one
+};
+
+static bool part_has(const struct chunks *x, const struct part *part, int chunk)
+{
+    return part->chunk >= 0 ? part->chunk == chunk : x->ranks[chunk] == part->rank;
+}
+
+static void part_range(const struct chunks *x, const struct part *part, int chunk, int64_t *begin,
+                       int64_t *end)
+{
+    *begin = x->begin[chunk];
+    *end = x->begin[chunk + 1];
+    if (part->edge == 1 && *end > *begin)
+        *end = *begin + 1;
+    if (part->edge == 2 && *end > *begin)
+        *begin = *end - 1;
+}
+
+// What a part contributes to the rows: of out its share of P V, of dq its share of dS K, at
+// `values`, and its share of the softmax at `weights`. Needs p->p and p->ds of the true attention.
+static void part_evaluate(struct trial *t, const struct part *part, double *values, double *weights)
+{
+    memset(values, 0, (size_t)(t->rows * t->dim) * sizeof(double));
+    memset(weights, 0, (size_t)t->rows * sizeof(double));
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        double *rows = values + (int64_t)t->panel_first[i] * t->dim;
+        for (int chunk = 0; chunk < p->k_chunks.count; chunk++) {
+            int64_t begin, end;
+            part_range(&p->k_chunks, part, chunk, &begin, &end);
+            if (!part_has(&p->k_chunks, part, chunk) || begin == end)
+                continue;
+            if (t->in->tensor == TENSOR_DQ)
+                panel_add_qk(p, p->ds, begin, end, rows);
+            else if (t->in->tensor == TENSOR_OUT)
+                panel_add_v(p, p->p, begin, end, rows);
+            for (int row = 0; row < p->rows; row++)
+                for (int64_t key = begin; key < end; key++)
+                    weights[t->panel_first[i] + row] += p->p[row * p->columns + key];
+        }
+    }
+    for (int i = 0; i < t->rows * t->dim && t->in->tensor == TENSOR_DQ; i++)
+        values[i] *= case_scale(t->c);
+}
+
+// The true attention, from which parts are taken.
+static struct twist right_one(const struct panel *p, const void *with)
+{
+    (void)with;
+    return twist_none(p);
+}
+
+// The rows with a part `times` times instead of once, into t->tried and t->lse_tried.
+static void part_apply(struct trial *t, const double *values, const double *weights, double times)
+{
+    for (int row = 0; row < t->rows; row++) {
+        double sum = 1 + (times - 1) * weights[row];
+        double shrink = t->in->tensor == TENSOR_DQ ? 1 : sum > 1e-12 ? 1 / sum : 0;
+        t->lse_tried[row] = sum > 1e-12 ? t->lse_right[row] + log(sum) : -INFINITY;
+        for (int k = 0; k < t->dim; k++) {
+            int at = row * t->dim + k;
+            t->tried[at] = (t->right[at] + (times - 1) * values[at]) * shrink;
+            if (t->in->tensor == TENSOR_LSE)
+                t->tried[at] = t->lse_tried[row];
+        }
+    }
+}
+
+// ---- names --------------------------------------------------------------------------------------
+
+// " (rank 2, ring step 1)": how a rank's keys come to the rows.
+static void rank_name(const struct trial *t, int rank, char *text, size_t size)
+{
+    const struct cp_case *c = t->c;
+    int members = team_size(c), teams = c->world_size / members;
+    int step = (t->in->rank / members - rank / members + teams) % teams;
+    if (t->in->tensor == TENSOR_DQ)
+        step = (rank / members - t->in->rank / members - 1 + teams) % teams;
+    if (teams > 1 && c->comm != COMM_ALL_GATHER)
+        snprintf(text, size, "rank %d, ring step %d", rank, step);
+    else
+        snprintf(text, size, "rank %d", rank);
+}
+
+static void part_name(const struct trial *t, const struct part *part, char *text, size_t size)
+{
+    const struct chunks *x = &t->panels[0].k_chunks;
+    int rank = part->chunk >= 0 ? x->ranks[part->chunk] : part->rank, length = 0;
+    char name[48];
+    int64_t begin, end;
+    rank_name(t, rank, name, sizeof(name));
+    *text = '\0';
+    if (part->chunk >= 0) {
+        part_range(x, part, part->chunk, &begin, &end);
+        if (part->edge)
+            snprintf(text, size, "key %lld (%s of chunk %d, %s)", (long long)begin,
+                     part->edge == 1 ? "the first" : "the last", part->chunk, name);
+        else
+            snprintf(text, size, "keys %lld to %lld (chunk %d, %s)", (long long)begin,
+                     (long long)end - 1, part->chunk, name);
+        return;
+    }
+    for (int chunk = 0; chunk < x->count; chunk++)
+        if (x->ranks[chunk] == rank && x->begin[chunk] < x->begin[chunk + 1])
+            length += snprintf(text + length, size - (size_t)length, "%s%lld to %lld",
+                               length ? " and " : "keys ", (long long)x->begin[chunk],
+                               (long long)x->begin[chunk + 1] - 1);
+    if (length == 0)
+        length = snprintf(text, size, "the keys");
+    snprintf(text + length, size - (size_t)length, " (%s)", name);
+}
+
+// ---- missing or twice ---------------------------------------------------------------------------
+
+static void suspect_part(struct trial *t, const struct part *part, double *values, double *weights)
+{
+    char name[120];
+    const char *tensor = t->in->tensor == TENSOR_DQ ? "from dq" : "from the softmax";
+    const char *doubly = t->in->tensor == TENSOR_DQ ? "in dq" : "in the softmax";
+    part_evaluate(t, part, values, weights);
+    part_name(t, part, name, sizeof(name));
+    part_apply(t, values, weights, 0);
+    trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried, "%s %s missing %s", name,
+                part->edge ? "is" : "are", tensor);
+    part_apply(t, values, weights, 2);
+    trial_offer(t, DIAGNOSIS_REPEATED_KEYS, t->tried, "%s count%s twice %s", name,
+                part->edge ? "s" : "", doubly);
+}
+
+// All but the own rank's keys.
+static void suspect_remote(struct trial *t, double *values, double *weights)
+{
+    int own = t->in->rank;
+    struct part part = {.chunk = -1, .rank = own};
+    if (own < 0)
+        return;
+    part_evaluate(t, &part, values, weights);
+    for (int i = 0; i < t->rows * t->dim; i++)
+        values[i] = t->right[i] - values[i];
+    for (int row = 0; row < t->rows; row++)
+        weights[row] = 1 - weights[row];
+    if (t->c->softmax != SOFTMAX_VANILLA && t->in->tensor != TENSOR_DQ)
+        return; // the sink is in the rest
+    part_apply(t, values, weights, 0);
+    trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
+                "only the keys of rank %d itself are in %s, none of another rank", own,
+                t->in->tensor == TENSOR_DQ ? "dq" : "the softmax");
+}
+
+// ---- merged with fixed weights ------------------------------------------------------------------
+
+#define MERGE_PARTS_MAX 16
+
+// Parts as kernels may deliver them: one a rank, one a chunk, or one a rank and two of the own.
+static int merge_parts(const struct trial *t, int way, struct part *parts)
+{
+    int count = 0, chunks = t->panels[0].k_chunks.count;
+    for (int i = 0; i < chunks; i++) {
+        int rank = t->panels[0].k_chunks.ranks[i];
+        bool whole = way == 0 || (way == 2 && rank != t->in->rank);
+        if (count == MERGE_PARTS_MAX)
+            return 0;
+        if (!whole)
+            parts[count++] = (struct part){.chunk = i};
+        else if (t->panels[0].k_chunks.halves[i] == 0)
+            parts[count++] = (struct part){.chunk = -1, .rank = rank};
+    }
+    return count;
+}
+
+static void suspect_merge(struct trial *t, int way, double *values, double *weights)
+{
+    struct part parts[MERGE_PARTS_MAX];
+    double *components[MERGE_PARTS_MAX], factors[MERGE_PARTS_MAX];
+    int parts_count = merge_parts(t, way, parts), count = 0, n = t->rows * t->dim;
+    for (int i = 0; i < parts_count; i++) {
+        double *component = values + (int64_t)count * n, most = 0;
+        part_evaluate(t, &parts[i], component, weights);
+        for (int at = 0; at < n; at++) {
+            double weight = weights[at / t->dim];
+            component[at] = weight > 1e-30 ? component[at] / weight : 0;
+            most = fmax(most, weight);
+        }
+        components[count] = component;
+        count += most > 1e-30;
+    }
+    if (count < 2 || !trial_fit(t, components, count, NULL, factors))
+        return;
+    double least = 1, largest = 0;
+    memset(t->tried, 0, (size_t)n * sizeof(double));
+    for (int i = 0; i < count; i++) {
+        least = fmin(least, factors[i]);
+        largest = fmax(largest, factors[i]);
+        for (int at = 0; at < n; at++)
+            t->tried[at] += factors[i] * components[i][at];
+    }
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_MERGE, t->tried,
+                "%d partial results are put together with fixed weights, %.3g to %.3g, instead of "
+                "by their LSE",
+                count, least, largest);
+}
+
+// ---- several at once ----------------------------------------------------------------------------
+
+#define FIT_PARTS_MAX 32
+
+// How often each rank's keys are in dq, by least squares.
+static void suspect_counts(struct trial *t, double *values, double *weights)
+{
+    double *components[FIT_PARTS_MAX], factors[FIT_PARTS_MAX];
+    int world = t->c->world_size, n = t->rows * t->dim, missing = 0, length = 0;
+    char names[100] = "";
+    for (int rank = 0; rank < world; rank++) {
+        components[rank] = values + (int64_t)rank * n;
+        part_evaluate(t, &(struct part){.chunk = -1, .rank = rank}, components[rank], weights);
+    }
+    if (!trial_fit(t, components, world, NULL, factors))
+        return;
+    memset(t->tried, 0, (size_t)n * sizeof(double));
+    for (int rank = 0; rank < world; rank++) {
+        for (int at = 0; at < n; at++)
+            t->tried[at] += round(factors[rank]) * components[rank][at];
+        if (round(factors[rank]) == 1)
+            continue;
+        missing++;
+        if (length < 80)
+            length += snprintf(names + length, sizeof(names) - (size_t)length, "%srank %d %g times",
+                               length ? ", " : "", rank, round(factors[rank]));
+    }
+    if (missing > 1)
+        trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried, "the keys of %s are in dq", names);
+}
+
+void suspect_parts(struct trial *t)
+{
+    int chunks = t->panels[0].k_chunks.count, world = t->c->world_size;
+    int64_t n = (int64_t)t->rows * t->dim;
+    double *values = malloc((size_t)(n * FIT_PARTS_MAX) * sizeof(double));
+    double weights[DIAGNOSIS_ROWS_MAX];
+    bool query_side = t->panels[0].setup.side == SIDE_Q;
+    if (!values || !query_side) {
+        free(values);
+        return;
+    }
+    trial_evaluate(t, right_one, NULL);
+    for (int rank = 0; rank < world && world > 1; rank++)
+        suspect_part(t, &(struct part){.chunk = -1, .rank = rank}, values, weights);
+    for (int chunk = 0; chunk < chunks; chunk++)
+        for (int edge = 0; edge < 3; edge++)
+            if (chunks > 1 || edge)
+                suspect_part(t, &(struct part){.chunk = chunk, .edge = edge}, values, weights);
+    if (world > 2)
+        suspect_remote(t, values, weights);
+    for (int way = 0; way < 3 && t->in->tensor == TENSOR_OUT; way++)
+        suspect_merge(t, way, values, weights);
+    if (world > 2 && world <= FIT_PARTS_MAX && t->in->tensor == TENSOR_DQ)
+        suspect_counts(t, values, weights);
+    free(values);
+}

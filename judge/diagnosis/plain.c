@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suspicions that need no attention, only what was delivered and what should have been.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "judge/diagnosis/trial.h"
+
+// ---- a factor -----------------------------------------------------------------------------------
+
+static bool near(double x, double y)
+{
+    return fabs(x - y) < 2e-3 * fabs(y);
+}
+
+// What a factor may be, in words; "" for none.
+static void factor_name(const struct cp_case *c, enum report_tensor tensor, double x, char *text,
+                        size_t size)
+{
+    double world = c->world_size, group = (double)c->heads / c->kv_heads, scale = case_scale(c);
+    const struct {
+        double value;
+        const char *name;
+        bool sensible;
+    } names[] = {
+        {-1, "the sign is wrong", true},
+        {1 / scale, "the scale of the softmax is missing",
+         tensor == TENSOR_DQ || tensor == TENSOR_DK},
+        {scale, "the scale of the softmax is applied twice", true},
+        {world, "the world size: it is added up once per rank", world > 1},
+        {1 / world, "1 / world size: it is averaged over the ranks", world > 1},
+        {group, "the query heads of a key head", group > 1},
+        {1 / group, "1 / the query heads of a key head: they are averaged", group > 1},
+        {M_LOG2E, "log2(e): a logarithm of base 2", true},
+        {M_LN2, "ln(2): an exponential of base 2", true},
+        {sqrt(c->head_dim_qk), "sqrt(head_dim_qk)", true},
+        {sqrt(c->head_dim_v), "sqrt(head_dim_v)", true},
+        {c->batch, "the batch", c->batch > 1},
+        {1.0 / c->batch, "1 / batch", c->batch > 1},
+    };
+    *text = '\0';
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (names[i].sensible && near(x, names[i].value)) {
+            snprintf(text, size, " (%s)", names[i].name);
+            return;
+        }
+}
+
+static void suspect_factor(struct trial *t)
+{
+    double *component = t->right, factor;
+    char name[80];
+    if (!trial_fit(t, &component, 1, NULL, &factor))
+        return;
+    bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // has a kind of its own
+    if (sign || fabs(factor) < 1e-3)
+        return;
+    factor_name(t->c, t->in->tensor, factor, name, sizeof(name));
+    trial_keep_lse(t);
+    for (int i = 0; i < t->rows * t->dim; i++)
+        t->tried[i] = factor * t->right[i];
+    trial_offer(t, t->in->tensor == TENSOR_LSE ? DIAGNOSIS_LSE : DIAGNOSIS_FACTOR, t->tried,
+                "%s is %.6g times what it should be%s", report_tensor_name(t->in->tensor), factor,
+                name);
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+static const struct diagnosis_row *row_at(const struct trial *t, int row)
+{
+    return &t->in->rows[t->row_of[row]];
+}
+
+static double row_energy(const struct trial *t, const double *values, int row)
+{
+    double sum = 0;
+    for (int k = 0; k < t->dim; k++)
+        sum += values[row * t->dim + k] * values[row * t->dim + k];
+    return sum;
+}
+
+static void suspect_zeros(struct trial *t)
+{
+    int zeros = 0, first = -1;
+    memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int row = 0; row < t->rows; row++) {
+        if (row_energy(t, t->got, row) > 0 || row_energy(t, t->right, row) == 0)
+            continue;
+        memset(t->tried + row * t->dim, 0, (size_t)t->dim * sizeof(double));
+        first = first < 0 ? row : first;
+        zeros++;
+    }
+    if (zeros == 0)
+        return;
+    const struct diagnosis_row *row = row_at(t, first);
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_ZERO, t->tried,
+                "%s is zero in %d of %d rows looked at, as that of sequence %d, head %d, "
+                "position %lld",
+                report_tensor_name(t->in->tensor), zeros, t->rows, row->sequence, row->head,
+                (long long)row->position);
+}
+
+// Rows that hold what another of the rows should be.
+static void suspect_swapped(struct trial *t)
+{
+    int moved = 0, to = 0, from = 0, moved_row = -1;
+    memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int row = 0; row < t->rows && t->dim > 1; row++)
+        for (int other = 0; other < t->rows; other++) {
+            double own = 0, foreign = 0;
+            for (int k = 0; k < t->dim; k++) {
+                double got = t->got[row * t->dim + k];
+                own += pow(got - t->right[row * t->dim + k], 2);
+                foreign += pow(got - t->right[other * t->dim + k], 2);
+            }
+            if (row == other || foreign > 0.05 * own || moved_row == row)
+                continue;
+            moved_row = row;
+            memcpy(t->tried + row * t->dim, t->right + other * t->dim,
+                   (size_t)t->dim * sizeof(double));
+            moved++;
+            to = row;
+            from = other;
+        }
+    if (moved == 0)
+        return;
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_SHIFTED_ROWS, t->tried,
+                "the row of sequence %d, head %d, position %lld of %s is that of sequence %d, "
+                "head %d, position %lld (%d such rows of %d)",
+                row_at(t, to)->sequence, row_at(t, to)->head, (long long)row_at(t, to)->position,
+                report_tensor_name(t->in->tensor), row_at(t, from)->sequence, row_at(t, from)->head,
+                (long long)row_at(t, from)->position, moved, t->rows);
+}
+
+// The same with rows that were not delivered: all are those of the tokens beside them.
+static void suspect_shifted(struct trial *t, int shift)
+{
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel_setup setup = t->panels[i].setup;
+        int64_t positions[DIAGNOSIS_ROWS_MAX],
+            most = setup.side == SIDE_Q ? t->panels[i].queries : t->panels[i].keys;
+        for (int row = 0; row < setup.count; row++) {
+            positions[row] = setup.positions[row] + shift;
+            if (positions[row] < 0 || positions[row] >= most)
+                positions[row] = setup.positions[row];
+        }
+        setup.positions = positions;
+        if (!trial_evaluate_other(t, i, &setup, true, t->tried))
+            return;
+    }
+    trial_offer(t, DIAGNOSIS_SHIFTED_ROWS, t->tried, "the rows of %s are those of the tokens %s",
+                report_tensor_name(t->in->tensor), shift < 0 ? "before them" : "after them");
+}
+
+// ---- elements -----------------------------------------------------------------------------------
+
+static void suspect_element(struct trial *t)
+{
+    int worst = -1, count = t->rows * t->dim;
+    double most = 0;
+    for (int i = 0; i < count; i++)
+        if (fabs(t->got[i] - t->right[i]) > most) {
+            most = fabs(t->got[i] - t->right[i]);
+            worst = i;
+        }
+    if (worst < 0 || t->dim == 1)
+        return;
+    memcpy(t->tried, t->right, (size_t)count * sizeof(double));
+    t->tried[worst] = t->got[worst];
+    const struct diagnosis_row *row = row_at(t, worst / t->dim);
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_ELEMENT, t->tried,
+                "one element of %s is %.6g instead of %.6g: sequence %d, head %d, position %lld, "
+                "dim %d",
+                report_tensor_name(t->in->tensor), t->got[worst], t->right[worst], row->sequence,
+                row->head, (long long)row->position, worst % t->dim);
+}
+
+// Results cut off are on average half a unit in the last place nearer to zero.
+static void suspect_truncated(struct trial *t)
+{
+    int digits = t->c->dtype == DTYPE_BF16 ? 8 : t->c->dtype == DTYPE_FP16 ? 11 : 24;
+    double sum = 0, count = 0;
+    for (int i = 0; i < t->rows * t->dim; i++) {
+        int exponent;
+        frexp(t->right[i], &exponent);
+        double unit = copysign(ldexp(1, exponent - digits), t->right[i]);
+        t->tried[i] = t->right[i] - unit / 2;
+        if (t->right[i] == 0)
+            continue;
+        sum += fmax(-2, fmin(2, (t->got[i] - t->right[i]) / unit));
+        count++;
+    }
+    if (count < 256 || fabs(sum / count + 0.5) > 0.1)
+        return;
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_TRUNCATED, t->tried,
+                "%s is cut off to the dtype instead of rounded: on average its elements are %.2f "
+                "units in the last place too near to zero",
+                report_tensor_name(t->in->tensor), -sum / count);
+}
+
+// ---- LSE of rows that see nothing ---------------------------------------------------------------
+
+static void suspect_empty(struct trial *t)
+{
+    int row;
+    if (t->in->tensor != TENSOR_LSE)
+        return;
+    memcpy(t->tried, t->right, (size_t)t->rows * sizeof(double));
+    for (row = 0; row < t->rows; row++)
+        if (t->right[row] == -INFINITY && t->got[row] != -INFINITY)
+            t->tried[row] = t->got[row];
+    for (row = 0; row < t->rows && t->tried[row] == t->right[row]; row++)
+        ;
+    if (row == t->rows)
+        return;
+    trial_offer(t, DIAGNOSIS_EMPTY_ROW, t->tried,
+                "the LSE of a row that sees no key is %.4g instead of -infinity (head %d, "
+                "position %lld)",
+                t->got[row], row_at(t, row)->head, (long long)row_at(t, row)->position);
+}
+
+// A row that sees nothing has to be zero.
+static void suspect_filled(struct trial *t)
+{
+    int filled = 0, first = -1;
+    memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int row = 0; row < t->rows && t->dim > 1; row++) {
+        if (row_energy(t, t->right, row) > 0 || row_energy(t, t->got, row) == 0)
+            continue;
+        memcpy(t->tried + row * t->dim, t->got + row * t->dim, (size_t)t->dim * sizeof(double));
+        first = first < 0 ? row : first;
+        filled++;
+    }
+    if (filled == 0)
+        return;
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_EMPTY_ROW, t->tried,
+                "%s of rows that must be zero is not, as of sequence %d, head %d, position %lld",
+                report_tensor_name(t->in->tensor), row_at(t, first)->sequence,
+                row_at(t, first)->head, (long long)row_at(t, first)->position);
+}
+
+void suspect_plain(struct trial *t)
+{
+    suspect_empty(t);
+    suspect_filled(t);
+    suspect_zeros(t);
+    suspect_element(t);
+    suspect_swapped(t);
+    suspect_shifted(t, -1);
+    suspect_shifted(t, 1);
+    suspect_factor(t);
+    suspect_truncated(t);
+}
+
+void suspect_plain_values(struct trial *t)
+{
+    suspect_factor(t);
+}

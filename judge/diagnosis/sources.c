@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suspicions that other inputs were read than those that belong there: another head's, another
+// rank's keys, chunks in another order, a sequence from one row too early.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/diagnosis/trial.h"
+#include "plan/bias.h"
+
+// ---- heads --------------------------------------------------------------------------------------
+
+// The panels with the heads that `choose` makes of each; false where none is another.
+typedef bool choose_heads(const struct cp_case *c, int with, struct panel_setup *setup);
+
+static bool read_neighbour(const struct cp_case *c, int with, struct panel_setup *setup)
+{
+    setup->reading = (setup->reading + with + c->kv_heads) % c->kv_heads;
+    return c->kv_heads > 1;
+}
+
+static bool read_modulo(const struct cp_case *c, int with, struct panel_setup *setup)
+{
+    int before = setup->reading;
+    (void)with;
+    setup->reading = setup->head % c->kv_heads;
+    return setup->reading != before;
+}
+
+static bool ask_for_other(const struct cp_case *c, int with, struct panel_setup *setup)
+{
+    setup->asking = (setup->asking + with) % c->heads;
+    return with % c->heads != 0;
+}
+
+static bool deliver_other(const struct cp_case *c, int with, struct panel_setup *setup)
+{
+    setup->asking = (setup->asking + with) % c->heads;
+    setup->reading = setup->asking / (c->heads / c->kv_heads);
+    return with % c->heads != 0;
+}
+
+static bool evaluate_heads(struct trial *t, choose_heads *choose, int with)
+{
+    bool other = false;
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel_setup setup = t->panels[i].setup;
+        other = choose(t->c, with, &setup) || other;
+        bool whole = setup.reading == setup.asking / (t->c->heads / t->c->kv_heads);
+        if (!trial_evaluate_other(t, i, &setup, t->in->tensor != TENSOR_DQ || whole, t->tried))
+            return false;
+    }
+    return other;
+}
+
+static void suspect_query_heads(struct trial *t)
+{
+    const struct cp_case *c = t->c;
+    int members = team_size(c), step = members > 1 ? c->heads / members : 1;
+    for (int with = -1; with < 2; with += 2)
+        if (evaluate_heads(t, read_neighbour, with))
+            trial_offer(t, DIAGNOSIS_HEADS, t->tried, "query heads read the key head %s their own",
+                        with < 0 ? "before" : "after");
+    if (evaluate_heads(t, read_modulo, 0))
+        trial_offer(t, DIAGNOSIS_HEADS, t->tried,
+                    "query head h reads key head h %% %d instead of h / %d", c->kv_heads,
+                    c->heads / c->kv_heads);
+    for (int i = 0; i < 4; i++) {
+        int with = i == 0 ? 1 : i == 1 ? c->heads - 1 : i == 2 ? step : c->heads - step;
+        if (with <= 0 || (i > 1 && step == 1))
+            continue;
+        if (evaluate_heads(t, ask_for_other, with))
+            trial_offer(t, DIAGNOSIS_HEADS, t->tried,
+                        "query head h has the queries of head (h + %d) %% %d", with, c->heads);
+        if (evaluate_heads(t, deliver_other, with))
+            trial_offer(t, DIAGNOSIS_HEADS, t->tried, "%s of head h is that of head (h + %d) %% %d",
+                        report_tensor_name(t->in->tensor), with, c->heads);
+    }
+}
+
+static void suspect_key_heads(struct trial *t)
+{
+    const struct cp_case *c = t->c;
+    bool known = true;
+    if (c->kv_heads == 1)
+        return;
+    for (int way = 0; way < 3; way++) {
+        for (int i = 0; i < t->panel_count && known; i++) {
+            struct panel_setup setup = t->panels[i].setup;
+            setup.modulo = way == 2;
+            if (way < 2)
+                setup.head = (setup.head + (way ? 1 : c->kv_heads - 1)) % c->kv_heads;
+            known = trial_evaluate_other(t, i, &setup, true, t->tried);
+        }
+        if (!known || (way == 2 && c->kv_heads == c->heads))
+            return;
+        if (way < 2)
+            trial_offer(t, DIAGNOSIS_HEADS, t->tried, "%s of a key head is that of the head %s it",
+                        report_tensor_name(t->in->tensor), way ? "after" : "before");
+        else
+            trial_offer(t, DIAGNOSIS_HEADS, t->tried,
+                        "%s of key head g sums up the query heads h with h %% %d = g",
+                        report_tensor_name(t->in->tensor), c->kv_heads);
+    }
+}
+
+void suspect_heads(struct trial *t)
+{
+    if (t->in->tensor == TENSOR_DK || t->in->tensor == TENSOR_DV)
+        suspect_key_heads(t);
+    else
+        suspect_query_heads(t);
+}
+
+// ---- keys from another place --------------------------------------------------------------------
+
+// Which key's inputs stand at each position, for the sequence of a panel.
+struct map {
+    int64_t *source;
+    const struct trial *trial;
+    int rank, from; // the keys of rank `rank` are those of rank `from`
+    bool mirrored;
+    int shift; // rows in the memory of a rank
+};
+
+typedef void fill_map(const struct panel *p, const struct map *map);
+
+static int chunk_of_rank(const struct panel *p, int rank, int half)
+{
+    return shard_chunk_of(p->c, rank, half);
+}
+
+static int64_t chunk_length(const struct chunks *x, int chunk)
+{
+    return x->begin[chunk + 1] - x->begin[chunk];
+}
+
+// The keys of one rank are those of another, at the same places of its memory.
+static void map_rank(const struct panel *p, const struct map *map)
+{
+    const struct chunks *x = &p->k_chunks;
+    for (int half = 0; half < shard_chunks_per_rank(p->c); half++) {
+        int to = chunk_of_rank(p, map->rank, half);
+        int from = chunk_of_rank(p, map->from, half);
+        for (int64_t i = 0; i < chunk_length(x, to); i++)
+            map->source[x->begin[to] + i] =
+                i < chunk_length(x, from) ? x->begin[from] + i : x->begin[to] + i;
+    }
+}
+
+// All other ranks' keys are those of the rank `from` steps behind (0: the query's own).
+static void map_steps(const struct panel *p, const struct map *map)
+{
+    int world = p->c->world_size, own = map->trial->in->rank;
+    for (int step = 1; step < world; step++) {
+        struct map one = *map;
+        one.rank = (own - step + world) % world;
+        one.from = map->from == 0 ? own : (own - step + 1 + world) % world;
+        map_rank(p, &one);
+    }
+}
+
+// The two chunks of a rank (-1: of all but the own) change places.
+static void map_mirrored(const struct panel *p, const struct map *map)
+{
+    const struct chunks *x = &p->k_chunks;
+    for (int chunk = 0; chunk < x->count; chunk++) {
+        int other = x->count - 1 - chunk;
+        if (map->rank >= 0 ? x->ranks[chunk] != map->rank : x->ranks[chunk] == map->trial->in->rank)
+            continue;
+        for (int64_t i = 0; i < chunk_length(x, chunk); i++)
+            map->source[x->begin[chunk] + i] =
+                i < chunk_length(x, other) ? x->begin[other] + i : -1;
+    }
+}
+
+// Each rank's keys begin one row too early in its memory.
+static void map_early(const struct panel *p, const struct map *map)
+{
+    const struct chunks *x = &p->k_chunks;
+    for (int rank = 0; rank < p->c->world_size; rank++) {
+        int64_t before = -1;
+        for (int i = 0; i < p->extra; i++)
+            before = p->extra_rank[i] == rank ? p->keys + i : before;
+        for (int half = 0; half < shard_chunks_per_rank(p->c); half++) {
+            int chunk = chunk_of_rank(p, rank, half);
+            for (int64_t key = x->begin[chunk]; key < x->begin[chunk + 1]; key++) {
+                map->source[key] = before;
+                before = key;
+            }
+        }
+    }
+}
+
+static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
+{
+    map->trial = t;
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        map->source = malloc((size_t)p->keys * sizeof(int64_t));
+        if (!map->source)
+            return false;
+        for (int64_t key = 0; key < p->keys; key++)
+            map->source[key] = key;
+        fill(p, map);
+        struct twist twist = twist_none(p);
+        twist.source = map->source;
+        trial_evaluate_panel(t, p, &twist, t->panel_first[i], t->tried, t->lse_tried);
+        free(map->source);
+    }
+    return true;
+}
+
+#define STALE_RANKS_MAX 8 // of which single slots are suspected
+
+static void suspect_stale(struct trial *t)
+{
+    int world = t->c->world_size, own = t->in->rank;
+    struct map own_keys = {.from = 0}, previous = {.from = 1};
+    if (evaluate_map(t, map_steps, &own_keys))
+        trial_offer(
+            t, DIAGNOSIS_STALE_KEYS, t->tried,
+            "the keys of all other ranks are those of rank %d itself: the slot of the first "
+            "ring step",
+            own);
+    if (world > 2 && evaluate_map(t, map_steps, &previous))
+        trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                    "each ring step attends the keys of the step before");
+    for (int rank = 0; rank < world && world <= STALE_RANKS_MAX; rank++)
+        for (int from = 0; from < world; from++) {
+            struct map one = {.rank = rank, .from = from};
+            if (rank == from || rank == own || !evaluate_map(t, map_rank, &one))
+                continue;
+            trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                        "in the place of rank %d's keys are those of rank %d (ring step %d attends "
+                        "a stale slot)",
+                        rank, from, (own - rank + world) % world);
+        }
+}
+
+static void suspect_swapped(struct trial *t)
+{
+    int world = t->c->world_size;
+    struct map remote = {.rank = -1};
+    if (evaluate_map(t, map_mirrored, &remote))
+        trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
+                    "the two chunks of keys of every other rank have changed places");
+    for (int rank = 0; rank < world && world <= STALE_RANKS_MAX; rank++) {
+        struct map one = {.rank = rank};
+        if (evaluate_map(t, map_mirrored, &one))
+            trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
+                        "the two chunks of keys of rank %d have changed places", rank);
+    }
+}
+
+void suspect_sources(struct trial *t)
+{
+    struct map early = {.shift = -1};
+    bool later = false;
+    if (t->in->tensor == TENSOR_DK || t->in->tensor == TENSOR_DV)
+        return;
+    for (int i = 0; i < t->panel_count; i++)
+        later = later || t->panels[i].extra > 0;
+    if (t->c->world_size > 1) {
+        suspect_stale(t);
+        if (t->c->sharding == SHARDING_ZIGZAG)
+            suspect_swapped(t);
+    }
+    if (later && evaluate_map(t, map_early, &early))
+        trial_offer(t, DIAGNOSIS_BOUNDARY, t->tried,
+                    "the keys of a packed sequence begin one row too early");
+}

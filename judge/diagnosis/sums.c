@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/diagnosis/sums.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/diagnosis/statistics.h"
+#include "judge/diagnosis/trial.h"
+#include "judge/inputs.h"
+#include "plan/bias.h"
+
+// Pairs of a query and a key that are computed at most, over all sequences and heads.
+#define SUMS_PAIRS_MAX (INT64_C(1) << 24)
+
+// Parts of what is summed up: by the rank that computes it, [part][rows][dim] each. Of the
+// gradient of the bias besides what a query and a key of the same rank make of it, and what the
+// last query does.
+struct parts {
+    int count;
+    double *values;
+    double *local, *last;
+};
+
+static double *part_of(const struct trial *t, const struct parts *x, int part)
+{
+    return x->values + (int64_t)part * t->rows * t->dim;
+}
+
+static bool parts_init(struct parts *x, const struct trial *t, double start)
+{
+    int64_t n = (int64_t)t->rows * t->dim;
+    x->count = t->c->world_size;
+    x->values = malloc((size_t)(n * (x->count + 2)) * sizeof(double));
+    if (!x->values)
+        return false;
+    for (int64_t i = 0; i < n * (x->count + 2); i++)
+        x->values[i] = start;
+    x->local = part_of(t, x, x->count);
+    x->last = part_of(t, x, x->count + 1);
+    return true;
+}
+
+static double combine(bool largest, double a, double b)
+{
+    return largest ? fmax(a, b) : a + b;
+}
+
+// The parts but one (-1: all of them), or one alone, into `values`.
+static void parts_but(const struct trial *t, const struct parts *x, int left_out, bool alone,
+                      double *values)
+{
+    int64_t n = (int64_t)t->rows * t->dim;
+    bool largest = t->in->tensor == TENSOR_MAX_LOGIT;
+    for (int64_t at = 0; at < n; at++) {
+        double sum = largest ? -INFINITY : 0;
+        for (int part = 0; part < x->count; part++)
+            if ((part == left_out) == alone)
+                sum = combine(largest, sum, part_of(t, x, part)[at]);
+        values[at] = sum;
+    }
+}
+
+// ---- suspicions ---------------------------------------------------------------------------------
+
+static void suspect_ranks(struct trial *t, const struct parts *x)
+{
+    const char *name = report_tensor_name(t->in->tensor);
+    for (int rank = 0; rank < x->count && x->count > 1; rank++) {
+        parts_but(t, x, rank, false, t->tried);
+        trial_offer(t, DIAGNOSIS_SUM, t->tried, "%s lacks the part of rank %d", name, rank);
+        parts_but(t, x, rank, true, t->tried);
+        trial_offer(t, DIAGNOSIS_SUM, t->tried, "%s is the part of rank %d alone", name, rank);
+        for (int at = 0; at < t->rows * t->dim; at++)
+            t->tried[at] = t->right[at] + part_of(t, x, rank)[at];
+        if (t->in->tensor != TENSOR_MAX_LOGIT)
+            trial_offer(t, DIAGNOSIS_SUM, t->tried, "%s has the part of rank %d twice", name, rank);
+    }
+}
+
+static void suspect_sign(struct trial *t)
+{
+    for (int at = 0; at < t->rows * t->dim; at++)
+        t->tried[at] = -t->right[at];
+    trial_offer(t, t->in->tensor == TENSOR_DSINK ? DIAGNOSIS_SINK_GRADIENT : DIAGNOSIS_FACTOR,
+                t->tried, "%s has the wrong sign", report_tensor_name(t->in->tensor));
+}
+
+static void suspect_base(struct trial *t)
+{
+    for (int base = 0; base < 2; base++) {
+        for (int at = 0; at < t->rows * t->dim; at++)
+            t->tried[at] = t->right[at] * (base ? M_LOG2E : M_LN2);
+        trial_offer(t, DIAGNOSIS_LSE, t->tried,
+                    base ? "%s is %.6g times what it should be: for powers of 2 instead of e"
+                         : "%s is %.6g times what it should be: scaled from base 2 to e twice",
+                    report_tensor_name(t->in->tensor), base ? M_LOG2E : M_LN2);
+    }
+}
+
+static void sums_suspect(struct trial *t, const struct parts *x, struct finding *result)
+{
+    if (t->finite) {
+        suspect_sign(t);
+        suspect_ranks(t, x);
+        if (t->in->tensor == TENSOR_MAX_LOGIT)
+            suspect_base(t);
+        else
+            suspect_plain_values(t);
+        if (t->in->tensor == TENSOR_DBIAS) {
+            trial_offer(t, DIAGNOSIS_MISSING_KEYS, x->local, "dbias lacks the keys of other ranks");
+            trial_offer(t, DIAGNOSIS_SUM, x->last,
+                        "dbias is what the last query makes of it alone, not the sum over queries");
+        }
+    }
+    trial_decide(t, result);
+}
+
+// ---- one number a head --------------------------------------------------------------------------
+
+// Who computes a query with a head: its own rank, or the member of its team that has the head.
+static int computed_by(const struct trial *t, const struct chunks *x, int64_t position, int head)
+{
+    int rank = x->ranks[chunks_find(x, position)];
+    struct team team = bias_team(t->c, rank);
+    for (int member = 0; member < team.size; member++) {
+        struct heads heads = team_heads(t->c, team.size, member);
+        if (team.size > 1 && head >= heads.first && head < heads.first + heads.count)
+            return team.first + member;
+    }
+    return rank;
+}
+
+// dsink in units of the root of the sum of the squares of its terms.
+static bool head_dsink(struct trial *t, struct parts *x, int head, double *lse, double *delta)
+{
+    const struct cp_case *c = t->c;
+    double squares = 0;
+    for (int32_t sequence = 0; sequence < c->batch; sequence++) {
+        struct chunks chunks;
+        chunks_init(&chunks, c, SIDE_Q, sequence);
+        if (!statistics_of_head(t->in, sequence, head, lse, delta))
+            return false;
+        for (int64_t i = 0; i < chunks.begin[chunks.count]; i++) {
+            double term = -exp(input_sink(c, head) - lse[i]) * delta[i];
+            part_of(t, x, computed_by(t, &chunks, i, head))[head] += term;
+            squares += term * term;
+        }
+    }
+    double unit = squares > 0 ? sqrt(squares) : 1;
+    for (int part = 0; part < x->count; part++)
+        part_of(t, x, part)[head] /= unit;
+    t->got[head] = t->in->rows[0].got[head] / unit;
+    return true;
+}
+
+static bool head_max_logit(struct trial *t, struct parts *x, int head)
+{
+    struct sweep s;
+    for (int32_t sequence = 0; sequence < t->c->batch; sequence++) {
+        for (bool more = sweep_begin(&s, t->c, sequence, head); more; more = sweep_next(&s)) {
+            struct panel *p = &s.panel;
+            struct twist right = twist_none(p);
+            twist_gradient(p, &right, p->lse, p->delta, false);
+            for (int row = 0; row < p->rows; row++) {
+                int rank = computed_by(t, &p->q_chunks, s.first + row, head);
+                double most = 0, *part = part_of(t, x, rank);
+                for (int64_t key = 0; key < p->keys; key++)
+                    most = fmax(most, p->p[row * p->columns + key]);
+                part[head] = most > 0 ? fmax(part[head], p->lse[row] + log(most)) : part[head];
+            }
+        }
+        sweep_end(&s);
+    }
+    t->got[head] = t->in->rows[0].got[head];
+    return true;
+}
+
+static bool heads_fill(struct trial *t, struct parts *x)
+{
+    int64_t most = t->c->seqlen_q + 1;
+    double *lse = malloc((size_t)(2 * most) * sizeof(double));
+    bool known = lse != NULL;
+    for (int head = 0; head < t->c->heads && known; head++)
+        known = t->in->tensor == TENSOR_DSINK ? head_dsink(t, x, head, lse, lse + most)
+                                              : head_max_logit(t, x, head);
+    free(lse);
+    return known;
+}
+
+// ---- the bias -----------------------------------------------------------------------------------
+
+static void bias_row_add(struct trial *t, struct parts *x, int row, const struct panel *p, int i)
+{
+    int64_t at = (int64_t)row * t->dim;
+    int by = computed_by(t, &p->q_chunks, p->setup.positions[i], p->setup.head);
+    int size = team_size(t->c);
+    double *part = part_of(t, x, by) + at;
+    const struct diagnosis_row *given = &t->in->rows[row];
+    for (int64_t key = given->first; key < given->first + given->count && key < p->keys; key++) {
+        double ds = p->ds[i * p->columns + key];
+        int rank = p->k_chunks.ranks[chunks_find(&p->k_chunks, key)];
+        part[key] += ds;
+        x->local[at + key] += rank / size == by / size ? ds : 0;
+        x->last[at + key] = ds;
+    }
+}
+
+// What one sequence and head contribute to a row: of one query or of all.
+static bool bias_row_head(struct trial *t, struct parts *x, int row, int32_t sequence, int head)
+{
+    const struct cp_case *c = t->c;
+    const struct diagnosis_row *given = &t->in->rows[row];
+    struct sweep s;
+    if (bias_has_queries(c)) {
+        struct panel p;
+        struct panel_setup setup = {.c = c,
+                                    .sequence = sequence,
+                                    .side = SIDE_Q,
+                                    .head = head,
+                                    .asking = head,
+                                    .reading = head / (c->heads / c->kv_heads),
+                                    .count = 1,
+                                    .positions = &given->position};
+        if (given->position >= case_length(c, SIDE_Q, sequence))
+            return true;
+        bool known = panel_init(&p, &setup) && twist_statistics(&p);
+        if (known) {
+            struct twist right = twist_none(&p);
+            twist_gradient(&p, &right, p.lse, p.delta, false);
+            bias_row_add(t, x, row, &p, 0);
+        }
+        panel_fini(&p);
+        return known;
+    }
+    for (bool more = sweep_begin(&s, c, sequence, head); more; more = sweep_next(&s)) {
+        struct twist right = twist_none(&s.panel);
+        twist_gradient(&s.panel, &right, s.panel.lse, s.panel.delta, false);
+        for (int i = 0; i < s.panel.rows; i++)
+            bias_row_add(t, x, row, &s.panel, i);
+    }
+    sweep_end(&s);
+    return true;
+}
+
+static bool bias_fill(struct trial *t, struct parts *x)
+{
+    const struct cp_case *c = t->c;
+    for (int row = 0; row < t->rows; row++) {
+        const struct diagnosis_row *given = &t->in->rows[row];
+        for (int64_t key = 0; key < given->count; key++)
+            t->got[(int64_t)row * t->dim + given->first + key] = given->got[key];
+        for (int32_t sequence = 0; sequence < c->batch; sequence++)
+            for (int head = 0; head < c->heads; head++) {
+                if ((bias_has_batch(c) && sequence != given->sequence) ||
+                    (bias_has_heads(c) && head != given->head))
+                    continue;
+                if (!bias_row_head(t, x, row, sequence, head))
+                    return false;
+            }
+    }
+    return true;
+}
+
+// ---- both ---------------------------------------------------------------------------------------
+
+// Rows of the bias that can be afforded; 0 or 1 of what there is one number a head of.
+static int rows_affordable(const struct diagnosis_input *in)
+{
+    const struct cp_case *c = in->c;
+    int64_t keys = c->seqlen_kv > 0 ? c->seqlen_kv : 1, pairs = keys;
+    bool bias = in->tensor == TENSOR_DBIAS;
+    if (in->tensor == TENSOR_DSINK)
+        return 1;
+    pairs *= bias && bias_has_heads(c) ? 1 : c->heads;
+    pairs *= bias && bias_has_batch(c) ? 1 : c->batch;
+    if (!bias || !bias_has_queries(c)) {
+        if (c->seqlen_q > SUMS_PAIRS_MAX || pairs > SUMS_PAIRS_MAX)
+            return 0;
+        pairs *= c->seqlen_q;
+    }
+    int64_t rows = pairs > 0 ? SUMS_PAIRS_MAX / pairs : 1;
+    rows = rows < in->count ? rows : in->count;
+    return rows < 16 ? (int)rows : 16;
+}
+
+static double honest(const struct diagnosis_input *in)
+{
+    const double of_dtype[] = {[DTYPE_BF16] = 5e-3, [DTYPE_FP16] = 6e-4, [DTYPE_FP32] = 1e-5};
+    return in->tensor == TENSOR_MAX_LOGIT ? 1e-4 : of_dtype[in->c->dtype];
+}
+
+static double rms(const struct trial *t, const double *values)
+{
+    double sum = 0;
+    for (int at = 0; at < t->rows * t->dim; at++)
+        sum += values[at] * values[at];
+    return sqrt(sum / (t->rows * t->dim));
+}
+
+void sums_find(const struct diagnosis_input *in, struct finding *result)
+{
+    struct trial t = {.memory = NULL};
+    struct parts parts = {.values = NULL};
+    int rows = rows_affordable(in);
+    bool bias = in->tensor == TENSOR_DBIAS;
+    int dim = bias ? (int)in->c->seqlen_kv : in->c->heads;
+    bool known = rows > 0 && trial_init_values(&t, in, rows, dim) &&
+                 parts_init(&parts, &t, in->tensor == TENSOR_MAX_LOGIT ? -INFINITY : 0) &&
+                 (bias ? bias_fill(&t, &parts) : heads_fill(&t, &parts));
+    if (known) {
+        parts_but(&t, &parts, -1, false, t.right);
+        trial_weigh(&t, honest(in) * (bias ? rms(&t, t.right) : 1));
+        sums_suspect(&t, &parts, result);
+    }
+    free(parts.values);
+    trial_fini(&t);
+}

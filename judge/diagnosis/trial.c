@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/diagnosis/trial.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/diagnosis/statistics.h"
+
+// ---- panels -------------------------------------------------------------------------------------
+
+static bool is_key_side(enum report_tensor tensor)
+{
+    return tensor == TENSOR_DK || tensor == TENSOR_DV;
+}
+
+static int tensor_dim(const struct cp_case *c, enum report_tensor tensor)
+{
+    if (tensor == TENSOR_LSE)
+        return 1;
+    return tensor == TENSOR_OUT || tensor == TENSOR_DV ? c->head_dim_v : c->head_dim_qk;
+}
+
+static bool same_panel(const struct diagnosis_row *a, const struct diagnosis_row *b)
+{
+    return a->sequence == b->sequence && a->head == b->head;
+}
+
+// Rows of one sequence and head stand together, as far as there is room for them.
+static void rows_group(struct trial *t, int rows_max)
+{
+    const struct diagnosis_row *rows = t->in->rows;
+    bool taken[DIAGNOSIS_ROWS_MAX] = {false};
+    for (int i = 0; i < t->in->count && t->panel_count < TRIAL_PANELS_MAX; i++) {
+        if (taken[i])
+            continue;
+        int first = t->rows;
+        for (int k = i; k < t->in->count && t->rows - first < rows_max; k++)
+            if (!taken[k] && same_panel(&rows[i], &rows[k])) {
+                taken[k] = true;
+                t->positions[t->rows] = rows[k].position;
+                t->row_of[t->rows++] = k;
+            }
+        t->panel_first[t->panel_count++] = first;
+        t->panel_first[t->panel_count] = t->rows;
+    }
+}
+
+static int64_t columns_of(const struct trial *t, int32_t sequence)
+{
+    const struct cp_case *c = t->c;
+    if (!is_key_side(t->in->tensor))
+        return case_length(c, SIDE_KV, sequence);
+    return case_length(c, SIDE_Q, sequence) * (c->heads / c->kv_heads);
+}
+
+// So few rows of a panel, and so few panels, that all of them keep the bounds.
+static int rows_affordable(const struct trial *t, int *panels)
+{
+    const struct cp_case *c = t->c;
+    int64_t columns = 1;
+    for (int i = 0; i < t->in->count; i++) {
+        int64_t count = columns_of(t, t->in->rows[i].sequence);
+        columns = count > columns ? count : columns;
+    }
+    int64_t room = DIAGNOSIS_ELEMENTS_MAX / (columns * (c->head_dim_qk + c->head_dim_v));
+    *panels = room < TRIAL_PANELS_MAX ? (int)room : TRIAL_PANELS_MAX;
+    int64_t rows = *panels > 0 ? DIAGNOSIS_PAIRS_MAX / columns / *panels : 0;
+    if (rows == 0 && *panels > 1) {
+        *panels = 1;
+        rows = DIAGNOSIS_PAIRS_MAX / columns;
+    }
+    return rows < DIAGNOSIS_ROWS_MAX ? (int)rows : DIAGNOSIS_ROWS_MAX;
+}
+
+static bool panels_init(struct trial *t)
+{
+    int panels, rows_max = rows_affordable(t, &panels), count;
+    if (rows_max == 0)
+        return false;
+    rows_group(t, rows_max);
+    count = t->panel_count < panels ? t->panel_count : panels;
+    t->rows = t->panel_first[count];
+    t->panel_count = 0;
+    for (int i = 0; i < count; i++) {
+        const struct diagnosis_row *row = &t->in->rows[t->row_of[t->panel_first[i]]];
+        int group = t->c->heads / t->c->kv_heads;
+        struct panel_setup setup = {.c = t->c,
+                                    .side = is_key_side(t->in->tensor) ? SIDE_KV : SIDE_Q,
+                                    .sequence = row->sequence,
+                                    .head = row->head,
+                                    .asking = row->head,
+                                    .reading = row->head / group,
+                                    .count = t->panel_first[i + 1] - t->panel_first[i],
+                                    .positions = t->positions + t->panel_first[i]};
+        if (!panel_init(&t->panels[i], &setup))
+            return false;
+        t->panel_count++;
+    }
+    return t->panel_count > 0;
+}
+
+// ---- what rows should be ------------------------------------------------------------------------
+
+static struct twist nothing_twisted(const struct panel *p, const void *with)
+{
+    (void)with;
+    return twist_none(p);
+}
+
+// The true LSE and delta of a panel's queries.
+static bool panel_statistics(struct trial *t, struct panel *p)
+{
+    if (p->setup.side == SIDE_KV)
+        return statistics_of_keys(t->in, p);
+    return twist_statistics(p);
+}
+
+static void evaluate_keys(struct trial *t, struct panel *p, const struct twist *twist,
+                          double *values)
+{
+    int64_t count = (int64_t)p->rows * t->dim;
+    twist_key_gradient(p, twist, p->lse, p->delta);
+    memset(values, 0, (size_t)count * sizeof(double));
+    if (t->in->tensor == TENSOR_DV) {
+        panel_add_v(p, p->p, 0, p->columns, values);
+        return;
+    }
+    panel_add_qk(p, p->ds, 0, p->columns, values);
+    for (int64_t i = 0; i < count; i++)
+        values[i] *= case_scale(t->c) * twist->scale;
+}
+
+void trial_evaluate_panel(struct trial *t, struct panel *p, const struct twist *twist, int first,
+                          double *values, double *lse)
+{
+    values += (int64_t)first * t->dim;
+    switch (t->in->tensor) {
+    case TENSOR_OUT:
+        twist_forward(p, twist, values, lse + first);
+        return;
+    case TENSOR_LSE:
+        twist_lse(p, twist, lse + first);
+        memcpy(values, lse + first, (size_t)p->rows * sizeof(double));
+        return;
+    case TENSOR_DQ:
+        twist_gradient(p, twist, p->lse, p->delta, true);
+        twist_dq(p, twist, 0, p->columns, values);
+        return;
+    default:
+        evaluate_keys(t, p, twist, values);
+    }
+}
+
+// Of the rows or of the columns.
+static void statistics_copy(struct panel *to, const struct panel *from)
+{
+    int64_t count = to->setup.side == SIDE_Q ? to->rows : to->columns;
+    memcpy(to->lse, from->lse, (size_t)count * sizeof(double));
+    memcpy(to->delta, from->delta, (size_t)count * sizeof(double));
+}
+
+bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setup, bool consistent,
+                          double *values)
+{
+    struct panel other;
+    bool known = panel_init(&other, setup);
+    if (known && setup->side == SIDE_Q && consistent)
+        known = twist_statistics(&other);
+    else if (known && setup->modulo)
+        known = statistics_of_keys(t->in, &other);
+    else if (known)
+        statistics_copy(&other, &t->panels[i]);
+    if (known) {
+        struct twist right = twist_none(&other);
+        trial_evaluate_panel(t, &other, &right, t->panel_first[i], values, t->lse_tried);
+    }
+    panel_fini(&other);
+    return known;
+}
+
+void trial_evaluate(struct trial *t, trial_twist *twist, const void *with)
+{
+    for (int i = 0; i < t->panel_count; i++) {
+        struct twist of_panel = twist(&t->panels[i], with);
+        trial_evaluate_panel(t, &t->panels[i], &of_panel, t->panel_first[i], t->tried,
+                             t->lse_tried);
+    }
+}
+
+// A difference of two LSE that counts for infinite: of one that is a row that sees nothing.
+#define LSE_FAR 1e3
+
+// ---- energies -----------------------------------------------------------------------------------
+
+double trial_energy(const struct trial *t, const double *values)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < (int64_t)t->rows * t->dim; i++) {
+        double difference = t->got[i] == values[i] ? 0 : t->got[i] - values[i];
+        sum += t->in->tensor == TENSOR_LSE ? fmin(difference * difference, LSE_FAR * LSE_FAR)
+                                           : difference * difference;
+    }
+    return isfinite(sum) ? sum : DBL_MAX;
+}
+
+static double energy_of(const struct trial *t, const double *values)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < (int64_t)t->rows * t->dim; i++)
+        sum += isfinite(values[i]) ? values[i] * values[i] : LSE_FAR * LSE_FAR;
+    return sum;
+}
+
+// RMS error / RMS of an honest result, where the caller does not know.
+static double usual_noise(enum case_dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? 3e-3 : dtype == DTYPE_FP16 ? 4e-4 : 1e-6;
+}
+
+static double lse_unit(double lse)
+{
+    return isfinite(lse) ? 0x1p-22 * (64 + 8 * fabs(lse)) : 1;
+}
+
+static void energies_init(struct trial *t)
+{
+    double rel = t->in->noise > 0 ? t->in->noise : usual_noise(t->c->dtype), squares = 0;
+    int64_t count = (int64_t)t->rows * t->dim;
+    t->finite = true;
+    for (int64_t i = 0; i < count; i++) {
+        bool lse = t->in->tensor == TENSOR_LSE;
+        double unit = lse ? lse_unit(t->right[i]) : rel * t->right[i];
+        squares += unit * unit;
+        t->finite = t->finite && (isfinite(t->got[i]) || (lse && t->got[i] == -INFINITY));
+    }
+    t->noise = squares;
+    t->error = trial_energy(t, t->right);
+    t->got_energy = energy_of(t, t->got);
+}
+
+static void got_load(struct trial *t)
+{
+    for (int i = 0; i < t->rows; i++) {
+        const struct diagnosis_row *row = &t->in->rows[t->row_of[i]];
+        for (int k = 0; k < t->dim; k++)
+            t->got[i * t->dim + k] = row->got[k];
+        t->lse_got[i] = t->in->tensor == TENSOR_LSE ? row->got[0] : row->lse;
+    }
+}
+
+static bool values_init(struct trial *t)
+{
+    int64_t count = (int64_t)t->rows * t->dim;
+    t->memory = calloc((size_t)(4 * count), sizeof(double));
+    if (!t->memory)
+        return false;
+    t->got = t->memory;
+    t->right = t->got + count;
+    t->tried = t->right + count;
+    t->moved = t->tried + count;
+    return true;
+}
+
+static void start(struct trial *t, const struct diagnosis_input *in)
+{
+    *t = (struct trial){.in = in, .c = in->c, .dim = tensor_dim(in->c, in->tensor)};
+    for (int kind = 0; kind < DIAGNOSIS_KINDS; kind++)
+        t->best[kind].left = 1;
+}
+
+bool trial_init_values(struct trial *t, const struct diagnosis_input *in, int rows, int dim)
+{
+    start(t, in);
+    t->rows = rows;
+    t->dim = dim;
+    return values_init(t);
+}
+
+void trial_weigh(struct trial *t, double noise)
+{
+    int64_t count = (int64_t)t->rows * t->dim;
+    t->noise = noise * noise * (double)count;
+    t->error = trial_energy(t, t->right);
+    t->got_energy = energy_of(t, t->got);
+    t->finite = true;
+    for (int64_t i = 0; i < count; i++)
+        t->finite = t->finite && isfinite(t->got[i]);
+}
+
+bool trial_init(struct trial *t, const struct diagnosis_input *in)
+{
+    start(t, in);
+    if (!panels_init(t) || !values_init(t))
+        return false;
+    int64_t count = (int64_t)t->rows * t->dim;
+    got_load(t);
+    for (int i = 0; i < t->panel_count; i++)
+        if (!panel_statistics(t, &t->panels[i]))
+            return false;
+    trial_evaluate(t, nothing_twisted, NULL);
+    memcpy(t->right, t->tried, (size_t)count * sizeof(double));
+    memcpy(t->lse_right, t->lse_tried, sizeof(t->lse_right));
+    energies_init(t);
+    return true;
+}
+
+void trial_fini(struct trial *t)
+{
+    for (int i = 0; i < TRIAL_PANELS_MAX; i++)
+        panel_fini(&t->panels[i]);
+    free(t->memory);
+}
+
+// ---- offers -------------------------------------------------------------------------------------
+
+void trial_keep_lse(struct trial *t)
+{
+    memcpy(t->lse_tried, t->lse_right, sizeof(t->lse_right));
+}
+
+// A difference of two LSE in units of what rounding explains, squared.
+static double lse_difference(double a, double b)
+{
+    if (a == b)
+        return 0;
+    double difference = isfinite(a) && isfinite(b) ? (a - b) / lse_unit(b) : 1e6;
+    return difference * difference;
+}
+
+// Share of the error of the LSE that the suspicion leaves, where rows of out come with theirs.
+static double lse_left(const struct trial *t)
+{
+    double left = 0, wrong = 0, moved = 0, rows = 0;
+    if (t->in->tensor != TENSOR_OUT)
+        return 0;
+    for (int i = 0; i < t->rows; i++) {
+        if (isnan(t->lse_got[i]))
+            continue;
+        rows++;
+        left += lse_difference(t->lse_got[i], t->lse_tried[i]);
+        wrong += lse_difference(t->lse_got[i], t->lse_right[i]);
+        moved += lse_difference(t->lse_tried[i], t->lse_right[i]);
+    }
+    double most = wrong > moved ? wrong : moved;
+    return most > 4 * rows && left > rows ? (left - rows) / most : 0;
+}
+
+// Where the error is not much above rounding, a suspicion has to take away what exceeds it. What is
+// delivered may be small beside what it should be; it is to be explained, too, not only that it is
+// small.
+static double share_left(const struct trial *t, double after)
+{
+    double excess = t->error - t->noise, left = after - t->noise;
+    if (left <= 0)
+        return 0;
+    if (excess < t->noise)
+        return after / t->error;
+    return left / fmin(excess, t->got_energy);
+}
+
+void trial_offer(struct trial *t, enum diagnosis_kind kind, const double *values,
+                 const char *format, ...)
+{
+    struct suspicion *best = &t->best[kind];
+    double after = trial_energy(t, values), left = share_left(t, after), of_lse = lse_left(t);
+    left = of_lse > left ? of_lse : left;
+    if (left >= best->left)
+        return;
+    best->left = left;
+    best->after = after;
+    best->gone = t->error - after;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(best->text, sizeof(best->text), format, arguments);
+    va_end(arguments);
+}
+
+// ---- least squares ------------------------------------------------------------------------------
+
+bool trial_solve(double *matrix, double *right, int count)
+{
+    for (int i = 0; i < count; i++) { // Cholesky's L in the lower triangle
+        for (int k = 0; k <= i; k++) {
+            double sum = matrix[i * count + k], whole = sum;
+            for (int m = 0; m < k; m++)
+                sum -= matrix[i * count + m] * matrix[k * count + m];
+            if (i == k && !(sum > 1e-9 * whole))
+                return false;
+            matrix[i * count + k] = i == k ? sqrt(sum) : sum / matrix[k * count + k];
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        for (int m = 0; m < i; m++)
+            right[i] -= matrix[i * count + m] * right[m];
+        right[i] /= matrix[i * count + i];
+    }
+    for (int i = count - 1; i >= 0; i--) {
+        for (int m = i + 1; m < count; m++)
+            right[i] -= matrix[m * count + i] * right[m];
+        right[i] /= matrix[i * count + i];
+    }
+    return true;
+}
+
+bool trial_fit(const struct trial *t, double *const *components, int count, const double *base,
+               double *factors)
+{
+    int64_t n = (int64_t)t->rows * t->dim;
+    double *matrix = calloc((size_t)(count * count), sizeof(double));
+    if (!matrix || n < 4 * count) {
+        free(matrix);
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k <= i; k++)
+            for (int64_t at = 0; at < n; at++)
+                matrix[i * count + k] += components[i][at] * components[k][at];
+        factors[i] = 0;
+        for (int64_t at = 0; at < n; at++)
+            factors[i] += components[i][at] * (t->got[at] - (base ? base[at] : 0));
+    }
+    bool solved = trial_solve(matrix, factors, count);
+    free(matrix);
+    return solved;
+}
+
+// ---- the decision -------------------------------------------------------------------------------
+
+#define ENOUGH      0.1  // what the best suspicion may leave
+#define NOTHING     0.02 // what counts as nothing left: kinds that leave no more look the same here
+// What the error takes to be explained where it is hardly above rounding: so many times the energy
+// that one number would take away by chance.
+#define SIGNIFICANT 100
+#define SENSIBLE    0.05 // and this of what rounding explains
+
+static double left_of(const struct suspicion *s)
+{
+    return s->left < NOTHING ? NOTHING : s->left;
+}
+
+// Whether the runner-up explains nearly as much.
+static bool rivals(const struct trial *t, int best_kind, int other_kind)
+{
+    const struct suspicion *best = &t->best[best_kind], *other = &t->best[other_kind];
+    if (best->left < NOTHING && other->left < NOTHING)
+        return false; // both would do; the kinds stand in the order of what is likelier
+    bool much_alike = (best_kind == DIAGNOSIS_FACTOR && other_kind == DIAGNOSIS_TRUNCATED) ||
+                      (best_kind == DIAGNOSIS_TRUNCATED && other_kind == DIAGNOSIS_FACTOR);
+    if (much_alike) // what is cut off shrinks by some half a unit
+        return other->left < 1 && other->after < 1.05 * best->after;
+    return other->left < 2 * left_of(best) + 0.02;
+}
+
+static bool significant(const struct trial *t, const struct suspicion *s)
+{
+    double of_one = s->after / ((double)t->rows * t->dim);
+    if (t->error - t->noise > t->noise)
+        return true;
+    return s->gone > SIGNIFICANT * of_one && s->gone > SENSIBLE * t->noise &&
+           s->after < 1.3 * t->noise;
+}
+
+void trial_decide(const struct trial *t, struct finding *result)
+{
+    int best = DIAGNOSIS_NONE;
+    for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
+        if (t->best[kind].left < ENOUGH &&
+            (!best || left_of(&t->best[kind]) < left_of(&t->best[best])))
+            best = kind;
+    if (!best || !significant(t, &t->best[best]))
+        return;
+    for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
+        if (kind != best && rivals(t, best, kind))
+            return;
+    result->kind = (enum diagnosis_kind)best;
+    result->said = (struct diagnosis){.tensor = t->in->tensor, .explained = 1 - t->best[best].left};
+    memcpy(result->said.text, t->best[best].text, sizeof(result->said.text));
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/diagnosis/twist.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/inputs.h"
+#include "plan/bias.h"
+#include "plan/slice.h"
+
+struct twist twist_none(const struct panel *p)
+{
+    return (struct twist){.scale = 1,
+                          .band = case_band(p->c, p->setup.sequence),
+                          .cap = p->c->softcap != 0,
+                          .slope = p->c->softcap != 0,
+                          .sinks = 1};
+}
+
+// ---- who sees what ------------------------------------------------------------------------------
+
+static bool concerns(const struct panel *p, enum twist_where where, int64_t query, int64_t key)
+{
+    int q, k, size = team_size(p->c);
+    switch (where) {
+    case WHERE_ALL:
+        return true;
+    case WHERE_REMOTE:
+        break;
+    }
+    q = p->q_chunks.ranks[chunks_find(&p->q_chunks, query)];
+    k = p->k_chunks.ranks[chunks_find(&p->k_chunks, key)];
+    return q / size != k / size;
+}
+
+static bool band_has(const struct case_band *band, int64_t query, int64_t key)
+{
+    int64_t distance = key - query + band->shift;
+    return (band->left >= SLICE_UNBOUNDED || -band->left <= distance) &&
+           (band->right >= SLICE_UNBOUNDED || distance <= band->right);
+}
+
+static bool sees(const struct panel *p, const struct twist *t, const struct case_band *right,
+                 int64_t query, int64_t key)
+{
+    bool twisted = band_has(&t->band, query, key);
+    if (t->band_where == WHERE_ALL)
+        return twisted;
+    bool as_it_is = band_has(right, query, key);
+    return twisted == as_it_is || !concerns(p, t->band_where, query, key) ? as_it_is : twisted;
+}
+
+// ---- logits -------------------------------------------------------------------------------------
+
+// The place of a key among the tokens that its rank holds of its sequence.
+static int64_t local_place(const struct panel *p, int64_t key)
+{
+    const struct chunks *x = &p->k_chunks;
+    int chunk = chunks_find(x, key);
+    int64_t place = key - x->begin[chunk];
+    if (x->halves[chunk] == 1) {
+        int first = shard_chunk_of(p->c, x->ranks[chunk], 0);
+        place += x->begin[first + 1] - x->begin[first];
+    }
+    return place;
+}
+
+static double one_bias(const struct panel *p, int head, int64_t query, int64_t key)
+{
+    float value = 0;
+    if (key >= 0 && key < p->c->seqlen_kv && query >= 0 && query < p->c->seqlen_q)
+        input_bias(p->c, p->setup.sequence, head, query, key, 1, &value);
+    return value;
+}
+
+static double bias_of(const struct panel *p, const struct twist *t, int head, int64_t query,
+                      int64_t key)
+{
+    double right = one_bias(p, head, query, key);
+    int64_t edge = p->k_chunks.begin[chunks_find(&p->k_chunks, key)];
+    if (t->bias == TWIST_BIAS_RIGHT || !concerns(p, t->bias_where, query, key))
+        return right;
+    switch (t->bias) {
+    case TWIST_BIAS_MISSING:
+        return 0;
+    case TWIST_BIAS_SCALED:
+        return right * case_scale(p->c);
+    case TWIST_BIAS_COLUMN: // a chunk at the edge may stay where it is
+        return edge + t->bias_shift < 0 ? right : one_bias(p, head, query, key + t->bias_shift);
+    case TWIST_BIAS_ROW:
+        return one_bias(p, head, query + t->bias_shift, key);
+    case TWIST_BIAS_HEAD:
+        return one_bias(p, (head + 1) % p->c->heads, query, key);
+    case TWIST_BIAS_LOCAL:
+        return one_bias(p, head, query, local_place(p, key));
+    case TWIST_BIAS_SUBTRACTED:
+        return -right;
+    default:
+        return right;
+    }
+}
+
+struct logit {
+    double value, slope;
+};
+
+static struct logit logit_of(const struct panel *p, const struct twist *t, int head, double product,
+                             int64_t query, int64_t key)
+{
+    struct logit x = {product * case_scale(p->c) * t->scale, 1};
+    if (t->cap) {
+        double tangent = tanh(x.value / p->c->softcap);
+        x.value = p->c->softcap * tangent;
+        x.slope = t->slope ? 1 - tangent * tangent : 1;
+    }
+    if (p->c->bias != BIAS_NONE)
+        x.value += bias_of(p, t, head, query, key);
+    return x;
+}
+
+// ---- query rows ---------------------------------------------------------------------------------
+
+// The logits of row i by position of the key, -inf where it is not seen, and their slopes.
+static double row_logits(const struct panel *p, const struct twist *t, int row, double *logits,
+                         double *slopes)
+{
+    struct case_band right = case_band(p->c, p->setup.sequence);
+    int64_t query = p->setup.positions[row];
+    const double *products = p->products + row * p->columns;
+    double most = -INFINITY;
+    for (int64_t key = 0; key < p->keys; key++) {
+        int64_t from = t->source ? t->source[key] : key;
+        struct logit x = {-INFINITY, 0};
+        if (from >= 0 && sees(p, t, &right, query, key))
+            x = logit_of(p, t, p->setup.head, products[from], query, key);
+        logits[key] = x.value;
+        slopes[key] = x.slope;
+        most = x.value > most ? x.value : most;
+    }
+    return most;
+}
+
+// Probabilities by position of the key.
+static double row_softmax(const struct panel *p, const struct twist *t, int row, double *weights)
+{
+    double most = row_logits(p, t, row, weights, p->slope + row * p->columns);
+    double sink = t->sinks > 0 ? input_sink(p->c, p->setup.head) + log(t->sinks) : -INFINITY;
+    double top = fmax(fmax(most, sink), t->ghosts > 0 ? 0 : -INFINITY);
+    if (top == -INFINITY) {
+        memset(weights, 0, (size_t)p->keys * sizeof(double));
+        return -INFINITY;
+    }
+    double sum = exp(sink - top) + t->ghosts * exp(-top);
+    for (int64_t key = 0; key < p->keys; key++)
+        sum += weights[key] = exp(weights[key] - top);
+    for (int64_t key = 0; key < p->keys; key++)
+        weights[key] /= sum;
+    return top + log(sum);
+}
+
+// What stands by position of the key comes to the column whose inputs it belongs to.
+static void gather(const struct panel *p, const struct twist *t, double *place, double *values)
+{
+    if (!t->source) {
+        memset(values + p->keys, 0, (size_t)p->extra * sizeof(double));
+        return;
+    }
+    memset(place, 0, (size_t)p->columns * sizeof(double));
+    for (int64_t key = 0; key < p->keys; key++)
+        if (t->source[key] >= 0)
+            place[t->source[key]] += values[key];
+    memcpy(values, place, (size_t)p->columns * sizeof(double));
+}
+
+void twist_forward(struct panel *p, const struct twist *t, double *out, double *lse)
+{
+    for (int row = 0; row < p->rows; row++) {
+        lse[row] = row_softmax(p, t, row, p->p + row * p->columns);
+        gather(p, t, p->ds, p->p + row * p->columns);
+    }
+    memset(out, 0, (size_t)(p->rows * p->c->head_dim_v) * sizeof(double));
+    panel_add_v(p, p->p, 0, p->columns, out);
+}
+
+bool twist_statistics(struct panel *p)
+{
+    struct twist right = twist_none(p);
+    int d = p->c->head_dim_v;
+    double *out = calloc((size_t)(p->rows * d), sizeof(double));
+    if (!out)
+        return false;
+    twist_forward(p, &right, out, p->lse);
+    for (int i = 0; i < p->rows; i++) {
+        p->delta[i] = 0;
+        for (int k = 0; k < d; k++)
+            p->delta[i] += out[i * d + k] * p->row_v[i * d + k];
+    }
+    free(out);
+    return true;
+}
+
+void twist_lse(struct panel *p, const struct twist *t, double *lse)
+{
+    for (int row = 0; row < p->rows; row++)
+        lse[row] = row_softmax(p, t, row, p->p + row * p->columns);
+}
+
+static void row_gradient(struct panel *p, const struct twist *t, int row, double lse, double delta,
+                         bool scores)
+{
+    double *weights = p->p + row * p->columns, *ds = p->ds + row * p->columns;
+    double *slopes = p->slope + row * p->columns;
+    const double *dp = p->dp + row * p->columns;
+    row_logits(p, t, row, weights, slopes);
+    for (int64_t key = 0; key < p->keys; key++) {
+        int64_t from = t->source ? t->source[key] : key;
+        bool seen = weights[key] > -INFINITY && lse > -INFINITY;
+        weights[key] = seen ? exp(weights[key] - lse) : 0;
+        ds[key] = seen ? weights[key] * (dp[from] - delta) * (scores ? slopes[key] : 1) : 0;
+    }
+}
+
+void twist_gradient(struct panel *p, const struct twist *t, const double *lse, const double *delta,
+                    bool scores)
+{
+    for (int row = 0; row < p->rows; row++) {
+        row_gradient(p, t, row, lse[row], delta[row], scores);
+        double *place = p->slope + row * p->columns; // of no use any more
+        gather(p, t, place, p->p + row * p->columns);
+        gather(p, t, place, p->ds + row * p->columns);
+    }
+}
+
+void twist_dq(struct panel *p, const struct twist *t, int64_t begin, int64_t end, double *dq)
+{
+    int64_t count = (int64_t)p->rows * p->c->head_dim_qk;
+    double scale = case_scale(p->c) * t->scale;
+    memset(dq, 0, (size_t)count * sizeof(double));
+    panel_add_qk(p, p->ds, begin, end, dq);
+    for (int64_t i = 0; i < count; i++)
+        dq[i] *= scale;
+}
+
+// ---- key rows -----------------------------------------------------------------------------------
+
+static void key_row(struct panel *p, const struct twist *t, int row, const double *lse,
+                    const double *delta)
+{
+    struct case_band right = case_band(p->c, p->setup.sequence);
+    int64_t key = p->setup.positions[row], first = row * p->columns;
+    for (int64_t column = 0; column < p->columns; column++) {
+        int64_t query = column % p->queries, at = first + column;
+        p->p[at] = p->ds[at] = 0;
+        if (lse[column] == -INFINITY || !sees(p, t, &right, query, key))
+            continue;
+        int head = panel_column_head(p, column);
+        struct logit x = logit_of(p, t, head, p->products[at], query, key);
+        p->p[at] = exp(x.value - lse[column]);
+        p->ds[at] = p->p[at] * (p->dp[at] - delta[column]) * x.slope;
+    }
+}
+
+void twist_key_gradient(struct panel *p, const struct twist *t, const double *lse,
+                        const double *delta)
+{
+    for (int row = 0; row < p->rows; row++)
+        key_row(p, t, row, lse, delta);
+}
