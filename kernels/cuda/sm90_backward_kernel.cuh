@@ -106,9 +106,8 @@ static __device__ __forceinline__ struct sm90_work work_of(const struct backward
         work.head = max(0, work.unit_head * p.group - p.head_phase);
         work.head_end = min(p.heads, (work.unit_head + 1) * p.group - p.head_phase);
     }
-    int64_t position = work.tile->kv_row / p.row_step;
-    work.kv_z = (int32_t)position;
-    work.kv_y = (int32_t)(work.tile->kv_row - position * p.row_step) * p.kv_heads + work.kv_head;
+    work.kv_z = work.tile->begin;
+    work.kv_y = work.tile->residue * p.kv_heads + work.kv_head;
     work.rows = work.tile->rows;
     work.steps = (int32_t)work.tile->steps * max(0, work.head_end - work.head);
     return work;
@@ -202,100 +201,111 @@ __device__ __forceinline__ void queries_load(const struct sm90_backward_params &
         barrier_arrive(barrier);
 }
 
+// Calls visit(fragment, head, block, number) for each step, from the last block to the first of
+// each fragment, of each head.
+template <class F>
+__device__ __forceinline__ void steps_visit(const struct backward_params &p,
+                                            const struct sm90_work &work, F visit)
+{
+    const struct backward_fragment *begin = &p.fragments[work.tile->fragment];
+    const struct backward_fragment *end = begin + work.tile->fragment_count;
+    int number = 0;
+#pragma unroll 1
+    for (int head = work.head; head < work.head_end; head++)
+#pragma unroll 1
+        for (const struct backward_fragment *f = begin; f < end; f++)
+#pragma unroll 1
+            for (int block = f->block_end - 1; block >= f->block_begin; block--, number++)
+                visit(f, head, block, number);
+}
+
+// Waits until the stage of a step is free.
+template <class C> __device__ __forceinline__ void stage_wait(int number, uint32_t shared)
+{
+    if (number >= C::STAGES)
+        barrier_wait(shared + C::EMPTY + number % C::STAGES * 8,
+                     (uint32_t)(number / C::STAGES - 1) & 1);
+}
+
+// The warp that loads K, V, and Q and dO of all steps.
+template <class C>
+__device__ __forceinline__ void vectors_load(const struct sm90_backward_params &p,
+                                             const struct sm90_work &work, uint32_t shared)
+{
+    const struct backward_params &all = p.all;
+    keys_load<C>(p, work, shared);
+    steps_visit(all, work, [&](const struct backward_fragment *f, int head, int block, int number) {
+        int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
+        stage_wait<C>(number, shared);
+        queries_load<C>(p, f->residue * all.heads + head, f->begin + first, rows,
+                        number % C::STAGES, shared);
+    });
+}
+
 // What dS is multiplied by before it is rounded: the scale, where the type's range allows it.
 template <typename T> __device__ __forceinline__ float early_scale(const struct backward_params &p)
 {
     return type_is_half<T>::value ? 1.0f : p.scale;
 }
 
-// LSE and D of a block, a warp's: read early, then written as the scores need them. LSE in base 2;
-// +inf for -inf and where there is no row, so that all P are 0. D times early_scale().
-template <class C> struct row_numbers {
-    static constexpr int COUNT = (C::Q_ROWS + WARP_LANES - 1) / WARP_LANES;
-    float lse[COUNT], delta[COUNT];
-
-    __device__ __forceinline__ row_numbers(const struct backward_params &p, int64_t scalar,
-                                           int rows)
-    {
-        int lane = (int)threadIdx.x % WARP_LANES;
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            int row = lane + i * WARP_LANES;
-            int64_t at = scalar + row * p.row_step;
-            lse[i] = row < rows ? p.lse[at] : -INFINITY;
-            delta[i] = row < rows ? p.d[at] : 0;
-        }
-    }
-
-    __device__ __forceinline__ void store(char *memory, int stage, float factor) const
-    {
-        float *to = (float *)(memory + C::LSE) + stage * C::Q_ROWS;
-        int lane = (int)threadIdx.x % WARP_LANES;
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            int row = lane + i * WARP_LANES;
-            bool none = lse[i] == -INFINITY;
-            if (row < C::Q_ROWS) {
-                to[row] = none ? INFINITY : lse[i] * LOG2_E;
-                to[row + (C::DELTA - C::LSE) / 4] = none ? 0 : delta[i] * factor;
-            }
-        }
-    }
-};
-
-// The steps of one fragment and head, from the last block to the first. `number`: of the step.
-template <typename T, class C>
-__device__ __forceinline__ void fragment_load(const struct sm90_backward_params &p,
-                                              const struct sm90_work &work,
-                                              const struct backward_fragment *f, int head,
-                                              int &number, char *memory, uint32_t shared)
+template <class C>
+__device__ __forceinline__ void
+step_write(const struct backward_params &p, const struct sm90_work &work,
+           const struct backward_fragment *f, int head, int block, int turn, struct sm90_step *step)
 {
-    const struct backward_params &all = p.all;
-    int64_t position = f->q_row / all.row_step;
-    int residue = (int)(f->q_row - position * all.row_step);
-    int y = residue * all.heads + head, begin = f->block_begin;
-#pragma unroll 1
-    for (int block = f->block_end - 1; block >= begin; block--, number++) {
-        int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
-        int stage = number % C::STAGES, z = (int)position + first;
-        const row_numbers<C> numbers(all, head * all.q_rows + z * all.row_step + residue, rows);
-        int turn = all.turns ? all.turns[f->turn + block - begin] : 0;
-        if (number >= C::STAGES)
-            barrier_wait(shared + C::EMPTY + stage * 8, (uint32_t)(number / C::STAGES - 1) & 1);
-        queries_load<C>(p, y, z, rows, stage, shared);
-        numbers.store(memory, stage, early_scale<T>(all));
-        if (threadIdx.x % WARP_LANES == 0) {
-            struct sm90_step *step = (struct sm90_step *)(memory + C::STEP) + number % C::STEPS;
-            int low = f->low + first, high = f->high + first;
-            step->y = y;
-            step->z = z;
-            step->rows = rows;
-            step->low = low;
-            step->high = high;
-            bool masked =
-                rows < C::Q_ROWS || work.rows < KV_ROWS || low > 1 - rows || high < KV_ROWS - 1;
-            step->keys = masked ? work.rows : 0;
-            step->turn = turn;
-            step->block = (f->block_first + block) * all.heads + head;
-        }
-        __syncwarp();
-        if (threadIdx.x % WARP_LANES == 0)
-            barrier_arrive(shared + C::FULL + stage * 8);
-    }
+    int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
+    int low = f->low + first, high = f->high + first;
+    bool masked = rows < C::Q_ROWS || work.rows < KV_ROWS || low > 1 - rows || high < KV_ROWS - 1;
+    step->y = f->residue * p.heads + head;
+    step->z = f->begin + first;
+    step->rows = rows;
+    step->low = low;
+    step->high = high;
+    step->keys = masked ? work.rows : 0;
+    step->turn = turn;
+    step->block = (f->block_first + block) * p.heads + head;
 }
 
+// The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no
+// row, so that all P are 0; D times early_scale(). They are read, and the step is written, before
+// the stage is free: the stage before was, so nobody needs the step that lies there.
 template <typename T, class C>
-__device__ __forceinline__ void load_all(const struct sm90_backward_params &p,
-                                         const struct sm90_work &work, char *memory,
-                                         uint32_t shared)
+__device__ __forceinline__ void numbers_load(const struct sm90_backward_params &p,
+                                             const struct sm90_work &work, char *memory,
+                                             uint32_t shared)
 {
-    int number = 0, begin = work.tile->fragment, end = begin + work.tile->fragment_count;
-    keys_load<C>(p, work, shared);
-#pragma unroll 1
-    for (int head = work.head; head < work.head_end; head++)
-#pragma unroll 1
-        for (int i = begin; i < end; i++)
-            fragment_load<T, C>(p, work, &p.all.fragments[i], head, number, memory, shared);
+    constexpr int COUNT = (C::Q_ROWS + WARP_LANES - 1) / WARP_LANES;
+    const struct backward_params &all = p.all;
+    int lane = (int)threadIdx.x % WARP_LANES;
+    steps_visit(all, work, [&](const struct backward_fragment *f, int head, int block, int number) {
+        int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
+        int64_t at = head * all.q_rows + f->q_row + (first + lane) * all.row_step;
+        float lse[COUNT], delta[COUNT];
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            bool there = lane + i * WARP_LANES < rows;
+            lse[i] = there ? all.lse[at + i * WARP_LANES * all.row_step] : -INFINITY;
+            delta[i] = there ? all.d[at + i * WARP_LANES * all.row_step] : 0;
+        }
+        int turn = all.turns ? all.turns[f->turn + block - f->block_begin] : 0;
+        if (lane == 0)
+            step_write<C>(all, work, f, head, block, turn,
+                          (struct sm90_step *)(memory + C::STEP) + number % C::STEPS);
+        stage_wait<C>(number, shared);
+        float *to = (float *)(memory + C::LSE) + number % C::STAGES * C::Q_ROWS + lane;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            bool none = lse[i] == -INFINITY;
+            if (i * WARP_LANES + lane < C::Q_ROWS) {
+                to[i * WARP_LANES] = none ? INFINITY : lse[i] * LOG2_E;
+                to[i * WARP_LANES + (C::DELTA - C::LSE) / 4] =
+                    none ? 0 : delta[i] * early_scale<T>(all);
+            }
+        }
+        __syncwarp();
+        if (lane == 0)
+            barrier_arrive(shared + C::FULL + number % C::STAGES * 8);
+    });
 }
 
 // ---- dQ -----------------------------------------------------------------------------------------
@@ -584,7 +594,6 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, in
         product_wait<0>();
         registers_settle(dp);
         uint32_t p16[C::SCORES / 8][4], ds16[C::SCORES / 8][4];
-        uint32_t ds = ds_place<C>(group, stage, shared);
 #pragma unroll
         for (int i = 0; i < C::SCORES; i += 4) {
             float2 d = shared_pair(delta + i / 4 * 32);
@@ -599,10 +608,7 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, in
             p16[i / 8][half + 1] = pack<T>(s[i + 2], s[i + 3]);
             ds16[i / 8][half] = pack<T>(x[0], x[1]);
             ds16[i / 8][half + 1] = pack<T>(x[2], x[3]);
-            if (half == 2)
-                matrices_store(ds + i / 8 * 16 * 128, ds16[i / 8]);
         }
-        shared_fence();
         product_begin();
         const uint64_t q_columns = operand_columns(q, C::Q_PANEL);
         const uint64_t d_out_columns = operand_columns(d_out, C::Q_PANEL);
@@ -610,6 +616,11 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, in
         for (int i = 0; i < C::Q_ROWS / 16; i++)
             product<T, C::D>::template rs<true>(dv, p16[i], across{d_out_columns}(i), true);
         product_commit();
+        uint32_t ds = ds_place<C>(group, stage, shared);
+#pragma unroll
+        for (int i = 0; i < C::SCORES / 8; i++)
+            matrices_store(ds + i * 16 * 128, ds16[i]);
+        shared_fence();
         threads_sync(BARRIER_DS, CONSUMER_THREADS);
         float dq[C::QUERIES];
         const uint64_t ds_rows = operand_rows(shared + C::DS + stage * C::DS_BYTES +
@@ -672,9 +683,11 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
         registers_release<24>();
         int warp = (int)threadIdx.x / WARP_LANES;
         if (warp == 0)
-            load_all<T, C>(p, work, memory, shared);
-        else if (warp < 3)
-            dq_add_all<C>(p, warp - 1, work.steps, memory, shared);
+            vectors_load<C>(p, work, shared);
+        else if (warp == 1)
+            numbers_load<T, C>(p, work, memory, shared);
+        else
+            dq_add_all<C>(p, warp - 2, work.steps, memory, shared);
     } else {
         registers_acquire<240>();
         consume<T, C>(p, work.steps, group - 1, memory, shared);

@@ -83,6 +83,8 @@ static bool fragment_set(const struct build *b, const struct slice *slice, int32
                 slice->bias_column + first,
         .turn = b->list->steps,
         .position = diagonal,
+        .residue = (int32_t)q->residue,
+        .begin = (int32_t)q->begin,
         .q_len = (int32_t)length,
         .low = bounded(low),
         .high = bounded(high),
@@ -131,6 +133,8 @@ static enum status tile_add(const struct build *b, const struct interval *kv, in
     list->tiles = tiles;
     struct backward_tile *tile = &tiles[list->tile_count];
     *tile = (struct backward_tile){.kv_row = kv->residue + position * b->shape->row_step,
+                                   .residue = (int32_t)kv->residue,
+                                   .begin = (int32_t)position,
                                    .rows = (int32_t)least(kv->end - position, b->cut.kv_rows),
                                    .fragment = list->fragment_count};
     for (int32_t i = 0; i < kv->covering_count; i++) {

@@ -17,10 +17,11 @@ extern "C" {
 // of the interval sees key j of the tile iff low <= j - i <= high; it lies in row q_row + i *
 // row_step.
 struct backward_fragment {
-    int64_t q_row;
+    int64_t q_row;    // residue + begin * row_step
     int64_t bias;     // elements from a head's bias to that of query 0 and key 0
     int64_t turn;     // number of this fragment's first step among those of all tiles, see below
     int64_t position; // of query 0 behind key 0 of the tile, where that is what is masked by
+    int32_t residue, begin; // of q_row
     int32_t q_len;
     int32_t low, high;              // within +-BACKWARD_BOUND, which stands for no bound
     int32_t block_begin, block_end; // blocks that see any key of the tile
@@ -35,9 +36,10 @@ struct backward_fragment {
 // blocks in one order, and those that see fewer of them need not wait for the others to come as
 // far.
 struct backward_tile {
-    int64_t kv_row;
-    int64_t steps; // blocks in all fragments
-    int32_t rows;  // 1..kv_rows
+    int64_t kv_row;         // residue + begin * row_step
+    int64_t steps;          // blocks in all fragments
+    int32_t residue, begin; // of kv_row
+    int32_t rows;           // 1..kv_rows
     int32_t fragment, fragment_count;
     int32_t chain; // tiles of one chain follow each other
 };
