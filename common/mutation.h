@@ -11,6 +11,11 @@
 #define MUTATION_LIST(X)                                                                           \
     X(MERGE_WITHOUT_LSE, "partial outputs are averaged instead of weighted by their LSE")          \
     X(SCALE_5_PERCENT, "the softmax scale is 5 percent too large")                                 \
+    X(SCALE_HALF_PERCENT, "the softmax scale is half a percent too large")                         \
+    X(RESULTS_HALF_PERCENT, "what is delivered in the dtype is half a percent too large")          \
+    X(LOAD_LOSES_BIT, "the last bit of bf16 keys and values is lost")                              \
+    X(TF32_PRODUCTS, "fp32 operands of products keep 10 bits of mantissa")                         \
+    X(SLOPE_NEAR_SATURATION, "the slope of the softcap is 0 where it is below a tenth")            \
     X(ROWDOT_ZERO, "D = rowsum(dO * O) is left at zero")                                           \
     X(GQA_WRONG_HEAD, "a query head reads its neighbour's KV head")                                \
     X(CONVERT_TRUNCATES, "the output conversion zeroes the last row")                              \

@@ -129,6 +129,10 @@ static void backend_convert(struct attention_backend *backend, enum case_dtype d
                             const float *source, void *destination, int64_t count)
 {
     backend->vector->store(dtype, source, destination, count);
+    for (int64_t i = 0; i < count && MUTATED(RESULTS_HALF_PERCENT); i++) {
+        float larger = source[i] * 1.005F;
+        backend->vector->store(dtype, &larger, (char *)destination + i * dtype_bytes(dtype), 1);
+    }
     if (MUTATED(CONVERT_TRUNCATES)) {
         // How long a row is nobody knows here; one of the least common head dimension will do.
         int64_t lost = count < 64 ? count : 64;

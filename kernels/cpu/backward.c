@@ -39,6 +39,8 @@ static void row_gradient(struct attention_backend *backend, const struct attenti
                (size_t)(end - begin) * sizeof(float));
     else if (args->dbias)
         backend->vector->add(args->dbias + tile_bias(t, b, row) + begin, ds + begin, end - begin);
+    for (int i = begin; i < end && MUTATED(SLOPE_NEAR_SATURATION); i++)
+        backend->slopes[i] = backend->slopes[i] < 0.1F ? 0 : backend->slopes[i];
     if (b->shape->softcap != 0 && !MUTATED(SOFTCAP_SLOPE))
         backend->vector->multiply(ds + begin, backend->slopes + begin, end - begin);
     tile_round(b, 1, p + begin, end - begin);

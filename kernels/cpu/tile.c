@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <string.h>
 
 #include "common/mutation.h"
 #include "kernels/dtype.h"
@@ -32,7 +33,9 @@ enum status tile_check_shape(const struct attention_shape *shape, struct error *
 
 double tile_scale(const struct attention_shape *shape)
 {
-    return MUTATED(SCALE_5_PERCENT) ? shape->scale * 1.05 : shape->scale;
+    if (MUTATED(SCALE_5_PERCENT) || MUTATED(SCALE_HALF_PERCENT))
+        return shape->scale * (MUTATED(SCALE_5_PERCENT) ? 1.05 : 1.005);
+    return shape->scale;
 }
 
 float tile_factor(const struct attention_shape *shape)
@@ -256,6 +259,17 @@ static void prefetch(const char *memory, int64_t bytes)
         __builtin_prefetch(memory + i);
 }
 
+// Clears bits of what has been loaded, for the mutations.
+static void lose_bits(float *values, int64_t count, uint32_t lost)
+{
+    for (int64_t i = 0; i < count && lost != 0; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bits &= ~lost;
+        memcpy(&values[i], &bits, sizeof bits);
+    }
+}
+
 // Converts `rows` runs of `count` elements that begin `stride` elements apart.
 static void load_runs(const struct vector_ops *vector, enum case_dtype dtype, const char *source,
                       int64_t stride, int64_t rows, int64_t count, float *values)
@@ -266,6 +280,8 @@ static void load_runs(const struct vector_ops *vector, enum case_dtype dtype, co
             prefetch(source + (row + ROWS_AHEAD) * step, bytes);
         vector->load(dtype, source + row * step, values + row * count, count);
     }
+    if (MUTATED(TF32_PRODUCTS) && dtype == DTYPE_FP32)
+        lose_bits(values, rows * count, 0x1fff);
 }
 
 void tile_load_rows(const struct vector_ops *vector, const struct block *b, const void *tensor,
@@ -284,6 +300,8 @@ void tile_load_keys(const struct vector_ops *vector, const struct block *b, cons
     int64_t first = key_vector(t, b, read_kv_head(b)) * d;
     const char *source = (const char *)tensor + first * dtype_bytes(shape->dtype);
     load_runs(vector, shape->dtype, source, tile_vector_stride(b) * d, tile_keys(t), d, keys);
+    if (MUTATED(LOAD_LOSES_BIT) && shape->dtype == DTYPE_BF16)
+        lose_bits(keys, (int64_t)tile_keys(t) * d, 0x10000);
 }
 
 void tile_round(const struct block *b, float factor, float *x, int count)

@@ -19,6 +19,8 @@ struct variant {
     enum case_bias bias;
     double softcap;
     bool max_logit;
+    enum case_sharding sharding; // 0: zigzag
+    enum case_dtype dtype;       // 0: bf16
 };
 
 static const struct variant variants[VARIANTS] = {
@@ -44,6 +46,12 @@ static const struct variant variants[VARIANTS] = {
                        .lengths = {101, 150}, .window = 40},
     [EMPTY_ROWS] = {"empty rows", 2, COMM_P2P, MASK_CAUSAL_BOTTOM_RIGHT, .keys_more = -30},
     [SINKS_8] = {"sinks", 8, COMM_P2P, MASK_CAUSAL, .softmax = SOFTMAX_LEARNABLE},
+    [OFF_BY_ONE] = {"off by one", 2, COMM_P2P, MASK_CAUSAL, .softmax = SOFTMAX_OFF_BY_ONE},
+    [SATURATED] = {"saturated", 2, COMM_P2P, MASK_CAUSAL, .softcap = 3},
+    [MASKED_RANK] = {"masked", 2, COMM_P2P, MASK_CAUSAL_BOTTOM_RIGHT, .keys_more = -100,
+                     .sharding = SHARDING_CONTIGUOUS},
+    [UNSEEN_KEYS] = {"unseen", 2, COMM_P2P, MASK_CAUSAL, .keys_more = 30},
+    [SINGLE] = {"fp32", 2, COMM_P2P, MASK_CAUSAL, .dtype = DTYPE_FP32},
 };
 
 const char *variant_name(int variant)
@@ -77,6 +85,10 @@ void variant_case(int variant, enum case_inputs inputs, struct cp_case *c)
         c->softmax = v->softmax;
     if (v->bias)
         c->bias = v->bias;
+    if (v->sharding)
+        c->sharding = v->sharding;
+    if (v->dtype)
+        c->dtype = v->dtype;
     c->softcap = v->softcap;
     c->max_logit = v->max_logit;
 }
@@ -103,58 +115,121 @@ void variant_case(int variant, enum case_inputs inputs, struct cp_case *c)
 // Whoever sees other keys, or sees them otherwise, gets all of these wrong.
 #define EVERYTHING (OUT | LSE | GRADIENTS)
 
+#define SHOWS(name, cases, tensors, more)                                                          \
+    {                                                                                              \
+        .mutation = (name), .variants = (cases), .shows = (tensors), .may = (more)                 \
+    }
+#define SMALL(name, cases, tensors)                                                                \
+    {                                                                                              \
+        .mutation = (name), .variants = (cases), .shows = (tensors), .small = true                 \
+    }
+#define REFUSED(name, cases, sentence)                                                             \
+    {                                                                                              \
+        .mutation = (name), .variants = (cases), .refused = (sentence)                             \
+    }
+
 const struct expectation expectations[] = {
     // who sees whom
-    {"MASK_OFF_BY_ONE", MASKED, EVERYTHING, 0},
-    {"SWAP_CHUNKS", MASKED, EVERYTHING, 0},
-    {"WINDOW_OFF_BY_ONE", ON(WINDOW), EVERYTHING, 0},
-    {"WINDOW_PACKED", ON(PACKED_WINDOW), EVERYTHING, 0},
-    {"BOTTOM_RIGHT_TOP_LEFT", ON(BOTTOM_RIGHT) | ON(BOTTOM_RIGHT_WINDOW), EVERYTHING, 0},
-    {"DIAGONAL_OF_LAST_CHUNK", MASKED, EVERYTHING, 0},
-    {"SEQUENCE_BOUNDARY", ON(PACKED), EVERYTHING, 0},
-    {"CHUNK_ROUNDED_DOWN", ON(UNEVEN) | ON(PADDED), EVERYTHING, 0},
-    {"CHUNK_ROUNDED_DOWN", ON(PACKED), LSE, OUT | GRADIENTS},
-    {"PADDING_KEY_SEEN", ON(PADDED), EVERYTHING, 0},
-    {"BIAS_LOCAL_COLUMN", ON(BIAS_OWN), EVERYTHING | DBIAS, 0},
-    {"BIAS_COLUMN_SHIFTED", ON(BIAS_OWN), EVERYTHING | DBIAS, 0},
+    SHOWS("MASK_OFF_BY_ONE", MASKED, EVERYTHING, 0),
+    SHOWS("SWAP_CHUNKS", MASKED, EVERYTHING, 0),
+    SHOWS("WINDOW_OFF_BY_ONE", ON(WINDOW), EVERYTHING, 0),
+    SHOWS("WINDOW_PACKED", ON(PACKED_WINDOW), EVERYTHING, 0),
+    SHOWS("BOTTOM_RIGHT_TOP_LEFT", ON(BOTTOM_RIGHT) | ON(BOTTOM_RIGHT_WINDOW), EVERYTHING, 0),
+    SHOWS("DIAGONAL_OF_LAST_CHUNK", MASKED, EVERYTHING, 0),
+    SHOWS("SEQUENCE_BOUNDARY", ON(PACKED), EVERYTHING, 0),
+    SHOWS("CHUNK_ROUNDED_DOWN", ON(UNEVEN) | ON(PADDED), EVERYTHING, 0),
+    SHOWS("CHUNK_ROUNDED_DOWN", ON(PACKED), LSE, OUT | GRADIENTS),
+    SHOWS("PADDING_KEY_SEEN", ON(PADDED), EVERYTHING, 0),
+    SHOWS("BIAS_LOCAL_COLUMN", ON(BIAS_OWN), EVERYTHING | DBIAS, 0),
+    SHOWS("BIAS_COLUMN_SHIFTED", ON(BIAS_OWN), EVERYTHING | DBIAS, 0),
+    SHOWS("WINDOW_IGNORED", ON(WINDOW) | ON(PACKED_WINDOW), EVERYTHING, 0),
+    SHOWS("WINDOW_IGNORED_REMOTE", ON(WINDOW), EVERYTHING, 0),
+    SHOWS("WINDOW_FORWARD_ONLY", ON(WINDOW), GRADIENTS, 0),
+    SHOWS("RANKS_SWAPPED", MASKED, EVERYTHING, 0),
+    SHOWS("PACKED_POSITIONS", ON(PACKED), EVERYTHING, 0),
+    SHOWS("QUERY_CHUNK_LOST", PLAIN, EVERYTHING, 0),
+    SHOWS("TAIL_KEYS_DROPPED", ON(UNEVEN), EVERYTHING, 0),
+    SHOWS("KEY_DROPPED", PLAIN, EVERYTHING, 0),
+    SHOWS("BIAS_ROW_SHIFTED", ON(BIAS_OWN), EVERYTHING | DBIAS, 0),
     // what is computed step by step
-    {"DROP_STEP", PLAIN, EVERYTHING, 0},
-    {"STALE_SLOT", PLAIN, EVERYTHING, 0},
-    {"LSE_PARTIAL", PLAIN, GRADIENTS, 0},
-    {"DROP_DQ_STEP", PLAIN, DQ, 0},
-    {"STALE_SUM", PLAIN, DQ, 0},
-    {"DROP_DKV_ADD", PLAIN, DK | DV, 0},
-    {"HOP_DROPS_CHUNK", PLAIN, DK | DV, 0},
-    {"GATHER_DROP_PART", ON(GATHER), DK | DV, 0},
-    {"A2A_DROP_MEMBER", ON(ULYSSES) | ON(HIERARCHICAL), DK | DV, 0},
-    {"REPLICATED_KV_LOST", ON(ULYSSES), DK | DV, 0},
+    SHOWS("DROP_STEP", PLAIN, EVERYTHING, 0),
+    SHOWS("STALE_SLOT", PLAIN, EVERYTHING, 0),
+    SHOWS("LSE_PARTIAL", PLAIN, GRADIENTS, 0),
+    SHOWS("DROP_DQ_STEP", PLAIN, DQ, 0),
+    SHOWS("STALE_SUM", PLAIN, DQ, 0),
+    SHOWS("DROP_DKV_ADD", PLAIN, DK | DV, 0),
+    SHOWS("HOP_DROPS_CHUNK", PLAIN, DK | DV, 0),
+    SHOWS("GATHER_DROP_PART", ON(GATHER), DK | DV, 0),
+    SHOWS("A2A_DROP_MEMBER", ON(ULYSSES) | ON(HIERARCHICAL), DK | DV, 0),
+    SHOWS("REPLICATED_KV_LOST", ON(ULYSSES), DK | DV, 0),
+    SHOWS("STALE_RING_KV", PLAIN, GRADIENTS, 0),
+    SHOWS("KV_TRANSPOSED", PLAIN, GRADIENTS, 0),
+    SHOWS("V_IS_K", PLAIN, DQ | DK, 0),
+    SHOWS("OWN_ATTENDED_TWICE", PLAIN, EVERYTHING, 0),
+    SHOWS("BACKWARD_STEP_TWICE", PLAIN, GRADIENTS, 0),
+    SHOWS("WORLD_FACTOR", ON(PLAIN_CAUSAL) | ON(GATHER) | ON(ULYSSES), DK | DV, 0),
+    SHOWS("D_TOO_EARLY", PLAIN | ON(GATHER), DQ | DK, 0),
+    SHOWS("OUT_TOO_EARLY", PLAIN | ON(GATHER), OUT, 0),
+    SHOWS("DKV_TOO_EARLY", PLAIN | ON(GATHER), DK | DV, 0),
+    SHOWS("DKV_TOO_EARLY", ON(ULYSSES), DV, 0), // which is added last
     // what travels where
-    {"DK_WRONG_OWNER", PLAIN, DK | DV, 0},
-    {"GATHER_WRONG_OWNER", ON(GATHER), DK | DV, 0},
-    {"A2A_WRONG_HEADS", ON(ULYSSES) | ON(HIERARCHICAL), EVERYTHING, 0},
+    SHOWS("DK_WRONG_OWNER", PLAIN, DK | DV, 0),
+    SHOWS("GATHER_WRONG_OWNER", ON(GATHER), DK | DV, 0),
+    SHOWS("A2A_WRONG_HEADS", ON(ULYSSES) | ON(HIERARCHICAL), EVERYTHING, 0),
+    SHOWS("DK_ONE_HOP_SHORT", PLAIN, DK, 0),
+    SHOWS("SENT_CHUNKS_SWAPPED", MASKED, EVERYTHING, 0),
+    SHOWS("SENT_CHUNKS_SWAPPED", ON(PLAIN_FULL) | ON(PLAIN_FULL_4), DK | DV, 0),
+    SHOWS("RING_REVERSED", ON(PLAIN_CAUSAL_4), EVERYTHING, 0),
+    SHOWS("RING_REVERSED", ON(PLAIN_FULL_4), GRADIENTS, 0),
+    SHOWS("OUT_HOME_TURNED", ON(ULYSSES) | ON(HIERARCHICAL), OUT, 0),
+    SHOWS("LSE_HOME_TURNED", ON(ULYSSES) | ON(HIERARCHICAL), LSE, 0),
+    SHOWS("DQ_HOME_TURNED", ON(ULYSSES) | ON(HIERARCHICAL), DQ, 0),
     // what rows begin with, sinks, bias and the largest logit
-    {"SINK_DROPPED", ON(SINKS), EVERYTHING | DSINK, 0},
-    {"EMPTY_ROW_FINITE", ON(EMPTY_ROWS), LSE, 0},
-    {"PADDING_NOT_ZERO", ON(PADDED), OUT, 0},
-    {"SUM_DROPS_RANK", WITH_SINKS, DSINK | MAXIMUM, 0},
-    {"MAX_OWN_SHARD", ON(SINKS), MAXIMUM, 0},
-    {"SINK_GRAD_ONE_RANK", WITH_SINKS, DSINK, 0},
-    {"DBIAS_DROPS_RANK", ON(BIAS_SHARED), DBIAS, 0},
-    {"DBIAS_STEP_LOST", ON(BIAS_OWN), DBIAS, 0},
+    SHOWS("SINK_DROPPED", ON(SINKS), EVERYTHING | DSINK, 0),
+    SHOWS("EMPTY_ROW_FINITE", ON(EMPTY_ROWS), LSE, 0),
+    SHOWS("PADDING_NOT_ZERO", ON(PADDED), OUT, 0),
+    SHOWS("SUM_DROPS_RANK", WITH_SINKS, DSINK | MAXIMUM, 0),
+    SHOWS("MAX_OWN_SHARD", ON(SINKS), MAXIMUM, 0),
+    SHOWS("SINK_GRAD_ONE_RANK", WITH_SINKS, DSINK, 0),
+    SHOWS("DBIAS_DROPS_RANK", ON(BIAS_SHARED), DBIAS, 0),
+    SHOWS("DBIAS_STEP_LOST", ON(BIAS_OWN), DBIAS, 0),
+    SMALL("PADDING_NOT_ZERO", ON(EMPTY_ROWS) | ON(MASKED_RANK), OUT),
+    SHOWS("MASKED_RANK_NAN", ON(EMPTY_ROWS) | ON(MASKED_RANK), OUT, 0),
+    SMALL("EMPTY_ROW_DQ", ON(EMPTY_ROWS) | ON(MASKED_RANK), DQ),
+    SMALL("UNSEEN_KEY_DK", ON(UNSEEN_KEYS), DK),
+    SHOWS("OFF_BY_ONE_DROPPED", ON(OFF_BY_ONE), EVERYTHING, 0),
+    SHOWS("LSE_TOO_LARGE", PLAIN, LSE | GRADIENTS, 0),
+    SHOWS("SINK_GRAD_TWICE", WITH_SINKS, DSINK, 0),
+    SHOWS("DBIAS_TWICE", ON(BIAS_SHARED), DBIAS, 0),
+    SHOWS("DBIAS_TWO_ZEROED", ON(BIAS_SHARED), DBIAS, 0),
+    SHOWS("MAX_STEP_LOST", ON(SINKS), MAXIMUM, 0),
+    // what the checker alone has to see
+    REFUSED("SLOTS_SHARED", ON(PLAIN_CAUSAL_4), "nothing orders them"),
+    REFUSED("MESSAGE_SHORT", PLAIN | ON(GATHER), "which receives"),
+    REFUSED("EXCHANGE_MISSING", PLAIN | ON(GATHER) | ON(ULYSSES), ""),
+    REFUSED("EXCHANGE_EXTRA", PLAIN | ON(GATHER) | ON(ULYSSES), "another rank has more"),
+    REFUSED("MASKED_RANK_UNWRITTEN", ON(MASKED_RANK), "is not written completely"),
+    REFUSED("LSE_UNSTARTED", ALL & ~ON(MASKED_RANK), "reads what nothing has written"),
     // arithmetic
-    {"MERGE_WITHOUT_LSE", ALL & ~ONE_STEP, OUT | DQ | DK, DBIAS | DSINK},
-    {"SCALE_5_PERCENT", ALL, EVERYTHING | DBIAS | DSINK | MAXIMUM, 0},
-    {"ROWDOT_ZERO", ALL, DQ | DK | DBIAS | DSINK, 0},
-    {"GQA_WRONG_HEAD", PLAIN, EVERYTHING, 0},
-    {"CONVERT_TRUNCATES", ALL, OUT | DQ | DV, DBIAS},
-    {"SINK_TWICE", ON(SINKS), EVERYTHING | DSINK, 0},
-    {"SINK_GRAD_SIGN", ON(SINKS), DSINK, 0},
-    {"BIAS_SCALED", ON(BIAS_OWN) | ON(BIAS_SHARED), EVERYTHING | DBIAS, 0},
-    {"SOFTCAP_SLOPE", ON(SINKS), DQ | DK, 0},
-    {"MAX_BASE_2", ON(SINKS), MAXIMUM, 0},
-    {"RAGGED_TILE", ON(UNEVEN) | ON(PACKED), DK | DV, 0},
-    {"HEAD_GROUP_LOST", PLAIN, DV, 0},
-    {"DK_UNSCALED", PLAIN, DK, 0},
-    {"DBIAS_OVERWRITTEN", ON(BIAS_SHARED), DBIAS, 0},
+    SHOWS("MERGE_WITHOUT_LSE", ALL & ~ONE_STEP, OUT | DQ | DK, DBIAS | DSINK),
+    SHOWS("SCALE_5_PERCENT", ALL & ~ON(SATURATED), EVERYTHING | DBIAS | DSINK | MAXIMUM, 0),
+    SHOWS("SCALE_5_PERCENT", ON(SATURATED), LSE | DQ | DK, OUT | DV),
+    SHOWS("ROWDOT_ZERO", ALL, DQ | DK | DBIAS | DSINK, 0),
+    SHOWS("GQA_WRONG_HEAD", PLAIN, EVERYTHING, 0),
+    SHOWS("CONVERT_TRUNCATES", ALL, OUT | DQ | DV, DBIAS),
+    SHOWS("SINK_TWICE", ON(SINKS), EVERYTHING | DSINK, 0),
+    SHOWS("SINK_GRAD_SIGN", ON(SINKS), DSINK, 0),
+    SHOWS("BIAS_SCALED", ON(BIAS_OWN) | ON(BIAS_SHARED), EVERYTHING | DBIAS, 0),
+    SHOWS("SOFTCAP_SLOPE", ON(SINKS), DQ | DK, 0),
+    SHOWS("MAX_BASE_2", ON(SINKS), MAXIMUM, 0),
+    SHOWS("RAGGED_TILE", ON(UNEVEN) | ON(PACKED), DK | DV, 0),
+    SHOWS("HEAD_GROUP_LOST", PLAIN, DV, 0),
+    SHOWS("DK_UNSCALED", PLAIN, DK, 0),
+    SHOWS("DBIAS_OVERWRITTEN", ON(BIAS_SHARED), DBIAS, 0),
+    SHOWS("SCALE_HALF_PERCENT", PLAIN | ON(WINDOW), LSE, OUT | GRADIENTS),
+    SMALL("RESULTS_HALF_PERCENT", PLAIN | ON(WINDOW), OUT | GRADIENTS),
+    SHOWS("LOAD_LOSES_BIT", PLAIN, LSE, OUT | GRADIENTS),
+    SHOWS("TF32_PRODUCTS", ON(SINGLE), EVERYTHING, 0),
+    SHOWS("SLOPE_NEAR_SATURATION", ON(SATURATED), DQ | DK, 0),
 };
 const int expectations_count = sizeof expectations / sizeof *expectations;

@@ -43,7 +43,7 @@ bool mutation_apply(const struct mutation *mutation, struct plan **plan)
 {
     if (!mutation->change || !mutation->change(*plan))
         return false;
-    if (!mutation->of_waits)
+    if (mutation->noticed != BY_ORDERS) // waits would be derived again
         edit_finish(plan);
     return true;
 }

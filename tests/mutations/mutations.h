@@ -15,11 +15,16 @@
 #include "common/mutation.h"
 #include "tests/mutations/changes.h"
 
+// Who notices: the verdict; the plan checker, so that no rank need run such a plan; the checker and
+// the verdict in some explored order, as only waits are changed; the digests of two runs; or a rank
+// that counts what was compared.
+enum noticed { BY_VERDICT, BY_CHECKER, BY_ORDERS, BY_DIGESTS, BY_COUNT };
+
 struct mutation {
     const char *name, *sentence;
     enum compiled_mutation compiled; // or MUTATION_NONE
     change_fn *change;               // or NULL
-    bool of_waits;                   // nothing but waits is changed: they are not derived again
+    enum noticed noticed;
 };
 
 // All of them, `mutations_count`.

@@ -154,3 +154,133 @@ bool padding_key_seen(struct plan *plan)
 {
     return edit_rectangles(plan, with_padding);
 }
+
+// ---- windows that are lost on the way ----
+
+static bool without_window(struct rectangle *r)
+{
+    bool bounded = r->band.left < SLICE_UNBOUNDED;
+    r->band.left = SLICE_UNBOUNDED;
+    return bounded;
+}
+
+bool window_ignored(struct plan *plan)
+{
+    return edit_rectangles(plan, without_window);
+}
+
+static bool without_window_when_remote(struct rectangle *r)
+{
+    return r->remote && without_window(r);
+}
+
+bool window_ignored_remote(struct plan *plan)
+{
+    return edit_rectangles(plan, without_window_when_remote);
+}
+
+static bool without_window_backward(struct rectangle *r)
+{
+    return r->backward && without_window(r);
+}
+
+bool window_forward_only(struct plan *plan)
+{
+    return edit_rectangles(plan, without_window_backward);
+}
+
+// ---- which queries ----
+
+// Where the same chunk of another rank begins, less where this one begins.
+static int64_t distance_to(const struct rectangle *r, int other)
+{
+    int64_t occupied = case_occupied(r->c, SIDE_Q, r->q.sequence), own_begin, other_begin, end;
+    int chunks = r->c->world_size * shard_chunks_per_rank(r->c);
+    shard_chunk(occupied, chunks, shard_chunk_of(r->c, r->rank, r->q.chunk), &own_begin, &end);
+    shard_chunk(occupied, chunks, shard_chunk_of(r->c, other, r->q.chunk), &other_begin, &end);
+    return other_begin - own_begin;
+}
+
+static bool as_the_next_rank(struct rectangle *r)
+{
+    if (team_size(r->c) > 1 || r->c->world_size == 1)
+        return false;
+    int64_t distance = distance_to(r, (r->rank + 1) % r->c->world_size);
+    r->q.position += distance;
+    return distance != 0;
+}
+
+bool ranks_swapped(struct plan *plan)
+{
+    return edit_rectangles(plan, as_the_next_rank);
+}
+
+static bool counted_on(struct rectangle *r)
+{
+    if (r->c->format != FORMAT_THD || r->q.sequence != 1)
+        return false;
+    int64_t before = case_length(r->c, SIDE_Q, 0);
+    r->q.position += before;
+    return before > 0;
+}
+
+bool packed_positions(struct plan *plan)
+{
+    return edit_rectangles(plan, counted_on);
+}
+
+static bool without_the_second_chunk(struct rectangle *r)
+{
+    bool lost = r->remote && r->q.chunk == 1;
+    r->q.len = lost ? 0 : r->q.len;
+    return lost;
+}
+
+bool query_chunk_lost(struct plan *plan)
+{
+    return edit_rectangles(plan, without_the_second_chunk);
+}
+
+// ---- keys that are lost ----
+
+#define TAIL 16
+
+static bool without_a_ragged_tail(struct rectangle *r)
+{
+    int64_t tail = keys_of(r) % TAIL;
+    if (!ends_the_keys(r) || tail == 0)
+        return false;
+    r->keys.len -= tail < r->keys.len ? tail : r->keys.len;
+    return true;
+}
+
+bool tail_keys_dropped(struct plan *plan)
+{
+    return edit_rectangles(plan, without_a_ragged_tail);
+}
+
+static bool without_the_last_of_the_first(struct rectangle *r)
+{
+    bool lost = r->keys.position == 0 && r->keys.len > 1;
+    r->keys.len -= lost;
+    return lost;
+}
+
+bool key_dropped(struct plan *plan)
+{
+    return edit_rectangles(plan, without_the_last_of_the_first);
+}
+
+// ---- the bias of queries ----
+
+static bool row_before(struct rectangle *r)
+{
+    bool shifted = r->c->bias != BIAS_NONE && r->remote && r->q.bias_row > 0;
+    r->q.bias_row -= shifted;
+    return shifted;
+}
+
+bool bias_row_shifted(struct plan *plan)
+{
+    return edit_rectangles(plan, row_before);
+}

@@ -183,3 +183,185 @@ bool replicated_kv_lost(struct plan *plan)
     }
     return any;
 }
+
+// ---- keys of another step, or read otherwise ----
+
+static bool is_own_backward(const struct plan *plan, const struct op *op)
+{
+    return op->kind == OP_ATTEND_BACKWARD && !edit_is_remote(plan, op);
+}
+
+static bool is_remote_backward(const struct plan *plan, const struct op *op)
+{
+    return op->kind == OP_ATTEND_BACKWARD && edit_is_remote(plan, op);
+}
+
+bool stale_ring_kv(struct plan *plan)
+{
+    int32_t own = edit_find(plan, is_own_backward, 0);
+    bool any = false;
+    if (own < 0 || !edit_is_ring(plan))
+        return false;
+    const struct region *right = plan->ops[own].operand;
+    for (int32_t i = edit_find(plan, is_remote_backward, 0); i >= 0;
+         i = edit_find(plan, is_remote_backward, i + 1)) {
+        struct region *operand = plan->ops[i].operand;
+        if (operand[ATTEND_K].bytes != right[ATTEND_K].bytes)
+            continue;
+        operand[ATTEND_K] = right[ATTEND_K];
+        operand[ATTEND_V] = right[ATTEND_V];
+        any = true;
+    }
+    return any;
+}
+
+// The transfers that make of a tensor [rows][heads][width bytes] one [heads][rows][width].
+static void transpose(struct plan *plan, int32_t exchange, struct region from, struct region to,
+                      int64_t heads, int64_t width)
+{
+    int64_t rows = heads > 0 ? from.bytes / (heads * width) : 0;
+    for (int64_t h = 0; h < heads && rows > 0; h++) {
+        struct region column = region_part(from, h * width, width);
+        column.rows = rows;
+        column.stride = heads * width;
+        edit_transfer(
+            plan, exchange,
+            (struct transfer){.peer = plan->rank,
+                              .send = column,
+                              .receive = region_part(to, h * rows * width, rows * width)});
+    }
+}
+
+static bool is_backward(const struct plan *plan, const struct op *op)
+{
+    (void)plan;
+    return op->phase == PHASE_BACKWARD;
+}
+
+// All ranks exchange, even if there is nothing to transpose: their exchanges have to match.
+bool kv_transposed(struct plan *plan)
+{
+    int32_t begin = edit_find(plan, is_backward, 0);
+    if (begin < 0)
+        return false;
+    edit_insert(plan, begin, edit_exchange(&plan->ops[begin]));
+    int32_t own = edit_find(plan, is_own_backward, 0);
+    if (own < 0)
+        return true;
+    const struct cp_case *c = &plan->c;
+    int element = case_element_bytes(c);
+    int64_t heads = plan->ops[own].heads.kv_count;
+    for (int i = ATTEND_K; i <= ATTEND_V; i++) {
+        struct region from = plan->ops[own].operand[i];
+        struct region to = edit_buffer(plan, i == ATTEND_K ? "k_turned" : "v_turned", from.bytes);
+        int dim = i == ATTEND_K ? c->head_dim_qk : c->head_dim_v;
+        transpose(plan, begin, from, to, heads, dim * element);
+        plan->ops[own].operand[i] = to;
+    }
+    return true;
+}
+
+bool v_is_k(struct plan *plan)
+{
+    bool any = false;
+    for (int32_t i = edit_find(plan, is_remote_backward, 0); i >= 0;
+         i = edit_find(plan, is_remote_backward, i + 1)) {
+        struct region *operand = plan->ops[i].operand;
+        if (operand[ATTEND_K].bytes != operand[ATTEND_V].bytes)
+            continue;
+        operand[ATTEND_V] = operand[ATTEND_K];
+        any = true;
+    }
+    return any;
+}
+
+// ---- once more ----
+
+static bool twice(struct plan *plan, int32_t op)
+{
+    if (op >= 0)
+        edit_insert(plan, op, plan->ops[op]);
+    return op >= 0;
+}
+
+bool own_attended_twice(struct plan *plan)
+{
+    return twice(plan, edit_find(plan, is_own_forward, 0));
+}
+
+bool backward_step_twice(struct plan *plan)
+{
+    return twice(plan, edit_find(plan, is_remote_backward, 0));
+}
+
+static bool delivers_dkv(const struct plan *plan, const struct op *op)
+{
+    const struct region *to = &op->operand[UNARY_DESTINATION];
+    return op->kind == OP_CONVERT && to->bytes > 0 && plan->buffers[to->buffer].role == BUFFER_DKV;
+}
+
+// The sum is added to itself, by way of a copy, until there is one for each rank.
+bool world_factor(struct plan *plan)
+{
+    int32_t end = edit_find(plan, delivers_dkv, 0);
+    if (end < 0 || plan->c.world_size == 1)
+        return false;
+    struct op like = plan->ops[end];
+    struct region sum = like.operand[UNARY_SOURCE];
+    struct region copy = edit_buffer(plan, "dkv_once", sum.bytes);
+    edit_insert(plan, end++, edit_fill(&like, copy, 0));
+    edit_insert(plan, end++, edit_add(&like, sum, copy));
+    for (int i = 1; i < plan->c.world_size; i++)
+        edit_insert(plan, end++, edit_add(&like, copy, sum));
+    return true;
+}
+
+// ---- too early ----
+
+static bool is_forward(const struct plan *plan, const struct op *op)
+{
+    (void)plan;
+    return op->kind == OP_ATTEND_FORWARD;
+}
+
+static bool is_row_dot(const struct plan *plan, const struct op *op)
+{
+    (void)plan;
+    return op->kind == OP_ROW_DOT;
+}
+
+static bool delivers_out(const struct plan *plan, const struct op *op)
+{
+    const struct region *to = &op->operand[UNARY_DESTINATION];
+    return op->kind == OP_CONVERT && to->bytes > 0 && plan->buffers[to->buffer].role == BUFFER_OUT;
+}
+
+// Moves the first that matches to before the last of the others, if that is before it.
+static bool move_before(struct plan *plan, match_fn *match, match_fn *others)
+{
+    int32_t from = edit_find(plan, match, 0), at = edit_find_last(plan, others);
+    if (from < 0 || at < 0 || at > from)
+        return false;
+    edit_move(plan, from, at);
+    return true;
+}
+
+bool d_too_early(struct plan *plan)
+{
+    return move_before(plan, is_row_dot, is_forward);
+}
+
+bool out_too_early(struct plan *plan)
+{
+    return move_before(plan, delivers_out, is_forward);
+}
+
+static bool adds_last_part(const struct plan *plan, const struct op *op)
+{
+    return adds_from(plan, op, "dkv_arrived") || adds_part(plan, op) || adds_home(plan, op);
+}
+
+bool dkv_too_early(struct plan *plan)
+{
+    return move_before(plan, delivers_dkv, adds_last_part);
+}
