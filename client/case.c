@@ -7,8 +7,10 @@
 struct cpattn_case *cpattn_case_create(void)
 {
     struct cpattn_case *c = malloc(sizeof *c);
-    if (c)
-        case_init(&c->plain);
+    if (!c)
+        return NULL;
+    case_init(&c->plain);
+    c->kv_heads_given = false;
     return c;
 }
 
@@ -29,7 +31,12 @@ enum cpattn_status cpattn_case_set(struct cpattn_case *c, const char *name, cons
                                    struct cpattn_error *error)
 {
     struct error inner = {.status = STATUS_OK};
-    return client_status(case_set(&c->plain, name, value, &inner), &inner, error);
+    enum status status = case_set(&c->plain, name, value, &inner);
+    if (status == STATUS_OK && case_field_find(name) == case_field_find("kv_heads"))
+        c->kv_heads_given = true;
+    if (!c->kv_heads_given)
+        c->plain.kv_heads = c->plain.heads;
+    return client_status(status, &inner, error);
 }
 
 int cpattn_case_get(const struct cpattn_case *c, const char *name, char *text, size_t size)

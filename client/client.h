@@ -12,6 +12,7 @@
 
 struct cpattn_case {
     struct cp_case plain;
+    bool kv_heads_given; // else they follow heads
 };
 
 struct cpattn_client {

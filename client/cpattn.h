@@ -106,8 +106,9 @@ CPATTN_API struct cpattn_case *
 cpattn_case_copy(const struct cpattn_case *c); // NULL: memory is short
 CPATTN_API void cpattn_case_destroy(struct cpattn_case *c);
 
-// Sets a field from text ("dtype", "fp16"). INVALID_ARGUMENT with a sentence for an unknown name or
-// a value that the field does not take; the case is unchanged then.
+// Sets a field from text ("dtype", "fp16"); `seqlen` and `head_dim` set two at once. kv_heads
+// follow heads until they are set. INVALID_ARGUMENT with a sentence for an unknown name or a value
+// that the field does not take; the case is unchanged then.
 CPATTN_API enum cpattn_status cpattn_case_set(struct cpattn_case *c, const char *name,
                                               const char *value,
                                               struct cpattn_error *error) CPATTN_MUST_CHECK;

@@ -186,8 +186,20 @@ int case_accepted(const struct case_field *field, char *text, size_t size);
 // with it.
 const struct case_field *case_field_find(const char *name);
 
-// Sets a field from text: "bf16", "4096", "true" or "false", a list as "2794,3301" or "". Integers
-// are plain decimal, nothing else. INVALID_ARGUMENT for an unknown name, with the nearest one if
+// Names that set two fields at once: `seqlen` (seqlen_q and seqlen_kv) and `head_dim` (head_dim_qk
+// and head_dim_v).
+#define CASE_PAIR 2
+struct case_pair {
+    const char *name;
+    const char *members[CASE_PAIR];
+    const char *help;
+};
+const struct case_pair *case_pairs(void);                 // ends with a NULL name
+const struct case_pair *case_pair_find(const char *name); // as case_field_find()
+
+// Sets a field or a pair from text: "bf16", "4096", "true" or "false", a list as "2794,3301" or "".
+// Integers are plain decimal, nothing else, but that numbers of tokens may end in k or m: 16k is
+// 16384. INVALID_ARGUMENT for an unknown name, with the nearest one if
 // any is near, and for a malformed value or one outside the range, with what is accepted. The case
 // is untouched then.
 enum status case_set(struct cp_case *c, const char *name, const char *value,
@@ -208,7 +220,8 @@ extern const struct case_choice case_dtype_choices[], case_format_choices[], cas
 int case_describe(const struct cp_case *c, char *text, size_t size);
 
 // The same case as a command line that reproduces it: every field that differs from case_init(), as
-// "cpattn-submit case --world-size 4 --mask none", quoted for a shell. Returns the length as
+// "cpattn-submit case --world-size 4 --mask none", quoted for a shell; kv_heads where they are not
+// as many as heads. Returns the length as
 // snprintf does; CASE_COMMAND_MAX bytes are room for any.
 #define CASE_COMMAND_MAX (CASE_LISTS * CASE_VALUE_MAX + 2048)
 int case_command(const struct cp_case *c, char *text, size_t size);

@@ -163,6 +163,7 @@ int case_command(const struct cp_case *c, char *text, size_t size)
 {
     struct cp_case usual;
     case_init(&usual);
+    usual.kv_heads = c->heads; // what the command makes of it
     struct line line = {.text = text, .size = size};
     line_add(&line, "cpattn-submit case");
     for (const struct case_field *field = case_fields(); field->name; field++) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fields of a case by name: the table and everything that is driven by it.
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "common/nearest.h"
 #include "plan/case.h"
+#include "plan/number.h"
 
 const struct case_choice case_dtype_choices[] = {
     {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {NULL, 0}};
@@ -123,6 +123,25 @@ static bool name_equal(const char *a, const char *b)
         if ((*a == '-' ? '_' : *a) != *b)
             return false;
     return *a == *b;
+}
+
+static const struct case_pair pair_table[] = {
+    {"seqlen", {"seqlen_q", "seqlen_kv"}, "seqlen_q and seqlen_kv at once"},
+    {"head_dim", {"head_dim_qk", "head_dim_v"}, "head_dim_qk and head_dim_v at once"},
+    {NULL, {NULL}, NULL},
+};
+
+const struct case_pair *case_pairs(void)
+{
+    return pair_table;
+}
+
+const struct case_pair *case_pair_find(const char *name)
+{
+    for (const struct case_pair *pair = pair_table; pair->name; pair++)
+        if (name_equal(name, pair->name))
+            return pair;
+    return NULL;
 }
 
 const struct case_field *case_field_find(const char *name)
@@ -314,51 +333,6 @@ enum status case_check_fields(const struct cp_case *c, struct error *error)
 // ---- text to value
 // ----------------------------------------------------------------------------------
 
-// Digits only, so that "0x10", "1e3", " 5" and "+5" are refused and not guessed at.
-static bool parse_digits(const char *text, uint64_t *value)
-{
-    uint64_t sum = 0;
-    if (!*text)
-        return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || __builtin_mul_overflow(sum, UINT64_C(10), &sum) ||
-            __builtin_add_overflow(sum, (uint64_t)(*text - '0'), &sum))
-            return false;
-    }
-    *value = sum;
-    return true;
-}
-
-static bool parse_int(const char *text, int64_t *value)
-{
-    bool negative = *text == '-';
-    uint64_t magnitude;
-    if (!parse_digits(text + negative, &magnitude) || magnitude > INT64_MAX)
-        return false;
-    *value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
-    return true;
-}
-
-// The "C" locale costs nothing to open; the process may run under one that writes a decimal comma.
-static locale_t locale_neutral(void)
-{
-    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
-static bool parse_real(const char *text, double *value)
-{
-    if (!*text || text[strspn(text, "0123456789.eE+-")])
-        return false;
-    locale_t neutral = locale_neutral();
-    char *end;
-    double parsed = strtod_l(text, &end, neutral);
-    freelocale(neutral);
-    if (*end || !isfinite(parsed))
-        return false;
-    *value = parsed == 0 ? 0 : parsed; // no negative zero
-    return true;
-}
-
 static const struct case_choice *find_choice(const struct case_choice *choices, const char *name)
 {
     for (; choices && choices->name; choices++)
@@ -377,6 +351,16 @@ static bool set_choice(struct cp_case *c, const struct case_field *field, const 
     return choice != NULL;
 }
 
+static bool counts_tokens(const struct case_field *field)
+{
+    return field->max == SEQLEN_MAX;
+}
+
+static bool parse_number(const struct case_field *field, const char *text, int64_t *value)
+{
+    return counts_tokens(field) ? number_parse_tokens(text, value) : number_parse_int(text, value);
+}
+
 // One number of a list, up to the comma or the end; *text moves behind it.
 static bool parse_entry(const struct case_field *field, const char **text, int32_t *value)
 {
@@ -387,7 +371,7 @@ static bool parse_entry(const struct case_field *field, const char **text, int32
         return false;
     memcpy(number, *text, length);
     number[length] = '\0';
-    if (!parse_int(number, &parsed) || parsed < field->min || parsed > field->max)
+    if (!parse_number(field, number, &parsed) || parsed < field->min || parsed > field->max)
         return false;
     *value = (int32_t)parsed;
     *text += length;
@@ -411,7 +395,7 @@ static bool set_list(struct cp_case *c, const struct case_field *field, const ch
 static bool set_int(struct cp_case *c, const struct case_field *field, const char *value)
 {
     int64_t parsed;
-    if (!parse_int(value, &parsed) || parsed < field->min || parsed > field->max)
+    if (!parse_number(field, value, &parsed) || parsed < field->min || parsed > field->max)
         return false;
     store_int(c, field, parsed);
     return true;
@@ -420,7 +404,7 @@ static bool set_int(struct cp_case *c, const struct case_field *field, const cha
 static bool set_uint(struct cp_case *c, const struct case_field *field, const char *value)
 {
     uint64_t parsed;
-    if (!parse_digits(value, &parsed))
+    if (!number_parse_digits(value, &parsed))
         return false;
     memcpy((char *)c + field->offset, &parsed, sizeof parsed);
     return true;
@@ -429,7 +413,7 @@ static bool set_uint(struct cp_case *c, const struct case_field *field, const ch
 static bool set_real(struct cp_case *c, const struct case_field *field, const char *value)
 {
     double parsed;
-    if (!parse_real(value, &parsed) || parsed < field->min || parsed > field->max)
+    if (!number_parse_real(value, &parsed) || parsed < field->min || parsed > field->max)
         return false;
     memcpy((char *)c + field->offset, &parsed, sizeof parsed);
     return true;
@@ -482,14 +466,32 @@ static enum status refuse_name(const char *name, struct error *error)
     nearest_init(&nearest, name);
     for (const struct case_field *field = field_table; field->name; field++)
         nearest_offer(&nearest, field->name);
+    for (const struct case_pair *pair = pair_table; pair->name; pair++)
+        nearest_offer(&nearest, pair->name);
     quote(name, quoted);
     return error_set(error, STATUS_INVALID_ARGUMENT, "'%s' is not a field of a case%s", quoted,
                      nearest_hint(&nearest, hint, sizeof hint));
 }
 
+static enum status pair_set(struct cp_case *c, const struct case_pair *pair, const char *value,
+                            struct error *error)
+{
+    struct cp_case changed = *c;
+    for (int i = 0; i < CASE_PAIR; i++) {
+        enum status status = case_set(&changed, pair->members[i], value, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+    *c = changed;
+    return STATUS_OK;
+}
+
 enum status case_set(struct cp_case *c, const char *name, const char *value, struct error *error)
 {
     const struct case_field *field = case_field_find(name);
+    const struct case_pair *pair = case_pair_find(name);
+    if (pair)
+        return pair_set(c, pair, value, error);
     if (!field)
         return refuse_name(name, error);
     if (!field_set(c, field, value))
@@ -499,18 +501,6 @@ enum status case_set(struct cp_case *c, const char *name, const char *value, str
 
 // ---- value to text
 // ----------------------------------------------------------------------------------
-
-// The shortest of the two usual precisions that reads back as the same number.
-static int print_real(double value, char *text, size_t size)
-{
-    locale_t neutral = locale_neutral(), previous = uselocale(neutral);
-    int length = snprintf(text, size, "%.15g", value);
-    if (length >= 0 && (size_t)length < size && strtod(text, NULL) != value)
-        length = snprintf(text, size, "%.17g", value);
-    uselocale(previous);
-    freelocale(neutral);
-    return length;
-}
 
 static int print_list(const struct cp_case *c, const struct case_field *field, char *text,
                       size_t size)
@@ -541,7 +531,7 @@ int case_get(const struct cp_case *c, const struct case_field *field, char *text
     case FIELD_UINT:
         return snprintf(text, size, "%llu", (unsigned long long)load_int(c, field));
     case FIELD_REAL:
-        return print_real(load_real(c, field), text, size);
+        return number_print_real(load_real(c, field), text, size);
     case FIELD_BOOL:
         return snprintf(text, size, "%s", load_bool(c, field) ? "true" : "false");
     case FIELD_LIST:

@@ -24,6 +24,8 @@ plan_libplan_la_SOURCES = \
     plan/lengths.c \
     plan/lengths.h \
     plan/memory.c \
+    plan/number.c \
+    plan/number.h \
     plan/part.c \
     plan/part.h \
     plan/plan.c \

@@ -37,6 +37,7 @@ void cases_read_command(const char *command, struct cp_case *c)
     ck_assert_str_eq(words.we_wordv[0], "cpattn-submit");
     ck_assert_str_eq(words.we_wordv[1], "case");
     case_init(c);
+    c->kv_heads = 0; // follow heads unless they are given
     for (size_t i = 2; i + 1 < words.we_wordc; i += 2) {
         struct error error = {.text = ""};
         ck_assert_int_eq(strncmp(words.we_wordv[i], "--", 2), 0);
@@ -44,6 +45,8 @@ void cases_read_command(const char *command, struct cp_case *c)
                           STATUS_OK,
                       "%s", error.text);
     }
+    if (c->kv_heads == 0)
+        c->kv_heads = c->heads;
     ck_assert_int_eq(words.we_wordc % 2, 0);
     wordfree(&words);
 }

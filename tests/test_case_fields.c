@@ -108,18 +108,51 @@ static void expect_unset(const char *name, const char *value, const char *text)
     ck_assert_msg(same(&c, &before), "%s=%s changed the case", name, value);
 }
 
+static void expect_set(const char *name, const char *value, const char *field, const char *got)
+{
+    struct cp_case c = cases_usual();
+    char text[CASE_VALUE_MAX];
+    ck_assert_msg(case_set(&c, name, value, NULL) == STATUS_OK, "%s=%s", name, value);
+    case_get(&c, case_field_find(field), text, sizeof text);
+    ck_assert_str_eq(text, got);
+}
+
+START_TEST(tokens_are_counted_in_thousands_of_1024)
+{
+    expect_set("seqlen_q", "16k", "seqlen_q", "16384");
+    expect_set("seqlen_kv", "1M", "seqlen_kv", "1048576");
+    expect_set("window_left", "4k", "window_left", "4096");
+    expect_set("lengths_q", "1k,7", "lengths_q", "1024,7");
+}
+END_TEST
+
+START_TEST(a_pair_sets_both_of_its_fields_or_none)
+{
+    expect_set("seqlen", "16k", "seqlen_q", "16384");
+    expect_set("seqlen", "16k", "seqlen_kv", "16384");
+    expect_set("head-dim", "64", "head_dim_qk", "64");
+    expect_set("head_dim", "64", "head_dim_v", "64");
+    expect_unset("head_dim", "257", "head_dim_qk is '257'; accepted is 1 to 256");
+}
+END_TEST
+
 START_TEST(set_refuses_what_is_not_plain)
 {
     static const char *const malformed[] = {"",     " 5",  "5 ",    "+5",
                                             "0x10", "1e3", "5.0",   "--5",
-                                            "-",    "4k",  "1,000", "99999999999999999999",
+                                            "-",    "4 k", "1,000", "99999999999999999999",
                                             "5\n"};
     for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {
         struct cp_case c = cases_usual();
         ck_assert_msg(case_set(&c, "seqlen_q", malformed[i], NULL) == STATUS_INVALID_ARGUMENT,
                       "'%s' was taken", malformed[i]);
     }
-    expect_unset("seqlen_q", "4k", "seqlen_q is '4k'; accepted is 0 to 16777216");
+    expect_unset("seqlen_q", "4kk", "seqlen_q is '4kk'; accepted is 0 to 16777216");
+    expect_unset("seqlen_q", "k", "seqlen_q is 'k'; accepted is 0 to 16777216");
+    expect_unset("seqlen_q", "17m", "seqlen_q is '17m'; accepted is 0 to 16777216");
+    expect_unset("seqlen_q", "9007199254740992k",
+                 "seqlen_q is '9007199254740992k'; accepted is 0 to 16777216");
+    expect_unset("heads", "1k", "heads is '1k'; accepted is 1 to 4096");
     expect_unset("seqlen_q", "-1", "seqlen_q is '-1'; accepted is 0 to 16777216");
     expect_unset("seed", "-1",
                  "seed is '-1'; accepted is a whole number from 0 to 18446744073709551615");
@@ -174,6 +207,7 @@ START_TEST(set_names_the_nearest_field)
                  "'head_dim_kq' is not a field of a case (did you mean 'head_dim_qk'?)");
     expect_unset("seqlen-qv", "64",
                  "'seqlen-qv' is not a field of a case (did you mean 'seqlen_q'?)");
+    expect_unset("seqlne", "64", "'seqlne' is not a field of a case (did you mean 'seqlen'?)");
     expect_unset("colour", "red", "'colour' is not a field of a case");
     expect_unset("", "", "'' is not a field of a case");
 }
@@ -356,6 +390,8 @@ static Suite *suite(void)
     tcase_add_test(lists, cases_travel_without_their_empty_end);
     suite_add_tcase(s, lists);
     TCase *fields = tcase_create("fields");
+    tcase_add_test(fields, tokens_are_counted_in_thousands_of_1024);
+    tcase_add_test(fields, a_pair_sets_both_of_its_fields_or_none);
     tcase_add_test(fields, set_refuses_what_is_not_plain);
     tcase_add_test(fields, set_knows_one_zero);
     tcase_add_test(fields, set_cuts_and_cleans_what_it_quotes);

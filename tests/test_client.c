@@ -98,6 +98,44 @@ START_TEST(cases_are_set_and_read_by_name)
 }
 END_TEST
 
+static const char *kv_heads_of(const struct cpattn_case *c)
+{
+    static char text[16];
+    cpattn_case_get(c, "kv_heads", text, sizeof text);
+    return text;
+}
+
+START_TEST(key_heads_follow_heads_until_they_are_given)
+{
+    struct cpattn_case *c = cpattn_case_create(), *copy;
+    ck_assert_int_eq(cpattn_case_set(c, "heads", "12", &error), CPATTN_OK);
+    ck_assert_str_eq(kv_heads_of(c), "12");
+    copy = cpattn_case_copy(c);
+    ck_assert_int_eq(cpattn_case_set(c, "kv-heads", "0", &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_int_eq(cpattn_case_set(c, "heads", "8", &error), CPATTN_OK);
+    ck_assert_str_eq(kv_heads_of(c), "8");
+    ck_assert_int_eq(cpattn_case_set(c, "kv-heads", "8", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_set(c, "heads", "16", &error), CPATTN_OK);
+    ck_assert_str_eq(kv_heads_of(c), "8");
+    ck_assert_int_eq(cpattn_case_set(copy, "heads", "6", &error), CPATTN_OK);
+    ck_assert_str_eq(kv_heads_of(copy), "6");
+    cpattn_case_destroy(c);
+    cpattn_case_destroy(copy);
+}
+END_TEST
+
+START_TEST(pairs_set_two_fields)
+{
+    struct cpattn_case *c = cpattn_case_create();
+    char text[16];
+    ck_assert_int_eq(cpattn_case_set(c, "seqlen", "2k", &error), CPATTN_OK);
+    cpattn_case_get(c, "seqlen_kv", text, sizeof text);
+    ck_assert_str_eq(text, "2048");
+    ck_assert_ptr_null(cpattn_field_find("seqlen"));
+    cpattn_case_destroy(c);
+}
+END_TEST
+
 START_TEST(fields_are_listed)
 {
     const struct cpattn_field *field = NULL;
@@ -557,6 +595,8 @@ int main(void)
     TCase *cases = tcase_create("cases");
     tcase_add_test(cases, statuses_have_names);
     tcase_add_test(cases, cases_are_set_and_read_by_name);
+    tcase_add_test(cases, key_heads_follow_heads_until_they_are_given);
+    tcase_add_test(cases, pairs_set_two_fields);
     tcase_add_test(cases, fields_are_listed);
     suite_add_tcase(suite, cases);
 

@@ -156,7 +156,7 @@ START_TEST(labels_tell_numbers_apart)
         struct cp_case c;
         char label[MATRIX_LABEL_MAX];
         case_init(&c);
-        ck_assert_int_eq(fields_set(&c, wanted[i].field, wanted[i].value, NULL), STATUS_OK);
+        ck_assert_int_eq(case_set(&c, wanted[i].field, wanted[i].value, NULL), STATUS_OK);
         fields_label(&c, wanted[i].field, label, sizeof(label));
         ck_assert_str_eq(label, wanted[i].label);
     }

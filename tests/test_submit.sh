@@ -84,6 +84,14 @@ refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the comm
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" \
     matrix "$demonstration" --junit "$scratch/none/x"
 
+printf 'title: "a\\e[31mb"\nmodels: {a: {}}\n' >"$scratch/escape.yaml"
+refuses 64 "$scratch/escape.yaml:1:8: key 'title': value 'a?[31mb': expected a text without control \
+characters" matrix "$scratch/escape.yaml"
+refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the command line" \
+    matrix "$demonstration" --filter nowhere --list
+refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the command line" \
+    matrix "$demonstration" --filter nowhere --list --json
+
 printf 'models:\n  a: {heads: 12,\n  b: [}\n' >"$scratch/torn.yaml"
 run matrix "$scratch/torn.yaml"
 tap_is "a torn file: exit status" "$status" 64
@@ -117,6 +125,31 @@ tap_is "a pass: one row of times per rank" "$(grep -cE '^   [0-3] ' "$scratch/ou
 tap_lacks "no colour where no terminal is" "$out" "$(printf '\033')"
 run case --world-size 4 --verbose
 tap_is "--verbose: every chunk" "$(grep -cE '^(out|lse|dq|dk|dv) ' "$scratch/out")" 40
+
+# Key heads follow heads unless they are given, whichever comes first.
+for heads in "--heads 4:h4" "--heads 16 --kv-heads 8:h16/8" "--kv-heads 8 --heads 16:h16/8" ":h8"; do
+    # shellcheck disable=SC2086
+    run case ${heads%:*}
+    tap_has "kv_heads of '${heads%:*}'" "$(head -n 1 "$scratch/out")" " ${heads#*:} "
+done
+run case --heads 16 --json
+tap_is "kv_heads that follow are not in the command" "$("$peek" json command <"$scratch/out")" \
+    "cpattn-submit case --heads 16"
+run case --heads 16 --kv-heads 8 --json
+tap_is "kv_heads that do not are" "$("$peek" json command <"$scratch/out")" \
+    "cpattn-submit case --heads 16 --kv-heads 8"
+printf '%s\n' 'models: {a: {heads: 4}, b: {heads: 16, kv_heads: 8}, c: {kv_heads: 2}}' \
+    'set: [{when: {kv_heads: 4}, fields: {dtype: fp16}}]' >"$scratch/heads.yaml"
+run matrix "$scratch/heads.yaml" --list
+tap_is "kv_heads in a matrix, and as its conditions see them" "$(echo "$out" | sed 's/.* \(.p16\|bf16\) .* \(h[^ ]*\) .*/\1 \2/')" \
+    "fp16 h4
+bf16 h16/8
+bf16 h8/2"
+run matrix "$scratch/heads.yaml" --list --set heads=32
+tap_is "kv_heads and --set heads" "$(echo "$out" | sed 's/.* \(h[^ ]*\) .*/\1/' | tr '\n' ' ')" "h32 h32/8 h32/2 "
+run case --seqlen 16k --window-left 1k
+tap_is "lengths in thousands of 1024" "$(head -n 1 "$scratch/out")" \
+    "pass  bf16 bshd p2p w2 b2 h8 s16384 d128 causal window(1024,-1)"
 
 run case --model fail
 tap_is "a fail: exit status" "$status" 1
@@ -331,6 +364,32 @@ tap_has "JUnit: the detail of a failure" "$(junit '//testcase[@name="fail1/bf16/
 tap_has "JUnit: the message ends with the diagnosis" \
     "$(junit 'string(//testcase[@name="fail1/bf16/w2"]/failure/@message)')|" \
     " (and 5 more); diagnosis: the scale is missing (97 % of the error of dq on rank 1)|"
+
+# The report appears when it is complete, an earlier one stays until then.
+echo earlier >"$scratch/reports.xml"
+chmod 640 "$scratch/reports.xml"
+mkdir "$scratch/reports"
+ln "$scratch/reports.xml" "$scratch/reports/earlier"
+run matrix "$scratch/mixed.yaml" --subset quick --junit "$scratch/reports.xml"
+tap_is "JUnit: takes the place of an earlier file" \
+    "$(grep -c '<testcase' "$scratch/reports.xml") $(cat "$scratch/reports/earlier") $(stat -c %a "$scratch/reports.xml")" \
+    "2 earlier 640"
+tap_is "JUnit: nothing is left beside it" "$(ls "$scratch" | grep -c 'reports\.xml\.')" 0
+ln -s reports2.xml "$scratch/link.xml"
+echo earlier >"$scratch/reports2.xml"
+run matrix "$scratch/mixed.yaml" --subset quick --junit "$scratch/link.xml"
+tap_is "JUnit: through a link, which stays" \
+    "$(grep -c '<testcase' "$scratch/reports2.xml") $(readlink "$scratch/link.xml")" "2 reports2.xml"
+mkfifo "$scratch/pipe.xml"
+cat "$scratch/pipe.xml" >"$scratch/piped" &
+run matrix "$scratch/mixed.yaml" --subset quick --junit "$scratch/pipe.xml"
+wait $!
+tap_is "JUnit: into a pipe" "$(grep -c '<testcase' "$scratch/piped") $(test -p "$scratch/pipe.xml"; echo $?)" "2 0"
+if [ -c /dev/full ]; then
+    run matrix "$scratch/mixed.yaml" --subset quick --junit /dev/full
+    tap_is "JUnit: a full disk" "$status $(tail -n 1 "$scratch/err")" \
+        "77 cpattn-submit: /dev/full could not be written: No space left on device"
+fi
 
 run matrix "$scratch/mixed.yaml" --filter model=killed2,good
 tap_is "without a fail the status of the first error counts" "$status" 74

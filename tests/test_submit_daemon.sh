@@ -49,7 +49,7 @@ ranks() {
 }
 
 # A case that runs for much longer than a test needs, in little memory.
-long="case --batch 1 --seqlen 32768 --heads 4 --kv-heads 4"
+long="case --batch 1 --seqlen 32k --heads 4"
 
 # ---- no daemon ----
 
@@ -145,7 +145,7 @@ tap_has "a killed rank: the cause" "$(grep '<- cause' "$scratch/long")" "killed 
 tap_is "a killed rank: one cause" "$(grep -c '<- cause' "$scratch/long")" 1
 tap_has "a killed rank: the status" "$(sed -n 2p "$scratch/long")" "ABORTED: rank "
 tap_is "a killed rank: the command" "$(sed -n 's/^ *again: //p' "$scratch/long")" \
-    "cpattn-submit case --batch 1 --heads 4 --kv-heads 4 --seqlen-q 32768 --seqlen-kv 32768"
+    "cpattn-submit case --batch 1 --heads 4 --seqlen-q 32768 --seqlen-kv 32768"
 tap_is "a killed rank: the pool is counted" "$(status_of pools.0.deaths)" 1
 
 run case --batch 1 --seqlen 8192 --heads 4 --kv-heads 4 --timeout 2s

@@ -81,18 +81,32 @@ const struct yaml_node *yaml_find(const struct yaml_node *map, const char *key)
 
 // ---- messages ---------------------------------------------------------------------------------
 
-// Control characters: those of ASCII, and U+0080 to U+009F as UTF-8 has them.
+// Control characters: those of ASCII, and U+0080 to U+009F as UTF-8 has them in two bytes.
+static bool is_wide_control(const char *c)
+{
+    return (unsigned char)c[0] == 0xc2 && (c[1] & 0xe0) == 0x80;
+}
+
 void yaml_disarm(struct error *error)
 {
     if (!error)
         return;
     for (char *c = error->text; *c; c++) {
-        bool wide = (unsigned char)*c == 0xc2 && (c[1] & 0xe0) == 0x80;
+        bool wide = is_wide_control(c);
         if (wide)
             c[1] = '?';
         if (wide || iscntrl((unsigned char)*c))
             *c = '?';
     }
+}
+
+// What a terminal would obey, or XML does not take. Line feeds and tabs are harmless.
+static bool is_armed(const char *text)
+{
+    for (const char *c = text; *c; c++)
+        if (is_wide_control(c) || (iscntrl((unsigned char)*c) && *c != '\n' && *c != '\t'))
+            return true;
+    return false;
 }
 
 static enum status place_error(const struct yaml *yaml, int line, int column, struct error *error,
@@ -270,6 +284,8 @@ enum status yaml_get_text(const struct yaml_node *map, const char *key, const ch
         return STATUS_OK;
     if (!node->text || node->text[0] == '\0')
         return yaml_expected(node, error, "a text");
+    if (is_armed(node->text))
+        return yaml_expected(node, error, "a text without control characters");
     *text = node->text;
     return STATUS_OK;
 }

@@ -100,7 +100,7 @@ enum status yaml_choice(const struct yaml_node *node, const char *const *names, 
 enum status yaml_get(const struct yaml_node *map, const char *key, enum yaml_kind kind,
                      const struct yaml_node **node, struct error *error) MUST_CHECK;
 enum status yaml_get_text(const struct yaml_node *map, const char *key, const char **text,
-                          struct error *error) MUST_CHECK; // not empty
+                          struct error *error) MUST_CHECK; // not empty, no control characters
 enum status yaml_get_int(const struct yaml_node *map, const char *key, int64_t min, int64_t max,
                          int64_t *value, struct error *error) MUST_CHECK;
 enum status yaml_get_real(const struct yaml_node *map, const char *key, double min, double max,

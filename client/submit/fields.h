@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of a case by name, with two names more that set a pair of them: `seqlen` (seqlen_q and
-// seqlen_kv) and `head_dim` (head_dim_qk and head_dim_v). Pure.
+// Fields of a case by name, and cases that are put together field by field. Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_FIELDS_H
 #define CPATTN_CLIENT_SUBMIT_FIELDS_H
 
 #include "plan/case.h"
 
-#define FIELDS_PAIR 2
+// kv_heads of a case that is being put together and has not been given them: they follow heads.
+#define FIELDS_FOLLOW 0
 
-struct fields_pair {
-    const char *name;
-    const char *members[FIELDS_PAIR];
-    const char *help;
-};
+// A case as case_init() makes it, but that kv_heads follow heads.
+void fields_init(struct cp_case *c);
 
-// The pairs; ends with a NULL name.
-const struct fields_pair *fields_pairs(void);
+// Gives kv_heads their number where nobody has.
+void fields_finish(struct cp_case *c);
 
-// Sets the field or fields that `name` stands for, as case_set() does.
-enum status fields_set(struct cp_case *c, const char *name, const char *value,
-                       struct error *error) MUST_CHECK;
-
-// The fields that `name` stands for as bits by their place in case_fields(); 0: unknown.
+// The fields that `name`, a field or a pair, stands for as bits by their place in case_fields(); 0:
+// unknown.
 uint64_t fields_mask(const char *name);
 
 // Name of the field with the lowest bit of a mask that is not 0.

@@ -26,7 +26,7 @@ static enum status unknown_field(const struct yaml_node *node, const char *name,
     struct cp_case c;
     struct error why = {.text = ""};
     case_init(&c);
-    (void)!fields_set(&c, name, "", &why);
+    (void)!case_set(&c, name, "", &why);
     return yaml_error_key(node, error, "%s", why.text);
 }
 
@@ -67,7 +67,7 @@ static enum status field_apply(const struct yaml_node *node, const char *name, s
     if (status)
         return status;
     struct error why;
-    if (fields_set(c, name, list ? room : yaml_text(node), &why))
+    if (case_set(c, name, list ? room : yaml_text(node), &why))
         return yaml_error(node, error, "%s", why.text);
     return STATUS_OK;
 }
@@ -93,7 +93,7 @@ void matrix_value_apply(const struct matrix_value *value, struct cp_case *c)
 {
     struct error none;
     if (value->text)
-        (void)!fields_set(c, value->field, value->text, NULL);
+        (void)!case_set(c, value->field, value->text, NULL);
     if (value->node)
         (void)!field_apply(value->node, value->field, c, &none);
     uint64_t mask;
@@ -341,7 +341,7 @@ static enum status read_head(struct matrix *m, const struct yaml_node *root, uin
     static const char *const keys[] = {"title", "timeout", "defaults", "models", "axes",
                                        "set",   "exclude", "subsets",  NULL};
     const struct yaml_node *defaults = NULL;
-    case_init(&m->defaults);
+    fields_init(&m->defaults);
     *mask = 0;
     enum status status = yaml_is(root, YAML_MAP, error);
     if (status || (status = yaml_check_keys(root, keys, error)) ||

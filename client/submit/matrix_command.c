@@ -490,7 +490,8 @@ static const char *base_name(const char *path, char *name, size_t size)
     return name;
 }
 
-static int write_reports(const struct run *run, const struct matrix *matrix, FILE *junit)
+static int write_reports(const struct run *run, const struct matrix *matrix,
+                         struct junit_file *junit)
 {
     uint64_t elapsed_ns = command_now_ns() - run->progress.start_ns;
     char name[128];
@@ -508,14 +509,14 @@ static int write_reports(const struct run *run, const struct matrix *matrix, FIL
         putchar('\n');
         matrix_report_print(stdout, &report);
     }
-    if (!junit || junit_write(junit, &suite))
+    if (!junit->out || junit_commit(junit, &suite))
         return COMMAND_PASS;
-    command_complain("%s could not be written: %s", run->options->junit, strerror(errno));
+    command_complain("%s could not be written: %s", junit->path, strerror(errno));
     return command_exit(STATUS_INTERNAL);
 }
 
 static int run_matrix(const struct matrix_options *o, const struct matrix *matrix,
-                      const struct matrix_list *list, FILE *junit)
+                      const struct matrix_list *list, struct junit_file *junit)
 {
     struct run run = {.options = o, .list = list};
     int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
@@ -541,27 +542,33 @@ static int run_matrix(const struct matrix_options *o, const struct matrix *matri
     return exit_status;
 }
 
+// Whether there is anything to run or to list.
+static bool is_empty(const struct matrix_options *o, const struct matrix_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        if (o->list ? is_listed(o, &list->cases[i]) : list->cases[i].fate != MATRIX_EXCLUDED)
+            return false;
+    return true;
+}
+
 static int run_or_list(const struct matrix_options *o, const struct matrix *matrix,
                        const struct matrix_list *list)
 {
-    if (o->list)
-        return print_list(o, list);
-    if (list->fate_count[MATRIX_RUNS] + list->fate_count[MATRIX_REFUSED] == 0) {
+    struct junit_file junit = {.out = NULL};
+    if (is_empty(o, list) && !o->excluded) {
         command_complain("%s: no case is left: %d excluded, %d left out by the command line",
                          o->file, list->fate_count[MATRIX_EXCLUDED], list->left_out);
         return COMMAND_USAGE;
     }
+    if (o->list)
+        return print_list(o, list);
     // Before hours of cases, not after them.
-    FILE *junit = o->junit ? fopen(o->junit, "we") : NULL;
-    if (o->junit && !junit) {
+    if (o->junit && !junit_open(&junit, o->junit)) {
         command_complain("%s cannot be written: %s", o->junit, strerror(errno));
         return COMMAND_USAGE;
     }
-    int exit_status = run_matrix(o, matrix, list, junit);
-    if (junit && fclose(junit) != 0 && exit_status == COMMAND_PASS) {
-        command_complain("%s could not be written: %s", o->junit, strerror(errno));
-        exit_status = command_exit(STATUS_INTERNAL);
-    }
+    int exit_status = run_matrix(o, matrix, list, &junit);
+    junit_abandon(&junit);
     return exit_status;
 }
 

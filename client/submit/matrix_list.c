@@ -42,7 +42,7 @@ static void axis_override(struct matrix_list *list, const char *name, const char
             continue;
         struct cp_case c;
         case_init(&c);
-        (void)!fields_set(&c, name, value, NULL);
+        (void)!case_set(&c, name, value, NULL);
         struct matrix_value *only = &list->set_values[i];
         *only = (struct matrix_value){.field = axis->name, .text = value};
         fields_label(&c, axis->name, only->label, sizeof(only->label));
@@ -67,7 +67,7 @@ static enum status take_set(struct maker *maker, const char *text)
         return error_set(maker->error, STATUS_INVALID_ARGUMENT,
                          "--set %s: choose models with --filter %s", text, text);
     case_init(&c);
-    if (fields_set(&c, set, set_value(set), maker->error))
+    if (case_set(&c, set, set_value(set), maker->error))
         return error_prefix(maker->error, "--set %s", text);
     axis_override(maker->list, set, set_value(set));
     return STATUS_OK;
@@ -177,23 +177,35 @@ static enum status case_keep(struct maker *maker, struct matrix_case *made, cons
 static void apply_sets(const struct matrix_list *list, struct cp_case *c)
 {
     for (int i = 0; i < list->set_count; i++)
-        (void)!fields_set(c, list->sets[i], set_value(list->sets[i]), NULL);
+        (void)!case_set(c, list->sets[i], set_value(list->sets[i]), NULL);
+}
+
+// Whether a condition holds, which sees the kv_heads that the case has so far.
+static bool change_applies(const struct matrix_change *change, struct cp_case *c,
+                           const char *const *labels)
+{
+    struct filter_subject subject = {.c = c, .labels = labels, .id = ""};
+    int32_t kv_heads = c->kv_heads;
+    fields_finish(c);
+    bool applies = filter_matches(&change->when, &subject);
+    c->kv_heads = kv_heads;
+    return applies;
 }
 
 // Applies `set` of the file and --set, which the conditions of the file see and which has the last
 // word.
 static void case_change(const struct maker *maker, struct cp_case *c, const char *const *labels)
 {
-    struct filter_subject subject = {.c = c, .labels = labels, .id = ""};
     struct error none;
     uint64_t mask;
     apply_sets(maker->list, c);
     for (int i = 0; i < maker->matrix->change_count; i++) {
         const struct matrix_change *change = &maker->matrix->changes[i];
-        if (filter_matches(&change->when, &subject))
+        if (change_applies(change, c, labels))
             (void)!matrix_fields_apply(change->fields, c, &mask, &none);
     }
     apply_sets(maker->list, c);
+    fields_finish(c);
 }
 
 // Fills the case whose values are given; `labels` are those of the matrix' names.

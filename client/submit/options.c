@@ -53,7 +53,9 @@ static void add_default(const struct case_field *field, char help[OPTIONS_HELP_M
     case_init(&usual);
     case_get(&usual, field, value, sizeof(value));
     size_t used = strlen(help);
-    if (value[0])
+    if (field == case_field_find("kv_heads"))
+        snprintf(help + used, OPTIONS_HELP_MAX - used, " [as many as heads]");
+    else if (value[0])
         snprintf(help + used, OPTIONS_HELP_MAX - used, " [%s]", value);
 }
 
@@ -86,7 +88,7 @@ static error_t parse_field(int key, char *value, struct argp_state *state)
     int index = key - KEY_FIRST;
     if (index < 0 || index >= OPTIONS_FIELDS_MAX || !fields->names[index][0])
         return ARGP_ERR_UNKNOWN;
-    if (fields_set(fields->c, fields->names[index], value, &error) == STATUS_OK)
+    if (case_set(fields->c, fields->names[index], value, &error) == STATUS_OK)
         return 0;
     command_complain("%s", error.text);
     return EINVAL;
@@ -105,7 +107,7 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c)
         add_default(field, help);
         option = add_option(fields, option, index++, field->name, value_word(field));
     }
-    for (const struct fields_pair *pair = fields_pairs(); pair->name; pair++) {
+    for (const struct case_pair *pair = case_pairs(); pair->name; pair++) {
         snprintf(fields->help[index], OPTIONS_HELP_MAX, "%s", pair->help);
         option = add_option(fields, option, index++, pair->name, "N");
     }
@@ -278,11 +280,12 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
     o->own = input;
     o->asks = asks;
     o->asking = (struct options_asking){.socket = NULL};
-    case_init(&o->c);
+    fields_init(&o->c);
     options_fields_init(&o->fields, &o->c);
     int exit_status = options_parse(&argp, argc, argv, o);
     if (exit_status != COMMAND_PASS)
         return exit_status;
+    fields_finish(&o->c);
     enum status status = case_check(&o->c, &error);
     if (status != STATUS_OK)
         command_complain("%s", error.text);
