@@ -16,14 +16,11 @@
     X(LOAD_LOSES_BIT, "the last bit of bf16 keys and values is lost")                              \
     X(TF32_PRODUCTS, "fp32 operands of products keep 10 bits of mantissa")                         \
     X(SLOPE_NEAR_SATURATION, "the slope of the softcap is 0 where it is below a tenth")            \
-    X(ROWDOT_ZERO, "D = rowsum(dO * O) is left at zero")                                           \
     X(GQA_WRONG_HEAD, "a query head reads its neighbour's KV head")                                \
-    X(CONVERT_TRUNCATES, "the output conversion zeroes the last row")                              \
     X(SINK_GRAD_SIGN, "the gradient of the sinks has the wrong sign")                              \
     X(BIAS_SCALED, "the bias is scaled like the products of queries and keys")                     \
     X(SOFTCAP_SLOPE, "the gradient ignores the slope of the softcap")                              \
     X(MAX_BASE_2, "the largest logit is delivered for powers of 2 instead of e")                   \
-    X(SINK_TWICE, "the sink enters the softmax twice")                                             \
     X(RAGGED_TILE, "dK and dV of the last key get nothing where keys do not fill their tile")      \
     X(HEAD_GROUP_LOST, "dV of the last key head gets nothing")                                     \
     X(DK_UNSCALED, "dK lacks the scale")                                                           \

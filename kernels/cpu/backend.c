@@ -77,8 +77,7 @@ static void backend_row_dot(struct attention_backend *backend, const struct atte
             int64_t first = (row * shape->heads + head) * shape->d_v;
             backend->vector->load(shape->dtype, (const char *)d_out + first * bytes, row_d_out,
                                   shape->d_v);
-            d[head * shape->q_rows + row] =
-                MUTATED(ROWDOT_ZERO) ? 0 : backend->vector->dot(row_d_out, o + first, shape->d_v);
+            d[head * shape->q_rows + row] = backend->vector->dot(row_d_out, o + first, shape->d_v);
         }
 }
 
@@ -104,8 +103,7 @@ static void backend_fill_heads(struct attention_backend *backend,
     (void)backend;
     for (int head = 0; head < shape->heads; head++)
         for (int64_t row = 0; row < shape->q_rows; row++)
-            destination[head * shape->q_rows + row] =
-                source[head] + (MUTATED(SINK_TWICE) ? (float)M_LN2 : 0);
+            destination[head * shape->q_rows + row] = source[head];
 }
 
 static void backend_sink_grad(struct attention_backend *backend,
@@ -132,12 +130,6 @@ static void backend_convert(struct attention_backend *backend, enum case_dtype d
     for (int64_t i = 0; i < count && MUTATED(RESULTS_HALF_PERCENT); i++) {
         float larger = source[i] * 1.005F;
         backend->vector->store(dtype, &larger, (char *)destination + i * dtype_bytes(dtype), 1);
-    }
-    if (MUTATED(CONVERT_TRUNCATES)) {
-        // How long a row is nobody knows here; one of the least common head dimension will do.
-        int64_t lost = count < 64 ? count : 64;
-        memset((char *)destination + (count - lost) * dtype_bytes(dtype), 0,
-               (size_t)(lost * dtype_bytes(dtype)));
     }
 }
 

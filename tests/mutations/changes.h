@@ -19,7 +19,7 @@ change_fn mask_off_by_one, window_off_by_one, window_packed, diagonal_of_last_ch
 change_fn drop_step, stale_slot, drop_dq_step, drop_dkv_add, hop_drops_chunk, lse_partial,
     stale_sum, gather_drop_part, adds_change_places, a2a_drop_member, replicated_kv_lost,
     stale_ring_kv, kv_transposed, v_is_k, own_attended_twice, backward_step_twice, world_factor,
-    d_too_early, out_too_early, dkv_too_early;
+    d_too_early, out_too_early, dkv_too_early, rowdot_zero, convert_truncates;
 
 // messages.c: what travels where
 change_fn dk_wrong_owner, gather_wrong_owner, a2a_wrong_heads, out_home_turned, lse_home_turned,
@@ -29,8 +29,8 @@ change_fn dk_wrong_owner, gather_wrong_owner, a2a_wrong_heads, out_home_turned, 
 // extras.c: what rows begin with, sinks, bias and the largest logit
 change_fn sink_dropped, empty_row_finite, padding_not_zero, sum_drops_rank, max_own_shard,
     sink_grad_one_rank, dbias_drops_rank, dbias_step_lost, masked_rank_nan, masked_rank_unwritten,
-    lse_unstarted, empty_row_dq, unseen_key_dk, off_by_one_dropped, lse_too_large, sink_grad_twice,
-    dbias_twice, dbias_two_zeroed, max_step_lost;
+    lse_unstarted, empty_row_dq, unseen_key_dk, off_by_one_dropped, lse_too_large, sink_twice,
+    sink_grad_twice, dbias_twice, dbias_two_zeroed, max_step_lost;
 
 // waits.c: these change waits and nothing else
 change_fn missing_wait, wait_left_out;

@@ -237,6 +237,31 @@ static bool is_backward(const struct plan *plan, const struct op *op)
     return op->phase == PHASE_BACKWARD;
 }
 
+// Behind operation `at`: all of a region becomes larger by ln 2.
+static void add_ln2(struct plan *plan, int32_t at, struct region region)
+{
+    struct op like = plan->ops[at];
+    struct region more = edit_buffer(plan, "ln2", region.bytes);
+    edit_insert(plan, at + 1, edit_fill(&like, more, (float)M_LN2));
+    edit_insert(plan, at + 2, edit_add(&like, more, region));
+}
+
+static bool starts_with_sinks(const struct plan *plan, const struct op *op)
+{
+    return op->kind == OP_FILL_HEADS && starts_lse(plan, op);
+}
+
+bool sink_twice(struct plan *plan)
+{
+    bool any = false;
+    for (int32_t i = edit_find(plan, starts_with_sinks, 0); i >= 0;
+         i = edit_find(plan, starts_with_sinks, i + 1)) {
+        add_ln2(plan, i, plan->ops[i].operand[UNARY_DESTINATION]);
+        any = true;
+    }
+    return any;
+}
+
 // Each weight is half of what it should be: ln 2 is added before backward reads the LSE.
 bool lse_too_large(struct plan *plan)
 {
@@ -244,11 +269,7 @@ bool lse_too_large(struct plan *plan)
     if (start < 0 || begin < 0 ||
         !edit_is(plan, &plan->ops[start].operand[UNARY_DESTINATION], "lse"))
         return false;
-    struct op like = plan->ops[begin];
-    struct region lse = plan->ops[start].operand[UNARY_DESTINATION];
-    struct region more = edit_buffer(plan, "ln2", lse.bytes);
-    edit_insert(plan, begin, edit_fill(&like, more, (float)M_LN2));
-    edit_insert(plan, begin + 1, edit_add(&like, more, lse));
+    add_ln2(plan, begin - 1, plan->ops[start].operand[UNARY_DESTINATION]);
     return true;
 }
 

@@ -365,3 +365,45 @@ bool dkv_too_early(struct plan *plan)
 {
     return move_before(plan, delivers_dkv, adds_last_part);
 }
+
+// ---- something else instead ----
+
+bool rowdot_zero(struct plan *plan)
+{
+    bool any = false;
+    for (int32_t i = edit_find(plan, is_row_dot, 0); i >= 0;
+         i = edit_find(plan, is_row_dot, i + 1)) {
+        plan->ops[i] = edit_fill(&plan->ops[i], plan->ops[i].operand[ROW_DOT_D], 0);
+        any = true;
+    }
+    return any;
+}
+
+static bool is_convert(const struct plan *plan, const struct op *op)
+{
+    (void)plan;
+    return op->kind == OP_CONVERT;
+}
+
+// How long a row is an operation does not know; one of the least common head dimension will do.
+#define ROW 64
+
+// Behind each conversion another one, of zeros over the end of what was converted.
+bool convert_truncates(struct plan *plan)
+{
+    int element = case_element_bytes(&plan->c);
+    int32_t i = edit_find(plan, is_convert, 0);
+    if (i < 0)
+        return false;
+    struct region zeros = edit_buffer(plan, "zeros", ROW * 4);
+    edit_insert(plan, 0, edit_fill(&plan->ops[0], zeros, 0));
+    for (i++; i >= 0; i = edit_find(plan, is_convert, i + 2)) {
+        struct op more = plan->ops[i];
+        struct region *to = &more.operand[UNARY_DESTINATION];
+        int64_t count = to->bytes / element, lost = count < ROW ? count : ROW;
+        *to = region_part(*to, (count - lost) * element, lost * element);
+        more.operand[UNARY_SOURCE] = region_part(zeros, 0, lost * 4);
+        edit_insert(plan, i + 1, more);
+    }
+    return true;
+}

@@ -76,6 +76,8 @@ const struct mutation mutations[] = {
      .change = out_too_early},
     {"DKV_TOO_EARLY", "dK and dV are converted before the last part is added",
      .change = dkv_too_early},
+    {"ROWDOT_ZERO", "D = rowsum(dO * O) is left at zero", .change = rowdot_zero},
+    {"CONVERT_TRUNCATES", "the output conversion zeroes the last row", .change = convert_truncates},
     // what travels where
     {"DK_WRONG_OWNER", "the dK and dV contributions go home one hop short",
      .change = dk_wrong_owner},
@@ -114,6 +116,7 @@ const struct mutation mutations[] = {
     {"OFF_BY_ONE_DROPPED", "the 1 that off-by-one adds to the denominator is left out",
      .change = off_by_one_dropped},
     {"LSE_TOO_LARGE", "the LSE is too large by ln 2 after the last step", .change = lse_too_large},
+    {"SINK_TWICE", "the sink enters the softmax twice", .change = sink_twice},
     {"SINK_GRAD_TWICE", "the gradient of the sinks is summed twice", .change = sink_grad_twice},
     {"DBIAS_TWICE", "the gradient of the bias is summed twice", .change = dbias_twice},
     {"DBIAS_TWO_ZEROED", "two elements of the bias's gradient are lost",
