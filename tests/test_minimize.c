@@ -58,8 +58,7 @@ static bool fails_in_teams(const struct cp_case *c, void *context)
     return c->comm == COMM_A2A_P2P && c->a2a_size > 1 && c->a2a_size < c->world_size;
 }
 
-#define SMALLEST                                                                                   \
-    " --sharding contiguous --batch 1 --heads 1 --kv-heads 1 --head-dim-qk 1 --head-dim-v 1 "
+#define SMALLEST " --sharding contiguous --batch 1 --heads 1 --head-dim-qk 1 --head-dim-v 1 "
 
 static const struct {
     minimize_fails *fails;
@@ -71,7 +70,7 @@ static const struct {
                                  "--kv-heads 1 --head-dim-qk 1 --head-dim-v 1 --seqlen-q 7 "
                                  "--seqlen-kv 0 --mask none --bias bhss --training false"},
     {fails_with_padding, "--world-size 1 --sharding contiguous --format thd --batch 1 --heads 1 "
-                         "--kv-heads 1 --head-dim-qk 1 --head-dim-v 1 --seqlen-q 0 --seqlen-kv 0 "
+                         "--head-dim-qk 1 --head-dim-v 1 --seqlen-q 0 --seqlen-kv 0 "
                          "--padded-q 2 --mask none"},
     {fails_in_teams, "--world-size 4 --comm a2a+p2p" SMALLEST "--seqlen-q 0 --seqlen-kv 0 "
                      "--mask none --training false"},
