@@ -55,12 +55,12 @@ static void find_nonfinite(const struct trial *t, struct finding *result)
 
 static void search(struct trial *t)
 {
-    suspect_plain(t);
-    suspect_parts(t);
-    suspect_owners(t);
-    suspect_twists(t);
-    suspect_heads(t);
-    suspect_sources(t);
+    static void (*const subjects[])(struct trial *) = {
+        suspect_plain, suspect_parts,   suspect_owners, suspect_twists,
+        suspect_heads, suspect_sources, suspect_shifts};
+    for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)
+        if (!trial_solved(t))
+            subjects[i](t);
 }
 
 void diagnosis_find(const struct diagnosis_input *input, struct finding *result)

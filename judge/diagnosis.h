@@ -10,7 +10,8 @@
 //
 // Plain computation on one thread: no clock, no I/O. Memory and work are bounded by
 // DIAGNOSIS_ELEMENTS_MAX and DIAGNOSIS_PAIRS_MAX; where sequences are long, fewer rows are looked
-// at, and where they are longer than that, none.
+// at, and where they are longer than that, none. A search takes some tenths of a second where rows
+// see some thousand tokens, some seconds at the bounds.
 #ifndef CPATTN_JUDGE_DIAGNOSIS_H
 #define CPATTN_JUDGE_DIAGNOSIS_H
 
@@ -18,8 +19,8 @@
 #include "plan/case.h"
 
 #define DIAGNOSIS_ROWS_MAX     48
-#define DIAGNOSIS_ELEMENTS_MAX (INT64_C(1) << 25) // fp32, of the other side's inputs
-#define DIAGNOSIS_PAIRS_MAX    (INT64_C(1) << 18) // of a row and a token of the other side
+#define DIAGNOSIS_ELEMENTS_MAX (INT64_C(1) << 24) // fp64, of the other side's inputs
+#define DIAGNOSIS_PAIRS_MAX    (INT64_C(1) << 17) // of a row and a token of the other side
 
 // X(name, what it is about)
 #define DIAGNOSIS_LIST(X)                                                                          \
@@ -84,7 +85,11 @@ struct diagnosis_input {
     int count;                        // up to DIAGNOSIS_ROWS_MAX
     double noise;                     // RMS error of an honest result / RMS; 0: what is usual
     diagnosis_statistics *statistics; // NULL: they are computed where that is little work
-    void *context;
+    void *statistics_context;
+    // Whether to end the search; or NULL. What has been tried until then has to explain all but
+    // all.
+    bool (*enough)(void *context);
+    void *enough_context;
 };
 
 struct finding {

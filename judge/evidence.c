@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "judge/dtype.h"
 #include "plan/bias.h"
 
 // Rows of each sequence and head: of the worst one, and of some others.
 #define ROWS_WORST 20
-#define ROWS_OTHER 7
-#define OTHERS     4
+#define ROWS_OTHER 10
+#define OTHERS     2
 #define BIAS_ROWS  8
 
 struct collection {
@@ -61,7 +62,7 @@ static bool has_row(const struct collection *x, int32_t sequence, int32_t head, 
 static bool read_lse(const struct collection *x, int64_t row, int head, float *lse)
 {
     int64_t rows = shard_rows(x->e->c, SIDE_Q, x->e->rank);
-    return x->e->read(x->e->context, TENSOR_LSE, head * rows + row, 1, lse);
+    return x->e->read(x->e->read_context, TENSOR_LSE, head * rows + row, 1, lse);
 }
 
 // Adds the row of a token, if it is one of the chunk and not there yet.
@@ -75,8 +76,8 @@ static void add(struct collection *x, int32_t sequence, int32_t head, int64_t po
     int64_t row = span->row + (position - span->position) * shard_row_step(x->e->c);
     bool got = x->tensor == TENSOR_LSE
                    ? read_lse(x, row, head, x->next)
-                   : x->e->read(x->e->context, x->tensor, (row * x->heads + head) * x->dim, x->dim,
-                                x->next);
+                   : x->e->read(x->e->read_context, x->tensor, (row * x->heads + head) * x->dim,
+                                x->dim, x->next);
     if (!got || (x->tensor == TENSOR_OUT && !read_lse(x, row, head, &lse)))
         return;
     x->rows[x->count++] = (struct diagnosis_row){
@@ -131,7 +132,7 @@ static void collect_rows(struct collection *x, const struct figures *f)
 
 static void collect_heads(struct collection *x)
 {
-    if (!x->e->read(x->e->context, x->tensor, 0, x->e->c->heads, x->next))
+    if (!x->e->read(x->e->read_context, x->tensor, 0, x->e->c->heads, x->next))
         return;
     x->rows[x->count++] = (struct diagnosis_row){.got = x->next};
 }
@@ -192,7 +193,7 @@ static void collect_bias(struct collection *x)
         behind = behind > end ? end : behind;
         row.first = begin - line * columns;
         row.count = behind - begin;
-        if (!x->e->read(x->e->context, TENSOR_DBIAS, begin - share.first, row.count, x->next))
+        if (!x->e->read(x->e->read_context, TENSOR_DBIAS, begin - share.first, row.count, x->next))
             return;
         x->next += row.count;
         x->rows[x->count++] = row;
@@ -265,10 +266,17 @@ static void diagnose_padding(const struct figures *f, struct finding *result)
              (long long)at->position);
 }
 
+static bool deadline_passed(void *context)
+{
+    uint64_t deadline_ns = *(const uint64_t *)context;
+    return deadline_ns != 0 && clock_now_ns() > deadline_ns;
+}
+
 static void diagnose_chunk(const struct evidence *e, const struct figures *f,
                            struct finding *result)
 {
     struct collection x = {.e = e, .tensor = (enum report_tensor)f->tensor, .state = e->c->seed};
+    uint64_t deadline_ns = e->deadline_ns;
     if (collect(&x, f)) {
         struct diagnosis_input in = {.c = e->c,
                                      .rank = e->rank,
@@ -277,7 +285,9 @@ static void diagnose_chunk(const struct evidence *e, const struct figures *f,
                                      .count = x.count,
                                      .noise = f->twin_rel,
                                      .statistics = e->statistics,
-                                     .context = e->context};
+                                     .statistics_context = e->statistics_context,
+                                     .enough = deadline_passed,
+                                     .enough_context = &deadline_ns};
         diagnosis_find(&in, result);
     }
     free(x.values);
@@ -319,7 +329,8 @@ void evidence_diagnose(const struct evidence *e, const struct rank_report *repor
                 diagnose_padding(f, result);
             else if (f)
                 diagnose_chunk(e, f, result);
-            if (result->kind != DIAGNOSIS_NONE)
+            uint64_t deadline_ns = e->deadline_ns;
+            if (result->kind != DIAGNOSIS_NONE || deadline_passed(&deadline_ns))
                 return;
         }
 }

@@ -19,8 +19,10 @@ struct evidence {
     const struct span *spans[2]; // of the rank, by enum shard_side
     int span_count[2];
     evidence_read *read;
+    void *read_context;
     diagnosis_statistics *statistics; // or NULL
-    void *context;                    // of both
+    void *statistics_context;
+    uint64_t deadline_ns; // of the monotonic clock, when the search ends; 0: never
 };
 
 // Reads results that lie in the memory of this process; its context.

@@ -112,7 +112,7 @@ static enum status verify_and_diagnose(struct engine *e, struct job *j, struct e
                                 .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
                                 .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
                                 .read = evidence_host_read,
-                                .context = &host};
+                                .read_context = &host};
     struct rank_report report = *j->report;
     for (int i = 0; i < report.figures_count && shared->insist; i++)
         report.figures[i].broken |= report.figures[i].chunk == CHUNK_PADDING ? 0 : RULE_RMSE;

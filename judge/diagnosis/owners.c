@@ -117,7 +117,7 @@ static void suspect_share(struct trial *t, const struct share *share, double *va
 static void suspect_heads_lost(struct trial *t, double *values)
 {
     int group = t->panels[0].group;
-    for (int heads = 1; heads < group && heads <= GROUP_MAX; heads++)
+    for (int heads = 1; heads < group && heads <= GROUP_MAX && !trial_over(t); heads++)
         for (int head = 0; head + heads <= group; head++)
             if (heads == 1 || group <= GROUP_MAX)
                 suspect_share(t, &(struct share){-1, -1, head, heads}, values);
@@ -149,6 +149,7 @@ static bool elsewhere_panel(struct trial *t, int i, int rank, int n, double *com
     struct panel_setup setup = p->setup;
     struct panel other;
     setup.positions = positions;
+    setup.like = p;
     if (!places_elsewhere(p, rank, positions) || !panel_init(&other, &setup))
         return false;
     memcpy(other.lse, p->lse, (size_t)p->columns * sizeof(double));
@@ -254,6 +255,8 @@ static void suspect_owners_all(struct trial *t, double *memory)
     suspect_counts(t, components);
     for (int rank = 0; rank < world; rank++) {
         int distance = (rank - own + world) % world;
+        if (trial_over(t))
+            return;
         if (rank != own && (world <= 8 || distance == 1 || distance == world - 1))
             suspect_owner(t, rank, components);
     }
@@ -272,9 +275,9 @@ void suspect_owners(struct trial *t)
         struct twist right = twist_none(&t->panels[i]);
         twist_key_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta);
     }
-    for (int rank = 0; rank < world && world > 1; rank++)
+    for (int rank = 0; rank < world && world > 1 && !trial_over(t); rank++)
         suspect_share(t, &(struct share){rank, -1, 0, 0}, memory);
-    for (int chunk = 0; chunk < chunks && chunks > world; chunk++)
+    for (int chunk = 0; chunk < chunks && chunks > world && !trial_over(t); chunk++)
         suspect_share(t, &(struct share){-1, chunk, 0, 0}, memory);
     suspect_heads_lost(t, memory);
     if (world > 1 && world <= OWNERS_MAX)

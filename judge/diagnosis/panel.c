@@ -43,13 +43,22 @@ int chunks_find(const struct chunks *x, int64_t position)
 
 // ---- memory -------------------------------------------------------------------------------------
 
+// Whether the columns are those of the other panel.
+static bool same_columns(const struct panel *p)
+{
+    const struct panel_setup *s = &p->setup;
+    if (!s->like || s->like->setup.side != s->side || s->like->setup.sequence != s->sequence)
+        return false;
+    return s->side == SIDE_Q ? s->like->setup.reading == s->reading
+                             : s->like->setup.head == s->head && s->like->setup.modulo == s->modulo;
+}
+
 static bool lay_out(struct panel *p)
 {
     const struct cp_case *c = p->c;
-    int64_t scores = p->rows * p->columns, d = c->head_dim_qk + c->head_dim_v;
+    bool own = !same_columns(p);
+    int64_t scores = p->rows * p->columns, columns = own ? p->columns : 0;
     int64_t statistics = p->setup.side == SIDE_Q ? p->rows : p->columns;
-    if (scores > DIAGNOSIS_PAIRS_MAX || p->columns * d > DIAGNOSIS_ELEMENTS_MAX)
-        return false;
     int64_t sizes[] = {p->rows * c->head_dim_qk,
                        p->rows * c->head_dim_v,
                        scores,
@@ -59,13 +68,14 @@ static bool lay_out(struct panel *p)
                        scores,
                        statistics,
                        statistics,
-                       PANEL_BLOCK * HEAD_DIM_MAX};
-    double **places[] = {&p->row_qk, &p->row_v, &p->products, &p->dp,    &p->p,
-                         &p->ds,     &p->slope, &p->lse,      &p->delta, &p->block};
+                       columns * c->head_dim_qk,
+                       columns * c->head_dim_v};
+    double **places[] = {&p->row_qk, &p->row_v, &p->products, &p->dp,     &p->p,    &p->ds,
+                         &p->slope,  &p->lse,   &p->delta,    &p->col_qk, &p->col_v};
     int64_t total = 0;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         total += sizes[i];
-    p->memory = malloc((size_t)(total * 8 + p->columns * d * 4));
+    p->memory = malloc((size_t)total * sizeof(double));
     if (!p->memory)
         return false;
     double *next = p->memory;
@@ -73,9 +83,19 @@ static bool lay_out(struct panel *p)
         *places[i] = next;
         next += sizes[i];
     }
-    p->col_qk = (float *)next;
-    p->col_v = p->col_qk + p->columns * c->head_dim_qk;
+    if (!own) {
+        p->col_qk = p->setup.like->col_qk;
+        p->col_v = p->setup.like->col_v;
+    }
     return true;
+}
+
+// Within the bounds of judge/diagnosis.h.
+static bool affordable(const struct panel *p)
+{
+    int64_t d = p->c->head_dim_qk + p->c->head_dim_v;
+    return p->columns > 0 && p->rows * p->columns <= DIAGNOSIS_PAIRS_MAX &&
+           p->columns * d <= DIAGNOSIS_ELEMENTS_MAX;
 }
 
 void panel_fini(struct panel *p)
@@ -99,12 +119,21 @@ static void rows_load(struct panel *p, enum input_tensor tensor, int head, doubl
     }
 }
 
+static void column_load(const struct panel *p, enum input_tensor tensor, int32_t sequence,
+                        int64_t position, int head, double *column)
+{
+    float values[HEAD_DIM_MAX];
+    input_token_head(p->c, tensor, sequence, position, head, values);
+    for (int k = 0; k < input_head_dim(p->c, tensor); k++)
+        column[k] = values[k];
+}
+
 static void columns_load(const struct panel *p, enum input_tensor tensor, int head, int64_t first,
-                         int64_t count, float *columns)
+                         int64_t count, double *columns)
 {
     int d = input_head_dim(p->c, tensor);
     for (int64_t i = 0; i < count; i++)
-        input_token_head(p->c, tensor, p->setup.sequence, i, head, columns + (first + i) * d);
+        column_load(p, tensor, p->setup.sequence, i, head, columns + (first + i) * d);
 }
 
 int panel_column_head(const struct panel *p, int64_t column)
@@ -124,10 +153,10 @@ static void extra_load(struct panel *p)
         chunks_init(&chunks, c, SIDE_KV, before);
         int last = shard_chunk_of(c, p->extra_rank[i], shard_chunks_per_rank(c) - 1);
         int64_t position = chunks.begin[last + 1] - 1, column = p->keys + i;
-        input_token_head(c, INPUT_K, before, position, p->setup.reading,
-                         p->col_qk + column * c->head_dim_qk);
-        input_token_head(c, INPUT_V, before, position, p->setup.reading,
-                         p->col_v + column * c->head_dim_v);
+        column_load(p, INPUT_K, before, position, p->setup.reading,
+                    p->col_qk + column * c->head_dim_qk);
+        column_load(p, INPUT_V, before, position, p->setup.reading,
+                    p->col_v + column * c->head_dim_v);
     }
 }
 
@@ -147,19 +176,15 @@ static void extra_count(struct panel *p)
     }
 }
 
-static void inputs_load(struct panel *p)
+static void query_columns_load(struct panel *p)
 {
-    const struct panel_setup *s = &p->setup;
-    if (s->side == SIDE_Q) {
-        rows_load(p, INPUT_Q, s->asking, p->row_qk);
-        rows_load(p, INPUT_DO, s->asking, p->row_v);
-        columns_load(p, INPUT_K, s->reading, 0, p->keys, p->col_qk);
-        columns_load(p, INPUT_V, s->reading, 0, p->keys, p->col_v);
-        extra_load(p);
-        return;
-    }
-    rows_load(p, INPUT_K, s->head, p->row_qk);
-    rows_load(p, INPUT_V, s->head, p->row_v);
+    columns_load(p, INPUT_K, p->setup.reading, 0, p->keys, p->col_qk);
+    columns_load(p, INPUT_V, p->setup.reading, 0, p->keys, p->col_v);
+    extra_load(p);
+}
+
+static void key_columns_load(struct panel *p)
+{
     for (int i = 0; i < p->group; i++) {
         int head = panel_column_head(p, i * p->queries);
         columns_load(p, INPUT_Q, head, i * p->queries, p->queries, p->col_qk);
@@ -167,35 +192,35 @@ static void inputs_load(struct panel *p)
     }
 }
 
+static void inputs_load(struct panel *p)
+{
+    const struct panel_setup *s = &p->setup;
+    bool queries = s->side == SIDE_Q;
+    rows_load(p, queries ? INPUT_Q : INPUT_K, queries ? s->asking : s->head, p->row_qk);
+    rows_load(p, queries ? INPUT_DO : INPUT_V, queries ? s->asking : s->head, p->row_v);
+    if (same_columns(p))
+        return;
+    if (queries)
+        query_columns_load(p);
+    else
+        key_columns_load(p);
+}
+
 // ---- products -----------------------------------------------------------------------------------
 
-static const double *block_load(struct panel *p, const float *columns, int64_t first, int64_t count,
-                                int d)
-{
-    for (int64_t i = 0; i < count * d; i++)
-        p->block[i] = columns[first * d + i];
-    return p->block;
-}
-
-static void multiply(struct panel *p, const double *rows, const float *columns, int d,
+static void multiply(const struct panel *p, const double *rows, const double *columns, int d,
                      double *products)
 {
-    for (int64_t first = 0; first < p->columns; first += PANEL_BLOCK) {
-        int64_t left = p->columns - first, count = left < PANEL_BLOCK ? left : PANEL_BLOCK;
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, p->rows, (int)count, d, 1, rows, d,
-                    block_load(p, columns, first, count, d), d, 0, products + first,
-                    (int)p->columns);
-    }
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, p->rows, (int)p->columns, d, 1, rows, d,
+                columns, d, 0, products, (int)p->columns);
 }
 
-static void add(struct panel *p, const double *w, const float *columns, int d, int64_t begin,
+static void add(const struct panel *p, const double *w, const double *columns, int d, int64_t begin,
                 int64_t end, double *out)
 {
-    for (int64_t first = begin; first < end; first += PANEL_BLOCK) {
-        int64_t count = end - first < PANEL_BLOCK ? end - first : PANEL_BLOCK;
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->rows, d, (int)count, 1, w + first,
-                    (int)p->columns, block_load(p, columns, first, count, d), d, 1, out, d);
-    }
+    if (begin < end)
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->rows, d, (int)(end - begin), 1,
+                    w + begin, (int)p->columns, columns + begin * d, d, 1, out, d);
 }
 
 void panel_add_qk(struct panel *p, const double *w, int64_t begin, int64_t end, double *out)
@@ -222,7 +247,7 @@ bool panel_init(struct panel *p, const struct panel_setup *setup)
     p->columns = setup->side == SIDE_Q ? p->keys + p->extra : p->group * p->queries;
     chunks_init(&p->q_chunks, c, SIDE_Q, setup->sequence);
     chunks_init(&p->k_chunks, c, SIDE_KV, setup->sequence);
-    if (p->columns == 0 || !lay_out(p))
+    if (!affordable(p) || !lay_out(p))
         return false;
     blas_prepare();
     inputs_load(p);

@@ -31,7 +31,8 @@ struct panel_setup {
     bool modulo; // for key rows: the queries of heads h with h % kv_heads == head
     int count;
     const int64_t *positions;
-    const int64_t *taken; // the positions whose inputs are taken; NULL: the same
+    const int64_t *taken;     // the positions whose inputs are taken; NULL: the same
+    const struct panel *like; // whose columns are borrowed where they are the same, or NULL
 };
 
 struct panel {
@@ -46,14 +47,12 @@ struct panel {
     // keys + i is that of rank extra_rank[i].
     int extra, extra_rank[WORLD_SIZE_MAX];
     double *row_qk, *row_v; // [rows][d]: Q and dO of query rows, K and V of key rows
-    float *col_qk, *col_v;  // [columns][d]
+    double *col_qk, *col_v; // [columns][d]
     double *products, *dp;  // [rows][columns]: Q.K and dO.V
     double *p, *ds, *slope; // [rows][columns], for who works on the panel
     double *lse, *delta;    // the true ones: [rows] of query rows, else [columns]
-    double *block;          // columns in fp64, PANEL_BLOCK at a time
     void *memory;
 };
-#define PANEL_BLOCK 256
 
 // False where it would be beyond the bounds of judge/diagnosis.h, or memory is short.
 bool panel_init(struct panel *p, const struct panel_setup *setup);

@@ -260,9 +260,9 @@ void suspect_parts(struct trial *t)
         return;
     }
     trial_evaluate(t, right_one, NULL);
-    for (int rank = 0; rank < world && world > 1; rank++)
+    for (int rank = 0; rank < world && world > 1 && !trial_over(t); rank++)
         suspect_part(t, &(struct part){.chunk = -1, .rank = rank}, values, weights);
-    for (int chunk = 0; chunk < chunks; chunk++)
+    for (int chunk = 0; chunk < chunks && !trial_over(t); chunk++)
         for (int edge = 0; edge < 3; edge++)
             if (chunks > 1 || edge)
                 suspect_part(t, &(struct part){.chunk = chunk, .edge = edge}, values, weights);

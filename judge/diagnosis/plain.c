@@ -53,7 +53,7 @@ static void suspect_factor(struct trial *t)
     if (!trial_fit(t, &component, 1, NULL, &factor))
         return;
     bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // has a kind of its own
-    if (sign || fabs(factor) < 1e-3)
+    if (sign || fabs(factor) < 1e-3 || trial_is_one(t, factor))
         return;
     factor_name(t->c, t->in->tensor, factor, name, sizeof(name));
     trial_keep_lse(t);
@@ -147,7 +147,7 @@ static void suspect_shifted(struct trial *t, int shift)
                 positions[row] = setup.positions[row];
         }
         setup.positions = positions;
-        if (!trial_evaluate_other(t, i, &setup, true, t->tried))
+        if (trial_over(t) || !trial_evaluate_other(t, i, &setup, true, t->tried))
             return;
     }
     trial_offer(t, DIAGNOSIS_SHIFTED_ROWS, t->tried, "the rows of %s are those of the tokens %s",
@@ -244,6 +244,12 @@ static void suspect_filled(struct trial *t)
                 row_at(t, first)->head, (long long)row_at(t, first)->position);
 }
 
+void suspect_shifts(struct trial *t)
+{
+    suspect_shifted(t, -1);
+    suspect_shifted(t, 1);
+}
+
 void suspect_plain(struct trial *t)
 {
     suspect_empty(t);
@@ -251,8 +257,6 @@ void suspect_plain(struct trial *t)
     suspect_zeros(t);
     suspect_element(t);
     suspect_swapped(t);
-    suspect_shifted(t, -1);
-    suspect_shifted(t, 1);
     suspect_factor(t);
     suspect_truncated(t);
 }

@@ -45,6 +45,8 @@ static bool evaluate_heads(struct trial *t, choose_heads *choose, int with)
 {
     bool other = false;
     for (int i = 0; i < t->panel_count; i++) {
+        if (trial_over(t))
+            return false;
         struct panel_setup setup = t->panels[i].setup;
         other = choose(t->c, with, &setup) || other;
         bool whole = setup.reading == setup.asking / (t->c->heads / t->c->kv_heads);
@@ -91,7 +93,7 @@ static void suspect_key_heads(struct trial *t)
             setup.modulo = way == 2;
             if (way < 2)
                 setup.head = (setup.head + (way ? 1 : c->kv_heads - 1)) % c->kv_heads;
-            known = trial_evaluate_other(t, i, &setup, true, t->tried);
+            known = !trial_over(t) && trial_evaluate_other(t, i, &setup, true, t->tried);
         }
         if (!known || (way == 2 && c->kv_heads == c->heads))
             return;
@@ -196,6 +198,8 @@ static void map_early(const struct panel *p, const struct map *map)
 static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
 {
     map->trial = t;
+    if (trial_over(t))
+        return false;
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
         map->source = malloc((size_t)p->keys * sizeof(int64_t));

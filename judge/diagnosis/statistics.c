@@ -68,7 +68,7 @@ bool statistics_of_head(const struct diagnosis_input *in, int32_t sequence, int 
     const struct cp_case *c = in->c;
     int64_t pairs = case_length(c, SIDE_Q, sequence) * case_length(c, SIDE_KV, sequence);
     if (in->statistics)
-        return in->statistics(in->context, sequence, head, lse, delta);
+        return in->statistics(in->statistics_context, sequence, head, lse, delta);
     return pairs <= STATISTICS_PAIRS_MAX && compute(c, sequence, head, lse, delta);
 }
 

@@ -167,7 +167,9 @@ bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setu
                           double *values)
 {
     struct panel other;
-    bool known = panel_init(&other, setup);
+    struct panel_setup borrowing = *setup;
+    borrowing.like = &t->panels[i];
+    bool known = panel_init(&other, &borrowing);
     if (known && setup->side == SIDE_Q && consistent)
         known = twist_statistics(&other);
     else if (known && setup->modulo)
@@ -354,7 +356,8 @@ static double lse_left(const struct trial *t)
 // small.
 static double share_left(const struct trial *t, double after)
 {
-    double excess = t->error - t->noise, left = after - t->noise;
+    double excess = t->error - t->noise;
+    double left = after - fmin(t->noise, 0.05 * t->got_energy);
     if (left <= 0)
         return 0;
     if (excess < t->noise)
@@ -428,10 +431,23 @@ bool trial_fit(const struct trial *t, double *const *components, int count, cons
     return solved;
 }
 
+bool trial_is_one(const struct trial *t, double factor)
+{
+    return fabs(factor - 1) < (t->c->dtype == DTYPE_FP32 ? 3e-6 : 3e-4);
+}
+
+bool trial_over(struct trial *t)
+{
+    const struct diagnosis_input *in = t->in;
+    t->broken_off = t->broken_off || (in->enough && in->enough(in->enough_context));
+    return t->broken_off;
+}
+
 // ---- the decision -------------------------------------------------------------------------------
 
 #define ENOUGH      0.1  // what the best suspicion may leave
 #define NOTHING     0.02 // what counts as nothing left: kinds that leave no more look the same here
+#define SOLVED      0.002
 // What the error takes to be explained where it is hardly above rounding: so many times the energy
 // that one number would take away by chance.
 #define SIGNIFICANT 100
@@ -464,11 +480,19 @@ static bool significant(const struct trial *t, const struct suspicion *s)
            s->after < 1.3 * t->noise;
 }
 
+bool trial_solved(const struct trial *t)
+{
+    for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
+        if (t->best[kind].left < SOLVED && significant(t, &t->best[kind]))
+            return true;
+    return false;
+}
+
 void trial_decide(const struct trial *t, struct finding *result)
 {
     int best = DIAGNOSIS_NONE;
     for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
-        if (t->best[kind].left < ENOUGH &&
+        if (t->best[kind].left < (t->broken_off ? NOTHING : ENOUGH) &&
             (!best || left_of(&t->best[kind]) < left_of(&t->best[best])))
             best = kind;
     if (!best || !significant(t, &t->best[best]))

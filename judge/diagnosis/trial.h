@@ -35,6 +35,7 @@ struct trial {
     double noise; // energy that rounding explains
     bool finite;
     struct suspicion best[DIAGNOSIS_KINDS];
+    bool broken_off;
     void *memory;
 };
 
@@ -75,6 +76,12 @@ __attribute__((format(printf, 4, 5))) void trial_offer(struct trial *t, enum dia
                                                        const double *values, const char *format,
                                                        ...);
 
+// Whether the caller has had enough. Asked before whatever takes long.
+bool trial_over(struct trial *t);
+
+// Whether a suspicion explains all, so that no other one can be better.
+bool trial_solved(const struct trial *t);
+
 // Energy of got - values.
 double trial_energy(const struct trial *t, const double *values);
 
@@ -82,6 +89,9 @@ double trial_energy(const struct trial *t, const double *values);
 // base (NULL: 0). False where they are not determined.
 bool trial_fit(const struct trial *t, double *const *components, int count, const double *base,
                double *factors);
+
+// Whether a factor is so near to 1 that rounding may make it (the rule of slopes, judge/rules.h).
+bool trial_is_one(const struct trial *t, double factor);
 
 // Solves a symmetric system of equations in place. False where it is singular.
 bool trial_solve(double *matrix, double *right, int count);
@@ -97,6 +107,7 @@ void suspect_plain_values(struct trial *t); // the part of it that needs no rows
 void suspect_twists(struct trial *t);       // another scale, mask, window, sink, bias, softcap, LSE
 void suspect_heads(struct trial *t);        // query rows: other heads
 void suspect_sources(struct trial *t);      // query rows: keys of another place
+void suspect_shifts(struct trial *t);       // rows of the tokens beside them
 void suspect_parts(struct trial *t);  // query rows: chunks of keys missing, twice, merged wrongly
 void suspect_owners(struct trial *t); // key rows: contributions missing, twice, of others
 

@@ -129,6 +129,8 @@ static void suspect_changes(struct trial *t)
         const char *text = x->text;
         if (!applies(t, x))
             continue;
+        if (trial_over(t))
+            return;
         if (!text)
             text = t->c->mask == MASK_CAUSAL || t->c->mask == MASK_NONE
                        ? "the diagonal ends in the bottom right corner instead "
@@ -147,7 +149,7 @@ static void suspect_ghosts(struct trial *t)
     int64_t before = 0;
     if (backward(t))
         return;
-    for (size_t i = 0; i < sizeof(tiles) / sizeof(*tiles); i++) {
+    for (size_t i = 0; i < sizeof(tiles) / sizeof(*tiles) && !trial_over(t); i++) {
         int64_t keys = t->panels[0].keys;
         int64_t count = tiles[i] ? (tiles[i] - keys % tiles[i]) % tiles[i] : 1;
         struct change x = {DIAGNOSIS_PADDING, .ghosts = (double)count};
@@ -231,14 +233,14 @@ static void suspect_scale(struct trial *t)
                              1 / (scale * d),
                              1 / (scale * sqrt(t->c->head_dim_v)),
                              scale};
-    for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++) {
+    for (size_t i = 0; i < sizeof(starts) / sizeof(*starts) && !trial_over(t); i++) {
         double energy = scale_energy(t, starts[i]);
         if (energy < least) {
             least = energy;
             best = starts[i];
         }
     }
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6 && !trial_over(t); i++) {
         double next = scale_step(t, best), energy = scale_energy(t, next);
         if (!(energy < least))
             break;
@@ -249,7 +251,7 @@ static void suspect_scale(struct trial *t)
             break;
     }
     char name[40];
-    if (best == 1)
+    if (trial_is_one(t, best))
         return;
     scale_name(t->c, best, name, sizeof(name));
     scale_energy(t, best);
@@ -356,8 +358,8 @@ static void suspect_key_statistics(struct trial *t)
 void suspect_twists(struct trial *t)
 {
     suspect_changes(t);
-    suspect_ghosts(t);
     suspect_scale(t);
     suspect_statistics(t);
     suspect_key_statistics(t);
+    suspect_ghosts(t);
 }
