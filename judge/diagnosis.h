@@ -30,6 +30,7 @@
     X(ZERO, "rows that are zero")                                                                  \
     X(SHIFTED_ROWS, "rows in another order")                                                       \
     X(ELEMENT, "single elements")                                                                  \
+    X(LSE, "the LSE: its base, or a partial one")                                                  \
     X(MISSING_KEYS, "keys left out of the softmax or of dQ")                                       \
     X(REPEATED_KEYS, "keys that count twice")                                                      \
     X(STALE_KEYS, "keys of one rank in the place of another's")                                    \
@@ -37,20 +38,20 @@
     X(MERGE, "partial results that are put together wrongly")                                      \
     X(MISSING_PART, "what some queries contribute to dK, dV is missing or counts twice")           \
     X(WRONG_OWNER, "dK, dV that belong to another rank's keys")                                    \
+    X(TRUNCATED, "results cut off instead of rounded")                                             \
     X(FACTOR, "a factor on the whole tensor")                                                      \
     X(SCALE, "the scale of the softmax")                                                           \
     X(MASK, "the diagonal of the mask")                                                            \
     X(WINDOW, "the window")                                                                        \
     X(ALIGNMENT, "where the diagonal begins")                                                      \
+    X(LAYOUT, "inputs that are read from another place in memory")                                 \
     X(HEADS, "which head reads which")                                                             \
-    X(LSE, "the LSE: its base, or a partial one")                                                  \
     X(DELTA, "rowsum(dO * O)")                                                                     \
     X(SINK, "the sink in the softmax")                                                             \
     X(SINK_GRADIENT, "the sign of the gradient of the sinks")                                      \
     X(BIAS, "the bias")                                                                            \
     X(SOFTCAP, "the softcap or its slope")                                                         \
     X(BOUNDARY, "where a sequence begins")                                                         \
-    X(TRUNCATED, "results cut off instead of rounded")                                             \
     X(SUM, "a sum over ranks or queries that lacks some or has some twice")
 
 enum diagnosis_kind {

@@ -321,6 +321,7 @@ void evidence_diagnose(const struct evidence *e, const struct rank_report *repor
     // Each is computed from those before it.
     static const int order[] = {TENSOR_OUT, TENSOR_LSE, TENSOR_MAX_LOGIT, TENSOR_DQ,
                                 TENSOR_DV,  TENSOR_DK,  TENSOR_DSINK,     TENSOR_DBIAS};
+    bool failed = false;
     *result = (struct finding){.kind = DIAGNOSIS_NONE};
     for (int padding = 0; padding < 2; padding++)
         for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
@@ -330,6 +331,11 @@ void evidence_diagnose(const struct evidence *e, const struct rank_report *repor
             else if (f)
                 diagnose_chunk(e, f, result);
             uint64_t deadline_ns = e->deadline_ns;
+            // Where these are wrong for no reason that is found, gradients are wrong for the same.
+            bool source = f && !padding && (order[i] == TENSOR_OUT || order[i] == TENSOR_LSE);
+            failed = failed || source;
+            if (failed && !padding && order[i] != TENSOR_OUT && result->kind == DIAGNOSIS_NONE)
+                return;
             if (result->kind != DIAGNOSIS_NONE || deadline_passed(&deadline_ns))
                 return;
         }

@@ -133,7 +133,8 @@ static bool places_elsewhere(const struct panel *p, int rank, int64_t *positions
     const struct chunks *x = &p->k_chunks;
     for (int row = 0; row < p->rows; row++) {
         int chunk = chunks_find(x, p->setup.positions[row]);
-        int other = shard_chunk_of(p->c, rank, x->halves[chunk]);
+        bool own = x->ranks[chunk] == rank; // then its other chunk
+        int other = shard_chunk_of(p->c, rank, own ? !x->halves[chunk] : x->halves[chunk]);
         int64_t position = x->begin[other] + p->setup.positions[row] - x->begin[chunk];
         if (position >= x->begin[other + 1])
             return false;
@@ -236,7 +237,13 @@ static void suspect_owner(struct trial *t, int rank, double *const *components)
         return;
     sum_rounded(t, components, factors, 2 * world);
     ranks_list(factors + world, world, 1, foreign, sizeof(foreign));
-    if (*foreign)
+    if (*foreign && rank == t->in->rank)
+        trial_offer(
+            t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
+            "%s has what belongs to the other chunk of rank %d at the same places, from the "
+            "queries of rank%s %s",
+            report_tensor_name(t->in->tensor), rank, strchr(foreign, ',') ? "s" : "", foreign);
+    else if (*foreign)
         trial_offer(t, DIAGNOSIS_WRONG_OWNER, t->tried,
                     "%s has what belongs to the keys of rank %d at the same places, from the "
                     "queries of rank%s %s",
@@ -257,7 +264,8 @@ static void suspect_owners_all(struct trial *t, double *memory)
         int distance = (rank - own + world) % world;
         if (trial_over(t))
             return;
-        if (rank != own && (world <= 8 || distance == 1 || distance == world - 1))
+        bool other_chunk = rank == own && shard_chunks_per_rank(t->c) > 1;
+        if ((rank != own || other_chunk) && (world <= 8 || distance <= 1 || distance == world - 1))
             suspect_owner(t, rank, components);
     }
 }

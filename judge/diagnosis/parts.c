@@ -138,6 +138,13 @@ static void suspect_part(struct trial *t, const struct part *part, double *value
     part_apply(t, values, weights, 0);
     trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried, "%s %s missing %s", name,
                 part->edge ? "is" : "are", tensor);
+    if (t->in->tensor == TENSOR_OUT) {
+        trial_keep_lse(t);
+        trial_offer(t, DIAGNOSIS_MERGE, t->tried,
+                    "%s %s missing from out, though not from the LSE: out is from before they were "
+                    "merged",
+                    name, part->edge ? "is" : "are");
+    }
     part_apply(t, values, weights, 2);
     trial_offer(t, DIAGNOSIS_REPEATED_KEYS, t->tried, "%s count%s twice %s", name,
                 part->edge ? "s" : "", doubly);
@@ -221,12 +228,23 @@ static void suspect_merge(struct trial *t, int way, double *values, double *weig
 
 #define FIT_PARTS_MAX 32
 
+// "0, 2" of the ranks that are `times` times in dq; the largest such number into *most.
+static void ranks_list(const double *factors, int world, double times, char *text, size_t size)
+{
+    size_t length = 0;
+    *text = '\0';
+    for (int rank = 0; rank < world && length + 8 < size; rank++)
+        if (fabs(round(factors[rank]) - times) < 0.5)
+            length +=
+                (size_t)snprintf(text + length, size - length, "%s%d", length ? ", " : "", rank);
+}
+
 // How often each rank's keys are in dq, by least squares.
 static void suspect_counts(struct trial *t, double *values, double *weights)
 {
-    double *components[FIT_PARTS_MAX], factors[FIT_PARTS_MAX];
-    int world = t->c->world_size, n = t->rows * t->dim, missing = 0, length = 0;
-    char names[100] = "";
+    double *components[FIT_PARTS_MAX], factors[FIT_PARTS_MAX], most = 1;
+    int world = t->c->world_size, n = t->rows * t->dim;
+    char missing[60], often[60];
     for (int rank = 0; rank < world; rank++) {
         components[rank] = values + (int64_t)rank * n;
         part_evaluate(t, &(struct part){.chunk = -1, .rank = rank}, components[rank], weights);
@@ -235,17 +253,23 @@ static void suspect_counts(struct trial *t, double *values, double *weights)
         return;
     memset(t->tried, 0, (size_t)n * sizeof(double));
     for (int rank = 0; rank < world; rank++) {
+        most = fmax(most, round(factors[rank]));
         for (int at = 0; at < n; at++)
             t->tried[at] += round(factors[rank]) * components[rank][at];
-        if (round(factors[rank]) == 1)
-            continue;
-        missing++;
-        if (length < 80)
-            length += snprintf(names + length, sizeof(names) - (size_t)length, "%srank %d %g times",
-                               length ? ", " : "", rank, round(factors[rank]));
     }
-    if (missing > 1)
-        trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried, "the keys of %s are in dq", names);
+    ranks_list(factors, world, 0, missing, sizeof(missing));
+    ranks_list(factors, world, most, often, sizeof(often));
+    if (*missing && most > 1)
+        trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                    "the keys of rank %s are in dq %.0f times, those of rank %s are not: keys are "
+                    "attended in the place of others",
+                    often, most, missing);
+    else if (*missing)
+        trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried, "the keys of ranks %s are missing from dq",
+                    missing);
+    else if (most > 1)
+        trial_offer(t, DIAGNOSIS_REPEATED_KEYS, t->tried,
+                    "the keys of ranks %s are in dq %.0f times", often, most);
 }
 
 void suspect_parts(struct trial *t)

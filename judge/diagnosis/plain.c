@@ -223,13 +223,27 @@ static void suspect_empty(struct trial *t)
                 t->got[row], row_at(t, row)->head, (long long)row_at(t, row)->position);
 }
 
+// Whether a row meets nothing that it sees, or that sees it. Needs p->p of the true attention.
+static bool meets_nothing(const struct trial *t, int row)
+{
+    int i = 0;
+    while (row >= t->panel_first[i + 1])
+        i++;
+    const struct panel *p = &t->panels[i];
+    const double *weights = p->p + (row - t->panel_first[i]) * p->columns;
+    int64_t column = 0;
+    while (column < p->columns && weights[column] == 0)
+        column++;
+    return column == p->columns;
+}
+
 // A row that sees nothing has to be zero.
 static void suspect_filled(struct trial *t)
 {
     int filled = 0, first = -1;
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
     for (int row = 0; row < t->rows && t->dim > 1; row++) {
-        if (row_energy(t, t->right, row) > 0 || row_energy(t, t->got, row) == 0)
+        if (!meets_nothing(t, row) || row_energy(t, t->got, row) == 0)
             continue;
         memcpy(t->tried + row * t->dim, t->got + row * t->dim, (size_t)t->dim * sizeof(double));
         first = first < 0 ? row : first;
@@ -242,6 +256,25 @@ static void suspect_filled(struct trial *t)
                 "%s of rows that must be zero is not, as of sequence %d, head %d, position %lld",
                 report_tensor_name(t->in->tensor), row_at(t, first)->sequence,
                 row_at(t, first)->head, (long long)row_at(t, first)->position);
+}
+
+// An LSE that is off by the same everywhere.
+static void suspect_offset(struct trial *t)
+{
+    double sum = 0, count = 0;
+    for (int row = 0; row < t->rows; row++)
+        if (isfinite(t->got[row]) && isfinite(t->right[row])) {
+            sum += t->got[row] - t->right[row];
+            count++;
+        }
+    if (t->in->tensor != TENSOR_LSE || count < 4)
+        return;
+    double offset = sum / count;
+    for (int row = 0; row < t->rows; row++)
+        t->tried[row] = t->right[row] + offset;
+    trial_offer(t, DIAGNOSIS_LSE, t->tried, "the LSE of every row is too %s by %.5g%s",
+                offset > 0 ? "large" : "small", fabs(offset),
+                near(fabs(offset), M_LN2) ? ", ln(2): a sum that is doubled or halved" : "");
 }
 
 void suspect_shifts(struct trial *t)
@@ -257,6 +290,7 @@ void suspect_plain(struct trial *t)
     suspect_zeros(t);
     suspect_element(t);
     suspect_swapped(t);
+    suspect_offset(t);
     suspect_factor(t);
     suspect_truncated(t);
 }

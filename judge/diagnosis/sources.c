@@ -56,6 +56,16 @@ static bool evaluate_heads(struct trial *t, choose_heads *choose, int with)
     return other;
 }
 
+// With the LSE of the same head, or the right one.
+static void offer_other_head(struct trial *t, int with)
+{
+    for (int i = 0; i < 2; i++) {
+        trial_offer(t, DIAGNOSIS_HEADS, t->tried, "%s of head h is that of head (h + %d) %% %d",
+                    report_tensor_name(t->in->tensor), with, t->c->heads);
+        trial_keep_lse(t);
+    }
+}
+
 static void suspect_query_heads(struct trial *t)
 {
     const struct cp_case *c = t->c;
@@ -76,8 +86,7 @@ static void suspect_query_heads(struct trial *t)
             trial_offer(t, DIAGNOSIS_HEADS, t->tried,
                         "query head h has the queries of head (h + %d) %% %d", with, c->heads);
         if (evaluate_heads(t, deliver_other, with))
-            trial_offer(t, DIAGNOSIS_HEADS, t->tried, "%s of head h is that of head (h + %d) %% %d",
-                        report_tensor_name(t->in->tensor), with, c->heads);
+            offer_other_head(t, with);
     }
 }
 

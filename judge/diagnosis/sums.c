@@ -108,11 +108,12 @@ static void sums_suspect(struct trial *t, const struct parts *x, struct finding 
             suspect_base(t);
         else
             suspect_plain_values(t);
-        if (t->in->tensor == TENSOR_DBIAS) {
-            trial_offer(t, DIAGNOSIS_MISSING_KEYS, x->local, "dbias lacks the keys of other ranks");
+        if (t->in->tensor != TENSOR_DSINK)
+            trial_offer(t, DIAGNOSIS_MISSING_KEYS, x->local, "%s lacks the keys of other ranks",
+                        report_tensor_name(t->in->tensor));
+        if (t->in->tensor == TENSOR_DBIAS)
             trial_offer(t, DIAGNOSIS_SUM, x->last,
                         "dbias is what the last query makes of it alone, not the sum over queries");
-        }
     }
     trial_decide(t, result);
 }
@@ -155,6 +156,21 @@ static bool head_dsink(struct trial *t, struct parts *x, int head, double *lse, 
     return true;
 }
 
+// Raises the largest logit of a part, and that over keys of the team's own ranks.
+static void row_max_logit(const struct panel *p, int row, int head, int rank, int team,
+                          double *part, double *local)
+{
+    for (int64_t key = 0; key < p->keys; key++) {
+        double weight = p->p[row * p->columns + key];
+        int owner = p->k_chunks.ranks[chunks_find(&p->k_chunks, key)];
+        if (weight <= 0)
+            continue;
+        part[head] = fmax(part[head], p->lse[row] + log(weight));
+        if (owner / team == rank / team)
+            local[head] = fmax(local[head], p->lse[row] + log(weight));
+    }
+}
+
 static bool head_max_logit(struct trial *t, struct parts *x, int head)
 {
     struct sweep s;
@@ -165,10 +181,7 @@ static bool head_max_logit(struct trial *t, struct parts *x, int head)
             twist_gradient(p, &right, p->lse, p->delta, false);
             for (int row = 0; row < p->rows; row++) {
                 int rank = computed_by(t, &p->q_chunks, s.first + row, head);
-                double most = 0, *part = part_of(t, x, rank);
-                for (int64_t key = 0; key < p->keys; key++)
-                    most = fmax(most, p->p[row * p->columns + key]);
-                part[head] = most > 0 ? fmax(part[head], p->lse[row] + log(most)) : part[head];
+                row_max_logit(p, row, head, rank, team_size(t->c), part_of(t, x, rank), x->local);
             }
         }
         sweep_end(&s);
@@ -189,7 +202,8 @@ static bool heads_fill(struct trial *t, struct parts *x)
     return known;
 }
 
-// ---- the bias -----------------------------------------------------------------------------------
+// ---- the bias
+// -----------------------------------------------------------------------------------
 
 static void bias_row_add(struct trial *t, struct parts *x, int row, const struct panel *p, int i)
 {
@@ -263,7 +277,8 @@ static bool bias_fill(struct trial *t, struct parts *x)
     return true;
 }
 
-// ---- both ---------------------------------------------------------------------------------------
+// ---- both
+// ---------------------------------------------------------------------------------------
 
 // Rows of the bias that can be afforded; 0 or 1 of what there is one number a head of.
 static int rows_affordable(const struct diagnosis_input *in)

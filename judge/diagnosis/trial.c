@@ -365,12 +365,44 @@ static double share_left(const struct trial *t, double after)
     return left / fmin(excess, t->got_energy);
 }
 
+static double row_error(const struct trial *t, const double *values, int row)
+{
+    double sum = 0;
+    for (int at = row * t->dim; at < (row + 1) * t->dim; at++)
+        sum += t->got[at] == values[at] ? 0 : pow(t->got[at] - values[at], 2);
+    return isfinite(sum) ? sum : DBL_MAX;
+}
+
+// What rounding explains: in proportion to the row, and never less than in a row of average size.
+static double row_noise(const struct trial *t, int row)
+{
+    double own = 0, all = energy_of(t, t->right), average = t->noise / t->rows;
+    for (int at = row * t->dim; at < (row + 1) * t->dim; at++)
+        own += isfinite(t->right[at]) ? t->right[at] * t->right[at] : 0;
+    return all > 0 ? fmax(average, t->noise * own / all) : average;
+}
+
+// The same share on average over the rows that are wrong, however large their errors are: one huge
+// row must not speak for the others.
+static double rows_left(const struct trial *t, const double *values)
+{
+    double sum = 0, count = 0;
+    for (int row = 0; row < t->rows; row++) {
+        double wrong = row_error(t, t->right, row), noise = row_noise(t, row);
+        if (wrong < 20 * noise)
+            continue;
+        sum += fmin(1, fmax(0, row_error(t, values, row) - 4 * noise) / wrong);
+        count++;
+    }
+    return count > 0 ? sum / count : 0;
+}
+
 void trial_offer(struct trial *t, enum diagnosis_kind kind, const double *values,
                  const char *format, ...)
 {
     struct suspicion *best = &t->best[kind];
     double after = trial_energy(t, values), left = share_left(t, after), of_lse = lse_left(t);
-    left = of_lse > left ? of_lse : left;
+    left = fmax(left, fmax(of_lse, rows_left(t, values) / 2));
     if (left >= best->left)
         return;
     best->left = left;
@@ -445,30 +477,36 @@ bool trial_over(struct trial *t)
 
 // ---- the decision -------------------------------------------------------------------------------
 
-#define ENOUGH      0.1  // what the best suspicion may leave
-#define NOTHING     0.02 // what counts as nothing left: kinds that leave no more look the same here
+#define ENOUGH      0.1   // what the best suspicion may leave
+#define NOTHING     0.005 // what counts as nothing left: kinds that leave no more look the same here
 #define SOLVED      0.002
 // What the error takes to be explained where it is hardly above rounding: so many times the energy
 // that one number would take away by chance.
 #define SIGNIFICANT 100
 #define SENSIBLE    0.05 // and this of what rounding explains
 
-static double left_of(const struct suspicion *s)
+// Whether nothing but rounding is left.
+static bool fits(const struct trial *t, const struct suspicion *s)
 {
-    return s->left < NOTHING ? NOTHING : s->left;
+    return s->left < NOTHING || (s->left < ENOUGH && s->after < 2 * t->noise);
+}
+
+static double left_of(const struct trial *t, const struct suspicion *s)
+{
+    return fits(t, s) ? NOTHING : s->left;
 }
 
 // Whether the runner-up explains nearly as much.
 static bool rivals(const struct trial *t, int best_kind, int other_kind)
 {
     const struct suspicion *best = &t->best[best_kind], *other = &t->best[other_kind];
-    if (best->left < NOTHING && other->left < NOTHING)
-        return false; // both would do; the kinds stand in the order of what is likelier
     bool much_alike = (best_kind == DIAGNOSIS_FACTOR && other_kind == DIAGNOSIS_TRUNCATED) ||
                       (best_kind == DIAGNOSIS_TRUNCATED && other_kind == DIAGNOSIS_FACTOR);
     if (much_alike) // what is cut off shrinks by some half a unit
         return other->left < 1 && other->after < 1.05 * best->after;
-    return other->left < 2 * left_of(best) + 0.02;
+    if (fits(t, best))
+        return false; // where both would do, the kinds stand in the order of what is likelier
+    return other->left < 2 * best->left + 0.02;
 }
 
 static bool significant(const struct trial *t, const struct suspicion *s)
@@ -493,7 +531,7 @@ void trial_decide(const struct trial *t, struct finding *result)
     int best = DIAGNOSIS_NONE;
     for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
         if (t->best[kind].left < (t->broken_off ? NOTHING : ENOUGH) &&
-            (!best || left_of(&t->best[kind]) < left_of(&t->best[best])))
+            (!best || left_of(t, &t->best[kind]) < left_of(t, &t->best[best])))
             best = kind;
     if (!best || !significant(t, &t->best[best]))
         return;

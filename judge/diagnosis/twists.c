@@ -18,6 +18,7 @@ struct change {
     int64_t left, right; // are added to what the mask bounds
     bool no_left, no_right;
     bool of_window;    // on the right
+    bool counted_on;   // from the sequences before
     bool other_corner; // top left for bottom right and the other way round
     enum twist_where where;
     double sinks, ghosts; // are added
@@ -43,6 +44,8 @@ static const struct change changes[] = {
     {DIAGNOSIS_WINDOW, "the window is ignored", .no_left = true, .no_right = true,
      .of_window = true},
     {DIAGNOSIS_ALIGNMENT, NULL, .other_corner = true},
+    {DIAGNOSIS_ALIGNMENT, "the queries of a packed sequence are counted on from the one before",
+     .counted_on = true},
     {DIAGNOSIS_SINK, "the sink is left out of the denominator", .sinks = -1},
     {DIAGNOSIS_SINK, "the sink is in the denominator twice", .sinks = 1},
     {DIAGNOSIS_BIAS, "the bias is missing", .bias = TWIST_BIAS_MISSING},
@@ -63,6 +66,10 @@ static const struct change changes[] = {
      .bias = TWIST_BIAS_LOCAL},
     {DIAGNOSIS_BIAS, "the bias is that of the query before", .bias = TWIST_BIAS_ROW,
      .bias_shift = -1},
+    {DIAGNOSIS_BIAS, "the bias of keys of other ranks is that of the query before",
+     .bias = TWIST_BIAS_ROW, .bias_shift = -1, .where = WHERE_REMOTE},
+    {DIAGNOSIS_BIAS, "the bias of keys of other ranks is that of the query after",
+     .bias = TWIST_BIAS_ROW, .bias_shift = 1, .where = WHERE_REMOTE},
     {DIAGNOSIS_BIAS, "the bias is that of the query after", .bias = TWIST_BIAS_ROW,
      .bias_shift = 1},
     {DIAGNOSIS_BIAS, "the bias is that of the next head", .bias = TWIST_BIAS_HEAD},
@@ -86,6 +93,8 @@ static bool applies(const struct trial *t, const struct change *x)
     case DIAGNOSIS_WINDOW:
         return x->of_window ? band.right < SLICE_UNBOUNDED && !causal : band.left < SLICE_UNBOUNDED;
     case DIAGNOSIS_ALIGNMENT:
+        if (x->counted_on && c->format != FORMAT_THD)
+            return false;
         return band.left < SLICE_UNBOUNDED || band.right < SLICE_UNBOUNDED;
     case DIAGNOSIS_SINK: // in the backward pass it is in the LSE
         return c->softmax != SOFTMAX_VANILLA && !backward(t);
@@ -106,6 +115,8 @@ static struct twist changed(const struct panel *p, const void *with)
     t.band.right = x->no_right ? SLICE_UNBOUNDED : t.band.right + x->right;
     if (x->other_corner)
         t.band.shift = t.band.shift != 0 ? 0 : p->queries - p->keys;
+    for (int32_t i = 0; i < p->setup.sequence && x->counted_on; i++)
+        t.band.shift -= case_length(p->c, SIDE_Q, i);
     t.band_where = t.bias_where = x->where;
     t.sinks += x->sinks;
     t.ghosts = x->ghosts;
@@ -308,6 +319,34 @@ static void suspect_partial_lse(struct trial *t, int distance)
                 distance == 0 ? "the first ring step" : "the last ring step");
 }
 
+// Delta of an O that lacks the keys of a rank; false where it is not of query rows.
+static void suspect_early_delta(struct trial *t, int rank)
+{
+    double lse[DIAGNOSIS_ROWS_MAX], delta[DIAGNOSIS_ROWS_MAX];
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        struct twist right = twist_none(p);
+        twist_gradient(p, &right, p->lse, p->delta, true);
+        for (int row = 0; row < p->rows; row++) {
+            double weight = 0, sum = 0;
+            for (int64_t key = 0; key < p->keys; key++) {
+                if (p->k_chunks.ranks[chunks_find(&p->k_chunks, key)] != rank)
+                    continue;
+                weight += p->p[row * p->columns + key];
+                sum += p->p[row * p->columns + key] * p->dp[row * p->columns + key];
+            }
+            double left = 1 - weight;
+            lse[t->panel_first[i] + row] = p->lse[row];
+            delta[t->panel_first[i] + row] = left > 1e-9 ? (p->delta[row] - sum) / left : 0;
+        }
+    }
+    evaluate_dq(t, lse, delta);
+    trial_offer(t, DIAGNOSIS_DELTA, t->tried,
+                "delta = rowsum(dO * O) is that of an O without the keys of rank %d, from before "
+                "they were merged",
+                rank);
+}
+
 static void suspect_statistics(struct trial *t)
 {
     double lse[DIAGNOSIS_ROWS_MAX], zero[DIAGNOSIS_ROWS_MAX] = {0};
@@ -322,6 +361,8 @@ static void suspect_statistics(struct trial *t)
                     "the backward pass takes the LSE for one of base %s",
                     base ? "2 that is of base e" : "e that is of base 2");
     }
+    for (int rank = 0; rank < t->c->world_size && t->c->world_size > 1 && !trial_over(t); rank++)
+        suspect_early_delta(t, rank);
     if (team_size(t->c) < t->c->world_size) {
         suspect_partial_lse(t, 0);
         suspect_partial_lse(t, 1);
