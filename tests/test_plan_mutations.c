@@ -159,8 +159,7 @@ static bool same_op(const struct op *a, const struct op *b)
 {
     bool same = a->kind == b->kind && a->stream == b->stream && a->phase == b->phase &&
                 a->step == b->step && a->q_rows == b->q_rows && a->bias_rows == b->bias_rows &&
-                memcmp(&a->value, &b->value, sizeof a->value) == 0 &&
-                memcmp(&a->heads, &b->heads, sizeof a->heads) == 0 &&
+                a->value == b->value && memcmp(&a->heads, &b->heads, sizeof a->heads) == 0 &&
                 a->slice_first == b->slice_first && a->slice_count == b->slice_count &&
                 a->transfer_first == b->transfer_first && a->transfer_count == b->transfer_count &&
                 a->wait_first == b->wait_first && a->wait_count == b->wait_count;
