@@ -185,6 +185,15 @@ done
 run case --model sample
 tap_has "a sample: how much was judged" "$out" \
     "judged: a sample of 6.2 %, 81920 of 1310720 elements; --verify full judges all of them"
+run case --model nothing --json
+tap_is "a reference of nothing but zeros" "$(peeks outcome ranks.0.figures.4.twin ranks.0.figures.4.rmse_limit)" \
+    "pass inf inf "
+run case --model nothing
+tap_is "a reference of nothing but zeros has no units" "$(grep ^dq "$scratch/out" | tr -s ' ')" \
+    "dq 1 1 - - 2.12 of 20 26%"
+printf 'models: {nothing: {}}\n' >"$scratch/nothing.yaml"
+run matrix "$scratch/nothing.yaml"
+tap_has "a reference of nothing but zeros is near no limit" "$(grep ^nothing "$scratch/out" | tr -s ' ')" " 73% rmse dv "
 run case --model remark
 tap_has "a remark" "$out" "remark: lse is within its limit only because many keys are visible"
 tap_has "a pass that TransformerEngine's rule refuses is a pass" "$status$out" "0pass "

@@ -27,7 +27,7 @@ static void measured_cell(struct table *table, const struct cpattn_figures *f,
     enum terminal_paint paint = broken                                            ? PAINT_BAD
                                 : outcome_part(m->value, m->limit) > OUTCOME_NEAR ? PAINT_WARN
                                                                                   : PAINT_PLAIN;
-    if (m->limit > 0 || broken)
+    if ((m->limit > 0 && !isinf(m->limit)) || broken)
         table_cell(table, paint, "%s%s of %s", broken ? "!" : "", value, limit);
     else
         table_cell(table, PAINT_DIM, "-");
@@ -55,12 +55,16 @@ static void rms_cell(struct table *table, const struct cpattn_figures *f)
 {
     struct measured m = {outcome_in_twins(f, f->rmse_rel), outcome_in_twins(f, f->rmse_limit),
                          CPATTN_RULE_RMSE};
+    if (outcome_is_logarithm(f) || isinf(f->twin_rel)) // of a reference that is zero
+        m.limit = 0;
     units_cell(table, f, &m);
 }
 
 static void row_cell(struct table *table, const struct cpattn_figures *f)
 {
     struct measured m = {f->worst_row_rel, f->worst_row_limit, CPATTN_RULE_ROW};
+    if (outcome_is_logarithm(f))
+        m.limit = 0;
     units_cell(table, f, &m);
 }
 

@@ -38,6 +38,8 @@ double outcome_part(double value, double limit)
 {
     if (isnan(value) || isnan(limit))
         return INFINITY;
+    if (isinf(limit)) // of a reference that is zero
+        return isinf(value) ? 1 : 0;
     if (limit > 0)
         return fabs(value) / limit;
     return value != 0 ? INFINITY : 0;
@@ -46,6 +48,11 @@ double outcome_part(double value, double limit)
 double outcome_in_twins(const struct cpattn_figures *figures, double relative)
 {
     return figures->twin_rel > 0 ? relative / figures->twin_rel : relative;
+}
+
+bool outcome_is_logarithm(const struct cpattn_figures *figures)
+{
+    return strcmp(figures->tensor, "lse") == 0 || strcmp(figures->tensor, "max_logit") == 0;
 }
 
 const char *outcome_number(double value, char text[OUTCOME_NUMBER_MAX])

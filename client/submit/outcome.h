@@ -69,6 +69,10 @@ double outcome_part(double value, double limit);
 // An error relative to the reference in units of the twin's; as it is where there is no twin.
 double outcome_in_twins(const struct cpattn_figures *figures, double relative);
 
+// Whether these are figures of a logarithm, whose errors are absolute: LSE or largest logits. There
+// the rule of elements says all.
+bool outcome_is_logarithm(const struct cpattn_figures *figures);
+
 // "1.02", "182", "3e+05"; "68%", "12.3x", "> 99x". Both return `text`.
 #define OUTCOME_NUMBER_MAX 16
 const char *outcome_number(double value, char text[OUTCOME_NUMBER_MAX]);
