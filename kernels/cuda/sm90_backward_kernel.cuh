@@ -39,12 +39,12 @@ struct __align__(16) sm90_step
     int32_t block; // number of the block and head in `taken`
 };
 
-template <int D_, int Q_ROWS_> struct sm90_backward_config {
+template <int D_, int Q_ROWS_, int DQ_STAGES_> struct sm90_backward_config {
     static constexpr int D = D_, Q_ROWS = Q_ROWS_, PANELS = D / PANEL;
     static constexpr int SCORES = Q_ROWS / 2, KEYS = D / 2; // accumulators of a thread
     // The warpgroups share dQ by elements where there are two panels, else by queries.
     static constexpr int DQ_ROWS = PANELS == 2 ? Q_ROWS : Q_ROWS / 2, QUERIES = DQ_ROWS / 2;
-    static constexpr int STAGES = 2, STEPS = 4;
+    static constexpr int STAGES = 2, DQ_STAGES = DQ_STAGES_, STEPS = 8;
     // Shared memory, in bytes from its beginning.
     static constexpr int KV_PANEL = KV_ROWS * PANEL * 2, Q_PANEL = Q_ROWS * PANEL * 2;
     static constexpr int KV_BYTES = PANELS * KV_PANEL, Q_BYTES = PANELS * Q_PANEL;
@@ -52,7 +52,7 @@ template <int D_, int Q_ROWS_> struct sm90_backward_config {
     static constexpr int DQ_PANEL = DQ_ROWS * PANEL_FLOATS * 4, DQ_BYTES = 2 * DQ_PANEL;
     static constexpr int K = 0, V = K + KV_BYTES, Q = V + KV_BYTES, DO = Q + STAGES * Q_BYTES;
     static constexpr int DS = DO + STAGES * Q_BYTES, DQ = DS + STAGES * DS_BYTES;
-    static constexpr int LSE = DQ + 2 * DQ_BYTES, DELTA = LSE + STAGES * Q_ROWS * 4;
+    static constexpr int LSE = DQ + 2 * DQ_STAGES * DQ_BYTES, DELTA = LSE + STAGES * Q_ROWS * 4;
     static constexpr int STEP = DELTA + STAGES * Q_ROWS * 4;
     static constexpr int FULL = STEP + STEPS * (int)sizeof(struct sm90_step);
     static constexpr int EMPTY = FULL + STAGES * 8, KV_FULL = EMPTY + STAGES * 8;
@@ -69,9 +69,9 @@ template <int D_, int Q_ROWS_> struct sm90_backward_config {
 // Barriers of warps.
 enum {
     BARRIER_DS = 1,       // dS is written
-    BARRIER_DQ_FULL = 2,  // and the next: a warpgroup's dQ is written
-    BARRIER_DQ_EMPTY = 4, // and the next: it was read
-    BARRIER_GROUP = 6,    // and the next: of a warpgroup alone
+    BARRIER_DQ_FULL = 2,  // and the next three: dQ of a stage and a warpgroup is written
+    BARRIER_DQ_EMPTY = 6, // and the next three: it was read
+    BARRIER_GROUP = 10,   // and the next: of a warpgroup alone
 };
 #define DQ_THREADS (GROUP_THREADS + WARP_LANES)
 
@@ -201,22 +201,27 @@ __device__ __forceinline__ void queries_load(const struct sm90_backward_params &
         barrier_arrive(barrier);
 }
 
-// Calls visit(fragment, head, block, number) for each step, from the last block to the first of
-// each fragment, of each head.
+// Calls visit(fragment, head, block, number) for each step: heads, of each the fragments, of each
+// the blocks from the last to the first; fragments and blocks the other way where that is reversed.
 template <class F>
 __device__ __forceinline__ void steps_visit(const struct backward_params &p,
                                             const struct sm90_work &work, F visit)
 {
-    const struct backward_fragment *begin = &p.fragments[work.tile->fragment];
-    const struct backward_fragment *end = begin + work.tile->fragment_count;
-    int number = 0;
+    int first = work.tile->fragment, count = work.tile->fragment_count, number = 0;
 #pragma unroll 1
     for (int head = work.head; head < work.head_end; head++)
 #pragma unroll 1
-        for (const struct backward_fragment *f = begin; f < end; f++)
+        for (int i = 0; i < count; i++) {
+            const struct backward_fragment *f =
+                &p.fragments[p.reversed ? first + count - 1 - i : first + i];
+            int block = p.reversed ? f->block_begin : f->block_end - 1;
+            int step = p.reversed ? 1 : -1;
 #pragma unroll 1
-            for (int block = f->block_end - 1; block >= f->block_begin; block--, number++)
+            for (int left = f->block_end - f->block_begin; left > 0; left--, number++) {
                 visit(f, head, block, number);
+                block += step;
+            }
+        }
 }
 
 // Waits until the stage of a step is free.
@@ -351,12 +356,13 @@ __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p,
 {
     const struct backward_params &all = p.all;
     const struct sm90_step *ring = (const struct sm90_step *)(memory + C::STEP);
-    uint32_t from = shared + C::DQ + group * C::DQ_BYTES;
     int x = C::PANELS == 2 ? group * PANEL : 0, below = C::PANELS == 2 ? 0 : group * C::DQ_ROWS;
     bool leader = threadIdx.x % WARP_LANES == 0, ordered = all.taken != NULL;
 #pragma unroll 1
     for (int number = 0; number < steps; number++) {
-        threads_sync(BARRIER_DQ_FULL + group, DQ_THREADS);
+        int part = number % C::DQ_STAGES * 2 + group;
+        uint32_t from = shared + C::DQ + part * C::DQ_BYTES;
+        threads_sync(BARRIER_DQ_FULL + part, DQ_THREADS);
         const struct sm90_step *step = &ring[number % C::STEPS];
         int y = step->y, z = step->z + below, rows = min(step->rows - below, C::DQ_ROWS);
         unsigned *counter = all.taken + (int64_t)step->block * BACKWARD_WARPS + group;
@@ -377,8 +383,8 @@ __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p,
         if (rows < C::DQ_ROWS)
             dq_add_rows<C>(all, vector_of(all, all.heads, y, z), x, rows, from);
         __syncwarp();
-        if (number + 1 < steps)
-            threads_arrive(BARRIER_DQ_EMPTY + group, DQ_THREADS);
+        if (number + C::DQ_STAGES < steps)
+            threads_arrive(BARRIER_DQ_EMPTY + part, DQ_THREADS);
         if (ordered && leader) {
             bulk_wait();
             fence_all();
@@ -633,11 +639,12 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, in
         product_commit();
         product_wait<1>();
         registers_settle(dq);
-        if (number > 0)
-            threads_sync(BARRIER_DQ_EMPTY + group, DQ_THREADS);
-        dq_stage<C>(dq, HALF ? scale : 1, shared + C::DQ + group * C::DQ_BYTES);
+        int part = (int)number % C::DQ_STAGES * 2 + group;
+        if (number >= C::DQ_STAGES)
+            threads_sync(BARRIER_DQ_EMPTY + part, DQ_THREADS);
+        dq_stage<C>(dq, HALF ? scale : 1, shared + C::DQ + part * C::DQ_BYTES);
         shared_fence();
-        threads_arrive(BARRIER_DQ_FULL + group, DQ_THREADS);
+        threads_arrive(BARRIER_DQ_FULL + part, DQ_THREADS);
         product_wait<0>();
         registers_settle(dk);
         registers_settle(dv);
@@ -657,7 +664,10 @@ __device__ __forceinline__ void begin(const struct sm90_backward_params &p, char
     if (threadIdx.x == 0) {
         // Those who wait for each other take tickets, so that they began in that order.
         unsigned index = p.all.tickets ? atomicAdd(p.all.tickets, 1u) : blockIdx.x;
-        *(struct backward_unit *)(memory + C::UNIT) = unit_of(p.all, (int32_t)index);
+        struct backward_unit unit = unit_of(p.all, (int32_t)index);
+        if (p.all.reversed)
+            unit.tile = p.all.tile_count - 1 - unit.tile;
+        *(struct backward_unit *)(memory + C::UNIT) = unit;
         for (int i = 0; i < C::STAGES; i++) {
             barrier_init(shared + C::FULL + i * 8, 2); // vectors, and numbers
             barrier_init(shared + C::EMPTY + i * 8, CONSUMER_THREADS / WARP_LANES);
@@ -696,8 +706,8 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
 
 // ---- instantiations -----------------------------------------------------------------------------
 
-typedef sm90_backward_config<64, 128> sm90_backward_64;
-typedef sm90_backward_config<128, 80> sm90_backward_128;
+typedef sm90_backward_config<64, 128, 1> sm90_backward_64;
+typedef sm90_backward_config<128, 80, 1> sm90_backward_128;
 
 template <typename T, class C> constexpr struct sm90_backward_kernel sm90_backward_instance()
 {

@@ -6,7 +6,7 @@
 #include "kernels/dtype.h"
 
 // The driver is not linked with; the runtime knows where it is.
-static PFN_cuTensorMapEncodeTiled_v12000 encoder(void)
+static PFN_cuTensorMapEncodeTiled_v12000 encoder_find(void)
 {
     void *function = NULL;
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -22,6 +22,16 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder(void)
     if (error != cudaSuccess || found != cudaDriverEntryPointSuccess)
         return NULL;
     return (PFN_cuTensorMapEncodeTiled_v12000)function;
+}
+
+// Found once: the search takes longer than a map.
+static PFN_cuTensorMapEncodeTiled_v12000 encoder(void)
+{
+    static _Atomic(PFN_cuTensorMapEncodeTiled_v12000) found;
+    PFN_cuTensorMapEncodeTiled_v12000 encode = found;
+    if (!encode)
+        found = encode = encoder_find();
+    return encode;
 }
 
 bool sm90_tensor_maps(void)

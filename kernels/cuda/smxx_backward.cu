@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's part of backward: chooses the kernel, cuts the work, puts both on the stream.
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/sm90_backward.h"
@@ -107,27 +108,46 @@ static void params_units(const struct attention_backend *backend,
     p->section_heads = (int32_t)(heads < 1 ? 1 : heads > p->unit_heads ? p->unit_heads : heads);
 }
 
-static void *push(struct attention_backend *backend, const void *host, int64_t count, size_t size)
+// The list to the device, in one copy: small ones take their time one by one.
+static bool params_list(struct attention_backend *backend, const struct backward_worklist *list,
+                        struct backward_params *p)
 {
-    return staging_copy(backend, host, (size_t)count * size);
+    size_t tiles = (size_t)list->tile_count * sizeof(*list->tiles);
+    size_t fragments = (size_t)list->fragment_count * sizeof(*list->fragments);
+    size_t chains = (size_t)(list->chain_count + 1) * sizeof(*list->chains);
+    void *place;
+    char *host = (char *)staging_take(backend, tiles + fragments + chains, &place);
+    if (!host)
+        return false;
+    char *device = (char *)place;
+    memcpy(host, list->tiles, tiles);
+    memcpy(host + tiles, list->fragments, fragments);
+    memcpy(host + tiles + fragments, list->chains, chains);
+    staging_push(backend, device, host, tiles + fragments + chains);
+    p->tiles = (const struct backward_tile *)device;
+    p->fragments = (const struct backward_fragment *)(device + tiles);
+    p->chains = (const int32_t *)(device + tiles + fragments);
+    return true;
 }
 
 // ---- order --------------------------------------------------------------------------------------
 
 #define TURN_THREADS 128
 
-// A thread goes over all fragments for one block of queries, in the order of the tiles.
+// A thread goes over all fragments for one block of queries, in the order of the tiles, or against
+// it.
 static __global__ void count_turns(const struct backward_tile *tiles, int32_t tile_count,
                                    const struct backward_fragment *fragments, int32_t block_count,
-                                   int32_t *turns)
+                                   bool reversed, int32_t *turns)
 {
     int32_t block = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x), turn = 0;
     if (block >= block_count)
         return;
     for (int32_t t = 0; t < tile_count; t++) {
-        int32_t end = tiles[t].fragment + tiles[t].fragment_count;
-        for (int32_t i = tiles[t].fragment; i < end; i++) {
-            const struct backward_fragment *f = &fragments[i];
+        const struct backward_tile *tile = &tiles[reversed ? tile_count - 1 - t : t];
+        for (int32_t i = 0; i < tile->fragment_count; i++) {
+            const struct backward_fragment *f =
+                &fragments[tile->fragment + (reversed ? tile->fragment_count - 1 - i : i)];
             int32_t local = block - f->block_first;
             if (local >= f->block_begin && local < f->block_end)
                 turns[f->turn + local - f->block_begin] = turn++;
@@ -148,7 +168,7 @@ static bool params_order(struct attention_backend *backend, const struct backwar
     cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->stream), "clearing the turns");
     int32_t grid = (list->block_count + TURN_THREADS - 1) / TURN_THREADS;
     count_turns<<<(unsigned)grid, TURN_THREADS, 0, backend->stream>>>(
-        p->tiles, list->tile_count, p->fragments, list->block_count, turns);
+        p->tiles, list->tile_count, p->fragments, list->block_count, p->reversed, turns);
     p->taken = counters;
     p->taken_keys = counters + taken;
     p->tickets = counters + taken + keys;
@@ -162,13 +182,8 @@ static bool params_work(struct attention_backend *backend, const struct attentio
                         const struct backward_worklist *list, int32_t q_rows,
                         struct backward_params *p)
 {
-    p->tiles = (const struct backward_tile *)push(backend, list->tiles, list->tile_count,
-                                                  sizeof(*list->tiles));
-    p->fragments = (const struct backward_fragment *)push(
-        backend, list->fragments, list->fragment_count, sizeof(*list->fragments));
-    p->chains =
-        (const int32_t *)push(backend, list->chains, list->chain_count + 1, sizeof(*list->chains));
-    if (!p->tiles || !p->fragments || !p->chains)
+    p->tile_count = list->tile_count;
+    if (!params_list(backend, list, p))
         return false;
     params_units(backend, list, args->shape.deterministic, q_rows, p);
     return !args->shape.deterministic || params_order(backend, list, p);
@@ -194,6 +209,7 @@ static void launch(struct attention_backend *backend, const struct attention_bac
     struct backward_params p = {};
     params_shape(args, &p);
     params_scores(args, &p);
+    p.reversed = kernel->sm90 && args->shape.deterministic;
     if (list->tile_count == 0 || !params_work(backend, args, list, kernel->q_rows, &p))
         return;
 #ifdef CPATTN_SM90

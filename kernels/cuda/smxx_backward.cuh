@@ -27,7 +27,8 @@ struct backward_params {
     const int32_t *turns;
     unsigned *taken, *taken_keys;
     int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
-    int32_t chain_count;
+    int32_t chain_count, tile_count;
+    bool reversed;         // tiles, fragments and blocks are worked on from the last to the first
     bool by_query_head;    // a thread block takes one head, else all that share a key head
     int32_t unit_heads;    // heads, or kv_heads
     int32_t section_heads; // of the former, those whose tiles are worked on at the same time
