@@ -3,8 +3,9 @@
 // daemon never gives. The model of a case decides what becomes of it: "fail...", "nan...",
 // "zero...", "padding..." (all four fail), "sample..." (not all is judged), "remark...",
 // "nothing..." (the reference of dq is zero), "killed...", "busy...", "unsent..." (not even
-// submitted), "slow..." (50 ms), "stuck..." (until it is cancelled), "drift..." (another digest each
-// time); every other name passes. Only what the command calls is here; one thread.
+// submitted), "slow..." (50 ms), "stuck..." (until it is cancelled), "drift..." (another digest
+// each time), "slower..." (1 ms more each time); every other name passes. Only what the command
+// calls is here; one thread.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,7 +190,7 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
 {
     static uint64_t runs;
     runs++;
-    uint64_t slower_ns = model_is(c, "drift") ? runs * 1000000 : 0;
+    uint64_t slower_ns = model_is(c, "slower") ? runs * 1000000 : 0;
     r->public.verdict = fails(c) ? CPATTN_VERDICT_FAIL : CPATTN_VERDICT_PASS;
     if (c->verify == VERIFY_OFF)
         r->public.verdict = CPATTN_VERDICT_UNVERIFIED;

@@ -250,9 +250,9 @@ case $out in
 *) tap_pass "unverified: no figures" ;;
 esac
 
-# The fake's times: see fill_answer() there. The first run is verified, the times of `drift` grow by
+# The fake's times: see fill_answer() there. The first run is verified, the times of `slower` grow by
 # 1 ms from run to run.
-run bench --repeat 5 --model drift --json
+run bench --repeat 5 --model slower --json
 tap_is "bench: what was run" "$status $(peeks verified repeat case.verify)" \
     "0 pass 5 off "
 tap_is "bench: the slowest rank of the timed runs" \
@@ -272,6 +272,11 @@ tap_has "bench: rates" "$(printf '%s' "$out" | tr -s ' ')" \
     "
 backward per device 0.119 TFLOP/s 0.119 TFLOP/s 0.119 TFLOP/s 0.0%
 forward and backward per device 0.1176 TFLOP/s "
+run bench --repeat 5 --model drift
+tap_is "bench: runs whose results differ" "$status$out" 1
+tap_has "bench: runs whose results differ, in words" "$err" "run 2 gave digest"
+run bench --repeat 5 --model drift --deterministic false
+tap_is "bench: runs whose results may differ" "$status$err" 0
 run bench --model fail
 tap_is "bench: what is wrong is not measured" "$status$out" 1
 tap_has "bench: what is wrong" "$err" "dq of rank 1"

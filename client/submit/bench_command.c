@@ -61,13 +61,14 @@ struct session {
     struct cpattn_client *client;
     struct cp_case c; // as it is timed
     struct bench bench;
-    struct outcome verified; // of the first run
+    struct outcome verified;      // of the first run
+    struct outcome_digest digest; // of those without verification
 };
 
 // Runs a case once; the exit status, after words where that is not 0. *outcome and *result are the
-// caller's to end.
-static int run(const struct session *s, const struct cp_case *c, struct outcome *outcome,
-               struct cpattn_result **result)
+// caller's to end. `digest`: of the runs that it has to agree with, or NULL.
+static int run(const struct session *s, const struct cp_case *c, struct outcome_digest *digest,
+               struct outcome *outcome, struct cpattn_result **result)
 {
     struct cpattn_error error = {.text = ""};
     struct cpattn_case *made = command_library_case(c);
@@ -77,6 +78,8 @@ static int run(const struct session *s, const struct cp_case *c, struct outcome 
         command_run(s->client, made, s->options->about.asking.timeout_ns, result, &error);
     cpattn_case_destroy(made);
     enum status memory = outcome_init(outcome, status, *result, error.text);
+    if (!memory && *result && digest && c->deterministic)
+        memory = outcome_compare(outcome, *result, digest);
     int exit_status = memory ? command_exit(memory) : outcome_exit(outcome);
     if (memory)
         command_complain("not enough memory for the answer");
@@ -88,7 +91,7 @@ static int run(const struct session *s, const struct cp_case *c, struct outcome 
 static int run_verified(struct session *s, const struct cp_case *asked)
 {
     struct cpattn_result *result = NULL;
-    int exit_status = run(s, asked, &s->verified, &result);
+    int exit_status = run(s, asked, NULL, &s->verified, &result);
     cpattn_result_destroy(result);
     return exit_status;
 }
@@ -97,7 +100,7 @@ static int run_timed(struct session *s, bool counts)
 {
     struct cpattn_result *result = NULL;
     struct outcome outcome = {.kind = OUTCOME_NOT_RUN};
-    int exit_status = run(s, &s->c, &outcome, &result);
+    int exit_status = run(s, &s->c, &s->digest, &outcome, &result);
     if (exit_status == COMMAND_PASS && counts)
         bench_add(&s->bench, &s->c, result);
     outcome_fini(&outcome);

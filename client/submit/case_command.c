@@ -64,35 +64,10 @@ struct runs {
     const struct cp_case *c;
     struct cpattn_case *library_case;
     struct cpattn_client *client;
-    uint64_t digest;  // of the first run
+    struct outcome_digest digest;
     uint64_t *run_ns; // [repeat], of the runs so far
     int done;
 };
-
-// Whether a run came to its end with what can be compared with the first.
-static bool has_results(const struct outcome *outcome)
-{
-    return outcome->kind == OUTCOME_PASS || outcome->kind == OUTCOME_UNVERIFIED;
-}
-
-// A run whose bits are not those of the first run is a fail, whether it was verified or not.
-static enum status check_digest(struct runs *runs, const struct cpattn_result *result,
-                                struct outcome *outcome)
-{
-    if (runs->done == 1)
-        runs->digest = result->digest;
-    if (runs->digest == result->digest)
-        return STATUS_OK;
-    outcome->kind = OUTCOME_FAIL;
-    free(outcome->sentence);
-    if (asprintf(&outcome->sentence,
-                 "run %d gave digest %016" PRIx64 " and run 1 gave %016" PRIx64
-                 ": the results differ between runs",
-                 runs->done, result->digest, runs->digest) >= 0)
-        return STATUS_OK;
-    outcome->sentence = NULL;
-    return STATUS_RESOURCE_EXHAUSTED;
-}
 
 static int show(const struct runs *runs, const struct outcome *outcome,
                 const struct cpattn_result *result)
@@ -117,8 +92,8 @@ static int run(struct runs *runs)
         command_run(runs->client, runs->library_case, runs->asking->timeout_ns, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
     runs->run_ns[runs->done++] = outcome.run_ns;
-    if (!memory && result && has_results(&outcome) && runs->c->deterministic)
-        memory = check_digest(runs, result, &outcome);
+    if (!memory && result && runs->c->deterministic)
+        memory = outcome_compare(&outcome, result, &runs->digest);
     if (memory)
         command_complain("not enough memory for the answer");
     int exit_status = memory ? command_exit(memory) : show(runs, &outcome, result);
@@ -138,7 +113,7 @@ static void print_repeats(const struct runs *runs)
     char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX],
         digest[40] = "";
     if (runs->c->deterministic)
-        snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest);
+        snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest.first);
     qsort(runs->run_ns, (size_t)runs->done, sizeof(*runs->run_ns), compare_times);
     printf("\n%d runs%s; least %s, median %s, most %s\n", runs->done, digest,
            duration_format(runs->run_ns[0], least, sizeof(least)),

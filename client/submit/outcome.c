@@ -391,3 +391,23 @@ enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
         return STATUS_RESOURCE_EXHAUSTED;
     return outcome->kind == OUTCOME_FAIL ? take_diagnosis(outcome, result) : STATUS_OK;
 }
+
+enum status outcome_compare(struct outcome *outcome, const struct cpattn_result *result,
+                            struct outcome_digest *digest)
+{
+    char text[OUTCOME_SENTENCE_MAX];
+    if (outcome->kind != OUTCOME_PASS && outcome->kind != OUTCOME_UNVERIFIED)
+        return STATUS_OK;
+    if (digest->runs++ == 0)
+        digest->first = result->digest;
+    if (digest->first == result->digest)
+        return STATUS_OK;
+    snprintf(text, sizeof(text),
+             "run %d gave digest %016" PRIx64 " and run 1 gave %016" PRIx64
+             ": the results differ between runs",
+             digest->runs, result->digest, digest->first);
+    outcome->kind = OUTCOME_FAIL;
+    free(outcome->sentence);
+    outcome->sentence = strdup(text);
+    return outcome->sentence ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
+}

@@ -48,6 +48,17 @@ enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
                          const struct cpattn_result *result, const char *text) MUST_CHECK;
 void outcome_fini(struct outcome *outcome);
 
+// The results of a case that is run several times.
+struct outcome_digest {
+    int runs; // compared so far
+    uint64_t first;
+};
+
+// Compares one more run with the first: where it came to its end and its bits are not the same, it
+// is a fail, whether it was verified or not. RESOURCE_EXHAUSTED when memory is short.
+enum status outcome_compare(struct outcome *outcome, const struct cpattn_result *result,
+                            struct outcome_digest *digest) MUST_CHECK;
+
 // The exit status that says so: of client/submit/command.h.
 int outcome_exit(const struct outcome *outcome);
 
