@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "judge/cpu/verify.h"
 #include "judge/digest.h"
+#include "rank/diagnose.h"
 #include "rank/engine.h"
 #include "rank/executor.h"
 #include "rank/inputs.h"
@@ -125,6 +126,8 @@ static enum status cpu_verify(struct engine *e, struct job *j, struct error *err
     uint64_t start_ns = clock_now_ns();
     j->report->digest = outputs_digest(j);
     j->report->timings.compare_ns += clock_now_ns() - start_ns;
+    struct evidence_host host = {j->c, &v.results};
+    job_diagnose(j, evidence_host_read, &host, NULL, NULL);
     return STATUS_OK;
 }
 

@@ -4,6 +4,8 @@ rank_librank_a_SOURCES = $(rank_sources)
 
 # Compiled a second time, with mutations, for the tests.
 rank_sources =
+rank_sources += rank/diagnose.c
+rank_sources += rank/diagnose.h
 rank_sources += rank/engine.h
 rank_sources += rank/engine_cpu.c
 rank_sources += rank/executor.c

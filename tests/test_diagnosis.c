@@ -287,7 +287,19 @@ static const struct finding *run(const struct cp_case *c)
 
 struct counts {
     int noticed, right, wrong;
+    int reported; // by ranks
 };
+
+// What the rank reports is what was found, unless its time was up.
+static void report_check(const struct rank_report *report, const struct finding *found,
+                         struct counts *counts)
+{
+    if (!report->diagnosis.tensor)
+        return;
+    ck_assert_str_eq(report->diagnosis.text, found->said.text);
+    ck_assert_int_eq(report->diagnosis.tensor, found->said.tensor);
+    counts->reported++;
+}
 
 static void judge(const char *mutation, int variant, enum case_dtype dtype, struct counts *counts)
 {
@@ -305,6 +317,8 @@ static void judge(const char *mutation, int variant, enum case_dtype dtype, stru
            variant_name(variant), case_choice_name(case_dtype_choices, (int)dtype), said,
            diagnosis_kind_name(f->kind), f->said.explained,
            f->said.tensor ? report_tensor_name(f->said.tensor) : "", f->said.text);
+    for (int rank = 0; rank < c.world_size; rank++)
+        report_check(&reports[rank], &shared->findings[rank], counts);
     for (int rank = 0; rank < c.world_size; rank++)
         if (shared->findings[rank].kind != DIAGNOSIS_NONE &&
             !expected(mutation, shared->findings[rank].kind)) {
@@ -331,6 +345,7 @@ START_TEST(errors_are_called_by_their_names)
     world_close_all();
     printf("# %d errors noticed, %d called by their name, %d by a wrong one\n", counts.noticed,
            counts.right, counts.wrong);
+    ck_assert_int_gt(counts.reported, 0);
     ck_assert_int_eq(counts.wrong, 0);
     ck_assert_int_ge(counts.right * 100, counts.noticed * 85);
 }
