@@ -200,21 +200,41 @@ static void collect_bias(struct collection *x)
     }
 }
 
-bool evidence_host_read(void *context, enum report_tensor tensor, int64_t first, int64_t count,
-                        float *values)
+static enum case_dtype stored_as(const struct cp_case *c, enum report_tensor tensor)
 {
-    const struct evidence_host *host = context;
+    bool fp32 = tensor == TENSOR_LSE || tensor == TENSOR_DSINK || tensor == TENSOR_MAX_LOGIT;
+    return fp32 ? DTYPE_FP32 : c->dtype;
+}
+
+const void *evidence_place(const struct evidence_host *host, enum report_tensor tensor,
+                           int64_t first, int64_t count, size_t *bytes)
+{
     const struct rank_results *r = host->results;
     const void *const tensors[TENSOR_COUNT] = {
         [TENSOR_OUT] = r->out,     [TENSOR_LSE] = r->lse,
         [TENSOR_DQ] = r->dq,       [TENSOR_DK] = r->dk,
         [TENSOR_DV] = r->dv,       [TENSOR_DBIAS] = r->dbias,
         [TENSOR_DSINK] = r->dsink, [TENSOR_MAX_LOGIT] = r->max_logit};
-    bool fp32 = tensor == TENSOR_LSE || tensor == TENSOR_DSINK || tensor == TENSOR_MAX_LOGIT;
-    if (!tensors[tensor])
-        return false;
-    dtype_read(fp32 ? DTYPE_FP32 : host->c->dtype, tensors[tensor], first, count, values);
-    return true;
+    int64_t element = stored_as(host->c, tensor) == DTYPE_FP32 ? 4 : 2;
+    *bytes = (size_t)(count * element);
+    return tensors[tensor] ? (const char *)tensors[tensor] + first * element : NULL;
+}
+
+void evidence_convert(const struct cp_case *c, enum report_tensor tensor, const void *data,
+                      int64_t count, float *values)
+{
+    dtype_read(stored_as(c, tensor), data, 0, count, values);
+}
+
+bool evidence_host_read(void *context, enum report_tensor tensor, int64_t first, int64_t count,
+                        float *values)
+{
+    const struct evidence_host *host = context;
+    size_t bytes;
+    const void *data = evidence_place(host, tensor, first, count, &bytes);
+    if (data)
+        evidence_convert(host->c, tensor, data, count, values);
+    return data != NULL;
 }
 
 // ---- tensors ------------------------------------------------------------------------------------

@@ -32,6 +32,13 @@ struct evidence_host {
 };
 evidence_read evidence_host_read;
 
+// The same in parts, where the memory is of another kind: where elements lie (NULL: there is no
+// such tensor), and what a copy of them in host memory holds.
+const void *evidence_place(const struct evidence_host *host, enum report_tensor tensor,
+                           int64_t first, int64_t count, size_t *bytes);
+void evidence_convert(const struct cp_case *c, enum report_tensor tensor, const void *data,
+                      int64_t count, float *values);
+
 // Looks for a sentence on the tensors that the report says have failed, those that others are
 // computed from first, and ends with the first one found.
 void evidence_diagnose(const struct evidence *e, const struct rank_report *report,

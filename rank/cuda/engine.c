@@ -12,8 +12,10 @@
 #include "rank/cuda/device_arena.h"
 #include "rank/cuda/events.h"
 #include "rank/cuda/executor.h"
+#include "rank/cuda/results_read.h"
 #include "rank/cuda/verify.h"
 #include "rank/cuda/window.h"
+#include "rank/diagnose.h"
 #include "transport/nccl.h"
 #include "transport/peer.h"
 
@@ -294,6 +296,8 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
     job_phase(j, REPORT_COMPARE);
     verify_cuda_finish(x, j->report);
     j->report->digest = digest_finish(cuda, j);
+    struct rank_results results = job_results(j);
+    job_diagnose(j, results_read_device, &(struct evidence_host){j->c, &results}, NULL, NULL);
     return STATUS_OK;
 }
 
