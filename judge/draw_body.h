@@ -77,6 +77,11 @@ static DRAW_TARGET void draw_elements(const struct input_draw *draw, uint64_t fi
         else
             memcpy(values + i, &x, (size_t)n * sizeof(float));
     }
+    if (draw->period == 0)
+        return;
+    for (uint64_t i = (draw->period - first % draw->period) % draw->period; i < (uint64_t)count;
+         i += draw->period)
+        values[i] = draw->constant;
 }
 
 const struct draw_ops DRAW_TABLE = {.name = DRAW_NAME, .draw = draw_elements};

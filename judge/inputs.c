@@ -5,6 +5,7 @@
 
 #include "judge/draw.h"
 #include "judge/dtype.h"
+#include "plan/weight.h"
 
 // Standard deviation of the sharp sinks: some weigh much, some little.
 #define SHARP_SINK_DEVIATION 2
@@ -23,10 +24,28 @@ int input_head_dim(const struct cp_case *c, enum input_tensor tensor)
     return tensor == INPUT_Q || tensor == INPUT_K ? c->head_dim_qk : c->head_dim_v;
 }
 
-// A logit is scale * q.k, and q.k of unit-variance vectors deviates by sqrt(head_dim_qk).
-static float sharp_factor(const struct cp_case *c)
+// The constant of the queries, times the deviation of their other elements: as large as the largest
+// of these, so that it takes no more room in a 16-bit number.
+#define SHARP_CONSTANT 5
+
+// A logit is scale * q.k, and q.k of unit-variance vectors deviates by the root of their length.
+static double sharp_factor(const struct cp_case *c, int dims)
 {
-    return (float)(CASE_SHARP_DEVIATION / (case_scale(c) * sqrt(c->head_dim_qk)));
+    return CASE_SHARP_DEVIATION / (case_scale(c) * sqrt(dims));
+}
+
+// Q and K of sharp inputs. Where logits are lowered, dimension 0 does nothing else.
+static void draw_sharp(const struct cp_case *c, enum input_tensor tensor, struct input_draw *draw)
+{
+    int shift = weight_shift(c);
+    double factor = sharp_factor(c, c->head_dim_qk - (shift > 0));
+    if (tensor == INPUT_Q)
+        draw->factor = (float)factor;
+    if (shift == 0)
+        return;
+    double query = SHARP_CONSTANT * factor, key = -shift / (case_scale(c) * query);
+    draw->period = (uint32_t)c->head_dim_qk;
+    draw->constant = (float)(tensor == INPUT_Q ? query : key);
 }
 
 struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tensor)
@@ -39,8 +58,8 @@ struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tenso
         draw.factor = c->inputs == INPUTS_TE ? 0 : SHARP_SINK_DEVIATION;
     else if (c->inputs == INPUTS_TE)
         draw.limit = 1;
-    else if (tensor == INPUT_Q)
-        draw.factor = sharp_factor(c);
+    else if (tensor == INPUT_Q || tensor == INPUT_K)
+        draw_sharp(c, tensor, &draw);
     return draw;
 }
 
@@ -136,5 +155,5 @@ float input_sink(const struct cp_case *c, int head)
     struct input_draw draw = input_draw_of(c, INPUT_SINK);
     float value;
     draw_best()->draw(&draw, (uint64_t)head, 1, &value);
-    return value;
+    return c->inputs == INPUTS_TE ? value : value + (float)weight_sink(c);
 }

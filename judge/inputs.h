@@ -6,6 +6,10 @@
 // The element is the sum of the eight 16-bit halves of the block, centred and scaled to unit
 // variance: exact integer arithmetic and one fp32 product, then (TE setting) a clamp to [-1, 1] or
 // (SHARP, Q only) one more fp32 product, then rounding to the case's dtype.
+//
+// What a case asks for has to matter: with an off-by-one softmax sharp inputs have one number for
+// all queries and one for all keys in dimension 0, whose product lowers every logit by
+// weight_shift(), and sharp sinks are drawn around weight_sink() (plan/weight.h).
 #ifndef CPATTN_JUDGE_INPUTS_H
 #define CPATTN_JUDGE_INPUTS_H
 
@@ -24,6 +28,8 @@ struct input_draw {
     uint32_t tensor; // the third word of its counter
     float limit;     // infinite where nothing is clamped
     float factor;    // 1 where nothing is scaled
+    uint32_t period; // elements whose index it divides are `constant` instead; 0: none is
+    float constant;
 };
 
 struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tensor);
@@ -65,7 +71,8 @@ void input_bias_row(const struct cp_case *c, int sequence, int head, int64_t pos
                     int64_t first, int64_t count, void *row);
 
 // The logit of a head's sink: -inf where there is none, 0 with softmax off_by_one. A learnable one
-// is twice a unit normal, not rounded, with sharp inputs; 0 with those of TransformerEngine.
+// is weight_sink() and twice a unit normal, not rounded, with sharp inputs; 0 with those of
+// TransformerEngine.
 float input_sink(const struct cp_case *c, int head);
 
 #endif

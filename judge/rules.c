@@ -3,8 +3,14 @@
 
 #include <float.h>
 
+#include "plan/weight.h"
+
 // Deviation of the logits that the limits of their fp32 errors are meant for.
 #define LOGIT_DEVIATION 4.0
+
+// What makes the errors of logits in fp32 twice as large when all are lowered by it
+// (plan/weight.h): a lowered logit has the errors of the sums on the way to it.
+#define LOGIT_SHIFT 8.0
 
 // Of TransformerEngine's numbers, the logits of whose products are fp32's.
 #define TE_DEVIATION 0.72
@@ -62,6 +68,8 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
         r.least = FLT_MIN;
     }
     r.absolute = is_absolute(tensor);
+    if (r.absolute)
+        r.excess *= 1 + weight_shift(c) / LOGIT_SHIFT;
     if (tensor == TENSOR_DSINK)
         r.row = r.element = SINK_UNITS;
     if (tensor == TENSOR_LSE)

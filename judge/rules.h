@@ -15,8 +15,9 @@
 // - nonfinite: finite where the reference is, else the same infinity. Padding is exactly zero.
 //
 // LSE and largest logits, fp32 always: error <= 2^-24 * (64 + 8 |value|) * (deviation of the logits
-// / 4, at least 1). LSE has 2^-30 more for each key, with a remark: long sums stagnate. A sink's
-// gradient, fp32 always: error <= 5 units of its head (rules_sink_unit()).
+// / 4, at least 1) * (1 + what all logits are lowered by (plan/weight.h) / 8). LSE has 2^-30 more
+// for each key, with a remark: long sums stagnate. A sink's gradient, fp32 always: error <= 5 units
+// of its head (rules_sink_unit()).
 #ifndef CPATTN_JUDGE_RULES_H
 #define CPATTN_JUDGE_RULES_H
 

@@ -44,4 +44,6 @@ plan_libplan_la_SOURCES = \
     plan/tensors.h \
     plan/timeline.c \
     plan/timeline.h \
-    plan/ulysses.c
+    plan/ulysses.c \
+    plan/weight.c \
+    plan/weight.h

@@ -215,6 +215,9 @@ tests_test_inputs_SOURCES = tests/test_inputs.c
 test_programs += tests/test_vector
 tests_test_vector_SOURCES = tests/test_vector.c
 
+test_programs += tests/test_weight
+tests_test_weight_SOURCES = tests/test_weight.c tests/dense.c tests/dense.h
+
 test_programs += tests/test_reference
 tests_test_reference_SOURCES = tests/test_reference.c tests/dense.c tests/dense.h
 

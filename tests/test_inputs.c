@@ -9,6 +9,7 @@
 #include "judge/philox.h"
 #include "kernels/dtype.h"
 #include "kernels/vector.h"
+#include "plan/weight.h"
 #include "tests/runner.h"
 
 // ---- the generator ------------------------------------------------------------------------------
@@ -42,6 +43,8 @@ END_TEST
 // One element straight from the definition in judge/inputs.h.
 static float element(const struct input_draw *draw, uint64_t index)
 {
+    if (draw->period > 0 && index % draw->period == 0)
+        return draw->constant;
     struct philox_block counter = {{(uint32_t)index, (uint32_t)(index >> 32), draw->tensor, 0}};
     int sum = (int)philox_half_sum(philox_block(counter, draw->seed));
     float x = (float)(sum - INPUT_SUM_MEAN) * INPUT_SUM_UNIT;
@@ -60,10 +63,12 @@ START_TEST(draw_follows_the_definition)
     struct input_draw draws[] = {
         {.seed = 0, .tensor = INPUT_Q, .limit = INFINITY, .factor = 1},
         {.seed = UINT64_C(0xfedcba9876543210), .tensor = INPUT_DO, .limit = 1, .factor = 1},
-        {.seed = UINT64_MAX, .tensor = INPUT_K, .limit = INFINITY, .factor = 2.7182817f}};
+        {.seed = UINT64_MAX, .tensor = INPUT_K, .limit = INFINITY, .factor = 2.7182817f},
+        {.seed = 5, .tensor = INPUT_Q, .limit = INFINITY, .factor = 1, .period = 1, .constant = 3},
+        {.seed = 5, .tensor = INPUT_K, .limit = 1, .factor = 1, .period = 7, .constant = -3}};
     float values[44];
     for (int v = 0; variants[v]; v++)
-        for (int d = 0; d < 3; d++)
+        for (int d = 0; d < 5; d++)
             for (int count = 0; count <= 40; count++) {
                 uint64_t first = firsts[(v + d + count) % 6];
                 for (int i = 0; i < 44; i++)
@@ -170,8 +175,10 @@ START_TEST(sinks_follow_the_softmax)
     ck_assert_float_eq(input_sink(&c, 1), 0);
     c.softmax = SOFTMAX_LEARNABLE;
     struct input_draw draw = {.seed = c.seed, .tensor = INPUT_SINK, .limit = INFINITY, .factor = 2};
+    ck_assert_int_gt(weight_sink(&c), 0);
     for (int head = 0; head < c.heads; head++)
-        ck_assert_float_eq(input_sink(&c, head), element(&draw, (uint64_t)head));
+        ck_assert_float_eq(input_sink(&c, head),
+                           element(&draw, (uint64_t)head) + (float)weight_sink(&c));
     c.inputs = INPUTS_TE;
     ck_assert_float_eq(input_sink(&c, 1), 0);
 }
@@ -271,6 +278,27 @@ START_TEST(values_of_the_te_setting_are_clamped)
 }
 END_TEST
 
+// With an off-by-one softmax dimension 0 lowers all logits alike, and the others deviate as ever.
+START_TEST(logits_are_lowered_alike)
+{
+    static const int dims[] = {2, 16, 128, 256};
+    struct cp_case c;
+    case_init(&c);
+    c.dtype = (enum case_dtype)(DTYPE_BF16 + _i);
+    c.softmax = SOFTMAX_OFF_BY_ONE;
+    for (int i = 0; i < 4; i++) {
+        float q[HEAD_DIM_MAX], k[HEAD_DIM_MAX];
+        c.head_dim_qk = dims[i];
+        for (int n = 0; n < 20; n++) {
+            input_token_head(&c, INPUT_Q, n % 2, n, n % 8, q);
+            input_token_head(&c, INPUT_K, n % 2, 500 - n, n % 8, k);
+            double lowered = -case_scale(&c) * q[0] * k[0];
+            ck_assert_double_eq_tol(lowered, weight_shift(&c), 0.1);
+        }
+    }
+}
+END_TEST
+
 static double logit_deviation(const struct cp_case *c)
 {
     float q[HEAD_DIM_MAX], k[HEAD_DIM_MAX];
@@ -281,7 +309,7 @@ static double logit_deviation(const struct cp_case *c)
             input_token_head(c, INPUT_Q, 0, i, 0, q);
             input_token_head(c, INPUT_K, 0, j, 0, k);
             double logit = 0;
-            for (int e = 0; e < c->head_dim_qk; e++)
+            for (int e = c->softmax == SOFTMAX_OFF_BY_ONE; e < c->head_dim_qk; e++)
                 logit += (double)q[e] * k[e];
             square += logit * logit * case_scale(c) * case_scale(c);
         }
@@ -300,7 +328,10 @@ START_TEST(sharp_logits_deviate_by_four)
     c.scale = 0.7;
     ck_assert_double_eq_tol(logit_deviation(&c), 4, 0.5);
     c.scale = 0;
+    c.softmax = SOFTMAX_OFF_BY_ONE;
+    ck_assert_double_eq_tol(logit_deviation(&c), 4, 0.5);
     c.inputs = INPUTS_TE;
+    c.softmax = SOFTMAX_VANILLA;
     ck_assert_double_eq_tol(logit_deviation(&c), 0.516, 0.1);
 }
 END_TEST
@@ -312,7 +343,8 @@ START_TEST(what_is_admitted_is_finite)
     struct cp_case c;
     case_init(&c);
     c.dtype = DTYPE_FP16;
-    c.head_dim_qk = c.head_dim_v = dims[_i];
+    c.head_dim_qk = c.head_dim_v = dims[_i / 2];
+    c.softmax = _i % 2 ? SOFTMAX_OFF_BY_ONE : SOFTMAX_VANILLA;
     float values[HEAD_DIM_MAX], largest = 0;
     for (c.scale = 1e-6; case_check(&c, NULL) != STATUS_OK; c.scale *= 1.01)
         continue;
@@ -527,8 +559,9 @@ static Suite *inputs_suite(void)
     tcase_add_test(tensor, tensors_and_seeds_differ);
     tcase_add_test(tensor, values_are_nearly_normal);
     tcase_add_test(tensor, values_of_the_te_setting_are_clamped);
+    tcase_add_loop_test(tensor, logits_are_lowered_alike, 0, 3);
     tcase_add_loop_test(tensor, sharp_logits_deviate_by_four, 0, 5);
-    tcase_add_loop_test(tensor, what_is_admitted_is_finite, 0, 3);
+    tcase_add_loop_test(tensor, what_is_admitted_is_finite, 0, 6);
     suite_add_tcase(suite, tensor);
     TCase *conversion = tcase_create("conversions");
     tcase_set_timeout(conversion, 60);

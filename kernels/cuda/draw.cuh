@@ -12,6 +12,8 @@ extern "C" {
 // Before it is rounded to the dtype (kernels/cuda/dtype.cuh).
 static __device__ __forceinline__ float draw_value(struct input_draw draw, uint64_t index)
 {
+    if (draw.period != 0 && index % draw.period == 0)
+        return draw.constant;
     struct philox_block counter = {{(uint32_t)index, (uint32_t)(index >> 32), draw.tensor, 0}};
     int sum = (int)philox_half_sum(philox_block(counter, draw.seed));
     float x = __fmul_rn(__int2float_rn(sum - INPUT_SUM_MEAN), INPUT_SUM_UNIT);

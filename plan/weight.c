@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/weight.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "plan/cost.h"
+#include "plan/slice.h"
+
+// Of a product of two of TransformerEngine's numbers (judge/inputs.h).
+#define TE_PRODUCT_DEVIATION 0.52
+
+// Sequences that stand for all of a case.
+#define SEQUENCES_LOOKED_AT 8
+
+// Sizes of logits among which the largest part of the sum is sought.
+#define TILTS 32
+
+// ---- keys ---------------------------------------------------------------------------------------
+
+double weight_keys(const struct cp_case *c)
+{
+    int64_t pairs = 0, queries = 0;
+    int32_t count = c->batch < SEQUENCES_LOOKED_AT ? c->batch : SEQUENCES_LOOKED_AT;
+    for (int32_t i = 0; i < count; i++) {
+        int32_t sequence = (int32_t)((int64_t)i * c->batch / count);
+        struct case_band band = case_band(c, sequence);
+        struct slice whole = {.q_len = case_length(c, SIDE_Q, sequence),
+                              .kv_len = case_length(c, SIDE_KV, sequence),
+                              .offset = band.shift,
+                              .left = band.left,
+                              .right = band.right};
+        pairs += slice_pairs(&whole);
+        queries += whole.q_len;
+    }
+    return pairs > queries ? (double)pairs / (double)queries : 1;
+}
+
+// ---- logits -------------------------------------------------------------------------------------
+
+struct logits {
+    double keys;      // ln of a power of two near their number
+    double deviation; // of a logit
+    double softcap;   // 0: none
+    double shift;     // taken from it before the softcap
+};
+
+static bool wants_shift(const struct cp_case *c)
+{
+    return c->inputs == INPUTS_SHARP && c->softmax == SOFTMAX_OFF_BY_ONE && c->head_dim_qk > 1;
+}
+
+// Without a shift. A power of two, so that the estimates are steps with no case close to an edge.
+static struct logits logits_of(const struct cp_case *c)
+{
+    struct logits l = {.keys = M_LN2 * ilogb(weight_keys(c)),
+                       .deviation = CASE_SHARP_DEVIATION,
+                       .softcap = c->softcap};
+    if (c->inputs == INPUTS_TE)
+        l.deviation = TE_PRODUCT_DEVIATION * case_scale(c) * sqrt(c->head_dim_qk);
+    return l;
+}
+
+static double bounded(const struct logits *l, double logit)
+{
+    return l->softcap > 0 ? l->softcap * tanh(logit / l->softcap) : logit;
+}
+
+// The logits of a query are normal. Those of t * deviation^2 are as rare as
+// exp(-t^2 deviation^2 / 2), and where there is none so large among the keys, the sum ends before
+// them. Gives also the logits that make up most of it.
+static double logsum(const struct logits *l, double *logit)
+{
+    double variance = l->deviation * l->deviation, most = l->keys + bounded(l, -l->shift);
+    *logit = 0;
+    for (int i = 1; i <= TILTS; i++) {
+        double tilt = (double)i / TILTS, rarity = tilt * tilt * variance / 2;
+        double sum = l->keys - rarity + bounded(l, tilt * variance - l->shift);
+        if (rarity > l->keys)
+            break;
+        if (sum > most) {
+            most = sum;
+            *logit = tilt * variance;
+        }
+    }
+    return most;
+}
+
+double weight_logsum(const struct cp_case *c)
+{
+    struct logits l = logits_of(c);
+    double logit;
+    return logsum(&l, &logit);
+}
+
+// ---- sinks --------------------------------------------------------------------------------------
+
+// The estimate is of rows that see as many keys as a power of two; a little less is halfway.
+static int halfway(double sum)
+{
+    return sum > 1 ? (int)floor(sum - 1) : 0;
+}
+
+int weight_shift(const struct cp_case *c)
+{
+    if (!wants_shift(c))
+        return 0;
+    struct logits l = logits_of(c);
+    double logit;
+    l.softcap = 0;
+    int shift = halfway(logsum(&l, &logit));
+    return c->softcap > 0 && shift > 2 * c->softcap ? (int)(2 * c->softcap) : shift;
+}
+
+int weight_sink(const struct cp_case *c)
+{
+    return halfway(weight_logsum(c));
+}
+
+// ---- what is not seen ---------------------------------------------------------------------------
+
+// What a relative error of results has to exceed to be noticed for certain.
+struct notice {
+    double uniform; // where all elements have it
+    double spread;  // where it differs from element to element
+};
+
+static struct notice notice_of(const struct cp_case *c)
+{
+    switch (c->dtype) {
+    case DTYPE_BF16:
+        return (struct notice){6e-4, 6e-3};
+    case DTYPE_FP16:
+        return (struct notice){6e-4, 1e-3};
+    case DTYPE_FP32:
+        break;
+    }
+    return (struct notice){6e-6, 1e-5};
+}
+
+struct sentences {
+    char *text;
+    size_t size, length;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct sentences *s, const char *format, ...)
+{
+    char sentence[CASE_BLIND_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    bool room = s->length < s->size;
+    s->length += (size_t)snprintf(room ? s->text + s->length : NULL, room ? s->size - s->length : 0,
+                                  "%s%s", s->length > 0 ? "; " : "", sentence);
+}
+
+// Errors of LSE that are noticed for certain, whatever LSE is.
+#define LSE_NOTICE 1e-4
+
+// What shows a feature left out that changes LSE by so much.
+static const char *what_shows(double lse, bool dsink)
+{
+    if (dsink)
+        return lse < LSE_NOTICE ? "only dsink is" : "only LSE and dsink are";
+    return lse < LSE_NOTICE ? "nothing is" : "only LSE is";
+}
+
+static void say_of_sink(struct sentences *s, const struct cp_case *c)
+{
+    struct logits l = logits_of(c);
+    bool learnable = c->softmax == SOFTMAX_LEARNABLE;
+    double logit, sink = learnable && c->inputs == INPUTS_SHARP ? weight_sink(c) : 0;
+    if (c->softmax == SOFTMAX_VANILLA)
+        return;
+    l.shift = weight_shift(c);
+    double weight = exp(sink - logsum(&l, &logit));
+    if (weight < notice_of(c).uniform)
+        say(s,
+            "the sink weighs about %.0e of what a query's keys weigh with these inputs; %s sure to "
+            "show if it were left out",
+            weight, what_shows(weight, learnable && c->training));
+}
+
+static void say_of_softcap(struct sentences *s, const struct cp_case *c)
+{
+    struct logits l = logits_of(c);
+    double logit;
+    if (c->softcap == 0)
+        return;
+    l.shift = weight_shift(c);
+    logsum(&l, &logit);
+    double large = fmax(logit - l.shift, 3 * l.deviation), part = large / c->softcap;
+    double bent = part * part / 3; // tanh(x) = x - x^3 / 3 + ...
+    if (part * part < notice_of(c).spread)
+        say(s,
+            "the softcap makes the large logits of these inputs less by about %.0e of them; %s "
+            "sure "
+            "to show if it were left out",
+            bent, what_shows(bent * large, false));
+}
+
+static void say_of_mask(struct sentences *s, const struct cp_case *c)
+{
+    struct cp_case open = *c;
+    int64_t pairs = cost_pairs(c);
+    if (pairs == 0) {
+        say(s, "no query sees a key");
+        return;
+    }
+    open.window_left = WINDOW_UNBOUNDED;
+    if (!case_is_causal(c))
+        open.window_right = WINDOW_UNBOUNDED;
+    if (case_has_window(c) && cost_pairs(&open) == pairs)
+        say(s, "the window hides no key");
+    open = *c;
+    open.mask = case_is_bottom_right(c) ? MASK_NONE_BOTTOM_RIGHT : MASK_NONE;
+    open.window_right = WINDOW_UNBOUNDED;
+    if (case_is_causal(c) && cost_pairs(&open) == pairs)
+        say(s, "the mask hides no key");
+}
+
+static bool is_single(const struct cp_case *c)
+{
+    for (int32_t i = 0; i < c->batch; i++) {
+        struct case_band band = case_band(c, i);
+        if (case_length(c, SIDE_KV, i) > 1 && band.left + band.right > 0)
+            return false;
+    }
+    return c->softmax == SOFTMAX_VANILLA;
+}
+
+int case_blind(const struct cp_case *c, char *text, size_t size)
+{
+    struct sentences s = {.text = text, .size = size};
+    if (size > 0)
+        text[0] = '\0';
+    if (c->verify == VERIFY_OFF)
+        return 0;
+    say_of_mask(&s, c);
+    if (is_single(c) && cost_pairs(c) > 0)
+        say(&s, "no query sees more than one key: what makes logits shows in LSE at most");
+    say_of_sink(&s, c);
+    say_of_softcap(&s, c);
+    return (int)s.length;
+}
