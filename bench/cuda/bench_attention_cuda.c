@@ -52,8 +52,8 @@ static void check_status(enum status status, const struct error *error)
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// Normal numbers on the host, repeated as often as it takes to fill a tensor. Their number is
-// prime, so that rows do not repeat.
+// Normal numbers on the host, repeated as often as it takes to fill a tensor, which begins with one
+// of its own. Their number is prime, so that rows do not repeat.
 #define NUMBERS 1048573
 
 static void *normal_numbers(enum case_dtype dtype)
@@ -69,14 +69,17 @@ static void *normal_numbers(enum case_dtype dtype)
     return numbers;
 }
 
-static void *tensor_create(enum case_dtype dtype, const void *numbers, size_t count)
+static void *tensor_create(enum case_dtype dtype, const void *numbers, size_t first, size_t count)
 {
     size_t element = (size_t)dtype_bytes(dtype), bytes = count * element;
     char *tensor;
     CHECK(cudaMalloc((void **)&tensor, bytes));
-    for (size_t at = 0; at < bytes; at += NUMBERS * element) {
-        size_t piece = bytes - at < NUMBERS * element ? bytes - at : NUMBERS * element;
-        CHECK(cudaMemcpy(tensor + at, numbers, piece, cudaMemcpyHostToDevice));
+    size_t begin = first * element, piece;
+    for (size_t at = 0; at < bytes; at += piece, begin = 0) {
+        piece = NUMBERS * element - begin;
+        piece = bytes - at < piece ? bytes - at : piece;
+        CHECK(
+            cudaMemcpy(tensor + at, (const char *)numbers + begin, piece, cudaMemcpyHostToDevice));
     }
     return tensor;
 }
@@ -100,13 +103,13 @@ static struct tensors tensors_create(const struct request *r, enum case_dtype dt
     size_t kv = rows * (size_t)r->kv_heads;
     void *numbers = normal_numbers(dtype);
     struct tensors t = {0};
-    t.q = tensor_create(dtype, numbers, rows * heads * (size_t)r->d_qk);
-    t.k = tensor_create(dtype, numbers, kv * (size_t)r->d_qk);
-    t.v = tensor_create(dtype, numbers, kv * (size_t)r->d_v);
+    t.q = tensor_create(dtype, numbers, 0, rows * heads * (size_t)r->d_qk);
+    t.k = tensor_create(dtype, numbers, NUMBERS / 4, kv * (size_t)r->d_qk);
+    t.v = tensor_create(dtype, numbers, NUMBERS / 2, kv * (size_t)r->d_v);
     CHECK(cudaMalloc((void **)&t.o, rows * heads * (size_t)r->d_v * sizeof(float)));
     CHECK(cudaMalloc((void **)&t.lse, rows * heads * sizeof(float)));
     if (!is_forward(r)) {
-        t.d_out = tensor_create(dtype, numbers, rows * heads * (size_t)r->d_v);
+        t.d_out = tensor_create(dtype, numbers, NUMBERS / 4 * 3, rows * heads * (size_t)r->d_v);
         t.d = gradient_create(rows * heads);
         t.dq = gradient_create(rows * heads * (size_t)r->d_qk);
         t.dk = gradient_create(kv * (size_t)r->d_qk);

@@ -8,7 +8,8 @@
 
 static bool is_aligned(const struct attention_forward *args)
 {
-    uintptr_t addresses = (uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v;
+    uintptr_t addresses =
+        (uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v | (uintptr_t)args->o;
     return addresses % 16 == 0 && args->shape.d_qk % 8 == 0 && args->shape.d_v % 8 == 0;
 }
 
@@ -35,9 +36,11 @@ bool forward_sm90_supports(const struct attention_backend *backend,
 
 const struct forward_instance *forward_sm90_instance(const struct attention_forward *args)
 {
-    const struct attention_shape *shape = &args->shape;
-    if (shape->d_qk <= forward_sm90_128.d_qk && shape->d_v <= forward_sm90_128.d_v)
-        return &forward_sm90_128;
+    static const struct forward_instance *const all[] = {&forward_sm90_64, &forward_sm90_128,
+                                                         &forward_sm90_192_128, &forward_sm90_256};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (args->shape.d_qk <= all[i]->d_qk && args->shape.d_v <= all[i]->d_v)
+            return all[i];
     return NULL;
 }
 

@@ -59,12 +59,13 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, float 
     float max[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float most = fmaxf(state.scores[2 * half], state.scores[2 * half + 1]);
+        float most[2] = {state.scores[2 * half], state.scores[2 * half + 1]};
 #pragma unroll
         for (int n = 1; n < S::N / 8; n++)
-            most = fmaxf(most,
-                         fmaxf(state.scores[4 * n + 2 * half], state.scores[4 * n + 2 * half + 1]));
-        max[half] = quad_max(most) * factor;
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                most[i] = fmaxf(most[i], state.scores[4 * n + 2 * half + i]);
+        max[half] = quad_max(fmaxf(most[0], most[1])) * factor;
     }
     bool grown = max[0] > state.max[0] + MAX_SLACK || max[1] > state.max[1] + MAX_SLACK;
     grown = __any_sync(0xffffffffu, grown);
@@ -159,16 +160,22 @@ static __device__ __forceinline__ void walk_enter(struct sm90_walk *walk,
     walk->high = fragment.high;
 }
 
-// Goes on to the next block. Returns how many rows of V, of the block before, hold values: N unless
-// it reaches beyond what is stored.
+// How many rows of V, of the block, hold values: N unless it reaches beyond what is stored.
+template <class S>
+__device__ __forceinline__ int walk_rows(const struct sm90_walk &walk,
+                                         const struct work_fragment *fragments)
+{
+    return walk.key + S::N >= walk.keys ? fragments[walk.fragment].stored - walk.key : S::N;
+}
+
+// Goes on to the next block. Returns walk_rows() of the block before.
 template <class S>
 __device__ __forceinline__ int walk_next(struct sm90_walk *walk,
                                          const struct work_fragment *fragments)
 {
-    int rows = S::N;
+    int rows = walk_rows<S>(*walk, fragments);
     walk->key += S::N;
     if (walk->key >= walk->keys) {
-        rows = fragments[walk->fragment].stored - (walk->key - S::N);
         walk->key = 0;
         walk_enter(walk, fragments[++walk->fragment]);
     }
@@ -247,12 +254,12 @@ __device__ __forceinline__ void block_mask(struct sm90_state<S> &state,
 
 template <class S> __device__ __forceinline__ uint64_t keys_operand(uint32_t shared, int place)
 {
-    return operand_rows(warp_uniform(shared + S::K + place * S::K_BYTES));
+    return operand_rows(shared + S::K + place * S::K_BYTES);
 }
 
 template <class S> __device__ __forceinline__ uint64_t values_operand(uint32_t shared, int place)
 {
-    return operand_columns(warp_uniform(shared + S::V + place * S::V_BYTES), S::KV_PANEL);
+    return operand_columns(shared + S::V + place * S::V_BYTES, S::KV_PANEL);
 }
 
 // Waits for a block of values, and clears what is not of it.
@@ -265,12 +272,20 @@ __device__ __forceinline__ void values_wait(uint32_t shared, const struct sm90_r
         values_clear<S>(shared + S::V + at.place * S::V_BYTES, rows, group);
 }
 
-// The blocks of `span`, of which there is at least one. The ring stands at the first.
+// The blocks of `span`, of which there is at least one. The ring stands at the first. The products
+// of the last one are still under way at the end; returns the barrier to arrive at when they are
+// done.
+//
+// Each turn begins with the scores of its block and the weighing of the values before under way.
+// Little is left between the end of the latter and the next products: the groups are likely to be
+// there at the same time, when the tensor cores have nothing to do.
 template <class S>
-__device__ __forceinline__ void
-span_compute(struct sm90_state<S> &state, const struct forward_work &work, uint32_t shared,
-             const struct sm90_task *task, uint32_t q, const struct sm90_span &span,
-             const struct sm90_group &group, struct sm90_ring<S::STAGES> *ring)
+__device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
+                                                 const struct forward_work &work, uint32_t shared,
+                                                 const struct sm90_task *task, uint32_t q,
+                                                 const struct sm90_span &span,
+                                                 const struct sm90_group &group,
+                                                 struct sm90_ring<S::STAGES> *stage)
 {
     const float factor = work.factor;
     float shrink[2];
@@ -278,103 +293,157 @@ span_compute(struct sm90_state<S> &state, const struct forward_work &work, uint3
     walk_enter(&walk, task->first);
     if (walk.key >= walk.keys)
         walk_next<S>(&walk, work.fragments);
-    barrier_wait(shared + S::K_FULL + 8 * ring->place, ring->phase);
-    scores_begin<S>(state, operand_rows(warp_uniform(q)), keys_operand<S>(shared, ring->place));
-    product_wait<0>();
-    registers_settle(state.scores);
-    warp_arrive(shared + S::K_EMPTY + 8 * ring->place);
-    block_mask<S>(state, walk, group);
-    maxima_raise<S>(state, factor, shrink);
-    scores_weigh<S>(state, factor);
-    weights_pack<S>(state);
-
-    struct sm90_ring<S::STAGES> before = *ring;
-    ring->next();
-    for (int block = span.begin + 1; block < span.end; block++) {
-        int rows = walk_next<S>(&walk, work.fragments);
-        values_wait<S>(shared, before, rows, group.index);
-        barrier_wait(shared + S::K_FULL + 8 * ring->place, ring->phase);
-        scores_begin<S>(state, operand_rows(warp_uniform(q)), keys_operand<S>(shared, ring->place));
-        out_begin<S>(state, values_operand<S>(shared, before.place), block > span.begin + 1);
+    // Known to be uniform from here on, operands need not go through registers of the threads.
+    struct sm90_ring<S::STAGES> ring = {
+        (int)warp_uniform((uint32_t)stage->place), warp_uniform(stage->phase)
+    };
+    const uint64_t q_operand = operand_rows(warp_uniform(q));
+    barrier_wait(shared + S::K_FULL + 8 * ring.place, ring.phase);
+    scores_begin<S>(state, q_operand, keys_operand<S>(shared, ring.place));
+    product_commit();     // no values yet
+    uint32_t weighed = 0; // the barrier for the values before
+    for (int block = span.begin;; block++) {
+        const bool first = block == span.begin, last = block + 1 == span.end;
         product_wait<1>();
         registers_settle(state.scores);
-        warp_arrive(shared + S::K_EMPTY + 8 * ring->place);
+        warp_arrive(shared + S::K_EMPTY + 8 * ring.place);
         block_mask<S>(state, walk, group);
         bool grown = maxima_raise<S>(state, factor, shrink);
         scores_weigh<S>(state, factor);
+        registers_settle(state.scores);
+        registers_settle(state.sum);
+        // Branches in front of the wait keep the compiler from moving the wait up, and so from
+        // having the softmax run after the weighing of values rather than meanwhile.
+        struct sm90_ring<S::STAGES> values = ring;
+        ring.next();
+        int rows = last ? walk_rows<S>(walk, work.fragments) : walk_next<S>(&walk, work.fragments);
+        values_wait<S>(shared, values, rows, group.index);
+        if (!last)
+            barrier_wait(shared + S::K_FULL + 8 * ring.place, ring.phase);
         product_wait<0>();
         registers_settle(state.out);
-        warp_arrive(shared + S::V_EMPTY + 8 * before.place);
-        if (grown)
+        if (!first)
+            warp_arrive(weighed);
+        weighed = shared + S::V_EMPTY + 8 * values.place;
+        if (grown && !first)
 #pragma unroll
             for (int i = 0; i < S::DV / 2; i++)
                 state.out[i] *= shrink[i / 2 % 2];
         weights_pack<S>(state);
-        before = *ring;
-        ring->next();
+        if (last) {
+            out_begin<S>(state, values_operand<S>(shared, values.place), !first);
+            break;
+        }
+        scores_begin<S>(state, q_operand, keys_operand<S>(shared, ring.place));
+        out_begin<S>(state, values_operand<S>(shared, values.place), !first);
     }
-    int rows =
-        walk.key + S::N >= walk.keys ? work.fragments[walk.fragment].stored - walk.key : S::N;
-    values_wait<S>(shared, before, rows, group.index);
-    out_begin<S>(state, values_operand<S>(shared, before.place), span.end - span.begin > 1);
-    product_wait<0>();
-    registers_settle(state.out);
-    warp_arrive(shared + S::V_EMPTY + 8 * before.place);
+    *stage = ring;
+    return weighed;
 }
 
 // ---- merge --------------------------------------------------------------------------------------
 
-// A row's part of O, two neighbouring elements at a time: o = keep * o + take * out. keep = 0 does
-// not read.
+// A row's part of O: o = keep * o + take * out where `some`. keep = 0 does not read. Neighbouring
+// lanes exchange pairs, so that each has four neighbouring elements of every other 8 columns.
 template <class S>
-__device__ __forceinline__ void row_blend(float *o, float keep, const float (&out)[S::DV / 2],
-                                          int half, float take, int d_v)
+__device__ __forceinline__ void row_blend(float *o, bool some, float keep,
+                                          const float (&out)[S::DV / 2], int half, float take,
+                                          int d_v)
 {
-    int column = 2 * ((int)threadIdx.x % 4);
+    int t = (int)threadIdx.x % 4, odd = t % 2;
+    int column = 8 * odd + 2 * (t - odd);
     o += column;
-    d_v -= column;
+    d_v = some ? d_v - column : 0;
 #pragma unroll
-    for (int n = 0; n < S::DV / 8; n++) {
-        float2 after = make_float2(take * out[4 * n + 2 * half], take * out[4 * n + 2 * half + 1]);
+    for (int n = 0; n < S::DV / 8; n += 2) {
+        float mine[2], other[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float even_columns = take * out[4 * n + 2 * half + i];
+            float odd_columns = take * out[4 * n + 4 + 2 * half + i];
+            mine[i] = odd ? odd_columns : even_columns;
+            other[i] = __shfl_xor_sync(0xffffffffu, odd ? even_columns : odd_columns, 1);
+        }
+        float4 after = odd ? make_float4(other[0], other[1], mine[0], mine[1])
+                           : make_float4(mine[0], mine[1], other[0], other[1]);
         if (n * 8 < d_v) {
             if (keep != 0) {
-                float2 before = *(const float2 *)(o + n * 8);
+                float4 before = *(const float4 *)(o + n * 8);
                 after.x = fmaf(keep, before.x, after.x);
                 after.y = fmaf(keep, before.y, after.y);
+                after.z = fmaf(keep, before.z, after.z);
+                after.w = fmaf(keep, before.w, after.w);
             }
-            *(float2 *)(o + n * 8) = after;
+            *(float4 *)(o + n * 8) = after;
         }
     }
 }
 
-template <class S>
-__device__ __forceinline__ void state_merge(const struct sm90_state<S> &state,
-                                            const struct forward_work &work, int64_t q_row,
-                                            int rows, int head, int first_row)
+// The thread's two rows in the running result.
+struct sm90_rows {
+    int64_t at[2];
+    bool some[2];    // there is such a row
+    float before[2]; // LSE
+};
+
+static __device__ __forceinline__ struct sm90_rows
+rows_read(const struct forward_work &work, const struct sm90_task *task, int first_row)
 {
-    const float ln_2 = 0.6931471805599453f;
+    struct sm90_rows rows;
+    const float *lse = work.lse + task->head * work.q_rows;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float sum = quad_sum(state.sum[half]);
         int row = first_row + 8 * half;
-        bool some = row < rows && sum != 0;
-        int64_t at = q_row + row * work.row_step;
-        float *running = work.lse + head * work.q_rows + at;
-        float before = some ? *running : 0;
+        rows.at[half] = task->tile.q_row + row * work.row_step;
+        rows.some[half] = row < task->tile.rows;
+        rows.before[half] = rows.some[half] ? lse[rows.at[half]] : 0;
+    }
+    return rows;
+}
+
+template <class S>
+__device__ __forceinline__ void state_merge(const struct sm90_state<S> &state,
+                                            const struct forward_work &work,
+                                            const struct sm90_rows &rows, int head)
+{
+    const float ln_2 = 0.6931471805599453f;
+    __syncwarp(); // four lanes have read what one of them writes
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float sum = quad_sum(state.sum[half]), before = rows.before[half];
+        bool some = rows.some[half] && sum != 0;
         float lse = (state.max[half] + log2f(sum)) * ln_2;
-        __syncwarp(); // four lanes read what one of them writes
-        if (!some)
-            continue;
         float most = fmaxf(before, lse);
         float keep = expf(before - most), take = expf(lse - most), both = keep + take;
-        if (threadIdx.x % 4 == 0)
-            *running = most + logf(both);
-        row_blend<S>(work.o + (at * work.heads + head) * work.d_v, keep / both, state.out, half,
-                     take / (both * sum), work.d_v);
+        if (some && threadIdx.x % 4 == 0)
+            work.lse[head * work.q_rows + rows.at[half]] = most + logf(both);
+        row_blend<S>(work.o + (rows.at[half] * work.heads + head) * work.d_v, some, keep / both,
+                     state.out, half, take / (both * sum), work.d_v);
     }
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
+
+template <class S>
+__device__ __forceinline__ void
+tile_compute(const struct forward_work &work, uint32_t shared, int slot,
+             const struct sm90_task *task, const struct sm90_span &span,
+             const struct sm90_group &group, struct sm90_ring<S::STAGES> *ring)
+{
+    struct sm90_state<S> state;
+    state.max[0] = state.max[1] = MAX_NONE;
+    state.sum[0] = state.sum[1] = 0;
+    uint32_t q = shared + slot * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;
+    uint32_t last = span_compute<S>(state, work, shared, task, q, span, group, ring);
+    struct sm90_rows rows = rows_read(work, task, group.row);
+    int head = task->head;
+    __syncwarp();
+    warp_arrive(shared + S::Q_EMPTY + 8 * slot);
+    product_wait<0>();
+    registers_settle(state.out);
+    warp_arrive(last);
+    state_merge<S>(state, work, rows, head);
+}
 
 // What a group of warps does: computes tile by tile.
 template <class S>
@@ -396,23 +465,13 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
         int blocks = (int)warp_uniform((uint32_t)task->tile.blocks);
         if (blocks == 0)
             return;
-        struct sm90_state<S> state;
-        state.max[0] = state.max[1] = MAX_NONE;
-        state.sum[0] = state.sum[1] = 0;
         struct sm90_span span = group_span<S>(task, group.index);
         blocks_skip<S>(shared, span.begin, &ring);
         if (span.begin < span.end)
-            span_compute<S>(state, args.work, shared, task,
-                            shared + slot.place * S::Q_BYTES +
-                                group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES,
-                            span, group, &ring);
+            tile_compute<S>(args.work, shared, slot.place, task, span, group, &ring);
+        else
+            warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);
         blocks_skip<S>(shared, blocks - span.end, &ring);
-        int64_t q_row = task->tile.q_row;
-        int rows = task->tile.rows, head = task->head;
-        __syncwarp();
-        warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);
-        if (span.begin < span.end)
-            state_merge<S>(state, args.work, q_row, rows, head, group.row);
     }
 }
 

@@ -3,6 +3,8 @@
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_LOAD_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_LOAD_CUH
 
+#include <limits.h>
+
 #include "kernels/cuda/sm90.cuh"
 #include "kernels/cuda/sm90_forward.h"
 
@@ -65,17 +67,41 @@ __device__ __forceinline__ void block_load(uint32_t to, uint32_t full, uint32_t 
                        residue, full);
 }
 
+// Has it in the nearest cache when it is read.
+static __device__ __forceinline__ void cache(const void *address)
+{
+    asm volatile("{\n.reg .b32 ignored;\nld.global.ca.b32 ignored, [%0];\n}\n" ::"l"(address)
+                 : "memory");
+}
+
+// The number of the next tile, and what is said of it on the way.
+static __device__ __forceinline__ int tile_claim(const struct forward_work &work)
+{
+    int next = (int)gridDim.x + atomicAdd(work.taken, 1);
+    if (next < work.tile_count * work.heads) {
+        const struct work_tile *tile = &work.tiles[forward_place_of(work, next).tile];
+        cache(&work.fragments[tile->fragment]);
+        cache(&work.fragments[tile->fragment + tile->fragment_count - 1]);
+    }
+    return next;
+}
+
+// Returns the next tile. That is asked for when as many blocks are left as there are stages, all of
+// which are full by then: the others do not notice how long it takes.
 template <class S>
-__device__ __forceinline__ void tile_load_keys(const struct sm90_forward &args, uint32_t shared,
-                                               const struct work_tile &tile, int kv_head,
-                                               struct sm90_ring<S::STAGES> *ring)
+__device__ __forceinline__ int tile_load_keys(const struct sm90_forward &args, uint32_t shared,
+                                              const struct work_tile &tile, int kv_head,
+                                              struct sm90_ring<S::STAGES> *ring)
 {
     const struct forward_work &work = args.work;
+    int left = tile.blocks, next = INT_MAX;
     for (int f = 0; f < tile.fragment_count; f++) {
         const struct work_fragment &fragment = work.fragments[tile.fragment + f];
         int position = (int)(fragment.kv_row / work.row_step);
         int residue = (int)(fragment.kv_row % work.row_step), keys = fragment.keys;
         for (int key = 0; key < keys; key += S::N) {
+            if (!S::GRID && left-- == min(tile.blocks, S::STAGES))
+                next = tile_claim(work);
             int at = ring->place;
             block_load<S, S::Q_PANELS>(shared + S::K + at * S::K_BYTES, shared + S::K_FULL + 8 * at,
                                        shared + S::K_EMPTY + 8 * at, ring->phase, &args.k,
@@ -86,6 +112,7 @@ __device__ __forceinline__ void tile_load_keys(const struct sm90_forward &args, 
             ring->next();
         }
     }
+    return next;
 }
 
 template <class S>
@@ -127,8 +154,7 @@ __device__ __forceinline__ void tiles_load(const struct sm90_forward &args, uint
         task->last = work.fragments[tile.fragment + tile.fragment_count - 1];
         tile_load_queries<S>(args, shared + slot.place * S::Q_BYTES, tile, place.head, full);
         slot.next();
-        tile_load_keys<S>(args, shared, tile, place.kv_head, &ring);
-        next = S::GRID ? total : (int)gridDim.x + atomicAdd(work.taken, 1);
+        next = tile_load_keys<S>(args, shared, tile, place.kv_head, &ring);
     }
     barrier_wait(shared + S::Q_EMPTY + 8 * slot.place, slot.phase ^ 1);
     tasks[slot.place].tile.blocks = 0;

@@ -13,6 +13,8 @@ extern "C" {
 #include "kernels/dtype.h"
 }
 
+#define TAIL_TILES 4 // of each multiprocessor, in the last section
+
 static const double LOG2_E = 1.4426950408889634;
 
 static enum status check_shape(const struct attention_shape *shape, struct error *error)
@@ -39,13 +41,20 @@ static int32_t section_heads(const struct forward_instance *instance,
     for (int32_t i = 0; i < list->tile_count; i++)
         keys = list->tiles[i].blocks > keys ? list->tiles[i].blocks : keys;
     keys *= instance->cut.keys;
-    int64_t bytes = keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype) * shape->kv_heads;
-    int64_t sections = (bytes + instance->section_bytes - 1) / instance->section_bytes;
-    if (sections > shape->kv_heads)
-        sections = shape->kv_heads;
-    int64_t kv_heads = (shape->kv_heads + sections - 1) / sections;
-    int64_t heads = kv_heads * shape->group;
+    int64_t bytes = keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype);
+    int64_t heads = instance->section_bytes / bytes * shape->group;
+    if (heads < shape->group)
+        heads = shape->group;
     return (int32_t)(heads < shape->heads ? heads : shape->heads);
+}
+
+// The last section shall have enough tiles that the short ones fill up what the long ones leave.
+static int32_t section_count(const struct forward_work *work)
+{
+    int64_t tiles = (int64_t)TAIL_TILES * work->multiprocessors;
+    int64_t last = (tiles + work->tile_count - 1) / work->tile_count;
+    int64_t sections = (work->heads - last) / work->section + 1;
+    return sections < 1 || last > work->heads ? 1 : (int32_t)sections;
 }
 
 static bool is_aligned(const struct attention_forward *args)
@@ -67,7 +76,6 @@ static void work_set(struct forward_work *work, const struct forward_instance *i
     work->lse = args->lse;
     work->max_logit = args->max_logit;
     work->tile_count = list->tile_count;
-    work->section = section_heads(instance, shape, list);
     work->heads = shape->heads;
     work->kv_heads = shape->kv_heads;
     work->group = shape->group;
@@ -159,6 +167,8 @@ static enum status list_launch(struct attention_backend *backend,
     struct forward_work work;
     work_set(&work, instance, args, list);
     work.multiprocessors = backend->sm_count;
+    work.section = section_heads(instance, &args->shape, list);
+    work.sections = section_count(&work);
     if (work_push(backend, &work, list))
         cuda_note(backend, work_launch(instance, work, args->shape.dtype, backend->stream),
                   "the forward kernel");

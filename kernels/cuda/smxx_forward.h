@@ -16,8 +16,9 @@ struct forward_work {
     int32_t *taken; // device; 0, for thread blocks that take one tile after the other
     int32_t tile_count;
     // Thread blocks come in the order section of heads, tile, head in the section, so that those
-    // that run at one time read the same keys.
-    int32_t section;
+    // that run at one time read the same keys. The last of the sections has all heads that the
+    // others leave.
+    int32_t section, sections;
     int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
     int64_t q_rows, row_step;
     int64_t q_positions, kv_positions; // of the slices, as in struct sm90_extent
@@ -38,9 +39,9 @@ static __device__ __forceinline__ struct forward_place
 forward_place_of(const struct forward_work &work, int32_t block)
 {
     int32_t whole = work.tile_count * work.section;
-    int32_t section = block / whole, rest = block % whole;
+    int32_t section = min(block / whole, work.sections - 1), rest = block - section * whole;
     int32_t first = section * work.section;
-    int32_t heads = min(work.section, work.heads - first);
+    int32_t heads = section < work.sections - 1 ? work.section : work.heads - first;
     int32_t head = first + rest % heads;
     return {rest / heads, head, (head + work.head_phase) / work.group};
 }
