@@ -165,7 +165,7 @@ tap_is "a fail: a mark where a limit is broken, and nowhere else" \
 dq 1 0 !182 of 1.50 !-2e-01 of 3e-04 !500 of 20 !31.0x"
 tap_is "a fail: the diagnosis and TransformerEngine's rule under the table" \
     "$(sed -n '/^dv /{n;N;p}' "$scratch/out")" \
-    "diagnosis: the scale is missing (97 % of the error of dq on rank 1)
+    "diagnosis: the scale is missing; it explains 97 % of the error of dq on rank 1
 for comparison: TransformerEngine's own rule refuses 72 elements"
 run case --model fail --json
 tap_is "a fail in JSON: figures" "$(peeks ranks.1.figures.4.twin ranks.1.figures.4.slope \
@@ -173,7 +173,7 @@ tap_is "a fail in JSON: figures" "$(peeks ranks.1.figures.4.twin ranks.1.figures
     "0.0016999999999999999 -0.25 65536 12 slope "
 tap_is "a fail in JSON: the diagnosis" "$("$peek" json diagnosis <"$scratch/out"), $(
     peeks ranks.1.diagnosis.tensor ranks.1.diagnosis.explained)$("$peek" json ranks.0.diagnosis <"$scratch/out")" \
-    "the scale is missing (97 % of the error of dq on rank 1), dq 0.96999999999999997 -"
+    "the scale is missing; it explains 97 % of the error of dq on rank 1, dq 0.96999999999999997 -"
 for kind in "zero:not exactly zero where nothing is visible" "padding:3 of 640 elements are not zero" \
     "nan:7 NaN or infinite"; do
     run case --model "${kind%%:*}"
@@ -377,7 +377,7 @@ tap_has "JUnit: the detail of a failure" "$(junit '//testcase[@name="fail1/bf16/
     "again: cpattn-submit case --model fail1"
 tap_has "JUnit: the message ends with the diagnosis" \
     "$(junit 'string(//testcase[@name="fail1/bf16/w2"]/failure/@message)')|" \
-    " (and 5 more); diagnosis: the scale is missing (97 % of the error of dq on rank 1)|"
+    " (and 5 more); diagnosis: the scale is missing; it explains 97 % of the error of dq on rank 1|"
 
 # The report appears when it is complete, an earlier one stays until then.
 echo earlier >"$scratch/reports.xml"

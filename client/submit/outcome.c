@@ -264,8 +264,9 @@ void outcome_diagnosis(const struct cpattn_rank *rank, char *text, size_t size)
 {
     text[0] = '\0';
     if (rank->diagnosis[0])
-        snprintf(text, size, "%s (%.0f %% of the error of %s on rank %d)", rank->diagnosis,
-                 100 * rank->diagnosis_explained, rank->diagnosis_tensor, rank->rank);
+        snprintf(text, size, "%s; it explains %.0f %% of the error of %s on rank %d",
+                 rank->diagnosis, 100 * rank->diagnosis_explained, rank->diagnosis_tensor,
+                 rank->rank);
 }
 
 void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t size)

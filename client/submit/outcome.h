@@ -113,7 +113,7 @@ void outcome_explain(const struct cpattn_figures *figures, int rank, char *text,
 // Where the first bad element lies and what it holds; "" where there is none.
 void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t size);
 
-// "the scale is missing (97 % of the error of dq on rank 1)"; "" where a rank has none.
+// "the scale is missing; it explains 97 % of the error of dq on rank 1"; "" where a rank has none.
 void outcome_diagnosis(const struct cpattn_rank *rank, char *text, size_t size);
 
 #endif
