@@ -185,6 +185,14 @@ done
 run case --model sample
 tap_has "a sample: how much was judged" "$out" \
     "judged: a sample of 6.2 %, 81920 of 1310720 elements; --verify full judges all of them"
+run case --window-left 600
+tap_has "what such a case cannot show" "$out" "
+cannot show: the window hides no key
+"
+run case --window-left 600 --json
+tap_is "what such a case cannot show, in JSON" "$(peeks outcome blind)" "pass the window hides no key "
+run case --json
+tap_is "a case that shows all" "$("$peek" json blind <"$scratch/out")" -
 run case --model nothing --json
 tap_is "a reference of nothing but zeros" "$(peeks outcome ranks.0.figures.4.twin ranks.0.figures.4.rmse_limit)" \
     "pass inf inf "
@@ -416,11 +424,12 @@ run matrix "$scratch/mixed.yaml" --fail-fast -j 1 --filter model!=impossible
 tap_is "--fail-fast: stops at the first" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "1 10 cases: 4 passed, 1 failed, 5 not run"
 
-printf 'models: {good: {}, sample: {}, remark: {}, remark2: {}}\n' >"$scratch/notes.yaml"
+printf 'models: {good: {}, sample: {}, remark: {}, remark2: {}, blind: {window_left: 600}}\n' >"$scratch/notes.yaml"
 run matrix "$scratch/notes.yaml"
-tap_is "a matrix: what the verdicts do not say" "$(tail -n 5 "$scratch/out" | head -n 3)" \
+tap_is "a matrix: what the verdicts do not say" "$(tail -n 6 "$scratch/out" | head -n 4)" \
     "1 case judged by a sample; --set verify=full judges every element
 2 cases with a remark, which --json has
+1 case passed with something that cannot show there; --json says what
 2 cases with elements that TransformerEngine's own rule refuses, for comparison"
 run matrix "$scratch/notes.yaml" --filter model=good
 tap_lacks "a matrix: nothing is said of nothing" "$out" "cases with"

@@ -199,7 +199,7 @@ void answer_print_cause(FILE *out, const char *indent, const struct cp_case *c,
 {
     print_cause(out, indent, c, outcome, result);
     if (outcome->kind == OUTCOME_FAIL)
-        figures_print_notes(out, indent, result);
+        figures_print_notes(out, indent, c, result);
 }
 
 void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outcome,
@@ -218,7 +218,7 @@ void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outc
     fputc('\n', out);
     if (outcome->tensor[0] && outcome->kind != OUTCOME_UNVERIFIED) {
         figures_print(out, result, verbose);
-        figures_print_notes(out, "", result);
+        figures_print_notes(out, "", c, result);
         fputc('\n', out);
     }
     print_times(out, c, result, verbose);

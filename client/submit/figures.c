@@ -8,6 +8,7 @@
 #include "client/submit/outcome.h"
 #include "client/submit/table.h"
 #include "client/submit/text.h"
+#include "plan/weight.h"
 
 // Different diagnoses that are shown.
 #define DIAGNOSES_MAX 3
@@ -250,12 +251,22 @@ static void print_remarks(FILE *out, const char *indent, const struct cpattn_res
     }
 }
 
-void figures_print_notes(FILE *out, const char *indent, const struct cpattn_result *result)
+static void print_blind(FILE *out, const char *indent, const struct cp_case *c)
+{
+    char text[CASE_BLIND_MAX + 32] = "cannot show: ";
+    size_t used = strlen(text);
+    if (case_blind(c, text + used, sizeof(text) - used) > 0)
+        terminal_wrap(out, indent, text);
+}
+
+void figures_print_notes(FILE *out, const char *indent, const struct cp_case *c,
+                         const struct cpattn_result *result)
 {
     struct counts counts = counts_of(result);
     char text[256];
     figures_print_diagnosis(out, indent, result);
     print_remarks(out, indent, result);
+    print_blind(out, indent, c);
     if (!counts.measured)
         return;
     if (counts.judged < counts.elements) {

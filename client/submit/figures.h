@@ -7,14 +7,17 @@
 #include <stdio.h>
 
 #include "client/cpattn.h"
+#include "plan/case.h"
 
 // A row for the worst chunk of each tensor; with `verbose` one for every chunk of every rank, and
 // columns for numbers that are no part of a rule. A cell that breaks its limit begins with '!'.
 void figures_print(FILE *out, const struct cpattn_result *result, bool verbose);
 
 // Lines after `indent` for what the table cannot hold: the diagnosis of a fail, how much was judged
-// where it was a sample, remarks, and what TransformerEngine's own rule says.
-void figures_print_notes(FILE *out, const char *indent, const struct cpattn_result *result);
+// where it was a sample, remarks, what such a case cannot show, and what TransformerEngine's own
+// rule says.
+void figures_print_notes(FILE *out, const char *indent, const struct cp_case *c,
+                         const struct cpattn_result *result);
 
 // The lines of the diagnosis alone.
 void figures_print_diagnosis(FILE *out, const char *indent, const struct cpattn_result *result);

@@ -10,6 +10,7 @@
 #include "client/submit/measure.h"
 
 #include "plan/support.h"
+#include "plan/weight.h"
 
 // Every *_set_new() of jansson takes a NULL value for a failure and returns -1; one flag gathers
 // them.
@@ -275,7 +276,7 @@ bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struc
                  const struct cpattn_result *result)
 {
     struct writer w = {false};
-    char command[CASE_COMMAND_MAX];
+    char command[CASE_COMMAND_MAX], blind[CASE_BLIND_MAX];
     json_t *object = json_object();
     if (id)
         put_text(&w, object, "id", id);
@@ -285,6 +286,8 @@ bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struc
         put_text(&w, object, "message", outcome->sentence);
     if (outcome->diagnosis)
         put_text(&w, object, "diagnosis", outcome->diagnosis);
+    if (case_blind(c, blind, sizeof(blind)) > 0)
+        put_text(&w, object, "blind", blind);
     put(&w, object, "case", case_object(&w, c));
     case_command(c, command, sizeof(command));
     put_text(&w, object, "command", command);

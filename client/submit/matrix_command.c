@@ -14,6 +14,7 @@
 #include "client/submit/options.h"
 #include "client/submit/progress.h"
 #include "common/duration.h"
+#include "plan/weight.h"
 
 #define JOBS_DEFAULT     4
 #define PATIENCE_DEFAULT (UINT64_C(60) * 1000000000)
@@ -70,8 +71,7 @@ static const struct argp_option option_table[] = {
      10},
     {"patience", KEY_PATIENCE, "TIME", 0,
      "wait this long for a daemon that goes away while cases are left, and submit once more what "
-     "it "
-     "left unanswered [60s]",
+     "it left unanswered [60s]",
      10},
     {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},
     {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 10},
@@ -327,11 +327,9 @@ static void print_answered(const struct run *run, int number)
     const struct outcome *o = &run->outcomes[number];
     const struct progress *p = &run->progress;
     char ran[DURATION_TEXT_MAX];
-    FILE *out = terminal_is(stdout) ? stdout : stderr;
+    FILE *out = terminal_is(stdout) || !p->live ? stdout : stderr;
     if (run->options->json || (p->live && o->kind == OUTCOME_PASS))
         return;
-    if (!p->live)
-        out = stdout;
     if (!p->live)
         fprintf(out, "%*d/%d ", p->total >= 1000 ? 5 : p->total >= 100 ? 3 : 2, p->done, p->total);
     fprintf(out, "%-5s %s", outcome_name(o->kind), run->list->cases[number].id);
@@ -350,6 +348,7 @@ static void take_outcome(struct run *run, int number, const struct cpattn_result
     matrix_case_load(made, &c);
     if (outcome->kind == OUTCOME_ERROR && outcome->status == STATUS_CANCELLED && run->stopped)
         outcome->kind = OUTCOME_NOT_RUN;
+    outcome->blind = outcome->kind == OUTCOME_PASS && case_blind(&c, NULL, 0) > 0;
     if (outcome->kind == OUTCOME_FAIL || outcome->kind == OUTCOME_ERROR)
         keep_detail(outcome, &c, result);
     if (outcome->kind != OUTCOME_PASS && outcome->kind != OUTCOME_UNVERIFIED &&

@@ -221,11 +221,12 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
 // What the verdicts do not say.
 static void print_notes(FILE *out, const struct matrix_report *report)
 {
-    int sampled = 0, remarked = 0, te = 0;
+    int sampled = 0, remarked = 0, blind = 0, te = 0;
     for (int i = 0; i < report->list->count; i++) {
         const struct outcome *o = &report->outcomes[i];
         sampled += o->sampled;
         remarked += o->remarked;
+        blind += o->blind;
         te += o->te_mismatches > 0;
     }
     const struct {
@@ -233,8 +234,9 @@ static void print_notes(FILE *out, const struct matrix_report *report)
         const char *words;
     } notes[] = {{sampled, "judged by a sample; --set verify=full judges every element"},
                  {remarked, "with a remark, which --json has"},
+                 {blind, "passed with something that cannot show there; --json says what"},
                  {te, "with elements that TransformerEngine's own rule refuses, for comparison"}};
-    bool any = sampled || remarked || te;
+    bool any = sampled || remarked || blind || te;
     if (any)
         fputc('\n', out);
     for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++)
