@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/complete.h"
 
+#include <stdlib.h>
+
+#include "judge/tiles.h"
 #include "plan/bias.h"
 
-// Tokens and padding of a side on a rank.
-struct rows {
-    int64_t tokens, padding;
+// Chunks of a rank, and its padding as one more.
+#define PARTS (CHUNK_PADDING + 1)
+
+// Tokens of a side on a rank, by part, and how many of them are judged.
+struct tokens {
+    int64_t all[PARTS], judged[PARTS];
 };
 
-static struct rows rows_of(const struct cp_case *c, enum shard_side side, int rank)
+static void count_all(const struct cp_case *c, enum shard_side side, int rank, struct tokens *t)
 {
-    struct rows rows = {0, 0};
     int chunks = shard_chunks_per_rank(c);
     for (int32_t sequence = 0; sequence < c->batch; sequence++)
         for (int i = 0; i < chunks; i++) {
@@ -18,63 +23,146 @@ static struct rows rows_of(const struct cp_case *c, enum shard_side side, int ra
             shard_chunk(case_occupied(c, side, sequence), chunks * c->world_size,
                         shard_chunk_of(c, rank, i), &begin, &end);
             int64_t tokens = length <= begin ? 0 : (length < end ? length : end) - begin;
-            rows.tokens += tokens;
-            rows.padding += end - begin - tokens;
+            t->all[i] += tokens;
+            t->all[CHUNK_PADDING] += end - begin - tokens;
         }
-    return rows;
 }
 
-// What there is of a tensor, beside padding and as padding.
+static void count_sample(const struct cp_case *c, enum shard_side side, int rank, double fraction,
+                         struct span *spans, struct tile *tiles, int64_t max, struct tokens *t)
+{
+    int count = shard_spans(c, side, rank, spans);
+    int64_t tile_count = tiles_list(c, side, fraction, spans, count, tiles, max);
+    for (int chunk = 0; chunk < CHUNK_PADDING; chunk++)
+        t->judged[chunk] = tiles_tokens(tiles, tile_count < max ? tile_count : max, spans, chunk);
+}
+
+static enum status tokens_of(const struct cp_case *c, enum shard_side side, int rank,
+                             double fraction, struct tokens *t, struct error *error)
+{
+    *t = (struct tokens){0};
+    count_all(c, side, rank, t);
+    for (int part = 0; part < PARTS; part++)
+        t->judged[part] = t->all[part];
+    if (fraction >= 1)
+        return STATUS_OK;
+    int64_t spans_max = shard_spans_max(c);
+    int64_t max = shard_rows(c, side, rank) / TILE_TOKENS + 2 * spans_max;
+    struct span *spans = malloc((size_t)spans_max * sizeof(*spans));
+    struct tile *tiles = malloc((size_t)max * sizeof(*tiles));
+    if (spans && tiles)
+        count_sample(c, side, rank, fraction, spans, tiles, max, t);
+    bool there = spans && tiles;
+    free(spans);
+    free(tiles);
+    return there ? STATUS_OK
+                 : error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory to check a sample");
+}
+
+// What there is of a tensor in one part.
 struct extent {
     enum report_tensor tensor;
-    int64_t elements, padding;
+    int part;
+    int64_t elements, judged;
 };
 
-static struct extent extent_of(enum report_tensor tensor, struct rows rows, int64_t width)
-{
-    return (struct extent){tensor, rows.tokens * width, rows.padding * width};
-}
-
-static enum status extent_check(const struct rank_report *report, struct extent extent,
+static enum status extent_check(const struct rank_report *report, struct extent extent, int *found,
                                 struct error *error)
 {
-    int64_t elements = 0, padding = 0;
+    int64_t elements = 0, judged = 0;
+    int count = 0;
     for (int i = 0; i < report->figures_count; i++) {
         const struct figures *f = &report->figures[i];
-        if (f->tensor == (int32_t)extent.tensor)
-            *(f->chunk == CHUNK_PADDING ? &padding : &elements) += f->elements;
+        if (f->tensor != (int32_t)extent.tensor || f->chunk != extent.part)
+            continue;
+        elements += f->elements;
+        judged += extent.part == CHUNK_PADDING ? f->elements : f->judged;
+        count++;
     }
-    if (elements == extent.elements && padding == extent.padding)
+    *found += count;
+    if (count == (extent.elements > 0) && elements == extent.elements && judged == extent.judged)
         return STATUS_OK;
     return error_set(error, STATUS_INTERNAL,
-                     "the verification of %s has looked at %lld elements and %lld of padding, "
-                     "where rank %d has %lld and %lld",
-                     report_tensor_name((int)extent.tensor), (long long)elements,
-                     (long long)padding, report->rank, (long long)extent.elements,
-                     (long long)extent.padding);
+                     "the verification of %s, %s %d, has %d figures of %lld elements, %lld judged, "
+                     "where rank %d has %lld and %lld are to be judged",
+                     report_tensor_name((int)extent.tensor),
+                     extent.part == CHUNK_PADDING ? "part" : "chunk", extent.part, count,
+                     (long long)elements, (long long)judged, report->rank,
+                     (long long)extent.elements, (long long)extent.judged);
 }
 
-enum status complete_check(const struct cp_case *c, int rank, const struct rank_report *report,
-                           struct error *error)
+// A tensor of rows of `width` elements; nothing of it where width is 0.
+static enum status rows_check(const struct rank_report *report, enum report_tensor tensor,
+                              const struct tokens *t, int64_t width, int *found,
+                              struct error *error)
 {
-    struct rows q = rows_of(c, SIDE_Q, rank), kv = rows_of(c, SIDE_KV, rank), none = {0, 0};
-    bool sinks = c->training && c->softmax == SOFTMAX_LEARNABLE;
-    bool bias = c->training && c->bias != BIAS_NONE;
-    struct rows q_back = c->training ? q : none, kv_back = c->training ? kv : none;
-    struct extent lse = extent_of(TENSOR_LSE, q, c->heads);
-    lse.padding = 0; // nobody reads it
-    const struct extent extents[] = {
-        extent_of(TENSOR_OUT, q, (int64_t)c->heads * c->head_dim_v),
-        lse,
-        extent_of(TENSOR_DQ, q_back, (int64_t)c->heads * c->head_dim_qk),
-        extent_of(TENSOR_DK, kv_back, (int64_t)c->kv_heads * c->head_dim_qk),
-        extent_of(TENSOR_DV, kv_back, (int64_t)c->kv_heads * c->head_dim_v),
-        {TENSOR_MAX_LOGIT, c->max_logit ? c->heads : 0, 0},
-        {TENSOR_DSINK, sinks ? c->heads : 0, 0},
-        {TENSOR_DBIAS, bias ? bias_share(c, rank).count : 0, 0},
-    };
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof(extents) / sizeof(*extents) && status == STATUS_OK; i++)
-        status = extent_check(report, extents[i], error);
+    for (int part = 0; part < PARTS && status == STATUS_OK; part++) {
+        struct extent extent = {tensor, part, t->all[part] * width, t->judged[part] * width};
+        if (tensor == TENSOR_LSE && part == CHUNK_PADDING)
+            extent.elements = extent.judged = 0; // nobody reads it
+        status = extent_check(report, extent, found, error);
+    }
+    return status;
+}
+
+static enum status whole_check(const struct rank_report *report, enum report_tensor tensor,
+                               int64_t elements, int *found, struct error *error)
+{
+    struct extent extent = {tensor, 0, elements, elements};
+    // One figures of nothing, where a rank delivers no part of a tensor that the case has.
+    if (elements == 0)
+        for (int i = 0; i < report->figures_count; i++)
+            *found +=
+                report->figures[i].tensor == (int32_t)tensor && report->figures[i].elements == 0;
+    return elements == 0 ? STATUS_OK : extent_check(report, extent, found, error);
+}
+
+static enum status all_check(const struct cp_case *c, int rank, const struct tokens *q,
+                             const struct tokens *kv, const struct rank_report *report, int *found,
+                             struct error *error)
+{
+    bool training = c->training;
+    const struct {
+        enum report_tensor tensor;
+        const struct tokens *tokens;
+        int64_t width;
+    } rows[] = {
+        {TENSOR_OUT, q, (int64_t)c->heads * c->head_dim_v},
+        {TENSOR_LSE, q, c->heads},
+        {TENSOR_DQ, q, training ? (int64_t)c->heads * c->head_dim_qk : 0},
+        {TENSOR_DK, kv, training ? (int64_t)c->kv_heads * c->head_dim_qk : 0},
+        {TENSOR_DV, kv, training ? (int64_t)c->kv_heads * c->head_dim_v : 0},
+    };
+    bool sinks = training && c->softmax == SOFTMAX_LEARNABLE,
+         bias = training && c->bias != BIAS_NONE;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && status == STATUS_OK; i++)
+        status = rows_check(report, rows[i].tensor, rows[i].tokens, rows[i].width, found, error);
+    if (status == STATUS_OK)
+        status = whole_check(report, TENSOR_MAX_LOGIT, c->max_logit ? c->heads : 0, found, error);
+    if (status == STATUS_OK)
+        status = whole_check(report, TENSOR_DSINK, sinks ? c->heads : 0, found, error);
+    if (status == STATUS_OK)
+        status =
+            whole_check(report, TENSOR_DBIAS, bias ? bias_share(c, rank).count : 0, found, error);
+    return status;
+}
+
+enum status complete_check(const struct cp_case *c, int rank, double work,
+                           const struct rank_report *report, struct error *error)
+{
+    struct tokens q, kv;
+    int found = 0;
+    double fraction = tiles_fraction(c, work);
+    enum status status = tokens_of(c, SIDE_Q, rank, fraction, &q, error);
+    if (status == STATUS_OK)
+        status = tokens_of(c, SIDE_KV, rank, fraction, &kv, error);
+    if (status == STATUS_OK)
+        status = all_check(c, rank, &q, &kv, report, &found, error);
+    if (status == STATUS_OK && found != report->figures_count)
+        return error_set(error, STATUS_INTERNAL,
+                         "the verification has %d figures where rank %d has %d parts of tensors",
+                         report->figures_count, rank, found);
     return status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a verdict is one: a verification that has looked at less than everything, for whatever
+// Whether a verdict is one: a verification that has looked at less than it should, for whatever
 // reason, must not pass for one that has found nothing.
 #ifndef CPATTN_JUDGE_COMPLETE_H
 #define CPATTN_JUDGE_COMPLETE_H
@@ -7,10 +7,11 @@
 #include "common/report.h"
 #include "plan/case.h"
 
-// Checks that a rank's figures are of every element of every tensor that the case has on it,
-// padding included, each once. Counts by itself what there is. INTERNAL, with the tensor and both
-// numbers, where they are not.
-enum status complete_check(const struct cp_case *c, int rank, const struct rank_report *report,
-                           struct error *error) MUST_CHECK;
+// Checks that a rank has figures for each chunk of each tensor that the case has on it, padding
+// included, exactly once, of as many elements as there are, and that it has judged all of them, or
+// those of the sample that `work` makes (judge/tiles.h). Counts by itself what there is. INTERNAL,
+// with the tensor and the numbers, where it is not so. RESOURCE_EXHAUSTED when memory is short.
+enum status complete_check(const struct cp_case *c, int rank, double work,
+                           const struct rank_report *report, struct error *error) MUST_CHECK;
 
 #endif

@@ -46,11 +46,12 @@ INLINE uint16_t write_bf16(float value)
     return (uint16_t)(choose((bits & 0x7fffffff) > INFINITY_BITS, quiet, rounded) >> 16);
 }
 
-// The exponent of fp16 is 112 less than that of fp32; the product also normalises denormals.
+// The exponent of fp16 is 112 less than that of fp32. Denormals are multiples of 2^-24.
 INLINE float read_fp16(uint16_t element)
 {
     uint32_t magnitude = element & 0x7fffu;
-    uint32_t finite = bits_of(value_of(magnitude << 13) * 0x1p112f);
+    uint32_t denormal = bits_of((float)(int32_t)magnitude * 0x1p-24f);
+    uint32_t finite = choose(magnitude < 0x400, denormal, (magnitude << 13) + (112u << 23));
     uint32_t special = INFINITY_BITS | magnitude << 13;
     uint32_t sign = (uint32_t)(element & 0x8000u) << 16;
     return value_of(choose(magnitude < 0x7c00, finite, special) | sign);

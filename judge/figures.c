@@ -316,6 +316,7 @@ void figures_finish(struct figures *f, const struct figures_rule *rule,
                     const struct figures_sums *sums)
 {
     double scale = rule->absolute ? 1 : chunk_scale(rule, sums, f->elements);
+    f->judged = f->elements;
     f->rmse_rel = sqrt(mean(sums->error_squares, f->elements)) / scale;
     f->worst_row_rel = sums->worst_row;
     f->judged = f->elements;
@@ -331,10 +332,11 @@ void figures_finish(struct figures *f, const struct figures_rule *rule,
 
 // ---- judging ----
 
-void tally_init(struct tally *t, struct figures_rule rule, enum report_tensor tensor, int chunk,
-                struct row_error *rows, int64_t row_count)
+void figures_tally_init(struct figures_tally *t, struct figures_rule rule,
+                        enum report_tensor tensor, int chunk, struct row_error *rows,
+                        int64_t row_count)
 {
-    *t = (struct tally){
+    *t = (struct figures_tally){
         .figures = figures_init(&rule, tensor, chunk),
         .rule = rule,
         .rows = rows,
@@ -351,7 +353,8 @@ static double row_rms(const double *expected, int count)
     return sqrt(squares / count);
 }
 
-static void element_bad(struct tally *t, struct element where, int dim, double got, double expected)
+static void element_bad(struct figures_tally *t, struct element where, int dim, double got,
+                        double expected)
 {
     struct figures *f = &t->figures;
     if (f->mismatches++ > 0)
@@ -362,8 +365,8 @@ static void element_bad(struct tally *t, struct element where, int dim, double g
     f->first_bad_expected = expected;
 }
 
-void tally_row(struct tally *t, int64_t index, struct element where, const float *got,
-               const double *expected, int count, double terms)
+void figures_tally_row(struct figures_tally *t, int64_t index, struct element where,
+                       const float *got, const double *expected, int count, double terms)
 {
     struct figures *f = &t->figures;
     double rms = row_rms(expected, count), squares = 0;
@@ -396,7 +399,7 @@ void tally_row(struct tally *t, int64_t index, struct element where, const float
 }
 
 // `least`: what a row is measured against if it is smaller than that itself.
-static int64_t rows_worst(struct tally *t, double least)
+static int64_t rows_worst(struct figures_tally *t, double least)
 {
     int64_t worst = -1;
     for (int64_t i = 0; i < t->row_count; i++) {
@@ -410,7 +413,7 @@ static int64_t rows_worst(struct tally *t, double least)
     return worst;
 }
 
-int64_t tally_finish(struct tally *t)
+int64_t figures_tally_finish(struct figures_tally *t)
 {
     double scale = chunk_scale(&t->rule, &t->sums, t->figures.elements);
     int64_t worst = rows_worst(t, figures_floors(&t->rule).row * scale);

@@ -110,27 +110,29 @@ struct row_error {
 };
 
 // One chunk being judged, row by row.
-struct tally {
-    struct figures figures; // complete after tally_finish()
+struct figures_tally {
+    struct figures figures; // complete after figures_tally_finish()
     struct figures_rule rule;
     struct row_error *rows;
     int64_t row_count;
     struct figures_sums sums;
 };
 
-// Starts a chunk of `row_count` rows. `rows` is room for as many, borrowed until tally_finish().
-void tally_init(struct tally *t, struct figures_rule rule, enum report_tensor tensor, int chunk,
-                struct row_error *rows, int64_t row_count);
+// Starts a chunk of `row_count` rows. `rows` is room for as many, borrowed until
+// figures_tally_finish().
+void figures_tally_init(struct figures_tally *t, struct figures_rule rule,
+                        enum report_tensor tensor, int chunk, struct row_error *rows,
+                        int64_t row_count);
 
 // Judges row `index` of the chunk, which begins at `where` of the global tensor. Rows may
 // come in any order; the first bad element is the first that was met. `terms`: those of the row, 0
 // where nothing cancels, 1 for the gradient of the bias, and for that of a sink, which comes in
 // units, as many of them as 1 has.
-void tally_row(struct tally *t, int64_t index, struct element where, const float *got,
-               const double *expected, int count, double terms);
+void figures_tally_row(struct figures_tally *t, int64_t index, struct element where,
+                       const float *got, const double *expected, int count, double terms);
 
 // Completes the figures but for worst_row, which the caller derives from the index of the worst row
 // that is returned; -1 when there was no row.
-int64_t tally_finish(struct tally *t);
+int64_t figures_tally_finish(struct figures_tally *t);
 
 #endif

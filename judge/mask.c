@@ -10,12 +10,14 @@ struct mask mask_of(const struct cp_case *c, int32_t sequence)
                      .keys = case_length(c, SIDE_KV, sequence),
                      .low = -FAR,
                      .high = FAR};
-    int64_t diagonal = c->mask == MASK_CAUSAL_BOTTOM_RIGHT ? m.keys - m.queries : 0;
+    bool causal = c->mask == MASK_CAUSAL || c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
+    bool from_end = c->mask == MASK_CAUSAL_BOTTOM_RIGHT || c->mask == MASK_NONE_BOTTOM_RIGHT;
+    int64_t diagonal = from_end ? m.keys - m.queries : 0;
     if (c->window_left != WINDOW_UNBOUNDED)
         m.low = diagonal - c->window_left;
     if (c->window_right != WINDOW_UNBOUNDED)
         m.high = diagonal + c->window_right;
-    if (c->mask != MASK_NONE && m.high > diagonal)
+    if (causal && m.high > diagonal)
         m.high = diagonal;
     return m;
 }

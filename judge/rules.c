@@ -19,6 +19,10 @@
 #define FP64_EXCESS_FP16 4
 #define FP64_EXCESS_BF16 32
 
+// Deviations of a slope, and the unit as a part of the reference beyond which there is none.
+#define SLOPE_DEVIATIONS 4
+#define SLOPE_UNIT_MAX   0.1
+
 // How many units the gradient of a sink may err by.
 #define SINK_UNITS 5
 
@@ -26,6 +30,9 @@ static bool is_absolute(enum report_tensor tensor)
 {
     return tensor == TENSOR_LSE || tensor == TENSOR_MAX_LOGIT;
 }
+
+// Where products of more than this many numbers have errors in fp32 that grow with the root.
+#define DIM_USUAL 64
 
 // Sharp inputs give the logits their deviation whatever the scale is.
 static double logit_excess(const struct cp_case *c)
@@ -55,6 +62,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
                       .element = 4,
                       .step = c->dtype == DTYPE_BF16 ? 0x1p-7 : 0x1p-10,
                       .least = c->dtype == DTYPE_FP16 ? 0x1p-24 : FLT_MIN,
+                      .rounding = 0.1, // numbers of any size err by 0.21 steps
                       .te = te_tolerance(c),
                       .excess = logit_excess(c)};
     if (c->dtype == DTYPE_FP32) {
@@ -62,6 +70,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
         r.slope = 3e-6;
         r.row = 16;
         r.element = 5;
+        r.rounding = 1 + 4 * r.excess; // of logits of 16 to 32, and of LSE
     }
     if (c->dtype == DTYPE_FP32 || is_absolute(tensor) || tensor == TENSOR_DSINK) {
         r.step = 0x1p-23;
@@ -70,6 +79,8 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
     r.absolute = is_absolute(tensor);
     if (r.absolute)
         r.excess *= 1 + weight_shift(c) / LOGIT_SHIFT;
+    if (r.absolute && c->head_dim_qk > DIM_USUAL)
+        r.excess *= sqrt((double)c->head_dim_qk / DIM_USUAL);
     if (tensor == TENSOR_DSINK)
         r.row = r.element = SINK_UNITS;
     if (tensor == TENSOR_LSE)
@@ -83,12 +94,6 @@ bool rules_want_fp64(const struct cp_case *c)
 }
 
 // ---- the end ------------------------------------------------------------------------------------
-
-// The less a mean is over, the less it says.
-static double allowance(int64_t elements)
-{
-    return 1 + 4 / sqrt(elements > 1 ? (double)elements : 1);
-}
 
 static double quotient(double a, double b)
 {
@@ -107,26 +112,36 @@ static void finish_absolute(const struct rules_sums *s, const struct rules_worst
     f->remark = s->long_sums > 0 ? REMARK_LONG_SUM : REMARK_NONE;
 }
 
+// What is left of a tensor in which all cancels is noise, and so is its slope, of which the RMS
+// says all there is to say. Else rows add what they add with random signs, not all of them as much.
+static double slope_noise(const struct rules_sums *s, double unit, double rms_limit)
+{
+    if (!(unit < SLOPE_UNIT_MAX))
+        return rms_limit;
+    double twin = quotient(sqrt(s->twin_product_squares), s->reference_squares);
+    return SLOPE_DEVIATIONS * rules_allowance(s) * fmax(twin, unit / sqrt(rules_rows(s)));
+}
+
 static void finish_relative(const struct rules *r, const struct rules_sums *s,
                             const struct rules_worst *w, struct figures *f)
 {
     struct rules_units units = rules_units(r, s);
     double n = s->elements > 0 ? (double)s->elements : 1;
     double reference = sqrt(s->reference_squares / n), error = sqrt(s->error_squares / n);
-    double unit = quotient(units.rms, reference), rows = s->rows > 0 ? (double)s->rows : 1;
-    double admitted = r->rms * units.rms * allowance(s->elements);
+    double unit = quotient(units.rms, reference);
+    double admitted = r->rms * units.rms * rules_allowance(s);
     f->rmse_rel = quotient(error, reference);
     f->rmse_limit = quotient(admitted, reference);
     f->twin_rel = unit;
     f->slope = s->reference_squares > 0 ? s->product / s->reference_squares : 0;
-    f->slope_limit = r->slope + 3 * unit / sqrt(rows);
+    f->slope_limit = r->slope + slope_noise(s, unit, f->rmse_limit);
     f->worst_row_rel = w->row;
-    f->worst_row_limit = r->row;
+    f->worst_row_limit = r->row * rules_allowance(s);
     if (!(error <= admitted))
         f->broken |= RULE_RMSE;
     if (!(fabs(f->slope) <= f->slope_limit))
         f->broken |= RULE_SLOPE;
-    if (!(w->row <= r->row))
+    if (!(w->row <= f->worst_row_limit))
         f->broken |= RULE_ROW;
 }
 
@@ -157,4 +172,53 @@ double rules_sink_unit(const struct rules_sink *s)
     double queries = s->queries > 1 ? (double)s->queries : 1;
     double noise = 0x1p-24 * sqrt(s->term_squares) * (16 + sqrt(queries));
     return sqrt(s->twin_squares) + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
+}
+
+static int sink_refuse(struct rules_sinks *sums)
+{
+    return sums->mismatches++ == 0 ? RULES_FIRST_BAD : 0;
+}
+
+int rules_sinks_add(const struct rules *r, struct rules_sinks *sums, const struct rules_sink *head,
+                    double got)
+{
+    double unit = rules_sink_unit(head), error = got - head->reference;
+    int place = sums->heads++ == 0 ? RULES_WORST : 0;
+    if (!isfinite(got)) {
+        sums->nonfinite++;
+        return place | sink_refuse(sums);
+    }
+    sums->te_mismatches += !rules_te(r, got, head->reference);
+    sums->error_squares += error * error;
+    sums->unit_squares += unit * unit;
+    sums->reference_squares += head->reference * head->reference;
+    sums->product += error * head->reference;
+    sums->unit_products += unit * fabs(head->reference);
+    sums->max_abs = fmax(sums->max_abs, fabs(error));
+    if (fabs(error) / unit > sums->worst) {
+        sums->worst = fabs(error) / unit;
+        place |= RULES_WORST;
+    }
+    return fabs(error) <= r->element * unit ? place : place | sink_refuse(sums);
+}
+
+void rules_sinks_finish(const struct rules *r, const struct rules_sinks *s, struct figures *f)
+{
+    double reference = sqrt(s->reference_squares), unit = sqrt(s->unit_squares);
+    f->judged = s->heads;
+    f->mismatches = s->mismatches;
+    f->nonfinite = s->nonfinite;
+    f->te_mismatches = s->te_mismatches;
+    f->max_abs = s->max_abs;
+    f->worst_element = s->worst / r->element;
+    f->rmse_rel = quotient(sqrt(s->error_squares), reference);
+    f->rmse_limit = quotient(r->element * unit, reference);
+    f->twin_rel = quotient(unit, reference);
+    f->slope = s->reference_squares > 0 ? s->product / s->reference_squares : 0;
+    f->slope_limit = quotient(r->element * s->unit_products, s->reference_squares);
+    f->worst_row_rel = s->worst;
+    f->worst_row_limit = r->element;
+    f->broken = s->nonfinite > 0 ? RULE_NONFINITE : 0;
+    if (s->mismatches > s->nonfinite)
+        f->broken |= RULE_ELEMENT;
 }

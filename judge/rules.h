@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of a verdict. Each chunk of a tensor on a rank is compared with the reference and with
 // the twin, an honest kernel in high precision (judge/cpu/reference.h). A row is one token's vector
-// of one head. Limits are those of bf16 and fp16, in brackets those of fp32; n elements are judged.
+// of one head. Limits are those of bf16 and fp16, in brackets those of fp32.
 //
 // - unit: the RMS error of the twin; at least half of what rounding the reference to the dtype
-//   makes, and 2^-22 of the RMS of terms that cancel.
-// - rms: RMS error <= 1.5 [2.5] units * (1 + 4 / sqrt(n)).
-// - slope: |<error, reference>| / <reference, reference> <= 3e-4 [3e-6] + 3 units / RMS of the
-//   reference / sqrt(rows). It shows what is too large or too small as a whole.
+//   makes [5 steps], and 2^-22 of the RMS of terms that cancel. Few rows say little: all limits are
+//   wider by 1 + 6 / sqrt(rows that make the twin's error).
+// - rms: RMS error <= 1.5 [2.5] units.
+// - slope: |<error, reference>| / <reference, reference> <= 3e-4 [3e-6] + 4 deviations of what the
+//   twin's rows add to it, taken for random. It shows what is too large or small as a whole.
 // - row: RMS error of a row <= 20 [16] times the twin's there, or the unit where that is more.
-// - element: error <= 4 [5] times the twin's largest in the chunk or 2 units, or steps of the dtype
+// - element: error <= 4 [5] times the twin's largest in the chunk or 4 units, or steps of the dtype
 //   at the element.
 // - zero: what belongs to a query that sees no key, or a key that no query sees, is exactly zero.
 // - nonfinite: finite where the reference is, else the same infinity. Padding is exactly zero.
 //
 // LSE and largest logits, fp32 always: error <= 2^-24 * (64 + 8 |value|) * (deviation of the logits
-// / 4, at least 1) * (1 + what all logits are lowered by (plan/weight.h) / 8). LSE has 2^-30 more
-// for each key, with a remark: long sums stagnate. A sink's gradient, fp32 always: error <= 5 units
-// of its head (rules_sink_unit()).
+// / 4) * sqrt(head_dim_qk / 64), factors at least 1, * (1 + what all logits are lowered by
+// (plan/weight.h) / 8). LSE has 2^-30 more for each key, with a remark: long sums stagnate. A
+// sink's gradient, fp32 always: error <= 5 units of its head (rules_sink_unit()).
 #ifndef CPATTN_JUDGE_RULES_H
 #define CPATTN_JUDGE_RULES_H
 
@@ -38,8 +39,9 @@ struct rules {
     double rms, slope, row, element; // the limits above
     double step;                     // between neighbours at 1 in the dtype of the tensor
     double least;                    // between neighbours around 0
+    double rounding;                 // of a step, at least: the unit
     double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
-    double excess;                   // of the logits, >= 1
+    double excess;                   // of the logits and their errors, >= 1
     bool absolute;                   // LSE and largest logits
 };
 struct rules rules_of(const struct cp_case *c, enum report_tensor tensor);
@@ -55,11 +57,13 @@ bool rules_want_fp64(const struct cp_case *c);
 struct rules_sums {
     int64_t elements, rows;
     int64_t nonfinite;     // see the rule
-    int64_t zeros;         // elements that must be zero and are not
+    int64_t zeros;         // elements that must be zero and are not, in the other sums, too
     int64_t te_mismatches; // rules_te()
     int64_t long_sums;     // LSE: within the limit for its keys only
     double error_squares, twin_squares, reference_squares, terms_squares;
     double product;                     // error * reference
+    double twin_product_squares;        // of rows: (twin - reference) * reference, squared
+    double twin_fourths;                // of rows: squares of the sums that twin_squares adds up
     double admitted_squares;            // LSE and largest logits: rules_logarithm()
     double error_largest, twin_largest; // absolute
 };
@@ -83,20 +87,36 @@ RULES_INLINE double rules_logarithm_keys(int64_t keys)
 
 // ---- the second pass --------------------------------------------------------------------------
 
+// Rows that make the twin's error: fewer than there are where some err much more than others.
+RULES_INLINE double rules_rows(const struct rules_sums *s)
+{
+    double rows = s->rows > 1 ? (double)s->rows : 1;
+    if (!(s->twin_fourths > 0))
+        return rows;
+    return fmax(1, fmin(rows, s->twin_squares * s->twin_squares / s->twin_fourths));
+}
+
+// The less a mean is over, the less it says: limits are wider by this.
+RULES_INLINE double rules_allowance(const struct rules_sums *s)
+{
+    return 1 + 6 / sqrt(rules_rows(s));
+}
+
 // What follows from the sums of a whole chunk.
 struct rules_units {
     double rms;     // the unit
-    double element; // what an element is measured by at least: the twin's largest, or 2 units
+    double element; // what an element may err by at least: the limit times the twin's largest, or 4
+                    // units
 };
 
 RULES_INLINE struct rules_units rules_units(const struct rules *r, const struct rules_sums *s)
 {
     double n = s->elements > 0 ? (double)s->elements : 1;
-    // Of rounding numbers of any size: 0.21 steps at 1, relatively.
-    double rounding = 0.5 * (0.21 * r->step * sqrt(s->reference_squares / n) + 0.29 * r->least);
+    double rounding = r->rounding * (r->step * sqrt(s->reference_squares / n) + r->least);
     double unit = fmax(sqrt(s->twin_squares / n), rounding);
     unit = fmax(unit, 0x1p-22 * sqrt(s->terms_squares / n));
-    struct rules_units units = {unit, fmax(s->twin_largest, 2 * unit)};
+    double allowance = r->element * rules_allowance(s);
+    struct rules_units units = {unit, allowance * fmax(s->twin_largest, 4 * unit)};
     return units;
 }
 
@@ -112,12 +132,12 @@ RULES_INLINE double rules_row(const struct rules_units *u, double error, double 
 RULES_INLINE double rules_element(const struct rules *r, const struct rules_units *u, double error,
                                   double got)
 {
-    double admitted = r->element * fmax(u->element, r->step * fabs(got) + r->least);
-    return fabs(error) / admitted;
+    double steps = r->element * (r->step * fabs(got) + r->least);
+    return fabs(error) / fmax(u->element, steps);
 }
 
 // The worst of a chunk. Elements that the rules zero and nonfinite refuse are mismatches, too, and
-// are left out of `element` and `row`.
+// are left out of `element`.
 struct rules_worst {
     double row, element; // rules_row(), rules_element()
     int64_t mismatches;
@@ -133,17 +153,31 @@ void rules_finish(const struct rules *r, const struct rules_sums *s, const struc
 
 // ---- the gradients of sinks -------------------------------------------------------------------
 
-// Sums over all queries of a head, all ranks. A term is -p_sink * delta; `twin` is the same with
-// the twin's delta.
+// Sums over all queries of a head, all ranks. A term is -p_sink * delta; the twin's has its delta.
 struct rules_sink {
     double reference;    // of the terms
-    double twin_squares; // (twin - term)^2
+    double twin_squares; // (twin's term - term)^2
     double term_squares;
     int64_t queries;
 };
 
-// The unit that a head's gradient is measured in: what the twin's deltas make of a sum, and the
-// noise of a sum in fp32.
+// The unit that a head's gradient is measured in: what the twin's deltas make of a sum of random
+// signs, and the noise of a sum in fp32.
 double rules_sink_unit(const struct rules_sink *s);
+
+// Over heads, one after the other.
+struct rules_sinks {
+    int64_t heads, mismatches, nonfinite, te_mismatches;
+    double error_squares, unit_squares, reference_squares, product, unit_products;
+    double worst; // error in units
+    double max_abs;
+};
+
+// Adds a head. Returns whether it is the worst so far (RULES_WORST), and whether it is the first
+// bad one (RULES_FIRST_BAD).
+enum { RULES_WORST = 1, RULES_FIRST_BAD = 2 };
+int rules_sinks_add(const struct rules *r, struct rules_sinks *sums, const struct rules_sink *head,
+                    double got);
+void rules_sinks_finish(const struct rules *r, const struct rules_sinks *sums, struct figures *f);
 
 #endif

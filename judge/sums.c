@@ -198,15 +198,17 @@ static struct figures number_judge(const struct cp_case *c, double *const *heads
                                    enum report_tensor tensor, int which, const float *got,
                                    struct row_error *rows)
 {
-    struct tally tally;
-    tally_init(&tally, figures_rule_sums(c, tensor, 1, c->heads, 1), tensor, 0, rows, c->heads);
+    struct figures_tally tally;
+    figures_tally_init(&tally, figures_rule_sums(c, tensor, 1, c->heads, 1), tensor, 0, rows,
+                       c->heads);
     for (int head = 0; head < c->heads; head++) {
         double unit = head_unit(c, heads, tensor, head);
         double expected = over_ranks(c, heads, which, head) / unit;
         float measured = (float)(got[head] / unit);
-        tally_row(&tally, head, (struct element){.head = head}, &measured, &expected, 1, 1 / unit);
+        figures_tally_row(&tally, head, (struct element){.head = head}, &measured, &expected, 1,
+                          1 / unit);
     }
-    int64_t worst = tally_finish(&tally);
+    int64_t worst = figures_tally_finish(&tally);
     tally.figures.worst_row = (struct element){.head = (int32_t)worst};
     tally.figures.max_abs = 0;
     for (int head = 0; head < c->heads; head++)
@@ -300,14 +302,14 @@ static struct figures bias_judge(struct sums *s, const struct sums_results *resu
 {
     const struct cp_case *c = s->c;
     struct sums_layout l = sums_layout(c, s->rank);
-    struct tally tally;
+    struct figures_tally tally;
     struct bias_share share = bias_share(c, s->rank);
     int64_t begin = share.first, end = share.first + share.count;
     const double *expected = bias_reduce(s, share);
     int64_t first = share.count > 0 ? begin / l.columns : 0;
     int64_t behind = share.count > 0 ? (end + l.columns - 1) / l.columns : 0;
-    tally_init(&tally, sums_bias_rule(c, s->rank, results), TENSOR_DBIAS, 0, s->rows,
-               behind - first);
+    figures_tally_init(&tally, sums_bias_rule(c, s->rank, results), TENSOR_DBIAS, 0, s->rows,
+                       behind - first);
     for (int64_t at = begin; at < end;) {
         int64_t line = at / l.columns, count = (line + 1) * l.columns - at;
         if (count > end - at)
@@ -315,10 +317,11 @@ static struct figures bias_judge(struct sums *s, const struct sums_results *resu
         dtype_read(c->dtype, results->dbias, at - begin, count, s->got);
         struct element where = sums_line_element(c, s->rank, line);
         where.dim = (int32_t)(at % l.columns);
-        tally_row(&tally, line - first, where, s->got, expected + (at - begin), (int)count, 1);
+        figures_tally_row(&tally, line - first, where, s->got, expected + (at - begin), (int)count,
+                          1);
         at += count;
     }
-    int64_t worst = tally_finish(&tally);
+    int64_t worst = figures_tally_finish(&tally);
     if (worst >= 0)
         tally.figures.worst_row = sums_line_element(c, s->rank, first + worst);
     return tally.figures;

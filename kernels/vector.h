@@ -27,7 +27,8 @@ struct vector_ops {
     // p = 2^(p - shift), then g = p * (g - delta).
     void (*exp2_gradient)(float *p, float *g, int count, float shift, float delta);
 
-    // x = tanh(x), within 3e-7 of it relatively; slope = 1 - x * x of the new x, unless it is NULL.
+    // x = tanh(x), within 3e-7 of it relatively; slope = 1 - tanh(x)^2 likewise, also where it is
+    // next to nothing (but 0 below 2^-126), unless it is NULL.
     void (*tanh)(float *x, float *slope, int count);
 
     void (*scale)(float *x, int count, float factor);

@@ -254,8 +254,9 @@ LOOP void vector_exp2_gradient(float *p, float *g, int count, float shift, float
     }
 }
 
-// Near 0 by an odd polynomial (relative error 2e-8), else from an exponential that may be infinite.
-INLINE lanes_f lanes_tanh(lanes_f x)
+// Near 0 by an odd polynomial (relative error 2e-8), else from e = exp(-2 |x|). The slope is 4 e /
+// (1 + e)^2, which is 1 - tanh^2 without its cancellation.
+INLINE lanes_f lanes_tanh(lanes_f x, lanes_f *slope)
 {
     lanes_f z = x * x;
     lanes_f p = z * -0x1.8d49f8p-8f + 0x1.57a01ep-6f;
@@ -265,8 +266,10 @@ INLINE lanes_f lanes_tanh(lanes_f x)
     lanes_f near = x + x * (z * p);
     lanes_u sign = (lanes_u)x & 0x80000000;
     lanes_f magnitude = (lanes_f)((lanes_u)x & 0x7fffffff);
-    lanes_f far = 1.0f - 2.0f / (lanes_exp2(magnitude * 0x1.715476p1f) + 1.0f);
+    lanes_f e = lanes_exp2(magnitude * -0x1.715476p1f), inverse = 1.0f / (1.0f + e);
+    lanes_f far = (1.0f - e) * inverse;
     lanes_i is_near = magnitude < 0.625f;
+    *slope = 4.0f * e * (inverse * inverse);
     return (lanes_f)lanes_choose(is_near, (lanes_u)near, (lanes_u)far | sign);
 }
 
@@ -274,8 +277,7 @@ LOOP void vector_tanh(float *x, float *slope, int count)
 {
     for (int i = 0; i < count; i += LANES) {
         int n = count - i < LANES ? count - i : LANES;
-        lanes_f t = lanes_tanh(n == LANES ? lanes_get(x + i) : lanes_get_part(x + i, n, 0));
-        lanes_f s = 1.0f - t * t;
+        lanes_f s, t = lanes_tanh(n == LANES ? lanes_get(x + i) : lanes_get_part(x + i, n, 0), &s);
         if (n == LANES)
             lanes_put(x + i, t);
         else

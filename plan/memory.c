@@ -139,22 +139,25 @@ static int64_t bias_memory(const struct cp_case *c, struct rows q)
     return product(team, 2 * element + 4) + product(own, element + 4 * (size + 1));
 }
 
-// Of the reference its fp64 rows, LSE and delta, and the errors of three tensors; LSE and delta of
-// every query in fp64 for the reference of the keys, once more in order for the heads that share a
-// key head.
+// Of what is expected some rows with LSE, deltas and terms; the errors of a chunk's tensors; LSE
+// and two deltas of every query in fp64 for what is expected of keys, once more in order for the
+// heads that share a key head; the list of what is judged.
 static int64_t reference_memory(const struct cp_case *c, struct rows q, struct rows kv)
 {
-    return product(product(q.rank, c->heads), dims(c) * 8 + 2 * 8 + 3 * 8) +
-           product(product(kv.rank, c->kv_heads), dims(c) * 8 + 3 * 8) +
-           product(product(q.all, c->heads), 2 * 8) +
-           product(product(c->seqlen_q, c->heads / c->kv_heads), 2 * 8);
+    int64_t most = q.rank > kv.rank ? q.rank : kv.rank;
+    return product(most, dims(c) * 12 + 5 * 8) +
+           product(product(q.rank, c->heads), dims(c) * 4 + 4 * 4) +
+           product(product(kv.rank, c->kv_heads), dims(c) * 4 + 2 * 4) +
+           product(product(q.all, c->heads), 3 * 8) +
+           product(product(c->seqlen_q, c->heads / c->kv_heads), 3 * 8) +
+           product(most / 64 + 4 * (int64_t)c->batch, 2 * 24);
 }
 
-// What sums up over all queries: of each rank three numbers a head, the bias's gradient in fp64 as
-// it is before the ranks are added up, the parts of all ranks, and errors of rows.
+// What sums up over all queries: of each rank five numbers a head; the bias's gradient in fp64 as
+// it is before the ranks are added up, and the twin's, the parts of all ranks, and the errors.
 static int64_t reference_sums_memory(const struct cp_case *c, struct rows q)
 {
-    int64_t sum = product(c->heads, 3 * 8 * (int64_t)c->world_size + 8);
+    int64_t sum = product(c->heads, 5 * 8 * (int64_t)c->world_size);
     if (c->bias == BIAS_NONE)
         return sum;
     bool whole = bias_is_whole(c);
@@ -162,8 +165,8 @@ static int64_t reference_sums_memory(const struct cp_case *c, struct rows q)
     int64_t rows = whole ? bias_rows(c, (struct team){0, 1}) : q.rank / sequences;
     int64_t lines = product(rows, bias_has_heads(c) ? c->heads : 1);
     int64_t elements = product(lines, c->seqlen_kv);
-    return sum + product(elements, whole ? 2 * 8 : 8) + product(lines, 8) + c->seqlen_kv * 4 +
-           8 * c->world_size;
+    return sum + product(elements, (whole ? 4 * 8 : 2 * 8) + 4) + product(lines, 4) +
+           product(c->seqlen_kv, 5 * 4) + 16 * c->world_size + 8;
 }
 
 enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error)

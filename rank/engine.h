@@ -12,7 +12,8 @@ struct engine {
 
 // Called in this order for each case. After an error, or a lack, nothing but release() follows.
 struct engine_ops {
-    const char *name; // "cpu"
+    const char *name;   // "cpu"
+    double verify_work; // what a rank spends on a verdict with `verify: auto` (judge/tiles.h)
     // Adds to *host_bytes what the engine takes of the job's arena.
     enum status (*reserve)(struct engine *e, const struct job *j, size_t *host_bytes,
                            struct error *error);

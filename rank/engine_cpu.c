@@ -146,6 +146,7 @@ static void cpu_destroy(struct engine *e)
 
 static const struct engine_ops cpu_ops = {
     .name = "cpu",
+    .verify_work = VERIFY_WORK,
     .reserve = cpu_reserve,
     .prepare = cpu_prepare,
     .execute = cpu_execute,

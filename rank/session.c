@@ -184,7 +184,7 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
         status = e->ops->verify(e, j, error);
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
-        status = complete_check(j->c, j->rank, j->report, error);
+        status = complete_check(j->c, j->rank, e->ops->verify_work, j->report, error);
     return status;
 }
 

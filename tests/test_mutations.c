@@ -342,7 +342,7 @@ START_TEST(no_element_is_overlooked)
         enum status status = world_run(&c, reports, &error);
         printf("# %-22s %s\n", set_name(), status == STATUS_OK ? "NOT NOTICED" : error.text);
         ck_assert_int_eq(status, STATUS_INTERNAL);
-        ck_assert_ptr_nonnull(strstr(error.text, "has looked at"));
+        ck_assert_ptr_nonnull(strstr(error.text, "to be judged"));
     }
     set_mutation(NULL);
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

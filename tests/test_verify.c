@@ -486,18 +486,27 @@ START_TEST(figures_that_lack_something_are_an_error)
     d.c.max_logit = true;
     desk_init(&d);
     desk_judge(&d);
-    ck_assert_int_eq(complete_check(&d.c, 0, &d.report, &error), STATUS_OK);
+    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, &d.report, &error), STATUS_OK);
     ck_assert_int_eq(d.report.figures_count, 17);
     for (int i = 0; i < d.report.figures_count; i++)
-        for (int change = -1; change <= 1; change += 2) {
+        for (int change = 0; change < 5; change++) {
             struct rank_report changed = d.report;
-            changed.figures[i].elements += change;
-            ck_assert_int_eq(complete_check(&d.c, 0, &changed, &error), STATUS_INTERNAL);
+            struct figures *f = &changed.figures[i];
+            f->elements += change == 0 ? -1 : change == 1;
+            f->judged -= change == 2 && f->chunk != CHUNK_PADDING;
+            if (change == 2 && f->chunk == CHUNK_PADDING)
+                continue;
+            if (change == 3) // twice, once of nothing
+                changed.figures[changed.figures_count++] =
+                    (struct figures){.tensor = f->tensor, .chunk = f->chunk};
+            if (change == 4) // two chunks of a tensor as one
+                f->chunk = f->chunk == 0 ? 1 : 0;
+            ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, &changed, &error), STATUS_INTERNAL);
             ck_assert_ptr_nonnull(
                 strstr(error.text, report_tensor_name(changed.figures[i].tensor)));
         }
     d.report.figures_count = 0;
-    ck_assert_int_eq(complete_check(&d.c, 0, &d.report, &error), STATUS_INTERNAL);
+    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, &d.report, &error), STATUS_INTERNAL);
     desk_fini(&d);
 }
 END_TEST

@@ -8,6 +8,7 @@
 
 #include "common/blas.h"
 #include "judge/inputs.h"
+#include "judge/mask.h"
 
 // Queries that are computed together, and the scores that may exist at a time (8 MiB): fewer
 // queries where the keys are very many.
@@ -20,56 +21,29 @@
 struct scope {
     const struct cp_case *c;
     int sequence;
-    int64_t queries, keys; // tokens
+    struct mask mask;
 };
 
 static struct scope scope_of(const struct cp_case *c, int sequence)
 {
-    return (struct scope){.c = c,
-                          .sequence = sequence,
-                          .queries = case_length(c, SIDE_Q, sequence),
-                          .keys = case_length(c, SIDE_KV, sequence)};
+    return (struct scope){.c = c, .sequence = sequence, .mask = mask_of(c, sequence)};
 }
-
-// The definition, for one pair of positions.
-static bool sees(const struct scope *s, int64_t query, int64_t key)
-{
-    const struct cp_case *c = s->c;
-    int64_t diagonal = query; // the key that stands opposite the query
-    if (c->mask == MASK_CAUSAL_BOTTOM_RIGHT || c->mask == MASK_NONE_BOTTOM_RIGHT)
-        diagonal += s->keys - s->queries;
-    bool causal = c->mask == MASK_CAUSAL || c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
-    if (causal && key > diagonal)
-        return false;
-    if (c->window_left != WINDOW_UNBOUNDED && key < diagonal - c->window_left)
-        return false;
-    return c->window_right == WINDOW_UNBOUNDED || key <= diagonal + c->window_right;
-}
-
-struct range {
-    int64_t begin, end;
-};
 
 static int64_t range_length(struct range r)
 {
     return r.end > r.begin ? r.end - r.begin : 0;
 }
 
-static bool any_sees(const struct scope *s, struct range queries, int64_t key)
-{
-    for (int64_t query = queries.begin; query < queries.end; query++)
-        if (sees(s, query, key))
-            return true;
-    return false;
-}
-
-// The keys without those at either end that none of the queries sees.
+// The keys between the first and the last that one of the queries sees.
 static struct range keys_seen(const struct scope *s, struct range queries, struct range keys)
 {
-    while (keys.begin < keys.end && !any_sees(s, queries, keys.begin))
-        keys.begin++;
-    while (keys.begin < keys.end && !any_sees(s, queries, keys.end - 1))
-        keys.end--;
+    struct range seen = mask_keys_of(&s->mask, queries);
+    if (seen.begin > keys.begin)
+        keys.begin = seen.begin;
+    if (seen.end < keys.end)
+        keys.end = seen.end;
+    if (keys.begin >= keys.end)
+        keys.end = keys.begin;
     return keys;
 }
 
@@ -207,9 +181,9 @@ static void cap_logits(const struct work *w, int64_t count)
 {
     double cap = w->c->softcap;
     for (int64_t i = 0; i < count; i++) {
-        double t = tanh(w->p[i] / cap);
-        w->p[i] = cap * t;
-        w->slope[i] = 1 - t * t;
+        double x = w->p[i] / cap, inverse = 1 / cosh(x);
+        w->p[i] = cap * tanh(x);
+        w->slope[i] = inverse * inverse; // 1 - tanh^2 without its cancellation
     }
 }
 
@@ -245,10 +219,10 @@ static void cap_gradient(const struct work *w, int64_t count)
 
 static double row_max(const struct work *w, int64_t query, struct range keys, const double *row)
 {
+    struct range seen = mask_keys(&w->scope.mask, query);
     double max = -INFINITY;
-    for (int64_t key = keys.begin; key < keys.end; key++)
-        if (sees(&w->scope, query, key) && row[key - keys.begin] > max)
-            max = row[key - keys.begin];
+    for (int64_t key = seen.begin; key < seen.end; key++)
+        max = row[key - keys.begin] > max ? row[key - keys.begin] : max;
     return max;
 }
 
@@ -259,9 +233,10 @@ static double softmax(const struct work *w, int64_t query, struct range keys, do
 {
     double top = max > sink ? max : sink;
     double sum = top == -INFINITY ? 0 : exp(sink - top);
+    struct range seen = mask_keys(&w->scope.mask, query);
     for (int64_t key = keys.begin; key < keys.end; key++) {
         double *x = &row[key - keys.begin];
-        *x = sees(&w->scope, query, key) ? exp(*x - top) : 0;
+        *x = key >= seen.begin && key < seen.end ? exp(*x - top) : 0;
         sum += *x;
     }
     if (sum == 0)
@@ -400,7 +375,7 @@ enum status reference_queries(const struct cp_case *c, int sequence, int head, i
                               double *terms, const struct reference_sums *sums, struct error *error)
 {
     struct scope scope = scope_of(c, sequence);
-    struct range queries = {begin, end}, all_keys = {0, scope.keys};
+    struct range queries = {begin, end}, all_keys = {0, scope.mask.keys};
     struct results results = {.out = out, .lse = lse, .delta = delta, .dq = dq, .terms = terms};
     struct work w;
     enum status status = work_init(&w, &scope, keys_seen(&scope, queries, all_keys), error);
@@ -429,15 +404,17 @@ static void block_scores(struct work *w, int head, struct range queries, struct 
     int64_t rows = range_length(queries), columns = range_length(keys);
     block_logits(w, head, queries, keys);
     product_nt(rows, columns, w->d_v, 1, w->d_out, value_rows(w, keys), w->ds);
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < rows; i++) {
+        struct range seen = mask_keys(&w->scope.mask, queries.begin + i);
         for (int64_t j = 0; j < columns; j++) {
             double *p = &w->p[i * columns + j], *ds = &w->ds[i * columns + j];
-            bool seen = sees(&w->scope, queries.begin + i, keys.begin + j);
-            *p = seen ? exp(*p - lse[i]) : 0;
+            int64_t key = keys.begin + j;
+            *p = key >= seen.begin && key < seen.end ? exp(*p - lse[i]) : 0;
             if (terms)
                 terms[j] += term_square(w, i * columns + j, delta[i]);
             *ds = *p * (*ds - delta[i]);
         }
+    }
     cap_gradient(w, rows * columns);
 }
 
@@ -445,9 +422,9 @@ static void block_scores(struct work *w, int head, struct range queries, struct 
 static void keys_head(struct work *w, int head, const double *lse, const double *delta, double *dk,
                       double *dv, double *terms)
 {
-    int64_t length = w->scope.queries;
-    for (int64_t first = 0; first < length; first += w->block) {
-        struct range queries = {first, first + w->block < length ? first + w->block : length};
+    struct range all = mask_queries_of(&w->scope.mask, w->keys);
+    for (int64_t first = all.begin; first < all.end; first += w->block) {
+        struct range queries = {first, first + w->block < all.end ? first + w->block : all.end};
         struct range keys = keys_seen(&w->scope, queries, w->keys);
         int64_t rows = range_length(queries), columns = range_length(keys);
         int64_t skipped = keys.begin - w->keys.begin;
@@ -479,8 +456,8 @@ enum status reference_keys(const struct cp_case *c, int sequence, int kv_head, i
         memset(terms, 0, (size_t)(end - begin) * sizeof(double));
     int group = c->heads / c->kv_heads;
     for (int i = 0; i < group; i++)
-        keys_head(&w, kv_head * group + i, lse + i * scope.queries, delta + i * scope.queries, dk,
-                  dv, terms);
+        keys_head(&w, kv_head * group + i, lse + i * scope.mask.queries,
+                  delta + i * scope.mask.queries, dk, dv, terms);
     for (int64_t j = 0; j < end - begin && terms; j++)
         terms[j] = w.scale * sqrt(terms[j]);
     work_fini(&w);

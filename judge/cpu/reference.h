@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The independent reference: unfused attention in fp64 on the CPU, straight from the definition.
-// Inputs come from judge/inputs.h by global position, the mask from its definition per (query,
-// key); it knows neither shards nor slices nor plans and shares no code with the kernels it judges.
+// Inputs come from judge/inputs.h by global position, the mask from judge/mask.h; it knows neither
+// shards nor slices nor plans and shares no code with the kernels it judges.
 //
 // Memory is linear in the sequence lengths: a bounded number of rows is held at a time.
 #ifndef CPATTN_JUDGE_CPU_REFERENCE_H

@@ -1,308 +1,351 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/cpu/verify.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "common/mutation.h"
 #include "judge/chunk.h"
-#include "judge/cpu/reference.h"
+#include "judge/cpu/statistics.h"
 #include "judge/dtype.h"
-#include "judge/figures.h"
+#include "judge/inputs.h"
 #include "judge/padding.h"
-#include "judge/sums.h"
+#include "judge/tally.h"
+#include "judge/tiles.h"
+#include "judge/totals.h"
 
-// What travels between the ranks and is kept of all of them: LSE of the queries of rank r as
-// [sequence][head][local token], then delta in the same order. Padding is left as it is.
-//
-// `before` are the local tokens of all sequences before `sequence`, which moves on as the spans do.
-struct statistics {
-    double *ranks[WORLD_SIZE_MAX];
-    int32_t sequence;
-    int64_t before[WORLD_SIZE_MAX];
+// What is expected of the rows in work, in memory at a time. Those of keys take the place of those
+// of queries: dV that of out, dK that of dQ.
+struct block {
+    double *wide, *other; // out, dV; dQ, dK
+    float *wide_twin, *other_twin;
+    double *lse, *delta, *delta_twin, *terms;
 };
 
-// Rows of the reference in memory.
-enum { BLOCK_OUT, BLOCK_DQ, BLOCK_LSE, BLOCK_DELTA, BLOCK_TERMS, BLOCKS };
-enum { BLOCK_DV = BLOCK_OUT, BLOCK_DK = BLOCK_DQ };
-
-// Tensors whose reference comes from one function, and which are judged together.
-#define CHUNK_TENSORS_MAX 3
+// Tensors whose rows are expected together, and which are judged together.
+#define GROUP_TENSORS_MAX 3
 
 struct verifier {
     const struct verification *v;
     const struct cp_case *c;
     struct rank_report *report;
+    enum precision precision;
+    double fraction; // of the tiles that are judged
+    struct tile *tiles[2];
+    int64_t tile_count[2];
     struct statistics statistics; // when training
-    struct sums sums;
-    double *block[BLOCKS];
-    double *key_lse, *key_delta; // of the heads that share a key head, [heads][seqlen_q]
-    struct row_error *rows[CHUNK_TENSORS_MAX];
+    struct totals totals;
+    struct room room;
+    struct block block;
+    float *errors[GROUP_TENSORS_MAX], *twins[GROUP_TENSORS_MAX];
     float got[HEAD_DIM_MAX];
 };
 
-// ---- memory ----
+// ---- memory -------------------------------------------------------------------------------------
 
-static int64_t group_size(const struct cp_case *c)
+static int64_t rank_tokens(const struct cp_case *c, int rank)
 {
-    return c->heads / c->kv_heads;
-}
-
-// Doubles of one half (LSE or delta) of a rank's statistics.
-static int64_t statistics_count(const struct cp_case *c, int rank)
-{
-    return shard_rows(c, SIDE_Q, rank) * c->heads;
-}
-
-// Rows of a rank over all heads; no chunk has more.
-static int64_t rank_rows(const struct cp_case *c, int rank)
-{
-    int64_t q = shard_rows(c, SIDE_Q, rank) * c->heads;
-    int64_t kv = shard_rows(c, SIDE_KV, rank) * c->kv_heads;
+    int64_t q = shard_rows(c, SIDE_Q, rank), kv = shard_rows(c, SIDE_KV, rank);
     return q > kv ? q : kv;
 }
 
-// Rows of the longest shard of a sequence and head, up to what is in memory at a time.
+// Rows that are in memory at a time.
 static int64_t block_rows(const struct cp_case *c, int rank)
 {
-    int64_t rows = 0;
-    for (int32_t i = 0; i < c->batch && rows < VERIFY_BLOCK_ROWS; i++)
-        for (int side = SIDE_Q; side <= SIDE_KV; side++) {
-            int64_t tokens = shard_tokens(c, (enum shard_side)side, rank, i);
-            rows = tokens > rows ? tokens : rows;
-        }
-    return rows < VERIFY_BLOCK_ROWS ? rows : VERIFY_BLOCK_ROWS;
+    int64_t tokens = rank_tokens(c, rank);
+    return tokens < VERIFY_BLOCK_ROWS ? tokens : VERIFY_BLOCK_ROWS;
 }
 
-// Doubles of a row of each block. dK and dV take the place of dQ and out.
-static int64_t block_width(const struct cp_case *c, int block)
+static int64_t tiles_max(const struct cp_case *c, int rank)
 {
-    const int64_t widths[] = {[BLOCK_OUT] = c->head_dim_v,
-                              [BLOCK_DQ] = c->head_dim_qk,
-                              [BLOCK_LSE] = 1,
-                              [BLOCK_DELTA] = 1,
-                              [BLOCK_TERMS] = 1};
-    return widths[block];
+    return rank_tokens(c, rank) / TILE_TOKENS + 2 * (int64_t)shard_spans_max(c);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+// Rows of a tensor of a group, and its elements: out or dV, dQ or dK, LSE. No chunk has more.
+static int64_t group_rows(const struct cp_case *c, int rank, int tensor)
+{
+    int64_t q = shard_rows(c, SIDE_Q, rank) * c->heads;
+    int64_t kv = shard_rows(c, SIDE_KV, rank) * c->kv_heads;
+    return tensor == 2 ? q : larger(q, kv);
+}
+
+static int64_t group_elements(const struct cp_case *c, int rank, int tensor)
+{
+    const int dims[GROUP_TENSORS_MAX] = {c->head_dim_v, c->head_dim_qk, 1};
+    return group_rows(c, rank, tensor) * dims[tensor];
+}
+
+// What of the arena is reserved, or taken when `arena` is there.
+struct budget {
+    struct arena *arena;
+    size_t total;
+    enum status status;
+    struct error *error;
+};
+
+static void *piece(struct budget *b, int64_t count, int64_t size)
+{
+    if (b->arena)
+        return arena_take(b->arena, count, size);
+    if (b->status == STATUS_OK)
+        b->status = arena_add(&b->total, count, size, b->error);
+    return NULL;
+}
+
+static void pieces(struct verifier *x, const struct cp_case *c, int rank, struct budget *b)
+{
+    int64_t rows = block_rows(c, rank), qk = c->head_dim_qk, v = c->head_dim_v;
+    x->block = (struct block){.wide = piece(b, rows * v, 8),
+                              .other = piece(b, rows * qk, 8),
+                              .wide_twin = piece(b, rows * v, 4),
+                              .other_twin = piece(b, rows * qk, 4),
+                              .lse = piece(b, rows, 8),
+                              .delta = piece(b, rows, 8),
+                              .delta_twin = piece(b, rows, 8),
+                              .terms = piece(b, rows, 8)};
+    for (int i = 0; i < GROUP_TENSORS_MAX; i++) {
+        x->errors[i] = piece(b, group_elements(c, rank, i), 4);
+        x->twins[i] = piece(b, group_rows(c, rank, i), 4);
+    }
+    for (int side = 0; side < 2; side++)
+        x->tiles[side] = piece(b, tiles_max(c, rank), sizeof(struct tile));
 }
 
 enum status verify_reserve(const struct cp_case *c, int rank, size_t *total, struct error *error)
 {
-    size_t sum = *total;
-    enum status status = STATUS_OK;
-    for (int i = 0; i < BLOCKS && status == STATUS_OK; i++)
-        status = arena_add(&sum, block_rows(c, rank) * block_width(c, i), 8, error);
-    for (int i = 0; i < CHUNK_TENSORS_MAX && status == STATUS_OK; i++)
-        status = arena_add(&sum, rank_rows(c, rank), sizeof(struct row_error), error);
-    for (int r = 0; r < c->world_size && c->training && status == STATUS_OK; r++)
-        status = arena_add(&sum, statistics_count(c, r), 2 * 8, error);
-    for (int i = 0; i < 2 && c->training && status == STATUS_OK; i++)
-        status = arena_add(&sum, group_size(c) * c->seqlen_q, 8, error);
+    struct verifier x;
+    struct budget budget = {.total = *total, .status = STATUS_OK, .error = error};
+    pieces(&x, c, rank, &budget);
+    enum status status = budget.status;
+    if (status == STATUS_OK && c->training)
+        status = statistics_reserve(c, &budget.total, error);
     if (status == STATUS_OK)
-        status = sums_reserve(c, rank, &sum, error);
+        status = totals_reserve(c, rank, &budget.total, error);
     if (status == STATUS_OK)
-        *total = sum;
+        *total = budget.total;
     return status;
 }
 
 static void memory_take(struct verifier *x)
 {
-    const struct cp_case *c = x->c;
-    struct arena *a = x->v->arena;
-    int rank = x->v->rank;
-    for (int i = 0; i < BLOCKS; i++)
-        x->block[i] = arena_take(a, block_rows(c, rank) * block_width(c, i), 8);
-    for (int i = 0; i < CHUNK_TENSORS_MAX; i++)
-        x->rows[i] = arena_take(a, rank_rows(c, rank), sizeof(struct row_error));
-    sums_take(&x->sums, c, rank, a);
-    if (!c->training)
-        return;
-    for (int r = 0; r < c->world_size; r++)
-        x->statistics.ranks[r] = arena_take(a, statistics_count(c, r), 2 * 8);
-    x->key_lse = arena_take(a, group_size(c) * c->seqlen_q, 8);
-    x->key_delta = arena_take(a, group_size(c) * c->seqlen_q, 8);
+    struct budget budget = {.arena = x->v->arena};
+    pieces(x, x->c, x->v->rank, &budget);
+    if (x->c->training)
+        statistics_take(&x->statistics, x->c, x->v->rank, x->v->arena);
+    totals_take(&x->totals, x->c, x->v->rank, x->v->arena);
 }
 
-// ---- rows of a chunk ----
+// ---- what is judged -----------------------------------------------------------------------------
+
+// Tiles that follow each other are computed together.
+static int64_t tiles_join(struct tile *tiles, int64_t count)
+{
+    int64_t joined = 0;
+    for (int64_t i = 0; i < count; i++) {
+        struct tile *last = joined > 0 ? &tiles[joined - 1] : NULL;
+        if (last && last->span == tiles[i].span && last->first + last->count == tiles[i].first &&
+            last->count + tiles[i].count <= VERIFY_BLOCK_ROWS)
+            last->count += tiles[i].count;
+        else
+            tiles[joined++] = tiles[i];
+    }
+    return joined;
+}
+
+static void tiles_make(struct verifier *x)
+{
+    const struct verification *v = x->v;
+    for (int side = 0; side < 2; side++) {
+        int64_t max = tiles_max(x->c, v->rank);
+        int64_t count = tiles_list(x->c, (enum shard_side)side, x->fraction, v->spans[side],
+                                   v->span_count[side], x->tiles[side], max);
+        x->tile_count[side] = tiles_join(x->tiles[side], count < max ? count : max);
+    }
+}
 
 // A tensor as the rank holds it.
 struct tensor {
     enum report_tensor name;
-    enum shard_side side;
     const void *data;
     enum case_dtype dtype;
     int heads, dim;
     bool heads_outside; // [heads][rows] instead of [rows][heads][dim]
-    int block;          // which of the blocks holds its reference
+    const double *reference;
+    const float *twin; // NULL: it has none
+    bool cancels;      // has terms
+    int slot;          // of the memory for its errors
 };
 
-// Rows [first, first + count) of a span, of one head. `before` are the tokens of the chunk's spans
-// before this one.
+// Tokens [first, first + count) of a span, of one head.
 struct stretch {
     const struct span *span;
-    int64_t before;
     int head;
     int64_t first, count;
 };
 
-static void tensor_row(const struct verifier *x, const struct tensor *t, int64_t row, int head,
-                       float *values)
+// Tensors of one side, whose rows are expected by one function.
+struct group;
+typedef enum status expected_function(struct verifier *x, const struct stretch *s,
+                                      struct error *error);
+struct group {
+    enum shard_side side;
+    const struct tensor *tensors;
+    int count;
+    expected_function *expect;
+    struct tally *tallies;
+};
+
+static void tensor_row(const struct verifier *x, const struct group *g, const struct tensor *t,
+                       const struct stretch *s, int64_t i, float *values)
 {
-    int64_t rows = shard_rows(x->c, t->side, x->v->rank);
-    int64_t at = t->heads_outside ? head * rows + row : (row * t->heads + head) * t->dim;
+    int64_t rows = shard_rows(x->c, g->side, x->v->rank);
+    int64_t row = s->span->row + (s->first + i) * shard_row_step(x->c);
+    int64_t at = t->heads_outside ? s->head * rows + row : (row * t->heads + s->head) * t->dim;
     dtype_read(t->dtype, t->data, at, t->dim, values);
 }
 
-// See judge/chunk.h.
-static int64_t row_index(const struct tensor *t, const struct stretch *s, int64_t i)
-{
-    return (s->before + s->first + i) * t->heads + s->head;
-}
+// ---- what is expected ---------------------------------------------------------------------------
 
-static void stretch_compare(struct verifier *x, const struct tensor *t, const struct stretch *s,
-                            struct tally *tally)
+static enum status queries_expect(struct verifier *x, const struct stretch *s, struct error *error)
 {
-    int64_t step = shard_row_step(x->c);
-    bool cancels = t->name == TENSOR_DQ || t->name == TENSOR_DK;
-    for (int64_t i = 0; i < s->count; i++) {
-        int64_t token = s->first + i;
-        struct element where = {
-            .sequence = s->span->sequence, .head = s->head, .position = s->span->position + token};
-        tensor_row(x, t, s->span->row + token * step, s->head, x->got);
-        tally_row(tally, row_index(t, s, i), where, x->got, x->block[t->block] + i * t->dim, t->dim,
-                  cancels ? x->block[BLOCK_TERMS][i] : 0);
-    }
-}
-
-// ---- the reference ----
-
-// Where the statistics of a sequence of a rank and of one head begin. Sequences must be asked for
-// in ascending order, or from 0 again.
-static int64_t statistics_at(struct verifier *x, int rank, int32_t sequence, int head)
-{
-    struct statistics *s = &x->statistics;
-    const struct cp_case *c = x->c;
-    if (sequence < s->sequence) {
-        s->sequence = 0;
-        memset(s->before, 0, sizeof(s->before));
-    }
-    for (; s->sequence < sequence; s->sequence++)
-        for (int r = 0; r < c->world_size; r++)
-            s->before[r] += shard_tokens(c, SIDE_Q, r, s->sequence);
-    return s->before[rank] * c->heads + head * shard_tokens(c, SIDE_Q, rank, sequence);
-}
-
-// Tokens of a sequence on a rank that lie before a chunk.
-static int64_t tokens_before(const struct cp_case *c, int rank, int32_t sequence, int chunk)
-{
-    int64_t begin = 0, end = 0;
-    int chunks = shard_chunks_per_rank(c) * c->world_size;
-    if (chunk > 0)
-        shard_chunk(case_occupied(c, SIDE_Q, sequence), chunks, shard_chunk_of(c, rank, 0), &begin,
-                    &end);
-    return end - begin;
-}
-
-static void statistics_keep(struct verifier *x, const struct stretch *s)
-{
-    int rank = x->v->rank;
-    double *lse = x->statistics.ranks[rank];
-    int64_t at = statistics_at(x, rank, s->span->sequence, s->head) + s->first +
-                 tokens_before(x->c, rank, s->span->sequence, s->span->chunk);
-    size_t bytes = (size_t)s->count * sizeof(double);
-    memcpy(lse + at, x->block[BLOCK_LSE], bytes);
-    memcpy(lse + statistics_count(x->c, rank) + at, x->block[BLOCK_DELTA], bytes);
-}
-
-static enum status queries_reference(struct verifier *x, const struct stretch *s,
-                                     struct error *error)
-{
+    const struct block *b = &x->block;
     int64_t begin = s->span->position + s->first;
-    struct reference_sums sums = sums_of(&x->sums, s->span, s->first, s->head);
-    enum status status = reference_queries(
-        x->c, s->span->sequence, s->head, begin, begin + s->count, x->block[BLOCK_OUT],
-        x->block[BLOCK_LSE], x->c->training ? x->block[BLOCK_DELTA] : NULL,
-        x->c->training ? x->block[BLOCK_DQ] : NULL, x->block[BLOCK_TERMS], &sums, error);
-    if (status == STATUS_OK && x->c->training)
-        statistics_keep(x, s);
+    struct range range = {begin, begin + s->count};
+    struct expected_queries e = {.out = b->wide,
+                                 .lse = b->lse,
+                                 .delta = b->delta,
+                                 .dq = b->other,
+                                 .terms = b->terms,
+                                 .out_twin = b->wide_twin,
+                                 .dq_twin = b->other_twin,
+                                 .delta_twin = b->delta_twin,
+                                 .sums = totals_of(&x->totals, s->span, s->first, s->head)};
+    if (x->fraction < 1)
+        e.sums.dsink = NULL; // of all queries: sinks_of_results()
+    enum status status = expected_queries(x->c, x->precision, s->span->sequence, s->head, range,
+                                          &x->room, &e, error);
+    const struct expected_statistics values = {b->lse, b->delta, b->delta_twin};
+    if (status == STATUS_OK && x->c->training && x->fraction >= 1)
+        statistics_keep(&x->statistics, s->span, s->head, s->first, s->count, &values);
     return status;
 }
 
-// Brings LSE and delta of a rank's tokens of a sequence into the order of positions.
-static void rank_statistics(struct verifier *x, int rank, int32_t sequence, int head, double *lse,
-                            double *delta)
+static enum status keys_expect(struct verifier *x, const struct stretch *s, struct error *error)
 {
-    const struct cp_case *c = x->c;
-    const double *from = x->statistics.ranks[rank] + statistics_at(x, rank, sequence, head);
-    int64_t count = statistics_count(c, rank), length = case_length(c, SIDE_Q, sequence);
-    int chunks = shard_chunks_per_rank(c);
-    for (int i = 0; i < chunks; i++) {
-        int64_t begin, end;
-        shard_chunk(case_occupied(c, SIDE_Q, sequence), chunks * c->world_size,
-                    shard_chunk_of(c, rank, i), &begin, &end);
-        int64_t valid = (end < length ? end : length) - begin;
-        if (valid > 0) {
-            memcpy(lse + begin, from, (size_t)valid * sizeof(double));
-            memcpy(delta + begin, from + count, (size_t)valid * sizeof(double));
+    const struct block *b = &x->block;
+    struct statistics *all = &x->statistics;
+    struct expected_statistics statistics = {all->lse, all->delta, all->delta_twin};
+    int64_t begin = s->span->position + s->first;
+    struct range range = {begin, begin + s->count};
+    const struct expected_keys e = {.dk = b->other,
+                                    .dv = b->wide,
+                                    .terms = b->terms,
+                                    .dk_twin = b->other_twin,
+                                    .dv_twin = b->wide_twin};
+    return expected_keys(x->c, x->precision, s->span->sequence, s->head, range, &statistics,
+                         &x->room, &e, error);
+}
+
+// ---- one stretch --------------------------------------------------------------------------------
+
+// Keys that a query sees, or queries that see a key.
+static int64_t row_sight(const struct mask *mask, enum shard_side side, int64_t position)
+{
+    struct range r = side == SIDE_Q ? mask_keys(mask, position) : mask_queries(mask, position);
+    return r.end - r.begin;
+}
+
+static void stretch_compare(struct verifier *x, const struct group *g, const struct stretch *s)
+{
+    struct mask mask = mask_of(x->c, s->span->sequence);
+    for (int64_t i = 0; i < s->count; i++) {
+        int64_t sight = row_sight(&mask, g->side, s->span->position + s->first + i);
+        for (int k = 0; k < g->count; k++) {
+            const struct tensor *t = &g->tensors[k];
+            const struct tally_expected expected = {
+                .reference = t->reference + i * t->dim,
+                .twin = t->twin ? t->twin + i * t->dim : NULL,
+                .terms = t->cancels ? x->block.terms[i] : 0,
+                .zero = sight == 0 && t->twin,
+                .keys = t->name == TENSOR_LSE ? sight : 0,
+            };
+            tensor_row(x, g, t, s, i, x->got);
+            tally_row(&g->tallies[k], x->got, &expected, t->dim);
         }
-        from += end - begin;
     }
 }
 
-// The same of all ranks, for the query heads of a key head.
-static void key_statistics(struct verifier *x, int32_t sequence, int kv_head)
-{
-    const struct cp_case *c = x->c;
-    int64_t length = case_length(c, SIDE_Q, sequence);
-    int group = (int)group_size(c);
-    for (int rank = 0; rank < c->world_size; rank++)
-        for (int h = 0; h < group; h++)
-            rank_statistics(x, rank, sequence, kv_head * group + h, x->key_lse + h * length,
-                            x->key_delta + h * length);
-}
+typedef enum status stretch_function(struct verifier *x, const struct group *g,
+                                     const struct stretch *s, struct error *error);
 
-static enum status keys_reference(struct verifier *x, const struct stretch *s, struct error *error)
-{
-    if (s->first == 0)
-        key_statistics(x, s->span->sequence, s->head);
-    int64_t begin = s->span->position + s->first;
-    return reference_keys(x->c, s->span->sequence, s->head, begin, begin + s->count, x->key_lse,
-                          x->key_delta, x->block[BLOCK_DK], x->block[BLOCK_DV],
-                          x->block[BLOCK_TERMS], error);
-}
-
-// ---- one chunk ----
-
-typedef enum status reference_function(struct verifier *x, const struct stretch *s,
-                                       struct error *error);
-
-static enum status stretch_judge(struct verifier *x, const struct tensor *tensors, int count,
-                                 reference_function *reference, const struct stretch *s,
-                                 struct tally *tallies, struct error *error)
+static enum status stretch_judge(struct verifier *x, const struct group *g, const struct stretch *s,
+                                 struct error *error)
 {
     uint64_t start_ns = clock_now_ns();
-    enum status status = reference(x, s, error);
-    uint64_t reference_ns = clock_now_ns();
-    x->report->timings.reference_ns += reference_ns - start_ns;
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        stretch_compare(x, &tensors[i], s, &tallies[i]);
-    x->report->timings.compare_ns += clock_now_ns() - reference_ns;
+    enum status status = g->expect(x, s, error);
+    uint64_t expected_ns = clock_now_ns();
+    x->report->timings.reference_ns += expected_ns - start_ns;
+    if (status == STATUS_OK)
+        stretch_compare(x, g, s);
+    x->report->timings.compare_ns += clock_now_ns() - expected_ns;
     return status;
 }
 
-static enum status span_judge(struct verifier *x, const struct tensor *tensors, int count,
-                              reference_function *reference, const struct span *span,
-                              int64_t before, struct tally *tallies, struct error *error)
+static enum status stretch_judge_again(struct verifier *x, const struct group *g,
+                                       const struct stretch *s, struct error *error)
 {
-    for (int head = MUTATED(VERIFY_SKIPS_HEAD); head < tensors[0].heads; head++)
-        for (int64_t first = 0; first < span->len; first += VERIFY_BLOCK_ROWS) {
-            struct stretch s = {span, before, head, first, span->len - first};
-            if (s.count > VERIFY_BLOCK_ROWS)
-                s.count = VERIFY_BLOCK_ROWS;
-            enum status status = stretch_judge(x, tensors, count, reference, &s, tallies, error);
+    (void)error;
+    for (int64_t i = 0; i < s->count; i++)
+        for (int k = 0; k < g->count; k++) {
+            struct element where = {.sequence = s->span->sequence,
+                                    .head = s->head,
+                                    .position = s->span->position + s->first + i};
+            tensor_row(x, g, &g->tensors[k], s, i, x->got);
+            tally_row_again(&g->tallies[k], x->got, where, g->tensors[k].dim);
+        }
+    return STATUS_OK;
+}
+
+// ---- one chunk ----------------------------------------------------------------------------------
+
+// All stretches of a span, head by head.
+static enum status span_walk(struct verifier *x, const struct group *g, const struct tile *tiles,
+                             int64_t count, bool keys, stretch_function *function,
+                             struct error *error)
+{
+    const struct span *span = &x->v->spans[g->side][tiles[0].span];
+    for (int head = MUTATED(VERIFY_SKIPS_HEAD); head < g->tensors[0].heads; head++) {
+        if (keys)
+            (void)statistics_of(&x->statistics, span->sequence, head);
+        for (int64_t i = 0; i < count; i++) {
+            struct stretch s = {span, head, tiles[i].first, tiles[i].count};
+            enum status status = function(x, g, &s, error);
             if (status != STATUS_OK)
                 return status;
         }
+    }
     return STATUS_OK;
+}
+
+static enum status chunk_walk(struct verifier *x, const struct group *g, int chunk, bool keys,
+                              stretch_function *function, struct error *error)
+{
+    const struct tile *tiles = x->tiles[g->side];
+    int64_t count = x->tile_count[g->side], next;
+    enum status status = STATUS_OK;
+    for (int64_t i = 0; i < count && status == STATUS_OK; i = next) {
+        for (next = i + 1; next < count && tiles[next].span == tiles[i].span; next++)
+            ;
+        if (x->v->spans[g->side][tiles[i].span].chunk == chunk)
+            status = span_walk(x, g, tiles + i, next - i, keys, function, error);
+    }
+    return status;
 }
 
 static void figures_append(struct verifier *x, const struct figures *figures)
@@ -312,57 +355,37 @@ static void figures_append(struct verifier *x, const struct figures *figures)
     report->figures[report->figures_count++] = *figures;
 }
 
-static void tally_append(struct verifier *x, const struct tensor *t, struct tally *tally)
-{
-    uint64_t start_ns = clock_now_ns();
-    int64_t worst = tally_finish(tally);
-    if (worst >= 0)
-        tally->figures.worst_row = chunk_element(x->v->spans[t->side], x->v->span_count[t->side],
-                                                 tally->figures.chunk, t->heads, worst);
-    figures_append(x, &tally->figures);
-    x->report->timings.compare_ns += clock_now_ns() - start_ns;
-}
-
-static void tallies_init(struct verifier *x, const struct tensor *tensors, int count, int chunk,
-                         int64_t tokens, struct tally *tallies)
+static enum status chunk_judge(struct verifier *x, struct group *g, int chunk, struct error *error)
 {
     const struct verification *v = x->v;
-    enum shard_side side = tensors[0].side;
-    for (int i = 0; i < count; i++)
-        tally_init(&tallies[i],
-                   figures_rule(x->c, tensors[i].name, v->spans[side], v->span_count[side], chunk),
-                   tensors[i].name, chunk, x->rows[i], tokens * tensors[i].heads);
-}
-
-// Tensors of one side, whose references come from one function.
-static enum status chunk_judge(struct verifier *x, const struct tensor *tensors, int count,
-                               reference_function *reference, int chunk, struct error *error)
-{
-    const struct verification *v = x->v;
-    enum shard_side side = tensors[0].side;
-    int64_t tokens = chunk_tokens(v->spans[side], v->span_count[side], chunk), before = 0;
-    struct tally tallies[CHUNK_TENSORS_MAX];
+    int64_t tokens = chunk_tokens(v->spans[g->side], v->span_count[g->side], chunk);
+    struct tally tallies[GROUP_TENSORS_MAX];
     if (tokens == 0)
         return STATUS_OK;
-    tallies_init(x, tensors, count, chunk, tokens, tallies);
-    for (int i = 0; i < v->span_count[side]; i++) {
-        const struct span *span = &v->spans[side][i];
-        if (span->chunk != chunk)
-            continue;
-        enum status status = span_judge(x, tensors, count, reference, span, before, tallies, error);
-        if (status != STATUS_OK)
-            return status;
-        before += span->len;
+    g->tallies = tallies;
+    for (int k = 0; k < g->count; k++)
+        tally_init(&tallies[k], rules_of(x->c, g->tensors[k].name), g->tensors[k].name, chunk,
+                   g->tensors[k].dim, x->errors[g->tensors[k].slot], x->twins[g->tensors[k].slot]);
+    enum status status = chunk_walk(x, g, chunk, g->side == SIDE_KV, stretch_judge, error);
+    if (status != STATUS_OK)
+        return status;
+    uint64_t start_ns = clock_now_ns();
+    for (int k = 0; k < g->count; k++)
+        tally_turn(&tallies[k]);
+    status = chunk_walk(x, g, chunk, false, stretch_judge_again, error);
+    for (int k = 0; k < g->count; k++) {
+        tally_finish(&tallies[k]);
+        tallies[k].figures.elements = tokens * g->tensors[k].heads * g->tensors[k].dim;
+        figures_append(x, &tallies[k].figures);
     }
-    for (int i = 0; i < count; i++)
-        tally_append(x, &tensors[i], &tallies[i]);
-    return STATUS_OK;
+    x->report->timings.compare_ns += clock_now_ns() - start_ns;
+    return status;
 }
 
-static void padding_append(struct verifier *x, const struct tensor *t)
+static void padding_append(struct verifier *x, enum shard_side side, const struct tensor *t)
 {
     uint64_t start_ns = clock_now_ns();
-    const struct padded_tensor padded = {t->name, t->side, t->data, t->heads, t->dim};
+    const struct padded_tensor padded = {t->name, side, t->data, t->heads, t->dim};
     struct figures figures;
     // Nobody reads the LSE of padding.
     if (t->name != TENSOR_LSE && !MUTATED(VERIFY_SKIPS_PADDING) &&
@@ -371,7 +394,7 @@ static void padding_append(struct verifier *x, const struct tensor *t)
     x->report->timings.compare_ns += clock_now_ns() - start_ns;
 }
 
-// ---- the two passes ----
+// ---- both sides ---------------------------------------------------------------------------------
 
 static void progress_note(const struct verifier *x, int step)
 {
@@ -381,70 +404,67 @@ static void progress_note(const struct verifier *x, int step)
                                                           .waiting_for = -1});
 }
 
+static enum status group_judge(struct verifier *x, struct group *g, int chunks, int step,
+                               struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (int chunk = 0; chunk < chunks && status == STATUS_OK; chunk++) {
+        progress_note(x, step + chunk);
+        status = chunk_judge(x, g, chunk, error);
+    }
+    for (int k = 0; k < g->count && status == STATUS_OK; k++)
+        padding_append(x, g->side, &g->tensors[k]);
+    return status;
+}
+
 static enum status queries_judge(struct verifier *x, struct error *error)
 {
     const struct cp_case *c = x->c;
+    const struct rank_results *r = &x->v->results;
+    const struct block *b = &x->block;
     const struct tensor tensors[] = {
-        {TENSOR_OUT, SIDE_Q, x->v->results.out, c->dtype, c->heads, c->head_dim_v, false,
-         BLOCK_OUT},
-        {TENSOR_LSE, SIDE_Q, x->v->results.lse, DTYPE_FP32, c->heads, 1, true, BLOCK_LSE},
-        {TENSOR_DQ, SIDE_Q, x->v->results.dq, c->dtype, c->heads, c->head_dim_qk, false, BLOCK_DQ},
+        {TENSOR_OUT, r->out, c->dtype, c->heads, c->head_dim_v, false, b->wide, b->wide_twin, false,
+         0},
+        {TENSOR_LSE, r->lse, DTYPE_FP32, c->heads, 1, true, b->lse, NULL, false, 2},
+        {TENSOR_DQ, r->dq, c->dtype, c->heads, c->head_dim_qk, false, b->other, b->other_twin, true,
+         1},
     };
-    enum status status = STATUS_OK;
-    int count = c->training ? 3 : 2;
-    int chunks = MUTATED(VERIFY_SKIPS_CHUNK) ? 1 : shard_chunks_per_rank(c);
-    for (int chunk = 0; chunk < chunks && status == STATUS_OK; chunk++) {
-        progress_note(x, chunk);
-        status = chunk_judge(x, tensors, count, queries_reference, chunk, error);
-    }
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        padding_append(x, &tensors[i]);
-    return status;
+    struct group group = {
+        .side = SIDE_Q, .tensors = tensors, .count = c->training ? 3 : 2, .expect = queries_expect};
+    return group_judge(x, &group, MUTATED(VERIFY_SKIPS_CHUNK) ? 1 : shard_chunks_per_rank(c), 0,
+                       error);
 }
 
 static enum status keys_judge(struct verifier *x, struct error *error)
 {
     const struct cp_case *c = x->c;
+    const struct rank_results *r = &x->v->results;
+    const struct block *b = &x->block;
     const struct tensor tensors[] = {
-        {TENSOR_DK, SIDE_KV, x->v->results.dk, c->dtype, c->kv_heads, c->head_dim_qk, false,
-         BLOCK_DK},
-        {TENSOR_DV, SIDE_KV, x->v->results.dv, c->dtype, c->kv_heads, c->head_dim_v, false,
-         BLOCK_DV},
+        {TENSOR_DK, r->dk, c->dtype, c->kv_heads, c->head_dim_qk, false, b->other, b->other_twin,
+         true, 1},
+        {TENSOR_DV, r->dv, c->dtype, c->kv_heads, c->head_dim_v, false, b->wide, b->wide_twin,
+         false, 0},
     };
-    enum status status = STATUS_OK;
-    for (int chunk = 0; chunk < shard_chunks_per_rank(c) && status == STATUS_OK; chunk++) {
-        progress_note(x, 3 + chunk);
-        status = chunk_judge(x, tensors, 2, keys_reference, chunk, error);
-    }
-    for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        padding_append(x, &tensors[i]);
-    return status;
+    struct group group = {.side = SIDE_KV, .tensors = tensors, .count = 2, .expect = keys_expect};
+    return group_judge(x, &group, shard_chunks_per_rank(c), 3, error);
 }
 
-static struct message statistics_message(const struct verifier *x, int peer)
-{
-    int rank = x->v->rank;
-    return (struct message){.peer = peer,
-                            .send = x->statistics.ranks[rank],
-                            .send_bytes = (size_t)statistics_count(x->c, rank) * 2 * sizeof(double),
-                            .receive = x->statistics.ranks[peer],
-                            .receive_bytes =
-                                (size_t)statistics_count(x->c, peer) * 2 * sizeof(double)};
-}
+// ---- what ranks tell each other -----------------------------------------------------------------
 
 // What is known of the own queries goes to all, theirs comes.
 static enum status queries_exchange(struct verifier *x, struct error *error)
 {
     const struct swap *swap = &x->v->swap;
-    struct message messages[WORLD_SIZE_MAX * (1 + SUMS_MESSAGES_MAX)];
+    struct message messages[WORLD_SIZE_MAX * (1 + TOTALS_MESSAGES_MAX)];
     int count = 0;
     uint64_t start_ns = clock_now_ns();
     for (int peer = 0; peer < x->c->world_size; peer++) {
         if (peer == x->v->rank)
             continue;
         if (x->c->training)
-            messages[count++] = statistics_message(x, peer);
-        count += sums_messages(&x->sums, peer, messages + count);
+            messages[count++] = statistics_message(&x->statistics, peer);
+        count += totals_messages(&x->totals, peer, messages + count);
     }
     progress_note(x, 2);
     enum status status = STATUS_OK;
@@ -454,34 +474,56 @@ static enum status queries_exchange(struct verifier *x, struct error *error)
     return status;
 }
 
-static void all_sums_judge(struct verifier *x)
+static void totals_append(struct verifier *x)
 {
-    const struct verification *v = x->v;
-    const struct sums_results results = {.max_logit = v->results.max_logit,
-                                         .dsink = v->results.dsink,
-                                         .dbias = v->results.dbias,
-                                         .spans = v->spans[SIDE_Q],
-                                         .span_count = v->span_count[SIDE_Q]};
-    struct figures figures[SUMS_TENSORS_MAX];
+    const struct rank_results *r = &x->v->results;
+    const struct totals_results results = {
+        .max_logit = r->max_logit, .dsink = r->dsink, .dbias = r->dbias};
+    struct figures figures[TOTALS_TENSORS_MAX];
     uint64_t start_ns = clock_now_ns();
-    int count = sums_judge(&x->sums, &results, figures);
+    int count = totals_judge(&x->totals, &results, x->fraction < 1, figures);
     for (int i = 0; i < count; i++)
         figures_append(x, &figures[i]);
     x->report->timings.compare_ns += clock_now_ns() - start_ns;
 }
 
+// What a sample takes from the results themselves: statistics of all queries, and the gradients of
+// the sinks.
+static void results_take(struct verifier *x)
+{
+    const struct verification *v = x->v;
+    const struct span *spans = v->spans[SIDE_Q];
+    uint64_t start_ns = clock_now_ns();
+    statistics_keep_results(&x->statistics, spans, v->span_count[SIDE_Q], &v->results);
+    for (int i = 0; i < v->span_count[SIDE_Q] && totals_has_sink(x->c); i++)
+        for (int head = 0; head < x->c->heads; head++) {
+            struct expected_sums sums = totals_of(&x->totals, &spans[i], 0, head);
+            statistics_add_sink(&x->statistics, &spans[i], head, &sums);
+        }
+    x->report->timings.reference_ns += clock_now_ns() - start_ns;
+}
+
 enum status verify_run(const struct verification *v, struct rank_report *report,
                        struct error *error)
 {
-    struct verifier x = {.v = v, .c = v->c, .report = report};
+    struct verifier x = {.v = v,
+                         .c = v->c,
+                         .report = report,
+                         .precision = expected_precision(v->c),
+                         .fraction = tiles_fraction(v->c, VERIFY_WORK)};
     report->pass = true;
     report->figures_count = 0;
     memory_take(&x);
+    tiles_make(&x);
+    if (x.c->training && x.fraction < 1)
+        results_take(&x);
     enum status status = queries_judge(&x, error);
     if (status == STATUS_OK)
         status = queries_exchange(&x, error);
-    if (status != STATUS_OK)
-        return status;
-    all_sums_judge(&x);
-    return v->c->training ? keys_judge(&x, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        totals_append(&x);
+    if (status == STATUS_OK && v->c->training)
+        status = keys_judge(&x, error);
+    room_fini(&x.room);
+    return status;
 }

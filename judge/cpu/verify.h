@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification of a case against the fp64 reference. The work is dealt: each rank computes the
-// reference of its own queries (O, LSE, dQ), tells the others LSE and delta of these rows, and then
-// computes the reference of its own keys (dK, dV). What sums up over all queries (the largest
-// logits, the gradients of sinks and bias) is told the others, too. Nothing is computed twice.
+// Verification of a case against the reference and the twin (judge/cpu/expected.h). The work is
+// dealt: each rank computes the reference of its own queries (O, LSE, dQ), tells the others LSE and
+// delta of these rows, and then computes the reference of its own keys (dK, dV). What sums up over
+// all queries (the largest logits, the gradients of sinks and bias) is told the others, too.
+// Nothing is computed twice.
 #ifndef CPATTN_JUDGE_CPU_VERIFY_H
 #define CPATTN_JUDGE_CPU_VERIFY_H
 
@@ -12,9 +13,14 @@
 #include "judge/results.h"
 #include "plan/shard.h"
 
-// Rows of the reference that are in memory in fp64 at a time, and one fp64 LSE and delta per query
-// and head of the whole case when training: memory is linear in the lengths.
+// Rows of the reference that are in memory at a time. One LSE and two deltas in fp64 per query and
+// head of the whole case are kept when training, and the errors of a chunk: memory is linear in the
+// lengths.
 #define VERIFY_BLOCK_ROWS 512
+
+// Multiplications that a rank spends on a verdict with `verify: auto` (judge/tiles.h): some ten
+// seconds of a core.
+#define VERIFY_WORK 2e11
 
 // What is judged.
 struct verification {

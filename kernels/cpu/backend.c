@@ -34,9 +34,9 @@ static size_t scratch_lay_out(struct attention_backend *backend, float *scratch)
     backend->slopes = carve(scratch, &used, TILE_KEYS);
     backend->bias = carve(scratch, &used, TILE_KEYS);
     backend->row_max = carve(scratch, &used, TILE_ROWS);
-    backend->row_sum = carve(scratch, &used, TILE_ROWS);
+    backend->row_d = carve(scratch, &used, 2 * TILE_ROWS);
     backend->row_lse = backend->row_max;
-    backend->row_d = backend->row_sum;
+    backend->row_sum = (double *)(void *)backend->row_d; // never both
     return used * sizeof(float);
 }
 

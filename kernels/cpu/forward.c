@@ -29,7 +29,7 @@ static void row_raise_max(struct attention_backend *backend, int row, int d_v, c
     if (before == -INFINITY)
         return;
     float shrink = exp2f(before - after);
-    backend->row_sum[row] *= shrink;
+    backend->row_sum[row] *= (double)shrink;
     backend->vector->scale(backend->out + (int64_t)row * d_v, d_v, shrink);
 }
 
@@ -46,7 +46,7 @@ static void row_softmax(struct attention_backend *backend, const struct block *b
     float shift = max == -INFINITY ? 0 : max; // logits that overflowed to -inf weigh nothing
     memset(x, 0, (size_t)begin * sizeof(float));
     backend->row_sum[row] += backend->vector->exp2_sum(x + begin, end - begin, shift);
-    tile_round(b, 1 + (float)(row * 37 % 97) / 97, x + begin, end - begin);
+    tile_round(b, x + begin, end - begin);
     memset(x + end, 0, (size_t)(keys - end) * sizeof(float));
 }
 

@@ -304,11 +304,11 @@ void tile_load_keys(const struct vector_ops *vector, const struct block *b, cons
         lose_bits(keys, (int64_t)tile_keys(t) * d, 0x10000);
 }
 
-void tile_round(const struct block *b, float factor, float *x, int count)
+void tile_round(const struct block *b, float *x, int count)
 {
     float rounded;
     for (int i = 0; i < count && ROUNDS_WEIGHTS; i++) {
-        dtype_store(b->shape->dtype, &rounded, 0, x[i] * factor);
-        x[i] = dtype_load(b->shape->dtype, &rounded, 0) / factor;
+        dtype_store(b->shape->dtype, &rounded, 0, x[i]);
+        x[i] = dtype_load(b->shape->dtype, &rounded, 0);
     }
 }

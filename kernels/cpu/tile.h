@@ -26,8 +26,9 @@ struct attention_backend {
     float *scores, *d_scores; // [TILE_ROWS][TILE_SCORE_STRIDE]
     float *slopes;            // [TILE_KEYS], of one row: what softcapping does to its gradient
     float *bias;              // [TILE_KEYS], of one row
-    float *row_max, *row_sum; // forward: of the stacked rows so far, base 2
-    float *row_lse, *row_d;   // backward: LSE in base 2, and D
+    float *row_max;           // forward: of the stacked rows so far, base 2
+    double *row_sum;        // of their weights: a million small ones beside a large one count, too
+    float *row_lse, *row_d; // backward: LSE in base 2, and D
 };
 
 struct block {
@@ -100,9 +101,8 @@ void tile_logits(struct attention_backend *backend, const struct block *b, const
                  int row, int begin, int end, const void *bias, float *x);
 
 // What is done to P and dS before they are multiplied by: nothing, unless for a test. Then they are
-// rounded to the dtype, `factor` times as large as they are: kernels differ in what they take P
-// relative to, and so in whether a weight of 1 has an error.
-void tile_round(const struct block *b, float factor, float *x, int count);
+// rounded to the dtype.
+void tile_round(const struct block *b, float *x, int count);
 
 // Index in the bias of the tile's first key, for a stacked row.
 int64_t tile_bias(const struct tile *t, const struct block *b, int row);

@@ -98,9 +98,9 @@ __device__ __forceinline__ void make_general(const struct backward_params &p, co
 {
     float x = s * p.product_factor, slope = 1;
     if (p.cap_factor != 0) {
-        float tangent = tanhf(x);
-        x = tangent * p.cap_factor;
-        slope = 1 - tangent * tangent;
+        float inverse = 1 / coshf(x);
+        x = tanhf(x) * p.cap_factor;
+        slope = inverse * inverse; // 1 - tanh^2 without its cancellation
     }
     if (p.bias && visible)
         x = fmaf(to_float(*bias), LOG2_E, x);

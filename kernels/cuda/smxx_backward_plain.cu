@@ -60,9 +60,9 @@ __device__ void plain_score(const struct backward_params &p, const struct backwa
                    key < keys && m->lse[row] != -INFINITY;
     float x = s * p.product_factor, slope = 1;
     if (p.cap_factor != 0) {
-        float tangent = tanhf(x);
-        x = tangent * p.cap_factor;
-        slope = 1 - tangent * tangent;
+        float inverse = 1 / coshf(x);
+        x = tanhf(x) * p.cap_factor;
+        slope = inverse * inverse; // 1 - tanh^2 without its cancellation
     }
     int64_t element = step->bias + row * p.bias_query_stride + key;
     if (visible && p.bias)

@@ -2,6 +2,7 @@
 #include "rank/cuda/engine.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -336,6 +337,7 @@ static void cuda_destroy(struct engine *e)
 
 static const struct engine_ops cuda_ops = {
     .name = "cuda",
+    .verify_work = INFINITY,
     .reserve = cuda_reserve,
     .admit = cuda_admit,
     .join = cuda_join,

@@ -53,7 +53,7 @@ static struct figures figures_of(const struct compare_result *r, const struct fi
                                 .expected_squares = r->expected_squares,
                                 .terms_squares = r->terms_squares,
                                 .worst_row = r->worst_row};
-    f.elements = r->elements;
+    f.elements = f.judged = r->elements;
     f.mismatches = r->mismatches;
     f.nonfinite = r->nonfinite;
     f.max_abs = r->max_abs;

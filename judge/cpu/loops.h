@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of the twin, in fp32. Rows of scores are a whole number of blocks long, so that
+// loops run over whole blocks, which compilers make vectors of.
+#ifndef CPATTN_JUDGE_CPU_LOOPS_H
+#define CPATTN_JUDGE_CPU_LOOPS_H
+
+#include "plan/case.h"
+
+#define LOOP_BLOCK 32
+
+// The least whole number of blocks that hold `count`, in elements.
+int64_t loop_padded(int64_t count);
+
+// The largest of x[begin..end); -inf where there is none.
+float loop_max(const float *x, int64_t begin, int64_t end);
+
+// x = exp((x - shift) * base) in [begin, end), within 2 units in the last place and 0 below 2^-126;
+// exactly 0 elsewhere in [0, padded). Returns the sum: fp64 sums of short ones in fp32.
+double loop_exp(float *x, int64_t begin, int64_t end, int64_t padded, float shift, float base);
+
+// Splits x into what the dtype holds of it and the rest: head + rest == x. rest may be NULL.
+void loop_split(enum case_dtype dtype, const float *x, float *head, float *rest, int64_t padded);
+
+void loop_scale(float *x, float factor, int64_t padded);
+
+// What dS of a row is made of.
+struct loop_gradient {
+    enum case_dtype dtype;
+    const float *p;          // probabilities, not rounded
+    const float *slope;      // d logit / d scaled score; NULL: 1
+    float delta, delta_twin; // of the reference and of the twin
+};
+
+// head: the twin's dS = p (dp - delta_twin) slope, rounded to the dtype. rest, unless it is NULL:
+// the reference's, with its delta and not rounded, less head. Returns the sum of the squares of
+// p slope dp and p slope delta, and adds them to `terms` [padded] unless that is NULL.
+double loop_gradient(const struct loop_gradient *g, const float *dp, float *head, float *rest,
+                     float *terms, int64_t padded);
+
+// sum += p (dp - delta), in fp64: the gradient of logits.
+void loop_add_gradient(const float *p, const float *dp, float delta, double *sum, int64_t count);
+
+// The sum of x y.
+double loop_dot(const float *x, const double *y, int64_t count);
+
+#endif

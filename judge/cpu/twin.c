@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/cpu/twin.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/blas.h"
+#include "judge/cpu/loops.h"
+#include "judge/dtype.h"
+#include "judge/inputs.h"
+
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
+// Queries that are computed together, and the scores of a matrix that may exist at a time: fewer
+// queries where the keys are very many.
+#define QUERIES_MAX 64
+#define SCORES_MAX  (INT64_C(1) << 22)
+
+// ---- denormals ----------------------------------------------------------------------------------
+
+// Denormals of fp32 weigh nothing here and cost a hundred times as much as other numbers.
+static unsigned denormals_flush(void)
+{
+#ifdef __SSE2__
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    return before;
+#else
+    return 0;
+#endif
+}
+
+static void denormals_restore(unsigned before)
+{
+#ifdef __SSE2__
+    _mm_setcsr(before);
+#else
+    (void)before;
+#endif
+}
+
+// ---- what a call works on -----------------------------------------------------------------------
+
+struct work {
+    const struct cp_case *c;
+    int sequence;
+    struct mask mask;
+    bool rest; // the products with what rounding leaves are wanted
+    float scale;
+    float base; // ln of what logits are powers of: kernels compute in base 2, which fp32 notices
+    int d_qk, d_v;
+    struct range keys;  // that k and v hold
+    int64_t block;      // queries of a block
+    int64_t stride;     // of scores
+    float *k, *v;       // [keys][d]
+    float *q, *d_out;   // [block][d]
+    float *s;           // [block][stride]: scores, then probabilities
+    float *head, *tail; // of P, then of dS: what the dtype holds, and the rest
+    float *dp;
+    float *slope;           // with a softcap only
+    float *twin, *residual; // products: [block] or [keys][the larger d], of dV and dK at a time
+    float *columns;         // [stride]: sums of terms
+    float key_rms, query_rms;
+};
+
+void room_fini(struct room *r)
+{
+    free(r->base);
+    *r = (struct room){0};
+}
+
+static enum status room_grow(struct room *r, size_t bytes, struct error *error)
+{
+    if (bytes <= r->bytes)
+        return STATUS_OK;
+    room_fini(r);
+    r->base = malloc(bytes);
+    if (!r->base)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "no memory for %zu bytes of the reference", bytes);
+    r->bytes = bytes;
+    return STATUS_OK;
+}
+
+// Lays the pieces out and returns their bytes. `products` are rows of results.
+static size_t work_lay_out(struct work *w, char *base, int64_t products)
+{
+    int64_t count = w->keys.end - w->keys.begin, scores = w->block * w->stride;
+    size_t used = 0;
+    struct {
+        float **place;
+        int64_t floats;
+    } pieces[] = {{&w->k, count * w->d_qk},
+                  {&w->v, count * w->d_v},
+                  {&w->q, w->block * w->d_qk},
+                  {&w->d_out, w->block * w->d_v},
+                  {&w->s, scores},
+                  {&w->head, scores},
+                  {&w->tail, scores},
+                  {&w->dp, scores},
+                  {&w->slope, w->c->softcap != 0 ? scores : 0},
+                  {&w->twin, products * (w->d_qk + w->d_v)},
+                  {&w->residual, products * (w->d_qk + w->d_v)},
+                  {&w->columns, w->stride}};
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
+        *pieces[i].place = base ? (float *)(base + used) : NULL;
+        used += (size_t)loop_padded(pieces[i].floats) * sizeof(float);
+    }
+    return used;
+}
+
+static enum status work_init(struct work *w, const struct cp_case *c, int sequence,
+                             struct range keys, int64_t products, bool rest, struct room *room,
+                             struct error *error)
+{
+    int64_t stride = loop_padded(keys.end - keys.begin), rows = QUERIES_MAX;
+    if (stride > SCORES_MAX / QUERIES_MAX)
+        rows = stride < SCORES_MAX ? SCORES_MAX / stride : 1;
+    *w = (struct work){.c = c,
+                       .sequence = sequence,
+                       .mask = mask_of(c, sequence),
+                       .rest = rest && c->dtype != DTYPE_FP32,
+                       .scale = (float)case_scale(c),
+                       .base = c->dtype == DTYPE_FP32 ? (float)M_LN2 : 1,
+                       .d_qk = c->head_dim_qk,
+                       .d_v = c->head_dim_v,
+                       .keys = keys,
+                       .block = rows,
+                       .stride = stride};
+    if (products == 0)
+        products = rows;
+    enum status status = room_grow(room, work_lay_out(w, NULL, products), error);
+    if (status != STATUS_OK)
+        return status;
+    work_lay_out(w, room->base, products);
+    memset(w->s, 0, (size_t)(rows * stride) * sizeof(float));
+    memset(w->dp, 0, (size_t)(rows * stride) * sizeof(float));
+    blas_prepare();
+    return STATUS_OK;
+}
+
+// Returns the RMS of what it loads.
+static float load(const struct work *w, enum input_tensor tensor, int head, struct range positions,
+                  float *rows)
+{
+    int d = input_head_dim(w->c, tensor);
+    double squares = 0, count = (double)(positions.end - positions.begin) * d;
+    for (int64_t position = positions.begin; position < positions.end; position++, rows += d) {
+        input_token_head(w->c, tensor, w->sequence, position, head, rows);
+        for (int i = 0; i < d; i++)
+            squares += rows[i] * rows[i];
+    }
+    return (float)sqrt(squares / (count > 0 ? count : 1));
+}
+
+// The rows of the keys that w->keys begin with, further on.
+static const float *key_rows(const struct work *w, struct range keys)
+{
+    return w->k + (keys.begin - w->keys.begin) * w->d_qk;
+}
+
+static const float *value_rows(const struct work *w, struct range keys)
+{
+    return w->v + (keys.begin - w->keys.begin) * w->d_v;
+}
+
+static int64_t length(struct range r)
+{
+    return r.end - r.begin;
+}
+
+// ---- scores -------------------------------------------------------------------------------------
+
+// Scores [m][w->stride] = alpha * A [m][k] * B [n][k]'
+static void scores_of(const struct work *w, int64_t m, int64_t n, int k, float alpha,
+                      const float *a, const float *b, float *scores)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, k, alpha, a, k, b, k, 0,
+                scores, (int)w->stride);
+}
+
+// 1 - tanh^2 without its cancellation.
+static void cap_row(const struct work *w, float *s, float *slope, int64_t count)
+{
+    float cap = (float)w->c->softcap;
+    for (int64_t i = 0; i < count; i++) {
+        float x = s[i] / cap, inverse = 1 / coshf(x);
+        s[i] = cap * tanhf(x);
+        slope[i] = inverse * inverse;
+    }
+}
+
+static void add_bias(const struct work *w, int head, int64_t query, struct range keys, float *s)
+{
+    float bias[256];
+    for (int64_t done = 0; done < length(keys); done += 256) {
+        int64_t part = length(keys) - done < 256 ? length(keys) - done : 256;
+        input_bias(w->c, w->sequence, head, query, keys.begin + done, part, bias);
+        for (int64_t j = 0; j < part; j++)
+            s[done + j] += bias[j];
+    }
+}
+
+// Logits of the queries in w->q, into w->s.
+static void block_logits(const struct work *w, int head, struct range queries, struct range keys)
+{
+    scores_of(w, length(queries), length(keys), w->d_qk, w->scale, w->q, key_rows(w, keys), w->s);
+    for (int64_t i = 0; i < length(queries); i++) {
+        float *s = w->s + i * w->stride;
+        if (w->c->softcap != 0)
+            cap_row(w, s, w->slope + i * w->stride, length(keys));
+        if (w->c->bias != BIAS_NONE)
+            add_bias(w, head, queries.begin + i, keys, s);
+        if (w->base != 1)
+            loop_scale(s, (float)M_LOG2E, w->stride);
+    }
+}
+
+// The columns of a block that a query sees.
+static struct range columns_of(const struct work *w, int64_t query, struct range keys)
+{
+    struct range r = mask_keys(&w->mask, query);
+    if (r.begin == r.end)
+        return (struct range){0, 0};
+    return (struct range){r.begin - keys.begin, r.end - keys.begin};
+}
+
+static const float *slope_of(const struct work *w, int64_t row)
+{
+    return w->c->softcap != 0 ? w->slope + row * w->stride : NULL;
+}
+
+// ---- the query side -----------------------------------------------------------------------------
+
+// The results of a block, from its first query on.
+static struct expected_queries queries_at(const struct work *w, const struct expected_queries *all,
+                                          int64_t rows)
+{
+    struct expected_queries e = *all;
+    e.out += rows * w->d_v;
+    e.out_twin += rows * w->d_v;
+    e.lse += rows;
+    if (!w->c->training)
+        return e;
+    e.delta += rows;
+    e.delta_twin += rows;
+    e.dq += rows * w->d_qk;
+    e.dq_twin += rows * w->d_qk;
+    e.terms += rows;
+    if (e.sums.dbias_twin)
+        e.sums.dbias_twin += rows * e.sums.dbias_stride;
+    if (e.sums.dbias)
+        e.sums.dbias += rows * e.sums.dbias_stride;
+    return e;
+}
+
+// Product of the rounded matrix, and of what is left of it: [m][d] = (head or tail) [m][n] * B.
+static void products_of(const struct work *w, int64_t m, int64_t n, int d, const float *head,
+                        const float *b)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, d, (int)n, 1, head,
+                (int)w->stride, b, d, 0, w->twin, d);
+    if (w->rest)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, d, (int)n, 1, w->tail,
+                    (int)w->stride, b, d, 0, w->residual, d);
+    else
+        memset(w->residual, 0, (size_t)(m * d) * sizeof(float));
+}
+
+// One row of results from the products: reference (may be NULL) and twin.
+static void row_finish(const struct work *w, int64_t row, int d, double factor, double *reference,
+                       float *twin)
+{
+    const float *head = w->twin + row * d, *rest = w->residual + row * d;
+    for (int i = 0; i < d; i++) {
+        if (reference)
+            reference[row * d + i] = factor * ((double)head[i] + rest[i]);
+        twin[row * d + i] = (float)(factor * head[i]);
+    }
+    dtype_round(w->c->dtype, twin + row * d, d);
+}
+
+// Logits of a row become exponentials. Returns their sum with that of the sink, relative to *max.
+static double row_exponentials(const struct work *w, int head, struct range seen, float *s,
+                               float *max, bool reference, const struct expected_sums *sums)
+{
+    double sink = input_sink(w->c, head);
+    *max = loop_max(s, seen.begin, seen.end);
+    if (reference && sums->max_logit && *max > *sums->max_logit)
+        *sums->max_logit = *max;
+    double sum = loop_exp(s, seen.begin, seen.end, w->stride, *max, w->base);
+    return seen.begin < seen.end ? sum + exp(sink - *max * (double)w->base) : 0;
+}
+
+// What exponentials are multiplied by to become probabilities. Kernels that share a row merge what
+// they have by its LSE, and all of them compute P from it again: in fp32, whose rounding of it is
+// all that an exact kernel could do wrong.
+static double row_factor(const struct work *w, double sum, float max)
+{
+    if (!(sum > 0))
+        return 0;
+    if (w->base == 1)
+        return 1 / sum;
+    float lse = (float)((max + log2(sum)) * M_LN2);
+    return exp2((double)max - lse * (float)M_LOG2E);
+}
+
+static void block_out(const struct work *w, bool reference, int head, struct range queries,
+                      struct range keys, double *factors, const struct expected_queries *e)
+{
+    double sink = input_sink(w->c, head);
+    bool rounds = w->c->dtype != DTYPE_FP32;
+    for (int64_t i = 0; i < length(queries); i++) {
+        float max, *s = w->s + i * w->stride;
+        struct range seen = columns_of(w, queries.begin + i, keys);
+        double sum = row_exponentials(w, head, seen, s, &max, reference, &e->sums);
+        factors[i] = row_factor(w, sum, max);
+        if (reference)
+            e->lse[i] = sum > 0 ? max + log(sum) : sink;
+        if (rounds)
+            loop_split(w->c->dtype, s, w->head + i * w->stride,
+                       w->rest ? w->tail + i * w->stride : NULL, w->stride);
+    }
+    products_of(w, length(queries), length(keys), w->d_v, rounds ? w->head : w->s,
+                value_rows(w, keys));
+    for (int64_t i = 0; i < length(queries); i++)
+        row_finish(w, i, w->d_v, factors[i], reference ? e->out : NULL, e->out_twin);
+}
+
+static double twin_dot(const float *x, const float *y, int count)
+{
+    double wide[HEAD_DIM_MAX];
+    for (int i = 0; i < count; i++)
+        wide[i] = y[i];
+    return loop_dot(x, wide, count);
+}
+
+static void row_deltas(const struct work *w, bool reference, int64_t row,
+                       const struct expected_queries *e)
+{
+    const float *d_out = w->d_out + row * w->d_v;
+    double twin = twin_dot(d_out, e->out_twin + row * w->d_v, w->d_v);
+    // An honest kernel has it in fp32.
+    e->delta_twin[row] = (float)twin;
+    if (reference)
+        e->delta[row] = loop_dot(d_out, e->out + row * w->d_v, w->d_v);
+}
+
+static void row_sink(const struct work *w, int head, int64_t row, const struct expected_queries *e)
+{
+    double p = exp(input_sink(w->c, head) - e->lse[row]), term = -p * e->delta[row];
+    double difference = p * (e->delta_twin[row] - e->delta[row]);
+    *e->sums.dsink += term;
+    *e->sums.dsink_twin_squares += difference * difference;
+    *e->sums.dsink_terms += term * term;
+}
+
+// P (dP - delta) of a row, before the softcap's slope, is what the gradient of the bias adds up.
+static void row_bias(const struct work *w, bool reference, int64_t row, struct range keys,
+                     const struct expected_queries *e)
+{
+    const float *p = w->s + row * w->stride, *dp = w->dp + row * w->stride;
+    int64_t at = row * e->sums.dbias_stride + keys.begin;
+    loop_add_gradient(p, dp, (float)e->delta_twin[row], e->sums.dbias_twin + at, length(keys));
+    if (reference)
+        loop_add_gradient(p, dp, (float)e->delta[row], e->sums.dbias + at, length(keys));
+}
+
+static void row_gradient(const struct work *w, bool reference, int64_t row, struct range keys,
+                         double factor, const struct expected_queries *e)
+{
+    int64_t at = row * w->stride;
+    float twin = (float)e->delta_twin[row];
+    struct loop_gradient g = {.dtype = w->c->dtype,
+                              .p = w->s + at,
+                              .slope = slope_of(w, row),
+                              .delta = reference ? (float)e->delta[row] : twin,
+                              .delta_twin = twin};
+    loop_scale(w->s + at, (float)factor, w->stride);
+    if (e->sums.dbias_twin)
+        row_bias(w, reference, row, keys, e);
+    double squares =
+        loop_gradient(&g, w->dp + at, w->head + at, w->rest ? w->tail + at : NULL, NULL, w->stride);
+    e->terms[row] = fabs(w->scale) * sqrt(squares) * w->key_rms;
+    if (e->sums.dbias_terms)
+        *e->sums.dbias_terms += squares;
+}
+
+// From the exponentials that block_out() leaves behind.
+static void block_gradient(struct work *w, bool reference, int head, struct range queries,
+                           struct range keys, const double *factors,
+                           const struct expected_queries *e)
+{
+    int64_t rows = length(queries);
+    load(w, INPUT_DO, head, queries, w->d_out);
+    scores_of(w, rows, length(keys), w->d_v, 1, w->d_out, value_rows(w, keys), w->dp);
+    for (int64_t i = 0; i < rows; i++) {
+        row_deltas(w, reference, i, e);
+        if (reference && e->sums.dsink)
+            row_sink(w, head, i, e);
+        row_gradient(w, reference, i, keys, factors[i], e);
+    }
+    products_of(w, rows, length(keys), w->d_qk, w->head, key_rows(w, keys));
+    for (int64_t i = 0; i < rows; i++)
+        row_finish(w, i, w->d_qk, w->scale, reference ? e->dq : NULL, e->dq_twin);
+}
+
+static void block_nothing(const struct work *w, bool reference, int head, int64_t rows,
+                          const struct expected_queries *e)
+{
+    memset(e->out_twin, 0, (size_t)(rows * w->d_v) * sizeof(float));
+    if (w->c->training) {
+        memset(e->dq_twin, 0, (size_t)(rows * w->d_qk) * sizeof(float));
+        memset(e->delta_twin, 0, (size_t)rows * sizeof(double));
+        memset(e->terms, 0, (size_t)rows * sizeof(double));
+    }
+    if (!reference)
+        return;
+    memset(e->out, 0, (size_t)(rows * w->d_v) * sizeof(double));
+    for (int64_t i = 0; i < rows; i++)
+        e->lse[i] = input_sink(w->c, head);
+    if (w->c->training) {
+        memset(e->dq, 0, (size_t)(rows * w->d_qk) * sizeof(double));
+        memset(e->delta, 0, (size_t)rows * sizeof(double));
+    }
+}
+
+static void queries_block(struct work *w, bool reference, int head, struct range queries,
+                          const struct expected_queries *e)
+{
+    struct range keys = mask_keys_of(&w->mask, queries);
+    double factors[QUERIES_MAX];
+    if (length(keys) == 0) {
+        block_nothing(w, reference, head, length(queries), e);
+        return;
+    }
+    load(w, INPUT_Q, head, queries, w->q);
+    block_logits(w, head, queries, keys);
+    block_out(w, reference, head, queries, keys, factors, e);
+    if (w->c->training)
+        block_gradient(w, reference, head, queries, keys, factors, e);
+}
+
+enum status twin_queries(const struct cp_case *c, bool reference, int sequence, int head,
+                         struct range queries, struct room *room, const struct expected_queries *e,
+                         struct error *error)
+{
+    struct mask mask = mask_of(c, sequence);
+    struct range keys = mask_keys_of(&mask, queries);
+    struct work w;
+    enum status status = work_init(&w, c, sequence, keys, 0, reference, room, error);
+    if (status != STATUS_OK)
+        return status;
+    int kv_head = head / (c->heads / c->kv_heads);
+    unsigned before = denormals_flush();
+    w.key_rms = load(&w, INPUT_K, kv_head, keys, w.k);
+    load(&w, INPUT_V, kv_head, keys, w.v);
+    for (int64_t first = queries.begin; first < queries.end; first += w.block) {
+        struct range block = {first, first + w.block < queries.end ? first + w.block : queries.end};
+        struct expected_queries part = queries_at(&w, e, first - queries.begin);
+        queries_block(&w, reference, head, block, &part);
+    }
+    denormals_restore(before);
+    return STATUS_OK;
+}
+
+// ---- the key side -------------------------------------------------------------------------------
+
+// C [n][d] += A [m][n]' * B [m][d]
+static void add_product(const struct work *w, int64_t m, int64_t n, int d, const float *a,
+                        const float *b, float *c)
+{
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)n, d, (int)m, 1, a, (int)w->stride, b,
+                d, 1, c, d);
+}
+
+// Statistics of one query head, from some query on.
+struct head_statistics {
+    const double *lse, *delta, *delta_twin;
+};
+
+static struct head_statistics statistics_at(const struct expected_statistics *s, int64_t query)
+{
+    return (struct head_statistics){s->lse + query, s->delta + query, s->delta_twin + query};
+}
+
+// P of a block in w->s, and the twin's in w->head with the rest in w->tail.
+static void block_probabilities(const struct work *w, struct range queries, struct range keys,
+                                const struct head_statistics *s)
+{
+    for (int64_t i = 0; i < length(queries); i++) {
+        float *p = w->s + i * w->stride;
+        struct range seen = columns_of(w, queries.begin + i, keys);
+        if (seen.begin < 0)
+            seen.begin = 0;
+        if (seen.end > length(keys))
+            seen.end = length(keys);
+        (void)loop_exp(p, seen.begin, seen.end, w->stride, (float)s->lse[i] / w->base, w->base);
+        loop_split(w->c->dtype, p, w->head + i * w->stride,
+                   w->rest ? w->tail + i * w->stride : NULL, w->stride);
+    }
+}
+
+static void block_key_gradients(const struct work *w, int64_t rows, const struct head_statistics *s)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t at = i * w->stride;
+        struct loop_gradient g = {.dtype = w->c->dtype,
+                                  .p = w->s + at,
+                                  .slope = slope_of(w, i),
+                                  .delta = (float)s->delta[i],
+                                  .delta_twin = (float)s->delta_twin[i]};
+        (void)loop_gradient(&g, w->dp + at, w->head + at, w->rest ? w->tail + at : NULL, w->columns,
+                            w->stride);
+    }
+}
+
+// Adds what a block of queries of one head contributes. `terms` [keys of the call].
+static void keys_block(const struct work *w, int head, struct range queries, struct range keys,
+                       const struct head_statistics *s, double *terms)
+{
+    int64_t rows = length(queries), count = length(keys), skipped = keys.begin - w->keys.begin;
+    int64_t total = length(w->keys), dk = total * w->d_v + skipped * w->d_qk;
+    int64_t dv = skipped * w->d_v;
+    load(w, INPUT_DO, head, queries, w->d_out);
+    block_logits(w, head, queries, keys);
+    block_probabilities(w, queries, keys, s);
+    add_product(w, rows, count, w->d_v, w->head, w->d_out, w->twin + dv);
+    if (w->rest)
+        add_product(w, rows, count, w->d_v, w->tail, w->d_out, w->residual + dv);
+    scores_of(w, rows, count, w->d_v, 1, w->d_out, value_rows(w, keys), w->dp);
+    memset(w->columns, 0, (size_t)w->stride * sizeof(float));
+    block_key_gradients(w, rows, s);
+    for (int64_t j = 0; j < count; j++)
+        terms[skipped + j] += (double)w->columns[j] * w->query_rms * w->query_rms;
+    add_product(w, rows, count, w->d_qk, w->head, w->q, w->twin + dk);
+    if (w->rest)
+        add_product(w, rows, count, w->d_qk, w->tail, w->q, w->residual + dk);
+}
+
+static void keys_head(struct work *w, int head, const struct expected_statistics *s, double *terms)
+{
+    struct range all = mask_queries_of(&w->mask, w->keys);
+    for (int64_t first = all.begin; first < all.end; first += w->block) {
+        struct range queries = {first, first + w->block < all.end ? first + w->block : all.end};
+        struct range keys = mask_keys_of(&w->mask, queries);
+        if (keys.begin < w->keys.begin)
+            keys.begin = w->keys.begin;
+        if (keys.end > w->keys.end)
+            keys.end = w->keys.end;
+        if (keys.begin >= keys.end)
+            continue;
+        struct head_statistics part = statistics_at(s, first);
+        w->query_rms = load(w, INPUT_Q, head, queries, w->q);
+        keys_block(w, head, queries, keys, &part, terms);
+    }
+}
+
+enum status twin_keys(const struct cp_case *c, bool reference, int sequence, int kv_head,
+                      struct range keys, const struct expected_statistics *statistics,
+                      struct room *room, const struct expected_keys *e, struct error *error)
+{
+    int64_t count = length(keys);
+    struct work w;
+    enum status status = work_init(&w, c, sequence, keys, count, reference, room, error);
+    if (status != STATUS_OK)
+        return status;
+    unsigned before = denormals_flush();
+    load(&w, INPUT_K, kv_head, keys, w.k);
+    load(&w, INPUT_V, kv_head, keys, w.v);
+    memset(w.twin, 0, (size_t)(count * (w.d_qk + w.d_v)) * sizeof(float));
+    memset(w.residual, 0, (size_t)(count * (w.d_qk + w.d_v)) * sizeof(float));
+    memset(e->terms, 0, (size_t)count * sizeof(double));
+    int group = c->heads / c->kv_heads;
+    for (int i = 0; i < group; i++) {
+        int64_t at = i * w.mask.queries;
+        struct expected_statistics s = {statistics->lse + at, statistics->delta + at,
+                                        statistics->delta_twin + at};
+        keys_head(&w, kv_head * group + i, &s, e->terms);
+    }
+    for (int64_t j = 0; j < count; j++) {
+        e->terms[j] = fabs(w.scale) * sqrt(e->terms[j]);
+        row_finish(&w, j, w.d_v, 1, reference ? e->dv : NULL, e->dv_twin);
+    }
+    w.twin += count * w.d_v;
+    w.residual += count * w.d_v;
+    for (int64_t j = 0; j < count; j++)
+        row_finish(&w, j, w.d_qk, w.scale, reference ? e->dk : NULL, e->dk_twin);
+    denormals_restore(before);
+    return STATUS_OK;
+}

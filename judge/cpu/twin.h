@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The twin, and the fast reference where it is wanted: see judge/cpu/expected.h, whose functions
+// these are without a choice of precision.
+#ifndef CPATTN_JUDGE_CPU_TWIN_H
+#define CPATTN_JUDGE_CPU_TWIN_H
+
+#include "judge/cpu/expected.h"
+
+// `reference`: whether the reference's members are filled, too; else only the twin's are, and
+// terms.
+enum status twin_queries(const struct cp_case *c, bool reference, int sequence, int head,
+                         struct range queries, struct room *room, const struct expected_queries *e,
+                         struct error *error) MUST_CHECK;
+
+enum status twin_keys(const struct cp_case *c, bool reference, int sequence, int kv_head,
+                      struct range keys, const struct expected_statistics *statistics,
+                      struct room *room, const struct expected_keys *e,
+                      struct error *error) MUST_CHECK;
+
+#endif
