@@ -126,6 +126,19 @@ static void check_blocks(const struct drawn_slices *scene, const struct backward
     free(numbers);
 }
 
+static void check_places(const struct drawn_slices *scene, const struct backward_worklist *list)
+{
+    int64_t step = scene->shape.row_step;
+    for (int32_t i = 0; i < list->tile_count; i++) {
+        const struct backward_tile *tile = &list->tiles[i];
+        ck_assert(tile->residue < step && tile->kv_row == tile->residue + tile->begin * step);
+    }
+    for (int32_t i = 0; i < list->fragment_count; i++) {
+        const struct backward_fragment *f = &list->fragments[i];
+        ck_assert(f->residue < step && f->q_row == f->residue + f->begin * step);
+    }
+}
+
 static void check_scene(const struct drawn_slices *scene, struct backward_worklist *list,
                         bool chained)
 {
@@ -144,6 +157,7 @@ static void check_scene(const struct drawn_slices *scene, struct backward_workli
     ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
     check_tiles(scene, list);
     check_blocks(scene, list);
+    check_places(scene, list);
     if (chained) {
         visitor.visit = note_chain;
         visitor.chains = calloc(BIAS_ROWS * DRAWN_BIAS_STRIDE, sizeof(*visitor.chains));

@@ -40,9 +40,9 @@ const struct sm90_backward_kernel *sm90_backward_choose(const struct attention_b
     int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
     const struct sm90_backward_kernel *kernel = NULL;
     if (shape->dtype == DTYPE_BF16)
-        kernel = sm90_backward_bf16(d);
+        kernel = sm90_backward_bf16(d, shape->deterministic);
     if (shape->dtype == DTYPE_FP16)
-        kernel = sm90_backward_fp16(d);
+        kernel = sm90_backward_fp16(d, shape->deterministic);
     if (!kernel || kernel->shared_bytes > backend->shared_bytes_max || !args_fit(args))
         return NULL;
     return device_fits(backend) ? kernel : NULL;

@@ -26,8 +26,9 @@ void sm90_backward_launch(struct attention_backend *backend, const struct attent
                           const struct sm90_backward_kernel *kernel,
                           const struct backward_params *params);
 
-// By type; d: the larger of the head dimensions. NULL where it is too large.
-const struct sm90_backward_kernel *sm90_backward_bf16(int d);
-const struct sm90_backward_kernel *sm90_backward_fp16(int d);
+// By type; d: the larger of the head dimensions; ordered: with the same bits in every run. NULL
+// where d is too large.
+const struct sm90_backward_kernel *sm90_backward_bf16(int d, bool ordered);
+const struct sm90_backward_kernel *sm90_backward_fp16(int d, bool ordered);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/sm90_backward_kernel.cuh"
 
-const struct sm90_backward_kernel *sm90_backward_bf16(int d)
+const struct sm90_backward_kernel *sm90_backward_bf16(int d, bool ordered)
 {
-    return sm90_backward_16<__nv_bfloat16>(d);
+    return sm90_backward_16<__nv_bfloat16>(d, ordered);
 }

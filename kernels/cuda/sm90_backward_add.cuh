@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward on sm_90a: adds dQ, dK and dV to memory.
+#ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_ADD_CUH
+#define CPATTN_KERNELS_CUDA_SM90_BACKWARD_ADD_CUH
+
+#include "kernels/cuda/sm90_backward_work.cuh"
+
+// ---- order --------------------------------------------------------------------------------------
+
+static __device__ __forceinline__ void counter_wait(const unsigned *counter, unsigned turn)
+{
+    unsigned now;
+    do
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    while (now != turn);
+}
+
+static __device__ __forceinline__ void counter_set(unsigned *counter, unsigned turn)
+{
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(counter), "r"(turn) : "memory");
+}
+
+// ---- dQ -----------------------------------------------------------------------------------------
+
+// Adds a part of dQ of `rows` rows, row by row, as a warp.
+template <class C>
+__device__ __forceinline__ void dq_add_rows(const struct backward_params &p, int64_t vector, int x,
+                                            int rows, uint32_t from)
+{
+    int lane = (int)threadIdx.x % WARP_LANES;
+    float *to = p.dq + vector * p.d_qk + x + lane;
+    int64_t stride = p.row_step * p.heads * p.d_qk;
+#pragma unroll 1
+    for (int row = 0; row < rows; row++)
+#pragma unroll
+        for (int panel = 0; panel < 2; panel++) {
+            float sum;
+            uint32_t at =
+                from + panel * C::DQ_PANEL + panel_offset(0, row, lane / 4) + lane % 4 * 4;
+            asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(at) : "memory");
+            if (x + panel * PANEL_FLOATS + lane < p.d_qk)
+                add_float(to + row * stride + panel * PANEL_FLOATS, sum);
+        }
+}
+
+// One of the warps that add dQ: that of warpgroup `group`.
+template <class C>
+__device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p, int group,
+                                           int steps, const char *memory, uint32_t shared)
+{
+    const struct backward_params &all = p.all;
+    const struct sm90_step *ring = (const struct sm90_step *)(memory + C::STEP);
+    int x = C::PANELS == 2 ? group * PANEL : 0, below = C::PANELS == 2 ? 0 : group * C::DQ_ROWS;
+    bool leader = threadIdx.x % WARP_LANES == 0, ordered = all.taken != NULL;
+#pragma unroll 1
+    for (int number = 0; number < steps; number++) {
+        int part = number % C::DQ_STAGES * 2 + group;
+        uint32_t from = shared + C::DQ + part * C::DQ_BYTES;
+        threads_sync(BARRIER_DQ_FULL + part, DQ_THREADS);
+        const struct sm90_step *step = &ring[number % C::STEPS];
+        int y = step->y, z = step->z + below, rows = min(step->rows - below, C::DQ_ROWS);
+        unsigned *counter = all.taken + (int64_t)step->block * BACKWARD_WARPS + group;
+        unsigned turn = (unsigned)step->turn;
+        if (ordered) {
+            if (leader)
+                counter_wait(counter, turn);
+            __syncwarp();
+        }
+        if (rows == C::DQ_ROWS && leader) {
+            if (ordered)
+                fence_all();
+            tensor_add_4d(&p.dq, x, z, y, 0, from);
+            tensor_add_4d(&p.dq, x + PANEL_FLOATS, z, y, 0, from + C::DQ_PANEL);
+            bulk_commit();
+            bulk_wait_read();
+        }
+        if (rows < C::DQ_ROWS)
+            dq_add_rows<C>(all, vector_of(all, all.heads, y, z), x, rows, from);
+        __syncwarp();
+        if (number + C::DQ_STAGES < steps)
+            threads_arrive(BARRIER_DQ_EMPTY + part, DQ_THREADS);
+        if (ordered && leader) {
+            bulk_wait();
+            fence_all();
+            counter_set(counter, turn + 1);
+        }
+    }
+}
+
+// ---- dK and dV ----------------------------------------------------------------------------------
+
+// Adds a thread's part of dK or dV, times factor, to memory, row by row.
+template <class C>
+__device__ __forceinline__ void
+keys_add_rows(const struct backward_params &p, const struct sm90_work &work, int key, int d,
+              const float (&acc)[C::KEYS], float *gradient, float factor)
+{
+    int column = (int)threadIdx.x % 4 * 2;
+    int64_t vector = vector_of(p, p.kv_heads, work.kv_y, work.kv_z);
+    int64_t stride = p.row_step * p.kv_heads * d;
+    float *to = gradient + vector * d + key * stride + column;
+#pragma unroll
+    for (int i = 0; i < C::KEYS; i += 2) {
+        int h = i / 2 % 2, x = i / 4 * 8;
+        if (key + h * 8 < work.rows && column + x < d)
+            add_pair(to + h * 8 * stride + x, acc[i] * factor, acc[i + 1] * factor);
+    }
+}
+
+// Lays it out in shared memory as the boxes want it.
+template <class C>
+__device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t to, float factor)
+{
+    unsigned thread = threadIdx.x % GROUP_THREADS, lane = thread % WARP_LANES;
+    unsigned row = thread / WARP_LANES * 16 + lane / 4, chunk = lane % 4 / 2;
+    uint32_t word = to + lane % 2 * 8;
+#pragma unroll
+    for (int i = 0; i < C::KEYS; i += 2) {
+        int h = i / 2 % 2, column = i / 4 * 8;
+        uint32_t at = word + column / PANEL_FLOATS * C::KEY_PANEL +
+                      panel_offset(0, row + h * 8, column % PANEL_FLOATS / 4 + chunk);
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};"
+                     :
+                     : "r"(at), "f"(acc[i] * factor), "f"(acc[i + 1] * factor)
+                     : "memory");
+    }
+}
+
+// dK and dV of a warpgroup to memory; where several heads add to the same, in their order.
+template <class C>
+__device__ __forceinline__ void
+keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
+         float dk_factor, const float (&dk)[C::KEYS], const float (&dv)[C::KEYS], uint32_t shared)
+{
+    const struct backward_params &all = p.all;
+    bool leader = threadIdx.x % GROUP_THREADS == 0, whole = work.rows == KV_ROWS;
+    unsigned *counter = NULL, turn = 0;
+    if (all.tickets && all.by_query_head && all.group > 1) {
+        int64_t tile = work.tile - all.tiles;
+        counter = all.taken_keys + (tile * all.kv_heads + work.kv_head) * BACKWARD_WARPS + group;
+        turn = (unsigned)(work.unit_head - max(0, work.kv_head * all.group - all.head_phase));
+    }
+    threads_sync(BARRIER_DS, CONSUMER_THREADS); // both have read all there was
+    uint32_t dv_from = shared + C::K + group * C::KEY_BYTES;
+    uint32_t dk_from = shared + C::Q + group * C::KEY_BYTES;
+    if (whole) {
+        keys_stage<C>(dv, dv_from, 1);
+        keys_stage<C>(dk, dk_from, dk_factor);
+        shared_fence();
+    }
+    if (counter && leader)
+        counter_wait(counter, turn);
+    threads_sync(BARRIER_GROUP + group, GROUP_THREADS);
+    if (whole && leader) {
+        fence_all();
+        int z = work.kv_z + group * 64;
+        for (int i = 0; i < 2 * C::PANELS; i++)
+            tensor_add_4d(&p.dv, i * PANEL_FLOATS, z, work.kv_y, 0, dv_from + i * C::KEY_PANEL);
+        for (int i = 0; i < 2 * C::PANELS; i++)
+            tensor_add_4d(&p.dk, i * PANEL_FLOATS, z, work.kv_y, 0, dk_from + i * C::KEY_PANEL);
+        bulk_commit();
+        bulk_wait_read();
+    }
+    if (!whole) {
+        int thread = (int)threadIdx.x % GROUP_THREADS, lane = thread % WARP_LANES;
+        int key = group * 64 + thread / WARP_LANES * 16 + lane / 4;
+        keys_add_rows<C>(all, work, key, all.d_v, dv, all.dv, 1);
+        keys_add_rows<C>(all, work, key, all.d_qk, dk, all.dk, dk_factor);
+    }
+    if (!counter)
+        return;
+    __threadfence();
+    threads_sync(BARRIER_GROUP + group, GROUP_THREADS);
+    if (leader) {
+        bulk_wait();
+        fence_all();
+        counter_set(counter, turn + 1);
+    }
+}
+
+#endif

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward on sm_90a: the warps that load, blocks ahead of those that compute.
+#ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_LOAD_CUH
+#define CPATTN_KERNELS_CUDA_SM90_BACKWARD_LOAD_CUH
+
+#include "kernels/cuda/sm90_backward_work.cuh"
+
+// `rows` rows of d elements into a tile; the rest of it is cleared. By one warp, which returns when
+// matrix products may read it, if a barrier follows.
+template <class C, int ROWS>
+__device__ __forceinline__ void rows_load(uint32_t tile, const void *source, int64_t stride,
+                                          int rows, int d)
+{
+    constexpr int CHUNKS = C::D / CHUNK_ELEMENTS;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x % WARP_LANES; i < ROWS * CHUNKS; i += WARP_LANES) {
+        int row = i / CHUNKS, chunk = i % CHUNKS;
+        bool there = row < rows && chunk * CHUNK_ELEMENTS < d;
+        const char *from = (const char *)source + row * stride * 2 + chunk * CHUNK_BYTES;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"(tile + panel_offset(ROWS * 128, row, chunk)),
+                       "l"(there ? from : (const char *)source), "r"(there ? 16 : 0)
+                     : "memory");
+    }
+    asm volatile("cp.async.wait_all;" : : : "memory");
+    shared_fence();
+}
+
+template <class C>
+__device__ __forceinline__ void keys_load(const struct sm90_backward_params &p,
+                                          const struct sm90_work &work, uint32_t shared)
+{
+    uint32_t barrier = shared + C::KV_FULL;
+    bool leader = threadIdx.x % WARP_LANES == 0;
+    if (work.rows == KV_ROWS) {
+        if (!leader)
+            return;
+        barrier_expect(barrier, 2 * C::KV_BYTES);
+        for (int i = 0; i < C::PANELS; i++) {
+            uint32_t to = shared + i * C::KV_PANEL;
+            tensor_load_4d(to + C::K, &p.k, i * PANEL, work.kv_z, work.kv_y, 0, barrier);
+            tensor_load_4d(to + C::V, &p.v, i * PANEL, work.kv_z, work.kv_y, 0, barrier);
+        }
+        return;
+    }
+    const struct backward_params &all = p.all;
+    int64_t stride = all.row_step * all.kv_heads;
+    int64_t vector = vector_of(all, all.kv_heads, work.kv_y, work.kv_z);
+    rows_load<C, KV_ROWS>(shared + C::K, (const uint16_t *)all.k + vector * all.d_qk,
+                          stride * all.d_qk, work.rows, all.d_qk);
+    rows_load<C, KV_ROWS>(shared + C::V, (const uint16_t *)all.v + vector * all.d_v,
+                          stride * all.d_v, work.rows, all.d_v);
+    __syncwarp();
+    if (leader)
+        barrier_arrive(barrier);
+}
+
+template <class C>
+__device__ __forceinline__ void queries_load(const struct sm90_backward_params &p, int y, int z,
+                                             int rows, int stage, uint32_t shared)
+{
+    uint32_t barrier = shared + C::FULL + stage * 8;
+    uint32_t q = shared + C::Q + stage * C::Q_BYTES, d_out = shared + C::DO + stage * C::Q_BYTES;
+    bool leader = threadIdx.x % WARP_LANES == 0;
+    if (rows == C::Q_ROWS) {
+        if (!leader)
+            return;
+        barrier_expect(barrier, 2 * C::Q_BYTES);
+        for (int i = 0; i < C::PANELS; i++)
+            tensor_load_4d(q + i * C::Q_PANEL, &p.q, i * PANEL, z, y, 0, barrier);
+        for (int i = 0; i < C::PANELS; i++)
+            tensor_load_4d(d_out + i * C::Q_PANEL, &p.d_out, i * PANEL, z, y, 0, barrier);
+        return;
+    }
+    const struct backward_params &all = p.all;
+    int64_t stride = all.row_step * all.heads, vector = vector_of(all, all.heads, y, z);
+    rows_load<C, C::Q_ROWS>(q, (const uint16_t *)all.q + vector * all.d_qk, stride * all.d_qk, rows,
+                            all.d_qk);
+    rows_load<C, C::Q_ROWS>(d_out, (const uint16_t *)all.d_out + vector * all.d_v, stride * all.d_v,
+                            rows, all.d_v);
+    __syncwarp();
+    if (leader)
+        barrier_arrive(barrier);
+}
+
+// Calls visit(fragment, head, block, number) for each step: heads, of each the fragments, of each
+// the blocks from the last to the first; fragments and blocks the other way where that is reversed.
+template <class F>
+__device__ __forceinline__ void steps_visit(const struct backward_params &p,
+                                            const struct sm90_work &work, F visit)
+{
+    int first = work.tile->fragment, count = work.tile->fragment_count, number = 0;
+#pragma unroll 1
+    for (int head = work.head; head < work.head_end; head++)
+#pragma unroll 1
+        for (int i = 0; i < count; i++) {
+            const struct backward_fragment *f =
+                &p.fragments[p.reversed ? first + count - 1 - i : first + i];
+            int block = p.reversed ? f->block_begin : f->block_end - 1;
+            int step = p.reversed ? 1 : -1;
+#pragma unroll 1
+            for (int left = f->block_end - f->block_begin; left > 0; left--, number++) {
+                visit(f, head, block, number);
+                block += step;
+            }
+        }
+}
+
+// Waits until the stage of a step is free.
+template <class C> __device__ __forceinline__ void stage_wait(int number, uint32_t shared)
+{
+    if (number >= C::STAGES)
+        barrier_wait(shared + C::EMPTY + number % C::STAGES * 8,
+                     (uint32_t)(number / C::STAGES - 1) & 1);
+}
+
+// The warp that loads K, V, and Q and dO of all steps.
+template <class C>
+__device__ __forceinline__ void vectors_load(const struct sm90_backward_params &p,
+                                             const struct sm90_work &work, uint32_t shared)
+{
+    const struct backward_params &all = p.all;
+    keys_load<C>(p, work, shared);
+    steps_visit(all, work, [&](const struct backward_fragment *f, int head, int block, int number) {
+        int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
+        stage_wait<C>(number, shared);
+        queries_load<C>(p, f->residue * all.heads + head, f->begin + first, rows,
+                        number % C::STAGES, shared);
+    });
+}
+
+template <class C>
+__device__ __forceinline__ void
+step_write(const struct backward_params &p, const struct sm90_work &work,
+           const struct backward_fragment *f, int head, int block, int turn, struct sm90_step *step)
+{
+    int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
+    int low = f->low + first, high = f->high + first;
+    bool masked = rows < C::Q_ROWS || work.rows < KV_ROWS || low > 1 - rows || high < KV_ROWS - 1;
+    step->y = f->residue * p.heads + head;
+    step->z = f->begin + first;
+    step->rows = rows;
+    step->low = low;
+    step->high = high;
+    step->keys = masked ? work.rows : 0;
+    step->turn = turn;
+    step->block = (f->block_first + block) * p.heads + head;
+}
+
+// The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no
+// row, so that all P are 0; D times early_scale(). They are read, and the step is written, before
+// the stage is free: the stage before was, so nobody needs the step that lies there.
+template <typename T, class C>
+__device__ __forceinline__ void numbers_load(const struct sm90_backward_params &p,
+                                             const struct sm90_work &work, char *memory,
+                                             uint32_t shared)
+{
+    constexpr int COUNT = (C::Q_ROWS + WARP_LANES - 1) / WARP_LANES;
+    const struct backward_params &all = p.all;
+    int lane = (int)threadIdx.x % WARP_LANES;
+    steps_visit(all, work, [&](const struct backward_fragment *f, int head, int block, int number) {
+        int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
+        int64_t at = head * all.q_rows + f->q_row + (first + lane) * all.row_step;
+        float lse[COUNT], delta[COUNT];
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            bool there = lane + i * WARP_LANES < rows;
+            lse[i] = there ? all.lse[at + i * WARP_LANES * all.row_step] : -INFINITY;
+            delta[i] = there ? all.d[at + i * WARP_LANES * all.row_step] : 0;
+        }
+        int turn = all.turns ? all.turns[f->turn + block - f->block_begin] : 0;
+        if (lane == 0)
+            step_write<C>(all, work, f, head, block, turn,
+                          (struct sm90_step *)(memory + C::STEP) + number % C::STEPS);
+        stage_wait<C>(number, shared);
+        float *to = (float *)(memory + C::LSE) + number % C::STAGES * C::Q_ROWS + lane;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            bool none = lse[i] == -INFINITY;
+            if (i * WARP_LANES + lane < C::Q_ROWS) {
+                to[i * WARP_LANES] = none ? INFINITY : lse[i] * LOG2_E;
+                to[i * WARP_LANES + (C::DELTA - C::LSE) / 4] =
+                    none ? 0 : delta[i] * early_scale<T>(all);
+            }
+        }
+        barrier_arrive(shared + C::FULL + number % C::STAGES * 8);
+    });
+}
+
+#endif
