@@ -270,7 +270,7 @@ static const struct {
     {"mask=causal_bottom_right seqlen_kv=301", "mask=causal"},
     {"mask=causal", "mask=none"},
     {"mask=causal", "mask=none window_right=1"},
-    {"scale=0.2", "scale=0.21"},
+    {"scale=0.2", "scale=0.202"},
 };
 static const char *const dtypes[] = {"bf16", "fp16", "fp32"};
 #define FEATURES ((int)(sizeof features / sizeof features[0]))

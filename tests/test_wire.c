@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The codec: what is encoded is decoded unchanged, within its memory and without leaks.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
