@@ -6,8 +6,7 @@ extern "C" {
 #include "kernels/cuda/sm90_tensor.h"
 }
 
-// Of gradients, which are in fp32, a box is half as wide as of inputs.
-#define KEY_BOX_ROWS 64
+#define KEY_BOX_ROWS 64 // dK and dV leave by warpgroup
 
 static bool aligned(const void *pointer)
 {

@@ -5,9 +5,9 @@
 // have 64 keys each, and dK and dV of them in registers. Blocks of queries pass by:
 //   S' = K Q', dP' = V dO' | P', dS' in registers, dS in shared memory | dV += P' dO, dK += dS' Q,
 //   dQ = dS K, a half by each warpgroup
-// The third warpgroup has a warp that loads, blocks ahead of the others, and two that add dQ to
-// memory. Whole blocks and tiles travel by tensor maps. Of others, and of what lies outside of
-// them, no element is read or written: those go row by row.
+// The third warpgroup has a warp that loads vectors and one that loads LSE and D, blocks ahead of
+// the others, and two that add dQ to memory. Whole blocks and tiles travel by tensor maps. Short
+// ones go row by row, so that no element of what lies beside them is read or written.
 #ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_KERNEL_CUH
 
