@@ -75,6 +75,7 @@ sm90_kernels_sources += kernels/cuda/sm90_forward_128.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_192_128.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_256.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_64.cu
+sm90_kernels_sources += kernels/cuda/sm90_forward_96.cu
 
 if CUDA_SM90
 cuda_kernels_sources += $(sm90_kernels_sources)

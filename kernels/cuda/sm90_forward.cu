@@ -36,8 +36,9 @@ bool forward_sm90_supports(const struct attention_backend *backend,
 
 const struct forward_instance *forward_sm90_instance(const struct attention_forward *args)
 {
-    static const struct forward_instance *const all[] = {&forward_sm90_64, &forward_sm90_128,
-                                                         &forward_sm90_192_128, &forward_sm90_256};
+    static const struct forward_instance *const all[] = {&forward_sm90_64, &forward_sm90_96,
+                                                         &forward_sm90_128, &forward_sm90_192_128,
+                                                         &forward_sm90_256};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         if (args->shape.d_qk <= all[i]->d_qk && args->shape.d_v <= all[i]->d_v)
             return all[i];

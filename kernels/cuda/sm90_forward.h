@@ -34,7 +34,7 @@ const struct forward_instance *forward_sm90_instance(const struct attention_forw
 cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype dtype, int rows,
                               int keys, struct sm90_forward *args);
 
-extern const struct forward_instance forward_sm90_64, forward_sm90_128, forward_sm90_192_128,
-    forward_sm90_256;
+extern const struct forward_instance forward_sm90_64, forward_sm90_96, forward_sm90_128,
+    forward_sm90_192_128, forward_sm90_256;
 
 #endif

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/sm90_forward.cuh"
+
+template <typename T> using traits = sm90_traits<T, 96, 96, 3, 112, 2, 2, false>;
+
+const struct forward_instance forward_sm90_96 = sm90_instance_of<traits>(FORWARD_SECTION_BYTES / 8);
