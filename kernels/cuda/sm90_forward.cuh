@@ -203,7 +203,8 @@ __device__ __forceinline__ struct sm90_span group_span(const struct sm90_task *t
     return {(int)warp_uniform((uint32_t)begin), (int)warp_uniform((uint32_t)end)};
 }
 
-// One arrival of each warp.
+// One arrival of each warp. All lanes have to be done, by __syncwarp() where nothing else sees to
+// it.
 static __device__ __forceinline__ void warp_arrive(uint32_t barrier)
 {
     if (threadIdx.x % WARP_LANES == 0)
@@ -217,8 +218,9 @@ __device__ __forceinline__ void blocks_skip(uint32_t shared, int count,
     for (; count > 0; count--) {
         int at = 8 * ring->place;
         barrier_wait(shared + S::K_FULL + at, ring->phase);
-        warp_arrive(shared + S::K_EMPTY + at);
         barrier_wait(shared + S::V_FULL + at, ring->phase);
+        __syncwarp();
+        warp_arrive(shared + S::K_EMPTY + at);
         warp_arrive(shared + S::V_EMPTY + at);
         ring->next();
     }
@@ -467,10 +469,12 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
             return;
         struct sm90_span span = group_span<S>(task, group.index);
         blocks_skip<S>(shared, span.begin, &ring);
-        if (span.begin < span.end)
+        if (span.begin < span.end) {
             tile_compute<S>(args.work, shared, slot.place, task, span, group, &ring);
-        else
+        } else {
+            __syncwarp();
             warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);
+        }
         blocks_skip<S>(shared, blocks - span.end, &ring);
     }
 }

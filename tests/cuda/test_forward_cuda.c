@@ -365,6 +365,15 @@ static void rising_logits(void)
     }
 }
 
+// Weights of single keys are small beside their sum, and have to count all the same.
+static void many_keys(void)
+{
+    struct trial t = trial_of(DTYPE_BF16, 128, 128, 3, harness_small() ? 2000 : 1 << 17);
+    trial_check(&t);
+    t = trial_of(DTYPE_FP16, 64, 64, 3, harness_small() ? 2000 : 1 << 17);
+    trial_check(&t);
+}
+
 // Caps that hardly touch a logit must not touch it otherwise either.
 static void large_caps(void)
 {
@@ -412,6 +421,7 @@ int main(int argc, char **argv)
                                                 {"every width", every_width},
                                                 {"edges of tiles", edges},
                                                 {"rising logits", rising_logits},
+                                                {"many keys", many_keys},
                                                 {"large caps", large_caps},
                                                 {"nothing to do", nothing_to_do},
                                                 {"refusals", refusals}};
