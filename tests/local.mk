@@ -63,6 +63,8 @@ tests_libmutated_a_SOURCES = \
 tests_libmutated_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_MUTATIONS
 mutated_libs = tests/libtesting.a tests/libmutated.a $(base_libs) $(third_party_libs)
 mutated_ldflags = $(AM_LDFLAGS) -Wl,--wrap=plan_create
+undiagnosed = tests/mutations/undiagnosed.c
+undiagnosed_ldflags = -Wl,--wrap=job_diagnose
 
 # A fuzz target reads its corpus in `make check`, and takes orders from libFuzzer with --enable-fuzz.
 if FUZZ
@@ -260,10 +262,10 @@ tests_submit_fake_LDADD = client/libsubmit.a yaml/libyamltree.la plan/libplan.la
 
 test_programs += tests/test_mutations
 tests_test_mutations_SOURCES = tests/test_mutations.c tests/mutations/expected.c \
-    tests/mutations/expected.h tests/world.c tests/world.h
+    tests/mutations/expected.h tests/world.c tests/world.h $(undiagnosed)
 tests_test_mutations_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_mutations_LDADD = $(mutated_libs)
-tests_test_mutations_LDFLAGS = $(mutated_ldflags)
+tests_test_mutations_LDFLAGS = $(mutated_ldflags) $(undiagnosed_ldflags)
 
 test_programs += tests/test_diagnosis
 tests_test_diagnosis_SOURCES = tests/test_diagnosis.c tests/mutations/expected.c \
@@ -285,10 +287,10 @@ test_programs += tests/test_random_cases
 tests_test_random_cases_SOURCES = tests/test_random_cases.c $(random_cases)
 
 test_programs += tests/test_minimize
-tests_test_minimize_SOURCES = tests/test_minimize.c $(random_cases)
+tests_test_minimize_SOURCES = tests/test_minimize.c $(random_cases) $(undiagnosed)
 tests_test_minimize_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_minimize_LDADD = $(mutated_libs)
-tests_test_minimize_LDFLAGS = $(mutated_ldflags)
+tests_test_minimize_LDFLAGS = $(mutated_ldflags) $(undiagnosed_ldflags)
 
 test_programs += tests/test_waits
 tests_test_waits_SOURCES = tests/test_waits.c tests/world.c tests/world.h
