@@ -236,7 +236,7 @@ static void explain_rule(const struct cpattn_figures *f, uint32_t rule, char *te
         explain_rms(f, text, size);
         return;
     case CPATTN_RULE_SLOPE:
-        text_append(text, size, "%.2g %% too %s as a whole, allowed %.2g %%", 100 * fabs(f->slope),
+        text_append(text, size, "%.3g %% too %s as a whole, allowed %.2g %%", 100 * fabs(f->slope),
                     f->slope > 0 ? "large" : "small", 100 * f->slope_limit);
         return;
     default:
