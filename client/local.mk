@@ -6,6 +6,8 @@ client_libclient_la_SOURCES = \
     client/client.c \
     client/client.h \
     client/cpattn.h \
+    client/figures.c \
+    client/figures.h \
     client/link.c \
     client/link.h \
     client/link_tls.c \

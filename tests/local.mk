@@ -310,6 +310,7 @@ test_scripts += tests/test_submit_remote.sh
 test_scripts += tests/test_completion.sh
 test_scripts += tests/test_full.sh
 test_scripts += tests/test_examples.sh
+test_scripts += tests/test_python.sh
 test_scripts += tests/test_transformer_engine.sh
 EXTRA_DIST += tests/tap.sh
 

@@ -1,16 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # libcpattn.so gives away what <cpattn.h> declares, all of it and nothing else, and still all that a
-# program may have been linked with; what is added goes into tests/exported.txt. Prints TAP.
+# program may have been linked with; what is added goes into tests/exported.txt. libcpattn-check.so gives
+# away what <cpattn_check.h> declares. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 library=$top_builddir/client/.libs/libcpattn.so
-header=$top_srcdir/client/cpattn.h
+check_library=$top_builddir/check/.libs/libcpattn-check.so
 
-exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort)
+exported_by() { # LIBRARY
+    nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort
+}
+
 # Without comments, a declared function is a name before a parenthesis.
-declared=$(sed 's,//.*,,' "$header" | tr '\n' ' ' | sed 's,/\*[^*]*\*/,,g' |
-    grep -o 'cpattn_[a-z0-9_]* *(' | tr -d ' (' | sort -u)
+declared_in() { # HEADER
+    sed 's,//.*,,' "$1" | tr '\n' ' ' | sed 's,/\*[^*]*\*/,,g' |
+        grep -o 'cpattn_[a-z0-9_]* *(' | tr -d ' (' | sort -u
+}
+
+exported=$(exported_by "$library")
+declared=$(declared_in "$top_srcdir/client/cpattn.h")
+check_exported=$(exported_by "$check_library")
+check_declared=$(declared_in "$top_srcdir/check/cpattn_check.h")
 
 compare() { # NAME FIRST SECOND: what the first has and the second lacks
     missing=$(printf '%s\n' "$2" | grep -vxF -e "$3")
@@ -22,7 +33,7 @@ compare() { # NAME FIRST SECOND: what the first has and the second lacks
     fi
 }
 
-echo "1..5"
+echo "1..8"
 if [ -n "$exported" ] && [ -n "$declared" ]; then
     echo "ok 1 - there is something to compare"
 else
@@ -38,3 +49,10 @@ for name in $declared; do
     grep -q "^\.Fn $name\( \|\$\)" "$top_srcdir/doc/cpattn.3" || unexplained="$unexplained $name"
 done
 compare "5 - every declared function is in cpattn(3)" "$unexplained" ""
+unexplained=
+for name in $check_declared; do
+    grep -q "^\.Fn $name\( \|\$\)" "$top_srcdir/doc/cpattn_check.3" || unexplained="$unexplained $name"
+done
+compare "6 - every declared function is exported by the check library" "$check_declared" "$check_exported"
+compare "7 - and every exported symbol of it is declared" "$check_exported" "$check_declared"
+compare "8 - and in cpattn_check(3)" "$unexplained" ""

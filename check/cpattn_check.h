@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// libcpattn-check: judges attention that somebody else has computed, in the caller's process. It
+// needs no daemon and no GPU.
+//
+//     struct cpattn_error error;
+//     struct cpattn_case *c = cpattn_case_create();
+//     struct cpattn_check *check;
+//     if (cpattn_case_set(c, "world_size", "4", &error) != CPATTN_OK) ...
+//     if (cpattn_check_create(c, 1, &check, &error) != CPATTN_OK) ...   // rank 1
+//     struct cpattn_array q = {.data = memory, .row_stride = heads * dim, .head_stride = dim};
+//     if (cpattn_check_fill(check, CPATTN_TENSOR_Q, &q, &error) != CPATTN_OK) ...
+//     ... the code under test ...
+//     struct cpattn_array results[CPATTN_TENSORS] = {[CPATTN_TENSOR_OUT] = out, ...};
+//     if (cpattn_check_verify(check, results, &verdict, &error) != CPATTN_OK) ...
+//
+// Cases, errors and figures are those of <cpattn.h>: the verdict on the same numbers is that of the
+// daemon.
+//
+// Tokens. A check is about some tokens: by default those that the case's sharding gives the rank,
+// in the order in which its memory format has them, or any list of sequences and positions that
+// cpattn_check_place() names. Row r of every array belongs to the r-th of these tokens.
+//
+// Memory. Arrays are host memory of the caller and are not kept beyond a call. Elements are of the
+// case's dtype, in the machine's byte order; LSE, dsink and the largest logits are 32-bit floats.
+// The elements of a row and head are consecutive; rows and heads may lie anywhere, with strides in
+// elements. Padding, which a list has where a position is not below the length of its sequence, is
+// filled with NaN, and has to come out as zeros.
+//
+// Threads. A check has no lock: use it from one thread at a time, any thread. Different checks work
+// in parallel. Verification computes in the calling thread, and in those of the BLAS library.
+#ifndef CPATTN_CHECK_H
+#define CPATTN_CHECK_H
+
+#include <cpattn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum cpattn_tensor {
+    CPATTN_TENSOR_Q = 0, // inputs: [rows][heads][head_dim_qk]
+    CPATTN_TENSOR_K,     // [key rows][kv_heads][head_dim_qk]
+    CPATTN_TENSOR_V,     // [key rows][kv_heads][head_dim_v]
+    CPATTN_TENSOR_DO,    // [rows][heads][head_dim_v]
+    CPATTN_TENSOR_OUT,   // results: as dO
+    CPATTN_TENSOR_LSE,   // [rows][heads], natural logarithms, 32-bit floats
+    CPATTN_TENSOR_DQ,    // as q
+    CPATTN_TENSOR_DK,    // as k
+    CPATTN_TENSOR_DV,    // as v
+    CPATTN_TENSORS
+};
+
+// "q", "out"; NULL for a number outside the list.
+CPATTN_API const char *cpattn_tensor_name(enum cpattn_tensor tensor);
+
+// Where a tensor lies. `data` NULL: it is not there. With inner_rows 0 element 0 of row r and head
+// h lies r * row_stride + h * head_stride elements behind `data`; else (r / inner_rows) *
+// outer_stride + (r % inner_rows) * row_stride + h * head_stride, so that batch and sequence may
+// have strides of their own.
+struct cpattn_array {
+    void *data;
+    int64_t row_stride, head_stride;
+    int64_t inner_rows, outer_stride;
+};
+
+struct cpattn_check;
+
+// A check of a case. The case is copied. Fields that say how results are computed (comm, a2a_size,
+// explore_seed) do not matter. INVALID_ARGUMENT: the case cannot be run, or has no such rank;
+// UNIMPLEMENTED: it has a bias or sinks, whose gradients this version cannot judge yet;
+// RESOURCE_EXHAUSTED.
+CPATTN_API enum cpattn_status cpattn_check_create(const struct cpattn_case *c, int rank,
+                                                  struct cpattn_check **check,
+                                                  struct cpattn_error *error) CPATTN_MUST_CHECK;
+CPATTN_API void cpattn_check_destroy(struct cpattn_check *check);
+
+enum cpattn_side { CPATTN_QUERIES = 0, CPATTN_KEYS = 1 };
+
+// Replaces the tokens of one side: row r is that of `positions[r]` of sequence `sequences[r]`
+// (NULL: all are of sequence 0). Any order; the same token may not come twice. INVALID_ARGUMENT
+// with the row that is wrong, and the tokens stay as they were.
+CPATTN_API enum cpattn_status cpattn_check_place(struct cpattn_check *check, enum cpattn_side side,
+                                                 const int32_t *sequences, const int64_t *positions,
+                                                 int64_t count,
+                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
+
+// Rows of a tensor, its heads, and elements of a row and head (LSE: 1).
+struct cpattn_shape {
+    int64_t rows;
+    int32_t heads, dim;
+};
+CPATTN_API struct cpattn_shape cpattn_check_shape(const struct cpattn_check *check,
+                                                  enum cpattn_tensor tensor);
+
+// The sequence and position of a row; -1 where there is no such row.
+CPATTN_API int32_t cpattn_check_sequence(const struct cpattn_check *check, enum cpattn_side side,
+                                         int64_t row);
+CPATTN_API int64_t cpattn_check_position(const struct cpattn_check *check, enum cpattn_side side,
+                                         int64_t row);
+
+// Fills an input: q, k, v or dO. INVALID_ARGUMENT for a result, or strides that let rows overlap.
+CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check,
+                                                enum cpattn_tensor tensor,
+                                                const struct cpattn_array *array,
+                                                struct cpattn_error *error) CPATTN_MUST_CHECK;
+
+// Fills a result with the reference's numbers, rounded to its dtype.
+CPATTN_API enum cpattn_status cpattn_check_expected(struct cpattn_check *check,
+                                                    enum cpattn_tensor tensor,
+                                                    const struct cpattn_array *array,
+                                                    struct cpattn_error *error) CPATTN_MUST_CHECK;
+
+// The verdict on some results; see cpattn_verdict_figures().
+struct cpattn_check_verdict;
+
+// Judges the results that are there: results[CPATTN_TENSORS], by enum cpattn_tensor; inputs are
+// ignored. dk and dv need LSE and delta of all queries of their sequences, which the reference
+// computes. INVALID_ARGUMENT: no result is there, or gradients of a case without `training`.
+CPATTN_API enum cpattn_status cpattn_check_verify(struct cpattn_check *check,
+                                                  const struct cpattn_array *results,
+                                                  struct cpattn_check_verdict **verdict,
+                                                  struct cpattn_error *error) CPATTN_MUST_CHECK;
+CPATTN_API void cpattn_check_verdict_destroy(struct cpattn_check_verdict *verdict);
+
+CPATTN_API bool cpattn_check_verdict_pass(const struct cpattn_check_verdict *verdict);
+// The index-th figures, one for each result and one for its padding where it has some; NULL after
+// the last.
+CPATTN_API const struct cpattn_figures *
+cpattn_check_verdict_figures(const struct cpattn_check_verdict *verdict, int index);
+// A few lines for people: the verdict, and for each result how far it is from the reference.
+CPATTN_API const char *cpattn_check_verdict_text(const struct cpattn_check_verdict *verdict);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures as libraries hand them out.
+#ifndef CPATTN_CLIENT_FIGURES_H
+#define CPATTN_CLIENT_FIGURES_H
+
+#include "client/cpattn.h"
+#include "common/report.h"
+
+// The texts live as long as the program.
+struct cpattn_figures figures_public(const struct figures *f);
+
+#endif

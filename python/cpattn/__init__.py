@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge attention that your own code has computed.
+
+    import cpattn
+
+    case = cpattn.Case(world_size=4, heads=32, kv_heads=8, seqlen=8192, dtype="bf16", mask="causal")
+    check = cpattn.Check(case, rank=rank)
+    q, k, v, do = check.inputs()
+    ...                                        # your kernel, your ring
+    verdict = check.verify(out=out, dq=dq, dk=dk, dv=dv)
+    print(verdict)                             # the whole story
+    assert verdict
+
+Tensors are numpy arrays, PyTorch tensors, or anything else that speaks DLPack, without copies where
+they are in host memory. Neither numpy nor PyTorch is needed to import this package.
+
+The judge is the library libcpattn-check. It is looked up beside this package, then where
+CPATTN_LIBRARY_PATH says, then where the system looks for libraries.
+"""
+from cpattn._library import CpattnError, Status
+from cpattn.case import Case
+from cpattn.check import Check, Figures, Verdict, VerdictError
+
+__all__ = ["Case", "Check", "CpattnError", "Figures", "Status", "Verdict", "VerdictError"]

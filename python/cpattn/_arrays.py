@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of others: where they lie, through DLPack, without copies."""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from typing import Any
+
+HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
+
+# DLPack's type codes and bits by the names of a case.
+DTYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32)}
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
+
+
+class _Type(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _Type),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype = ctypes.c_void_p
+_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+@dataclasses.dataclass
+class View:
+    """Memory of a tensor, which lives as long as the view."""
+
+    address: int
+    shape: tuple
+    strides: tuple  # in elements
+    owner: Any
+
+
+def _contiguous(shape: tuple) -> tuple:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def _detached(tensor: Any) -> Any:
+    """PyTorch exports no tensor that requires a gradient, and no device memory to the host."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach()
+    if getattr(getattr(tensor, "device", None), "type", "cpu") != "cpu":
+        tensor = tensor.cpu()
+    return tensor
+
+
+def view(name: str, tensor: Any, dtype: str) -> View:
+    """Where a tensor lies. Device memory is copied to the host first.
+
+    The dtype is that of the case; 16-bit unsigned integers are taken for the bits of bf16, which
+    numpy does not know.
+    """
+    tensor = _detached(tensor)
+    if not hasattr(tensor, "__dlpack__"):
+        raise TypeError(f"{name} is a {type(tensor).__name__}, which does not speak DLPack")
+    capsule = tensor.__dlpack__()
+    found = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
+    if found.device.type not in HOST_DEVICES:
+        raise TypeError(f"{name} is not in host memory (DLPack device {found.device.type})")
+    kind = (found.dtype.code, found.dtype.bits)
+    if kind != DTYPES[dtype] and not (dtype == "bf16" and kind == (1, 16)):
+        raise TypeError(
+            f"{name} has elements of DLPack type {kind[0]} with {kind[1]} bits; "
+            f"{dtype} has type {DTYPES[dtype][0]} with {DTYPES[dtype][1]}"
+        )
+    shape = tuple(found.shape[i] for i in range(found.ndim))
+    strides = (
+        tuple(found.strides[i] for i in range(found.ndim)) if found.strides else _contiguous(shape)
+    )
+    return View((found.data or 0) + found.byte_offset, shape, strides, (tensor, capsule))
+
+
+def empty(shape: tuple, dtype: str, library: str) -> Any:
+    """A new tensor in host memory."""
+    if library == "torch":
+        import torch
+
+        names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+        return torch.empty(shape, dtype=names[dtype])
+    if library == "numpy":
+        import numpy
+
+        names = {"bf16": numpy.uint16, "fp16": numpy.float16, "fp32": numpy.float32}
+        return numpy.empty(shape, dtype=names[dtype])
+    raise ValueError(f"library is {library!r}; it is 'numpy' or 'torch'")

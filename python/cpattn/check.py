@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge: inputs of a case, and the verdict on what was computed from them."""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import sys
+from typing import Any, Iterable, Optional
+
+from cpattn import _arrays
+from cpattn._library import (
+    TENSORS,
+    Array,
+    Element,
+    Error,
+    FiguresStruct,
+    check_library,
+    insist,
+)
+from cpattn.case import Case
+
+INPUTS = ("q", "k", "v", "do")
+RESULTS = ("out", "lse", "dq", "dk", "dv")
+KEY_SIDE = ("k", "v", "dk", "dv")
+PADDING = 2
+
+RULES = {
+    1: "element",
+    2: "rms",
+    4: "row",
+    8: "nonfinite",
+    16: "padding",
+    32: "slope",
+    64: "zero",
+}
+
+
+def _place(element: Element) -> Optional[dict[str, int]]:
+    if element.position < 0:
+        return None
+    return {name: getattr(element, name) for name in ("sequence", "position", "head", "dim")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """How far one tensor, in one chunk of the rank, is from the reference.
+
+    Errors are RMS errors relative to the RMS of the reference; `times_twin` is the error in units of
+    an honest kernel's. `broken` names the rules that it broke.
+    """
+
+    tensor: str
+    chunk: int  # 0 or 1; PADDING: rows that belong to no token
+    broken: tuple
+    elements: int
+    mismatches: int
+    nonfinite: int
+    rmse: float
+    rmse_limit: float
+    times_twin: Optional[float]
+    slope: float
+    slope_limit: float
+    worst_row: float
+    worst_row_limit: float
+    worst_row_at: Optional[dict]
+    worst_element: float
+    max_error: float
+    first_bad: Optional[dict]
+    first_bad_got: float
+    first_bad_expected: float
+    te_mismatches: int
+
+    @classmethod
+    def _of(cls, f: FiguresStruct) -> "Figures":
+        return cls(
+            tensor=f.tensor.decode(),
+            chunk=f.chunk,
+            broken=tuple(name for bit, name in RULES.items() if f.broken & bit),
+            elements=f.elements,
+            mismatches=f.mismatches,
+            nonfinite=f.nonfinite,
+            rmse=f.rmse_rel,
+            rmse_limit=f.rmse_limit,
+            times_twin=f.rmse_rel / f.twin_rel if f.twin_rel > 0 else None,
+            slope=f.slope,
+            slope_limit=f.slope_limit,
+            worst_row=f.worst_row_rel,
+            worst_row_limit=f.worst_row_limit,
+            worst_row_at=_place(f.worst_row),
+            worst_element=f.worst_element,
+            max_error=f.max_abs,
+            first_bad=_place(f.first_bad),
+            first_bad_got=f.first_bad_got,
+            first_bad_expected=f.first_bad_expected,
+            te_mismatches=f.te_mismatches,
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Verdict:
+    """True if all that was judged passed. Its text has a line for each tensor and chunk."""
+
+    passed: bool
+    figures: tuple
+    text: str
+    command: str
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        return f"{'pass' if self.passed else 'FAIL'}: {self.command}\n{self.text.rstrip()}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class VerdictError(AssertionError):
+    """A verdict that failed; its text is that of the verdict."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(str(verdict))
+        self.verdict = verdict
+
+
+class Check:
+    """The judge of a case for one rank, or for any tokens that place() names.
+
+    Tensors have the shapes that the case's format says: [batch, tokens, heads, dim] for bshd,
+    [tokens, batch, heads, dim] for sbhd, [tokens, heads, dim] for thd, with the rank's own tokens.
+    LSE is [batch, heads, tokens], for thd [heads, tokens]. After place() every tensor is [tokens,
+    heads, dim], LSE [heads, tokens]. Any strides will do as long as the last dimension is
+    consecutive.
+    """
+
+    def __init__(self, case: Case, rank: int = 0) -> None:
+        self._library = check_library()
+        self.case = case
+        self.rank = rank
+        self._placed = {"q": False, "k": False}
+        handle, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_check_create(
+            case._handle, rank, ctypes.byref(handle), ctypes.byref(error)
+        )
+        insist(status, error)
+        self._handle = handle
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._library.cpattn_check_destroy(self._handle)
+            self._handle = None
+
+    # ---- tokens ----
+
+    def place(
+        self, side: str, positions: Iterable[int], sequences: Optional[Iterable[int]] = None
+    ) -> None:
+        """Replaces the tokens of the queries ("q") or the keys ("k"), row by row."""
+        wanted = list(positions)
+        of_sequences = [0] * len(wanted) if sequences is None else list(sequences)
+        if len(of_sequences) != len(wanted):
+            raise ValueError(f"{len(wanted)} positions and {len(of_sequences)} sequences")
+        if side not in self._placed:
+            raise ValueError(f"side is {side!r}; it is 'q' or 'k'")
+        error = Error()
+        status = self._library.cpattn_check_place(
+            self._handle,
+            side == "k",
+            (ctypes.c_int32 * len(wanted))(*of_sequences),
+            (ctypes.c_int64 * len(wanted))(*wanted),
+            len(wanted),
+            ctypes.byref(error),
+        )
+        insist(status, error)
+        self._placed[side] = True
+
+    def tokens(self, side: str) -> list[tuple[int, int]]:
+        """Sequence and position of each row of the queries ("q") or the keys ("k")."""
+        rows = self._library.cpattn_check_shape(self._handle, TENSORS.index(side)).rows
+        which = int(side == "k")
+        return [
+            (
+                self._library.cpattn_check_sequence(self._handle, which, row),
+                self._library.cpattn_check_position(self._handle, which, row),
+            )
+            for row in range(rows)
+        ]
+
+    # ---- shapes ----
+
+    def _layout(self, tensor: str) -> str:
+        placed = self._placed["k" if tensor in KEY_SIDE else "q"]
+        return "thd" if placed else self.case["format"]
+
+    def shape(self, tensor: str) -> tuple:
+        """The shape of an input ("q", "k", "v", "do") or a result ("out", "lse", "dq", "dk", "dv")."""
+        s = self._library.cpattn_check_shape(self._handle, TENSORS.index(tensor))
+        layout, batch = self._layout(tensor), int(self.case["batch"])
+        if tensor == "lse":
+            return (s.heads, s.rows) if layout == "thd" else (batch, s.heads, s.rows // batch)
+        if layout == "thd":
+            return (s.rows, s.heads, s.dim)
+        tokens = s.rows // batch
+        return (
+            (batch, tokens, s.heads, s.dim) if layout == "bshd" else (tokens, batch, s.heads, s.dim)
+        )
+
+    def _dtype(self, tensor: str) -> str:
+        return "fp32" if tensor == "lse" else self.case["dtype"]
+
+    def _array(self, tensor: str, view: _arrays.View) -> Array:
+        shape, strides, layout = self.shape(tensor), view.strides, self._layout(tensor)
+        if view.shape != shape:
+            raise ValueError(f"{tensor} has the shape {view.shape}; it should have {shape}")
+        if tensor == "lse":
+            if layout == "thd":
+                return Array(view.address, strides[1], strides[0], 0, 0)
+            if layout == "bshd":
+                return Array(view.address, strides[2], strides[1], shape[2], strides[0])
+            return Array(view.address, strides[0], strides[1], shape[0], strides[2])
+        if shape[-1] > 1 and strides[-1] != 1:
+            raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1")
+        if layout == "thd":
+            return Array(view.address, strides[0], strides[1], 0, 0)
+        return Array(view.address, strides[1], strides[2], shape[1], strides[0])
+
+    # ---- inputs, results ----
+
+    @staticmethod
+    def _library_default() -> str:
+        return "torch" if "torch" in sys.modules else "numpy"
+
+    def _filled(self, function: Any, tensor: str, library: Optional[str], device: Any) -> Any:
+        made = _arrays.empty(
+            self.shape(tensor), self._dtype(tensor), library or self._library_default()
+        )
+        view = _arrays.view(tensor, made, self._dtype(tensor))
+        array, error = self._array(tensor, view), Error()
+        status = function(
+            self._handle, TENSORS.index(tensor), ctypes.byref(array), ctypes.byref(error)
+        )
+        insist(status, error)
+        return made if device is None else made.to(device)
+
+    def inputs(self, library: Optional[str] = None, device: Any = None) -> tuple:
+        """q, k, v and dO of the tokens, as PyTorch tensors if PyTorch is imported, else numpy arrays.
+
+        `library` is "torch" or "numpy"; `device` is where PyTorch tensors go. numpy has no bf16: its
+        arrays hold the bits as uint16. Padding is filled with NaN.
+        """
+        fill = self._library.cpattn_check_fill
+        return tuple(self._filled(fill, tensor, library, device) for tensor in INPUTS)
+
+    def expected(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
+        """The reference's numbers of a result, rounded to its dtype."""
+        return self._filled(self._library.cpattn_check_expected, tensor, library, device)
+
+    def verify(self, **results: Any) -> Verdict:
+        """Judges any of out, lse, dq, dk and dv."""
+        arrays = (Array * len(TENSORS))()
+        views = []
+        for tensor, value in results.items():
+            if tensor not in RESULTS:
+                raise TypeError(f"{tensor} is no result; results are {', '.join(RESULTS)}")
+            if value is None:
+                continue
+            views.append(_arrays.view(tensor, value, self._dtype(tensor)))
+            arrays[TENSORS.index(tensor)] = self._array(tensor, views[-1])
+        handle, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_check_verify(
+            self._handle, arrays, ctypes.byref(handle), ctypes.byref(error)
+        )
+        insist(status, error)
+        try:
+            return self._verdict(handle)
+        finally:
+            self._library.cpattn_check_verdict_destroy(handle)
+
+    def insist(self, **results: Any) -> Verdict:
+        """As verify(), but raises VerdictError where the verdict is a fail."""
+        verdict = self.verify(**results)
+        if not verdict:
+            raise VerdictError(verdict)
+        return verdict
+
+    def _verdict(self, handle: ctypes.c_void_p) -> Verdict:
+        figures, index = [], 0
+        while found := self._library.cpattn_check_verdict_figures(handle, index):
+            figures.append(Figures._of(found.contents))
+            index += 1
+        return Verdict(
+            passed=self._library.cpattn_check_verdict_pass(handle),
+            figures=tuple(figures),
+            text=self._library.cpattn_check_verdict_text(handle).decode(),
+            command=self.case.command(),
+        )
