@@ -168,7 +168,7 @@ static bool judge(int variant, const struct expectation *e)
     uint32_t present;
     const struct mutation *mutation = mutation_current();
     variant_case(variant, INPUTS_SHARP, &c);
-    bool right = case_passes(&c) == !mutation || e->small;
+    bool right = case_passes(&c) == !mutation;
     uint32_t broken = broken_tensors(&c, &present), missing = e->shows & present & ~broken;
     print_case(variant, &c);
     print_rules(&c);
@@ -179,8 +179,7 @@ static bool judge(int variant, const struct expectation *e)
     if (mutation && mutation->change)
         right = plans_change(&c) && right;
     right = are_none(broken & ~(e->shows | e->may), "NOT EXPECTED") && right;
-    return (are_none(missing, e->small ? "small: not noticed" : "NOT NOTICED") || e->small) &&
-           right;
+    return are_none(missing, "NOT NOTICED") && right;
 }
 
 // The same where the checker refuses the plans, so that no rank has to run them.

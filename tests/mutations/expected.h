@@ -45,7 +45,6 @@ struct expectation {
                        // such a tensor; no other one does
     uint32_t may;      // but for these, where it hangs on the numbers
     const char *refused; // BY_CHECKER: part of the checker's sentence
-    bool small;          // less than what a verdict promises to notice: `shows` may be missed
 };
 extern const struct expectation expectations[];
 extern const int expectations_count;
