@@ -3,6 +3,9 @@
 
 #include "plan/slice.h"
 
+// What a sample costs at least: half of what one rank spends on it.
+#define COST_SAMPLE_LEAST 2e11
+
 _Static_assert(SEQLEN_MAX <= INT64_MAX / BATCH_MAX / SEQLEN_MAX, "the pairs of a case are counted");
 
 static int64_t sequence_pairs(const struct cp_case *c, int32_t sequence)
@@ -39,10 +42,14 @@ double cost_backward(const struct cp_case *c, double pairs)
 // That of the CPU: out (QK', PV); dQ from its probabilities (dO V', dS K); dK and dV from those
 // that are computed anew (QK', dO V', P'dO, dS'Q). That of a GPU computes QK' and dO V' for each
 // result.
+//
+// With `verify: auto` no more than a sample may be judged (judge/tiles.h), which is never less than
+// this bound.
 static double cost_reference(const struct cp_case *c, double pairs)
 {
     double out = 2 * pairs * (c->head_dim_qk + c->head_dim_v);
-    return c->training ? 4 * out : out;
+    double all = c->training ? 4 * out : out;
+    return c->verify == VERIFY_AUTO && all > COST_SAMPLE_LEAST ? COST_SAMPLE_LEAST : all;
 }
 
 static double side_tokens(const struct cp_case *c, enum shard_side side)

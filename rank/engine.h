@@ -30,8 +30,8 @@ struct engine_ops {
     // Runs the plan. Where the case wants a verdict, a part of that may still be under way
     // afterwards: verify() waits for it.
     enum status (*execute)(struct engine *e, struct job *j, struct error *error);
-    // Fills figures, pass and digest of the report, if the case wants them; else it is not called.
-    // All ranks of the case call it.
+    // Fills the digest of the report, and figures and pass if the case wants a verdict. All ranks
+    // of the case call it.
     enum status (*verify)(struct engine *e, struct job *j, struct error *error);
     void (*release)(struct engine *e); // memory that an idle rank does not keep
     void (*destroy)(struct engine *e);

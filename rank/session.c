@@ -181,7 +181,7 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     if (status == STATUS_OK)
         status = e->ops->execute(e, j, error);
     FAULT(REFERENCE);
-    if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
+    if (status == STATUS_OK)
         status = e->ops->verify(e, j, error);
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
         status = complete_check(j->c, j->rank, e->ops->verify_work, j->report, error);

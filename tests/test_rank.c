@@ -257,6 +257,10 @@ START_TEST(neighbours_leave_no_trace)
     other.training = false;
     assert_passes(&other);
     ck_assert_uint_eq(digest_of(&c), digest);
+    // Nor whether there is a verdict.
+    c.verify = VERIFY_OFF;
+    ck_assert_uint_eq(digest_of(&c), digest);
+    c.verify = VERIFY_AUTO;
     // Nor a fresh world.
     world_close_all();
     ck_assert_uint_eq(digest_of(&c), digest);

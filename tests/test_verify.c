@@ -9,7 +9,8 @@
 #include "judge/complete.h"
 #include "judge/cpu/reference.h"
 #include "judge/cpu/verify.h"
-#include "judge/sums.h"
+#include "judge/tiles.h"
+#include "judge/totals.h"
 #include "tests/cases.h"
 #include "tests/definition.h"
 
@@ -32,6 +33,9 @@ static float *floats(const struct cp_case *c, int64_t count)
     memset(data, padding ? 0 : 0xff, (size_t)count * sizeof(float));
     return data;
 }
+
+// What the next verdicts may cost; 0: no end of it.
+static double desk_work;
 
 static void desk_case(struct desk *d, enum case_format format, enum case_sharding sharding)
 {
@@ -180,6 +184,7 @@ static bool desk_judge(struct desk *d)
                     .dsink = d->c.softmax == SOFTMAX_LEARNABLE ? d->dsink : NULL,
                     .max_logit = d->c.max_logit ? d->max_logit : NULL},
         .arena = &d->arena,
+        .work = desk_work,
         .progress = &d->progress};
     for (int side = 0; side < 2; side++)
         v.span_count[side] = shard_spans(&d->c, (enum shard_side)side, 0, d->spans[side]);
@@ -435,39 +440,32 @@ END_TEST
 START_TEST(no_sink_hides_behind_another)
 {
     struct cp_case c;
-    struct row_error rows[3];
-    struct figures figures[SUMS_TENSORS_MAX], *f = &figures[0];
+    struct figures f;
     case_init(&c);
     c.world_size = 1;
     c.heads = c.kv_heads = 3;
-    double numbers[SUMS_NUMBERS * 3] = {0};
-    double *heads[WORLD_SIZE_MAX] = {numbers}, *dsink = numbers + SUMS_DSINK * c.heads;
+    double numbers[TOTALS_NUMBERS * 3] = {0};
+    double *heads[WORLD_SIZE_MAX] = {numbers}, *dsink = numbers + TOTALS_DSINK * c.heads;
     float got[] = {40, -0.04F, 0};
-    struct sums_results results = {.dsink = got};
     for (int head = 0; head < c.heads; head++) {
         dsink[head] = got[head];
-        numbers[SUMS_SQUARES * c.heads + head] = got[head] * got[head];
+        numbers[TOTALS_SINK_TERMS * c.heads + head] = got[head] * got[head];
+        numbers[TOTALS_SINK_TWIN * c.heads + head] = 1e-6 * got[head] * got[head];
     }
-    ck_assert_int_eq(sums_heads_judge(&c, heads, &results, rows, figures), 1);
-    ck_assert_int_eq(f->broken, 0);
-    got[1] = 0;
-    sums_heads_judge(&c, heads, &results, rows, figures);
-    ck_assert_int_eq(f->broken & RULE_ROW, RULE_ROW);
-    ck_assert_int_eq(f->worst_row.head, 1);
-    ck_assert_double_eq_tol(f->max_abs, 0.04, 1e-6);
-    got[1] = -4;
-    sums_heads_judge(&c, heads, &results, rows, figures);
-    ck_assert_int_eq(f->broken & RULE_ELEMENT, RULE_ELEMENT);
-    ck_assert_int_eq(f->first_bad.head, 1);
-    ck_assert_double_eq(f->first_bad_got, -4);
-    ck_assert_double_eq_tol(f->first_bad_expected, -0.04, 1e-6);
+    ck_assert_int_eq(totals_judge_dsink(&c, heads, got).broken, 0);
+    got[1] = -0.0397F; // 0.75 %: more than five of its units, and next to nothing of the first
+    f = totals_judge_dsink(&c, heads, got);
+    ck_assert_int_eq(f.broken, RULE_ELEMENT);
+    ck_assert_int_eq(f.worst_row.head, 1);
+    ck_assert_int_eq(f.first_bad.head, 1);
+    ck_assert_double_eq(f.first_bad_got, got[1]);
+    ck_assert_double_eq_tol(f.first_bad_expected, -0.04, 1e-6);
+    ck_assert_double_eq_tol(f.max_abs, 3e-4, 1e-6);
     got[1] = -0.04F;
     got[2] = 1e-6F;
-    sums_heads_judge(&c, heads, &results, rows, figures);
-    ck_assert_int_ne(f->broken, 0);
+    ck_assert_int_eq(totals_judge_dsink(&c, heads, got).first_bad.head, 2);
     got[2] = NAN;
-    sums_heads_judge(&c, heads, &results, rows, figures);
-    ck_assert_int_eq(f->broken & RULE_NONFINITE, RULE_NONFINITE);
+    ck_assert_int_eq(totals_judge_dsink(&c, heads, got).broken, RULE_NONFINITE);
 }
 END_TEST
 
@@ -511,12 +509,52 @@ START_TEST(figures_that_lack_something_are_an_error)
 }
 END_TEST
 
+// A sample judges less, says so, is complete, and finds what lies in its tiles: the edges of a span
+// always do.
+START_TEST(a_sample_is_judged_by_the_same_rules)
+{
+    static struct desk d;
+    struct error error;
+    desk_case(&d, FORMAT_BSHD, SHARDING_ZIGZAG);
+    d.c.batch = 1;
+    d.c.seqlen_q = d.c.seqlen_kv = 1600;
+    d.c.softmax = SOFTMAX_LEARNABLE;
+    d.c.max_logit = true;
+    desk_init(&d);
+    desk_work = tiles_work(&d.c) / 4;
+    ck_assert(desk_judge(&d));
+    for (int i = 0; i < d.report.figures_count; i++) {
+        const struct figures *f = &d.report.figures[i];
+        bool rows = f->tensor != TENSOR_DSINK && f->tensor != TENSOR_MAX_LOGIT;
+        ck_assert_int_eq(f->judged < f->elements, rows);
+        ck_assert_int_gt(f->judged, 0);
+    }
+    ck_assert_int_eq(complete_check(&d.c, 0, desk_work, &d.report, &error), STATUS_OK);
+    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, &d.report, &error), STATUS_INTERNAL);
+    static const int64_t edges[] = {0, 799, 800, 1599};
+    for (int i = 0; i < 4; i++) {
+        int64_t row = edges[i] * d.c.heads * d.c.head_dim_v, kv = edges[i] * d.c.kv_heads;
+        d.out[row] += 0.5f;
+        ck_assert_msg(!desk_judge(&d), "out at %d", (int)edges[i]);
+        d.out[row] -= 0.5f;
+        d.dk[kv * d.c.head_dim_qk] += 0.5f;
+        ck_assert(!desk_judge(&d));
+        d.dk[kv * d.c.head_dim_qk] -= 0.5f;
+    }
+    d.dsink[1] *= 1.01f;
+    ck_assert(!desk_judge(&d));
+    desk_work = 0;
+    desk_fini(&d);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("verify");
     TCase *t = tcase_create("verify");
     tcase_set_timeout(t, 60);
     tcase_add_test(t, every_element_is_found_in_its_place);
+    tcase_add_test(t, a_sample_is_judged_by_the_same_rules);
     tcase_add_test(t, every_element_of_uneven_sequences_is_found);
     tcase_add_test(t, long_chunks_are_judged_in_blocks);
     tcase_add_test(t, forward_alone_is_judged_alone);

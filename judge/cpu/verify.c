@@ -510,7 +510,7 @@ enum status verify_run(const struct verification *v, struct rank_report *report,
                          .c = v->c,
                          .report = report,
                          .precision = expected_precision(v->c),
-                         .fraction = tiles_fraction(v->c, VERIFY_WORK)};
+                         .fraction = tiles_fraction(v->c, v->work > 0 ? v->work : INFINITY)};
     report->pass = true;
     report->figures_count = 0;
     memory_take(&x);

@@ -29,6 +29,7 @@ struct verification {
     const struct span *spans[2]; // of the rank, by enum shard_side
     int span_count[2];
     struct rank_results results;
+    double work; // that a rank spends with `verify: auto`, like VERIFY_WORK; 0: no end of it
     struct arena *arena; // has room for what verify_reserve() adds
     struct swap swap;    // with the other ranks; not called where there are none
     struct progress *progress;
