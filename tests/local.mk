@@ -165,6 +165,9 @@ tests_corpus_seeds_SOURCES = tests/corpus_seeds.c $(wire_samples)
 test_helpers += tests/fake_daemon
 tests_fake_daemon_SOURCES = tests/fake_daemon.c $(wire_samples)
 
+test_programs += tests/test_client_cases
+tests_test_client_cases_SOURCES = tests/test_client_cases.c
+
 test_programs += tests/test_client
 tests_test_client_SOURCES = tests/test_client.c tests/fake.c tests/fake.h
 

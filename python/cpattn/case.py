@@ -25,7 +25,8 @@ class Case:
     """A case: named fields with values, defaults where nothing is said.
 
     Fields are those of cpattn-submit(1), with underscores: Case(world_size=4, mask="none"). `seqlen`
-    sets seqlen_q and seqlen_kv, `head_dim` head_dim_qk and head_dim_v. A field that does not exist
+    sets seqlen_q and seqlen_kv, `head_dim` head_dim_qk and head_dim_v; kv_heads follow heads until they
+    are given. A field that does not exist
     or does not take the value raises CpattnError with the reason.
     """
 
@@ -36,8 +37,6 @@ class Case:
             raise MemoryError("no memory for a case")
         for name, value in fields.items():
             self[name] = value
-        if "heads" in fields and "kv_heads" not in fields:
-            self["kv_heads"] = fields["heads"]
         error = Error()
         insist(self._library.cpattn_case_check(self._handle, ctypes.byref(error)), error)
 
@@ -47,13 +46,11 @@ class Case:
             self._handle = None
 
     def __setitem__(self, name: str, value: Value) -> None:
-        pairs = {"seqlen": ("seqlen_q", "seqlen_kv"), "head_dim": ("head_dim_qk", "head_dim_v")}
-        for field in pairs.get(name, (name,)):
-            error = Error()
-            status = self._library.cpattn_case_set(
-                self._handle, field.encode(), _text(value).encode(), ctypes.byref(error)
-            )
-            insist(status, error)
+        error = Error()
+        status = self._library.cpattn_case_set(
+            self._handle, name.encode(), _text(value).encode(), ctypes.byref(error)
+        )
+        insist(status, error)
 
     def __getitem__(self, name: str) -> str:
         text = ctypes.create_string_buffer(_VALUE_BYTES)
