@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "judge/cpu/statistics.h"
 #include "judge/cpu/verify.h"
 #include "judge/digest.h"
 #include "rank/diagnose.h"
@@ -111,6 +112,21 @@ static void digest_fill(const struct job *j)
     j->report->timings.compare_ns += clock_now_ns() - start_ns;
 }
 
+// Those of one head; of all that share its key head they are together.
+static bool head_statistics(void *context, int32_t sequence, int32_t head, double *lse,
+                            double *delta)
+{
+    struct statistics *s = context;
+    int group = s->c->heads / s->c->kv_heads;
+    int64_t length = case_length(s->c, SIDE_Q, sequence);
+    if (!s->c->training)
+        return false;
+    struct expected_statistics of_group = statistics_of(s, sequence, head / group);
+    memcpy(lse, of_group.lse + head % group * length, (size_t)length * sizeof(double));
+    memcpy(delta, of_group.delta + head % group * length, (size_t)length * sizeof(double));
+    return true;
+}
+
 static enum status cpu_verify(struct engine *e, struct job *j, struct error *error)
 {
     (void)e;
@@ -120,6 +136,7 @@ static enum status cpu_verify(struct engine *e, struct job *j, struct error *err
     }
     struct transport_swap swap = {j->control, j->progress,
                                   j->number << 24 | REPORT_REFERENCE << 16};
+    struct statistics statistics = {.c = j->c};
     struct verification v = {
         .c = j->c,
         .rank = j->rank,
@@ -131,13 +148,14 @@ static enum status cpu_verify(struct engine *e, struct job *j, struct error *err
         .swap = transport_swap(&swap),
         .progress = j->progress,
         .job = j->number,
+        .statistics = &statistics,
     };
     enum status status = verify_run(&v, j->report, error);
     if (status != STATUS_OK)
         return status;
     digest_fill(j);
     struct evidence_host host = {j->c, &v.results};
-    job_diagnose(j, evidence_host_read, &host, NULL, NULL);
+    job_diagnose(j, evidence_host_read, &host, head_statistics, &statistics);
     return STATUS_OK;
 }
 

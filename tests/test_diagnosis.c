@@ -29,10 +29,22 @@ enum spoil {
     SPOILS
 };
 
+// How the numbers of a tensor are made worthless.
+enum garbage {
+    GARBAGE_NOTHING,
+    GARBAGE_NOISE,  // errors of 5 % on each element
+    GARBAGE_OTHERS, // every element is as good as random
+    GARBAGE_BLOCK,  // 16 dims of every other row are
+    GARBAGE_SIGNS,  // every other element has the wrong sign
+    GARBAGE_WAYS
+};
+
 // In memory that the ranks share with this process.
 static struct shared {
     struct finding findings[WORLD_SIZE_MAX];
     enum spoil spoil;
+    enum garbage garbage;
+    int garbled;     // enum report_tensor
     uint32_t insist; // bit 1 << tensor: it is said to have failed
     bool as_other;   // what is run is diagnosed as if it were this case
     struct cp_case as;
@@ -100,10 +112,48 @@ static void spoil(const struct job *j, const struct rank_results *r)
     }
 }
 
+static float garbled(enum garbage way, int64_t i, int dim, float value)
+{
+    float random = (float)(drawn((uint64_t)i) - 0.5);
+    switch (way) {
+    case GARBAGE_NOISE:
+        return value * (1 + 0.17F * random);
+    case GARBAGE_OTHERS:
+        return 4 * random;
+    case GARBAGE_BLOCK:
+        return i / dim % 2 == 0 && i % dim < 16 ? 4 * random : value;
+    case GARBAGE_SIGNS:
+        return i % 2 ? -value : value;
+    default:
+        return value;
+    }
+}
+
+static void garble(const struct job *j, const struct rank_results *results)
+{
+    const struct cp_case *c = j->c;
+    struct evidence_host host = {c, results};
+    enum report_tensor tensor = (enum report_tensor)shared->garbled;
+    bool keys = tensor == TENSOR_DK || tensor == TENSOR_DV;
+    int64_t rows = shard_rows(c, keys ? SIDE_KV : SIDE_Q, j->rank);
+    int dim = tensor == TENSOR_LSE ? 1 : c->head_dim_qk; // both head dimensions are one
+    int64_t count = rows * (keys ? c->kv_heads : c->heads) * dim;
+    enum case_dtype dtype = tensor == TENSOR_LSE ? DTYPE_FP32 : c->dtype;
+    for (int64_t i = 0; i < count && shared->garbage != GARBAGE_NOTHING; i++) {
+        size_t bytes;
+        float value;
+        void *at = (void *)evidence_place(&host, tensor, i, 1, &bytes);
+        evidence_convert(c, tensor, at, 1, &value);
+        value = garbled(shared->garbage, i, dim, value);
+        dtype_write(dtype, &value, 1, at);
+    }
+}
+
 static enum status verify_and_diagnose(struct engine *e, struct job *j, struct error *error)
 {
     struct rank_results results = job_results(j);
     spoil(j, &results);
+    garble(j, &results);
     enum status status = plain_verify(e, j, error);
     const struct cp_case *c = shared->as_other ? &shared->as : j->c;
     struct evidence_host host = {c, &results};
@@ -267,6 +317,7 @@ static void set_mutation(const struct mutation *mutation)
     shared->insist = 0;
     shared->as_other = false;
     shared->spoil = SPOIL_NOTHING;
+    shared->garbage = GARBAGE_NOTHING;
     world_close_all(); // ranks keep the mutation that they were forked with
     mutation_set(mutation);
 }
@@ -351,14 +402,6 @@ START_TEST(errors_are_called_by_their_names)
 }
 END_TEST
 
-static void print_all(const struct cp_case *c, const char *what)
-{
-    for (int rank = 0; rank < c->world_size; rank++)
-        printf("# %-20s rank %d %-15s %.3f %s\n", what, rank,
-               diagnosis_kind_name(shared->findings[rank].kind),
-               shared->findings[rank].said.explained, shared->findings[rank].said.text);
-}
-
 // Right results are called nothing, even if somebody insists that they are wrong.
 START_TEST(rounding_is_called_nothing)
 {
@@ -400,7 +443,7 @@ START_TEST(spoiled_results_are_called_by_their_names)
         shared->spoil = (enum spoil)i;
         shared->insist = UINT32_C(1) << tensors[i]; // some are less than what a verdict notices
         const struct finding *f = run(&c);
-        print_all(&c, "spoiled");
+        printf("# %s: %s\n", diagnosis_kind_name(f->kind), f->said.text);
         ck_assert_msg(f->kind == kinds[i], "%d: %s: %s", i, diagnosis_kind_name(f->kind),
                       f->said.text);
     }
@@ -461,7 +504,7 @@ START_TEST(other_cases_are_called_by_their_names)
         c = shared->as;
         misread(&c, tries[i].misread);
         const struct finding *f = run(&c);
-        print_all(&c, "misread");
+        printf("# %s: %s\n", diagnosis_kind_name(f->kind), f->said.text);
         ck_assert_int_eq(f->kind, tries[i].kind);
     }
     world_close_all();
@@ -507,6 +550,27 @@ START_TEST(truncation_is_called_by_its_name)
 }
 END_TEST
 
+// Wrong results that no suspicion explains are called nothing.
+START_TEST(garbage_is_called_nothing)
+{
+    static const int cases[] = {PLAIN_CAUSAL, PLAIN_FULL_4, SINKS, BIAS_OWN, PACKED_WINDOW};
+    set_mutation(NULL);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        for (int way = GARBAGE_NOISE; way < GARBAGE_WAYS; way++)
+            for (int tensor = TENSOR_OUT; tensor <= TENSOR_DV; tensor++) {
+                struct cp_case c;
+                case_of(cases[i], (i + (size_t)way) % 2 ? DTYPE_FP32 : DTYPE_BF16, &c);
+                shared->garbage = (enum garbage)way;
+                shared->garbled = tensor;
+                shared->insist = UINT32_C(1) << tensor;
+                const struct finding *f = run(&c);
+                ck_assert_msg(f->kind == DIAGNOSIS_NONE, "%s %s %d: %s", variant_name(cases[i]),
+                              report_tensor_name(tensor), way, f->said.text);
+            }
+    world_close_all();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("diagnosis");
@@ -517,6 +581,7 @@ static Suite *suite(void)
     tcase_set_timeout(others, 400);
     tcase_add_test(others, rounding_is_called_nothing);
     tcase_add_test(others, spoiled_results_are_called_by_their_names);
+    tcase_add_test(others, garbage_is_called_nothing);
     tcase_add_test(others, truncation_is_called_by_its_name);
     tcase_add_test(others, other_cases_are_called_by_their_names);
     suite_add_tcase(s, others);

@@ -525,5 +525,7 @@ enum status verify_run(const struct verification *v, struct rank_report *report,
     if (status == STATUS_OK && v->c->training)
         status = keys_judge(&x, error);
     room_fini(&x.room);
+    if (status == STATUS_OK && v->statistics)
+        *v->statistics = x.statistics;
     return status;
 }

@@ -34,6 +34,9 @@ struct verification {
     struct swap swap;    // with the other ranks; not called where there are none
     struct progress *progress;
     uint64_t job; // for the progress word
+    // NULL, or where LSE and delta of all queries are left when training; their memory is the
+    // arena's.
+    struct statistics *statistics;
 };
 
 // Adds what verify_run() takes from the arena.

@@ -47,7 +47,8 @@ int chunks_find(const struct chunks *x, int64_t position)
 static bool same_columns(const struct panel *p)
 {
     const struct panel_setup *s = &p->setup;
-    if (!s->like || s->like->setup.side != s->side || s->like->setup.sequence != s->sequence)
+    if (!s->like || s->misread != MISREAD_NOTHING || s->like->setup.side != s->side ||
+        s->like->setup.sequence != s->sequence)
         return false;
     return s->side == SIDE_Q ? s->like->setup.reading == s->reading
                              : s->like->setup.head == s->head && s->like->setup.modulo == s->modulo;
@@ -176,10 +177,58 @@ static void extra_count(struct panel *p)
     }
 }
 
+// Whether a key is one of those that are read from the wrong place.
+static bool is_misread(const struct panel *p, int64_t key)
+{
+    int rank = p->k_chunks.ranks[chunks_find(&p->k_chunks, key)], own = p->setup.misread_own;
+    return own >= 0 ? rank == own : rank != ~own;
+}
+
+// The token and head that stand where a key's should, when heads and rows are exchanged in the
+// memory of its rank; the same where sequences do not lie there one behind the other in full.
+static void transposed(const struct panel *p, int64_t key, int32_t *sequence, int64_t *position,
+                       int *head)
+{
+    const struct cp_case *c = p->c;
+    const struct chunks *x = &p->k_chunks;
+    int chunk = chunks_find(x, key), rank = x->ranks[chunk];
+    int first = shard_chunk_of(c, rank, 0), second = shard_chunk_of(c, rank, 1);
+    int64_t first_len = x->begin[first + 1] - x->begin[first];
+    int64_t tokens = shard_tokens(c, SIDE_KV, rank, 0), rows = tokens * c->batch;
+    int64_t row = *sequence * tokens + key - x->begin[chunk] + (x->halves[chunk] ? first_len : 0);
+    if (c->format != FORMAT_BSHD || !case_is_even(c, SIDE_KV))
+        return;
+    bool rows_first = p->setup.misread == MISREAD_ROWS_FIRST;
+    int64_t flat = rows_first ? row * c->kv_heads + *head : *head * rows + row;
+    int64_t place = rows_first ? flat % rows : flat / c->kv_heads;
+    *head = (int)(rows_first ? flat / rows : flat % c->kv_heads);
+    *sequence = (int32_t)(place / tokens);
+    place %= tokens;
+    *position = place < first_len ? x->begin[first] + place : x->begin[second] + place - first_len;
+}
+
+static void misread_load(struct panel *p, int64_t key)
+{
+    const struct cp_case *c = p->c;
+    int32_t sequence = p->setup.sequence;
+    int64_t position = key;
+    int head = p->setup.reading;
+    bool keys = p->setup.misread == MISREAD_V_IS_K, values = p->setup.misread == MISREAD_K_IS_V;
+    if (!keys && !values)
+        transposed(p, key, &sequence, &position, &head);
+    column_load(p, values ? INPUT_V : INPUT_K, sequence, position, head,
+                p->col_qk + key * c->head_dim_qk);
+    column_load(p, keys ? INPUT_K : INPUT_V, sequence, position, head,
+                p->col_v + key * c->head_dim_v);
+}
+
 static void query_columns_load(struct panel *p)
 {
     columns_load(p, INPUT_K, p->setup.reading, 0, p->keys, p->col_qk);
     columns_load(p, INPUT_V, p->setup.reading, 0, p->keys, p->col_v);
+    for (int64_t key = 0; key < p->keys && p->setup.misread != MISREAD_NOTHING; key++)
+        if (is_misread(p, key))
+            misread_load(p, key);
     extra_load(p);
 }
 

@@ -21,6 +21,15 @@ int chunks_find(const struct chunks *x, int64_t position);
 
 // Which tokens of which heads, with the inputs of which. Where an error takes the inputs of another
 // head or token, these are not those that the row is named after.
+enum panel_misread {
+    MISREAD_NOTHING,
+    MISREAD_ROWS_FIRST,  // memory of [heads][rows] is read as [rows][heads]
+    MISREAD_HEADS_FIRST, // and the other way round
+    MISREAD_V_IS_K,      // keys are read where values should be
+    MISREAD_K_IS_V,
+    MISREAD_WAYS
+};
+
 struct panel_setup {
     const struct cp_case *c;
     enum shard_side side; // of the rows
@@ -31,8 +40,10 @@ struct panel_setup {
     bool modulo; // for key rows: the queries of heads h with h % kv_heads == head
     int count;
     const int64_t *positions;
-    const int64_t *taken;     // the positions whose inputs are taken; NULL: the same
-    const struct panel *like; // whose columns are borrowed where they are the same, or NULL
+    const int64_t *taken;       // the positions whose inputs are taken; NULL: the same
+    enum panel_misread misread; // of K and V; for query rows
+    int misread_own;            // the rank: of its keys alone; ~rank: of all but its keys
+    const struct panel *like;   // whose columns are borrowed where they are the same, or NULL
 };
 
 struct panel {

@@ -9,15 +9,19 @@
 #include "judge/diagnosis/trial.h"
 #include "plan/bias.h"
 
-// Some keys of each sequence: a chunk, a rank's chunks, or one key of a chunk.
+// Some keys of each sequence: a chunk, a rank's chunks, one key of a chunk, or those at the end
+// that do not fill a tile.
 struct part {
     int chunk; // or -1
     int rank;  // where there is no chunk
     int edge;  // 0 all of it, 1 its first key, 2 its last one
+    int tile;  // 0: not of a tile
 };
 
 static bool part_has(const struct chunks *x, const struct part *part, int chunk)
 {
+    if (part->tile)
+        return true;
     return part->chunk >= 0 ? part->chunk == chunk : x->ranks[chunk] == part->rank;
 }
 
@@ -30,6 +34,10 @@ static void part_range(const struct chunks *x, const struct part *part, int chun
         *end = *begin + 1;
     if (part->edge == 2 && *end > *begin)
         *begin = *end - 1;
+    if (part->tile) {
+        int64_t keys = x->begin[x->count], from = keys - keys % part->tile;
+        *begin = *begin > from ? *begin : from < *end ? from : *end;
+    }
 }
 
 // What a part contributes to the rows: of out its share of P V, of dq its share of dS K, at
@@ -103,7 +111,12 @@ static void part_name(const struct trial *t, const struct part *part, char *text
     const struct chunks *x = &t->panels[0].k_chunks;
     int rank = part->chunk >= 0 ? x->ranks[part->chunk] : part->rank, length = 0;
     char name[48];
-    int64_t begin, end;
+    int64_t begin, end, keys = x->begin[x->count];
+    if (part->tile) {
+        snprintf(text, size, "keys %lld to %lld, which do not fill a tile of %d,",
+                 (long long)(keys - keys % part->tile), (long long)keys - 1, part->tile);
+        return;
+    }
     rank_name(t, rank, name, sizeof(name));
     *text = '\0';
     if (part->chunk >= 0) {
@@ -290,6 +303,9 @@ void suspect_parts(struct trial *t)
         for (int edge = 0; edge < 3; edge++)
             if (chunks > 1 || edge)
                 suspect_part(t, &(struct part){.chunk = chunk, .edge = edge}, values, weights);
+    for (int tile = 16; tile <= 256 && !trial_over(t); tile *= 2)
+        if (t->panels[0].keys % tile > 1)
+            suspect_part(t, &(struct part){.chunk = -1, .tile = tile}, values, weights);
     if (world > 2)
         suspect_remote(t, values, weights);
     for (int way = 0; way < 3 && t->in->tensor == TENSOR_OUT; way++)

@@ -156,6 +156,18 @@ static void suspect_shifted(struct trial *t, int shift)
 
 // ---- elements -----------------------------------------------------------------------------------
 
+static int digits_of(enum case_dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? 8 : dtype == DTYPE_FP16 ? 11 : 24;
+}
+
+// What rounding makes of an element: a unit in its last place, or what is usual in the rows.
+static double rounding_of(const struct trial *t, int at)
+{
+    double usual = sqrt(t->noise / (t->rows * t->dim));
+    return fmax(usual, ldexp(fabs(t->right[at]), -digits_of(t->c->dtype)));
+}
+
 static void suspect_element(struct trial *t)
 {
     int worst = -1, count = t->rows * t->dim;
@@ -165,7 +177,7 @@ static void suspect_element(struct trial *t)
             most = fabs(t->got[i] - t->right[i]);
             worst = i;
         }
-    if (worst < 0 || t->dim == 1)
+    if (worst < 0 || t->dim == 1 || most < 12 * rounding_of(t, worst))
         return;
     memcpy(t->tried, t->right, (size_t)count * sizeof(double));
     t->tried[worst] = t->got[worst];
@@ -181,7 +193,7 @@ static void suspect_element(struct trial *t)
 // Results cut off are on average half a unit in the last place nearer to zero.
 static void suspect_truncated(struct trial *t)
 {
-    int digits = t->c->dtype == DTYPE_BF16 ? 8 : t->c->dtype == DTYPE_FP16 ? 11 : 24;
+    int digits = digits_of(t->c->dtype);
     double sum = 0, count = 0;
     for (int i = 0; i < t->rows * t->dim; i++) {
         int exponent;

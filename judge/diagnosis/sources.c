@@ -267,6 +267,72 @@ static void suspect_swapped(struct trial *t)
     }
 }
 
+// ---- another layout -----------------------------------------------------------------------------
+
+static bool evaluate_misread(struct trial *t, enum panel_misread misread, int own)
+{
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel_setup setup = t->panels[i].setup;
+        setup.misread = misread;
+        setup.misread_own = own;
+        if (trial_over(t) ||
+            !trial_evaluate_other(t, i, &setup, t->in->tensor != TENSOR_DQ, t->tried))
+            return false;
+    }
+    return true;
+}
+
+static void suspect_layouts(struct trial *t)
+{
+    static const char *const names[] = {
+        [MISREAD_ROWS_FIRST] = "K and V are read with heads and rows exchanged",
+        [MISREAD_HEADS_FIRST] = "K and V are read with heads and rows exchanged",
+        [MISREAD_V_IS_K] = "K is read where V should be",
+        [MISREAD_K_IS_V] = "V is read where K should be"};
+    const char *text = t->in->tensor == TENSOR_DQ ? "in the backward pass " : "";
+    int world = t->c->world_size, own = t->in->rank;
+    const struct {
+        const char *name;
+        int own;
+    } where[] = {{"all ranks", ~world}, {"the own rank", own}, {"other ranks", ~own}};
+    for (int i = 0; i < (world > 1 ? 3 : 1); i++)
+        for (int way = MISREAD_ROWS_FIRST; way < MISREAD_WAYS; way++) {
+            if (way >= MISREAD_V_IS_K && t->c->head_dim_qk != t->c->head_dim_v)
+                continue;
+            if (!evaluate_misread(t, (enum panel_misread)way, where[i].own))
+                return;
+            trial_offer(t, DIAGNOSIS_LAYOUT, t->tried, "%s%s, of %s", text, names[way],
+                        where[i].name);
+        }
+}
+
+// ---- queries that are taken for others ----------------------------------------------------------
+
+// The positions of the same places in the memory of another rank.
+static void places_of(const struct panel *p, int rank, int64_t *positions)
+{
+    const struct chunks *x = &p->q_chunks;
+    for (int row = 0; row < p->rows; row++) {
+        int chunk = chunks_find(x, p->setup.positions[row]);
+        int other = shard_chunk_of(p->c, rank, x->halves[chunk]);
+        positions[row] = x->begin[other] + p->setup.positions[row] - x->begin[chunk];
+    }
+}
+
+static void suspect_masked_as(struct trial *t, int rank)
+{
+    int64_t positions[DIAGNOSIS_ROWS_MAX];
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        struct twist twist = twist_none(p);
+        places_of(p, rank, positions);
+        twist.seen_as = positions;
+        trial_evaluate_panel(t, p, &twist, t->panel_first[i], t->tried, t->lse_tried);
+    }
+    trial_offer(t, DIAGNOSIS_MASK, t->tried,
+                "queries are masked as if they were those of rank %d at the same places", rank);
+}
+
 void suspect_sources(struct trial *t)
 {
     struct map early = {.shift = -1};
@@ -275,11 +341,15 @@ void suspect_sources(struct trial *t)
         return;
     for (int i = 0; i < t->panel_count; i++)
         later = later || t->panels[i].extra > 0;
+    for (int rank = 0; rank < t->c->world_size && rank < STALE_RANKS_MAX; rank++)
+        if (rank != t->in->rank && !trial_over(t))
+            suspect_masked_as(t, rank);
     if (t->c->world_size > 1) {
         suspect_stale(t);
         if (t->c->sharding == SHARDING_ZIGZAG)
             suspect_swapped(t);
     }
+    suspect_layouts(t);
     if (later && evaluate_map(t, map_early, &early))
         trial_offer(t, DIAGNOSIS_BOUNDARY, t->tried,
                     "the keys of a packed sequence begin one row too early");

@@ -481,8 +481,8 @@ bool trial_over(struct trial *t)
 #define NOTHING     0.005 // what counts as nothing left: kinds that leave no more look the same here
 #define SOLVED      0.002
 // What the error takes to be explained where it is hardly above rounding: so many times the energy
-// that one number would take away by chance.
-#define SIGNIFICANT 100
+// of a row that is left, which chance would take away of one.
+#define SIGNIFICANT 30
 #define SENSIBLE    0.05 // and this of what rounding explains
 
 // Whether nothing but rounding is left.
@@ -511,7 +511,7 @@ static bool rivals(const struct trial *t, int best_kind, int other_kind)
 
 static bool significant(const struct trial *t, const struct suspicion *s)
 {
-    double of_one = s->after / ((double)t->rows * t->dim);
+    double of_one = s->after / t->rows; // rounding of P moves a row as a whole
     if (t->error - t->noise > t->noise)
         return true;
     return s->gone > SIGNIFICANT * of_one && s->gone > SENSIBLE * t->noise &&

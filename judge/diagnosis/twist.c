@@ -128,11 +128,12 @@ static double row_logits(const struct panel *p, const struct twist *t, int row, 
     struct case_band right = case_band(p->c, p->setup.sequence);
     int64_t query = p->setup.positions[row];
     const double *products = p->products + row * p->columns;
+    int64_t seen_as = t->seen_as ? t->seen_as[row] : query;
     double most = -INFINITY;
     for (int64_t key = 0; key < p->keys; key++) {
         int64_t from = t->source ? t->source[key] : key;
         struct logit x = {-INFINITY, 0};
-        if (from >= 0 && sees(p, t, &right, query, key))
+        if (from >= 0 && sees(p, t, &right, seen_as, key))
             x = logit_of(p, t, p->setup.head, products[from], query, key);
         logits[key] = x.value;
         slopes[key] = x.slope;

@@ -32,6 +32,8 @@ struct twist {
     enum twist_bias bias;
     int64_t bias_shift;
     enum twist_where bias_where;
+    // By row: the position that the band takes the query for. NULL: its own.
+    const int64_t *seen_as;
     // By position of a key: the column whose inputs stand there, -1 for none. NULL: its own.
     const int64_t *source;
 };
