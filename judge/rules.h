@@ -93,7 +93,7 @@ RULES_INLINE double rules_rows(const struct rules_sums *s)
     double rows = s->rows > 1 ? (double)s->rows : 1;
     if (!(s->twin_fourths > 0))
         return rows;
-    return fmax(1, fmin(rows, s->twin_squares * s->twin_squares / s->twin_fourths));
+    return fmax(1.0, fmin(rows, s->twin_squares * s->twin_squares / s->twin_fourths));
 }
 
 // The less a mean is over, the less it says: limits are wider by this.

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/digest_cuda.h"
-#include "kernels/cuda/inputs_cuda.h"
+#include "judge/cuda/digest_cuda.h"
+#include "judge/cuda/inputs_cuda.h"
 #include "kernels/cuda/regions_cuda.h"
 
 #define RUNS 5
@@ -74,7 +74,7 @@ static void convert(void)
 }
 static void digest(void)
 {
-    digest_cuda_sum(backend, x, (size_t)count * 4);
+    digest_cuda_sum(attention_cuda_queue(backend), x, (size_t)count * 4);
 }
 
 // Half of the heads of rows of 32 heads of 128 elements in bf16.
@@ -121,7 +121,7 @@ static void inputs(void)
     c.head_dim_qk = c.head_dim_v = 128;
     c.seqlen_q = c.seqlen_kv = count / 4096;
     struct span span = {.len = c.seqlen_q};
-    inputs_cuda_fill(backend, &c, INPUT_Q, 0, &span, 1, z);
+    inputs_cuda_fill(attention_cuda_queue(backend), &c, INPUT_Q, 0, &span, 1, z);
 }
 
 int main(int argc, char **argv)

@@ -16,13 +16,15 @@
 extern "C" {
 #endif
 
+#include "common/cuda/queue.h"
 #include "kernels/attention.h"
 
 // create() takes the device that is current. UNAVAILABLE where there is none that this build has
 // code for, RESOURCE_EXHAUSTED when its memory is short. destroy() waits for the stream.
 extern const struct attention_ops attention_cuda;
 
-// The stream that all work goes to; lives as long as the backend.
+// The queue that all work goes to, and its stream; both live as long as the backend.
+struct cuda_queue *attention_cuda_queue(struct attention_backend *backend);
 cudaStream_t attention_cuda_stream(struct attention_backend *backend);
 
 // Waits for the stream and returns what went wrong since the last report. Then all scratch is free

@@ -107,9 +107,9 @@ static void each(struct attention_backend *backend, Operation operation, int64_t
     if (blocks == 0) // nothing but a rest
         blocks = 1;
     if (wide)
-        each_kernel<WIDTH><<<blocks, THREADS, 0, backend->stream>>>(operation, count);
+        each_kernel<WIDTH><<<blocks, THREADS, 0, backend->queue.stream>>>(operation, count);
     else
-        each_kernel<1><<<blocks, THREADS, 0, backend->stream>>>(operation, count);
+        each_kernel<1><<<blocks, THREADS, 0, backend->queue.stream>>>(operation, count);
     cuda_launched(backend, what);
 }
 
@@ -148,7 +148,7 @@ void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, cons
     if (dtype == DTYPE_FP32)
         cuda_note(backend,
                   cudaMemcpyAsync(destination, source, (size_t)(count * bytes),
-                                  cudaMemcpyDeviceToDevice, backend->stream),
+                                  cudaMemcpyDeviceToDevice, backend->queue.stream),
                   "convert");
     else if (dtype == DTYPE_BF16)
         each<8>(backend, convert_operation<bf16>{source, (uint16_t *)destination}, count, wide,
@@ -160,6 +160,6 @@ void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, cons
         // As on the CPU: how long a row is nobody knows here.
         int64_t lost = count < 64 ? count : 64;
         cudaMemsetAsync((char *)destination + (count - lost) * bytes, 0, (size_t)(lost * bytes),
-                        backend->stream);
+                        backend->queue.stream);
     }
 }

@@ -2,7 +2,7 @@
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/regions_cuda.h"
-#include "kernels/cuda/runs.cuh"
+#include "common/cuda/runs.cuh"
 
 #define THREADS    256
 #define UNROLL     4  // units of a thread: all are read before one is written
@@ -145,7 +145,7 @@ void regions_cuda_add(struct attention_backend *backend, const float *source, fl
     struct region_copy copy = {source,        destination,   rows,
                                count * bytes, count * bytes, stride * bytes};
     if (width_of(&copy, 1) == 16)
-        launch<lot<float, 4>, add_floats>(backend, backend->stream, &copy, 1);
+        launch<lot<float, 4>, add_floats>(backend, backend->queue.stream, &copy, 1);
     else
-        launch<lot<float, 1>, add_floats>(backend, backend->stream, &copy, 1);
+        launch<lot<float, 1>, add_floats>(backend, backend->queue.stream, &copy, 1);
 }

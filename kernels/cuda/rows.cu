@@ -2,7 +2,7 @@
 // Operations on the rows of heads: sums along them and over them.
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
-#include "kernels/cuda/runs.cuh"
+#include "common/cuda/runs.cuh"
 
 extern "C" {
 #include "common/mutation.h"
@@ -65,7 +65,7 @@ static void row_dot_launch(struct attention_backend *backend, struct dot_argumen
         a.lanes *= 2;
     int64_t rows = (int64_t)THREADS / a.lanes * DOT_ROWS;
     int64_t blocks = (a.rows + rows - 1) / rows * a.heads;
-    row_dot_kernel<Dtype, WIDTH><<<(unsigned)blocks, THREADS, 0, backend->stream>>>(a);
+    row_dot_kernel<Dtype, WIDTH><<<(unsigned)blocks, THREADS, 0, backend->queue.stream>>>(a);
     cuda_launched(backend, "row dot");
 }
 
@@ -114,7 +114,7 @@ void fill_heads_cuda(struct attention_backend *backend, const struct attention_s
     int64_t tiles = (shape->q_rows + THREADS * FILL_ROWS - 1) / (THREADS * FILL_ROWS);
     dim3 grid((unsigned)tiles, (unsigned)shape->heads);
     const float ln2 = 0.693147180559945f;
-    fill_heads_kernel<<<grid, THREADS, 0, backend->stream>>>(source, MUTATED(SINK_TWICE) ? ln2 : 0,
+    fill_heads_kernel<<<grid, THREADS, 0, backend->queue.stream>>>(source, MUTATED(SINK_TWICE) ? ln2 : 0,
                                                              destination, shape->q_rows);
     cuda_launched(backend, "fill heads");
 }
@@ -224,9 +224,9 @@ void sink_grad_cuda(struct attention_backend *backend, const struct attention_sh
     if (!a.parts)
         return;
     dim3 grid((unsigned)blocks, (unsigned)shape->heads);
-    sink_parts_kernel<<<grid, THREADS, 0, backend->stream>>>(a);
+    sink_parts_kernel<<<grid, THREADS, 0, backend->queue.stream>>>(a);
     cuda_launched(backend, "sink gradient");
-    sink_sum_kernel<<<shape->heads, THREADS, 0, backend->stream>>>(
+    sink_sum_kernel<<<shape->heads, THREADS, 0, backend->queue.stream>>>(
         a.parts, (int)blocks, MUTATED(SINK_GRAD_SIGN) ? -1 : 1, dsink);
     cuda_launched(backend, "sum of the sink gradient");
 }

@@ -16,9 +16,9 @@ static bool aligned(const void *pointer)
 static bool device_fits(const struct attention_backend *backend)
 {
     int major = 0, minor = 0;
-    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, backend->device) ==
+    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, backend->queue.device) ==
                cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, backend->device) ==
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, backend->queue.device) ==
                cudaSuccess &&
            major == 9 && minor == 0 && sm90_tensor_maps();
 }
@@ -42,7 +42,7 @@ const struct sm90_backward_kernel *sm90_backward_choose(const struct attention_b
         kernel = sm90_backward_bf16(d, shape->deterministic);
     if (shape->dtype == DTYPE_FP16)
         kernel = sm90_backward_fp16(d, shape->deterministic);
-    if (!kernel || kernel->shared_bytes > backend->shared_bytes_max || !args_fit(args))
+    if (!kernel || kernel->shared_bytes > backend->queue.shared_bytes_max || !args_fit(args))
         return NULL;
     return device_fits(backend) ? kernel : NULL;
 }
@@ -105,6 +105,6 @@ void sm90_backward_launch(struct attention_backend *backend, const struct attent
                    "the shared memory of backward"))
         return;
     unsigned grid = (unsigned)p.all.chain_count * (unsigned)p.all.unit_heads;
-    kernel->run<<<grid, SM90_BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->stream>>>(p);
+    kernel->run<<<grid, SM90_BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->queue.stream>>>(p);
     cuda_launched(backend, "backward");
 }

@@ -30,7 +30,7 @@ static const struct backward_kernel *portable_choose(const struct attention_back
     if (shape->dtype == DTYPE_FP16)
         choose = general ? backward_kernel_general_fp16 : backward_kernel_fp16;
     const struct backward_kernel *kernel =
-        choose ? choose(shape->d_qk, shape->d_v, backend->shared_bytes_max) : NULL;
+        choose ? choose(shape->d_qk, shape->d_v, backend->queue.shared_bytes_max) : NULL;
     return kernel ? kernel : backward_kernel_plain(shape->dtype, shape->d_qk, shape->d_v);
 }
 
@@ -96,7 +96,8 @@ static void params_units(const struct attention_backend *backend,
                          const struct backward_worklist *list, bool ordered, int32_t q_rows,
                          struct backward_params *p)
 {
-    bool few = (int64_t)list->chain_count * p->kv_heads < UNITS_LEAST * (int64_t)backend->sm_count;
+    bool few =
+        (int64_t)list->chain_count * p->kv_heads < UNITS_LEAST * (int64_t)backend->queue.sm_count;
     p->chain_count = list->chain_count;
     p->by_query_head = ordered || few;
     p->unit_heads = p->by_query_head ? p->heads : p->kv_heads;
@@ -165,9 +166,10 @@ static bool params_order(struct attention_backend *backend, const struct backwar
     int32_t *turns = (int32_t *)scratch_take(backend, (size_t)list->steps * sizeof(int32_t));
     if (!counters || !turns)
         return false;
-    cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->stream), "clearing the turns");
+    cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->queue.stream),
+              "clearing the turns");
     int32_t grid = (list->block_count + TURN_THREADS - 1) / TURN_THREADS;
-    count_turns<<<(unsigned)grid, TURN_THREADS, 0, backend->stream>>>(
+    count_turns<<<(unsigned)grid, TURN_THREADS, 0, backend->queue.stream>>>(
         p->tiles, list->tile_count, p->fragments, list->block_count, p->reversed, turns);
     p->taken = counters;
     p->taken_keys = counters + taken;
@@ -199,7 +201,8 @@ static void launch_portable(struct attention_backend *backend, const struct back
                    "the shared memory of backward"))
         return;
     unsigned grid = (unsigned)p->chain_count * (unsigned)(p->heads_chained ? 1 : p->unit_heads);
-    kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->stream>>>(*p);
+    kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->queue.stream>>>(
+        *p);
     cuda_launched(backend, "backward");
 }
 

@@ -130,7 +130,7 @@ static const struct forward_instance *instance_portable(const struct attention_b
     size_t count = single ? sizeof(floats) / sizeof(*floats) : sizeof(halves) / sizeof(*halves);
     for (size_t i = 0; i < count; i++)
         if (shape->d_qk <= all[i]->d_qk && shape->d_v <= all[i]->d_v &&
-            all[i]->shared_bytes <= backend->shared_bytes_max)
+            all[i]->shared_bytes <= backend->queue.shared_bytes_max)
             return all[i];
     return NULL;
 }
@@ -166,11 +166,11 @@ static enum status list_launch(struct attention_backend *backend,
                          args->shape.heads);
     struct forward_work work;
     work_set(&work, instance, args, list);
-    work.multiprocessors = backend->sm_count;
+    work.multiprocessors = backend->queue.sm_count;
     work.section = section_heads(instance, &args->shape, list);
     work.sections = section_count(&work);
     if (work_push(backend, &work, list))
-        cuda_note(backend, work_launch(instance, work, args->shape.dtype, backend->stream),
+        cuda_note(backend, work_launch(instance, work, args->shape.dtype, backend->queue.stream),
                   "the forward kernel");
     return cuda_report(backend, error);
 }
@@ -187,7 +187,7 @@ enum status forward_cuda(struct attention_backend *backend, const struct attenti
         return error_set(error, STATUS_UNIMPLEMENTED,
                          "head dimensions of %d and %d take more shared memory than the %d bytes "
                          "that a thread block of device %d can have",
-                         shape->d_qk, shape->d_v, backend->shared_bytes_max, backend->device);
+                         shape->d_qk, shape->d_v, backend->queue.shared_bytes_max, backend->queue.device);
     struct worklist list = {};
     status = worklist_build(&list, shape, args->slices, args->slice_count, instance->cut, error);
     if (status == STATUS_OK)

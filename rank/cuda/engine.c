@@ -2,19 +2,19 @@
 #include "rank/cuda/engine.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cuda/device_arena.h"
+#include "judge/cuda/digest_cuda.h"
+#include "judge/cuda/inputs_cuda.h"
+#include "judge/cuda/verify.h"
 #include "judge/digest.h"
-#include "kernels/cuda/digest_cuda.h"
-#include "kernels/cuda/inputs_cuda.h"
 #include "rank/cuda/device.h"
-#include "rank/cuda/device_arena.h"
 #include "rank/cuda/events.h"
 #include "rank/cuda/executor.h"
 #include "rank/cuda/results_read.h"
-#include "rank/cuda/verify.h"
+#include "rank/cuda/swap_nccl.h"
 #include "rank/cuda/window.h"
 #include "rank/diagnose.h"
 #include "transport/nccl.h"
@@ -44,6 +44,7 @@ struct cuda {
 
     // Of the case at hand.
     size_t device_bytes;
+    struct swap_nccl swap;
     struct window window;
     struct cuda_execution execution;
     int inputs[2];    // timed events around them
@@ -154,8 +155,8 @@ static void input_fill(struct cuda *cuda, const struct job *j, enum input_tensor
                        enum shard_side side, void *data)
 {
     if (data)
-        inputs_cuda_fill(cuda->backend, j->c, tensor, j->rank, j->spans[side], j->span_count[side],
-                         data);
+        inputs_cuda_fill(attention_cuda_queue(cuda->backend), j->c, tensor, j->rank, j->spans[side],
+                         j->span_count[side], data);
 }
 
 static void inputs_fill_all(struct cuda *cuda, const struct job *j)
@@ -167,10 +168,11 @@ static void inputs_fill_all(struct cuda *cuda, const struct job *j)
     input_fill(cuda, j, INPUT_DO, SIDE_Q, job_memory(j, BUFFER_INPUT_DO));
     float *sink = job_memory(j, BUFFER_INPUT_SINK);
     if (sink)
-        inputs_cuda_fill_sink(cuda->backend, j->c, sink);
+        inputs_cuda_fill_sink(attention_cuda_queue(cuda->backend), j->c, sink);
     void *bias = job_memory(j, BUFFER_INPUT_BIAS);
     if (bias)
-        inputs_cuda_fill_bias(cuda->backend, j->c, j->rank, j->spans_of_others, bias);
+        inputs_cuda_fill_bias(attention_cuda_queue(cuda->backend), j->c, j->rank,
+                              j->spans_of_others, bias);
 }
 
 static enum status cuda_prepare(struct engine *e, struct job *j, struct error *error)
@@ -211,7 +213,9 @@ static void digest_start(struct cuda *cuda, const struct job *j)
     for (int i = 0; i < JOB_OUTPUTS; i++) {
         int64_t bytes;
         const void *data = job_buffer(j, job_outputs[i], &bytes);
-        cuda->sums[i] = bytes > 0 ? digest_cuda_sum(cuda->backend, data, (size_t)bytes) : NULL;
+        cuda->sums[i] =
+            bytes > 0 ? digest_cuda_sum(attention_cuda_queue(cuda->backend), data, (size_t)bytes)
+                      : NULL;
     }
 }
 
@@ -245,16 +249,17 @@ static enum status cuda_execute(struct engine *e, struct job *j, struct error *e
 
 static struct verification_cuda verification_of(struct cuda *cuda, const struct job *j)
 {
+    cuda->swap = (struct swap_nccl){attention_cuda_queue(cuda->backend), cuda->transport};
     return (struct verification_cuda){
         .c = j->c,
         .rank = j->rank,
         .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
         .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
         .results = job_results(j),
-        .backend = cuda->backend,
+        .queue = attention_cuda_queue(cuda->backend),
         .host = j->arena,
         .device = &cuda->arena,
-        .transport = cuda->transport,
+        .swap = swap_nccl(&cuda->swap),
     };
 }
 
@@ -343,7 +348,7 @@ static void cuda_destroy(struct engine *e)
 
 static const struct engine_ops cuda_ops = {
     .name = "cuda",
-    .verify_work = INFINITY,
+    .verify_work = VERIFY_CUDA_WORK,
     .reserve = cuda_reserve,
     .admit = cuda_admit,
     .join = cuda_join,

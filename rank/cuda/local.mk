@@ -4,8 +4,6 @@
 cuda_rank_sources =
 cuda_rank_sources += rank/cuda/device.c
 cuda_rank_sources += rank/cuda/device.h
-cuda_rank_sources += rank/cuda/device_arena.c
-cuda_rank_sources += rank/cuda/device_arena.h
 cuda_rank_sources += rank/cuda/engine.c
 cuda_rank_sources += rank/cuda/engine.h
 cuda_rank_sources += rank/cuda/events.c
@@ -20,13 +18,8 @@ cuda_rank_sources += rank/cuda/probe.c
 cuda_rank_sources += rank/cuda/probe.h
 cuda_rank_sources += rank/cuda/results_read.c
 cuda_rank_sources += rank/cuda/results_read.h
-cuda_rank_sources += rank/cuda/tables.c
-cuda_rank_sources += rank/cuda/tables.h
-cuda_rank_sources += rank/cuda/verdict.c
-cuda_rank_sources += rank/cuda/verify.c
-cuda_rank_sources += rank/cuda/verify.h
-cuda_rank_sources += rank/cuda/verify_memory.c
-cuda_rank_sources += rank/cuda/verify_state.h
+cuda_rank_sources += rank/cuda/swap_nccl.c
+cuda_rank_sources += rank/cuda/swap_nccl.h
 cuda_rank_sources += rank/cuda/window.c
 cuda_rank_sources += rank/cuda/window.h
 cuda_rank_sources += transport/driver.h
@@ -36,8 +29,8 @@ cuda_rank_sources += transport/peer.c
 cuda_rank_sources += transport/peer.h
 
 # In link order. The daemon and the client link none of it.
-cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) kernels/cuda/libkernelscuda.a judge/libjudge.a kernels/libkernels.a \
-    plan/libplan.la common/libcommon.la \
+cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) judge/cuda/libjudgecuda.a judge/libjudge.a \
+    kernels/cuda/libkernelscuda.a kernels/libkernels.a common/cuda/libcommoncuda.a plan/libplan.la common/libcommon.la \
     $(NCCL_LIBS) $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 if CUDA

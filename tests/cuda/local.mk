@@ -8,7 +8,8 @@
 # Outside the conditional their sources would be asked of a build without CUDA.
 cuda_test_programs =
 cuda_test_cppflags = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
-cuda_test_libs = kernels/cuda/libkernelscuda.a judge/libjudge.a kernels/libkernels.a plan/libplan.la common/libcommon.la \
+cuda_test_libs = judge/cuda/libjudgecuda.a judge/libjudge.a kernels/cuda/libkernelscuda.a kernels/libkernels.a \
+    common/cuda/libcommoncuda.a plan/libplan.la common/libcommon.la \
     $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 harness_sources = tests/cuda/harness.c tests/cuda/harness.h
@@ -47,6 +48,12 @@ tests_cuda_test_reference_cuda_SOURCES = tests/cuda/test_reference_cuda.c $(harn
 tests_cuda_test_reference_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_reference_cuda_LDADD = $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_reference16_cuda
+tests_cuda_test_reference16_cuda_SOURCES = tests/cuda/test_reference16_cuda.c $(harness_sources) \
+    tests/generate.c tests/generate.h
+tests_cuda_test_reference16_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_reference16_cuda_LDADD = $(cuda_test_libs)
+
 # Ranks are threads; they exchange by a transport of the test's own.
 cuda_test_programs += tests/cuda/test_verify_cuda
 tests_cuda_test_verify_cuda_SOURCES = tests/cuda/test_verify_cuda.c $(harness_sources) \
@@ -68,7 +75,7 @@ tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cu
     rank/cuda/marks.c rank/cuda/events.c rank/cuda/window.c transport/peer.c
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
 
-tests_cuda_test_device_arena_SOURCES = tests/cuda/test_device_arena.c rank/cuda/device_arena.c
+tests_cuda_test_device_arena_SOURCES = tests/cuda/test_device_arena.c common/cuda/device_arena.c
 tests_cuda_test_device_arena_CPPFLAGS = $(cuda_test_cppflags)
 
 if CUDA

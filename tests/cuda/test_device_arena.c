@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rank/cuda/device_arena.h"
+#include "common/cuda/device_arena.h"
 #include "tests/runner.h"
 
 #define MIB ((size_t)1 << 20)

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "judge/cuda/digest_cuda.h"
+#include "judge/cuda/inputs_cuda.h"
+#include "judge/cuda/padding_cuda.h"
 #include "judge/digest.h"
 #include "judge/padding.h"
-#include "kernels/cuda/digest_cuda.h"
-#include "kernels/cuda/inputs_cuda.h"
-#include "kernels/cuda/padding_cuda.h"
 #include "kernels/cuda/regions_cuda.h"
 #include "kernels/dtype.h"
 #include "plan/bias.h"
@@ -111,7 +111,8 @@ static void digest_sums(void)
         for (size_t i = 0; i < bytes; i++)
             data.host[i] = (char)harness_random();
         twin_push(&data);
-        const uint64_t *sum = digest_cuda_sum(harness_cuda, data.device, bytes);
+        const uint64_t *sum =
+            digest_cuda_sum(attention_cuda_queue(harness_cuda), data.device, bytes);
         harness_finish();
         EXPECT(sum && *sum == digest_sum(data.host, bytes), "%zu bytes", bytes);
         twin_destroy(&data);
@@ -137,7 +138,7 @@ static void fill_compare(const struct cp_case *c, enum input_tensor tensor, int 
                                 harness_below(3) ? 0 : (size_t)case_element_bytes(c));
     int count = shard_spans(c, side, rank, spans);
     begin_with_anything(&t);
-    inputs_cuda_fill(harness_cuda, c, tensor, rank, spans, count, t.device);
+    inputs_cuda_fill(attention_cuda_queue(harness_cuda), c, tensor, rank, spans, count, t.device);
     inputs_fill(c, tensor, rank, spans, count, t.host);
     expect_bytes(&t, "an input", c, rank);
     twin_destroy(&t);
@@ -150,7 +151,7 @@ static void bias_compare(const struct cp_case *c, int rank, struct span *spans)
     struct twin t = twin_create((size_t)(elements * case_element_bytes(c)),
                                 harness_below(3) ? 0 : (size_t)case_element_bytes(c));
     begin_with_anything(&t);
-    inputs_cuda_fill_bias(harness_cuda, c, rank, spans, t.device);
+    inputs_cuda_fill_bias(attention_cuda_queue(harness_cuda), c, rank, spans, t.device);
     inputs_fill_bias(c, rank, spans, t.host);
     expect_bytes(&t, "the bias", c, rank);
     twin_destroy(&t);
@@ -159,7 +160,7 @@ static void bias_compare(const struct cp_case *c, int rank, struct span *spans)
 static void sink_compare(const struct cp_case *c)
 {
     struct twin t = twin_create((size_t)c->heads * sizeof(float), 0);
-    inputs_cuda_fill_sink(harness_cuda, c, (float *)(void *)t.device);
+    inputs_cuda_fill_sink(attention_cuda_queue(harness_cuda), c, (float *)(void *)t.device);
     inputs_fill_sink(c, (float *)(void *)t.host);
     expect_bytes(&t, "the sinks", c, 0);
     twin_destroy(&t);
@@ -202,7 +203,7 @@ static void inputs_beyond_2_32_elements(void)
     const struct span span = {.sequence = 1, .len = 3, .position = c.seqlen_q - 3};
     int64_t elements = span.len * c.heads * c.head_dim_qk;
     struct twin t = twin_create((size_t)(elements * case_element_bytes(&c)), 0);
-    inputs_cuda_fill(harness_cuda, &c, INPUT_Q, 0, &span, 1, t.device);
+    inputs_cuda_fill(attention_cuda_queue(harness_cuda), &c, INPUT_Q, 0, &span, 1, t.device);
     inputs_fill(&c, INPUT_Q, 0, &span, 1, t.host);
     expect_bytes(&t, "the far end", &c, 0);
     twin_destroy(&t);
@@ -275,7 +276,8 @@ static bool padding_compare(const struct cp_case *c, int rank, int bad)
     struct padded_tensor here = {TENSOR_DK, SIDE_KV, t.host, c->kv_heads, c->head_dim_qk};
     struct figures got, expected;
     padding_draw(c, &t, elements, bad);
-    const struct padding_cuda *padding = padding_cuda_judge(harness_cuda, c, rank, &there);
+    const struct padding_cuda *padding =
+        padding_cuda_judge(attention_cuda_queue(harness_cuda), c, rank, &there);
     harness_finish();
     bool had = padding_judge(c, rank, &here, &expected);
     figures_compare(&got, &expected, padding_cuda_figures(padding, &got), had, c);

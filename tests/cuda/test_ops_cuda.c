@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "judge/cuda/digest_cuda.h"
 #include "judge/digest_word.h"
-#include "kernels/cuda/digest_cuda.h"
 #include "kernels/cuda/internal.h"
 #include "kernels/dtype.h"
 #include "tests/cuda/harness.h"
@@ -108,8 +108,8 @@ static void memory_is_recycled(void)
             staging_pull(harness_cuda, host, device, bytes);
             CUDA(cudaMemsetAsync(scratch, i, 3 * bytes, attention_cuda_stream(harness_cuda)));
         }
-        const struct memory_block *staging = harness_cuda->staging.blocks;
-        const struct memory_block *scratch = harness_cuda->scratch.blocks;
+        const struct memory_block *staging = harness_cuda->queue.staging.blocks;
+        const struct memory_block *scratch = harness_cuda->queue.scratch.blocks;
         EXPECT(round == 0 || (!staging->next && !scratch->next), "several blocks");
         EXPECT(round < 2 || (staging == warm[0] && scratch == warm[1]), "other blocks");
         warm[0] = staging;
@@ -395,8 +395,10 @@ static void of_more_than_2_31_elements(void)
     attention_cuda.fill(harness_cuda, x, 1.25f, count);
     attention_cuda.add(harness_cuda, x, x, count);
     attention_cuda.convert(harness_cuda, DTYPE_BF16, x, y, count);
-    const uint64_t *x_sum = digest_cuda_sum(harness_cuda, x, (size_t)count * sizeof(*x));
-    const uint64_t *y_sum = digest_cuda_sum(harness_cuda, y, (size_t)count * sizeof(*y));
+    const uint64_t *x_sum =
+        digest_cuda_sum(attention_cuda_queue(harness_cuda), x, (size_t)count * sizeof(*x));
+    const uint64_t *y_sum =
+        digest_cuda_sum(attention_cuda_queue(harness_cuda), y, (size_t)count * sizeof(*y));
     harness_finish();
     EXPECT(x_sum && *x_sum == constant_sum(UINT64_C(0x4020000040200000), count * 4), "fill, add");
     EXPECT(y_sum && *y_sum == constant_sum(UINT64_C(0x4020402040204020), count * 2), "convert");

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "judge/cpu/reference.h"
+#include "judge/cuda/reference64.h"
 #include "judge/inputs.h"
-#include "kernels/cuda/reference_cuda.h"
+#include "judge/totals.h"
 #include "plan/bias.h"
 #include "tests/cuda/harness.h"
 #include "tests/generate.h"
@@ -47,7 +48,11 @@ struct sample {
     struct reference_sequence *sequences;
     struct reference_rows rows[2];
     int64_t bias_rows; // of the gradient: of all queries, of a sequence's, or of sequences
-    double *out, *lse, *max, *delta, *dq, *dk, *dv, *heads, *dbias, *terms[2];
+    double *out, *dq, *dk, *dv, *heads, *dbias;
+    float *max, *terms[2];
+    struct reference_stat64 *stats;
+    struct reference_stat *twin; // what the fast ones need beside
+    void *out_twin;
 };
 
 static int64_t tile_row(const struct sample *s, int sequence, int64_t position)
@@ -123,7 +128,7 @@ static void sample_init(struct sample *s, const struct cp_case *c)
     float *sinks = zeros(c->heads, sizeof(float));
     memset(s, 0, sizeof(*s));
     s->c = *c;
-    s->r = (struct reference_cuda){.backend = harness_cuda, .c = &s->c};
+    s->r = (struct reference_cuda){.queue = attention_cuda_queue(harness_cuda), .c = &s->c};
     for (int head = 0; head < c->heads; head++)
         sinks[head] = input_sink(c, head);
     s->r.sinks = device_copy(sinks, (size_t)c->heads * sizeof(float));
@@ -131,26 +136,27 @@ static void sample_init(struct sample *s, const struct cp_case *c)
     sequences_make(s);
     rows_make(s, SIDE_Q);
     rows_make(s, SIDE_KV);
-    int64_t q = s->r.tokens[SIDE_Q] * c->heads, kv = s->r.tokens[SIDE_KV] * c->heads;
+    int64_t q = s->r.tokens[SIDE_Q] * c->heads, kv = s->r.tokens[SIDE_KV] * c->kv_heads;
     int qk = reference_cuda_padded(c->head_dim_qk), v = reference_cuda_padded(c->head_dim_v);
     s->out = device_doubles(q * v);
     s->dq = device_doubles(q * qk);
     s->dk = device_doubles(kv * qk);
     s->dv = device_doubles(kv * v);
-    s->lse = device_doubles(q);
-    s->delta = device_doubles(q);
-    s->max = device_doubles(q);
-    s->heads = device_doubles(3 * c->heads);
-    s->terms[SIDE_Q] = device_doubles(q);
-    s->terms[SIDE_KV] = device_doubles(kv);
+    s->stats = (struct reference_stat64 *)(void *)device_doubles(2 * q);
+    s->twin = (struct reference_stat *)(void *)device_doubles(2 * q);
+    s->out_twin = device_doubles(q * v / 2 + 1);
+    s->max = (float *)(void *)device_doubles(q / 2 + 1);
+    s->heads = device_doubles(TOTALS_NUMBERS * c->heads);
+    s->terms[SIDE_Q] = (float *)(void *)device_doubles(q / 2 + 1);
+    s->terms[SIDE_KV] = (float *)(void *)device_doubles(kv / 2 + 1);
     bias_make(s);
     CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for this one
 }
 
 static void sample_fini(struct sample *s)
 {
-    double *all[] = {s->out, s->lse,   s->max,   s->delta,    s->dq,      s->dk,
-                     s->dv,  s->heads, s->dbias, s->terms[0], s->terms[1]};
+    void *all[] = {s->out,   s->max,   s->dq,       s->dk,       s->dv,   s->heads,
+                   s->dbias, s->stats, s->terms[0], s->terms[1], s->twin, s->out_twin};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         cudaFree(all[i]);
     for (int i = 0; i < 2; i++)
@@ -169,17 +175,17 @@ static void heads_run(struct sample *s, bool keys)
         .head_stride = bias_has_heads(c) ? s->bias_rows * c->seqlen_kv : 0,
         .row_step = bias_has_queries(c) ? 1 : 0,
     };
+    const struct reference_results out = {.exact64 = s->out, .twin = s->out_twin};
     if (!keys)
-        reference_cuda_out(&s->r, &s->rows[SIDE_Q], s->out, s->lse, s->max);
+        reference64_out(&s->r, &s->rows[SIDE_Q], s->out, s->stats, s->max);
     if (!c->training)
         return;
     if (keys) {
-        reference_cuda_dkv(&s->r, &s->rows[SIDE_KV], s->lse, s->delta, s->dk, s->dv,
-                           s->terms[SIDE_KV]);
+        reference64_dkv(&s->r, &s->rows[SIDE_KV], s->stats, s->dk, s->dv, s->terms[SIDE_KV]);
         return;
     }
-    reference_cuda_delta(&s->r, &s->rows[SIDE_Q], s->out, s->delta);
-    reference_cuda_dq(&s->r, &s->rows[SIDE_Q], s->lse, s->delta, &dbias, s->dq, s->terms[SIDE_Q]);
+    reference_cuda_delta(&s->r, &s->rows[SIDE_Q], &out, s->twin, s->stats);
+    reference64_dq(&s->r, &s->rows[SIDE_Q], s->stats, &dbias, s->dq, s->terms[SIDE_Q]);
 }
 
 // Some key heads at a time, so that ranges of heads are tried.
@@ -198,8 +204,12 @@ static void sample_run(struct sample *s)
             reference_cuda_draw(&s->r);
             heads_run(s, keys);
         }
-    reference_cuda_heads(&s->r, s->r.tokens[SIDE_Q], s->max, c->training ? s->lse : NULL, s->delta,
-                         s->heads);
+    const struct reference_head_rows rows = {.max = s->max,
+                                             .rows = s->r.tokens[SIDE_Q],
+                                             .stats = c->training ? s->twin : NULL,
+                                             .stats64 = s->stats,
+                                             .stats_rows = s->r.tokens[SIDE_Q]};
+    reference_cuda_heads(&s->r, &rows, s->heads);
     harness_finish();
     for (int i = 0; i < REFERENCE_INPUTS; i++)
         CUDA(cudaFree(s->r.inputs[i]));
@@ -224,9 +234,9 @@ static void worst_add(struct worst *w, double got, double expected)
     w->magnitude = fmax(w->magnitude, fabs(expected));
 }
 
-enum { OUT, LSE, MAX, DELTA, DQ, DK, DV, DSINK, DBIAS, TERMS_Q, TERMS_K, TENSORS };
+enum { OUT, LSE, DELTA, MAX, DQ, DK, DV, DSINK, DBIAS, TERMS_Q, TERMS_K, TENSORS };
 static const char *const names[TENSORS] = {
-    "out", "lse", "max", "delta", "dq", "dk", "dv", "dsink", "dbias", "terms of dq", "terms of dk"};
+    "out", "lse", "delta", "max", "dq", "dk", "dv", "dsink", "dbias", "terms of dq", "terms of dk"};
 
 // Rows from `at` on of a device's tensor, whose rows are `width` wide.
 static void rows_compare(struct worst *w, const double *device, int64_t at, int64_t rows, int dim,
@@ -241,24 +251,28 @@ static void rows_compare(struct worst *w, const double *device, int64_t at, int6
     free(got);
 }
 
-// The same of a key head, whose rows are the sums over its query heads, or of squares. `at` and the
-// distance to the next query head are in rows.
-static void group_compare(struct worst *w, const double *device, int64_t at, int64_t distance,
-                          int group, int64_t rows, int dim, int width, bool squares,
-                          const double *expected)
+// The same of fp32.
+static void floats_compare(struct worst *w, const float *device, int64_t at, int64_t rows,
+                           const double *expected)
 {
-    double *sum = zeros(rows * width, sizeof(double)), *part = zeros(rows * width, sizeof(double));
-    for (int h = 0; h < group; h++) {
-        CUDA(cudaMemcpy(part, device + (at + h * distance) * width,
-                        (size_t)(rows * width) * sizeof(double), cudaMemcpyDeviceToHost));
-        for (int64_t i = 0; i < rows * width; i++)
-            sum[i] += squares ? part[i] * part[i] : part[i];
+    float *got = zeros(rows, sizeof(float));
+    CUDA(cudaMemcpy(got, device + at, (size_t)rows * sizeof(float), cudaMemcpyDeviceToHost));
+    for (int64_t i = 0; i < rows; i++)
+        worst_add(w, got[i], expected[i]);
+    free(got);
+}
+
+static void stats_compare(struct worst w[], const struct sample *s, int64_t at, int64_t rows,
+                          const double *lse, const double *delta)
+{
+    struct reference_stat64 *got = zeros(rows, sizeof(*got));
+    CUDA(cudaMemcpy(got, s->stats + at, (size_t)rows * sizeof(*got), cudaMemcpyDeviceToHost));
+    for (int64_t i = 0; i < rows; i++) {
+        worst_add(&w[0], got[i].lse, lse[i]);
+        if (delta)
+            worst_add(&w[1], got[i].delta, delta[i]);
     }
-    for (int64_t i = 0; i < rows * width; i++)
-        worst_add(w, squares ? sqrt(sum[i]) : sum[i],
-                  i % width < dim ? expected[i / width * dim + i % width] : 0);
-    free(sum);
-    free(part);
+    free(got);
 }
 
 // What the CPU's reference says of all queries: LSE and delta [heads][tokens], sums of heads
@@ -320,10 +334,9 @@ static void queries_compare(struct sample *s, struct expected *e, int sequence, 
                                            c->training ? dq : NULL, terms, &sums, &error);
     EXPECT(status == STATUS_OK, "%s", error.text);
     rows_compare(&w[OUT], s->out, at, n, v, reference_cuda_padded(v), out);
-    rows_compare(&w[LSE], s->lse, at, n, 1, 1, e->lse + at);
+    stats_compare(&w[LSE], s, at, n, e->lse + at, c->training ? e->delta + at : NULL);
     if (c->training) {
-        rows_compare(&w[DELTA], s->delta, at, n, 1, 1, e->delta + at);
-        rows_compare(&w[TERMS_Q], s->terms[SIDE_Q], at, n, 1, 1, terms);
+        floats_compare(&w[TERMS_Q], s->terms[SIDE_Q], at, n, terms);
         rows_compare(&w[DQ], s->dq, at, n, qk, reference_cuda_padded(qk), dq);
     }
     free(out);
@@ -350,9 +363,8 @@ static void keys_compare(struct sample *s, struct expected *e, int sequence, int
     const struct cp_case *c = &s->c;
     int qk = c->head_dim_qk, v = c->head_dim_v;
     int64_t n = s->sequences[sequence].length[SIDE_KV];
-    int group = c->heads / c->kv_heads;
     int64_t tokens = s->r.tokens[SIDE_KV];
-    int64_t at = kv * group * tokens + s->sequences[sequence].first[SIDE_KV];
+    int64_t at = kv * tokens + s->sequences[sequence].first[SIDE_KV];
     double *lse = group_rows(s, e->lse, sequence, kv);
     double *delta = group_rows(s, e->delta, sequence, kv);
     double *dk = zeros(n * qk, sizeof(double)), *dv = zeros(n * v, sizeof(double)),
@@ -360,9 +372,9 @@ static void keys_compare(struct sample *s, struct expected *e, int sequence, int
     struct error error;
     enum status status = reference_keys(c, sequence, kv, 0, n, lse, delta, dk, dv, terms, &error);
     EXPECT(status == STATUS_OK, "%s", error.text);
-    group_compare(&w[TERMS_K], s->terms[SIDE_KV], at, tokens, group, n, 1, 1, true, terms);
-    group_compare(&w[DK], s->dk, at, tokens, group, n, qk, reference_cuda_padded(qk), false, dk);
-    group_compare(&w[DV], s->dv, at, tokens, group, n, v, reference_cuda_padded(v), false, dv);
+    floats_compare(&w[TERMS_K], s->terms[SIDE_KV], at, n, terms);
+    rows_compare(&w[DK], s->dk, at, n, qk, reference_cuda_padded(qk), dk);
+    rows_compare(&w[DV], s->dv, at, n, v, reference_cuda_padded(v), dv);
     free(lse);
     free(delta);
     free(dk);
@@ -375,7 +387,8 @@ static void sums_compare(struct sample *s, struct expected *e, struct worst w[TE
     const struct cp_case *c = &s->c;
     rows_compare(&w[MAX], s->heads, 0, c->heads, 1, 1, e->sums);
     if (c->training && c->softmax == SOFTMAX_LEARNABLE) {
-        rows_compare(&w[DSINK], s->heads, c->heads, c->heads, 1, 1, e->sums + c->heads);
+        rows_compare(&w[DSINK], s->heads, TOTALS_DSINK * c->heads, c->heads, 1, 1,
+                     e->sums + c->heads);
         for (int i = 0; i < c->heads; i++) // terms cancel
             w[DSINK].magnitude = fmax(w[DSINK].magnitude, sqrt(e->sums[2 * c->heads + i]));
     }
@@ -398,6 +411,12 @@ static void sample_compare(struct sample *s, struct worst w[TENSORS])
     expected_fini(&e);
 }
 
+// Some are kept in fp32.
+static double tolerance(int tensor)
+{
+    return tensor == MAX || tensor == TERMS_Q || tensor == TERMS_K ? 1e-6 : TOLERANCE;
+}
+
 static void case_judge(const struct cp_case *c)
 {
     struct sample s;
@@ -409,7 +428,7 @@ static void case_judge(const struct cp_case *c)
     sample_fini(&s);
     case_describe(c, text, sizeof(text));
     for (int i = 0; i < TENSORS; i++)
-        EXPECT(w[i].error <= TOLERANCE * fmax(w[i].magnitude, 1), "%s off by %g of %g: %s",
+        EXPECT(w[i].error <= tolerance(i) * fmax(w[i].magnitude, 1), "%s off by %g of %g: %s",
                names[i], w[i].error, w[i].magnitude, text);
 }
 

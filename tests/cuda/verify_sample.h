@@ -18,8 +18,8 @@ struct rank {
     size_t bytes[TENSORS];
     struct span *spans[2];
     int span_count[2];
-    double *dbias;                 // of the own queries, as a rank holds it
-    struct rank_report reports[2]; // of whoever judges: CPU, CUDA
+    double *dbias; // of the own queries, as a rank holds it
+    struct rank_report report;
 };
 
 struct sample {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a case means for one pair of query and key, for the references on the device: the mask by
+// its definition, and the logit in fp32.
+#ifndef CPATTN_JUDGE_CUDA_ATTEND_CUH
+#define CPATTN_JUDGE_CUDA_ATTEND_CUH
+
+#include "judge/cuda/element.cuh"
+#include "judge/cuda/reference_cuda.h"
+
+// Bounds of a window that nothing bounds; beyond any distance of two tokens, and no sum of two
+// overflows.
+#define DISTANCE_MAX (1 << 26)
+
+struct bias_source {
+    struct input_draw draw;
+    enum case_dtype dtype;
+    bool present;
+    int64_t batch_step, head_step, row_step; // elements; 0 where one is for all
+};
+
+struct attend_case {
+    const reference_sequence *sequences;
+    bool bottom_right;
+    int left, right;
+    float softcap;
+    bias_source bias;
+    int64_t seqlen_kv;
+};
+
+// A block's tile and head.
+struct attend_place {
+    reference_tile tile;
+    int queries, keys;    // of the sequence
+    int shift;            // the key opposite query i is i + shift
+    int head, local_head; // of the case, and of those whose inputs are there
+    int row_end;          // behind the tile's last row
+};
+
+static inline int distance_clamped(int64_t distance)
+{
+    return distance == WINDOW_UNBOUNDED || distance > DISTANCE_MAX ? DISTANCE_MAX : (int)distance;
+}
+
+static inline bias_source bias_source_of(const struct cp_case *c)
+{
+    bias_source bias = {};
+    if (c->bias == BIAS_NONE)
+        return bias;
+    struct bias_dims dims = input_bias_dims(c);
+    bias.present = true;
+    bias.draw = input_draw_of(c, INPUT_BIAS);
+    bias.dtype = c->dtype;
+    bias.row_step = dims.rows > 1 ? c->seqlen_kv : 0;
+    bias.head_step = dims.heads > 1 ? dims.rows * c->seqlen_kv : 0;
+    bias.batch_step = dims.batch > 1 ? dims.heads * dims.rows * c->seqlen_kv : 0;
+    return bias;
+}
+
+static inline attend_case attend_case_of(const struct reference_cuda *r)
+{
+    const struct cp_case *c = r->c;
+    attend_case a = {};
+    a.sequences = r->sequences;
+    bool causal = c->mask == MASK_CAUSAL || c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
+    a.bottom_right = c->mask == MASK_CAUSAL_BOTTOM_RIGHT || c->mask == MASK_NONE_BOTTOM_RIGHT;
+    a.left = distance_clamped(c->window_left);
+    a.right = causal ? 0 : distance_clamped(c->window_right);
+    a.softcap = (float)c->softcap;
+    a.bias = bias_source_of(c);
+    a.seqlen_kv = c->seqlen_kv;
+    return a;
+}
+
+// Completes a place whose tile is known.
+static __device__ __forceinline__ void attend_sequence(const attend_case &a, attend_place &p)
+{
+    const reference_sequence &sequence = a.sequences[p.tile.sequence];
+    p.queries = (int)sequence.length[SIDE_Q];
+    p.keys = (int)sequence.length[SIDE_KV];
+    p.shift = a.bottom_right ? p.keys - p.queries : 0;
+    p.row_end = (int)p.tile.position + p.tile.count;
+}
+
+// The definition of the mask, for one pair of positions.
+static __device__ __forceinline__ bool attend_sees(const attend_case &a, const attend_place &p,
+                                                   int query, int key)
+{
+    int ahead = key - (query + p.shift);
+    return query < p.queries && key < p.keys && -a.left <= ahead && ahead <= a.right;
+}
+
+// Columns [*begin, *end) outside of which nothing is seen from rows [first, first + count).
+template <bool KEYS>
+static __device__ __forceinline__ void attend_columns(const attend_case &a, const attend_place &p,
+                                                      int first, int count, int *begin, int *end)
+{
+    int last = first + count - 1;
+    int from = KEYS ? first - p.shift - a.right : first + p.shift - a.left;
+    int to = KEYS ? last - p.shift + a.left : last + p.shift + a.right;
+    *begin = max(from, 0);
+    *end = min(to + 1, KEYS ? p.queries : p.keys);
+}
+
+static __device__ __forceinline__ float attend_bias(const attend_case &a, const attend_place &p,
+                                                    int query, int key)
+{
+    int64_t index = p.tile.sequence * a.bias.batch_step + p.head * a.bias.head_step +
+                    query * a.bias.row_step + key;
+    return element_drawn(a.bias.draw, a.bias.dtype, (uint64_t)index);
+}
+
+// The logit of a pair whose scaled score is `scaled`; *slope becomes that of the softcap, which is
+// small and has no digits to lose: 1 - tanh^2 = 4 e / (1 + e)^2 for e = exp(-2 |x|).
+static __device__ __forceinline__ float attend_logit(const attend_case &a, const attend_place &p,
+                                                     float scaled, int query, int key, float *slope)
+{
+    float logit = scaled;
+    *slope = 1;
+    if (a.softcap != 0) {
+        float x = scaled / a.softcap, e = expf(-2 * fabsf(x));
+        logit = a.softcap * tanhf(x);
+        *slope = 4 * e / ((1 + e) * (1 + e));
+    }
+    return a.bias.present ? logit + attend_bias(a, p, query, key) : logit;
+}
+
+#endif

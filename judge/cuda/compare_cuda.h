@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's results against the reference and the twin, on the device: the sums, counts and worst
+// places that the figures of a chunk are made of, by the rules of judge/rules.h. Calls only put
+// work on the queue's stream, and remember what fails.
+#ifndef CPATTN_JUDGE_CUDA_COMPARE_CUDA_H
+#define CPATTN_JUDGE_CUDA_COMPARE_CUDA_H
+
+#include <math.h>
+
+#include "judge/cuda/reference_cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "judge/rules.h"
+
+#define COMPARE_CHUNKS 2
+
+struct compare_result {
+    struct rules_sums sums;
+    struct rules_worst worst;
+    int64_t worst_index; // the worst row's number in the chunk; -1: no rows
+    int64_t first_bad;   // the first mismatch's number; -1: none
+    double first_bad_got, first_bad_expected;
+};
+
+// Rows are numbered tile by tile as they lie in the reference, head by head; elements as they lie
+// in these rows.
+struct compare_tensor {
+    const void *data; // the rank's: [local rows][heads][dim], or [heads][local rows] of one each
+    enum case_dtype dtype;
+    bool heads_outside;
+    enum shard_side side;
+    int heads, dim, width;
+    int64_t local_rows, row_step; // of all tokens; between tokens of a tile
+    // [heads][rows][width]; of LSE the statistics of the queries instead, in fp64 unless NULL.
+    struct reference_results expected;
+    enum case_dtype twin_dtype;
+    const struct reference_stat *stats;
+    const struct reference_stat64 *stats64;
+    const float *terms;  // [heads][rows] of dQ and dK; NULL: none
+    double terms_factor; // RMS of what they are multiplied by
+};
+
+// Device memory that a comparison needs while it runs.
+int64_t compare_cuda_rows_scratch_bytes(const struct reference_rows *rows, int heads);
+int64_t compare_cuda_lines_scratch_bytes(int64_t lines);
+
+// Compares all tiles of a side; the first `chunk_rows` rows are those of chunk 0. `results` is
+// device memory.
+void compare_cuda_rows(const struct reference_cuda *r, const struct compare_tensor *tensor,
+                       const struct reference_rows *rows, int64_t chunk_rows,
+                       const struct rules *rules, void *scratch,
+                       struct compare_result results[COMPARE_CHUNKS]);
+
+// Elements [begin, end) of an array [lines][columns], as one chunk whose rows are lines, the first
+// one that of `begin`; those at the ends may be shorter. Elements are numbered from `begin` on, of
+// which `data`, `expected` and `twin` are the first.
+struct compare_lines {
+    const void *data;
+    enum case_dtype dtype;
+    const double *expected;
+    const float *twin;
+    int64_t begin, end, columns;
+    // Squares of what cancels in all elements of an array of `terms_elements`: these numbers added
+    // up, `terms_count` of each of `terms_ranks`, which lie a step apart.
+    const double *terms;
+    int terms_ranks, terms_step, terms_count;
+    int64_t terms_elements;
+};
+void compare_cuda_lines(struct cuda_queue *queue, const struct compare_lines *lines,
+                        const struct rules *rules, void *scratch, struct compare_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// An element of the inputs on the device, with the bits of judge/inputs.h: integers and products
+// that are each rounded, and no sum that a compiler could fuse with one.
+#ifndef CPATTN_JUDGE_CUDA_DRAW_CUH
+#define CPATTN_JUDGE_CUDA_DRAW_CUH
+
+extern "C" {
+#include "judge/inputs.h"
+}
+#include "judge/philox.h"
+
+// Before it is rounded to the dtype (judge/cuda/dtype.cuh).
+static __device__ __forceinline__ float draw_value(struct input_draw draw, uint64_t index)
+{
+    if (draw.period != 0 && index % draw.period == 0)
+        return draw.constant;
+    struct philox_block counter = {{(uint32_t)index, (uint32_t)(index >> 32), draw.tensor, 0}};
+    int sum = (int)philox_half_sum(philox_block(counter, draw.seed));
+    float x = __fmul_rn(__int2float_rn(sum - INPUT_SUM_MEAN), INPUT_SUM_UNIT);
+    x = x > draw.limit ? draw.limit : x;
+    x = x < -draw.limit ? -draw.limit : x;
+    return __fmul_rn(x, draw.factor);
+}
+
+#endif

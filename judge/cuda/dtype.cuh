@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The element types of a case on the device, with the bits of kernels/dtype.h: rounding to nearest
+// even, denormals kept, NaN quiet with the leading bits of its payload.
+//
+// struct bf16, fp16, fp32: `stored` is an element in memory, round() and value() convert.
+#ifndef CPATTN_JUDGE_CUDA_DTYPE_CUH
+#define CPATTN_JUDGE_CUDA_DTYPE_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+extern "C" {
+#include "plan/case.h"
+}
+
+struct bf16 {
+    typedef uint16_t stored;
+    static __device__ __forceinline__ stored round(float x)
+    {
+        stored rounded = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+        return x == x ? rounded : (stored)(__float_as_uint(x) >> 16 | 0x40);
+    }
+    static __device__ __forceinline__ float value(stored x)
+    {
+        return __uint_as_float((uint32_t)x << 16);
+    }
+};
+
+struct fp16 {
+    typedef uint16_t stored;
+    static __device__ __forceinline__ stored round(float x)
+    {
+        stored rounded = __half_as_ushort(__float2half_rn(x));
+        uint32_t bits = __float_as_uint(x);
+        stored nan = (stored)((bits >> 16 & 0x8000) | 0x7e00 | (bits >> 13 & 0x3ff));
+        return x == x ? rounded : nan;
+    }
+    static __device__ __forceinline__ float value(stored x)
+    {
+        return __half2float(__ushort_as_half(x));
+    }
+};
+
+struct fp32 {
+    typedef float stored;
+    static __device__ __forceinline__ stored round(float x)
+    {
+        return x;
+    }
+    static __device__ __forceinline__ float value(stored x)
+    {
+        return x;
+    }
+};
+
+// Calls `run` with a value of the type that stands for the dtype.
+template <class Run> static void with_dtype(enum case_dtype dtype, Run run)
+{
+    switch (dtype) {
+    case DTYPE_BF16:
+        return run(bf16());
+    case DTYPE_FP16:
+        return run(fp16());
+    case DTYPE_FP32:
+        return run(fp32());
+    }
+}
+
+// ---- several elements at once -------------------------------------------------------------------
+
+// WIDTH elements that lie in a row; up to 16 bytes in one access, larger ones in several. The
+// address is a multiple of 16 bytes or of the whole, whichever is less.
+template <class T, int WIDTH> struct alignas(sizeof(T) * WIDTH < 16 ? sizeof(T) * WIDTH : 16) lot {
+    T at[WIDTH];
+};
+
+template <int WIDTH, class T> __device__ __forceinline__ lot<T, WIDTH> lot_load(const T *address)
+{
+    return *reinterpret_cast<const lot<T, WIDTH> *>(address);
+}
+
+template <class T, int WIDTH>
+__device__ __forceinline__ void lot_store(T *address, const lot<T, WIDTH> &lot_)
+{
+    *reinterpret_cast<lot<T, WIDTH> *>(address) = lot_;
+}
+
+// Whether every address is a multiple of `bytes`.
+static inline bool aligned(const void *address, size_t bytes)
+{
+    return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+}
+
+#endif

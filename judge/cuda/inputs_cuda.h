@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shard of the inputs that a rank holds, drawn on the device: the bytes that rank/inputs.h
+// gives on the host.
+#ifndef CPATTN_JUDGE_CUDA_INPUTS_CUDA_H
+#define CPATTN_JUDGE_CUDA_INPUTS_CUDA_H
+
+#include "common/cuda/queue.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "judge/inputs.h"
+#include "plan/shard.h"
+
+// As inputs_fill(): the rank's local tensor in device memory, padding NaN. `spans`, host memory,
+// are all spans of the rank on the tensor's side. Like all calls here it only puts work on the
+// backend's stream, and remembers what fails.
+void inputs_cuda_fill(struct cuda_queue *queue, const struct cp_case *c, enum input_tensor tensor,
+                      int rank, const struct span *spans, int count, void *data);
+
+// As inputs_fill_bias(). `spans`, host memory, is room for shard_spans_max().
+void inputs_cuda_fill_bias(struct cuda_queue *queue, const struct cp_case *c, int rank,
+                           struct span *spans, void *data);
+
+// As inputs_fill_sink(): [heads of the case].
+void inputs_cuda_fill_sink(struct cuda_queue *queue, const struct cp_case *c, float *sinks);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Padding in a rank's results, judged on the device with the figures of judge/padding.h.
+#ifndef CPATTN_JUDGE_CUDA_PADDING_CUDA_H
+#define CPATTN_JUDGE_CUDA_PADDING_CUDA_H
+
+#include "common/cuda/queue.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "common/report.h"
+#include "plan/shard.h"
+
+struct padding_tensor {
+    enum report_tensor name;
+    enum shard_side side;
+    const void *data; // device memory: [rows of the rank][heads][dim], in the case's dtype
+    int heads, dim;
+};
+
+// A tensor that is being judged, in memory of the backend.
+struct padding_cuda;
+
+// Puts the judgement on the backend's stream. NULL where there is no padding, or, remembered, when
+// memory is short.
+const struct padding_cuda *padding_cuda_judge(struct cuda_queue *queue, const struct cp_case *c,
+                                              int rank, const struct padding_tensor *tensor);
+
+// Fills the figures, after attention_cuda_finish(). False, and nothing is filled, where there is no
+// padding.
+bool padding_cuda_figures(const struct padding_cuda *padding, struct figures *figures);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

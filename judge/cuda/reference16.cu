@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/cuda/reference16.cuh"
+
+static void run(const struct reference_cuda *r, const struct reference_rows *rows, attend16 &a,
+                pass which)
+{
+    if (r->c->dtype == DTYPE_BF16)
+        reference16_run_bf16(r, rows, a, which);
+    else
+        reference16_run_fp16(r, rows, a, which);
+}
+
+// What all passes share: rows of the given side, columns of the other.
+static attend16 attend16_of(const struct reference_cuda *r, const struct reference_rows *rows,
+                            enum shard_side side)
+{
+    const struct cp_case *c = r->c;
+    const uint16_t *queries[] = {(uint16_t *)r->narrow[REFERENCE_Q],
+                                 (uint16_t *)r->narrow[REFERENCE_DO]};
+    const uint16_t *keys[] = {(uint16_t *)r->narrow[REFERENCE_K],
+                              (uint16_t *)r->narrow[REFERENCE_V]};
+    attend16 a = {};
+    a.c = attend_case_of(r);
+    for (int i = 0; i < 2; i++) {
+        a.rows[i] = side == SIDE_Q ? queries[i] : keys[i];
+        a.columns[i] = side == SIDE_Q ? keys[i] : queries[i];
+    }
+    a.row_tokens = r->tokens[side];
+    a.column_tokens = r->tokens[side == SIDE_Q ? SIDE_KV : SIDE_Q];
+    a.width[0] = reference_cuda_padded(c->head_dim_qk);
+    a.width[1] = reference_cuda_padded(c->head_dim_v);
+    a.tiles = rows->tiles;
+    a.group = c->heads / c->kv_heads;
+    a.heads = r->kv_count * (side == SIDE_Q ? a.group : 1);
+    a.head_first = r->kv_first * (side == SIDE_Q ? a.group : 1);
+    a.scale = (float)case_scale(c);
+    double factor = (a.c.bias.present || c->softcap != 0 ? 1 : case_scale(c)) * M_LOG2E;
+    a.factor[0] = (float)factor;
+    a.factor[1] = (float)(factor - a.factor[0]);
+    a.sinks = r->sinks;
+    a.query_rows = side == SIDE_Q ? rows->rows : r->tokens[SIDE_Q];
+    a.result_rows = rows->rows;
+    return a;
+}
+
+void reference16_out(const struct reference_cuda *r, const struct reference_rows *queries,
+                     const struct reference_results *out, struct reference_stat *stats, float *max)
+{
+    attend16 a = attend16_of(r, queries, SIDE_Q);
+    a.result = *out;
+    a.result_stats = stats;
+    a.result_max = max;
+    run(r, queries, a, PASS_OUT);
+}
+
+void reference16_dq(const struct reference_cuda *r, const struct reference_rows *queries,
+                    const struct reference_stat *stats, const struct reference_dbias *dbias,
+                    const struct reference_results *dq, float *terms)
+{
+    attend16 a = attend16_of(r, queries, SIDE_Q);
+    a.stats = stats;
+    a.dbias = *dbias;
+    a.result = *dq;
+    a.result_terms = terms;
+    run(r, queries, a, PASS_DQ);
+}
+
+void reference16_dkv(const struct reference_cuda *r, const struct reference_rows *keys,
+                     const struct reference_stat *stats, const struct reference_results *dk,
+                     const struct reference_results *dv, float *terms)
+{
+    attend16 a = attend16_of(r, keys, SIDE_KV);
+    a.stats = stats;
+    a.result = *dv;
+    run(r, keys, a, PASS_DV);
+    a.result = *dk;
+    a.result_terms = terms;
+    run(r, keys, a, PASS_DK);
+}

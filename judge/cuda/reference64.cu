@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+// All four passes of the reference have one shape: a row of the result is the sum over the columns
+// of a weight times a row of an operand,
+//
+//     pass   rows     columns  weight of (row, column)  operand
+//     out    queries  keys     softmax, online          V
+//     dQ     queries  keys     dS                       K
+//     dV     keys     queries  P                        dO
+//     dK     keys     queries  dS                       Q
+//
+// where the weights come of one or two products of the rows with the columns: the scores Q K', and
+// dP = dO V'. A block owns a tile of rows of one head and up to DMMA_SLICE columns of the result,
+// and goes through the columns in steps of DMMA_STEP; each warp has DMMA_ROWS rows and keeps
+// scores, weights and results in registers.
+#include "judge/cuda/reference_cuda.h"
+
+#include <math.h>
+
+#include "judge/cuda/attend.cuh"
+#include "judge/cuda/dmma.cuh"
+#include "judge/cuda/reference64.h"
+
+#define WARPS_MAX (REFERENCE_TILE_ROWS / DMMA_ROWS)
+
+enum pass { PASS_OUT, PASS_DQ, PASS_DV, PASS_DK };
+
+struct attend {
+    attend_case c;
+    const float *rows[2], *columns[2]; // Q and dO, or K and V
+    int64_t row_tokens, column_tokens;
+    int width[2]; // padded dims of Q and K, of V and dO
+    const reference_tile *tiles;
+    int heads, head_first; // of the rows' side, those whose inputs are there
+    int group;
+    double scale, softcap;
+    const float *sinks;
+    const reference_stat64 *stats; // of the queries
+    int64_t query_rows;            // of a head of these
+    double *result;
+    reference_stat64 *result_stats;
+    float *result_max, *result_terms;
+    int64_t result_rows;
+    reference_dbias dbias;
+};
+
+// ---- one block ----------------------------------------------------------------------------------
+
+// A block's place, and what a warp of it works on.
+struct place {
+    attend_place at;
+    int warp, g, t; // see dmma.cuh
+    int row;        // position of the warp's first row
+    float *x[2], *y[2];
+    double *lse, *delta; // of the queries among the block's rows, or of those of a step
+};
+
+static __device__ __forceinline__ void copy16(float *to, const float *from, bool there)
+{
+    unsigned shared = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+                 "r"(there ? 16 : 0));
+}
+
+// Rows [first, first + count) of an operand of one head; those from `valid` on become zero.
+static __device__ __forceinline__ void load_rows(float *to, const float *from, int width,
+                                                 int64_t first, int count, int valid)
+{
+    int parts = width / 4;
+    for (int i = threadIdx.x; i < count * parts; i += blockDim.x) {
+        int row = i / parts, part = i % parts;
+        int64_t at = first + (row < valid ? row : 0);
+        copy16(to + row * DMMA_PITCH(width) + part * 4, from + at * width + part * 4, row < valid);
+    }
+}
+
+static __device__ __forceinline__ void load_wait()
+{
+    asm volatile("cp.async.wait_all;");
+    __syncthreads();
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// The logit of a pair, from its score; *slope becomes that of the softcap.
+template <bool EXTRAS>
+static __device__ __forceinline__ double logit_of(const attend &a, const place &p, double score,
+                                                  int query, int key, double *slope)
+{
+    double logit = score * a.scale;
+    *slope = 1;
+    if (EXTRAS && a.softcap != 0) {
+        double t = tanh(logit / a.softcap);
+        logit = a.softcap * t;
+        *slope = 1 - t * t;
+    }
+    if (EXTRAS && a.c.bias.present)
+        logit += attend_bias(a.c, p.at, query, key);
+    return logit;
+}
+
+// Of the four lanes that share a row.
+static __device__ __forceinline__ double quad_max(double x)
+{
+    x = fmax(x, __shfl_xor_sync(~0u, x, 1));
+    return fmax(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+static __device__ __forceinline__ double quad_sum(double x)
+{
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Largest logit so far and the sum of exp(logit - largest), for rows g and g + 8.
+struct online {
+    double max[2], sum[2];
+};
+
+// Scores of a step become exp(logit - largest so far), 0 where the key is not seen. `fade` is what
+// earlier sums are to be multiplied by.
+template <bool EXTRAS>
+static __device__ __forceinline__ void softmax_step(const attend &a, const place &p, int column,
+                                                    double s[DMMA_TILES][4], online &o,
+                                                    double fade[2])
+{
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        int query = p.row + p.g + 8 * m;
+        double top = o.max[m];
+#pragma unroll
+        for (int n = 0; n < DMMA_TILES; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                int key = column + 8 * n + 2 * p.t + e;
+                double *x = &s[n][2 * m + e], slope;
+                *x = attend_sees(a.c, p.at, query, key)
+                         ? logit_of<EXTRAS>(a, p, *x, query, key, &slope)
+                         : -INFINITY;
+                top = fmax(top, *x);
+            }
+        top = quad_max(top);
+        double sum = 0;
+#pragma unroll
+        for (int n = 0; n < DMMA_TILES; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                double *x = &s[n][2 * m + e];
+                *x = *x == -INFINITY ? 0 : exp(*x - top);
+                sum += *x;
+            }
+        fade[m] = o.max[m] == -INFINITY ? 0 : exp(o.max[m] - top);
+        o.max[m] = top;
+        o.sum[m] = o.sum[m] * fade[m] + quad_sum(sum);
+    }
+}
+
+// dS of the rows of a warp and one column, added up over rows that share a line of the bias.
+static __device__ __forceinline__ void add_dbias(const attend &a, const place &p, int row, int key,
+                                                 double ds)
+{
+    int64_t line = p.at.tile.bias_row + (row - (int)p.at.tile.position) * a.dbias.row_step;
+    if (a.dbias.row_step == 0)
+        for (int lanes = 4; lanes < 32; lanes *= 2)
+            ds += __shfl_xor_sync(~0u, ds, lanes);
+    if (ds != 0 && (a.dbias.row_step != 0 || p.g == 0))
+        atomicAdd(a.dbias.data + p.at.head * a.dbias.head_stride + line * a.c.seqlen_kv + key, ds);
+}
+
+// Scores (and dP) of a step become the weights P or dS, and the squares of the terms of dS are
+// added up by row. lse and delta are those of the two rows, or NULL: then those of the columns are
+// in shared memory.
+template <pass PASS, bool EXTRAS>
+static __device__ __forceinline__ void weigh_step(const attend &a, const place &p, int column,
+                                                  double s[DMMA_TILES][4],
+                                                  const double dp[DMMA_TILES][4], double terms[2])
+{
+    const bool keys = PASS == PASS_DV || PASS == PASS_DK;
+#pragma unroll
+    for (int n = 0; n < DMMA_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int m = i / 2, offset = 8 * n + 2 * p.t + i % 2, own = p.g + 8 * m;
+            int row = p.row + own, statistic = keys ? offset : p.warp * DMMA_ROWS + own;
+            int query = keys ? column + offset : row, key = keys ? row : column + offset;
+            double slope = 1, *x = &s[n][i], weight = 0;
+            if ((!EXTRAS || row < p.at.row_end) && attend_sees(a.c, p.at, query, key)) {
+                double logit = logit_of<EXTRAS>(a, p, *x, query, key, &slope);
+                weight = exp(logit - p.lse[statistic]);
+                if (PASS != PASS_DV) {
+                    double d = p.delta[statistic], part = weight * slope;
+                    terms[m] += part * part * (dp[n][i] * dp[n][i] + d * d);
+                    weight *= dp[n][i] - d;
+                }
+            }
+            if (EXTRAS && PASS == PASS_DQ && a.dbias.data && blockIdx.y == 0)
+                add_dbias(a, p, row, key, weight);
+            *x = PASS == PASS_DV ? weight : weight * slope;
+        }
+}
+
+// ---- passes -------------------------------------------------------------------------------------
+
+// What a warp has of the results, and the softmax so far.
+struct partial {
+    dmma_results sums;
+    online o;
+    double terms[2]; // sums of squares of a lane
+};
+
+// The operand of the warp's own rows.
+static __device__ __forceinline__ const float *warp_rows(const attend &a, const place &p, int i)
+{
+    return p.x[i] + p.warp * DMMA_ROWS * DMMA_PITCH(a.width[i]);
+}
+
+template <pass PASS, bool EXTRAS>
+static __device__ __forceinline__ void step_add(const attend &a, const place &p, int column,
+                                                int groups, struct partial &r)
+{
+    const bool gradient = PASS == PASS_DQ || PASS == PASS_DK;
+    const int operand = gradient ? 0 : 1;
+    double s[DMMA_TILES][4] = {}, dp[DMMA_TILES][4] = {};
+    dmma_product(s, warp_rows(a, p, 0), p.y[0], a.width[0]);
+    if (gradient)
+        dmma_product(dp, warp_rows(a, p, 1), p.y[1], a.width[1]);
+    if (PASS == PASS_OUT) {
+        double fade[2];
+        softmax_step<EXTRAS>(a, p, column, s, r.o, fade);
+#pragma unroll
+        for (int i = 0; i < DMMA_GROUPS * 16; i++)
+            r.sums[i / 16][i / 4 % 4][i % 4] *= fade[i % 4 / 2];
+    } else {
+        weigh_step<PASS, EXTRAS>(a, p, column, s, dp, r.terms);
+    }
+    dmma_add_weighted(r.sums, s, p.y[operand] + blockIdx.y * DMMA_SLICE,
+                      DMMA_PITCH(a.width[operand]), groups);
+}
+
+// Fetches a step: columns of the query or key head that is at hand.
+template <pass PASS>
+static __device__ __forceinline__ void step_fetch(const attend &a, const place &p, int head,
+                                                  int column, int valid)
+{
+    const bool keys = PASS == PASS_DV || PASS == PASS_DK;
+    const reference_sequence &sequence = a.c.sequences[p.at.tile.sequence];
+    int64_t first = head * a.column_tokens + sequence.first[keys ? SIDE_Q : SIDE_KV] + column;
+    for (int i = 0; i < 2; i++)
+        load_rows(p.y[i], a.columns[i], a.width[i], first, DMMA_STEP, valid);
+    if (keys && threadIdx.x < DMMA_STEP) {
+        bool there = (int)threadIdx.x < valid;
+        int64_t query = p.at.head * a.query_rows + sequence.first[SIDE_Q] + column + threadIdx.x;
+        p.lse[threadIdx.x] = there ? a.stats[query].lse : 0;
+        if (PASS == PASS_DK)
+            p.delta[threadIdx.x] = there ? a.stats[query].delta : 0;
+    }
+    load_wait();
+}
+
+// The columns of the place's head.
+template <pass PASS, bool EXTRAS>
+static __device__ __forceinline__ void columns_add(const attend &a, const place &p, int head,
+                                                   int groups, struct partial &r)
+{
+    const bool keys = PASS == PASS_DV || PASS == PASS_DK;
+    int begin, end, warp_begin, warp_end;
+    attend_columns<keys>(a.c, p.at, (int)p.at.tile.position, p.at.tile.count, &begin, &end);
+    attend_columns<keys>(a.c, p.at, p.row, DMMA_ROWS, &warp_begin, &warp_end);
+    for (int column = begin; column < end; column += DMMA_STEP) {
+        __syncthreads();
+        step_fetch<PASS>(a, p, head, column, min(DMMA_STEP, end - column));
+        if (column < warp_end && column + DMMA_STEP > warp_begin)
+            step_add<PASS, EXTRAS>(a, p, column, groups, r);
+    }
+}
+
+// LSE and the factor that completes the sums; a sink is one more logit, without a value.
+static __device__ __forceinline__ double softmax_end(const attend &a, const place &p,
+                                                     const online &o, int m, double *lse)
+{
+    double sink = a.sinks[p.at.head], top = fmax(o.max[m], sink);
+    *lse = -INFINITY;
+    if (top == -INFINITY)
+        return 0;
+    double seen = o.max[m] == -INFINITY ? 0 : exp(o.max[m] - top);
+    double sum = o.sum[m] * seen + exp(sink - top);
+    *lse = top + log(sum);
+    return seen / sum;
+}
+
+// What there is of a row beside the row itself. Returns what the row is multiplied by.
+template <pass PASS>
+static __device__ __forceinline__ double row_end(const attend &a, const place &p,
+                                                 const struct partial &r, int m, int64_t row)
+{
+    bool first = p.t == 0 && blockIdx.y == 0;
+    double terms = a.scale * sqrt(quad_sum(r.terms[m])), lse, factor;
+    bool there = p.warp * DMMA_ROWS + p.g + 8 * m < p.at.tile.count;
+    if (PASS == PASS_DV)
+        return 1;
+    if (PASS != PASS_OUT) {
+        if (first && there)
+            a.result_terms[row] = (float)terms;
+        return a.scale;
+    }
+    factor = softmax_end(a, p, r.o, m, &lse);
+    if (first && there)
+        a.result_stats[row].lse = lse;
+    if (first && there && a.result_max)
+        a.result_max[row] = (float)r.o.max[m];
+    return factor;
+}
+
+template <pass PASS>
+static __device__ __forceinline__ void results_store(const attend &a, const place &p, int groups,
+                                                     const struct partial &r)
+{
+    int width = a.width[PASS == PASS_DQ || PASS == PASS_DK ? 0 : 1];
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        int index = p.warp * DMMA_ROWS + p.g + 8 * m;
+        int64_t row = (a.head_first + p.at.local_head) * a.result_rows + p.at.tile.row + index;
+        double factor = row_end<PASS>(a, p, r, m, row);
+        if (index >= p.at.tile.count)
+            continue;
+        double *to = a.result + row * width + blockIdx.y * DMMA_SLICE + 8 * p.t;
+#pragma unroll
+        for (int group = 0; group < DMMA_GROUPS; group++)
+#pragma unroll
+            for (int i = 0; i < 8 && group < groups; i += 2)
+                *(double2 *)(to + group * DMMA_GROUP + i) =
+                    make_double2(r.sums[group][i % 4][2 * m + i / 4] * factor,
+                                 r.sums[group][i % 4 + 1][2 * m + i / 4] * factor);
+    }
+}
+
+// Where the block's operands are in shared memory.
+static __device__ __forceinline__ void memory_share(const attend &a, bool both, double *memory,
+                                                    place &p)
+{
+    int rows = (int)blockDim.x / 32 * DMMA_ROWS;
+    p.lse = memory;
+    p.delta = p.lse + REFERENCE_TILE_ROWS;
+    p.y[0] = (float *)(p.delta + REFERENCE_TILE_ROWS);
+    p.y[1] = p.y[0] + DMMA_STEP * DMMA_PITCH(a.width[0]);
+    p.x[0] = p.y[1] + DMMA_STEP * DMMA_PITCH(a.width[1]);
+    p.x[1] = both ? p.x[0] + rows * DMMA_PITCH(a.width[0]) : NULL;
+}
+
+static size_t memory_bytes(const attend &a, bool both, int warps)
+{
+    int64_t rows = warps * DMMA_ROWS, second = both ? rows : 0;
+    return 2 * REFERENCE_TILE_ROWS * sizeof(double) +
+           sizeof(float) * ((DMMA_STEP + rows) * DMMA_PITCH(a.width[0]) +
+                            (DMMA_STEP + second) * DMMA_PITCH(a.width[1]));
+}
+
+// What the block is to do, or nothing (then false): blocks of fewer warps than a tile has rows for
+// share it.
+static __device__ __forceinline__ bool place_find(const attend &a, bool keys, place &p)
+{
+    int rows = blockDim.x / 32 * DMMA_ROWS, parts = REFERENCE_TILE_ROWS / rows;
+    int number = blockIdx.x / a.heads, skipped = number % parts * rows;
+    p.at.tile = a.tiles[number / parts];
+    if (skipped >= p.at.tile.count)
+        return false;
+    p.at.tile.position += skipped;
+    p.at.tile.row += skipped;
+    p.at.tile.bias_row += skipped * a.dbias.row_step;
+    p.at.tile.count = min(p.at.tile.count - skipped, rows);
+    p.at.local_head = blockIdx.x % a.heads;
+    p.at.head = (a.head_first + p.at.local_head) * (keys ? a.group : 1);
+    attend_sequence(a.c, p.at);
+    p.warp = threadIdx.x / 32;
+    p.g = threadIdx.x % 32 / 4;
+    p.t = threadIdx.x % 4;
+    p.row = (int)p.at.tile.position + p.warp * DMMA_ROWS;
+    return true;
+}
+
+// Grid (tiles x heads, slices of the result).
+template <pass PASS, bool EXTRAS>
+__global__ void __launch_bounds__(WARPS_MAX * 32, 2) attend_kernel(const attend a)
+{
+    extern __shared__ __align__(16) double memory[];
+    const bool keys = PASS == PASS_DV || PASS == PASS_DK;
+    const bool gradient = PASS == PASS_DQ || PASS == PASS_DK;
+    place p;
+    if (!place_find(a, keys, p))
+        return;
+    memory_share(a, gradient, memory, p);
+    int64_t first = p.at.local_head * a.row_tokens +
+                    a.c.sequences[p.at.tile.sequence].first[keys ? SIDE_KV : SIDE_Q] +
+                    p.at.tile.position;
+    for (int i = 0; i < (gradient ? 2 : 1); i++)
+        load_rows(p.x[i], a.rows[i], a.width[i], first, blockDim.x / 32 * DMMA_ROWS,
+                  p.at.tile.count);
+    struct partial r = {};
+    if (PASS == PASS_DQ && threadIdx.x < blockDim.x / 32 * DMMA_ROWS) {
+        int index = min((int)threadIdx.x, p.at.tile.count - 1);
+        int64_t row = p.at.head * a.query_rows + p.at.tile.row + index;
+        p.lse[threadIdx.x] = a.stats[row].lse;
+        p.delta[threadIdx.x] = a.stats[row].delta;
+    }
+    r.o.max[0] = r.o.max[1] = -INFINITY;
+    int groups =
+        min(DMMA_GROUPS, a.width[gradient ? 0 : 1] / DMMA_GROUP - (int)blockIdx.y * DMMA_GROUPS);
+    if (keys)
+        for (int i = 0; i < a.group; i++, p.at.head++)
+            columns_add<PASS, EXTRAS>(a, p, p.at.local_head * a.group + i, groups, r);
+    else
+        columns_add<PASS, EXTRAS>(a, p, p.at.local_head / a.group, groups, r);
+    results_store<PASS>(a, p, groups, r);
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+// What all passes share: rows of the given side, columns of the other.
+static attend attend_of(const struct reference_cuda *r, const struct reference_rows *rows,
+                        enum shard_side side)
+{
+    const struct cp_case *c = r->c;
+    const float *queries[] = {r->inputs[REFERENCE_Q], r->inputs[REFERENCE_DO]};
+    const float *keys[] = {r->inputs[REFERENCE_K], r->inputs[REFERENCE_V]};
+    attend a = {};
+    a.c = attend_case_of(r);
+    for (int i = 0; i < 2; i++) {
+        a.rows[i] = side == SIDE_Q ? queries[i] : keys[i];
+        a.columns[i] = side == SIDE_Q ? keys[i] : queries[i];
+    }
+    a.row_tokens = r->tokens[side];
+    a.column_tokens = r->tokens[side == SIDE_Q ? SIDE_KV : SIDE_Q];
+    a.width[0] = reference_cuda_padded(c->head_dim_qk);
+    a.width[1] = reference_cuda_padded(c->head_dim_v);
+    a.tiles = rows->tiles;
+    a.group = c->heads / c->kv_heads;
+    a.heads = r->kv_count * (side == SIDE_Q ? a.group : 1);
+    a.head_first = r->kv_first * (side == SIDE_Q ? a.group : 1);
+    a.scale = case_scale(c);
+    a.softcap = c->softcap;
+    a.sinks = r->sinks;
+    a.query_rows = side == SIDE_Q ? rows->rows : r->tokens[SIDE_Q];
+    a.result_rows = rows->rows;
+    return a;
+}
+
+// As many warps as the device's shared memory has room for, a tile's rows at most.
+static int warps_that_fit(const struct reference_cuda *r, const attend &a, bool both)
+{
+    int warps = WARPS_MAX;
+    while (warps > 1 && memory_bytes(a, both, warps) > (size_t)r->queue->shared_bytes_max)
+        warps /= 2;
+    return warps;
+}
+
+template <pass PASS, bool EXTRAS>
+static void pass_launch(const struct reference_cuda *r, const struct reference_rows *rows,
+                        const attend &a)
+{
+    const bool gradient = PASS == PASS_DQ || PASS == PASS_DK;
+    int warps = warps_that_fit(r, a, gradient);
+    int64_t blocks = rows->tile_count * a.heads * (WARPS_MAX / warps);
+    size_t bytes = memory_bytes(a, gradient, warps);
+    int slices = (a.width[gradient ? 0 : 1] + DMMA_SLICE - 1) / DMMA_SLICE;
+    if (blocks == 0)
+        return;
+    if (!queue_note(r->queue,
+                    cudaFuncSetAttribute(attend_kernel<PASS, EXTRAS>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+                    "the shared memory of the reference"))
+        return;
+    attend_kernel<PASS, EXTRAS>
+        <<<dim3((unsigned)blocks, slices), warps * 32, bytes, r->queue->stream>>>(a);
+    queue_launched(r->queue, "the reference");
+}
+
+template <pass PASS>
+static void pass_run(const struct reference_cuda *r, const struct reference_rows *rows,
+                     const attend &a)
+{
+    if (a.c.bias.present || a.softcap != 0)
+        pass_launch<PASS, true>(r, rows, a);
+    else
+        pass_launch<PASS, false>(r, rows, a);
+}
+
+void reference64_out(const struct reference_cuda *r, const struct reference_rows *queries,
+                     double *out, struct reference_stat64 *stats, float *max)
+{
+    attend a = attend_of(r, queries, SIDE_Q);
+    a.result = out;
+    a.result_stats = stats;
+    a.result_max = max;
+    pass_run<PASS_OUT>(r, queries, a);
+}
+
+void reference64_dq(const struct reference_cuda *r, const struct reference_rows *queries,
+                    const struct reference_stat64 *stats, const struct reference_dbias *dbias,
+                    double *dq, float *terms)
+{
+    attend a = attend_of(r, queries, SIDE_Q);
+    a.stats = stats;
+    a.dbias = *dbias;
+    a.result = dq;
+    a.result_terms = terms;
+    pass_run<PASS_DQ>(r, queries, a);
+}
+
+void reference64_dkv(const struct reference_cuda *r, const struct reference_rows *keys,
+                     const struct reference_stat64 *stats, double *dk, double *dv, float *terms)
+{
+    attend a = attend_of(r, keys, SIDE_KV);
+    a.stats = stats;
+    a.result = dv;
+    pass_run<PASS_DV>(r, keys, a);
+    a.result = dk;
+    a.result_terms = terms;
+    pass_run<PASS_DK>(r, keys, a);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference in fp64: of cases in fp32, and of those whose logits fp32 does not hold.
+#ifndef CPATTN_JUDGE_CUDA_REFERENCE64_H
+#define CPATTN_JUDGE_CUDA_REFERENCE64_H
+
+#include "judge/cuda/reference_cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// out and LSE; where `max` is not NULL the largest logit of each row [heads][rows].
+void reference64_out(const struct reference_cuda *r, const struct reference_rows *queries,
+                     double *out, struct reference_stat64 *stats, float *max);
+
+void reference64_dq(const struct reference_cuda *r, const struct reference_rows *queries,
+                    const struct reference_stat64 *stats, const struct reference_dbias *dbias,
+                    double *dq, float *terms);
+
+// From the statistics of all queries: [heads][tokens of all sequences].
+void reference64_dkv(const struct reference_cuda *r, const struct reference_rows *keys,
+                     const struct reference_stat64 *stats, double *dk, double *dv, float *terms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the references on the device share. Each is what judge/cpu/reference.h is on the CPU, from
+// the same definition, for all rows of a rank at a time: reference64.h in fp64, reference16.h
+// together with the twin of a case in 16 bit, reference32.h the twin of one in fp32. They draw the
+// inputs anew by their global place and decide each pair of query and key by the definition of the
+// mask; they know neither shards nor slices nor plans and share no code with what they judge.
+//
+// Rows are dealt in tiles. Results are [heads][rows][padded dim], of O and dQ for query heads, of
+// dK and dV for key heads, where the rows are those of all tiles of a side and dims are padded to
+// what reference_cuda_padded() says; the padding is zero. Calls only put work on the backend's
+// stream, and remember what fails.
+#ifndef CPATTN_JUDGE_CUDA_REFERENCE_CUDA_H
+#define CPATTN_JUDGE_CUDA_REFERENCE_CUDA_H
+
+#include "common/cuda/queue.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "plan/case.h"
+
+// A sequence, by enum shard_side: tokens of the sequences before it, and its own.
+struct reference_sequence {
+    int64_t first[2], length[2];
+};
+
+#define REFERENCE_TILE_ROWS 64 // at most
+
+// Some consecutive tokens of a sequence, on either side.
+struct reference_tile {
+    int64_t position;  // of the first, in its sequence
+    int64_t row;       // of the first, in the results
+    int64_t local_row; // of the first, in the rank's own tensors; the next are a row step away
+    int64_t bias_row;  // of the first query in the gradient of the bias
+    int32_t sequence, count;
+    int32_t chunk; // of the rank, 0 or 1
+    int32_t unused;
+};
+
+// The rows of one side, in device memory.
+struct reference_rows {
+    const struct reference_tile *tiles;
+    int64_t tile_count;
+    int64_t rows;
+};
+
+// The inputs as the reference sees them.
+enum { REFERENCE_Q, REFERENCE_K, REFERENCE_V, REFERENCE_DO, REFERENCE_INPUTS };
+
+struct reference_cuda {
+    struct cuda_queue *queue;
+    const struct cp_case *c;
+    const struct reference_sequence *sequences; // device memory, one for each of the batch
+    const float *sinks;                         // device memory, [heads]
+    int64_t tokens[2];                          // of all sequences
+    int64_t length_max[2];                      // of the longest sequence
+    // The key heads whose inputs (and those of their query heads) are in memory at a time, see
+    // reference_cuda_draw(): [heads][tokens of all sequences][padded dim]. In fp32 for fp64 and
+    // fp32, in the case's dtype for 16 bit; NULL where not wanted.
+    float *inputs[REFERENCE_INPUTS];
+    void *narrow[REFERENCE_INPUTS];
+    int kv_first, kv_count;
+};
+
+// Results of the reference, one of the two, and of the twin. What is NULL is not wanted.
+struct reference_results {
+    float *exact;
+    double *exact64;
+    void *twin; // in the case's dtype
+};
+
+// What is known of a query: its LSE in base 2, the sum of two parts, and dO . O with the O of the
+// reference and with that of the twin. [heads][rows]
+struct reference_stat {
+    float lse_high, lse_low;
+    float delta, delta_twin;
+};
+
+// The same in fp64, LSE as a natural logarithm.
+struct reference_stat64 {
+    double lse, delta;
+};
+
+int reference_cuda_padded(int dim);
+
+// Elements of one of the inputs with so many key heads; 0 where it is not needed.
+int64_t reference_cuda_elements(const struct reference_cuda *r, int input, int kv_count);
+
+// Draws the inputs of key heads [kv_first, kv_first + kv_count) of `r`; the calls below are for
+// these heads, and must come before the next draw.
+void reference_cuda_draw(const struct reference_cuda *r);
+
+// The terms of a row of dQ or dK [heads][rows] are those of judge/cpu/reference.h, of a row of dK
+// with all query heads that share it.
+
+// The gradient of the bias that the queries make, added to what is there; see plan/bias.h.
+struct reference_dbias {
+    double *data;        // [1 or heads][rows][seqlen_kv]; NULL: not wanted
+    float *twin;         // the twin's, likewise; not of fp64
+    int64_t head_stride; // 0: one for all heads
+    int64_t row_step;    // between the rows of consecutive queries; 0: one for all of a sequence
+};
+
+// Fills both deltas of `stats`, that of `stats64` unless it is NULL, from what is known of O.
+void reference_cuda_delta(const struct reference_cuda *r, const struct reference_rows *queries,
+                          const struct reference_results *out, struct reference_stat *stats,
+                          struct reference_stat64 *stats64);
+
+// LSE and delta as a run's own results say, of all of a rank's tokens in the order of `queries`,
+// for the heads whose inputs are there. `lse` is [heads][local rows] of fp32, `out` [local
+// rows][heads][dim]. The twin's delta differs from the other as much as rounding O makes it.
+struct reference_run {
+    const float *lse;
+    const void *out;
+    int64_t local_rows, row_step;
+};
+void reference_cuda_run_stats(const struct reference_cuda *r, const struct reference_rows *queries,
+                              const struct reference_run *run, struct reference_stat *stats,
+                              struct reference_stat64 *stats64);
+
+// The numbers of each head of the case over all rows that there are, those of judge/totals.h:
+// [TOTALS_NUMBERS][heads]. Members may be NULL; then their numbers have no meaning.
+struct reference_head_rows {
+    const float *max, *terms; // [heads][rows]; the terms of dQ
+    int64_t rows;
+    const struct reference_stat *stats; // [heads][stats_rows], of all queries: for sinks
+    const struct reference_stat64 *stats64;
+    int64_t stats_rows;
+    const struct reference_stat *judged; // of a sample, [heads][rows]: what its twin differs, too
+};
+void reference_cuda_heads(const struct reference_cuda *r, const struct reference_head_rows *rows,
+                          double *heads);
+
+// Tokens of a sequence on one rank: where they are in an array [heads][rows] of that rank and in
+// one [heads][tokens of all sequences].
+struct reference_piece {
+    const void *from;   // the rank's statistics
+    int64_t rows;       // of the rank
+    int64_t row, count; // of the first token; tokens
+    int64_t token;      // of the first token, among all
+};
+
+// Brings statistics of 16 bytes of all ranks into one order. Pieces are device memory.
+void reference_cuda_gather(const struct reference_cuda *r, const struct reference_piece *pieces,
+                           int64_t count, void *stats);
+
+// destination[i] += the sum over `count` parts of `length` elements, in their order, but for the
+// part `skipped`.
+void reference_cuda_add_parts(struct cuda_queue *queue, const double *parts, int count, int skipped,
+                              int64_t length, double *destination);
+void reference_cuda_add_twin_parts(struct cuda_queue *queue, const float *parts, int count,
+                                   int skipped, int64_t length, float *destination);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

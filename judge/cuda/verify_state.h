@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A verification on the device between its start and its end, for the files that it is made of.
+#ifndef CPATTN_JUDGE_CUDA_VERIFY_STATE_H
+#define CPATTN_JUDGE_CUDA_VERIFY_STATE_H
+
+#include "judge/cuda/compare_cuda.h"
+#include "judge/cuda/padding_cuda.h"
+#include "judge/cuda/reference_cuda.h"
+#include "judge/cuda/verify.h"
+#include "judge/tiles.h"
+#include "judge/totals.h"
+
+// Tensors that are compared row by row.
+enum slot { SLOT_OUT, SLOT_LSE, SLOT_DQ, SLOT_DK, SLOT_DV, SLOTS };
+#define SLOT_DBIAS       (SLOTS * COMPARE_CHUNKS) // number of its result
+#define RESULTS          (SLOT_DBIAS + 1)
+#define SLOTS_OF_QUERIES 3
+
+// Of some queries [heads][rows], in one piece of memory.
+struct statistics {
+    struct reference_stat *stats;
+    struct reference_stat64 *stats64; // NULL unless the reference is fp64
+    size_t bytes;
+};
+
+// What is made of the reference and the twin of a case.
+struct extent {
+    bool fp64;       // the reference
+    double fraction; // of the tiles that are judged
+    int64_t tiles[2], rows[2];
+};
+
+struct verify_cuda {
+    struct verification_cuda v;
+    const struct cp_case *c;
+    struct extent extent;
+    struct reference_cuda r;
+    struct reference_rows rows[2];                // those that are judged
+    struct reference_rows all_queries;            // of the rank; of a sample only
+    int64_t chunk_rows[2];                        // of `rows` of the first chunk
+    int kv_step;                                  // key heads whose inputs are in memory at a time
+    struct reference_results expected[2];         // out, then dv; dq, then dk
+    float *terms;                                 // of the rows of dq, then of dk
+    float *max;                                   // of each query; NULL: not wanted
+    struct statistics judged;                     // of the queries that are judged
+    struct statistics ranks[WORLD_SIZE_MAX], all; // of all queries by rank, and in order
+    double *dbias, *dbias_parts;
+    float *dbias_twin, *dbias_twin_parts;
+    void *scratch;
+    struct compare_result *results, *results_device;
+    double *heads, *heads_device; // of each rank [TOTALS_NUMBERS][heads]
+    float *max_logit, *dsink;     // copies of what is judged
+    const struct padding_cuda *padding[SLOTS];
+    struct tile *drawn;
+    struct reference_tile *tiles[2], *all_tiles; // in the order of their rows; of `all_queries`
+    struct reference_tile *sorted;               // to be pushed
+    struct reference_sequence *sequences;
+    struct reference_piece *pieces;
+    struct span *spans; // of other ranks
+};
+
+// What a slot judges.
+struct slot_tensor {
+    enum report_tensor name;
+    enum shard_side side;
+    const void *data;
+    enum case_dtype dtype;
+    int heads, dim;
+    struct reference_results expected;
+};
+
+struct slot_tensor verify_slot(const struct verify_cuda *x, enum slot slot);
+
+// Whether the case has it.
+bool verify_slot_present(const struct cp_case *c, enum slot slot);
+
+static inline bool verify_is_sample(const struct verify_cuda *x)
+{
+    return x->extent.fraction < 1;
+}
+
+// The state in the host arena, with all its memory and the tiles.
+struct verify_cuda *verify_take(const struct verification_cuda *v);
+
+// The passes of reference and twin over the rows that are judged, for the heads whose inputs are
+// there: first those of the queries, then with the statistics of all queries those of the keys.
+void verify_out(const struct verify_cuda *x);
+void verify_dq(const struct verify_cuda *x, const struct reference_dbias *dbias);
+void verify_dkv(const struct verify_cuda *x);
+
+#endif

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fast reference of 16-bit cases against that in fp64: what it is off by must be small beside
+// the errors of the twin, in whose units results are judged.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/cuda/reference16.h"
+#include "judge/cuda/reference64.h"
+#include "judge/inputs.h"
+#include "plan/bias.h"
+#include "tests/cuda/harness.h"
+#include "tests/generate.h"
+
+static void *device_bytes(int64_t bytes)
+{
+    void *data;
+    CUDA(cudaMalloc(&data, (size_t)bytes + 256));
+    CUDA(cudaMemset(data, 0xff, (size_t)bytes + 256));
+    return data;
+}
+
+static void *device_copy(const void *host, size_t bytes)
+{
+    void *data = device_bytes((int64_t)bytes);
+    CUDA(cudaMemcpy(data, host, bytes, cudaMemcpyHostToDevice));
+    return data;
+}
+
+static void *zeros(int64_t count, size_t size)
+{
+    void *memory = calloc((size_t)count + 1, size);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+// ---- a case, all of it on one rank --------------------------------------------------------------
+
+enum { OUT, DQ, DK, DV, TENSORS };
+static const char *const names[TENSORS] = {"out", "dq", "dk", "dv"};
+
+struct sample {
+    struct cp_case c;
+    struct reference_cuda r;
+    struct reference_sequence *sequences;
+    struct reference_rows rows[2];
+    int64_t bias_rows;
+    struct reference_results wide[TENSORS], narrow[TENSORS];
+    struct reference_stat64 *stats64;
+    struct reference_stat *stats, *unused;
+    float *max, *max16, *terms[2], *terms16[2], *dbias_twin;
+    double *dbias;
+    double *dbias16;
+};
+
+static int64_t tile_row(const struct sample *s, int sequence, int64_t position)
+{
+    if (!bias_has_queries(&s->c))
+        return bias_has_batch(&s->c) ? sequence : 0;
+    return bias_has_batch(&s->c) ? s->sequences[sequence].first[SIDE_Q] + position : position;
+}
+
+static void rows_make(struct sample *s, enum shard_side side, bool ragged)
+{
+    const struct cp_case *c = &s->c;
+    struct reference_tile *tiles = zeros(s->r.tokens[side], sizeof(*tiles));
+    int64_t count = 0, row = 0;
+    for (int sequence = 0; sequence < c->batch; sequence++)
+        for (int64_t at = 0; at < s->sequences[sequence].length[side];) {
+            int64_t rest = s->sequences[sequence].length[side] - at;
+            int64_t rows = ragged ? harness_between(1, REFERENCE_TILE_ROWS) : REFERENCE_TILE_ROWS;
+            rows = rows < rest ? rows : rest;
+            tiles[count++] =
+                (struct reference_tile){.position = at,
+                                        .row = row,
+                                        .bias_row = side == SIDE_Q ? tile_row(s, sequence, at) : 0,
+                                        .sequence = sequence,
+                                        .count = (int32_t)rows};
+            at += rows;
+            row += rows;
+        }
+    s->rows[side] = (struct reference_rows){
+        .tiles = device_copy(tiles, (size_t)count * sizeof(*tiles)),
+        .tile_count = count,
+        .rows = row,
+    };
+    free(tiles);
+}
+
+static void sequences_make(struct sample *s)
+{
+    const struct cp_case *c = &s->c;
+    s->sequences = zeros(c->batch, sizeof(*s->sequences));
+    for (int i = 0; i < c->batch; i++)
+        for (int side = 0; side < 2; side++) {
+            int64_t length = case_length(c, (enum shard_side)side, i);
+            s->sequences[i].first[side] = s->r.tokens[side];
+            s->sequences[i].length[side] = length;
+            s->r.tokens[side] += length;
+            if (length > s->r.length_max[side])
+                s->r.length_max[side] = length;
+        }
+    s->r.sequences = device_copy(s->sequences, (size_t)c->batch * sizeof(*s->sequences));
+}
+
+static int64_t bias_elements(const struct sample *s)
+{
+    return s->bias_rows * s->c.seqlen_kv * (bias_has_heads(&s->c) ? s->c.heads : 1);
+}
+
+static void bias_make(struct sample *s)
+{
+    const struct cp_case *c = &s->c;
+    s->bias_rows = !bias_has_queries(c) ? (bias_has_batch(c) ? c->batch : 1)
+                   : bias_has_batch(c)  ? s->r.tokens[SIDE_Q]
+                                        : c->seqlen_q;
+    if (c->bias == BIAS_NONE)
+        return;
+    int64_t bytes = bias_elements(s) * (int64_t)sizeof(double);
+    s->dbias = device_bytes(bytes);
+    s->dbias16 = device_bytes(bytes);
+    s->dbias_twin = device_bytes(bytes / 2);
+    CUDA(cudaMemset(s->dbias, 0, (size_t)bytes));
+    CUDA(cudaMemset(s->dbias16, 0, (size_t)bytes));
+    CUDA(cudaMemset(s->dbias_twin, 0, (size_t)bytes / 2));
+}
+
+static int tensor_width(const struct sample *s, int tensor)
+{
+    return reference_cuda_padded(tensor == OUT || tensor == DV ? s->c.head_dim_v
+                                                               : s->c.head_dim_qk);
+}
+
+static int64_t tensor_rows(const struct sample *s, int tensor)
+{
+    return s->rows[tensor == OUT || tensor == DQ ? SIDE_Q : SIDE_KV].rows;
+}
+
+// `exact`: whether fp64 is wanted, too.
+static void sample_init(struct sample *s, const struct cp_case *c, bool ragged, bool exact)
+{
+    float *sinks = zeros(c->heads, sizeof(float));
+    memset(s, 0, sizeof(*s));
+    s->c = *c;
+    s->r = (struct reference_cuda){.queue = attention_cuda_queue(harness_cuda), .c = &s->c};
+    for (int head = 0; head < c->heads; head++)
+        sinks[head] = input_sink(c, head);
+    s->r.sinks = device_copy(sinks, (size_t)c->heads * sizeof(float));
+    free(sinks);
+    sequences_make(s);
+    rows_make(s, SIDE_Q, ragged);
+    rows_make(s, SIDE_KV, ragged);
+    int64_t q = s->rows[SIDE_Q].rows * c->heads, kv = s->rows[SIDE_KV].rows * c->kv_heads;
+    for (int i = 0; i < TENSORS; i++) {
+        int64_t elements =
+            tensor_rows(s, i) * tensor_width(s, i) * (i < DK ? c->heads : c->kv_heads);
+        s->wide[i].exact64 = exact ? device_bytes(elements * 8) : NULL;
+        s->narrow[i].exact = device_bytes(elements * 4);
+        s->narrow[i].twin = s->wide[i].twin = device_bytes(elements * 2);
+    }
+    s->stats64 = device_bytes(q * (int64_t)sizeof(*s->stats64));
+    s->unused = device_bytes(q * (int64_t)sizeof(*s->unused));
+    s->max = device_bytes(q * 4);
+    s->max16 = device_bytes(q * 4);
+    s->stats = device_bytes(q * (int64_t)sizeof(*s->stats));
+    for (int side = 0; side < 2; side++) {
+        s->terms[side] = device_bytes((side == SIDE_Q ? q : kv) * 4);
+        s->terms16[side] = device_bytes((side == SIDE_Q ? q : kv) * 4);
+    }
+    bias_make(s);
+    CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for this one
+}
+
+static void sample_fini(struct sample *s)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        cudaFree(s->wide[i].exact64);
+        cudaFree(s->narrow[i].exact);
+        cudaFree(s->narrow[i].twin);
+    }
+    void *all[] = {s->stats64,  s->unused, s->max,        s->max16,      s->stats,   s->terms[0],
+                   s->terms[1], s->dbias,  s->terms16[0], s->terms16[1], s->dbias16, s->dbias_twin};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        cudaFree(all[i]);
+    for (int i = 0; i < 2; i++)
+        cudaFree((void *)s->rows[i].tiles);
+    cudaFree((void *)s->r.sinks);
+    cudaFree((void *)s->r.sequences);
+    free(s->sequences);
+}
+
+static struct reference_dbias dbias_of(const struct sample *s, double *data, float *twin)
+{
+    return (struct reference_dbias){
+        .data = data,
+        .twin = twin,
+        .head_stride = bias_has_heads(&s->c) ? s->bias_rows * s->c.seqlen_kv : 0,
+        .row_step = bias_has_queries(&s->c) ? 1 : 0,
+    };
+}
+
+// fp64 first, whose delta comes with a twin's: the twin's O is there by then.
+static void queries_run(struct sample *s, bool exact)
+{
+    const struct reference_rows *q = &s->rows[SIDE_Q];
+    struct reference_dbias dbias = dbias_of(s, s->dbias, NULL);
+    struct reference_dbias dbias16 = dbias_of(s, s->dbias16, s->dbias_twin);
+    reference16_out(&s->r, q, &s->narrow[OUT], s->stats, s->max16);
+    reference_cuda_delta(&s->r, q, &s->narrow[OUT], s->stats, NULL);
+    reference16_dq(&s->r, q, s->stats, &dbias16, &s->narrow[DQ], s->terms16[SIDE_Q]);
+    if (!exact)
+        return;
+    reference64_out(&s->r, q, s->wide[OUT].exact64, s->stats64, s->max);
+    reference_cuda_delta(&s->r, q, &s->wide[OUT], s->unused, s->stats64);
+    reference64_dq(&s->r, q, s->stats64, &dbias, s->wide[DQ].exact64, s->terms[SIDE_Q]);
+}
+
+static void keys_run(struct sample *s)
+{
+    const struct reference_rows *kv = &s->rows[SIDE_KV];
+    reference16_dkv(&s->r, kv, s->stats, &s->narrow[DK], &s->narrow[DV], s->terms16[SIDE_KV]);
+    reference64_dkv(&s->r, kv, s->stats64, s->wide[DK].exact64, s->wide[DV].exact64,
+                    s->terms[SIDE_KV]);
+}
+
+static void inputs_make(struct sample *s, int kv_step, bool exact)
+{
+    for (int i = 0; i < REFERENCE_INPUTS; i++) {
+        int64_t elements = reference_cuda_elements(&s->r, i, kv_step);
+        s->r.inputs[i] = exact ? device_bytes(elements * 4) : NULL;
+        s->r.narrow[i] = device_bytes(elements * 2);
+    }
+    CUDA(cudaDeviceSynchronize());
+}
+
+static void inputs_free(struct sample *s)
+{
+    for (int i = 0; i < REFERENCE_INPUTS; i++) {
+        CUDA(cudaFree(s->r.inputs[i]));
+        CUDA(cudaFree(s->r.narrow[i]));
+    }
+}
+
+// Some key heads at a time, so that ranges of heads are tried.
+static void sample_run(struct sample *s, int kv_step)
+{
+    const struct cp_case *c = &s->c;
+    inputs_make(s, kv_step, true);
+    for (int keys = 0; keys < 2; keys++)
+        for (int first = 0; first < c->kv_heads; first += kv_step) {
+            s->r.kv_first = first;
+            s->r.kv_count = first + kv_step < c->kv_heads ? kv_step : c->kv_heads - first;
+            reference_cuda_draw(&s->r);
+            if (keys)
+                keys_run(s);
+            else
+                queries_run(s, true);
+        }
+    harness_finish();
+    inputs_free(s);
+}
+
+// ---- comparison ---------------------------------------------------------------------------------
+
+static void *fetch(const void *device, int64_t bytes)
+{
+    void *host = zeros(bytes, 1);
+    CUDA(cudaMemcpy(host, device, (size_t)bytes, cudaMemcpyDeviceToHost));
+    return host;
+}
+
+static double value16(enum case_dtype dtype, uint16_t bits)
+{
+    if (dtype == DTYPE_BF16) {
+        uint32_t word = (uint32_t)bits << 16;
+        float x;
+        memcpy(&x, &word, 4);
+        return x;
+    }
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    double x = exponent == 0    ? ldexp(fraction, -24)
+               : exponent == 31 ? (fraction ? NAN : INFINITY)
+                                : ldexp(1024 + fraction, exponent - 25);
+    return bits >> 15 ? -x : x;
+}
+
+// Sums of squares over a tensor.
+struct squares {
+    double reference, error, twin, slope;
+};
+
+static struct squares tensor_squares(const struct sample *s, int tensor)
+{
+    const struct cp_case *c = &s->c;
+    int heads = tensor == DK || tensor == DV ? c->kv_heads : c->heads;
+    int64_t part = tensor_rows(s, tensor) * tensor_width(s, tensor);
+    double *exact = fetch(s->wide[tensor].exact64, part * heads * 8);
+    float *fast = fetch(s->narrow[tensor].exact, part * heads * 4);
+    uint16_t *twin = fetch(s->narrow[tensor].twin, part * heads * 2);
+    struct squares q = {0};
+    for (int head = 0; head < heads; head++)
+        for (int64_t i = 0; i < part; i++) {
+            double sum = exact[head * part + i];
+            double error = fast[head * part + i] - sum;
+            double twin_error = value16(c->dtype, twin[head * part + i]) - sum;
+            q.reference += sum * sum;
+            q.error += error * error;
+            q.slope += error * sum;
+            q.twin += twin_error * twin_error;
+        }
+    free(exact);
+    free(fast);
+    free(twin);
+    return q;
+}
+
+// RMS of the terms of a tensor's rows.
+static double terms_rms(const struct sample *s, int side, double *worst)
+{
+    const struct cp_case *c = &s->c;
+    int64_t count = s->rows[side].rows * (side == SIDE_Q ? c->heads : c->kv_heads);
+    float *terms = fetch(s->terms[side], count * 4), *fast = fetch(s->terms16[side], count * 4);
+    double all = 0;
+    for (int64_t i = 0; i < count; i++) {
+        all += (double)terms[i] * terms[i];
+        *worst = fmax(*worst, fabs(fast[i] - terms[i]) / fmax(terms[i], 1e-30));
+    }
+    free(terms);
+    free(fast);
+    return sqrt(all / (double)(count > 0 ? count : 1));
+}
+
+static double lse_worst(const struct sample *s, double *worst_max, double *magnitude)
+{
+    int64_t rows = s->rows[SIDE_Q].rows * s->c.heads;
+    struct reference_stat64 *exact = fetch(s->stats64, rows * (int64_t)sizeof(*exact));
+    float *max = fetch(s->max, rows * 4);
+    double worst = 0;
+    struct reference_stat *stats = fetch(s->stats, rows * (int64_t)sizeof(*stats));
+    float *max16 = fetch(s->max16, rows * 4);
+    for (int64_t i = 0; i < rows; i++) {
+        double got = ((double)stats[i].lse_high + stats[i].lse_low) * M_LN2;
+        if (isinf(exact[i].lse) || isinf(got)) {
+            worst = got == exact[i].lse ? worst : INFINITY;
+            continue;
+        }
+        double allowed = 0x1p-24 * (64 + 8 * fabs(exact[i].lse));
+        worst = fmax(worst, fabs(got - exact[i].lse) / allowed);
+        *magnitude = fmax(*magnitude, fabs(exact[i].lse));
+        if (isfinite(max[i]))
+            *worst_max =
+                fmax(*worst_max, fabs(max16[i] - max[i]) / (0x1p-24 * (64 + 8 * fabs(max[i]))));
+    }
+    free(exact);
+    free(max);
+    free(max16);
+    free(stats);
+    return worst;
+}
+
+static struct squares dbias_squares(const struct sample *s)
+{
+    struct squares q = {0};
+    int64_t n = bias_elements(s);
+    double *exact = fetch(s->dbias, n * 8), *fast = fetch(s->dbias16, n * 8);
+    float *twin = fetch(s->dbias_twin, n * 4);
+    for (int64_t i = 0; i < n; i++) {
+        q.reference += exact[i] * exact[i];
+        q.error += pow(fast[i] - exact[i], 2);
+        q.twin += pow(twin[i] - exact[i], 2);
+    }
+    free(exact);
+    free(fast);
+    free(twin);
+    return q;
+}
+
+// RMS of the terms that cancel in an element, whose noise in fp32 nobody avoids.
+static double noise_of(const struct sample *s, int tensor, const double terms[2])
+{
+    if (tensor == DQ)
+        return 0x1p-22 * terms[SIDE_Q];
+    return tensor == DK ? 0x1p-22 * terms[SIDE_KV] * input_draw_of(&s->c, INPUT_Q).factor : 0;
+}
+
+static double unit_of(const struct cp_case *c, const struct squares *q, double elements)
+{
+    double rounding = (c->dtype == DTYPE_BF16 ? 0x1p-9 : 0x1p-12) / sqrt(3) / 2;
+    return fmax(sqrt(q->twin / elements), rounding * sqrt(q->reference / elements));
+}
+
+static void tensor_judge(const struct sample *s, int tensor, const double terms[2], bool note,
+                         const char *text)
+{
+    const char *name = tensor == TENSORS ? "dbias" : names[tensor];
+    struct squares q = tensor == TENSORS ? dbias_squares(s) : tensor_squares(s, tensor);
+    double elements = tensor == TENSORS
+                          ? (double)bias_elements(s)
+                          : (double)(tensor_rows(s, tensor) * tensor_width(s, tensor)) *
+                                (tensor < DK ? s->c.heads : s->c.kv_heads);
+    double error = sqrt(q.error / elements), unit = unit_of(&s->c, &q, elements);
+    double noise = noise_of(s, tensor, terms);
+    if (note)
+        harness_note("    %-5s reference %.2e of a unit, twin %.2e, slope %.1e", name,
+                     error / fmax(unit, noise), sqrt(q.twin / q.reference), q.slope / q.reference);
+    EXPECT(q.error == 0 || error < 0.02 * unit + 0.4 * noise, "%s off by %g, unit %g, noise %g: %s",
+           name, error, unit, noise, text);
+}
+
+static void case_judge(const struct cp_case *c, bool ragged, bool note)
+{
+    static struct sample s;
+    char text[512];
+    case_describe(c, text, sizeof(text));
+    sample_init(&s, c, ragged, true);
+    int kv_step = (int)harness_between(1, c->kv_heads);
+    sample_run(&s, kv_step);
+    double terms_off = 0, max_off = 0, magnitude = 0, lse_off = lse_worst(&s, &max_off, &magnitude);
+    double terms[2] = {terms_rms(&s, SIDE_Q, &terms_off), terms_rms(&s, SIDE_KV, &terms_off)};
+    if (note)
+        harness_note("%s: lse %.2g of its limit (%.0f), max %.2g, terms %.1g", text, lse_off,
+                     magnitude, max_off, terms_off);
+    EXPECT(lse_off < 0.6, "lse off by %g of its limit: %s", lse_off, text);
+    EXPECT(max_off < 0.6, "max off by %g of its limit: %s", max_off, text);
+    EXPECT(terms_off < 1e-3, "terms off by %g: %s", terms_off, text);
+    for (int i = 0; i < TENSORS + (s.dbias != NULL); i++)
+        tensor_judge(&s, i, terms, note, text);
+    sample_fini(&s);
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+static void agrees_with_fp64(void)
+{
+    for (int i = 0; i < (harness_small() ? 8 : 200); i++) {
+        struct cp_case c;
+        do
+            generate_case(harness_random(), 4, harness_small() ? 40 : 400, &c);
+        while (c.dtype == DTYPE_FP32);
+        c.training = true;
+        case_judge(&c, true, false);
+    }
+}
+
+static struct cp_case shape(int dims_qk, int dims_v, int heads, int kv_heads, int64_t tokens)
+{
+    struct cp_case c;
+    case_init(&c);
+    c.batch = 1;
+    c.heads = heads;
+    c.kv_heads = kv_heads;
+    c.head_dim_qk = dims_qk;
+    c.head_dim_v = dims_v;
+    c.seqlen_q = c.seqlen_kv = tokens;
+    return c;
+}
+
+static void agrees_in_large_cases(void)
+{
+    static const int dims[][2] = {{128, 128}, {64, 64}, {192, 128},
+                                  {256, 256}, {1, 256}, {130, 97}};
+    for (size_t i = 0; i < sizeof(dims) / sizeof(dims[0]); i++)
+        for (int dtype = DTYPE_BF16; dtype <= DTYPE_FP16; dtype++) {
+            struct cp_case c = shape(dims[i][0], dims[i][1], 4, 2, harness_small() ? 70 : 3000);
+            c.dtype = (enum case_dtype)dtype;
+            c.window_left = i % 2 == 0 ? WINDOW_UNBOUNDED : 700;
+            c.softcap = i == 2 ? 20 : 0;
+            c.bias = i == 0 && dtype == DTYPE_FP16 ? BIAS_1HSS : BIAS_NONE;
+            case_judge(&c, i % 2 == 0, true);
+        }
+}
+
+static void speed(const struct cp_case *c, int kv_step)
+{
+    static struct sample s;
+    static const char *const passes[] = {"draw", "out", "delta", "dq", "dkv"};
+    cudaEvent_t events[6];
+    sample_init(&s, c, false, false);
+    inputs_make(&s, kv_step, false);
+    s.r.kv_count = kv_step;
+    cudaStream_t stream = attention_cuda_stream(harness_cuda);
+    for (int i = 0; i < 6; i++)
+        CUDA(cudaEventCreate(&events[i]));
+    struct reference_dbias dbias = dbias_of(&s, s.dbias16, s.dbias_twin);
+    CUDA(cudaDeviceSynchronize());
+    for (int repeat = 0; repeat < 2; repeat++) {
+        CUDA(cudaEventRecord(events[0], stream));
+        reference_cuda_draw(&s.r);
+        CUDA(cudaEventRecord(events[1], stream));
+        reference16_out(&s.r, &s.rows[0], &s.narrow[OUT], s.stats, s.max16);
+        CUDA(cudaEventRecord(events[2], stream));
+        reference_cuda_delta(&s.r, &s.rows[0], &s.narrow[OUT], s.stats, NULL);
+        CUDA(cudaEventRecord(events[3], stream));
+        reference16_dq(&s.r, &s.rows[0], s.stats, &dbias, &s.narrow[DQ], s.terms16[0]);
+        CUDA(cudaEventRecord(events[4], stream));
+        reference16_dkv(&s.r, &s.rows[1], s.stats, &s.narrow[DK], &s.narrow[DV], s.terms16[1]);
+        CUDA(cudaEventRecord(events[5], stream));
+    }
+    harness_finish();
+    double pairs =
+        (double)c->batch * c->seqlen_q * (c->seqlen_q + 1) / (c->mask == MASK_NONE ? 1 : 2);
+    double qk = 2.0 * c->head_dim_qk, v = 2.0 * c->head_dim_v,
+           work[] = {0, qk + v, 0, 2 * qk + v, 2 * qk + 2 * v};
+    int heads = kv_step * c->heads / c->kv_heads;
+    double total_ms = 0, total = 0;
+    char text[512], line[512];
+    int at = 0;
+    case_describe(c, text, sizeof(text));
+    for (int i = 0; i < 5; i++) {
+        float ms;
+        CUDA(cudaEventElapsedTime(&ms, events[i], events[i + 1]));
+        total_ms += ms;
+        total += work[i] * pairs * heads;
+        at += snprintf(line + at, sizeof(line) - (size_t)at, "%s %.2f ms", passes[i], ms);
+        if (work[i] > 0)
+            at += snprintf(line + at, sizeof(line) - (size_t)at, " %.0f",
+                           work[i] * pairs * heads / ms / 1e9);
+        at += snprintf(line + at, sizeof(line) - (size_t)at, ", ");
+    }
+    harness_note("%s (%d kv heads): %s all %.2f ms %.0f TFLOP/s", text, kv_step, line, total_ms,
+                 total / total_ms / 1e9);
+    inputs_free(&s);
+    sample_fini(&s);
+}
+
+static void speeds(void)
+{
+    if (harness_small())
+        return;
+    struct cp_case c = shape(128, 128, 32, 8, 16384);
+    speed(&c, 8);
+    c.dtype = DTYPE_FP16;
+    speed(&c, 8);
+    c = shape(128, 128, 12, 12, 4096);
+    c.batch = 2;
+    speed(&c, 12);
+    c.window_left = 512;
+    speed(&c, 12);
+    c.window_left = WINDOW_UNBOUNDED;
+    c.bias = BIAS_1HSS;
+    speed(&c, 12);
+    c = shape(64, 64, 64, 8, 4096);
+    c.batch = 2;
+    speed(&c, 8);
+    c = shape(192, 128, 128, 128, 4096);
+    c.batch = 2;
+    speed(&c, 128);
+    c = shape(256, 256, 16, 16, 4096);
+    speed(&c, 16);
+}
+
+static const struct harness_test tests[] = {
+    {"agrees_with_fp64", agrees_with_fp64},
+    {"agrees_in_large_cases", agrees_in_large_cases},
+    {"speeds", speeds},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_run(tests, (int)(sizeof(tests) / sizeof(tests[0])), argc, argv);
+}
