@@ -33,3 +33,8 @@ bench_programs += bench/bench_faults
 bench_bench_faults_SOURCES = bench/bench_faults.c bench/measure.c bench/measure.h \
     tests/raw_client.c tests/raw_client.h daemon/io/proc.c daemon/io/proc.h
 bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)
+
+# The smallest errors that verdicts notice.
+bench_programs += bench/verdict_power
+bench_verdict_power_SOURCES = bench/verdict_power.c
+bench_verdict_power_LDADD = judge/libjudge.a $(base_libs) $(third_party_libs)

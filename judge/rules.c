@@ -20,7 +20,7 @@
 #define FP64_EXCESS_BF16 32
 
 // Deviations of a slope, and the unit as a part of the reference beyond which there is none.
-#define SLOPE_DEVIATIONS 4
+#define SLOPE_DEVIATIONS 3
 #define SLOPE_UNIT_MAX   0.1
 
 // How many units the gradient of a sink may err by.
@@ -57,7 +57,7 @@ static double te_tolerance(const struct cp_case *c)
 struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
 {
     struct rules r = {.rms = 1.5,
-                      .slope = 3e-4,
+                      .slope = c->dtype == DTYPE_BF16 ? 3e-4 : 1e-4,
                       .row = 20,
                       .element = 4,
                       .step = c->dtype == DTYPE_BF16 ? 0x1p-7 : 0x1p-10,

@@ -7,8 +7,8 @@
 //   makes [5 steps], and 2^-22 of the RMS of terms that cancel. Few rows say little: all limits are
 //   wider by 1 + 6 / sqrt(rows that make the twin's error).
 // - rms: RMS error <= 1.5 [2.5] units.
-// - slope: |<error, reference>| / <reference, reference> <= 3e-4 [3e-6] + 4 deviations of what the
-//   twin's rows add to it, taken for random. It shows what is too large or small as a whole.
+// - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 deviations
+//   of what the twin's rows add to it, taken for random. It shows a scale that is off.
 // - row: RMS error of a row <= 20 [16] times the twin's there, or the unit where that is more.
 // - element: error <= 4 [5] times the twin's largest in the chunk or 4 units, or steps of the dtype
 //   at the element.
