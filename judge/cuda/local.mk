@@ -21,6 +21,7 @@ cuda_judge_sources += judge/cuda/reference16.cuh
 cuda_judge_sources += judge/cuda/reference16.h
 cuda_judge_sources += judge/cuda/reference16_bf16.cu
 cuda_judge_sources += judge/cuda/reference16_fp16.cu
+cuda_judge_sources += judge/cuda/reference16_weights.cuh
 cuda_judge_sources += judge/cuda/reference32.cu
 cuda_judge_sources += judge/cuda/reference32.h
 cuda_judge_sources += judge/cuda/reference64.cu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "common/cuda/runs.cuh"
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/regions_cuda.h"
-#include "common/cuda/runs.cuh"
 
 #define THREADS    256
 #define UNROLL     4  // units of a thread: all are read before one is written

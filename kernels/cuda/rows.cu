@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations on the rows of heads: sums along them and over them.
+#include "common/cuda/runs.cuh"
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
-#include "common/cuda/runs.cuh"
 
 extern "C" {
 #include "common/mutation.h"
@@ -114,8 +114,8 @@ void fill_heads_cuda(struct attention_backend *backend, const struct attention_s
     int64_t tiles = (shape->q_rows + THREADS * FILL_ROWS - 1) / (THREADS * FILL_ROWS);
     dim3 grid((unsigned)tiles, (unsigned)shape->heads);
     const float ln2 = 0.693147180559945f;
-    fill_heads_kernel<<<grid, THREADS, 0, backend->queue.stream>>>(source, MUTATED(SINK_TWICE) ? ln2 : 0,
-                                                             destination, shape->q_rows);
+    fill_heads_kernel<<<grid, THREADS, 0, backend->queue.stream>>>(
+        source, MUTATED(SINK_TWICE) ? ln2 : 0, destination, shape->q_rows);
     cuda_launched(backend, "fill heads");
 }
 

@@ -16,10 +16,10 @@ static bool aligned(const void *pointer)
 static bool device_fits(const struct attention_backend *backend)
 {
     int major = 0, minor = 0;
-    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, backend->queue.device) ==
-               cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, backend->queue.device) ==
-               cudaSuccess &&
+    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                                  backend->queue.device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
+                                  backend->queue.device) == cudaSuccess &&
            major == 9 && minor == 0 && sm90_tensor_maps();
 }
 
@@ -105,6 +105,8 @@ void sm90_backward_launch(struct attention_backend *backend, const struct attent
                    "the shared memory of backward"))
         return;
     unsigned grid = (unsigned)p.all.chain_count * (unsigned)p.all.unit_heads;
-    kernel->run<<<grid, SM90_BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->queue.stream>>>(p);
+    kernel
+        ->run<<<grid, SM90_BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->queue.stream>>>(
+            p);
     cuda_launched(backend, "backward");
 }

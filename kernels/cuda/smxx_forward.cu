@@ -187,7 +187,8 @@ enum status forward_cuda(struct attention_backend *backend, const struct attenti
         return error_set(error, STATUS_UNIMPLEMENTED,
                          "head dimensions of %d and %d take more shared memory than the %d bytes "
                          "that a thread block of device %d can have",
-                         shape->d_qk, shape->d_v, backend->queue.shared_bytes_max, backend->queue.device);
+                         shape->d_qk, shape->d_v, backend->queue.shared_bytes_max,
+                         backend->queue.device);
     struct worklist list = {};
     status = worklist_build(&list, shape, args->slices, args->slice_count, instance->cut, error);
     if (status == STATUS_OK)

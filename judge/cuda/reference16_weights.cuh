@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weights of reference16.cuh: what a warp computes of the pairs of its rows and of some
+// columns.
+#ifndef CPATTN_JUDGE_CUDA_REFERENCE16_WEIGHTS_CUH
+#define CPATTN_JUDGE_CUDA_REFERENCE16_WEIGHTS_CUH
+
+#include <math.h>
+
+#include "judge/cuda/attend.cuh"
+#include "judge/cuda/hmma.cuh"
+#include "judge/cuda/reference16.h"
+
+#define ROW_WARPS_MAX (REFERENCE_TILE_ROWS / HMMA_ROWS)
+
+enum pass { PASS_OUT, PASS_DQ, PASS_DV, PASS_DK };
+
+static __host__ __device__ constexpr bool pass_is_gradient(pass p)
+{
+    return p == PASS_DQ || p == PASS_DK;
+}
+
+static __host__ __device__ constexpr bool pass_has_keys(pass p)
+{
+    return p == PASS_DV || p == PASS_DK;
+}
+
+struct attend16 {
+    attend_case c;
+    const uint16_t *rows[2], *columns[2]; // Q and dO, or K and V
+    int64_t row_tokens, column_tokens;
+    int width[2]; // padded dims of Q and K, of V and dO
+    const reference_tile *tiles;
+    int heads, head_first; // of the rows' side, those whose inputs are there
+    int group;
+    int row_warps;   // of a block; blocks with fewer than a tile has rows for share it
+    int stages;      // of columns in shared memory
+    float factor[2]; // what makes logits in base 2 of scores, in two parts
+    float scale;
+    const float *sinks;
+    const reference_stat *stats; // of the queries
+    int64_t query_rows;          // of a head of these
+    reference_stat *result_stats;
+    float *result_max, *result_terms;
+    reference_results result;
+    int64_t result_rows;
+    reference_dbias dbias;
+};
+
+// ---- one block ----------------------------------------------------------------------------------
+
+// A block's place, and what a warp of it works on.
+struct place16 {
+    attend_place at;
+    int warp, part; // of the rows, of the columns
+    int rows;       // of the block
+    int g, t;       // see hmma.cuh
+    int row;        // position of the warp's first row
+    uint32_t x[2], y[2];
+    int stage_bytes;
+    reference_stat *stats; // of the rows, or of the first stage's columns
+    uint4 *weights;        // where the parts exchange them: of the warps that share rows
+    float *sums;           // likewise [SPLIT][HMMA_ROWS]
+};
+
+// Rows [first, first + count) of an operand of one head; those from `valid` on become zero.
+static __device__ __forceinline__ void rows_copy(uint32_t to, const uint16_t *from, int width,
+                                                 int64_t first, int count, int valid)
+{
+    int parts = width / 8;
+    for (int i = threadIdx.x; i < count * parts; i += blockDim.x) {
+        int row = i / parts, part = i % parts;
+        int64_t at = first + (row < valid ? row : 0);
+        hmma_copy(to + row * HMMA_PITCH(width) + part * 16, from + at * width + part * 8,
+                  row < valid);
+    }
+}
+
+// The warps that share rows meet.
+template <int SPLIT> static __device__ __forceinline__ void row_barrier(const place16 &p)
+{
+    if (SPLIT > 1)
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + p.warp), "r"(SPLIT * 32) : "memory");
+}
+
+static __device__ __forceinline__ float quad_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+template <class X> static __device__ __forceinline__ X quad_sum(X x)
+{
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+static __device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// ---- logits -------------------------------------------------------------------------------------
+
+// Whether each of the warp's rows sees each of some columns.
+template <bool KEYS>
+static __device__ __forceinline__ bool sees_all(const attend16 &a, const place16 &p, int column,
+                                                int count)
+{
+    int row = p.row, last_row = p.row + HMMA_ROWS - 1, last = column + count - 1;
+    if (last_row >= p.at.row_end || last >= (KEYS ? p.at.queries : p.at.keys))
+        return false;
+    int least = KEYS ? row - last : column - last_row, most = KEYS ? last_row - column : last - row;
+    return least - p.at.shift >= -a.c.left && most - p.at.shift <= a.c.right;
+}
+
+// Scores of columns [column, column + 8 * TILES): NaN where row and column do not see each other,
+// else what times the factor is the logit in base 2: with extras their natural logit, and *slope of
+// each that of the softcap.
+template <bool KEYS, bool EXTRAS, int TILES>
+static __device__ __forceinline__ void scores_finish(const attend16 &a, const place16 &p,
+                                                     int column, float s[TILES][4],
+                                                     float slope[TILES][4])
+{
+    if (!EXTRAS && sees_all<KEYS>(a, p, column, TILES * HMMA_TILE))
+        return;
+#pragma unroll
+    for (int n = 0; n < TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int row = p.row + p.g + i / 2 * 8, at = column + n * HMMA_TILE + 2 * p.t + i % 2;
+            int query = KEYS ? at : row, key = KEYS ? row : at;
+            if (row >= p.at.row_end || !attend_sees(a.c, p.at, query, key))
+                s[n][i] = NAN;
+            else if (EXTRAS)
+                s[n][i] = attend_logit(a.c, p.at, s[n][i] * a.scale, query, key, &slope[n][i]);
+        }
+}
+
+// 2^(logit in base 2 - the sum of both parts of `shift`), 0 where there is no logit.
+static __device__ __forceinline__ float weight_of(const attend16 &a, float score, float shift,
+                                                  float shift_low)
+{
+    float x = fmaf(score, a.factor[0], -shift);
+    x = fmaf(score, a.factor[1], x - shift_low);
+    return fmaxf(exp2_fast(x), 0);
+}
+
+// Puts the weights of two neighbouring columns where they belong among those of a step.
+template <class T>
+static __device__ __forceinline__ void weights_set(hmma_weights &w, int tile, int m, float first,
+                                                   float second, float first_rest,
+                                                   float second_rest)
+{
+    uint32_t pair = T::pack(first, second);
+    float low = first_rest - T::low(pair), high = second_rest - T::high(pair);
+    w.rounded[tile / 2][tile % 2 * 2 + m] = pair;
+    w.rest[tile / 2][tile % 2 * 2 + m] = T::pack(low * T::REST, high * T::REST);
+}
+
+// Each of the warps that share rows has set its part of the weights; then all have all of them.
+template <int SPLIT>
+static __device__ __forceinline__ void weights_share(const place16 &p, hmma_weights &w)
+{
+    const int steps = HMMA_STEP / HMMA_DEPTH, own = steps / SPLIT;
+    if (SPLIT == 1)
+        return;
+    int lane = threadIdx.x % 32;
+    uint4 *rounded = p.weights + lane, *rest = rounded + steps * 32;
+#pragma unroll
+    for (int k = 0; k < own; k++) { // its own are the first, whichever part it is
+        uint32_t *x = w.rounded[k], *y = w.rest[k];
+        rounded[(p.part * own + k) * 32] = make_uint4(x[0], x[1], x[2], x[3]);
+        rest[(p.part * own + k) * 32] = make_uint4(y[0], y[1], y[2], y[3]);
+    }
+    row_barrier<SPLIT>(p);
+#pragma unroll
+    for (int k = 0; k < steps; k++) {
+        uint4 x = rounded[k * 32], y = rest[k * 32];
+        w.rounded[k][0] = x.x, w.rounded[k][1] = x.y, w.rounded[k][2] = x.z, w.rounded[k][3] = x.w;
+        w.rest[k][0] = y.x, w.rest[k][1] = y.y, w.rest[k][2] = y.z, w.rest[k][3] = y.w;
+    }
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+// What a warp has of the results. Maxima (in base 2) and sums are of rows g and g + 8; sums are
+// those of a lane, in fp64 because they are long.
+template <int GROUPS> struct partial16 {
+    hmma_results<GROUPS> sums;
+    float max[2];
+    double sum[2];
+    float terms[2]; // sums of squares of a lane
+};
+
+// The largest of the row in all parts.
+template <int SPLIT>
+static __device__ __forceinline__ void maxima_share(const place16 &p, float top[2])
+{
+    if (SPLIT == 1)
+        return;
+    if (p.t == 0) {
+        p.sums[p.part * HMMA_ROWS + p.g] = top[0];
+        p.sums[p.part * HMMA_ROWS + p.g + 8] = top[1];
+    }
+    row_barrier<SPLIT>(p);
+#pragma unroll
+    for (int part = 0; part < SPLIT; part++) {
+        top[0] = fmaxf(top[0], p.sums[part * HMMA_ROWS + p.g]);
+        top[1] = fmaxf(top[1], p.sums[part * HMMA_ROWS + p.g + 8]);
+    }
+}
+
+// Makes `top` what sums and results are relative to.
+template <int GROUPS>
+static __device__ __forceinline__ void maxima_raise(partial16<GROUPS> &r, const float top[2])
+{
+    float fade[2];
+    bool grown = false;
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        fade[m] = r.max[m] == -INFINITY ? 0 : exp2f(r.max[m] - top[m]);
+        grown |= top[m] > r.max[m];
+    }
+    if (!__any_sync(~0u, grown))
+        return;
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        fade[m] = top[m] > r.max[m] ? fade[m] : 1;
+        r.max[m] = top[m];
+        r.sum[m] *= fade[m];
+    }
+#pragma unroll
+    for (int n = 0; n < GROUPS * HMMA_GROUP / HMMA_TILE; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            r.sums.rounded[n][i] *= fade[i / 2];
+            r.sums.rest[n][i] *= fade[i / 2];
+        }
+}
+
+// Columns of a step whose weights a warp computes, and the first of them.
+template <int SPLIT> static __device__ __forceinline__ int own_column(const place16 &p, int column)
+{
+    return column + p.part * (HMMA_STEP / SPLIT);
+}
+
+static __device__ __forceinline__ uint32_t own_rows(const attend16 &a, const place16 &p, int i)
+{
+    return p.x[i] + p.warp * HMMA_ROWS * HMMA_PITCH(a.width[i]);
+}
+
+template <class T, int SPLIT, int GROUPS, bool EXTRAS>
+static __device__ __forceinline__ void softmax_weigh(const attend16 &a, const place16 &p,
+                                                     int column, const uint32_t y[2],
+                                                     partial16<GROUPS> &r, hmma_weights &w)
+{
+    const int columns = HMMA_STEP / SPLIT, tiles = columns / HMMA_TILE;
+    float s[tiles][4] = {}, slope[tiles][4], top[2] = {r.max[0], r.max[1]};
+    hmma_product<T, tiles>(s, own_rows(a, p, 0), y[0] + p.part * columns * HMMA_PITCH(a.width[0]),
+                           a.width[0]);
+    scores_finish<false, EXTRAS, tiles>(a, p, own_column<SPLIT>(p, column), s, slope);
+#pragma unroll
+    for (int n = 0; n < tiles; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            top[i / 2] = fmaxf(top[i / 2], s[n][i] * a.factor[0]);
+    top[0] = quad_max(top[0]);
+    top[1] = quad_max(top[1]);
+    maxima_share<SPLIT>(p, top);
+    maxima_raise<GROUPS>(r, top);
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < tiles; n++) {
+            float first = weight_of(a, s[n][2 * m], top[m], 0);
+            float second = weight_of(a, s[n][2 * m + 1], top[m], 0);
+            sum += first + second;
+            weights_set<T>(w, n, m, first, second, first, second);
+        }
+        r.sum[m] += sum;
+    }
+}
+
+// dS of the rows of a warp and one column, added up over rows that share a line of the bias.
+static __device__ __forceinline__ void dbias_add(const attend16 &a, const place16 &p, int row,
+                                                 int key, float ds, float ds_twin)
+{
+    int64_t line = p.at.tile.bias_row + (row - (int)p.at.tile.position) * a.dbias.row_step;
+    double sum = ds;
+    if (a.dbias.row_step == 0)
+        for (int lanes = 4; lanes < 32; lanes *= 2) {
+            sum += __shfl_xor_sync(~0u, sum, lanes);
+            ds_twin += __shfl_xor_sync(~0u, ds_twin, lanes);
+        }
+    if (sum == 0 || (a.dbias.row_step == 0 && p.g != 0))
+        return;
+    int64_t at = p.at.head * a.dbias.head_stride + line * a.c.seqlen_kv + key;
+    if (a.dbias.data)
+        atomicAdd(a.dbias.data + at, sum);
+    atomicAdd(a.dbias.twin + at, ds_twin);
+}
+
+// The weights P or dS of HMMA_GROUP columns, the step's from tile `first` on. `stats` are those of
+// the rows g and g + 8, or of the columns.
+template <class T, pass PASS, bool EXTRAS>
+static __device__ __forceinline__ void group_weigh(const attend16 &a, const place16 &p, int column,
+                                                   const uint32_t y[2], const reference_stat *stats,
+                                                   int first, float terms[2], hmma_weights &w)
+{
+    const int tiles = HMMA_GROUP / HMMA_TILE;
+    const bool keys = pass_has_keys(PASS);
+    float s[tiles][4] = {}, dp[tiles][4] = {}, slope[tiles][4];
+    hmma_product<T, tiles>(s, own_rows(a, p, 0), y[0], a.width[0]);
+    if (pass_is_gradient(PASS))
+        hmma_product<T, tiles>(dp, own_rows(a, p, 1), y[1], a.width[1]);
+    scores_finish<keys, EXTRAS, tiles>(a, p, column, s, slope);
+#pragma unroll
+    for (int n = 0; n < tiles; n++)
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            float exact[2], twin[2];
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                int i = 2 * m + e, offset = n * HMMA_TILE + 2 * p.t + e;
+                reference_stat stat = stats[keys ? offset : 8 * m];
+                float weight = weight_of(a, s[n][i], stat.lse_high, stat.lse_low);
+                exact[e] = twin[e] = weight;
+                if (!pass_is_gradient(PASS))
+                    continue;
+                float d = stat.delta, part = weight;
+                exact[e] = weight * (dp[n][i] - d);
+                twin[e] = weight * (dp[n][i] - stat.delta_twin);
+                if (EXTRAS && PASS == PASS_DQ && a.dbias.twin)
+                    dbias_add(a, p, p.row + p.g + 8 * m, column + offset, exact[e], twin[e]);
+                if (EXTRAS && weight > 0) {
+                    exact[e] *= slope[n][i];
+                    twin[e] *= slope[n][i];
+                    part *= slope[n][i];
+                }
+                terms[m] = fmaf(part * part, fmaf(dp[n][i], dp[n][i], d * d), terms[m]);
+            }
+            weights_set<T>(w, first + n, m, twin[0], twin[1], exact[0], exact[1]);
+        }
+}
+
+#endif
