@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of a verdict. Each chunk of a tensor on a rank is compared with the reference and with
-// the twin, an honest kernel in high precision (judge/cpu/reference.h). A row is one token's vector
+// the twin, an honest kernel in high precision (judge/cpu/expected.h). A row is one token's vector
 // of one head. Limits are those of bf16 and fp16, in brackets those of fp32.
 //
 // - unit: the RMS error of the twin; at least half of what rounding the reference to the dtype
