@@ -7,7 +7,7 @@
 
 // Deviation of a product of two of TransformerEngine's numbers (judge/inputs.h).
 #define TE_PRODUCT_DEVIATION 0.52
-// Largest deviation of logits that fp32 tells apart so well that judge/figures.h has limits that
+// Largest deviation of logits that fp32 tells apart so well that judge/rules.h has limits that
 // mean something.
 #define LOGIT_DEVIATION_MAX  400
 // Largest deviation of Q, whose largest elements are five times as large, and of what dQ is made

@@ -317,7 +317,7 @@ static void sequence_rms(const struct cp_case *c, int sequence, double rms[4])
     free(results);
 }
 
-// What a chunk of several sequences is measured against is then right for each (judge/figures.h).
+// What a chunk of several sequences is measured against is then right for each (judge/rules.h).
 START_TEST(sharp_results_do_not_depend_on_the_length)
 {
     struct cp_case c = cases_thd("32,1024", "", "", "");
