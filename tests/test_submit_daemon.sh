@@ -157,7 +157,7 @@ tap_has "a time limit: where it was" "$(cat "$scratch/out")" "time limit of 2.00
 run $long --timeout 1s
 tap_is "a time limit that cannot be met" \
     "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" "68 DEADLINE_EXCEEDED"
-advice=$(sed -n 's/.* does not allow; ask for --timeout \([0-9]*s\) or more$/\1/p' "$scratch/out")
+advice=$(sed -n 's/.* does not allow; ask for --timeout \([0-9.]*s\) or more$/\1/p' "$scratch/out")
 tap_has "a time limit that cannot be met: what would do" "${advice:-nothing}" s
 # shellcheck disable=SC2086
 run $long --timeout 1s --json

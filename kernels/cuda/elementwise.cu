@@ -4,10 +4,6 @@
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
 
-extern "C" {
-#include "common/mutation.h"
-}
-
 #define THREADS 256
 #define UNROLL  4 // units of a thread: all are read before one is written
 
@@ -156,10 +152,4 @@ void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, cons
     else
         each<8>(backend, convert_operation<fp16>{source, (uint16_t *)destination}, count, wide,
                 "convert");
-    if (MUTATED(CONVERT_TRUNCATES)) {
-        // As on the CPU: how long a row is nobody knows here.
-        int64_t lost = count < 64 ? count : 64;
-        cudaMemsetAsync((char *)destination + (count - lost) * bytes, 0, (size_t)(lost * bytes),
-                        backend->queue.stream);
-    }
 }

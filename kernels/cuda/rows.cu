@@ -4,10 +4,6 @@
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
 
-extern "C" {
-#include "common/mutation.h"
-}
-
 #define THREADS 256
 #define LANES   32
 
@@ -21,8 +17,7 @@ struct dot_arguments {
     float *d;
     int64_t rows;
     int heads, dim;
-    int lanes;    // that share a row: a power of 2, up to 32
-    float factor; // 1, or what an error makes of the sum
+    int lanes; // that share a row: a power of 2, up to 32
 };
 
 // A block takes rows of one head, so that what it writes lies in a row; the next block takes the
@@ -53,7 +48,7 @@ __global__ __launch_bounds__(THREADS) void row_dot_kernel(struct dot_arguments a
             sum[k] += __shfl_xor_sync(0xffffffff, sum[k], distance);
         int64_t row = first + k * groups;
         if (lane == 0 && row < a.rows)
-            a.d[head * a.rows + row] = sum[k] * a.factor;
+            a.d[head * a.rows + row] = sum[k];
     }
 }
 
@@ -79,7 +74,6 @@ void row_dot_cuda(struct attention_backend *backend, const struct attention_shap
     a.rows = shape->q_rows;
     a.heads = shape->heads;
     a.dim = shape->d_v;
-    a.factor = MUTATED(ROWDOT_ZERO) ? 0 : 1;
     if (a.rows <= 0 || a.heads <= 0)
         return;
     with_dtype(shape->dtype, [&](auto dtype) {
@@ -96,10 +90,10 @@ void row_dot_cuda(struct attention_backend *backend, const struct attention_shap
 
 #define FILL_ROWS 4 // of a thread
 
-__global__ __launch_bounds__(THREADS) void fill_heads_kernel(const float *source, float more,
+__global__ __launch_bounds__(THREADS) void fill_heads_kernel(const float *source,
                                                              float *destination, int64_t rows)
 {
-    float value = source[blockIdx.y] + more;
+    float value = source[blockIdx.y];
     int64_t row = (int64_t)blockIdx.x * (THREADS * FILL_ROWS) + threadIdx.x;
     for (int k = 0; k < FILL_ROWS; k++, row += THREADS)
         if (row < rows)
@@ -113,9 +107,8 @@ void fill_heads_cuda(struct attention_backend *backend, const struct attention_s
         return;
     int64_t tiles = (shape->q_rows + THREADS * FILL_ROWS - 1) / (THREADS * FILL_ROWS);
     dim3 grid((unsigned)tiles, (unsigned)shape->heads);
-    const float ln2 = 0.693147180559945f;
-    fill_heads_kernel<<<grid, THREADS, 0, backend->queue.stream>>>(
-        source, MUTATED(SINK_TWICE) ? ln2 : 0, destination, shape->q_rows);
+    fill_heads_kernel<<<grid, THREADS, 0, backend->queue.stream>>>(source, destination,
+                                                                   shape->q_rows);
     cuda_launched(backend, "fill heads");
 }
 
@@ -172,14 +165,14 @@ __global__ __launch_bounds__(THREADS) void sink_parts_kernel(struct sink_argumen
 }
 
 __global__ __launch_bounds__(THREADS) void sink_sum_kernel(const double *parts, int count,
-                                                           float sign, float *dsink)
+                                                           float *dsink)
 {
     double sum = 0;
     for (int i = threadIdx.x; i < count; i += THREADS)
         sum += parts[(int64_t)blockIdx.x * count + i];
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        dsink[blockIdx.x] -= sign * (float)sum;
+        dsink[blockIdx.x] -= (float)sum;
 }
 
 // Puts the slices that have rows on the device. Returns the rows of all, 0 when there are none or
@@ -226,7 +219,7 @@ void sink_grad_cuda(struct attention_backend *backend, const struct attention_sh
     dim3 grid((unsigned)blocks, (unsigned)shape->heads);
     sink_parts_kernel<<<grid, THREADS, 0, backend->queue.stream>>>(a);
     cuda_launched(backend, "sink gradient");
-    sink_sum_kernel<<<shape->heads, THREADS, 0, backend->queue.stream>>>(
-        a.parts, (int)blocks, MUTATED(SINK_GRAD_SIGN) ? -1 : 1, dsink);
+    sink_sum_kernel<<<shape->heads, THREADS, 0, backend->queue.stream>>>(a.parts, (int)blocks,
+                                                                         dsink);
     cuda_launched(backend, "sum of the sink gradient");
 }
