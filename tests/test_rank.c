@@ -31,7 +31,11 @@ static void assert_passes(const struct cp_case *c)
 
 static uint64_t digest_of(const struct cp_case *c)
 {
-    assert_passes(c);
+    struct error error = {0};
+    if (c->verify != VERIFY_OFF)
+        assert_passes(c);
+    else
+        ck_assert_msg(world_run(c, reports, &error) == STATUS_OK, "%s", error.text);
     return world_digest(reports, c->world_size);
 }
 
