@@ -110,6 +110,11 @@ static int extent_compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static int64_t magnitude(int64_t stride)
+{
+    return stride == INT64_MIN ? INT64_MAX : llabs(stride);
+}
+
 // Whether elements of different rows and heads are sure to lie apart: each stride steps over all
 // that smaller ones reach.
 static bool extents_fit(struct extent extents[3], int64_t dim)
@@ -133,9 +138,9 @@ enum status array_check(const struct cpattn_check *check, enum cpattn_tensor ten
     struct cpattn_shape s = cpattn_check_shape(check, tensor);
     int64_t inner = array->inner_rows > 0 ? array->inner_rows : s.rows;
     struct extent extents[3] = {
-        {llabs(array->head_stride), s.heads},
-        {llabs(array->row_stride), inner < s.rows ? inner : s.rows},
-        {llabs(array->outer_stride), inner > 0 ? (s.rows + inner - 1) / inner : 0}};
+        {magnitude(array->head_stride), s.heads},
+        {magnitude(array->row_stride), inner < s.rows ? inner : s.rows},
+        {magnitude(array->outer_stride), inner > 0 ? (s.rows + inner - 1) / inner : 0}};
     if (!array->data)
         return error_set(error, STATUS_INVALID_ARGUMENT, "%s has no memory", tensors[tensor].name);
     if (array->inner_rows >= 0 && extents_fit(extents, s.dim))

@@ -123,8 +123,8 @@ CPATTN_API enum cpattn_status cpattn_check_verify(struct cpattn_check *check,
 CPATTN_API void cpattn_check_verdict_destroy(struct cpattn_check_verdict *verdict);
 
 CPATTN_API bool cpattn_check_verdict_pass(const struct cpattn_check_verdict *verdict);
-// The index-th figures, one for each result and one for its padding where it has some; NULL after
-// the last.
+// The index-th figures: one for each result and chunk, and one for the padding of a result where it
+// has some; NULL after the last.
 CPATTN_API const struct cpattn_figures *
 cpattn_check_verdict_figures(const struct cpattn_check_verdict *verdict, int index);
 // A few lines for people: the verdict, and for each result how far it is from the reference.
