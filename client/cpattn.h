@@ -211,7 +211,7 @@ enum {
 // What is said of a tensor beside its verdict.
 enum cpattn_remark {
     CPATTN_REMARK_NONE = 0,
-    // lse, max_logit: within the limit only because the sum has many terms.
+    // Within the limit only because sums have many terms: lse, out, dq, dk, dv.
     CPATTN_REMARK_LONG_SUM = 1,
 };
 

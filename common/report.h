@@ -37,7 +37,7 @@ enum {
 // What is said of a tensor beside its verdict.
 enum report_remark {
     REMARK_NONE,
-    REMARK_LONG_SUM, // LSE, max_logit: within the limit only because the sum has many terms
+    REMARK_LONG_SUM, // within the limit only because sums have many terms
     REMARK_COUNT
 };
 

@@ -15,6 +15,10 @@
 // - zero: what belongs to a query that sees no key, or a key that no query sees, is exactly zero.
 // - nonfinite: finite where the reference is, else the same infinity. Padding is exactly zero.
 //
+// - long sums: the fp32 sums of matrix units cut off what is below their last bit, which makes long
+//   ones smaller by some 2^-30 for each term. With bf16 and fp16 rms and slope may be off by 2^-29
+//   more for each term of the longest sum (rules_longest_sum()), with a remark.
+//
 // LSE and largest logits, fp32 always: error <= 2^-24 * (64 + 8 |value|) * (deviation of the logits
 // / 4) * sqrt(head_dim_qk / 64), factors at least 1, * (1 + what all logits are lowered by
 // (plan/weight.h) / 8). LSE has 2^-30 more for each key, with a remark: long sums stagnate. A
@@ -42,9 +46,14 @@ struct rules {
     double rounding;                 // of a step, at least: the unit
     double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
     double excess;                   // of the logits and their errors, >= 1
+    double long_sum;                 // what a long sum may be off by, of the reference
     bool absolute;                   // LSE and largest logits
 };
 struct rules rules_of(const struct cp_case *c, enum report_tensor tensor);
+
+// Terms that the longest sum over keys (out, dq) or over queries (dk, dv) of the case may have: the
+// most that its lengths and its window let a query see, or be seen by. 0 for other tensors.
+int64_t rules_longest_sum(const struct cp_case *c, enum report_tensor tensor);
 
 // Whether the logits of a case with a 16-bit dtype are so large that fp32 does not hold them well
 // enough for a reference: it has to be made in fp64 then.

@@ -241,6 +241,9 @@ tests_test_mutated_kernels_LDFLAGS = $(mutated_ldflags)
 test_programs += tests/test_executor
 tests_test_executor_SOURCES = tests/test_executor.c tests/generate.c tests/generate.h
 
+test_programs += tests/test_rules
+tests_test_rules_SOURCES = tests/test_rules.c
+
 test_programs += tests/test_tiles
 tests_test_tiles_SOURCES = tests/test_tiles.c
 

@@ -244,8 +244,8 @@ static void print_remarks(FILE *out, const char *indent, const struct cpattn_res
         if (!outcome_remarked(result, names[t]))
             continue;
         snprintf(text, sizeof(text),
-                 "remark: %s is within its limit only because many keys are visible: in fp32 a sum "
-                 "of many weights stagnates, and its limit grows with their number",
+                 "remark: %s is within its limit only because its sums have many terms: long sums in "
+                 "fp32 lose a little with each term, and the limit grows with their number",
                  names[t]);
         terminal_wrap(out, indent, text);
     }

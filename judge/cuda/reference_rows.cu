@@ -151,7 +151,7 @@ static __device__ __forceinline__ double warp_sum(double x)
 struct dots {
     const reference_tile *tiles;
     const reference_sequence *sequences;
-    enum case_dtype dtype;
+    enum case_dtype dtype, d_out_dtype;
     const void *d_out;
     reference_results out;
     reference_run run;
@@ -178,7 +178,7 @@ __global__ void delta_kernel(const dots d)
         double exact = 0, twin = 0;
         for (int k = threadIdx.x % WARP; k < d.dim; k += WARP) {
             int64_t at = row * d.width + k;
-            double x = element_loaded(d.dtype, d.d_out, from + k);
+            double x = element_loaded(d.d_out_dtype, d.d_out, from + k);
             exact += x * (d.out.exact64 ? d.out.exact64[at] : d.out.exact[at]);
             twin += x * element_loaded(d.dtype, d.out.twin, at);
         }
@@ -210,7 +210,7 @@ __global__ void run_stats_kernel(const dots d)
         int64_t local = tile.local_row + i * d.run.row_step;
         for (int k = threadIdx.x % WARP; k < d.dim; k += WARP) {
             int64_t at = (local * d.heads + head) * d.dim + k;
-            float x = element_loaded(d.dtype, d.d_out, from + k);
+            float x = element_loaded(d.d_out_dtype, d.d_out, from + k);
             float got = element_loaded(d.dtype, d.run.out, at);
             exact += (double)x * got;
             twin += x * rounding_of(d.dtype, got, at);
@@ -235,7 +235,9 @@ static dots dots_of(const struct reference_cuda *r, const struct reference_rows 
     d.tiles = queries->tiles;
     d.sequences = r->sequences;
     d.dtype = r->c->dtype;
-    d.d_out = r->narrow[REFERENCE_DO] ? r->narrow[REFERENCE_DO] : r->inputs[REFERENCE_DO];
+    bool narrow = r->narrow[REFERENCE_DO] != NULL;
+    d.d_out_dtype = narrow ? r->c->dtype : DTYPE_FP32;
+    d.d_out = narrow ? r->narrow[REFERENCE_DO] : r->inputs[REFERENCE_DO];
     d.stats = stats;
     d.stats64 = stats64;
     d.heads = r->c->heads;

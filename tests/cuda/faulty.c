@@ -105,7 +105,8 @@ static enum status faulty_create(const struct engine_setup *setup, struct engine
                                  struct error *error)
 {
     // Keeps no memory, so that each case has to ask for it.
-    char *const arguments[] = {setup->arguments[0], "0", NULL};
+    char nothing[] = "0";
+    char *const arguments[] = {setup->arguments[0], nothing, NULL};
     struct engine_setup lean = *setup;
     lean.arguments = arguments;
     enum status status = engine_cuda.create(&lean, engine, error);

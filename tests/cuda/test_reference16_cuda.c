@@ -379,9 +379,13 @@ static struct squares dbias_squares(const struct sample *s)
 // RMS of the terms that cancel in an element, whose noise in fp32 nobody avoids.
 static double noise_of(const struct sample *s, int tensor, const double terms[2])
 {
+    const struct cp_case *c = &s->c;
     if (tensor == DQ)
         return 0x1p-22 * terms[SIDE_Q];
-    return tensor == DK ? 0x1p-22 * terms[SIDE_KV] * input_draw_of(&s->c, INPUT_Q).factor : 0;
+    if (tensor == TENSORS) // dbias: the terms of dQ without the scale, added up over rows and heads
+        return 0x1p-22 * terms[SIDE_Q] / case_scale(c) *
+               sqrt((double)(s->rows[SIDE_Q].rows * c->heads) / (double)bias_elements(s));
+    return tensor == DK ? 0x1p-22 * terms[SIDE_KV] * input_draw_of(c, INPUT_Q).factor : 0;
 }
 
 static double unit_of(const struct cp_case *c, const struct squares *q, double elements)

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each rule by itself: a chunk of given sums keeps its limits, and breaks one where it is exceeded.
+#include "tests/runner.h"
+
+#include <math.h>
+
+#include "judge/rules.h"
+
+#define ELEMENTS 1000000
+#define ROWS     10000
+#define UNIT     1e-3 // RMS error of the twin, of a reference whose RMS is 1
+
+// A chunk whose errors are `rms` units and have a slope, judged as a tensor of the case.
+static struct figures judged(const struct cp_case *c, enum report_tensor tensor, double rms,
+                             double slope)
+{
+    struct rules rules = rules_of(c, tensor);
+    struct rules_sums s = {.elements = ELEMENTS,
+                           .rows = ROWS,
+                           .error_squares = pow(rms * UNIT, 2) * ELEMENTS,
+                           .twin_squares = UNIT * UNIT * ELEMENTS,
+                           .reference_squares = ELEMENTS,
+                           .product = slope * ELEMENTS,
+                           .twin_fourths = pow(UNIT * UNIT * ELEMENTS, 2) / ROWS};
+    struct rules_worst worst = {.row = 1, .element = 0.5};
+    struct figures f = {0};
+    rules_finish(&rules, &s, &worst, &f);
+    return f;
+}
+
+static struct cp_case of_length(enum case_dtype dtype, int64_t seqlen)
+{
+    struct cp_case c;
+    case_init(&c);
+    c.dtype = dtype;
+    c.batch = 1;
+    c.seqlen_q = c.seqlen_kv = seqlen;
+    return c;
+}
+
+START_TEST(the_rms_is_measured_in_units)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct figures f = judged(&c, TENSOR_OUT, 1.5, 0);
+    ck_assert_int_eq(f.broken, 0);
+    ck_assert_double_eq_tol(f.twin_rel, UNIT, 1e-12);
+    ck_assert_int_eq(f.remark, REMARK_NONE);
+    ck_assert_int_eq(judged(&c, TENSOR_OUT, 1.7, 0).broken, RULE_RMSE);
+    c.dtype = DTYPE_FP32;
+    ck_assert_int_eq(judged(&c, TENSOR_OUT, 1.7, 0).broken, 0);
+    ck_assert_int_eq(judged(&c, TENSOR_OUT, 2.8, 0).broken, RULE_RMSE);
+}
+END_TEST
+
+START_TEST(the_slope_has_a_sign_and_a_limit)
+{
+    static const double limits[] = {[DTYPE_BF16] = 3e-4, [DTYPE_FP16] = 1e-4, [DTYPE_FP32] = 3e-6};
+    static const enum case_dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32};
+    for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+        struct cp_case c = of_length(dtypes[i], 1024);
+        double noise = 3 * (1 + 6 / sqrt(ROWS)) * UNIT / sqrt(ROWS);
+        double limit = limits[dtypes[i]] + noise;
+        ck_assert_int_eq(judged(&c, TENSOR_DK, 1, 0.99 * limit).broken, 0);
+        ck_assert_int_eq(judged(&c, TENSOR_DK, 1, -0.99 * limit).broken, 0);
+        ck_assert_int_eq(judged(&c, TENSOR_DK, 1, 1.05 * limit).broken, RULE_SLOPE);
+        ck_assert_int_eq(judged(&c, TENSOR_DK, 1, -1.05 * limit).broken, RULE_SLOPE);
+    }
+}
+END_TEST
+
+START_TEST(rows_elements_and_exact_rules_break_by_themselves)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct rules rules = rules_of(&c, TENSOR_OUT);
+    struct rules_sums s = {.elements = ELEMENTS,
+                           .rows = ROWS,
+                           .twin_squares = UNIT * UNIT * ELEMENTS,
+                           .reference_squares = ELEMENTS};
+    struct rules_worst worst = {.row = 30};
+    struct figures f;
+    rules_finish(&rules, &s, &worst, &f);
+    ck_assert_int_eq(f.broken, RULE_ROW);
+    worst = (struct rules_worst){.element = 1.01, .mismatches = 1};
+    rules_finish(&rules, &s, &worst, &f);
+    ck_assert_int_eq(f.broken, RULE_ELEMENT);
+    worst = (struct rules_worst){0};
+    s.nonfinite = 1;
+    rules_finish(&rules, &s, &worst, &f);
+    ck_assert_int_eq(f.broken, RULE_NONFINITE);
+    s.nonfinite = 0;
+    s.zeros = 1;
+    rules_finish(&rules, &s, &worst, &f);
+    ck_assert_int_eq(f.broken, RULE_ZERO);
+}
+END_TEST
+
+// cuDNN's sum over a million keys is 0.11 % too small.
+START_TEST(long_sums_may_be_too_small_with_a_remark)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1 << 20);
+    struct figures f = judged(&c, TENSOR_OUT, 1.5, -1.1e-3);
+    ck_assert_int_eq(f.broken, 0);
+    ck_assert_int_eq(f.remark, REMARK_LONG_SUM);
+    ck_assert_int_eq(judged(&c, TENSOR_OUT, 1.5, 0).remark, REMARK_NONE);
+    ck_assert_int_eq(judged(&c, TENSOR_OUT, 2.3, 0).remark, REMARK_LONG_SUM);
+    ck_assert_int_eq(judged(&c, TENSOR_OUT, 1.5, -2.5e-3).broken, RULE_SLOPE);
+    ck_assert_int_eq(judged(&c, TENSOR_OUT, 1.5, -2.5e-3).remark, REMARK_NONE);
+    ck_assert_int_eq(judged(&c, TENSOR_DBIAS, 1.5, -1.1e-3).broken, RULE_SLOPE);
+    c.dtype = DTYPE_FP32;
+    ck_assert_int_eq(judged(&c, TENSOR_OUT, 1.5, -1.1e-3).broken, RULE_SLOPE);
+}
+END_TEST
+
+START_TEST(the_longest_sum_is_what_a_window_lets_see)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 5000);
+    c.seqlen_kv = 7000;
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_OUT), 7000);
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_DQ), 7000);
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_DK), 5000);
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_DV), 5000);
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_LSE), 0);
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_DBIAS), 0);
+    c.window_left = 99; // the mask is causal
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_OUT), 100);
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_DV), 100);
+    c.mask = MASK_NONE;
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_OUT), 7000);
+    c.window_right = 10;
+    ck_assert_int_eq(rules_longest_sum(&c, TENSOR_OUT), 110);
+}
+END_TEST
+
+START_TEST(logarithms_have_the_rule_of_elements_alone)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    ck_assert_int_eq(judged(&c, TENSOR_LSE, 1000, 1).broken, 0);
+    struct rules rules = rules_of(&c, TENSOR_LSE);
+    ck_assert_double_eq_tol(rules_logarithm(&rules, -8), 128 * 0x1p-24 * sqrt(2), 1e-9);
+    ck_assert_double_eq_tol(rules_logarithm_keys(1 << 20), 0x1p-10, 1e-9);
+}
+END_TEST
+
+START_TEST(sinks_are_judged_head_by_head)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct rules rules = rules_of(&c, TENSOR_DSINK);
+    struct rules_sink head = {
+        .reference = 2, .twin_squares = 1e-6, .term_squares = 1, .queries = 1024};
+    double unit = rules_sink_unit(&head);
+    struct rules_sinks sums = {0};
+    struct figures f = {0};
+    ck_assert_double_gt(unit, 1e-3);
+    ck_assert_int_eq(rules_sinks_add(&rules, &sums, &head, 2 + 4.9 * unit), RULES_WORST);
+    ck_assert_int_eq(rules_sinks_add(&rules, &sums, &head, 2), 0);
+    rules_sinks_finish(&rules, &sums, &f);
+    ck_assert_int_eq(f.broken, 0);
+    ck_assert_int_eq(rules_sinks_add(&rules, &sums, &head, 2 - 5.1 * unit),
+                     RULES_WORST | RULES_FIRST_BAD);
+    rules_sinks_finish(&rules, &sums, &f);
+    ck_assert_int_eq(f.broken, RULE_ELEMENT);
+    ck_assert_int_eq(f.mismatches, 1);
+}
+END_TEST
+
+static Suite *rules_suite(void)
+{
+    Suite *suite = suite_create("rules");
+    TCase *tcase = tcase_create("rules");
+    tcase_add_test(tcase, the_rms_is_measured_in_units);
+    tcase_add_test(tcase, the_slope_has_a_sign_and_a_limit);
+    tcase_add_test(tcase, rows_elements_and_exact_rules_break_by_themselves);
+    tcase_add_test(tcase, long_sums_may_be_too_small_with_a_remark);
+    tcase_add_test(tcase, the_longest_sum_is_what_a_window_lets_see);
+    tcase_add_test(tcase, logarithms_have_the_rule_of_elements_alone);
+    tcase_add_test(tcase, sinks_are_judged_head_by_head);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return runner_run(rules_suite());
+}
