@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a verification judges, and the figures that have come of it.
+#include <math.h>
+#include <stdlib.h>
+
 #include "judge/chunk.h"
 #include "judge/cuda/verify_state.h"
 #include "plan/bias.h"
@@ -136,4 +139,37 @@ void verify_cuda_finish(struct verify_cuda *x, struct rank_report *report)
     slots_append(x, 0, SLOTS_OF_QUERIES, report);
     totals_append(x, report);
     slots_append(x, SLOTS_OF_QUERIES, SLOTS, report);
+}
+
+// ---- for a diagnosis ----------------------------------------------------------------------------
+
+static void statistics_convert(const struct verify_cuda *x, const void *copy, int64_t count,
+                               double *lse, double *delta)
+{
+    const struct reference_stat64 *exact = copy;
+    const struct reference_stat *fast = copy;
+    for (int64_t i = 0; i < count; i++) {
+        lse[i] =
+            x->all.stats64 ? exact[i].lse : ((double)fast[i].lse_high + fast[i].lse_low) * M_LN2;
+        delta[i] = x->all.stats64 ? exact[i].delta : fast[i].delta;
+    }
+}
+
+bool verify_cuda_statistics(void *context, int32_t sequence, int32_t head, double *lse,
+                            double *delta)
+{
+    const struct verify_cuda *x = context;
+    const struct reference_sequence *s = &x->sequences[sequence];
+    int64_t at = head * x->r.tokens[SIDE_Q] + s->first[SIDE_Q], count = s->length[SIDE_Q];
+    _Static_assert(sizeof(struct reference_stat) == sizeof(struct reference_stat64), "one size");
+    size_t bytes = (size_t)count * sizeof(struct reference_stat);
+    const void *from = x->all.stats64 ? (const void *)(x->all.stats64 + at) : x->all.stats + at;
+    if (!x->c->training || (!x->all.stats && !x->all.stats64))
+        return false;
+    void *copy = malloc(bytes + 1);
+    bool copied = copy && cudaMemcpy(copy, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
+    if (copied)
+        statistics_convert(x, copy, count, lse, delta);
+    free(copy);
+    return copied;
 }

@@ -59,4 +59,10 @@ enum status verify_cuda_start(const struct verification_cuda *v, cudaEvent_t ref
 // been called. Times are the caller's.
 void verify_cuda_finish(struct verify_cuda *x, struct rank_report *report);
 
+// LSE and delta of all queries of a sequence and head, copied from what the keys were judged by
+// (diagnosis_statistics, judge/diagnosis.h): after verify_cuda_finish(), while the device arena is
+// as it was. `context` is the struct verify_cuda. False without gradients, or where a copy fails.
+bool verify_cuda_statistics(void *context, int32_t sequence, int32_t head, double *lse,
+                            double *delta);
+
 #endif

@@ -309,7 +309,8 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
     verify_cuda_finish(x, j->report);
     j->report->digest = digest_finish(cuda, j);
     struct rank_results results = job_results(j);
-    job_diagnose(j, results_read_device, &(struct evidence_host){j->c, &results}, NULL, NULL);
+    job_diagnose(j, results_read_device, &(struct evidence_host){j->c, &results},
+                 verify_cuda_statistics, x);
     return STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 //     stopped  the same, and then the process is stopped by a signal
 //     wedged   a kernel does not end
 //     greedy   the device has no memory left
+//     doubled  dk of a bf16 case is twice what it should be
 #ifndef CPATTN_TESTS_CUDA_FAULTY_H
 #define CPATTN_TESTS_CUDA_FAULTY_H
 

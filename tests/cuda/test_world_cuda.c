@@ -285,6 +285,26 @@ static void sleepers_are_found(void)
     world_destroy(w);
 }
 
+// Long enough that the diagnosis needs the statistics of the device.
+static void mistakes_are_named(void)
+{
+    struct rank_report reports[DEVICES_USED_MAX];
+    struct error error = {0};
+    struct cp_case c;
+    world_engine(&engine_faulty);
+    struct world *w = world_create(devices);
+    case_init(&c);
+    c.world_size = devices;
+    c.seqlen_q = c.seqlen_kv = 8192;
+    strcpy(c.model, "doubled");
+    bool ran = world_run_on(w, &c, reports, &error) == STATUS_OK;
+    const struct diagnosis *d = &reports[devices - 1].diagnosis;
+    printf("# %s\n", ran ? d->text : error.text);
+    result(ran && !reports[devices - 1].pass && d->tensor == TENSOR_DK && strstr(d->text, "2"),
+           "what is wrong with dk is said");
+    world_destroy(w);
+}
+
 int main(int argc, char **argv)
 {
     devices = devices_count();
@@ -303,6 +323,7 @@ int main(int argc, char **argv)
     memory_lacks();
     memory_is_taken();
     faults_are_told();
+    mistakes_are_named();
     sleepers_are_found();
     cases_agree();
     printf("1..%d\n", number);
