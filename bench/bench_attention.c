@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "common/blas.h"
-#include "kernels/attention.h"
+#include "kernels/backend.h"
 #include "kernels/dtype.h"
 
 #define SQUARE         2048
@@ -144,8 +144,8 @@ static double time_forward(struct attention_backend *backend, const struct shape
 {
     struct error error;
     int64_t rows = s->length * s->heads;
-    attention_cpu.fill(backend, b->o, 0, rows * s->d_v);
-    attention_cpu.fill(backend, b->lse, -INFINITY, rows);
+    backend_cpu.fill(backend, b->o, 0, rows * s->d_v);
+    backend_cpu.fill(backend, b->lse, -INFINITY, rows);
     struct attention_forward args = {.shape = attention_shape_of(s),
                                      .q = b->q,
                                      .k = b->k,
@@ -155,7 +155,7 @@ static double time_forward(struct attention_backend *backend, const struct shape
                                      .slices = slice,
                                      .slice_count = 1};
     double start = now();
-    must(attention_cpu.forward(backend, &args, &error), &error);
+    must(backend_cpu.attention->forward(backend, &args, &error), &error);
     return now() - start;
 }
 
@@ -176,7 +176,7 @@ static double time_backward(struct attention_backend *backend, const struct shap
                                       .slices = slice,
                                       .slice_count = 1};
     double start = now();
-    must(attention_cpu.backward(backend, &args, &error), &error);
+    must(backend_cpu.attention->backward(backend, &args, &error), &error);
     return now() - start;
 }
 
@@ -233,7 +233,7 @@ int main(int argc, char **argv)
     }
     struct attention_backend *backend;
     struct error error;
-    must(attention_cpu.create(&backend, &error), &error);
+    must(backend_cpu.create(&backend, &error), &error);
     printf("BLAS kernels: %s; sgemm: %d cubed; median of %d rounds; one thread\n", blas_core_name(),
            SQUARE, rounds);
     printf("%-20s %6s  %26s  %15s\n", "", "", "GFLOP/s", "of sgemm");
@@ -241,6 +241,6 @@ int main(int argc, char **argv)
            "sgemm", "forward", "backward");
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
         print_row(&shapes[i], measure(backend, &shapes[i], rounds));
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     return 0;
 }

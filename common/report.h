@@ -101,6 +101,13 @@ struct diagnosis {
     char text[DIAGNOSIS_TEXT_MAX]; // a sentence without a final stop, printable ASCII
 };
 
+// Who computed the attention of a rank: operations, forward and backward, by our own kernels and by
+// the provider that the case names.
+struct provider_use {
+    int32_t own_ops[2], wanted_ops[2];
+    char reason[ERROR_TEXT_MAX]; // why our own computed the first that the provider did not; or ""
+};
+
 #define REPORT_FIGURES_MAX 24
 struct rank_report {
     int32_t rank;
@@ -112,6 +119,7 @@ struct rank_report {
     double flops;    // of the attention this rank computed, forward and backward
     uint64_t digest; // of all bits of the rank's outputs: equal digests, equal results
     struct diagnosis diagnosis;
+    struct provider_use use;
 };
 
 enum report_phase {

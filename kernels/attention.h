@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations a backend provides, one table per backend. Plans know nothing else of a backend.
+// What attention operations work on. Who computes them is said in kernels/provider.h; the
+// operations of a backend around them are in kernels/backend.h.
 //
 // Layouts (C order): Q, dO-like [rows][heads][d]; K, V-like [rows][kv_heads][d]; LSE, D
 // [heads][q_rows]. Inputs are in the case's dtype, accumulators (O, LSE, dQ, dK, dV) in fp32. Query
@@ -44,6 +45,7 @@ struct attention_backward {
     struct attention_shape shape;
     const void *q, *k, *v, *d_out;
     const float *lse, *d; // of the complete forward; rows with LSE = -inf contribute nothing
+    const float *o;       // of the complete forward, [q_rows][heads][d_v]; NULL: only D is at hand
     // P = exp(logit - LSE), dS = P (dO V' - D): dV += P' dO, dbias += dS; then, with a softcap, dS
     // times the slope of tanh: dQ += scale dS K, dK += scale dS' Q.
     float *dq, *dk, *dv;
@@ -53,36 +55,6 @@ struct attention_backward {
     int32_t slice_count;
 };
 
-struct attention_backend; // scratch; one per thread of control
-
-struct attention_ops {
-    const char *name; // "cpu"
-    enum status (*create)(struct attention_backend **backend, struct error *error);
-    void (*destroy)(struct attention_backend *backend);
-    enum status (*forward)(struct attention_backend *backend, const struct attention_forward *args,
-                           struct error *error);
-    enum status (*backward)(struct attention_backend *backend,
-                            const struct attention_backward *args, struct error *error);
-    // D[h][row] = sum over d_v of dO * O, for all q_rows. dO in dtype, O fp32.
-    void (*row_dot)(struct attention_backend *backend, const struct attention_shape *shape,
-                    const void *d_out, const float *o, float *d);
-    void (*add)(struct attention_backend *backend, const float *source, float *destination,
-                int64_t count);
-    // destination = max(destination, source); NaN where either is NaN
-    void (*max)(struct attention_backend *backend, const float *source, float *destination,
-                int64_t count);
-    // destination[h][row] = source[h], for all heads and q_rows of the shape.
-    void (*fill_heads)(struct attention_backend *backend, const struct attention_shape *shape,
-                       const float *source, float *destination);
-    // dsink[h] -= sum over the rows of the slices of exp(sink[h] - LSE[h][row]) * D[h][row].
-    void (*sink_grad)(struct attention_backend *backend, const struct attention_shape *shape,
-                      const struct slice *slices, int32_t slice_count, const float *sink,
-                      const float *lse, const float *d, float *dsink);
-    void (*convert)(struct attention_backend *backend, enum case_dtype dtype, const float *source,
-                    void *destination, int64_t count);
-    void (*fill)(struct attention_backend *backend, float *destination, float value, int64_t count);
-};
-
-extern const struct attention_ops attention_cpu; // kernels/cpu
+struct attention_backend; // stream and scratch of a backend; one per thread of control
 
 #endif

@@ -6,6 +6,7 @@ kernels_libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 # Compiled a second time, with mutations, for the tests.
 kernels_sources = \
     kernels/attention.h \
+    kernels/backend.h \
     kernels/cpu/backend.c \
     kernels/cpu/backward.c \
     kernels/cpu/forward.c \
@@ -14,6 +15,8 @@ kernels_sources = \
     kernels/cpu/tile.h \
     kernels/dtype.c \
     kernels/dtype.h \
+    kernels/own.c \
+    kernels/provider.h \
     kernels/vector.c \
     kernels/vector.h \
     kernels/vector_avx2.c \

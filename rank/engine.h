@@ -14,8 +14,9 @@ struct engine {
 struct engine_ops {
     const char *name;   // "cpu"
     double verify_work; // what a rank spends on a verdict with `verify: auto` (judge/tiles.h)
-    // Adds to *host_bytes what the engine takes of the job's arena.
-    enum status (*reserve)(struct engine *e, const struct job *j, size_t *host_bytes,
+    // Chooses who computes the job's attention, and adds to *host_bytes what the engine takes of
+    // the job's arena.
+    enum status (*reserve)(struct engine *e, struct job *j, size_t *host_bytes,
                            struct error *error);
     // Makes sure of all other memory of the case and leaves the rest as it is, so that ranks can
     // still go back. NULL: there is none.

@@ -14,8 +14,10 @@
 
 struct cpu {
     struct engine base;
-    const struct attention_ops *ops;
+    const struct backend_ops *ops;
     struct attention_backend *backend;
+    struct own_provider own;
+    void *scratch; // of the case at hand, for attention
 };
 
 static struct cpu *self(struct engine *e)
@@ -25,11 +27,13 @@ static struct cpu *self(struct engine *e)
 
 // ---- memory ----
 
-static enum status cpu_reserve(struct engine *e, const struct job *j, size_t *host_bytes,
+static enum status cpu_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                struct error *error)
 {
-    (void)e;
-    enum status status = STATUS_OK;
+    enum status status =
+        attends_create(j->plan, &self(e)->own.base, NULL, false, &j->attends, error);
+    if (status == STATUS_OK)
+        status = arena_add(host_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
     for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
         status = arena_add(host_bytes, j->plan->buffers[i].bytes, 1, error);
     if (status == STATUS_OK)
@@ -37,8 +41,9 @@ static enum status cpu_reserve(struct engine *e, const struct job *j, size_t *ho
     return status;
 }
 
-static void buffers_take(struct job *j)
+static void buffers_take(struct cpu *cpu, struct job *j)
 {
+    cpu->scratch = arena_take(j->arena, (int64_t)j->attends->scratch_bytes, 1);
     for (int i = 0; i < j->plan->buffer_count; i++) {
         const struct plan_buffer *buffer = &j->plan->buffers[i];
         j->buffers[i] = arena_take(j->arena, buffer->bytes, 1);
@@ -58,10 +63,9 @@ static void input_fill(const struct job *j, enum input_tensor tensor, enum shard
 
 static enum status cpu_prepare(struct engine *e, struct job *j, struct error *error)
 {
-    (void)e;
     (void)error;
     uint64_t start_ns = clock_now_ns();
-    buffers_take(j);
+    buffers_take(self(e), j);
     char *kv = job_memory(j, BUFFER_INPUT_KV);
     input_fill(j, INPUT_K, SIDE_KV, kv);
     input_fill(j, INPUT_V, SIDE_KV, kv ? kv + job_key_bytes(j) : NULL);
@@ -89,6 +93,8 @@ static enum status cpu_execute(struct engine *e, struct job *j, struct error *er
         .transport = j->control,
         .progress = j->progress,
         .job = j->number,
+        .attends = j->attends,
+        .scratch = self(e)->scratch,
     };
     return executor_run(&execution, &j->report->timings, error);
 }
@@ -191,12 +197,13 @@ static enum status cpu_create(const struct engine_setup *setup, struct engine **
     if (!cpu)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a backend");
     cpu->base.ops = &cpu_ops;
-    cpu->ops = &attention_cpu;
+    cpu->ops = &backend_cpu;
     enum status status = cpu->ops->create(&cpu->backend, error);
     if (status != STATUS_OK) {
         free(cpu);
         return status;
     }
+    own_provider_init(&cpu->own, cpu->ops, cpu->backend);
     *engine = &cpu->base;
     return STATUS_OK;
 }

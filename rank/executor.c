@@ -332,10 +332,11 @@ static enum status executor_loop(struct executor *x, struct error *error)
 
 enum status executor_run(const struct execution *e, struct timings *timings, struct error *error)
 {
-    struct executor x = {.e = e,
-                         .plan = e->plan,
-                         .operations = {e->plan, e->buffers, e->ops, e->backend},
-                         .timings = timings};
+    struct executor x = {
+        .e = e,
+        .plan = e->plan,
+        .operations = {e->plan, e->buffers, e->ops, e->backend, e->attends, e->scratch},
+        .timings = timings};
     size_t op_count = (size_t)e->plan->op_count, transfer_count = (size_t)e->plan->transfer_count;
     x.done = calloc(op_count + 1, sizeof(*x.done));
     x.messages = calloc(transfer_count + 1, sizeof(*x.messages));

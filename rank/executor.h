@@ -5,18 +5,21 @@
 #define CPATTN_RANK_EXECUTOR_H
 
 #include "common/report.h"
-#include "kernels/attention.h"
+#include "kernels/backend.h"
 #include "plan/plan.h"
+#include "rank/attends.h"
 #include "transport/transport.h"
 
 struct execution {
     const struct plan *plan;
     void *const *buffers; // memory of the plan's buffers, by index, inputs filled
-    const struct attention_ops *ops;
+    const struct backend_ops *ops;
     struct attention_backend *backend;
-    struct transport *transport; // nothing under way
-    struct progress *progress;   // kept up to date at every operation and before every wait
-    uint64_t job;                // with phase and step it names each exchange to the peers
+    struct transport *transport;   // nothing under way
+    struct progress *progress;     // kept up to date at every operation and before every wait
+    uint64_t job;                  // with phase and step it names each exchange to the peers
+    const struct attends *attends; // who computes attention; NULL: the backend's own kernels
+    void *scratch;                 // attends->scratch_bytes of it
 };
 
 // Runs all operations. Without an explore_seed in the plan's case each exchange starts as early and

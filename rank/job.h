@@ -8,6 +8,7 @@
 #include "judge/results.h"
 #include "plan/plan.h"
 #include "plan/shard.h"
+#include "rank/attends.h"
 #include "transport/transport.h"
 
 struct job {
@@ -18,9 +19,10 @@ struct job {
     struct progress *progress;
     struct rank_report *report;
     struct plan *plan;
-    struct arena *arena;   // host memory; has room for what was reserved
-    void **buffers;        // by index in the plan; memory of the engine
-    struct span *spans[2]; // of the rank, by enum shard_side
+    struct attends *attends; // the engine makes them in reserve()
+    struct arena *arena;     // host memory; has room for what was reserved
+    void **buffers;          // by index in the plan; memory of the engine
+    struct span *spans[2];   // of the rank, by enum shard_side
     int span_count[2];
     struct span *spans_of_others; // room for shard_spans_max()
 };

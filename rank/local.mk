@@ -4,6 +4,8 @@ rank_librank_a_SOURCES = $(rank_sources)
 
 # Compiled a second time, with mutations, for the tests.
 rank_sources =
+rank_sources += rank/attends.c
+rank_sources += rank/attends.h
 rank_sources += rank/diagnose.c
 rank_sources += rank/diagnose.h
 rank_sources += rank/engine.h

@@ -8,9 +8,9 @@ static void *at(const struct operations *x, struct region region)
     return region_memory(x->buffers, &region);
 }
 
-static struct attention_shape op_shape(const struct operations *x, const struct op *op)
+struct attention_shape operations_shape(const struct plan *plan, const struct op *op)
 {
-    const struct cp_case *c = &x->plan->c;
+    const struct cp_case *c = &plan->c;
     int32_t group = c->heads / c->kv_heads;
     return (struct attention_shape){.dtype = c->dtype,
                                     .heads = op->heads.count,
@@ -29,11 +29,17 @@ static struct attention_shape op_shape(const struct operations *x, const struct 
                                     .deterministic = c->deterministic};
 }
 
+// The choice of a provider; NULL: there was none to make.
+static const struct attend *attend_of(const struct operations *x, const struct op *op)
+{
+    return x->attends ? &x->attends->list[op - x->plan->ops] : NULL;
+}
+
 static enum status attend_forward(const struct operations *x, const struct op *op,
                                   struct error *error)
 {
     struct attention_forward args = {
-        .shape = op_shape(x, op),
+        .shape = operations_shape(x->plan, op),
         .q = at(x, op->operand[ATTEND_Q]),
         .k = at(x, op->operand[ATTEND_K]),
         .v = at(x, op->operand[ATTEND_V]),
@@ -44,20 +50,25 @@ static enum status attend_forward(const struct operations *x, const struct op *o
         .slices = x->plan->slices + op->slice_first,
         .slice_count = op->slice_count,
     };
-    return x->ops->forward(x->backend, &args, error);
+    const struct attend *a = attend_of(x, op);
+    if (!a)
+        return x->ops->attention->forward(x->backend, &args, error);
+    return a->provider->ops->forward(a->provider, a->prepared, &args, x->scratch, error);
 }
 
 static enum status attend_backward(const struct operations *x, const struct op *op,
                                    struct error *error)
 {
+    const struct attend *a = attend_of(x, op);
     struct attention_backward args = {
-        .shape = op_shape(x, op),
+        .shape = operations_shape(x->plan, op),
         .q = at(x, op->operand[ATTEND_Q]),
         .k = at(x, op->operand[ATTEND_K]),
         .v = at(x, op->operand[ATTEND_V]),
         .d_out = at(x, op->operand[ATTEND_DO]),
         .lse = at(x, op->operand[ATTEND_LSE]),
         .d = at(x, op->operand[ATTEND_D]),
+        .o = a ? at(x, a->o) : NULL,
         .dq = at(x, op->operand[ATTEND_DQ]),
         .dk = at(x, op->operand[ATTEND_DK]),
         .dv = at(x, op->operand[ATTEND_DV]),
@@ -66,7 +77,9 @@ static enum status attend_backward(const struct operations *x, const struct op *
         .slices = x->plan->slices + op->slice_first,
         .slice_count = op->slice_count,
     };
-    return x->ops->backward(x->backend, &args, error);
+    if (!a)
+        return x->ops->attention->backward(x->backend, &args, error);
+    return a->provider->ops->backward(a->provider, a->prepared, &args, x->scratch, error);
 }
 
 static int64_t floats(struct region region)
@@ -76,21 +89,21 @@ static int64_t floats(struct region region)
 
 static void row_dot(const struct operations *x, const struct op *op)
 {
-    struct attention_shape shape = op_shape(x, op);
+    struct attention_shape shape = operations_shape(x->plan, op);
     x->ops->row_dot(x->backend, &shape, at(x, op->operand[ROW_DOT_DO]),
                     at(x, op->operand[ROW_DOT_O]), at(x, op->operand[ROW_DOT_D]));
 }
 
 static void fill_heads(const struct operations *x, const struct op *op)
 {
-    struct attention_shape shape = op_shape(x, op);
+    struct attention_shape shape = operations_shape(x->plan, op);
     x->ops->fill_heads(x->backend, &shape, at(x, op->operand[UNARY_SOURCE]),
                        at(x, op->operand[UNARY_DESTINATION]));
 }
 
 static void sink_grad(const struct operations *x, const struct op *op)
 {
-    struct attention_shape shape = op_shape(x, op);
+    struct attention_shape shape = operations_shape(x->plan, op);
     x->ops->sink_grad(x->backend, &shape, x->plan->slices + op->slice_first, op->slice_count,
                       at(x, op->operand[SINK_GRAD_SINK]), at(x, op->operand[SINK_GRAD_LSE]),
                       at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));
@@ -110,7 +123,7 @@ static void add(const struct operations *x, const struct op *op)
 
 enum status operations_run(const struct operations *x, const struct op *op, struct error *error)
 {
-    const struct attention_ops *ops = x->ops;
+    const struct backend_ops *ops = x->ops;
     struct attention_backend *backend = x->backend;
     struct region source = op->operand[UNARY_SOURCE];
     struct region destination = op->operand[UNARY_DESTINATION];

@@ -3,15 +3,21 @@
 #ifndef CPATTN_RANK_OPERATIONS_H
 #define CPATTN_RANK_OPERATIONS_H
 
-#include "kernels/attention.h"
+#include "kernels/backend.h"
 #include "plan/plan.h"
+#include "rank/attends.h"
 
 struct operations {
     const struct plan *plan;
     void *const *buffers; // memory of the plan's buffers, by index
-    const struct attention_ops *ops;
+    const struct backend_ops *ops;
     struct attention_backend *backend;
+    const struct attends *attends; // of the plan; NULL: the backend's own kernels compute all
+    void *scratch;                 // attends->scratch_bytes of it
 };
+
+// The shape of an operation that has heads.
+struct attention_shape operations_shape(const struct plan *plan, const struct op *op);
 
 // The first byte of a region; NULL of an empty one.
 static inline void *region_memory(void *const *buffers, const struct region *r)

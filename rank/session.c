@@ -201,6 +201,7 @@ static enum status job_run(struct session *s, struct job *j, struct error *error
     if (status != STATUS_OK || refused)
         return status;
     memory_take(j);
+    j->report->use = j->attends->use;
     return job_work(s, j, error);
 }
 
@@ -217,6 +218,7 @@ enum status session_run(struct session *s, const struct cp_case *c, uint64_t job
                     .arena = &s->arena};
     enum status status = job_run(s, &j, error);
     s->engine->ops->release(s->engine);
+    attends_destroy(j.attends);
     plan_destroy(j.plan);
     arena_trim(&s->arena);
     if (status != STATUS_OK) {

@@ -162,7 +162,7 @@ struct attention_backend *scene_backend(void)
 {
     struct attention_backend *backend;
     struct error error;
-    ck_assert_int_eq(attention_cpu.create(&backend, &error), STATUS_OK);
+    ck_assert_int_eq(backend_cpu.create(&backend, &error), STATUS_OK);
     return backend;
 }
 
@@ -180,7 +180,7 @@ void scene_forward(struct scene *s, struct attention_backend *backend, bool one_
                                          .lse = s->lse,
                                          .slices = s->slices + i,
                                          .slice_count = step};
-        ck_assert_int_eq(attention_cpu.forward(backend, &args, &error), STATUS_OK);
+        ck_assert_int_eq(backend_cpu.attention->forward(backend, &args, &error), STATUS_OK);
     }
 }
 
@@ -201,7 +201,7 @@ void scene_backward(struct scene *s, struct attention_backend *backend, bool one
                                           .dv = s->dv,
                                           .slices = s->slices + i,
                                           .slice_count = step};
-        ck_assert_int_eq(attention_cpu.backward(backend, &args, &error), STATUS_OK);
+        ck_assert_int_eq(backend_cpu.attention->backward(backend, &args, &error), STATUS_OK);
     }
 }
 
@@ -209,7 +209,7 @@ void scene_run(struct scene *s, struct attention_backend *backend, bool one_call
 {
     struct attention_shape shape = scene_shape(s);
     scene_forward(s, backend, one_call);
-    attention_cpu.row_dot(backend, &shape, s->d_out_data, s->o, s->d);
+    backend_cpu.row_dot(backend, &shape, s->d_out_data, s->o, s->d);
     scene_backward(s, backend, one_call);
 }
 

@@ -5,7 +5,7 @@
 #ifndef CPATTN_TESTS_SCENE_H
 #define CPATTN_TESTS_SCENE_H
 
-#include "kernels/attention.h"
+#include "kernels/backend.h"
 
 #define SCENE_SPANS_MAX 6
 

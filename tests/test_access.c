@@ -112,7 +112,8 @@ static void run(const struct memory *m, const struct op *op, struct attention_ba
     memcpy(m->after, m->before, (size_t)m->bytes);
     for (int32_t i = 0; i < m->plan->buffer_count; i++)
         buffers[i] = m->after + m->first[i];
-    const struct operations x = {m->plan, buffers, &attention_cpu, backend};
+    const struct operations x = {
+        .plan = m->plan, .buffers = buffers, .ops = &backend_cpu, .backend = backend};
     ck_assert_msg(operations_run(&x, op, &error) == STATUS_OK, "%s", error.text);
 }
 
@@ -220,7 +221,7 @@ START_TEST(operations_do_what_the_words_say)
     struct cp_case c;
     struct plans p;
     uint64_t random = 1;
-    ck_assert_int_eq(attention_cpu.create(&backend, NULL), STATUS_OK);
+    ck_assert_int_eq(backend_cpu.create(&backend, NULL), STATUS_OK);
     for (uint64_t seed = 0; seed < RUNS; seed++) {
         plans_small_case(seed, &c);
         c.dtype = DTYPE_FP32;
@@ -239,7 +240,7 @@ START_TEST(operations_do_what_the_words_say)
         if (p.plans[0]->ops[n].kind != OP_EXCHANGE)
             expect_all_seen(p.plans[0], &p.plans[0]->ops[n]);
     plans_destroy(&p);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
 }
 END_TEST
 

@@ -78,7 +78,7 @@ START_TEST(agrees_with_the_reference)
     scene_run(&s, backend, _i % 2 == 0);
     check_errors(&s);
     ck_assert_int_eq(scene_touched(&s), 0);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     scene_fini(&s);
 }
 END_TEST
@@ -96,7 +96,7 @@ START_TEST(every_variant_agrees)
         backend->vector = variants[i];
         scene_run(&s, backend, true);
         check_errors(&s);
-        attention_cpu.destroy(backend);
+        backend_cpu.destroy(backend);
         scene_fini(&s);
     }
 }
@@ -127,7 +127,7 @@ START_TEST(pieces_add_up)
     ck_assert_mem_eq(c.dk, b.dk, (size_t)(b.k.rows * 2 * 64) * sizeof(float));
     ck_assert_mem_eq(c.dv, b.dv, (size_t)(b.k.rows * 2 * 32) * sizeof(float));
     check_errors(&c);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     scene_fini(&a);
     scene_fini(&b);
     scene_fini(&c);
@@ -155,7 +155,7 @@ START_TEST(repeats_are_identical)
     scene_init(&first, sample);
     struct attention_backend *backend = scene_backend();
     scene_run(&first, backend, true);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
 
     backend = scene_backend();
     for (int i = 9; i < 13; i++) {
@@ -169,7 +169,7 @@ START_TEST(repeats_are_identical)
     scene_run(&again, backend, true);
     check_same_bits(&first, &again);
     free(ballast);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     scene_fini(&first);
     scene_fini(&again);
 }
@@ -200,7 +200,7 @@ START_TEST(rows_that_see_nothing_stay)
     }
     ck_assert_int_eq(changed, 0);
     ck_assert_int_eq(kept, 5 * 17);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     scene_fini(&s);
 }
 END_TEST
@@ -230,7 +230,7 @@ START_TEST(bands_off_the_diagonal)
         ck_assert_int_eq(unseen, empty ? 60 : 60 - 43);
         scene_fini(&s);
     }
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
 }
 END_TEST
 
@@ -252,7 +252,7 @@ START_TEST(backward_skips_rows_without_lse)
         ck_assert_float_eq(s.dk[scene_row(&s.k, i / 8) * 8 + i % 8], 0);
         ck_assert_float_eq(s.dv[scene_row(&s.k, i / 8) * 8 + i % 8], 0);
     }
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     scene_fini(&s);
 }
 END_TEST
@@ -276,7 +276,7 @@ START_TEST(large_logits_do_not_overflow)
             ck_assert(isfinite(s.o[row * 128 + e]));
     }
     ck_assert(isfinite(largest) && largest > 1000);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     scene_fini(&s);
 }
 END_TEST
@@ -294,7 +294,7 @@ START_TEST(nan_in_a_named_row_is_seen)
         ck_assert_int_eq(isnan(o) != 0, i >= 4);
         ck_assert_int_eq(isnan(lse) != 0, i >= 4);
     }
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     scene_fini(&s);
 }
 END_TEST
@@ -315,7 +315,7 @@ START_TEST(row_dot_of_all_rows)
             o[i] = sinf((float)i);
             dtype_store(shape.dtype, d_out, i, cosf((float)i * 3));
         }
-        attention_cpu.row_dot(backend, &shape, d_out, o, d);
+        backend_cpu.row_dot(backend, &shape, d_out, o, d);
         for (int row = 0; row < 5; row++)
             for (int head = 0; head < 3; head++) {
                 double sum = 0, magnitude = 0;
@@ -329,7 +329,7 @@ START_TEST(row_dot_of_all_rows)
             }
         ck_assert_float_eq(d[15], 77);
     }
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
 }
 END_TEST
 
@@ -339,13 +339,13 @@ START_TEST(add_convert_fill)
     for (int count = 0; count < 70; count++) {
         float a[72], b[72];
         uint16_t half[72];
-        attention_cpu.fill(backend, a, -INFINITY, 72);
-        attention_cpu.fill(backend, a, 1.25f, count);
+        backend_cpu.fill(backend, a, -INFINITY, 72);
+        backend_cpu.fill(backend, a, 1.25f, count);
         for (int i = 0; i < 72; i++)
             b[i] = 0.1f * (float)i;
-        attention_cpu.add(backend, a, b, count);
+        backend_cpu.add(backend, a, b, count);
         memset(half, 0x55, sizeof(half));
-        attention_cpu.convert(backend, DTYPE_FP16, b, half, count);
+        backend_cpu.convert(backend, DTYPE_FP16, b, half, count);
         int wrong = 0;
         for (int i = 0; i < 72; i++) {
             uint16_t expected;
@@ -356,7 +356,7 @@ START_TEST(add_convert_fill)
         }
         ck_assert_int_eq(wrong, 0);
     }
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
 }
 END_TEST
 
@@ -387,12 +387,12 @@ START_TEST(shapes_that_cannot_be_served)
         struct error error;
         struct attention_forward forward = {.shape = bad[i]};
         struct attention_backward backward = {.shape = bad[i]};
-        ck_assert_int_ne(attention_cpu.forward(backend, &forward, &error), STATUS_OK);
+        ck_assert_int_ne(backend_cpu.attention->forward(backend, &forward, &error), STATUS_OK);
         ck_assert_ptr_nonnull(strstr(error.text, words[i]));
-        ck_assert_int_ne(attention_cpu.backward(backend, &backward, &error), STATUS_OK);
+        ck_assert_int_ne(backend_cpu.attention->backward(backend, &backward, &error), STATUS_OK);
     }
-    attention_cpu.destroy(backend);
-    attention_cpu.destroy(NULL);
+    backend_cpu.destroy(backend);
+    backend_cpu.destroy(NULL);
 }
 END_TEST
 

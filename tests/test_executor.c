@@ -112,7 +112,8 @@ static enum status notes_forward(struct attention_backend *backend,
     return error_set(error, notes.fail_run, "no attention today");
 }
 
-static const struct attention_ops notes_ops = {.fill = notes_fill, .forward = notes_forward};
+static const struct attention_kernels notes_kernels = {.forward = notes_forward};
+static const struct backend_ops notes_ops = {.fill = notes_fill, .attention = &notes_kernels};
 
 static enum status notes_start(struct transport *t, uint64_t tag, const struct message *messages,
                                int count, struct error *error)
@@ -378,7 +379,12 @@ START_TEST(failures_are_passed_on)
     struct transport transport = {.ops = &notes_transport_ops, .world_size = 2};
     void *buffers[] = {memory};
     struct timings timings = {0};
-    struct execution e = {&s.plan, buffers, &notes_ops, NULL, &transport, &progress_word, 1};
+    struct execution e = {.plan = &s.plan,
+                          .buffers = buffers,
+                          .ops = &notes_ops,
+                          .transport = &transport,
+                          .progress = &progress_word,
+                          .job = 1};
     sketch_init(&s);
     sketch_op(&s, OP_ATTEND_FORWARD);
     memset(&notes, 0, sizeof(notes));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/attention.h"
+#include "kernels/backend.h"
 #include "kernels/dtype.h"
 #include "tests/generate.h"
 #include "tests/runner.h"
@@ -263,7 +263,7 @@ static void run(struct trial *t)
 {
     struct attention_backend *backend;
     struct error error;
-    const struct attention_ops *ops = &attention_cpu;
+    const struct backend_ops *ops = &backend_cpu;
     const void *bias = t->s->bias ? t->bias_data : NULL;
     ck_assert_int_eq(ops->create(&backend, &error), STATUS_OK);
     ops->fill_heads(backend, &t->shape, t->sink, t->lse);
@@ -278,7 +278,7 @@ static void run(struct trial *t)
                                         .max_logit = t->max_logit,
                                         .slices = t->slices,
                                         .slice_count = 2};
-    ck_assert_int_eq(ops->forward(backend, &forward, &error), STATUS_OK);
+    ck_assert_int_eq(ops->attention->forward(backend, &forward, &error), STATUS_OK);
     ops->row_dot(backend, &t->shape, t->d_out_data, t->o, t->d);
     if (t->s->sink)
         ops->sink_grad(backend, &t->shape, t->slices, 1, t->sink, t->lse, t->d, t->dsink);
@@ -296,7 +296,7 @@ static void run(struct trial *t)
                                           .dbias = bias ? t->dbias : NULL,
                                           .slices = t->slices,
                                           .slice_count = 2};
-    ck_assert_int_eq(ops->backward(backend, &backward, &error), STATUS_OK);
+    ck_assert_int_eq(ops->attention->backward(backend, &backward, &error), STATUS_OK);
     ops->destroy(backend);
 }
 
@@ -363,18 +363,18 @@ START_TEST(maximum_of_two_lists)
 {
     struct attention_backend *backend;
     struct error error;
-    ck_assert_int_eq(attention_cpu.create(&backend, &error), STATUS_OK);
+    ck_assert_int_eq(backend_cpu.create(&backend, &error), STATUS_OK);
     float from[] = {1, -INFINITY, -3, 9}, to[] = {-INFINITY, -INFINITY, -2, 8};
-    attention_cpu.max(backend, from, to, 3);
+    backend_cpu.max(backend, from, to, 3);
     ck_assert_float_eq(to[0], 1);
     ck_assert_float_eq(to[1], -INFINITY);
     ck_assert_float_eq(to[2], -2);
     ck_assert_float_eq(to[3], 8);
     float unwritten[] = {NAN, NAN, 1}, partly[] = {1, NAN, NAN};
-    attention_cpu.max(backend, unwritten, partly, 3);
+    backend_cpu.max(backend, unwritten, partly, 3);
     for (int i = 0; i < 3; i++)
         ck_assert_float_nan(partly[i]);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
 }
 END_TEST
 

@@ -22,7 +22,7 @@ static struct scene_errors errors_of(enum compiled_mutation mutation)
     scene_run(&s, backend, false);
     mutation_active = MUTATION_NONE;
     struct scene_errors errors = scene_compare(&s);
-    attention_cpu.destroy(backend);
+    backend_cpu.destroy(backend);
     scene_fini(&s);
     return errors;
 }

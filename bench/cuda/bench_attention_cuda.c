@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/dtype.h"
 
@@ -205,7 +206,7 @@ static void call_prepare(struct attention_backend *backend, const struct call *c
 {
     const struct attention_forward *args = &call->forward;
     if (call->is_forward)
-        attention_cuda.fill(backend, args->lse, -INFINITY, args->shape.heads * args->shape.q_rows);
+        backend_cuda.fill(backend, args->lse, -INFINITY, args->shape.heads * args->shape.q_rows);
 }
 
 // D is a part of backward here, as it is in PyTorch.
@@ -214,11 +215,11 @@ static void call_run(struct attention_backend *backend, const struct call *call)
     const struct attention_backward *args = &call->backward;
     struct error error;
     if (call->is_forward) {
-        check_status(attention_cuda.forward(backend, &call->forward, &error), &error);
+        check_status(backend_cuda.attention->forward(backend, &call->forward, &error), &error);
         return;
     }
-    attention_cuda.row_dot(backend, &args->shape, args->d_out, call->forward.o, (float *)args->d);
-    check_status(attention_cuda.backward(backend, args, &error), &error);
+    backend_cuda.row_dot(backend, &args->shape, args->d_out, call->forward.o, (float *)args->d);
+    check_status(backend_cuda.attention->backward(backend, args, &error), &error);
 }
 
 struct timer {
@@ -339,9 +340,9 @@ int main(void)
     struct attention_backend *backend = NULL;
     struct error error;
     struct request request;
-    check_status(attention_cuda.create(&backend, &error), &error);
+    check_status(backend_cuda.create(&backend, &error), &error);
     while (request_read(&request))
         answer(backend, &request);
-    attention_cuda.destroy(backend);
+    backend_cuda.destroy(backend);
     return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "judge/cuda/digest_cuda.h"
 #include "judge/cuda/inputs_cuda.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/regions_cuda.h"
 
 #define RUNS 5
@@ -54,23 +55,23 @@ static void copy(void)
 }
 static void add(void)
 {
-    attention_cuda.add(backend, x, y, count);
+    backend_cuda.add(backend, x, y, count);
 }
 static void add_skewed(void)
 {
-    attention_cuda.add(backend, x + 1, y, count - 1);
+    backend_cuda.add(backend, x + 1, y, count - 1);
 }
 static void max(void)
 {
-    attention_cuda.max(backend, x, y, count);
+    backend_cuda.max(backend, x, y, count);
 }
 static void fill(void)
 {
-    attention_cuda.fill(backend, y, 0.5f, count);
+    backend_cuda.fill(backend, y, 0.5f, count);
 }
 static void convert(void)
 {
-    attention_cuda.convert(backend, DTYPE_BF16, x, z, count);
+    backend_cuda.convert(backend, DTYPE_BF16, x, z, count);
 }
 static void digest(void)
 {
@@ -101,14 +102,14 @@ static void row_dot(void)
 {
     struct attention_shape shape = {
         .dtype = DTYPE_BF16, .heads = heads, .d_v = dim, .q_rows = count / heads / dim};
-    attention_cuda.row_dot(backend, &shape, z, x, y);
+    backend_cuda.row_dot(backend, &shape, z, x, y);
 }
 
 static void sink_grad(void)
 {
     struct attention_shape shape = {.heads = 32, .q_rows = count / 32, .row_step = 1};
     struct slice all = {.q_len = shape.q_rows};
-    attention_cuda.sink_grad(backend, &shape, &all, 1, z, x, y, z + 64);
+    backend_cuda.sink_grad(backend, &shape, &all, 1, z, x, y, z + 64);
 }
 
 static void inputs(void)
@@ -128,7 +129,7 @@ int main(int argc, char **argv)
 {
     struct error error;
     count = (argc > 1 ? atoll(argv[1]) : 1024) << 18;
-    if (attention_cuda.create(&backend, &error) != STATUS_OK) {
+    if (backend_cuda.create(&backend, &error) != STATUS_OK) {
         fprintf(stderr, "%s\n", error.text);
         return 77;
     }
@@ -157,6 +158,6 @@ int main(int argc, char **argv)
     measure("row dot, d 72", row_dot, 1.5 * bytes);
     measure("sink gradient", sink_grad, 2 * bytes);
     measure("inputs in bf16", inputs, bytes / 2);
-    attention_cuda.destroy(backend);
+    backend_cuda.destroy(backend);
     return 0;
 }

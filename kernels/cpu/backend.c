@@ -6,6 +6,7 @@
 
 #include "common/blas.h"
 #include "common/mutation.h"
+#include "kernels/backend.h"
 #include "kernels/cpu/tile.h"
 
 #define CACHE_LINE 64
@@ -141,12 +142,13 @@ static void backend_fill(struct attention_backend *backend, float *destination, 
         destination[i] = value;
 }
 
-const struct attention_ops attention_cpu = {
+static const struct attention_kernels kernels = {.forward = cpu_forward, .backward = cpu_backward};
+
+const struct backend_ops backend_cpu = {
     .name = "cpu",
+    .attention = &kernels,
     .create = backend_create,
     .destroy = backend_destroy,
-    .forward = cpu_forward,
-    .backward = cpu_backward,
     .row_dot = backend_row_dot,
     .add = backend_add,
     .max = backend_max,

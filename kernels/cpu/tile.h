@@ -107,7 +107,7 @@ void tile_round(const struct block *b, float *x, int count);
 // Index in the bias of the tile's first key, for a stacked row.
 int64_t tile_bias(const struct tile *t, const struct block *b, int row);
 
-// What the table attention_cpu offers under these names.
+// What the table backend_cpu offers under these names.
 enum status cpu_forward(struct attention_backend *backend, const struct attention_forward *args,
                         struct error *error);
 enum status cpu_backward(struct attention_backend *backend, const struct attention_backward *args,

@@ -2,6 +2,7 @@
 // The CUDA backend's table and its life.
 #include <stdlib.h>
 
+#include "kernels/backend.h"
 #include "kernels/cuda/internal.h"
 
 // ---- life ----
@@ -97,12 +98,14 @@ static enum status backend_backward(struct attention_backend *backend,
     return status == STATUS_OK ? backward_cuda(backend, args, error) : status;
 }
 
-const struct attention_ops attention_cuda = {
+static const struct attention_kernels kernels = {.forward = backend_forward,
+                                                 .backward = backend_backward};
+
+const struct backend_ops backend_cuda = {
     .name = "cuda",
+    .attention = &kernels,
     .create = backend_create,
     .destroy = backend_destroy,
-    .forward = backend_forward,
-    .backward = backend_backward,
     .row_dot = row_dot_cuda,
     .add = add_cuda,
     .max = max_cuda,

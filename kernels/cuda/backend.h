@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend: the table of kernels/attention.h for tensors in device memory.
+// The CUDA backend: the table of kernels/backend.h for tensors in device memory.
 //
 // Shapes and slices are host memory, read before a call returns; every tensor is device memory. A
 // call only puts work on the backend's stream and waits for nothing. What goes wrong on the device
@@ -19,9 +19,11 @@ extern "C" {
 #include "common/cuda/queue.h"
 #include "kernels/attention.h"
 
+struct backend_ops;
+
 // create() takes the device that is current. UNAVAILABLE where there is none that this build has
 // code for, RESOURCE_EXHAUSTED when its memory is short. destroy() waits for the stream.
-extern const struct attention_ops attention_cuda;
+extern const struct backend_ops backend_cuda;
 
 // The queue that all work goes to, and its stream; both live as long as the backend.
 struct cuda_queue *attention_cuda_queue(struct attention_backend *backend);

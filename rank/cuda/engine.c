@@ -33,6 +33,7 @@ struct cuda {
     struct engine base;
     struct progress *words; // of all ranks
     struct attention_backend *backend;
+    struct own_provider own;
     cudaStream_t compute, comm;
     struct transport *transport; // NCCL
     struct transport *peer;      // copy engines; NULL where they are of no use
@@ -90,12 +91,17 @@ static enum status buffers_reserve(struct cuda *cuda, const struct job *j, struc
     return status;
 }
 
-static enum status cuda_reserve(struct engine *e, const struct job *j, size_t *host_bytes,
+static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                 struct error *error)
 {
     struct cuda *cuda = self(e);
     cuda->device_bytes = 0;
-    enum status status = buffers_reserve(cuda, j, error);
+    enum status status = attends_create(j->plan, &cuda->own.base, NULL, false, &j->attends, error);
+    if (status == STATUS_OK)
+        status =
+            device_arena_add(&cuda->device_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
+    if (status == STATUS_OK)
+        status = buffers_reserve(cuda, j, error);
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
         status = verify_cuda_reserve(j->c, j->rank, host_bytes, &cuda->device_bytes, error);
     return status;
@@ -139,6 +145,8 @@ static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
         .staging = window ? window + cuda->window.staging
                           : device_arena_take(&cuda->arena, window_staging_bytes(j->plan), 1),
         .job = j->number,
+        .attends = j->attends,
+        .scratch = device_arena_take(&cuda->arena, (int64_t)j->attends->scratch_bytes, 1),
     };
     for (int i = 0; i < j->plan->buffer_count && result == cudaSuccess; i++) {
         const struct plan_buffer *buffer = &j->plan->buffers[i];
@@ -343,7 +351,7 @@ static void cuda_destroy(struct engine *e)
     if (cuda->comm)
         (void)cudaStreamDestroy(cuda->comm);
     if (cuda->backend)
-        attention_cuda.destroy(cuda->backend);
+        backend_cuda.destroy(cuda->backend);
     free(cuda);
 }
 
@@ -434,7 +442,9 @@ static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup
     if (status == STATUS_OK)
         status = device_open(cuda, setup->control, device, keep_mib, error);
     if (status == STATUS_OK)
-        status = attention_cuda.create(&cuda->backend, error);
+        status = backend_cuda.create(&cuda->backend, error);
+    if (status == STATUS_OK)
+        own_provider_init(&cuda->own, &backend_cuda, cuda->backend);
     if (status == STATUS_OK)
         status = streams_open(cuda, error);
     if (status == STATUS_OK)

@@ -3,6 +3,7 @@
 #ifndef CPATTN_RANK_CUDA_ENGINE_H
 #define CPATTN_RANK_CUDA_ENGINE_H
 
+#include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
 #include "rank/engine.h"
 

@@ -289,7 +289,8 @@ static enum status plan_take(struct cuda_executor *x, const struct cuda_executio
     x->e = e;
     x->plan = e->plan;
     x->position = (struct position){e->plan, &x->marks, x->words, e->job};
-    x->operations = (struct operations){e->plan, e->buffers, &attention_cuda, x->backend};
+    x->operations =
+        (struct operations){e->plan, e->buffers, &backend_cuda, x->backend, e->attends, e->scratch};
     enum status status = tables_grow(x, error);
     if (status != STATUS_OK)
         return status;

@@ -5,8 +5,10 @@
 #define CPATTN_RANK_CUDA_EXECUTOR_H
 
 #include "common/report.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
 #include "plan/plan.h"
+#include "rank/attends.h"
 #include "transport/transport.h"
 
 // Lives as long as the rank; runs one plan at a time.
@@ -25,6 +27,8 @@ struct cuda_execution {
                           // backend's stream
     char *staging;        // device memory, window_staging_bytes() of it
     uint64_t job;
+    const struct attends *attends; // who computes attention; NULL: the backend's own kernels
+    void *scratch;                 // device memory, attends->scratch_bytes of it
 };
 
 // Puts a plan on the streams; what is put on the backend's stream afterwards is behind all of it.

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/limits.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
 
 #define EXIT_UNAVAILABLE 69 // of sysexits.h
@@ -56,9 +57,9 @@ static bool is_usable(int device, struct error *error)
                   cudaGetErrorName(result));
         return false;
     }
-    if (attention_cuda.create(&backend, error) != STATUS_OK)
+    if (backend_cuda.create(&backend, error) != STATUS_OK)
         return false;
-    attention_cuda.destroy(backend);
+    backend_cuda.destroy(backend);
     return true;
 }
 

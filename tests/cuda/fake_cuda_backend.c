@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/limits.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/regions_cuda.h"
 #include "tests/cuda/fake_cuda.h"
 
@@ -26,7 +27,7 @@ static void insist(bool holds, const char *what)
 void fake_backends_free(void)
 {
     for (int i = 0; i < backend_count; i++) {
-        attention_cpu.destroy(backends[i]->cpu);
+        backend_cpu.destroy(backends[i]->cpu);
         free(backends[i]);
     }
     backend_count = 0;
@@ -41,7 +42,7 @@ struct attention_backend *fake_backend(void)
 {
     struct error error;
     struct fake_backend *b = calloc(1, sizeof(*b));
-    insist(b && attention_cpu.create(&b->cpu, &error) == STATUS_OK, "no backend");
+    insist(b && backend_cpu.create(&b->cpu, &error) == STATUS_OK, "no backend");
     b->stream = fake_stream();
     backends[backend_count++] = b;
     return (struct attention_backend *)(void *)b;
@@ -81,7 +82,7 @@ static void forward_run(void *arguments)
 {
     struct forward_call *call = arguments;
     struct error error;
-    insist(attention_cpu.forward(call->cpu, &call->args, &error) == STATUS_OK, "forward");
+    insist(backend_cpu.attention->forward(call->cpu, &call->args, &error) == STATUS_OK, "forward");
 }
 
 static enum status forward(struct attention_backend *backend, const struct attention_forward *args,
@@ -102,7 +103,8 @@ static void backward_run(void *arguments)
 {
     struct backward_call *call = arguments;
     struct error error;
-    insist(attention_cpu.backward(call->cpu, &call->args, &error) == STATUS_OK, "backward");
+    insist(backend_cpu.attention->backward(call->cpu, &call->args, &error) == STATUS_OK,
+           "backward");
 }
 
 static enum status backward(struct attention_backend *backend,
@@ -117,7 +119,7 @@ static enum status backward(struct attention_backend *backend,
 static void row_dot_run(void *arguments)
 {
     struct call *c = arguments;
-    attention_cpu.row_dot(c->cpu, &c->shape, c->data, c->source, c->destination);
+    backend_cpu.row_dot(c->cpu, &c->shape, c->data, c->source, c->destination);
 }
 
 static void row_dot(struct attention_backend *backend, const struct attention_shape *shape,
@@ -131,8 +133,8 @@ static void add_run(void *arguments)
 {
     struct call *c = arguments;
     for (int64_t i = 0; i < c->rows; i++)
-        attention_cpu.add(c->cpu, c->source + i * c->count, (float *)c->destination + i * c->stride,
-                          c->count);
+        backend_cpu.add(c->cpu, c->source + i * c->count, (float *)c->destination + i * c->stride,
+                        c->count);
 }
 
 static void add(struct attention_backend *backend, const float *source, float *destination,
@@ -157,7 +159,7 @@ void regions_cuda_add(struct attention_backend *backend, const float *source, fl
 static void max_run(void *arguments)
 {
     struct call *c = arguments;
-    attention_cpu.max(c->cpu, c->source, c->destination, c->count);
+    backend_cpu.max(c->cpu, c->source, c->destination, c->count);
 }
 
 static void max(struct attention_backend *backend, const float *source, float *destination,
@@ -170,7 +172,7 @@ static void max(struct attention_backend *backend, const float *source, float *d
 static void fill_heads_run(void *arguments)
 {
     struct call *c = arguments;
-    attention_cpu.fill_heads(c->cpu, &c->shape, c->source, c->destination);
+    backend_cpu.fill_heads(c->cpu, &c->shape, c->source, c->destination);
 }
 
 static void fill_heads(struct attention_backend *backend, const struct attention_shape *shape,
@@ -183,8 +185,8 @@ static void fill_heads(struct attention_backend *backend, const struct attention
 static void sink_grad_run(void *arguments)
 {
     struct call *c = arguments;
-    attention_cpu.sink_grad(c->cpu, &c->shape, c->slices, c->slice_count, c->source, c->lse, c->d,
-                            c->destination);
+    backend_cpu.sink_grad(c->cpu, &c->shape, c->slices, c->slice_count, c->source, c->lse, c->d,
+                          c->destination);
 }
 
 static void sink_grad(struct attention_backend *backend, const struct attention_shape *shape,
@@ -204,7 +206,7 @@ static void sink_grad(struct attention_backend *backend, const struct attention_
 static void convert_run(void *arguments)
 {
     struct call *c = arguments;
-    attention_cpu.convert(c->cpu, c->dtype, c->source, c->destination, c->count);
+    backend_cpu.convert(c->cpu, c->dtype, c->source, c->destination, c->count);
 }
 
 static void convert(struct attention_backend *backend, enum case_dtype dtype, const float *source,
@@ -218,7 +220,7 @@ static void convert(struct attention_backend *backend, enum case_dtype dtype, co
 static void fill_run(void *arguments)
 {
     struct call *c = arguments;
-    attention_cpu.fill(c->cpu, c->destination, c->value, c->count);
+    backend_cpu.fill(c->cpu, c->destination, c->value, c->count);
 }
 
 static void fill(struct attention_backend *backend, float *destination, float value, int64_t count)
@@ -227,10 +229,11 @@ static void fill(struct attention_backend *backend, float *destination, float va
               (struct call){.destination = destination, .value = value, .count = count});
 }
 
-const struct attention_ops attention_cuda = {
+static const struct attention_kernels kernels = {.forward = forward, .backward = backward};
+
+const struct backend_ops backend_cuda = {
     .name = "fake",
-    .forward = forward,
-    .backward = backward,
+    .attention = &kernels,
     .row_dot = row_dot,
     .add = add,
     .max = max,

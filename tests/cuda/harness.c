@@ -196,9 +196,9 @@ static uint64_t seed_choose(void)
 // Whether the tests can run; else `reason` says why not.
 static bool backends_create(struct error *reason)
 {
-    if (attention_cuda.create(&harness_cuda, reason) != STATUS_OK)
+    if (backend_cuda.create(&harness_cuda, reason) != STATUS_OK)
         return false;
-    return attention_cpu.create(&harness_cpu, reason) == STATUS_OK;
+    return backend_cpu.create(&harness_cpu, reason) == STATUS_OK;
 }
 
 static bool test_run(const struct harness_test *test, int number, uint64_t seed)
@@ -234,7 +234,7 @@ int harness_run(const struct harness_test *tests, int count, int argc, char **ar
         if (chosen(tests[i].name, argc, argv))
             failed += !test_run(&tests[i], ++number, seed);
     printf("1..%d\n", number);
-    attention_cuda.destroy(harness_cuda);
-    attention_cpu.destroy(harness_cpu);
+    backend_cuda.destroy(harness_cuda);
+    backend_cpu.destroy(harness_cpu);
     return failed > 0;
 }

@@ -9,6 +9,7 @@
 #ifndef CPATTN_TESTS_CUDA_HARNESS_H
 #define CPATTN_TESTS_CUDA_HARNESS_H
 
+#include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
 
 struct harness_test {

@@ -123,7 +123,8 @@ static void tensors_forward(const struct trial *trial, struct tensors *t)
                                      .bias = p->bias_count > 0 ? t->bias.host : NULL,
                                      .slices = p->slices,
                                      .slice_count = p->slice_count};
-    EXPECT(attention_cpu.forward(harness_cpu, &args, &error) == STATUS_OK, "%s", error.text);
+    EXPECT(backend_cpu.attention->forward(harness_cpu, &args, &error) == STATUS_OK, "%s",
+           error.text);
     for (int64_t h = 0; h < s->heads; h++)
         for (int64_t r = 0; r < s->q_rows; r++) {
             int64_t scalar = h * s->q_rows + r;
@@ -224,8 +225,10 @@ static bool backward_agrees(const struct problem *p, struct tensors *t)
         memcpy(before[i], all[i].twin->host, all[i].twin->bytes);
     }
     struct attention_backward cpu = backward_args(p, t, false), cuda = backward_args(p, t, true);
-    EXPECT(attention_cpu.backward(harness_cpu, &cpu, &error) == STATUS_OK, "%s", error.text);
-    EXPECT(attention_cuda.backward(harness_cuda, &cuda, &error) == STATUS_OK, "%s", error.text);
+    EXPECT(backend_cpu.attention->backward(harness_cpu, &cpu, &error) == STATUS_OK, "%s",
+           error.text);
+    EXPECT(backend_cuda.attention->backward(harness_cuda, &cuda, &error) == STATUS_OK, "%s",
+           error.text);
     harness_finish();
     for (int i = 0; i < 4; i++) {
         struct twin *twin = all[i].twin;
@@ -342,7 +345,8 @@ static char *gradients_of(const struct problem *p, struct tensors *t, size_t *by
         *bytes += all[i]->bytes;
     }
     struct attention_backward args = backward_args(p, t, true);
-    EXPECT(attention_cuda.backward(harness_cuda, &args, &error) == STATUS_OK, "%s", error.text);
+    EXPECT(backend_cuda.attention->backward(harness_cuda, &args, &error) == STATUS_OK, "%s",
+           error.text);
     harness_finish();
     gradients = malloc(*bytes);
     char *at = gradients;

@@ -197,7 +197,7 @@ static struct results run_on_device(const struct trial *trial, struct tensors *t
     struct error error;
     tensors_each(t, push);
     struct attention_forward args = trial_args(trial, t, true);
-    enum status status = attention_cuda.forward(harness_cuda, &args, &error);
+    enum status status = backend_cuda.attention->forward(harness_cuda, &args, &error);
     EXPECT(status == STATUS_OK, "%s", error.text);
     return (struct results){twin_fetch(&t->o), twin_fetch(&t->lse), twin_fetch(&t->max_logit)};
 }
@@ -235,7 +235,7 @@ static bool trial_check(const struct trial *trial)
     struct tensors t = tensors_create(trial);
     struct results got = run_on_device(trial, &t), again = run_on_device(trial, &t);
     struct attention_forward args = trial_args(trial, &t, false);
-    enum status status = attention_cpu.forward(harness_cpu, &args, &error);
+    enum status status = backend_cpu.attention->forward(harness_cpu, &args, &error);
     double o = difference(&t.o, got.o), lse = difference(&t.lse, got.lse);
     double max_logit = difference(&t.max_logit, got.max_logit);
     double logits = 2e-5 * fmax(1, p->magnitude);
@@ -403,11 +403,12 @@ static void refusals(void)
     struct error error;
     struct trial t = trial_of(DTYPE_BF16, HEAD_DIM_MAX + 1, 64, 1, 1);
     struct attention_forward args = {.shape = t.problem.shape};
-    EXPECT(attention_cuda.forward(harness_cuda, &args, &error) == STATUS_INVALID_ARGUMENT, "d_qk");
+    EXPECT(backend_cuda.attention->forward(harness_cuda, &args, &error) == STATUS_INVALID_ARGUMENT,
+           "d_qk");
     t = trial_of(DTYPE_BF16, 64, 64, 1, 1);
     args.shape = t.problem.shape;
     args.shape.kv_heads = 2;
-    EXPECT(attention_cuda.forward(harness_cuda, &args, &error) == STATUS_INVALID_ARGUMENT,
+    EXPECT(backend_cuda.attention->forward(harness_cuda, &args, &error) == STATUS_INVALID_ARGUMENT,
            "kv_heads");
 }
 

@@ -45,7 +45,7 @@ static void report_what_went_wrong(void)
            error.text);
     // A grid without blocks; nobody but the runtime complains.
     struct attention_shape shape = {.dtype = DTYPE_BF16, .heads = 70000, .q_rows = 1};
-    attention_cuda.fill_heads(harness_cuda, &shape, NULL, NULL);
+    backend_cuda.fill_heads(harness_cuda, &shape, NULL, NULL);
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_INTERNAL, "70000 heads");
     EXPECT(strstr(error.text, "fill heads"), "%s", error.text);
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_OK, "it stays");
@@ -59,14 +59,14 @@ static int read_illegal_address(void)
 {
     struct attention_backend *backend;
     struct error error = {.status = STATUS_OK};
-    if (attention_cuda.create(&backend, &error) != STATUS_OK)
+    if (backend_cuda.create(&backend, &error) != STATUS_OK)
         return 77;
-    attention_cuda.fill(backend, NULL, 0, 1000);
+    backend_cuda.fill(backend, NULL, 0, 1000);
     for (int i = 0; i < 2; i++) {
         enum status status = attention_cuda_finish(backend, &error);
         printf("%s %s\n", status_name(status), status == STATUS_OK ? "" : error.text);
     }
-    attention_cuda.destroy(backend);
+    backend_cuda.destroy(backend);
     return 0;
 }
 
@@ -173,12 +173,12 @@ static void binary_compare(binary *cuda, binary *cpu, const char *what)
 
 static void add(void)
 {
-    binary_compare(attention_cuda.add, attention_cpu.add, "add");
+    binary_compare(backend_cuda.add, backend_cpu.add, "add");
 }
 
 static void max(void)
 {
-    binary_compare(attention_cuda.max, attention_cpu.max, "max");
+    binary_compare(backend_cuda.max, backend_cpu.max, "max");
 }
 
 static void fill(void)
@@ -188,8 +188,8 @@ static void fill(void)
         int64_t count = size_at(i);
         struct twin x = twin_create((size_t)count * sizeof(float), (size_t)(i % 4) * 4);
         float *expected = malloc(x.bytes + 1);
-        attention_cuda.fill(harness_cuda, floats(x.device), values[i % 4], count);
-        attention_cpu.fill(harness_cpu, expected, values[i % 4], count);
+        backend_cuda.fill(harness_cuda, floats(x.device), values[i % 4], count);
+        backend_cpu.fill(harness_cpu, expected, values[i % 4], count);
         compare_bytes(twin_fetch(&x), expected, x.bytes, "fill");
         twin_destroy(&x);
     }
@@ -202,8 +202,8 @@ static void convert_compare(const struct twin *x, enum case_dtype dtype, size_t 
     struct twin y = twin_create((size_t)(count * dtype_bytes(dtype)), skew);
     char *expected = malloc(y.bytes + 1);
     twin_push(x);
-    attention_cuda.convert(harness_cuda, dtype, floats(x->device), y.device, count);
-    attention_cpu.convert(harness_cpu, dtype, floats(x->host), expected, count);
+    backend_cuda.convert(harness_cuda, dtype, floats(x->device), y.device, count);
+    backend_cpu.convert(harness_cpu, dtype, floats(x->host), expected, count);
     compare_bytes(twin_fetch(&y), expected, y.bytes, "convert");
     twin_destroy(&y);
 }
@@ -264,9 +264,9 @@ static void row_dot_compare(struct attention_shape shape, size_t skew)
     twin_fill_floats(&o, 1);
     twin_push(&d_out);
     twin_push(&o);
-    attention_cuda.row_dot(harness_cuda, &shape, d_out.device, floats(o.device), floats(d.device));
+    backend_cuda.row_dot(harness_cuda, &shape, d_out.device, floats(o.device), floats(d.device));
     float *expected = malloc(d.bytes + 1);
-    attention_cpu.row_dot(harness_cpu, &shape, d_out.host, floats(o.host), expected);
+    backend_cpu.row_dot(harness_cpu, &shape, d_out.host, floats(o.host), expected);
     float *got = twin_fetch(&d);
     expect_close(got, expected, count, 1e-5, "row dot");
     free(got);
@@ -302,9 +302,9 @@ static void fill_heads(void)
         struct twin x = twin_create((size_t)count * sizeof(float), (size_t)(n % 3) * 4);
         twin_fill_floats(&source, 5);
         twin_push(&source);
-        attention_cuda.fill_heads(harness_cuda, &shape, floats(source.device), floats(x.device));
+        backend_cuda.fill_heads(harness_cuda, &shape, floats(source.device), floats(x.device));
         float *expected = malloc(x.bytes + 1);
-        attention_cpu.fill_heads(harness_cpu, &shape, floats(source.host), expected);
+        backend_cpu.fill_heads(harness_cpu, &shape, floats(source.host), expected);
         compare_bytes(twin_fetch(&x), expected, x.bytes, "fill heads");
         twin_destroy(&source);
         twin_destroy(&x);
@@ -345,12 +345,12 @@ static void sink_grad_compare(int64_t length)
     memcpy(expected, dsink.host, head_bytes);
     for (int run = 0; run < 2; run++) {
         twin_push(&dsink);
-        attention_cuda.sink_grad(harness_cuda, &shape, slices, count, floats(sink.device),
-                                 floats(lse.device), floats(d.device), floats(dsink.device));
+        backend_cuda.sink_grad(harness_cuda, &shape, slices, count, floats(sink.device),
+                               floats(lse.device), floats(d.device), floats(dsink.device));
         got[run] = twin_fetch(&dsink);
     }
-    attention_cpu.sink_grad(harness_cpu, &shape, slices, count, floats(sink.host), floats(lse.host),
-                            floats(d.host), expected);
+    backend_cpu.sink_grad(harness_cpu, &shape, slices, count, floats(sink.host), floats(lse.host),
+                          floats(d.host), expected);
     expect_close(got[0], expected, shape.heads, 1e-6, "sink gradient");
     compare_bytes(got[0], got[1], head_bytes, "sink gradient, once more");
     free(expected);
@@ -392,9 +392,9 @@ static void of_more_than_2_31_elements(void)
     }
     CUDA(cudaMalloc((void **)&x, (size_t)count * sizeof(*x)));
     CUDA(cudaMalloc((void **)&y, (size_t)count * sizeof(*y)));
-    attention_cuda.fill(harness_cuda, x, 1.25f, count);
-    attention_cuda.add(harness_cuda, x, x, count);
-    attention_cuda.convert(harness_cuda, DTYPE_BF16, x, y, count);
+    backend_cuda.fill(harness_cuda, x, 1.25f, count);
+    backend_cuda.add(harness_cuda, x, x, count);
+    backend_cuda.convert(harness_cuda, DTYPE_BF16, x, y, count);
     const uint64_t *x_sum =
         digest_cuda_sum(attention_cuda_queue(harness_cuda), x, (size_t)count * sizeof(*x));
     const uint64_t *y_sum =

@@ -114,7 +114,7 @@ static void workers_open(void)
         struct worker *w = &workers[i];
         arena_init(&w->host);
         device_arena_init(&w->device, (size_t)1 << 30);
-        sample_check(attention_cuda.create(&w->backend, &error), &error);
+        sample_check(backend_cuda.create(&w->backend, &error), &error);
         CUDA(cudaStreamCreateWithFlags(&w->local.stream, cudaStreamNonBlocking));
     }
 }
@@ -122,7 +122,7 @@ static void workers_open(void)
 static void workers_close(void)
 {
     for (int i = 0; i < SAMPLE_WORLD_MAX; i++) {
-        attention_cuda.destroy(workers[i].backend);
+        backend_cuda.destroy(workers[i].backend);
         CUDA(cudaStreamDestroy(workers[i].local.stream));
         arena_fini(&workers[i].host);
         device_arena_fini(&workers[i].device);

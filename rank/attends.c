@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/attends.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank/operations.h"
+
+static bool is_attention(const struct op *op)
+{
+    return op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD;
+}
+
+static struct attention_op attention_of(const struct plan *plan, const struct op *op)
+{
+    return (struct attention_op){.shape = operations_shape(plan, op),
+                                 .backward = op->kind == OP_ATTEND_BACKWARD,
+                                 .bias = op->operand[ATTEND_BIAS].bytes > 0,
+                                 .dbias = op->operand[ATTEND_DBIAS].bytes > 0,
+                                 .max_logit = op->operand[ATTEND_MAX].bytes > 0,
+                                 .slices = plan->slices + op->slice_first,
+                                 .slice_count = op->slice_count};
+}
+
+// ---- the output of the forward, in the backward -------------------------------------------------
+
+static bool regions_same(const struct region *a, const struct region *b)
+{
+    return a->buffer == b->buffer && a->offset == b->offset && a->bytes == b->bytes;
+}
+
+static bool is_written(const struct plan *plan, const struct op *op, int32_t buffer)
+{
+    for (int32_t i = 0; i < op->transfer_count; i++)
+        if (plan->transfers[op->transfer_first + i].receive.buffer == buffer)
+            return true;
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (op_access(op->kind, i) & ACCESS_WRITE && op->operand[i].bytes > 0 &&
+            op->operand[i].buffer == buffer)
+            return true;
+    return false;
+}
+
+// D was made from it; it is still there if nobody has written to its buffer since.
+static struct region output_find(const struct plan *plan, int32_t backward)
+{
+    const struct region *d = &plan->ops[backward].operand[ATTEND_D];
+    int32_t at = backward - 1;
+    while (at >= 0 && !(plan->ops[at].kind == OP_ROW_DOT &&
+                        regions_same(&plan->ops[at].operand[ROW_DOT_D], d)))
+        at--;
+    if (at < 0)
+        return (struct region){0};
+    struct region o = plan->ops[at].operand[ROW_DOT_O];
+    for (int32_t i = at + 1; i < backward; i++)
+        if (is_written(plan, &plan->ops[i], o.buffer))
+            return (struct region){0};
+    return o;
+}
+
+// ---- the choice ---------------------------------------------------------------------------------
+
+static enum status attend_prepare(struct attends *x, int32_t index,
+                                  struct attention_provider *provider, struct error *error)
+{
+    struct attend *a = &x->list[index];
+    struct attention_op op = attention_of(x->plan, &x->plan->ops[index]);
+    size_t bytes = 0;
+    enum status status = provider->ops->supports(provider, &op, error);
+    if (status == STATUS_OK)
+        status = provider->ops->prepare(provider, &op, &a->prepared, &bytes, error);
+    if (status != STATUS_OK)
+        return status;
+    a->provider = provider;
+    if (bytes > x->scratch_bytes)
+        x->scratch_bytes = bytes;
+    return STATUS_OK;
+}
+
+static enum status refuse(const struct attends *x, int32_t index,
+                          const struct attention_provider *wanted, const struct error *reason,
+                          struct error *error)
+{
+    const struct op *op = &x->plan->ops[index];
+    return error_set(error, STATUS_UNIMPLEMENTED,
+                     "provider %s does not support the %s of step %d: %s; provider_fallback lets "
+                     "our own kernels do what it does not",
+                     wanted->name, op->phase == PHASE_FORWARD ? "forward" : "backward", op->step,
+                     reason->text);
+}
+
+static void use_note(struct attends *x, bool wanted, const struct op *op)
+{
+    int32_t *counts = wanted ? x->use.wanted_ops : x->use.own_ops;
+    counts[op->kind == OP_ATTEND_BACKWARD]++;
+}
+
+static enum status attend_choose(struct attends *x, int32_t index, struct attention_provider *own,
+                                 struct attention_provider *wanted, bool fallback,
+                                 struct error *error)
+{
+    const struct op *op = &x->plan->ops[index];
+    struct error reason = {0};
+    enum status status = STATUS_UNIMPLEMENTED;
+    if (wanted && op->kind == OP_ATTEND_BACKWARD)
+        x->list[index].o = output_find(x->plan, index);
+    if (wanted) {
+        status = attend_prepare(x, index, wanted, &reason);
+        if (status == STATUS_UNIMPLEMENTED && !fallback)
+            return refuse(x, index, wanted, &reason, error);
+        if (status != STATUS_OK && status != STATUS_UNIMPLEMENTED)
+            return error_set(error, status, "provider %s: %s", wanted->name, reason.text);
+        if (status != STATUS_OK && !x->use.reason[0])
+            memcpy(x->use.reason, reason.text, sizeof(x->use.reason));
+    }
+    use_note(x, status == STATUS_OK, op);
+    return status == STATUS_OK ? STATUS_OK : attend_prepare(x, index, own, error);
+}
+
+enum status attends_create(const struct plan *plan, struct attention_provider *own,
+                           struct attention_provider *wanted, bool fallback,
+                           struct attends **attends, struct error *error)
+{
+    struct attends *x = calloc(1, sizeof(*x));
+    if (x)
+        x->list = calloc((size_t)plan->op_count + 1, sizeof(*x->list));
+    if (!x || !x->list) {
+        free(x);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d operations",
+                         plan->op_count);
+    }
+    enum status status = STATUS_OK;
+    x->plan = plan;
+    for (int32_t i = 0; i < plan->op_count && status == STATUS_OK; i++)
+        if (is_attention(&plan->ops[i]))
+            status = attend_choose(x, i, own, wanted, fallback, error);
+    if (status != STATUS_OK) {
+        attends_destroy(x);
+        return status;
+    }
+    *attends = x;
+    return STATUS_OK;
+}
+
+void attends_destroy(struct attends *attends)
+{
+    if (!attends)
+        return;
+    for (int32_t i = 0; i < attends->plan->op_count; i++) {
+        struct attend *a = &attends->list[i];
+        if (a->provider)
+            a->provider->ops->discard(a->provider, a->prepared);
+    }
+    free(attends->list);
+    free(attends);
+}
