@@ -158,6 +158,70 @@ START_TEST(long_sequences)
 }
 END_TEST
 
+#define SEQUENCES 6
+
+// Causal sequences of four tiles, behind each other or row by row in turns, and of 10 blocks each.
+static void sequences_build(struct worklist *list, bool interleaved)
+{
+    static struct slice slices[SEQUENCES];
+    const struct work_cut cut = {.rows = 8, .keys = 8};
+    int64_t length = 4 * cut.rows;
+    for (int i = 0; i < SEQUENCES; i++) {
+        int64_t row = interleaved ? i : i * length;
+        slices[i] = (struct slice){.q_row = row,
+                                   .q_len = length,
+                                   .kv_row = row,
+                                   .kv_len = length,
+                                   .left = SLICE_UNBOUNDED};
+    }
+    struct attention_shape shape = {.row_step = interleaved ? SEQUENCES : 1};
+    struct error error;
+    ck_assert_int_eq(worklist_build(list, &shape, slices, SEQUENCES, cut, &error), STATUS_OK);
+    worklist_order(list, shape.row_step, 2 * length, 25);
+}
+
+static int tile_sequence(const struct worklist *list, const struct work_tile *tile,
+                         bool interleaved)
+{
+    int64_t row = list->fragments[tile->fragment].kv_row;
+    return (int)(interleaved ? row % SEQUENCES : row / 32);
+}
+
+// Two sequences make a section; the last one has more, since two would be less than 25 blocks.
+START_TEST(sequences_near_each_other)
+{
+    bool interleaved = _i == 1;
+    struct worklist list = {0};
+    sequences_build(&list, interleaved);
+    ck_assert_int_eq(list.tile_count, 4 * SEQUENCES);
+    for (int32_t t = 0; t < list.tile_count; t++) {
+        int section = t < 8 ? 0 : 1, sequence = tile_sequence(&list, &list.tiles[t], interleaved);
+        ck_assert_int_eq(sequence < 2 ? 0 : 1, section);
+        ck_assert_int_eq(list.tiles[t].blocks, section == 0 ? 4 - t / 2 : 4 - (t - 8) / 4);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
+// What is left over of a sequence comes first, where it sees little.
+START_TEST(first_tile_is_short)
+{
+    struct worklist list = {0};
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slice = {.q_len = 19, .kv_len = 19, .left = SLICE_UNBOUNDED};
+    struct error error;
+    ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1, (struct work_cut){8, 8}, &error),
+                     STATUS_OK);
+    ck_assert_int_eq(list.tile_count, 3);
+    for (int32_t t = 0; t < 3; t++) {
+        const struct work_tile *tile = &list.tiles[t];
+        ck_assert_int_eq(tile->rows, tile->q_row == 0 ? 3 : 8);
+        ck_assert_int_eq(tile->q_row % 8, tile->q_row == 0 ? 0 : 3);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("worklist");
@@ -166,6 +230,8 @@ int main(void)
     tcase_add_test(tcase, nothing_makes_no_tile);
     tcase_add_test(tcase, one_tile_for_many_slices);
     tcase_add_test(tcase, long_sequences);
+    tcase_add_loop_test(tcase, sequences_near_each_other, 0, 2);
+    tcase_add_test(tcase, first_tile_is_short);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

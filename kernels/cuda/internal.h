@@ -67,6 +67,10 @@ void fill_cuda(struct attention_backend *backend, float *destination, float valu
 void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, const float *source,
                   void *destination, int64_t count);
 
+// push.cu: staging_push() for a list. Up to 15 bytes more than `bytes` are written.
+void list_push_cuda(struct attention_backend *backend, void *device, const void *host,
+                    size_t bytes);
+
 // rows.cu:
 void row_dot_cuda(struct attention_backend *backend, const struct attention_shape *shape,
                   const void *d_out, const float *o, float *d);

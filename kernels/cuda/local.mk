@@ -11,6 +11,7 @@ cuda_kernels_sources += kernels/cuda/internal.h
 cuda_kernels_sources += kernels/cuda/intervals.c
 cuda_kernels_sources += kernels/cuda/intervals.h
 cuda_kernels_sources += kernels/cuda/mma.cuh
+cuda_kernels_sources += kernels/cuda/push.cu
 cuda_kernels_sources += kernels/cuda/regions.cu
 cuda_kernels_sources += kernels/cuda/regions_cuda.h
 cuda_kernels_sources += kernels/cuda/rows.cu

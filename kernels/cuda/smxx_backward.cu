@@ -124,7 +124,7 @@ static bool params_list(struct attention_backend *backend, const struct backward
     memcpy(host, list->tiles, tiles);
     memcpy(host + tiles, list->fragments, fragments);
     memcpy(host + tiles + fragments, list->chains, chains);
-    staging_push(backend, device, host, tiles + fragments + chains);
+    list_push_cuda(backend, device, host, tiles + fragments + chains);
     p->tiles = (const struct backward_tile *)device;
     p->fragments = (const struct backward_fragment *)(device + tiles);
     p->chains = (const int32_t *)(device + tiles + fragments);

@@ -57,6 +57,19 @@ static int32_t section_count(const struct forward_work *work)
     return sections < 1 || last > work->heads ? 1 : (int32_t)sections;
 }
 
+// Blocks of each multiprocessor in the last section of tiles, in units of the longest tile's: three
+// halves, so that no tile lasts longer than the others take for the rest.
+static void list_order(struct worklist *list, const struct forward_instance *instance,
+                       const struct forward_work *work, const struct attention_shape *shape)
+{
+    int64_t key_bytes = (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype);
+    int64_t kv_heads = work->section / shape->group > 0 ? work->section / shape->group : 1;
+    int32_t heads_last = work->heads - (work->sections - 1) * work->section;
+    int64_t blocks = (int64_t)work->multiprocessors * list->tiles[0].blocks * 3 / 2;
+    worklist_order(list, shape->row_step, instance->section_bytes / (key_bytes * kv_heads),
+                   blocks / heads_last);
+}
+
 static bool is_aligned(const struct attention_forward *args)
 {
     uintptr_t addresses = (uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v;
@@ -109,7 +122,7 @@ static bool work_push(struct attention_backend *backend, struct forward_work *wo
     memcpy(host, list->tiles, tiles);
     memcpy(host + tiles, list->fragments, fragments);
     memset(host + tiles + fragments, 0, sizeof(*work->taken));
-    staging_push(backend, device, host, bytes);
+    list_push_cuda(backend, device, host, bytes);
     work->tiles = (const struct work_tile *)device;
     work->fragments = (const struct work_fragment *)((char *)device + tiles);
     work->taken = (int32_t *)((char *)device + tiles + fragments);
@@ -155,7 +168,7 @@ static cudaError_t work_launch(const struct forward_instance *instance,
 
 static enum status list_launch(struct attention_backend *backend,
                                const struct forward_instance *instance,
-                               const struct attention_forward *args, const struct worklist *list,
+                               const struct attention_forward *args, struct worklist *list,
                                struct error *error)
 {
     if (list->tile_count == 0)
@@ -169,6 +182,7 @@ static enum status list_launch(struct attention_backend *backend,
     work.multiprocessors = backend->queue.sm_count;
     work.section = section_heads(instance, &args->shape, list);
     work.sections = section_count(&work);
+    list_order(list, instance, &work, &args->shape);
     if (work_push(backend, &work, list))
         cuda_note(backend, work_launch(instance, work, args->shape.dtype, backend->queue.stream),
                   "the forward kernel");

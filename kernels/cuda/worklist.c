@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define RESIDUE_SHIFT 40 // positions of rows are smaller numbers
+
 struct build {
     struct worklist *list;
     const struct attention_shape *shape;
@@ -67,7 +69,7 @@ static enum status tile_add_slice(const struct build *b, struct work_tile *tile,
 }
 
 static enum status tile_add(const struct build *b, const struct interval *q,
-                            const int32_t *covering, int64_t position)
+                            const int32_t *covering, int64_t position, int64_t rows)
 {
     struct worklist *list = b->list;
     struct work_tile *tiles =
@@ -77,7 +79,7 @@ static enum status tile_add(const struct build *b, const struct interval *q,
     list->tiles = tiles;
     struct work_tile *tile = &tiles[list->tile_count];
     *tile = (struct work_tile){.q_row = q->residue + position * b->shape->row_step,
-                               .rows = (int32_t)least(q->end - position, b->cut.rows),
+                               .rows = (int32_t)rows,
                                .fragment = list->fragment_count};
     for (int32_t i = 0; i < q->covering_count; i++) {
         const struct slice *slice = &b->slices[covering[i]];
@@ -94,16 +96,28 @@ static enum status tile_add(const struct build *b, const struct interval *q,
     return STATUS_OK;
 }
 
+// The first tile gets what is left over: where the mask is causal, that sees the fewest keys.
+static enum status interval_cut(const struct build *b, const struct interval *q,
+                                const int32_t *covering)
+{
+    int64_t rows = (q->end - q->begin) % b->cut.rows;
+    if (rows == 0)
+        rows = b->cut.rows;
+    for (int64_t at = q->begin; at < q->end; at += rows, rows = b->cut.rows) {
+        enum status status = tile_add(b, q, covering, at, rows);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
 static enum status tiles_cut(const struct build *b, const struct intervals *intervals)
 {
     for (int32_t i = 0; i < intervals->count; i++) {
         const struct interval *q = &intervals->all[i];
-        const int32_t *covering = intervals->slices + q->covering;
-        for (int64_t at = q->begin; at < q->end; at += b->cut.rows) {
-            enum status status = tile_add(b, q, covering, at);
-            if (status != STATUS_OK)
-                return status;
-        }
+        enum status status = interval_cut(b, q, intervals->slices + q->covering);
+        if (status != STATUS_OK)
+            return status;
     }
     return STATUS_OK;
 }
@@ -121,6 +135,13 @@ static int compare_tiles(const void *a, const void *b)
     return order != 0 ? order : compare_numbers(x->q_row, y->q_row);
 }
 
+static void tiles_sort(struct worklist *list, int32_t begin, int32_t end,
+                       int (*compare)(const void *, const void *))
+{
+    if (end > begin)
+        qsort(list->tiles + begin, (size_t)(end - begin), sizeof(*list->tiles), compare);
+}
+
 enum status worklist_build(struct worklist *list, const struct attention_shape *shape,
                            const struct slice *slices, int32_t slice_count, struct work_cut cut,
                            struct error *error)
@@ -134,9 +155,69 @@ enum status worklist_build(struct worklist *list, const struct attention_shape *
     if (status == STATUS_OK)
         status = tiles_cut(&b, &intervals);
     intervals_fini(&intervals);
-    if (status == STATUS_OK && list->tile_count > 0)
-        qsort(list->tiles, (size_t)list->tile_count, sizeof(*list->tiles), compare_tiles);
+    if (status == STATUS_OK)
+        tiles_sort(list, 0, list->tile_count, compare_tiles);
     return status;
+}
+
+// ---- order --------------------------------------------------------------------------------------
+
+// Tiles in the order in which they were cut.
+static int compare_cuts(const void *a, const void *b)
+{
+    const struct work_tile *x = a, *y = b;
+    return compare_numbers(x->fragment, y->fragment);
+}
+
+// Keys, as numbers in which those of a residue follow each other.
+struct reach {
+    int64_t begin, end;
+};
+
+static struct reach tile_reach(const struct worklist *list, const struct work_tile *tile,
+                               int64_t row_step)
+{
+    struct reach reach = {INT64_MAX, INT64_MIN};
+    for (int32_t i = 0; i < tile->fragment_count; i++) {
+        const struct work_fragment *f = &list->fragments[tile->fragment + i];
+        int64_t begin = (f->kv_row % row_step << RESIDUE_SHIFT) + f->kv_row / row_step;
+        reach.begin = least(reach.begin, begin);
+        reach.end = begin + f->keys > reach.end ? begin + f->keys : reach.end;
+    }
+    return reach;
+}
+
+// Whether both have a key; then `a` becomes what holds both.
+static bool reach_join(struct reach *a, struct reach b)
+{
+    if (b.begin >= a->end || a->begin >= b.end)
+        return false;
+    a->begin = least(a->begin, b.begin);
+    a->end = b.end > a->end ? b.end : a->end;
+    return true;
+}
+
+void worklist_order(struct worklist *list, int64_t row_step, int64_t keys_near, int64_t blocks_last)
+{
+    int64_t keys = 0, left = 0;
+    int32_t first = 0;
+    tiles_sort(list, 0, list->tile_count, compare_cuts);
+    for (int32_t i = 0; i < list->tile_count; i++)
+        left += list->tiles[i].blocks;
+    struct reach run = {0, 0};
+    for (int32_t i = 0; i < list->tile_count; left -= list->tiles[i++].blocks) {
+        struct reach reach = tile_reach(list, &list->tiles[i], row_step);
+        if (reach_join(&run, reach))
+            continue;
+        keys += run.end - run.begin;
+        run = reach;
+        if (keys < keys_near || left < blocks_last)
+            continue;
+        tiles_sort(list, first, i, compare_tiles);
+        first = i;
+        keys = 0;
+    }
+    tiles_sort(list, first, list->tile_count, compare_tiles);
 }
 
 void worklist_fini(struct worklist *list)

@@ -32,7 +32,7 @@ struct work_tile {
 };
 
 struct worklist {
-    struct work_tile *tiles; // the most expensive first
+    struct work_tile *tiles; // the most expensive first, until worklist_order()
     struct work_fragment *fragments;
     int32_t tile_count, fragment_count;
     int32_t tile_capacity, fragment_capacity;
@@ -49,6 +49,14 @@ struct work_cut {
 enum status worklist_build(struct worklist *list, const struct attention_shape *shape,
                            const struct slice *slices, int32_t slice_count, struct work_cut cut,
                            struct error *error) MUST_CHECK;
+
+// Puts tiles that see the same keys near each other: sections of tiles, each the most expensive
+// first. A section ends where the next tile sees none of the keys before, as a sequence does, once
+// they are `keys_near`, and while at least `blocks_last` blocks follow. So the last section can
+// fill up what long tiles leave.
+void worklist_order(struct worklist *list, int64_t row_step, int64_t keys_near,
+                    int64_t blocks_last);
+
 void worklist_fini(struct worklist *list);
 
 #ifdef __cplusplus
