@@ -3,6 +3,8 @@ noinst_LTLIBRARIES += common/libcommon.la
 common_libcommon_la_SOURCES = $(common_sources)
 
 common_sources =
+common_sources += common/amx.c
+common_sources += common/amx.h
 common_sources += common/arena.c
 common_sources += common/arena.h
 common_sources += common/blas.c

@@ -562,3 +562,6 @@ tests_test_worklist_backward_SOURCES = tests/test_worklist_backward.c \
 test_programs += tests/test_abi
 tests_test_abi_SOURCES = tests/test_abi.c
 EXTRA_DIST += tests/exported.txt
+
+test_programs += tests/test_amx
+tests_test_amx_SOURCES = tests/test_amx.c

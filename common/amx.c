@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/amx.h"
+
+#include <stddef.h>
+
+// Terms that are added up in the matrix unit. Sums of sums lose less than one long sum does.
+#define SUM_MAX 512
+
+int64_t amx_right_elements(int64_t k, int64_t n)
+{
+    return amx_depth_padded(k) * amx_rows_padded(n);
+}
+
+struct amx_right amx_right(const uint16_t *tiles, int64_t n)
+{
+    return (struct amx_right){tiles, AMX_TILE, amx_rows_padded(n) / AMX_ROWS * AMX_TILE};
+}
+
+struct amx_right amx_right_transposed(const uint16_t *tiles, int64_t k)
+{
+    return (struct amx_right){tiles, amx_depth_padded(k) / AMX_DEPTH * AMX_TILE, AMX_TILE};
+}
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TARGET     __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16")))
+#define INLINE     static inline __attribute__((always_inline)) TARGET
+#define TILE_BYTES 64 // between rows of a tile
+
+// ---- whether it is there ------------------------------------------------------------------------
+
+#define PERMISSION_REQUEST 0x1023 // ARCH_REQ_XCOMP_PERM
+#define TILE_DATA          18     // XFEATURE_XTILEDATA
+
+#define LEAF_FEATURES 7
+#define HAS_AMX_BF16  (1U << 22) // edx
+#define HAS_AMX_TILE  (1U << 24) // edx
+#define HAS_512_BF16  (1U << 5)  // eax of subleaf 1
+
+static bool processor_has(void)
+{
+    unsigned a, b, c, d;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl"))
+        return false;
+    if (!__get_cpuid_count(LEAF_FEATURES, 0, &a, &b, &c, &d) ||
+        (d & (HAS_AMX_BF16 | HAS_AMX_TILE)) != (HAS_AMX_BF16 | HAS_AMX_TILE))
+        return false;
+    return __get_cpuid_count(LEAF_FEATURES, 1, &a, &b, &c, &d) && (a & HAS_512_BF16);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool usable;
+
+// The permission is the process's: all of its threads have it, and what it forks.
+static void find_out(void)
+{
+    const char *setting = getenv(AMX_VARIABLE);
+    usable = (!setting || strcmp(setting, "no") != 0) && processor_has() &&
+             syscall(SYS_arch_prctl, PERMISSION_REQUEST, TILE_DATA) == 0;
+}
+
+bool amx_usable(void)
+{
+    pthread_once(&once, find_out);
+    return usable;
+}
+
+// ---- packing ------------------------------------------------------------------------------------
+
+// Row pairs of 16 columns, the two elements of a column side by side. `second` may be NULL.
+INLINE void pack_pair(const uint16_t *first, const uint16_t *second, int64_t columns, uint16_t *to)
+{
+    __mmask16 there = columns >= AMX_ROWS ? 0xffff : (__mmask16)((1u << columns) - 1);
+    __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, first));
+    __m512i high = _mm512_setzero_si512();
+    if (second)
+        high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, second));
+    _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
+
+TARGET void amx_pack(int64_t k, int64_t n, const uint16_t *b, int64_t ld, uint16_t *tiles)
+{
+    for (int64_t row = 0; row < k; row += AMX_DEPTH)
+        for (int64_t column = 0; column < n; column += AMX_ROWS, tiles += AMX_TILE)
+            for (int i = 0; i < AMX_DEPTH; i += 2) {
+                const uint16_t *first = b + (row + i) * ld + column;
+                uint16_t *to = tiles + (ptrdiff_t)i * AMX_ROWS;
+                if (row + i < k)
+                    pack_pair(first, row + i + 1 < k ? first + ld : NULL, n - column, to);
+                else
+                    memset(to, 0, TILE_BYTES);
+            }
+}
+
+// Column `column` of a tile from up to 32 elements.
+static void pack_column(const uint16_t *from, int64_t count, int column, uint16_t *tile)
+{
+    uint32_t pairs[AMX_DEPTH / 2] = {0};
+    memcpy(pairs, from, (size_t)(count < AMX_DEPTH ? count : AMX_DEPTH) * sizeof(uint16_t));
+    for (int i = 0; i < AMX_DEPTH / 2; i++)
+        memcpy(tile + (ptrdiff_t)2 * (i * AMX_ROWS + column), &pairs[i], sizeof(pairs[i]));
+}
+
+void amx_pack_transposed(int64_t n, int64_t k, const uint16_t *b, int64_t ld, uint16_t *tiles)
+{
+    for (int64_t column = 0; column < n; column += AMX_ROWS)
+        for (int64_t row = 0; row < k; row += AMX_DEPTH, tiles += AMX_TILE)
+            for (int i = 0; i < AMX_ROWS; i++) {
+                bool there = column + i < n;
+                pack_column(there ? b + (column + i) * ld + row : NULL, there ? k - row : 0, i,
+                            tiles);
+            }
+}
+
+TARGET void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *rest)
+{
+    for (int64_t i = 0; i < count; i += 16) {
+        __mmask16 there = count - i >= 16 ? 0xffff : (__mmask16)((1u << (count - i)) - 1);
+        __m512 value = _mm512_maskz_loadu_ps(there, x + i);
+        __m256i rounded = (__m256i)_mm512_cvtneps_pbh(value);
+        _mm256_mask_storeu_epi16(head + i, there, rounded);
+        if (!rest)
+            continue;
+        __m512 held = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
+        rounded = (__m256i)_mm512_cvtneps_pbh(_mm512_sub_ps(value, held));
+        _mm256_mask_storeu_epi16(rest + i, there, rounded);
+    }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+struct product {
+    const uint16_t *a; // from the first row and column on
+    int64_t lda;
+    struct amx_right b;
+    float *c;
+    int64_t ldc;
+    int64_t rows, columns; // of C that are there from here on
+};
+
+// Sums of `steps` times 32 products for (1 or 2) x (1 or 2) tiles of C, left in tiles 0 to 3.
+INLINE void sums_make(const struct product *p, int64_t steps, bool second_row, bool second_column)
+{
+    const uint16_t *a = p->a, *b = p->b.tiles;
+    int64_t stride = p->lda * (int64_t)sizeof(uint16_t);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (; steps > 0; steps--, a += AMX_DEPTH, b += p->b.next_rows) {
+        _tile_loadd(4, a, stride);
+        _tile_loadd(6, b, TILE_BYTES);
+        _tile_dpbf16ps(0, 4, 6);
+        if (second_column) {
+            _tile_loadd(7, b + p->b.next_columns, TILE_BYTES);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (second_row) {
+            _tile_loadd(5, a + AMX_ROWS * p->lda, stride);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        if (second_row && second_column)
+            _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
+// Puts 16 columns of C where they belong.
+INLINE void columns_put(const float *sums, int64_t count, float *c, bool add)
+{
+    __mmask16 there = count >= AMX_ROWS ? 0xffff : (__mmask16)((1u << count) - 1);
+    __m512 value = _mm512_loadu_ps(sums);
+    if (add)
+        value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(there, c));
+    _mm512_mask_storeu_ps(c, there, value);
+}
+
+INLINE void sums_put(const struct product *p, bool second_row, bool second_column, bool add)
+{
+    float sums[2 * AMX_ROWS][2 * AMX_ROWS] __attribute__((aligned(64)));
+    int64_t rows = p->rows < 2 * AMX_ROWS ? p->rows : 2 * AMX_ROWS;
+    _tile_stored(0, sums, sizeof(*sums));
+    if (second_column)
+        _tile_stored(1, &sums[0][AMX_ROWS], sizeof(*sums));
+    if (second_row)
+        _tile_stored(2, sums[AMX_ROWS], sizeof(*sums));
+    if (second_row && second_column)
+        _tile_stored(3, &sums[AMX_ROWS][AMX_ROWS], sizeof(*sums));
+    for (int64_t i = 0; i < rows; i++) {
+        columns_put(sums[i], p->columns, p->c + i * p->ldc, add);
+        if (second_column)
+            columns_put(sums[i] + AMX_ROWS, p->columns - AMX_ROWS, p->c + i * p->ldc + AMX_ROWS,
+                        add);
+    }
+}
+
+// A block of C, straight from the tiles where it is whole.
+INLINE void block_make(const struct product *p, int64_t steps, bool second_row, bool second_column,
+                       bool add)
+{
+    sums_make(p, steps, second_row, second_column);
+    if (add || !second_row || !second_column || p->rows < 2 * AMX_ROWS ||
+        p->columns < 2 * AMX_ROWS) {
+        sums_put(p, second_row, second_column, add);
+        return;
+    }
+    size_t stride = (size_t)p->ldc * sizeof(float);
+    _tile_stored(0, p->c, stride);
+    _tile_stored(1, p->c + AMX_ROWS, stride);
+    _tile_stored(2, p->c + AMX_ROWS * p->ldc, stride);
+    _tile_stored(3, p->c + AMX_ROWS * p->ldc + AMX_ROWS, stride);
+}
+
+TARGET static void product_make(const struct product *all, int64_t steps, bool add)
+{
+    for (int64_t column = 0; column < all->columns; column += 2 * AMX_ROWS)
+        for (int64_t row = 0; row < all->rows; row += 2 * AMX_ROWS) {
+            struct product p = *all;
+            p.a += row * p.lda;
+            p.b.tiles += column / AMX_ROWS * p.b.next_columns;
+            p.c += row * p.ldc + column;
+            p.rows -= row;
+            p.columns -= column;
+            if (p.rows > AMX_ROWS && p.columns > AMX_ROWS)
+                block_make(&p, steps, true, true, add);
+            else if (p.rows > AMX_ROWS)
+                block_make(&p, steps, true, false, add);
+            else if (p.columns > AMX_ROWS)
+                block_make(&p, steps, false, true, add);
+            else
+                block_make(&p, steps, false, false, add);
+        }
+}
+
+// What LDTILECFG reads.
+struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+static const struct tile_config config = {
+    .palette = 1,
+    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
+};
+
+TARGET void amx_multiply(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                         struct amx_right b, float *c, int64_t ldc, bool add)
+{
+    struct product p = {a, lda, b, c, ldc, m, n};
+    int64_t steps = (k + AMX_DEPTH - 1) / AMX_DEPTH, part = SUM_MAX / AMX_DEPTH;
+    _tile_loadconfig(&config);
+    for (int64_t first = 0; first < steps || first == 0; first += part) {
+        product_make(&p, steps - first < part ? steps - first : part, add || first > 0);
+        p.a += SUM_MAX;
+        p.b.tiles += part * p.b.next_rows;
+    }
+    _tile_release();
+}
+
+#else
+
+bool amx_usable(void)
+{
+    return false;
+}
+
+// Never called.
+void amx_pack(int64_t k, int64_t n, const uint16_t *b, int64_t ld, uint16_t *tiles)
+{
+    (void)k, (void)n, (void)b, (void)ld, (void)tiles;
+}
+
+void amx_pack_transposed(int64_t n, int64_t k, const uint16_t *b, int64_t ld, uint16_t *tiles)
+{
+    (void)k, (void)n, (void)b, (void)ld, (void)tiles;
+}
+
+void amx_multiply(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                  struct amx_right b, float *c, int64_t ldc, bool add)
+{
+    (void)m, (void)n, (void)k, (void)a, (void)lda, (void)b, (void)c, (void)ldc, (void)add;
+}
+
+void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *rest)
+{
+    (void)count, (void)x, (void)head, (void)rest;
+}
+#endif
