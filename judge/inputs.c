@@ -2,9 +2,11 @@
 #include "judge/inputs.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "judge/draw.h"
 #include "judge/dtype.h"
+#include "judge/source.h"
 #include "plan/weight.h"
 
 // Standard deviation of the sharp sinks: some weigh much, some little.
@@ -73,12 +75,38 @@ uint64_t input_index(const struct cp_case *c, enum input_tensor tensor, int sequ
     return row * (uint64_t)input_head_dim(c, tensor);
 }
 
+// Given elements in fp32; zeros for those that are outside of what is given. False: they are drawn.
+static bool given_read(const struct cp_case *c, const void *data, bool outside, int64_t count,
+                       float *values)
+{
+    if (data)
+        dtype_read(c->dtype, data, 0, count, values);
+    else if (outside)
+        memset(values, 0, (size_t)count * sizeof(*values));
+    return data || outside;
+}
+
+// The same in the case's dtype.
+static bool given_copy(const struct cp_case *c, const void *data, bool outside, int64_t count,
+                       void *row)
+{
+    if (data)
+        memcpy(row, data, (size_t)(count * case_element_bytes(c)));
+    else if (outside)
+        memset(row, 0, (size_t)(count * case_element_bytes(c)));
+    return data || outside;
+}
+
 void input_token_head(const struct cp_case *c, enum input_tensor tensor, int sequence,
                       int64_t position, int head, float *values)
 {
     struct input_draw draw = input_draw_of(c, tensor);
     uint64_t first = input_index(c, tensor, sequence, position, head);
     int count = input_head_dim(c, tensor);
+    bool outside = false;
+    const void *given = source_token(c, tensor, sequence, position, head, 1, &outside);
+    if (given_read(c, given, outside, count, values))
+        return;
     draw_best()->draw(&draw, first, count, values);
     dtype_round(c->dtype, values, count);
 }
@@ -100,8 +128,11 @@ static void draw_rounded(const struct cp_case *c, enum input_tensor tensor, uint
 void input_row(const struct cp_case *c, enum input_tensor tensor, int sequence, int64_t position,
                void *row)
 {
-    draw_rounded(c, tensor, input_index(c, tensor, sequence, position, 0),
-                 input_heads(c, tensor) * input_head_dim(c, tensor), row);
+    int heads = input_heads(c, tensor), count = heads * input_head_dim(c, tensor);
+    bool outside = false;
+    const void *given = source_token(c, tensor, sequence, position, 0, heads, &outside);
+    if (!given_copy(c, given, outside, count, row))
+        draw_rounded(c, tensor, input_index(c, tensor, sequence, position, 0), count, row);
 }
 
 // ---- bias and sink ----
@@ -136,6 +167,10 @@ void input_bias(const struct cp_case *c, int sequence, int head, int64_t positio
 {
     struct input_draw draw = input_draw_of(c, INPUT_BIAS);
     uint64_t index = input_bias_index(c, sequence, head, position, first);
+    bool outside = false;
+    const void *given = source_bias(c, sequence, head, position, first, count, &outside);
+    if (given_read(c, given, outside, count, values))
+        return;
     draw_best()->draw(&draw, index, count, values);
     dtype_round(c->dtype, values, count);
 }
@@ -143,7 +178,11 @@ void input_bias(const struct cp_case *c, int sequence, int head, int64_t positio
 void input_bias_row(const struct cp_case *c, int sequence, int head, int64_t position,
                     int64_t first, int64_t count, void *row)
 {
-    draw_rounded(c, INPUT_BIAS, input_bias_index(c, sequence, head, position, first), count, row);
+    bool outside = false;
+    const void *given = source_bias(c, sequence, head, position, first, count, &outside);
+    if (!given_copy(c, given, outside, count, row))
+        draw_rounded(c, INPUT_BIAS, input_bias_index(c, sequence, head, position, first), count,
+                     row);
 }
 
 float input_sink(const struct cp_case *c, int head)
@@ -152,6 +191,9 @@ float input_sink(const struct cp_case *c, int head)
         return -INFINITY;
     if (c->softmax == SOFTMAX_OFF_BY_ONE)
         return 0;
+    const float *given = source_sink(c, head);
+    if (given)
+        return *given;
     struct input_draw draw = input_draw_of(c, INPUT_SINK);
     float value;
     draw_best()->draw(&draw, (uint64_t)head, 1, &value);

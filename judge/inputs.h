@@ -10,6 +10,8 @@
 // What a case asks for has to matter: with an off-by-one softmax sharp inputs have one number for
 // all queries and one for all keys in dimension 0, whose product lowers every logit by
 // weight_shift(), and sharp sinks are drawn around weight_sink() (plan/weight.h).
+//
+// A case that has a source (judge/source.h) has its inputs from there, under the same functions.
 #ifndef CPATTN_JUDGE_INPUTS_H
 #define CPATTN_JUDGE_INPUTS_H
 

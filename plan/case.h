@@ -64,6 +64,8 @@ enum shard_side { SIDE_Q, SIDE_KV };
 // Lists of one number for each sequence, or of none.
 enum case_list { LIST_LENGTHS_Q, LIST_LENGTHS_KV, LIST_PADDED_Q, LIST_PADDED_KV, CASE_LISTS };
 
+struct input_source;
+
 struct cp_case {
     char model[MODEL_NAME_MAX]; // a label for people; printable ASCII, may be empty
 
@@ -105,6 +107,10 @@ struct cp_case {
     // case_list() reads them and case_list_set() writes them.
     int32_t list_count[CASE_LISTS]; // 0 or batch
     int32_t list_values[CASE_LISTS * SEQUENCES_MAX];
+
+    // Where inputs come from (judge/source.h); NULL: they are drawn. Of one process: a case that
+    // travels, is hashed or compared is without it.
+    const struct input_source *source;
 };
 
 // A sensible case to start from: 2 ranks, p2p, zigzag, bf16, bshd, batch 2, 8 heads of 128, 512

@@ -46,4 +46,6 @@ plan_libplan_la_SOURCES = \
     plan/timeline.h \
     plan/ulysses.c \
     plan/weight.c \
-    plan/weight.h
+    plan/weight.h \
+    plan/whole.c \
+    plan/whole.h

@@ -48,7 +48,8 @@ struct logits {
 
 static bool wants_shift(const struct cp_case *c)
 {
-    return c->inputs == INPUTS_SHARP && c->softmax == SOFTMAX_OFF_BY_ONE && c->head_dim_qk > 1;
+    return !c->source && c->inputs == INPUTS_SHARP && c->softmax == SOFTMAX_OFF_BY_ONE &&
+           c->head_dim_qk > 1;
 }
 
 // Without a shift. A power of two, so that the estimates are steps with no case close to an edge.

@@ -537,6 +537,17 @@ fuzz_programs += tests/fuzz_matrix
 tests_fuzz_matrix_SOURCES = tests/fuzz_matrix.c
 tests_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
 
+fuzz_programs += tests/fuzz_safetensors
+tests_fuzz_safetensors_SOURCES = tests/fuzz_safetensors.c
+tests_fuzz_safetensors_LDADD = client/libsubmit.a $(fuzz_libs) $(JANSSON_LIBS)
+
+test_programs += tests/test_safetensors
+tests_test_safetensors_SOURCES = tests/test_safetensors.c
+tests_test_safetensors_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
+
+test_programs += tests/test_source
+tests_test_source_SOURCES = tests/test_source.c
+
 fuzz_programs += tests/fuzz_config
 tests_fuzz_config_SOURCES = tests/fuzz_config.c \
     daemon/config.c daemon/config.h daemon/listen.c daemon/listen.h daemon/rank_user.c daemon/rank_user.h \

@@ -60,7 +60,7 @@ START_TEST(lists_can_be_full)
         values[i] = (int32_t)SEQLEN_MAX - i;
     for (int list = 0; list < CASE_LISTS; list++)
         case_list_set(&c, (enum case_list)list, values, SEQUENCES_MAX);
-    ck_assert_uint_eq(case_bytes(&c), sizeof c);
+    ck_assert_uint_eq(case_bytes(&c), offsetof(struct cp_case, source));
     for (const struct case_field *field = case_fields(); field->name; field++) {
         ck_assert_int_lt(case_get(&c, field, text, sizeof text), sizeof text);
         cases_set(&copy, field->name, text);

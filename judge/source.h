@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs that somebody gives, instead of having them drawn. A case points to its source, so that
+// whoever asks judge/inputs.h for an element gets the given one.
+#ifndef CPATTN_JUDGE_SOURCE_H
+#define CPATTN_JUDGE_SOURCE_H
+
+#include "judge/inputs.h"
+#include "plan/whole.h"
+
+struct input_source {
+    const struct cp_case *c;           // whose tensors they are; borrowed
+    const void *tensors[WHOLE_INPUTS]; // as plan/whole.h lays them out; borrowed; NULL: drawn
+    int64_t *first[2];                 // [batch]: row of the first token of each sequence
+    double logits;                     // about the deviation of the logits, with the scale
+};
+
+// `tensors` are by enum whole_tensor, aligned for their elements, and must stay as they are until
+// source_fini(), as must `c`, whose own source is NULL. RESOURCE_EXHAUSTED.
+enum status source_init(struct input_source *s, const struct cp_case *c,
+                        const void *const tensors[WHOLE_INPUTS], struct error *error) MUST_CHECK;
+void source_fini(struct input_source *s); // also of all zeros
+
+// Elements from the given tensor: all of one token and head, of `count` heads from `head` on, of a
+// bias's row from key `first` on, of a sink. NULL: they are not given. What lies outside of the
+// tensors is NULL and *outside is set: a search for mistakes may ask for such.
+const void *source_token(const struct cp_case *c, enum input_tensor tensor, int32_t sequence,
+                         int64_t position, int head, int count, bool *outside);
+const void *source_bias(const struct cp_case *c, int32_t sequence, int head, int64_t position,
+                        int64_t first, int64_t count, bool *outside);
+const float *source_sink(const struct cp_case *c, int head);
+
+#endif
