@@ -27,6 +27,8 @@ cuda_kernels_sources += kernels/cuda/sm90_forward.h
 cuda_kernels_sources += kernels/cuda/sm90_forward_load.cuh
 cuda_kernels_sources += kernels/cuda/sm90_tensor.c
 cuda_kernels_sources += kernels/cuda/sm90_tensor.h
+cuda_kernels_sources += kernels/cuda/sm90_wide_kernel.cuh
+cuda_kernels_sources += kernels/cuda/sm90_wide_load.cuh
 cuda_kernels_sources += kernels/cuda/smxx_backward.cu
 cuda_kernels_sources += kernels/cuda/smxx_backward.cuh
 cuda_kernels_sources += kernels/cuda/smxx_backward_bf16.cu
@@ -61,6 +63,8 @@ sm90_kernels_sources += kernels/cuda/sm90_forward_192_128.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_256.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_64.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_96.cu
+sm90_kernels_sources += kernels/cuda/sm90_wide_bf16.cu
+sm90_kernels_sources += kernels/cuda/sm90_wide_fp16.cu
 
 if CUDA_SM90
 cuda_kernels_sources += $(sm90_kernels_sources)

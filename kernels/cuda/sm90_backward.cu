@@ -37,11 +37,14 @@ const struct sm90_backward_kernel *sm90_backward_choose(const struct attention_b
 {
     const struct attention_shape *shape = &args->shape;
     int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
+    bool wide = d > SM90_BACKWARD_NARROW;
     const struct sm90_backward_kernel *kernel = NULL;
     if (shape->dtype == DTYPE_BF16)
-        kernel = sm90_backward_bf16(d, shape->deterministic);
+        kernel = wide ? sm90_wide_bf16(shape->d_qk, shape->d_v)
+                      : sm90_backward_bf16(d, shape->deterministic);
     if (shape->dtype == DTYPE_FP16)
-        kernel = sm90_backward_fp16(d, shape->deterministic);
+        kernel = wide ? sm90_wide_fp16(shape->d_qk, shape->d_v)
+                      : sm90_backward_fp16(d, shape->deterministic);
     if (!kernel || kernel->shared_bytes > backend->queue.shared_bytes_max || !args_fit(args))
         return NULL;
     return device_fits(backend) ? kernel : NULL;

@@ -26,9 +26,14 @@ void sm90_backward_launch(struct attention_backend *backend, const struct attent
                           const struct sm90_backward_kernel *kernel,
                           const struct backward_params *params);
 
-// By type; d: the larger of the head dimensions; ordered: with the same bits in every run. NULL
-// where d is too large.
+// By type, for head dimensions up to SM90_BACKWARD_NARROW, of which d is the larger; ordered: with
+// the same bits in every run.
+#define SM90_BACKWARD_NARROW 128
 const struct sm90_backward_kernel *sm90_backward_bf16(int d, bool ordered);
 const struct sm90_backward_kernel *sm90_backward_fp16(int d, bool ordered);
+
+// By type, for those above; with turns they give the same bits in every run.
+const struct sm90_backward_kernel *sm90_wide_bf16(int d_qk, int d_v);
+const struct sm90_backward_kernel *sm90_wide_fp16(int d_qk, int d_v);
 
 #endif

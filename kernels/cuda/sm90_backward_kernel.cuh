@@ -262,12 +262,7 @@ __device__ __forceinline__ void begin(const struct sm90_backward_params &p, char
                                       uint32_t shared)
 {
     if (threadIdx.x == 0) {
-        // Those who wait for each other take tickets, so that they began in that order.
-        unsigned index = p.all.tickets ? atomicAdd(p.all.tickets, 1u) : blockIdx.x;
-        struct backward_unit unit = unit_of(p.all, (int32_t)index);
-        if (p.all.reversed)
-            unit.tile = p.all.tile_count - 1 - unit.tile;
-        *(struct backward_unit *)(memory + C::UNIT) = unit;
+        *(struct backward_unit *)(memory + C::UNIT) = unit_take(p.all);
         for (int i = 0; i < C::STAGES; i++) {
             barrier_init(shared + C::FULL + i * 8, 1 + WARP_LANES); // vectors, and numbers
             barrier_init(shared + C::EMPTY + i * 8, CONSUMER_THREADS / WARP_LANES);
@@ -324,8 +319,6 @@ template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d,
         wide_ordered = sm90_backward_instance<T, sm90_backward_128_ordered>();
     if (d <= narrow.d)
         return &narrow;
-    if (d > wide.d)
-        return NULL;
     return ordered ? &wide_ordered : &wide;
 }
 

@@ -7,11 +7,11 @@
 
 // `rows` rows of d elements into a tile; the rest of it is cleared. By one warp, which returns when
 // matrix products may read it, if a barrier follows.
-template <class C, int ROWS>
+template <int D, int ROWS>
 __device__ __forceinline__ void rows_load(uint32_t tile, const void *source, int64_t stride,
                                           int rows, int d)
 {
-    constexpr int CHUNKS = C::D / CHUNK_ELEMENTS;
+    constexpr int CHUNKS = D / CHUNK_ELEMENTS;
 #pragma unroll 1
     for (int i = (int)threadIdx.x % WARP_LANES; i < ROWS * CHUNKS; i += WARP_LANES) {
         int row = i / CHUNKS, chunk = i % CHUNKS;
@@ -47,10 +47,10 @@ __device__ __forceinline__ void keys_load(const struct sm90_backward_params &p,
     const struct backward_params &all = p.all;
     int64_t stride = all.row_step * all.kv_heads;
     int64_t vector = vector_of(all, all.kv_heads, work.kv_y, work.kv_z);
-    rows_load<C, KV_ROWS>(shared + C::K, (const uint16_t *)all.k + vector * all.d_qk,
-                          stride * all.d_qk, work.rows, all.d_qk);
-    rows_load<C, KV_ROWS>(shared + C::V, (const uint16_t *)all.v + vector * all.d_v,
-                          stride * all.d_v, work.rows, all.d_v);
+    rows_load<C::D, KV_ROWS>(shared + C::K, (const uint16_t *)all.k + vector * all.d_qk,
+                             stride * all.d_qk, work.rows, all.d_qk);
+    rows_load<C::D, KV_ROWS>(shared + C::V, (const uint16_t *)all.v + vector * all.d_v,
+                             stride * all.d_v, work.rows, all.d_v);
     __syncwarp();
     if (leader)
         barrier_arrive(barrier);
@@ -75,10 +75,10 @@ __device__ __forceinline__ void queries_load(const struct sm90_backward_params &
     }
     const struct backward_params &all = p.all;
     int64_t stride = all.row_step * all.heads, vector = vector_of(all, all.heads, y, z);
-    rows_load<C, C::Q_ROWS>(q, (const uint16_t *)all.q + vector * all.d_qk, stride * all.d_qk, rows,
-                            all.d_qk);
-    rows_load<C, C::Q_ROWS>(d_out, (const uint16_t *)all.d_out + vector * all.d_v, stride * all.d_v,
-                            rows, all.d_v);
+    rows_load<C::D, C::Q_ROWS>(q, (const uint16_t *)all.q + vector * all.d_qk, stride * all.d_qk,
+                               rows, all.d_qk);
+    rows_load<C::D, C::Q_ROWS>(d_out, (const uint16_t *)all.d_out + vector * all.d_v,
+                               stride * all.d_v, rows, all.d_v);
     __syncwarp();
     if (leader)
         barrier_arrive(barrier);
@@ -137,7 +137,7 @@ step_write(const struct backward_params &p, const struct sm90_work &work,
 {
     int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
     int low = f->low + first, high = f->high + first;
-    bool masked = rows < C::Q_ROWS || work.rows < KV_ROWS || low > 1 - rows || high < KV_ROWS - 1;
+    bool masked = rows < C::Q_ROWS || work.rows < C::TILE || low > 1 - rows || high < C::TILE - 1;
     step->y = f->residue * p.heads + head;
     step->z = f->begin + first;
     step->rows = rows;

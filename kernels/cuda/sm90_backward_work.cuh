@@ -33,7 +33,7 @@ struct __align__(16) sm90_step
 };
 
 template <int D_, int Q_ROWS_, int DQ_STAGES_> struct sm90_backward_config {
-    static constexpr int D = D_, Q_ROWS = Q_ROWS_, PANELS = D / PANEL;
+    static constexpr int D = D_, Q_ROWS = Q_ROWS_, TILE = KV_ROWS, PANELS = D / PANEL;
     static constexpr int SCORES = Q_ROWS / 2, KEYS = D / 2; // accumulators of a thread
     // The warpgroups share dQ by elements where there are two panels, else by queries.
     static constexpr int DQ_ROWS = PANELS == 2 ? Q_ROWS : Q_ROWS / 2, QUERIES = DQ_ROWS / 2;
@@ -104,6 +104,17 @@ static __device__ __forceinline__ struct sm90_work work_of(const struct backward
     work.rows = work.tile->rows;
     work.steps = (int32_t)work.tile->steps * max(0, work.head_end - work.head);
     return work;
+}
+
+// What one thread of a thread block takes. Those who wait for each other take tickets, so that they
+// began in that order.
+static __device__ __forceinline__ struct backward_unit unit_take(const struct backward_params &p)
+{
+    unsigned index = p.tickets ? atomicAdd(p.tickets, 1u) : blockIdx.x;
+    struct backward_unit unit = unit_of(p, (int32_t)index);
+    if (p.reversed)
+        unit.tile = p.tile_count - 1 - unit.tile;
+    return unit;
 }
 
 // Number of a row and head in [rows][heads].

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward for 16-bit types on sm_90a where dK and dV of 64 keys would be too much for a warpgroup.
+//
+// A thread block owns a tile of keys of one key head, K and V in shared memory. Two warpgroups
+// share the scores of a block of queries by keys, dK, dV and dQ by elements, so P and dS go through
+// shared memory. Blocks of 64 queries pass by:
+//   S = Q K', dP = dO V', half of the keys each | P | dV' += dO' P | dS | dQ = dS K, dK' += Q' dS
+// dV runs while dS is made, dK while dQ is added to memory. The third warpgroup has a warp that
+// loads vectors and one that loads LSE and D.
+#ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_KERNEL_CUH
+#define CPATTN_KERNELS_CUDA_SM90_WIDE_KERNEL_CUH
+
+#include "kernels/cuda/sm90_backward_add.cuh"
+#include "kernels/cuda/sm90_wide_load.cuh"
+
+// Which panels of 64 elements a warpgroup has: DV panels of dV from dv_first on, and so forth.
+template <class C, int GROUP> struct wide_role;
+
+// Half of each.
+template <int KEYS, int STAGES, int DQ_, int GROUP>
+struct wide_role<struct sm90_wide_config<256, 256, KEYS, STAGES, DQ_>, GROUP> {
+    static constexpr int DV = 2, DK = 2, DQ = 2;
+    static constexpr int dv_first = 2 * GROUP, dk_first = 2 * GROUP, dq_first = 2 * GROUP;
+};
+
+// What one has more of dQ, the other has more of dK.
+template <int KEYS, int STAGES, int DQ_, int GROUP>
+struct wide_role<struct sm90_wide_config<192, 128, KEYS, STAGES, DQ_>, GROUP> {
+    static constexpr int DV = 1, DK = 1 + GROUP, DQ = 2 - GROUP;
+    static constexpr int dv_first = GROUP, dk_first = GROUP, dq_first = 2 * GROUP;
+};
+
+// Barriers of warps.
+enum {
+    WIDE_BARRIER_P = 1,  // P is written
+    WIDE_BARRIER_DS = 2, // dS is written, and P has been read
+};
+
+// ---- P and dS -----------------------------------------------------------------------------------
+
+// A thread's queries are 16 w + g and 8 more, its keys 8 i + 2 t + {0, 1} of its warpgroup's, where
+// w is its warp in the group, g = lane / 4 and t = lane % 4.
+static __device__ __forceinline__ unsigned wide_query(void)
+{
+    unsigned thread = (unsigned)thread_number() % GROUP_THREADS;
+    return thread / WARP_LANES * 16 + thread % WARP_LANES / 4;
+}
+
+// Makes the scores that a query does not see such that their P is 0.
+template <class C>
+__device__ __forceinline__ void wide_hide(const struct sm90_step *step, int group, float hidden,
+                                          float (&s)[C::SCORES])
+{
+    int key = group * C::KEYS + (int)((unsigned)thread_number() % 4 * 2), keys = step->keys - key;
+    int first = key - (int)wide_query() - step->low;
+    unsigned span = (unsigned)(step->high - step->low) + 1;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++) {
+        int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
+        if (x >= keys || (unsigned)(first + x - h * 8) >= span)
+            s[i] = hidden;
+    }
+}
+
+// Numbers of a thread's two queries.
+static __device__ __forceinline__ void wide_numbers(uint32_t numbers, float (&x)[2])
+{
+    uint32_t at = numbers + wide_query() * 4;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x[0]) : "r"(at) : "memory");
+    asm volatile("ld.shared.f32 %0, [%1 + 32];" : "=f"(x[1]) : "r"(at) : "memory");
+}
+
+// S to P, in place.
+template <class C>
+__device__ __forceinline__ void wide_p_make(float factor, const struct sm90_step *step, int group,
+                                            uint32_t lse_at, float (&s)[C::SCORES])
+{
+    float lse[2];
+    wide_numbers(lse_at, lse);
+    if (step->keys != 0)
+        wide_hide<C>(step, group, factor < 0 ? INFINITY : -INFINITY, s);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++)
+        s[i] = fast_exp2(fmaf(s[i], factor, -lse[i / 2 % 2]));
+}
+
+// dP to dS, in place.
+template <typename T, class C>
+__device__ __forceinline__ void wide_ds_make(float scale, uint32_t delta_at,
+                                             const float (&p)[C::SCORES], float (&dp)[C::SCORES])
+{
+    float delta[2];
+    wide_numbers(delta_at, delta);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++) {
+        float sum = delta[i / 2 % 2];
+        dp[i] = p[i] * (type_is_half<T>::value ? dp[i] - sum : fmaf(dp[i], scale, -sum));
+    }
+}
+
+// Leaves P or dS of a warpgroup in shared memory: rows of keys, 64 queries wide.
+template <typename T, class C>
+__device__ __forceinline__ void wide_store(const float (&x)[C::SCORES], int group, uint32_t to)
+{
+    unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
+    // This lane's row of the first four matrices: two blocks of 8 keys, of each both of queries.
+    uint32_t at = to + group * C::KEYS * 128 +
+                  panel_offset(0, lane % 8 + lane / 16 * 8, thread / WARP_LANES * 2 + lane / 8 % 2);
+#pragma unroll
+    for (int i = 0; i + 8 <= C::SCORES; i += 8) {
+        uint32_t pairs[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            pairs[k] = pack<T>(x[i + 2 * k], x[i + 2 * k + 1]);
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                     :
+                     : "r"(at + i / 8 * 16 * 128), "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]),
+                       "r"(pairs[3])
+                     : "memory");
+    }
+    if (C::SCORES % 8 != 0) {
+        const int i = C::SCORES / 8 * 8;
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                     :
+                     : "r"(at + i / 8 * 16 * 128), "r"(pack<T>(x[i], x[i + 1])),
+                       "r"(pack<T>(x[i + 2], x[i + 3]))
+                     : "memory");
+    }
+    shared_fence();
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// S or dP: rows of 64 queries times rows of a warpgroup's keys, over PANELS panels.
+template <typename T, class C, int PANELS>
+__device__ __forceinline__ void wide_scores_begin(uint32_t queries, uint32_t keys,
+                                                  float (&s)[C::SCORES])
+{
+    product_of<T, PANELS * 4, false>(s, along<C::Q_PANEL>{operand_rows(queries)},
+                                     along<C::KV_PANEL>{operand_rows(keys)});
+    product_commit();
+}
+
+// A panel of dV' or dK', elements x keys, += the panel of queries x elements, transposed, times P
+// or dS.
+template <typename T, class C>
+__device__ __forceinline__ void wide_keys_begin(float (&gradient)[C::GRADIENT], uint32_t queries,
+                                                uint32_t weights)
+{
+    const uint64_t a = operand_columns(queries, C::Q_PANEL), b = operand_rows(weights);
+#pragma unroll
+    for (int i = 0; i < C::Q_ROWS / 16; i++)
+        product<T, C::TILE>::template ss<true, false>(gradient, across{a}(i),
+                                                      along<C::KV_PANEL>{b}(i), true);
+}
+
+// PANELS panels of dQ, queries x elements.
+template <typename T, class C, int PANELS>
+__device__ __forceinline__ void wide_dq_begin(float (&dq)[PANELS * 32], uint32_t ds, uint32_t k)
+{
+    const uint64_t a = operand_columns(ds, C::P_BYTES), b = operand_columns(k, C::KV_PANEL);
+#pragma unroll
+    for (int i = 0; i < PANELS * 32; i++)
+        asm volatile("" : "=f"(dq[i])); // the first step reads nothing of it
+#pragma unroll
+    for (int i = 0; i < C::TILE / 16; i++)
+        product<T, PANELS * 64>::template ss<true, true>(dq, across{a}(i), across{b}(i), i > 0);
+    product_commit();
+}
+
+// ---- adding -------------------------------------------------------------------------------------
+
+// To an address that is a multiple of 16.
+static __device__ __forceinline__ void add_four(float *where, const float (&x)[4])
+{
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(where), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
+
+// Adds dQ of a block, from element x on. Neighbouring lanes exchange pairs, so that each has four
+// neighbouring elements of every other 8.
+template <int COUNT>
+__device__ __forceinline__ void wide_dq_add(const struct backward_params &p,
+                                            const struct sm90_step *step, int x, float factor,
+                                            const float (&dq)[COUNT])
+{
+    int t = thread_number() % 4, odd = t % 2, column = x + 8 * odd + 2 * (t - odd);
+    int query = (int)wide_query(), rows = step->rows;
+    int64_t stride = p.row_step * p.heads * p.d_qk;
+    float *to = p.dq + vector_of(p, p.heads, step->y, step->z) * p.d_qk + query * stride + column;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 8) {
+            float mine[2], other[2];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                float even_columns = dq[i + 2 * h + k] * factor;
+                float odd_columns = dq[i + 4 + 2 * h + k] * factor;
+                mine[k] = odd ? odd_columns : even_columns;
+                other[k] = __shfl_xor_sync(0xffffffffu, odd ? even_columns : odd_columns, 1);
+            }
+            float four[4] = {odd ? other[0] : mine[0], odd ? other[1] : mine[1],
+                             odd ? mine[0] : other[0], odd ? mine[1] : other[1]};
+            if (query + 8 * h < rows && column + i / 4 * 8 < p.d_qk)
+                add_four(to + h * 8 * stride + i / 4 * 8, four);
+        }
+}
+
+// Adds panels of dK' or dV', elements x keys, from element x on, to memory.
+template <class C, int PANELS>
+__device__ __forceinline__ void
+wide_keys_add(const struct backward_params &p, const struct sm90_work &work, int x, int d,
+              const float (&gradient)[PANELS][C::GRADIENT], float *to, float factor)
+{
+    int key = thread_number() % 4 * 2;
+    x += (int)wide_query(); // rows of the product are elements here
+    int64_t stride = p.row_step * p.kv_heads * d;
+    to += vector_of(p, p.kv_heads, work.kv_y, work.kv_z) * d + key * stride + x;
+#pragma unroll
+    for (int panel = 0; panel < PANELS; panel++)
+#pragma unroll
+        for (int i = 0; i < C::GRADIENT; i++) {
+            int h = i / 2 % 2, other = i / 4 * 8 + i % 2;
+            if (key + other < work.rows && x + panel * PANEL + h * 8 < d)
+                add_float(to + other * stride + panel * PANEL + h * 8, gradient[panel][i] * factor);
+        }
+}
+
+// ---- consumers ----------------------------------------------------------------------------------
+
+template <class C> static __device__ __forceinline__ void wide_warp_arrive(uint32_t barrier)
+{
+    __syncwarp();
+    if ((unsigned)thread_number() % WARP_LANES == 0)
+        barrier_arrive(barrier);
+}
+
+// A step of a warpgroup.
+template <typename T, class C, class R>
+__device__ __forceinline__ void
+wide_step(const struct backward_params &p, unsigned number, int group, char *memory,
+          uint32_t shared, float (&dk)[R::DK][C::GRADIENT], float (&dv)[R::DV][C::GRADIENT])
+{
+    const struct sm90_step *step = (const struct sm90_step *)(memory + C::STEP) + number % C::STEPS;
+    unsigned stage = number % C::STAGES, d_out_stage = number % C::DO_STAGES;
+    uint32_t q = shared + C::Q + stage * C::Q_BYTES;
+    uint32_t d_out = shared + C::DO + d_out_stage * C::DO_BYTES;
+    uint32_t keys = shared + group * C::KEYS * 128,
+             numbers = shared + C::LSE + stage * C::Q_ROWS * 4;
+    {
+        float s[C::SCORES], dp[C::SCORES];
+        barrier_wait(shared + C::FULL + stage * 8, number / C::STAGES & 1);
+        product_begin();
+        wide_scores_begin<T, C, C::QK_PANELS>(q, keys + C::K, s);
+        barrier_wait(shared + C::DO_FULL + d_out_stage * 8, number / C::DO_STAGES & 1);
+        product_begin();
+        wide_scores_begin<T, C, C::V_PANELS>(d_out, keys + C::V, dp);
+        product_wait<1>();
+        registers_settle(s);
+        wide_p_make<C>(p.product_factor, step, group, numbers, s);
+        wide_store<T, C>(s, group, shared + C::P);
+        threads_sync(WIDE_BARRIER_P, CONSUMER_THREADS);
+        product_wait<0>();
+        registers_settle(dp);
+        product_begin();
+#pragma unroll
+        for (int i = 0; i < R::DV; i++)
+            wide_keys_begin<T, C>(dv[i], d_out + (R::dv_first + i) * C::Q_PANEL, shared + C::P);
+        product_commit();
+        wide_ds_make<T, C>(p.scale, numbers + (C::DELTA - C::LSE), s, dp);
+        wide_store<T, C>(dp, group, shared + C::DS);
+    }
+    product_wait<0>();
+#pragma unroll
+    for (int i = 0; i < R::DV; i++)
+        registers_settle(dv[i]);
+    threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS);
+    wide_warp_arrive<C>(shared + C::DO_EMPTY + d_out_stage * 8);
+    unsigned *taken =
+        p.taken + (int64_t)step->block * BACKWARD_WARPS + thread_number() / WARP_LANES - 4;
+    constexpr int AT_ONCE = C::DQ_AT_ONCE < R::DQ ? C::DQ_AT_ONCE : R::DQ;
+#pragma unroll
+    for (int panel = 0; panel < R::DQ; panel += AT_ONCE) {
+        float dq[AT_ONCE * 32];
+        int x = R::dq_first + panel;
+        bool last = panel + AT_ONCE >= R::DQ;
+        product_begin();
+        wide_dq_begin<T, C, AT_ONCE>(dq, shared + C::DS, shared + C::K + x * C::KV_PANEL);
+#pragma unroll
+        for (int i = panel; i < (last ? R::DK : panel + AT_ONCE); i++)
+            wide_keys_begin<T, C>(dk[i], q + (R::dk_first + i) * C::Q_PANEL, shared + C::DS);
+        product_commit();
+        product_wait<1>();
+        registers_settle(dq);
+        if (p.taken && panel == 0)
+            turn_wait(taken, (unsigned)step->turn, (unsigned)step->turn + 1);
+        wide_dq_add(p, step, x * PANEL, late_scale<T>(p), dq);
+        if (p.taken && last)
+            turn_end(taken, (unsigned)step->turn);
+        product_wait<0>();
+    }
+#pragma unroll
+    for (int i = 0; i < R::DK; i++)
+        registers_settle(dk[i]);
+    wide_warp_arrive<C>(shared + C::EMPTY + stage * 8);
+}
+
+template <typename T, class C, class R>
+__device__ __forceinline__ void wide_consume(const struct backward_params &p, unsigned steps,
+                                             int group, char *memory, uint32_t shared)
+{
+    float dk[R::DK][C::GRADIENT], dv[R::DV][C::GRADIENT];
+#pragma unroll
+    for (int i = 0; i < C::GRADIENT; i++) {
+#pragma unroll
+        for (int panel = 0; panel < R::DK; panel++)
+            dk[panel][i] = 0;
+#pragma unroll
+        for (int panel = 0; panel < R::DV; panel++)
+            dv[panel][i] = 0;
+    }
+    barrier_wait(shared + C::KV_FULL, 0);
+#pragma unroll 1
+    for (unsigned number = 0; number < steps; number++)
+        wide_step<T, C, R>(p, number, group, memory, shared, dk, dv);
+    const struct sm90_work work = work_of(p, (const struct backward_unit *)(memory + C::UNIT));
+    unsigned *counter = NULL, turn = 0;
+    if (p.tickets && p.by_query_head && p.group > 1) {
+        int64_t tile = work.tile - p.tiles;
+        counter = p.taken_keys + (tile * p.kv_heads + work.kv_head) * BACKWARD_WARPS +
+                  thread_number() / WARP_LANES - 4;
+        turn = (unsigned)(work.unit_head - max(0, work.kv_head * p.group - p.head_phase));
+        turn_wait(counter, turn, turn + 1);
+    }
+    wide_keys_add<C, R::DV>(p, work, R::dv_first * PANEL, p.d_v, dv, p.dv, 1);
+    wide_keys_add<C, R::DK>(p, work, R::dk_first * PANEL, p.d_qk, dk, p.dk, late_scale<T>(p));
+    if (counter)
+        turn_end(counter, turn);
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+template <class C>
+__device__ __forceinline__ void wide_begin(const struct sm90_backward_params &p, char *memory,
+                                           uint32_t shared)
+{
+    const int warps = CONSUMER_THREADS / WARP_LANES;
+    if (threadIdx.x == 0) {
+        *(struct backward_unit *)(memory + C::UNIT) = unit_take(p.all);
+        for (int i = 0; i < C::STAGES; i++) {
+            barrier_init(shared + C::FULL + i * 8, 1 + WARP_LANES); // vectors, and numbers
+            barrier_init(shared + C::EMPTY + i * 8, warps);
+        }
+        for (int i = 0; i < C::DO_STAGES; i++) {
+            barrier_init(shared + C::DO_FULL + i * 8, 1);
+            barrier_init(shared + C::DO_EMPTY + i * 8, warps);
+        }
+        barrier_init(shared + C::KV_FULL, 2);
+        barrier_init_fence();
+    }
+    __syncthreads();
+}
+
+template <typename T, class C>
+__global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
+    sm90_wide_run(const __grid_constant__ struct sm90_backward_params p)
+{
+    extern __shared__ __align__(1024) char memory[];
+    uint32_t shared = shared_address(memory);
+    wide_begin<C>(p, memory, shared);
+    const struct sm90_work work = work_of(p.all, (const struct backward_unit *)(memory + C::UNIT));
+    if (work.steps == 0)
+        return;
+    int group = (int)__reduce_min_sync(0xffffffffu, threadIdx.x / GROUP_THREADS);
+    if (group == 0) {
+        registers_release<24>();
+        int warp = (int)threadIdx.x / WARP_LANES;
+        if (warp == 0)
+            wide_vectors_load<C>(p, work, shared);
+        else if (warp == 1)
+            numbers_load<T, C>(p, work, memory, shared);
+    } else if (group == 1) {
+        registers_acquire<240>();
+        wide_consume<T, C, wide_role<C, 0>>(p.all, (unsigned)work.steps, 0, memory, shared);
+    } else {
+        registers_acquire<240>();
+        wide_consume<T, C, wide_role<C, 1>>(p.all, (unsigned)work.steps, 1, memory, shared);
+    }
+}
+
+// ---- instantiations -----------------------------------------------------------------------------
+
+typedef sm90_wide_config<192, 128, 96, 2, 2> sm90_wide_192_128;
+typedef sm90_wide_config<256, 256, 80, 1, 1> sm90_wide_256;
+
+template <typename T, class C> constexpr struct sm90_backward_kernel sm90_wide_instance()
+{
+    return {sm90_wide_run<T, C>, C::Q_ROWS, C::TILE, C::DQK, C::Q_ROWS, C::BYTES};
+}
+
+template <typename T> const struct sm90_backward_kernel *sm90_wide_16(int d_qk, int d_v)
+{
+    static const struct sm90_backward_kernel narrow = sm90_wide_instance<T, sm90_wide_192_128>(),
+                                             wide = sm90_wide_instance<T, sm90_wide_256>();
+    return d_qk <= sm90_wide_192_128::DQK && d_v <= sm90_wide_192_128::DV ? &narrow : &wide;
+}
+
+#endif

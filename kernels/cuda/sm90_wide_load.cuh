@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward on sm_90a for head dimensions above 128: how shared memory is laid out, and the warps
+// that load, blocks ahead of those that compute.
+#ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_LOAD_CUH
+#define CPATTN_KERNELS_CUDA_SM90_WIDE_LOAD_CUH
+
+#include "kernels/cuda/sm90_backward_load.cuh"
+
+// Head dimensions up to DQK and DV, multiples of 64; tiles of KEYS keys; blocks of 64 queries, dO
+// of them in DO_STAGES stages. A warpgroup computes so many panels of dQ at once, if it has them.
+template <int DQK_, int DV_, int KEYS_, int DO_STAGES_, int DQ_AT_ONCE_> struct sm90_wide_config {
+    static constexpr int DQK = DQK_, DV = DV_, TILE = KEYS_, DO_STAGES = DO_STAGES_;
+    static constexpr int DQ_AT_ONCE = DQ_AT_ONCE_;
+    static constexpr int Q_ROWS = 64, STAGES = 2, STEPS = 8;
+    static constexpr int QK_PANELS = DQK / PANEL, V_PANELS = DV / PANEL;
+    // Keys of a warpgroup, as far as it comes to scores; its accumulators of scores, and of a panel
+    // of dK or dV, which has all keys.
+    static constexpr int KEYS = TILE / 2, SCORES = KEYS / 2, GRADIENT = TILE / 2;
+    // Shared memory, in bytes from its beginning.
+    static constexpr int KV_PANEL = TILE * PANEL * 2, Q_PANEL = Q_ROWS * PANEL * 2;
+    static constexpr int K_BYTES = QK_PANELS * KV_PANEL, V_BYTES = V_PANELS * KV_PANEL;
+    static constexpr int Q_BYTES = QK_PANELS * Q_PANEL, DO_BYTES = V_PANELS * Q_PANEL;
+    // P and dS: a row for each key, 64 queries wide.
+    static constexpr int P_BYTES = KV_PANEL;
+    static constexpr int K = 0, V = K + K_BYTES, Q = V + V_BYTES, DO = Q + STAGES * Q_BYTES;
+    static constexpr int P = DO + DO_STAGES * DO_BYTES, DS = P + P_BYTES;
+    static constexpr int LSE = DS + P_BYTES, DELTA = LSE + STAGES * Q_ROWS * 4;
+    static constexpr int STEP = DELTA + STAGES * Q_ROWS * 4;
+    static constexpr int FULL = STEP + STEPS * (int)sizeof(struct sm90_step);
+    static constexpr int EMPTY = FULL + STAGES * 8, KV_FULL = EMPTY + STAGES * 8;
+    static constexpr int DO_FULL = KV_FULL + 8, DO_EMPTY = DO_FULL + DO_STAGES * 8;
+    static constexpr int UNIT = (DO_EMPTY + DO_STAGES * 8 + 15) / 16 * 16;
+    static constexpr int BYTES = UNIT + (int)sizeof(struct backward_unit);
+    static_assert(KV_PANEL % 1024 == 0 && KEYS % 8 == 0, "panels and halves begin where the "
+                                                         "swizzle's pattern does");
+    static_assert(BYTES <= 227 * 1024, "it fits");
+};
+
+// ---- loading ------------------------------------------------------------------------------------
+
+// `rows` rows of d elements into a tile of ROWS rows and PANELS panels; `whole`: by the map, from
+// row z of head y on; else row by row, and the rest of the tile is cleared. Counts once for the
+// barrier.
+template <int ROWS, int PANELS>
+__device__ __forceinline__ void tile_load(uint32_t to, const CUtensorMap *map, const void *tensor,
+                                          const struct backward_params &all, int heads, int d,
+                                          int y, int z, int rows, uint32_t barrier)
+{
+    bool leader = threadIdx.x % WARP_LANES == 0;
+    if (rows == ROWS) {
+        if (!leader)
+            return;
+        barrier_expect(barrier, PANELS * ROWS * PANEL * 2);
+        for (int i = 0; i < PANELS; i++)
+            tensor_load_4d(to + i * ROWS * PANEL * 2, map, i * PANEL, z, y, 0, barrier);
+        return;
+    }
+    int64_t stride = all.row_step * heads, vector = vector_of(all, heads, y, z);
+    rows_load<PANELS * PANEL, ROWS>(to, (const uint16_t *)tensor + vector * d, stride * d, rows, d);
+    __syncwarp();
+    if (leader)
+        barrier_arrive(barrier);
+}
+
+// Waits until the stage of a step is free.
+static __device__ __forceinline__ void wide_stage_wait(uint32_t empty, int number, int stages)
+{
+    if (number >= stages)
+        barrier_wait(empty + number % stages * 8, (uint32_t)(number / stages - 1) & 1);
+}
+
+// The warp that loads K, V, and Q and dO of all steps.
+template <class C>
+__device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_params &p,
+                                                  const struct sm90_work &work, uint32_t shared)
+{
+    const struct backward_params &all = p.all;
+    uint32_t kv_full = shared + C::KV_FULL;
+    tile_load<C::TILE, C::QK_PANELS>(shared + C::K, &p.k, all.k, all, all.kv_heads, all.d_qk,
+                                     work.kv_y, work.kv_z, work.rows, kv_full);
+    tile_load<C::TILE, C::V_PANELS>(shared + C::V, &p.v, all.v, all, all.kv_heads, all.d_v,
+                                    work.kv_y, work.kv_z, work.rows, kv_full);
+    steps_visit(all, work, [&](const struct backward_fragment *f, int head, int block, int number) {
+        int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
+        int y = f->residue * all.heads + head, z = f->begin + first;
+        int stage = number % C::STAGES, d_out_stage = number % C::DO_STAGES;
+        wide_stage_wait(shared + C::EMPTY, number, C::STAGES);
+        tile_load<C::Q_ROWS, C::QK_PANELS>(shared + C::Q + stage * C::Q_BYTES, &p.q, all.q, all,
+                                           all.heads, all.d_qk, y, z, rows,
+                                           shared + C::FULL + stage * 8);
+        wide_stage_wait(shared + C::DO_EMPTY, number, C::DO_STAGES);
+        tile_load<C::Q_ROWS, C::V_PANELS>(shared + C::DO + d_out_stage * C::DO_BYTES, &p.d_out,
+                                          all.d_out, all, all.heads, all.d_v, y, z, rows,
+                                          shared + C::DO_FULL + d_out_stage * 8);
+    });
+}
+
+#endif
