@@ -227,6 +227,7 @@ struct description {
     struct cpattn_description face;
     struct wire_description wire; // holds the texts
     struct cpattn_gpu gpus[DEVICES_MAX];
+    struct cpattn_provider_entry providers[PROVIDERS_MAX];
 };
 
 static struct cpattn_description *description_create(const struct wire_description *wire)
@@ -245,7 +246,11 @@ static struct cpattn_description *description_create(const struct wire_descripti
         .timeout_max_ns = wire->timeout_max_ns,
         .queue_max = wire->queue_max,
         .gpu_count = wire->gpu_count,
+        .provider_count = wire->provider_count,
     };
+    for (int i = 0; i < wire->provider_count; i++)
+        d->providers[i] =
+            (struct cpattn_provider_entry){d->wire.providers[i].name, d->wire.providers[i].file};
     for (int i = 0; i < wire->gpu_count; i++)
         d->gpus[i] = (struct cpattn_gpu){
             .index = d->wire.gpus[i].index,
@@ -260,6 +265,13 @@ const struct cpattn_gpu *cpattn_description_gpu(const struct cpattn_description 
 {
     const struct description *d = (const struct description *)(const void *)description;
     return i >= 0 && i < description->gpu_count ? &d->gpus[i] : NULL;
+}
+
+const struct cpattn_provider_entry *
+cpattn_description_provider(const struct cpattn_description *description, int i)
+{
+    const struct description *d = (const struct description *)(const void *)description;
+    return i >= 0 && i < description->provider_count ? &d->providers[i] : NULL;
 }
 
 enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,

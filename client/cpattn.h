@@ -194,6 +194,10 @@ struct cpattn_rank {
     const char *diagnosis;        // what explains why this rank failed, one sentence; or ""
     const char *diagnosis_tensor; // the tensor that it speaks of; or ""
     double diagnosis_explained;   // share of that tensor's squared error that it explains, 0..1
+    // Operations of attention that the project's own kernels computed, and the case's provider; why
+    // the former computed the first that the provider did not, or "".
+    int32_t own_forward, own_backward, provider_forward, provider_backward;
+    const char *provider_reason;
 };
 
 // Which rules a tensor broke. Errors are measured in units of the twin's error: the twin is the
@@ -340,6 +344,7 @@ struct cpattn_description {
     uint64_t timeout_default_ns, timeout_max_ns;
     int32_t queue_max; // requests queued and running
     int32_t gpu_count; // 0 with "cpu", else devices
+    int32_t provider_count;
 };
 
 // A GPU that the daemon uses.
@@ -357,6 +362,15 @@ CPATTN_API enum cpattn_status cpattn_describe(struct cpattn_client *client, uint
 // The i-th GPU; NULL after the last.
 CPATTN_API const struct cpattn_gpu *
 cpattn_description_gpu(const struct cpattn_description *description, int i);
+
+// A provider of attention kernels beside the project's own: what a case may name.
+struct cpattn_provider_entry {
+    const char *name;
+    const char *file; // of its shared object
+};
+// The i-th provider; NULL after the last.
+CPATTN_API const struct cpattn_provider_entry *
+cpattn_description_provider(const struct cpattn_description *description, int i);
 CPATTN_API void cpattn_description_destroy(struct cpattn_description *description);
 
 // What the daemon is doing. Counts are since its start.

@@ -44,6 +44,11 @@ static struct cpattn_rank rank_public(const struct rank_report *report)
         .diagnosis_tensor =
             report->diagnosis.tensor ? report_tensor_name(report->diagnosis.tensor) : "",
         .diagnosis_explained = report->diagnosis.explained,
+        .own_forward = report->use.own_forward,
+        .own_backward = report->use.own_backward,
+        .provider_forward = report->use.provider_forward,
+        .provider_backward = report->use.provider_backward,
+        .provider_reason = report->use.reason,
     };
 }
 

@@ -18,6 +18,10 @@
 #define HEAD_DIM_MAX   256 // what the kernels are built for
 #define MODEL_NAME_MAX 64
 
+// Providers of attention kernels that a daemon may have, and a name of one with its NUL.
+#define PROVIDERS_MAX     16
+#define PROVIDER_NAME_MAX 32
+
 // A request on the wire. The largest legitimate one is a case with all its fields, under 1 KiB.
 #define REQUEST_BYTES_MAX (64 * 1024)
 // A reply: 64 ranks times their figures and stderr tails.

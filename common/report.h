@@ -101,10 +101,10 @@ struct diagnosis {
     char text[DIAGNOSIS_TEXT_MAX]; // a sentence without a final stop, printable ASCII
 };
 
-// Who computed the attention of a rank: operations, forward and backward, by our own kernels and by
-// the provider that the case names.
+// Who computed the attention of a rank: operations, by our own kernels and by the provider that the
+// case names.
 struct provider_use {
-    int32_t own_ops[2], wanted_ops[2];
+    int32_t own_forward, own_backward, provider_forward, provider_backward;
     char reason[ERROR_TEXT_MAX]; // why our own computed the first that the provider did not; or ""
 };
 

@@ -236,6 +236,11 @@ static bool start_timeout_set(struct config *c, const char *text)
     return true;
 }
 
+static bool provider_set(struct config *c, const char *text)
+{
+    return provider_list_add(&c->providers, text);
+}
+
 static bool log_level_set(struct config *c, const char *text)
 {
     return log_level_parse(text, &c->log_level);
@@ -310,6 +315,11 @@ static const struct setting {
      "The program of the ranks on GPUs [cpattn-rank-cuda beside cpattnd, "
      "else " CPATTN_CUDA_RANK_PROGRAM "]",
      cuda_rank_program_set, "a path"},
+    {"provider", "NAME=FILE",
+     "Let cases name these attention kernels, a shared object (cpattn_provider.h); several times "
+     "for several [none]",
+     provider_set,
+     "NAME=FILE, up to " TEXT_OF(PROVIDERS_MAX) " of them, names of letters, digits, -, _ and ."},
     {"log-level", "LEVEL", "error, warning, notice, info or debug [info]", log_level_set,
      "error, warning, notice, info or debug"},
 };
@@ -320,17 +330,28 @@ enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 #define KEY_FIRST  0x100
 #define KEY_CONFIG (KEY_FIRST + SETTINGS)
 
+// Options that one command line may have.
+#define OPTIONS_MAX 128
+
 struct line {
-    const char *values[SETTINGS]; // as given; NULL: not
+    struct {
+        int setting;
+        const char *value;
+    } given[OPTIONS_MAX]; // in their order
+    int count;
     const char *file;
 };
 
 static error_t option_take(int key, char *value, struct argp_state *state)
 {
     struct line *line = state->input;
-    if (key >= KEY_FIRST && key < KEY_FIRST + SETTINGS)
-        line->values[key - KEY_FIRST] = value;
-    else if (key == KEY_CONFIG)
+    bool is_setting = key >= KEY_FIRST && key < KEY_FIRST + SETTINGS;
+    if (is_setting && line->count == OPTIONS_MAX)
+        argp_error(state, "more than %d options", OPTIONS_MAX);
+    else if (is_setting) {
+        line->given[line->count].setting = key - KEY_FIRST;
+        line->given[line->count++].value = value;
+    } else if (key == KEY_CONFIG)
         line->file = value;
     else if (key == ARGP_KEY_ARG)
         argp_error(state, "unexpected argument '%s'", value);
@@ -372,28 +393,57 @@ static void line_read(struct line *line, int argc, char **argv)
 
 static enum status line_apply(const struct line *line, struct config *config, struct error *error)
 {
-    for (int i = 0; i < SETTINGS; i++) {
-        if (line->values[i] && !settings[i].set(config, line->values[i]))
+    for (int i = 0; i < line->count; i++) {
+        const struct setting *s = &settings[line->given[i].setting];
+        if (!s->set(config, line->given[i].value))
             return error_set(error, STATUS_INVALID_ARGUMENT, "--%s: value '%.100s': expected %s",
-                             settings[i].name, line->values[i], settings[i].expected);
+                             s->name, line->given[i].value, s->expected);
     }
     return STATUS_OK;
 }
 
 // ---- the file ----------------------------------------------------------------------------------
 
+// An option that may be given several times is a map in the file, with a name in the plural.
+static bool setting_is_map(const struct setting *s)
+{
+    return s->set == provider_set;
+}
+
+static const char *setting_key(const struct setting *s)
+{
+    return setting_is_map(s) ? "providers" : s->name;
+}
+
+// The entries of a map, as the option would have them.
+static enum status map_apply(const struct yaml_node *map, const struct setting *s,
+                             struct config *config, struct error *error)
+{
+    char text[PATH_MAX + PROVIDER_NAME_MAX];
+    enum status status = yaml_is(map, YAML_MAP, error);
+    for (const struct yaml_node *n = yaml_first(map); n && status == STATUS_OK; n = yaml_next(n)) {
+        const char *value = yaml_text(n);
+        int length = snprintf(text, sizeof(text), "%s=%s", yaml_key(n), value ? value : "");
+        if (!value || length >= (int)sizeof(text) || !s->set(config, text))
+            status = yaml_expected(n, error, "%s", s->expected);
+    }
+    return status;
+}
+
 static enum status tree_apply(const struct yaml_node *root, struct config *config,
                               struct error *error)
 {
     const char *names[SETTINGS + 1] = {0};
     for (int i = 0; i < SETTINGS; i++)
-        names[i] = settings[i].name;
+        names[i] = setting_key(&settings[i]);
     enum status status = yaml_is(root, YAML_MAP, error);
     if (status == STATUS_OK)
         status = yaml_check_keys(root, names, error);
     for (int i = 0; status == STATUS_OK && i < SETTINGS; i++) {
-        const struct yaml_node *node = yaml_find(root, settings[i].name);
-        if (node && (!yaml_text(node) || !settings[i].set(config, yaml_text(node))))
+        const struct yaml_node *node = yaml_find(root, names[i]);
+        if (node && setting_is_map(&settings[i]))
+            status = map_apply(node, &settings[i], config, error);
+        else if (node && (!yaml_text(node) || !settings[i].set(config, yaml_text(node))))
             status = yaml_expected(node, error, "%s", settings[i].expected);
     }
     return status;
@@ -512,6 +562,8 @@ const char *config_fixed_difference(const struct config *a, const struct config 
         return "rank-memory";
     if (a->start_timeout_ns != b->start_timeout_ns)
         return "start-timeout";
+    if (!provider_list_same(&a->providers, &b->providers))
+        return "provider";
     if (strcmp(a->rank_program, b->rank_program) != 0)
         return "rank-program";
     return strcmp(a->cuda_rank_program, b->cuda_rank_program) != 0 ? "cuda-rank-program" : NULL;

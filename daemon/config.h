@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "daemon/listen.h"
+#include "daemon/provider_list.h"
 #include "daemon/rank_user.h"
 #include "daemon/user_list.h"
 
@@ -34,6 +35,7 @@ struct config {
     int queue_max;            // 1..JOBS_MAX
     int user_queue_max;       // of one user, 1..JOBS_MAX; 0: half of queue_max
     struct user_list allowed; // empty: whoever can open the socket
+    struct provider_list providers;
     uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
     int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
     struct rank_user rank_user;

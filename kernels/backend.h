@@ -6,6 +6,7 @@
 #define CPATTN_KERNELS_BACKEND_H
 
 #include "kernels/attention.h"
+#include "kernels/rows.h"
 
 // The project's own kernels. They take every case, merge into O and LSE, and add into gradients.
 struct attention_kernels {
@@ -17,6 +18,7 @@ struct attention_kernels {
 
 struct backend_ops {
     const char *name; // "cpu"
+    bool on_device;   // tensors are in memory of a CUDA device
     const struct attention_kernels *attention;
     enum status (*create)(struct attention_backend **backend, struct error *error);
     void (*destroy)(struct attention_backend *backend);
@@ -38,6 +40,24 @@ struct backend_ops {
     void (*convert)(struct attention_backend *backend, enum case_dtype dtype, const float *source,
                     void *destination, int64_t count);
     void (*fill)(struct attention_backend *backend, float *destination, float value, int64_t count);
+
+    // For providers whose kernels do not merge. Packed tensors are in `dtype`.
+    // Merges O and LSE of packed rows into running ones, as kernels/attention.h says.
+    void (*merge_rows)(struct attention_backend *backend, const struct attention_shape *shape,
+                       const struct packed_rows *rows, enum case_dtype dtype, const void *o_packed,
+                       const float *lse_packed, enum packed_layout layout, float *o, float *lse);
+    // packed = source, rows of `width` elements, rounded to nearest even
+    void (*pack_rows)(struct attention_backend *backend, const struct packed_rows *rows,
+                      int64_t width, enum case_dtype dtype, const float *source, void *packed);
+    // destination += packed, rows of `width` elements
+    void (*add_rows)(struct attention_backend *backend, const struct packed_rows *rows,
+                     int64_t width, enum case_dtype dtype, const void *packed, float *destination);
+    // packed = source [heads][q_rows]
+    void (*pack_heads)(struct attention_backend *backend, const struct attention_shape *shape,
+                       const struct packed_rows *rows, enum packed_layout layout,
+                       const float *source, float *packed);
+    // The cudaStream_t that work is put on; NULL where work is done at once.
+    void *(*stream)(struct attention_backend *backend);
 };
 
 extern const struct backend_ops backend_cpu; // kernels/cpu

@@ -11,12 +11,18 @@ kernels_sources = \
     kernels/cpu/backward.c \
     kernels/cpu/forward.c \
     kernels/cpu/gemm.h \
+    kernels/cpu/rows.c \
     kernels/cpu/tile.c \
     kernels/cpu/tile.h \
     kernels/dtype.c \
     kernels/dtype.h \
+    kernels/foreign.c \
+    kernels/foreign.h \
+    kernels/groups.c \
+    kernels/groups.h \
     kernels/own.c \
     kernels/provider.h \
+    kernels/rows.h \
     kernels/vector.c \
     kernels/vector.h \
     kernels/vector_avx2.c \
@@ -24,3 +30,6 @@ kernels_sources = \
     kernels/vector_body.h \
     kernels/vector_plain.c \
     kernels/vector_variants.h
+
+# For those who write kernels.
+include_HEADERS += kernels/cpattn_provider.h

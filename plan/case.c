@@ -97,6 +97,12 @@ static uint64_t hash_lengths(const struct cp_case *c, enum shard_side side, uint
     return hash;
 }
 
+static bool is_of_provider(const struct case_field *field)
+{
+    return field->offset == offsetof(struct cp_case, provider) ||
+           field->offset == offsetof(struct cp_case, provider_fallback);
+}
+
 uint64_t case_hash(const struct cp_case *c)
 {
     struct cp_case same = *c;
@@ -110,7 +116,7 @@ uint64_t case_hash(const struct cp_case *c)
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const struct case_field *field = case_fields(); field->name; field++) {
         char text[MODEL_NAME_MAX];
-        if (field->kind == FIELD_LIST)
+        if (field->kind == FIELD_LIST || (!same.provider[0] && is_of_provider(field)))
             continue;
         case_get(&same, field, text, sizeof text);
         hash = hash_text(hash, text);

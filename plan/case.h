@@ -95,6 +95,9 @@ struct cp_case {
     enum case_bias bias; // added last
     bool max_logit;      // deliver the largest logit of each head, too
 
+    char provider[PROVIDER_NAME_MAX]; // whose kernels compute the attention; "": our own
+    bool provider_fallback;           // our own compute what the provider does not support
+
     bool training;      // forward and backward, or forward only
     bool deterministic; // false: the result may differ from run to run in rounding
     enum case_verify verify;

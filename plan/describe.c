@@ -106,6 +106,8 @@ static void add_unusual(struct line *line, const struct cp_case *c)
     if (c->sharding != usual.sharding)
         line_add(line, " %s", case_choice_name(case_sharding_choices, c->sharding));
     add_scores(line, c, &usual);
+    if (c->provider[0])
+        line_add(line, " provider=%s%s", c->provider, c->provider_fallback ? "+own" : "");
     if (!c->training)
         line_add(line, " forward");
     if (!c->deterministic)

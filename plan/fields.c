@@ -103,6 +103,8 @@ static const struct case_field field_table[] = {
     ALIASED(softmax, "what stands in the denominator beside the keys"),
     ALIASED(bias, "shape of what is added to the logits"),
     BOOL(max_logit, "deliver the largest logit of each head (true) or not (false)"),
+    TEXT(provider, "whose kernels compute the attention, as describe lists them, none: our own"),
+    BOOL(provider_fallback, "our own kernels do what the provider does not (true) or none (false)"),
     BOOL(training, "forward and backward (true) or forward only (false)"),
     BOOL(deterministic, "the same bits in each run (true) or not necessarily (false)"),
     ALIASED(verify, "how much is compared with the reference"),

@@ -114,6 +114,10 @@ static enum status decode_rank(const Cpattn__V1__Rank *message, const struct map
         status = decode_timings(message->timings, path, &report->timings, error);
     if (status == STATUS_OK)
         status = decode_diagnosis(message->diagnosis, path, &report->diagnosis, error);
+    if (status == STATUS_OK && message->use) {
+        struct map_path use = {.parent = path, .name = "use", .index = -1};
+        status = map_decode(&message->use->base, schema_use, &use, &report->use, error);
+    }
     for (size_t i = 0; status == STATUS_OK && i < message->n_figures; i++) {
         struct map_path entry = {.parent = path, .name = "figures", .index = (int)i};
         status = decode_figures(message->figures[i], &entry, &report->figures[i], error);
@@ -211,6 +215,22 @@ static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct
 
 // ---- the envelope -------------------------------------------------------------------------------
 
+static enum status decode_providers(const Cpattn__V1__Description *message,
+                                    const struct map_path *path,
+                                    struct wire_description *description, struct error *error)
+{
+    enum status status =
+        check_count(message->n_providers, 0, PROVIDERS_MAX, path, "providers", error);
+    if (status == STATUS_OK)
+        description->provider_count = (int32_t)message->n_providers;
+    for (int i = 0; status == STATUS_OK && i < description->provider_count; i++) {
+        struct map_path entry = {.parent = path, .name = "providers", .index = i};
+        status = map_decode(&message->providers[i]->base, schema_provider, &entry,
+                            &description->providers[i], error);
+    }
+    return status;
+}
+
 static enum status decode_description(const Cpattn__V1__Description *message,
                                       struct wire_description *description, struct error *error)
 {
@@ -225,7 +245,7 @@ static enum status decode_description(const Cpattn__V1__Description *message,
         status = map_decode(&message->gpus[i]->base, schema_device, &entry, &description->gpus[i],
                             error);
     }
-    return status;
+    return status == STATUS_OK ? decode_providers(message, &path, description, error) : status;
 }
 
 static enum status decode_answer(const Cpattn__V1__Reply *message, struct wire_reply *reply,

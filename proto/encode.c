@@ -175,6 +175,7 @@ static Cpattn__V1__Rank *build_rank(struct build *b, const struct rank_report *r
     if (report->diagnosis.tensor != 0)
         message->diagnosis = build_record(b, &cpattn__v1__diagnosis__descriptor, schema_diagnosis,
                                           &report->diagnosis);
+    message->use = build_record(b, &cpattn__v1__provider_use__descriptor, schema_use, &report->use);
     message->n_figures = (size_t)report->figures_count;
     message->figures = build_list(b, message->n_figures);
     for (size_t i = 0; b->status == STATUS_OK && i < message->n_figures; i++)
@@ -206,6 +207,11 @@ static Cpattn__V1__Description *build_description(struct build *b, const struct 
     for (size_t i = 0; b->status == STATUS_OK && i < message->n_gpus; i++)
         message->gpus[i] =
             build_record(b, &cpattn__v1__device__descriptor, schema_device, &d->gpus[i]);
+    message->n_providers = (size_t)d->provider_count;
+    message->providers = build_list(b, message->n_providers);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_providers; i++)
+        message->providers[i] =
+            build_record(b, &cpattn__v1__provider__descriptor, schema_provider, &d->providers[i]);
     return message;
 }
 
@@ -271,7 +277,9 @@ static enum status check_counts(const struct wire_reply *r, struct error *error)
     bool good = r->failure.world_size >= 0 && r->failure.world_size <= WORLD_SIZE_MAX &&
                 r->pools.pool_count >= 0 && r->pools.pool_count <= POOLS_MAX &&
                 r->description.gpu_count >= 0 && r->description.gpu_count <= DEVICES_MAX &&
-                r->result.world_size >= 0 && r->result.world_size <= WORLD_SIZE_MAX;
+                r->description.provider_count >= 0 &&
+                r->description.provider_count <= PROVIDERS_MAX && r->result.world_size >= 0 &&
+                r->result.world_size <= WORLD_SIZE_MAX;
     for (int rank = 0; good && rank < r->result.world_size; rank++)
         good = r->result.ranks[rank].figures_count >= 0 &&
                r->result.ranks[rank].figures_count <= REPORT_FIGURES_MAX;

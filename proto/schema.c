@@ -112,6 +112,15 @@ const struct map_field schema_diagnosis[] = {
     END,
 };
 
+const struct map_field schema_use[] = {
+    INT(provider_use, own_forward, 0, INT32_MAX),
+    INT(provider_use, own_backward, 0, INT32_MAX),
+    INT(provider_use, provider_forward, 0, INT32_MAX),
+    INT(provider_use, provider_backward, 0, INT32_MAX),
+    TEXT(provider_use, reason),
+    END,
+};
+
 // -1 in each: there is no such element.
 const struct map_field schema_element[] = {
     INT(element, sequence, -1, BATCH_MAX - 1),  INT(element, head, -1, HEADS_MAX - 1),
@@ -136,6 +145,12 @@ const struct map_field schema_device[] = {
     TEXT(wire_device, arch),
     INT(wire_device, memory_bytes, 1, INT64_MAX),
     TEXT(wire_device, name),
+    END,
+};
+
+const struct map_field schema_provider[] = {
+    TEXT(wire_provider, name),
+    TEXT(wire_provider, file),
     END,
 };
 

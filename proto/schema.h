@@ -11,9 +11,11 @@ extern const struct map_field schema_result[];      // Result       | struct wir
 extern const struct map_field schema_rank[];        // Rank         | struct rank_report
 extern const struct map_field schema_timings[];     // Timings      | struct timings
 extern const struct map_field schema_diagnosis[];   // Diagnosis    | struct diagnosis
+extern const struct map_field schema_use[];         // ProviderUse  | struct provider_use
 extern const struct map_field schema_figures[];     // Figures      | struct figures
 extern const struct map_field schema_element[];     // Element      | struct element
 extern const struct map_field schema_device[];      // Device       | struct wire_device
+extern const struct map_field schema_provider[];    // Provider     | struct wire_provider
 extern const struct map_field schema_description[]; // Description  | struct wire_description
 extern const struct map_field schema_status[];      // DaemonStatus | struct wire_status
 extern const struct map_field schema_pool[];        // Pool         | struct wire_pool

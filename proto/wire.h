@@ -69,12 +69,19 @@ struct wire_device {
     char name[64];        // "NVIDIA H200"
 };
 
+struct wire_provider {
+    char name[PROVIDER_NAME_MAX];
+    char file[256]; // its end is cut off
+};
+
 struct wire_description {
     char version[32];  // of the daemon, "0.1.0"
     char backend[16];  // "cpu", "cuda"
     int32_t devices;   // that pools share: cores, or the GPUs below
     int32_t gpu_count; // 0 with "cpu"
     struct wire_device gpus[DEVICES_MAX];
+    int32_t provider_count;
+    struct wire_provider providers[PROVIDERS_MAX];
     int32_t world_size_max;
     int64_t memory_bytes_max; // of one case over all ranks
     uint64_t timeout_default_ns, timeout_max_ns;

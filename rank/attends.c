@@ -91,8 +91,11 @@ static enum status refuse(const struct attends *x, int32_t index,
 
 static void use_note(struct attends *x, bool wanted, const struct op *op)
 {
-    int32_t *counts = wanted ? x->use.wanted_ops : x->use.own_ops;
-    counts[op->kind == OP_ATTEND_BACKWARD]++;
+    struct provider_use *use = &x->use;
+    if (op->kind == OP_ATTEND_BACKWARD)
+        (*(wanted ? &use->provider_backward : &use->own_backward))++;
+    else
+        (*(wanted ? &use->provider_forward : &use->own_forward))++;
 }
 
 static enum status attend_choose(struct attends *x, int32_t index, struct attention_provider *own,

@@ -10,6 +10,7 @@
 #include "rank/engine.h"
 #include "rank/executor.h"
 #include "rank/inputs.h"
+#include "rank/providers.h"
 #include "rank/swap.h"
 
 struct cpu {
@@ -17,6 +18,7 @@ struct cpu {
     const struct backend_ops *ops;
     struct attention_backend *backend;
     struct own_provider own;
+    struct providers providers;
     void *scratch; // of the case at hand, for attention
 };
 
@@ -30,8 +32,11 @@ static struct cpu *self(struct engine *e)
 static enum status cpu_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                struct error *error)
 {
-    enum status status =
-        attends_create(j->plan, &self(e)->own.base, NULL, false, &j->attends, error);
+    struct attention_provider *wanted;
+    enum status status = providers_find(&self(e)->providers, j->c->provider, &wanted, error);
+    if (status == STATUS_OK)
+        status = attends_create(j->plan, &self(e)->own.base, wanted, j->c->provider_fallback,
+                                &j->attends, error);
     if (status == STATUS_OK)
         status = arena_add(host_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
     for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
@@ -174,6 +179,7 @@ static void cpu_release(struct engine *e)
 
 static void cpu_destroy(struct engine *e)
 {
+    providers_fini(&self(e)->providers);
     self(e)->ops->destroy(self(e)->backend);
     free(e);
 }
@@ -204,6 +210,7 @@ static enum status cpu_create(const struct engine_setup *setup, struct engine **
         return status;
     }
     own_provider_init(&cpu->own, cpu->ops, cpu->backend);
+    providers_init(&cpu->providers, cpu->ops, cpu->backend);
     *engine = &cpu->base;
     return STATUS_OK;
 }

@@ -86,8 +86,22 @@ static enum status memory_reserve(struct session *s, struct job *j, struct error
     return status;
 }
 
-// The case is run by all ranks or by none: where one is short of memory, all report that and are at
-// the same point as before. *refused tells whether it is so.
+// Whether a case may be found to be impossible on a rank that stays as it is.
+static bool can_refuse(const struct session *s, const struct job *j)
+{
+    return s->engine->ops->admit || j->c->provider[0];
+}
+
+static bool is_refusal(const struct job *j, enum status status)
+{
+    return status == STATUS_RESOURCE_EXHAUSTED ||
+           (j->c->provider[0] &&
+            (status == STATUS_UNIMPLEMENTED || status == STATUS_FAILED_PRECONDITION));
+}
+
+// The case is run by all ranks or by none: where one is short of memory, or its provider does not
+// do the case, all report that and are at the same point as before. *refused tells whether it is
+// so.
 static enum status memory_agree(struct session *s, struct job *j, bool *refused,
                                 struct error *error)
 {
@@ -96,15 +110,15 @@ static enum status memory_agree(struct session *s, struct job *j, bool *refused,
     char mine, theirs[WORLD_SIZE_MAX];
     enum status own;
     *refused = false;
-    if (!s->engine->ops->admit)
+    if (!can_refuse(s, j))
         return memory_reserve(s, j, error);
     own = memory_reserve(s, j, &reason);
-    if (own == STATUS_OK)
+    if (own == STATUS_OK && s->engine->ops->admit)
         own = s->engine->ops->admit(s->engine, j, &reason);
     mine = (char)own;
     refusal->status = (int32_t)own;
     snprintf(refusal->text, sizeof(refusal->text), "%s", reason.text);
-    if (own != STATUS_OK && own != STATUS_RESOURCE_EXHAUSTED) {
+    if (own != STATUS_OK && !is_refusal(j, own)) {
         *error = reason;
         return reason.status;
     }

@@ -491,6 +491,38 @@ check_LTLIBRARIES += tests/fail_calls.la
 tests_fail_calls_la_SOURCES = tests/fail_calls.c
 tests_fail_calls_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
 
+# Providers: a toy, and what can be wrong with one.
+toys = tests/toy.la tests/toy_merges.la tests/toy_scale.la tests/toy_crashes.la tests/toy_fails.la \
+    tests/toy_causal.la
+toy_ldflags = -module -avoid-version -shared -rpath /nowhere
+check_LTLIBRARIES += $(toys)
+tests_toy_la_SOURCES = tests/providers/toy.c
+tests_toy_la_LDFLAGS = $(toy_ldflags)
+tests_toy_la_LIBADD = $(MATH_LIBS)
+tests_toy_merges_la_SOURCES = tests/providers/toy.c
+tests_toy_merges_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_MERGES
+tests_toy_merges_la_LDFLAGS = $(toy_ldflags)
+tests_toy_merges_la_LIBADD = $(MATH_LIBS)
+tests_toy_scale_la_SOURCES = tests/providers/toy.c
+tests_toy_scale_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_WRONG_SCALE
+tests_toy_scale_la_LDFLAGS = $(toy_ldflags)
+tests_toy_scale_la_LIBADD = $(MATH_LIBS)
+tests_toy_crashes_la_SOURCES = tests/providers/toy.c
+tests_toy_crashes_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_CRASHES
+tests_toy_crashes_la_LDFLAGS = $(toy_ldflags)
+tests_toy_crashes_la_LIBADD = $(MATH_LIBS)
+tests_toy_fails_la_SOURCES = tests/providers/toy.c
+tests_toy_fails_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_FAILS
+tests_toy_fails_la_LDFLAGS = $(toy_ldflags)
+tests_toy_fails_la_LIBADD = $(MATH_LIBS)
+tests_toy_causal_la_SOURCES = tests/providers/toy.c
+tests_toy_causal_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_CAUSAL_ONLY
+tests_toy_causal_la_LDFLAGS = $(toy_ldflags)
+tests_toy_causal_la_LIBADD = $(MATH_LIBS)
+test_scripts += tests/test_provider.sh
+test_programs += tests/test_groups
+tests_test_groups_SOURCES = tests/test_groups.c
+
 test_programs += tests/test_daemon_clients
 tests_test_daemon_clients_SOURCES = tests/test_daemon_clients.c $(daemon_fixture)
 tests_test_daemon_clients_LDADD = $(daemon_fixture_libs)

@@ -410,6 +410,7 @@ START_TEST(hash_sees_every_field)
                                            {"softmax", "learnable"},
                                            {"bias", "11ss"},
                                            {"max_logit", "true"},
+                                           {"provider", "mine"},
                                            {"deterministic", "false"},
                                            {"verify", "off"},
                                            {"verify", "full"},

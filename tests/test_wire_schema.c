@@ -131,12 +131,14 @@ START_TEST(every_field_has_its_member)
 {
     assert_table_covers(&cpattn__v1__rank_state__descriptor, schema_rank_state, 0);
     assert_table_covers(&cpattn__v1__result__descriptor, schema_result, 1);
-    assert_table_covers(&cpattn__v1__rank__descriptor, schema_rank, 3);
+    assert_table_covers(&cpattn__v1__rank__descriptor, schema_rank, 4);
     assert_table_covers(&cpattn__v1__diagnosis__descriptor, schema_diagnosis, 0);
     assert_table_covers(&cpattn__v1__timings__descriptor, schema_timings, 0);
     assert_table_covers(&cpattn__v1__figures__descriptor, schema_figures, 2);
     assert_table_covers(&cpattn__v1__element__descriptor, schema_element, 0);
-    assert_table_covers(&cpattn__v1__description__descriptor, schema_description, 1);
+    assert_table_covers(&cpattn__v1__description__descriptor, schema_description, 2);
+    assert_table_covers(&cpattn__v1__provider__descriptor, schema_provider, 0);
+    assert_table_covers(&cpattn__v1__provider_use__descriptor, schema_use, 0);
     assert_table_covers(&cpattn__v1__device__descriptor, schema_device, 0);
     assert_table_covers(&cpattn__v1__daemon_status__descriptor, schema_status, 1);
     assert_table_covers(&cpattn__v1__pool__descriptor, schema_pool, 0);

@@ -224,6 +224,10 @@ void sample_result(struct sample *s, int world_size, struct wire_result *r)
         report->figures_count = (int32_t)sample_range(s, 0, REPORT_FIGURES_MAX);
         for (int i = 0; i < report->figures_count; i++)
             sample_figures(s, &report->figures[i]);
+        report->use =
+            (struct provider_use){.own_forward = (int32_t)sample_range(s, 0, INT32_MAX),
+                                  .provider_backward = (int32_t)sample_range(s, 0, INT32_MAX)};
+        sample_text(s, report->use.reason, sizeof report->use.reason, false);
     }
 }
 
@@ -261,6 +265,11 @@ void sample_description(struct sample *s, struct wire_description *d)
         sample_text(s, d->gpus[i].arch, sizeof d->gpus[i].arch, false);
         d->gpus[i].memory_bytes = sample_range(s, 1, INT64_MAX);
         sample_text(s, d->gpus[i].name, sizeof d->gpus[i].name, false);
+    }
+    d->provider_count = (int32_t)sample_range(s, 0, PROVIDERS_MAX);
+    for (int i = 0; i < d->provider_count; i++) {
+        sample_text(s, d->providers[i].name, sizeof d->providers[i].name, false);
+        sample_text(s, d->providers[i].file, sizeof d->providers[i].file, false);
     }
 }
 

@@ -114,6 +114,25 @@ static void print_summary(FILE *out, const struct cpattn_result *result)
     fprintf(out, "      digest %016" PRIx64 "\n", result->digest);
 }
 
+// Who computed the attention, where the case names a provider: operations of all ranks.
+static void print_use(FILE *out, const struct cp_case *c, const struct cpattn_result *result)
+{
+    char line[CPATTN_ERROR_TEXT_MAX + 160];
+    const struct cpattn_rank *rank;
+    const char *reason = "";
+    long long own = 0, provided = 0;
+    for (int r = 0; (rank = cpattn_result_rank(result, r)); r++) {
+        own += rank->own_forward + rank->own_backward;
+        provided += rank->provider_forward + rank->provider_backward;
+        reason = reason[0] ? reason : rank->provider_reason;
+    }
+    if (!c->provider[0])
+        return;
+    snprintf(line, sizeof(line), "attention: %lld operation%s by %s, %lld by our own kernels%s%s",
+             provided, provided == 1 ? "" : "s", c->provider, own, reason[0] ? ": " : "", reason);
+    terminal_wrap(out, "      ", line);
+}
+
 // ---- failures ---------------------------------------------------------------------------------
 
 static void print_stderr(FILE *out, const char *indent, const struct cpattn_failure *failure)
@@ -215,6 +234,7 @@ void answer_print(FILE *out, const struct cp_case *c, const struct outcome *outc
     if (outcome->kind == OUTCOME_ERROR)
         return;
     print_summary(out, result);
+    print_use(out, c, result);
     fputc('\n', out);
     if (outcome->tensor[0] && outcome->kind != OUTCOME_UNVERIFIED) {
         figures_print(out, result, verbose);

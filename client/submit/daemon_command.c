@@ -62,6 +62,7 @@ static void print_description(const struct cpattn_client *client,
 {
     char usual[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
     const struct cpattn_gpu *gpu;
+    const struct cpattn_provider_entry *provider;
     printf("cpattnd %s at %s\n", d->version, cpattn_client_socket((struct cpattn_client *)client));
     printf("backend        %s, %d %s%s\n", d->backend, d->devices,
            d->gpu_count > 0 ? "GPU" : "device", d->devices == 1 ? "" : "s");
@@ -74,7 +75,10 @@ static void print_description(const struct cpattn_client *client,
     printf("time limit     %s where none is given, %s at most\n",
            duration_format(d->timeout_default_ns, usual, sizeof(usual)),
            duration_format(d->timeout_max_ns, most, sizeof(most)));
-    printf("queue          %d cases\n\n", d->queue_max);
+    printf("queue          %d cases\n", d->queue_max);
+    for (int i = 0; (provider = cpattn_description_provider(d, i)); i++)
+        printf("provider       %s: %s\n", provider->name, provider->file);
+    putchar('\n');
     support_print(stdout);
 }
 

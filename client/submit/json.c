@@ -190,6 +190,19 @@ static json_t *diagnosis_object(struct writer *w, const struct cpattn_rank *rank
     return object;
 }
 
+// Who computed the attention, in operations.
+static json_t *use_object(struct writer *w, const struct cpattn_rank *rank)
+{
+    json_t *object = json_object();
+    put_int(w, object, "own_forward", rank->own_forward);
+    put_int(w, object, "own_backward", rank->own_backward);
+    put_int(w, object, "provider_forward", rank->provider_forward);
+    put_int(w, object, "provider_backward", rank->provider_backward);
+    if (rank->provider_reason[0])
+        put_text(w, object, "provider_reason", rank->provider_reason);
+    return object;
+}
+
 static json_t *rank_object(struct writer *w, const struct cp_case *c,
                            const struct cpattn_result *result, const struct cpattn_rank *rank)
 {
@@ -205,6 +218,7 @@ static json_t *rank_object(struct writer *w, const struct cp_case *c,
         if (json_array_append_new(figures, figures_object(w, f)))
             w->failed = true;
     put(w, object, "figures", figures);
+    put(w, object, "attention", use_object(w, rank));
     if (rank->diagnosis[0])
         put(w, object, "diagnosis", diagnosis_object(w, rank));
     return object;
@@ -390,6 +404,20 @@ static json_t *refused_array(struct writer *w)
     return array;
 }
 
+static json_t *providers_array(struct writer *w, const struct cpattn_description *d)
+{
+    const struct cpattn_provider_entry *provider;
+    json_t *array = json_array();
+    for (int i = 0; (provider = cpattn_description_provider(d, i)); i++) {
+        json_t *object = json_object();
+        put_text(w, object, "name", provider->name);
+        put_text(w, object, "file", provider->file);
+        if (json_array_append_new(array, object))
+            w->failed = true;
+    }
+    return array;
+}
+
 bool json_description(FILE *out, const struct cpattn_description *d)
 {
     struct writer w = {false};
@@ -407,6 +435,7 @@ bool json_description(FILE *out, const struct cpattn_description *d)
         if (json_array_append_new(gpus, gpu_object(&w, gpu)))
             w.failed = true;
     put(&w, object, "gpus", gpus);
+    put(&w, object, "providers", providers_array(&w, d));
     put(&w, object, "fields", fields_object(&w));
     put(&w, object, "refused", refused_array(&w));
     return write_line(&w, out, object);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/io/gate.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/io/mesh.h"
@@ -72,9 +74,37 @@ static enum status descriptors_check(const struct service_config *config, int wo
     return STATUS_OK;
 }
 
+// "mine, cudnn"
+static void providers_name(const struct wire_description *d, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < d->provider_count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "",
+                                 d->providers[i].name);
+}
+
+static enum status provider_check(const struct service_config *config, const struct cp_case *c,
+                                  struct error *error)
+{
+    const struct wire_description *d = &config->description;
+    char names[PROVIDERS_MAX * (PROVIDER_NAME_MAX + 2)];
+    for (int i = 0; i < d->provider_count; i++)
+        if (strcmp(d->providers[i].name, c->provider) == 0)
+            return STATUS_OK;
+    if (!c->provider[0])
+        return STATUS_OK;
+    providers_name(d, names, sizeof(names));
+    return error_set(error, STATUS_FAILED_PRECONDITION,
+                     "provider is '%s'; this daemon has %s; its setting `provider` adds one",
+                     c->provider, names[0] ? names : "none but its own kernels");
+}
+
 enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
                             struct error *error)
 {
-    enum status status = memory_check(config, c, error);
+    enum status status = provider_check(config, c, error);
+    if (status == STATUS_OK)
+        status = memory_check(config, c, error);
     return status == STATUS_OK ? descriptors_check(config, c->world_size, error) : status;
 }

@@ -108,6 +108,12 @@ static bool diagnosis_plausible(const struct diagnosis *d)
     return d->tensor >= 0 && d->tensor < TENSOR_COUNT && d->explained >= 0 && d->explained <= 1;
 }
 
+static bool use_plausible(const struct provider_use *use)
+{
+    return use->own_forward >= 0 && use->own_backward >= 0 && use->provider_forward >= 0 &&
+           use->provider_backward >= 0;
+}
+
 static bool report_plausible(const struct rank_report *report, int rank)
 {
     unsigned char pass;
@@ -115,7 +121,7 @@ static bool report_plausible(const struct rank_report *report, int rank)
     bool plausible = pass <= 1 && report->rank == rank && report->refusal.status >= STATUS_OK &&
                      report->refusal.status < STATUS_COUNT && report->figures_count >= 0 &&
                      report->figures_count <= REPORT_FIGURES_MAX &&
-                     diagnosis_plausible(&report->diagnosis);
+                     diagnosis_plausible(&report->diagnosis) && use_plausible(&report->use);
     for (int i = 0; plausible && i < report->figures_count; i++)
         plausible = figures_plausible(&report->figures[i], pass);
     return plausible;
@@ -137,6 +143,7 @@ static enum status on_report(struct rank_process *r, const struct channel_frame 
                          r->rank);
     text_clean(report->refusal.text, sizeof(report->refusal.text));
     text_clean(report->diagnosis.text, sizeof(report->diagnosis.text));
+    text_clean(report->use.reason, sizeof(report->use.reason));
     r->reported = true;
     handler_of(r)->reported(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank,
                             frame->job);

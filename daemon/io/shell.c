@@ -267,6 +267,18 @@ static uint64_t start_timeout(const struct shell *s)
     return s->backend.gpu_count > 0 ? START_TIMEOUT_GPU_NS : START_TIMEOUT_CPU_NS;
 }
 
+static void providers_tell(const struct provider_list *list, struct wire_description *d)
+{
+    d->provider_count = list->count;
+    for (int i = 0; i < list->count; i++) {
+        const struct provider_entry *entry = &list->entries[i];
+        memcpy(d->providers[i].name, entry->name, sizeof(entry->name));
+        snprintf(d->providers[i].file, sizeof(d->providers[i].file), "%.255s", entry->file);
+        log_notice("provider name=%s file=%s", entry->name,
+                   log_quote(&(struct log_quoted){0}, entry->file));
+    }
+}
+
 static enum status parts_create(struct shell *s, int descriptors, struct error *error)
 {
     const struct config *c = &s->config;
@@ -295,6 +307,7 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     };
     memcpy(service.description.backend, b->name, sizeof(b->name));
     memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));
+    providers_tell(&c->providers, &service.description);
     service.peaks = peaks_of(&service.description, host_cores());
     enum status status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
@@ -319,6 +332,8 @@ enum status shell_create(const struct config *config, struct shell **shell, stru
     s->port.fd = -1;
     notify_init(&s->notify);
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
+    if (!provider_list_export(&s->config.providers))
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");
     enum status status = s->loop ? backend_choose(&s->config, &s->backend, error)
                                  : error_set(error, STATUS_UNAVAILABLE, "no event loop");
     if (status == STATUS_OK)

@@ -247,6 +247,7 @@ static bool variable_is_inherited(const char *variable)
         "CUDA_",
         "NCCL_",
         "CPATTN_TRANSPORT=",
+        "CPATTN_PROVIDERS=",
 #ifdef CPATTN_FAULTS
         "CPATTN_FAULT=",
 #endif

@@ -156,4 +156,8 @@ const struct backend_ops backend_cpu = {
     .sink_grad = backend_sink_grad,
     .convert = backend_convert,
     .fill = backend_fill,
+    .merge_rows = cpu_merge_rows,
+    .pack_rows = cpu_pack_rows,
+    .add_rows = cpu_add_rows,
+    .pack_heads = cpu_pack_heads,
 };

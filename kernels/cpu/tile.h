@@ -10,6 +10,7 @@
 #define CPATTN_KERNELS_CPU_TILE_H
 
 #include "kernels/attention.h"
+#include "kernels/rows.h"
 #include "kernels/vector.h"
 
 #define TILE_ROWS         512 // stacked rows of a block
@@ -112,5 +113,17 @@ enum status cpu_forward(struct attention_backend *backend, const struct attentio
                         struct error *error);
 enum status cpu_backward(struct attention_backend *backend, const struct attention_backward *args,
                          struct error *error);
+
+// kernels/cpu/rows.c: what kernels/backend.h says of packed rows.
+void cpu_merge_rows(struct attention_backend *backend, const struct attention_shape *shape,
+                    const struct packed_rows *rows, enum case_dtype dtype, const void *o_packed,
+                    const float *lse_packed, enum packed_layout layout, float *o, float *lse);
+void cpu_pack_rows(struct attention_backend *backend, const struct packed_rows *rows, int64_t width,
+                   enum case_dtype dtype, const float *source, void *packed);
+void cpu_add_rows(struct attention_backend *backend, const struct packed_rows *rows, int64_t width,
+                  enum case_dtype dtype, const void *packed, float *destination);
+void cpu_pack_heads(struct attention_backend *backend, const struct attention_shape *shape,
+                    const struct packed_rows *rows, enum packed_layout layout, const float *source,
+                    float *packed);
 
 #endif

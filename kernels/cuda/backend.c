@@ -103,6 +103,7 @@ static const struct attention_kernels kernels = {.forward = backend_forward,
 
 const struct backend_ops backend_cuda = {
     .name = "cuda",
+    .on_device = true,
     .attention = &kernels,
     .create = backend_create,
     .destroy = backend_destroy,

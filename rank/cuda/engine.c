@@ -17,6 +17,7 @@
 #include "rank/cuda/swap_nccl.h"
 #include "rank/cuda/window.h"
 #include "rank/diagnose.h"
+#include "rank/providers.h"
 #include "transport/nccl.h"
 #include "transport/peer.h"
 
@@ -34,6 +35,7 @@ struct cuda {
     struct progress *words; // of all ranks
     struct attention_backend *backend;
     struct own_provider own;
+    struct providers providers;
     cudaStream_t compute, comm;
     struct transport *transport; // NCCL
     struct transport *peer;      // copy engines; NULL where they are of no use
@@ -96,7 +98,11 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
 {
     struct cuda *cuda = self(e);
     cuda->device_bytes = 0;
-    enum status status = attends_create(j->plan, &cuda->own.base, NULL, false, &j->attends, error);
+    struct attention_provider *wanted;
+    enum status status = providers_find(&cuda->providers, j->c->provider, &wanted, error);
+    if (status == STATUS_OK)
+        status = attends_create(j->plan, &cuda->own.base, wanted, j->c->provider_fallback,
+                                &j->attends, error);
     if (status == STATUS_OK)
         status =
             device_arena_add(&cuda->device_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
@@ -350,6 +356,7 @@ static void cuda_destroy(struct engine *e)
     device_arena_fini(&cuda->arena);
     if (cuda->comm)
         (void)cudaStreamDestroy(cuda->comm);
+    providers_fini(&cuda->providers);
     if (cuda->backend)
         backend_cuda.destroy(cuda->backend);
     free(cuda);
@@ -443,8 +450,10 @@ static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup
         status = device_open(cuda, setup->control, device, keep_mib, error);
     if (status == STATUS_OK)
         status = backend_cuda.create(&cuda->backend, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         own_provider_init(&cuda->own, &backend_cuda, cuda->backend);
+        providers_init(&cuda->providers, &backend_cuda, cuda->backend);
+    }
     if (status == STATUS_OK)
         status = streams_open(cuda, error);
     if (status == STATUS_OK)
