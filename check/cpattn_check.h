@@ -11,7 +11,7 @@
 //     if (cpattn_check_fill(check, CPATTN_TENSOR_Q, &q, &error) != CPATTN_OK) ...
 //     ... the code under test ...
 //     struct cpattn_array results[CPATTN_TENSORS] = {[CPATTN_TENSOR_OUT] = out, ...};
-//     if (cpattn_check_verify(check, results, &verdict, &error) != CPATTN_OK) ...
+//     if (cpattn_check_verify(check, results, CPATTN_TENSORS, &verdict, &error) != CPATTN_OK) ...
 //
 // Cases, errors and figures are those of <cpattn.h>: the verdict on the same numbers is that of the
 // daemon.
@@ -20,8 +20,21 @@
 // in the order in which its memory format has them, or any list of sequences and positions that
 // cpattn_check_place() names. Row r of every array belongs to the r-th of these tokens.
 //
+// What adds up over queries. The largest logits, the gradient of the sinks and that of the bias are
+// sums (or maxima) over queries of many ranks. cpattn_check_sums() says which the caller hands in:
+// those over all queries of the case, as they are once all ranks have been added up (the default),
+// or what the check's own queries make, before that. All elements that the caller has are judged.
+//
+// Rows of the bias and of dbias, whose columns are all seqlen_kv keys, are
+// - the rows of the queries, where each sequence and query has its own (b1ss, bhss),
+// - where sequences share them (11ss, 1hss): the positions of the check's queries, each once, in
+// the
+//   order in which they first come; with thd all positions 0 to seqlen_q - 1,
+// - the sequences (b11s, bh1s), or one row for all.
+//
 // Memory. Arrays are host memory of the caller and are not kept beyond a call. Elements are of the
-// case's dtype, in the machine's byte order; LSE, dsink and the largest logits are 32-bit floats.
+// case's dtype, in the machine's byte order; LSE, sinks, dsink and the largest logits are 32-bit
+// floats.
 // The elements of a row and head are consecutive; rows and heads may lie anywhere, with strides in
 // elements. Padding, which a list has where a position is not below the length of its sequence, is
 // filled with NaN, and has to come out as zeros.
@@ -47,6 +60,12 @@ enum cpattn_tensor {
     CPATTN_TENSOR_DQ,    // as q
     CPATTN_TENSOR_DK,    // as k
     CPATTN_TENSOR_DV,    // as v
+    // Inputs and results of cases that have them, see above.
+    CPATTN_TENSOR_BIAS,      // [rows of the bias][1 or heads][seqlen_kv]
+    CPATTN_TENSOR_SINK,      // [1][heads], learnable sinks, 32-bit floats
+    CPATTN_TENSOR_DBIAS,     // as the bias
+    CPATTN_TENSOR_DSINK,     // as the sinks
+    CPATTN_TENSOR_MAX_LOGIT, // [1][heads], the largest visible logit of each head, 32-bit floats
     CPATTN_TENSORS
 };
 
@@ -67,7 +86,6 @@ struct cpattn_check;
 
 // A check of a case. The case is copied. Fields that say how results are computed (comm, a2a_size,
 // explore_seed) do not matter. INVALID_ARGUMENT: the case cannot be run, or has no such rank;
-// UNIMPLEMENTED: it has a bias or sinks, whose gradients this version cannot judge yet;
 // RESOURCE_EXHAUSTED.
 CPATTN_API enum cpattn_status cpattn_check_create(const struct cpattn_case *c, int rank,
                                                   struct cpattn_check **check,
@@ -84,7 +102,13 @@ CPATTN_API enum cpattn_status cpattn_check_place(struct cpattn_check *check, enu
                                                  int64_t count,
                                                  struct cpattn_error *error) CPATTN_MUST_CHECK;
 
-// Rows of a tensor, its heads, and elements of a row and head (LSE: 1).
+enum cpattn_sums { CPATTN_SUMS_ALL = 0, CPATTN_SUMS_OWN = 1 };
+
+// Which queries dbias, dsink and max_logit are over; see above.
+CPATTN_API void cpattn_check_sums(struct cpattn_check *check, enum cpattn_sums sums);
+
+// Rows of a tensor, its heads, and elements of a row and head (LSE: 1). All 0 where the case has no
+// such tensor.
 struct cpattn_shape {
     int64_t rows;
     int32_t heads, dim;
@@ -98,7 +122,8 @@ CPATTN_API int32_t cpattn_check_sequence(const struct cpattn_check *check, enum 
 CPATTN_API int64_t cpattn_check_position(const struct cpattn_check *check, enum cpattn_side side,
                                          int64_t row);
 
-// Fills an input: q, k, v or dO. INVALID_ARGUMENT for a result, or strides that let rows overlap.
+// Fills an input: q, k, v, dO, bias or sink. INVALID_ARGUMENT for a result, or strides that let
+// rows overlap.
 CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check,
                                                 enum cpattn_tensor tensor,
                                                 const struct cpattn_array *array,
@@ -113,11 +138,11 @@ CPATTN_API enum cpattn_status cpattn_check_expected(struct cpattn_check *check,
 // The verdict on some results; see cpattn_verdict_figures().
 struct cpattn_check_verdict;
 
-// Judges the results that are there: results[CPATTN_TENSORS], by enum cpattn_tensor; inputs are
-// ignored. dk and dv need LSE and delta of all queries of their sequences, which the reference
-// computes. INVALID_ARGUMENT: no result is there, or gradients of a case without `training`.
+// Judges the results that are there: results[count], by enum cpattn_tensor; inputs are ignored.
+// `count` is CPATTN_TENSORS. dk, dv and what adds up over all queries need the reference of all of
+// these. INVALID_ARGUMENT: no result is there, or one that the case does not have.
 CPATTN_API enum cpattn_status cpattn_check_verify(struct cpattn_check *check,
-                                                  const struct cpattn_array *results,
+                                                  const struct cpattn_array *results, int count,
                                                   struct cpattn_check_verdict **verdict,
                                                   struct cpattn_error *error) CPATTN_MUST_CHECK;
 CPATTN_API void cpattn_check_verdict_destroy(struct cpattn_check_verdict *verdict);
@@ -127,7 +152,13 @@ CPATTN_API bool cpattn_check_verdict_pass(const struct cpattn_check_verdict *ver
 // has some; NULL after the last.
 CPATTN_API const struct cpattn_figures *
 cpattn_check_verdict_figures(const struct cpattn_check_verdict *verdict, int index);
-// A few lines for people: the verdict, and for each result how far it is from the reference.
+// The mistake that explains a fail, in one sentence, where there is one that does; else "".
+// `tensor` and `explained` (each may be NULL) are set to the name of the tensor that it speaks of,
+// or
+// "", and to its share of that tensor's squared error, 0..1.
+CPATTN_API const char *cpattn_check_verdict_diagnosis(const struct cpattn_check_verdict *verdict,
+                                                      const char **tensor, double *explained);
+// A few lines for people: for each result how far it is from the reference, and the diagnosis.
 CPATTN_API const char *cpattn_check_verdict_text(const struct cpattn_check_verdict *verdict);
 
 #ifdef __cplusplus

@@ -2,10 +2,16 @@
 # libcpattn-check: the judge as a library. Its cases are those of libcpattn.
 noinst_LTLIBRARIES += check/libcheck.la
 check_libcheck_la_SOURCES = \
+    check/bias.c \
+    check/census.c \
     check/check.c \
     check/cpattn_check.h \
+    check/diagnose.c \
     check/rows.c \
     check/state.h \
+    check/sums.c \
+    check/tensors.c \
+    check/verdict.c \
     check/verify.c \
     client/figures.c \
     client/figures.h \

@@ -61,7 +61,9 @@ static bool has_row(const struct collection *x, int32_t sequence, int32_t head, 
 
 static bool read_lse(const struct collection *x, int64_t row, int head, float *lse)
 {
-    int64_t rows = shard_rows(x->e->c, SIDE_Q, x->e->rank);
+    int64_t rows = x->e->lse_rows;
+    if (rows == 0)
+        rows = shard_rows(x->e->c, SIDE_Q, x->e->rank);
     return x->e->read(x->e->read_context, TENSOR_LSE, head * rows + row, 1, lse);
 }
 
@@ -78,8 +80,10 @@ static void add(struct collection *x, int32_t sequence, int32_t head, int64_t po
                    ? read_lse(x, row, head, x->next)
                    : x->e->read(x->e->read_context, x->tensor, (row * x->heads + head) * x->dim,
                                 x->dim, x->next);
-    if (!got || (x->tensor == TENSOR_OUT && !read_lse(x, row, head, &lse)))
+    if (!got)
         return;
+    if (x->tensor == TENSOR_OUT && !read_lse(x, row, head, &lse))
+        lse = NAN;
     x->rows[x->count++] = (struct diagnosis_row){
         .sequence = sequence, .head = head, .position = position, .got = x->next, .lse = lse};
     x->next += x->dim;

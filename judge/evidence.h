@@ -18,6 +18,7 @@ struct evidence {
     int rank;
     const struct span *spans[2]; // of the rank, by enum shard_side
     int span_count[2];
+    int64_t lse_rows; // between two heads of LSE; 0: the rank's rows
     evidence_read *read;
     void *read_context;
     diagnosis_statistics *statistics; // or NULL

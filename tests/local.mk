@@ -601,6 +601,11 @@ tests_test_worklist_backward_SOURCES = tests/test_worklist_backward.c \
     kernels/cuda/worklist_backward.c kernels/cuda/worklist_backward.h \
     kernels/cuda/intervals.c kernels/cuda/intervals.h
 
+test_programs += tests/test_check
+tests_test_check_SOURCES = tests/test_check.c
+tests_test_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
+tests_test_check_LDADD = check/libcheck.la $(LDADD)
+
 # What programs that are compiled already find in the library.
 test_programs += tests/test_abi
 tests_test_abi_SOURCES = tests/test_abi.c

@@ -19,6 +19,6 @@ CPATTN_LIBRARY_PATH says, then where the system looks for libraries.
 """
 from cpattn._library import CpattnError, Status
 from cpattn.case import Case
-from cpattn.check import Check, Figures, Verdict, VerdictError
+from cpattn.check import Check, Diagnosis, Figures, Verdict, VerdictError
 
-__all__ = ["Case", "Check", "CpattnError", "Figures", "Status", "Verdict", "VerdictError"]
+__all__ = ["Case", "Check", "CpattnError", "Diagnosis", "Figures", "Status", "Verdict", "VerdictError"]

@@ -106,7 +106,22 @@ class Shape(ctypes.Structure):
 
 
 # The enum cpattn_tensor, and how many there are.
-TENSORS = ("q", "k", "v", "do", "out", "lse", "dq", "dk", "dv")
+TENSORS = (
+    "q",
+    "k",
+    "v",
+    "do",
+    "out",
+    "lse",
+    "dq",
+    "dk",
+    "dv",
+    "bias",
+    "sink",
+    "dbias",
+    "dsink",
+    "max_logit",
+)
 
 _POINTER = ctypes.c_void_p
 _INT = ctypes.c_int
@@ -140,15 +155,20 @@ _CHECK_FUNCTIONS = {
             _ERROR,
         ],
     ),
+    "cpattn_check_sums": (None, [_POINTER, _INT]),
     "cpattn_check_shape": (Shape, [_POINTER, _INT]),
     "cpattn_check_sequence": (ctypes.c_int32, [_POINTER, _INT, ctypes.c_int64]),
     "cpattn_check_position": (ctypes.c_int64, [_POINTER, _INT, ctypes.c_int64]),
     "cpattn_check_fill": (_INT, [_POINTER, _INT, _ARRAY, _ERROR]),
     "cpattn_check_expected": (_INT, [_POINTER, _INT, _ARRAY, _ERROR]),
-    "cpattn_check_verify": (_INT, [_POINTER, _ARRAY, ctypes.POINTER(_POINTER), _ERROR]),
+    "cpattn_check_verify": (_INT, [_POINTER, _ARRAY, _INT, ctypes.POINTER(_POINTER), _ERROR]),
     "cpattn_check_verdict_destroy": (None, [_POINTER]),
     "cpattn_check_verdict_pass": (ctypes.c_bool, [_POINTER]),
     "cpattn_check_verdict_figures": (ctypes.POINTER(FiguresStruct), [_POINTER, _INT]),
+    "cpattn_check_verdict_diagnosis": (
+        _TEXT,
+        [_POINTER, ctypes.POINTER(_TEXT), ctypes.POINTER(ctypes.c_double)],
+    ),
     "cpattn_check_verdict_text": (_TEXT, [_POINTER]),
 }
 

@@ -19,9 +19,11 @@ from cpattn._library import (
 )
 from cpattn.case import Case
 
-INPUTS = ("q", "k", "v", "do")
-RESULTS = ("out", "lse", "dq", "dk", "dv")
+INPUTS = ("q", "k", "v", "do", "bias", "sink")
+RESULTS = ("out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit")
 KEY_SIDE = ("k", "v", "dk", "dv")
+BIASES = ("bias", "dbias")
+OF_HEADS = ("sink", "dsink", "max_logit")
 PADDING = 2
 
 RULES = {
@@ -96,14 +98,28 @@ class Figures:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """The mistake that explains a fail, and the share of the tensor's squared error it explains."""
+
+    text: str
+    tensor: str
+    explained: float
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Verdict:
-    """True if all that was judged passed. Its text has a line for each tensor and chunk."""
+    """True if all that was judged passed. Its text has a line for each tensor and chunk, and the
+    diagnosis, which is None where nothing is known that explains a fail."""
 
     passed: bool
     figures: tuple
     text: str
     command: str
+    diagnosis: Optional[Diagnosis] = None
 
     def __bool__(self) -> bool:
         return self.passed
@@ -129,11 +145,16 @@ class Check:
     Tensors have the shapes that the case's format says: [batch, tokens, heads, dim] for bshd,
     [tokens, batch, heads, dim] for sbhd, [tokens, heads, dim] for thd, with the rank's own tokens.
     LSE is [batch, heads, tokens], for thd [heads, tokens]. After place() every tensor is [tokens,
-    heads, dim], LSE [heads, tokens]. Any strides will do as long as the last dimension is
-    consecutive.
+    heads, dim], LSE [heads, tokens]. The bias and its gradient are [batch or 1, heads or 1, tokens
+    or 1, seqlen_kv], as the case names it: with the rank's own tokens, for thd without the batch
+    where each query has a row of its own, and else with all positions. Sinks, their gradient and the
+    largest logits are [heads]. Any strides will do as long as the last dimension is consecutive.
+
+    Gradients of bias and sinks and the largest logits are over all queries of the case, as they are
+    when ranks have added them up; with sums="own" over those of this check alone.
     """
 
-    def __init__(self, case: Case, rank: int = 0) -> None:
+    def __init__(self, case: Case, rank: int = 0, sums: str = "all") -> None:
         self._library = check_library()
         self.case = case
         self.rank = rank
@@ -144,6 +165,9 @@ class Check:
         )
         insist(status, error)
         self._handle = handle
+        if sums not in ("all", "own"):
+            raise ValueError(f"sums is {sums!r}; it is 'all' or 'own'")
+        self._library.cpattn_check_sums(handle, sums == "own")
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -192,10 +216,20 @@ class Check:
         placed = self._placed["k" if tensor in KEY_SIDE else "q"]
         return "thd" if placed else self.case["format"]
 
+    def has(self, tensor: str) -> bool:
+        """Whether the case has the tensor: without a bias there is no "bias", and so on."""
+        if tensor in RESULTS and tensor.startswith("d") and self.case["training"] != "true":
+            return False
+        return self._library.cpattn_check_shape(self._handle, TENSORS.index(tensor)).heads > 0
+
     def shape(self, tensor: str) -> tuple:
-        """The shape of an input ("q", "k", "v", "do") or a result ("out", "lse", "dq", "dk", "dv")."""
+        """The shape of an input (INPUTS) or a result (RESULTS)."""
         s = self._library.cpattn_check_shape(self._handle, TENSORS.index(tensor))
         layout, batch = self._layout(tensor), int(self.case["batch"])
+        if tensor in OF_HEADS:
+            return (s.heads,)
+        if tensor in BIASES:
+            return self._bias_shape(s, layout, batch)
         if tensor == "lse":
             return (s.heads, s.rows) if layout == "thd" else (batch, s.heads, s.rows // batch)
         if layout == "thd":
@@ -205,13 +239,25 @@ class Check:
             (batch, tokens, s.heads, s.dim) if layout == "bshd" else (tokens, batch, s.heads, s.dim)
         )
 
+    def _bias_shape(self, s: Any, layout: str, batch: int) -> tuple:
+        bias = self.case["bias"]
+        if bias[0] == "1":
+            return (1, s.heads, s.rows, s.dim)
+        if bias[2] == "1":
+            return (s.rows, s.heads, 1, s.dim)
+        if layout == "thd":
+            return (s.heads, s.rows, s.dim)
+        return (batch, s.heads, s.rows // batch, s.dim)
+
     def _dtype(self, tensor: str) -> str:
-        return "fp32" if tensor == "lse" else self.case["dtype"]
+        return "fp32" if tensor in ("lse", *OF_HEADS) else self.case["dtype"]
 
     def _array(self, tensor: str, view: _arrays.View) -> Array:
         shape, strides, layout = self.shape(tensor), view.strides, self._layout(tensor)
         if view.shape != shape:
             raise ValueError(f"{tensor} has the shape {view.shape}; it should have {shape}")
+        if tensor in OF_HEADS:
+            return Array(view.address, 0, strides[0], 0, 0)
         if tensor == "lse":
             if layout == "thd":
                 return Array(view.address, strides[1], strides[0], 0, 0)
@@ -220,9 +266,23 @@ class Check:
             return Array(view.address, strides[0], strides[1], shape[0], strides[2])
         if shape[-1] > 1 and strides[-1] != 1:
             raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1")
+        if tensor in BIASES:
+            return self._bias_array(view, layout)
         if layout == "thd":
             return Array(view.address, strides[0], strides[1], 0, 0)
         return Array(view.address, strides[1], strides[2], shape[1], strides[0])
+
+    def _bias_array(self, view: _arrays.View, layout: str) -> Array:
+        strides, bias = view.strides, self.case["bias"]
+        if len(strides) == 3:
+            return Array(view.address, strides[1], strides[0], 0, 0)
+        if bias[0] == "1":
+            return Array(view.address, strides[2], strides[1], 0, 0)
+        if bias[2] == "1":
+            return Array(view.address, strides[0], strides[1], 0, 0)
+        if layout == "bshd":
+            return Array(view.address, strides[2], strides[1], view.shape[2], strides[0])
+        return Array(view.address, strides[0], strides[1], view.shape[0], strides[2])
 
     # ---- inputs, results ----
 
@@ -249,14 +309,18 @@ class Check:
         arrays hold the bits as uint16. Padding is filled with NaN.
         """
         fill = self._library.cpattn_check_fill
-        return tuple(self._filled(fill, tensor, library, device) for tensor in INPUTS)
+        return tuple(self._filled(fill, tensor, library, device) for tensor in INPUTS[:4])
+
+    def input(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
+        """One input: as those of inputs(), or "bias" or "sink" where the case has them."""
+        return self._filled(self._library.cpattn_check_fill, tensor, library, device)
 
     def expected(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
         """The reference's numbers of a result, rounded to its dtype."""
         return self._filled(self._library.cpattn_check_expected, tensor, library, device)
 
     def verify(self, **results: Any) -> Verdict:
-        """Judges any of out, lse, dq, dk and dv."""
+        """Judges any of out, lse, dq, dk, dv, dbias, dsink and max_logit."""
         arrays = (Array * len(TENSORS))()
         views = []
         for tensor, value in results.items():
@@ -268,7 +332,7 @@ class Check:
             arrays[TENSORS.index(tensor)] = self._array(tensor, views[-1])
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_check_verify(
-            self._handle, arrays, ctypes.byref(handle), ctypes.byref(error)
+            self._handle, arrays, len(TENSORS), ctypes.byref(handle), ctypes.byref(error)
         )
         insist(status, error)
         try:
@@ -293,4 +357,14 @@ class Check:
             figures=tuple(figures),
             text=self._library.cpattn_check_verdict_text(handle).decode(),
             command=self.case.command(),
+            diagnosis=self._diagnosis(handle),
         )
+
+    def _diagnosis(self, handle: ctypes.c_void_p) -> Optional[Diagnosis]:
+        tensor, explained = ctypes.c_char_p(), ctypes.c_double()
+        text = self._library.cpattn_check_verdict_diagnosis(
+            handle, ctypes.byref(tensor), ctypes.byref(explained)
+        )
+        if not text:
+            return None
+        return Diagnosis(text.decode(), (tensor.value or b"").decode(), explained.value)

@@ -23,7 +23,7 @@ def store(x, dtype):
     return float_to_bits(x) if dtype == "bf16" else x.astype({"fp16": "f2", "fp32": "f4"}[dtype])
 
 
-def attention(check, q, k, v, do, causal=True, scale=1.0, drop=0):
+def attention(check, q, k, v, do, causal=True, scale=1.0, drop=0, wrong_sink=1.0, wrong_bias=1.0):
     """Plain attention of one rank that holds everything, bshd, with its backward."""
     dtype = check.case["dtype"]
     q, k, v, do = (load(x).transpose(0, 2, 1, 3) for x in (q, k, v, do))
@@ -31,6 +31,10 @@ def attention(check, q, k, v, do, causal=True, scale=1.0, drop=0):
     keys, values = numpy.repeat(k, group, 1), numpy.repeat(v, group, 1)
     factor = numpy.float32(scale / q.shape[-1] ** 0.5)
     s = q @ keys.transpose(0, 1, 3, 2) * factor
+    bias = load(check.input("bias", "numpy")) if check.has("bias") else None
+    sink = check.input("sink", "numpy")[None, :, None, None] if check.has("sink") else None
+    if bias is not None:
+        s = s + bias
     if causal:
         s = numpy.where(numpy.triu(numpy.ones(s.shape[-2:], bool), 1), -numpy.inf, s)
     if drop:
@@ -39,6 +43,8 @@ def attention(check, q, k, v, do, causal=True, scale=1.0, drop=0):
     top = s.max(-1, keepdims=True)
     p = numpy.exp(s - top)
     total = p.sum(-1, keepdims=True)
+    if sink is not None:
+        total = total + numpy.exp(sink - top)
     lse = (top + numpy.log(total))[..., 0]
     out = store((p @ values) / total, dtype)
     p /= total
@@ -51,7 +57,17 @@ def attention(check, q, k, v, do, causal=True, scale=1.0, drop=0):
     dk, dv = dk.reshape(shape).sum(2), dv.reshape(shape).sum(2)
     bshd = [x.transpose(0, 2, 1, 3) for x in (store(dq, dtype), store(dk, dtype), store(dv, dtype))]
     names = ("dq", "dk", "dv")
-    return {"out": out.transpose(0, 2, 1, 3), "lse": lse, **dict(zip(names, bshd))}
+    results = {"out": out.transpose(0, 2, 1, 3), "lse": lse, **dict(zip(names, bshd))}
+    if bias is not None:
+        over = tuple(i for i in range(3) if bias.shape[i] == 1)
+        dbias = (p * (do @ values.transpose(0, 1, 3, 2) - delta)).sum(over, keepdims=True)
+        results["dbias"] = store(dbias * wrong_bias, dtype)
+    if sink is not None:
+        weight = numpy.exp(sink[..., 0] - lse)
+        results["dsink"] = (-weight * delta[..., 0]).sum((0, 2), dtype="f8").astype("f4") * wrong_sink
+    if check.has("max_logit"):
+        results["max_logit"] = top[..., 0].max((0, 2))
+    return results
 
 
 def make(dtype="bf16", **fields):
@@ -164,3 +180,86 @@ def test_nan_and_lost_rows_are_told_with_their_place():
     verdict = check.verify(out=out)
     assert not verdict and verdict.figures[0].nonfinite == 1
     assert verdict.figures[0].first_bad == {"sequence": 1, "position": 50, "head": 2, "dim": 7}
+
+
+BIASES = ["111s", "11ss", "1h1s", "1hss", "b11s", "b1ss", "bh1s", "bhss"]
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("format", ["bshd", "sbhd"])
+def test_gradients_of_bias_sinks_and_largest_logits(bias, format):
+    check = make(seqlen=60, bias=bias, softmax="learnable", max_logit=True)
+    results = attention(check, *check.inputs("numpy"))
+    verdict = check.verify(**results)
+    assert verdict, str(verdict)
+    assert {"dbias", "dsink", "max_logit"} <= {f.tensor for f in verdict.figures}
+    if format == "sbhd":
+        check = make(seqlen=60, bias=bias, softmax="learnable", max_logit=True, format="sbhd")
+        assert check.verify(dbias=results["dbias"], dsink=results["dsink"])
+    for name, factor in (("dbias", 1.2), ("dsink", 1.02)):
+        wrong = load(results[name]) * numpy.float32(factor)
+        assert not check.verify(**{name: store(wrong, "bf16") if name == "dbias" else wrong})
+    assert not check.verify(max_logit=results["max_logit"] + numpy.float32(1e-3))
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_sums_are_over_all_queries_or_over_the_own(bias):
+    fields = dict(seqlen=60, bias=bias, softmax="learnable", max_logit=True)
+    whole = make("fp32", **fields)
+    results = attention(whole, *whole.inputs("numpy"))
+    case = cpattn.Case(**{**whole.case.fields(), "world_size": "2"})
+    own = [cpattn.Check(case, rank=r, sums="own") for r in range(2)]
+    all_of_it = [cpattn.Check(case, rank=r) for r in range(2)]
+    parts = [check.expected("dsink", "numpy") for check in own]
+    assert all_of_it[0].verify(dsink=parts[0] + parts[1])
+    assert not all_of_it[0].verify(dsink=parts[0])
+    assert own[0].verify(dsink=parts[0]) and not own[0].verify(dsink=parts[0] + parts[1])
+    most = numpy.maximum(*(check.expected("max_logit", "numpy") for check in own))
+    assert all_of_it[1].verify(max_logit=most) and whole.verify(max_logit=most)
+    rows = slice(None) if bias[2] == "1" else slice(30, 60)
+    assert all_of_it[1].verify(dbias=results["dbias"][:, :, rows])
+    if bias[2] == "1":
+        parts = [check.expected("dbias", "numpy") for check in own]
+        assert all_of_it[0].verify(dbias=parts[0] + parts[1])
+        assert not all_of_it[0].verify(dbias=parts[0])
+
+
+def test_named_tokens_have_their_rows_of_the_bias():
+    positions = [40, 3, 4, 5, 59, 17]
+    for bias in ("bhss", "1hss"):
+        whole = make(batch=1, seqlen=60, bias=bias)
+        results = attention(whole, *whole.inputs("numpy"))
+        some = make(batch=1, seqlen=60, bias=bias)
+        some.place("q", positions)
+        wanted = results["dbias"][0][:, positions]
+        wanted = wanted if bias == "bhss" else wanted[None]
+        bias_rows = whole.input("bias", "numpy")[0][:, positions]
+        numpy.testing.assert_array_equal(some.input("bias", "numpy").reshape(bias_rows.shape), bias_rows)
+        shape = some.shape("dbias")
+        assert some.verify(dbias=wanted.reshape(shape)), bias
+        assert not some.verify(dbias=wanted.reshape(shape)[..., ::-1, :].copy()), bias
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [({"scale": 1.05}, "scale"), ({"causal": False}, "mask"), ({"wrong_bias": 2.0}, "dbias")],
+)
+def test_a_fail_names_the_mistake(wrong, said):
+    check = make(bias="1hss")
+    verdict = check.verify(**attention(check, *check.inputs("numpy"), **wrong))
+    assert verdict.diagnosis is not None and said in str(verdict.diagnosis), str(verdict)
+    assert verdict.diagnosis.explained > 0.9
+    assert f"diagnosis: {verdict.diagnosis}" in str(verdict)
+    right = check.verify(**attention(check, *check.inputs("numpy")))
+    assert right.diagnosis is None and "diagnosis" not in str(right)
+
+
+def test_a_fail_of_named_tokens_names_the_mistake():
+    whole = make(batch=1)
+    out = attention(whole, *whole.inputs("numpy"), scale=1.05)["out"]
+    positions = list(range(99, 0, -3))
+    striped = make(batch=1)
+    striped.place("q", positions)
+    verdict = striped.verify(out=out[0, positions])
+    assert verdict.diagnosis and "scale" in verdict.diagnosis.text, str(verdict)
+    assert verdict.diagnosis.tensor == "out"

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A verdict in figures and in words.
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/state.h"
+#include "client/figures.h"
+
+void verdict_append(struct cpattn_check_verdict *v, const struct figures *figures)
+{
+    struct rank_report *report = &v->report;
+    report->pass = report->pass && figures->broken == 0;
+    v->figures[report->figures_count] = figures_public(figures);
+    report->figures[report->figures_count++] = *figures;
+}
+
+// ---- text ---------------------------------------------------------------------------------------
+
+__attribute__((format(printf, 2, 3))) static void text_add(struct cpattn_check_verdict *v,
+                                                           const char *format, ...)
+{
+    size_t used = strlen(v->text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(v->text + used, sizeof(v->text) - used, format, arguments);
+    va_end(arguments);
+}
+
+static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
+{
+    text_add(v, "%s %s", f->broken ? "FAIL" : "pass", f->tensor);
+    if (f->chunk == CPATTN_CHUNK_PADDING) {
+        text_add(v, ", padding: %lld of %lld elements are not zero\n", (long long)f->mismatches,
+                 (long long)f->elements);
+        return;
+    }
+    text_add(v, ", chunk %d:", f->chunk);
+    if (f->twin_rel > 0)
+        text_add(v, " error %.3g of %.3g times an honest kernel's,", f->rmse_rel / f->twin_rel,
+                 f->rmse_limit / f->twin_rel);
+    text_add(v, " rms %.3g of %.3g, slope %.2g of %.2g, worst row %.3g of %.3g", f->rmse_rel,
+             f->rmse_limit, f->slope, f->slope_limit, f->worst_row_rel, f->worst_row_limit);
+    if (f->nonfinite > 0)
+        text_add(v, ", %lld not finite", (long long)f->nonfinite);
+    if (f->first_bad.position >= 0)
+        text_add(
+            v, "; first bad element: sequence %d, position %lld, head %d, dim %d: %g instead of %g",
+            f->first_bad.sequence, (long long)f->first_bad.position, f->first_bad.head,
+            f->first_bad.dim, f->first_bad_got, f->first_bad_expected);
+    text_add(v, "\n");
+}
+
+void verdict_write(struct cpattn_check_verdict *v)
+{
+    const struct diagnosis *d = &v->report.diagnosis;
+    for (int i = 0; i < v->report.figures_count; i++)
+        figures_text(v, &v->figures[i]);
+    if (d->tensor)
+        text_add(v, "diagnosis: %s (explains %.0f %% of the error of %s)\n", d->text,
+                 100 * d->explained, report_tensor_name(d->tensor));
+}
+
+// ---- for the caller -----------------------------------------------------------------------------
+
+void cpattn_check_verdict_destroy(struct cpattn_check_verdict *verdict)
+{
+    free(verdict);
+}
+
+bool cpattn_check_verdict_pass(const struct cpattn_check_verdict *verdict)
+{
+    return verdict->report.pass;
+}
+
+const struct cpattn_figures *
+cpattn_check_verdict_figures(const struct cpattn_check_verdict *verdict, int index)
+{
+    return index >= 0 && index < verdict->report.figures_count ? &verdict->figures[index] : NULL;
+}
+
+const char *cpattn_check_verdict_diagnosis(const struct cpattn_check_verdict *verdict,
+                                           const char **tensor, double *explained)
+{
+    const struct diagnosis *d = &verdict->report.diagnosis;
+    if (tensor)
+        *tensor = d->tensor ? report_tensor_name(d->tensor) : "";
+    if (explained)
+        *explained = d->explained;
+    return d->text;
+}
+
+const char *cpattn_check_verdict_text(const struct cpattn_check_verdict *verdict)
+{
+    return verdict->text;
+}
