@@ -214,6 +214,8 @@ def test_sums_are_over_all_queries_or_over_the_own(bias):
     assert all_of_it[0].verify(dsink=parts[0] + parts[1])
     assert not all_of_it[0].verify(dsink=parts[0])
     assert own[0].verify(dsink=parts[0]) and not own[0].verify(dsink=parts[0] + parts[1])
+    gradients = {t: own[0].expected(t, "numpy") for t in ("dk", "dbias")}  # dk needs all queries
+    assert own[0].verify(dsink=parts[0], **gradients)
     most = numpy.maximum(*(check.expected("max_logit", "numpy") for check in own))
     assert all_of_it[1].verify(max_logit=most) and whole.verify(max_logit=most)
     rows = slice(None) if bias[2] == "1" else slice(30, 60)
