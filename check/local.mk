@@ -12,7 +12,7 @@ check_libcheck_la_SOURCES = \
     check/sums.c \
     check/tensors.c \
     check/verdict.c \
-    check/verify.c \
+    check/judge.c \
     client/figures.c \
     client/figures.h \
     $(judge_sources)

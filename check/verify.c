@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verdict of a check, and the reference's own numbers.
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check/state.h"
+#include "client/figures.h"
 #include "judge/mask.h"
 #include "judge/tally.h"
+
+#define CHUNKS      2
+#define TEXT_BYTES  4096
+#define FIGURES_MAX (CPATTN_TENSORS * (CHUNKS + 1))
+
+struct cpattn_check_verdict {
+    bool pass;
+    int count;
+    struct cpattn_figures figures[FIGURES_MAX];
+    char text[TEXT_BYTES];
+};
 
 // ---- one side -----------------------------------------------------------------------------------
 
@@ -14,8 +28,8 @@
 struct judged {
     enum cpattn_tensor tensor;
     const struct cpattn_array *array;
-    struct tally tallies[CHECK_CHUNKS];
-    float *errors[CHECK_CHUNKS], *twins[CHECK_CHUNKS];
+    struct tally tallies[CHUNKS];
+    float *errors[CHUNKS], *twins[CHUNKS];
 };
 
 struct judging {
@@ -39,7 +53,7 @@ static enum status judged_init(struct judged *j, const struct cpattn_check *chec
     const struct cp_case *c = &check->c;
     struct cpattn_shape shape = cpattn_check_shape(check, j->tensor);
     enum report_tensor report = tensor_report(j->tensor);
-    for (int chunk = 0; chunk < CHECK_CHUNKS; chunk++) {
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
         size_t rows =
             (size_t)chunk_tokens(&check->rows[tensor_side(j->tensor)], chunk) * (size_t)shape.heads;
         j->errors[chunk] = calloc(rows * (size_t)shape.dim + 1, sizeof(float));
@@ -56,7 +70,7 @@ static enum status judged_init(struct judged *j, const struct cpattn_check *chec
 static void judging_fini(struct judging *g)
 {
     for (int i = 0; i < g->count; i++)
-        for (int chunk = 0; chunk < CHECK_CHUNKS; chunk++) {
+        for (int chunk = 0; chunk < CHUNKS; chunk++) {
             free(g->judged[i].errors[chunk]);
             free(g->judged[i].twins[chunk]);
         }
@@ -81,35 +95,26 @@ static struct tally_expected expected_row(const struct cpattn_check *check,
                                    .zero = seen == 0};
 }
 
-static void row_judge(struct judging *g, const struct stretch *s, const struct expected_rows *e,
-                      int64_t i, int64_t row)
-{
-    int chunk = g->check->rows[s->side].chunk[row];
-    const struct element where = {
-        .sequence = s->sequence, .head = s->head, .position = s->position + i};
-    for (int k = 0; k < g->count; k++) {
-        struct judged *j = &g->judged[k];
-        int dim = cpattn_check_shape(g->check, j->tensor).dim;
-        array_read(g->check, j->tensor, j->array, row, s->head, g->got);
-        if (e) {
-            struct tally_expected expected = expected_row(g->check, j->tensor, s, e, i);
-            tally_row(&j->tallies[chunk], g->got, &expected, dim);
-        } else {
-            tally_row_again(&j->tallies[chunk], g->got, where, dim);
-        }
-    }
-}
-
 static enum status stretch_judge(void *context, const struct stretch *s,
                                  const struct expected_rows *e, struct error *error)
 {
     struct judging *g = context;
     (void)error;
-    for (int64_t i = 0; i < s->count; i++) {
-        int64_t row = row_of_token(g->check, s->side, s->sequence, s->position + i);
-        if (row >= 0)
-            row_judge(g, s, e, i, row);
-    }
+    for (int64_t i = 0; i < s->count; i++)
+        for (int k = 0; k < g->count; k++) {
+            struct judged *j = &g->judged[k];
+            struct tally *tally = &j->tallies[s->chunk];
+            int dim = cpattn_check_shape(g->check, j->tensor).dim;
+            array_read(g->check, j->tensor, j->array, s->rows[i], s->head, g->got);
+            if (e) {
+                struct tally_expected expected = expected_row(g->check, j->tensor, s, e, i);
+                tally_row(tally, g->got, &expected, dim);
+            } else {
+                struct element where = {
+                    .sequence = s->sequence, .head = s->head, .position = s->position + i};
+                tally_row_again(tally, g->got, where, dim);
+            }
+        }
     return STATUS_OK;
 }
 
@@ -132,6 +137,7 @@ static void padding_element(struct figures *f, struct element where, float got)
 
 static struct figures padding_judge(struct judging *g, const struct judged *j)
 {
+    const struct cp_case *c = &g->check->c;
     enum shard_side side = tensor_side(j->tensor);
     const struct rows *rows = &g->check->rows[side];
     struct cpattn_shape shape = cpattn_check_shape(g->check, j->tensor);
@@ -139,8 +145,9 @@ static struct figures padding_judge(struct judging *g, const struct judged *j)
                         .chunk = CHUNK_PADDING,
                         .worst_row.position = -1,
                         .first_bad.position = -1};
-    for (int64_t i = rows->token_count; i < rows->count; i++) {
-        int64_t row = rows->order[i];
+    for (int64_t row = 0; row < rows->count; row++) {
+        if (rows->position[row] < case_length(c, side, rows->sequence[row]))
+            continue;
         for (int head = 0; head < shape.heads; head++) {
             array_read(g->check, j->tensor, j->array, row, head, g->got);
             for (int dim = 0; dim < shape.dim; dim++)
@@ -158,128 +165,162 @@ static struct figures padding_judge(struct judging *g, const struct judged *j)
 
 // ---- the verdict --------------------------------------------------------------------------------
 
+static void figures_append(struct cpattn_check_verdict *v, const struct figures *f)
+{
+    v->pass = v->pass && f->broken == 0;
+    v->figures[v->count++] = figures_public(f);
+}
+
 static void judged_append(struct judging *g, struct judged *j, struct cpattn_check_verdict *v)
 {
-    for (int chunk = 0; chunk < CHECK_CHUNKS; chunk++) {
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
         struct tally *tally = &j->tallies[chunk];
         if (tally->rows == 0)
             continue;
         tally_finish(tally);
         tally->figures.elements = tally->figures.judged;
-        verdict_append(v, &tally->figures);
+        figures_append(v, &tally->figures);
     }
     if (j->tensor == CPATTN_TENSOR_LSE)
         return; // nobody reads that of padding
     struct figures padding = padding_judge(g, j);
     if (padding.elements > 0)
-        verdict_append(v, &padding);
+        figures_append(v, &padding);
 }
 
-static enum status judging_init(struct judging *g, enum shard_side side,
-                                const struct cpattn_array *results, struct error *error)
-{
-    enum status status = STATUS_OK;
-    for (int t = 0; t < CPATTN_TENSORS && status == STATUS_OK; t++) {
-        enum cpattn_tensor tensor = (enum cpattn_tensor)t;
-        if (!results[t].data || !tensor_has_tokens(tensor) || tensor_side(tensor) != side)
-            continue;
-        struct judged *j = &g->judged[g->count++];
-        *j = (struct judged){.tensor = tensor, .array = &results[t]};
-        status = judged_init(j, g->check, error);
-    }
-    return status;
-}
-
-// Where queries are walked over for the sake of sums or keys, there may be none to judge.
-static enum status side_judge(struct census *x, enum shard_side side,
+static enum status side_judge(struct cpattn_check *check, enum shard_side side,
                               const struct cpattn_array *results, struct cpattn_check_verdict *v,
                               struct error *error)
 {
-    struct judging g = {.check = x->check};
-    bool wanted = side == SIDE_Q && (x->all || x->wants_sums);
-    enum status status = judging_init(&g, side, results, error);
-    if (status == STATUS_OK && (g.count > 0 || wanted))
-        status = census_walk(x, side, true, g.count > 0 ? stretch_judge : NULL, &g, error);
+    struct judging g = {.check = check};
+    enum status status = STATUS_OK;
+    for (int t = CPATTN_TENSOR_OUT; t < CPATTN_TENSORS && status == STATUS_OK; t++) {
+        if (!results[t].data || tensor_side((enum cpattn_tensor)t) != side)
+            continue;
+        struct judged *j = &g.judged[g.count++];
+        *j = (struct judged){.tensor = (enum cpattn_tensor)t, .array = &results[t]};
+        status = array_check(check, j->tensor, j->array, error);
+        if (status == STATUS_OK)
+            status = judged_init(j, check, error);
+    }
+    if (status == STATUS_OK && g.count > 0)
+        status = rows_walk(check, side, true, stretch_judge, &g, error);
     for (int k = 0; k < g.count; k++)
-        for (int chunk = 0; chunk < CHECK_CHUNKS; chunk++)
+        for (int chunk = 0; chunk < CHUNKS; chunk++)
             tally_turn(&g.judged[k].tallies[chunk]);
     if (status == STATUS_OK && g.count > 0)
-        status = census_walk(x, side, false, stretch_judge, &g, error);
+        status = rows_walk(check, side, false, stretch_judge, &g, error);
     for (int k = 0; k < g.count && status == STATUS_OK; k++)
         judged_append(&g, &g.judged[k], v);
     judging_fini(&g);
     return status;
 }
 
-// Fills one array for each tensor; those that are not there have no memory. Inputs are left out.
-static enum status results_take(const struct cpattn_check *check,
-                                const struct cpattn_array *results, int count,
-                                struct cpattn_array taken[CPATTN_TENSORS],
-                                bool wanted[CPATTN_TENSORS], struct error *error)
+static enum status results_check(const struct cpattn_check *check,
+                                 const struct cpattn_array *results, struct error *error)
 {
-    enum status status = STATUS_OK;
-    int there = 0;
-    for (int t = 0; t < CPATTN_TENSORS && t < count && status == STATUS_OK; t++) {
-        enum cpattn_tensor tensor = (enum cpattn_tensor)t;
-        if (!results[t].data || tensor_is_input(tensor))
+    int count = 0;
+    for (int t = CPATTN_TENSOR_OUT; t < CPATTN_TENSORS; t++) {
+        if (!results[t].data)
             continue;
-        taken[t] = results[t];
-        wanted[t] = true;
-        there++;
-        status = tensor_check(&check->c, tensor, error);
-        if (status == STATUS_OK)
-            status = array_check(check, tensor, &results[t], error);
+        count++;
+        if (t >= CPATTN_TENSOR_DQ && !check->c.training)
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "%s is a gradient, and the case has training false",
+                             cpattn_tensor_name((enum cpattn_tensor)t));
     }
-    if (status != STATUS_OK || there > 0)
-        return status;
-    return error_set(
-        error, STATUS_INVALID_ARGUMENT,
-        "there is no result to judge: out, lse, dq, dk, dv, dbias, dsink or max_logit");
+    if (count > 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "there is no result to judge: out, lse, dq, dk or dv");
 }
 
-static enum status check_judge(struct cpattn_check *check, const struct cpattn_array *results,
-                               const bool wanted[CPATTN_TENSORS], struct cpattn_check_verdict *v,
-                               struct error *error)
+// ---- text ---------------------------------------------------------------------------------------
+
+__attribute__((format(printf, 2, 3))) static void text_add(struct cpattn_check_verdict *v,
+                                                           const char *format, ...)
 {
-    struct census x;
-    enum status status = census_init(&x, check, wanted, error);
-    if (status == STATUS_OK)
-        status = side_judge(&x, SIDE_Q, results, v, error);
-    if (status == STATUS_OK)
-        status = sums_judge(&x, results, v, error);
-    if (status == STATUS_OK)
-        status = side_judge(&x, SIDE_KV, results, v, error);
-    if (status == STATUS_OK && !v->report.pass)
-        verdict_diagnose(&x, results, v);
-    census_fini(&x);
-    return status;
+    size_t used = strlen(v->text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(v->text + used, sizeof(v->text) - used, format, arguments);
+    va_end(arguments);
+}
+
+static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
+{
+    text_add(v, "%s %s", f->broken ? "FAIL" : "pass", f->tensor);
+    if (f->chunk == CPATTN_CHUNK_PADDING) {
+        text_add(v, ", padding: %lld of %lld elements are not zero\n", (long long)f->mismatches,
+                 (long long)f->elements);
+        return;
+    }
+    text_add(v, ", chunk %d:", f->chunk);
+    if (f->twin_rel > 0)
+        text_add(v, " error %.3g of %.3g times an honest kernel's,", f->rmse_rel / f->twin_rel,
+                 f->rmse_limit / f->twin_rel);
+    text_add(v, " rms %.3g of %.3g, slope %.2g of %.2g, worst row %.3g of %.3g", f->rmse_rel,
+             f->rmse_limit, f->slope, f->slope_limit, f->worst_row_rel, f->worst_row_limit);
+    if (f->nonfinite > 0)
+        text_add(v, ", %lld not finite", (long long)f->nonfinite);
+    if (f->first_bad.position >= 0)
+        text_add(
+            v, "; first bad element: sequence %d, position %lld, head %d, dim %d: %g instead of %g",
+            f->first_bad.sequence, (long long)f->first_bad.position, f->first_bad.head,
+            f->first_bad.dim, f->first_bad_got, f->first_bad_expected);
+    text_add(v, "\n");
+}
+
+static void verdict_text(struct cpattn_check_verdict *v)
+{
+    for (int i = 0; i < v->count; i++)
+        figures_text(v, &v->figures[i]);
 }
 
 enum cpattn_status cpattn_check_verify(struct cpattn_check *check,
-                                       const struct cpattn_array *results, int count,
+                                       const struct cpattn_array *results,
                                        struct cpattn_check_verdict **verdict,
                                        struct cpattn_error *error)
 {
     struct error reason = {0};
-    struct cpattn_array taken[CPATTN_TENSORS] = {0};
-    bool wanted[CPATTN_TENSORS] = {false};
     struct cpattn_check_verdict *v = calloc(1, sizeof(*v));
     enum status status = STATUS_OK;
     if (!v)
         status = error_set(&reason, STATUS_RESOURCE_EXHAUSTED, "no memory for a verdict");
     else
-        v->report = (struct rank_report){.rank = check->rank, .pass = true};
+        v->pass = true;
     if (status == STATUS_OK)
-        status = results_take(check, results, count, taken, wanted, &reason);
-    if (status == STATUS_OK)
-        status = check_judge(check, taken, wanted, v, &reason);
+        status = results_check(check, results, &reason);
+    for (int side = SIDE_Q; side <= SIDE_KV && status == STATUS_OK; side++)
+        status = side_judge(check, (enum shard_side)side, results, v, &reason);
     if (status == STATUS_OK) {
-        verdict_write(v);
+        verdict_text(v);
         *verdict = v;
     } else {
         free(v);
     }
     return status_public(status, &reason, error);
+}
+
+void cpattn_check_verdict_destroy(struct cpattn_check_verdict *verdict)
+{
+    free(verdict);
+}
+
+bool cpattn_check_verdict_pass(const struct cpattn_check_verdict *verdict)
+{
+    return verdict->pass;
+}
+
+const struct cpattn_figures *
+cpattn_check_verdict_figures(const struct cpattn_check_verdict *verdict, int index)
+{
+    return index >= 0 && index < verdict->count ? &verdict->figures[index] : NULL;
+}
+
+const char *cpattn_check_verdict_text(const struct cpattn_check_verdict *verdict)
+{
+    return verdict->text;
 }
 
 // ---- the reference's numbers --------------------------------------------------------------------
@@ -290,56 +331,32 @@ struct filling {
     const struct cpattn_array *array;
 };
 
-static void row_put(const struct filling *f, const struct stretch *s, const struct expected_rows *e,
-                    int64_t i, int64_t row)
-{
-    float values[HEAD_DIM_MAX];
-    struct tally_expected expected = expected_row(f->check, f->tensor, s, e, i);
-    for (int k = 0; k < cpattn_check_shape(f->check, f->tensor).dim; k++)
-        values[k] = (float)expected.reference[k];
-    array_write(f->check, f->tensor, f->array, row, s->head, values);
-}
-
-static enum status stretch_put(void *context, const struct stretch *s,
-                               const struct expected_rows *e, struct error *error)
+static enum status stretch_fill(void *context, const struct stretch *s,
+                                const struct expected_rows *e, struct error *error)
 {
     const struct filling *f = context;
+    float values[HEAD_DIM_MAX];
+    int dim = cpattn_check_shape(f->check, f->tensor).dim;
     (void)error;
     for (int64_t i = 0; i < s->count; i++) {
-        int64_t row = row_of_token(f->check, s->side, s->sequence, s->position + i);
-        if (row >= 0)
-            row_put(f, s, e, i, row);
+        struct tally_expected row = expected_row(f->check, f->tensor, s, e, i);
+        for (int k = 0; k < dim; k++)
+            values[k] = (float)row.reference[k];
+        array_write(f->check, f->tensor, f->array, s->rows[i], s->head, values);
     }
     return STATUS_OK;
 }
 
-static void padding_put(const struct filling *f)
+static void padding_fill(const struct filling *f)
 {
+    const struct cp_case *c = &f->check->c;
     enum shard_side side = tensor_side(f->tensor);
-    const float zeros[HEAD_DIM_MAX] = {0};
     const struct rows *rows = &f->check->rows[side];
-    for (int64_t i = rows->token_count; i < rows->count; i++)
+    const float zeros[HEAD_DIM_MAX] = {0};
+    for (int64_t row = 0; row < rows->count; row++)
         for (int head = 0; head < cpattn_check_shape(f->check, f->tensor).heads; head++)
-            array_write(f->check, f->tensor, f->array, rows->order[i], head, zeros);
-}
-
-static enum status expected_put(struct filling *f, struct error *error)
-{
-    bool wanted[CPATTN_TENSORS] = {false};
-    bool tokens = tensor_has_tokens(f->tensor), keys = tokens && tensor_side(f->tensor) == SIDE_KV;
-    struct census x;
-    wanted[f->tensor] = true;
-    enum status status = census_init(&x, f->check, wanted, error);
-    if (status == STATUS_OK)
-        status = census_walk(&x, SIDE_Q, true, tokens && !keys ? stretch_put : NULL, f, error);
-    if (status == STATUS_OK && keys)
-        status = census_walk(&x, SIDE_KV, true, stretch_put, f, error);
-    if (status == STATUS_OK && tokens)
-        padding_put(f);
-    else if (status == STATUS_OK)
-        status = sums_fill(&x, f->tensor, f->array, error);
-    census_fini(&x);
-    return status;
+            if (rows->position[row] >= case_length(c, side, rows->sequence[row]))
+                array_write(f->check, f->tensor, f->array, row, head, zeros);
 }
 
 enum cpattn_status cpattn_check_expected(struct cpattn_check *check, enum cpattn_tensor tensor,
@@ -349,16 +366,19 @@ enum cpattn_status cpattn_check_expected(struct cpattn_check *check, enum cpattn
     struct error reason = {0};
     struct filling filling = {check, tensor, array};
     enum status status = STATUS_OK;
-    if (!tensor_exists(tensor) || tensor_is_input(tensor))
-        status = error_set(
-            &reason, STATUS_INVALID_ARGUMENT,
-            "tensor %d is no result; results are out, lse, dq, dk, dv, dbias, dsink and max_logit",
-            (int)tensor);
-    if (status == STATUS_OK)
-        status = tensor_check(&check->c, tensor, &reason);
+    if (tensor < CPATTN_TENSOR_OUT || tensor >= CPATTN_TENSORS)
+        status =
+            error_set(&reason, STATUS_INVALID_ARGUMENT,
+                      "tensor %d is no result; results are out, lse, dq, dk and dv", (int)tensor);
+    else if (tensor >= CPATTN_TENSOR_DQ && !check->c.training)
+        status = error_set(&reason, STATUS_INVALID_ARGUMENT,
+                           "%s is a gradient, and the case has training false",
+                           cpattn_tensor_name(tensor));
     if (status == STATUS_OK)
         status = array_check(check, tensor, array, &reason);
     if (status == STATUS_OK)
-        status = expected_put(&filling, &reason);
+        status = rows_walk(check, tensor_side(tensor), true, stretch_fill, &filling, &reason);
+    if (status == STATUS_OK)
+        padding_fill(&filling);
     return status_public(status, &reason, error);
 }
