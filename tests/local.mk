@@ -318,6 +318,7 @@ test_scripts += tests/test_full.sh
 test_scripts += tests/test_examples.sh
 test_scripts += tests/test_python.sh
 test_scripts += tests/test_transformer_engine.sh
+test_scripts += tests/test_without_amx.sh
 EXTRA_DIST += tests/tap.sh
 
 # The pool core: row by row, and in simulated lives (tests/test_sim --help).
@@ -613,3 +614,6 @@ EXTRA_DIST += tests/exported.txt
 
 test_programs += tests/test_amx
 tests_test_amx_SOURCES = tests/test_amx.c
+
+test_programs += tests/test_expected
+tests_test_expected_SOURCES = tests/test_expected.c

@@ -28,6 +28,7 @@ enum precision expected_precision(const struct cp_case *c);
 struct room {
     char *base;
     size_t bytes;
+    struct operands *operands; // judge/cpu/room.h
 };
 void room_fini(struct room *r);
 

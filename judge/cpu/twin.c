@@ -8,40 +8,15 @@
 
 #include "common/blas.h"
 #include "judge/cpu/loops.h"
-#include "judge/dtype.h"
+#include "judge/cpu/matrix.h"
+#include "judge/cpu/room.h"
+#include "judge/cpu/rows.h"
 #include "judge/inputs.h"
-
-#ifdef __SSE2__
-#include <xmmintrin.h>
-#endif
 
 // Queries that are computed together, and the scores of a matrix that may exist at a time: fewer
 // queries where the keys are very many.
 #define QUERIES_MAX 64
 #define SCORES_MAX  (INT64_C(1) << 22)
-
-// ---- denormals ----------------------------------------------------------------------------------
-
-// Denormals of fp32 weigh nothing here and cost a hundred times as much as other numbers.
-static unsigned denormals_flush(void)
-{
-#ifdef __SSE2__
-    unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
-    return before;
-#else
-    return 0;
-#endif
-}
-
-static void denormals_restore(unsigned before)
-{
-#ifdef __SSE2__
-    _mm_setcsr(before);
-#else
-    (void)before;
-#endif
-}
 
 // ---- what a call works on -----------------------------------------------------------------------
 
@@ -66,25 +41,6 @@ struct work {
     float *columns;         // [stride]: sums of terms
     float key_rms, query_rms;
 };
-
-void room_fini(struct room *r)
-{
-    free(r->base);
-    *r = (struct room){0};
-}
-
-static enum status room_grow(struct room *r, size_t bytes, struct error *error)
-{
-    if (bytes <= r->bytes)
-        return STATUS_OK;
-    room_fini(r);
-    r->base = malloc(bytes);
-    if (!r->base)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "no memory for %zu bytes of the reference", bytes);
-    r->bytes = bytes;
-    return STATUS_OK;
-}
 
 // Lays the pieces out and returns their bytes. `products` are rows of results.
 static size_t work_lay_out(struct work *w, char *base, int64_t products)
@@ -139,6 +95,8 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
     work_lay_out(w, room->base, products);
     memset(w->s, 0, (size_t)(rows * stride) * sizeof(float));
     memset(w->dp, 0, (size_t)(rows * stride) * sizeof(float));
+    if (c->softcap != 0)
+        memset(w->slope, 0, (size_t)(rows * stride) * sizeof(float));
     blas_prepare();
     return STATUS_OK;
 }
@@ -236,28 +194,6 @@ static const float *slope_of(const struct work *w, int64_t row)
 
 // ---- the query side -----------------------------------------------------------------------------
 
-// The results of a block, from its first query on.
-static struct expected_queries queries_at(const struct work *w, const struct expected_queries *all,
-                                          int64_t rows)
-{
-    struct expected_queries e = *all;
-    e.out += rows * w->d_v;
-    e.out_twin += rows * w->d_v;
-    e.lse += rows;
-    if (!w->c->training)
-        return e;
-    e.delta += rows;
-    e.delta_twin += rows;
-    e.dq += rows * w->d_qk;
-    e.dq_twin += rows * w->d_qk;
-    e.terms += rows;
-    if (e.sums.dbias_twin)
-        e.sums.dbias_twin += rows * e.sums.dbias_stride;
-    if (e.sums.dbias)
-        e.sums.dbias += rows * e.sums.dbias_stride;
-    return e;
-}
-
 // Product of the rounded matrix, and of what is left of it: [m][d] = (head or tail) [m][n] * B.
 static void products_of(const struct work *w, int64_t m, int64_t n, int d, const float *head,
                         const float *b)
@@ -275,13 +211,8 @@ static void products_of(const struct work *w, int64_t m, int64_t n, int d, const
 static void row_finish(const struct work *w, int64_t row, int d, double factor, double *reference,
                        float *twin)
 {
-    const float *head = w->twin + row * d, *rest = w->residual + row * d;
-    for (int i = 0; i < d; i++) {
-        if (reference)
-            reference[row * d + i] = factor * ((double)head[i] + rest[i]);
-        twin[row * d + i] = (float)(factor * head[i]);
-    }
-    dtype_round(w->c->dtype, twin + row * d, d);
+    rows_finish(w->c->dtype, d, factor, w->twin + row * d, w->residual + row * d,
+                reference ? reference + row * d : NULL, twin + row * d);
 }
 
 // Logits of a row become exponentials. Returns their sum with that of the sink, relative to *max.
@@ -331,34 +262,6 @@ static void block_out(const struct work *w, bool reference, int head, struct ran
         row_finish(w, i, w->d_v, factors[i], reference ? e->out : NULL, e->out_twin);
 }
 
-static double twin_dot(const float *x, const float *y, int count)
-{
-    double wide[HEAD_DIM_MAX];
-    for (int i = 0; i < count; i++)
-        wide[i] = y[i];
-    return loop_dot(x, wide, count);
-}
-
-static void row_deltas(const struct work *w, bool reference, int64_t row,
-                       const struct expected_queries *e)
-{
-    const float *d_out = w->d_out + row * w->d_v;
-    double twin = twin_dot(d_out, e->out_twin + row * w->d_v, w->d_v);
-    // An honest kernel has it in fp32.
-    e->delta_twin[row] = (float)twin;
-    if (reference)
-        e->delta[row] = loop_dot(d_out, e->out + row * w->d_v, w->d_v);
-}
-
-static void row_sink(const struct work *w, int head, int64_t row, const struct expected_queries *e)
-{
-    double p = exp(input_sink(w->c, head) - e->lse[row]), term = -p * e->delta[row];
-    double difference = p * (e->delta_twin[row] - e->delta[row]);
-    *e->sums.dsink += term;
-    *e->sums.dsink_twin_squares += difference * difference;
-    *e->sums.dsink_terms += term * term;
-}
-
 // P (dP - delta) of a row, before the softcap's slope, is what the gradient of the bias adds up.
 static void row_bias(const struct work *w, bool reference, int64_t row, struct range keys,
                      const struct expected_queries *e)
@@ -399,34 +302,14 @@ static void block_gradient(struct work *w, bool reference, int head, struct rang
     load(w, INPUT_DO, head, queries, w->d_out);
     scores_of(w, rows, length(keys), w->d_v, 1, w->d_out, value_rows(w, keys), w->dp);
     for (int64_t i = 0; i < rows; i++) {
-        row_deltas(w, reference, i, e);
+        rows_delta(w->c, reference, w->d_out + i * w->d_v, i, e);
         if (reference && e->sums.dsink)
-            row_sink(w, head, i, e);
+            rows_sink(w->c, head, i, e);
         row_gradient(w, reference, i, keys, factors[i], e);
     }
     products_of(w, rows, length(keys), w->d_qk, w->head, key_rows(w, keys));
     for (int64_t i = 0; i < rows; i++)
         row_finish(w, i, w->d_qk, w->scale, reference ? e->dq : NULL, e->dq_twin);
-}
-
-static void block_nothing(const struct work *w, bool reference, int head, int64_t rows,
-                          const struct expected_queries *e)
-{
-    memset(e->out_twin, 0, (size_t)(rows * w->d_v) * sizeof(float));
-    if (w->c->training) {
-        memset(e->dq_twin, 0, (size_t)(rows * w->d_qk) * sizeof(float));
-        memset(e->delta_twin, 0, (size_t)rows * sizeof(double));
-        memset(e->terms, 0, (size_t)rows * sizeof(double));
-    }
-    if (!reference)
-        return;
-    memset(e->out, 0, (size_t)(rows * w->d_v) * sizeof(double));
-    for (int64_t i = 0; i < rows; i++)
-        e->lse[i] = input_sink(w->c, head);
-    if (w->c->training) {
-        memset(e->dq, 0, (size_t)(rows * w->d_qk) * sizeof(double));
-        memset(e->delta, 0, (size_t)rows * sizeof(double));
-    }
 }
 
 static void queries_block(struct work *w, bool reference, int head, struct range queries,
@@ -435,7 +318,7 @@ static void queries_block(struct work *w, bool reference, int head, struct range
     struct range keys = mask_keys_of(&w->mask, queries);
     double factors[QUERIES_MAX];
     if (length(keys) == 0) {
-        block_nothing(w, reference, head, length(queries), e);
+        rows_nothing(w->c, reference, head, length(queries), e);
         return;
     }
     load(w, INPUT_Q, head, queries, w->q);
@@ -449,6 +332,8 @@ enum status twin_queries(const struct cp_case *c, bool reference, int sequence, 
                          struct range queries, struct room *room, const struct expected_queries *e,
                          struct error *error)
 {
+    if (matrix_fits(c))
+        return matrix_queries(c, reference, sequence, head, queries, room, e, error);
     struct mask mask = mask_of(c, sequence);
     struct range keys = mask_keys_of(&mask, queries);
     struct work w;
@@ -456,15 +341,15 @@ enum status twin_queries(const struct cp_case *c, bool reference, int sequence, 
     if (status != STATUS_OK)
         return status;
     int kv_head = head / (c->heads / c->kv_heads);
-    unsigned before = denormals_flush();
+    unsigned before = rows_denormals_flush();
     w.key_rms = load(&w, INPUT_K, kv_head, keys, w.k);
     load(&w, INPUT_V, kv_head, keys, w.v);
     for (int64_t first = queries.begin; first < queries.end; first += w.block) {
         struct range block = {first, first + w.block < queries.end ? first + w.block : queries.end};
-        struct expected_queries part = queries_at(&w, e, first - queries.begin);
+        struct expected_queries part = rows_at(c, e, first - queries.begin);
         queries_block(&w, reference, head, block, &part);
     }
-    denormals_restore(before);
+    rows_denormals_restore(before);
     return STATUS_OK;
 }
 
@@ -564,12 +449,14 @@ enum status twin_keys(const struct cp_case *c, bool reference, int sequence, int
                       struct range keys, const struct expected_statistics *statistics,
                       struct room *room, const struct expected_keys *e, struct error *error)
 {
+    if (matrix_fits(c))
+        return matrix_keys(c, reference, sequence, kv_head, keys, statistics, room, e, error);
     int64_t count = length(keys);
     struct work w;
     enum status status = work_init(&w, c, sequence, keys, count, reference, room, error);
     if (status != STATUS_OK)
         return status;
-    unsigned before = denormals_flush();
+    unsigned before = rows_denormals_flush();
     load(&w, INPUT_K, kv_head, keys, w.k);
     load(&w, INPUT_V, kv_head, keys, w.v);
     memset(w.twin, 0, (size_t)(count * (w.d_qk + w.d_v)) * sizeof(float));
@@ -590,6 +477,6 @@ enum status twin_keys(const struct cp_case *c, bool reference, int sequence, int
     w.residual += count * w.d_v;
     for (int64_t j = 0; j < count; j++)
         row_finish(&w, j, w.d_qk, w.scale, reference ? e->dk : NULL, e->dk_twin);
-    denormals_restore(before);
+    rows_denormals_restore(before);
     return STATUS_OK;
 }

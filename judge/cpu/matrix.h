@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The twin and the fast reference of bf16 cases on AMX (common/amx.h): what judge/cpu/twin.h does,
+// with matrices in bf16 pieces. P and dS are two pieces each: the twin's, which is what the dtype
+// holds of them, and of the rest another 8 bits, so that the reference is a five hundredth of the
+// twin's rounding off at most. Q, K, V and dO are one piece, and exact.
+//
+// Rows are those of the call's side, 64 at a time, columns those of the other side: the scores of
+// keys are computed transposed, so that what a key adds up is a row, too.
+#ifndef CPATTN_JUDGE_CPU_MATRIX_H
+#define CPATTN_JUDGE_CPU_MATRIX_H
+
+#include "judge/cpu/expected.h"
+
+// Whether this processor and the case allow it.
+bool matrix_fits(const struct cp_case *c);
+
+// See judge/cpu/twin.h.
+enum status matrix_queries(const struct cp_case *c, bool reference, int sequence, int head,
+                           struct range queries, struct room *room,
+                           const struct expected_queries *e, struct error *error) MUST_CHECK;
+
+enum status matrix_keys(const struct cp_case *c, bool reference, int sequence, int kv_head,
+                        struct range keys, const struct expected_statistics *statistics,
+                        struct room *room, const struct expected_keys *e,
+                        struct error *error) MUST_CHECK;
+
+#endif

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of the twin beside AMX (judge/cpu/matrix.h), whose processors have AVX-512: what
+// judge/cpu/loops.h does, with results in bf16 pieces as amx_split() makes them. Rows are a
+// multiple of 32 elements long. Nothing here may be called unless amx_usable().
+#ifndef CPATTN_JUDGE_CPU_WEIGHTS_H
+#define CPATTN_JUDGE_CPU_WEIGHTS_H
+
+#include <stdint.h>
+
+// The largest of x[begin..end) * scale; -inf where there is none.
+float weights_max(const float *x, int64_t begin, int64_t end, float scale);
+
+struct weights_exp {
+    float *x;              // products in, exponentials out
+    int64_t begin, end;    // what the row sees; elsewhere exponentials are 0
+    float scale, shift;    // exp(x * scale - shift)
+    const float *shifts;   // unless it is NULL: of each element, instead of `shift`
+    uint16_t *head, *rest; // the exponentials in pieces; rest may be NULL
+};
+
+// Returns the sum of the exponentials: fp64 sums of short ones in fp32.
+double weights_exp(const struct weights_exp *w, int64_t padded);
+
+struct weights_gradient {
+    const float *p; // times factor: probabilities, not rounded
+    float factor;
+    const float *slope; // d logit / d scaled score; NULL: 1
+    const float *dp;
+    float delta, delta_twin;
+    const float *deltas, *deltas_twin; // unless they are NULL: of each element, instead of these
+    uint16_t *head, *rest;             // of dS; rest may be NULL
+};
+
+// head: the twin's dS = p (dp - delta_twin) slope in bf16. rest: the reference's, with its delta
+// and not rounded, less head. Returns the sum of the squares of p slope dp and p slope delta.
+double weights_gradient(const struct weights_gradient *g, int64_t padded);
+
+#endif
