@@ -4,8 +4,9 @@
 // and is answered by a line: the median and the least milliseconds of a call. Forward calls follow
 // each other in bursts, so that the device waits for the host in none but the first; of other calls
 // each is a burst. Enough of them come first to warm the device up. VERB is forward,
-// backward, or ordered: backward with the same bits on every repeat. Keys and queries are as many.
-// dealtN is causal; rows lie as N ranks have them that share a sequence, two chunks each.
+// backward, ordered: backward with the same bits on every repeat, capped: backward with a softcap,
+// or biased: backward with a bias of each head and its gradient, batch 1. Keys and queries are as
+// many. dealtN is causal; rows lie as N ranks have them that share a sequence, two chunks each.
 // bench/cuda/beside_torch.py asks, between measurements of its own.
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@
 #include "kernels/dtype.h"
 
 #define BURSTS_MAX  1000
-#define BURST_MS    20  // a burst of forward calls lasts about as long
+#define BURST_MS    20 // a burst of forward calls lasts about as long
+#define SOFTCAP     30
 #define WARM_MS     100 // of calls before those that are timed
 #define BATCH_MOST  64
 #define RANKS_MOST  8
@@ -32,6 +34,8 @@ struct request {
 struct tensors {
     void *q, *k, *v, *d_out;
     float *o, *lse, *d, *dq, *dk, *dv; // the last four of backward alone
+    void *bias;
+    float *dbias; // biased alone
 };
 
 static void check(cudaError_t error, const char *what)
@@ -90,6 +94,16 @@ static bool is_forward(const struct request *r)
     return strcmp(r->verb, "forward") == 0;
 }
 
+static bool is_biased(const struct request *r)
+{
+    return strcmp(r->verb, "biased") == 0;
+}
+
+static size_t bias_count(const struct request *r)
+{
+    return (size_t)r->heads * (size_t)r->seqlen * (size_t)r->seqlen;
+}
+
 static float *gradient_create(size_t count)
 {
     float *gradient;
@@ -116,6 +130,10 @@ static struct tensors tensors_create(const struct request *r, enum case_dtype dt
         t.dk = gradient_create(kv * (size_t)r->d_qk);
         t.dv = gradient_create(kv * (size_t)r->d_v);
     }
+    if (is_biased(r)) {
+        t.bias = tensor_create(dtype, numbers, NUMBERS / 8, bias_count(r));
+        t.dbias = gradient_create(bias_count(r));
+    }
     free(numbers);
     return t;
 }
@@ -132,6 +150,8 @@ static void tensors_destroy(struct tensors *t)
     CHECK(cudaFree(t->dq));
     CHECK(cudaFree(t->dk));
     CHECK(cudaFree(t->dv));
+    CHECK(cudaFree(t->bias));
+    CHECK(cudaFree(t->dbias));
 }
 
 // ---- measurement --------------------------------------------------------------------------------
@@ -153,6 +173,10 @@ static struct attention_shape request_shape(const struct request *r)
                                     .group = r->heads / r->kv_heads,
                                     .q_rows = (int64_t)r->batch * r->seqlen,
                                     .row_step = 1,
+                                    .bias_row_step = 1,
+                                    .bias_row_stride = r->seqlen,
+                                    .bias_head_stride = (int64_t)r->seqlen * r->seqlen,
+                                    .softcap = strcmp(r->verb, "capped") == 0 ? SOFTCAP : 0,
                                     .scale = 1 / sqrt(r->d_qk)};
 }
 
@@ -281,6 +305,7 @@ static struct call request_call(const struct request *r, const struct tensors *t
                                               .q = t->q,
                                               .k = t->k,
                                               .v = t->v,
+                                              .bias = t->bias,
                                               .o = t->o,
                                               .lse = t->lse,
                                               .slices = slices,
@@ -290,6 +315,8 @@ static struct call request_call(const struct request *r, const struct tensors *t
                                                 .k = t->k,
                                                 .v = t->v,
                                                 .d_out = t->d_out,
+                                                .bias = t->bias,
+                                                .dbias = t->dbias,
                                                 .lse = t->lse,
                                                 .d = t->d,
                                                 .dq = t->dq,
@@ -331,8 +358,8 @@ static bool request_read(struct request *r)
     return scanf("%15s %7s %d %d %d %d %d %d %7s %d", r->verb, r->dtype, &r->batch, &r->heads,
                  &r->kv_heads, &r->seqlen, &r->d_qk, &r->d_v, r->mask, &r->bursts) == 10 &&
            r->batch >= 1 && r->batch <= BATCH_MOST && r->heads >= 1 && r->kv_heads >= 1 &&
-           r->heads % r->kv_heads == 0 && r->seqlen >= 1 && r->bursts >= 1 &&
-           r->bursts <= BURSTS_MAX;
+           (!is_biased(r) || r->batch == 1) && r->heads % r->kv_heads == 0 && r->seqlen >= 1 &&
+           r->bursts >= 1 && r->bursts <= BURSTS_MAX;
 }
 
 int main(void)

@@ -63,6 +63,8 @@ sm90_kernels_sources += kernels/cuda/sm90_forward_192_128.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_256.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_64.cu
 sm90_kernels_sources += kernels/cuda/sm90_forward_96.cu
+sm90_kernels_sources += kernels/cuda/sm90_general_bf16.cu
+sm90_kernels_sources += kernels/cuda/sm90_general_fp16.cu
 sm90_kernels_sources += kernels/cuda/sm90_wide_bf16.cu
 sm90_kernels_sources += kernels/cuda/sm90_wide_fp16.cu
 

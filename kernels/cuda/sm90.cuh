@@ -175,8 +175,10 @@ template <typename T, int N> struct product;
 #define SM90_TEN(t)                                                                                \
     "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t         \
     "8, %" #t "9"
+#define SM90_NAMES_16  SM90_TEN() ", %10, %11, %12, %13, %14, %15"
 #define SM90_NAMES_20  SM90_TEN() ", " SM90_TEN(1)
 #define SM90_NAMES_24  SM90_NAMES_20 ", %20, %21, %22, %23"
+#define SM90_NAMES_28  SM90_NAMES_20 ", %20, %21, %22, %23, %24, %25, %26, %27"
 #define SM90_NAMES_32  SM90_TEN() ", " SM90_TEN(1) ", " SM90_TEN(2) ", %30, %31"
 #define SM90_NAMES_40  SM90_TEN() ", " SM90_TEN(1) ", " SM90_TEN(2) ", " SM90_TEN(3)
 #define SM90_NAMES_48  SM90_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
@@ -191,6 +193,8 @@ template <typename T, int N> struct product;
 #define SM90_REGISTERS_8(i)                                                                        \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
         "+f"(d[i + 6]), "+f"(d[i + 7])
+#define SM90_REGISTERS_16 SM90_REGISTERS_8(0), SM90_REGISTERS_8(8)
+#define SM90_REGISTERS_28 SM90_REGISTERS_24, "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27])
 #define SM90_REGISTERS_20                                                                          \
     SM90_REGISTERS_8(0), SM90_REGISTERS_8(8), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19])
 #define SM90_REGISTERS_24 SM90_REGISTERS_8(0), SM90_REGISTERS_8(8), SM90_REGISTERS_8(16)
@@ -240,8 +244,10 @@ template <typename T, int N> struct product;
     SM90_PRODUCT(__nv_bfloat16, "bf16", N, COUNT, __VA_ARGS__)                                     \
     SM90_PRODUCT(__half, "f16", N, COUNT, __VA_ARGS__)
 
+SM90_PRODUCTS(32, 16, 16, 17, 18, 19, 20, 21, 22)
 SM90_PRODUCTS(40, 20, 20, 21, 22, 23, 24, 25, 26)
 SM90_PRODUCTS(48, 24, 24, 25, 26, 27, 28, 29, 30)
+SM90_PRODUCTS(56, 28, 28, 29, 30, 31, 32, 33, 34)
 SM90_PRODUCTS(64, 32, 32, 33, 34, 35, 36, 37, 38)
 SM90_PRODUCTS(80, 40, 40, 41, 42, 43, 44, 45, 46)
 SM90_PRODUCTS(96, 48, 48, 49, 50, 51, 52, 53, 54)

@@ -26,26 +26,45 @@ static bool device_fits(const struct attention_backend *backend)
 static bool args_fit(const struct attention_backward *args)
 {
     const struct attention_shape *shape = &args->shape;
-    return !args->bias && shape->softcap == 0 && shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 &&
+    return shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 &&
            shape->row_step * shape->heads <= INT32_MAX && aligned(args->q) && aligned(args->k) &&
            aligned(args->v) && aligned(args->d_out) && aligned(args->dq) && aligned(args->dk) &&
            aligned(args->dv);
+}
+
+static const struct sm90_backward_kernel *kernel_plain(const struct attention_shape *shape)
+{
+    bool bf16 = shape->dtype == DTYPE_BF16;
+    int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
+    if (d > SM90_BACKWARD_NARROW)
+        return bf16 ? sm90_wide_bf16(shape->d_qk, shape->d_v)
+                    : sm90_wide_fp16(shape->d_qk, shape->d_v);
+    return bf16 ? sm90_backward_bf16(d, shape->deterministic)
+                : sm90_backward_fp16(d, shape->deterministic);
+}
+
+// With bias or softcap. Where dbias has to be the same bits in every run, tiles that add to it follow
+// each other in one thread block, which only the portable kernels know. They also take head
+// dimensions up to 64, of which the kernels here would waste half.
+static const struct sm90_backward_kernel *kernel_general(const struct attention_backward *args)
+{
+    const struct attention_shape *shape = &args->shape;
+    int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
+    if (d <= SM90_GENERAL_ABOVE || (args->dbias && shape->deterministic))
+        return NULL;
+    return shape->dtype == DTYPE_BF16 ? sm90_general_bf16(shape->d_qk, shape->d_v)
+                                      : sm90_general_fp16(shape->d_qk, shape->d_v);
 }
 
 const struct sm90_backward_kernel *sm90_backward_choose(const struct attention_backend *backend,
                                                         const struct attention_backward *args)
 {
     const struct attention_shape *shape = &args->shape;
-    int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
-    bool wide = d > SM90_BACKWARD_NARROW;
-    const struct sm90_backward_kernel *kernel = NULL;
-    if (shape->dtype == DTYPE_BF16)
-        kernel = wide ? sm90_wide_bf16(shape->d_qk, shape->d_v)
-                      : sm90_backward_bf16(d, shape->deterministic);
-    if (shape->dtype == DTYPE_FP16)
-        kernel = wide ? sm90_wide_fp16(shape->d_qk, shape->d_v)
-                      : sm90_backward_fp16(d, shape->deterministic);
-    if (!kernel || kernel->shared_bytes > backend->queue.shared_bytes_max || !args_fit(args))
+    if (shape->dtype == DTYPE_FP32 || !args_fit(args))
+        return NULL;
+    bool plain = !args->bias && shape->softcap == 0;
+    const struct sm90_backward_kernel *kernel = plain ? kernel_plain(shape) : kernel_general(args);
+    if (!kernel || kernel->shared_bytes > backend->queue.shared_bytes_max)
         return NULL;
     return device_fits(backend) ? kernel : NULL;
 }

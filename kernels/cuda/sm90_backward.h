@@ -36,4 +36,10 @@ const struct sm90_backward_kernel *sm90_backward_fp16(int d, bool ordered);
 const struct sm90_backward_kernel *sm90_wide_bf16(int d_qk, int d_v);
 const struct sm90_backward_kernel *sm90_wide_fp16(int d_qk, int d_v);
 
+// By type, with bias and softcap, for head dimensions above SM90_GENERAL_ABOVE. dbias is added to
+// in any order.
+#define SM90_GENERAL_ABOVE 64
+const struct sm90_backward_kernel *sm90_general_bf16(int d_qk, int d_v);
+const struct sm90_backward_kernel *sm90_general_fp16(int d_qk, int d_v);
+
 #endif

@@ -146,11 +146,14 @@ step_write(const struct backward_params &p, const struct sm90_work &work,
     step->keys = masked ? work.rows : 0;
     step->turn = turn;
     step->block = (f->block_first + block) * p.heads + head;
+    if (C::GENERAL)
+        step->bias = head * p.bias_head_stride + f->bias + first * p.bias_query_stride;
 }
 
 // The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no
-// row, so that all P are 0; D times early_scale(). They are read, and the step is written, before
-// the stage is free: the stage before was, so nobody needs the step that lies there.
+// row, so that all P are 0; D times early_scale(), unless dbias is made of it. They are read, and
+// the step is written, before the stage is free: the stage before was, so nobody needs the step
+// that lies there.
 template <typename T, class C>
 __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &p,
                                              const struct sm90_work &work, char *memory,
@@ -158,6 +161,7 @@ __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &
 {
     constexpr int COUNT = (C::Q_ROWS + WARP_LANES - 1) / WARP_LANES;
     const struct backward_params &all = p.all;
+    const float factor = C::GENERAL ? 1 : early_scale<T>(all);
     int lane = (int)threadIdx.x % WARP_LANES;
     steps_visit(all, work, [&](const struct backward_fragment *f, int head, int block, int number) {
         int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
@@ -180,8 +184,7 @@ __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &
             bool none = lse[i] == -INFINITY;
             if (i * WARP_LANES + lane < C::Q_ROWS) {
                 to[i * WARP_LANES] = none ? INFINITY : lse[i] * LOG2_E;
-                to[i * WARP_LANES + (C::DELTA - C::LSE) / 4] =
-                    none ? 0 : delta[i] * early_scale<T>(all);
+                to[i * WARP_LANES + (C::DELTA - C::LSE) / 4] = none ? 0 : delta[i] * factor;
             }
         }
         barrier_arrive(shared + C::FULL + number % C::STAGES * 8);

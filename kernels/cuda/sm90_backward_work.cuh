@@ -30,9 +30,11 @@ struct __align__(16) sm90_step
     int32_t keys; // of the tile, if any query sees less than all of them or is not there; else 0
     int32_t turn;
     int32_t block; // number of the block and head in `taken`
+    int64_t bias;  // element of query 0 and key 0
 };
 
 template <int D_, int Q_ROWS_, int DQ_STAGES_> struct sm90_backward_config {
+    static constexpr bool GENERAL = false; // without bias and softcap
     static constexpr int D = D_, Q_ROWS = Q_ROWS_, TILE = KV_ROWS, PANELS = D / PANEL;
     static constexpr int SCORES = Q_ROWS / 2, KEYS = D / 2; // accumulators of a thread
     // The warpgroups share dQ by elements where there are two panels, else by queries.

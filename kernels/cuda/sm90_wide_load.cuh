@@ -8,7 +8,10 @@
 
 // Head dimensions up to DQK and DV, multiples of 64; tiles of KEYS keys; blocks of 64 queries, dO
 // of them in DO_STAGES stages. A warpgroup computes so many panels of dQ at once, if it has them.
-template <int DQK_, int DV_, int KEYS_, int DO_STAGES_, int DQ_AT_ONCE_> struct sm90_wide_config {
+// GENERAL: with bias and softcap.
+template <int DQK_, int DV_, int KEYS_, int DO_STAGES_, int DQ_AT_ONCE_, bool GENERAL_ = false>
+struct sm90_wide_config {
+    static constexpr bool GENERAL = GENERAL_;
     static constexpr int DQK = DQK_, DV = DV_, TILE = KEYS_, DO_STAGES = DO_STAGES_;
     static constexpr int DQ_AT_ONCE = DQ_AT_ONCE_;
     static constexpr int Q_ROWS = 64, STAGES = 2, STEPS = 8;
