@@ -334,6 +334,45 @@ CPATTN_API enum cpattn_status cpattn_run(struct cpattn_client *client, const str
                                          uint64_t timeout_ns, struct cpattn_result **result,
                                          struct cpattn_error *error) CPATTN_MUST_CHECK;
 
+// Attention of the caller's own numbers. All tensors are dense, whole (not one rank's part), in
+// host memory and of the case's dtype and format; what is fp32 in every dtype is so here. NULL: it
+// is not there, or not wanted. cpattn_case_tensor() tells the shape of each.
+struct cpattn_tensors {
+    size_t size; // sizeof(struct cpattn_tensors): CPATTN_TENSORS_INIT sets it
+    // Inputs: q, k, v; with `training` d_out ("do"), the gradient of out; with a bias, bias; with
+    // learnable sinks, sink (fp32).
+    const void *q, *k, *v, *d_out, *bias;
+    const float *sink;
+    // Results; the gradients with `training`. lse are natural logarithms, with the sink.
+    void *out;
+    float *lse;
+    void *dq, *dk, *dv, *dbias;
+    float *dsink, *max_logit;
+};
+#define CPATTN_TENSORS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(struct cpattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+            NULL, NULL, NULL, NULL                                                                 \
+    }
+
+// Runs a case on these inputs instead of drawn ones, and fills the results. Waits for the answer,
+// as cpattn_run(), and has its statuses; results are filled with OK alone. Whether they are
+// compared with the reference is the case's `verify`: the verdict is about the caller's numbers.
+// Tensors go to the ranks and back as shared memory: UNIMPLEMENTED over a network.
+// INVALID_ARGUMENT: an input that the case has is missing, or a tensor that it does not have is
+// there.
+CPATTN_API enum cpattn_status cpattn_attend(struct cpattn_client *client,
+                                            const struct cpattn_case *c,
+                                            const struct cpattn_tensors *tensors,
+                                            uint64_t timeout_ns, struct cpattn_result **result,
+                                            struct cpattn_error *error) CPATTN_MUST_CHECK;
+
+// The bytes of a tensor of a case ("q", "k", "v", "do", "bias", "sink", "out", "lse", "dq", "dk",
+// "dv", "dbias", "dsink", "max_logit"), its sizes, how many they are (1 to 4; sizes behind them are
+// 1), and its dtype ("bf16", "fp16", "fp32"). -1: the case has no such tensor, or cannot run.
+CPATTN_API int64_t cpattn_case_tensor(const struct cpattn_case *c, const char *name,
+                                      int64_t shape[4], int *dims, const char **dtype);
+
 // What the daemon is and offers.
 struct cpattn_description {
     const char *version; // of the daemon

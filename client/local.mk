@@ -2,6 +2,8 @@
 # All client code; libcpattn is made of it, and the command and the tests link it directly.
 noinst_LTLIBRARIES += client/libclient.la
 client_libclient_la_SOURCES = \
+    client/attend.c \
+    client/attend.h \
     client/case.c \
     client/client.c \
     client/client.h \

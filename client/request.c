@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/attend.h"
 #include "client/client.h"
 
 // How long a request to cancel is waited for, by nobody in particular.
@@ -20,6 +21,14 @@ struct cpattn_request {
     enum status status;
     struct error error;
     struct cpattn_result *result; // NULL: handed out, or there is none
+    struct attending *attending;  // NULL: no tensors of the caller's take part
+};
+
+// What a request with tensors keeps until it is collected.
+struct attending {
+    struct cp_case c;
+    struct attend_tensors tensors;
+    struct attend attend;
 };
 
 // ---- starting and ending ------------------------------------------------------------------------
@@ -57,14 +66,27 @@ static enum status run_request(const struct cpattn_case *c, const struct limits 
     return status;
 }
 
+static void attending_end(struct attending *a)
+{
+    if (a)
+        attend_fini(&a->attend);
+    free(a);
+}
+
 static enum status request_create(struct cpattn_client *client, const struct cpattn_case *c,
                                   const struct limits *limits, enum rpc_kind kind,
-                                  struct cpattn_request **request, struct error *error)
+                                  struct attending *attending, struct cpattn_request **request,
+                                  struct error *error)
 {
     struct wire_request wire = {.version = 0};
     enum status status = client_check_pid(client->pid, error);
     if (status == STATUS_OK)
         status = run_request(c, limits, &wire, error);
+    if (status == STATUS_OK && attending) {
+        wire.attends = true;
+        wire.places = attending->attend.places;
+        status = attend_hand_in(&attending->attend, client->socket, &wire.id, error);
+    }
     if (status != STATUS_OK)
         return status;
     struct cpattn_request *created = calloc(1, sizeof *created);
@@ -72,6 +94,7 @@ static enum status request_create(struct cpattn_client *client, const struct cpa
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a request");
     created->rpc = client->rpc;
     created->pid = client->pid;
+    created->attending = attending;
     created->id = wire.id;
     id_write(&wire.id, created->id_text);
     status = client_start(client->rpc, &wire, wire.timeout_ns + client->grace_ns, kind, created,
@@ -90,8 +113,29 @@ enum cpattn_status cpattn_submit_limited(struct cpattn_client *client, const str
 {
     struct error inner = {.status = STATUS_OK};
     const struct limits limits = {timeout_ns, run_timeout_ns};
-    enum status status = request_create(client, c, &limits, RPC_LISTED, request, &inner);
+    enum status status = request_create(client, c, &limits, RPC_LISTED, NULL, request, &inner);
     return client_status(status, &inner, error);
+}
+
+enum status attend_submit(struct cpattn_client *client, const struct cpattn_case *c,
+                          const struct attend_tensors *tensors, uint64_t timeout_ns,
+                          struct cpattn_request **request, struct error *error)
+{
+    const struct limits limits = {.timeout_ns = timeout_ns};
+    struct attending *a = calloc(1, sizeof(*a));
+    if (!a)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a request");
+    a->c = c->plain;
+    a->tensors = *tensors;
+    enum status status = attend_init(&a->attend, &a->c, tensors, error);
+    if (status != STATUS_OK) {
+        free(a);
+        return status;
+    }
+    status = request_create(client, c, &limits, RPC_COUNTED, a, request, error);
+    if (status != STATUS_OK)
+        attending_end(a);
+    return status;
 }
 
 enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpattn_case *c,
@@ -167,6 +211,7 @@ void cpattn_request_destroy(struct cpattn_request *request)
     request_cancel(request, &unheard);
     rpc_drop(request->call);
     cpattn_result_destroy(request->result);
+    attending_end(request->attending);
     free(request);
 }
 
@@ -228,6 +273,11 @@ static void request_read(struct cpattn_request *request)
     else if (reply.failure.world_size > 0)
         (void)!result_create(&reply, &request->result, &unheard);
     wire_reply_fini(&reply);
+    struct attending *a = request->attending;
+    if (a && request->status == STATUS_OK)
+        request->status = attend_fetch(&a->attend, &a->c, &a->tensors, &request->error);
+    attending_end(a);
+    request->attending = NULL;
 }
 
 static enum status request_collect(struct cpattn_request *request, struct cpattn_result **result,
@@ -262,7 +312,7 @@ enum cpattn_status cpattn_run(struct cpattn_client *client, const struct cpattn_
     struct cpattn_request *request = NULL;
     *result = NULL;
     const struct limits limits = {.timeout_ns = timeout_ns};
-    enum status status = request_create(client, c, &limits, RPC_COUNTED, &request, &inner);
+    enum status status = request_create(client, c, &limits, RPC_COUNTED, NULL, &request, &inner);
     if (!request)
         return client_status(status, &inner, error);
     rpc_wait(request->call, UINT64_MAX);

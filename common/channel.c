@@ -107,8 +107,33 @@ static enum status send_failed(int number, const char *name, struct error *error
     }
 }
 
+union control {
+    char bytes[CMSG_SPACE(CHANNEL_FDS_MAX * sizeof(int))];
+    struct cmsghdr align;
+};
+
+static void fds_attach(struct msghdr *message, union control *control, const int *fds, int count)
+{
+    size_t bytes = (size_t)count * sizeof(int);
+    if (count == 0)
+        return;
+    *control = (union control){.bytes = {0}};
+    message->msg_control = control->bytes;
+    message->msg_controllen = CMSG_SPACE(bytes);
+    control->align = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(bytes)};
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(message)), fds, bytes);
+}
+
 enum status channel_send(int fd, enum channel_type type, uint32_t generation, uint64_t job,
                          const void *payload, uint32_t length, struct error *error)
+{
+    return channel_send_fds(fd, type, generation, job, payload, length, NULL, 0, error);
+}
+
+enum status channel_send_fds(int fd, enum channel_type type, uint32_t generation, uint64_t job,
+                             const void *payload, uint32_t length, const int *fds, int count,
+                             struct error *error)
 {
     if (!type_known((int)type))
         return error_set(error, STATUS_INVALID_ARGUMENT, "frame type %d is unknown", (int)type);
@@ -124,7 +149,9 @@ enum status channel_send(int fd, enum channel_type type, uint32_t generation, ui
                                   .job = job};
     struct iovec parts[2] = {{&frame, sizeof(frame)}, {(void *)payload, length}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = length ? 2 : 1};
+    union control control;
     ssize_t sent;
+    fds_attach(&message, &control, fds, count);
     do
         sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
@@ -170,15 +197,42 @@ static enum status frame_check(const struct channel_frame *frame, size_t receive
     return STATUS_OK;
 }
 
+static void fds_collect(struct msghdr *message, int fds[CHANNEL_FDS_MAX], int *count)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        *count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(c), (size_t)*count * sizeof(int));
+    }
+}
+
 enum status channel_recv(int fd, struct channel_frame *frame, void *payload, struct error *error)
+{
+    int fds[CHANNEL_FDS_MAX], count;
+    enum status status = channel_recv_fds(fd, frame, payload, fds, &count, error);
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+    return status;
+}
+
+enum status channel_recv_fds(int fd, struct channel_frame *frame, void *payload,
+                             int fds[CHANNEL_FDS_MAX], int *count, struct error *error)
 {
     struct channel_frame header = {0};
     struct iovec parts[2] = {{&header, sizeof(header)}, {payload, CHANNEL_PAYLOAD_MAX}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    union control control;
+    struct msghdr message = {.msg_iov = parts,
+                             .msg_iovlen = 2,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
     ssize_t received;
+    *count = 0;
     do
         received = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     while (received < 0 && errno == EINTR);
+    if (received >= 0)
+        fds_collect(&message, fds, count);
     if (received < 0)
         return recv_failed(errno, error);
     if (received == 0)

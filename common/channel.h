@@ -23,16 +23,18 @@ int channel_last_fd(void);
 #define CHANNEL_VERSION 1
 
 // X(name, number, who sends it). Payloads: HELLO struct channel_hello; CASE the case's struct;
-// REPORT struct rank_report; FAILED struct rank_failure (common/report.h); the others none.
+// REPORT struct rank_report; FAILED struct rank_failure (common/report.h); TENSORS struct
+// places_frame (plan/places.h); the others none.
 #define CHANNEL_TYPE_LIST(X)                                                                       \
-    X(HELLO, 1)  /* rank: the process is up */                                                     \
-    X(READY, 2)  /* rank: connected to its peers, takes cases */                                   \
-    X(CASE, 3)   /* daemon: run this */                                                            \
-    X(REPORT, 4) /* rank: the outcome of a case */                                                 \
-    X(FAILED, 5) /* rank: no outcome, and why */                                                   \
-    X(STOP, 6)   /* daemon: leave in peace */                                                      \
-    X(PING, 7)   /* daemon */                                                                      \
-    X(PONG, 8)   /* rank: answers a ping */
+    X(HELLO, 1)   /* rank: the process is up */                                                    \
+    X(READY, 2)   /* rank: connected to its peers, takes cases */                                  \
+    X(CASE, 3)    /* daemon: run this */                                                           \
+    X(REPORT, 4)  /* rank: the outcome of a case */                                                \
+    X(FAILED, 5)  /* rank: no outcome, and why */                                                  \
+    X(STOP, 6)    /* daemon: leave in peace */                                                     \
+    X(PING, 7)    /* daemon */                                                                     \
+    X(PONG, 8)    /* rank: answers a ping */                                                       \
+    X(TENSORS, 9) /* daemon: memory for the case that comes next, with its descriptors */
 
 enum channel_type {
 #define CHANNEL_ENUM(name, number) CHANNEL_##name = number,
@@ -81,6 +83,12 @@ enum status channel_pair(int ends[2], struct error *error) MUST_CHECK;
 enum status channel_send(int fd, enum channel_type type, uint32_t generation, uint64_t job,
                          const void *payload, uint32_t length, struct error *error) MUST_CHECK;
 
+// The same with descriptors, up to CHANNEL_FDS_MAX, which stay the caller's.
+#define CHANNEL_FDS_MAX 2
+enum status channel_send_fds(int fd, enum channel_type type, uint32_t generation, uint64_t job,
+                             const void *payload, uint32_t length, const int *fds, int count,
+                             struct error *error) MUST_CHECK;
+
 // Receives one frame; waits for it where the descriptor is blocking. `payload` has room for
 // CHANNEL_PAYLOAD_MAX bytes and is aligned for the structs it may hold. NOT_FOUND: nothing there
 // yet (non-blocking descriptor); UNAVAILABLE: the peer is gone; DATA_LOSS: not a frame, or one cut
@@ -89,6 +97,11 @@ enum status channel_send(int fd, enum channel_type type, uint32_t generation, ui
 // more. The contents of `payload` are undefined unless the frame was received.
 enum status channel_recv(int fd, struct channel_frame *frame, void *payload,
                          struct error *error) MUST_CHECK;
+
+// The same with descriptors, close-on-exec, which belong to the caller; *count of them, also after
+// a failure. channel_recv() closes any that come.
+enum status channel_recv_fds(int fd, struct channel_frame *frame, void *payload,
+                             int fds[CHANNEL_FDS_MAX], int *count, struct error *error) MUST_CHECK;
 
 // OK if the frame carries exactly `length` bytes, else DATA_LOSS with a sentence.
 enum status channel_expect(const struct channel_frame *frame, uint32_t length,

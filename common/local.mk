@@ -13,6 +13,7 @@ common_sources += common/bytering.c
 common_sources += common/bytering.h
 common_sources += common/channel.c
 common_sources += common/channel.h
+common_sources += common/deposit.h
 common_sources += common/clock.h
 common_sources += common/duration.c
 common_sources += common/duration.h

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "judge/dtype.h"
+#include "plan/bias.h"
 
 // The order of plan/whole.h is that of the inputs here.
 _Static_assert(INPUT_Q - 1 == WHOLE_Q && INPUT_K - 1 == WHOLE_K && INPUT_V - 1 == WHOLE_V &&
@@ -107,8 +108,8 @@ const void *source_bias(const struct cp_case *c, int32_t sequence, int head, int
     if (!data)
         return NULL;
     *outside = sequence < 0 || sequence >= s->c->batch || head < 0 || head >= s->c->heads ||
-               position < 0 || position >= s->c->seqlen_q || first < 0 ||
-               first + count > s->c->seqlen_kv;
+               position < 0 || (bias_has_queries(s->c) && position >= s->c->seqlen_q) ||
+               first < 0 || first + count > s->c->seqlen_kv;
     if (*outside)
         return NULL;
     return data + (int64_t)input_bias_index(s->c, sequence, head, position, first) *

@@ -28,6 +28,8 @@ plan_libplan_la_SOURCES = \
     plan/number.h \
     plan/part.c \
     plan/part.h \
+    plan/places.c \
+    plan/places.h \
     plan/plan.c \
     plan/plan.h \
     plan/ring.c \

@@ -2,6 +2,7 @@
 // Bytes to a request. Everything here may be hostile.
 #include <string.h>
 
+#include "proto/attend.h"
 #include "proto/cpattn.pb-c.h"
 #include "proto/map.h"
 #include "proto/spec.h"
@@ -30,7 +31,11 @@ static enum status decode_run(const Cpattn__V1__Run *run, struct wire_request *r
     if (!run->spec)
         return error_set(error, STATUS_INVALID_ARGUMENT, "case is missing");
     request->method = METHOD_RUN;
-    return spec_decode(&run->spec->base, &request->run, error);
+    status = spec_decode(&run->spec->base, &request->run, error);
+    if (status != STATUS_OK || !run->attend)
+        return status;
+    request->attends = true;
+    return attend_decode(&request->run, &run->attend->base, &request->places, error);
 }
 
 static enum status decode_method(const Cpattn__V1__Request *message, struct wire_request *request,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/attend.h"
 #include "proto/cpattn.pb-c.h"
 #include "proto/schema.h"
 #include "proto/spec.h"
@@ -88,14 +89,19 @@ static enum status pack(const ProtobufCMessage *message, size_t size_max, void *
 
 // ---- requests -----------------------------------------------------------------------------------
 
-static Cpattn__V1__Run *build_run(struct build *b, const struct cp_case *c)
+static Cpattn__V1__Run *build_run(struct build *b, const struct wire_request *r)
 {
+    const struct cp_case *c = &r->run;
     Cpattn__V1__Run *run = build_message(b, &cpattn__v1__run__descriptor);
     Cpattn__V1__Case *spec = build_message(b, &cpattn__v1__case__descriptor);
     if (!run || !spec)
         return NULL;
     run->spec = spec;
     b->status = spec_encode(c, &spec->base, &b->scratch, b->error);
+    if (r->attends)
+        run->attend = build_message(b, &cpattn__v1__attend__descriptor);
+    if (run->attend)
+        b->status = attend_encode(c, &r->places, &run->attend->base, &b->scratch, b->error);
     return b->status == STATUS_OK ? run : NULL;
 }
 
@@ -119,7 +125,7 @@ static void build_request(struct build *b, const struct wire_request *r,
     switch (r->method) {
     case METHOD_RUN:
         message->method_case = CPATTN__V1__REQUEST__METHOD_RUN;
-        message->run = build_run(b, &r->run);
+        message->run = build_run(b, r);
         return;
     case METHOD_DESCRIBE:
         message->method_case = CPATTN__V1__REQUEST__METHOD_DESCRIBE;

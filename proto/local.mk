@@ -5,6 +5,8 @@ proto_libproto_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 proto_libproto_la_LIBADD = proto/libgenerated.la
 
 proto_sources = \
+    proto/attend.c \
+    proto/attend.h \
     proto/decode_reply.c \
     proto/decode_request.c \
     proto/encode.c \

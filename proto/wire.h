@@ -7,6 +7,7 @@
 #include "common/report.h"
 #include "common/token.h"
 #include "plan/case.h"
+#include "plan/places.h"
 
 // Major version of the protocol. A peer of another one is told FAILED_PRECONDITION with both
 // numbers.
@@ -25,6 +26,8 @@ struct wire_request {
     uint64_t timeout_ns;     // from arrival; 0: the daemon's default
     uint64_t run_timeout_ns; // from when the ranks have the case; 0: none of its own
     enum wire_method method;
+    bool attends;               // RUN: a client's tensors take part
+    struct whole_places places; // of these
     union {
         struct cp_case run;
         struct request_id cancel; // the request to cancel

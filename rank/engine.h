@@ -34,6 +34,9 @@ struct engine_ops {
     // Fills the digest of the report, and figures and pass if the case wants a verdict. All ranks
     // of the case call it.
     enum status (*verify)(struct engine *e, struct job *j, struct error *error);
+    // Copies bytes of the engine's memory to the host's, once verify() is through; false: it
+    // cannot. NULL: it is the host's.
+    bool (*read)(struct engine *e, const void *from, size_t bytes, void *to);
     void (*release)(struct engine *e); // memory that an idle rank does not keep
     void (*destroy)(struct engine *e);
 };

@@ -4,6 +4,9 @@ rank_librank_a_SOURCES = $(rank_sources)
 
 # Compiled a second time, with mutations, for the tests.
 rank_sources =
+rank_sources += rank/deliver.c
+rank_sources += rank/deliver.h
+rank_sources += rank/deliver_expected.c
 rank_sources += rank/attends.c
 rank_sources += rank/attends.h
 rank_sources += rank/diagnose.c
@@ -22,6 +25,8 @@ rank_sources += rank/process.c
 rank_sources += rank/process.h
 rank_sources += rank/providers.c
 rank_sources += rank/providers.h
+rank_sources += rank/segments.c
+rank_sources += rank/segments.h
 rank_sources += rank/session.c
 rank_sources += rank/session.h
 rank_sources += rank/swap.c

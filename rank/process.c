@@ -39,6 +39,8 @@ struct rank {
     struct progress *progress;
     struct transport *transport;
     struct session session;
+    struct places_frame tensors; // of the case to come; no descriptors: none are
+    int fds[2];
     _Alignas(16) char payload[CHANNEL_PAYLOAD_MAX];
 };
 
@@ -183,6 +185,51 @@ static int give_up(struct rank *r, uint64_t job, struct error *error)
 
 // ---- serving ----
 
+static void tensors_drop(struct rank *r)
+{
+    for (int i = 0; i < 2; i++) {
+        if (r->fds[i] >= 0)
+            close(r->fds[i]);
+        r->fds[i] = -1;
+    }
+}
+
+// Keeps the memory of the case that comes next.
+static enum status tensors_serve(struct rank *r, const struct channel_frame *frame, const int *fds,
+                                 int count, struct error *error)
+{
+    struct places_frame *t = &r->tensors;
+    enum status status = channel_expect(frame, sizeof(*t), error);
+    if (status == STATUS_OK)
+        memcpy(t, r->payload, sizeof(*t));
+    if (status == STATUS_OK && (!!t->has_given + !!t->has_wanted != count || count == 0))
+        status = error_set(error, STATUS_DATA_LOSS, "%d descriptors came with TENSORS", count);
+    if (status != STATUS_OK) {
+        for (int i = 0; i < count; i++)
+            close(fds[i]);
+        return status;
+    }
+    tensors_drop(r);
+    r->fds[0] = t->has_given ? fds[0] : -1;
+    r->fds[1] = t->has_wanted ? fds[!!t->has_given] : -1;
+    return STATUS_OK;
+}
+
+static enum status case_run(struct rank *r, const struct cp_case *c, uint64_t job,
+                            struct rank_report *report, struct error *error)
+{
+    struct segments segments;
+    if (r->fds[0] < 0 && r->fds[1] < 0)
+        return session_run(&r->session, c, job, NULL, report, error);
+    enum status status = segments_open(&segments, c, &r->tensors, r->fds, error);
+    r->fds[0] = r->fds[1] = -1;
+    if (status != STATUS_OK)
+        return status;
+    status = session_run(&r->session, c, job, &segments, report, error);
+    segments_close(&segments);
+    return status;
+}
+
 static enum status case_serve(struct rank *r, const struct channel_frame *frame,
                               struct error *error)
 {
@@ -193,7 +240,7 @@ static enum status case_serve(struct rank *r, const struct channel_frame *frame,
     enum status status = case_load(&c, r->payload, frame->length, error);
     if (status != STATUS_OK)
         return status;
-    status = session_run(&r->session, &c, frame->job, &report, error);
+    status = case_run(r, &c, frame->job, &report, error);
     if (status != STATUS_OK)
         return status;
     FAULT(REPORT);
@@ -202,9 +249,13 @@ static enum status case_serve(struct rank *r, const struct channel_frame *frame,
     return status;
 }
 
-static enum status frame_serve(struct rank *r, const struct channel_frame *frame,
-                               struct error *error)
+static enum status frame_serve(struct rank *r, const struct channel_frame *frame, const int *fds,
+                               int count, struct error *error)
 {
+    if (frame->type == CHANNEL_TENSORS)
+        return tensors_serve(r, frame, fds, count, error);
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
     switch (frame->type) {
     case CHANNEL_CASE:
         return case_serve(r, frame, error);
@@ -221,8 +272,9 @@ static int serve(struct rank *r)
     for (;;) {
         struct channel_frame frame;
         struct error error = {0};
+        int fds[CHANNEL_FDS_MAX], count;
         FAULT(IDLE);
-        enum status status = channel_recv(CHANNEL_FD, &frame, r->payload, &error);
+        enum status status = channel_recv_fds(CHANNEL_FD, &frame, r->payload, fds, &count, &error);
         if (status == STATUS_UNAVAILABLE)
             return EXIT_SUCCESS;
         if (status != STATUS_OK)
@@ -231,7 +283,7 @@ static int serve(struct rank *r)
             continue;
         if (frame.type == CHANNEL_STOP)
             return EXIT_SUCCESS;
-        if (frame_serve(r, &frame, &error) != STATUS_OK)
+        if (frame_serve(r, &frame, fds, count, &error) != STATUS_OK)
             return give_up(r, frame.job, &error);
     }
 }
@@ -279,6 +331,7 @@ int process_main(int argc, char **argv, const struct engine_kind *kind)
     dup2(STDERR_FILENO, STDOUT_FILENO);
     static struct rank rank;
     rank.kind = kind;
+    rank.fds[0] = rank.fds[1] = -1;
     if (!arguments_parse(&rank, argc, argv)) {
         fprintf(stderr, "usage: %s RANK WORLD GENERATION PARENT_PID%s (started by cpattnd)\n",
                 kind->program, kind->arguments);

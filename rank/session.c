@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/fault.h"
 #include "judge/complete.h"
+#include "rank/deliver.h"
 
 enum status session_init(struct session *s, const struct engine_kind *kind, char *const *arguments,
                          struct transport *transport, struct progress *progress,
@@ -202,7 +203,19 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     return status;
 }
 
-static enum status job_run(struct session *s, struct job *j, struct error *error)
+// All ranks are through with the case: one that cannot deliver its part is in step all the same.
+static void results_deliver(struct session *s, struct job *j, const struct segments *segments)
+{
+    struct refusal *refusal = &j->report->refusal;
+    struct error reason = {0};
+    if (!segments || deliver(s->engine, j, segments, &reason) == STATUS_OK)
+        return;
+    refusal->status = (int32_t)reason.status;
+    snprintf(refusal->text, sizeof(refusal->text), "%s", reason.text);
+}
+
+static enum status job_run(struct session *s, struct job *j, const struct segments *segments,
+                           struct error *error)
 {
     bool refused = false;
     enum status status = job_admit(s, j, error);
@@ -216,21 +229,27 @@ static enum status job_run(struct session *s, struct job *j, struct error *error
         return status;
     memory_take(j);
     j->report->use = j->attends->use;
-    return job_work(s, j, error);
+    status = job_work(s, j, error);
+    if (status == STATUS_OK)
+        results_deliver(s, j, segments);
+    return status;
 }
 
 enum status session_run(struct session *s, const struct cp_case *c, uint64_t job,
-                        struct rank_report *report, struct error *error)
+                        const struct segments *segments, struct rank_report *report,
+                        struct error *error)
 {
     struct rank_report result = {.rank = s->rank};
-    struct job j = {.c = c,
+    struct cp_case with_source = *c;
+    with_source.source = segments && segments->given ? &segments->source : NULL;
+    struct job j = {.c = &with_source,
                     .number = job,
                     .rank = s->rank,
                     .control = s->transport,
                     .progress = s->progress,
                     .report = &result,
                     .arena = &s->arena};
-    enum status status = job_run(s, &j, error);
+    enum status status = job_run(s, &j, segments, error);
     s->engine->ops->release(s->engine);
     attends_destroy(j.attends);
     plan_destroy(j.plan);

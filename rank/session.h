@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "rank/engine.h"
+#include "rank/segments.h"
 
 struct session {
     int rank, world_size;
@@ -29,9 +30,12 @@ enum status session_barrier(struct session *s, struct error *error) MUST_CHECK;
 
 // Runs a case and fills the report: a mismatch is a result, and so it is that the ranks agreed not
 // to run it. All ranks must run the same cases under the same job numbers, in the same order. After
-// a failure the session is of no further use.
+// a failure the session is of no further use. `segments` are the memory of a client's tensors,
+// which have been opened for this case; NULL: none. That what is wanted cannot be delivered is a
+// refusal in the report.
 enum status session_run(struct session *s, const struct cp_case *c, uint64_t job,
-                        struct rank_report *report, struct error *error) MUST_CHECK;
+                        const struct segments *segments, struct rank_report *report,
+                        struct error *error) MUST_CHECK;
 
 // What to tell of a failure that one of these has just returned; of a session that is all zeros,
 // too.

@@ -578,6 +578,13 @@ test_programs += tests/test_safetensors
 tests_test_safetensors_SOURCES = tests/test_safetensors.c
 tests_test_safetensors_LDADD = tests/libtesting.a $(submit_libs) $(third_party_libs)
 
+test_programs += tests/test_attend
+tests_test_attend_SOURCES = tests/test_attend.c $(daemon_fixture)
+tests_test_attend_LDADD = $(LDADD)
+
+test_programs += tests/test_deposits
+tests_test_deposits_SOURCES = tests/test_deposits.c $(daemon_fixture)
+
 test_programs += tests/test_source
 tests_test_source_SOURCES = tests/test_source.c
 

@@ -411,7 +411,7 @@ START_TEST(a_lost_peer_is_no_failure_of_ones_own)
     struct rank_failure failure;
     half_world_init(&h);
     close(h.peer);
-    ck_assert_int_eq(session_run(&h.session, &h.c, 5, &report, &error), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(session_run(&h.session, &h.c, 5, NULL, &report, &error), STATUS_UNAVAILABLE);
     session_failure(&h.session, &error, &failure);
     ck_assert_int_eq(failure.kind, FAILURE_PEER_LOST);
     ck_assert_int_eq(failure.peer, 1);
@@ -419,7 +419,8 @@ START_TEST(a_lost_peer_is_no_failure_of_ones_own)
     ck_assert_int_eq(failure.phase, REPORT_FORWARD);
     ck_assert_str_eq(failure.text, error.text);
     // Out of step: not even a sound case will do.
-    ck_assert_int_eq(session_run(&h.session, &h.c, 6, &report, &error), STATUS_FAILED_PRECONDITION);
+    ck_assert_int_eq(session_run(&h.session, &h.c, 6, NULL, &report, &error),
+                     STATUS_FAILED_PRECONDITION);
     half_world_fini(&h);
 }
 END_TEST
@@ -433,7 +434,7 @@ START_TEST(a_peer_of_another_schedule_is_a_failure)
     uint64_t header[2] = {UINT64_C(4) << 24 | REPORT_FORWARD << 16, 64};
     half_world_init(&h);
     ck_assert_int_eq(write(h.peer, header, sizeof(header)), sizeof(header));
-    ck_assert_int_eq(session_run(&h.session, &h.c, 5, &report, &error), STATUS_INTERNAL);
+    ck_assert_int_eq(session_run(&h.session, &h.c, 5, NULL, &report, &error), STATUS_INTERNAL);
     session_failure(&h.session, &error, &failure);
     ck_assert_int_eq(failure.kind, FAILURE_OWN);
     ck_assert_int_eq(failure.peer, -1);

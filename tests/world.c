@@ -60,7 +60,7 @@ static void answer_fill(struct session *s, const struct request *request, struct
 {
     struct error error = {0};
     memset(answer, 0, sizeof(*answer));
-    answer->status = session_run(s, &request->c, request->job, &answer->report, &error);
+    answer->status = session_run(s, &request->c, request->job, NULL, &answer->report, &error);
     if (answer->status != STATUS_OK)
         session_failure(s, &error, &answer->failure);
 }

@@ -123,10 +123,14 @@ enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn
 {
     struct cpattn_request *request;
     enum cpattn_status status = cpattn_submit(client, c, timeout_ns, &request, error);
-    if (status != CPATTN_OK)
-        return status;
+    return status == CPATTN_OK ? command_collect(request, result, error) : status;
+}
+
+enum cpattn_status command_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                   struct cpattn_error *error)
+{
     await_answer(request);
-    status = cpattn_collect(request, result, error);
+    enum cpattn_status status = cpattn_collect(request, result, error);
     cpattn_request_destroy(request);
     return status;
 }

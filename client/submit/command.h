@@ -25,6 +25,8 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 int command_case(int argc, char **argv);
+int command_attend(int argc, char **argv);
+int command_dump(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_matrix(int argc, char **argv);
 int command_describe(int argc, char **argv);
@@ -62,6 +64,10 @@ struct cpattn_case *command_library_case(const struct cp_case *c);
 enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn_case *c,
                                uint64_t timeout_ns, struct cpattn_result **result,
                                struct cpattn_error *error);
+
+// The same of a request on its way, which it ends.
+enum cpattn_status command_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                   struct cpattn_error *error);
 
 // From here on the first SIGINT or SIGTERM only makes command_interrupted() true; the second ends
 // the process.

@@ -8,6 +8,8 @@
 
 static const struct command commands[] = {
     {"case", "run one case and show its figures", command_case},
+    {"attend", "run attention on the tensors of a file", command_attend},
+    {"dump", "write all tensors of a case to a file", command_dump},
     {"bench", "measure how fast a case is", command_bench},
     {"matrix", "run the cases of a matrix file", command_matrix},
     {"explain", "show the plan of a case, without a daemon", command_explain},

@@ -284,6 +284,13 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
     return status;
 }
 
+bool core_knows(const struct core *core, const struct request_id *id)
+{
+    const struct ids_claim *claim;
+    int place;
+    return ids_find(&core->ids, id, &place, &claim) != IDS_UNKNOWN;
+}
+
 bool core_is_poison(const struct core *core, uint64_t case_hash)
 {
     return poison_left_ns(&core->poison, core->now_ns, case_hash) > 0;

@@ -79,6 +79,9 @@ struct admission {
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
                         struct admission *admission, struct error *error) MUST_CHECK;
 
+// Whether the request is queued or running, or was answered and is remembered.
+bool core_knows(const struct core *core, const struct request_id *id);
+
 // Whether the case is refused as POISON now.
 bool core_is_poison(const struct core *core, uint64_t case_hash);
 

@@ -226,10 +226,36 @@ void crew_rank_gone(struct crew *crew, int rank)
         crew_fini(crew, 0);
 }
 
-void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c)
+// Descriptors first, so that they are there when the case is read.
+static enum status tensors_send(const struct rank_process *r, uint64_t job, const struct task *task,
+                                struct error *error)
+{
+    const struct segments *s = &task->segments;
+    struct places_frame frame = {
+        .places = task->places, .has_given = s->given_fd >= 0, .has_wanted = s->wanted_fd >= 0};
+    int fds[CHANNEL_FDS_MAX], count = 0;
+    if (frame.has_given)
+        fds[count++] = s->given_fd;
+    if (frame.has_wanted)
+        fds[count++] = s->wanted_fd;
+    return channel_send_fds(r->channel, CHANNEL_TENSORS, r->crew->generation, job, &frame,
+                            sizeof(frame), fds, count, error);
+}
+
+static enum status case_send(const struct rank_process *r, uint64_t job, const struct task *task,
+                             struct error *error)
+{
+    enum status status = task->attends ? tensors_send(r, job, task, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = channel_send(r->channel, CHANNEL_CASE, r->crew->generation, job, &task->c,
+                              (uint32_t)case_bytes(&task->c), error);
+    return status;
+}
+
+void crew_run(struct crew *crew, uint64_t job, const struct task *task)
 {
     crew->job = job;
-    crew->verify = c->verify != VERIFY_OFF;
+    crew->verify = task->c.verify != VERIFY_OFF;
     for (int rank = 0; rank < crew->world_size; rank++)
         crew->ranks[rank].reported = false;
     for (int rank = 0; rank < crew->world_size; rank++) {
@@ -238,8 +264,7 @@ void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c)
         // Without a channel its end is known and about to be reported.
         if (r->channel < 0)
             continue;
-        enum status status = channel_send(r->channel, CHANNEL_CASE, crew->generation, job, c,
-                                          (uint32_t)case_bytes(c), &error);
+        enum status status = case_send(r, job, task, &error);
         // Where the other end is closed, the channel's watcher finds that out, after what the rank
         // had to say, and the exit tells why.
         if (status == STATUS_OK || status == STATUS_UNAVAILABLE)

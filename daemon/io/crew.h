@@ -14,7 +14,7 @@
 #include "common/report.h"
 #include "daemon/io/confine.h"
 #include "daemon/io/stderr_pipe.h"
-#include "plan/case.h"
+#include "daemon/io/tasks.h"
 
 // What becomes of ranks; named like the core's events, which they lead to.
 struct crew_handler {
@@ -82,7 +82,7 @@ enum status crew_start(struct crews *crews, int index, uint32_t generation, int 
                        const int *gpus, struct error *error) MUST_CHECK;
 
 // Hands a case to every rank. A rank that cannot take it is reported through `failed`, from here.
-void crew_run(struct crew *crew, uint64_t job, const struct cp_case *c);
+void crew_run(struct crew *crew, uint64_t job, const struct task *task);
 
 // Remembers where each rank stands and what state its process is in. Once per generation, at the
 // first call; crew_kill() begins with it.

@@ -108,3 +108,18 @@ enum status gate_check_case(const struct service_config *config, const struct cp
         status = memory_check(config, c, error);
     return status == STATUS_OK ? descriptors_check(config, c->world_size, error) : status;
 }
+
+enum status gate_check_tensors(const struct service_config *config, const struct cp_case *c,
+                               int64_t bytes, struct error *error)
+{
+    const double gib = 1024. * 1024. * 1024.;
+    int64_t rank_bytes, limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
+    enum status status = case_memory(c, &rank_bytes, error);
+    if (status != STATUS_OK || config->confinement.memory_bytes == 0 || rank_bytes + bytes <= limit)
+        return status;
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                     "the case needs %.2f GiB on each rank and %.2f GiB of tensors, --rank-memory "
+                     "leaves it %.2f GiB; make the case smaller, or start the daemon with a larger "
+                     "one",
+                     (double)rank_bytes / gib, (double)bytes / gib, (double)limit / gib);
+}

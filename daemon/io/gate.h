@@ -25,4 +25,9 @@ enum status gate_check_peer(const struct service_config *config, const struct pe
 enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
                             struct error *error) MUST_CHECK;
 
+// Whether ranks can map so many bytes of a client's tensors beside what the case needs.
+// RESOURCE_EXHAUSTED.
+enum status gate_check_tensors(const struct service_config *config, const struct cp_case *c,
+                               int64_t bytes, struct error *error) MUST_CHECK;
+
 #endif

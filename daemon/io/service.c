@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "daemon/core/core.h"
 #include "daemon/io/answer.h"
+#include "daemon/io/answer_log.h"
 #include "daemon/io/crew.h"
 #include "daemon/io/gate.h"
 #include "daemon/io/losses.h"
@@ -23,9 +24,6 @@
 #define KILL_TIMEOUT_NS (10 * NS_PER_S)
 // A rank that sees a peer's end of file tells before the kernel tells us of the death.
 #define PEER_GRACE_NS   (250 * NS_PER_MS)
-// Room for log line pieces.
-#define CASE_TEXT_MAX   256
-#define ID_TEXT_MAX     33
 
 struct service {
     struct ev_loop *loop;
@@ -39,32 +37,14 @@ struct service {
     uint64_t began_ns;
     uint64_t passed, failed, refused; // refused: before the core was asked
     bool stopping;
-    struct tasks *tasks; // what the core's slots stand for
+    struct tasks *tasks;       // what the core's slots stand for
+    struct deposits *deposits; // clients' tensors
     struct recall recall;
     struct losses losses;
     bool acting;
     // Why ranks of a world size could not be brought up, last.
     struct error start_errors[WORLD_SIZE_MAX + 1];
 };
-
-static const char *id_format(const struct request_id *id, char *text)
-{
-    for (int i = 0; i < 16; i++)
-        sprintf(text + 2 * i, "%02x", id->bytes[i]);
-    return text;
-}
-
-// ---- replies -----------------------------------------------------------------------------------
-
-static void refuse(struct exchange *exchange, const struct peer *peer,
-                   const struct wire_request *request, const struct error *error)
-{
-    char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
-    log_info("refused id=%s client=%u %s status=%s reason=%s", id_format(&request->id, id),
-             peer->client, peer_describe(peer, who), status_name(error->status),
-             log_quote(&(struct log_quoted){0}, error->text));
-    reply_status(exchange, request, error);
-}
 
 // ---- the core's actions ------------------------------------------------------------------------
 
@@ -105,7 +85,7 @@ static void on_run(struct service *s, const struct action *a)
 {
     struct crew *crew = crew_of(s, a);
     if (crew)
-        crew_run(crew, a->job, &tasks_get(s->tasks, a->slot)->c);
+        crew_run(crew, a->job, tasks_get(s->tasks, a->slot));
 }
 
 static void on_kill(struct service *s, const struct action *a)
@@ -115,28 +95,6 @@ static void on_kill(struct service *s, const struct action *a)
                a->generation);
     if (crew)
         crew_kill(crew);
-}
-
-static const char *verdict_name(const struct wire_reply *reply)
-{
-    static const char *const names[] = {
-        [VERDICT_PASS] = "pass", [VERDICT_FAIL] = "fail", [VERDICT_UNVERIFIED] = "unverified"};
-    return reply->status == STATUS_OK ? names[reply->result.verdict] : "none";
-}
-
-static void answered_log(const struct service *s, const struct action *a,
-                         const struct wire_reply *reply)
-{
-    const struct task *task = tasks_get(s->tasks, a->slot);
-    char id[ID_TEXT_MAX], text[CASE_TEXT_MAX];
-    if (!log_enabled(LOG_LEVEL_INFO))
-        return;
-    case_describe(&task->c, text, sizeof(text));
-    log_info("answered id=%s case=%s status=%s verdict=%s queue_us=%" PRIu64 " run_us=%" PRIu64
-             " message=%s",
-             id_format(&task->id, id), log_quote(&(struct log_quoted){0}, text),
-             status_name(reply->status), verdict_name(reply), a->queue_ns / 1000, a->run_ns / 1000,
-             log_quote(&(struct log_quoted){0}, reply->message));
 }
 
 // A stop from outside ends cases through the core's cancel; the client did not ask for that.
@@ -193,12 +151,14 @@ static void on_answer(struct service *s, const struct action *a)
         if (s->stopping && a->cause == CAUSE_CANCELLED)
             stop_tell(&reply);
     }
-    answered_log(s, a, &reply);
+    answer_log(task, a, &reply);
     size_t size = 0;
     void *data = reply_encode(&reply, &size);
     if (data && a->memory >= 0)
         recall_keep(&s->recall, a->memory, data, size);
+    struct segments segments = task->segments;
     tasks_answer(s->tasks, a->slot, data, size);
+    deposits_release(s->deposits, &segments);
     free(data);
     free(reply.failure.ranks);
 }
@@ -330,7 +290,7 @@ static void request_recall(struct service *s, struct exchange *exchange, const s
     error_set(&error, STATUS_ALREADY_EXISTS,
               "this request has been answered, and its answer is not kept any more; a new request "
               "needs a new id");
-    refuse(exchange, peer, request, &error);
+    answer_refuse(exchange, peer, request, &error);
 }
 
 static void request_admitted(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -341,10 +301,13 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
     switch (admission->kind) {
     case ADMISSION_NEW:
         tasks_begin(s->tasks, admission->place, request, timeout_ns, exchange, peer->client);
+        if (request->attends)
+            tasks_set_segments(s->tasks, admission->place,
+                               deposits_take(s->deposits, peer, request));
         break;
     case ADMISSION_ATTACHED:
         if (tasks_attach(s->tasks, admission->place, exchange, peer->client, &error) != STATUS_OK)
-            refuse(exchange, peer, request, &error);
+            answer_refuse(exchange, peer, request, &error);
         break;
     case ADMISSION_ANSWERED:
         request_recall(s, exchange, peer, request, admission->place);
@@ -367,6 +330,18 @@ static void refusal_explain(const struct service *s, const struct cp_case *c, st
         error_set(error, told.status, "%s; the last time: %s", told.text, loss);
 }
 
+// A request that is made again needs its tensors no more.
+static enum status tensors_check(const struct service *s, const struct peer *peer,
+                                 const struct wire_request *request, struct error *error)
+{
+    int64_t bytes = 0;
+    if (!request->attends || core_knows(s->core, &request->id))
+        return STATUS_OK;
+    enum status status = deposits_check(s->deposits, peer, request, &bytes, error);
+    return status == STATUS_OK ? gate_check_tensors(&s->config, &request->run, bytes, error)
+                               : status;
+}
+
 static void request_run(struct service *s, struct exchange *exchange, const struct peer *peer,
                         const struct wire_request *request)
 {
@@ -384,6 +359,8 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
     struct admission admission;
     struct error error;
     enum status status = gate_check_case(&s->config, c, &error);
+    if (status == STATUS_OK)
+        status = tensors_check(s, peer, request, &error);
     s->refused += status != STATUS_OK;
     if (status == STATUS_OK)
         status = core_submit(s->core, clock_now_ns(), &job, &admission, &error);
@@ -392,7 +369,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
     if (status == STATUS_OK)
         request_admitted(s, exchange, peer, request, job.timeout_ns, &admission);
     else
-        refuse(exchange, peer, request, &error);
+        answer_refuse(exchange, peer, request, &error);
     actions_do(s);
 }
 
@@ -464,7 +441,7 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
         status = gate_check_peer(&s->config, peer, &error);
     if (status != STATUS_OK) {
         s->refused++;
-        refuse(exchange, peer, &request, &error);
+        answer_refuse(exchange, peer, &request, &error);
         return;
     }
     methods[request.method](s, exchange, peer, &request);
@@ -486,6 +463,17 @@ struct server_handler service_handler(struct service *s)
 }
 
 // ---- life --------------------------------------------------------------------------------------
+
+enum status service_check_peer(void *service, const struct peer *peer, struct error *error)
+{
+    const struct service *s = service;
+    return gate_check_peer(&s->config, peer, error);
+}
+
+void service_set_deposits(struct service *s, struct deposits *deposits)
+{
+    s->deposits = deposits;
+}
 
 void service_limit(struct service *s, const struct service_limits *limits)
 {

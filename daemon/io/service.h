@@ -10,6 +10,7 @@
 
 #include "common/status.h"
 #include "daemon/io/confine.h"
+#include "daemon/io/deposits.h"
 #include "daemon/io/peaks.h"
 #include "daemon/io/server.h"
 #include "daemon/user_list.h"
@@ -42,6 +43,11 @@ void service_destroy(struct service *service);
 
 // The handler for the server; its context is the service.
 struct server_handler service_handler(struct service *service);
+
+// Where clients' tensors are handed in; borrowed, for the life of the service from its first
+// request on. The check is that of struct deposits_handler, its context the service.
+void service_set_deposits(struct service *service, struct deposits *deposits);
+enum status service_check_peer(void *service, const struct peer *peer, struct error *error);
 
 // What may change while it serves. What was admitted stays.
 struct service_limits {

@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "config.h"
 #include "daemon/io/backend.h"
+#include "daemon/io/deposits.h"
 #include "daemon/io/host.h"
 #include "daemon/io/notify.h"
 #include "daemon/io/port.h"
@@ -45,6 +46,7 @@ struct shell {
     struct port port;
     struct server *server;
     struct service *service;
+    struct deposits *deposits;
     ev_timer tick;
     ev_signal term, interrupt, hangup;
     uint64_t ticks, ticked_ns;
@@ -319,7 +321,13 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
                                          .user_clients_max = half(clients),
                                          .port = s->port.fd >= 0 ? &port : NULL};
     const struct server_handler handler = service_handler(s->service);
-    return server_create(s->loop, &server, &handler, &s->server, error);
+    status = server_create(s->loop, &server, &handler, &s->server, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct deposits_handler deposits = {s->service, service_check_peer};
+    status = deposits_create(s->loop, c->socket, descriptors, &deposits, &s->deposits, error);
+    service_set_deposits(s->service, s->deposits);
+    return status;
 }
 
 enum status shell_create(const struct config *config, struct shell **shell, struct error *error)
@@ -360,6 +368,7 @@ void shell_destroy(struct shell *s)
 {
     if (!s)
         return;
+    deposits_destroy(s->deposits);
     server_destroy(s->server);
     service_destroy(s->service);
     port_fini(&s->port);

@@ -90,9 +90,17 @@ void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, 
     t->tasks[slot] = (struct task){.id = request->id,
                                    .timeout_ns = timeout_ns,
                                    .run_timeout_ns = request->run_timeout_ns,
-                                   .c = request->run};
+                                   .c = request->run,
+                                   .attends = request->attends,
+                                   .places = request->places,
+                                   .segments = {.given_fd = -1, .wanted_fd = -1}};
     t->used[slot] = true;
     waiter_add(t, slot, exchange, client);
+}
+
+void tasks_set_segments(struct tasks *t, int slot, struct segments segments)
+{
+    t->tasks[slot].segments = segments;
 }
 
 enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange, uint32_t client,

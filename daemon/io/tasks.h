@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "common/status.h"
+#include "daemon/io/deposits.h"
 #include "daemon/io/server.h"
 #include "proto/wire.h"
 
@@ -17,6 +18,9 @@ struct task {
     struct request_id id;
     uint64_t timeout_ns, run_timeout_ns;
     struct cp_case c;
+    bool attends; // a client's tensors take part
+    struct whole_places places;
+    struct segments segments; // with the memory of these; the service's
 };
 
 struct tasks;
@@ -30,6 +34,9 @@ void tasks_destroy(struct tasks *t);
 // Fills a free slot; the exchange waits for its answer.
 void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, uint64_t timeout_ns,
                  struct exchange *exchange, uint32_t client);
+
+// The memory of a slot's tensors.
+void tasks_set_segments(struct tasks *t, int slot, struct segments segments);
 
 // One more waits for the answer. RESOURCE_EXHAUSTED: too many do, and this one is not among them.
 enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange, uint32_t client,

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a client hands descriptors of shared memory to the daemon, before the request that they
+// belong to: a SOCK_SEQPACKET unix socket beside the daemon's own, one datagram with one or two
+// descriptors (SCM_RIGHTS), one datagram back. The daemon keeps them until the request comes or the
+// connection ends.
+//
+// The memory is a memfd. That of inputs is sealed against shrinking, growing and writing and holds
+// no holes; that of what is wanted is sealed against shrinking and growing and can be written.
+#ifndef CPATTN_COMMON_DEPOSIT_H
+#define CPATTN_COMMON_DEPOSIT_H
+
+#include <stdint.h>
+
+#include "common/status.h"
+
+// Behind the path of the daemon's socket.
+#define DEPOSIT_SUFFIX ".fd"
+
+#define DEPOSIT_MAGIC   UINT32_C(0x43504446) // "CPDF"
+#define DEPOSIT_VERSION 1
+
+// Which descriptors come, in this order.
+enum { DEPOSIT_GIVEN = 1, DEPOSIT_WANTED = 2 };
+#define DEPOSIT_FDS_MAX 2
+
+struct deposit_request {
+    uint32_t magic, version;
+    uint8_t id[16]; // of the request to come
+    uint32_t kinds; // DEPOSIT_* bits
+};
+
+struct deposit_reply {
+    uint32_t status;           // enum status
+    char text[ERROR_TEXT_MAX]; // "" when OK; NUL-terminated
+};
+
+#endif

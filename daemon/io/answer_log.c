@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/io/answer_log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/log.h"
+#include "daemon/io/reply.h"
+
+// Room for pieces of a line.
+#define CASE_TEXT_MAX 256
+#define ID_TEXT_MAX   33
+
+static const char *id_format(const struct request_id *id, char *text)
+{
+    for (int i = 0; i < 16; i++)
+        sprintf(text + 2 * i, "%02x", id->bytes[i]);
+    return text;
+}
+
+void answer_refuse(struct exchange *exchange, const struct peer *peer,
+                   const struct wire_request *request, const struct error *error)
+{
+    char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
+    log_info("refused id=%s client=%u %s status=%s reason=%s", id_format(&request->id, id),
+             peer->client, peer_describe(peer, who), status_name(error->status),
+             log_quote(&(struct log_quoted){0}, error->text));
+    reply_status(exchange, request, error);
+}
+
+static const char *verdict_name(const struct wire_reply *reply)
+{
+    static const char *const names[] = {
+        [VERDICT_PASS] = "pass", [VERDICT_FAIL] = "fail", [VERDICT_UNVERIFIED] = "unverified"};
+    return reply->status == STATUS_OK ? names[reply->result.verdict] : "none";
+}
+
+void answer_log(const struct task *task, const struct action *a, const struct wire_reply *reply)
+{
+    char id[ID_TEXT_MAX], text[CASE_TEXT_MAX];
+    if (!log_enabled(LOG_LEVEL_INFO))
+        return;
+    case_describe(&task->c, text, sizeof(text));
+    log_info("answered id=%s case=%s status=%s verdict=%s queue_us=%" PRIu64 " run_us=%" PRIu64
+             " message=%s",
+             id_format(&task->id, id), log_quote(&(struct log_quoted){0}, text),
+             status_name(reply->status), verdict_name(reply), a->queue_ns / 1000, a->run_ns / 1000,
+             log_quote(&(struct log_quoted){0}, reply->message));
+}

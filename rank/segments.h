@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a client's tensors on a rank: where inputs are read, and where results go.
+//
+// The client may do with its memory what the seals leave it: it can free pages of what is wanted
+// while a rank writes them. So nothing is stored there directly: the kernel copies, and tells when
+// it cannot.
+#ifndef CPATTN_RANK_SEGMENTS_H
+#define CPATTN_RANK_SEGMENTS_H
+
+#include <stddef.h>
+
+#include "judge/source.h"
+#include "plan/places.h"
+
+struct segments {
+    struct whole_places places;
+    char *given, *wanted; // NULL: none
+    size_t given_bytes, wanted_bytes;
+    struct input_source source;
+};
+
+// Maps what the descriptors hold, which are closed in any case; -1: none. `c` is the case without a
+// source, and must outlive `s`. INVALID_ARGUMENT: the memory is smaller than what shall lie in it;
+// RESOURCE_EXHAUSTED: no room for it among the addresses.
+enum status segments_open(struct segments *s, const struct cp_case *c,
+                          const struct places_frame *frame, const int fds[2],
+                          struct error *error) MUST_CHECK;
+void segments_close(struct segments *s); // also of all zeros
+
+// Copies to a place in what is wanted. RESOURCE_EXHAUSTED: the kernel has no page for it.
+enum status segments_put(const struct segments *s, int64_t offset, const void *data, size_t bytes,
+                         struct error *error) MUST_CHECK;
+
+#endif
