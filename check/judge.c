@@ -78,6 +78,7 @@ static struct tally_expected expected_row(const struct cpattn_check *check,
     return (struct tally_expected){.reference = (cancels ? e->other : e->wide) + i * dim,
                                    .twin = (cancels ? e->other_twin : e->wide_twin) + i * dim,
                                    .terms = cancels ? e->terms[i] : 0,
+                                   .row_terms = cancels ? e->terms[i] : 0,
                                    .zero = seen == 0};
 }
 

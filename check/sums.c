@@ -77,8 +77,10 @@ static void bias_row(struct bias_judging *b, int64_t row, int head, bool again, 
     for (int i = 0; i < b->shape.dim; i++)
         b->twin[i] = twin ? (float)twin[i] : 0;
     dtype_round(check->c.dtype, b->twin, b->shape.dim);
-    const struct tally_expected e = {
-        .reference = reference ? reference : b->nothing, .twin = b->twin, .terms = b->terms};
+    const struct tally_expected e = {.reference = reference ? reference : b->nothing,
+                                     .twin = b->twin,
+                                     .terms = b->terms,
+                                     .sparse = true};
     tally_row(tally, b->got, &e, b->shape.dim);
 }
 

@@ -149,7 +149,7 @@ static void finish_relative(const struct rules *r, const struct rules_sums *s,
                             const struct rules_worst *w, struct figures *f)
 {
     struct rules_units units = rules_units(r, s);
-    double n = s->elements > 0 ? (double)s->elements : 1;
+    double n = rules_elements(s);
     double reference = sqrt(s->reference_squares / n), error = sqrt(s->error_squares / n);
     double unit = quotient(units.rms, reference);
     double admitted = r->rms * units.rms * rules_allowance(s);

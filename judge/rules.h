@@ -4,12 +4,14 @@
 // of one head. Limits are those of bf16 and fp16, in brackets those of fp32.
 //
 // - unit: the RMS error of the twin; at least half of what rounding the reference to the dtype
-//   makes [5 steps], and 2^-22 of the RMS of terms that cancel. Few rows say little: all limits are
-//   wider by 1 + 6 / sqrt(rows that make the twin's error).
+//   makes [5 steps], and 2^-22 of the RMS of terms that cancel. Means are over rows that see
+//   something. Few rows say little: all limits are wider by 1 + 6 / sqrt(rows that make the twin's
+//   error).
 // - rms: RMS error <= 1.5 [2.5] units.
 // - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 deviations
 //   of what the twin's rows add to it, taken for random. It shows a scale that is off.
-// - row: RMS error of a row <= 20 [16] times the twin's there, or the unit where that is more.
+// - row: RMS error of a row <= 20 [16] times the twin's there, the unit, or 3/100 [1 1/2] of a step
+//   of the row's terms that cancel, whichever is most.
 // - element: error <= 4 [5] times the twin's largest in the chunk or 4 units, or steps of the dtype
 //   at the element.
 // - zero: what belongs to a query that sees no key, or a key that no query sees, is exactly zero.
@@ -65,6 +67,7 @@ bool rules_want_fp64(const struct cp_case *c);
 // finite are in the counts only.
 struct rules_sums {
     int64_t elements, rows;
+    int64_t empty;         // elements that no query with a key makes
     int64_t nonfinite;     // see the rule
     int64_t zeros;         // elements that must be zero and are not, in the other sums, too
     int64_t te_mismatches; // rules_te()
@@ -111,6 +114,12 @@ RULES_INLINE double rules_allowance(const struct rules_sums *s)
     return 1 + 6 / sqrt(rules_rows(s));
 }
 
+// Elements that say something: those that some query with a key makes. At least 1.
+RULES_INLINE double rules_elements(const struct rules_sums *s)
+{
+    return s->elements > s->empty ? (double)(s->elements - s->empty) : 1;
+}
+
 // What follows from the sums of a whole chunk.
 struct rules_units {
     double rms;     // the unit
@@ -120,7 +129,7 @@ struct rules_units {
 
 RULES_INLINE struct rules_units rules_units(const struct rules *r, const struct rules_sums *s)
 {
-    double n = s->elements > 0 ? (double)s->elements : 1;
+    double n = rules_elements(s);
     double rounding = r->rounding * (r->step * sqrt(s->reference_squares / n) + r->least);
     double unit = fmax(sqrt(s->twin_squares / n), rounding);
     unit = fmax(unit, 0x1p-22 * sqrt(s->terms_squares / n));
@@ -129,10 +138,18 @@ RULES_INLINE struct rules_units rules_units(const struct rules *r, const struct 
     return units;
 }
 
-// The error of a row in units, from the RMS errors of its elements.
-RULES_INLINE double rules_row(const struct rules_units *u, double error, double twin)
+// What the error of a row is measured by where that is more than the unit: the RMS error of the
+// twin there, or what rounding makes of the terms that cancel in an element. The twin may have met
+// little of that in one row by chance.
+RULES_INLINE double rules_row_unit(const struct rules *r, double twin, double terms)
 {
-    double unit = fmax(u->rms, twin);
+    return fmax(twin, 0.3 * r->rounding * r->step * terms);
+}
+
+// The error of a row in units, from the RMS errors of its elements and rules_row_unit().
+RULES_INLINE double rules_row(const struct rules_units *u, double error, double row_unit)
+{
+    double unit = fmax(u->rms, row_unit);
     return unit > 0 ? error / unit : error > 0 ? (double)INFINITY : 0;
 }
 

@@ -67,6 +67,7 @@ void tally_row(struct tally *t, const float *got, const struct tally_expected *e
             admitted = logarithm_add(t, fabs(errors[i]), reference, e->keys);
             continue;
         }
+        s->empty += e->sparse && reference == 0 && e->twin[i] == 0;
         double twin = e->twin[i] - reference;
         twin_squares += twin * twin;
         twin_product += twin * reference;
@@ -76,9 +77,12 @@ void tally_row(struct tally *t, const float *got, const struct tally_expected *e
     s->twin_product_squares += twin_product * twin_product;
     s->twin_fourths += twin_squares * twin_squares;
     s->terms_squares += e->terms * e->terms * count;
-    *unit = (float)(t->rules.absolute ? admitted : sqrt(twin_squares / (count > 0 ? count : 1)));
-    if (e->zero)
+    double twin = sqrt(twin_squares / (count > 0 ? count : 1));
+    *unit = (float)(t->rules.absolute ? admitted : rules_row_unit(&t->rules, twin, e->row_terms));
+    if (e->zero) {
         *unit = UNIT_ZERO;
+        s->empty += count;
+    }
     s->rows++;
     t->rows++;
 }

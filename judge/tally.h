@@ -14,8 +14,8 @@ struct tally {
     struct rules_worst worst;
     int dim;
     float *errors; // [rows][dim]: got - reference; NaN where one is not finite
-    float *twins;  // [rows]: RMS error of the twin; of LSE and largest logits what they may err by;
-                   // -1 where the row must be zero
+    float *twins;  // [rows]: rules_row_unit(); of LSE and largest logits what they may err by; -1
+                   // where the row must be zero
     double refused_expected; // the first that is not finite
     int64_t rows;            // of the first pass
     int64_t next;            // of the second pass
@@ -26,7 +26,9 @@ struct tally_expected {
     const double *reference;
     const float *twin; // NULL: for LSE and largest logits
     double terms;      // RMS of what cancels in an element
+    double row_terms;  // the same, where it is known of this row alone; else 0
     bool zero;         // it must be zero
+    bool sparse;       // dbias: what reference and twin have as zero, no query with a key makes
     int64_t keys;      // LSE: that the query sees; else 0
 };
 

@@ -321,7 +321,8 @@ static void bias_pass(const struct totals *t, const void *dbias, double terms, b
         for (int64_t i = 0; i < count; i++)
             t->twin_row[i] = (float)t->bias_twin[at + i];
         dtype_round(c->dtype, t->twin_row, count);
-        struct tally_expected e = {.reference = t->bias + at, .twin = t->twin_row, .terms = terms};
+        struct tally_expected e = {
+            .reference = t->bias + at, .twin = t->twin_row, .terms = terms, .sparse = true};
         if (again)
             tally_row_again(tally, t->got, where, (int)count);
         else

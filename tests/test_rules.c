@@ -94,6 +94,43 @@ START_TEST(rows_elements_and_exact_rules_break_by_themselves)
 }
 END_TEST
 
+// The reference has no say in rows that must be zero, however many they are.
+START_TEST(empty_rows_make_no_unit_smaller)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct rules rules = rules_of(&c, TENSOR_DQ);
+    struct rules_sums s = {.elements = ELEMENTS,
+                           .rows = ROWS,
+                           .error_squares = ELEMENTS / 100 * 4,
+                           .twin_squares = ELEMENTS / 100 * 4,
+                           .reference_squares = ELEMENTS / 100 * 9};
+    double diluted = rules_units(&rules, &s).rms;
+    s.empty = ELEMENTS / 100 * 99;
+    ck_assert_double_eq_tol(rules_units(&rules, &s).rms, 2, 1e-9);
+    ck_assert_double_lt(diluted, 0.3);
+    struct rules_worst worst = {0};
+    struct figures f = {0};
+    rules_finish(&rules, &s, &worst, &f);
+    ck_assert_double_eq_tol(f.rmse_rel, 2 / 3.0, 1e-9);
+    ck_assert_double_eq_tol(f.twin_rel, 2 / 3.0, 1e-9);
+    s.empty = ELEMENTS; // no row says anything
+    ck_assert_double_gt(rules_units(&rules, &s).rms, 0);
+}
+END_TEST
+
+START_TEST(rows_whose_terms_cancel_have_a_unit_of_their_own)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct rules rules = rules_of(&c, TENSOR_DQ);
+    struct rules_units units = {.rms = 1e-3};
+    double unit = rules_row_unit(&rules, 1e-5, 100);
+    ck_assert_double_eq_tol(unit, 0.03 * 0x1p-7 * 100, 1e-9);
+    ck_assert_double_eq_tol(rules_row(&units, 10 * unit, unit), 10, 1e-9);
+    ck_assert_double_eq_tol(rules_row(&units, 5e-3, rules_row_unit(&rules, 2e-3, 0)), 2.5, 1e-9);
+    ck_assert_double_eq_tol(rules_row(&units, 5e-3, rules_row_unit(&rules, 0, 0)), 5, 1e-9);
+}
+END_TEST
+
 // cuDNN's sum over a million keys is 0.11 % too small.
 START_TEST(long_sums_may_be_too_small_with_a_remark)
 {
@@ -170,6 +207,8 @@ static Suite *rules_suite(void)
     tcase_add_test(tcase, the_rms_is_measured_in_units);
     tcase_add_test(tcase, the_slope_has_a_sign_and_a_limit);
     tcase_add_test(tcase, rows_elements_and_exact_rules_break_by_themselves);
+    tcase_add_test(tcase, empty_rows_make_no_unit_smaller);
+    tcase_add_test(tcase, rows_whose_terms_cancel_have_a_unit_of_their_own);
     tcase_add_test(tcase, long_sums_may_be_too_small_with_a_remark);
     tcase_add_test(tcase, the_longest_sum_is_what_a_window_lets_see);
     tcase_add_test(tcase, logarithms_have_the_rule_of_elements_alone);

@@ -272,6 +272,7 @@ static void stretch_compare(struct verifier *x, const struct group *g, const str
                 .reference = t->reference + i * t->dim,
                 .twin = t->twin ? t->twin + i * t->dim : NULL,
                 .terms = t->cancels ? x->block.terms[i] : 0,
+                .row_terms = t->cancels ? x->block.terms[i] : 0,
                 .zero = sight == 0 && t->twin,
                 .keys = t->name == TENSOR_LSE ? sight : 0,
             };

@@ -13,7 +13,7 @@
 
 // RMS errors of one row, ours and the twin's; of a logarithm what it may err by.
 struct row_errors {
-    float error, twin;
+    float error, unit; // RMS; rules_row_unit()
 };
 
 // What rows add up to in the first pass and in the second.
@@ -109,6 +109,15 @@ struct tile_rows {
     {
         return element_loaded(tensor.twin_dtype, tensor.expected.twin, at);
     }
+    // RMS of what cancels in an element of the row.
+    __device__ double row_terms(const row_place &p) const
+    {
+        return sqrt(p.terms_squares / (double)p.count);
+    }
+    __device__ bool sparse() const
+    {
+        return false;
+    }
     // Whether what belongs to a row that sees nothing is zero, and not a logarithm of it.
     __device__ bool must_be_zero(const row_place &p) const
     {
@@ -164,6 +173,16 @@ struct line_rows {
     {
         return element_rounded(lines.dtype, lines.twin[at]);
     }
+    // What reference and twin have as zero, no query with a key makes.
+    __device__ bool sparse() const
+    {
+        return true;
+    }
+    // The terms are known of all lines together.
+    __device__ double row_terms(const row_place &) const
+    {
+        return 0;
+    }
     __device__ bool must_be_zero(const row_place &) const
     {
         return false;
@@ -192,6 +211,7 @@ static __device__ void found_add(found &f, const found &more)
     const rules_sums &m = more.sums;
     s.elements += m.elements;
     s.rows += m.rows;
+    s.empty += m.empty;
     s.nonfinite += m.nonfinite;
     s.zeros += m.zeros;
     s.te_mismatches += m.te_mismatches;
@@ -275,7 +295,8 @@ static __device__ __forceinline__ void element_add(const ROWS &rows, const rules
         row.twin += all * all;
         return;
     }
-    double twin = rows.twin(p.expected + k) - expected;
+    double rounded = rows.twin(p.expected + k), twin = rounded - expected;
+    s.empty += rows.sparse() && expected == 0 && rounded == 0;
     row.twin += twin * twin;
     row.product += twin * expected;
     s.twin_largest = fmax(s.twin_largest, fabs(twin));
@@ -293,6 +314,7 @@ static __device__ __forceinline__ void row_add(const ROWS &rows, const rules &r,
         return;
     s.elements += p.count;
     s.rows++;
+    s.empty += rows.must_be_zero(p) ? p.count : 0;
     s.terms_squares += p.terms_squares;
     if (!r.absolute) {
         s.twin_squares += row.twin;
@@ -300,7 +322,8 @@ static __device__ __forceinline__ void row_add(const ROWS &rows, const rules &r,
         s.twin_product_squares += row.product * row.product;
     }
     errors[p.index].error = (float)sqrt(row.error / (double)p.count);
-    errors[p.index].twin = (float)sqrt(row.twin / (double)p.count);
+    errors[p.index].unit =
+        (float)rules_row_unit(&r, sqrt(row.twin / (double)p.count), rows.row_terms(p));
 }
 
 template <class ROWS> __global__ void rows_kernel(const ROWS rows, const rules r, scratch s)
@@ -370,9 +393,9 @@ __global__ void rows_again_kernel(const ROWS rows, const rules r, scratch s,
     for (int i = threadIdx.x / WARP; rows.place(i, p); i += WARPS) {
         row_errors row = s.rows[p.index];
         for (int64_t k = threadIdx.x % WARP; k < p.count; k += WARP)
-            element_again(rows, r, units, p, k, row.twin, w);
-        double part = r.absolute ? row.error / fmax((double)row.twin, 1e-300)
-                                 : rules_row(&units, row.error, row.twin);
+            element_again(rows, r, units, p, k, row.unit, w);
+        double part = r.absolute ? row.error / fmax((double)row.unit, 1e-300)
+                                 : rules_row(&units, row.error, row.unit);
         if (threadIdx.x % WARP == 0 && part > w.worst.row) {
             w.worst.row = part;
             w.index = p.index - rows.before(chunk);

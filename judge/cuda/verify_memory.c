@@ -7,8 +7,11 @@
 #include "judge/rules.h"
 #include "plan/bias.h"
 
-// The inputs of the reference that are in device memory at a time, unless one key head needs more.
+// The inputs of the reference that are in device memory at a time: this much, or what one key head
+// needs. Where a sample has so few tiles that these heads keep less than a device busy, inputs may
+// take twice what a rank's own share of them takes.
 #define INPUT_BYTES_MAX ((int64_t)2 << 30)
+#define BLOCKS_BUSY     264
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -150,13 +153,27 @@ static int64_t input_bytes(const struct verify_cuda *x)
     return (x->extent.fp64 ? 4 : 0) + (x->c->dtype != DTYPE_FP32 ? 2 : 0);
 }
 
+// Key heads at a time, of which one needs `bytes`.
+static int kv_step_of(const struct verify_cuda *x, int64_t bytes)
+{
+    const struct cp_case *c = x->c;
+    if (bytes == 0)
+        return c->kv_heads;
+    int64_t share = bytes * c->kv_heads / c->world_size, tiles = x->extent.tiles[SIDE_KV];
+    int64_t busy = tiles > 0 ? (BLOCKS_BUSY + tiles - 1) / tiles : 1;
+    int64_t step = INPUT_BYTES_MAX / bytes, most = larger(INPUT_BYTES_MAX, 2 * share) / bytes;
+    if (step < busy)
+        step = busy < most ? busy : most;
+    step = larger(step, 1);
+    return step < c->kv_heads ? (int)step : c->kv_heads;
+}
+
 static void input_pieces(struct pieces *p, struct verify_cuda *x)
 {
     int64_t one = 0;
     for (int i = 0; i < REFERENCE_INPUTS; i++)
         one += reference_cuda_elements(&x->r, i, 1) * input_bytes(x);
-    int64_t most = one > 0 ? INPUT_BYTES_MAX / one : x->c->kv_heads;
-    x->kv_step = most < 1 ? 1 : most < x->c->kv_heads ? (int)most : x->c->kv_heads;
+    x->kv_step = kv_step_of(x, one);
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
         int64_t elements = reference_cuda_elements(&x->r, i, x->kv_step);
         if (x->extent.fp64)

@@ -222,12 +222,15 @@ static int64_t elements(const struct sample *s, int rank, int tensor)
     return (int64_t)s->ranks[rank].bytes[tensor] / dtype_bytes(dtype_of(s, tensor));
 }
 
-// Each change returns whether some number is another one afterwards.
+// Each change returns whether some number is another one afterwards. A NaN is the LSE of padding
+// and stays.
 static bool value_put(struct sample *s, int rank, int tensor, int64_t at, float value)
 {
     enum case_dtype dtype = dtype_of(s, tensor);
     void *data = s->ranks[rank].host[tensor];
     float before = dtype_load(dtype, data, at);
+    if (isnan(before))
+        return false;
     dtype_store(dtype, data, at, value);
     float after = dtype_load(dtype, data, at);
     return !(before == after);

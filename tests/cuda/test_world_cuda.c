@@ -96,7 +96,8 @@ static double now_s(void)
 // Both engines judge the same elements in units of the same twin: what little the two of a tensor
 // differ by counts where a chunk has few elements, or where all of it cancels. A twin in fp32 errs
 // by the order of its sums, which is another one on a device.
-#define TWIN_REL_MAX 0.1
+#define TWIN_REL_MAX  0.1
+#define ROW_LIMIT_MAX 23 // wider where few rows make the twin's error
 
 static bool twins_agree(const struct cp_case *c, double cpu, double cuda)
 {
@@ -108,7 +109,8 @@ static bool figures_agree(const struct cp_case *c, const struct figures *cpu,
                           const struct figures *cuda)
 {
     bool twins = cpu->twin_rel > 0 && cuda->twin_rel > 0 && cpu->twin_rel < TWIN_REL_MAX &&
-                 cuda->twin_rel < TWIN_REL_MAX && cuda->elements > 10000;
+                 cuda->twin_rel < TWIN_REL_MAX && cuda->worst_row_limit < ROW_LIMIT_MAX &&
+                 cuda->tensor != TENSOR_DSINK;
     return cpu->tensor == cuda->tensor && cpu->chunk == cuda->chunk &&
            cpu->elements == cuda->elements && cpu->judged == cuda->judged &&
            (!twins || twins_agree(c, cpu->twin_rel, cuda->twin_rel));
@@ -300,7 +302,8 @@ static void mistakes_are_named(void)
     bool ran = world_run_on(w, &c, reports, &error) == STATUS_OK;
     const struct diagnosis *d = &reports[devices - 1].diagnosis;
     printf("# %s\n", ran ? d->text : error.text);
-    result(ran && !reports[devices - 1].pass && d->tensor == TENSOR_DK && strstr(d->text, "2"),
+    result(ran && !reports[devices - 1].pass && d->tensor == TENSOR_DK &&
+               strstr(d->text, "times what it should be"),
            "what is wrong with dk is said");
     world_destroy(w);
 }

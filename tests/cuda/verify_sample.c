@@ -99,7 +99,8 @@ static float nearly(double value)
     return (float)(value * (1 + 5e-8 * harness_uniform()));
 }
 
-// Rows of a rank's tensor from the reference [head][token][dim]; padding is zero.
+// Rows of a rank's tensor from the reference [head][token][dim]; padding is zero, but NaN in LSE,
+// which nobody reads.
 static void tensor_fill(struct rank *rank, int tensor, enum shard_side side, int heads, int dim,
                         const double *from)
 {
@@ -109,6 +110,8 @@ static void tensor_fill(struct rank *rank, int tensor, enum shard_side side, int
     int64_t rows = shard_rows(c, side, rank->number);
     rank->bytes[tensor] = (size_t)(rows * heads * dim * dtype_bytes(dtype));
     rank->host[tensor] = zeros(rows * heads * dim, (size_t)dtype_bytes(dtype));
+    if (tensor == LSE)
+        memset(rank->host[tensor], 0xff, rank->bytes[tensor]);
     for (int i = 0; i < rank->span_count[side]; i++) {
         const struct span *span = &rank->spans[side][i];
         for (int64_t token = 0; token < span->len; token++)
