@@ -32,5 +32,6 @@ pkgconfig_DATA += check/cpattn-check.pc
 
 # The Python package over the libraries: pip install ./python.
 EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_arrays.py \
-    python/cpattn/_library.py python/cpattn/case.py python/cpattn/check.py python/cpattn/py.typed \
+    python/cpattn/_library.py python/cpattn/case.py python/cpattn/check.py python/cpattn/guest.py \
+    python/cpattn/py.typed \
     python/cpattn/pytest_plugin.py python/tests/test_check.py
