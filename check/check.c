@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check/device.h"
 #include "check/state.h"
 #include "judge/inputs.h"
 #include "plan/bias.h"
@@ -101,6 +102,7 @@ void cpattn_check_destroy(struct cpattn_check *check)
         free(check->first[side]);
     }
     bias_lines_fini(&check->bias);
+    device_close(check);
     room_fini(&check->room);
     free(check);
 }
@@ -269,6 +271,8 @@ enum cpattn_status cpattn_check_fill(const struct cpattn_check *check, enum cpat
 {
     struct error reason = {0};
     enum status status = input_check(check, tensor, array, &reason);
+    if (status == STATUS_OK && check->device)
+        return status_public(device_fill(check, tensor, array, &reason), &reason, error);
     float *values = status == STATUS_OK ? values_alloc(&check->c, &reason) : NULL;
     if (status == STATUS_OK && !values)
         status = STATUS_RESOURCE_EXHAUSTED;

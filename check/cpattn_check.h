@@ -32,7 +32,8 @@
 //   order in which they first come; with thd all positions 0 to seqlen_q - 1,
 // - the sequences (b11s, bh1s), or one row for all.
 //
-// Memory. Arrays are host memory of the caller and are not kept beyond a call. Elements are of the
+// Memory. Arrays are host memory of the caller, or after cpattn_check_device() memory of a GPU, and
+// are not kept beyond a call. Elements are of the
 // case's dtype, in the machine's byte order; LSE, sinks, dsink and the largest logits are 32-bit
 // floats.
 // The elements of a row and head are consecutive; rows and heads may lie anywhere, with strides in
@@ -106,6 +107,20 @@ enum cpattn_sums { CPATTN_SUMS_ALL = 0, CPATTN_SUMS_OWN = 1 };
 
 // Which queries dbias, dsink and max_logit are over; see above.
 CPATTN_API void cpattn_check_sums(struct cpattn_check *check, enum cpattn_sums sums);
+
+// What arrays of later calls are: memory of the CUDA device of this number, on which inputs are
+// drawn and results judged, without a copy to the host; or with -1 host memory, as they are at
+// first. Work is put behind what is on `stream` (a cudaStream_t; NULL: the default stream) when a
+// call begins, and is done when the call returns. While it is under way it needs device memory:
+// that of inputs and results some three times over. The device that is current in the thread stays
+// so. UNIMPLEMENTED: the library's CUDA part, libcpattn-check-cuda.so, is not there or not of this
+// version. UNAVAILABLE: there is no such device.
+//
+// Not on a device, with UNIMPLEMENTED: cpattn_check_expected(); and of named tokens bias and dbias,
+// and sums over the check's own queries.
+CPATTN_API enum cpattn_status cpattn_check_device(struct cpattn_check *check, int device,
+                                                  void *stream,
+                                                  struct cpattn_error *error) CPATTN_MUST_CHECK;
 
 // Rows of a tensor, its heads, and elements of a row and head (LSE: 1). All 0 where the case has no
 // such tensor.

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check/device.h"
 #include "check/state.h"
 #include "judge/mask.h"
 #include "judge/tally.h"
@@ -238,9 +239,19 @@ static enum status results_take(const struct cpattn_check *check,
         "there is no result to judge: out, lse, dq, dk, dv, dbias, dsink or max_logit");
 }
 
-static enum status check_judge(struct cpattn_check *check, const struct cpattn_array *results,
-                               const bool wanted[CPATTN_TENSORS], struct cpattn_check_verdict *v,
-                               struct error *error)
+static bool census_statistics(void *context, int32_t sequence, int32_t head, double *lse,
+                              double *delta)
+{
+    const struct census *x = context;
+    size_t bytes = (size_t)case_length(&x->check->c, SIDE_Q, sequence) * sizeof(double);
+    memcpy(lse, census_lse(x, sequence, head), bytes);
+    memcpy(delta, census_delta(x, sequence, head), bytes);
+    return true;
+}
+
+static enum status host_judge(struct cpattn_check *check, const struct cpattn_array *results,
+                              const bool wanted[CPATTN_TENSORS], struct cpattn_check_verdict *v,
+                              struct error *error)
 {
     struct census x;
     enum status status = census_init(&x, check, wanted, error);
@@ -251,7 +262,7 @@ static enum status check_judge(struct cpattn_check *check, const struct cpattn_a
     if (status == STATUS_OK)
         status = side_judge(&x, SIDE_KV, results, v, error);
     if (status == STATUS_OK && !v->report.pass)
-        verdict_diagnose(&x, results, v);
+        verdict_diagnose(check, results, x.statistics ? census_statistics : NULL, &x, &v->report);
     census_fini(&x);
     return status;
 }
@@ -273,7 +284,8 @@ enum cpattn_status cpattn_check_verify(struct cpattn_check *check,
     if (status == STATUS_OK)
         status = results_take(check, results, count, taken, wanted, &reason);
     if (status == STATUS_OK)
-        status = check_judge(check, taken, wanted, v, &reason);
+        status = check->device ? device_verify(check, taken, v, &reason)
+                               : host_judge(check, taken, wanted, v, &reason);
     if (status == STATUS_OK) {
         verdict_write(v);
         *verdict = v;
@@ -359,6 +371,9 @@ enum cpattn_status cpattn_check_expected(struct cpattn_check *check, enum cpattn
         status = tensor_check(&check->c, tensor, &reason);
     if (status == STATUS_OK)
         status = array_check(check, tensor, array, &reason);
+    if (status == STATUS_OK && check->device)
+        status = error_set(&reason, STATUS_UNIMPLEMENTED,
+                           "the reference's numbers are handed out in host memory only");
     if (status == STATUS_OK)
         status = expected_put(&filling, &reason);
     return status_public(status, &reason, error);

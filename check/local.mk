@@ -6,7 +6,10 @@ check_libcheck_la_SOURCES = \
     check/census.c \
     check/check.c \
     check/cpattn_check.h \
+    check/device.c \
+    check/device.h \
     check/diagnose.c \
+    check/elements.c \
     check/rows.c \
     check/state.h \
     check/sums.c \
@@ -30,8 +33,51 @@ EXTRA_check_libcpattn_check_la_DEPENDENCIES = check/libcpattn-check.map
 EXTRA_DIST += check/libcpattn-check.map
 pkgconfig_DATA += check/cpattn-check.pc
 
+# Its part for memory of a GPU, which it loads when it is handed some. It has the functions of the
+# judge and of a check that it calls itself, so that nothing is looked up across the two.
+check_cuda_sources = \
+    check/bias.c \
+    check/cuda/judge.c \
+    check/cuda/pack.h \
+    check/rows.c \
+    check/tensors.c \
+    common/cuda/device_arena.c \
+    common/cuda/queue.c \
+    judge/chunk.c \
+    judge/cuda/passes.c \
+    judge/cuda/tables.c \
+    judge/cuda/verdict.c \
+    judge/cuda/verify.c \
+    judge/cuda/verify_memory.c \
+    judge/draw.c \
+    judge/draw_avx2.c \
+    judge/draw_avx512.c \
+    judge/draw_plain.c \
+    judge/dtype.c \
+    judge/inputs.c \
+    judge/mask.c \
+    judge/rules.c \
+    judge/source.c \
+    judge/tally.c \
+    judge/tiles.c \
+    judge/totals.c
+EXTRA_DIST += check/cuda/pack.cu
+if CUDA
+lib_LTLIBRARIES += check/libcpattn-check-cuda.la
+check_cuda_objects = check/cuda/pack.$(OBJEXT) \
+    $(patsubst %.cu,%.$(OBJEXT),$(filter %.cu,$(cuda_judge_sources)))
+check_libcpattn_check_cuda_la_SOURCES = $(check_cuda_sources)
+check_libcpattn_check_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client $(CUDA_CPPFLAGS)
+check_libcpattn_check_cuda_la_LIBADD = $(check_cuda_objects) plan/libplan.la common/libcommon.la \
+    $(CUDA_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+check_libcpattn_check_cuda_la_DEPENDENCIES = $(check_cuda_objects) plan/libplan.la \
+    common/libcommon.la
+check_libcpattn_check_cuda_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -no-undefined \
+    -export-symbols-regex '^cpattn_check_cuda_table$$'
+endif
+
 # The Python package over the libraries: pip install ./python.
 EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_arrays.py \
-    python/cpattn/_library.py python/cpattn/case.py python/cpattn/check.py python/cpattn/guest.py \
-    python/cpattn/py.typed \
-    python/cpattn/pytest_plugin.py python/tests/test_check.py
+    python/cpattn/_library.py python/cpattn/case.py python/cpattn/check.py python/cpattn/client.py python/cpattn/py.typed \
+    python/cpattn/pytest_plugin.py python/tests/test_check.py \
+    python/tests/test_client.py

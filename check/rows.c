@@ -150,3 +150,42 @@ bool row_is_padding(const struct cpattn_check *check, enum shard_side side, int6
     const struct rows *rows = &check->rows[side];
     return rows->position[row] >= case_length(&check->c, side, rows->sequence[row]);
 }
+
+// ---- spans --------------------------------------------------------------------------------------
+
+static bool continues(const struct rows *rows, int64_t i)
+{
+    int64_t row = rows->order[i], before = rows->order[i - 1];
+    return rows->chunk[row] == rows->chunk[before] &&
+           rows->sequence[row] == rows->sequence[before] &&
+           rows->position[row] == rows->position[before] + 1;
+}
+
+static void spans_of_rows(const struct rows *rows, int64_t row_step, struct span *spans, int *count)
+{
+    *count = 0;
+    for (int64_t i = 0; i < rows->token_count; i++) {
+        int64_t row = rows->order[i];
+        if (i > 0 && continues(rows, i))
+            spans[*count - 1].len++;
+        else
+            spans[(*count)++] = (struct span){.sequence = rows->sequence[row],
+                                              .chunk = rows->chunk[row],
+                                              .row = i * row_step,
+                                              .len = 1,
+                                              .position = rows->position[row]};
+    }
+}
+
+struct span *spans_of_check(const struct cpattn_check *check, enum shard_side side,
+                            int64_t row_step, int *count)
+{
+    const struct rows *rows = &check->rows[side];
+    int64_t most = check->placed ? rows->token_count : shard_spans_max(&check->c);
+    struct span *spans = calloc((size_t)most + 1, sizeof(*spans));
+    if (spans && check->placed)
+        spans_of_rows(rows, row_step, spans, count);
+    else if (spans)
+        *count = shard_spans(&check->c, side, check->rank, spans);
+    return spans;
+}

@@ -6,8 +6,13 @@
 #include "check/cpattn_check.h"
 #include "common/report.h"
 #include "judge/cpu/expected.h"
+#include "judge/diagnosis.h"
 #include "judge/totals.h"
 #include "plan/case.h"
+#include "plan/shard.h"
+
+struct check_device;
+struct device_judge;
 
 // The tokens of one side. Rows are those of the caller's arrays.
 struct rows {
@@ -39,6 +44,8 @@ struct cpattn_check {
     struct bias_lines bias;
     enum cpattn_sums sums;
     struct room room;
+    const struct check_device *device; // whose memory arrays are; NULL: the host's
+    struct device_judge *device_judge;
 };
 
 // ---- tokens -------------------------------------------------------------------------------------
@@ -59,6 +66,12 @@ enum status rows_of_rank(const struct cp_case *c, int rank, enum shard_side side
 int64_t row_of_token(const struct cpattn_check *check, enum shard_side side, int32_t sequence,
                      int64_t position);
 bool row_is_padding(const struct cpattn_check *check, enum shard_side side, int64_t row);
+
+// The tokens of a side as spans, which free() takes: those of the rank, or after
+// cpattn_check_place() of numbers in the order of the tokens, `row_step` apart. NULL when memory is
+// short.
+struct span *spans_of_check(const struct cpattn_check *check, enum shard_side side,
+                            int64_t row_step, int *count);
 
 // The lines of the check's queries; none without a bias.
 enum status bias_lines_make(const struct cpattn_check *check, struct bias_lines *lines,
@@ -100,6 +113,10 @@ void array_write(const struct cpattn_check *check, enum cpattn_tensor tensor,
 
 // Room for the elements of any row and head.
 float *values_alloc(const struct cp_case *c, struct error *error);
+
+// Elements behind `data` of the first one of a row and head; bytes of an element.
+int64_t array_offset(const struct cpattn_array *array, int64_t row, int head);
+size_t tensor_element_bytes(const struct cp_case *c, enum cpattn_tensor tensor);
 
 // ---- the reference ------------------------------------------------------------------------------
 
@@ -173,8 +190,9 @@ enum status sums_judge(const struct census *x, const struct cpattn_array *result
 enum status sums_fill(const struct census *x, enum cpattn_tensor tensor,
                       const struct cpattn_array *array, struct error *error) MUST_CHECK;
 
-// Looks for the sentence that explains a fail.
-void verdict_diagnose(const struct census *x, const struct cpattn_array *results,
-                      struct cpattn_check_verdict *v);
+// Looks for the sentence that explains a fail. `statistics` may be NULL.
+void verdict_diagnose(struct cpattn_check *check, const struct cpattn_array *results,
+                      diagnosis_statistics *statistics, void *statistics_context,
+                      struct rank_report *report);
 
 #endif

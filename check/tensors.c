@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "check/state.h"
-#include "judge/dtype.h"
 #include "plan/bias.h"
 
 // What a tensor has a row for, and what its elements are.
@@ -144,33 +143,16 @@ float *values_alloc(const struct cp_case *c, struct error *error)
     return values;
 }
 
-static size_t element_bytes(const struct cpattn_check *check, enum cpattn_tensor tensor)
+size_t tensor_element_bytes(const struct cp_case *c, enum cpattn_tensor tensor)
 {
-    return tensor_dtype(&check->c, tensor) == DTYPE_FP32 ? 4 : 2;
+    return tensor_dtype(c, tensor) == DTYPE_FP32 ? 4 : 2;
 }
 
-static void *element_at(const struct cpattn_check *check, enum cpattn_tensor tensor,
-                        const struct cpattn_array *array, int64_t row, int head)
+int64_t array_offset(const struct cpattn_array *array, int64_t row, int head)
 {
     int64_t outer = array->inner_rows > 0 ? row / array->inner_rows : 0;
     int64_t inner = array->inner_rows > 0 ? row % array->inner_rows : row;
-    int64_t at =
-        outer * array->outer_stride + inner * array->row_stride + head * array->head_stride;
-    return (char *)array->data + at * (int64_t)element_bytes(check, tensor);
-}
-
-void array_read(const struct cpattn_check *check, enum cpattn_tensor tensor,
-                const struct cpattn_array *array, int64_t row, int head, float *values)
-{
-    dtype_read(tensor_dtype(&check->c, tensor), element_at(check, tensor, array, row, head), 0,
-               tensor_dim(&check->c, tensor), values);
-}
-
-void array_write(const struct cpattn_check *check, enum cpattn_tensor tensor,
-                 const struct cpattn_array *array, int64_t row, int head, const float *values)
-{
-    dtype_write(tensor_dtype(&check->c, tensor), values, tensor_dim(&check->c, tensor),
-                element_at(check, tensor, array, row, head));
+    return outer * array->outer_stride + inner * array->row_stride + head * array->head_stride;
 }
 
 // A dimension of an array.

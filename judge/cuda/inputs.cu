@@ -109,12 +109,20 @@ void inputs_cuda_fill(struct cuda_queue *queue, const struct cp_case *c, enum in
 {
     enum shard_side side = tensor == INPUT_K || tensor == INPUT_V ? SIDE_KV : SIDE_Q;
     int64_t width = (int64_t)input_heads(c, tensor) * input_head_dim(c, tensor);
-    int64_t step = shard_row_step(c), rows = shard_rows(c, side, rank);
+    int64_t rows = shard_rows(c, side, rank);
     if (!case_is_even(c, side)) // all ones are a NaN in every dtype
         queue_note(queue,
                    cudaMemsetAsync(data, 0xff, (size_t)(rows * width * case_element_bytes(c)),
                                    queue->stream),
                    "poison");
+    inputs_cuda_fill_spans(queue, c, tensor, spans, count, shard_row_step(c), data);
+}
+
+void inputs_cuda_fill_spans(struct cuda_queue *queue, const struct cp_case *c,
+                            enum input_tensor tensor, const struct span *spans, int count,
+                            int64_t step, void *data)
+{
+    int64_t width = (int64_t)input_heads(c, tensor) * input_head_dim(c, tensor);
     struct draw_draft draft;
     if (!draft_begin(queue, (size_t)count, &draft))
         return;

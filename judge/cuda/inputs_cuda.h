@@ -19,6 +19,11 @@ extern "C" {
 void inputs_cuda_fill(struct cuda_queue *queue, const struct cp_case *c, enum input_tensor tensor,
                       int rank, const struct span *spans, int count, void *data);
 
+// The tokens of any spans, `step` rows apart. Rows between them are left as they are.
+void inputs_cuda_fill_spans(struct cuda_queue *queue, const struct cp_case *c,
+                            enum input_tensor tensor, const struct span *spans, int count,
+                            int64_t step, void *data);
+
 // As inputs_fill_bias(). `spans`, host memory, is room for shard_spans_max().
 void inputs_cuda_fill_bias(struct cuda_queue *queue, const struct cp_case *c, int rank,
                            struct span *spans, void *data);

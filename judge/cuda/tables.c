@@ -96,7 +96,9 @@ int64_t tables_tiles(const struct cp_case *c, enum shard_side side, int rank,
                      const struct span *spans, int count, double fraction, struct tile *drawn,
                      struct reference_tile *tiles)
 {
-    int64_t most = tables_tiles_max(c, side, rank), tile_count = 0, row = 0;
+    int64_t most = count, tile_count = 0, row = 0;
+    for (int i = 0; i < count; i++)
+        most += spans[i].len / REFERENCE_TILE_ROWS;
     int64_t drawn_count = tiles_list(c, side, fraction, spans, count, drawn, most);
     for (int chunk = 0; chunk < shard_chunks_per_rank(c); chunk++)
         for (int64_t i = 0; i < drawn_count; i++) {

@@ -19,7 +19,8 @@ int64_t tables_rows(const struct cp_case *c, enum shard_side side, int rank);
 int64_t tables_tiles_max(const struct cp_case *c, enum shard_side side, int rank);
 
 // The tiles of a side that are judged, or all with a fraction of 1 (judge/tiles.h), in the order of
-// their rows. `drawn` and `tiles` are room for tables_tiles_max(). Returns how many.
+// their rows. `drawn` and `tiles` are room for a tile of each span and one for each 64 tokens.
+// Returns how many.
 int64_t tables_tiles(const struct cp_case *c, enum shard_side side, int rank,
                      const struct span *spans, int count, double fraction, struct tile *drawn,
                      struct reference_tile *tiles);

@@ -23,9 +23,19 @@ struct slot_tensor verify_slot(const struct verify_cuda *x, enum slot slot)
     return all[slot];
 }
 
-bool verify_slot_present(const struct cp_case *c, enum slot slot)
+bool verify_slot_present(const struct verify_cuda *x, enum slot slot)
 {
-    return slot == SLOT_OUT || slot == SLOT_LSE || c->training;
+    if (x->v.alone && !verify_slot(x, slot).data)
+        return false;
+    return slot == SLOT_OUT || slot == SLOT_LSE || x->c->training;
+}
+
+struct bias_share verify_bias_share(const struct verify_cuda *x)
+{
+    struct totals_layout l = totals_layout(x->c, x->v.rank);
+    if (x->v.alone)
+        return (struct bias_share){.count = l.heads * l.rows * l.columns};
+    return bias_share(x->c, x->v.rank);
 }
 
 static void figures_append(struct rank_report *report, const struct figures *figures)
@@ -72,7 +82,7 @@ static void slot_append(const struct verify_cuda *x, enum slot slot, int chunk,
     struct slot_tensor t = verify_slot(x, slot);
     const struct compare_result *r = &x->results[slot * COMPARE_CHUNKS + chunk];
     int64_t tokens = chunk_tokens(x->v.spans[t.side], x->v.span_count[t.side], chunk);
-    if (!verify_slot_present(x->c, slot) || tokens == 0)
+    if (!verify_slot_present(x, slot) || tokens == 0)
         return;
     struct figures f = figures_of(x->c, r, t.name, chunk, tokens * t.heads * t.dim);
     if (r->worst_index >= 0)
@@ -102,7 +112,7 @@ static void slots_append(const struct verify_cuda *x, int first, int behind,
 static void dbias_append(const struct verify_cuda *x, struct rank_report *report)
 {
     const struct compare_result *r = &x->results[SLOT_DBIAS];
-    struct bias_share share = bias_share(x->c, x->v.rank);
+    struct bias_share share = verify_bias_share(x);
     int64_t columns = x->c->seqlen_kv;
     struct figures f = figures_of(x->c, r, TENSOR_DBIAS, 0, share.count);
     if (r->worst_index >= 0)
@@ -114,12 +124,22 @@ static void dbias_append(const struct verify_cuda *x, struct rank_report *report
     figures_append(report, &f);
 }
 
+// Queries that are not to be in the sums add nothing.
+static void heads_clear(double *numbers, int heads)
+{
+    for (int i = 0; i < TOTALS_NUMBERS * heads; i++)
+        numbers[i] = i / heads == TOTALS_MAX_LOGIT ? -INFINITY : 0;
+}
+
 static void totals_append(const struct verify_cuda *x, struct rank_report *report)
 {
     double *heads[WORLD_SIZE_MAX];
     struct figures f;
     for (int rank = 0; rank < x->c->world_size; rank++)
         heads[rank] = x->heads + rank * TOTALS_NUMBERS * x->c->heads;
+    for (int rank = 0; rank < x->c->world_size && x->v.own_sums; rank++)
+        if (rank != x->v.rank)
+            heads_clear(heads[rank], x->c->heads);
     if (x->v.results.max_logit) {
         f = totals_judge_max_logit(x->c, heads, x->max_logit, verify_is_sample(x));
         figures_append(report, &f);
@@ -164,7 +184,8 @@ bool verify_cuda_statistics(void *context, int32_t sequence, int32_t head, doubl
     _Static_assert(sizeof(struct reference_stat) == sizeof(struct reference_stat64), "one size");
     size_t bytes = (size_t)count * sizeof(struct reference_stat);
     const void *from = x->all.stats64 ? (const void *)(x->all.stats64 + at) : x->all.stats + at;
-    if (!x->c->training || (!x->all.stats && !x->all.stats64))
+    bool judged = !x->v.alone || x->v.results.dk || x->v.results.dv;
+    if (!x->c->training || !judged || (!x->all.stats && !x->all.stats64))
         return false;
     void *copy = malloc(bytes + 1);
     bool copied = copy && cudaMemcpy(copy, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;

@@ -11,6 +11,17 @@
 
 // ---- tables -------------------------------------------------------------------------------------
 
+// Whether keys are judged, which takes what is known of all queries.
+static bool wants_keys(const struct verify_cuda *x)
+{
+    return x->c->training && (!x->v.alone || x->v.results.dk || x->v.results.dv);
+}
+
+static int64_t local_rows(const struct verify_cuda *x, enum shard_side side)
+{
+    return x->v.placed ? x->v.token_rows[side] : shard_rows(x->c, side, x->v.rank);
+}
+
 static bool tiles_push(struct verify_cuda *x, enum shard_side side,
                        const struct reference_tile *tiles, int64_t count,
                        struct reference_rows *rows)
@@ -100,11 +111,13 @@ static double *heads_of(const struct verify_cuda *x, int rank)
     return x->heads_device + rank * TOTALS_NUMBERS * x->c->heads;
 }
 
-static struct reference_dbias dbias_of(const struct verify_cuda *x)
+static struct reference_dbias dbias_of(const struct verify_cuda *x, bool wanted)
 {
-    struct reference_dbias dbias = {.data = x->dbias, .twin = x->dbias_twin};
-    if (!x->dbias)
+    struct reference_dbias dbias = {0};
+    if (!x->dbias || !wanted)
         return dbias;
+    dbias.data = x->dbias;
+    dbias.twin = x->dbias_twin;
     struct totals_layout l = totals_layout(x->c, x->v.rank);
     dbias.head_stride = l.heads > 1 ? l.rows * l.columns : 0;
     dbias.row_step = bias_row_step(x->c);
@@ -139,6 +152,7 @@ static void run_statistics(struct verify_cuda *x)
 
 static void heads_reference(struct verify_cuda *x)
 {
+    bool sample = verify_is_sample(x);
     const struct statistics *own = &x->ranks[x->v.rank];
     bool sink = x->v.results.dsink != NULL;
     const struct reference_head_rows rows = {
@@ -147,8 +161,8 @@ static void heads_reference(struct verify_cuda *x)
         .rows = x->rows[SIDE_Q].rows,
         .stats = sink ? own->stats : NULL,
         .stats64 = sink ? own->stats64 : NULL,
-        .stats_rows = verify_is_sample(x) ? x->all_queries.rows : x->rows[SIDE_Q].rows,
-        .judged = sink && verify_is_sample(x) ? x->judged.stats : NULL,
+        .stats_rows = sample ? x->all_queries.rows : x->rows[SIDE_Q].rows,
+        .judged = sink && sample ? x->judged.stats : NULL,
     };
     if (totals_has_heads(x->c))
         reference_cuda_heads(&x->r, &rows, heads_of(x, x->v.rank));
@@ -156,7 +170,7 @@ static void heads_reference(struct verify_cuda *x)
 
 static void queries_reference(struct verify_cuda *x)
 {
-    struct reference_dbias dbias = dbias_of(x);
+    struct reference_dbias dbias = dbias_of(x, true);
     for (int kv = 0; heads_next(x, kv); kv += x->kv_step) {
         verify_out(x);
         if (!x->c->training)
@@ -166,6 +180,52 @@ static void queries_reference(struct verify_cuda *x)
             run_statistics(x);
     }
     heads_reference(x);
+}
+
+// What is wanted of the queries of a rank, in the place of those that are judged.
+static void rank_reference(struct verify_cuda *x, int rank, struct reference_rows rows)
+{
+    const struct verify_cuda own = *x;
+    bool summed = !x->v.own_sums && bias_is_whole(x->c);
+    struct reference_dbias dbias = dbias_of(x, summed);
+    x->v.rank = rank;
+    x->rows[SIDE_Q] = rows;
+    x->judged = x->ranks[rank];
+    for (int kv = 0; heads_next(x, kv); kv += x->kv_step) {
+        verify_out(x);
+        if (dbias.data)
+            verify_dq(x, &dbias);
+    }
+    if (!dbias.data)
+        x->dbias = NULL;
+    heads_reference(x);
+    x->v.rank = own.v.rank;
+    x->rows[SIDE_Q] = own.rows[SIDE_Q];
+    x->judged = own.judged;
+    x->dbias = own.dbias;
+}
+
+// Whether the queries of others are wanted, where nobody else computes them.
+static bool wants_others(const struct verify_cuda *x)
+{
+    const struct rank_results *r = &x->v.results;
+    bool sums = r->dsink || r->max_logit || (r->dbias && bias_is_whole(x->c));
+    return x->v.alone && (wants_keys(x) || (sums && !x->v.own_sums));
+}
+
+static void others_reference(struct verify_cuda *x)
+{
+    for (int rank = 0; rank < x->c->world_size; rank++) {
+        struct reference_rows rows;
+        if (rank == x->v.rank && !x->v.placed)
+            continue;
+        int count = shard_spans(x->c, SIDE_Q, rank, x->spans);
+        int64_t tiles =
+            tables_tiles(x->c, SIDE_Q, rank, x->spans, count, 1, x->drawn, x->all_tiles);
+        if (!tiles_push(x, SIDE_Q, x->all_tiles, tiles, &rows))
+            return;
+        rank_reference(x, rank, rows);
+    }
 }
 
 // Brings one kind of the statistics of all ranks into order.
@@ -239,7 +299,7 @@ static enum status swap_start(struct verify_cuda *x, int *count, struct error *e
 {
     struct message messages[WORLD_SIZE_MAX * PEER_MESSAGES_MAX];
     *count = 0;
-    for (int peer = 0; peer < x->c->world_size; peer++)
+    for (int peer = 0; peer < x->c->world_size && !x->v.alone; peer++)
         if (peer != x->v.rank)
             *count += peer_messages(x, peer, messages + *count);
     return *count > 0 ? x->v.swap.start(x->v.swap.context, messages, *count, error) : STATUS_OK;
@@ -267,7 +327,7 @@ static void slot_compare(struct verify_cuda *x, enum slot slot)
         .heads = t.heads,
         .dim = t.dim,
         .width = slot == SLOT_LSE ? 1 : reference_cuda_padded(t.dim),
-        .local_rows = shard_rows(x->c, t.side, x->v.rank),
+        .local_rows = local_rows(x, t.side),
         .row_step = shard_row_step(x->c),
         .expected = t.expected,
         .twin_dtype = t.dtype,
@@ -286,25 +346,26 @@ static void slot_judge(struct verify_cuda *x, enum slot slot)
 {
     struct slot_tensor t = verify_slot(x, slot);
     const struct padding_tensor padded = {t.name, t.side, t.data, t.heads, t.dim};
-    if (!verify_slot_present(x->c, slot))
+    if (!verify_slot_present(x, slot))
         return;
     slot_compare(x, slot);
-    if (slot != SLOT_LSE)
+    if (slot != SLOT_LSE && !x->v.placed)
         x->padding[slot] = padding_cuda_judge(x->v.queue, x->c, x->v.rank, &padded);
 }
 
 static void dbias_judge(struct verify_cuda *x)
 {
     const struct cp_case *c = x->c;
-    struct bias_share share = bias_share(c, x->v.rank);
-    if (bias_is_whole(c)) {
+    struct bias_share share = verify_bias_share(x);
+    if (bias_is_whole(c) && !x->v.alone) {
         reference_cuda_add_parts(x->v.queue, x->dbias_parts, c->world_size, x->v.rank, share.count,
                                  x->dbias + share.first);
         reference_cuda_add_twin_parts(x->v.queue, x->dbias_twin_parts, c->world_size, x->v.rank,
                                       share.count, x->dbias_twin + share.first);
     }
     struct totals_layout l = totals_layout(c, x->v.rank);
-    int first = bias_is_whole(c) ? 0 : x->v.rank;
+    bool summed = bias_is_whole(c) && !x->v.own_sums;
+    int first = summed ? 0 : x->v.rank;
     const struct compare_lines lines = {
         .data = x->v.results.dbias,
         .dtype = c->dtype,
@@ -314,7 +375,7 @@ static void dbias_judge(struct verify_cuda *x)
         .end = share.first + share.count,
         .columns = c->seqlen_kv,
         .terms = heads_of(x, first) + TOTALS_BIAS_TERMS * c->heads,
-        .terms_ranks = bias_is_whole(c) ? c->world_size : 1,
+        .terms_ranks = summed ? c->world_size : 1,
         .terms_step = TOTALS_NUMBERS * c->heads,
         .terms_count = c->heads,
         .terms_elements = l.heads * l.rows * l.columns,
@@ -353,7 +414,9 @@ static enum status judge_all(struct verify_cuda *x, bool swapped, cudaEvent_t re
     enum status status = swapped ? x->v.swap.join(x->v.swap.context, error) : STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    if (x->c->training)
+    if (wants_others(x))
+        others_reference(x);
+    if (wants_keys(x))
         keys_reference(x);
     event_record(x, reference);
     for (int slot = SLOTS_OF_QUERIES; slot < SLOTS; slot++)

@@ -37,6 +37,14 @@ struct verification_cuda {
     struct arena *host;          // has room for what verify_cuda_reserve() adds
     struct device_arena *device; // likewise
     struct swap_cuda swap;       // with the other ranks; not called where there are none
+    // For who has results and no other ranks: what is wanted of all queries is computed here, and
+    // results that are NULL are not judged. dbias is then all that the rank has of it, not a share.
+    bool alone;
+    bool own_sums; // alone: dbias, dsink and max_logit are over the rank's own queries
+    // Alone: the spans are of any tokens, and the results of token_rows[] rows, one behind the
+    // other; format is not sbhd, and there is no dbias.
+    bool placed;
+    int64_t token_rows[2];
 };
 
 // What a rank spends with `verify: auto` (judge/tiles.h): some 0.4 s of an H200 where reference and
@@ -46,6 +54,10 @@ struct verification_cuda {
 // Adds what verify_cuda_start() takes of the arenas.
 enum status verify_cuda_reserve(const struct cp_case *c, int rank, size_t *host_bytes,
                                 size_t *device_bytes, struct error *error) MUST_CHECK;
+
+// The same for a verification whose arenas and queue are not there yet.
+enum status verify_cuda_reserve_for(const struct verification_cuda *v, size_t *host_bytes,
+                                    size_t *device_bytes, struct error *error) MUST_CHECK;
 
 // Puts the reference, its swaps and the comparison on the streams and waits for nothing. All ranks
 // of the case must call it. *result is in the host arena. `reference` and `compare` are events of

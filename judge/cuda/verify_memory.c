@@ -30,11 +30,20 @@ static double fraction_of(const struct cp_case *c)
     return tiles_fraction(c, VERIFY_CUDA_WORK);
 }
 
-// The tiles and rows of a side. `drawn` is room for tables_tiles_max().
-static void extent_side(struct extent *e, const struct cp_case *c, enum shard_side side, int rank,
+// Room for the tiles of a side.
+static int64_t tiles_room(const struct verification_cuda *v, enum shard_side side)
+{
+    if (v->placed)
+        return v->token_rows[side] / REFERENCE_TILE_ROWS + v->span_count[side];
+    return tables_tiles_max(v->c, side, v->rank);
+}
+
+// The tiles and rows of a side. `drawn` is room for tiles_room().
+static void extent_side(struct extent *e, const struct verification_cuda *v, enum shard_side side,
                         const struct span *spans, int count, struct tile *drawn)
 {
-    int64_t most = tables_tiles_max(c, side, rank);
+    const struct cp_case *c = v->c;
+    int64_t most = tiles_room(v, side);
     e->tiles[side] = tiles_list(c, side, e->fraction, spans, count, drawn, most);
     e->rows[side] = 0;
     for (int64_t i = 0; i < e->tiles[side]; i++)
@@ -42,16 +51,18 @@ static void extent_side(struct extent *e, const struct cp_case *c, enum shard_si
 }
 
 // The extent without spans: they and the tiles are made for the moment.
-static enum status extent_find(struct extent *e, const struct cp_case *c, int rank,
+static enum status extent_find(struct extent *e, const struct verification_cuda *v,
                                struct error *error)
 {
+    const struct cp_case *c = v->c;
     *e = (struct extent){.fp64 = wants_fp64(c), .fraction = fraction_of(c)};
-    int64_t most = larger(tables_tiles_max(c, SIDE_Q, rank), tables_tiles_max(c, SIDE_KV, rank));
+    int64_t most = larger(tiles_room(v, SIDE_Q), tiles_room(v, SIDE_KV));
     struct span *spans = calloc((size_t)shard_spans_max(c) + 1, sizeof(*spans));
     struct tile *drawn = calloc((size_t)most + 1, sizeof(*drawn));
     for (int side = SIDE_Q; side <= SIDE_KV && spans && drawn; side++) {
-        int count = shard_spans(c, (enum shard_side)side, rank, spans);
-        extent_side(e, c, (enum shard_side)side, rank, spans, count, drawn);
+        int count =
+            v->placed ? v->span_count[side] : shard_spans(c, (enum shard_side)side, v->rank, spans);
+        extent_side(e, v, (enum shard_side)side, v->placed ? v->spans[side] : spans, count, drawn);
     }
     bool there = spans && drawn;
     free(spans);
@@ -88,11 +99,20 @@ static struct statistics statistics_piece(struct pieces *p, int64_t count, bool 
     return s;
 }
 
+// Rows of queries that are computed together: those that are judged or, alone, those of any rank.
+static int64_t queries_most(const struct verify_cuda *x)
+{
+    int64_t most = x->extent.rows[SIDE_Q];
+    for (int rank = 0; rank < x->c->world_size && x->v.alone; rank++)
+        most = larger(most, tables_rows(x->c, SIDE_Q, rank));
+    return most;
+}
+
 static int64_t results_elements(const struct verify_cuda *x, int dim)
 {
     const struct cp_case *c = x->c;
     int64_t keys = c->training ? x->extent.rows[SIDE_KV] * c->kv_heads : 0;
-    return larger(x->extent.rows[SIDE_Q] * c->heads, keys) * reference_cuda_padded(dim);
+    return larger(queries_most(x) * c->heads, keys) * reference_cuda_padded(dim);
 }
 
 static struct reference_results results_piece(struct pieces *p, const struct verify_cuda *x,
@@ -113,24 +133,26 @@ static void statistics_pieces(struct pieces *p, struct verify_cuda *x)
     const struct cp_case *c = x->c;
     bool fp64 = x->extent.fp64;
     x->judged = statistics_piece(p, x->extent.rows[SIDE_Q] * c->heads, fp64);
-    if (!c->training)
+    if (!c->training && !x->v.alone)
         return;
     for (int i = 0; i < c->world_size; i++) {
-        bool own = i == x->v.rank && !verify_is_sample(x);
+        bool own = i == x->v.rank && !verify_is_sample(x) && !x->v.placed;
         x->ranks[i] =
             own ? x->judged : statistics_piece(p, tables_rows(c, SIDE_Q, i) * c->heads, fp64);
     }
-    x->all = statistics_piece(p, x->r.tokens[SIDE_Q] * c->heads, fp64);
+    if (c->training)
+        x->all = statistics_piece(p, x->r.tokens[SIDE_Q] * c->heads, fp64);
 }
 
 static void bias_pieces(struct pieces *p, struct verify_cuda *x)
 {
     const struct cp_case *c = x->c;
-    if (!totals_has_bias(c))
+    if (!totals_has_bias(c) || (x->v.alone && !x->v.results.dbias))
         return;
     struct totals_layout l = totals_layout(c, x->v.rank);
     int64_t elements = l.heads * l.rows * l.columns;
-    int64_t parts = bias_is_whole(c) ? bias_share(c, x->v.rank).count * c->world_size : 0;
+    int64_t parts =
+        bias_is_whole(c) && !x->v.alone ? bias_share(c, x->v.rank).count * c->world_size : 0;
     x->dbias = piece(p, elements, sizeof(double));
     x->dbias_parts = piece(p, parts, sizeof(double));
     x->dbias_twin = piece(p, elements, sizeof(float));
@@ -204,7 +226,7 @@ static int64_t scratch_bytes(const struct verify_cuda *x)
 static void all_pieces(struct pieces *p, struct verify_cuda *x)
 {
     const struct cp_case *c = x->c;
-    int64_t q = x->extent.rows[SIDE_Q] * c->heads, kv = x->extent.rows[SIDE_KV] * c->kv_heads;
+    int64_t q = queries_most(x) * c->heads, kv = x->extent.rows[SIDE_KV] * c->kv_heads;
     x->scratch = piece(p, scratch_bytes(x), 1);
     x->expected[0] = results_piece(p, x, c->head_dim_v);
     if (c->training)
@@ -220,24 +242,34 @@ static void all_pieces(struct pieces *p, struct verify_cuda *x)
 
 // ---- host memory --------------------------------------------------------------------------------
 
-static int64_t tiles_most(const struct cp_case *c, int rank)
+// Of the queries of any rank that are walked over.
+static int64_t tiles_queries(const struct verification_cuda *v)
 {
-    return larger(tables_tiles_max(c, SIDE_Q, rank), tables_tiles_max(c, SIDE_KV, rank));
+    int64_t most = tables_tiles_max(v->c, SIDE_Q, v->rank);
+    for (int rank = 0; rank < v->c->world_size && v->alone; rank++)
+        most = larger(most, tables_tiles_max(v->c, SIDE_Q, rank));
+    return most;
 }
 
-static enum status host_reserve(const struct cp_case *c, int rank, size_t *total,
+static int64_t tiles_most(const struct verification_cuda *v)
+{
+    return larger(tiles_queries(v), larger(tiles_room(v, SIDE_Q), tiles_room(v, SIDE_KV)));
+}
+
+static enum status host_reserve(const struct verification_cuda *v, size_t *total,
                                 struct error *error)
 {
+    const struct cp_case *c = v->c;
     const struct {
         int64_t count;
         size_t size;
     } list[] = {
         {1, sizeof(struct verify_cuda)},
-        {tables_tiles_max(c, SIDE_Q, rank), sizeof(struct reference_tile)},
-        {tables_tiles_max(c, SIDE_KV, rank), sizeof(struct reference_tile)},
-        {tables_tiles_max(c, SIDE_Q, rank), sizeof(struct reference_tile)},
-        {tiles_most(c, rank), sizeof(struct reference_tile)},
-        {tiles_most(c, rank), sizeof(struct tile)},
+        {tiles_room(v, SIDE_Q), sizeof(struct reference_tile)},
+        {tiles_room(v, SIDE_KV), sizeof(struct reference_tile)},
+        {tiles_queries(v), sizeof(struct reference_tile)},
+        {tiles_most(v), sizeof(struct reference_tile)},
+        {tiles_most(v), sizeof(struct tile)},
         {c->batch, sizeof(struct reference_sequence)},
         {tables_pieces_max(c), sizeof(struct reference_piece)},
         {shard_spans_max(c), sizeof(struct span)},
@@ -257,12 +289,11 @@ static struct verify_cuda *host_take(const struct verification_cuda *v)
                               .extent = {.fp64 = wants_fp64(c), .fraction = fraction_of(c)},
                               .r = {.queue = v->queue, .c = c}};
     for (int side = SIDE_Q; side <= SIDE_KV; side++)
-        x->tiles[side] = arena_take(v->host, tables_tiles_max(c, (enum shard_side)side, v->rank),
+        x->tiles[side] = arena_take(v->host, tiles_room(v, (enum shard_side)side),
                                     sizeof(struct reference_tile));
-    x->all_tiles =
-        arena_take(v->host, tables_tiles_max(c, SIDE_Q, v->rank), sizeof(struct reference_tile));
-    x->sorted = arena_take(v->host, tiles_most(c, v->rank), sizeof(struct reference_tile));
-    x->drawn = arena_take(v->host, tiles_most(c, v->rank), sizeof(struct tile));
+    x->all_tiles = arena_take(v->host, tiles_queries(v), sizeof(struct reference_tile));
+    x->sorted = arena_take(v->host, tiles_most(v), sizeof(struct reference_tile));
+    x->drawn = arena_take(v->host, tiles_most(v), sizeof(struct tile));
     x->sequences = arena_take(v->host, c->batch, sizeof(struct reference_sequence));
     x->pieces = arena_take(v->host, tables_pieces_max(c), sizeof(struct reference_piece));
     x->spans = arena_take(v->host, shard_spans_max(c), sizeof(struct span));
@@ -281,12 +312,19 @@ static void tokens_count(struct reference_cuda *r)
 enum status verify_cuda_reserve(const struct cp_case *c, int rank, size_t *host_bytes,
                                 size_t *device_bytes, struct error *error)
 {
+    const struct verification_cuda v = {.c = c, .rank = rank};
+    return verify_cuda_reserve_for(&v, host_bytes, device_bytes, error);
+}
+
+enum status verify_cuda_reserve_for(const struct verification_cuda *v, size_t *host_bytes,
+                                    size_t *device_bytes, struct error *error)
+{
     size_t host = *host_bytes, device = *device_bytes;
-    struct verify_cuda x = {.v = {.rank = rank}, .c = c, .r = {.c = c}};
+    struct verify_cuda x = {.v = *v, .c = v->c, .r = {.c = v->c}};
     struct pieces p = {.total = &device, .error = error};
-    enum status status = host_reserve(c, rank, &host, error);
+    enum status status = host_reserve(v, &host, error);
     if (status == STATUS_OK)
-        status = extent_find(&x.extent, c, rank, error);
+        status = extent_find(&x.extent, v, error);
     if (status != STATUS_OK)
         return status;
     tokens_count(&x.r);
@@ -304,7 +342,7 @@ struct verify_cuda *verify_take(const struct verification_cuda *v)
     struct pieces p = {.device = v->device};
     for (int side = SIDE_Q; side <= SIDE_KV; side++) {
         enum shard_side s = (enum shard_side)side;
-        extent_side(&x->extent, v->c, s, v->rank, v->spans[side], v->span_count[side], x->drawn);
+        extent_side(&x->extent, v, s, v->spans[side], v->span_count[side], x->drawn);
         x->extent.tiles[side] = tables_tiles(v->c, s, v->rank, v->spans[side], v->span_count[side],
                                              x->extent.fraction, x->drawn, x->tiles[side]);
     }

@@ -9,6 +9,7 @@
 #include "judge/cuda/verify.h"
 #include "judge/tiles.h"
 #include "judge/totals.h"
+#include "plan/bias.h"
 
 // Tensors that are compared row by row.
 enum slot { SLOT_OUT, SLOT_LSE, SLOT_DQ, SLOT_DK, SLOT_DV, SLOTS };
@@ -71,8 +72,11 @@ struct slot_tensor {
 
 struct slot_tensor verify_slot(const struct verify_cuda *x, enum slot slot);
 
-// Whether the case has it.
-bool verify_slot_present(const struct cp_case *c, enum slot slot);
+// Whether it is there to be judged.
+bool verify_slot_present(const struct verify_cuda *x, enum slot slot);
+
+// The elements of dbias that are judged.
+struct bias_share verify_bias_share(const struct verify_cuda *x);
 
 static inline bool verify_is_sample(const struct verify_cuda *x)
 {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import sys
 from typing import Any
 
 HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
+CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 # DLPack's type codes and bits by the names of a case.
 DTYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32)}
@@ -44,6 +46,7 @@ class View:
     address: int
     shape: tuple
     strides: tuple  # in elements
+    device: int  # the number of a CUDA device; -1: host memory
     owner: Any
 
 
@@ -56,16 +59,24 @@ def _contiguous(shape: tuple) -> tuple:
 
 
 def _detached(tensor: Any) -> Any:
-    """PyTorch exports no tensor that requires a gradient, and no device memory to the host."""
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach()
-    if getattr(getattr(tensor, "device", None), "type", "cpu") != "cpu":
-        tensor = tensor.cpu()
-    return tensor
+    """PyTorch exports no tensor that requires a gradient."""
+    return tensor.detach() if hasattr(tensor, "detach") else tensor
+
+
+def _capsule(tensor: Any) -> Any:
+    """The tensor's memory. Whoever reads it goes behind the stream that stream_of() names."""
+    device = tensor.__dlpack_device__() if hasattr(tensor, "__dlpack_device__") else (1, 0)
+    return tensor.__dlpack__(stream=-1) if device[0] in CUDA_DEVICES else tensor.__dlpack__()
+
+
+def stream_of(device: int) -> int:
+    """The stream that PyTorch works on now, or the default stream."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_stream(device).cuda_stream if torch is not None else 0
 
 
 def view(name: str, tensor: Any, dtype: str) -> View:
-    """Where a tensor lies. Device memory is copied to the host first.
+    """Where a tensor lies.
 
     The dtype is that of the case; 16-bit unsigned integers are taken for the bits of bf16, which
     numpy does not know.
@@ -73,10 +84,13 @@ def view(name: str, tensor: Any, dtype: str) -> View:
     tensor = _detached(tensor)
     if not hasattr(tensor, "__dlpack__"):
         raise TypeError(f"{name} is a {type(tensor).__name__}, which does not speak DLPack")
-    capsule = tensor.__dlpack__()
+    capsule = _capsule(tensor)
     found = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
-    if found.device.type not in HOST_DEVICES:
-        raise TypeError(f"{name} is not in host memory (DLPack device {found.device.type})")
+    if found.device.type not in HOST_DEVICES + CUDA_DEVICES:
+        raise TypeError(
+            f"{name} is neither in host memory nor on a CUDA device (DLPack device "
+            f"{found.device.type})"
+        )
     kind = (found.dtype.code, found.dtype.bits)
     if kind != DTYPES[dtype] and not (dtype == "bf16" and kind == (1, 16)):
         raise TypeError(
@@ -87,16 +101,19 @@ def view(name: str, tensor: Any, dtype: str) -> View:
     strides = (
         tuple(found.strides[i] for i in range(found.ndim)) if found.strides else _contiguous(shape)
     )
-    return View((found.data or 0) + found.byte_offset, shape, strides, (tensor, capsule))
+    device = found.device.id if found.device.type in CUDA_DEVICES else -1
+    return View((found.data or 0) + found.byte_offset, shape, strides, device, (tensor, capsule))
 
 
-def empty(shape: tuple, dtype: str, library: str) -> Any:
-    """A new tensor in host memory."""
+def empty(shape: tuple, dtype: str, library: str, device: Any = None) -> Any:
+    """A new tensor; device is for PyTorch."""
+    if device is not None and library != "torch":
+        raise ValueError(f"{library} has no tensors on a device; library 'torch' has")
     if library == "torch":
         import torch
 
         names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-        return torch.empty(shape, dtype=names[dtype])
+        return torch.empty(shape, dtype=names[dtype], device=device)
     if library == "numpy":
         import numpy
 

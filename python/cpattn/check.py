@@ -159,6 +159,7 @@ class Check:
         self.case = case
         self.rank = rank
         self._placed = {"q": False, "k": False}
+        self._device: Optional[tuple] = None
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_check_create(
             case._handle, rank, ctypes.byref(handle), ctypes.byref(error)
@@ -291,22 +292,41 @@ class Check:
         return "torch" if "torch" in sys.modules else "numpy"
 
     def _filled(self, function: Any, tensor: str, library: Optional[str], device: Any) -> Any:
+        if device is not None:
+            library = library or "torch"
         made = _arrays.empty(
-            self.shape(tensor), self._dtype(tensor), library or self._library_default()
+            self.shape(tensor), self._dtype(tensor), library or self._library_default(), device
         )
         view = _arrays.view(tensor, made, self._dtype(tensor))
+        self._use(view.device)
         array, error = self._array(tensor, view), Error()
         status = function(
             self._handle, TENSORS.index(tensor), ctypes.byref(array), ctypes.byref(error)
         )
         insist(status, error)
-        return made if device is None else made.to(device)
+        return made
+
+    def _use(self, device: int) -> None:
+        """Says where arrays of the next call lie."""
+        if device < 0 and self._device is None:
+            return
+        stream = _arrays.stream_of(device) if device >= 0 else 0
+        if (device, stream) == self._device:
+            return
+        error = Error()
+        status = self._library.cpattn_check_device(
+            self._handle, device, ctypes.c_void_p(stream), ctypes.byref(error)
+        )
+        self._device = None
+        insist(status, error)
+        self._device = (device, stream) if device >= 0 else None
 
     def inputs(self, library: Optional[str] = None, device: Any = None) -> tuple:
         """q, k, v and dO of the tokens, as PyTorch tensors if PyTorch is imported, else numpy arrays.
 
-        `library` is "torch" or "numpy"; `device` is where PyTorch tensors go. numpy has no bf16: its
-        arrays hold the bits as uint16. Padding is filled with NaN.
+        `library` is "torch" or "numpy"; `device` is that of PyTorch tensors, as "cuda": they are
+        drawn there. numpy has no bf16: its arrays hold the bits as uint16. Padding is filled with
+        NaN.
         """
         fill = self._library.cpattn_check_fill
         return tuple(self._filled(fill, tensor, library, device) for tensor in INPUTS[:4])
@@ -317,10 +337,12 @@ class Check:
 
     def expected(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
         """The reference's numbers of a result, rounded to its dtype."""
-        return self._filled(self._library.cpattn_check_expected, tensor, library, device)
+        made = self._filled(self._library.cpattn_check_expected, tensor, library, None)
+        return made if device is None else made.to(device)
 
     def verify(self, **results: Any) -> Verdict:
-        """Judges any of out, lse, dq, dk, dv, dbias, dsink and max_logit."""
+        """Judges any of out, lse, dq, dk, dv, dbias, dsink and max_logit, where they lie: all in
+        host memory, or all on one CUDA device, behind what is on PyTorch's current stream."""
         arrays = (Array * len(TENSORS))()
         views = []
         for tensor, value in results.items():
@@ -330,6 +352,10 @@ class Check:
                 continue
             views.append(_arrays.view(tensor, value, self._dtype(tensor)))
             arrays[TENSORS.index(tensor)] = self._array(tensor, views[-1])
+        devices = {view.device for view in views}
+        if len(devices) > 1:
+            raise ValueError(f"results lie on several devices: {sorted(devices)} (-1 is the host)")
+        self._use(devices.pop() if devices else -1)
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_check_verify(
             self._handle, arrays, len(TENSORS), ctypes.byref(handle), ctypes.byref(error)

@@ -63,6 +63,15 @@ tests_cuda_test_verify_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_verify_cuda_LDADD = rank/cuda/librankcuda.a rank/librank.a \
     transport/libtransport.a $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_check_cuda
+tests_cuda_test_check_cuda_SOURCES = tests/cuda/test_check_cuda.c $(harness_sources) \
+    tests/cuda/local_transport.c tests/cuda/local_transport.h tests/cuda/verify_sample.c \
+    tests/cuda/verify_sample.h tests/generate.c tests/generate.h \
+    check/cuda/judge.c check/cuda/pack.h
+tests_cuda_test_check_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir)/client
+tests_cuda_test_check_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/cuda/librankcuda.a rank/librank.a \
+    transport/libtransport.a check/libcheck.la client/libclient.la $(cuda_test_libs)
+
 # A rank with faults, for trials of the daemon on a device.
 tests_cuda_faulty_rank_SOURCES = tests/cuda/faulty_rank.c tests/cuda/faulty.c tests/cuda/faulty.h
 tests_cuda_faulty_rank_CPPFLAGS = $(cuda_test_cppflags)

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA part of libcpattn-check: inputs drawn into device memory, results judged there. Arrays
+// of any strides are brought into the order of a rank's tensors on the device; what is in that
+// order already is judged where it lies.
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/cuda/pack.h"
+#include "check/device.h"
+#include "common/arena.h"
+#include "common/cuda/device_arena.h"
+#include "judge/cuda/inputs_cuda.h"
+#include "judge/cuda/verify.h"
+#include "plan/bias.h"
+
+struct device_judge {
+    int device;
+    cudaStream_t stream; // the caller's
+    struct cuda_queue queue;
+    struct device_arena memory;
+    struct arena host;
+    cudaEvent_t begun, events[2];
+};
+
+// ---- the device ---------------------------------------------------------------------------------
+
+// Makes the judge's device current; the result is what was before.
+static int device_enter(const struct device_judge *j)
+{
+    int before = j->device;
+    cudaGetDevice(&before);
+    cudaSetDevice(j->device);
+    return before;
+}
+
+static void device_leave(int before)
+{
+    cudaSetDevice(before);
+}
+
+static void judge_fini(struct device_judge *j)
+{
+    queue_fini(&j->queue);
+    device_arena_fini(&j->memory);
+    arena_fini(&j->host);
+    if (j->begun)
+        cudaEventDestroy(j->begun);
+    for (int i = 0; i < 2; i++)
+        if (j->events[i])
+            cudaEventDestroy(j->events[i]);
+    cudaGetLastError();
+    free(j);
+}
+
+static void judge_close(struct device_judge *j)
+{
+    if (!j)
+        return;
+    int before = device_enter(j);
+    judge_fini(j);
+    device_leave(before);
+}
+
+static cudaError_t judge_init(struct device_judge *j)
+{
+    device_arena_init(&j->memory, 0);
+    arena_init(&j->host);
+    cudaError_t result = queue_init(&j->queue);
+    if (result == cudaSuccess)
+        result = cudaEventCreateWithFlags(&j->begun, cudaEventDisableTiming);
+    for (int i = 0; i < 2 && result == cudaSuccess; i++)
+        result = cudaEventCreate(&j->events[i]);
+    return result;
+}
+
+static enum status judge_open(int device, void *stream, struct device_judge **judge,
+                              struct error *error)
+{
+    int count = 0, before = 0;
+    cudaError_t result = cudaGetDeviceCount(&count);
+    if (result != cudaSuccess || device >= count)
+        return error_set(error, STATUS_UNAVAILABLE, "there is no CUDA device %d; there are %d%s%s",
+                         device, count, result == cudaSuccess ? "" : ": ",
+                         result == cudaSuccess ? "" : cudaGetErrorString(result));
+    struct device_judge *j = calloc(1, sizeof(*j));
+    if (!j)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the judge of a device");
+    j->device = device;
+    j->stream = stream;
+    before = device_enter(j);
+    result = judge_init(j);
+    if (result == cudaSuccess)
+        *judge = j;
+    else
+        judge_fini(j);
+    device_leave(before);
+    if (result == cudaSuccess)
+        return STATUS_OK;
+    return error_set(error, STATUS_UNAVAILABLE, "CUDA device %d cannot be used: %s", device,
+                     cudaGetErrorString(result));
+}
+
+// Puts what follows behind the caller's stream.
+static void judge_follow(struct device_judge *j)
+{
+    queue_note(&j->queue, cudaEventRecord(j->begun, j->stream), "the caller's stream");
+    queue_note(&j->queue, cudaStreamWaitEvent(j->queue.stream, j->begun, 0), "the caller's stream");
+}
+
+static bool judge_read(struct device_judge *j, void *host, const void *device, size_t bytes)
+{
+    int before = device_enter(j);
+    cudaError_t result = cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost);
+    device_leave(before);
+    return result == cudaSuccess;
+}
+
+// ---- the order of a rank ------------------------------------------------------------------------
+
+// The caller's row that has a number in the dense order: of named tokens that of the token.
+static int64_t dense_row(const struct cpattn_check *check, enum cpattn_tensor tensor, int64_t row)
+{
+    if (!check->placed || !tensor_has_tokens(tensor))
+        return row;
+    return check->rows[tensor_side(tensor)].order[row];
+}
+
+// How a tensor lies densely: [rows][heads][dim], or [heads][rows][dim] as LSE and biases.
+static struct pack pack_of(const struct cpattn_check *check, enum cpattn_tensor tensor,
+                           const struct cpattn_array *array)
+{
+    struct cpattn_shape s = cpattn_check_shape(check, tensor);
+    bool outside = tensor == CPATTN_TENSOR_LSE || tensor == CPATTN_TENSOR_BIAS ||
+                   tensor == CPATTN_TENSOR_DBIAS;
+    return (struct pack){.array = array->data,
+                         .head_stride = array->head_stride,
+                         .dense_row = outside ? s.dim : (int64_t)s.heads * s.dim,
+                         .dense_head = outside ? s.rows * s.dim : s.dim,
+                         .rows = s.rows,
+                         .heads = s.heads,
+                         .dim = s.dim,
+                         .element_bytes = tensor_element_bytes(&check->c, tensor)};
+}
+
+static size_t pack_bytes(const struct pack *p)
+{
+    return (size_t)(p->rows * p->heads * p->dim) * p->element_bytes;
+}
+
+static bool is_dense(const struct cpattn_check *check, enum cpattn_tensor tensor,
+                     const struct cpattn_array *array, const struct pack *p)
+{
+    if ((p->heads > 1 && array->head_stride != p->dense_head) || check->placed)
+        return false;
+    for (int64_t row = 0; row < p->rows; row++)
+        if (array_offset(array, dense_row(check, tensor, row), 0) != row * p->dense_row)
+            return false;
+    return true;
+}
+
+static bool pack_offsets(struct device_judge *j, const struct cpattn_check *check,
+                         enum cpattn_tensor tensor, const struct cpattn_array *array,
+                         struct pack *p)
+{
+    size_t bytes = (size_t)p->rows * sizeof(int64_t);
+    int64_t *offsets = malloc(bytes + 1);
+    if (!offsets)
+        return queue_note(&j->queue, cudaErrorMemoryAllocation, "the rows of a tensor");
+    for (int64_t row = 0; row < p->rows; row++)
+        offsets[row] = array_offset(array, dense_row(check, tensor, row), 0);
+    p->offsets = queue_copy(&j->queue, offsets, bytes);
+    free(offsets);
+    return p->offsets;
+}
+
+// ---- the case -----------------------------------------------------------------------------------
+
+// As one rank computes it alone: all tokens judged, no heads dealt, no step between named tokens.
+static struct cp_case judged_case(const struct cpattn_check *check)
+{
+    struct cp_case c = check->c;
+    c.verify = VERIFY_FULL;
+    c.comm = COMM_P2P;
+    if (check->placed && c.format == FORMAT_SBHD)
+        c.format = FORMAT_BSHD;
+    return c;
+}
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+static enum input_tensor input_of(enum cpattn_tensor tensor)
+{
+    static const enum input_tensor inputs[] = {[CPATTN_TENSOR_Q] = INPUT_Q,
+                                               [CPATTN_TENSOR_K] = INPUT_K,
+                                               [CPATTN_TENSOR_V] = INPUT_V,
+                                               [CPATTN_TENSOR_DO] = INPUT_DO};
+    return inputs[tensor];
+}
+
+static void dense_draw(struct device_judge *j, const struct cpattn_check *check,
+                       enum cpattn_tensor tensor, const struct cp_case *c, struct span *spans,
+                       int count, void *data)
+{
+    if (tensor == CPATTN_TENSOR_SINK)
+        inputs_cuda_fill_sink(&j->queue, c, data);
+    else if (tensor == CPATTN_TENSOR_BIAS)
+        inputs_cuda_fill_bias(&j->queue, c, check->rank, spans, data);
+    else
+        inputs_cuda_fill_spans(&j->queue, c, input_of(tensor), spans, count,
+                               check->placed ? 1 : shard_row_step(c), data);
+}
+
+static void fill_start(struct device_judge *j, const struct cpattn_check *check,
+                       enum cpattn_tensor tensor, const struct cpattn_array *array,
+                       struct span *spans, int count)
+{
+    struct cp_case c = judged_case(check);
+    struct pack p = pack_of(check, tensor, array);
+    size_t bytes = pack_bytes(&p);
+    bool dense = is_dense(check, tensor, array, &p);
+    p.dense = dense ? array->data : queue_scratch(&j->queue, bytes);
+    if (!p.dense)
+        return;
+    // What is not drawn is padding: all ones are a NaN in every dtype.
+    queue_note(&j->queue, cudaMemsetAsync(p.dense, 0xff, bytes, j->queue.stream), "padding");
+    dense_draw(j, check, tensor, &c, spans, count, p.dense);
+    if (!dense && pack_offsets(j, check, tensor, array, &p))
+        pack_write(&j->queue, &p);
+}
+
+static enum status judge_fill(struct device_judge *j, const struct cpattn_check *check,
+                              enum cpattn_tensor tensor, const struct cpattn_array *array,
+                              struct error *error)
+{
+    int count = 0, before = device_enter(j);
+    struct span *spans = spans_of_check(check, tensor_side(tensor), 1, &count);
+    enum status status = STATUS_OK;
+    if (spans) {
+        judge_follow(j);
+        fill_start(j, check, tensor, array, spans, count);
+        status = queue_finish(&j->queue, error);
+    } else {
+        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the tokens of a check");
+    }
+    free(spans);
+    device_leave(before);
+    return status;
+}
+
+// ---- verdicts -----------------------------------------------------------------------------------
+
+// What one verdict works on.
+struct judgement {
+    struct device_judge *j;
+    struct cpattn_check *check;
+    const struct cpattn_array *results;
+    struct cp_case c;
+    struct span *spans[2];
+    struct verification_cuda v;
+    struct pack packs[CPATTN_TENSORS];
+    bool copied[CPATTN_TENSORS];
+};
+
+static bool is_gradient(enum cpattn_tensor tensor)
+{
+    return tensor != CPATTN_TENSOR_OUT && tensor != CPATTN_TENSOR_LSE &&
+           tensor != CPATTN_TENSOR_MAX_LOGIT;
+}
+
+// The case without its backward where nothing of that is judged.
+static void case_take(struct judgement *x)
+{
+    bool gradients = false;
+    for (int t = 0; t < CPATTN_TENSORS; t++)
+        gradients = gradients || (x->results[t].data && is_gradient((enum cpattn_tensor)t));
+    x->c = judged_case(x->check);
+    x->c.training = x->c.training && gradients;
+}
+
+static enum status judgement_init(struct judgement *x, struct error *error)
+{
+    struct cpattn_check *check = x->check;
+    case_take(x);
+    x->v = (struct verification_cuda){.c = &x->c,
+                                      .rank = check->rank,
+                                      .queue = &x->j->queue,
+                                      .host = &x->j->host,
+                                      .device = &x->j->memory,
+                                      .alone = true,
+                                      .own_sums = check->sums == CPATTN_SUMS_OWN,
+                                      .placed = check->placed};
+    for (int side = SIDE_Q; side <= SIDE_KV; side++) {
+        x->spans[side] = spans_of_check(check, (enum shard_side)side, 1, &x->v.span_count[side]);
+        x->v.spans[side] = x->spans[side];
+        x->v.token_rows[side] = check->rows[side].count;
+    }
+    if (x->spans[SIDE_Q] && x->spans[SIDE_KV])
+        return STATUS_OK;
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the tokens of a check");
+}
+
+static void judgement_fini(struct judgement *x)
+{
+    free(x->spans[SIDE_Q]);
+    free(x->spans[SIDE_KV]);
+}
+
+// Where the results lie once they are dense; before memory is there, whether they are.
+static void results_place(struct judgement *x, void *const dense[CPATTN_TENSORS])
+{
+    x->v.results = (struct rank_results){.out = dense[CPATTN_TENSOR_OUT],
+                                         .lse = dense[CPATTN_TENSOR_LSE],
+                                         .dq = dense[CPATTN_TENSOR_DQ],
+                                         .dk = dense[CPATTN_TENSOR_DK],
+                                         .dv = dense[CPATTN_TENSOR_DV],
+                                         .dsink = dense[CPATTN_TENSOR_DSINK],
+                                         .max_logit = dense[CPATTN_TENSOR_MAX_LOGIT],
+                                         .dbias = dense[CPATTN_TENSOR_DBIAS]};
+}
+
+static enum status memory_reserve(struct judgement *x, struct error *error)
+{
+    void *places[CPATTN_TENSORS] = {NULL};
+    size_t host = 0, device = 0;
+    enum status status = STATUS_OK;
+    for (int t = 0; t < CPATTN_TENSORS && status == STATUS_OK; t++) {
+        enum cpattn_tensor tensor = (enum cpattn_tensor)t;
+        const struct cpattn_array *array = &x->results[t];
+        if (!(places[t] = array->data))
+            continue;
+        x->packs[t] = pack_of(x->check, tensor, array);
+        x->copied[t] = !is_dense(x->check, tensor, array, &x->packs[t]);
+        if (x->copied[t])
+            status = device_arena_add(&device, (int64_t)pack_bytes(&x->packs[t]), 1, error);
+    }
+    results_place(x, places);
+    if (status == STATUS_OK)
+        status = verify_cuda_reserve_for(&x->v, &host, &device, error);
+    if (status == STATUS_OK)
+        status = arena_reserve(&x->j->host, host, error);
+    if (status == STATUS_OK)
+        status = device_arena_reserve(&x->j->memory, device, error);
+    return status;
+}
+
+static void results_take(struct judgement *x)
+{
+    void *places[CPATTN_TENSORS] = {NULL};
+    for (int t = 0; t < CPATTN_TENSORS; t++) {
+        struct pack *p = &x->packs[t];
+        places[t] = x->results[t].data;
+        if (!x->copied[t])
+            continue;
+        p->dense = places[t] = device_arena_take(&x->j->memory, (int64_t)pack_bytes(p), 1);
+        if (pack_offsets(x->j, x->check, (enum cpattn_tensor)t, &x->results[t], p))
+            pack_read(&x->j->queue, p);
+    }
+    results_place(x, places);
+}
+
+static enum status judgement_run(struct judgement *x, device_failed *failed,
+                                 struct rank_report *report, struct error *error)
+{
+    struct verify_cuda *verify = NULL;
+    enum status status = memory_reserve(x, error), finished;
+    if (status != STATUS_OK)
+        return status;
+    judge_follow(x->j);
+    results_take(x);
+    status = verify_cuda_start(&x->v, x->j->events[0], x->j->events[1], &verify, error);
+    finished = queue_finish(&x->j->queue, error);
+    status = status == STATUS_OK ? finished : status;
+    if (status != STATUS_OK)
+        return status;
+    verify_cuda_finish(verify, report);
+    if (!report->pass)
+        failed(x->check, x->results, verify_cuda_statistics, verify, report);
+    return STATUS_OK;
+}
+
+static enum status judge_verify(struct device_judge *j, struct cpattn_check *check,
+                                const struct cpattn_array *results, device_failed *failed,
+                                struct rank_report *report, struct error *error)
+{
+    struct judgement x = {.j = j, .check = check, .results = results};
+    int before = device_enter(j);
+    enum status status = judgement_init(&x, error);
+    if (status == STATUS_OK)
+        status = judgement_run(&x, failed, report, error);
+    judgement_fini(&x);
+    device_arena_trim(&j->memory);
+    device_leave(before);
+    return status;
+}
+
+__attribute__((visibility("default"))) const struct check_device *cpattn_check_cuda_table(void);
+
+const struct check_device *cpattn_check_cuda_table(void)
+{
+    static const struct check_device table = {.version = PACKAGE_VERSION,
+                                              .state_bytes = sizeof(struct cpattn_check),
+                                              .open = judge_open,
+                                              .close = judge_close,
+                                              .fill = judge_fill,
+                                              .verify = judge_verify,
+                                              .read = judge_read};
+    return &table;
+}
