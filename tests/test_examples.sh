@@ -9,9 +9,10 @@ set -u
 . "$top_srcdir/tests/tap.sh"
 scratch=$(mktemp -d) || exit 99
 CPATTN_SOCKET=$scratch/cpattnd.sock
-CPATTN_LIBRARY=$top_builddir/client/.libs/libcpattn.so.0
+CPATTN_LIBRARY_PATH=$top_builddir/client/.libs:$top_builddir/check/.libs
+PYTHONPATH=$top_srcdir/python
 PYTHONDONTWRITEBYTECODE=1
-export CPATTN_SOCKET CPATTN_LIBRARY PYTHONDONTWRITEBYTECODE
+export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
 daemon=
 trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 
@@ -83,7 +84,7 @@ harness() { # NAME COMMAND...
 harness C "$top_builddir/examples/harness"
 if ! command -v python3 >/dev/null 2>&1; then
     tap_skip "the harness in Python" "there is no python3"
-elif nm -D "$CPATTN_LIBRARY" | grep -qE '__(asan|tsan|ubsan)_'; then
+elif nm -D "$top_builddir/client/.libs/libcpattn.so.0" | grep -qE '__(asan|tsan|ubsan)_'; then
     tap_skip "the harness in Python" "the library is built with sanitizers"
 else
     harness Python python3 "$top_srcdir/examples/harness.py"

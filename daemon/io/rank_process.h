@@ -11,10 +11,8 @@ struct crews {
     struct ev_loop *loop;
     struct crew_handler handler;
     const char *program;
-    const struct guests *guests;
     const struct confinement *confinement;
-    struct confinement guest_confinement;
-    char **environment, **guest_environment;
+    char **environment;
     int null_fd;
     bool kills_strays;
     struct crew *table; // [POOLS_MAX]

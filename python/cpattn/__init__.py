@@ -19,6 +19,19 @@ CPATTN_LIBRARY_PATH says, then where the system looks for libraries.
 """
 from cpattn._library import CpattnError, Status
 from cpattn.case import Case
+from cpattn.client import Answer, Client, Request
 from cpattn.check import Check, Diagnosis, Figures, Verdict, VerdictError
 
-__all__ = ["Case", "Check", "CpattnError", "Diagnosis", "Figures", "Status", "Verdict", "VerdictError"]
+__all__ = [
+    "Answer",
+    "Case",
+    "Check",
+    "Client",
+    "CpattnError",
+    "Diagnosis",
+    "Figures",
+    "Request",
+    "Status",
+    "Verdict",
+    "VerdictError",
+]

@@ -105,6 +105,145 @@ class Shape(ctypes.Structure):
     _fields_ = [("rows", ctypes.c_int64), ("heads", ctypes.c_int32), ("dim", ctypes.c_int32)]
 
 
+class OptionsStruct(ctypes.Structure):
+    """struct cpattn_options"""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("socket", ctypes.c_char_p),
+        ("connect_timeout_ns", ctypes.c_uint64),
+        ("grace_ns", ctypes.c_uint64),
+        ("requests_max", ctypes.c_int),
+        ("token_file", ctypes.c_char_p),
+        ("tls_ca", ctypes.c_char_p),
+        ("tls_certificate", ctypes.c_char_p),
+        ("tls_key", ctypes.c_char_p),
+    ]
+
+
+class ResultStruct(ctypes.Structure):
+    """struct cpattn_result"""
+
+    _fields_ = [
+        ("verdict", ctypes.c_int),
+        ("world_size", ctypes.c_int32),
+        ("digest", ctypes.c_uint64),
+        ("queue_ns", ctypes.c_uint64),
+        ("start_ns", ctypes.c_uint64),
+        ("run_ns", ctypes.c_uint64),
+        ("total_ns", ctypes.c_uint64),
+    ]
+
+
+class RankStruct(ctypes.Structure):
+    """struct cpattn_rank"""
+
+    _fields_ = [
+        ("rank", ctypes.c_int32),
+        ("passed", ctypes.c_bool),
+        ("figures_count", ctypes.c_int32),
+        ("digest", ctypes.c_uint64),
+        ("flops", ctypes.c_double),
+        ("plan_ns", ctypes.c_uint64),
+        ("inputs_ns", ctypes.c_uint64),
+        ("forward_ns", ctypes.c_uint64),
+        ("backward_ns", ctypes.c_uint64),
+        ("exchange_ns", ctypes.c_uint64),
+        ("exposed_ns", ctypes.c_uint64),
+        ("reference_ns", ctypes.c_uint64),
+        ("compare_ns", ctypes.c_uint64),
+        ("diagnosis", ctypes.c_char_p),
+        ("diagnosis_tensor", ctypes.c_char_p),
+        ("diagnosis_explained", ctypes.c_double),
+    ]
+
+
+class FailureStruct(ctypes.Structure):
+    """struct cpattn_failure"""
+
+    _fields_ = [
+        ("rank", ctypes.c_int32),
+        ("culprit", ctypes.c_bool),
+        ("phase", ctypes.c_char_p),
+        ("step", ctypes.c_int32),
+        ("waiting_for", ctypes.c_int32),
+        ("state", ctypes.c_char),
+        ("fate", ctypes.c_char_p),
+        ("text", ctypes.c_char_p),
+        ("stderr_tail", ctypes.c_char_p),
+    ]
+
+
+class DescriptionStruct(ctypes.Structure):
+    """struct cpattn_description"""
+
+    _fields_ = [
+        ("version", ctypes.c_char_p),
+        ("backend", ctypes.c_char_p),
+        ("devices", ctypes.c_int32),
+        ("world_size_max", ctypes.c_int32),
+        ("memory_bytes_max", ctypes.c_int64),
+        ("timeout_default_ns", ctypes.c_uint64),
+        ("timeout_max_ns", ctypes.c_uint64),
+        ("queue_max", ctypes.c_int32),
+        ("gpu_count", ctypes.c_int32),
+    ]
+
+
+class GpuStruct(ctypes.Structure):
+    """struct cpattn_gpu"""
+
+    _fields_ = [
+        ("index", ctypes.c_int32),
+        ("arch", ctypes.c_char_p),
+        ("memory_bytes", ctypes.c_int64),
+        ("name", ctypes.c_char_p),
+    ]
+
+
+class DaemonStatusStruct(ctypes.Structure):
+    """struct cpattn_daemon_status"""
+
+    _fields_ = [
+        ("uptime_ns", ctypes.c_uint64),
+        ("queued", ctypes.c_int32),
+        ("running", ctypes.c_int32),
+        ("admitted", ctypes.c_uint64),
+        ("passed", ctypes.c_uint64),
+        ("failed", ctypes.c_uint64),
+        ("errors", ctypes.c_uint64),
+        ("refused", ctypes.c_uint64),
+        ("draining", ctypes.c_bool),
+        ("pool_count", ctypes.c_int32),
+    ]
+
+
+class PoolStruct(ctypes.Structure):
+    """struct cpattn_pool"""
+
+    _fields_ = [
+        ("world_size", ctypes.c_int32),
+        ("instance", ctypes.c_int32),
+        ("state", ctypes.c_char_p),
+        ("generation", ctypes.c_uint32),
+        ("jobs", ctypes.c_uint64),
+        ("deaths", ctypes.c_uint64),
+        ("last_failure", ctypes.c_char_p),
+        ("devices", ctypes.c_uint64),
+        ("spare", ctypes.c_bool),
+    ]
+
+
+def members(struct: ctypes.Structure) -> dict[str, Any]:
+    """The members of a struct, texts as str: what is left when its owner is destroyed."""
+    values = {name: getattr(struct, name) for name, *_ in struct._fields_}
+    texts = {name for name, kind in struct._fields_ if kind in (ctypes.c_char_p, ctypes.c_char)}
+    return {
+        name: (value or b"").decode(errors="replace") if name in texts else value
+        for name, value in values.items()
+    }
+
+
 # The enum cpattn_tensor, and how many there are.
 TENSORS = (
     "q",
@@ -141,6 +280,66 @@ _CASE_FUNCTIONS = {
     "cpattn_field_next": (_POINTER, [_POINTER]),
     "cpattn_field_name": (_TEXT, [_POINTER]),
 }
+_CLIENT_FUNCTIONS = {
+    "cpattn_version": (_TEXT, []),
+    "cpattn_client_create": (
+        _INT,
+        [ctypes.POINTER(OptionsStruct), ctypes.POINTER(_POINTER), _ERROR],
+    ),
+    "cpattn_client_destroy": (None, [_POINTER]),
+    "cpattn_client_socket": (_TEXT, [_POINTER]),
+    "cpattn_submit_limited": (
+        _INT,
+        [
+            _POINTER,
+            _POINTER,
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+            ctypes.POINTER(_POINTER),
+            _ERROR,
+        ],
+    ),
+    "cpattn_request_id": (_TEXT, [_POINTER]),
+    "cpattn_request_destroy": (None, [_POINTER]),
+    "cpattn_poll": (ctypes.c_bool, [_POINTER]),
+    "cpattn_wait": (ctypes.c_bool, [_POINTER, ctypes.c_uint64]),
+    "cpattn_wait_any": (_POINTER, [_POINTER, ctypes.c_uint64]),
+    "cpattn_collect": (
+        _INT,
+        [_POINTER, ctypes.POINTER(ctypes.POINTER(ResultStruct)), _ERROR],
+    ),
+    "cpattn_cancel": (_INT, [_POINTER, _ERROR]),
+    "cpattn_cancel_id": (_INT, [_POINTER, _TEXT, ctypes.c_uint64, _ERROR]),
+    "cpattn_result_destroy": (None, [ctypes.POINTER(ResultStruct)]),
+    "cpattn_result_rank": (ctypes.POINTER(RankStruct), [ctypes.POINTER(ResultStruct), _INT]),
+    "cpattn_result_figures": (
+        ctypes.POINTER(FiguresStruct),
+        [ctypes.POINTER(ResultStruct), _INT, _INT],
+    ),
+    "cpattn_result_failure": (
+        ctypes.POINTER(FailureStruct),
+        [ctypes.POINTER(ResultStruct), _INT],
+    ),
+    "cpattn_verdict_name": (_TEXT, [_INT]),
+    "cpattn_describe": (
+        _INT,
+        [_POINTER, ctypes.c_uint64, ctypes.POINTER(ctypes.POINTER(DescriptionStruct)), _ERROR],
+    ),
+    "cpattn_description_gpu": (
+        ctypes.POINTER(GpuStruct),
+        [ctypes.POINTER(DescriptionStruct), _INT],
+    ),
+    "cpattn_description_destroy": (None, [ctypes.POINTER(DescriptionStruct)]),
+    "cpattn_query_status": (
+        _INT,
+        [_POINTER, ctypes.c_uint64, ctypes.POINTER(ctypes.POINTER(DaemonStatusStruct)), _ERROR],
+    ),
+    "cpattn_daemon_status_pool": (
+        ctypes.POINTER(PoolStruct),
+        [ctypes.POINTER(DaemonStatusStruct), _INT],
+    ),
+    "cpattn_daemon_status_destroy": (None, [ctypes.POINTER(DaemonStatusStruct)]),
+}
 _CHECK_FUNCTIONS = {
     "cpattn_check_create": (_INT, [_POINTER, _INT, ctypes.POINTER(_POINTER), _ERROR]),
     "cpattn_check_destroy": (None, [_POINTER]),
@@ -155,6 +354,7 @@ _CHECK_FUNCTIONS = {
             _ERROR,
         ],
     ),
+    "cpattn_check_device": (_INT, [_POINTER, _INT, _POINTER, _ERROR]),
     "cpattn_check_sums": (None, [_POINTER, _INT]),
     "cpattn_check_shape": (Shape, [_POINTER, _INT]),
     "cpattn_check_sequence": (ctypes.c_int32, [_POINTER, _INT, ctypes.c_int64]),
@@ -204,6 +404,12 @@ def _load(name: str, functions: dict[str, Any]) -> ctypes.CDLL:
 def case_library() -> ctypes.CDLL:
     """libcpattn"""
     return _load("cpattn", _CASE_FUNCTIONS)
+
+
+@functools.lru_cache(maxsize=None)
+def client_library() -> ctypes.CDLL:
+    """libcpattn, with what talks to a daemon"""
+    return _load("cpattn", {**_CASE_FUNCTIONS, **_CLIENT_FUNCTIONS})
 
 
 @functools.lru_cache(maxsize=None)

@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to a daemon: cases in, verdicts out.
+
+    with cpattn.Client() as client:
+        print(client.run(cpattn.Case(world_size=4)))
+        for answer in client.answers(cases):           # many in flight, as they come
+            print(answer.case, answer.verdict or answer.text)
+
+A client is for one thread at a time; each thread, and each process after a fork, makes its own.
+Times are in seconds.
+"""
+from __future__ import annotations
+
+import collections
+import ctypes
+import dataclasses
+import itertools
+import os
+import time
+from typing import Any, Iterable, Iterator, Optional, Union
+
+from cpattn._library import (
+    DaemonStatusStruct,
+    DescriptionStruct,
+    Error,
+    OptionsStruct,
+    ResultStruct,
+    Status,
+    client_library,
+    insist,
+    members,
+)
+from cpattn.case import Case
+from cpattn.check import Diagnosis, Figures
+
+_SECOND = 10**9
+_DAY = 24 * 3600
+_FOREVER = 2**64 - 1
+
+CaseLike = Union[Case, dict]
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * _SECOND)
+
+
+def _case(case: CaseLike) -> Case:
+    return case if isinstance(case, Case) else Case(**case)
+
+
+def _wait_ns(timeout: Optional[float]) -> int:
+    return _FOREVER if timeout is None else _ns(timeout)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rank:
+    """What one rank measured. Times are in seconds, by phase."""
+
+    rank: int
+    passed: bool
+    figures: tuple
+    digest: int
+    flops: float
+    seconds: dict
+    diagnosis: Optional[Diagnosis]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Where a rank stood when a case was not brought to its end."""
+
+    rank: int
+    culprit: bool
+    phase: str
+    step: int
+    waiting_for: int
+    state: str
+    fate: str
+    text: str
+    stderr_tail: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What became of a case. True if it passed.
+
+    `verdict` is "pass", "fail" or "unverified", or None where the case was not brought to its end:
+    `status` and `text` say why, then, and `failures` where each rank stood.
+    """
+
+    case: Case
+    status: Status
+    text: str
+    verdict: Optional[str]
+    digest: int
+    seconds: dict
+    ranks: tuple
+    failures: tuple
+
+    def __bool__(self) -> bool:
+        return self.verdict == "pass"
+
+    @property
+    def figures(self) -> list[tuple[int, Figures]]:
+        """All figures with their ranks."""
+        return [(rank.rank, f) for rank in self.ranks for f in rank.figures]
+
+    @property
+    def diagnosis(self) -> Optional[Diagnosis]:
+        """The first rank's that has one."""
+        return next((rank.diagnosis for rank in self.ranks if rank.diagnosis), None)
+
+    def __str__(self) -> str:
+        said = f": {self.text}" if self.text else ""
+        lines = [f"{self.verdict or self.status.name} {self.case}{said}"]
+        for rank, f in self.figures:
+            if f.broken:
+                lines.append(f"  {f.tensor} of rank {rank}, chunk {f.chunk}: {', '.join(f.broken)}")
+        if self.diagnosis:
+            lines.append(f"  diagnosis: {self.diagnosis}")
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What a daemon is and offers."""
+
+    version: str
+    backend: str
+    devices: int
+    world_size_max: int
+    memory_bytes_max: int
+    timeout_default: float
+    timeout_max: float
+    queue_max: int
+    gpus: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class DaemonStatus:
+    """What a daemon is doing. Counts are since its start; pools are dicts of struct cpattn_pool."""
+
+    uptime: float
+    queued: int
+    running: int
+    admitted: int
+    passed: int
+    failed: int
+    errors: int
+    refused: int
+    draining: bool
+    pools: tuple
+
+
+class Request:
+    """A case on its way, answered exactly once. One that is dropped unanswered is cancelled."""
+
+    def __init__(self, client: "Client", case: Case, handle: int) -> None:
+        self._library, self._client, self._handle = client._library, client, handle
+        self._answer: Optional[Answer] = None
+        self.case = case
+        self.id = self._library.cpattn_request_id(handle).decode()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._library.cpattn_request_destroy(self._handle)
+            self._handle = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer is there."""
+        return self._library.cpattn_poll(self._handle)
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits for the answer, at most so many seconds. Returns whether it is there."""
+        return self._library.cpattn_wait(self._handle, _wait_ns(timeout))
+
+    def cancel(self) -> None:
+        """Asks the daemon to cancel; the request is then answered CANCELLED, or as it ended."""
+        error = Error()
+        insist(self._library.cpattn_cancel(self._handle, ctypes.byref(error)), error)
+
+    def answer(self) -> Answer:
+        """Waits for the answer and returns it."""
+        if self._answer is None:
+            self.wait()
+            result, error = ctypes.POINTER(ResultStruct)(), Error()
+            status = self._library.cpattn_collect(
+                self._handle, ctypes.byref(result), ctypes.byref(error)
+            )
+            self._client._flying.pop(self._handle, None)
+            self._answer = _answer(self._library, self.case, status, error, result)
+        return self._answer
+
+
+def _ranks(library: Any, result: Any) -> Iterator[Rank]:
+    for index in range(result.contents.world_size):
+        found = library.cpattn_result_rank(result, index)
+        if not found:
+            return
+        rank, figures = found.contents, []
+        for i in itertools.count():
+            f = library.cpattn_result_figures(result, index, i)
+            if not f:
+                break
+            figures.append(Figures._of(f.contents))
+        values = members(rank)
+        said = values["diagnosis"]
+        yield Rank(
+            rank=rank.rank,
+            passed=rank.passed,
+            figures=tuple(figures),
+            digest=rank.digest,
+            flops=rank.flops,
+            seconds={n[:-3]: v / _SECOND for n, v in values.items() if n.endswith("_ns")},
+            diagnosis=Diagnosis(said, values["diagnosis_tensor"], values["diagnosis_explained"])
+            if said
+            else None,
+        )
+
+
+def _failures(library: Any, result: Any) -> Iterator[Failure]:
+    for index in range(result.contents.world_size):
+        found = library.cpattn_result_failure(result, index)
+        if found:
+            yield Failure(**members(found.contents))
+
+
+def _answer(library: Any, case: Case, status: int, error: Error, result: Any) -> Answer:
+    values: dict = {} if not result else members(result.contents)
+    verdict = library.cpattn_verdict_name(values["verdict"]).decode() if status == 0 else None
+    try:
+        return Answer(
+            case=case,
+            status=Status(status),
+            text=error.text.decode(),
+            verdict=verdict,
+            digest=values.get("digest", 0),
+            seconds={n[:-3]: v / _SECOND for n, v in values.items() if n.endswith("_ns")},
+            ranks=tuple(_ranks(library, result)) if result else (),
+            failures=tuple(_failures(library, result)) if result else (),
+        )
+    finally:
+        library.cpattn_result_destroy(result)
+
+
+class Client:
+    """Connects to a daemon.
+
+    `socket` is a path, tcp://HOST:PORT or tls+tcp://HOST:PORT; None: $CPATTN_SOCKET, else the daemon
+    of this machine. `grace` is how long after a request's time limit its answer may come, `in_flight`
+    how many requests there may be at once. The files are for daemons on a network; see cpattn(3).
+    Raises CpattnError where nobody listens.
+    """
+
+    def __init__(
+        self,
+        socket: Union[str, os.PathLike, None] = None,
+        connect_timeout: float = 5,
+        grace: float = 5,
+        in_flight: int = 64,
+        token_file: Optional[str] = None,
+        tls_ca: Optional[str] = None,
+        tls_certificate: Optional[str] = None,
+        tls_key: Optional[str] = None,
+    ) -> None:
+        def path(name: Any) -> Optional[bytes]:
+            return None if name is None else os.fsencode(name)
+
+        self._library = client_library()
+        self._handle: Optional[ctypes.c_void_p] = None
+        self._in_flight = in_flight
+        self._flying: dict[int, Any] = {}
+        options = OptionsStruct(
+            size=ctypes.sizeof(OptionsStruct),
+            socket=path(socket),
+            connect_timeout_ns=_ns(connect_timeout),
+            grace_ns=_ns(grace),
+            requests_max=in_flight,
+            token_file=path(token_file),
+            tls_ca=path(tls_ca),
+            tls_certificate=path(tls_certificate),
+            tls_key=path(tls_key),
+        )
+        handle, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_client_create(
+            ctypes.byref(options), ctypes.byref(handle), ctypes.byref(error)
+        )
+        insist(status, error)
+        self._handle = handle
+
+    def close(self) -> None:
+        """Gives up what is in flight, and ends the client."""
+        if getattr(self, "_handle", None):
+            self._library.cpattn_client_destroy(self._handle)
+            self._handle = None
+
+    __del__ = close
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    @property
+    def socket(self) -> str:
+        """The socket or address that the client talks to."""
+        return self._library.cpattn_client_socket(self._handle).decode()
+
+    # ---- cases ----
+
+    def submit(self, case: CaseLike, timeout: float = 90, run_timeout: float = 0) -> Request:
+        """Sends a case and does not wait. `timeout` counts from the arrival at the daemon and
+        includes the wait for its turn; `run_timeout`, unless 0, from when the ranks have the case.
+        Both are at most a day."""
+        case = _case(case)
+        handle, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_submit_limited(
+            self._handle,
+            case._handle,
+            _ns(timeout),
+            _ns(run_timeout),
+            ctypes.byref(handle),
+            ctypes.byref(error),
+        )
+        insist(status, error)
+        request = Request(self, case, handle.value)
+        self._flying[handle.value] = request
+        return request
+
+    def run(self, case: CaseLike, timeout: float = 90, run_timeout: float = 0) -> Answer:
+        """Runs a case and waits for what becomes of it."""
+        return self.submit(case, timeout, run_timeout).answer()
+
+    def wait_any(self, timeout: Optional[float] = None) -> Optional[Request]:
+        """The next request that is answered, each one once. None: the time is over, or nothing is
+        in flight."""
+        handle = self._library.cpattn_wait_any(self._handle, _wait_ns(timeout))
+        return self._flying.get(handle) if handle else None
+
+    def answers(
+        self,
+        cases: Iterable[CaseLike],
+        run_timeout: float = 60,
+        tries: int = 2,
+        patience: float = 20,
+    ) -> Iterator[Answer]:
+        """Runs many cases and yields the answers as they come.
+
+        What is in flight is cancelled when the loop is left early. A case whose daemon goes away is
+        tried again, up to `tries` times in all, for it may be what the daemon died of; `patience` is
+        how long to wait for a daemon.
+        """
+        waiting = collections.deque((_case(case), 1) for case in cases)
+        flying: dict[Request, int] = {}
+        absent_since = None
+        try:
+            while waiting or flying:
+                while waiting and len(flying) < self._in_flight:
+                    try:
+                        request = self.submit(waiting[0][0], _DAY, run_timeout)
+                    except Exception as error:
+                        if getattr(error, "status", None) != Status.UNAVAILABLE:
+                            raise
+                        absent_since = absent_since or time.monotonic()
+                        if not flying and time.monotonic() - absent_since > patience:
+                            raise
+                        time.sleep(0.1)
+                        break
+                    flying[request], absent_since = waiting.popleft()[1], None
+                request = self.wait_any(0.1) if flying else None
+                if request not in flying:
+                    continue
+                tried, answer = flying.pop(request), request.answer()
+                if answer.status == Status.UNAVAILABLE and tried < tries:
+                    waiting.append((answer.case, tried + 1))
+                else:
+                    yield answer
+        finally:
+            for request in flying:
+                request.cancel()
+
+    def cancel(self, request_id: str, timeout: float = 5) -> None:
+        """Cancels a request of any client by its id, 32 hexadecimal digits."""
+        error = Error()
+        status = self._library.cpattn_cancel_id(
+            self._handle, request_id.encode(), _ns(timeout), ctypes.byref(error)
+        )
+        insist(status, error)
+
+    # ---- the daemon ----
+
+    def describe(self, timeout: float = 5) -> Description:
+        """What the daemon is and offers."""
+        found, error = ctypes.POINTER(DescriptionStruct)(), Error()
+        status = self._library.cpattn_describe(
+            self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
+        )
+        insist(status, error)
+        values = members(found.contents)
+        gpus = [
+            members(self._library.cpattn_description_gpu(found, i).contents)
+            for i in range(values["gpu_count"])
+        ]
+        self._library.cpattn_description_destroy(found)
+        return Description(
+            gpus=tuple(gpus),
+            timeout_default=values["timeout_default_ns"] / _SECOND,
+            timeout_max=values["timeout_max_ns"] / _SECOND,
+            **{
+                name: values[name]
+                for name in (
+                    "version",
+                    "backend",
+                    "devices",
+                    "world_size_max",
+                    "memory_bytes_max",
+                    "queue_max",
+                )
+            },
+        )
+
+    def status(self, timeout: float = 5) -> DaemonStatus:
+        """What the daemon is doing."""
+        found, error = ctypes.POINTER(DaemonStatusStruct)(), Error()
+        status = self._library.cpattn_query_status(
+            self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
+        )
+        insist(status, error)
+        values = members(found.contents)
+        pools = [
+            members(self._library.cpattn_daemon_status_pool(found, i).contents)
+            for i in range(values.pop("pool_count"))
+        ]
+        self._library.cpattn_daemon_status_destroy(found)
+        return DaemonStatus(
+            uptime=values.pop("uptime_ns") / _SECOND, pools=tuple(pools), **values
+        )

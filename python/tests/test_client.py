@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client against a daemon with real ranks; CPATTN_DAEMON names its program."""
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+
+import cpattn
+
+DAEMON = os.environ.get("CPATTN_DAEMON")
+pytestmark = pytest.mark.skipif(not DAEMON, reason="CPATTN_DAEMON names no daemon")
+SMALL = {"heads": 2, "head_dim": 16, "seqlen": 40}
+
+
+class Daemon:
+    def __init__(self, folder):
+        self.socket = str(folder / "socket")
+        self.start()
+
+    def start(self):
+        command = [DAEMON, "--socket", self.socket, "--backend", "cpu"]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        while True:
+            try:
+                cpattn.Client(self.socket).close()
+                return
+            except cpattn.CpattnError:
+                assert self.process.poll() is None
+                time.sleep(0.05)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    made = Daemon(tmp_path_factory.mktemp("daemon"))
+    yield made
+    made.process.terminate()
+    made.process.wait()
+
+
+@pytest.fixture
+def client(daemon):
+    with cpattn.Client(daemon.socket) as made:
+        yield made
+
+
+def test_a_case_has_a_verdict_and_figures(client):
+    answer = client.run(cpattn.Case(world_size=2, **SMALL))
+    assert answer and answer.verdict == "pass" and answer.status == cpattn.Status.OK
+    assert [rank.rank for rank in answer.ranks] == [0, 1]
+    assert {f.tensor for _, f in answer.figures} == {"out", "lse", "dq", "dk", "dv"}
+    assert answer.seconds["run"] > 0 and answer.ranks[0].seconds["forward"] > 0
+    assert answer.digest == client.run({"world_size": 2, **SMALL}).digest
+    assert str(answer).startswith("pass ")
+
+
+def test_the_daemon_says_what_check_says(client):
+    answer = client.run({"world_size": 2, "dtype": "fp16", "seed": 7, **SMALL})
+    for rank in answer.ranks:
+        check = cpattn.Check(answer.case, rank=rank.rank)
+        results = {t: check.expected(t, "numpy") for t in ("out", "lse", "dq", "dk", "dv")}
+        expected = {(f.tensor, f.chunk): f for f in check.verify(**results).figures}
+        for f in rank.figures:
+            like = expected[f.tensor, f.chunk]
+            assert (f.elements, f.worst_row_limit) == (like.elements, like.worst_row_limit)
+
+
+def test_many_cases_come_as_they_are_answered(client):
+    cases = [{"world_size": w, "seed": s, **SMALL} for w in (2, 4) for s in range(6)]
+    answers = list(client.answers(cases))
+    assert len(answers) == 12 and all(answers)
+    assert {a.case["seed"] for a in answers} == {str(s) for s in range(6)}
+
+
+def test_requests_are_given_once_each(client):
+    requests = [client.submit({"world_size": 2, "seed": s, **SMALL}) for s in range(3)]
+    got = []
+    while request := client.wait_any(30):
+        got.append(request)
+        assert request.answered and request.wait(0) and request.answer()
+    assert sorted(r.id for r in got) == sorted(r.id for r in requests)
+    assert requests[0].answer() is requests[0].answer()
+
+
+def test_a_request_can_be_cancelled(client):
+    request = client.submit({"world_size": 2, "seqlen": 20000})
+    assert not request.answered and not request.wait(0.01)
+    request.cancel()
+    answer = request.answer()
+    assert not answer and answer.verdict is None and answer.status == cpattn.Status.CANCELLED
+    other = client.submit({"world_size": 2, "seqlen": 20000})
+    while True:
+        try:
+            client.cancel(other.id)
+            break
+        except cpattn.CpattnError as error:
+            assert error.status == cpattn.Status.NOT_FOUND  # it is not there yet
+    assert other.answer().status == cpattn.Status.CANCELLED
+    with pytest.raises(cpattn.CpattnError, match="hexadecimal"):
+        client.cancel("nonsense")
+
+
+def test_time_limits(client):
+    answer = client.submit({"world_size": 2, "seqlen": 20000}, run_timeout=0.05).answer()
+    assert answer.status == cpattn.Status.DEADLINE_EXCEEDED and answer.verdict is None
+    assert answer.text
+
+
+def test_a_refusal_is_an_answer(client):
+    answer = client.run({"world_size": 64, "comm": "p2p", "seqlen": 16777216, "batch": 64})
+    assert not answer and answer.status == cpattn.Status.RESOURCE_EXHAUSTED and answer.text
+
+
+def test_the_daemon_describes_itself(client, daemon):
+    description, status = client.describe(), client.status()
+    assert description.backend == "cpu" and description.world_size_max >= 2
+    assert description.gpus == () and description.timeout_default > 0
+    assert client.run({"world_size": 2, **SMALL})
+    later = client.status()
+    assert later.passed > status.passed or later.passed > 0
+    assert later.uptime >= status.uptime and not later.draining
+    assert any(pool["world_size"] == 2 and pool["state"] for pool in later.pools)
+    assert client.socket == daemon.socket
+
+
+def test_a_loop_that_is_left_cancels_the_rest(client):
+    cases = [{"world_size": 2, "seed": 1, **SMALL}, {"world_size": 2, "seqlen": 20000}]
+    for answer in client.answers(cases):
+        assert answer
+        break
+    deadline = time.monotonic() + 60
+    while (status := client.status()).running + status.queued:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_loop_lives_through_a_daemon_that_is_killed(tmp_path):
+    daemon = Daemon(tmp_path)
+    try:
+        with cpattn.Client(daemon.socket) as client:
+            cases = [{"world_size": 2, "seed": s, "seqlen": 500} for s in range(8)]
+            answers = client.answers(cases, tries=5)
+            got = [next(answers)]
+            daemon.kill()
+            threading.Timer(0.3, daemon.start).start()
+            got += list(answers)
+        assert len(got) == 8 and all(got), [str(a) for a in got]
+    finally:
+        daemon.process.terminate()
+        daemon.process.wait()
+
+
+def test_without_a_daemon_it_is_said_how_to_start_one(tmp_path):
+    with pytest.raises(cpattn.CpattnError, match="start it with") as raised:
+        cpattn.Client(tmp_path / "absent")
+    assert raised.value.status == cpattn.Status.UNAVAILABLE
