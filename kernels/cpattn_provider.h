@@ -82,7 +82,8 @@ struct cpattn_attention {
     int32_t head_dim_qk, head_dim_v;
     int32_t deterministic; // the same bits in each run
     int32_t dense; // all rectangles have q_len and kv_len of the first; the n-th begins at row
-                   // q_row + n * q_row_stride, kv_row + n * kv_row_stride of the first
+                   // q_row + n * q_row_stride, kv_row + n * kv_row_stride of the first, and their
+                   // biases are as far from each other
     double scale, softcap;
     int64_t band_left, band_right;
     int64_t row_step;

@@ -57,7 +57,8 @@ static bool continues(const struct group *g, const struct cpattn_rectangle *r)
         r->kv_row <= last->kv_row)
         return false;
     return g->count == 1 ||
-           (r->q_row - last->q_row == g->q_stride && r->kv_row - last->kv_row == g->kv_stride);
+           (r->q_row - last->q_row == g->q_stride && r->kv_row - last->kv_row == g->kv_stride &&
+            r->bias - last->bias == g->bias_stride);
 }
 
 static bool takes(const struct group *g, const struct cpattn_rectangle *r, int64_t left,
@@ -79,6 +80,7 @@ static bool group_add(struct group *g, struct cpattn_rectangle r, int64_t step)
     if (g->count == 1) {
         g->q_stride = r.q_row - g->rectangles[0].q_row;
         g->kv_stride = r.kv_row - g->rectangles[0].kv_row;
+        g->bias_stride = r.bias - g->rectangles[0].bias;
     }
     r.q_packed = g->q.total;
     r.kv_packed = g->kv.total;
@@ -101,11 +103,12 @@ static bool slice_add(struct groups *g, const struct attention_op *op, const str
                       bool varlen, struct error *error)
 {
     const struct attention_shape *shape = &op->shape;
-    struct cpattn_rectangle r = {.q_row = s->q_row,
-                                 .q_len = s->q_len,
-                                 .kv_row = s->kv_row,
-                                 .kv_len = s->kv_len,
-                                 .bias = s->bias_row * shape->bias_row_stride + s->bias_column};
+    struct cpattn_rectangle r = {
+        .q_row = s->q_row,
+        .q_len = s->q_len,
+        .kv_row = s->kv_row,
+        .kv_len = s->kv_len,
+        .bias = op->bias ? s->bias_row * shape->bias_row_stride + s->bias_column : 0};
     int64_t left, right;
     if (!band_of(s, &left, &right))
         return refuse_slice(s, error);

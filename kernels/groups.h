@@ -11,7 +11,8 @@
 struct group {
     int64_t band_left, band_right; // as in cpattn_attention
     bool dense;
-    int64_t q_stride, kv_stride; // between the first rows of rectangles, where it is dense
+    // Between rectangles, where it is dense: first rows, and elements of the bias.
+    int64_t q_stride, kv_stride, bias_stride;
     int32_t count;
     struct cpattn_rectangle *rectangles;
     struct packed_rows q, kv; // one run for each rectangle

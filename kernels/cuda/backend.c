@@ -4,6 +4,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/internal.h"
+#include "kernels/cuda/packed_cuda.h"
 
 // ---- life ----
 
@@ -98,6 +99,11 @@ static enum status backend_backward(struct attention_backend *backend,
     return status == STATUS_OK ? backward_cuda(backend, args, error) : status;
 }
 
+static void *backend_stream(struct attention_backend *backend)
+{
+    return backend->queue.stream;
+}
+
 static const struct attention_kernels kernels = {.forward = backend_forward,
                                                  .backward = backend_backward};
 
@@ -114,4 +120,9 @@ const struct backend_ops backend_cuda = {
     .sink_grad = sink_grad_cuda,
     .convert = convert_cuda,
     .fill = fill_cuda,
+    .merge_rows = merge_rows_cuda,
+    .pack_rows = pack_rows_cuda,
+    .add_rows = add_rows_cuda,
+    .pack_heads = pack_heads_cuda,
+    .stream = backend_stream,
 };

@@ -292,6 +292,122 @@ static void row_dot(void)
             0);
 }
 
+// ---- packed rows --------------------------------------------------------------------------------
+
+#define RUNS 5
+
+// Runs of some rows each, in any order and a little apart; returns the rows that the tensor has.
+static int64_t runs_draw(struct row_run runs[RUNS], struct packed_rows *rows)
+{
+    int64_t row = harness_below(5), step = harness_between(1, 3);
+    *rows = (struct packed_rows){.runs = runs, .run_count = RUNS, .row_step = step};
+    for (int i = 0; i < RUNS; i++) {
+        runs[i] = (struct row_run){row, rows->total, harness_between(1, 40)};
+        rows->total += runs[i].count;
+        row += runs[i].count * step + harness_below(4);
+    }
+    return row;
+}
+
+static void merge_compare(enum packed_layout layout)
+{
+    struct row_run runs[RUNS];
+    struct packed_rows rows;
+    struct attention_shape shape = {.heads = (int32_t)harness_between(1, 9),
+                                    .d_v = (int32_t)harness_between(1, 30) * 8 + (int)layout,
+                                    .q_rows = runs_draw(runs, &rows)};
+    enum case_dtype dtype = dtypes[harness_below(3)];
+    int64_t values = shape.q_rows * shape.heads, packed = rows.total * shape.heads;
+    struct twin o = twin_create((size_t)(values * shape.d_v) * sizeof(float), 0);
+    struct twin lse = twin_create((size_t)values * sizeof(float), 0);
+    struct twin part = twin_create((size_t)(packed * shape.d_v * dtype_bytes(dtype)), 0);
+    struct twin part_lse = twin_create((size_t)packed * sizeof(float), 0);
+    twin_fill_floats(&o, 1);
+    twin_fill_floats(&lse, 4);
+    twin_fill_dtype(&part, dtype, 1);
+    twin_fill_floats(&part_lse, 4);
+    for (int64_t i = 0; i < values; i += 3)
+        floats(lse.host)[i] = -INFINITY; // has seen nothing
+    twin_push(&o);
+    twin_push(&lse);
+    twin_push(&part);
+    twin_push(&part_lse);
+    backend_cuda.merge_rows(harness_cuda, &shape, &rows, dtype, part.device,
+                            floats(part_lse.device), layout, floats(o.device), floats(lse.device));
+    backend_cpu.merge_rows(harness_cpu, &shape, &rows, dtype, part.host, floats(part_lse.host),
+                           layout, floats(o.host), floats(lse.host));
+    float *got = twin_fetch(&o), *got_lse = twin_fetch(&lse);
+    expect_close(got, floats(o.host), values * shape.d_v, 1e-5, "merged O");
+    for (int64_t i = 0; i < values; i++)
+        EXPECT(got_lse[i] == floats(lse.host)[i] || fabsf(got_lse[i] - floats(lse.host)[i]) < 1e-5F,
+               "merged LSE %g, expected %g", got_lse[i], floats(lse.host)[i]);
+    free(got);
+    free(got_lse);
+    twin_destroy(&o);
+    twin_destroy(&lse);
+    twin_destroy(&part);
+    twin_destroy(&part_lse);
+}
+
+static void merge_rows(void)
+{
+    for (int n = 0; n < 60; n++)
+        merge_compare(n % 2 ? PACKED_BY_ROW : PACKED_BY_RUN);
+}
+
+static void *copy_of(const void *data, size_t bytes)
+{
+    return memcpy(malloc(bytes + 1), data, bytes);
+}
+
+static void rows_compare(int64_t width)
+{
+    struct row_run runs[RUNS];
+    struct packed_rows rows;
+    enum case_dtype dtype = dtypes[harness_below(3)];
+    int64_t count = runs_draw(runs, &rows) * width;
+    struct twin x = twin_create((size_t)count * sizeof(float), 0);
+    struct twin packed = twin_create((size_t)(rows.total * width * dtype_bytes(dtype)), 0);
+    twin_fill_floats(&x, 3);
+    twin_push(&x);
+    backend_cuda.pack_rows(harness_cuda, &rows, width, dtype, floats(x.device), packed.device);
+    backend_cpu.pack_rows(harness_cpu, &rows, width, dtype, floats(x.host), packed.host);
+    compare_bytes(twin_fetch(&packed), copy_of(packed.host, packed.bytes), packed.bytes,
+                  "packed rows");
+    backend_cuda.add_rows(harness_cuda, &rows, width, dtype, packed.device, floats(x.device));
+    backend_cpu.add_rows(harness_cpu, &rows, width, dtype, packed.host, floats(x.host));
+    compare_bytes(twin_fetch(&x), copy_of(x.host, x.bytes), x.bytes, "added rows");
+    twin_destroy(&x);
+    twin_destroy(&packed);
+}
+
+static void heads_compare(enum packed_layout layout)
+{
+    struct row_run runs[RUNS];
+    struct packed_rows rows;
+    struct attention_shape shape = {.heads = (int32_t)harness_between(1, 9),
+                                    .q_rows = runs_draw(runs, &rows)};
+    struct twin x = twin_create((size_t)(shape.heads * shape.q_rows) * sizeof(float), 0);
+    struct twin packed = twin_create((size_t)(shape.heads * rows.total) * sizeof(float), 0);
+    twin_fill_floats(&x, 3);
+    twin_push(&x);
+    backend_cuda.pack_heads(harness_cuda, &shape, &rows, layout, floats(x.device),
+                            floats(packed.device));
+    backend_cpu.pack_heads(harness_cpu, &shape, &rows, layout, floats(x.host), floats(packed.host));
+    compare_bytes(twin_fetch(&packed), copy_of(packed.host, packed.bytes), packed.bytes,
+                  "packed heads");
+    twin_destroy(&x);
+    twin_destroy(&packed);
+}
+
+static void pack_rows(void)
+{
+    for (int n = 0; n < 60; n++) {
+        rows_compare(n < 20 ? n + 1 : harness_between(1, 300) * 8);
+        heads_compare(n % 2 ? PACKED_BY_ROW : PACKED_BY_RUN);
+    }
+}
+
 static void fill_heads(void)
 {
     for (int n = 0; n < 40; n++) {
@@ -417,6 +533,8 @@ static const struct harness_test tests[] = {
     {"convert_values", convert_values},
     {"row_dot", row_dot},
     {"fill_heads", fill_heads},
+    {"merge rows", merge_rows},
+    {"pack rows", pack_rows},
     {"sink_grad", sink_grad},
     {"of_more_than_2_31_elements", of_more_than_2_31_elements},
 };
