@@ -24,6 +24,7 @@ struct amx_right amx_right_transposed(const uint16_t *tiles, int64_t k)
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <immintrin.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +131,9 @@ TARGET void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *r
         if (!rest)
             continue;
         __m512 held = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
-        rounded = (__m256i)_mm512_cvtneps_pbh(_mm512_sub_ps(value, held));
+        __mmask16 finite =
+            _mm512_cmp_ps_mask(_mm512_abs_ps(held), _mm512_set1_ps(INFINITY), _CMP_LT_OQ);
+        rounded = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_sub_ps(finite, value, held));
         _mm256_mask_storeu_epi16(rest + i, there, rounded);
     }
 }
@@ -141,34 +144,58 @@ struct product {
     const uint16_t *a; // from the first row and column on
     int64_t lda;
     struct amx_right b;
+    int64_t a_rest, b_rest; // to the second piece of a factor; 0: it has none
     float *c;
     int64_t ldc;
     int64_t rows, columns; // of C that are there from here on
 };
 
+INLINE void rows_load(const struct product *p, const uint16_t *a, bool second_row)
+{
+    int64_t stride = p->lda * (int64_t)sizeof(uint16_t);
+    _tile_loadd(4, a, stride);
+    if (second_row)
+        _tile_loadd(5, a + AMX_ROWS * p->lda, stride);
+}
+
+INLINE void columns_load(const struct product *p, const uint16_t *b, bool second_column)
+{
+    _tile_loadd(6, b, TILE_BYTES);
+    if (second_column)
+        _tile_loadd(7, b + p->b.next_columns, TILE_BYTES);
+}
+
+INLINE void sums_add(bool second_row, bool second_column)
+{
+    _tile_dpbf16ps(0, 4, 6);
+    if (second_column)
+        _tile_dpbf16ps(1, 4, 7);
+    if (second_row)
+        _tile_dpbf16ps(2, 5, 6);
+    if (second_row && second_column)
+        _tile_dpbf16ps(3, 5, 7);
+}
+
 // Sums of `steps` times 32 products for (1 or 2) x (1 or 2) tiles of C, left in tiles 0 to 3.
 INLINE void sums_make(const struct product *p, int64_t steps, bool second_row, bool second_column)
 {
     const uint16_t *a = p->a, *b = p->b.tiles;
-    int64_t stride = p->lda * (int64_t)sizeof(uint16_t);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (; steps > 0; steps--, a += AMX_DEPTH, b += p->b.next_rows) {
-        _tile_loadd(4, a, stride);
-        _tile_loadd(6, b, TILE_BYTES);
-        _tile_dpbf16ps(0, 4, 6);
-        if (second_column) {
-            _tile_loadd(7, b + p->b.next_columns, TILE_BYTES);
-            _tile_dpbf16ps(1, 4, 7);
+        rows_load(p, a, second_row);
+        columns_load(p, b, second_column);
+        sums_add(second_row, second_column);
+        if (p->a_rest != 0) {
+            rows_load(p, a + p->a_rest, second_row);
+            sums_add(second_row, second_column);
         }
-        if (second_row) {
-            _tile_loadd(5, a + AMX_ROWS * p->lda, stride);
-            _tile_dpbf16ps(2, 5, 6);
+        if (p->b_rest != 0) {
+            columns_load(p, b + p->b_rest, second_column);
+            sums_add(second_row, second_column);
         }
-        if (second_row && second_column)
-            _tile_dpbf16ps(3, 5, 7);
     }
 }
 
@@ -218,25 +245,41 @@ INLINE void block_make(const struct product *p, int64_t steps, bool second_row, 
     _tile_stored(3, p->c + AMX_ROWS * p->ldc + AMX_ROWS, stride);
 }
 
+// The block of C that begins at a row and column.
+INLINE void block_at(const struct product *all, int64_t row, int64_t column, int64_t steps,
+                     bool add)
+{
+    struct product p = *all;
+    p.a += row * p.lda;
+    p.b.tiles += column / AMX_ROWS * p.b.next_columns;
+    p.c += row * p.ldc + column;
+    p.rows -= row;
+    p.columns -= column;
+    if (p.rows > AMX_ROWS && p.columns > AMX_ROWS)
+        block_make(&p, steps, true, true, add);
+    else if (p.rows > AMX_ROWS)
+        block_make(&p, steps, true, false, add);
+    else if (p.columns > AMX_ROWS)
+        block_make(&p, steps, false, true, add);
+    else
+        block_make(&p, steps, false, false, add);
+}
+
+// Two rows or columns of tiles stay in the first level cache while the other factor passes by, the
+// one of which this moves less.
 TARGET static void product_make(const struct product *all, int64_t steps, bool add)
 {
+    int64_t left = all->rows * (all->a_rest != 0 ? 2 : 1);
+    int64_t right = all->columns * (all->b_rest != 0 ? 2 : 1);
+    if (left * all->columns > right * all->rows) {
+        for (int64_t row = 0; row < all->rows; row += 2 * AMX_ROWS)
+            for (int64_t column = 0; column < all->columns; column += 2 * AMX_ROWS)
+                block_at(all, row, column, steps, add);
+        return;
+    }
     for (int64_t column = 0; column < all->columns; column += 2 * AMX_ROWS)
-        for (int64_t row = 0; row < all->rows; row += 2 * AMX_ROWS) {
-            struct product p = *all;
-            p.a += row * p.lda;
-            p.b.tiles += column / AMX_ROWS * p.b.next_columns;
-            p.c += row * p.ldc + column;
-            p.rows -= row;
-            p.columns -= column;
-            if (p.rows > AMX_ROWS && p.columns > AMX_ROWS)
-                block_make(&p, steps, true, true, add);
-            else if (p.rows > AMX_ROWS)
-                block_make(&p, steps, true, false, add);
-            else if (p.columns > AMX_ROWS)
-                block_make(&p, steps, false, true, add);
-            else
-                block_make(&p, steps, false, false, add);
-        }
+        for (int64_t row = 0; row < all->rows; row += 2 * AMX_ROWS)
+            block_at(all, row, column, steps, add);
 }
 
 // What LDTILECFG reads.
@@ -252,10 +295,11 @@ static const struct tile_config config = {
     .rows = {16, 16, 16, 16, 16, 16, 16, 16},
 };
 
-TARGET void amx_multiply(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
-                         struct amx_right b, float *c, int64_t ldc, bool add)
+TARGET void amx_multiply_pieces(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                                int64_t a_rest, struct amx_right b, int64_t b_rest, float *c,
+                                int64_t ldc, bool add)
 {
-    struct product p = {a, lda, b, c, ldc, m, n};
+    struct product p = {a, lda, b, a_rest, b_rest, c, ldc, m, n};
     int64_t steps = (k + AMX_DEPTH - 1) / AMX_DEPTH, part = SUM_MAX / AMX_DEPTH;
     _tile_loadconfig(&config);
     for (int64_t first = 0; first < steps || first == 0; first += part) {
@@ -284,10 +328,12 @@ void amx_pack_transposed(int64_t n, int64_t k, const uint16_t *b, int64_t ld, ui
     (void)k, (void)n, (void)b, (void)ld, (void)tiles;
 }
 
-void amx_multiply(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
-                  struct amx_right b, float *c, int64_t ldc, bool add)
+void amx_multiply_pieces(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                         int64_t a_rest, struct amx_right b, int64_t b_rest, float *c, int64_t ldc,
+                         bool add)
 {
     (void)m, (void)n, (void)k, (void)a, (void)lda, (void)b, (void)c, (void)ldc, (void)add;
+    (void)a_rest, (void)b_rest;
 }
 
 void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *rest)
@@ -295,3 +341,9 @@ void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *rest)
     (void)count, (void)x, (void)head, (void)rest;
 }
 #endif
+
+void amx_multiply(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                  struct amx_right b, float *c, int64_t ldc, bool add)
+{
+    amx_multiply_pieces(m, n, k, a, lda, 0, b, 0, c, ldc, add);
+}

@@ -62,8 +62,15 @@ struct amx_right amx_right_transposed(const uint16_t *tiles, int64_t k);
 void amx_multiply(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
                   struct amx_right b, float *c, int64_t ldc, bool add);
 
+// The same where a factor is the sum of two pieces, as amx_split() makes them: the second one lies
+// a_rest or b_rest elements behind the first. 0: there is none. Not both may be in pieces.
+void amx_multiply_pieces(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                         int64_t a_rest, struct amx_right b, int64_t b_rest, float *c, int64_t ldc,
+                         bool add);
+
 // x is head + rest but for some 2^-17 of it: head is x rounded to bf16, to nearest and ties to
-// even, rest what is left, rounded likewise. rest may be NULL. Any count from 0 up.
+// even, rest what is left, rounded likewise, or 0 where head is not finite. rest may be NULL. Any
+// count from 0 up.
 void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *rest);
 
 #endif

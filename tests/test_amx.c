@@ -104,6 +104,29 @@ static void sample_check(const struct sample *s, double start)
     ck_assert_uint_eq(s->tiles[amx_right_elements(s->k, s->n)], RUBBISH);
 }
 
+// A factor whose second piece is the first once more makes twice the product.
+static void pieces_check(const struct sample *s)
+{
+    int64_t left = amx_rows_padded(s->m) * s->lda, right = amx_right_elements(s->k, s->n);
+    uint16_t *a = memory_of(2 * left + 1, sizeof(*a)), *b = memory_of(2 * right + 1, sizeof(*b));
+    float *c = memory_of(s->m * s->n + 1, sizeof(*c)), *once = memory_of(s->m * s->n + 1, 4);
+    memcpy(a, s->a, (size_t)left * sizeof(*a));
+    memcpy(a + left, s->a, (size_t)left * sizeof(*a));
+    memcpy(b, s->tiles, (size_t)right * sizeof(*b));
+    memcpy(b + right, s->tiles, (size_t)right * sizeof(*b));
+    amx_multiply(s->m, s->n, s->k, a, s->lda, amx_right_transposed(b, s->k), once, s->n, false);
+    for (int pieces_of_b = 0; pieces_of_b < 2; pieces_of_b++) {
+        amx_multiply_pieces(s->m, s->n, s->k, a, s->lda, pieces_of_b ? 0 : left,
+                            amx_right_transposed(b, s->k), pieces_of_b ? right : 0, c, s->n, false);
+        for (int64_t i = 0; i < s->m * s->n; i++)
+            ck_assert_float_eq_tol(c[i], 2 * once[i], 0x1p-14f * (float)(s->k + 1));
+    }
+    free(a);
+    free(b);
+    free(c);
+    free(once);
+}
+
 static void product_check(int64_t m, int64_t n, int64_t k, int64_t gap)
 {
     struct sample s = sample_make(m, n, k, gap, (uint32_t)(m * 977 + n * 31 + k));
@@ -111,6 +134,7 @@ static void product_check(int64_t m, int64_t n, int64_t k, int64_t gap)
     amx_multiply(m, n, k, s.a, s.lda, amx_right(s.tiles, n), s.c, s.ldc, false);
     sample_check(&s, 0);
     amx_pack_transposed(n, k, s.b_transposed, s.ldb, s.tiles);
+    pieces_check(&s);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++)
             s.c[i * s.ldc + j] = 3;
@@ -193,6 +217,9 @@ START_TEST(pieces_hold_a_number)
         }
         ck_assert(head[count] == RUBBISH && rest[count] == RUBBISH);
     }
+    x[2] = INFINITY;
+    amx_split(3, x, head, rest);
+    ck_assert(value_of(head[2]) == INFINITY && rest[2] == 0);
     amx_split(2, x, head, NULL);
     ck_assert_float_eq(value_of(head[0]), 1);
     ck_assert_float_eq(value_of(head[1]), 0x1.04p0f);

@@ -246,6 +246,7 @@ static bool variable_is_inherited(const char *variable)
         "TSAN_OPTIONS=",
         "CUDA_",
         "NCCL_",
+        "CPATTN_AMX=",
         "CPATTN_TRANSPORT=",
         "CPATTN_PROVIDERS=",
 #ifdef CPATTN_FAULTS
