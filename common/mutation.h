@@ -38,16 +38,21 @@ enum compiled_mutation {
 };
 
 #ifdef CPATTN_MUTATIONS
-// No error: the CPU's kernels round P and dS to the dtype before they multiply by them, as kernels
-// on matrix units have to.
-extern bool mutation_rounds;
-#define ROUNDS_WEIGHTS mutation_rounds
+// No errors: what other honest kernels round and the CPU's do not, a sum of these.
+enum rounding {
+    ROUNDS_WEIGHTS = 1, // P and dS to the dtype before products, as on matrix units
+    ROUNDS_STALE = 2, // P against an older maximum of the row
+    ROUNDS_PARTIAL = 4, // the result of a slice to the dtype before it is merged
+    ROUNDS_OUT = 8,     // O to the dtype before delta is made of it
+};
+extern int mutation_rounds;
+#define ROUNDS(what) (mutation_rounds & ROUNDS_##what)
 
 extern enum compiled_mutation mutation_active; // by the test program
 #define MUTATED(name) (mutation_active == MUTATION_##name)
 #else
-#define ROUNDS_WEIGHTS (0)
-#define MUTATED(name)  (0)
+#define ROUNDS(what)  (0)
+#define MUTATED(name) (0)
 #endif
 
 #endif

@@ -31,6 +31,9 @@
 // How many units the gradient of a sink may err by.
 #define SINK_UNITS 5
 
+// So many queries, or fewer, may round to next to nothing.
+#define QUERIES_FEW 4
+
 static bool is_absolute(enum report_tensor tensor)
 {
     return tensor == TENSOR_LSE || tensor == TENSOR_MAX_LOGIT;
@@ -84,10 +87,13 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
                       .step = c->dtype == DTYPE_BF16 ? 0x1p-7 : 0x1p-10,
                       .least = c->dtype == DTYPE_FP16 ? 0x1p-24 : FLT_MIN,
                       .rounding = 0.1, // numbers of any size err by 0.21 steps
+                      .narrow = c->dtype == DTYPE_BF16   ? 0x1p-7
+                                : c->dtype == DTYPE_FP16 ? 0x1p-10
+                                                         : 0x1p-23,
                       .te = te_tolerance(c),
                       .excess = logit_excess(c)};
     if (c->dtype == DTYPE_FP32) {
-        r.rms = 2.5;
+        r.rms = 3;
         r.slope = 3e-6;
         r.row = 16;
         r.element = 5;
@@ -194,11 +200,13 @@ void rules_finish(const struct rules *r, const struct rules_sums *s, const struc
         f->broken |= RULE_ZERO;
 }
 
-double rules_sink_unit(const struct rules_sink *s)
+double rules_sink_unit(const struct rules *r, const struct rules_sink *s)
 {
     double queries = s->queries > 1 ? (double)s->queries : 1;
+    double few = fmin(1, QUERIES_FEW / queries);
+    double chance = sqrt(s->twin_mean) + 0.1 * r->narrow * sqrt(s->term_squares);
     double noise = 0x1p-24 * sqrt(s->term_squares) * (16 + sqrt(queries));
-    return sqrt(s->twin_squares) + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
+    return sqrt(s->twin_squares) + few * chance + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
 }
 
 static int sink_refuse(struct rules_sinks *sums)
@@ -209,7 +217,7 @@ static int sink_refuse(struct rules_sinks *sums)
 int rules_sinks_add(const struct rules *r, struct rules_sinks *sums, const struct rules_sink *head,
                     double got)
 {
-    double unit = rules_sink_unit(head), error = got - head->reference;
+    double unit = rules_sink_unit(r, head), error = got - head->reference;
     int place = sums->heads++ == 0 ? RULES_WORST : 0;
     if (!isfinite(got)) {
         sums->nonfinite++;

@@ -7,7 +7,7 @@
 //   makes [5 steps], and 2^-22 of the RMS of terms that cancel. Means are over rows that see
 //   something. Few rows say little: all limits are wider by 1 + 6 / sqrt(rows that make the twin's
 //   error).
-// - rms: RMS error <= 1.5 [2.5] units.
+// - rms: RMS error <= 1.5 [3] units.
 // - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 deviations
 //   of what the twin's rows add to it, taken for random. It shows a scale that is off.
 // - row: RMS error of a row <= 20 [16] times the twin's there, the unit, or 3/100 [1 1/2] of a step
@@ -46,6 +46,7 @@ struct rules {
     double step;                     // between neighbours at 1 in the dtype of the tensor
     double least;                    // between neighbours around 0
     double rounding;                 // of a step, at least: the unit
+    double narrow;                   // step in the dtype of the case
     double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
     double excess;                   // of the logits and their errors, >= 1
     double long_sum;                 // what a long sum may be off by, of the reference
@@ -185,11 +186,13 @@ struct rules_sink {
     double twin_squares; // (twin's term - term)^2
     double term_squares;
     int64_t queries;
+    double twin_mean; // of twin_squares, over the heads
 };
 
 // The unit that a head's gradient is measured in: what the twin's deltas make of a sum of random
-// signs, and the noise of a sum in fp32.
-double rules_sink_unit(const struct rules_sink *s);
+// signs, and the noise of a sum in fp32. With so few queries that the twin may have met next to no
+// rounding by chance, what it has met in the other heads and a tenth of a step of the terms, too.
+double rules_sink_unit(const struct rules *r, const struct rules_sink *s);
 
 // Over heads, one after the other.
 struct rules_sinks {

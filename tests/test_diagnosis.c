@@ -410,7 +410,7 @@ START_TEST(rounding_is_called_nothing)
     set_mutation(NULL);
     for (int rounds = 0; rounds < 2; rounds++) {
         world_close_all(); // ranks keep what they were forked with
-        mutation_rounds = rounds == 1;
+        mutation_rounds = rounds == 1 ? ROUNDS_WEIGHTS : 0;
         for (int i = 0; i < 2 * VARIANTS; i++) {
             struct cp_case c;
             case_of(i / 2, dtypes[i / 2 % 3], &c);
@@ -422,7 +422,7 @@ START_TEST(rounding_is_called_nothing)
                               variant_name(i / 2), shared->findings[rank].said.text);
         }
     }
-    mutation_rounds = false;
+    mutation_rounds = 0;
     world_close_all();
 }
 END_TEST

@@ -71,14 +71,21 @@ static enum status backend_create(struct attention_backend **backend, struct err
 static void backend_row_dot(struct attention_backend *backend, const struct attention_shape *shape,
                             const void *d_out, const float *o, float *d)
 {
-    float row_d_out[HEAD_DIM_MAX];
+    float row_d_out[HEAD_DIM_MAX], row_o[HEAD_DIM_MAX];
     int64_t bytes = dtype_bytes(shape->dtype);
     for (int64_t row = 0; row < shape->q_rows; row++)
         for (int head = 0; head < shape->heads; head++) {
             int64_t first = (row * shape->heads + head) * shape->d_v;
             backend->vector->load(shape->dtype, (const char *)d_out + first * bytes, row_d_out,
                                   shape->d_v);
-            d[head * shape->q_rows + row] = backend->vector->dot(row_d_out, o + first, shape->d_v);
+            const float *out = o + first;
+            for (int i = 0; i < shape->d_v && ROUNDS(OUT); i++) {
+                float rounded;
+                dtype_store(shape->dtype, &rounded, 0, out[i]);
+                row_o[i] = dtype_load(shape->dtype, &rounded, 0);
+            }
+            d[head * shape->q_rows + row] =
+                backend->vector->dot(row_d_out, ROUNDS(OUT) ? row_o : out, shape->d_v);
         }
 }
 

@@ -43,8 +43,10 @@ static void row_gradient(struct attention_backend *backend, const struct attenti
         backend->slopes[i] = backend->slopes[i] < 0.1F ? 0 : backend->slopes[i];
     if (b->shape->softcap != 0 && !MUTATED(SOFTCAP_SLOPE))
         backend->vector->multiply(ds + begin, backend->slopes + begin, end - begin);
-    tile_round(b, p + begin, end - begin);
-    tile_round(b, ds + begin, end - begin);
+    if (ROUNDS(WEIGHTS)) {
+        tile_round(b, p + begin, end - begin);
+        tile_round(b, ds + begin, end - begin);
+    }
     memset(p, 0, (size_t)begin * sizeof(float));
     memset(ds, 0, (size_t)begin * sizeof(float));
     memset(p + end, 0, (size_t)(keys - end) * sizeof(float));

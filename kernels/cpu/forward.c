@@ -17,12 +17,23 @@ static void block_clear(struct attention_backend *backend, const struct block *b
     memset(backend->out, 0, (size_t)rows * (size_t)b->shape->d_v * sizeof(float));
 }
 
+// For tests: the maximum of kernels that go through 64 keys at a time and keep an older maximum
+// until a weight would be larger than 2^8.
+static float max_stale(const struct vector_ops *vector, const float *x, int count, float before,
+                       float max)
+{
+    float first = before == -INFINITY ? vector->max(x, count < 64 ? count : 64, before) : before;
+    return max <= first + 8 ? first : max;
+}
+
 // Raises the row's maximum to that of x; what was summed so far shrinks accordingly.
 static void row_raise_max(struct attention_backend *backend, int row, int d_v, const float *x,
-                          int count)
+                          int count, bool stale)
 {
     float before = backend->row_max[row];
     float after = backend->vector->max(x, count, before);
+    if (stale)
+        after = max_stale(backend->vector, x, count, before, after);
     if (after == before)
         return;
     backend->row_max[row] = after;
@@ -35,18 +46,19 @@ static void row_raise_max(struct attention_backend *backend, int row, int d_v, c
 
 // Products of one row become weights relative to the row's maximum, 0 where the mask hides a key.
 static void row_softmax(struct attention_backend *backend, const struct block *b,
-                        const struct tile *t, int row, const void *bias)
+                        const struct tile *t, int row, const void *bias, bool stale)
 {
     float *x = backend->scores + (int64_t)row * TILE_SCORE_STRIDE;
     int keys = tile_keys(t), begin, end;
     tile_visible(t, b, row, &begin, &end);
     tile_logits(backend, b, t, row, begin, end, bias, x);
-    row_raise_max(backend, row, b->shape->d_v, x + begin, end - begin);
+    row_raise_max(backend, row, b->shape->d_v, x + begin, end - begin, stale);
     float max = backend->row_max[row];
     float shift = max == -INFINITY ? 0 : max; // logits that overflowed to -inf weigh nothing
     memset(x, 0, (size_t)begin * sizeof(float));
     backend->row_sum[row] += backend->vector->exp2_sum(x + begin, end - begin, shift);
-    tile_round(b, x + begin, end - begin);
+    if (ROUNDS(WEIGHTS))
+        tile_round(b, x + begin, end - begin);
     memset(x + end, 0, (size_t)(keys - end) * sizeof(float));
 }
 
@@ -62,7 +74,7 @@ static void tile_forward(struct attention_backend *backend, const struct attenti
             (struct matrix){backend->q + (int64_t)t->rows_begin * d_qk, d_qk},
             (struct matrix){backend->k, d_qk}, 0, scores, TILE_SCORE_STRIDE);
     for (int row = t->rows_begin; row < t->rows_end; row++)
-        row_softmax(backend, b, t, row, args->bias);
+        row_softmax(backend, b, t, row, args->bias, ROUNDS(STALE) && !args->max_logit);
     gemm_nn(rows, d_v, keys, 1, (struct matrix){scores, TILE_SCORE_STRIDE},
             (struct matrix){backend->v, d_v}, 1, backend->out + (int64_t)t->rows_begin * d_v, d_v);
 }
@@ -97,6 +109,11 @@ static void block_merge(struct attention_backend *backend, const struct attentio
         if (sum == 0)
             continue;
         double lse = (backend->row_max[row] + log2(sum)) * M_LN2;
+        if (ROUNDS(PARTIAL)) {
+            backend->vector->scale(backend->out + (int64_t)row * d_v, d_v, (float)(1 / sum));
+            tile_round(b, backend->out + (int64_t)row * d_v, d_v);
+            sum = 1;
+        }
         row_merge(backend->vector, args->o + block_vector(b, row) * d_v,
                   args->lse + block_scalar(b, row), backend->out + (int64_t)row * d_v, d_v, lse,
                   sum);

@@ -307,7 +307,7 @@ void tile_load_keys(const struct vector_ops *vector, const struct block *b, cons
 void tile_round(const struct block *b, float *x, int count)
 {
     float rounded;
-    for (int i = 0; i < count && ROUNDS_WEIGHTS; i++) {
+    for (int i = 0; i < count; i++) {
         dtype_store(b->shape->dtype, &rounded, 0, x[i]);
         x[i] = dtype_load(b->shape->dtype, &rounded, 0);
     }

@@ -101,8 +101,7 @@ float tile_factor(const struct attention_shape *shape);
 void tile_logits(struct attention_backend *backend, const struct block *b, const struct tile *t,
                  int row, int begin, int end, const void *bias, float *x);
 
-// What is done to P and dS before they are multiplied by: nothing, unless for a test. Then they are
-// rounded to the dtype.
+// For tests (common/mutation.h): rounds to the dtype.
 void tile_round(const struct block *b, float *x, int count);
 
 // Index in the bias of the tile's first key, for a stacked row.

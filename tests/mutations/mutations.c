@@ -7,7 +7,7 @@
 
 #include "tests/mutations/edit.h"
 
-bool mutation_rounds;
+int mutation_rounds;
 enum compiled_mutation mutation_active;
 
 static const struct mutation *current;
