@@ -228,6 +228,7 @@ struct description {
     struct wire_description wire; // holds the texts
     struct cpattn_gpu gpus[DEVICES_MAX];
     struct cpattn_provider_entry providers[PROVIDERS_MAX];
+    struct cpattn_implementation guests[GUESTS_MAX];
 };
 
 static struct cpattn_description *description_create(const struct wire_description *wire)
@@ -247,6 +248,7 @@ static struct cpattn_description *description_create(const struct wire_descripti
         .queue_max = wire->queue_max,
         .gpu_count = wire->gpu_count,
         .provider_count = wire->provider_count,
+        .guest_count = wire->guest_count,
     };
     for (int i = 0; i < wire->provider_count; i++)
         d->providers[i] =
@@ -257,6 +259,12 @@ static struct cpattn_description *description_create(const struct wire_descripti
             .arch = d->wire.gpus[i].arch,
             .memory_bytes = d->wire.gpus[i].memory_bytes,
             .name = d->wire.gpus[i].name,
+        };
+    for (int i = 0; i < wire->guest_count; i++)
+        d->guests[i] = (struct cpattn_implementation){
+            .name = d->wire.guests[i].name,
+            .world_sizes = d->wire.guests[i].world_sizes,
+            .supports = d->wire.guests[i].supports,
         };
     return &d->face;
 }
@@ -272,6 +280,13 @@ cpattn_description_provider(const struct cpattn_description *description, int i)
 {
     const struct description *d = (const struct description *)(const void *)description;
     return i >= 0 && i < description->provider_count ? &d->providers[i] : NULL;
+}
+
+const struct cpattn_implementation *
+cpattn_description_guest(const struct cpattn_description *description, int i)
+{
+    const struct description *d = (const struct description *)(const void *)description;
+    return i >= 0 && i < description->guest_count ? &d->guests[i] : NULL;
 }
 
 enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
@@ -317,6 +332,7 @@ static struct cpattn_pool pool_public(const struct wire_pool *wire)
         .last_failure = wire->last_failure,
         .devices = wire->devices,
         .spare = wire->spare,
+        .implementation = wire->implementation,
     };
 }
 

@@ -384,6 +384,14 @@ struct cpattn_description {
     int32_t queue_max; // requests queued and running
     int32_t gpu_count; // 0 with "cpu", else devices
     int32_t provider_count;
+    int32_t guest_count;
+};
+
+// Ranks of somebody else that the daemon runs cases on: what `implementation` of a case may be.
+struct cpattn_implementation {
+    const char *name;
+    uint64_t world_sizes; // bit w - 1: it takes cases of w ranks
+    const char *supports; // for people: what it takes; or ""
 };
 
 // A GPU that the daemon uses.
@@ -410,6 +418,9 @@ struct cpattn_provider_entry {
 // The i-th provider; NULL after the last.
 CPATTN_API const struct cpattn_provider_entry *
 cpattn_description_provider(const struct cpattn_description *description, int i);
+// The i-th guest; NULL after the last.
+CPATTN_API const struct cpattn_implementation *
+cpattn_description_guest(const struct cpattn_description *description, int i);
 CPATTN_API void cpattn_description_destroy(struct cpattn_description *description);
 
 // What the daemon is doing. Counts are since its start.
@@ -432,9 +443,10 @@ struct cpattn_pool {
     uint32_t generation; // how often it was started
     uint64_t jobs;       // answered by it
     uint64_t deaths;
-    const char *last_failure; // or ""
-    uint64_t devices;         // bit mask: GPUs by index, else cores by number
-    bool spare;               // stands by for another on the same devices, or is to
+    const char *last_failure;   // or ""
+    uint64_t devices;           // bit mask: GPUs by index, else cores by number
+    bool spare;                 // stands by for another on the same devices, or is to
+    const char *implementation; // a guest's name, or "" for the daemon's own
 };
 
 // timeout_ns 0: 5 s.

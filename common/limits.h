@@ -10,13 +10,16 @@
 // and a head dimension stay far inside 63 bits.
 #define SEQLEN_MAX (INT64_C(1) << 24)
 
-#define BATCH_MAX      4096
+#define BATCH_MAX               4096
 // Sequences of a case that gives each a length of its own. Four lists of them are 16 KiB of a case,
 // and at most 36 KiB as text.
-#define SEQUENCES_MAX  1024
-#define HEADS_MAX      4096
-#define HEAD_DIM_MAX   256 // what the kernels are built for
-#define MODEL_NAME_MAX 64
+#define SEQUENCES_MAX           1024
+#define HEADS_MAX               4096
+#define HEAD_DIM_MAX            256 // what the kernels are built for
+#define MODEL_NAME_MAX          64
+// Name of an implementation, with its NUL, and guests of one daemon.
+#define IMPLEMENTATION_NAME_MAX 32
+#define GUESTS_MAX              15
 
 // Providers of attention kernels that a daemon may have, and a name of one with its NUL.
 #define PROVIDERS_MAX     16

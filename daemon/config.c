@@ -329,6 +329,7 @@ enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 
 #define KEY_FIRST  0x100
 #define KEY_CONFIG (KEY_FIRST + SETTINGS)
+#define KEY_GUEST  (KEY_CONFIG + 1)
 
 // Options that one command line may have.
 #define OPTIONS_MAX 128
@@ -340,6 +341,8 @@ struct line {
     } given[OPTIONS_MAX]; // in their order
     int count;
     const char *file;
+    const char *guests[GUESTS_MAX];
+    int guest_count;
 };
 
 static error_t option_take(int key, char *value, struct argp_state *state)
@@ -353,6 +356,10 @@ static error_t option_take(int key, char *value, struct argp_state *state)
         line->given[line->count++].value = value;
     } else if (key == KEY_CONFIG)
         line->file = value;
+    else if (key == KEY_GUEST && line->guest_count < GUESTS_MAX)
+        line->guests[line->guest_count++] = value;
+    else if (key == KEY_GUEST)
+        argp_error(state, "more than %d guests", GUESTS_MAX);
     else if (key == ARGP_KEY_ARG)
         argp_error(state, "unexpected argument '%s'", value);
     else
@@ -369,7 +376,7 @@ static void version_print(FILE *stream, struct argp_state *state)
 
 static void line_read(struct line *line, int argc, char **argv)
 {
-    struct argp_option options[SETTINGS + 2] = {0};
+    struct argp_option options[SETTINGS + 3] = {0};
     for (int i = 0; i < SETTINGS; i++)
         options[i] = (struct argp_option){.name = settings[i].name,
                                           .key = KEY_FIRST + i,
@@ -381,6 +388,12 @@ static void line_read(struct line *line, int argc, char **argv)
         .arg = "FILE",
         .doc = "Read settings from a YAML file, whose keys are the options' names; "
                "options override it"};
+    options[SETTINGS + 1] = (struct argp_option){
+        .name = "guest",
+        .key = KEY_GUEST,
+        .arg = "NAME=COMMAND",
+        .doc = "Take cases with `implementation: NAME`, which ranks of this command run; may be "
+               "repeated"};
     const struct argp argp = {
         .options = options,
         .parser = option_take,
@@ -399,7 +412,10 @@ static enum status line_apply(const struct line *line, struct config *config, st
             return error_set(error, STATUS_INVALID_ARGUMENT, "--%s: value '%.100s': expected %s",
                              s->name, line->given[i].value, s->expected);
     }
-    return STATUS_OK;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < line->guest_count && status == STATUS_OK; i++)
+        status = guests_add_text(&config->guests, line->guests[i], error);
+    return status;
 }
 
 // ---- the file ----------------------------------------------------------------------------------
@@ -430,12 +446,15 @@ static enum status map_apply(const struct yaml_node *map, const struct setting *
     return status;
 }
 
+#define GUESTS_KEY "guests"
+
 static enum status tree_apply(const struct yaml_node *root, struct config *config,
                               struct error *error)
 {
-    const char *names[SETTINGS + 1] = {0};
+    const char *names[SETTINGS + 2] = {0};
     for (int i = 0; i < SETTINGS; i++)
         names[i] = setting_key(&settings[i]);
+    names[SETTINGS] = GUESTS_KEY;
     enum status status = yaml_is(root, YAML_MAP, error);
     if (status == STATUS_OK)
         status = yaml_check_keys(root, names, error);
@@ -446,6 +465,9 @@ static enum status tree_apply(const struct yaml_node *root, struct config *confi
         else if (node && (!yaml_text(node) || !settings[i].set(config, yaml_text(node))))
             status = yaml_expected(node, error, "%s", settings[i].expected);
     }
+    const struct yaml_node *guests = yaml_find(root, GUESTS_KEY);
+    if (status == STATUS_OK && guests)
+        status = guests_add_map(&config->guests, guests, error);
     return status;
 }
 
@@ -534,6 +556,8 @@ enum status config_read(struct config *config, int argc, char **argv, struct err
         status = listen_check(&config->listen, error);
     if (status == STATUS_OK)
         status = programs_find(config, error);
+    if (status == STATUS_OK)
+        status = guests_find_programs(&config->guests, error);
     return status;
 }
 
@@ -564,6 +588,8 @@ const char *config_fixed_difference(const struct config *a, const struct config 
         return "start-timeout";
     if (!provider_list_same(&a->providers, &b->providers))
         return "provider";
+    if (memcmp(&a->guests, &b->guests, sizeof(a->guests)) != 0)
+        return GUESTS_KEY;
     if (strcmp(a->rank_program, b->rank_program) != 0)
         return "rank-program";
     return strcmp(a->cuda_rank_program, b->cuda_rank_program) != 0 ? "cuda-rank-program" : NULL;

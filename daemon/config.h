@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "common/status.h"
+#include "daemon/guests.h"
 #include "daemon/listen.h"
 #include "daemon/provider_list.h"
 #include "daemon/rank_user.h"
@@ -41,6 +42,7 @@ struct config {
     struct rank_user rank_user;
     int64_t rank_memory_bytes; // of one rank; 0: not limited
     uint64_t start_timeout_ns; // of a pool; 0: as is good for the backend
+    struct guests guests;
     enum log_level log_level;
     // The command line, for config_reread(); borrowed.
     int argc;

@@ -2,6 +2,8 @@
 # Harnesses that people copy: built against the public header and library alone, run by the tests.
 examplesdir = $(docdir)/examples
 dist_examples_DATA = examples/harness.c examples/harness.py
+guestsdir = $(examplesdir)/guests
+dist_guests_DATA = examples/guests/numpy_attention.py
 
 check_PROGRAMS += examples/harness
 examples_harness_SOURCES = examples/harness.c

@@ -118,7 +118,7 @@ static enum status whole_check(const struct rank_report *report, enum report_ten
     return elements == 0 ? STATUS_OK : extent_check(report, extent, found, error);
 }
 
-static enum status all_check(const struct cp_case *c, int rank, const struct tokens *q,
+static enum status all_check(const struct cp_case *c, int rank, bool lse, const struct tokens *q,
                              const struct tokens *kv, const struct rank_report *report, int *found,
                              struct error *error)
 {
@@ -129,7 +129,7 @@ static enum status all_check(const struct cp_case *c, int rank, const struct tok
         int64_t width;
     } rows[] = {
         {TENSOR_OUT, q, (int64_t)c->heads * c->head_dim_v},
-        {TENSOR_LSE, q, c->heads},
+        {TENSOR_LSE, q, lse ? c->heads : 0},
         {TENSOR_DQ, q, training ? (int64_t)c->heads * c->head_dim_qk : 0},
         {TENSOR_DK, kv, training ? (int64_t)c->kv_heads * c->head_dim_qk : 0},
         {TENSOR_DV, kv, training ? (int64_t)c->kv_heads * c->head_dim_v : 0},
@@ -149,7 +149,7 @@ static enum status all_check(const struct cp_case *c, int rank, const struct tok
     return status;
 }
 
-enum status complete_check(const struct cp_case *c, int rank, double work,
+enum status complete_check(const struct cp_case *c, int rank, double work, bool lse,
                            const struct rank_report *report, struct error *error)
 {
     struct tokens q, kv;
@@ -159,7 +159,7 @@ enum status complete_check(const struct cp_case *c, int rank, double work,
     if (status == STATUS_OK)
         status = tokens_of(c, SIDE_KV, rank, fraction, &kv, error);
     if (status == STATUS_OK)
-        status = all_check(c, rank, &q, &kv, report, &found, error);
+        status = all_check(c, rank, lse, &q, &kv, report, &found, error);
     if (status == STATUS_OK && found != report->figures_count)
         return error_set(error, STATUS_INTERNAL,
                          "the verification has %d figures where rank %d has %d parts of tensors",

@@ -9,9 +9,10 @@
 
 // Checks that a rank has figures for each chunk of each tensor that the case has on it, padding
 // included, exactly once, of as many elements as there are, and that it has judged all of them, or
-// those of the sample that `work` makes (judge/tiles.h). Counts by itself what there is. INTERNAL,
-// with the tensor and the numbers, where it is not so. RESOURCE_EXHAUSTED when memory is short.
-enum status complete_check(const struct cp_case *c, int rank, double work,
+// those of the sample that `work` makes (judge/tiles.h). Without `lse` there must be none of LSE.
+// Counts by itself what there is. INTERNAL, with the tensor and the numbers, where it is not so.
+// RESOURCE_EXHAUSTED when memory is short.
+enum status complete_check(const struct cp_case *c, int rank, double work, bool lse,
                            const struct rank_report *report, struct error *error) MUST_CHECK;
 
 #endif

@@ -116,7 +116,8 @@ uint64_t case_hash(const struct cp_case *c)
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const struct case_field *field = case_fields(); field->name; field++) {
         char text[MODEL_NAME_MAX];
-        if (field->kind == FIELD_LIST || (!same.provider[0] && is_of_provider(field)))
+        if (field->kind == FIELD_LIST || (!same.provider[0] && is_of_provider(field)) ||
+            (field->offset == offsetof(struct cp_case, implementation) && !c->implementation[0]))
             continue;
         case_get(&same, field, text, sizeof text);
         hash = hash_text(hash, text);

@@ -69,6 +69,10 @@ struct input_source;
 struct cp_case {
     char model[MODEL_NAME_MAX]; // a label for people; printable ASCII, may be empty
 
+    // Whose ranks run it: a guest of the daemon by its name, or "", which is our own. As text the
+    // latter is "cpattn".
+    char implementation[IMPLEMENTATION_NAME_MAX];
+
     int32_t world_size; // 1..WORLD_SIZE_MAX
     enum case_comm comm;
     int32_t a2a_size; // ranks of a group with A2A_P2P, a divisor of world_size; else its default
@@ -179,8 +183,10 @@ struct case_field {
     size_t size;         // bytes of the member
     int64_t min, max;    // FIELD_INT, FIELD_REAL, numbers of a FIELD_LIST; a FIELD_UINT takes all
     const struct case_choice *choices; // FIELD_CHOICE only
-    const struct case_choice *aliases; // more names that are read but never written; or NULL
-    const char *help;                  // one line
+    // Of a FIELD_CHOICE more names that are read but never written, of a FIELD_TEXT one that stands
+    // for ""; or NULL.
+    const struct case_choice *aliases;
+    const char *help; // one line
 };
 
 // The table; ends with a NULL name.

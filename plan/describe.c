@@ -101,6 +101,8 @@ static void add_unusual(struct line *line, const struct cp_case *c)
 {
     struct cp_case usual;
     case_init(&usual);
+    if (c->implementation[0])
+        line_add(line, " by %s", c->implementation);
     if (c->a2a_size != usual.a2a_size)
         line_add(line, " a2a=%d", c->a2a_size);
     if (c->sharding != usual.sharding)

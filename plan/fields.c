@@ -46,6 +46,7 @@ const struct case_choice case_bias_choices[] = {{"none", BIAS_NONE}, {"111s", BI
 static const struct case_choice bias_aliases[] = {{"no_bias", BIAS_NONE}, {NULL, 0}};
 const struct case_choice case_verify_choices[] = {
     {"off", VERIFY_OFF}, {"auto", VERIFY_AUTO}, {"full", VERIFY_FULL}, {NULL, 0}};
+static const struct case_choice implementation_aliases[] = {{"cpattn", 0}, {NULL, 0}};
 static const struct case_choice verify_aliases[] = {
     {"true", VERIFY_AUTO}, {"false", VERIFY_OFF}, {NULL, 0}};
 const struct case_choice case_inputs_choices[] = {
@@ -77,6 +78,8 @@ const struct case_choice case_inputs_choices[] = {
 
 static const struct case_field field_table[] = {
     TEXT(model, "label of the case for people"),
+    ENTRY(implementation, FIELD_TEXT, .aliases = implementation_aliases,
+          .help = "whose ranks run it: cpattn, or a guest of the daemon"),
     INT(world_size, 1, WORLD_SIZE_MAX, "ranks that share the sequence"),
     CHOICE(comm, case_comm_choices, "how keys and values travel between ranks"),
     INT(a2a_size, 1, WORLD_SIZE_MAX, "ranks that deal out heads among themselves in a2a+p2p"),
@@ -434,6 +437,8 @@ static bool set_text(struct cp_case *c, const struct case_field *field, const ch
 {
     if (!is_label(value, field->size))
         return false;
+    if (find_choice(field->aliases, value))
+        value = "";
     char *member = (char *)c + field->offset;
     memset(member, 0, field->size);
     memcpy(member, value, strlen(value));
@@ -524,6 +529,8 @@ int case_get(const struct cp_case *c, const struct case_field *field, char *text
 {
     switch (field->kind) {
     case FIELD_TEXT:
+        if (field->aliases && *((const char *)c + field->offset) == '\0')
+            return snprintf(text, size, "%s", field->aliases->name);
         return snprintf(text, size, "%.*s", (int)field->size, (const char *)c + field->offset);
     case FIELD_CHOICE:
         return snprintf(text, size, "%s",

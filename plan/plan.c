@@ -95,6 +95,16 @@ enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, s
     return status;
 }
 
+void plan_keep_tensors(struct plan *plan)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < plan->buffer_count; i++)
+        if (plan->buffers[i].role != BUFFER_SCRATCH)
+            plan->buffers[kept++] = plan->buffers[i];
+    plan->buffer_count = kept;
+    plan->op_count = 0;
+}
+
 void plan_destroy(struct plan *plan)
 {
     if (!plan)

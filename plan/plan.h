@@ -159,6 +159,8 @@ struct plan {
 // short.
 enum status plan_create(const struct cp_case *c, int rank, struct plan **plan,
                         struct error *error) MUST_CHECK;
+// Leaves the buffers of inputs and results, and no operation: for who computes in another way.
+void plan_keep_tensors(struct plan *plan);
 void plan_destroy(struct plan *plan);
 
 // Checks the plans of all ranks of one case together, knowing nothing of how they were built:

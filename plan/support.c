@@ -95,6 +95,35 @@ static enum status check_softcap(const struct cp_case *c, struct error *error)
                      "softcap is %g; accepted is 0 (none) or 1e-3 to 1e6", c->softcap);
 }
 
+static enum status check_guest_order(const struct cp_case *c, struct error *error)
+{
+    if (!c->implementation[0] || c->explore_seed == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "explore_seed is %llu with implementation %s; accepted is 0 there, or "
+                     "implementation cpattn",
+                     (unsigned long long)c->explore_seed, c->implementation);
+}
+
+static enum status check_guest_bias(const struct cp_case *c, struct error *error)
+{
+    if (!c->implementation[0] || c->bias == BIAS_NONE)
+        return STATUS_OK;
+    return error_set(error, STATUS_UNIMPLEMENTED,
+                     "bias is %s with implementation %s; accepted is none there, or implementation "
+                     "cpattn",
+                     case_choice_name(case_bias_choices, (int)c->bias), c->implementation);
+}
+
+static enum status check_guest_provider(const struct cp_case *c, struct error *error)
+{
+    if (!c->implementation[0] || !c->provider[0])
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "provider is %s with implementation %s; accepted is one of the two",
+                     c->provider, c->implementation);
+}
+
 static enum status check_memory(const struct cp_case *c, struct error *error)
 {
     int64_t bytes;
@@ -140,6 +169,13 @@ static const struct support_rule rules[] = {
      "--format thd --padded-q 512,511", lengths_check_padded},
     {"a pad_multiple where lists say what every sequence occupies", "It would have no effect.",
      "--format thd --padded-q 512,520 --pad-multiple 8", lengths_check_multiple},
+    {"an explore_seed with an implementation that is a guest",
+     "It draws orders of plans, which guests have not.", "--implementation torch --explore-seed 7",
+     check_guest_order},
+    {"a bias with an implementation that is a guest", "How guests get theirs is not built.",
+     "--implementation torch --bias 1hss", check_guest_bias},
+    {"a provider with an implementation that is a guest", "It would have no effect.",
+     "--implementation torch --provider cudnn", check_guest_provider},
     {"sizes that take more than 1 PiB of memory on a rank",
      "No machine has that. What the machine at hand has not is for the daemon to refuse.",
      "--batch 4096 --heads 4096 --kv-heads 4096 --seqlen-q 16777216 --seqlen-kv 16777216",

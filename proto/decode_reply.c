@@ -231,6 +231,21 @@ static enum status decode_providers(const Cpattn__V1__Description *message,
     return status;
 }
 
+static enum status decode_guests(const Cpattn__V1__Description *message,
+                                 const struct map_path *path, struct wire_description *description,
+                                 struct error *error)
+{
+    enum status status = check_count(message->n_guests, 0, GUESTS_MAX, path, "guests", error);
+    if (status == STATUS_OK)
+        description->guest_count = (int32_t)message->n_guests;
+    for (int i = 0; status == STATUS_OK && i < description->guest_count; i++) {
+        struct map_path entry = {.parent = path, .name = "guests", .index = i};
+        status = map_decode(&message->guests[i]->base, schema_guest, &entry,
+                            &description->guests[i], error);
+    }
+    return status;
+}
+
 static enum status decode_description(const Cpattn__V1__Description *message,
                                       struct wire_description *description, struct error *error)
 {
@@ -245,6 +260,8 @@ static enum status decode_description(const Cpattn__V1__Description *message,
         status = map_decode(&message->gpus[i]->base, schema_device, &entry, &description->gpus[i],
                             error);
     }
+    if (status == STATUS_OK)
+        status = decode_guests(message, &path, description, error);
     return status == STATUS_OK ? decode_providers(message, &path, description, error) : status;
 }
 

@@ -218,6 +218,11 @@ static Cpattn__V1__Description *build_description(struct build *b, const struct 
     for (size_t i = 0; b->status == STATUS_OK && i < message->n_providers; i++)
         message->providers[i] =
             build_record(b, &cpattn__v1__provider__descriptor, schema_provider, &d->providers[i]);
+    message->n_guests = (size_t)d->guest_count;
+    message->guests = build_list(b, message->n_guests);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_guests; i++)
+        message->guests[i] =
+            build_record(b, &cpattn__v1__guest__descriptor, schema_guest, &d->guests[i]);
     return message;
 }
 
@@ -284,7 +289,8 @@ static enum status check_counts(const struct wire_reply *r, struct error *error)
                 r->pools.pool_count >= 0 && r->pools.pool_count <= POOLS_MAX &&
                 r->description.gpu_count >= 0 && r->description.gpu_count <= DEVICES_MAX &&
                 r->description.provider_count >= 0 &&
-                r->description.provider_count <= PROVIDERS_MAX && r->result.world_size >= 0 &&
+                r->description.provider_count <= PROVIDERS_MAX && r->description.guest_count >= 0 &&
+                r->description.guest_count <= GUESTS_MAX && r->result.world_size >= 0 &&
                 r->result.world_size <= WORLD_SIZE_MAX;
     for (int rank = 0; good && rank < r->result.world_size; rank++)
         good = r->result.ranks[rank].figures_count >= 0 &&

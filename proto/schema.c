@@ -154,6 +154,13 @@ const struct map_field schema_provider[] = {
     END,
 };
 
+const struct map_field schema_guest[] = {
+    TEXT(wire_guest, name),
+    UINT(wire_guest, world_sizes),
+    TEXT(wire_guest, supports),
+    END,
+};
+
 const struct map_field schema_status[] = {
     UINT(wire_status, uptime_ns),
     INT(wire_status, queued, 0, INT32_MAX),
@@ -168,6 +175,7 @@ const struct map_field schema_status[] = {
 };
 
 const struct map_field schema_pool[] = {
+    TEXT(wire_pool, implementation),
     INT(wire_pool, world_size, 1, WORLD_SIZE_MAX),
     INT(wire_pool, instance, 0, INT32_MAX),
     ENUM(wire_pool, state, POOL_STARTING, POOL_STUCK, 0),

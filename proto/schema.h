@@ -17,6 +17,7 @@ extern const struct map_field schema_element[];     // Element      | struct ele
 extern const struct map_field schema_device[];      // Device       | struct wire_device
 extern const struct map_field schema_provider[];    // Provider     | struct wire_provider
 extern const struct map_field schema_description[]; // Description  | struct wire_description
+extern const struct map_field schema_guest[];       // Guest        | struct wire_guest
 extern const struct map_field schema_status[];      // DaemonStatus | struct wire_status
 extern const struct map_field schema_pool[];        // Pool         | struct wire_pool
 

@@ -77,6 +77,12 @@ struct wire_provider {
     char file[256]; // its end is cut off
 };
 
+struct wire_guest {
+    char name[IMPLEMENTATION_NAME_MAX];
+    uint64_t world_sizes; // bit w - 1: it takes w ranks
+    char supports[256];   // for people; ""
+};
+
 struct wire_description {
     char version[32];  // of the daemon, "0.1.0"
     char backend[16];  // "cpu", "cuda"
@@ -89,6 +95,8 @@ struct wire_description {
     int64_t memory_bytes_max; // of one case over all ranks
     uint64_t timeout_default_ns, timeout_max_ns;
     int32_t queue_max;
+    int32_t guest_count;
+    struct wire_guest guests[GUESTS_MAX];
 };
 
 enum pool_state {
@@ -104,6 +112,8 @@ enum pool_state {
 const char *pool_state_name(enum pool_state state);
 
 struct wire_pool {
+    int32_t guest; // number of its implementation in the daemon; not on the wire
+    char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
     int32_t world_size, instance;
     enum pool_state state;
     uint32_t generation; // how often it was started

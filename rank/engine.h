@@ -12,7 +12,11 @@ struct engine {
 
 // Called in this order for each case. After an error, or a lack, nothing but release() follows.
 struct engine_ops {
-    const char *name;   // "cpu"
+    const char *name; // "cpu"
+    // There is no plan to run: execute() gets a job whose plan has the buffers of inputs and
+    // results and nothing else. What such an engine delivers is judged to the last element. Where
+    // execute() has filled the report's refusal, verify() does not follow.
+    bool brings_execution;
     double verify_work; // what a rank spends on a verdict with `verify: auto` (judge/tiles.h)
     // Chooses who computes the job's attention, and adds to *host_bytes what the engine takes of
     // the job's arena.

@@ -164,6 +164,7 @@ static enum status cpu_verify(struct engine *e, struct job *j, struct error *err
     enum status status = verify_run(&v, j->report, error);
     if (status != STATUS_OK)
         return status;
+    job_drop_absent(j);
     digest_fill(j);
     struct evidence_host host = {j->c, &v.results};
     job_diagnose(j, evidence_host_read, &host, head_statistics, &statistics);

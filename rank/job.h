@@ -25,6 +25,7 @@ struct job {
     struct span *spans[2];   // of the rank, by enum shard_side
     int span_count[2];
     struct span *spans_of_others; // room for shard_spans_max()
+    bool lse_absent;              // no rank delivers LSE: nothing is said of it
 };
 
 // Writes the phase into the progress word.
@@ -44,6 +45,10 @@ int64_t job_key_bytes(const struct job *j);
 bool job_role_is_filled(enum buffer_role role);
 
 struct rank_results job_results(const struct job *j);
+
+// Where LSE is absent: takes its figures out of the report, and its part in the verdict. To be
+// called behind a verification.
+void job_drop_absent(const struct job *j);
 
 // The buffers that a result is made of, in the order of its digest.
 #define JOB_OUTPUTS 7

@@ -166,7 +166,7 @@ static enum status job_admit(const struct session *s, const struct job *j, struc
     return status;
 }
 
-static enum status job_plan(struct job *j, struct error *error)
+static enum status job_plan(struct job *j, bool executes, struct error *error)
 {
     job_phase(j, REPORT_PLAN);
     uint64_t start_ns = clock_now_ns();
@@ -174,6 +174,8 @@ static enum status job_plan(struct job *j, struct error *error)
     j->report->timings.plan_ns = clock_now_ns() - start_ns;
     for (int i = 0; status == STATUS_OK && i < j->plan->op_count; i++)
         j->report->flops += op_flops(j->plan, &j->plan->ops[i]);
+    if (status == STATUS_OK && !executes)
+        plan_keep_tensors(j->plan);
     return status;
 }
 
@@ -195,11 +197,14 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     enum status status = e->ops->prepare(e, j, error);
     if (status == STATUS_OK)
         status = e->ops->execute(e, j, error);
+    if (status != STATUS_OK || j->report->refusal.status != STATUS_OK)
+        return status;
     FAULT(REFERENCE);
     if (status == STATUS_OK)
         status = e->ops->verify(e, j, error);
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
-        status = complete_check(j->c, j->rank, e->ops->verify_work, j->report, error);
+        status =
+            complete_check(j->c, j->rank, e->ops->verify_work, !j->lse_absent, j->report, error);
     return status;
 }
 
@@ -220,7 +225,7 @@ static enum status job_run(struct session *s, struct job *j, const struct segmen
     bool refused = false;
     enum status status = job_admit(s, j, error);
     if (status == STATUS_OK)
-        status = job_plan(j, error);
+        status = job_plan(j, !s->engine->ops->brings_execution, error);
     if (status == STATUS_OK)
         status = memory_agree(s, j, &refused, error);
     if (status == STATUS_OK && !refused)
@@ -230,7 +235,7 @@ static enum status job_run(struct session *s, struct job *j, const struct segmen
     memory_take(j);
     j->report->use = j->attends->use;
     status = job_work(s, j, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && j->report->refusal.status == STATUS_OK)
         results_deliver(s, j, segments);
     return status;
 }
@@ -240,9 +245,12 @@ enum status session_run(struct session *s, const struct cp_case *c, uint64_t job
                         struct error *error)
 {
     struct rank_report result = {.rank = s->rank};
-    struct cp_case with_source = *c;
-    with_source.source = segments && segments->given ? &segments->source : NULL;
-    struct job j = {.c = &with_source,
+    s->c = *c;
+    s->c.source = segments && segments->given ? &segments->source : NULL;
+    // What somebody else's code has done is judged as a whole.
+    if (s->engine->ops->brings_execution && c->verify == VERIFY_AUTO)
+        s->c.verify = VERIFY_FULL;
+    struct job j = {.c = &s->c,
                     .number = job,
                     .rank = s->rank,
                     .control = s->transport,

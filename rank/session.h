@@ -15,6 +15,7 @@ struct session {
     struct progress *progress;
     struct engine *engine;
     struct arena arena;
+    struct cp_case c; // that is being run
     bool out_of_step; // a case was broken off: the ranks are no longer at the same point
 };
 

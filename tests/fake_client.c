@@ -461,6 +461,14 @@ enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeou
     return CPATTN_OK;
 }
 
+const struct cpattn_implementation *
+cpattn_description_guest(const struct cpattn_description *description, int i)
+{
+    (void)description;
+    (void)i;
+    return NULL;
+}
+
 const struct cpattn_gpu *cpattn_description_gpu(const struct cpattn_description *description, int i)
 {
     static const struct cpattn_gpu gpus[] = {{0, "sm_90", INT64_C(139) << 30, "NVIDIA H200"},
@@ -474,8 +482,8 @@ void cpattn_description_destroy(struct cpattn_description *description)
 }
 
 static const struct cpattn_pool fake_pools[] = {
-    {2, 0, "idle", 1, 12, 0, "", 0x9, true},
-    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false},
+    {2, 0, "idle", 1, 12, 0, "", 0x9, true, ""},
+    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false, "torch"},
 };
 
 enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t timeout_ns,

@@ -104,6 +104,10 @@ static const struct place {
     AT(cpattn_description, provider_count, 56),
     AT(cpattn_provider_entry, name, 0),
     AT(cpattn_provider_entry, file, 8),
+    AT(cpattn_description, guest_count, 60),
+    AT(cpattn_implementation, name, 0),
+    AT(cpattn_implementation, world_sizes, 8),
+    AT(cpattn_implementation, supports, 16),
     AT(cpattn_gpu, index, 0),
     AT(cpattn_gpu, arch, 8),
     AT(cpattn_gpu, memory_bytes, 16),
@@ -127,6 +131,7 @@ static const struct place {
     AT(cpattn_pool, last_failure, 40),
     AT(cpattn_pool, devices, 48),
     AT(cpattn_pool, spare, 56),
+    AT(cpattn_pool, implementation, 64),
 };
 
 START_TEST(members_stay_where_they_are)

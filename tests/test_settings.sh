@@ -13,7 +13,7 @@ trap 'rm -rf "$scratch"' EXIT
 # The options, each a setting, but for those that are none.
 options=$("$top_builddir/cpattnd" --help | sed -n 's/^ *\(-., \)*--\([a-z-]*\).*/\2/p' |
     grep -vxE 'config|help|usage|version' | sort)
-tap_is "every setting, and no other" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file" | sed 's/^providers$/provider/' | sort)" "$options"
+tap_is "every setting, and no other" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file" | sed -E 's/^(provider|guest)s$/\1/' | sort)" "$options"
 undocumented=
 for option in $options; do
     grep -q "^\.It Fl Fl $option\b\|, Fl Fl $option\b" "$top_srcdir/doc/cpattnd.8" || undocumented="$undocumented $option"

@@ -484,7 +484,7 @@ START_TEST(figures_that_lack_something_are_an_error)
     d.c.max_logit = true;
     desk_init(&d);
     desk_judge(&d);
-    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, &d.report, &error), STATUS_OK);
+    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, true, &d.report, &error), STATUS_OK);
     ck_assert_int_eq(d.report.figures_count, 17);
     for (int i = 0; i < d.report.figures_count; i++)
         for (int change = 0; change < 5; change++) {
@@ -499,12 +499,13 @@ START_TEST(figures_that_lack_something_are_an_error)
                     (struct figures){.tensor = f->tensor, .chunk = f->chunk};
             if (change == 4) // two chunks of a tensor as one
                 f->chunk = f->chunk == 0 ? 1 : 0;
-            ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, &changed, &error), STATUS_INTERNAL);
+            ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, true, &changed, &error),
+                             STATUS_INTERNAL);
             ck_assert_ptr_nonnull(
                 strstr(error.text, report_tensor_name(changed.figures[i].tensor)));
         }
     d.report.figures_count = 0;
-    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, &d.report, &error), STATUS_INTERNAL);
+    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, true, &d.report, &error), STATUS_INTERNAL);
     desk_fini(&d);
 }
 END_TEST
@@ -529,8 +530,8 @@ START_TEST(a_sample_is_judged_by_the_same_rules)
         ck_assert_int_eq(f->judged < f->elements, rows);
         ck_assert_int_gt(f->judged, 0);
     }
-    ck_assert_int_eq(complete_check(&d.c, 0, desk_work, &d.report, &error), STATUS_OK);
-    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, &d.report, &error), STATUS_INTERNAL);
+    ck_assert_int_eq(complete_check(&d.c, 0, desk_work, true, &d.report, &error), STATUS_OK);
+    ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, true, &d.report, &error), STATUS_INTERNAL);
     static const int64_t edges[] = {0, 799, 800, 1599};
     for (int i = 0; i < 4; i++) {
         int64_t row = edges[i] * d.c.heads * d.c.head_dim_v, kv = edges[i] * d.c.kv_heads;

@@ -136,10 +136,11 @@ START_TEST(every_field_has_its_member)
     assert_table_covers(&cpattn__v1__timings__descriptor, schema_timings, 0);
     assert_table_covers(&cpattn__v1__figures__descriptor, schema_figures, 2);
     assert_table_covers(&cpattn__v1__element__descriptor, schema_element, 0);
-    assert_table_covers(&cpattn__v1__description__descriptor, schema_description, 2);
+    assert_table_covers(&cpattn__v1__description__descriptor, schema_description, 3);
     assert_table_covers(&cpattn__v1__provider__descriptor, schema_provider, 0);
     assert_table_covers(&cpattn__v1__provider_use__descriptor, schema_use, 0);
     assert_table_covers(&cpattn__v1__device__descriptor, schema_device, 0);
+    assert_table_covers(&cpattn__v1__guest__descriptor, schema_guest, 0);
     assert_table_covers(&cpattn__v1__daemon_status__descriptor, schema_status, 1);
     assert_table_covers(&cpattn__v1__pool__descriptor, schema_pool, 0);
     unsigned count = 0;

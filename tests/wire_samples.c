@@ -136,6 +136,14 @@ void sample_case(struct sample *s, struct cp_case *c)
             c->world_size = c->a2a_size * (int32_t)sample_range(s, 1, 4);
         if (c->format != FORMAT_THD)
             c->pad_multiple = 1;
+        if (sample_bits(s) & 1) {
+            memset(c->implementation, 0, sizeof c->implementation);
+        } else {
+            c->bias = BIAS_NONE;
+            c->explore_seed = 0;
+            memset(c->provider, 0, sizeof c->provider);
+            c->provider_fallback = false;
+        }
         sample_lists(s, c);
         if (case_is_causal(c))
             c->window_right = sample_range(s, -1, 0);
@@ -271,11 +279,18 @@ void sample_description(struct sample *s, struct wire_description *d)
         sample_text(s, d->providers[i].name, sizeof d->providers[i].name, false);
         sample_text(s, d->providers[i].file, sizeof d->providers[i].file, false);
     }
+    d->guest_count = (int32_t)sample_range(s, 0, GUESTS_MAX);
+    for (int i = 0; i < d->guest_count; i++) {
+        sample_text(s, d->guests[i].name, sizeof d->guests[i].name, false);
+        d->guests[i].world_sizes = sample_bits(s);
+        sample_text(s, d->guests[i].supports, sizeof d->guests[i].supports, false);
+    }
 }
 
 static void sample_pool(struct sample *s, struct wire_pool *pool)
 {
     pool->world_size = (int32_t)sample_range(s, 1, WORLD_SIZE_MAX);
+    sample_text(s, pool->implementation, sizeof pool->implementation, false);
     pool->instance = (int32_t)sample_range(s, 0, INT32_MAX);
     pool->state = (enum pool_state)sample_range(s, POOL_STARTING, POOL_STUCK);
     pool->generation = (uint32_t)sample_bits(s);

@@ -57,6 +57,33 @@ static int query_failed(const struct cpattn_error *error)
 
 // ---- describe ---------------------------------------------------------------------------------
 
+// "1, 2, 4-8"; every size is "any number of".
+static void sizes_print(uint64_t sizes)
+{
+    bool more = false;
+    for (int first = 1; first <= 64 && sizes != UINT64_MAX; first++) {
+        int last = first;
+        if (!(sizes >> (first - 1) & 1))
+            continue;
+        while (last < 64 && sizes >> last & 1)
+            last++;
+        printf(last > first ? "%s%d-%d" : "%s%d", more ? ", " : "", first, last);
+        more = true;
+        first = last;
+    }
+    printf("%s", sizes == UINT64_MAX ? "any number of" : "");
+}
+
+static void guests_print(const struct cpattn_description *d)
+{
+    const struct cpattn_implementation *guest;
+    for (int i = 0; (guest = cpattn_description_guest(d, i)); i++) {
+        printf("guest          %s: ", guest->name);
+        sizes_print(guest->world_sizes);
+        printf(" ranks%s%s\n", guest->supports[0] ? "; " : "", guest->supports);
+    }
+}
+
 static void print_description(const struct cpattn_client *client,
                               const struct cpattn_description *d)
 {
@@ -70,6 +97,7 @@ static void print_description(const struct cpattn_client *client,
         printf("GPU %-10d %s, %s, %.1f GiB\n", gpu->index, gpu->name, gpu->arch,
                (double)gpu->memory_bytes / (1 << 30));
     printf("world sizes    1 to %d\n", d->gpu_count > 0 ? d->devices : d->world_size_max);
+    guests_print(d);
     printf("memory         up to %.1f GiB for one case over all ranks\n",
            (double)d->memory_bytes_max / (1 << 30));
     printf("time limit     %s where none is given, %s at most\n",
@@ -152,10 +180,12 @@ static void print_status(const struct cpattn_daemon_status *s)
         return;
     }
     putchar('\n');
-    struct table *table = table_create(
-        stdout, ">WORLD_SIZE >INSTANCE DEVICES STATE SPARE >STARTED >JOBS >DEATHS LAST_FAILURE");
+    struct table *table = table_create(stdout, "IMPLEMENTATION >WORLD_SIZE >INSTANCE DEVICES STATE "
+                                               "SPARE >STARTED >JOBS >DEATHS LAST_FAILURE");
     for (int i = 0; (pool = cpattn_daemon_status_pool(s, i)); i++) {
         table_row(table);
+        table_cell(table, PAINT_PLAIN, "%s",
+                   pool->implementation[0] ? pool->implementation : "cpattn");
         table_cell(table, PAINT_PLAIN, "%d", pool->world_size);
         table_cell(table, PAINT_PLAIN, "%d", pool->instance);
         devices_cell(table, pool->devices);

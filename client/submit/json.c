@@ -418,6 +418,25 @@ static json_t *providers_array(struct writer *w, const struct cpattn_description
     return array;
 }
 
+static json_t *guests_array(struct writer *w, const struct cpattn_description *d)
+{
+    const struct cpattn_implementation *guest;
+    json_t *array = json_array();
+    for (int i = 0; (guest = cpattn_description_guest(d, i)); i++) {
+        json_t *object = json_object(), *sizes = json_array();
+        put_text(w, object, "name", guest->name);
+        for (int size = 1; size <= 64; size++)
+            if (guest->world_sizes >> (size - 1) & 1 &&
+                json_array_append_new(sizes, json_integer(size)))
+                w->failed = true;
+        put(w, object, "world_sizes", sizes);
+        put_text(w, object, "supports", guest->supports);
+        if (json_array_append_new(array, object))
+            w->failed = true;
+    }
+    return array;
+}
+
 bool json_description(FILE *out, const struct cpattn_description *d)
 {
     struct writer w = {false};
@@ -436,6 +455,7 @@ bool json_description(FILE *out, const struct cpattn_description *d)
             w.failed = true;
     put(&w, object, "gpus", gpus);
     put(&w, object, "providers", providers_array(&w, d));
+    put(&w, object, "guests", guests_array(&w, d));
     put(&w, object, "fields", fields_object(&w));
     put(&w, object, "refused", refused_array(&w));
     return write_line(&w, out, object);
@@ -453,6 +473,7 @@ static json_t *devices_array(struct writer *w, uint64_t devices)
 static json_t *pool_object(struct writer *w, const struct cpattn_pool *p)
 {
     json_t *object = json_object();
+    put_text(w, object, "implementation", p->implementation[0] ? p->implementation : "cpattn");
     put_int(w, object, "world_size", p->world_size);
     put_int(w, object, "instance", p->instance);
     put_text(w, object, "state", p->state);

@@ -28,7 +28,7 @@ static void check_job(const struct core *core, const struct job *job)
     if (!lives)
         return;
     assert(job->number >= 1 && job->number <= core->number);
-    assert(core->sizes[job->world_size].pool_count > 0);
+    assert(job->size->pool_count > 0);
     assert(job->admitted_ns <= core->now_ns && job->deadline_ns > core->now_ns);
     const struct ids_claim *claim;
     int place;
@@ -37,7 +37,7 @@ static void check_job(const struct core *core, const struct job *job)
 }
 
 static int check_job_list(const struct core *core, const struct list *head, enum job_state state,
-                          int world_size)
+                          const struct size *size)
 {
     int count = 0;
     uint64_t number = 0, cost_ns = 0;
@@ -45,29 +45,30 @@ static int check_job_list(const struct core *core, const struct list *head, enum
         const struct job *job = job_of(node);
         check_job(core, job);
         assert(job->state == state);
-        assert(world_size == 0 || (job->world_size == world_size && job->number > number));
+        assert(!size || (job->size == size && job->number > number));
         number = job->number;
         cost_ns += job->cost_ns;
         count++;
     }
-    assert(world_size == 0 || cost_ns == core->sizes[world_size].cost_ns);
+    assert(!size || cost_ns == size->cost_ns);
     return count;
 }
 
 static void check_jobs(const struct core *core)
 {
     int queued = 0;
-    for (int w = 1; w <= WORLD_SIZE_MAX; w++) {
-        int count = check_job_list(core, &core->sizes[w].queue, JOB_QUEUED, w);
-        assert(((core->sizes_waiting >> (w - 1)) & 1) == (count > 0));
+    for (int i = 0; i < core->size_count; i++) {
+        const struct size *size = &core->sizes[i];
+        int count = check_job_list(core, &size->queue, JOB_QUEUED, size);
+        assert(list_empty(&size->node) == (count == 0));
         queued += count;
         // Where no pool can be had nobody waits.
-        assert(count == 0 || stuck_leaves(core, w));
+        assert(count == 0 || stuck_leaves(core, size));
     }
     assert(core->job_counts[JOB_QUEUED] == queued);
     assert(core->job_counts[JOB_RUNNING] ==
-           check_job_list(core, &core->jobs_running, JOB_RUNNING, 0));
-    assert(core->job_counts[JOB_FREE] == check_job_list(core, &core->jobs_free, JOB_FREE, 0));
+           check_job_list(core, &core->jobs_running, JOB_RUNNING, NULL));
+    assert(core->job_counts[JOB_FREE] == check_job_list(core, &core->jobs_free, JOB_FREE, NULL));
     assert(core->job_counts[JOB_FREE] + core->job_counts[JOB_QUEUED] +
                core->job_counts[JOB_RUNNING] ==
            core->config.queue_max);
@@ -106,7 +107,7 @@ static void check_ranks(const struct core *core, const struct pool *pool)
            (runs || pool->mode == MODE_IDLE || (killed && pool->ready == all)));
     assert((pool->job != NULL) == runs);
     assert(!runs || (pool->job->state == JOB_RUNNING && pool->job->pool == pool &&
-                     pool->job->world_size == pool->world_size));
+                     pool->job->size == pool->size));
     assert(!runs || pool->reported != all);
     assert(pool->mode != MODE_SUSPECT || pool->victims);
     assert(!pool->start_failed ||
@@ -131,12 +132,12 @@ static void check_no_ranks(const struct pool *pool)
 static void check_twins(const struct core *core, const struct pool *pool)
 {
     const struct pool *twin = pool->twin;
-    assert((twin != NULL) == core->config.spares);
+    assert((twin != NULL) == (core->config.spares && pool->size->implementation == 0));
     assert(twin || !pool->yields);
     if (!twin)
         return;
     assert(twin->twin == pool && twin != pool && twin->devices == pool->devices);
-    assert(twin->world_size == pool->world_size && twin->instance == pool->instance);
+    assert(twin->size == pool->size && twin->instance == pool->instance);
     assert(twin->failures == pool->failures && twin->spare_failures == pool->spare_failures);
     assert(!pool->leased || !twin->leased);
     assert(!pool->yields || (pool->mode == MODE_STOPPING && twin->leased));
@@ -230,8 +231,8 @@ static void check_pool_lists(const struct core *core)
             assert(pool_of(node)->mode == (enum pool_mode)mode);
             count++;
         }
-        for (int w = 1; w <= WORLD_SIZE_MAX; w++)
-            counted += core->sizes[w].modes[mode];
+        for (int i = 0; i < core->size_count; i++)
+            counted += core->sizes[i].modes[mode];
         assert(count == counted);
         total += count;
     }

@@ -13,9 +13,12 @@
 
 // ---- creation -------------------------------------------------------------------------------
 
-// Pools that a world size can have: side by side as many as the devices hold.
-static int core_instances(const struct core_config *config, int world_size)
+// Pools that a size can have: side by side as many as the devices hold.
+static int core_instances(const struct core_config *config, const struct size *size)
 {
+    int world_size = size->world_size, guest = size->implementation - 1;
+    if (guest >= 0 && !(config->guests[guest].world_sizes & bit_of(world_size - 1)))
+        return 0;
     if (world_size <= config->device_count)
         return config->device_count / world_size;
     return config->oversubscribe ? 1 : 0;
@@ -28,31 +31,46 @@ static uint64_t core_devices(const struct core_config *config, int world_size, i
     return mask_of(world_size) << (instance * world_size);
 }
 
+// What a guest does when it starts is unknown, so that it has no spares.
+static int size_twins(const struct core *core, const struct size *size)
+{
+    return core->config.spares && size->implementation == 0 ? 2 : 1;
+}
+
+static void core_init_size(struct core *core, struct size *size, int index)
+{
+    list_init(&size->node);
+    list_init(&size->queue);
+    size->implementation = index / WORLD_SIZE_MAX;
+    size->world_size = index % WORLD_SIZE_MAX + 1;
+    size->side_by_side = core_instances(&core->config, size);
+    size->pool_count = size_twins(core, size) * size->side_by_side;
+}
+
 static bool core_allocate(struct core *core)
 {
     int jobs = core->config.queue_max;
-    int twins = core->config.spares ? 2 : 1;
-    for (int w = 1; w <= WORLD_SIZE_MAX; w++)
-        core->pool_count += twins * core_instances(&core->config, w);
+    core->size_count = (1 + core->config.guest_count) * WORLD_SIZE_MAX;
+    core->sizes = calloc((size_t)core->size_count, sizeof(*core->sizes));
+    for (int i = 0; core->sizes && i < core->size_count; i++) {
+        core_init_size(core, &core->sizes[i], i);
+        core->pool_count += core->sizes[i].pool_count;
+    }
     core->jobs = calloc((size_t)jobs, sizeof(*core->jobs));
     core->pools = calloc((size_t)core->pool_count, sizeof(*core->pools));
-    return core->jobs && core->pools && ids_init(&core->ids, jobs) &&
+    return core->sizes && core->jobs && core->pools && ids_init(&core->ids, jobs) &&
            timers_init(&core->timers, jobs + core->pool_count) && users_init(&core->users, jobs) &&
            actions_init(&core->actions, jobs);
 }
 
-static void core_init_size(struct core *core, int world_size, int pool_first)
+static void core_init_pools(struct core *core, struct size *size, int pool_first)
 {
-    struct size *size = &core->sizes[world_size];
-    list_init(&size->queue);
-    int twins = core->config.spares ? 2 : 1;
-    size->side_by_side = core_instances(&core->config, world_size);
-    size->pool_count = twins * size->side_by_side;
+    int twins = size_twins(core, size);
     size->pools = core->pools + pool_first;
     for (int i = 0; i < size->pool_count; i++) {
         struct pool *twin = twins > 1 ? &size->pools[i ^ 1] : NULL;
-        pool_init(core, pool_first + i, world_size, i / twins,
-                  core_devices(&core->config, world_size, i / twins), twin);
+        pool_init(core, pool_first + i, size, i / twins,
+                  core_devices(&core->config, size->world_size, i / twins), twin);
     }
 }
 
@@ -60,12 +78,13 @@ static void core_init(struct core *core)
 {
     list_init(&core->jobs_free);
     list_init(&core->jobs_running);
+    list_init(&core->sizes_waiting);
     for (int mode = 0; mode < MODE_COUNT; mode++)
         list_init(&core->modes[mode]);
     for (int slot = 0; slot < core->config.queue_max; slot++)
         job_init(core, slot);
-    for (int w = 1, pool = 0; w <= WORLD_SIZE_MAX; pool += core->sizes[w].pool_count, w++)
-        core_init_size(core, w, pool);
+    for (int i = 0, pool = 0; i < core->size_count; pool += core->sizes[i++].pool_count)
+        core_init_pools(core, &core->sizes[i], pool);
     core->devices_all = mask_of(core->config.device_count);
 }
 
@@ -82,6 +101,7 @@ struct core *core_create(const struct core_config *config)
     assert(config->queue_max >= 1 && config->queue_max <= JOBS_MAX);
     assert(config->ranks_max >= 1);
     assert(config->start_timeout_ns > 0 && config->kill_timeout_ns > 0);
+    assert(config->guest_count >= 0 && config->guest_count <= GUESTS_MAX);
     struct core *core = calloc(1, sizeof(*core));
     if (!core)
         return NULL;
@@ -99,6 +119,7 @@ void core_destroy(struct core *core)
 {
     if (!core)
         return;
+    free(core->sizes);
     free(core->jobs);
     free(core->pools);
     ids_fini(&core->ids);
@@ -131,7 +152,7 @@ static void core_stop_unwanted(struct core *core, enum pool_mode mode)
 {
     LIST_FOREACH (node, &core->modes[mode]) {
         struct pool *pool = pool_entry(node);
-        if (list_empty(&core->sizes[pool->world_size].queue))
+        if (list_empty(&pool->size->queue))
             pool_handle(core, pool, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
     }
 }
@@ -182,7 +203,12 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
                          WORLD_SIZE_MAX);
     if (request->timeout_ns == 0)
         return error_set(error, STATUS_INVALID_ARGUMENT, "timeout: must be more than 0");
-    if (core->sizes[w].pool_count == 0)
+    int guest = request->implementation - 1;
+    assert(guest < core->config.guest_count);
+    if (guest >= 0 && !(core->config.guests[guest].world_sizes & bit_of(w - 1)))
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "world_size: the guest does not take %d rank%s", w, w == 1 ? "" : "s");
+    if (core_size(core, request->implementation, w)->pool_count == 0)
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "world_size: %d ranks need as many devices, and there are %d", w,
                          core->config.device_count);
@@ -232,14 +258,14 @@ static enum status core_refuse_stuck(const struct core *core, int world_size,
 static enum status core_refuse_load(const struct core *core, const struct core_request *request,
                                     struct error *error)
 {
-    const struct size *size = &core->sizes[request->world_size];
+    const struct size *size = core_size(core, request->implementation, request->world_size);
     struct core_stuck stuck;
     if (core->draining)
         return error_set(error, STATUS_UNAVAILABLE,
                          "the daemon is draining and takes no new requests");
     if (pool_all_down(size))
         return core_refuse_down(core, size, error);
-    if (core_is_stuck(core, request->world_size, &stuck))
+    if (core_is_stuck(core, request->implementation, request->world_size, &stuck))
         return core_refuse_stuck(core, request->world_size, &stuck, error);
     if (list_empty(&core->jobs_free))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
@@ -441,6 +467,7 @@ static void core_describe(const struct pool *pool, struct wire_pool *wire)
         error_set(&loss, STATUS_OK, "rank %d was killed and does not end",
                   __builtin_ctzll(pool->alive));
     *wire = (struct wire_pool){
+        .guest = pool->size->implementation,
         .world_size = pool->world_size,
         .instance = pool->instance,
         .state = pool_state(pool),

@@ -25,6 +25,13 @@
 #include "common/status.h"
 #include "proto/wire.h" // struct request_id, enum pool_state
 
+// Implementation 0 is ours, 1..guest_count are guests: rank programs of others, with pools of their
+// own, which have no spares.
+struct core_guest {
+    uint64_t world_sizes;      // bit w - 1: it takes w ranks
+    uint64_t start_timeout_ns; // as in core_config; > 0
+};
+
 struct core_config {
     int device_count;          // 1..DEVICES_MAX exclusive units
     bool spares;               // hot spares: daemon/core/twin.h
@@ -36,6 +43,8 @@ struct core_config {
     uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
     uint64_t idle_timeout_ns;  // an idle pool nobody waits for is stopped after this; 0: never
     uint64_t kill_timeout_ns;  // from KILL to the last exit, before the ranks left are stuck; > 0
+    int guest_count;           // 0..GUESTS_MAX
+    struct core_guest guests[GUESTS_MAX];
 };
 
 struct core;
@@ -49,7 +58,8 @@ void core_destroy(struct core *core);
 
 struct core_request {
     struct request_id id;
-    uint32_t user; // who asks
+    uint32_t user;      // who asks
+    int implementation; // 0..guest_count
     int world_size;
     uint64_t timeout_ns;     // > 0; the deadline is now + timeout
     uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
@@ -73,7 +83,8 @@ struct admission {
 // the id is known for another case or user. UNAVAILABLE: draining, or all pools of this world size
 // are DOWN or, core_is_stuck(), cannot be had. FAILED_PRECONDITION: more ranks than devices, or
 // POISON: the case has killed pools (the text says which). INVALID_ARGUMENT: world size
-// outside 1..WORLD_SIZE_MAX, timeout 0.
+// outside 1..WORLD_SIZE_MAX, timeout 0. A guest that does not take the world size is
+// FAILED_PRECONDITION, too.
 // DEADLINE_EXCEEDED: the bounds of the job and of those that wait before it leave no way to keep
 // its time limit; the text says which would do.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
@@ -94,10 +105,11 @@ struct core_stuck {
                 // devices, and where there are fewer, they are dealt in turn
 };
 
-// Whether requests of the world size are refused because no pool of it can be had, at least one of
-// them because of ranks that are stuck; `stuck` is one of these ranks then, else untouched. Not
-// while draining, when all are refused. World size 1..WORLD_SIZE_MAX.
-bool core_is_stuck(const struct core *core, int world_size, struct core_stuck *stuck);
+// Whether requests of the implementation and world size are refused because no pool of it can be
+// had, at least one of them because of ranks that are stuck; `stuck` is one of these ranks then,
+// else untouched. Not while draining, when all are refused. World size 1..WORLD_SIZE_MAX.
+bool core_is_stuck(const struct core *core, int implementation, int world_size,
+                   struct core_stuck *stuck);
 
 // As the user of core_cancel(): any, for those who rule the daemon.
 #define CORE_ANY_USER UINT32_MAX
@@ -180,7 +192,7 @@ struct action {
     // reaped, and then perhaps another. The ANSWERs that a last exit brings still carry it.
     int pool;
     uint32_t generation; // counts the starts of all pools; never used twice
-    int world_size, instance;
+    int implementation, world_size, instance;
     bool spare; // START: it is to stand by for the pool that works on these devices
     int slot;   // RUN, ANSWER
     int memory; // ANSWER: the place to keep it at, in case it is asked for again, or -1

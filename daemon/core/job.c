@@ -29,7 +29,7 @@ static struct list *job_list(struct core *core, const struct job *job)
 {
     switch (job->state) {
     case JOB_QUEUED:
-        return &core->sizes[job->world_size].queue;
+        return &job->size->queue;
     case JOB_RUNNING:
         return &core->jobs_running;
     default:
@@ -40,7 +40,7 @@ static struct list *job_list(struct core *core, const struct job *job)
 // The one place that changes the state of a job.
 static void job_move(struct core *core, struct job *job, enum job_state state)
 {
-    struct size *size = &core->sizes[job->world_size];
+    struct size *size = job->size;
     assert(job_moves[job->state][state]);
     size->cost_ns -= job->state == JOB_QUEUED ? job->cost_ns : 0;
     size->cost_ns += state == JOB_QUEUED ? job->cost_ns : 0;
@@ -50,9 +50,9 @@ static void job_move(struct core *core, struct job *job, enum job_state state)
     job->state = state;
     list_push_back(job_list(core, job), &job->node);
     if (list_empty(&size->queue))
-        core->sizes_waiting &= ~bit_of(job->world_size - 1);
-    else
-        core->sizes_waiting |= bit_of(job->world_size - 1);
+        list_remove(&size->node);
+    else if (list_empty(&size->node))
+        list_push_back(&core->sizes_waiting, &size->node);
 }
 
 void job_init(struct core *core, int slot)
@@ -71,7 +71,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job->number = ++core->number;
     job->user = request->user;
     job->abandoned = false;
-    job->world_size = request->world_size;
+    job->size = core_size(core, request->implementation, request->world_size);
     job->case_hash = request->case_hash;
     job->cost_ns = request->cost_ns;
     job->admitted_ns = core->now_ns;
@@ -102,7 +102,8 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
                        enum cause cause, int rank)
 {
     struct action answer = pool_action(ACTION_ANSWER, pool);
-    answer.world_size = job->world_size;
+    answer.implementation = job->size->implementation;
+    answer.world_size = job->size->world_size;
     answer.slot = job->slot;
     answer.job = job->number;
     answer.status = job_statuses[cause];
@@ -133,7 +134,7 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
 // started.
 static struct pool *job_awaited(struct core *core, struct job *job)
 {
-    struct size *size = &core->sizes[job->world_size];
+    struct size *size = job->size;
     struct list *waiting = size->queue.next;
     for (int i = 0; i < size->pool_count; i++) {
         struct pool *pool = &size->pools[i];
@@ -191,8 +192,8 @@ static void job_finish(struct core *core, struct job *job, const struct job_even
 
 static void job_refuse_poisoned(struct core *core, uint64_t hash)
 {
-    for (uint64_t waiting = core->sizes_waiting; waiting; waiting &= waiting - 1)
-        LIST_FOREACH (node, &core->sizes[__builtin_ctzll(waiting) + 1].queue)
+    for (int i = 0; i < core->size_count; i++)
+        LIST_FOREACH (node, &core->sizes[i].queue)
             if (job_entry(node)->case_hash == hash)
                 job_handle(core, job_entry(node), &(struct job_event){.kind = JOB_REFUSE_POISON});
 }

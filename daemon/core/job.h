@@ -8,6 +8,7 @@
 #include "daemon/core/core.h"
 
 struct pool;
+struct size;
 
 enum job_state {
     JOB_FREE,    // on core->jobs_free: the slot may be admitted to
@@ -22,7 +23,7 @@ struct job {
     int slot;
     uint64_t number; // order of admission over all jobs, from 1
     bool abandoned;  // its answer is not to be remembered
-    int world_size;
+    struct size *size;
     uint32_t user;
     uint64_t case_hash, cost_ns;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run

@@ -44,14 +44,15 @@ static const enum cause pool_causes[LOSS_COUNT] = {
     [LOSS_PEER] = CAUSE_PEER_LOST,
 };
 
-void pool_init(struct core *core, int index, int world_size, int instance, uint64_t devices,
+void pool_init(struct core *core, int index, struct size *size, int instance, uint64_t devices,
                struct pool *twin)
 {
     struct pool *pool = &core->pools[index];
     *pool = (struct pool){
         .mode = MODE_COLD,
         .index = index,
-        .world_size = world_size,
+        .size = size,
+        .world_size = size->world_size,
         .instance = instance,
         .devices = devices,
         .twin = twin,
@@ -59,7 +60,7 @@ void pool_init(struct core *core, int index, int world_size, int instance, uint6
         .suspect = -1,
         .loss_rank = -1,
     };
-    core->sizes[world_size].modes[MODE_COLD]++;
+    size->modes[MODE_COLD]++;
     list_init(&pool->node);
     list_push_back(&core->modes[MODE_COLD], &pool->node);
 }
@@ -68,9 +69,8 @@ void pool_init(struct core *core, int index, int world_size, int instance, uint6
 static void pool_move(struct core *core, struct pool *pool, enum pool_mode mode, uint64_t timer_ns)
 {
     assert(pool_moves[pool->mode][mode]);
-    struct size *size = &core->sizes[pool->world_size];
-    size->modes[pool->mode]--;
-    size->modes[mode]++;
+    pool->size->modes[pool->mode]--;
+    pool->size->modes[mode]++;
     list_remove(&pool->node);
     pool->mode = mode;
     list_push_back(&core->modes[mode], &pool->node);
@@ -119,6 +119,7 @@ struct action pool_action(enum action_kind kind, const struct pool *pool)
     if (pool) {
         action.pool = pool->slot;
         action.generation = pool->slot >= 0 ? pool->generation : 0;
+        action.implementation = pool->size->implementation;
         action.world_size = pool->world_size;
         action.instance = pool->instance;
         action.devices = pool->devices;
@@ -182,9 +183,9 @@ bool pool_all_down(const struct size *size)
 // The pool is DOWN: nobody waits where no other serves.
 static void pool_refuse_waiting(struct core *core, struct pool *pool)
 {
-    struct size *size = &core->sizes[pool->world_size];
+    struct size *size = pool->size;
     if (!pool_all_down(size)) {
-        stuck_refuse_waiting(core, pool->world_size);
+        stuck_refuse_waiting(core, size);
         return;
     }
     struct job_event event = {.kind = JOB_REFUSE_DOWN, .pool = pool, .rank = pool->loss_rank};
@@ -268,16 +269,22 @@ static void pool_ignore(struct core *core, struct pool *pool, const struct pool_
     (void)core, (void)pool, (void)event;
 }
 
+static uint64_t pool_start_until(const struct core *core, const struct pool *pool)
+{
+    int guest = pool->size->implementation - 1;
+    return time_after(core->now_ns, guest < 0 ? core->config.start_timeout_ns
+                                              : core->config.guests[guest].start_timeout_ns);
+}
+
 static void pool_start(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    uint64_t ranks = mask_of(pool->world_size);
     int slot = __builtin_ctzll(~core->slots_used & mask_of(POOLS_MAX));
     core->slots_used |= bit_of(slot);
     core->slots[slot] = pool;
     pool->slot = slot;
     pool->generation = ++core->generation;
     pool->starts++;
-    pool->alive = ranks;
+    pool->alive = mask_of(pool->world_size);
     pool->ready = pool->reported = pool->victims = 0;
     pool->started_ns = core->now_ns;
     core->ranks_alive += pool->world_size;
@@ -285,9 +292,9 @@ static void pool_start(struct core *core, struct pool *pool, const struct pool_e
     pool->used = false;
     if (!pool->as_spare)
         pool_lease(core, pool);
-    pool_move(core, pool, MODE_STARTING, time_after(core->now_ns, core->config.start_timeout_ns));
+    pool_move(core, pool, MODE_STARTING, pool_start_until(core, pool));
     struct action action = pool_action(ACTION_START, pool);
-    action.spare = pool->as_spare;
+    action.spare = event->spare;
     actions_push(&core->actions, &action);
 }
 
@@ -452,7 +459,7 @@ static void pool_stop(struct core *core, struct pool *pool, const struct pool_ev
 static void pool_idle_timeout(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     uint64_t again_ns = core->config.idle_timeout_ns;
-    if (list_empty(&core->sizes[pool->world_size].queue)) {
+    if (list_empty(&pool->size->queue)) {
         if (pool->twin && twin_stands_by(pool->twin))
             pool_handle(core, pool->twin, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
         pool_stop(core, pool, event);
@@ -483,8 +490,8 @@ static void pool_get_stuck(struct core *core, struct pool *pool, const struct po
     action.rank = __builtin_ctzll(pool->alive);
     action.devices = stuck_devices(pool);
     actions_push(&core->actions, &action);
-    for (int w = 1; w <= WORLD_SIZE_MAX; w++)
-        stuck_refuse_waiting(core, w);
+    LIST_FOREACH (node, &core->sizes_waiting)
+        stuck_refuse_waiting(core, size_entry(node));
 }
 
 static void pool_hear_unstuck(struct core *core, struct pool *pool, const struct pool_event *event)

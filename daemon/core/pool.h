@@ -49,6 +49,7 @@ struct pool {
     struct list node;
     enum pool_mode mode;
     int index; // in core->pools
+    struct size *size;
     int world_size, instance;
     uint64_t devices;
     bool leased;       // it holds its devices
@@ -105,8 +106,8 @@ struct pool_event {
     bool spare; // to stand by for its twin, which is up
 };
 
-// `instance` of its world size, without ranks; core->pools[index]. `twin` may be NULL.
-void pool_init(struct core *core, int index, int world_size, int instance, uint64_t devices,
+// `instance` of its size, without ranks; core->pools[index]. `twin` may be NULL.
+void pool_init(struct core *core, int index, struct size *size, int instance, uint64_t devices,
                struct pool *twin);
 
 void pool_handle(struct core *core, struct pool *pool, const struct pool_event *event);
@@ -114,7 +115,7 @@ void pool_handle(struct core *core, struct pool *pool, const struct pool_event *
 // The idle timeout of an idle pool counts from now.
 void pool_wait_anew(struct core *core, struct pool *pool);
 
-// Whether all pools of the world size are DOWN.
+// Whether all pools of the size are DOWN.
 bool pool_all_down(const struct size *size);
 
 // An action with what it says of the pool filled in; `pool` may be NULL.

@@ -7,12 +7,8 @@
 
 // One look at the waiting jobs, in order of admission.
 struct pass {
-    uint64_t reserved;                     // devices that an earlier job waits for
-    bool room;                             // no earlier job waits for room to start its pool
-    uint64_t open;                         // world sizes whose next job may still find a place
-    struct list *next[WORLD_SIZE_MAX + 1]; // their next job, a node of the queue
-    // their pools being started on devices of their own that no earlier job waits for
-    int starting[WORLD_SIZE_MAX + 1];
+    uint64_t reserved; // devices that an earlier job waits for
+    bool room;         // no earlier job waits for room to start its pool
     uint64_t yielding; // devices that pools which were killed leave to their twins
 };
 
@@ -36,32 +32,26 @@ static void pass_begin(struct core *core, struct pass *pass)
         pass->yielding |= twin_hands_over(pool_entry(node));
     pass->reserved = 0;
     pass->room = true;
-    pass->open = core->sizes_waiting;
-    for (uint64_t open = pass->open; open; open &= open - 1) {
-        int world_size = __builtin_ctzll(open) + 1;
-        pass->next[world_size] = core->sizes[world_size].queue.next;
-        pass->starting[world_size] = size_starting(core, &core->sizes[world_size]);
+    LIST_FOREACH (node, &core->sizes_waiting) {
+        struct size *size = size_entry(node);
+        size->next = size->queue.next;
+        size->starting = size_starting(core, size);
     }
 }
 
-static struct job *pass_next(const struct pass *pass, uint64_t open)
+// The earliest job among the next ones, or NULL; steps over it.
+static struct job *pass_take(struct core *core)
 {
-    return job_entry(pass->next[__builtin_ctzll(open) + 1]);
-}
-
-// The earliest job among the next ones, of which there must be one; steps over it.
-static struct job *pass_take(struct core *core, struct pass *pass)
-{
-    struct job *first = pass_next(pass, pass->open);
-    for (uint64_t open = pass->open & (pass->open - 1); open; open &= open - 1) {
-        struct job *job = pass_next(pass, open);
-        if (job->number < first->number)
-            first = job;
+    struct job *first = NULL;
+    LIST_FOREACH (node, &core->sizes_waiting) {
+        struct list *next = size_entry(node)->next;
+        if (next && (!first || job_entry(next)->number < first->number))
+            first = job_entry(next);
     }
-    struct list *next = first->node.next;
-    pass->next[first->world_size] = next;
-    if (next == &core->sizes[first->world_size].queue)
-        pass->open &= ~bit_of(first->world_size - 1);
+    if (first) {
+        struct list *next = first->node.next;
+        first->size->next = next == &first->size->queue ? NULL : next;
+    }
     return first;
 }
 
@@ -202,16 +192,15 @@ static bool room_make(struct core *core, const struct pool *pool)
     return false;
 }
 
-// What will be taken when those that wait have a pool each of their world size.
+// What will be taken when those that wait have a pool each of their size.
 static struct room room_after_starts(const struct core *core)
 {
     struct room taken = room_taken(core);
-    for (uint64_t waiting = core->sizes_waiting; waiting; waiting &= waiting - 1) {
-        int world_size = __builtin_ctzll(waiting) + 1;
-        const int *modes = core->sizes[world_size].modes;
+    LIST_FOREACH (node, &core->sizes_waiting) {
+        const int *modes = size_entry(node)->modes;
         if (modes[MODE_STARTING] + modes[MODE_IDLE] + modes[MODE_RUNNING] + modes[MODE_SUSPECT])
             continue;
-        taken.ranks += world_size;
+        taken.ranks += size_entry(node)->world_size;
         taken.pools++;
     }
     return taken;
@@ -233,14 +222,14 @@ static bool place_start(struct core *core, struct pass *pass, struct pool *pool)
 // Runs the job, or sees to it that it can run later.
 static void place(struct core *core, struct pass *pass, struct job *job)
 {
-    struct size *size = &core->sizes[job->world_size];
+    struct size *size = job->size;
     struct pool *pool = size_idle(core, pass, size);
     if (pool) {
         pool_handle(core, pool, &(struct pool_event){.kind = POOL_RUN, .rank = -1, .job = job});
         return;
     }
-    if (pass->starting[job->world_size] > 0) {
-        pass->starting[job->world_size]--;
+    if (size->starting > 0) {
+        size->starting--;
         return;
     }
     pool = size_awaited(core, pass, size);
@@ -254,8 +243,8 @@ static void place(struct core *core, struct pass *pass, struct job *job)
         pass->reserved |= pool->devices;
         pool->pass = core->pass;
     } else {
-        // What this job cannot have, the later ones of its world size cannot have either.
-        pass->open &= ~bit_of(job->world_size - 1);
+        // What this job cannot have, the later ones of its size cannot have either.
+        size->next = NULL;
     }
 }
 
@@ -280,15 +269,15 @@ static void start_spares(struct core *core, struct room *taken, enum pool_mode m
 static bool pass_goes_on(const struct core *core, const struct pass *pass)
 {
     uint64_t leased = core->devices_leased & ~pass->yielding;
-    return pass->open && (leased | core->devices_stuck | pass->reserved) != core->devices_all;
+    return (leased | core->devices_stuck | pass->reserved) != core->devices_all;
 }
 
 void schedule_pass(struct core *core)
 {
     struct pass pass;
     pass_begin(core, &pass);
-    while (pass_goes_on(core, &pass))
-        place(core, &pass, pass_take(core, &pass));
+    for (struct job *job; pass_goes_on(core, &pass) && (job = pass_take(core));)
+        place(core, &pass, job);
     if (!core->config.spares || core->draining || !pass.room)
         return;
     struct room taken = room_after_starts(core);

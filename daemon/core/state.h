@@ -16,14 +16,19 @@
 _Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
                "ranks, devices, world sizes and slots are bits of one word");
 
-// A world size: who waits for it, and the pools that can serve it.
+// A world size of an implementation: who waits for it, and the pools that can serve it.
 struct size {
+    struct list node; // on core->sizes_waiting while the queue is not empty
+    int implementation, world_size;
     struct list queue;  // of struct job
     uint64_t cost_ns;   // their bounds, added up
     struct pool *pools; // [pool_count], twins side by side
     int pool_count;
     int side_by_side;      // how many of them can work at a time
     int modes[MODE_COUNT]; // how many of its pools are in each
+    // Of a pass of the scheduler, while the queue is not empty:
+    struct list *next; // the next job to look at, a node of the queue; NULL: none finds a place
+    int starting;      // pools being started on devices of their own that no earlier job waits for
 };
 
 struct core {
@@ -33,10 +38,12 @@ struct core {
     struct job *jobs; // [config.queue_max], by slot
     struct list jobs_free, jobs_running;
     int job_counts[JOB_STATES];
-    struct size sizes[WORLD_SIZE_MAX + 1]; // by world size; 0 is not used
-    uint64_t sizes_waiting;                // bit w - 1: the queue of world size w is not empty
+    struct size *sizes; // [size_count], core_size()
+    int size_count;
+    struct list sizes_waiting; // those whose queues are not empty
 
-    struct pool *pools; // [pool_count], every pool there can be, by world size and instance
+    // [pool_count], every pool there can be, by implementation, world size and instance.
+    struct pool *pools;
     int pool_count;
     struct list modes[MODE_COUNT];
     struct pool *slots[POOLS_MAX]; // of those with ranks; NULL: free
@@ -78,6 +85,16 @@ static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)
 {
     uint64_t at_ns;
     return __builtin_add_overflow(now_ns, delay_ns, &at_ns) ? TIMERS_NEVER : at_ns;
+}
+
+static inline struct size *core_size(const struct core *core, int implementation, int world_size)
+{
+    return &core->sizes[implementation * WORLD_SIZE_MAX + world_size - 1];
+}
+
+static inline struct size *size_entry(struct list *node)
+{
+    return LIST_ENTRY(node, struct size, node);
 }
 
 static inline struct job *job_entry(struct list *node)

@@ -30,9 +30,8 @@ void stuck_count(struct core *core)
 }
 
 // Without a slot nothing can be started, and then nothing else is up.
-bool stuck_leaves(const struct core *core, int world_size)
+bool stuck_leaves(const struct core *core, const struct size *size)
 {
-    const struct size *size = &core->sizes[world_size];
     if (core->pools_stuck == POOLS_MAX)
         return false;
     for (int i = 0; i < size->pool_count; i++)
@@ -41,7 +40,7 @@ bool stuck_leaves(const struct core *core, int world_size)
     return false;
 }
 
-// Devices of the pools that would serve the world size.
+// Devices of the pools that would serve the size.
 static uint64_t stuck_wanted(const struct size *size)
 {
     uint64_t wanted = 0;
@@ -61,10 +60,9 @@ static int stuck_rank_on(const struct pool *pool, uint64_t devices)
     return -1;
 }
 
-static bool stuck_find(const struct core *core, int world_size, struct core_stuck *stuck)
+static bool stuck_find(const struct core *core, const struct size *size, struct core_stuck *stuck)
 {
-    const struct size *size = &core->sizes[world_size];
-    if (core->pools_stuck == 0 || stuck_leaves(core, world_size))
+    if (core->pools_stuck == 0 || stuck_leaves(core, size))
         return false;
     uint64_t wanted = stuck_wanted(size);
     for (int slot = 0; slot < POOLS_MAX; slot++) {
@@ -81,16 +79,17 @@ static bool stuck_find(const struct core *core, int world_size, struct core_stuc
     return false;
 }
 
-bool core_is_stuck(const struct core *core, int world_size, struct core_stuck *stuck)
+bool core_is_stuck(const struct core *core, int implementation, int world_size,
+                   struct core_stuck *stuck)
 {
-    return !core->draining && stuck_find(core, world_size, stuck);
+    return !core->draining && stuck_find(core, core_size(core, implementation, world_size), stuck);
 }
 
-void stuck_refuse_waiting(struct core *core, int world_size)
+void stuck_refuse_waiting(struct core *core, struct size *size)
 {
-    struct list *queue = &core->sizes[world_size].queue;
+    struct list *queue = &size->queue;
     struct core_stuck stuck;
-    if (list_empty(queue) || !stuck_find(core, world_size, &stuck))
+    if (list_empty(queue) || !stuck_find(core, size, &stuck))
         return;
     struct job_event event = {
         .kind = JOB_REFUSE_STUCK, .pool = core->slots[stuck.pool], .rank = stuck.rank};

@@ -8,6 +8,7 @@
 
 struct core;
 struct pool;
+struct size;
 
 // The device that a rank of the pool sits on: see core_stuck.
 int stuck_device(const struct pool *pool, int rank);
@@ -18,10 +19,10 @@ uint64_t stuck_devices(const struct pool *pool);
 // a rank.
 void stuck_count(struct core *core);
 
-// Whether a pool of the world size can be had: it is not DOWN, and nothing is stuck on its devices.
-bool stuck_leaves(const struct core *core, int world_size);
+// Whether a pool of the size can be had: it is not DOWN, and nothing is stuck on its devices.
+bool stuck_leaves(const struct core *core, const struct size *size);
 
-// Answers what waits for a world size of which no pool can be had because of ranks that are stuck.
-void stuck_refuse_waiting(struct core *core, int world_size);
+// Answers what waits for a size of which no pool can be had because of ranks that are stuck.
+void stuck_refuse_waiting(struct core *core, struct size *size);
 
 #endif

@@ -70,12 +70,13 @@ static void oom_score_plan(struct confine_orders *o)
 void confine_plan(const struct confinement *c, int descriptors, struct confine_orders *orders)
 {
     *orders = (struct confine_orders){.user = c->user.set ? &c->user : NULL};
-    rlim_t room = c->uses_gpus ? DESCRIPTORS_ROOM_GPU : DESCRIPTORS_ROOM;
+    bool free = c->uses_gpus || c->is_guest;
+    rlim_t room = free ? DESCRIPTORS_ROOM_GPU : DESCRIPTORS_ROOM;
     limit_add(orders, RLIMIT_CORE, 0);
     limit_add(orders, RLIMIT_NOFILE, (rlim_t)descriptors + room);
     // NCCL's shared memory and the driver's cache of kernels are files. A rank on the CPU has none
     // to write, nor memory that is a file, unless the thread sanitizer makes one.
-    if (!c->uses_gpus && !THREAD_SANITIZER)
+    if (!free && !THREAD_SANITIZER)
         limit_add(orders, RLIMIT_FSIZE, 0);
     if (c->memory_bytes > 0) {
         limit_add(orders, RLIMIT_DATA, (rlim_t)c->memory_bytes);

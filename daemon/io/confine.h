@@ -20,6 +20,7 @@ struct confinement {
     struct rank_user user; // not set: the daemon's own
     int64_t memory_bytes;  // of data, the libraries' included; 0: no limit
     bool uses_gpus;        // what the driver needs is let be
+    bool is_guest;         // what a framework needs is let be: files, descriptors
 };
 
 #define CONFINE_LIMITS_MAX 8

@@ -27,7 +27,7 @@
 
 // ---- all crews ---------------------------------------------------------------------------------
 
-enum status crews_create(struct ev_loop *loop, const char *program,
+enum status crews_create(struct ev_loop *loop, const char *program, const struct guests *guests,
                          const struct confinement *confinement, const struct crew_handler *handler,
                          struct crews **crews, struct error *error)
 {
@@ -37,12 +37,16 @@ enum status crews_create(struct ev_loop *loop, const char *program,
     c->loop = loop;
     c->handler = *handler;
     c->program = program;
+    c->guests = guests;
     c->confinement = confinement;
+    c->guest_confinement = *confinement;
+    c->guest_confinement.is_guest = true;
     c->kills_strays = strays_are_ours();
     c->table = calloc(POOLS_MAX, sizeof(*c->table));
-    c->environment = spawn_environment_create();
+    c->environment = spawn_environment_create(false);
+    c->guest_environment = spawn_environment_create(true);
     c->null_fd = spawn_fd_lift(open("/dev/null", O_RDWR | O_CLOEXEC));
-    if (!c->table || !c->environment || c->null_fd < 0) {
+    if (!c->table || !c->environment || !c->guest_environment || c->null_fd < 0) {
         crews_destroy(c);
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory or descriptor for the pools");
     }
@@ -109,6 +113,7 @@ void crews_destroy(struct crews *c)
         strays_finish(c, deadline_ns);
     free(c->table);
     spawn_environment_destroy(c->environment);
+    spawn_environment_destroy(c->guest_environment);
     if (c->null_fd >= 0)
         close(c->null_fd);
     free(c);
@@ -158,15 +163,18 @@ static void on_grace(struct ev_loop *loop, ev_timer *watcher, int events)
     }
 }
 
-static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
-                             uint32_t generation, const int *gpus, struct error *error)
+static enum status crew_init(struct crews *p, struct crew *crew, const struct crew_start *start,
+                             struct error *error)
 {
+    int world_size = start->world_size;
     crew_fini(crew, 0);
     crew->crews = p;
     ev_timer_init(&crew->grace, on_grace, 0., GRACE_S);
     crew->grace.data = crew;
     crew->index = (int)(crew - p->table);
-    crew->generation = generation;
+    crew->generation = start->generation;
+    crew->implementation = start->implementation;
+    crew->guest = start->implementation > 0 ? &p->guests->list[start->implementation - 1] : NULL;
     crew->ranks = calloc((size_t)world_size, sizeof(*crew->ranks));
     crew->reports = calloc((size_t)world_size, sizeof(*crew->reports));
     crew->snapshot = calloc((size_t)world_size, sizeof(*crew->snapshot));
@@ -178,7 +186,7 @@ static enum status crew_init(struct crews *p, struct crew *crew, int world_size,
         struct rank_process *r = &crew->ranks[rank];
         r->crew = crew;
         r->rank = rank;
-        r->device = gpus ? gpus[rank] : -1;
+        r->device = start->gpus ? start->gpus[rank] : -1;
         r->pidfd = r->channel = -1;
     }
     return STATUS_OK;
@@ -199,11 +207,11 @@ static enum status ranks_start(struct crew *crew, int progress_fd, struct error 
     return status;
 }
 
-enum status crew_start(struct crews *crews, int index, uint32_t generation, int world_size,
-                       const int *gpus, struct error *error)
+enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
+                       struct error *error)
 {
     struct crew *crew = &crews->table[index];
-    enum status status = crew_init(crews, crew, world_size, generation, gpus, error);
+    enum status status = crew_init(crews, crew, start, error);
     if (status == STATUS_OK) {
         int progress_fd = progress_create(crew, error);
         status = progress_fd < 0 ? error->status : ranks_start(crew, progress_fd, error);

@@ -12,6 +12,7 @@
 
 #include "common/channel.h"
 #include "common/report.h"
+#include "daemon/guests.h"
 #include "daemon/io/confine.h"
 #include "daemon/io/stderr_pipe.h"
 #include "daemon/io/tasks.h"
@@ -53,6 +54,8 @@ struct crew {
     struct crews *crews;
     int index;
     uint32_t generation; // 0: never started
+    int implementation;
+    const struct guest *guest; // whose program it is; NULL: ours
     int world_size, alive;
     struct rank_process *ranks;  // [world_size]
     struct rank_report *reports; // [world_size], of the current job
@@ -65,8 +68,9 @@ struct crew {
     bool verify;  // its case wants a verdict
 };
 
-// `program`: path of cpattn-rank; borrowed for the life of the pools, as is the confinement.
-enum status crews_create(struct ev_loop *loop, const char *program,
+// `program`: path of cpattn-rank; borrowed for the life of the pools, as are guests and
+// confinement.
+enum status crews_create(struct ev_loop *loop, const char *program, const struct guests *guests,
                          const struct confinement *confinement, const struct crew_handler *handler,
                          struct crews **crews, struct error *error) MUST_CHECK;
 
@@ -76,10 +80,16 @@ void crews_destroy(struct crews *crews);
 // Valid until the next crew_start() of this index.
 struct crew *crews_get(struct crews *crews, int index);
 
-// Starts all ranks of a pool, on these GPUs in order of the ranks (NULL: none). On failure none is
-// alive, and nothing is left of those that were.
-enum status crew_start(struct crews *crews, int index, uint32_t generation, int world_size,
-                       const int *gpus, struct error *error) MUST_CHECK;
+// What a pool is started as. Implementations are those of the core: 0 is ours, i the guest i - 1.
+struct crew_start {
+    uint32_t generation;
+    int implementation, world_size;
+    const int *gpus; // in order of the ranks; NULL: none
+};
+
+// Starts all ranks of a pool. On failure none is alive, and nothing is left of those that were.
+enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
+                       struct error *error) MUST_CHECK;
 
 // Hands a case to every rank. A rank that cannot take it is reported through `failed`, from here.
 void crew_run(struct crew *crew, uint64_t job, const struct task *task);

@@ -100,10 +100,66 @@ static enum status provider_check(const struct service_config *config, const str
                      c->provider, names[0] ? names : "none but its own kernels");
 }
 
+int gate_implementation(const struct service_config *config, const struct cp_case *c)
+{
+    const struct guests *guests = config->guests;
+    if (!c->implementation[0])
+        return 0;
+    for (int i = 0; i < guests->count; i++)
+        if (strcmp(guests->list[i].name, c->implementation) == 0)
+            return i + 1;
+    return -1;
+}
+
+// "1 to 4", "1, 2, 4 or 8"
+static void sizes_write(uint64_t sizes, char *text, size_t size)
+{
+    int last = 64 - __builtin_clzll(sizes), first = __builtin_ctzll(sizes) + 1;
+    size_t used = 0;
+    if (last - first + 1 == __builtin_popcountll(sizes) && last > first) {
+        snprintf(text, size, "%d to %d", first, last);
+        return;
+    }
+    for (int w = first; w <= last && used < size; w++)
+        if (sizes >> (w - 1) & 1)
+            used += (size_t)snprintf(text + used, size - used, "%s%d",
+                                     w == first  ? ""
+                                     : w == last ? " or "
+                                                 : ", ",
+                                     w);
+}
+
+static enum status implementation_check(const struct service_config *config,
+                                        const struct cp_case *c, struct error *error)
+{
+    const struct guests *guests = config->guests;
+    int implementation = gate_implementation(config, c);
+    char text[ERROR_TEXT_MAX / 2] = "";
+    size_t used = 0;
+    if (implementation == 0)
+        return STATUS_OK;
+    for (int i = 0; i < guests->count && used < sizeof(text); i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
+                                 i + 1 < guests->count ? ", " : " or ", guests->list[i].name);
+    if (implementation < 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "implementation is '%s'; accepted here is cpattn%s%s", c->implementation,
+                         text, guests->count > 0 ? "" : ": this daemon has no guests (--guest)");
+    const struct guest *guest = &guests->list[implementation - 1];
+    sizes_write(guest->world_sizes, text, sizeof(text));
+    if (!(guest->world_sizes >> (c->world_size - 1) & 1))
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "world_size is %d with implementation %s; accepted is %s there",
+                         c->world_size, guest->name, text);
+    return STATUS_OK;
+}
+
 enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
                             struct error *error)
 {
-    enum status status = provider_check(config, c, error);
+    enum status status = implementation_check(config, c, error);
+    if (status == STATUS_OK)
+        status = provider_check(config, c, error);
     if (status == STATUS_OK)
         status = memory_check(config, c, error);
     return status == STATUS_OK ? descriptors_check(config, c->world_size, error) : status;

@@ -20,8 +20,13 @@ enum status gate_check_token(const struct service_config *config, const struct p
 enum status gate_check_peer(const struct service_config *config, const struct peer *peer,
                             struct error *error) MUST_CHECK;
 
-// RESOURCE_EXHAUSTED: it needs more memory than is granted. FAILED_PRECONDITION: its ranks need
-// more descriptors than there are.
+// The number of the case's implementation: 0 for our own, i + 1 for the i-th guest, -1 where there
+// is no such guest.
+int gate_implementation(const struct service_config *config, const struct cp_case *c);
+
+// INVALID_ARGUMENT: there is no such implementation, with those that there are.
+// FAILED_PRECONDITION: it does not take the world size. RESOURCE_EXHAUSTED: it needs more memory
+// than is granted. FAILED_PRECONDITION: its ranks need more descriptors than there are.
 enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
                             struct error *error) MUST_CHECK;
 

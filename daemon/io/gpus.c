@@ -138,7 +138,7 @@ static enum status probe_spawn(struct probe *p, const int fds[FDS], char **envir
 static enum status probe_start(struct probe *p, struct error *error)
 {
     int fds[FDS] = {-1, -1, -1};
-    char **environment = spawn_environment_create();
+    char **environment = spawn_environment_create(false);
     enum status status = fds_open(p, fds, error);
     if (status == STATUS_OK)
         status = probe_spawn(p, fds, environment, error);

@@ -76,14 +76,18 @@ void pool_words_log_stuck(struct crews *crews, const struct wire_description *d,
               log_quote(&(struct log_quoted){0}, process));
 }
 
-void pool_words_status(const struct wire_description *d, const struct error *start_errors,
-                       struct wire_pool *pools, int count)
+void pool_words_status(const struct wire_description *d,
+                       struct error (*start_errors)[WORLD_SIZE_MAX + 1], struct wire_pool *pools,
+                       int count)
 {
     for (int i = 0; i < count; i++) {
         struct wire_pool *pool = &pools[i];
-        const char *text = start_errors[pool->world_size].text;
+        const char *text = start_errors[pool->guest][pool->world_size].text;
         if (text[0] && (pool->state == POOL_BACKOFF || pool->state == POOL_DOWN))
             snprintf(pool->last_failure, sizeof(pool->last_failure), "%s", text);
+        if (pool->guest > 0)
+            memcpy(pool->implementation, d->guests[pool->guest - 1].name,
+                   sizeof(pool->implementation));
         pool->devices = pool_words_devices(d, pool->devices);
     }
 }

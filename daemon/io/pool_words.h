@@ -22,9 +22,11 @@ void pool_words_stuck(struct crews *crews, const struct wire_description *d, int
 void pool_words_log_stuck(struct crews *crews, const struct wire_description *d,
                           const struct action *stuck);
 
-// In place: devices become GPUs, and where `start_errors`, by world size, know better than the core
-// why a pool does not come up, they say so.
-void pool_words_status(const struct wire_description *d, const struct error *start_errors,
-                       struct wire_pool *pools, int count);
+// In place: guests get their names, devices become GPUs, and where `start_errors`, by
+// implementation and world size, know better than the core why a pool does not come up, they say
+// so.
+void pool_words_status(const struct wire_description *d,
+                       struct error (*start_errors)[WORLD_SIZE_MAX + 1], struct wire_pool *pools,
+                       int count);
 
 #endif

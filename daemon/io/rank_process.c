@@ -420,10 +420,15 @@ enum status rank_process_start(struct rank_process *r, struct mesh *mesh, int pr
     if (status == STATUS_OK)
         status = stderr_pipe_init(&r->stderr_pipe, crews->loop, r->rank, r->crew->world_size,
                                   r->crew->generation, &stderr_end, error);
+    const struct guest *guest = r->crew->guest;
+    char *words[GUEST_WORDS_MAX + 1];
+    if (guest)
+        guest_words(guest, words);
     struct spawn spawn = {
         .program = crews->program,
-        .environment = crews->environment,
-        .confinement = crews->confinement,
+        .words = guest ? words : NULL,
+        .environment = guest ? crews->guest_environment : crews->environment,
+        .confinement = guest ? &crews->guest_confinement : crews->confinement,
         .rank = r->rank,
         .world_size = r->crew->world_size,
         .generation = r->crew->generation,

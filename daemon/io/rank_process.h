@@ -11,8 +11,10 @@ struct crews {
     struct ev_loop *loop;
     struct crew_handler handler;
     const char *program;
+    const struct guests *guests;
     const struct confinement *confinement;
-    char **environment;
+    struct confinement guest_confinement;
+    char **environment, **guest_environment;
     int null_fd;
     bool kills_strays;
     struct crew *table; // [POOLS_MAX]

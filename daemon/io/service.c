@@ -42,8 +42,8 @@ struct service {
     struct recall recall;
     struct losses losses;
     bool acting;
-    // Why ranks of a world size could not be brought up, last.
-    struct error start_errors[WORLD_SIZE_MAX + 1];
+    // Why ranks could not be brought up, last: by implementation and world size.
+    struct error (*start_errors)[WORLD_SIZE_MAX + 1];
 };
 
 // ---- the core's actions ------------------------------------------------------------------------
@@ -70,14 +70,17 @@ static void on_start(struct service *s, const struct action *a)
 {
     int gpus[DEVICES_MAX];
     struct error error;
-    log_notice("pool_start world=%d instance=%d generation=%u devices=0x%" PRIx64 " spare=%d",
-               a->world_size, a->instance, a->generation, a->devices, a->spare);
-    if (crew_start(s->crews, a->pool, a->generation, a->world_size, gpus_of(s, a, gpus), &error) ==
-        STATUS_OK)
+    const struct crew_start start = {a->generation, a->implementation, a->world_size,
+                                     gpus_of(s, a, gpus)};
+    log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
+               " spare=%d",
+               guests_name(s->config.guests, a->implementation), a->world_size, a->instance,
+               a->generation, a->devices, a->spare);
+    if (crew_start(s->crews, a->pool, &start, &error) == STATUS_OK)
         return;
     log_error("pool_start_failed world=%d generation=%u error=%s", a->world_size, a->generation,
               log_quote(&(struct log_quoted){0}, error.text));
-    s->start_errors[a->world_size] = error;
+    s->start_errors[a->implementation][a->world_size] = error;
     core_start_failed(s->core, clock_now_ns(), a->pool, a->generation);
 }
 
@@ -123,7 +126,7 @@ static const char *detail_of(const struct service *s, const struct action *a,
         return stuck->text;
     }
     return a->cause == CAUSE_POISON ? losses_find(&s->losses, case_hash(&task->c))
-                                    : s->start_errors[a->world_size].text;
+                                    : s->start_errors[a->implementation][a->world_size].text;
 }
 
 static void loss_note(struct service *s, const struct action *a, const struct task *task,
@@ -247,7 +250,7 @@ static void start_error_note(struct service *s, const struct crew *crew, int ran
 {
     const struct rank_process *r = &crew->ranks[rank];
     if (!r->said_ready && !crew->killed)
-        pool_words_not_ready(crew, rank, &s->start_errors[crew->world_size]);
+        pool_words_not_ready(crew, rank, &s->start_errors[crew->implementation][crew->world_size]);
 }
 
 static void on_failed(void *context, int pool, uint32_t generation, int rank, int kind, int peer)
@@ -320,7 +323,8 @@ static void refusal_explain(const struct service *s, const struct cp_case *c, st
 {
     struct core_stuck stuck;
     struct error told = *error;
-    if (error->status == STATUS_UNAVAILABLE && core_is_stuck(s->core, c->world_size, &stuck))
+    if (error->status == STATUS_UNAVAILABLE &&
+        core_is_stuck(s->core, gate_implementation(&s->config, c), c->world_size, &stuck))
         pool_words_stuck(s->crews, &s->config.description, c->world_size, &stuck, error);
     if (error->status != STATUS_FAILED_PRECONDITION)
         return;
@@ -349,6 +353,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
     struct core_request job = {
         .id = request->id,
         .user = peer->uid,
+        .implementation = gate_implementation(&s->config, c),
         .world_size = c->world_size,
         .timeout_ns =
             request->timeout_ns ? request->timeout_ns : s->config.description.timeout_default_ns,
@@ -537,7 +542,11 @@ static struct core *core_make(const struct service_config *config)
         .peer_grace_ns = PEER_GRACE_NS,
         .idle_timeout_ns = config->idle_timeout_ns,
         .kill_timeout_ns = KILL_TIMEOUT_NS,
+        .guest_count = config->guests->count,
     };
+    for (int i = 0; i < config->guests->count; i++)
+        core.guests[i] = (struct core_guest){config->guests->list[i].world_sizes,
+                                             config->guests->list[i].start_timeout_ns};
     return core_create(&core);
 }
 
@@ -557,13 +566,14 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
     ev_init(&s->deadline, on_deadline);
     s->deadline.data = s;
     s->core = core_make(config);
+    s->start_errors = calloc((size_t)config->guests->count + 1, sizeof(*s->start_errors));
     enum status status = tasks_create(config->description.queue_max, &s->tasks, error);
-    if (status == STATUS_OK && !s->core)
+    if (status == STATUS_OK && !(s->core && s->start_errors))
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pool core");
     const struct crew_handler handler = {s, on_ready, on_reported, on_failed, on_ending, on_exited};
     if (status == STATUS_OK)
-        status = crews_create(loop, config->rank_program, &s->config.confinement, &handler,
-                              &s->crews, error);
+        status = crews_create(loop, config->rank_program, config->guests, &s->config.confinement,
+                              &handler, &s->crews, error);
     if (status != STATUS_OK) {
         service_destroy(s);
         return status;
@@ -582,5 +592,6 @@ void service_destroy(struct service *s)
     tasks_destroy(s->tasks);
     token_wipe(&s->config.token);
     recall_clear(&s->recall);
+    free(s->start_errors);
     free(s);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/status.h"
+#include "daemon/guests.h"
 #include "daemon/io/confine.h"
 #include "daemon/io/deposits.h"
 #include "daemon/io/peaks.h"
@@ -19,6 +20,7 @@
 struct service_config {
     struct wire_description description; // as clients are told; the limits in it are kept
     const char *rank_program;            // borrowed
+    const struct guests *guests;         // borrowed; those of the description, in this order
     struct confinement confinement;
     uint64_t start_timeout_ns;
     bool shares_devices; // a pool may have more ranks than there are devices

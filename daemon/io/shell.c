@@ -289,6 +289,7 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     const struct service_limits limits = limits_of(s, c);
     struct service_config service = {
         .rank_program = b->program,
+        .guests = &c->guests,
         .confinement = b->confinement,
         .start_timeout_ns = start_timeout(s),
         .shares_devices = b->shares_devices,
@@ -310,6 +311,13 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     memcpy(service.description.backend, b->name, sizeof(b->name));
     memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));
     providers_tell(&c->providers, &service.description);
+    service.description.guest_count = c->guests.count;
+    for (int i = 0; i < c->guests.count; i++) {
+        struct wire_guest *guest = &service.description.guests[i];
+        memcpy(guest->name, c->guests.list[i].name, sizeof(guest->name));
+        guest->world_sizes = c->guests.list[i].world_sizes;
+        memcpy(guest->supports, c->guests.list[i].supports, sizeof(guest->supports));
+    }
     service.peaks = peaks_of(&service.description, host_cores());
     enum status status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)

@@ -17,6 +17,9 @@
 
 #include "common/limits.h"
 
+// Variables of a process, and NULL.
+#define ENVIRONMENT_MAX 512
+
 #define PATH_DEFAULT "PATH=/usr/local/bin:/usr/bin:/bin"
 
 int spawn_fd_lift(int fd)
@@ -204,6 +207,19 @@ enum status spawn_try(const struct confinement *c, const char *program, struct e
     return status;
 }
 
+// The environment and one variable more.
+static void environment_extend(char *const *environment, char *variable,
+                               char *extended[ENVIRONMENT_MAX])
+{
+    int count = 0;
+    while (environment[count] && count < ENVIRONMENT_MAX - 2) {
+        extended[count] = environment[count];
+        count++;
+    }
+    extended[count++] = variable;
+    extended[count] = NULL;
+}
+
 enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
 {
     char rank[12], world[12], generation[12], parent[12], device[12], name[] = "cpattn-rank";
@@ -216,11 +232,15 @@ enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
     snprintf(device, sizeof(device), "%d", s->device);
     char *const arguments[] = {name, rank, world, generation, parent, s->device < 0 ? NULL : device,
                                NULL};
+    char numbers[96], *guest_environment[ENVIRONMENT_MAX];
+    snprintf(numbers, sizeof(numbers), "CPATTN_GUEST=%s %s %s %s%s%s", rank, world, generation,
+             parent, s->device < 0 ? "" : " ", s->device < 0 ? "" : device);
+    environment_extend(s->environment, numbers, guest_environment);
     memcpy(fds + SPAWN_FD_MESH, s->mesh, (size_t)s->world_size * sizeof(*fds));
     const struct spawn_process p = {
-        .program = s->program,
-        .arguments = arguments,
-        .environment = s->environment,
+        .program = s->words ? s->words[0] : s->program,
+        .arguments = s->words ? s->words : arguments,
+        .environment = s->words ? guest_environment : s->environment,
         .fds = fds,
         .fd_count = SPAWN_FD_MESH + s->world_size,
         .confinement = s->confinement,
@@ -233,9 +253,17 @@ enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
 
 // ---- the environment ---------------------------------------------------------------------------
 
+static bool names_have(const char *const *names, size_t count, const char *variable)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(variable, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
 // Of the daemon's environment ranks get these: where libraries and the driver are, what sanitizers
 // read, and all that is meant for CUDA, NCCL and exchanges between devices.
-static bool variable_is_inherited(const char *variable)
+static bool variable_is_inherited(bool of_guests, const char *variable)
 {
     static const char *const names[] = {
         "PATH=",
@@ -253,10 +281,15 @@ static bool variable_is_inherited(const char *variable)
         "CPATTN_FAULT=",
 #endif
     };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strncmp(variable, names[i], strlen(names[i])) == 0)
-            return true;
-    return false;
+    // Where Python and frameworks find themselves and keep what they compile.
+    static const char *const guest_names[] = {
+        "HOME=",   "TMPDIR=",      "USER=",           "CPATTN_LIBRARY_PATH=",
+        "PYTHON",  "VIRTUAL_ENV=", "XDG_CACHE_HOME=", "TORCH",
+        "TRITON_", "NVTE_",
+    };
+    return names_have(names, sizeof(names) / sizeof(names[0]), variable) ||
+           (of_guests &&
+            names_have(guest_names, sizeof(guest_names) / sizeof(guest_names[0]), variable));
 }
 
 static bool variable_add(char **environment, int *count, const char *variable)
@@ -265,19 +298,19 @@ static bool variable_add(char **environment, int *count, const char *variable)
     return environment[*count] && ++*count;
 }
 
-char **spawn_environment_create(void)
+char **spawn_environment_create(bool of_guests)
 {
     static const char *const fixed[] = {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "LANG=C"};
     enum { FIXED = sizeof(fixed) / sizeof(fixed[0]) };
     int inherited = 0, count = 0;
     for (char **variable = environ; *variable; variable++)
-        inherited += variable_is_inherited(*variable);
+        inherited += variable_is_inherited(of_guests, *variable);
     char **environment = calloc((size_t)(FIXED + inherited) + 2, sizeof(*environment));
     bool complete = environment != NULL;
     for (int i = 0; i < FIXED && complete; i++)
         complete = variable_add(environment, &count, fixed[i]);
     for (char **variable = environ; *variable && complete; variable++)
-        if (variable_is_inherited(*variable))
+        if (variable_is_inherited(of_guests, *variable))
             complete = variable_add(environment, &count, *variable);
     if (complete && !getenv("PATH"))
         complete = variable_add(environment, &count, PATH_DEFAULT);

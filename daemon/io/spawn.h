@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting a process that the daemon does not trust, and a rank with the descriptors that it gets.
 // What cpattn-rank may rely on:
-//     argv  cpattn-rank RANK WORLD GENERATION DAEMON_PID, and with GPUs the index of its own
+//     argv  cpattn-rank RANK WORLD GENERATION DAEMON_PID, and with GPUs the index of its own; a
+//           guest has the words of its command, and these numbers in CPATTN_GUEST
 //     fd 0  /dev/null        fd 1, 2  the pipe for what it has to say to people
 //     fd 3  the channel      fd 4     memory of WORLD progress words
 //     fd 5 + j  a stream socket to rank j, for all j but its own
@@ -11,6 +12,7 @@
 #ifndef CPATTN_DAEMON_IO_SPAWN_H
 #define CPATTN_DAEMON_IO_SPAWN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -49,6 +51,7 @@ enum status spawn_try(const struct confinement *c, const char *program,
 
 struct spawn {
     const char *program;
+    char *const *words; // of a guest's command, the program first; NULL: a rank program of ours
     char *const *environment;
     const struct confinement *confinement;
     int rank, world_size;
@@ -63,9 +66,10 @@ struct spawn {
 enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error) MUST_CHECK;
 
 // The environment of ranks: one BLAS thread each, a plain locale, and of the daemon's own PATH,
-// LD_LIBRARY_PATH, what sanitizers read, CUDA_* and NCCL_*. Nothing else is inherited. Owned by the
-// caller, spawn_environment_destroy(); NULL without memory.
-char **spawn_environment_create(void);
+// LD_LIBRARY_PATH, what sanitizers read, CUDA_* and NCCL_*; that of guests has what Python and
+// frameworks look for, too. Nothing else is inherited. Owned by the caller,
+// spawn_environment_destroy(); NULL without memory.
+char **spawn_environment_create(bool of_guests);
 void spawn_environment_destroy(char **environment);
 
 #endif

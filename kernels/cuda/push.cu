@@ -5,7 +5,13 @@
 
 #include "kernels/cuda/internal.h"
 
-#define THREADS 256
+#define THREADS     256
+#define SHORT_BYTES 3072
+#if CUDART_VERSION >= 12010
+#define LONG_BYTES 16384
+#else
+#define LONG_BYTES SHORT_BYTES
+#endif
 
 template <int BYTES> struct parcel {
     uint4 words[BYTES / 16];
@@ -33,14 +39,20 @@ static void parcel_send(struct attention_backend *backend, void *device, const v
     cuda_launched(backend, "a short list");
 }
 
+// Whether parameters may be longer than 4 KiB.
+static bool parcels_are_long(void)
+{
+    int version = 0;
+    return CUDART_VERSION >= 12010 && cudaDriverGetVersion(&version) == cudaSuccess &&
+           version >= 12010;
+}
+
 void list_push_cuda(struct attention_backend *backend, void *device, const void *host, size_t bytes)
 {
-    if (bytes <= 3072)
-        parcel_send<3072>(backend, device, host, bytes);
-#if CUDART_VERSION >= 12010 // parameters may be longer than 4 KiB
-    else if (bytes <= 16384)
-        parcel_send<16384>(backend, device, host, bytes);
-#endif
+    if (bytes <= SHORT_BYTES)
+        parcel_send<SHORT_BYTES>(backend, device, host, bytes);
+    else if (bytes <= LONG_BYTES && parcels_are_long())
+        parcel_send<LONG_BYTES>(backend, device, host, bytes);
     else
         staging_push(backend, device, host, bytes);
 }

@@ -43,8 +43,8 @@ static const struct sm90_backward_kernel *kernel_plain(const struct attention_sh
                 : sm90_backward_fp16(d, shape->deterministic);
 }
 
-// With bias or softcap. Where dbias has to be the same bits in every run, tiles that add to it follow
-// each other in one thread block, which only the portable kernels know. They also take head
+// With bias or softcap. Where dbias has to be the same bits in every run, tiles that add to it
+// follow each other in one thread block, which only the portable kernels know. They also take head
 // dimensions up to 64, of which the kernels here would waste half.
 static const struct sm90_backward_kernel *kernel_general(const struct attention_backward *args)
 {

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "guest/state.h"
+#include "rank/swap.h"
+
+// How long a rank whose function has failed waits for the others to come out of theirs. They may
+// sit in an exchange with it that will never be, and then the sooner it is known the better.
+#define STEP_GRACE_NS (2 * NS_PER_S)
+#define STEP_LOOK_MS  100
+
+const struct cpattn_guest *guest_program;
+
+struct guest {
+    struct engine base;
+    struct engine *own; // of the base kind
+    struct cpattn_guest_place place;
+    pid_t pid;
+    int folder; // the working directory
+};
+
+static struct guest *self(struct engine *e)
+{
+    return (struct guest *)e;
+}
+
+// ---- what the base engine does ----
+
+static enum status guest_reserve(struct engine *e, struct job *j, size_t *host_bytes,
+                                 struct error *error)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->reserve(own, j, host_bytes, error);
+}
+
+static enum status guest_admit(struct engine *e, const struct job *j, struct error *error)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->admit ? own->ops->admit(own, j, error) : STATUS_OK;
+}
+
+static enum status guest_prepare(struct engine *e, struct job *j, struct error *error)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->prepare(own, j, error);
+}
+
+static enum status guest_verify(struct engine *e, struct job *j, struct error *error)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->verify(own, j, error);
+}
+
+static bool guest_read(struct engine *e, const void *from, size_t bytes, void *to)
+{
+    struct engine *own = self(e)->own;
+    if (own->ops->read)
+        return own->ops->read(own, from, bytes, to);
+    memcpy(to, from, bytes);
+    return true;
+}
+
+static void guest_release(struct engine *e)
+{
+    struct engine *own = self(e)->own;
+    own->ops->release(own);
+}
+
+static void guest_destroy(struct engine *e)
+{
+    struct guest *g = self(e);
+    if (g->own)
+        g->own->ops->destroy(g->own);
+    if (g->place.listener >= 0)
+        close(g->place.listener);
+    if (g->folder >= 0)
+        close(g->folder);
+    free(g);
+}
+
+// ---- the guest's function ----
+
+// What a rank tells the others of its function.
+enum outcome { OUTCOME_RETURNED, OUTCOME_WITH_LSE, OUTCOME_FAILED };
+
+// Swaps one byte with each rank. *late: somebody has not come after STEP_GRACE_NS, which matters
+// only if `hurried`.
+static enum status outcomes_swap(const struct job *j, bool hurried, const char *mine,
+                                 char theirs[WORLD_SIZE_MAX], bool *late, struct error *error)
+{
+    struct transport *t = j->control;
+    struct message messages[WORLD_SIZE_MAX];
+    struct progress_view view = progress_load(j->progress);
+    uint64_t end_ns = clock_now_ns() + STEP_GRACE_NS;
+    int count = 0, done = 0;
+    theirs[j->rank] = *mine;
+    for (int peer = 0; peer < t->world_size; peer++)
+        if (peer != j->rank)
+            messages[count++] = (struct message){peer, mine, 1, &theirs[peer], 1};
+    enum status status =
+        t->ops->start(t, j->number << 24 | REPORT_BACKWARD << 16, messages, count, error);
+    while (status == STATUS_OK && !done) {
+        view.waiting_for = t->ops->waiting_for(t);
+        progress_store(j->progress, view);
+        *late = hurried && clock_now_ns() >= end_ns;
+        if (*late)
+            return STATUS_OK;
+        status = t->ops->progress(t, hurried ? STEP_LOOK_MS : -1, &done, error);
+    }
+    return status;
+}
+
+static int peers_late(const struct job *j)
+{
+    return j->control->ops->waiting_for(j->control);
+}
+
+static void refusal_set(const struct job *j, const struct cpattn_guest_job *job, bool failed)
+{
+    struct refusal *refusal = &j->report->refusal;
+    refusal->status = (int32_t)(!failed            ? STATUS_ABORTED
+                                : job->unsupported ? STATUS_UNIMPLEMENTED
+                                                   : STATUS_UNKNOWN);
+    snprintf(refusal->text, sizeof(refusal->text), "%s", failed ? job->text : "");
+}
+
+// All ranks are here.
+static void outcomes_judge(struct job *j, struct cpattn_guest_job *job,
+                           const char outcomes[WORLD_SIZE_MAX])
+{
+    bool own = outcomes[j->rank] == OUTCOME_FAILED, any = false;
+    int with_lse = 0;
+    for (int rank = 0; rank < j->control->world_size; rank++) {
+        any = any || outcomes[rank] == OUTCOME_FAILED;
+        with_lse += outcomes[rank] == OUTCOME_WITH_LSE;
+    }
+    j->lse_absent = with_lse == 0;
+    if (any) {
+        refusal_set(j, job, own);
+        return;
+    }
+    if (with_lse == 0 || with_lse == j->control->world_size)
+        return;
+    if (!job->has_lse)
+        snprintf(job->text, sizeof(job->text), "delivers no lse, which other ranks do");
+    refusal_set(j, job, !job->has_lse);
+}
+
+static enum status outcome_settle(struct job *j, struct cpattn_guest_job *job, bool failed,
+                                  struct error *error)
+{
+    char outcomes[WORLD_SIZE_MAX];
+    char mine = (char)(failed         ? OUTCOME_FAILED
+                       : job->has_lse ? OUTCOME_WITH_LSE
+                                      : OUTCOME_RETURNED);
+    bool late = false;
+    enum status status = outcomes_swap(j, failed, &mine, outcomes, &late, error);
+    if (status != STATUS_OK)
+        return status;
+    if (late)
+        return error_set(error, STATUS_UNKNOWN, "%.400s; rank %d was still in its function then",
+                         job->text, peers_late(j));
+    outcomes_judge(j, job, outcomes);
+    return STATUS_OK;
+}
+
+static void times_note(const struct job *j, const struct cpattn_guest_job *job)
+{
+    struct timings *timings = &j->report->timings;
+    uint64_t end_ns = clock_now_ns();
+    timings->forward_ns = (job->backward_ns ? job->backward_ns : end_ns) - job->start_ns;
+    timings->backward_ns = job->backward_ns ? end_ns - job->backward_ns : 0;
+}
+
+static enum status guest_execute(struct engine *e, struct job *j, struct error *error)
+{
+    struct guest *g = self(e);
+    struct cpattn_guest_job job = {.j = j, .place = &g->place, .start_ns = clock_now_ns()};
+    job_phase(j, REPORT_FORWARD);
+    bool failed = guest_program->attend(&job, guest_program->context) != 0;
+    // The function has made a copy of the process, which comes here as well.
+    if (getpid() != g->pid)
+        _exit(EXIT_SUCCESS);
+    if (g->folder >= 0 && fchdir(g->folder) != 0)
+        return error_set(error, STATUS_INTERNAL, "cannot go back to the working directory: %s",
+                         strerror(errno));
+    times_note(j, &job);
+    if (failed && !job.text[0])
+        snprintf(job.text, sizeof(job.text), "the guest's function failed and did not say why");
+    return outcome_settle(j, &job, failed, error);
+}
+
+// ---- life ----
+
+static const struct engine_ops guest_ops = {
+    .name = "guest",
+    .brings_execution = true,
+    .reserve = guest_reserve,
+    .admit = guest_admit,
+    .prepare = guest_prepare,
+    .execute = guest_execute,
+    .verify = guest_verify,
+    .read = guest_read,
+    .release = guest_release,
+    .destroy = guest_destroy,
+};
+
+// A port of this machine that nobody else can get while the socket is open.
+static enum status listener_open(struct cpattn_guest_place *place, struct error *error)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    place->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (place->listener < 0 ||
+        bind(place->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(place->listener, WORLD_SIZE_MAX) != 0 ||
+        getsockname(place->listener, (struct sockaddr *)&address, &size) != 0)
+        return error_set(error, STATUS_UNAVAILABLE, "no port for the ranks to meet at: %s",
+                         strerror(errno));
+    place->port = ntohs(address.sin_port);
+    return STATUS_OK;
+}
+
+// Rank 0 opens the port and tells the others.
+static enum status port_agree(struct guest *g, const struct engine_setup *setup,
+                              struct error *error)
+{
+    struct transport_swap over = {setup->control, setup->progress, 1};
+    struct swap swap = transport_swap(&over);
+    struct message messages[WORLD_SIZE_MAX];
+    struct cpattn_guest_place *place = &g->place;
+    int count = 0;
+    enum status status = place->rank == 0 ? listener_open(place, error) : STATUS_OK;
+    for (int peer = 1; peer < place->world_size && place->rank == 0; peer++)
+        messages[count++] = (struct message){peer, &place->port, sizeof(place->port), NULL, 0};
+    if (place->rank > 0)
+        messages[count++] = (struct message){0, NULL, 0, &place->port, sizeof(place->port)};
+    if (status == STATUS_OK && count > 0)
+        status = swap.run(swap.context, messages, count, error);
+    return status;
+}
+
+static enum status program_start(struct guest *g, struct error *error)
+{
+    char text[ERROR_TEXT_MAX] = "";
+    if (!guest_program->start ||
+        guest_program->start(&g->place, text, sizeof(text), guest_program->context) == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_UNKNOWN, "%s",
+                     text[0] ? text : "the guest cannot start and does not say why");
+}
+
+enum status guest_engine_create(const struct engine_kind *base, const struct engine_setup *setup,
+                                int device, struct engine **engine, struct error *error)
+{
+    struct guest *g = calloc(1, sizeof(*g));
+    if (!g)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a guest");
+    g->base.ops = &guest_ops;
+    g->pid = getpid();
+    g->folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    g->place = (struct cpattn_guest_place){.rank = setup->control->rank,
+                                           .world_size = setup->control->world_size,
+                                           .device = device,
+                                           .listener = -1};
+    enum status status = base->create(setup, &g->own, error);
+    if (status == STATUS_OK)
+        status = port_agree(g, setup, error);
+    if (status == STATUS_OK)
+        status = program_start(g, error);
+    if (status != STATUS_OK) {
+        guest_destroy(&g->base);
+        return status;
+    }
+    *engine = &g->base;
+    return STATUS_OK;
+}
+
+static enum status guest_cpu_create(const struct engine_setup *setup, struct engine **engine,
+                                    struct error *error)
+{
+    return guest_engine_create(&engine_cpu, setup, -1, engine, error);
+}
+
+const struct engine_kind engine_guest_cpu = {
+    .program = "guest", .arguments = "", .create = guest_cpu_create};

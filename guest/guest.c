@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public functions: the process of a guest, and what its function may ask for.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/channel.h"
+#include "common/clock.h"
+#include "guest/state.h"
+#include "rank/process.h"
+
+// ---- the process --------------------------------------------------------------------------------
+
+#define EXIT_USAGE 64
+// RANK WORLD GENERATION PARENT_PID DEVICE
+#define NUMBERS    5
+
+// Copies of this process that the guest makes have no business with the daemon and the other ranks,
+// and must not keep their sockets open.
+static int descriptors; // from CHANNEL_FD on
+
+static void descriptors_drop(void)
+{
+    for (int fd = CHANNEL_FD; fd < CHANNEL_FD + descriptors; fd++)
+        close(fd);
+    close(channel_last_fd());
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "this is a guest of cpattnd, which has to start it: name its command in the "
+                    "settings (guests), or with cpattnd --guest NAME=COMMAND\n");
+    return EXIT_USAGE;
+}
+
+int cpattn_guest_main(const struct cpattn_guest *guest)
+{
+    char text[128], *at = text, *arguments[NUMBERS + 2] = {(char *)"guest"};
+    const char *numbers = getenv("CPATTN_GUEST");
+    int count = 1;
+    if (!numbers || strlen(numbers) >= sizeof(text))
+        return usage();
+    strcpy(text, numbers);
+    for (char *word; count <= NUMBERS && (word = strsep(&at, " "));)
+        arguments[count++] = word;
+    if (at || count < NUMBERS)
+        return usage();
+    unsetenv("CPATTN_GUEST"); // programs that the guest starts are no ranks
+    descriptors = 2 + atoi(arguments[2]);
+    pthread_atfork(NULL, NULL, descriptors_drop);
+    guest_program = guest;
+    if (count == NUMBERS)
+        return process_main(count, arguments, &engine_guest_cpu);
+    if (engine_guest_gpu)
+        return process_main(count, arguments, engine_guest_gpu);
+    fprintf(stderr,
+            "this build of libcpattn-guest is for host memory only, and the daemon has GPUs\n");
+    return EXIT_USAGE;
+}
+
+// ---- the case -----------------------------------------------------------------------------------
+
+const struct cpattn_guest_place *cpattn_guest_place(const struct cpattn_guest_job *job)
+{
+    return job->place;
+}
+
+int cpattn_guest_field(const struct cpattn_guest_job *job, const char *name, char *text,
+                       size_t size)
+{
+    const struct case_field *field = case_field_find(name);
+    return field ? case_get(job->j->c, field, text, size) : -1;
+}
+
+const char *cpattn_guest_field_name(int i)
+{
+    const struct case_field *field = case_fields();
+    while (field->name && i-- > 0)
+        field++;
+    return field->name;
+}
+
+bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys, int64_t row,
+                        int32_t *sequence, int64_t *position)
+{
+    const struct job *j = job->j;
+    enum shard_side side = keys ? SIDE_KV : SIDE_Q;
+    int64_t step = shard_row_step(j->c);
+    for (int padding = 0; padding < 2; padding++) {
+        const struct span *spans = padding ? j->spans_of_others : j->spans[side];
+        int count =
+            padding ? shard_padding(j->c, side, j->rank, j->spans_of_others) : j->span_count[side];
+        for (int i = 0; i < count; i++) {
+            int64_t behind = row - spans[i].row;
+            if (behind < 0 || behind % step != 0 || behind / step >= spans[i].len)
+                continue;
+            *sequence = spans[i].sequence;
+            *position = spans[i].position + behind / step;
+            return true;
+        }
+    }
+    return false;
+}
+
+// ---- what the function says ---------------------------------------------------------------------
+
+void cpattn_guest_has_lse(struct cpattn_guest_job *job)
+{
+    job->has_lse = true;
+}
+
+void cpattn_guest_backward(struct cpattn_guest_job *job)
+{
+    job->backward_ns = clock_now_ns();
+    job_phase(job->j, REPORT_BACKWARD);
+}
+
+void cpattn_guest_fail(struct cpattn_guest_job *job, bool unsupported, const char *text)
+{
+    job->unsupported = unsupported;
+    snprintf(job->text, sizeof(job->text), "%s", text);
+}

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# libcpattn-guest: a rank whose attention is the caller's.
+noinst_LTLIBRARIES += guest/libguest.la
+guest_libguest_la_SOURCES = \
+    guest/cpattn_guest.h \
+    guest/engine.c \
+    guest/guest.c \
+    guest/state.h \
+    guest/tensors.c \
+    $(judge_sources) \
+    $(kernels_sources) \
+    $(rank_sources) \
+    $(transport_sources)
+guest_libguest_la_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+include_HEADERS += guest/cpattn_guest.h
+
+lib_LTLIBRARIES += guest/libcpattn-guest.la
+guest_libcpattn_guest_la_SOURCES = guest/no_gpu.c
+guest_libcpattn_guest_la_LIBADD = guest/libguest.la plan/libplan.la common/libcommon.la \
+    $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+guest_libcpattn_guest_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined \
+    -version-info $(LIBCPATTN_GUEST_VERSION_INFO) \
+    -Wl,--version-script=$(top_srcdir)/guest/libcpattn-guest.map
+EXTRA_guest_libcpattn_guest_la_DEPENDENCIES = guest/libcpattn-guest.map
+EXTRA_DIST += guest/libcpattn-guest.map
+pkgconfig_DATA += guest/cpattn-guest.pc

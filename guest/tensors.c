@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of a case as the guest's function sees them.
+#include <string.h>
+
+#include "guest/state.h"
+
+enum kind {
+    KIND_ROWS, // [rows][heads][dim] in memory
+    KIND_LSE,  // [heads][rows] in memory
+    KIND_HEADS // [heads]
+};
+
+static const struct {
+    const char *name;
+    enum kind kind;
+    enum buffer_role role;
+    enum shard_side side;
+    bool is_wide;   // of head_dim_v
+    bool is_second; // behind K or dK in its buffer
+} tensors[] = {
+    {"q", KIND_ROWS, BUFFER_INPUT_Q, SIDE_Q, false, false},
+    {"k", KIND_ROWS, BUFFER_INPUT_KV, SIDE_KV, false, false},
+    {"v", KIND_ROWS, BUFFER_INPUT_KV, SIDE_KV, true, true},
+    {"do", KIND_ROWS, BUFFER_INPUT_DO, SIDE_Q, true, false},
+    {"out", KIND_ROWS, BUFFER_OUT, SIDE_Q, true, false},
+    {"dq", KIND_ROWS, BUFFER_DQ, SIDE_Q, false, false},
+    {"dk", KIND_ROWS, BUFFER_DKV, SIDE_KV, false, false},
+    {"dv", KIND_ROWS, BUFFER_DKV, SIDE_KV, true, true},
+    {"lse", KIND_LSE, BUFFER_LSE, SIDE_Q, false, false},
+    {"sink", KIND_HEADS, BUFFER_INPUT_SINK, SIDE_Q, false, false},
+    {"dsink", KIND_HEADS, BUFFER_DSINK, SIDE_Q, false, false},
+    {"max_logit", KIND_HEADS, BUFFER_MAX_LOGIT, SIDE_Q, false, false},
+};
+
+static void dimension(struct cpattn_guest_tensor *t, int64_t size, int64_t stride)
+{
+    t->shape[t->dims] = size;
+    t->strides[t->dims++] = stride;
+}
+
+// The dimensions of a row's index, outermost first; `step` elements lie between two rows.
+static void rows_describe(const struct cp_case *c, int64_t rows, int64_t step,
+                          struct cpattn_guest_tensor *t)
+{
+    if (c->format == FORMAT_BSHD) {
+        dimension(t, c->batch, rows / c->batch * step);
+        dimension(t, rows / c->batch, step);
+    } else if (c->format == FORMAT_SBHD) {
+        dimension(t, rows / c->batch, c->batch * step);
+        dimension(t, c->batch, step);
+    } else {
+        dimension(t, rows, step);
+    }
+}
+
+static void lse_describe(const struct cp_case *c, int64_t rows, struct cpattn_guest_tensor *t)
+{
+    int64_t tokens = rows / c->batch;
+    if (c->format == FORMAT_THD) {
+        dimension(t, c->heads, rows);
+        dimension(t, rows, 1);
+        return;
+    }
+    bool bshd = c->format == FORMAT_BSHD;
+    dimension(t, c->batch, bshd ? tokens : 1);
+    dimension(t, c->heads, rows);
+    dimension(t, tokens, bshd ? 1 : c->batch);
+}
+
+static void describe(const struct job *j, int which, struct cpattn_guest_tensor *t)
+{
+    const struct cp_case *c = j->c;
+    int64_t rows = shard_rows(c, tensors[which].side, j->rank);
+    int64_t heads = tensors[which].side == SIDE_Q ? c->heads : c->kv_heads;
+    int64_t dim = tensors[which].is_wide ? c->head_dim_v : c->head_dim_qk;
+    switch (tensors[which].kind) {
+    case KIND_ROWS:
+        t->dtype = (enum cpattn_guest_dtype)c->dtype;
+        rows_describe(c, rows, heads * dim, t);
+        dimension(t, heads, dim);
+        dimension(t, dim, 1);
+        break;
+    case KIND_LSE:
+        t->dtype = CPATTN_GUEST_FP32;
+        lse_describe(c, rows, t);
+        break;
+    case KIND_HEADS:
+        t->dtype = CPATTN_GUEST_FP32;
+        dimension(t, c->heads, 1);
+        break;
+    }
+    t->bytes = t->dtype == CPATTN_GUEST_FP32 ? 4 : 2;
+    for (int i = 0; i < t->dims; i++)
+        t->bytes *= (size_t)t->shape[i];
+}
+
+_Static_assert((int)CPATTN_GUEST_BF16 == DTYPE_BF16 && (int)CPATTN_GUEST_FP16 == DTYPE_FP16 &&
+                   (int)CPATTN_GUEST_FP32 == DTYPE_FP32,
+               "element types agree");
+
+bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const char *name,
+                         struct cpattn_guest_tensor *tensor)
+{
+    for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
+        char *data = job_memory(job->j, tensors[i].role);
+        if (strcmp(tensors[i].name, name) != 0)
+            continue;
+        if (!data)
+            return false;
+        *tensor = (struct cpattn_guest_tensor){
+            .data = tensors[i].is_second ? data + job_key_bytes(job->j) : data};
+        describe(job->j, (int)i, tensor);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make a program the ranks of a guest: an implementation of attention that cpattnd starts, keeps
+warm, supervises and judges like its own.
+
+    import cpattn.guest
+
+    def attend(case, shard, group):
+        out, dq, dk, dv = my_ring(shard.q, shard.k, shard.v, shard.do, causal=case.mask == "causal")
+        return {"out": out, "dq": dq, "dk": dk, "dv": dv}
+
+    cpattn.guest.serve(attend)
+
+The daemon runs the program once for each rank:
+
+    cpattnd --guest mine="python3 my_ring.py"
+    cpattn-submit case --implementation mine --world-size 4
+
+Tensors are PyTorch's where PyTorch is imported, or the rank has a GPU, else numpy's. Neither is needed
+to import this module.
+"""
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import sys
+import traceback
+import types
+from typing import Any, Callable, Optional
+
+from cpattn import _library
+
+__all__ = ["Case", "Shard", "Unsupported", "serve"]
+
+INPUTS = ("q", "k", "v", "do", "sink")
+RESULTS = ("out", "lse", "dq", "dk", "dv", "dsink", "max_logit")
+_DTYPES = {1: "bf16", 2: "fp16", 3: "fp32"}
+_TEXT_MAX = 500
+_FRAMES_TOLD = 3
+
+
+class Unsupported(Exception):
+    """Raise it from attend() on all ranks for a case that the guest does not do; say why."""
+
+
+class WrongResult(Exception):
+    """What attend() returned is no result of the case."""
+
+
+class _Place(ctypes.Structure):
+    """struct cpattn_guest_place"""
+
+    _fields_ = [
+        ("rank", ctypes.c_int),
+        ("world_size", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("port", ctypes.c_int),
+        ("listener", ctypes.c_int),
+    ]
+
+
+class _Tensor(ctypes.Structure):
+    """struct cpattn_guest_tensor"""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int),
+        ("dims", ctypes.c_int),
+        ("shape", ctypes.c_int64 * 4),
+        ("strides", ctypes.c_int64 * 4),
+        ("bytes", ctypes.c_size_t),
+    ]
+
+
+_START = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(_Place), ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+)
+_ATTEND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Guest(ctypes.Structure):
+    """struct cpattn_guest"""
+
+    _fields_ = [("start", _START), ("attend", _ATTEND), ("context", ctypes.c_void_p)]
+
+
+_FUNCTIONS = {
+    "cpattn_guest_main": (ctypes.c_int, [ctypes.POINTER(_Guest)]),
+    "cpattn_guest_place": (ctypes.POINTER(_Place), [ctypes.c_void_p]),
+    "cpattn_guest_field": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t],
+    ),
+    "cpattn_guest_field_name": (ctypes.c_char_p, [ctypes.c_int]),
+    "cpattn_guest_tensor": (
+        ctypes.c_bool,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Tensor)],
+    ),
+    "cpattn_guest_token": (
+        ctypes.c_bool,
+        [
+            ctypes.c_void_p,
+            ctypes.c_bool,
+            ctypes.c_int64,
+            ctypes.POINTER(ctypes.c_int32),
+            ctypes.POINTER(ctypes.c_int64),
+        ],
+    ),
+    "cpattn_guest_has_lse": (None, [ctypes.c_void_p]),
+    "cpattn_guest_backward": (None, [ctypes.c_void_p]),
+    "cpattn_guest_fail": (None, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p]),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def _guest_library() -> ctypes.CDLL:
+    """libcpattn-guest"""
+    return _library._load("cpattn-guest", _FUNCTIONS)
+
+
+# ---- the case -----------------------------------------------------------------------------------
+
+_LISTS = ("lengths_q", "lengths_kv", "padded_q", "padded_kv")
+_TEXTS = ("model", "implementation")
+
+
+def _value(name: str, text: str) -> Any:
+    if name in _LISTS:
+        return [int(number) for number in text.split(",") if number]
+    if name in _TEXTS:
+        return text
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+class Case(types.SimpleNamespace):
+    """The fields of a case as attributes, with the types they have: case.heads is a number,
+    case.dtype a text such as "bf16", case.training true or false, case.lengths_q a list.
+
+    Beside those of cpattn-submit(1) there are `softmax_scale`, the scale with its default filled in,
+    and `causal`.
+    """
+
+    @property
+    def softmax_scale(self) -> float:
+        return self.scale or 1 / math.sqrt(self.head_dim_qk)
+
+    @property
+    def causal(self) -> bool:
+        return self.mask in ("causal", "causal_bottom_right")
+
+    def chunks(self, rank: int, side: str = "q") -> list:
+        """The positions that a rank has of each sequence in bshd and sbhd, as ranges in the order of
+        its tokens."""
+        length = self.seqlen_q if side == "q" else self.seqlen_kv
+        count = self.world_size * (2 if self.sharding == "zigzag" else 1)
+        mine = [rank, count - 1 - rank] if self.sharding == "zigzag" else [rank]
+        return [range(k * length // count, (k + 1) * length // count) for k in mine]
+
+
+def _case_of(job: int) -> Case:
+    library, fields, index = _guest_library(), {}, 0
+    text = ctypes.create_string_buffer(1 << 14)
+    while name := library.cpattn_guest_field_name(index):
+        library.cpattn_guest_field(job, name, text, len(text))
+        fields[name.decode()] = _value(name.decode(), text.value.decode())
+        index += 1
+    return Case(**fields)
+
+
+# ---- tensors ------------------------------------------------------------------------------------
+
+
+class _DeviceMemory:
+    """Device memory as PyTorch takes it in."""
+
+    def __init__(self, tensor: _Tensor, size: int) -> None:
+        kind = "<f4" if tensor.dtype == 3 else "<i2"
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": kind,
+            "data": (tensor.data, False),
+            "version": 3,
+            "strides": None,
+        }
+
+
+class _Torch:
+    """Memory of the library as PyTorch's tensors."""
+
+    name = "torch"
+
+    def __init__(self, device: int) -> None:
+        import torch
+
+        self.torch = torch
+        self.device = torch.device("cpu") if device < 0 else torch.device("cuda", device)
+        self.dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+    def view(self, tensor: _Tensor, shape: tuple, strides: tuple) -> Any:
+        dtype = self.dtypes[_DTYPES[tensor.dtype]]
+        size = tensor.bytes // (4 if tensor.dtype == 3 else 2)
+        if size == 0:
+            return self.torch.empty(shape, dtype=dtype, device=self.device)
+        if self.device.type == "cuda":
+            flat = self.torch.as_tensor(_DeviceMemory(tensor, size), device=self.device).view(dtype)
+        else:
+            memory = (ctypes.c_char * tensor.bytes).from_address(tensor.data)
+            flat = self.torch.frombuffer(memory, dtype=dtype)
+        return flat.as_strided(shape, strides)
+
+    def copy(self, view: Any) -> Any:
+        return view.clone(memory_format=self.torch.contiguous_format)
+
+    def fill(self, view: Any, value: Any) -> None:
+        view.copy_(value.detach())
+
+    def finish(self) -> None:
+        if self.device.type == "cuda":
+            self.torch.cuda.synchronize(self.device)
+
+    def objection(self, view: Any, value: Any) -> Optional[str]:
+        if not isinstance(value, self.torch.Tensor):
+            return f"is a {type(value).__name__}, not a PyTorch tensor"
+        if value.device != view.device:
+            return f"is on {value.device}, not on {view.device}"
+        if value.dtype != view.dtype:
+            return f"has elements of {value.dtype}, not {view.dtype}"
+        if tuple(value.shape) != tuple(view.shape):
+            return f"has the shape {tuple(value.shape)}, not {tuple(view.shape)}"
+        return None
+
+
+class _Numpy:
+    """Memory of the library as numpy's arrays; bf16 as its bits, uint16."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        import numpy
+
+        self.numpy = numpy
+        self.dtypes = {"bf16": numpy.uint16, "fp16": numpy.float16, "fp32": numpy.float32}
+
+    def view(self, tensor: _Tensor, shape: tuple, strides: tuple) -> Any:
+        dtype = self.numpy.dtype(self.dtypes[_DTYPES[tensor.dtype]])
+        if tensor.bytes == 0:
+            return self.numpy.empty(shape, dtype)
+        memory = (ctypes.c_char * tensor.bytes).from_address(tensor.data)
+        flat = self.numpy.frombuffer(memory, dtype=dtype)
+        steps = tuple(stride * dtype.itemsize for stride in strides)
+        return self.numpy.lib.stride_tricks.as_strided(flat, shape, steps)
+
+    def copy(self, view: Any) -> Any:
+        return view.copy()
+
+    def fill(self, view: Any, value: Any) -> None:
+        view[...] = value
+
+    def finish(self) -> None:
+        pass
+
+    def objection(self, view: Any, value: Any) -> Optional[str]:
+        if not isinstance(value, self.numpy.ndarray):
+            return f"is a {type(value).__name__}, not a numpy array"
+        if value.dtype != view.dtype:
+            return f"has elements of {value.dtype}, not {view.dtype}"
+        if value.shape != view.shape:
+            return f"has the shape {value.shape}, not {view.shape}"
+        return None
+
+
+class Shard:
+    """A rank's share of a case.
+
+    `q`, `k`, `v`, `do` and `sink` are inputs, copies that the guest may keep and change; None where
+    the case has none. [batch, tokens, heads, dim] with format bshd, [tokens, batch, heads, dim] with
+    sbhd, [tokens, heads, dim] with thd. Padding is NaN, and has to be zero in results.
+    `rank`, `world_size` and `device` say where the rank runs: a number of a GPU, or -1.
+    """
+
+    def __init__(self, job: int, memory: Any) -> None:
+        self._job, self._memory = job, memory
+        place = _guest_library().cpattn_guest_place(job).contents
+        self.rank, self.world_size, self.device = place.rank, place.world_size, place.device
+        for name in INPUTS:
+            view = self._view(name)
+            setattr(self, name, None if view is None else memory.copy(view))
+
+    def _view(self, name: str) -> Any:
+        tensor = _Tensor()
+        if not _guest_library().cpattn_guest_tensor(self._job, name.encode(), ctypes.byref(tensor)):
+            return None
+        shape, strides = tensor.shape[: tensor.dims], tensor.strides[: tensor.dims]
+        return self._memory.view(tensor, tuple(shape), tuple(strides))
+
+    def tokens(self, side: str = "q") -> list:
+        """Sequence and position of each row of the queries ("q") or the keys ("k"); a row is one
+        index of all dimensions in front of the heads. Positions behind the last token are padding."""
+        library, found = _guest_library(), []
+        sequence, position = ctypes.c_int32(), ctypes.c_int64()
+        while library.cpattn_guest_token(
+            self._job, side != "q", len(found), ctypes.byref(sequence), ctypes.byref(position)
+        ):
+            found.append((sequence.value, position.value))
+        return found
+
+    def backward(self) -> None:
+        """Says that the backward pass begins: for the times and the progress of the answer."""
+        _guest_library().cpattn_guest_backward(self._job)
+
+    def _deliver(self, results: Any) -> None:
+        if not isinstance(results, dict):
+            raise WrongResult(
+                f"attend returned a {type(results).__name__}, not a dict of tensors by name"
+            )
+        views = {name: self._view(name) for name in RESULTS}
+        for name in results:
+            if views.get(name) is None:
+                wanted = ", ".join(n for n in RESULTS if views[n] is not None)
+                raise WrongResult(f"attend returned {name!r}; the results of this case are {wanted}")
+        for name, view in views.items():
+            value = results.get(name)
+            if view is None or (value is None and name == "lse"):
+                continue
+            if value is None:
+                raise WrongResult(f"attend returned no {name}")
+            objection = self._memory.objection(view, value)
+            if objection:
+                raise WrongResult(f"{name} {objection}")
+            self._memory.fill(view, value)
+            if name == "lse":
+                _guest_library().cpattn_guest_has_lse(self._job)
+        self._memory.finish()
+
+
+# ---- the process group --------------------------------------------------------------------------
+
+
+def _group_create(place: _Place) -> Any:
+    """PyTorch's process group of the pool, over the port that rank 0 listens on already."""
+    import torch
+    import torch.distributed as dist
+
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    backend = "gloo" if place.device < 0 else "cpu:gloo,cuda:nccl"
+    more = {"master_listen_fd": place.listener} if place.rank == 0 else {}
+    store = dist.TCPStore(
+        "127.0.0.1", place.port, place.world_size, place.rank == 0, wait_for_workers=False, **more
+    )
+    if place.device >= 0:
+        torch.cuda.set_device(place.device)
+    dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size)
+    return dist.group.WORLD
+
+
+def _environment_set(place: _Place) -> None:
+    """As torchrun has it, for code that looks there."""
+    os.environ.update(
+        RANK=str(place.rank),
+        LOCAL_RANK=str(place.rank),
+        WORLD_SIZE=str(place.world_size),
+        LOCAL_WORLD_SIZE=str(place.world_size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(place.port),
+    )
+
+
+# ---- serving ------------------------------------------------------------------------------------
+
+
+def _told(error: BaseException) -> str:
+    """Type, message and last frames in one line."""
+    frames = [
+        f"{os.path.basename(f.filename)}:{f.lineno} in {f.name}"
+        for f in traceback.extract_tb(error.__traceback__)
+        if f.filename != __file__
+    ]
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    if len(text) > _TEXT_MAX // 2:
+        text = text[: _TEXT_MAX // 2] + "..."
+    return f"{text} [{', '.join(frames[-_FRAMES_TOLD:])}]" if frames else text
+
+
+class _Server:
+    def __init__(self, attend: Callable, library: Optional[str], group: bool) -> None:
+        self._attend, self._library, self._wants_group = attend, library, group
+        self._memory: Any = None
+        self._group: Any = None
+
+    def _begin(self, place: _Place) -> None:
+        _environment_set(place)
+        library = self._library
+        if library is None:
+            library = "torch" if "torch" in sys.modules or place.device >= 0 else "numpy"
+        if library not in ("torch", "numpy"):
+            raise ValueError(f"library is {library!r}; it is 'numpy' or 'torch'")
+        if library == "numpy" and place.device >= 0:
+            raise ValueError("numpy has no tensors on GPUs; the daemon has GPUs")
+        self._memory = _Torch(place.device) if library == "torch" else _Numpy()
+        if library == "torch" and self._wants_group:
+            self._group = _group_create(place)
+
+    def start(self, place: Any, text: int, size: int, _context: Any) -> int:
+        try:
+            self._begin(place.contents)
+            return 0
+        except BaseException as error:
+            traceback.print_exc()
+            told = _told(error).encode("ascii", "replace")[: size - 1] + b"\0"
+            ctypes.memmove(text, told, len(told))
+            return 1
+
+    def attend(self, job: int, _context: Any) -> int:
+        fail = _guest_library().cpattn_guest_fail
+        try:
+            shard = Shard(job, self._memory)
+            shard._deliver(self._attend(_case_of(job), shard, self._group))
+            return 0
+        except SystemExit as error:
+            sys.stdout.flush()
+            os._exit(error.code if isinstance(error.code, int) else error.code is not None)
+        except Unsupported as error:
+            fail(job, True, str(error).encode("ascii", "replace"))
+        except WrongResult as error:
+            fail(job, False, str(error).encode("ascii", "replace"))
+        except BaseException as error:
+            traceback.print_exc()
+            fail(job, False, _told(error).encode("ascii", "replace"))
+        return 1
+
+
+def serve(attend: Callable, *, library: Optional[str] = None, group: bool = True) -> None:
+    """Serves cases until the daemon ends the process; does not return.
+
+    attend(case, shard, group) gets a Case, its Shard, and PyTorch's process group of all ranks (None
+    with numpy, or without `group`): gloo for host memory, NCCL for GPUs. It returns a dict of tensors:
+    out; dq, dk and dv with case.training; dsink with case.softmax == "learnable" and training;
+    max_logit with case.max_logit; lse if it likes. What it raises is the answer to the case, and so is
+    what it returns wrongly; the process goes on. `library` is "torch" or "numpy".
+    """
+    server = _Server(attend, library, group)
+    guest = _Guest(_START(server.start), _ATTEND(server.attend), None)
+    status = _guest_library().cpattn_guest_main(ctypes.byref(guest))
+    sys.exit(status)
