@@ -78,6 +78,8 @@ endif
 
 # The Python package over the libraries: pip install ./python.
 EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_arrays.py \
-    python/cpattn/_library.py python/cpattn/case.py python/cpattn/check.py \
-    python/cpattn/client.py python/cpattn/guest.py python/cpattn/py.typed \
-    python/cpattn/pytest_plugin.py python/tests/test_check.py python/tests/test_client.py
+    python/cpattn/_library.py python/cpattn/case.py python/cpattn/check.py python/cpattn/client.py \
+    python/cpattn/guest.py python/cpattn/guests/__init__.py \
+    python/cpattn/guests/torch_context_parallel.py python/cpattn/guests/torch_sdpa.py \
+    python/cpattn/py.typed python/cpattn/pytest_plugin.py python/tests/test_check.py \
+    python/tests/test_client.py

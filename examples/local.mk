@@ -3,7 +3,8 @@
 examplesdir = $(docdir)/examples
 dist_examples_DATA = examples/harness.c examples/harness.py
 guestsdir = $(examplesdir)/guests
-dist_guests_DATA = examples/guests/numpy_attention.py
+dist_guests_DATA = examples/guests/numpy_attention.py examples/guests/torch_ring.py \
+    examples/guests/transformer_engine.py
 
 check_PROGRAMS += examples/harness
 examples_harness_SOURCES = examples/harness.c
