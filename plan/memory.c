@@ -139,16 +139,16 @@ static int64_t bias_memory(const struct cp_case *c, struct rows q)
     return product(team, 2 * element + 4) + product(own, element + 4 * (size + 1));
 }
 
-// Of what is expected some rows with LSE, deltas and terms; the errors of a chunk's tensors; LSE
-// and two deltas of every query in fp64 for what is expected of keys, once more in order for the
-// heads that share a key head; the list of what is judged.
+// Of what is expected some rows with LSE, deltas and terms; the errors of a chunk's tensors, those
+// of queries or those of keys; LSE and two deltas of every query in fp64 for what is expected of
+// keys, once more in order for the heads that share a key head; the list of what is judged.
 static int64_t reference_memory(const struct cp_case *c, struct rows q, struct rows kv)
 {
     int64_t most = q.rank > kv.rank ? q.rank : kv.rank;
-    return product(most, dims(c) * 12 + 5 * 8) +
-           product(product(q.rank, c->heads), dims(c) * 4 + 4 * 4) +
-           product(product(kv.rank, c->kv_heads), dims(c) * 4 + 2 * 4) +
-           product(product(q.all, c->heads), 3 * 8) +
+    int64_t q_vectors = product(q.rank, c->heads), kv_vectors = product(kv.rank, c->kv_heads);
+    int64_t vectors = q_vectors > kv_vectors ? q_vectors : kv_vectors;
+    return product(most, dims(c) * 12 + 5 * 8) + product(vectors, dims(c) * 4 + 2 * 4) +
+           product(q_vectors, 2 * 4) + product(product(q.all, c->heads), 3 * 8) +
            product(product(c->seqlen_q, c->heads / c->kv_heads), 3 * 8) +
            product(most / 64 + 4 * (int64_t)c->batch, 2 * 24);
 }

@@ -11,8 +11,8 @@
 
 // A whole sequence is kept where it takes no more than this, else what a call asks for. What is
 // kept in all is bounded, but for the operands of one call.
-#define OPERAND_BYTES_MAX  ((size_t)64 << 20)
-#define OPERANDS_BYTES_MAX ((size_t)256 << 20)
+#define OPERAND_BYTES_MAX  ((size_t)16 << 20)
+#define OPERANDS_BYTES_MAX ((size_t)96 << 20)
 #define OPERANDS_MAX       64
 
 struct operands {
@@ -169,6 +169,10 @@ static enum status operand_add(struct operands *all, const struct operand *wante
     operand_size(o, &all->c, positions);
     operands_shrink(all, o->bytes);
     o->memory = memory_of(o->bytes);
+    if (!o->memory) { // what is only kept for later calls makes room
+        operands_shrink(all, OPERANDS_BYTES_MAX);
+        o->memory = memory_of(o->bytes);
+    }
     if (!o->memory) {
         enum status status = memory_short(o->bytes, error);
         free(o);
