@@ -7,6 +7,8 @@ kernels_libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 kernels_sources = \
     kernels/attention.h \
     kernels/backend.h \
+    kernels/cpu/amx_tile.c \
+    kernels/cpu/amx_tile.h \
     kernels/cpu/backend.c \
     kernels/cpu/backward.c \
     kernels/cpu/forward.c \

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/amx.h"
 #include "judge/cpu/reference.h"
 #include "judge/inputs.h"
 #include "kernels/dtype.h"
@@ -286,6 +287,11 @@ static void compare_keys(const struct scene *s, int kv_head, const double *lse, 
     }
     free(dk);
     free(dv);
+}
+
+double scene_tolerance(enum case_dtype dtype)
+{
+    return dtype == DTYPE_BF16 && amx_usable() ? SCENE_TOLERANCE_AMX : SCENE_TOLERANCE;
 }
 
 struct scene_errors scene_compare(const struct scene *s)

@@ -55,6 +55,12 @@ struct scene_errors {
 };
 struct scene_errors scene_compare(const struct scene *s);
 
+// What these errors may be, but for that of lse: fp32 holds more than the two bf16 numbers that P
+// and dS are on AMX.
+#define SCENE_TOLERANCE     5e-6
+#define SCENE_TOLERANCE_AMX 1e-5
+double scene_tolerance(enum case_dtype dtype);
+
 // Elements of the accumulators whose sentinel is gone.
 int64_t scene_touched(const struct scene *s);
 

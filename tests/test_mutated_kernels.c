@@ -7,7 +7,7 @@
 #include "tests/runner.h"
 #include "tests/scene.h"
 
-#define TOLERANCE 5e-6
+#define TOLERANCE SCENE_TOLERANCE_AMX
 #define NOTICED   1e-2
 
 static struct scene_errors errors_of(enum compiled_mutation mutation)

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/amx.h"
 #include "common/blas.h"
 #include "common/mutation.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/amx_tile.h"
 
 #define CACHE_LINE 64
 
@@ -43,8 +44,10 @@ static size_t scratch_lay_out(struct attention_backend *backend, float *scratch)
 
 static void backend_destroy(struct attention_backend *backend)
 {
-    if (backend)
+    if (backend) {
+        amx_tiles_destroy(backend->amx);
         free(backend->q); // the scratch begins with it
+    }
     free(backend);
 }
 
@@ -64,6 +67,12 @@ static enum status backend_create(struct attention_backend **backend, struct err
     scratch_lay_out(b, scratch);
     blas_prepare();
     b->vector = vector_best();
+    if (amx_usable())
+        b->amx = amx_tiles_create();
+    if (amx_usable() && !b->amx) {
+        backend_destroy(b);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the tiles of AMX");
+    }
     *backend = b;
     return STATUS_OK;
 }

@@ -5,14 +5,19 @@
 #include <string.h>
 
 #include "common/mutation.h"
+#include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/tile.h"
 
 static void block_load(struct attention_backend *backend, const struct attention_backward *args,
                        const struct block *b)
 {
-    tile_load_rows(backend->vector, b, args->q, b->shape->d_qk, backend->q);
-    tile_load_rows(backend->vector, b, args->d_out, b->shape->d_v, backend->d_out);
+    if (amx_tiles_serve(backend->amx, b->shape)) {
+        amx_load_rows(b, args->q, b->shape->d_qk, true, &backend->amx->q);
+        amx_load_rows(b, args->d_out, b->shape->d_v, true, &backend->amx->d_out);
+    } else {
+        tile_load_rows(backend->vector, b, args->q, b->shape->d_qk, backend->q);
+        tile_load_rows(backend->vector, b, args->d_out, b->shape->d_v, backend->d_out);
+    }
     for (int row = 0; row < block_rows(b); row++) {
         int64_t scalar = block_scalar(b, row);
         backend->row_lse[row] = (float)(args->lse[scalar] * M_LOG2E);
@@ -31,6 +36,8 @@ static void row_gradient(struct attention_backend *backend, const struct attenti
     tile_visible(t, b, row, &begin, &end);
     if (backend->row_lse[row] == -INFINITY)
         end = begin;
+    if (amx_tiles_serve(backend->amx, b->shape))
+        backend->vector->scale(p + begin, end - begin, tile_factor(b->shape));
     tile_logits(backend, b, t, row, begin, end, args->bias, p);
     backend->vector->exp2_gradient(p + begin, ds + begin, end - begin, backend->row_lse[row],
                                    backend->row_d[row]);
@@ -77,6 +84,17 @@ static int keys_lost(const struct block *b, const struct tile *t)
     return MUTATED(RAGGED_TILE) && t->end == b->slice->kv_len && b->slice->kv_len % 16 != 0;
 }
 
+// The head whose gradients a mutation loses.
+static bool head_is_lost(const struct block *b)
+{
+    return MUTATED(HEAD_GROUP_LOST) && b->kv_head + 1 >= b->shape->kv_heads;
+}
+
+static float key_scale(const struct block *b)
+{
+    return MUTATED(DK_UNSCALED) ? 1 : (float)tile_scale(b->shape);
+}
+
 static void tile_backward(struct attention_backend *backend, const struct attention_backward *args,
                           const struct block *b, const struct tile *t)
 {
@@ -91,12 +109,39 @@ static void tile_backward(struct attention_backend *backend, const struct attent
     struct matrix ds = {backend->d_scores + first * TILE_SCORE_STRIDE, TILE_SCORE_STRIDE};
     int64_t key = tile_vector(t, b);
     int stride = (int)tile_vector_stride(b), added = keys - keys_lost(b, t);
-    float key_scale = MUTATED(DK_UNSCALED) ? 1 : (float)tile_scale(b->shape);
-    if (!MUTATED(HEAD_GROUP_LOST) || b->kv_head + 1 < b->shape->kv_heads)
+    if (!head_is_lost(b))
         gemm_tn(added, d_v, rows, 1, p, d_out, 1, args->dv + key * d_v, stride * d_v);
-    gemm_tn(added, d_qk, rows, key_scale, ds, q, 1, args->dk + key * d_qk, stride * d_qk);
+    gemm_tn(added, d_qk, rows, key_scale(b), ds, q, 1, args->dk + key * d_qk, stride * d_qk);
     gemm_nn(rows, d_qk, keys, 1, ds, (struct matrix){backend->k, d_qk}, 1,
             backend->d_q + first * d_qk, d_qk);
+}
+
+// As tile_backward().
+static void tile_backward_amx(struct attention_backend *backend,
+                              const struct attention_backward *args, const struct block *b,
+                              const struct tile *t)
+{
+    struct amx_tiles *amx = backend->amx;
+    int d_qk = b->shape->d_qk, d_v = b->shape->d_v;
+    amx_load_keys(amx, b, t, args->k, d_qk, true, true, &amx->k);
+    amx_load_keys(amx, b, t, args->v, d_v, true, false, &amx->v);
+    for (int first = t->rows_begin; first < t->rows_end; first += AMX_PART_ROWS) {
+        struct tile part = amx_part(t, first);
+        amx_scores(&part, &amx->q, &amx->k, d_qk, backend->scores);
+        amx_scores(&part, &amx->d_out, &amx->v, d_v, backend->d_scores);
+        for (int row = part.rows_begin; row < part.rows_end; row++)
+            row_gradient(backend, args, b, t, row);
+        amx_take_weights(amx, t, &part, backend->scores, amx->p);
+        amx_take_weights(amx, t, &part, backend->d_scores, amx->d_s);
+        amx_add_to_rows(amx, &part, &amx->k, d_qk, backend->d_q);
+    }
+    int64_t key = tile_vector(t, b), stride = tile_vector_stride(b);
+    int added = tile_keys(t) - keys_lost(b, t);
+    if (!head_is_lost(b))
+        amx_add_to_keys(amx, backend->vector, t, amx->p, &amx->d_out, d_v, added, 1,
+                        args->dv + key * d_v, stride * d_v);
+    amx_add_to_keys(amx, backend->vector, t, amx->d_s, &amx->q, d_qk, added, key_scale(b),
+                    args->dk + key * d_qk, stride * d_qk);
 }
 
 static void block_backward(struct attention_backend *backend, const struct attention_backward *args,
@@ -108,8 +153,9 @@ static void block_backward(struct attention_backend *backend, const struct atten
     if (!more)
         return;
     block_load(backend, args, b);
+    bool amx = amx_tiles_serve(backend->amx, b->shape);
     for (; more; more = tile_next(&t, b))
-        tile_backward(backend, args, b, &t);
+        (amx ? tile_backward_amx : tile_backward)(backend, args, b, &t);
     for (int row = 0; row < block_rows(b); row++)
         backend->vector->axpy(args->dq + block_vector(b, row) * d_qk,
                               backend->d_q + (int64_t)row * d_qk, d_qk,

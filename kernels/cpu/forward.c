@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/mutation.h"
+#include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/tile.h"
 
 static void block_clear(struct attention_backend *backend, const struct block *b)
 {
@@ -51,6 +51,8 @@ static void row_softmax(struct attention_backend *backend, const struct block *b
     float *x = backend->scores + (int64_t)row * TILE_SCORE_STRIDE;
     int keys = tile_keys(t), begin, end;
     tile_visible(t, b, row, &begin, &end);
+    if (amx_tiles_serve(backend->amx, b->shape))
+        backend->vector->scale(x + begin, end - begin, tile_factor(b->shape));
     tile_logits(backend, b, t, row, begin, end, bias, x);
     row_raise_max(backend, row, b->shape->d_v, x + begin, end - begin, stale);
     float max = backend->row_max[row];
@@ -60,6 +62,25 @@ static void row_softmax(struct attention_backend *backend, const struct block *b
     if (ROUNDS(WEIGHTS))
         tile_round(b, x + begin, end - begin);
     memset(x + end, 0, (size_t)(keys - end) * sizeof(float));
+}
+
+// As tile_forward().
+static void tile_forward_amx(struct attention_backend *backend,
+                             const struct attention_forward *args, const struct block *b,
+                             const struct tile *t)
+{
+    struct amx_tiles *amx = backend->amx;
+    int d_qk = b->shape->d_qk, d_v = b->shape->d_v;
+    amx_load_keys(amx, b, t, args->k, d_qk, true, false, &amx->k);
+    amx_load_keys(amx, b, t, args->v, d_v, false, true, &amx->v);
+    for (int first = t->rows_begin; first < t->rows_end; first += AMX_PART_ROWS) {
+        struct tile part = amx_part(t, first);
+        amx_scores(&part, &amx->q, &amx->k, d_qk, backend->scores);
+        for (int row = part.rows_begin; row < part.rows_end; row++)
+            row_softmax(backend, b, t, row, args->bias);
+        amx_take_weights(amx, t, &part, backend->scores, NULL);
+        amx_add_to_rows(amx, &part, &amx->v, d_v, backend->out);
+    }
 }
 
 static void tile_forward(struct attention_backend *backend, const struct attention_forward *args,
@@ -138,9 +159,13 @@ static void block_forward(struct attention_backend *backend, const struct attent
     if (!more)
         return;
     block_clear(backend, b);
-    tile_load_rows(backend->vector, b, args->q, b->shape->d_qk, backend->q);
+    bool amx = amx_tiles_serve(backend->amx, b->shape);
+    if (amx)
+        amx_load_rows(b, args->q, b->shape->d_qk, false, &backend->amx->q);
+    else
+        tile_load_rows(backend->vector, b, args->q, b->shape->d_qk, backend->q);
     for (; more; more = tile_next(&t, b))
-        tile_forward(backend, args, b, &t);
+        (amx ? tile_forward_amx : tile_forward)(backend, args, b, &t);
     block_merge(backend, args, b);
     if (args->max_logit)
         block_max_logit(backend, b, args->max_logit);

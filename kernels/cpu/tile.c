@@ -304,6 +304,32 @@ void tile_load_keys(const struct vector_ops *vector, const struct block *b, cons
         lose_bits(keys, (int64_t)tile_keys(t) * d, 0x10000);
 }
 
+void tile_copy_rows(const struct block *b, const void *tensor, int d, uint16_t *rows,
+                    int64_t stride)
+{
+    int64_t step = b->shape->row_step * b->shape->heads * d;
+    const uint16_t *source = (const uint16_t *)tensor + block_vector(b, 0) * d;
+    for (int64_t query = b->begin; query < b->end; query++, source += step)
+        for (int head = 0; head < b->heads; head++, rows += stride) {
+            memcpy(rows, source + (int64_t)head * d, (size_t)d * sizeof(*rows));
+            memset(rows + d, 0, (size_t)(stride - d) * sizeof(*rows));
+        }
+}
+
+void tile_copy_keys(const struct block *b, const struct tile *t, const void *tensor, int d,
+                    uint16_t *keys)
+{
+    int64_t step = tile_vector_stride(b) * d, count = tile_keys(t);
+    const uint16_t *source = (const uint16_t *)tensor + key_vector(t, b, read_kv_head(b)) * d;
+    for (int64_t key = 0; key < count; key++, source += step) {
+        if (key + ROWS_AHEAD < count)
+            prefetch((const char *)(source + ROWS_AHEAD * step), d * (int64_t)sizeof(*source));
+        memcpy(keys + key * d, source, (size_t)d * sizeof(*source));
+    }
+    for (int64_t i = 0; i < count * d && MUTATED(LOAD_LOSES_BIT); i++)
+        keys[i] &= 0xfffe;
+}
+
 void tile_round(const struct block *b, float *x, int count)
 {
     float rounded;

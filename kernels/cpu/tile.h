@@ -19,8 +19,11 @@
 // Floats between rows of scores: rows a power of two apart would share cache sets.
 #define TILE_SCORE_STRIDE (TILE_KEYS + 16)
 
+struct amx_tiles;
+
 struct attention_backend {
     const struct vector_ops *vector;
+    struct amx_tiles *amx; // NULL: products are the BLAS's
     // All in one allocation. q, k [rows][d_qk]; v, d_out, out [rows][d_v]; d_q [rows][d_qk]; one
     // row after the other without gaps.
     float *q, *k, *v, *d_out, *out, *d_q;
@@ -90,6 +93,13 @@ void tile_load_rows(const struct vector_ops *vector, const struct block *b, cons
                     int d, float *rows);
 void tile_load_keys(const struct vector_ops *vector, const struct block *b, const struct tile *t,
                     const void *tensor, int d, float *keys);
+
+// The same as it is in memory, for a dtype of 16 bits: rows `stride` elements apart with zeros
+// behind their d elements, keys one after the other.
+void tile_copy_rows(const struct block *b, const void *tensor, int d, uint16_t *rows,
+                    int64_t stride);
+void tile_copy_keys(const struct block *b, const struct tile *t, const void *tensor, int d,
+                    uint16_t *keys);
 
 // The scale of the logits.
 double tile_scale(const struct attention_shape *shape);
