@@ -77,7 +77,7 @@ static void tile_forward_amx(struct attention_backend *backend,
         struct tile part = amx_part(t, first);
         amx_scores(&part, &amx->q, &amx->k, d_qk, backend->scores);
         for (int row = part.rows_begin; row < part.rows_end; row++)
-            row_softmax(backend, b, t, row, args->bias);
+            row_softmax(backend, b, t, row, args->bias, ROUNDS(STALE) && !args->max_logit);
         amx_take_weights(amx, t, &part, backend->scores, NULL);
         amx_add_to_rows(amx, &part, &amx->v, d_v, backend->out);
     }
