@@ -31,6 +31,11 @@
 // How many units the gradient of a sink may err by.
 #define SINK_UNITS 5
 
+// Where a row is of so few elements, all of it may cancel, and what is left in fp32 is noise of
+// terms around 1.
+#define DIM_FEW   2
+#define NOISE_ONE 0x1p-22
+
 // So many queries, or fewer, may round to next to nothing.
 #define QUERIES_FEW 4
 
@@ -93,10 +98,12 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
                       .te = te_tolerance(c),
                       .excess = logit_excess(c)};
     if (c->dtype == DTYPE_FP32) {
-        r.rms = 3;
+        r.rms = 2.5;
         r.slope = 3e-6;
         r.row = 16;
         r.element = 5;
+        if (c->head_dim_v <= DIM_FEW && (tensor == TENSOR_OUT || tensor == TENSOR_DV))
+            r.noise = NOISE_ONE;
         r.rounding = 1 + 4 * r.excess; // of logits of 16 to 32, and of LSE
     }
     if (c->dtype == DTYPE_FP32 || is_absolute(tensor) || tensor == TENSOR_DSINK) {
@@ -203,10 +210,9 @@ void rules_finish(const struct rules *r, const struct rules_sums *s, const struc
 double rules_sink_unit(const struct rules *r, const struct rules_sink *s)
 {
     double queries = s->queries > 1 ? (double)s->queries : 1;
-    double few = fmin(1, QUERIES_FEW / queries);
-    double chance = sqrt(s->twin_mean) + 0.1 * r->narrow * sqrt(s->term_squares);
+    double chance = fmin(1, QUERIES_FEW / queries) * r->narrow * sqrt(s->term_squares);
     double noise = 0x1p-24 * sqrt(s->term_squares) * (16 + sqrt(queries));
-    return sqrt(s->twin_squares) + few * chance + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
+    return sqrt(s->twin_squares) + chance + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
 }
 
 static int sink_refuse(struct rules_sinks *sums)

@@ -4,10 +4,10 @@
 // of one head. Limits are those of bf16 and fp16, in brackets those of fp32.
 //
 // - unit: the RMS error of the twin; at least half of what rounding the reference to the dtype
-//   makes [5 steps], and 2^-22 of the RMS of terms that cancel. Means are over rows that see
-//   something. Few rows say little: all limits are wider by 1 + 6 / sqrt(rows that make the twin's
-//   error).
-// - rms: RMS error <= 1.5 [3] units.
+//   makes [5 steps], and 2^-22 of the RMS of terms that cancel (dims of 1 and 2 in fp32: of 1).
+//   Means are over rows that see something. Few rows say little: all limits are wider by 1 + 6 /
+//   sqrt(rows that make the twin's error).
+// - rms: RMS error <= 1.5 [2.5] units.
 // - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 deviations
 //   of what the twin's rows add to it, taken for random. It shows a scale that is off.
 // - row: RMS error of a row <= 20 [16] times the twin's there, the unit, or 3/100 [1 1/2] of a step
@@ -47,6 +47,7 @@ struct rules {
     double least;                    // between neighbours around 0
     double rounding;                 // of a step, at least: the unit
     double narrow;                   // step in the dtype of the case
+    double noise;                    // the unit, at least
     double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
     double excess;                   // of the logits and their errors, >= 1
     double long_sum;                 // what a long sum may be off by, of the reference
@@ -133,7 +134,7 @@ RULES_INLINE struct rules_units rules_units(const struct rules *r, const struct 
     double n = rules_elements(s);
     double rounding = r->rounding * (r->step * sqrt(s->reference_squares / n) + r->least);
     double unit = fmax(sqrt(s->twin_squares / n), rounding);
-    unit = fmax(unit, 0x1p-22 * sqrt(s->terms_squares / n));
+    unit = fmax(fmax(unit, r->noise), 0x1p-22 * sqrt(s->terms_squares / n));
     double allowance = r->element * rules_allowance(s);
     struct rules_units units = {unit, allowance * fmax(s->twin_largest, 4 * unit)};
     return units;
@@ -186,12 +187,11 @@ struct rules_sink {
     double twin_squares; // (twin's term - term)^2
     double term_squares;
     int64_t queries;
-    double twin_mean; // of twin_squares, over the heads
 };
 
 // The unit that a head's gradient is measured in: what the twin's deltas make of a sum of random
 // signs, and the noise of a sum in fp32. With so few queries that the twin may have met next to no
-// rounding by chance, what it has met in the other heads and a tenth of a step of the terms, too.
+// rounding by chance, a step of the terms, too.
 double rules_sink_unit(const struct rules *r, const struct rules_sink *s);
 
 // Over heads, one after the other.

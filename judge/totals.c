@@ -227,15 +227,11 @@ struct figures totals_judge_dsink(const struct cp_case *c, double *const heads[W
     struct rules_sinks sums = {0};
     struct figures f = {.tensor = TENSOR_DSINK, .elements = c->heads, .first_bad.position = -1};
     int64_t queries = all_queries(c);
-    double twin_mean = 0;
-    for (int head = 0; head < c->heads; head++)
-        twin_mean += over_ranks(c, heads, TOTALS_SINK_TWIN, head) / c->heads;
     for (int head = 0; head < c->heads; head++) {
         struct rules_sink s = {.reference = over_ranks(c, heads, TOTALS_DSINK, head),
                                .twin_squares = over_ranks(c, heads, TOTALS_SINK_TWIN, head),
                                .term_squares = over_ranks(c, heads, TOTALS_SINK_TERMS, head),
-                               .queries = queries,
-                               .twin_mean = twin_mean};
+                               .queries = queries};
         int place = rules_sinks_add(&rules, &sums, &s, got[head]);
         if (place & RULES_WORST)
             f.worst_row = (struct element){.head = head};
