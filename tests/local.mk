@@ -319,6 +319,7 @@ test_scripts += tests/test_examples.sh
 test_scripts += tests/test_python.sh
 test_scripts += tests/test_guests.sh
 test_scripts += tests/test_guest_rings.sh
+test_scripts += tests/test_ring_page.sh
 EXTRA_DIST += tests/guest_faults.py tests/guest_rings.py
 test_scripts += tests/test_transformer_engine.sh
 test_scripts += tests/test_without_amx.sh
