@@ -3,15 +3,13 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "judge/cpu/statistics.h"
 #include "judge/cpu/verify.h"
 #include "judge/digest.h"
-#include "rank/diagnose.h"
 #include "rank/engine.h"
 #include "rank/executor.h"
 #include "rank/inputs.h"
+#include "rank/judge_host.h"
 #include "rank/providers.h"
-#include "rank/swap.h"
 
 struct cpu {
     struct engine base;
@@ -42,7 +40,7 @@ static enum status cpu_reserve(struct engine *e, struct job *j, size_t *host_byt
     for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
         status = arena_add(host_bytes, j->plan->buffers[i].bytes, 1, error);
     if (status == STATUS_OK)
-        status = verify_reserve(j->c, j->rank, host_bytes, error);
+        status = job_judge_reserve(j, host_bytes, error);
     return status;
 }
 
@@ -123,52 +121,14 @@ static void digest_fill(const struct job *j)
     j->report->timings.compare_ns += clock_now_ns() - start_ns;
 }
 
-// Those of one head; of all that share its key head they are together.
-static bool head_statistics(void *context, int32_t sequence, int32_t head, double *lse,
-                            double *delta)
-{
-    struct statistics *s = context;
-    int group = s->c->heads / s->c->kv_heads;
-    int64_t length = case_length(s->c, SIDE_Q, sequence);
-    if (!s->c->training)
-        return false;
-    struct expected_statistics of_group = statistics_of(s, sequence, head / group);
-    memcpy(lse, of_group.lse + head % group * length, (size_t)length * sizeof(double));
-    memcpy(delta, of_group.delta + head % group * length, (size_t)length * sizeof(double));
-    return true;
-}
-
 static enum status cpu_verify(struct engine *e, struct job *j, struct error *error)
 {
     (void)e;
-    if (j->c->verify == VERIFY_OFF) {
+    struct rank_results results = job_results(j);
+    enum status status = j->c->verify == VERIFY_OFF ? STATUS_OK : job_judge(j, &results, error);
+    if (status == STATUS_OK)
         digest_fill(j);
-        return STATUS_OK;
-    }
-    struct transport_swap swap = {j->control, j->progress,
-                                  j->number << 24 | REPORT_REFERENCE << 16};
-    struct statistics statistics = {.c = j->c};
-    struct verification v = {
-        .c = j->c,
-        .rank = j->rank,
-        .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
-        .span_count = {j->span_count[SIDE_Q], j->span_count[SIDE_KV]},
-        .results = job_results(j),
-        .arena = j->arena,
-        .work = VERIFY_WORK,
-        .swap = transport_swap(&swap),
-        .progress = j->progress,
-        .job = j->number,
-        .statistics = &statistics,
-    };
-    enum status status = verify_run(&v, j->report, error);
-    if (status != STATUS_OK)
-        return status;
-    job_drop_absent(j);
-    digest_fill(j);
-    struct evidence_host host = {j->c, &v.results};
-    job_diagnose(j, evidence_host_read, &host, head_statistics, &statistics);
-    return STATUS_OK;
+    return status;
 }
 
 // ---- life ----

@@ -13,6 +13,7 @@
 #include "rank/cuda/device.h"
 #include "rank/cuda/events.h"
 #include "rank/cuda/executor.h"
+#include "rank/cuda/given.h"
 #include "rank/cuda/results_read.h"
 #include "rank/cuda/swap_nccl.h"
 #include "rank/cuda/window.h"
@@ -108,7 +109,9 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
             device_arena_add(&cuda->device_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
     if (status == STATUS_OK)
         status = buffers_reserve(cuda, j, error);
-    if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
+    if (status == STATUS_OK && j->c->verify != VERIFY_OFF && j->c->source)
+        status = given_reserve(j, host_bytes, error);
+    else if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
         status = verify_cuda_reserve(j->c, j->rank, host_bytes, &cuda->device_bytes, error);
     return status;
 }
@@ -196,10 +199,12 @@ static enum status cuda_prepare(struct engine *e, struct job *j, struct error *e
     cudaError_t result = events_record(&cuda->times, cuda->compute, &cuda->inputs[0]);
     if (result == cudaSuccess)
         result = buffers_take(cuda, j);
-    if (result == cudaSuccess) {
+    if (result == cudaSuccess && j->c->source)
+        result = given_fill(j, cuda->compute);
+    else if (result == cudaSuccess)
         inputs_fill_all(cuda, j);
+    if (result == cudaSuccess)
         result = events_record(&cuda->times, cuda->compute, &cuda->inputs[1]);
-    }
     cuda->broken = result != cudaSuccess;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "the inputs", error);
 }
@@ -245,15 +250,21 @@ static uint64_t digest_finish(const struct cuda *cuda, const struct job *j)
     return digest;
 }
 
+// Whether the device's judge works behind the plan on the same streams.
+static bool judged_there(const struct job *j)
+{
+    return j->c->verify != VERIFY_OFF && !j->c->source;
+}
+
 static enum status cuda_execute(struct engine *e, struct job *j, struct error *error)
 {
     struct cuda *cuda = self(e);
     enum status status = cuda_executor_start(cuda->executor, &cuda->execution, error);
-    if (status == STATUS_OK && j->c->verify == VERIFY_OFF) {
+    if (status == STATUS_OK && !judged_there(j)) {
         digest_start(cuda, j);
         status = work_wait(cuda, j, error);
     }
-    if (status == STATUS_OK && j->c->verify == VERIFY_OFF)
+    if (status == STATUS_OK && !judged_there(j))
         status = windows_trim(cuda, error);
     cuda->broken = status != STATUS_OK;
     return status;
@@ -305,9 +316,9 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
 {
     struct cuda *cuda = self(e);
     struct verify_cuda *x = NULL;
-    if (j->c->verify == VERIFY_OFF) { // execute() has waited for it
+    if (!judged_there(j)) { // execute() has waited for it
         j->report->digest = digest_finish(cuda, j);
-        return STATUS_OK;
+        return j->c->verify == VERIFY_OFF ? STATUS_OK : given_judge(j, error);
     }
     enum status status = verify_start(cuda, j, &x, error);
     if (status == STATUS_OK)
@@ -326,6 +337,12 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
     job_diagnose(j, results_read_device, &(struct evidence_host){j->c, &results},
                  verify_cuda_statistics, x);
     return STATUS_OK;
+}
+
+static bool cuda_read(struct engine *e, const void *from, size_t bytes, void *to)
+{
+    (void)e;
+    return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
 }
 
 // ---- life ----
@@ -371,6 +388,7 @@ static const struct engine_ops cuda_ops = {
     .prepare = cuda_prepare,
     .execute = cuda_execute,
     .verify = cuda_verify,
+    .read = cuda_read,
     .release = cuda_release,
     .destroy = cuda_destroy,
 };
