@@ -3,6 +3,7 @@
 
 #include <float.h>
 
+#include "judge/source.h"
 #include "plan/slice.h"
 #include "plan/weight.h"
 
@@ -50,6 +51,8 @@ static bool is_absolute(enum report_tensor tensor)
 // Sharp inputs give the logits their deviation whatever the scale is.
 static double logit_excess(const struct cp_case *c)
 {
+    if (c->source)
+        return c->source->logits > LOGIT_DEVIATION ? c->source->logits / LOGIT_DEVIATION : 1;
     double te = case_scale(c) * sqrt(c->head_dim_qk) * TE_DEVIATION * TE_DEVIATION;
     return c->inputs == INPUTS_TE && te > LOGIT_DEVIATION ? te / LOGIT_DEVIATION : 1;
 }
