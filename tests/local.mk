@@ -589,6 +589,14 @@ tests_test_attend_LDADD = $(LDADD)
 test_programs += tests/test_deposits
 tests_test_deposits_SOURCES = tests/test_deposits.c $(daemon_fixture)
 
+# A rank that computes wrongly.
+test_helpers += tests/wrong_rank
+tests_wrong_rank_SOURCES = tests/wrong_rank.c
+tests_wrong_rank_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
+tests_wrong_rank_LDADD = $(mutated_libs)
+tests_wrong_rank_LDFLAGS = $(mutated_ldflags)
+test_scripts += tests/test_submit_tensors.sh
+
 test_programs += tests/test_source
 tests_test_source_SOURCES = tests/test_source.c
 

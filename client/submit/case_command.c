@@ -6,6 +6,7 @@
 
 #include "client/submit/answer.h"
 #include "client/submit/command.h"
+#include "client/submit/dump.h"
 #include "client/submit/json.h"
 #include "client/submit/options.h"
 #include "common/duration.h"
@@ -16,9 +17,10 @@ struct case_options {
     struct options_case about;
     int repeat;
     bool verbose;
+    const char *dump_fails;
 };
 
-enum { KEY_REPEAT = 1 };
+enum { KEY_REPEAT = 1, KEY_DUMP_FAILS };
 
 static const struct argp_option option_table[] = {
     {.doc = "How to run and show it:", .group = 100},
@@ -26,6 +28,7 @@ static const struct argp_option option_table[] = {
      "run it N times, one after the other; all results have to be the same to the last bit [1]",
      100},
     {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
+    {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -36,6 +39,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return options_count("repeat", value, 1, REPEAT_MAX, &o->repeat);
     case 'v':
         o->verbose = true;
+        return 0;
+    case KEY_DUMP_FAILS:
+        o->dump_fails = value;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -82,6 +88,14 @@ static int show(const struct runs *runs, const struct outcome *outcome,
     return written != COMMAND_PASS ? written : outcome_exit(outcome);
 }
 
+static void fail_dump(const struct runs *runs)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "case-%016" PRIx64, case_hash(runs->c));
+    (void)dump_fail(runs->client, runs->c, runs->asking->timeout_ns, runs->options->dump_fails,
+                    name);
+}
+
 // Runs the case once more. The exit status.
 static int run(struct runs *runs)
 {
@@ -97,6 +111,8 @@ static int run(struct runs *runs)
     if (memory)
         command_complain("not enough memory for the answer");
     int exit_status = memory ? command_exit(memory) : show(runs, &outcome, result);
+    if (!memory && outcome.kind == OUTCOME_FAIL && runs->options->dump_fails)
+        fail_dump(runs);
     outcome_fini(&outcome);
     cpattn_result_destroy(result);
     return exit_status;

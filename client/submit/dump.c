@@ -10,6 +10,7 @@
 
 #include "client/submit/command.h"
 #include "client/submit/error_map.h"
+#include "client/submit/tensors.h"
 
 enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *c,
                             const struct tensors *t, uint64_t timeout_ns,

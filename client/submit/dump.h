@@ -6,12 +6,18 @@
 #include <stdio.h>
 
 #include "client/cpattn.h"
-#include "client/submit/tensors.h"
+#include "plan/case.h"
+
+struct tensors;
 
 // Runs a request with tensors and waits for its answer, like command_run(). `t` is filled with OK.
 enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *c,
                             const struct tensors *t, uint64_t timeout_ns,
                             struct cpattn_result **result, struct cpattn_error *error);
+
+// Of the option that asks for this.
+#define DUMP_FAILS_HELP                                                                            \
+    "run a case that fails once more and write its tensors and a picture of the errors here"
 
 // Runs a case once more and writes DIRECTORY/NAME.safetensors with all its tensors, and
 // DIRECTORY/NAME.svg with a picture of the errors; makes the directory where there is none. What

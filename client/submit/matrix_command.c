@@ -10,9 +10,11 @@
 #include "client/submit/installed.h"
 #include "client/submit/json.h"
 #include "client/submit/junit.h"
+#include "client/submit/matrix_dump.h"
 #include "client/submit/matrix_report.h"
 #include "client/submit/options.h"
 #include "client/submit/progress.h"
+#include "client/submit/text.h"
 #include "common/duration.h"
 #include "plan/weight.h"
 
@@ -24,7 +26,7 @@
 #define SEQLEN_SCALE_MAX ((int)SEQLEN_MAX)
 
 struct matrix_options {
-    const char *file, *socket, *junit;
+    const char *file, *socket, *junit, *dump_fails;
     const char *sets[CHOICES_MAX], *filters[CHOICES_MAX];
     struct matrix_choice choice;
     uint64_t timeout_ns, patience_ns;
@@ -43,6 +45,7 @@ enum {
     KEY_TIMEOUT,
     KEY_PATIENCE,
     KEY_JUNIT,
+    KEY_DUMP_FAILS,
     KEY_JSON,
     KEY_SOCKET
 };
@@ -79,6 +82,7 @@ static const struct argp_option option_table[] = {
     {"verbose", 'v', NULL, 0, "a row for each case and every failure in full, however many", 20},
     {"json", KEY_JSON, NULL, 0, "print a JSON object per case as it is answered", 20},
     {"junit", KEY_JUNIT, "FILE", 0, "write a JUnit report as well", 20},
+    {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 20},
     {.name = NULL}};
 
 static error_t add_choice(const char *option, const char **values, int *count, const char *value)
@@ -136,6 +140,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return options_count("jobs", value, 1, FLIGHT_JOBS_MAX, &o->jobs);
     case KEY_JUNIT:
         o->junit = value;
+        return 0;
+    case KEY_DUMP_FAILS:
+        o->dump_fails = value;
         return 0;
     case KEY_SOCKET:
         o->socket = value;
@@ -479,22 +486,12 @@ static int run_list(struct run *run, struct cpattn_client *client, const struct 
 
 // ---- the command ------------------------------------------------------------------------------
 
-static const char *base_name(const char *path, char *name, size_t size)
-{
-    const char *slash = strrchr(path, '/');
-    snprintf(name, size, "%s", slash ? slash + 1 : path);
-    char *dot = strrchr(name, '.');
-    if (dot && dot != name)
-        *dot = '\0';
-    return name;
-}
-
 static int write_reports(const struct run *run, const struct matrix *matrix,
                          struct junit_file *junit)
 {
     uint64_t elapsed_ns = command_now_ns() - run->progress.start_ns;
     char name[128];
-    base_name(run->options->file, name, sizeof(name));
+    text_base_name(run->options->file, name, sizeof(name));
     struct matrix_report report = {.list = run->list,
                                    .outcomes = run->outcomes,
                                    .elapsed_ns = elapsed_ns,
@@ -532,6 +529,8 @@ static int run_matrix(const struct matrix_options *o, const struct matrix *matri
         exit_status = run_list(&run, client, matrix);
         int written = write_reports(&run, matrix, junit);
         exit_status = exit_status ? exit_status : written;
+        if (o->dump_fails)
+            matrix_dump_fails(client, list, run.outcomes, o->dump_fails);
     }
     cpattn_client_destroy(client);
     for (int i = 0; run.outcomes && i < list->count; i++)

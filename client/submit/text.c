@@ -13,3 +13,13 @@ void text_append(char *text, size_t size, const char *format, ...)
     vsnprintf(text + used, size - used, format, arguments);
     va_end(arguments);
 }
+
+const char *text_base_name(const char *path, char *name, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(name, size, "%s", slash ? slash + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name)
+        *dot = '\0';
+    return name;
+}
