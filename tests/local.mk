@@ -143,6 +143,9 @@ tests_test_wire_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=f
 test_programs += tests/test_wire_schema
 tests_test_wire_schema_SOURCES = tests/test_wire_schema.c
 
+test_programs += tests/test_wire_attend
+tests_test_wire_attend_SOURCES = tests/test_wire_attend.c
+
 test_programs += tests/test_wire_requests
 tests_test_wire_requests_SOURCES = tests/test_wire_requests.c $(wire_samples)
 
