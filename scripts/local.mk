@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 dist_noinst_SCRIPTS = scripts/check scripts/quickstart scripts/lint scripts/coverage
 dist_noinst_SCRIPTS += scripts/sanitize-cuda
-dist_noinst_SCRIPTS += scripts/bundle scripts/bundle-check
+dist_noinst_SCRIPTS += scripts/bundle scripts/bundle-check scripts/wheel
 EXTRA_DIST += scripts/lib.sh
 
 test_scripts += scripts/layering
@@ -50,5 +50,33 @@ bundle-check: bundle
 	$(AM_V_at)$(top_srcdir)/scripts/bundle-check $(bundle_name).tar.xz
 CLEANFILES += $(bundle_name).tar.xz
 
+# The Python package with the libraries in it. These are linked once more, too.
+wheel_libs = wheel/lib/libcpattn.so.0 wheel/lib/libcpattn-check.so.0
+wheel_path = -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
+wheel_archives = plan/.libs/libplan.a common/.libs/libcommon.a
+wheel_whole = -Wl,--whole-archive $(1) -Wl,--no-whole-archive
+
+wheel/lib/libcpattn.so.0: client/libcpattn.la
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ -Wl,-soname,$(@F) $(wheel_path) \
+	    -Wl,--version-script=$(top_srcdir)/client/libcpattn.map \
+	    $(call wheel_whole,client/.libs/libclient.a) proto/.libs/libproto.a $(wheel_archives) \
+	    $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+wheel/lib/libcpattn-check.so.0: check/libcpattn-check.la wheel/lib/libcpattn.so.0
+	$(AM_V_CCLD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ -Wl,-soname,$(@F) $(wheel_path) \
+	    -Wl,--version-script=$(top_srcdir)/check/libcpattn-check.map \
+	    $(call wheel_whole,check/.libs/libcheck.a) $(wheel_archives) wheel/lib/libcpattn.so.0 \
+	    $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+if CUDA
+wheel_libs += wheel/lib/libcpattn-check-cuda.so
+wheel/lib/libcpattn-check-cuda.so: check/libcpattn-check-cuda.la
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_GEN)cp -L check/.libs/$(@F) $@
+endif
+
+.PHONY: wheel
+wheel: $(wheel_libs)
+	$(AM_V_at)$(top_srcdir)/scripts/wheel $(top_srcdir)/python wheel/lib $(VERSION) wheel
+
 clean-local:
-	rm -rf bundle
+	rm -rf bundle wheel

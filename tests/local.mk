@@ -320,6 +320,7 @@ test_scripts += tests/test_completion.sh
 test_scripts += tests/test_full.sh
 test_scripts += tests/test_examples.sh
 test_scripts += tests/test_python.sh
+test_scripts += tests/test_wheel.sh
 test_scripts += tests/test_guests.sh
 test_scripts += tests/test_guest_rings.sh
 test_scripts += tests/test_ring_page.sh
