@@ -30,11 +30,7 @@ static struct cpu *self(struct engine *e)
 static enum status cpu_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                struct error *error)
 {
-    struct attention_provider *wanted;
-    enum status status = providers_find(&self(e)->providers, j->c->provider, &wanted, error);
-    if (status == STATUS_OK)
-        status = attends_create(j->plan, &self(e)->own.base, wanted, j->c->provider_fallback,
-                                &j->attends, error);
+    enum status status = providers_choose(&self(e)->providers, &self(e)->own.base, j, error);
     if (status == STATUS_OK)
         status = arena_add(host_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
     for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)

@@ -19,7 +19,7 @@ struct job {
     struct progress *progress;
     struct rank_report *report;
     struct plan *plan;
-    struct attends *attends; // the engine makes them in reserve()
+    struct attends *attends; // NULL: the engine makes them in reserve()
     struct arena *arena;     // host memory; has room for what was reserved
     void **buffers;          // by index in the plan; memory of the engine
     struct span *spans[2];   // of the rank, by enum shard_side

@@ -52,8 +52,9 @@ static enum status provider_load(struct providers *p, const char *name,
     return STATUS_OK;
 }
 
-enum status providers_find(struct providers *p, const char *name,
-                           struct attention_provider **provider, struct error *error)
+// NULL for "".
+static enum status provider_find(struct providers *p, const char *name,
+                                 struct attention_provider **provider, struct error *error)
 {
     *provider = NULL;
     if (!name[0])
@@ -64,4 +65,16 @@ enum status providers_find(struct providers *p, const char *name,
             return STATUS_OK;
         }
     return provider_load(p, name, provider, error);
+}
+
+enum status providers_choose(struct providers *p, struct attention_provider *own, struct job *j,
+                             struct error *error)
+{
+    struct attention_provider *wanted;
+    if (j->attends)
+        return STATUS_OK;
+    enum status status = provider_find(p, j->c->provider, &wanted, error);
+    return status == STATUS_OK
+               ? attends_create(j->plan, own, wanted, j->c->provider_fallback, &j->attends, error)
+               : status;
 }

@@ -6,6 +6,7 @@
 
 #include "common/limits.h"
 #include "kernels/provider.h"
+#include "rank/job.h"
 
 struct providers {
     const struct backend_ops *ops;
@@ -19,8 +20,9 @@ void providers_init(struct providers *p, const struct backend_ops *ops,
                     struct attention_backend *backend);
 void providers_fini(struct providers *p);
 
-// The provider of that name; NULL for "". FAILED_PRECONDITION: there is none, or it cannot be used.
-enum status providers_find(struct providers *p, const char *name,
-                           struct attention_provider **provider, struct error *error) MUST_CHECK;
+// Makes the attends of a job that has none yet, with the provider that its case names and `own`.
+// FAILED_PRECONDITION: there is no such provider, or it cannot be used; else as attends_create().
+enum status providers_choose(struct providers *p, struct attention_provider *own, struct job *j,
+                             struct error *error) MUST_CHECK;
 
 #endif

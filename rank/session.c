@@ -24,8 +24,60 @@ enum status session_init(struct session *s, const struct engine_kind *kind, char
     return kind->create(&setup, &s->engine, error);
 }
 
+// ---- what is kept for a case's repeats ----
+
+// Parts of a plan beyond which it is not kept: an idle rank shall be small. Deliberate errors are
+// made behind plan_create(), so that with them each run has a plan of its own.
+#ifdef CPATTN_MUTATIONS
+#define KEPT_PARTS_MAX 0
+#else
+#define KEPT_PARTS_MAX (1 << 16)
+#endif
+
+static void kept_drop(struct session *s)
+{
+    attends_destroy(s->kept.attends);
+    plan_destroy(s->kept.plan);
+    s->kept.attends = NULL;
+    s->kept.plan = NULL;
+}
+
+// Whether two cases are the same to the last field. Inputs of a client's belong to no other case.
+static bool is_repeat(const struct cp_case *a, const struct cp_case *b)
+{
+    return !a->source && !b->source && case_bytes(a) == case_bytes(b) &&
+           memcmp(a, b, case_bytes(a)) == 0;
+}
+
+// Hands what is kept to the job, if it is of the same case; else it goes.
+static void kept_take(struct session *s, struct job *j)
+{
+    if (s->kept.plan && is_repeat(&s->kept.c, j->c)) {
+        j->plan = s->kept.plan;
+        j->attends = s->kept.attends;
+        s->kept.plan = NULL;
+        s->kept.attends = NULL;
+    }
+    kept_drop(s);
+}
+
+// Keeps what a case has left behind that was brought to its end, or lets it go. Of a plan that is
+// not executed only tensors are left.
+static void kept_store(struct session *s, const struct job *j, bool complete)
+{
+    const struct plan *plan = j->plan;
+    s->kept.plan = j->plan;
+    s->kept.attends = j->attends;
+    if (!complete || !plan || !j->attends || j->c->source || s->engine->ops->brings_execution ||
+        plan->op_count + plan->slice_count + plan->transfer_count > KEPT_PARTS_MAX)
+        kept_drop(s);
+    else
+        s->kept.c = *j->c;
+}
+
 void session_fini(struct session *s)
 {
+    kept_drop(s);
     if (s->engine)
         s->engine->ops->destroy(s->engine);
     s->engine = NULL;
@@ -167,15 +219,16 @@ static enum status job_admit(const struct session *s, const struct job *j, struc
     return status;
 }
 
-static enum status job_plan(struct job *j, bool executes, struct error *error)
+static enum status job_plan(struct session *s, struct job *j, struct error *error)
 {
     job_phase(j, REPORT_PLAN);
     uint64_t start_ns = clock_now_ns();
-    enum status status = plan_create(j->c, j->rank, &j->plan, error);
+    kept_take(s, j);
+    enum status status = j->plan ? STATUS_OK : plan_create(j->c, j->rank, &j->plan, error);
     j->report->timings.plan_ns = clock_now_ns() - start_ns;
     for (int i = 0; status == STATUS_OK && i < j->plan->op_count; i++)
         j->report->flops += op_flops(j->plan, &j->plan->ops[i]);
-    if (status == STATUS_OK && !executes)
+    if (status == STATUS_OK && s->engine->ops->brings_execution)
         plan_keep_tensors(j->plan);
     return status;
 }
@@ -232,7 +285,7 @@ static enum status job_run(struct session *s, struct job *j, const struct segmen
     bool refused = false;
     enum status status = job_admit(s, j, error);
     if (status == STATUS_OK)
-        status = job_plan(j, !s->engine->ops->brings_execution, error);
+        status = job_plan(s, j, error);
     if (status == STATUS_OK)
         status = memory_agree(s, j, &refused, error);
     if (status == STATUS_OK && !refused)
@@ -266,8 +319,7 @@ enum status session_run(struct session *s, const struct cp_case *c, uint64_t job
                     .arena = &s->arena};
     enum status status = job_run(s, &j, segments, error);
     s->engine->ops->release(s->engine);
-    attends_destroy(j.attends);
-    plan_destroy(j.plan);
+    kept_store(s, &j, status == STATUS_OK && result.refusal.status == STATUS_OK);
     arena_trim(&s->arena);
     if (status != STATUS_OK) {
         s->out_of_step = true;

@@ -16,6 +16,12 @@ struct session {
     struct engine *engine;
     struct arena arena;
     struct cp_case c; // that is being run
+    // Of the last case, for its repeats; plan NULL: nothing is kept.
+    struct kept {
+        struct cp_case c;
+        struct plan *plan;
+        struct attends *attends;
+    } kept;
     bool out_of_step; // a case was broken off: the ranks are no longer at the same point
 };
 

@@ -403,6 +403,42 @@ static void half_world_fini(struct half_world *h)
     h->transport->ops->destroy(h->transport);
 }
 
+static uint64_t digest_run(struct session *s, const struct cp_case *c, uint64_t job)
+{
+    struct error error = {0};
+    struct rank_report report;
+    ck_assert_int_eq(session_run(s, c, job, NULL, &report, &error), STATUS_OK);
+    ck_assert(report.pass);
+    ck_assert_double_gt(report.flops, 0);
+    return report.digest;
+}
+
+// The plan of a case serves its repeats, and no other case.
+START_TEST(a_repeat_takes_the_plan_that_is_there)
+{
+    struct session s;
+    struct transport *transport;
+    struct progress progress = {0};
+    struct error error;
+    struct cp_case c, other;
+    model_case(&c, 0, 1, DTYPE_BF16);
+    other = c;
+    other.seed++;
+    ck_assert_int_eq(transport_socket_create(0, 1, (int[]){-1}, &transport, &error), STATUS_OK);
+    ck_assert_int_eq(session_init(&s, &engine_cpu, NULL, transport, &progress, &error), STATUS_OK);
+    uint64_t first = digest_run(&s, &c, 1);
+    const struct plan *plan = s.kept.plan;
+    ck_assert_ptr_nonnull(plan);
+    ck_assert_uint_eq(digest_run(&s, &c, 2), first);
+    ck_assert_ptr_eq(s.kept.plan, plan);
+    ck_assert_uint_ne(digest_run(&s, &other, 3), first);
+    ck_assert_uint_eq(s.kept.plan->c.seed, other.seed);
+    ck_assert_uint_eq(digest_run(&s, &c, 4), first);
+    session_fini(&s);
+    transport->ops->destroy(transport);
+}
+END_TEST
+
 START_TEST(a_lost_peer_is_no_failure_of_ones_own)
 {
     struct half_world h;
@@ -492,6 +528,7 @@ static Suite *suite(void)
     tcase_add_loop_test(failures, whoever_holds_up_the_others_is_found, 0, 2);
     tcase_add_test(failures, a_case_that_one_rank_lacks_memory_for_is_refused_by_all);
     tcase_add_test(failures, a_lost_peer_is_no_failure_of_ones_own);
+    tcase_add_test(failures, a_repeat_takes_the_plan_that_is_there);
     tcase_add_test(failures, a_peer_of_another_schedule_is_a_failure);
     suite_add_tcase(s, failures);
     return s;

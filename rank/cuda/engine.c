@@ -99,11 +99,7 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
 {
     struct cuda *cuda = self(e);
     cuda->device_bytes = 0;
-    struct attention_provider *wanted;
-    enum status status = providers_find(&cuda->providers, j->c->provider, &wanted, error);
-    if (status == STATUS_OK)
-        status = attends_create(j->plan, &cuda->own.base, wanted, j->c->provider_fallback,
-                                &j->attends, error);
+    enum status status = providers_choose(&cuda->providers, &cuda->own.base, j, error);
     if (status == STATUS_OK)
         status =
             device_arena_add(&cuda->device_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
