@@ -52,6 +52,8 @@ enum status arena_reserve(struct arena *a, size_t total, struct error *error)
     if (base == MAP_FAILED)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes: %s", capacity,
                          strerror(errno));
+    // Half the time of the system for handing memory out. Memory is as good where this fails.
+    (void)madvise(base, capacity, MADV_HUGEPAGE);
     a->base = base;
     a->capacity = capacity;
     return STATUS_OK;
