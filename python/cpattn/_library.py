@@ -155,6 +155,11 @@ class RankStruct(ctypes.Structure):
         ("diagnosis", ctypes.c_char_p),
         ("diagnosis_tensor", ctypes.c_char_p),
         ("diagnosis_explained", ctypes.c_double),
+        ("own_forward", ctypes.c_int32),
+        ("own_backward", ctypes.c_int32),
+        ("provider_forward", ctypes.c_int32),
+        ("provider_backward", ctypes.c_int32),
+        ("provider_reason", ctypes.c_char_p),
     ]
 
 
@@ -187,7 +192,14 @@ class DescriptionStruct(ctypes.Structure):
         ("timeout_max_ns", ctypes.c_uint64),
         ("queue_max", ctypes.c_int32),
         ("gpu_count", ctypes.c_int32),
+        ("provider_count", ctypes.c_int32),
     ]
+
+
+class ProviderStruct(ctypes.Structure):
+    """struct cpattn_provider_entry"""
+
+    _fields_ = [("name", ctypes.c_char_p), ("file", ctypes.c_char_p)]
 
 
 class GpuStruct(ctypes.Structure):
@@ -327,6 +339,10 @@ _CLIENT_FUNCTIONS = {
     ),
     "cpattn_description_gpu": (
         ctypes.POINTER(GpuStruct),
+        [ctypes.POINTER(DescriptionStruct), _INT],
+    ),
+    "cpattn_description_provider": (
+        ctypes.POINTER(ProviderStruct),
         [ctypes.POINTER(DescriptionStruct), _INT],
     ),
     "cpattn_description_destroy": (None, [ctypes.POINTER(DescriptionStruct)]),

@@ -63,6 +63,11 @@ class Rank:
     flops: float
     seconds: dict
     diagnosis: Optional[Diagnosis]
+    # Operations of attention that the daemon's own kernels computed, and the case's provider, and
+    # why the former computed the first that the provider did not.
+    own_operations: int
+    provider_operations: int
+    provider_reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +139,7 @@ class Description:
     timeout_max: float
     queue_max: int
     gpus: tuple
+    providers: tuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,6 +222,9 @@ def _ranks(library: Any, result: Any) -> Iterator[Rank]:
             diagnosis=Diagnosis(said, values["diagnosis_tensor"], values["diagnosis_explained"])
             if said
             else None,
+            own_operations=rank.own_forward + rank.own_backward,
+            provider_operations=rank.provider_forward + rank.provider_backward,
+            provider_reason=values["provider_reason"],
         )
 
 
@@ -403,9 +412,14 @@ class Client:
             members(self._library.cpattn_description_gpu(found, i).contents)
             for i in range(values["gpu_count"])
         ]
+        providers = [
+            members(self._library.cpattn_description_provider(found, i).contents)
+            for i in range(values["provider_count"])
+        ]
         self._library.cpattn_description_destroy(found)
         return Description(
             gpus=tuple(gpus),
+            providers=tuple(providers),
             timeout_default=values["timeout_default_ns"] / _SECOND,
             timeout_max=values["timeout_max_ns"] / _SECOND,
             **{

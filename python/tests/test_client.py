@@ -55,6 +55,7 @@ def test_a_case_has_a_verdict_and_figures(client):
     assert [rank.rank for rank in answer.ranks] == [0, 1]
     assert {f.tensor for _, f in answer.figures} == {"out", "lse", "dq", "dk", "dv"}
     assert answer.seconds["run"] > 0 and answer.ranks[0].seconds["forward"] > 0
+    assert answer.ranks[0].own_operations > 0 and answer.ranks[0].provider_operations == 0
     assert answer.digest == client.run({"world_size": 2, **SMALL}).digest
     assert str(answer).startswith("pass ")
 
@@ -120,6 +121,7 @@ def test_the_daemon_describes_itself(client, daemon):
     description, status = client.describe(), client.status()
     assert description.backend == "cpu" and description.world_size_max >= 2
     assert description.gpus == () and description.timeout_default > 0
+    assert description.providers == ()
     assert client.run({"world_size": 2, **SMALL})
     later = client.status()
     assert later.passed > status.passed or later.passed > 0
