@@ -103,6 +103,7 @@ void cpattn_check_destroy(struct cpattn_check *check)
     }
     bias_lines_fini(&check->bias);
     device_close(check);
+    given_destroy(check->given);
     room_fini(&check->room);
     free(check);
 }

@@ -144,6 +144,20 @@ CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check
                                                 const struct cpattn_array *array,
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
 
+// Inputs of the caller's: q, k, v, and dO where the case has training, of all tokens of all
+// sequences, whichever of them the check is about. inputs[count], by enum cpattn_tensor, in host
+// memory, of cpattn_check_whole() rows: a row is one token, in the order of the case's format
+// (bshd: sequence by sequence; sbhd: position by position; thd: the sequences follow each other,
+// each with what it occupies). They are copied. cpattn_check_fill() then hands out the check's own
+// part of them, and verdicts are on what follows from them; the caller answers for inputs with
+// which a mistake weighs. Every rank's check needs the same ones. Bias and sinks stay drawn. With
+// no memory at all inputs are drawn again. UNIMPLEMENTED after cpattn_check_device().
+CPATTN_API enum cpattn_status cpattn_check_give(struct cpattn_check *check,
+                                                const struct cpattn_array *inputs, int count,
+                                                struct cpattn_error *error) CPATTN_MUST_CHECK;
+CPATTN_API struct cpattn_shape cpattn_check_whole(const struct cpattn_check *check,
+                                                  enum cpattn_tensor tensor);
+
 // Fills a result with the reference's numbers, rounded to its dtype.
 CPATTN_API enum cpattn_status cpattn_check_expected(struct cpattn_check *check,
                                                     enum cpattn_tensor tensor,

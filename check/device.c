@@ -80,6 +80,9 @@ static enum status device_open(struct cpattn_check *check, int device, void *str
         device_close(check);
         return STATUS_OK;
     }
+    if (check->given)
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "results from given inputs are judged in host memory only");
     pthread_once(&part.once, part_load);
     if (!part.table)
         return error_set(error, STATUS_UNIMPLEMENTED,

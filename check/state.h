@@ -13,6 +13,7 @@
 
 struct check_device;
 struct device_judge;
+struct given;
 
 // The tokens of one side. Rows are those of the caller's arrays.
 struct rows {
@@ -44,6 +45,7 @@ struct cpattn_check {
     struct bias_lines bias;
     enum cpattn_sums sums;
     struct room room;
+    struct given *given; // inputs of the caller's, that the case points to; NULL: they are drawn
     const struct check_device *device; // whose memory arrays are; NULL: the host's
     struct device_judge *device_judge;
 };
@@ -97,6 +99,8 @@ enum report_tensor tensor_report(enum cpattn_tensor tensor); // of a result
 // bias where there is none, and so on.
 enum status tensor_check(const struct cp_case *c, enum cpattn_tensor tensor,
                          struct error *error) MUST_CHECK;
+
+void given_destroy(struct given *given); // takes NULL
 
 enum cpattn_status status_public(enum status status, const struct error *from,
                                  struct cpattn_error *error);

@@ -376,6 +376,8 @@ _CHECK_FUNCTIONS = {
     "cpattn_check_sequence": (ctypes.c_int32, [_POINTER, _INT, ctypes.c_int64]),
     "cpattn_check_position": (ctypes.c_int64, [_POINTER, _INT, ctypes.c_int64]),
     "cpattn_check_fill": (_INT, [_POINTER, _INT, _ARRAY, _ERROR]),
+    "cpattn_check_give": (_INT, [_POINTER, _ARRAY, _INT, _ERROR]),
+    "cpattn_check_whole": (Shape, [_POINTER, _INT]),
     "cpattn_check_expected": (_INT, [_POINTER, _INT, _ARRAY, _ERROR]),
     "cpattn_check_verify": (_INT, [_POINTER, _ARRAY, _INT, ctypes.POINTER(_POINTER), _ERROR]),
     "cpattn_check_verdict_destroy": (None, [_POINTER]),

@@ -335,6 +335,45 @@ class Check:
         """One input: as those of inputs(), or "bias" or "sink" where the case has them."""
         return self._filled(self._library.cpattn_check_fill, tensor, library, device)
 
+    def give(self, **inputs: Any) -> None:
+        """Takes q, k, v and do of all tokens of all sequences in the place of drawn ones.
+
+        Shapes are those of the case's format with all tokens, whichever this check is about: [batch,
+        seqlen, heads, dim] for bshd, and so on. They are copied from host memory. inputs() then hands
+        out the part of this check. Without arguments inputs are drawn again.
+        """
+        arrays, views = (Array * len(TENSORS))(), []
+        for tensor, value in inputs.items():
+            if tensor not in INPUTS[:4]:
+                raise TypeError(f"{tensor} cannot be given; q, k, v and do can")
+            view = _arrays.view(tensor, value, self._dtype(tensor))
+            if view.device >= 0:
+                raise ValueError(f"{tensor} is not in host memory")
+            views.append(view)
+            arrays[TENSORS.index(tensor)] = self._whole_array(tensor, view)
+        error = Error()
+        status = self._library.cpattn_check_give(
+            self._handle, arrays, len(TENSORS), ctypes.byref(error)
+        )
+        insist(status, error)
+
+    def _whole_array(self, tensor: str, view: _arrays.View) -> Array:
+        s = self._library.cpattn_check_whole(self._handle, TENSORS.index(tensor))
+        layout, batch = self.case["format"], int(self.case["batch"])
+        shape = (s.rows, s.heads, s.dim)
+        if layout == "bshd":
+            shape = (batch, s.rows // batch, s.heads, s.dim)
+        elif layout == "sbhd":
+            shape = (s.rows // batch, batch, s.heads, s.dim)
+        strides = view.strides
+        if view.shape != shape:
+            raise ValueError(f"{tensor} has the shape {view.shape}; it should have {shape}")
+        if shape[-1] > 1 and strides[-1] != 1:
+            raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1")
+        if layout == "thd":
+            return Array(view.address, strides[0], strides[1], 0, 0)
+        return Array(view.address, strides[1], strides[2], shape[1], strides[0])
+
     def expected(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
         """The reference's numbers of a result, rounded to its dtype."""
         made = self._filled(self._library.cpattn_check_expected, tensor, library, None)

@@ -265,3 +265,59 @@ def test_a_fail_of_named_tokens_names_the_mistake():
     verdict = striped.verify(out=out[0, positions])
     assert verdict.diagnosis and "scale" in verdict.diagnosis.text, str(verdict)
     assert verdict.diagnosis.tensor == "out"
+
+
+def own_inputs(check, seed=1):
+    draw = numpy.random.default_rng(seed).standard_normal
+    shapes = {t: check.shape(t) for t in ("q", "k", "v", "do")}
+    return {t: store(draw(shape) * 2, check.case["dtype"]) for t, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("format", ["bshd", "sbhd"])
+def test_inputs_of_ones_own(format):
+    whole = make(format=format)
+    drawn = whole.inputs("numpy")
+    given = own_inputs(whole)
+    whole.give(**given)
+    for mine, all_of_it in zip(whole.inputs("numpy"), given.values()):
+        numpy.testing.assert_array_equal(mine, all_of_it)
+    if format == "bshd":
+        results = attention(whole, *given.values())
+        assert whole.verify(**results)
+        assert not whole.verify(**attention(whole, *drawn))
+        verdict = whole.verify(**attention(whole, *given.values(), scale=1.05))
+        assert verdict.diagnosis and "scale" in verdict.diagnosis.text
+    whole.give()
+    for mine, before in zip(whole.inputs("numpy"), drawn):
+        numpy.testing.assert_array_equal(mine, before)
+    if format == "bshd":
+        assert whole.verify(**attention(whole, *drawn)) and not whole.verify(**results)
+
+
+def test_each_rank_has_its_part_of_given_inputs():
+    whole = make(batch=1)
+    given = own_inputs(whole)
+    results = attention(whole, *given.values())
+    case = cpattn.Case(**{**whole.case.fields(), "world_size": "2", "sharding": "zigzag"})
+    for rank in range(2):
+        check = cpattn.Check(case, rank=rank)
+        check.give(**given)
+        positions = [p for _, p in check.tokens("q")]
+        numpy.testing.assert_array_equal(check.inputs("numpy")[0][0], given["q"][0, positions])
+        assert check.verify(**{t: results[t][:, positions] for t in ("out", "dq", "dk", "dv")})
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        (lambda g: g.pop("v"), "the case has 4"),
+        (lambda g: g.update(q=g["q"][:, 1:]), "should have"),
+        (lambda g: g.update(bias=g["q"]), "bias"),
+    ],
+)
+def test_inputs_that_cannot_be_given(change, text):
+    check = make()
+    given = own_inputs(check)
+    change(given)
+    with pytest.raises((cpattn.CpattnError, ValueError, TypeError), match=text):
+        check.give(**given)

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs of the caller's in the place of drawn ones.
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/state.h"
+#include "judge/source.h"
+
+#define GIVEN 4 // q, k, v and dO, which come first in every list
+
+_Static_assert((int)CPATTN_TENSOR_Q == (int)WHOLE_Q && (int)CPATTN_TENSOR_K == (int)WHOLE_K &&
+                   (int)CPATTN_TENSOR_V == (int)WHOLE_V && (int)CPATTN_TENSOR_DO == (int)WHOLE_DO,
+               "inputs are in the order of whole tensors");
+
+struct given {
+    struct cp_case c; // of drawn inputs
+    struct input_source source;
+    void *tensors[GIVEN];
+};
+
+void given_destroy(struct given *given)
+{
+    if (!given)
+        return;
+    source_fini(&given->source);
+    for (int i = 0; i < GIVEN; i++)
+        free(given->tensors[i]);
+    free(given);
+}
+
+struct cpattn_shape cpattn_check_whole(const struct cpattn_check *check, enum cpattn_tensor tensor)
+{
+    struct cpattn_shape shape = cpattn_check_shape(check, tensor);
+    if ((int)tensor < 0 || (int)tensor >= GIVEN)
+        return (struct cpattn_shape){0};
+    shape.rows = whole_rows(&check->c, tensor_side(tensor));
+    return shape;
+}
+
+static enum status tensor_take(struct given *g, const struct cpattn_check *check,
+                               enum cpattn_tensor tensor, const struct cpattn_array *array,
+                               struct error *error)
+{
+    struct cpattn_shape s = cpattn_check_whole(check, tensor);
+    size_t element = tensor_element_bytes(&check->c, tensor), width = (size_t)s.dim * element;
+    char *to = malloc((size_t)(s.rows * s.heads) * width + 1);
+    if (!to)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a copy of %s",
+                         cpattn_tensor_name(tensor));
+    g->tensors[tensor] = to;
+    for (int64_t row = 0; row < s.rows; row++)
+        for (int head = 0; head < s.heads; head++, to += width)
+            memcpy(to,
+                   (const char *)array->data + array_offset(array, row, head) * (int64_t)element,
+                   width);
+    return STATUS_OK;
+}
+
+static enum status given_make(const struct cpattn_check *check, const struct cpattn_array *inputs,
+                              struct given **given, struct error *error)
+{
+    const void *tensors[WHOLE_INPUTS] = {NULL};
+    struct given *g = calloc(1, sizeof(*g));
+    enum status status = STATUS_OK;
+    if (!g)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for inputs");
+    g->c = check->c;
+    g->c.source = NULL;
+    for (int t = 0; t < GIVEN && status == STATUS_OK; t++)
+        if (inputs[t].data)
+            status = tensor_take(g, check, (enum cpattn_tensor)t, &inputs[t], error);
+    for (int t = 0; t < GIVEN; t++)
+        tensors[t] = g->tensors[t];
+    if (status == STATUS_OK)
+        status = source_init(&g->source, &g->c, tensors, error);
+    if (status == STATUS_OK)
+        *given = g;
+    else
+        given_destroy(g);
+    return status;
+}
+
+// How many are there: none, or all that the case has.
+static enum status inputs_check(const struct cp_case *c, const struct cpattn_array *inputs,
+                                int count, int *there, struct error *error)
+{
+    *there = 0;
+    for (int t = 0; t < count && t < CPATTN_TENSORS; t++) {
+        if (!inputs[t].data)
+            continue;
+        if (t >= GIVEN || (t == CPATTN_TENSOR_DO && !c->training))
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "%s cannot be given: q, k and v can, and do where the case has "
+                             "training true",
+                             cpattn_tensor_name((enum cpattn_tensor)t));
+        (*there)++;
+    }
+    int all = c->training ? GIVEN : GIVEN - 1;
+    if (*there == 0 || *there == all)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "%d inputs are given; the case has %d: q, k, v%s, or none to have them drawn",
+                     *there, all, c->training ? " and do" : "");
+}
+
+enum cpattn_status cpattn_check_give(struct cpattn_check *check, const struct cpattn_array *inputs,
+                                     int count, struct cpattn_error *error)
+{
+    struct error reason = {0};
+    struct given *given = NULL;
+    int there;
+    enum status status = inputs_check(&check->c, inputs, count, &there, &reason);
+    if (status == STATUS_OK && check->device)
+        status = error_set(&reason, STATUS_UNIMPLEMENTED,
+                           "inputs are given in host memory only, and results judged there");
+    if (status == STATUS_OK && there > 0)
+        status = given_make(check, inputs, &given, &reason);
+    if (status == STATUS_OK) {
+        given_destroy(check->given);
+        check->given = given;
+        check->c.source = given ? &given->source : NULL;
+        room_fini(&check->room); // it keeps inputs
+    }
+    return status_public(status, &reason, error);
+}
