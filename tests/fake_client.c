@@ -302,6 +302,38 @@ enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpat
     return cpattn_submit_limited(client, c, timeout_ns, 0, request, error);
 }
 
+// What the command takes of the library's inside: tensors stay as they are.
+struct attend_tensors;
+enum status attend_submit(struct cpattn_client *client, const struct cpattn_case *c,
+                          const struct attend_tensors *memory, uint64_t timeout_ns,
+                          struct cpattn_request **request, struct error *error);
+enum status attend_submit(struct cpattn_client *client, const struct cpattn_case *c,
+                          const struct attend_tensors *memory, uint64_t timeout_ns,
+                          struct cpattn_request **request, struct error *error)
+{
+    struct cpattn_error told = {.text = ""};
+    (void)memory;
+    enum cpattn_status status = cpattn_submit(client, c, timeout_ns, request, &told);
+    return status == CPATTN_OK ? STATUS_OK : error_set(error, (enum status)status, "%s", told.text);
+}
+
+enum cpattn_status client_status(enum status status, const struct error *error,
+                                 struct cpattn_error *out);
+enum cpattn_status client_status(enum status status, const struct error *error,
+                                 struct cpattn_error *out)
+{
+    return status == STATUS_OK ? CPATTN_OK
+                               : fake_error(out, (enum cpattn_status)status, error->text);
+}
+
+const struct cpattn_provider_entry *
+cpattn_description_provider(const struct cpattn_description *description, int i)
+{
+    (void)description;
+    (void)i;
+    return NULL; // it has none
+}
+
 enum cpattn_status cpattn_submit_limited(struct cpattn_client *client, const struct cpattn_case *c,
                                          uint64_t timeout_ns, uint64_t run_timeout_ns,
                                          struct cpattn_request **request,

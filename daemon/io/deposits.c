@@ -252,6 +252,34 @@ static struct deposit *find(const struct deposits *d, const struct request_id *i
     return NULL;
 }
 
+// Connections of a user; those that have handed something in, if asked.
+static int count_of_user(const struct deposits *d, uid_t uid, bool filled)
+{
+    int count = 0;
+    LIST_FOREACH (node, &d->list) {
+        const struct deposit *p = LIST_ENTRY(node, struct deposit, node);
+        count += p->peer.uid == uid && (p->filled || !filled);
+    }
+    return count;
+}
+
+static int count_filled(const struct deposits *d)
+{
+    int count = 0;
+    LIST_FOREACH (node, &d->list)
+        count += LIST_ENTRY(node, struct deposit, node)->filled;
+    return count;
+}
+
+static enum status room_check(const struct deposits *d, uid_t uid, struct error *error)
+{
+    if (count_filled(d) + d->taken < d->most && count_of_user(d, uid, true) < (d->most + 1) / 2)
+        return STATUS_OK;
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                     "too many clients hand in tensors at this time; try again when their requests "
+                     "are answered");
+}
+
 static enum status fill(struct deposit *p, struct datagram *g, struct error *error)
 {
     struct deposits *d = p->deposits;
@@ -267,6 +295,8 @@ static enum status fill(struct deposit *p, struct datagram *g, struct error *err
                            "before");
     else
         status = d->handler.check(d->handler.context, &p->peer, error);
+    if (status == STATUS_OK)
+        status = room_check(d, p->peer.uid, error);
     if (status != STATUS_OK) {
         segments_close(&segments);
         return status;
@@ -308,20 +338,12 @@ static void on_late(struct ev_loop *loop, ev_timer *watcher, int events)
 
 // ---- connections --------------------------------------------------------------------------------
 
-static int count_of_user(const struct deposits *d, uid_t uid)
-{
-    int count = 0;
-    LIST_FOREACH (node, &d->list)
-        count += LIST_ENTRY(node, struct deposit, node)->peer.uid == uid;
-    return count;
-}
-
 static void deposit_begin(struct deposits *d, int fd)
 {
-    static const char full[] =
-        "too many clients hand in tensors at this time; try again when their requests are answered";
     struct deposit *p = calloc(1, sizeof(*p));
-    if (!p || !peer_local(fd, &p->peer)) {
+    // Each gets an answer to its datagram, unless there are far too many.
+    if (!p || !peer_local(fd, &p->peer) || d->count >= 2 * d->most ||
+        count_of_user(d, p->peer.uid, false) >= d->most) {
         free(p);
         close(fd);
         return;
@@ -329,14 +351,6 @@ static void deposit_begin(struct deposits *d, int fd)
     p->deposits = d;
     p->fd = fd;
     p->segments = no_segments;
-    if (d->count + d->taken >= d->most || count_of_user(d, p->peer.uid) >= (d->most + 1) / 2) {
-        struct error error;
-        error_set(&error, STATUS_RESOURCE_EXHAUSTED, full);
-        (void)reply(p, &error);
-        free(p);
-        close(fd);
-        return;
-    }
     list_init(&p->node);
     list_push_back(&d->list, &p->node);
     d->count++;

@@ -16,8 +16,9 @@
 #include "daemon/io/peer.h"
 #include "proto/wire.h"
 
-// Connections, and segments of requests that wait or run, together. One user has half of them. Each
-// takes up to three descriptors: a daemon that may have few keeps more for its ranks.
+// What has been handed in, for requests to come and for those that wait or run, together; one user
+// has half of it. There are twice as many connections. A daemon that may have few descriptors keeps
+// more of them for its ranks.
 #define DEPOSITS_MAX         32
 #define DEPOSITS_DESCRIPTORS 64 // for each deposit, of all that the process may open
 
