@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/amx.h"
 #include "daemon/core/core.h"
 #include "plan/cost.h"
 
@@ -26,8 +27,14 @@
 // as many as two units of 512 bits make.
 #define CORE_DRAWN (32.0 / 20 * CORE_HZ)
 
+// AMX multiplies 16 x 32 by 32 x 16 numbers of 16 bits in 16 cycles, for kernels and reference
+// alike.
+#define CORE_AMX (1024 * CORE_HZ)
+
 static struct peaks peaks_of_cores(int cores)
 {
+    if (amx_usable())
+        return (struct peaks){CORE_AMX, CORE_AMX, CORE_DRAWN, cores};
     return (struct peaks){CORE_ATTENTION, CORE_REFERENCE, CORE_DRAWN, cores};
 }
 
