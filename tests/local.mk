@@ -352,6 +352,10 @@ test_programs += tests/test_core_stuck
 tests_test_core_stuck_SOURCES = tests/test_core_stuck.c $(core_fixture)
 tests_test_core_stuck_LDADD = $(core_libs)
 
+test_programs += tests/test_core_guests
+tests_test_core_guests_SOURCES = tests/test_core_guests.c $(core_fixture)
+tests_test_core_guests_LDADD = $(core_libs)
+
 test_programs += tests/test_core_clients
 tests_test_core_clients_SOURCES = tests/test_core_clients.c $(core_fixture)
 tests_test_core_clients_LDADD = $(core_libs)
