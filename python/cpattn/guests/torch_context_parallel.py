@@ -4,7 +4,8 @@
     cpattnd --guest cp="python3 -m cpattn.guests.torch_context_parallel [--backend NAME]"
 
 With comm p2p keys and values are rotated by PyTorch's `alltoall`, with all_gather by `allgather`. It
-needs GPUs: PyTorch has no path for CPUs.
+needs GPUs, as PyTorch has no path for CPUs, and cpattnd has no guests on GPUs yet: until then every case
+is refused.
 """
 import argparse
 import sys
