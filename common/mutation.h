@@ -41,7 +41,7 @@ enum compiled_mutation {
 // No errors: what other honest kernels round and the CPU's do not, a sum of these.
 enum rounding {
     ROUNDS_WEIGHTS = 1, // P and dS to the dtype before products, as on matrix units
-    ROUNDS_STALE = 2, // P against an older maximum of the row
+    ROUNDS_STALE = 2,   // P against an older maximum of the row
     ROUNDS_PARTIAL = 4, // the result of a slice to the dtype before it is merged
     ROUNDS_OUT = 8,     // O to the dtype before delta is made of it
 };

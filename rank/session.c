@@ -263,8 +263,7 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     if (status == STATUS_OK)
         status = e->ops->verify(e, j, error);
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
-        status =
-            complete_check(j->c, j->rank, verify_work(e, j), !j->lse_absent, j->report, error);
+        status = complete_check(j->c, j->rank, verify_work(e, j), !j->lse_absent, j->report, error);
     return status;
 }
 

@@ -243,10 +243,11 @@ static void print_remarks(FILE *out, const char *indent, const struct cpattn_res
         char text[256];
         if (!outcome_remarked(result, names[t]))
             continue;
-        snprintf(text, sizeof(text),
-                 "remark: %s is within its limit only because its sums have many terms: long sums in "
-                 "fp32 lose a little with each term, and the limit grows with their number",
-                 names[t]);
+        snprintf(
+            text, sizeof(text),
+            "remark: %s is within its limit only because its sums have many terms: long sums in "
+            "fp32 lose a little with each term, and the limit grows with their number",
+            names[t]);
         terminal_wrap(out, indent, text);
     }
 }
