@@ -321,3 +321,16 @@ def test_inputs_that_cannot_be_given(change, text):
     change(given)
     with pytest.raises((cpattn.CpattnError, ValueError, TypeError), match=text):
         check.give(**given)
+
+
+def test_pytorch_tensors_are_judged_where_they_lie():
+    torch = pytest.importorskip("torch")
+    check = make()
+    tensors = check.inputs("torch")
+    for name, tensor in zip(("q", "k", "v", "do"), tensors):
+        assert tensor.dtype == torch.bfloat16
+        assert cpattn._arrays.view(name, tensor, "bf16").address == tensor.data_ptr()
+    bits = [t.view(torch.int16).numpy().view(numpy.uint16) for t in tensors]
+    out = torch.from_numpy(attention(check, *bits)["out"].view(numpy.int16)).view(torch.bfloat16)
+    assert check.verify(out=out.requires_grad_())
+    assert not check.verify(out=-out)
