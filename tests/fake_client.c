@@ -214,7 +214,8 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
                                  .reference_ns = 1000000,
                                  .compare_ns = 50000,
                                  .diagnosis = "",
-                                 .diagnosis_tensor = ""};
+                                 .diagnosis_tensor = "",
+                                 .provider_reason = ""};
         if (model_is(c, "fail") && !r->ranks[i].pass) {
             r->ranks[i].diagnosis = "the scale is missing";
             r->ranks[i].diagnosis_tensor = "dq";
