@@ -185,6 +185,16 @@ static enum status bias_put(const struct delivery *d, char *line)
     return status;
 }
 
+static bool line_exists(const struct cp_case *c, const struct element *where)
+{
+    if (where->sequence < 0 || where->sequence >= c->batch || where->position < 0)
+        return false;
+    if (!bias_has_queries(c))
+        return true;
+    return where->position <
+           (bias_has_batch(c) ? case_length(c, SIDE_Q, where->sequence) : c->seqlen_q);
+}
+
 static enum status dbias_put(const struct delivery *d, char *line)
 {
     const struct cp_case *c = d->c;
@@ -196,6 +206,9 @@ static enum status dbias_put(const struct delivery *d, char *line)
         int64_t left = c->seqlen_kv - at % c->seqlen_kv;
         struct element where = totals_line_element(c, d->j->rank, at / c->seqlen_kv);
         count = left < end - at ? left : end - at;
+        // Lines of padding are nobody's in the whole tensor.
+        if (!line_exists(c, &where))
+            continue;
         int64_t index = (int64_t)input_bias_index(c, where.sequence, where.head, where.position,
                                                   at % c->seqlen_kv);
         status = fetch(d, local + (at - share.first) * element, count * element, line);
