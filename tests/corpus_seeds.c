@@ -83,6 +83,13 @@ static void write_requests(struct sample *s)
     case_init(&request.run);
     request.run.kv_heads = 3;
     write_request("run-heads", &request);
+    case_init(&request.run);
+    request.attends = true;
+    places_init(&request.places);
+    request.places.given[WHOLE_Q] = request.places.wanted[WHOLE_OUT] = 0;
+    request.places.expected[WHOLE_DV] = 1 << 21;
+    write_request("run-attend", &request);
+    request.attends = false;
     request = request_of(s, METHOD_DESCRIBE);
     write_request("describe", &request);
     request.version = WIRE_VERSION + 1;
