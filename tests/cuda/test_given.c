@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Given inputs on a device, with a runtime that is made up: its memory is the host's. A rank of the
+// CPU whose inputs are filled, and whose results are judged, as those of a device are, has the
+// figures of one that does it by itself.
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "rank/cuda/given.h"
+#include "rank/session.h"
+#include "tests/generate.h"
+#include "tests/runner.h"
+
+#define CASES 60
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    (void)kind;
+    (void)stream;
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    (void)kind;
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    (void)stream;
+    return cudaSuccess;
+}
+
+// ---- an engine that does what that of a device does ----
+
+static const struct engine_ops *plain;
+static struct engine_ops changed;
+
+static enum status reserve(struct engine *e, struct job *j, size_t *host_bytes, struct error *error)
+{
+    enum status status = plain->reserve(e, j, host_bytes, error);
+    return status == STATUS_OK ? given_reserve(j, host_bytes, error) : status;
+}
+
+static enum status prepare(struct engine *e, struct job *j, struct error *error)
+{
+    enum status status = plain->prepare(e, j, error);
+    for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
+        if (j->plan->buffers[i].role != BUFFER_SCRATCH)
+            memset(j->buffers[i], 0xff, (size_t)j->plan->buffers[i].bytes);
+    return status == STATUS_OK && given_fill(j, NULL) != cudaSuccess ? STATUS_INTERNAL : status;
+}
+
+static enum status verify(struct engine *e, struct job *j, struct error *error)
+{
+    (void)e;
+    return given_judge(j, error);
+}
+
+// ---- a case ----
+
+static struct rank_report run(const struct cp_case *c, bool as_on_device)
+{
+    int fds[1] = {-1}, none[2] = {-1, -1};
+    struct transport *transport;
+    struct progress progress = {0};
+    struct session session;
+    struct rank_report report;
+    struct error error;
+    struct segments segments;
+    struct places_frame frame = {.has_given = 1};
+    int64_t given, wanted;
+    places_init(&frame.places);
+    for (int i = 0; i < WHOLE_INPUTS; i++)
+        if (whole_bytes(c, (enum whole_tensor)i) > 0)
+            frame.places.given[i] = 0;
+    places_lay_out(c, &frame.places, &given, &wanted);
+    uint64_t random = 7;
+    none[0] = memfd_create("given", MFD_CLOEXEC);
+    for (int64_t at = 0; at < given; at += 2) {
+        uint16_t bits = (uint16_t)(0x3c00 | (generate_next(&random) & 0x83ff)); // about 1 or -1
+        ck_assert_int_eq(pwrite(none[0], &bits, 2, at), 2);
+    }
+    ck_assert_int_eq(transport_socket_create(0, 1, fds, &transport, &error), STATUS_OK);
+    ck_assert_int_eq(session_init(&session, &engine_cpu, NULL, transport, &progress, &error),
+                     STATUS_OK);
+    if (as_on_device) {
+        plain = session.engine->ops;
+        changed = *plain;
+        changed.reserve = reserve;
+        changed.prepare = prepare;
+        changed.verify = verify;
+        session.engine->ops = &changed;
+    }
+    ck_assert_msg(segments_open(&segments, c, &frame, none, &error) == STATUS_OK, "%s", error.text);
+    ck_assert_msg(session_run(&session, c, 1, &segments, &report, &error) == STATUS_OK, "%s",
+                  error.text);
+    segments_close(&segments);
+    session_fini(&session);
+    transport->ops->destroy(transport);
+    return report;
+}
+
+START_TEST(figures_are_those_of_the_host)
+{
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        struct cp_case c;
+        generate_case(seed, 1, 40, &c);
+        c.dtype = DTYPE_BF16;
+        c.verify = VERIFY_FULL;
+        if (c.seqlen_q == 0 || c.seqlen_kv == 0)
+            continue;
+        struct rank_report host = run(&c, false), device = run(&c, true);
+        ck_assert_int_gt(host.figures_count, 0);
+        ck_assert_int_eq(host.figures_count, device.figures_count);
+        ck_assert_int_eq(host.pass, device.pass);
+        for (int i = 0; i < host.figures_count; i++) {
+            ck_assert_int_eq(host.figures[i].tensor, device.figures[i].tensor);
+            ck_assert_double_eq(host.figures[i].rmse_rel, device.figures[i].rmse_rel);
+            ck_assert_double_eq(host.figures[i].slope, device.figures[i].slope);
+        }
+        ck_assert(host.pass);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("given");
+    TCase *tcase = tcase_create("given");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, figures_are_those_of_the_host);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
