@@ -203,7 +203,7 @@ printf 'models: {nothing: {}}\n' >"$scratch/nothing.yaml"
 run matrix "$scratch/nothing.yaml"
 tap_has "a reference of nothing but zeros is near no limit" "$(grep ^nothing "$scratch/out" | tr -s ' ')" " 73% rmse dv "
 run case --model remark
-tap_has "a remark" "$out" "remark: lse is within its limit only because many keys are visible"
+tap_has "a remark" "$out" "remark: lse is within its limit only because its sums have many terms"
 tap_has "a pass that TransformerEngine's rule refuses is a pass" "$status$out" "0pass "
 run case --model remark --json
 tap_is "a remark in JSON" "$(peeks ranks.0.figures.2.remark ranks.0.figures.0.remark)" "long_sum - "

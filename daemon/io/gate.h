@@ -25,8 +25,9 @@ enum status gate_check_peer(const struct service_config *config, const struct pe
 int gate_implementation(const struct service_config *config, const struct cp_case *c);
 
 // INVALID_ARGUMENT: there is no such implementation, with those that there are.
-// FAILED_PRECONDITION: it does not take the world size. UNIMPLEMENTED: the daemon has GPUs. RESOURCE_EXHAUSTED: it needs more memory
-// than is granted. FAILED_PRECONDITION: its ranks need more descriptors than there are.
+// FAILED_PRECONDITION: it does not take the world size. UNIMPLEMENTED: the daemon has GPUs.
+// RESOURCE_EXHAUSTED: it needs more memory than is granted. FAILED_PRECONDITION: its ranks need
+// more descriptors than there are.
 enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
                             struct error *error) MUST_CHECK;
 

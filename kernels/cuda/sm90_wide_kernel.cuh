@@ -378,6 +378,14 @@ template <class C> static __device__ __forceinline__ void wide_warp_arrive(uint3
         barrier_arrive(barrier);
 }
 
+template <int COUNT, int SIZE>
+static __device__ __forceinline__ void gradients_settle(float (&gradients)[COUNT][SIZE])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        registers_settle(gradients[i]);
+}
+
 // A step of a warpgroup.
 template <typename T, class C, class R>
 __device__ __forceinline__ void
@@ -422,9 +430,7 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
         wide_store<T, C>(dp, group, shared + C::DS);
     }
     product_wait<0>();
-#pragma unroll
-    for (int i = 0; i < R::DV; i++)
-        registers_settle(dv[i]);
+    gradients_settle(dv);
     threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS);
     wide_warp_arrive<C>(shared + C::DO_EMPTY + d_out_stage * 8);
     unsigned *taken =
@@ -450,9 +456,7 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
             turn_end(taken, (unsigned)step->turn);
         product_wait<0>();
     }
-#pragma unroll
-    for (int i = 0; i < R::DK; i++)
-        registers_settle(dk[i]);
+    gradients_settle(dk);
     wide_warp_arrive<C>(shared + C::EMPTY + stage * 8);
 }
 
