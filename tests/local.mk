@@ -611,7 +611,8 @@ tests_test_source_SOURCES = tests/test_source.c
 fuzz_programs += tests/fuzz_config
 tests_fuzz_config_SOURCES = tests/fuzz_config.c \
     daemon/config.c daemon/config.h daemon/listen.c daemon/listen.h daemon/rank_user.c daemon/rank_user.h \
-    daemon/user_list.c daemon/user_list.h
+    daemon/user_list.c daemon/user_list.h daemon/guests.c daemon/guests.h \
+    daemon/provider_list.c daemon/provider_list.h
 tests_fuzz_config_LDADD = yaml/libyamltree.la $(fuzz_libs)
 
 fuzz_programs += tests/fuzz_core
