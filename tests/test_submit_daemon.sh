@@ -148,19 +148,19 @@ tap_is "a killed rank: the command" "$(sed -n 's/^ *again: //p' "$scratch/long")
     "cpattn-submit case --batch 1 --heads 4 --seqlen-q 32768 --seqlen-kv 32768"
 tap_is "a killed rank: the pool is counted" "$(status_of pools.0.deaths)" 1
 
-run case --batch 1 --seqlen 8192 --heads 4 --kv-heads 4 --timeout 2s
+run case --batch 1 --seqlen 20000 --heads 4 --kv-heads 4 --timeout 2s
 tap_is "a time limit" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
     "68 DEADLINE_EXCEEDED"
 tap_has "a time limit: where it was" "$(cat "$scratch/out")" "time limit of 2.00 s passed while rank"
 
 # shellcheck disable=SC2086
-run $long --timeout 1s
+run $long --timeout 100ms
 tap_is "a time limit that cannot be met" \
     "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" "68 DEADLINE_EXCEEDED"
-advice=$(sed -n 's/.* does not allow; ask for --timeout \([0-9.]*s\) or more$/\1/p' "$scratch/out")
+advice=$(sed -n 's/.* does not allow; ask for --timeout \([0-9.]*m\{0,1\}s\) or more$/\1/p' "$scratch/out")
 tap_has "a time limit that cannot be met: what would do" "${advice:-nothing}" s
 # shellcheck disable=SC2086
-run $long --timeout 1s --json
+run $long --timeout 100ms --json
 tap_is "a time limit that cannot be met, in JSON" \
     "$status $("$peek" json status <"$scratch/out") $(
         "$peek" json message <"$scratch/out" | grep -o "$advice or more"
