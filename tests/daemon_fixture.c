@@ -236,10 +236,10 @@ struct wire_request daemon_request_long(int world_size)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
     request.run.world_size = world_size;
-    request.run.batch = 4;
+    request.run.batch = 2;
     request.run.heads = request.run.kv_heads = 16;
     request.run.head_dim_qk = request.run.head_dim_v = 128;
-    request.run.seqlen_q = request.run.seqlen_kv = 4096;
+    request.run.seqlen_q = request.run.seqlen_kv = 8192;
     return request;
 }
 

@@ -145,10 +145,12 @@ START_TEST(test_ranks_die_with_the_daemon)
         ck_assert_int_eq(kill(daemon_rank_pid(&d, WORLD, rank), SIGSTOP), 0);
     kill(d.pid, SIGKILL);
     ck_assert_int_eq(daemon_wait(&d), -SIGKILL);
-    char lock[128];
-    snprintf(lock, sizeof(lock), "%s.lock", d.socket);
-    unlink(lock);
-    unlink(d.socket);
+    static const char *const left[] = {"", ".lock", ".fd"};
+    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
+        char path[128];
+        snprintf(path, sizeof(path), "%s%s", d.socket, left[i]);
+        ck_assert_int_eq(unlink(path), 0);
+    }
 }
 END_TEST
 
