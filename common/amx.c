@@ -105,7 +105,8 @@ TARGET void amx_pack(int64_t k, int64_t n, const uint16_t *b, int64_t ld, uint16
 static void pack_column(const uint16_t *from, int64_t count, int column, uint16_t *tile)
 {
     uint32_t pairs[AMX_DEPTH / 2] = {0};
-    memcpy(pairs, from, (size_t)(count < AMX_DEPTH ? count : AMX_DEPTH) * sizeof(uint16_t));
+    if (count > 0)
+        memcpy(pairs, from, (size_t)(count < AMX_DEPTH ? count : AMX_DEPTH) * sizeof(uint16_t));
     for (int i = 0; i < AMX_DEPTH / 2; i++)
         memcpy(tile + (ptrdiff_t)2 * (i * AMX_ROWS + column), &pairs[i], sizeof(pairs[i]));
 }
