@@ -4,9 +4,9 @@
 // of one head. Limits are those of bf16 and fp16, in brackets those of fp32.
 //
 // - unit: the RMS error of the twin; at least half of what rounding the reference to the dtype
-//   makes [5 steps], and 2^-22 of the RMS of terms that cancel (dims of 1 and 2 in fp32: of 1).
-//   Means are over rows that see something. Few rows say little: all limits are wider by 1 + 6 /
-//   sqrt(rows that make the twin's error).
+//   makes [5 steps], and 2^-22 of the RMS of terms that cancel (fp32, head_dim_v 1 or 2, out and
+//   dv: of 1). Means are over rows that see something. Few rows say little: all limits are wider by
+//   1 + 6 / sqrt(rows that make the twin's error).
 // - rms: RMS error <= 1.5 [2.5] units.
 // - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 deviations
 //   of what the twin's rows add to it, taken for random. It shows a scale that is off.

@@ -174,6 +174,27 @@ START_TEST(a_file_that_cannot_be_written_is_told)
 }
 END_TEST
 
+// As root, a file that took the place of /dev/null would be there for everybody.
+START_TEST(a_pipe_stays_a_pipe)
+{
+    char name[] = "x", bytes[256];
+    struct safetensors_tensor tensor = {
+        .name = name, .dtype = "U8", .element_bytes = 1, .dims = 1, .shape = {1}, .data = "a"};
+    struct error error;
+    struct stat found;
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(safetensors_write(path, &tensor, 1, NULL, &error), STATUS_OK);
+    ck_assert_int_eq(lstat(path, &found), 0);
+    ck_assert(S_ISFIFO(found.st_mode));
+    ssize_t got = read(fd, bytes, sizeof(bytes));
+    ck_assert_int_gt(got, 8);
+    ck_assert_int_eq(bytes[got - 1], 'a');
+    close(fd);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("safetensors");
@@ -183,6 +204,7 @@ int main(void)
     tcase_add_test(tcase, malformed_files_are_refused);
     tcase_add_test(tcase, a_file_that_becomes_shorter_is_noticed);
     tcase_add_test(tcase, a_file_that_cannot_be_written_is_told);
+    tcase_add_test(tcase, a_pipe_stays_a_pipe);
     suite_add_tcase(suite, tcase);
     TCase *pure = tcase_create("headers");
     tcase_add_loop_test(pure, malformed_headers_are_refused, 0,

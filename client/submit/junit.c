@@ -9,6 +9,8 @@
 
 #include <libxml/xmlwriter.h>
 
+#include "client/submit/plain_file.h"
+
 // Any call on the writer that fails makes the report fail.
 struct report {
     xmlTextWriterPtr writer;
@@ -130,14 +132,6 @@ bool junit_write(FILE *out, const struct junit_suite *suite)
 
 // ---- the file ---------------------------------------------------------------------------------
 
-// Whether a file may take the place of what is there. Not of a link: /dev/stdout is one, and may
-// lead to a file.
-static bool is_plain(const char *path)
-{
-    struct stat found;
-    return lstat(path, &found) != 0 || S_ISREG(found.st_mode);
-}
-
 // As an open() for writing would make it.
 static mode_t usual_mode(const char *path)
 {
@@ -170,7 +164,7 @@ static FILE *open_temporary(struct junit_file *file)
 bool junit_open(struct junit_file *file, const char *path)
 {
     *file = (struct junit_file){.path = path};
-    file->out = is_plain(path) ? open_temporary(file) : fopen(path, "we");
+    file->out = plain_file(path) ? open_temporary(file) : fopen(path, "we");
     if (file->out)
         return true;
     int saved = errno;

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/submit/plain_file.h"
+
 #define LENGTH_BYTES 8
 #define ALIGNMENT    8
 // What one call of the system is asked for.
@@ -377,18 +379,20 @@ static bool file_fill(int fd, const char *header, const struct safetensors_tenso
 enum status safetensors_write(const char *path, struct safetensors_tensor *tensors, int count,
                               const char *const *metadata, struct error *error)
 {
+    bool plain = plain_file(path);
     char *header = header_make(tensors, count, metadata), *beside = NULL;
-    if (!header || asprintf(&beside, "%s.part", path) < 0) {
+    if (!header || asprintf(&beside, plain ? "%s.part" : "%s", path) < 0) {
         free(header);
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the header of %s", path);
     }
-    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int flags = O_WRONLY | O_TRUNC | O_CLOEXEC | (plain ? O_CREAT | O_NOFOLLOW : 0);
+    int fd = open(beside, flags, 0666);
     bool good = fd >= 0 && file_fill(fd, header, tensors, count);
-    good = (fd < 0 || close(fd) == 0) && good && rename(beside, path) == 0;
+    good = (fd < 0 || close(fd) == 0) && good && (!plain || rename(beside, path) == 0);
     enum status status = STATUS_OK;
     if (!good) {
         int number = errno;
-        if (fd >= 0)
+        if (fd >= 0 && plain)
             unlink(beside);
         status =
             error_set(error, STATUS_DATA_LOSS, "%s cannot be written: %s", path, strerror(number));

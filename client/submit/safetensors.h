@@ -50,7 +50,8 @@ enum status safetensors_read(const struct safetensors *s, const struct safetenso
 
 // Writes a file of tensors that have name, dtype, element_bytes, shape and data; `begin` and
 // `bytes` are filled in. The file is there with all its bytes, or is not there: it is written
-// beside its name first. `metadata` are pairs of texts, ended by a NULL; or NULL.
+// beside its name first. A device, a pipe or a link is written to. `metadata` are pairs of texts,
+// ended by a NULL; or NULL.
 enum status safetensors_write(const char *path, struct safetensors_tensor *tensors, int count,
                               const char *const *metadata, struct error *error) MUST_CHECK;
 
