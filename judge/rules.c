@@ -48,6 +48,9 @@ static bool is_absolute(enum report_tensor tensor)
 // Where products of more than this many numbers have errors in fp32 that grow with the root.
 #define DIM_USUAL 64
 
+// Larger caps want a tanh that is right for small arguments, too.
+#define CAP_LARGE 256
+
 // Sharp inputs give the logits their deviation whatever the scale is.
 static double logit_excess(const struct cp_case *c)
 {
@@ -99,7 +102,8 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
                                 : c->dtype == DTYPE_FP16 ? 0x1p-10
                                                          : 0x1p-23,
                       .te = te_tolerance(c),
-                      .excess = logit_excess(c)};
+                      .excess = logit_excess(c),
+                      .cap = fmin(c->softcap, CAP_LARGE)};
     if (c->dtype == DTYPE_FP32) {
         r.rms = 2.5;
         r.slope = 3e-6;

@@ -21,10 +21,10 @@
 //   ones smaller by some 2^-30 for each term. With bf16 and fp16 rms and slope may be off by 2^-29
 //   more for each term of the longest sum (rules_longest_sum()), with a remark.
 //
-// LSE and largest logits, fp32 always: error <= 2^-24 * (64 + 8 |value|) * (deviation of the logits
-// / 4) * sqrt(head_dim_qk / 64), factors at least 1, * (1 + what all logits are lowered by
-// (plan/weight.h) / 8). LSE has 2^-30 more for each key, with a remark: long sums stagnate. A
-// sink's gradient, fp32 always: error <= 5 units of its head (rules_sink_unit()).
+// LSE and largest logits, fp32 always: error <= 2^-24 * (64 + 8 |value| + 4 min(softcap, 256)) *
+// (deviation of the logits / 4) * sqrt(head_dim_qk / 64), factors at least 1, * (1 + what all
+// logits are lowered by (plan/weight.h) / 8). LSE has 2^-30 more for each key, with a remark: long
+// sums stagnate. A sink's gradient, fp32 always: error <= 5 units of its head (rules_sink_unit()).
 #ifndef CPATTN_JUDGE_RULES_H
 #define CPATTN_JUDGE_RULES_H
 
@@ -50,6 +50,7 @@ struct rules {
     double noise;                    // the unit, at least
     double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
     double excess;                   // of the logits and their errors, >= 1
+    double cap;                      // the softcap, 256 at most: tanh may err by its last bit at 1
     double long_sum;                 // what a long sum may be off by, of the reference
     bool absolute;                   // LSE and largest logits
 };
@@ -91,7 +92,7 @@ RULES_INLINE bool rules_te(const struct rules *r, double got, double reference)
 // What the error of a LSE or a largest logit may be, without the term of the keys, and that term.
 RULES_INLINE double rules_logarithm(const struct rules *r, double reference)
 {
-    return 0x1p-24 * (64 + 8 * fabs(reference)) * r->excess;
+    return 0x1p-24 * (64 + 8 * fabs(reference) + 4 * r->cap) * r->excess;
 }
 
 RULES_INLINE double rules_logarithm_keys(int64_t keys)

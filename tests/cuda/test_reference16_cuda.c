@@ -315,7 +315,10 @@ static struct squares tensor_squares(const struct sample *s, int tensor)
     return q;
 }
 
-// RMS of the terms of a tensor's rows.
+// The square of a smaller number may underflow in fp32. Beside results near 1 it is nothing.
+static const double TERMS_TINY = 0x1p-60;
+
+// RMS of the terms of a tensor's rows; the largest relative error of the fast ones.
 static double terms_rms(const struct sample *s, int side, double *worst)
 {
     const struct cp_case *c = &s->c;
@@ -324,7 +327,7 @@ static double terms_rms(const struct sample *s, int side, double *worst)
     double all = 0;
     for (int64_t i = 0; i < count; i++) {
         all += (double)terms[i] * terms[i];
-        *worst = fmax(*worst, fabs(fast[i] - terms[i]) / fmax(terms[i], 1e-30));
+        *worst = fmax(*worst, fabs(fast[i] - terms[i]) / fmax(terms[i], TERMS_TINY));
     }
     free(terms);
     free(fast);
