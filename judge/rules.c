@@ -37,8 +37,8 @@
 #define DIM_FEW   2
 #define NOISE_ONE 0x1p-22
 
-// So many queries, or fewer, may round to next to nothing.
-#define QUERIES_FEW 4
+// Of many rows the RMS error says more than what the worst of them says.
+#define RMS_ROWS 100
 
 static bool is_absolute(enum report_tensor tensor)
 {
@@ -165,6 +165,11 @@ static double slope_noise(const struct rules_sums *s, double unit, double rms_li
     return SLOPE_DEVIATIONS * rules_allowance(s) * fmax(twin, unit / sqrt(rules_rows(s)));
 }
 
+static double rms_allowance(const struct rules_sums *s)
+{
+    return fmin(rules_allowance(s), 1 + RMS_ROWS / rules_rows(s));
+}
+
 static void finish_relative(const struct rules *r, const struct rules_sums *s,
                             const struct rules_worst *w, struct figures *f)
 {
@@ -172,7 +177,7 @@ static void finish_relative(const struct rules *r, const struct rules_sums *s,
     double n = rules_elements(s);
     double reference = sqrt(s->reference_squares / n), error = sqrt(s->error_squares / n);
     double unit = quotient(units.rms, reference);
-    double admitted = r->rms * units.rms * rules_allowance(s);
+    double admitted = r->rms * units.rms * rms_allowance(s);
     f->rmse_rel = quotient(error, reference);
     f->rmse_limit = quotient(admitted, reference);
     f->twin_rel = unit;
@@ -217,7 +222,7 @@ void rules_finish(const struct rules *r, const struct rules_sums *s, const struc
 double rules_sink_unit(const struct rules *r, const struct rules_sink *s)
 {
     double queries = s->queries > 1 ? (double)s->queries : 1;
-    double chance = fmin(1, QUERIES_FEW / queries) * r->narrow * sqrt(s->term_squares);
+    double chance = fmin(1, RULES_ROWS_FEW / queries) * r->narrow * sqrt(s->term_squares);
     double noise = 0x1p-24 * sqrt(s->term_squares) * (16 + sqrt(queries));
     return sqrt(s->twin_squares) + chance + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
 }

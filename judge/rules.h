@@ -4,10 +4,11 @@
 // of one head. Limits are those of bf16 and fp16, in brackets those of fp32.
 //
 // - unit: the RMS error of the twin; at least half of what rounding the reference to the dtype
-//   makes [5 steps], and 2^-22 of the RMS of terms that cancel (fp32, head_dim_v 1 or 2, out and
-//   dv: of 1). Means are over rows that see something. Few rows say little: all limits are wider by
-//   1 + 6 / sqrt(rows that make the twin's error).
-// - rms: RMS error <= 1.5 [2.5] units.
+//   makes [5 steps], 2^-22 of the RMS of terms that cancel (fp32, head_dim_v 1 or 2, out and dv: of
+//   1), and a fifth of a step of these, times 4 / n where that is less. n is the number of rows
+//   that make the twin's error. Means are over rows that see something. Few rows say little: all
+//   limits are wider by 1 + 6 / sqrt(n).
+// - rms: RMS error <= 1.5 [2.5] units, wider by 1 + 100 / n where that is less.
 // - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 deviations
 //   of what the twin's rows add to it, taken for random. It shows a scale that is off.
 // - row: RMS error of a row <= 20 [16] times the twin's there, the unit, or 3/100 [1 1/2] of a step
@@ -123,6 +124,9 @@ RULES_INLINE double rules_elements(const struct rules_sums *s)
     return s->elements > s->empty ? (double)(s->elements - s->empty) : 1;
 }
 
+// So many rows or queries, or fewer, may round to next to nothing.
+#define RULES_ROWS_FEW 4.0
+
 // What follows from the sums of a whole chunk.
 struct rules_units {
     double rms;     // the unit
@@ -135,7 +139,10 @@ RULES_INLINE struct rules_units rules_units(const struct rules *r, const struct 
     double n = rules_elements(s);
     double rounding = r->rounding * (r->step * sqrt(s->reference_squares / n) + r->least);
     double unit = fmax(sqrt(s->twin_squares / n), rounding);
-    unit = fmax(fmax(unit, r->noise), 0x1p-22 * sqrt(s->terms_squares / n));
+    double terms = sqrt(s->terms_squares / n);
+    // In few rows the twin may have met next to no rounding by chance.
+    double chance = 0.2 * fmin(1.0, RULES_ROWS_FEW / rules_rows(s)) * r->step * terms;
+    unit = fmax(fmax(fmax(unit, r->noise), 0x1p-22 * terms), chance);
     double allowance = r->element * rules_allowance(s);
     struct rules_units units = {unit, allowance * fmax(s->twin_largest, 4 * unit)};
     return units;

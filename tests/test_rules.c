@@ -52,6 +52,48 @@ START_TEST(the_rms_is_measured_in_units)
 }
 END_TEST
 
+// Of few rows the RMS error may be several times as much as of many.
+START_TEST(the_rms_of_few_rows_says_less)
+{
+    static const struct {
+        double rows, most; // 1.5 * min(1 + 6 / root, 1 + 100 / rows)
+    } limits[] = {{1, 10.5}, {4, 6}, {100, 2.4}, {278, 2.0396}, {500, 1.8}, {2000, 1.575}};
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct rules rules = rules_of(&c, TENSOR_DQ);
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        for (int beyond = 0; beyond < 2; beyond++) {
+            double rms = limits[i].most * (beyond ? 1.005 : 0.999) * UNIT;
+            struct rules_sums s = {.elements = ELEMENTS,
+                                   .rows = ROWS,
+                                   .error_squares = rms * rms * ELEMENTS,
+                                   .twin_squares = UNIT * UNIT * ELEMENTS,
+                                   .reference_squares = ELEMENTS,
+                                   .twin_fourths = pow(UNIT * UNIT * ELEMENTS, 2) / limits[i].rows};
+            struct rules_worst worst = {0};
+            struct figures f = {0};
+            rules_finish(&rules, &s, &worst, &f);
+            ck_assert_int_eq(f.broken, beyond ? RULE_RMSE : 0);
+        }
+}
+END_TEST
+
+// A twin that met next to no rounding is no measure for terms that cancel.
+START_TEST(few_rows_have_a_step_of_their_terms_as_unit)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct rules rules = rules_of(&c, TENSOR_DK);
+    struct rules_sums s = {.elements = 32,
+                           .rows = 32,
+                           .twin_squares = 32 * 1e-8,
+                           .reference_squares = 32 * 1e-4,
+                           .terms_squares = 32 * 4.0};
+    s.twin_fourths = pow(s.twin_squares, 2) / 3; // 3 rows make it
+    ck_assert_double_eq_tol(rules_units(&rules, &s).rms, 0.2 * 0x1p-7 * 2, 1e-9);
+    s.twin_fourths = pow(s.twin_squares, 2) / 16;
+    ck_assert_double_eq_tol(rules_units(&rules, &s).rms, 0.05 * 0x1p-7 * 2, 1e-9);
+}
+END_TEST
+
 START_TEST(the_slope_has_a_sign_and_a_limit)
 {
     static const double limits[] = {[DTYPE_BF16] = 3e-4, [DTYPE_FP16] = 1e-4, [DTYPE_FP32] = 3e-6};
@@ -216,6 +258,8 @@ static Suite *rules_suite(void)
     Suite *suite = suite_create("rules");
     TCase *tcase = tcase_create("rules");
     tcase_add_test(tcase, the_rms_is_measured_in_units);
+    tcase_add_test(tcase, the_rms_of_few_rows_says_less);
+    tcase_add_test(tcase, few_rows_have_a_step_of_their_terms_as_unit);
     tcase_add_test(tcase, the_slope_has_a_sign_and_a_limit);
     tcase_add_test(tcase, rows_elements_and_exact_rules_break_by_themselves);
     tcase_add_test(tcase, empty_rows_make_no_unit_smaller);
