@@ -36,5 +36,6 @@ bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)
 
 # The smallest errors that verdicts notice.
 bench_programs += bench/verdict_power
-bench_verdict_power_SOURCES = bench/verdict_power.c
+bench_verdict_power_SOURCES = bench/verdict_power.c tests/power.c tests/power.h tests/dense.c \
+    tests/dense.h tests/definition.c tests/definition.h
 bench_verdict_power_LDADD = judge/libjudge.a $(base_libs) $(third_party_libs)

@@ -1,32 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a verdict notices: for each dtype, inputs and tensor the smallest error that is refused, of
-// a result that is otherwise as exact as the twin; and what fixed limits per dtype would refuse,
-// with TransformerEngine's tolerances for elements.
+// a result that is otherwise exact but for its rounding; and what fixed limits per dtype would
+// refuse, with TransformerEngine's tolerances for elements.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge/cpu/expected.h"
 #include "judge/dtype.h"
-#include "judge/tally.h"
+#include "tests/power.h"
 
-#define LENGTH 512
-#define HEADS  4
-#define DIM    64
-#define ROWS   (LENGTH * HEADS)
-#define COUNT  (ROWS * DIM)
-
-// One tensor of all heads, [head][token][dim].
-struct tensor {
-    enum report_tensor name;
-    double *reference;
-    float *twin;
-};
-
-static struct tensor tensors[] = {
-    {.name = TENSOR_OUT}, {.name = TENSOR_DQ}, {.name = TENSOR_DK}, {.name = TENSOR_DV}};
-static float *got, *errors, twins[ROWS];
+static struct power power;
+static float *got;     // a tensor
+static float *results; // all of them
+static bool *left_out;
 
 static void *room_of(size_t count, size_t size)
 {
@@ -36,55 +23,13 @@ static void *room_of(size_t count, size_t size)
     return data;
 }
 
-static void expect(const struct cp_case *c)
-{
-    static double lse[LENGTH], delta[LENGTH], delta_twin[LENGTH], terms[LENGTH];
-    enum precision precision = expected_precision(c);
-    struct room room = {0};
-    struct error error;
-    for (int head = 0; head < HEADS; head++) {
-        int at = head * LENGTH * DIM;
-        const struct expected_queries q = {.out = tensors[0].reference + at,
-                                           .out_twin = tensors[0].twin + at,
-                                           .dq = tensors[1].reference + at,
-                                           .dq_twin = tensors[1].twin + at,
-                                           .lse = lse,
-                                           .delta = delta,
-                                           .delta_twin = delta_twin,
-                                           .terms = terms};
-        const struct expected_statistics s = {lse, delta, delta_twin};
-        const struct expected_keys k = {.dk = tensors[2].reference + at,
-                                        .dk_twin = tensors[2].twin + at,
-                                        .dv = tensors[3].reference + at,
-                                        .dv_twin = tensors[3].twin + at,
-                                        .terms = terms};
-        enum status status = expected_queries(c, precision, 0, head, (struct range){0, c->seqlen_q},
-                                              &room, &q, &error);
-        if (status == STATUS_OK)
-            status = expected_keys(c, precision, 0, head, (struct range){0, c->seqlen_kv}, &s,
-                                   &room, &k, &error);
-        if (status != STATUS_OK)
-            exit(1);
-    }
-    room_fini(&room);
-}
-
 // ---- both rules ---------------------------------------------------------------------------------
 
-static bool refused(const struct cp_case *c, const struct tensor *t)
+typedef bool judge(int tensor, const float *x);
+
+static bool refused(int tensor, const float *x)
 {
-    struct tally tally;
-    tally_init(&tally, rules_of(c, t->name), t->name, 0, DIM, errors, twins);
-    for (int row = 0; row < ROWS; row++) {
-        const struct tally_expected e = {.reference = t->reference + row * DIM,
-                                         .twin = t->twin + row * DIM};
-        tally_row(&tally, got + row * DIM, &e, DIM);
-    }
-    tally_turn(&tally);
-    for (int row = 0; row < ROWS; row++)
-        tally_row_again(&tally, got + row * DIM, (struct element){.position = row}, DIM);
-    tally_finish(&tally);
-    return tally.figures.broken != 0;
+    return power_judge(&power, tensor, x).broken != 0;
 }
 
 static double rms_of(const double *x, int count)
@@ -96,127 +41,156 @@ static double rms_of(const double *x, int count)
 }
 
 // Limits that are constants of the dtype: of elements, of the RMS error, of a row's.
-static bool refused_by_constants(const struct cp_case *c, const struct tensor *t)
+static bool refused_by_constants(int tensor, const float *x)
 {
     static const double limits[][3] = {[DTYPE_BF16] = {2.5e-2, 2e-2, 5e-2},
                                        [DTYPE_FP16] = {5e-3, 3e-3, 8e-3},
                                        [DTYPE_FP32] = {5e-5, 5e-5, 2e-4}};
-    const double *limit = limits[c->dtype];
-    double chunk = rms_of(t->reference, COUNT), squares = 0;
-    for (int row = 0; row < ROWS; row++) {
-        const double *reference = t->reference + row * DIM;
-        double size = rms_of(reference, DIM), row_squares = 0;
-        for (int i = 0; i < DIM; i++) {
-            double value = got[row * DIM + i], error = fabs(value - reference[i]);
+    const double *limit = limits[power.c.dtype], *all = power.tensors[tensor].reference;
+    double chunk = rms_of(all, POWER_COUNT), squares = 0;
+    for (int row = 0; row < POWER_ROWS; row++) {
+        const double *reference = all + (ptrdiff_t)row * POWER_DIM;
+        double size = rms_of(reference, POWER_DIM), row_squares = 0;
+        for (int i = 0; i < POWER_DIM; i++) {
+            double value = x[row * POWER_DIM + i], error = fabs(value - reference[i]);
             if (error > limit[0] * fmax(1, size) + limit[0] * fabs(value))
                 return true;
             row_squares += error * error;
         }
-        if (sqrt(row_squares / DIM) > limit[2] * 1.5 * fmax(size, chunk / 4))
+        if (sqrt(row_squares / POWER_DIM) > limit[2] * 1.5 * fmax(size, chunk / 4))
             return true;
         squares += row_squares;
     }
-    return sqrt(squares / COUNT) > limit[1] * chunk;
+    return sqrt(squares / POWER_COUNT) > limit[1] * chunk;
 }
 
-// ---- errors -------------------------------------------------------------------------------------
+// ---- errors of numbers --------------------------------------------------------------------------
 
 enum kind { SCALE, NOISE, ROW, ELEMENT, KINDS };
 
 // The reference with an error of that size, relative to the tensor's RMS, rounded.
-static void make(const struct cp_case *c, const struct tensor *t, enum kind kind, double size)
+static void make(int tensor, enum kind kind, double size)
 {
-    double rms = rms_of(t->reference, COUNT);
-    int row = ROWS / 2 + 3;
-    for (int i = 0; i < COUNT; i++) {
-        double noise = (i * 2654435761u >> 16 & 1 ? 1 : -1) * size * rms, x = t->reference[i];
+    const double *reference = power.tensors[tensor].reference;
+    double rms = rms_of(reference, POWER_COUNT);
+    int row = POWER_ROWS / 2 + 3;
+    for (int i = 0; i < POWER_COUNT; i++) {
+        double noise = (i * 2654435761U >> 16 & 1 ? 1 : -1) * size * rms, x = reference[i];
         if (kind == SCALE)
             x *= 1 + size;
-        else if (kind == NOISE || (kind == ROW && i / DIM == row) ||
-                 (kind == ELEMENT && i == row * DIM + 5))
+        else if (kind == NOISE || (kind == ROW && i / POWER_DIM == row) ||
+                 (kind == ELEMENT && i == row * POWER_DIM + 5))
             x += noise;
         got[i] = (float)x;
     }
-    dtype_round(c->dtype, got, COUNT);
+    dtype_round(power.c.dtype, got, POWER_COUNT);
 }
 
-typedef bool judge(const struct cp_case *c, const struct tensor *t);
-
 // The smallest error that is refused, to 3 %.
-static double smallest(const struct cp_case *c, const struct tensor *t, enum kind kind, judge *j)
+static double smallest(int tensor, enum kind kind, judge *j)
 {
     double low = 1e-8, high = 10;
     while (high / low > 1.03) {
         double middle = sqrt(low * high);
-        make(c, t, kind, middle);
-        *(j(c, t) ? &high : &low) = middle;
+        make(tensor, kind, middle);
+        *(j(tensor, got) ? &high : &low) = middle;
     }
     return high;
 }
 
-static void case_measure(struct cp_case *c, const char *name)
+static void numbers_measure(const char *name)
 {
-    expect(c);
-    for (int k = 0; k < 4; k++) {
-        printf("| %s | %s |", name, report_tensor_name(tensors[k].name));
+    for (int k = 0; k < POWER_TENSORS; k++) {
+        printf("| %s | %s |", name, report_tensor_name(power.tensors[k].name));
         for (int kind = 0; kind < KINDS; kind++)
-            printf(" %.2g / %.2g |", smallest(c, &tensors[k], (enum kind)kind, refused),
-                   smallest(c, &tensors[k], (enum kind)kind, refused_by_constants));
+            printf(" %.2g / %.2g |", smallest(k, (enum kind)kind, refused),
+                   smallest(k, (enum kind)kind, refused_by_constants));
         printf("\n");
         fflush(stdout);
     }
 }
 
-// The fewest keys at the end of all that have to be missing in out.
-static int keys_missed(struct cp_case *c, judge *j)
+// ---- keys and pairs that are left out -----------------------------------------------------------
+
+// Chooses so many pairs at random, always the same.
+static void choose_pairs(int count)
 {
-    int count;
-    expect(c);
-    double *reference = room_of(COUNT, sizeof(double));
-    float *twin = room_of(COUNT, sizeof(float));
-    memcpy(reference, tensors[0].reference, COUNT * sizeof(double));
-    memcpy(twin, tensors[0].twin, COUNT * sizeof(float));
-    for (count = 1; count < LENGTH; count++) {
-        c->seqlen_kv = LENGTH - count;
-        expect(c);
-        memcpy(got, tensors[0].twin, COUNT * sizeof(float));
-        struct tensor whole = {TENSOR_OUT, reference, twin};
-        if (j(c, &whole))
-            break;
+    uint64_t state = 1;
+    memset(left_out, 0, POWER_PAIRS * sizeof(*left_out));
+    while (count > 0) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        bool *pair = &left_out[(state >> 33) % POWER_PAIRS];
+        count -= !*pair;
+        *pair = true;
     }
-    c->seqlen_kv = LENGTH;
-    free(reference);
-    free(twin);
-    return count;
+}
+
+// The last key: whether it is missed, and the RMS error as a part of its limit.
+static void key_measure(const char *name)
+{
+    for (int i = 0; i < POWER_PAIRS; i++)
+        left_out[i] = i % POWER_LENGTH == POWER_LENGTH - 1;
+    if (!power_leave_out(&power, left_out, results))
+        exit(1);
+    printf("| %s |", name);
+    for (int k = 0; k < POWER_TENSORS; k++) {
+        struct figures f = power_judge(&power, k, results + (ptrdiff_t)k * POWER_COUNT);
+        printf(" %s, %.3g |", f.broken ? "refused" : "passes", f.rmse_rel / f.rmse_limit);
+    }
+}
+
+// The fewest pairs, in halves of a thousandth, that are refused.
+static void pairs_measure(void)
+{
+    int least[2][POWER_TENSORS] = {{0}};
+    for (int count = POWER_PAIRS / 1000; count > 0; count /= 2) {
+        choose_pairs(count);
+        if (!power_leave_out(&power, left_out, results))
+            exit(1);
+        for (int k = 0; k < POWER_TENSORS; k++) {
+            const float *x = results + (ptrdiff_t)k * POWER_COUNT;
+            least[0][k] = refused(k, x) ? count : least[0][k];
+            least[1][k] = refused_by_constants(k, x) ? count : least[1][k];
+        }
+    }
+    for (int k = 0; k < POWER_TENSORS; k++) {
+        printf(" %d / ", least[0][k]);
+        printf(least[1][k] ? "%d |" : "none |", least[1][k]);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static void each_case(void (*measure)(const char *name))
+{
+    static const char *const dtypes[] = {[DTYPE_BF16] = "bf16", [DTYPE_FP16] = "fp16", "fp32"};
+    for (int dtype = DTYPE_BF16; dtype <= DTYPE_FP32; dtype++)
+        for (int inputs = INPUTS_SHARP; inputs <= INPUTS_TE; inputs++) {
+            char name[64];
+            if (!power_init(&power, (enum case_dtype)dtype, (enum case_inputs)inputs))
+                exit(1);
+            snprintf(name, sizeof(name), "%s, %s", dtypes[dtype],
+                     inputs == INPUTS_TE ? "te" : "sharp");
+            measure(name);
+            power_fini(&power);
+        }
+}
+
+static void left_out_measure(const char *name)
+{
+    key_measure(name);
+    pairs_measure();
 }
 
 int main(void)
 {
-    static const char *const dtypes[] = {[DTYPE_BF16] = "bf16", [DTYPE_FP16] = "fp16", "fp32"};
-    got = room_of(COUNT, sizeof(float));
-    errors = room_of(COUNT, sizeof(float));
-    for (int k = 0; k < 4; k++) {
-        tensors[k].reference = room_of(COUNT, sizeof(double));
-        tensors[k].twin = room_of(COUNT, sizeof(float));
-    }
+    got = room_of(POWER_COUNT, sizeof(float));
+    results = room_of((size_t)POWER_TENSORS * POWER_COUNT, sizeof(float));
+    left_out = room_of(POWER_PAIRS, sizeof(*left_out));
     printf("| case | tensor | scale | RMS | row | element |\n|---|---|---|---|---|---|\n");
-    for (int dtype = DTYPE_BF16; dtype <= DTYPE_FP32; dtype++)
-        for (int inputs = INPUTS_SHARP; inputs <= INPUTS_TE; inputs++) {
-            struct cp_case c;
-            char name[64];
-            case_init(&c);
-            c.dtype = (enum case_dtype)dtype;
-            c.inputs = (enum case_inputs)inputs;
-            c.world_size = c.batch = 1;
-            c.heads = c.kv_heads = HEADS;
-            c.head_dim_qk = c.head_dim_v = DIM;
-            c.seqlen_q = c.seqlen_kv = LENGTH;
-            c.mask = MASK_NONE;
-            snprintf(name, sizeof(name), "%s, %s", dtypes[dtype],
-                     inputs == INPUTS_TE ? "te" : "sharp");
-            case_measure(&c, name);
-            printf("| %s | out | keys missing: %d / %d | | | |\n", name, keys_missed(&c, refused),
-                   keys_missed(&c, refused_by_constants));
-        }
+    each_case(numbers_measure);
+    printf("\n| case | a key: out | dq | dk | dv | pairs: out | dq | dk | dv |\n"
+           "|---|---|---|---|---|---|---|---|---|\n");
+    each_case(left_out_measure);
     return 0;
 }

@@ -247,6 +247,9 @@ tests_test_executor_SOURCES = tests/test_executor.c tests/generate.c tests/gener
 test_programs += tests/test_rules
 tests_test_rules_SOURCES = tests/test_rules.c
 
+test_programs += tests/test_power
+tests_test_power_SOURCES = tests/test_power.c tests/power.c tests/power.h tests/dense.c tests/dense.h
+
 test_programs += tests/test_tiles
 tests_test_tiles_SOURCES = tests/test_tiles.c
 
