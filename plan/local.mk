@@ -36,6 +36,8 @@ plan_libplan_la_SOURCES = \
     plan/ring.h \
     plan/shard.c \
     plan/shard.h \
+    plan/sight.c \
+    plan/sight.h \
     plan/slice.c \
     plan/slice.h \
     plan/support.c \

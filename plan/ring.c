@@ -21,6 +21,220 @@ static struct pair ring_pair(const struct ring *r, int32_t buffer, int source, i
                      element);
 }
 
+// ---- what goes where ----
+
+// The team `distance` places behind, round the ring.
+static int behind(const struct ring *r, int team, int distance)
+{
+    return (team + distance) % r->size;
+}
+
+static int before(const struct ring *r, int team, int distance)
+{
+    return (team + r->size - distance) % r->size;
+}
+
+static int forward_source(const struct ring *r, int team, int step)
+{
+    return before(r, team, step);
+}
+
+static int backward_source(const struct ring *r, int team, int step)
+{
+    return behind(r, team, 1 + step);
+}
+
+// What an exchange moves for the sources of a step. A giver is the team from which a team gets it,
+// or -1: nobody.
+struct traffic {
+    int (*giver)(const struct ring *r, int team, int step);
+    int (*source)(const struct ring *r, int team, int step);
+    struct region (*given)(const struct ring *r, int source),
+        (*got)(const struct ring *r, int source);
+};
+
+// All that this rank gives and gets. Left out where nothing moves between any two teams, which all
+// ranks know of each other.
+static void exchange(const struct ring *r, const struct traffic *x, int step)
+{
+    struct transfer transfers[WORLD_SIZE_MAX];
+    int count = 0, from = x->giver(r, r->index, step);
+    bool any = from >= 0;
+    for (int i = 1; i < r->size; i++) {
+        int team = behind(r, r->index, i), giver = x->giver(r, team, step);
+        any = any || giver >= 0;
+        if (giver == r->index)
+            transfers[count++] = (struct transfer){.peer = ring_rank(r, team),
+                                                   .send = x->given(r, x->source(r, team, step))};
+    }
+    if (from >= 0)
+        transfers[count++] = (struct transfer){.peer = ring_rank(r, from),
+                                               .receive = x->got(r, x->source(r, r->index, step))};
+    if (any)
+        builder_exchange(r->part->b, transfers, count);
+}
+
+// ---- keys ----
+
+// How many sources of a team's come before this one in its forward order.
+static int forward_number(const struct ring *r, int team, int source)
+{
+    int number = 0;
+    for (int i = 1; before(r, team, i) != source; i++)
+        number += sight_has(&r->sight, team, before(r, team, i));
+    return number;
+}
+
+static int backward_number(const struct ring *r, int team, int source)
+{
+    int number = 0;
+    for (int i = 1; behind(r, team, i) != source; i++)
+        number += sight_has(&r->sight, team, behind(r, team, i));
+    return number;
+}
+
+static struct pair keys(const struct ring *r, int source)
+{
+    int32_t buffer = source == r->index ? r->kv : r->slot[forward_number(r, r->index, source) % 2];
+    return ring_pair(r, buffer, source, case_element_bytes(r->part->c));
+}
+
+static struct region keys_moved(const struct ring *r, int source)
+{
+    return keys(r, source).both;
+}
+
+// The neighbour that has attended the keys before the team, if it has, or else their owner.
+static int keys_giver(const struct ring *r, int team, int neighbour, int source)
+{
+    if (!sight_has(&r->sight, team, source))
+        return -1;
+    return sight_has(&r->sight, neighbour, source) ? neighbour : source;
+}
+
+static int forward_giver(const struct ring *r, int team, int step)
+{
+    return keys_giver(r, team, before(r, team, 1), forward_source(r, team, step));
+}
+
+// The forward has left the first two in the slots.
+static int backward_giver(const struct ring *r, int team, int step)
+{
+    int source = backward_source(r, team, step);
+    if (source == team || backward_number(r, team, source) < 2)
+        return -1;
+    return keys_giver(r, team, behind(r, team, 1), source);
+}
+
+void ring_forward(const struct ring *r)
+{
+    static const struct traffic traffic = {forward_giver, forward_source, keys_moved, keys_moved};
+    for (int step = 0; step < r->size; step++) {
+        int source = forward_source(r, r->index, step);
+        builder_step(r->part->b, PHASE_FORWARD, step);
+        if (step + 1 < r->size)
+            exchange(r, &traffic, step + 1);
+        if (step == 0)
+            part_forward_begin(r->part);
+        if (step == 0 || sight_has(&r->sight, r->index, source))
+            part_forward(r->part, keys(r, source), ring_team(r, source));
+    }
+}
+
+// ---- sums ----
+
+// Whether the team adds to the sum of that source; its own passes through its hands in any case.
+static bool adds(const struct ring *r, int team, int source)
+{
+    return team == source || sight_has(&r->adders, team, source);
+}
+
+// The team that adds to the sum before this one.
+static int sum_giver(const struct ring *r, int team, int step)
+{
+    int source = backward_source(r, team, step);
+    for (int i = step - 1; i >= 0 && adds(r, team, source); i--) {
+        int other = before(r, source, 1 + i);
+        if (adds(r, other, source))
+            return other;
+    }
+    return -1;
+}
+
+// The step at which a sum is needed that a team has added to in `step`.
+static int sum_leaves(const struct ring *r, int team, int step)
+{
+    int source = backward_source(r, team, step), i = step + 1;
+    while (!adds(r, before(r, source, 1 + i), source))
+        i++;
+    return i;
+}
+
+// Deals the two buffers to the sums that the team adds to: sum_of[source] is 0 or 1, that of which
+// the last sum leaves first. Returns -1, or a source whose sum stays too long.
+static int deal_sums(const struct ring *r, int team, int *sum_of)
+{
+    int leaves[2] = {0, 0}, last[2] = {0, 0};
+    for (int step = 0; step < r->size; step++) {
+        int source = backward_source(r, team, step), first = leaves[1] < leaves[0];
+        if (!adds(r, team, source))
+            continue;
+        if (leaves[first] > step)
+            return last[1 - first];
+        sum_of[source] = first;
+        last[first] = source;
+        leaves[first] = source == team ? step : sum_leaves(r, team, step);
+    }
+    return -1;
+}
+
+// From the first team that adds to it on, each passes the sum on.
+static void add_everywhere(struct ring *r, int source)
+{
+    bool begun = false;
+    for (int step = 0; step + 1 < r->size; step++) {
+        int team = before(r, source, 1 + step);
+        begun = begun || sight_has(&r->sight, team, source);
+        r->adders.teams[team] |= (uint64_t)begun << source;
+    }
+}
+
+// A sum that waits between two teams that add to it keeps one of the two buffers of the first.
+// Where a team would need more than two, sums take the way through those between, which add
+// nothing.
+static void choose_adders(struct ring *r)
+{
+    r->adders = r->sight;
+    for (int team = 0; team < r->size;) {
+        int source = deal_sums(r, team, r->sum_of);
+        if (source < 0) {
+            team++;
+            continue;
+        }
+        add_everywhere(r, source);
+        team = 0;
+    }
+    (void)deal_sums(r, r->index, r->sum_of);
+}
+
+// The team's own part of dK, dV, and after its addition the sum so far.
+static struct pair sum(const struct ring *r, int source)
+{
+    return ring_pair(r, r->sum[r->sum_of[source]], source, 4);
+}
+
+static struct region sum_given(const struct ring *r, int source)
+{
+    return sum(r, source).both;
+}
+
+static struct region sum_got(const struct ring *r, int source)
+{
+    return ring_pair(r, r->arrived, source, 4).both;
+}
+
+// ---- the whole ----
+
 void ring_init(struct ring *r, struct part *part, int32_t kv)
 {
     const struct cp_case *c = part->c;
@@ -28,8 +242,7 @@ void ring_init(struct ring *r, struct part *part, int32_t kv)
     int size = c->world_size / members, index = rank / members;
     *r = (struct ring){
         .part = part, .kv = kv, .size = size, .index = index, .place = rank % members};
-    r->next = ring_rank(r, (index + 1) % size);
-    r->previous = ring_rank(r, (index + size - 1) % size);
+    sight_init(&r->sight, c, members);
 
     int64_t rows_max = team_rows_max(c, SIDE_KV, members);
     int element = case_element_bytes(c);
@@ -39,6 +252,7 @@ void ring_init(struct ring *r, struct part *part, int32_t kv)
         r->slot[1] = part_key_buffer(part, "slot", "1", rows_max, element);
     if (!c->training)
         return;
+    choose_adders(r);
     r->sum[0] = part_key_buffer(part, "dkv_part", "0", rows_max, 4);
     if (size > 1) {
         r->sum[1] = part_key_buffer(part, "dkv_part", "1", rows_max, 4);
@@ -46,100 +260,30 @@ void ring_init(struct ring *r, struct part *part, int32_t kv)
     }
 }
 
-// ---- forward ----
-
-static int forward_source(const struct ring *r, int step)
-{
-    return (r->index - step + r->size) % r->size;
-}
-
-static struct pair forward_kv(const struct ring *r, int step)
-{
-    int32_t buffer = step == 0 ? r->kv : r->slot[(step - 1) % 2];
-    return ring_pair(r, buffer, forward_source(r, step), case_element_bytes(r->part->c));
-}
-
-static void forward_exchange(const struct ring *r, int step)
-{
-    const struct transfer transfers[] = {
-        {.peer = r->next, .send = forward_kv(r, step).both},
-        {.peer = r->previous, .receive = forward_kv(r, step + 1).both},
-    };
-    builder_exchange(r->part->b, transfers, 2);
-}
-
-void ring_forward(const struct ring *r)
-{
-    for (int step = 0; step < r->size; step++) {
-        builder_step(r->part->b, PHASE_FORWARD, step);
-        if (step + 1 < r->size)
-            forward_exchange(r, step);
-        if (step == 0)
-            part_forward_begin(r->part);
-        part_forward(r->part, forward_kv(r, step), ring_team(r, forward_source(r, step)));
-    }
-}
-
-// ---- backward ----
-
-static int backward_source(const struct ring *r, int step)
-{
-    return (r->index + 1 + step) % r->size;
-}
-
-static struct pair backward_kv(const struct ring *r, int step)
-{
-    int32_t buffer = step == r->size - 1 ? r->kv : r->slot[(r->size - 2 + step) % 2];
-    return ring_pair(r, buffer, backward_source(r, step), case_element_bytes(r->part->c));
-}
-
-// The step's own part of dK, dV, and after its addition the sum so far.
-static struct pair backward_sum(const struct ring *r, int step)
-{
-    return ring_pair(r, r->sum[step % 2], backward_source(r, step), 4);
-}
-
-static struct region backward_arrived(const struct ring *r, int step)
-{
-    return ring_pair(r, r->arrived, backward_source(r, step), 4).both;
-}
-
-// The next KV comes in, and the sum for the KV that is being attended.
-static void backward_exchange(const struct ring *r, int step)
-{
-    struct transfer transfers[4];
-    int count = 0;
-    if (step + 2 < r->size) {
-        transfers[count++] =
-            (struct transfer){.peer = r->previous, .send = backward_kv(r, step).both};
-        transfers[count++] =
-            (struct transfer){.peer = r->next, .receive = backward_kv(r, step + 1).both};
-    }
-    if (step > 0) {
-        transfers[count++] =
-            (struct transfer){.peer = r->previous, .send = backward_sum(r, step - 1).both};
-        transfers[count++] =
-            (struct transfer){.peer = r->next, .receive = backward_arrived(r, step)};
-    }
-    if (count > 0)
-        builder_exchange(r->part->b, transfers, count);
-}
-
+// The next keys come in before the sum of those that are attended now: they do not wait for what
+// is added to the last one.
 struct pair ring_backward(const struct ring *r)
 {
+    static const struct traffic next_keys = {backward_giver, backward_source, keys_moved,
+                                             keys_moved};
+    static const struct traffic sums = {sum_giver, backward_source, sum_given, sum_got};
     struct builder *b = r->part->b;
     builder_step(b, PHASE_BACKWARD, 0);
     part_backward_begin(r->part);
     for (int step = 0; step < r->size; step++) {
+        int source = backward_source(r, r->index, step);
         builder_step(b, PHASE_BACKWARD, step);
-        backward_exchange(r, step);
-        struct pair sum = backward_sum(r, step);
-        builder_fill(b, sum.both, 0);
-        part_backward(r->part, backward_kv(r, step), sum, ring_team(r, backward_source(r, step)));
-        if (step > 0)
-            builder_add(b, backward_arrived(r, step), sum.both);
+        if (step + 1 < r->size)
+            exchange(r, &next_keys, step + 1);
+        exchange(r, &sums, step);
+        if (!adds(r, r->index, source))
+            continue;
+        builder_fill(b, sum(r, source).both, 0);
+        part_backward(r->part, keys(r, source), sum(r, source), ring_team(r, source));
+        if (sum_giver(r, r->index, step) >= 0)
+            builder_add(b, sum_got(r, source), sum(r, source).both);
     }
-    return backward_sum(r, r->size - 1);
+    return sum(r, r->index);
 }
 
 // ---- p2p: teams of one rank ----

@@ -1,27 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ring: keys and values go round among teams of ranks, queries stay.
 //
-// Forward, step i of n: the rank attends the KV of the team i places before its own and hands it on
-// to the next team meanwhile. Its own comes first, so that the first exchange is hidden, too. Two
-// slots take turns: one is attended and sent, the other receives.
+// Forward, step i of n: the team attends the KV of the team i places before its own, which comes in
+// during the step before. Its own comes first, so that the first exchange is hidden, too. Two slots
+// take turns: one is attended and handed on, the other receives.
 //
 // Backward runs the other way round: step i takes the KV of the team i + 1 places behind, beginning
-// with what the last forward step has left in its slot and ending with the own, which is at hand.
-// So KV travels n - 2 hops. The sum of dK, dV of a team starts at its predecessor and goes one hop
-// a step behind its KV, in fp32; the last of n - 1 hops brings it home while the own part is
-// computed.
+// with the two that the forward has left in its slots and ending with the own, which is at hand.
+// The sum of dK, dV of a team starts at its predecessor and follows its KV, in fp32; the last hop
+// brings it home while the own part is computed. KV and sums go in exchanges of their own, so that
+// the next KV waits for no sum.
+//
+// A team gets only KV of which its queries see something: from its neighbour in the ring, where
+// that has had it, else from the owner. Sums go from one team that adds to them to the next.
+// Exchanges in which nothing moves are left out.
 #ifndef CPATTN_PLAN_RING_H
 #define CPATTN_PLAN_RING_H
 
 #include "plan/part.h"
+#include "plan/sight.h"
 
 struct ring {
     struct part *part;
-    int size, index, place;  // teams in the ring, the own one's number, the rank's place in it
-    int next, previous;      // ranks
-    int32_t kv;              // buffer of the own team's keys and values
-    int32_t slot[2];         // those of others
-    int32_t sum[2], arrived; // dK, dV
+    int size, index, place;     // teams in the ring, the own one's number, the rank's place in it
+    struct sight sight;         // who sees whose keys
+    struct sight adders;        // who adds to whose dK, dV
+    int32_t kv;                 // buffer of the own team's keys and values
+    int32_t slot[2];            // those of others
+    int32_t sum[2], arrived;    // dK, dV
+    int sum_of[WORLD_SIZE_MAX]; // by source: which sum
 };
 
 // `kv` holds the own team's keys and values for the part's heads. Borrows the part.

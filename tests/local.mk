@@ -212,6 +212,9 @@ tests_test_plan_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=reallocarray
 test_programs += tests/test_plan_check
 tests_test_plan_check_SOURCES = tests/test_plan_check.c
 
+test_programs += tests/test_plan_ring
+tests_test_plan_ring_SOURCES = tests/test_plan_ring.c
+
 test_programs += tests/test_plan_mutations
 tests_test_plan_mutations_SOURCES = tests/test_plan_mutations.c
 tests_test_plan_mutations_LDADD = $(mutated_libs)

@@ -72,3 +72,28 @@ int64_t plans_bytes(const struct plan *plan)
         bytes += plan->buffers[i].bytes;
     return bytes;
 }
+
+int32_t plans_find(const struct plan *plan, enum op_kind kind, enum plan_phase phase, int step)
+{
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].kind == kind && plan->ops[i].phase == phase && plan->ops[i].step == step)
+            return i;
+    return -1;
+}
+
+void plans_expect_wait(const struct plan *plan, int32_t op, int32_t other)
+{
+    ck_assert_int_ge(op, 0);
+    ck_assert_int_eq(plan->ops[op].wait_count, other >= 0);
+    if (other >= 0)
+        ck_assert_int_eq(plan->waits[plan->ops[op].wait_first], other);
+}
+
+int64_t plans_sent(const struct plan *plan, enum plan_phase phase)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].phase == phase)
+            bytes += op_bytes(plan, &plan->ops[i]);
+    return bytes;
+}

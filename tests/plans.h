@@ -28,4 +28,13 @@ void plans_even_case(int world_size, struct cp_case *c);
 // Bytes of all buffers of a plan.
 int64_t plans_bytes(const struct plan *plan);
 
+// Bytes that the exchanges of a phase send.
+int64_t plans_sent(const struct plan *plan, enum plan_phase phase);
+
+// The operation of that kind in a step, or -1.
+int32_t plans_find(const struct plan *plan, enum op_kind kind, enum plan_phase phase, int step);
+
+// Ends the test unless the operation `op` waits for `other` and nothing else; -1: for nothing.
+void plans_expect_wait(const struct plan *plan, int32_t op, int32_t other);
+
 #endif

@@ -86,159 +86,6 @@ START_TEST(flops_of_all_ranks_are_those_of_the_case)
 }
 END_TEST
 
-// ---- the ring ----
-
-// The operation of that kind in a step, or -1.
-static int32_t find(const struct plan *plan, enum op_kind kind, enum plan_phase phase, int step)
-{
-    for (int32_t i = 0; i < plan->op_count; i++)
-        if (plan->ops[i].kind == kind && plan->ops[i].phase == phase && plan->ops[i].step == step)
-            return i;
-    return -1;
-}
-
-static void expect_only_wait(const struct plan *plan, int32_t op, int32_t other)
-{
-    ck_assert_int_ge(op, 0);
-    ck_assert_int_eq(plan->ops[op].wait_count, other >= 0);
-    if (other >= 0)
-        ck_assert_int_eq(plan->waits[plan->ops[op].wait_first], other);
-}
-
-START_TEST(ring_forward_overlaps)
-{
-    struct cp_case c;
-    struct plans p;
-    plans_even_case(5, &c);
-    plans_create(&p, &c);
-    const struct plan *plan = p.plans[2];
-    for (int step = 0; step < 5; step++) {
-        int32_t attend = find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, step);
-        int32_t exchange = find(plan, OP_EXCHANGE, PHASE_FORWARD, step);
-        int32_t arrived = find(plan, OP_EXCHANGE, PHASE_FORWARD, step - 1);
-        int32_t freed = find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, step - 1);
-        expect_only_wait(plan, attend, arrived); // not for the exchange of its own step
-        if (step == 4)
-            ck_assert_int_eq(exchange, -1);
-        else
-            expect_only_wait(plan, exchange, step < 2 ? -1 : freed);
-    }
-    plans_destroy(&p);
-}
-END_TEST
-
-START_TEST(ring_backward_overlaps)
-{
-    struct cp_case c;
-    struct plans p;
-    plans_even_case(5, &c);
-    plans_create(&p, &c);
-    const struct plan *plan = p.plans[2];
-    for (int step = 0; step < 5; step++) {
-        int32_t attend = find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step);
-        int32_t exchange = find(plan, OP_EXCHANGE, PHASE_BACKWARD, step);
-        int32_t add = find(plan, OP_ADD, PHASE_BACKWARD, step);
-        int32_t arrived = find(plan, OP_EXCHANGE, PHASE_BACKWARD, step - 1);
-        // An add has waited for the exchange that an attend of step 2 and on needs.
-        expect_only_wait(plan, attend, step == 1 ? arrived : -1);
-        if (step > 0)
-            expect_only_wait(plan, add, exchange);
-        if (step > 1)
-            expect_only_wait(plan, exchange, find(plan, OP_ADD, PHASE_BACKWARD, step - 1));
-    }
-    plans_destroy(&p);
-}
-END_TEST
-
-static int64_t bytes_sent(const struct plan *plan, enum plan_phase phase)
-{
-    int64_t bytes = 0;
-    for (int32_t i = 0; i < plan->op_count; i++)
-        if (plan->ops[i].phase == phase)
-            bytes += op_bytes(plan, &plan->ops[i]);
-    return bytes;
-}
-
-START_TEST(ring_sends_no_more_than_it_must)
-{
-    for (int size = 1; size <= 8; size++) {
-        struct cp_case c;
-        struct plans p;
-        plans_even_case(size, &c);
-        plans_create(&p, &c);
-        int64_t elements = shard_rows(&c, SIDE_KV, 0) * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
-        int64_t kv = elements * case_element_bytes(&c), sums = elements * 4;
-        for (int rank = 0; rank < size; rank++) {
-            ck_assert_int_eq(bytes_sent(p.plans[rank], PHASE_FORWARD), (size - 1) * kv);
-            ck_assert_int_eq(bytes_sent(p.plans[rank], PHASE_BACKWARD),
-                             (size > 2 ? size - 2 : 0) * kv + (size - 1) * sums);
-        }
-        plans_destroy(&p);
-    }
-}
-END_TEST
-
-static int buffers_named(const struct plan *plan, const char *prefix)
-{
-    int count = 0;
-    for (int32_t i = 0; i < plan->buffer_count; i++)
-        count += strncmp(plan->buffers[i].name, prefix, strlen(prefix)) == 0;
-    return count;
-}
-
-START_TEST(ring_has_the_slots_it_needs)
-{
-    for (int size = 1; size <= 4; size++) {
-        struct cp_case c;
-        struct plans p;
-        plans_even_case(size, &c);
-        plans_create(&p, &c);
-        ck_assert_int_eq(buffers_named(p.plans[0], "slot"), size > 2 ? 2 : size - 1);
-        ck_assert_int_eq(buffers_named(p.plans[0], "dkv_"), size > 1 ? 3 : 1);
-        plans_destroy(&p);
-    }
-}
-END_TEST
-
-START_TEST(ring_memory_does_not_grow_with_ranks)
-{
-    int64_t bytes[2];
-    const int sizes[] = {3, WORLD_SIZE_MAX};
-    for (int i = 0; i < 2; i++) {
-        struct cp_case c;
-        struct plans p;
-        plans_even_case(sizes[i], &c);
-        plans_create(&p, &c);
-        bytes[i] = plans_bytes(p.plans[1]);
-        struct error error = {.text = ""};
-        ck_assert_msg(plan_check(p.plans, p.size, &error) == STATUS_OK, "%s", error.text);
-        plans_destroy(&p);
-    }
-    ck_assert_int_eq(bytes[0], bytes[1]);
-}
-END_TEST
-
-START_TEST(empty_shards_take_part)
-{
-    struct cp_case c;
-    struct plans p;
-    char why[ERROR_TEXT_MAX];
-    plans_even_case(8, &c);
-    c.seqlen_q = c.seqlen_kv = 3;
-    plans_create(&p, &c);
-    int exchanges[8] = {0};
-    for (int rank = 0; rank < 8; rank++)
-        for (int32_t i = 0; i < p.plans[rank]->op_count; i++)
-            exchanges[rank] += p.plans[rank]->ops[i].kind == OP_EXCHANGE;
-    ck_assert_int_eq(shard_tokens(&c, SIDE_Q, 1, 0), 0);
-    for (int rank = 0; rank < 8; rank++)
-        ck_assert_int_eq(exchanges[rank], 7 + 8);
-    ck_assert_int_eq(plan_check(p.plans, 8, NULL), STATUS_OK);
-    ck_assert_msg(symbolic_run(p.plans, 1, why), "%s", why);
-    plans_destroy(&p);
-}
-END_TEST
-
 // ---- the other ways ----
 
 START_TEST(gather_overlaps)
@@ -250,16 +97,16 @@ START_TEST(gather_overlaps)
     plans_create(&p, &c);
     const struct plan *plan = p.plans[2];
     for (int step = 0; step < 5; step++) {
-        int32_t attend = find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, step);
-        int32_t exchange = find(plan, OP_EXCHANGE, PHASE_FORWARD, step);
-        expect_only_wait(plan, attend, find(plan, OP_EXCHANGE, PHASE_FORWARD, step - 1));
+        int32_t attend = plans_find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, step);
+        int32_t exchange = plans_find(plan, OP_EXCHANGE, PHASE_FORWARD, step);
+        plans_expect_wait(plan, attend, plans_find(plan, OP_EXCHANGE, PHASE_FORWARD, step - 1));
         if (step < 4)
-            expect_only_wait(plan, exchange, -1); // a place for each
-        attend = find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step);
-        exchange = find(plan, OP_EXCHANGE, PHASE_BACKWARD, step);
-        expect_only_wait(plan, attend, -1); // the keys are all there
+            plans_expect_wait(plan, exchange, -1); // a place for each
+        attend = plans_find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step);
+        exchange = plans_find(plan, OP_EXCHANGE, PHASE_BACKWARD, step);
+        plans_expect_wait(plan, attend, -1); // the keys are all there
         if (step < 4)
-            expect_only_wait(plan, exchange, attend);
+            plans_expect_wait(plan, exchange, attend);
     }
     plans_destroy(&p);
 }
@@ -274,9 +121,9 @@ START_TEST(gather_sends_no_more_than_it_must)
     plans_create(&p, &c);
     int64_t elements = shard_rows(&c, SIDE_KV, 0) * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
     for (int rank = 0; rank < 5; rank++) {
-        ck_assert_int_eq(bytes_sent(p.plans[rank], PHASE_FORWARD),
+        ck_assert_int_eq(plans_sent(p.plans[rank], PHASE_FORWARD),
                          4 * elements * case_element_bytes(&c));
-        ck_assert_int_eq(bytes_sent(p.plans[rank], PHASE_BACKWARD), 4 * elements * 4);
+        ck_assert_int_eq(plans_sent(p.plans[rank], PHASE_BACKWARD), 4 * elements * 4);
     }
     plans_destroy(&p);
 }
@@ -303,10 +150,10 @@ START_TEST(ulysses_overlaps)
     const struct plan *plan = p.plans[1];
     const int come[] = {0, 1, 3}; // the others bring results home
     for (int group = 0; group < 3; group++) {
-        int32_t attend = find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, group);
+        int32_t attend = plans_find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, group);
         int32_t in = nth_exchange(plan, PHASE_FORWARD, come[group]);
-        expect_only_wait(plan, attend, in);
-        expect_only_wait(plan, in, -1);
+        plans_expect_wait(plan, attend, in);
+        plans_expect_wait(plan, in, -1);
     }
     ck_assert_int_ge(nth_exchange(plan, PHASE_FORWARD, 5), 0);
     ck_assert_int_eq(nth_exchange(plan, PHASE_FORWARD, 6), -1);
@@ -501,14 +348,6 @@ static Suite *suite(void)
     tcase_add_test(all, memory_bound_holds);
     tcase_add_test(all, flops_of_all_ranks_are_those_of_the_case);
     suite_add_tcase(s, all);
-    TCase *ring = tcase_create("ring");
-    tcase_add_test(ring, ring_forward_overlaps);
-    tcase_add_test(ring, ring_backward_overlaps);
-    tcase_add_test(ring, ring_sends_no_more_than_it_must);
-    tcase_add_test(ring, ring_has_the_slots_it_needs);
-    tcase_add_test(ring, ring_memory_does_not_grow_with_ranks);
-    tcase_add_test(ring, empty_shards_take_part);
-    suite_add_tcase(s, ring);
     TCase *others = tcase_create("others");
     tcase_add_test(others, gather_overlaps);
     tcase_add_test(others, gather_sends_no_more_than_it_must);

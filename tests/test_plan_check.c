@@ -294,7 +294,7 @@ static const struct fault {
      "rank 1: operation 0 (exchange, forward step 0) has a transfer outside its buffer or"},
     {transfer_outside, "operation 0 (exchange, forward step 0) has a transfer outside its buffer"},
     {transfers_beyond, "has slices, transfers or waits outside the plan's"},
-    {exchange_too_many, "rank 0 has 5 exchanges, another rank has more"},
+    {exchange_too_many, "rank 0 has 4 exchanges, another rank has more"},
     {receive_over_send, "both touch bytes 0 to 384 of slot0, one writes, and nothing orders them"},
     {wait_for_later, "waits for a later operation or its own stream"},
     {wait_for_later_exchange, "waits for a later operation or its own stream"},

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which teams' keys the queries of a team see at all: what an algorithm has to bring there.
+#ifndef CPATTN_PLAN_SIGHT_H
+#define CPATTN_PLAN_SIGHT_H
+
+#include "plan/case.h"
+
+// Bit s of teams[t]: some query of team t sees some key of team s.
+struct sight {
+    uint64_t teams[WORLD_SIZE_MAX];
+};
+
+// Of all teams of `size` consecutive ranks; size divides the world's.
+void sight_init(struct sight *sight, const struct cp_case *c, int size);
+
+static inline bool sight_has(const struct sight *sight, int team, int source)
+{
+    return sight->teams[team] >> source & 1;
+}
+
+#endif
