@@ -51,6 +51,20 @@ static void find_nonfinite(const struct trial *t, struct finding *result)
              padded ? "padding and memory hold" : "memory holds");
 }
 
+// ---- rows that must be zero ---------------------------------------------------------------------
+
+// Where no other rule is broken nothing else is to be explained, however small it is.
+static void find_filled(struct trial *t, struct finding *result)
+{
+    const struct suspicion *found = &t->best[DIAGNOSIS_EMPTY_ROW];
+    suspect_filled(t);
+    if (found->left == 1)
+        return;
+    *result = (struct finding){.kind = DIAGNOSIS_EMPTY_ROW,
+                               .said = {.tensor = t->in->tensor, .explained = 1}};
+    memcpy(result->said.text, found->text, sizeof(result->said.text));
+}
+
 // ---- the sentence -------------------------------------------------------------------------------
 
 static void search(struct trial *t)
@@ -77,6 +91,8 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
     if (trial_init(&t, input)) {
         if (!t.finite)
             find_nonfinite(&t, result);
+        else if (input->zero_alone)
+            find_filled(&t, result);
         else if (t.error > t.noise) {
             search(&t);
             trial_decide(&t, result);

@@ -85,6 +85,7 @@ struct diagnosis_input {
     const struct diagnosis_row *rows;
     int count;                        // up to DIAGNOSIS_ROWS_MAX
     double noise;                     // RMS error of an honest result / RMS; 0: what is usual
+    bool zero_alone;                  // no rule but RULE_ZERO is broken
     diagnosis_statistics *statistics; // NULL: they are computed where that is little work
     void *statistics_context;
     // Whether to end the search; or NULL. What has been tried until then has to explain all but

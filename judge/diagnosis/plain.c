@@ -250,7 +250,7 @@ static bool meets_nothing(const struct trial *t, int row)
 }
 
 // A row that sees nothing has to be zero.
-static void suspect_filled(struct trial *t)
+void suspect_filled(struct trial *t)
 {
     int filled = 0, first = -1;
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
@@ -264,10 +264,12 @@ static void suspect_filled(struct trial *t)
     if (filled == 0)
         return;
     trial_keep_lse(t);
+    const struct diagnosis_row *row = row_at(t, first);
     trial_offer(t, DIAGNOSIS_EMPTY_ROW, t->tried,
-                "%s of rows that must be zero is not, as of sequence %d, head %d, position %lld",
-                report_tensor_name(t->in->tensor), row_at(t, first)->sequence,
-                row_at(t, first)->head, (long long)row_at(t, first)->position);
+                "%s has to be zero where nothing is seen; it is not in %d of %d rows looked at, as "
+                "in that of sequence %d, head %d, position %lld",
+                report_tensor_name(t->in->tensor), filled, t->rows, row->sequence, row->head,
+                (long long)row->position);
 }
 
 // An LSE that is off by the same everywhere.

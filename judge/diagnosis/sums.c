@@ -99,6 +99,25 @@ static void suspect_base(struct trial *t)
     }
 }
 
+// What is lost of elements that are more than noise.
+static void suspect_zeros(struct trial *t)
+{
+    int n = t->rows * t->dim, zeros = 0, first = -1;
+    double noise = sqrt(t->noise / n);
+    for (int at = 0; at < n; at++) {
+        bool lost = t->got[at] == 0 && fabs(t->right[at]) > 4 * noise;
+        t->tried[at] = lost ? 0 : t->right[at];
+        first = lost && first < 0 ? at : first;
+        zeros += lost;
+    }
+    if (zeros > 0)
+        trial_offer(t, DIAGNOSIS_ZERO, t->tried,
+                    "dbias is zero in %d of %d elements looked at, as of head %d, query %lld, "
+                    "key %d",
+                    zeros, n, t->in->rows[first / t->dim].head,
+                    (long long)t->in->rows[first / t->dim].position, first % t->dim);
+}
+
 static void sums_suspect(struct trial *t, const struct parts *x, struct finding *result)
 {
     if (t->finite) {
@@ -114,6 +133,8 @@ static void sums_suspect(struct trial *t, const struct parts *x, struct finding 
         if (t->in->tensor == TENSOR_DBIAS)
             trial_offer(t, DIAGNOSIS_SUM, x->last,
                         "dbias is what the last query makes of it alone, not the sum over queries");
+        if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))
+            suspect_zeros(t);
     }
     trial_decide(t, result);
 }

@@ -102,7 +102,8 @@ void trial_chunk_name(const struct trial *t, const struct chunks *chunks, int ch
 
 // ---- the suspicions, by subject; each offers its own ----
 
-void suspect_plain(struct trial *t); // what needs no attention: factors, zeros, rows that moved
+void suspect_plain(struct trial *t);  // what needs no attention: factors, zeros, rows that moved
+void suspect_filled(struct trial *t); // rows that must be zero and are not
 void suspect_plain_values(struct trial *t); // the part of it that needs no rows
 void suspect_twists(struct trial *t);       // another scale, mask, window, sink, bias, softcap, LSE
 void suspect_heads(struct trial *t);        // query rows: other heads
