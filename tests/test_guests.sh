@@ -35,6 +35,9 @@ guests:
     supports: bshd, mask none or causal
   faults: {command: [python3, "$top/tests/guest_faults.py"], world-sizes: "1-2"}
   dead: {command: [python3, -c, "import sys; sys.exit('no module named kernel')"]}
+  shot:
+    command: [sh, -c, "echo first line >&2; echo second >&2; echo third >&2; echo fourth >&2; kill -KILL \$\$"]
+  done: {command: "true"}
   stranger: {command: "sleep 600", start-timeout: 1s}
 YAML
 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning \
@@ -59,7 +62,7 @@ tap_has "and those of the command line" "$described" "guest          again: any 
 tap_has "in JSON, too" "$("$submit" describe --json)" '{"name":"faults","world_sizes":[1,2],"supports":""}'
 run --implementation numby
 tap_has "an unknown name is refused with those that there are" "$status $out" \
-    "implementation is 'numby'; accepted here is cpattn, numpy, faults, dead, stranger or again"
+    "implementation is 'numby'; accepted here is cpattn, numpy, faults, dead, shot, done, stranger or again"
 run --implementation numpy
 tap_has "so is another number of ranks" "$status $out" \
     "world_size is 2 with implementation numpy; accepted is 1 there"
@@ -139,11 +142,11 @@ tap_has "unsupported" "$told" "UNIMPLEMENTED: rank 0 of 1: only sees nothing"
 tap_is "all of this was one pool" "$(pools_started)" "$started"
 
 fault exits --world-size 1
-tap_has "exits" "$told" "ABORTED: rank 0 of 1 exited with 7 in forward, step 0"
+tap_has "exits" "$told" "ABORTED: rank 0 of 1 of guest faults exited with 7 in forward, step 0"
 fault "closes descriptors" --world-size 1
 tap_has "closes descriptors" "$code $told" "rank 0 of 1"
 fault dies --world-size 2
-tap_has "dies" "$told" "rank 1 of 2 was killed by signal 11 (SIGSEGV) in forward, step 0"
+tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
 fault hangs --world-size 2 --timeout 4s
 tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
 fault "raises alone" --world-size 2
@@ -157,9 +160,19 @@ tap_has "lse of one" "$told" "rank 1 of 2: delivers no lse, which other ranks do
 # ---- programs that are no guests ----
 
 run --implementation dead --world-size 1
-tap_has "one that ends says why" "$out" "no module named kernel"
+tap_has "one that ends is named with its command and how it ended" "$out" "the pool of 1 ranks cannot be started: \
+rank 0 of 1 of guest dead (python3 -c import sys; sys.exit('no module named kernel')) exited with 1 before it was \
+ready; it wrote: no module named kernel"
+run --implementation shot --world-size 2
+tap_has "so is one that a signal ends" "$out" "of 2 of guest shot (sh -c echo first line >&2; echo second >&2; echo third ...) \
+was killed by signal 9 (SIGKILL) before it was ready; it wrote: second | third | fourth"
+tap_has "the status of the daemon says so, too" "$("$submit" status)" "of guest shot (sh -c"
+run --implementation done --world-size 1
+tap_has "one that returns is told what a guest does" "$out" "rank 0 of 1 of guest done (true) exited with 0 before it \
+was ready; a guest calls cpattn.guest.serve() or cpattn_guest_main(), which do not return"
 run --implementation stranger --world-size 1
-tap_has "one that does not begin is given up" "$out" "stranger"
+tap_has "one that does not begin is given up" "$out" "cannot be started: rank 0 of 1 of guest stranger (sleep 600) \
+was not ready in time (start-timeout)"
 tap_has "and so is one without a daemon" \
     "$(python3 "$top/tests/guest_faults.py" 2>&1)" "this is a guest of cpattnd, which has to start it"
 tap_has "a program that is not there is told at the start" \

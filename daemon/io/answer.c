@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/duration.h"
+#include "daemon/io/pool_words.h"
 
 // ---- verdicts ----------------------------------------------------------------------------------
 
@@ -205,9 +206,14 @@ static void rank_exited_write(const struct sentence *s, struct error *error)
     const struct rank_process *r = culprit_of(s);
     const char *fate = r && r->fate[0] ? r->fate : "lost";
     bool was = strncmp(fate, "killed", 6) == 0 || strcmp(fate, "lost") == 0;
-    error_set(error, s->action->status, "rank %d of %d %s%s %s%s%s; the pool is being restarted",
-              s->culprit, s->action->world_size, was ? "was " : "", fate, s->place,
-              r && r->failure.text[0] ? ": " : "", r ? r->failure.text : "");
+    char guest[IMPLEMENTATION_NAME_MAX + 16], wrote[ERROR_TEXT_MAX] = "";
+    pool_words_guest(s->crew, guest, sizeof(guest));
+    if (r && guest[0])
+        pool_words_wrote(r, wrote, sizeof(wrote));
+    error_set(error, s->action->status,
+              "rank %d of %d%s %s%s %s%s%s%s; the pool is being restarted", s->culprit,
+              s->action->world_size, guest, was ? "was " : "", fate, s->place,
+              r && r->failure.text[0] ? ": " : "", r ? r->failure.text : "", wrote);
 }
 
 static const char *state_explain(const struct rank_process *r)

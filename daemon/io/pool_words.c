@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/guests.h"
 #include "daemon/io/proc.h"
 
 uint64_t pool_words_devices(const struct wire_description *d, uint64_t places)
@@ -17,24 +18,108 @@ uint64_t pool_words_devices(const struct wire_description *d, uint64_t places)
     return d->gpu_count > 0 ? gpus : places;
 }
 
-static const char *last_line(char *text)
+// ---- who it was, and what it said last ---------------------------------------------------------
+
+// Of a guest's command, for people.
+#define COMMAND_TOLD 60
+// Of what a process wrote: its last lines, and how much of them.
+#define LINES_TOLD   3
+#define LINES_BYTES  (ERROR_TEXT_MAX / 2)
+
+void pool_words_guest(const struct crew *crew, char *text, size_t size)
 {
-    size_t length = strlen(text);
-    while (length > 0 && text[length - 1] == '\n')
-        text[--length] = '\0';
-    const char *newline = strrchr(text, '\n');
-    return newline ? newline + 1 : text;
+    text[0] = '\0';
+    if (crew && crew->guest)
+        snprintf(text, size, " of guest %s", crew->guest->name);
+}
+
+// " (python3 my_ring.py)"
+static void command_write(const struct guest *guest, char *text, size_t size)
+{
+    char *words[GUEST_WORDS_MAX + 1];
+    size_t used = 0;
+    text[0] = '\0';
+    if (!guest)
+        return;
+    guest_words(guest, words);
+    for (int i = 0; words[i] && used < size; i++) {
+        const char *slash = i == 0 ? strrchr(words[i], '/') : NULL;
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i == 0 ? " (" : " ",
+                                 slash ? slash + 1 : words[i]);
+    }
+    for (char *at = text; *at; at++)
+        *at = (char)(*at < ' ' || *at > '~' ? ' ' : *at);
+    if (used > COMMAND_TOLD)
+        snprintf(text + COMMAND_TOLD - 3, size - COMMAND_TOLD + 3, "...");
+    snprintf(text + strlen(text), size - strlen(text), ")");
+}
+
+// The lines of a text that is cut up in place, the last LINES_TOLD of those that say something, one
+// behind the other.
+static void lines_write(char *from, char *text, size_t size)
+{
+    const char *lines[LINES_TOLD] = {NULL};
+    int count = 0;
+    for (char *line; (line = strsep(&from, "\n"));) {
+        line += strspn(line, " \t");
+        if (line[0])
+            lines[count++ % LINES_TOLD] = line;
+    }
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = count > LINES_TOLD ? count - LINES_TOLD : 0; i < count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : " | ",
+                                 lines[i % LINES_TOLD]);
+}
+
+void pool_words_wrote(const struct rank_process *r, char *text, size_t size)
+{
+    char tail[LINES_BYTES], lines[LINES_BYTES + 3 * LINES_TOLD];
+    bytering_tail(&r->stderr_pipe.ring, tail, sizeof(tail));
+    lines_write(tail, lines, sizeof(lines));
+    snprintf(text, size, "%s%s", lines[0] ? "; it wrote: " : "", lines);
+}
+
+static bool was_killed(const char *fate)
+{
+    return strncmp(fate, "killed", 6) == 0;
 }
 
 void pool_words_not_ready(const struct crew *crew, int rank, struct error *error)
 {
     const struct rank_process *r = &crew->ranks[rank];
-    char tail[ERROR_TEXT_MAX / 2];
-    bytering_tail(&r->stderr_pipe.ring, tail, sizeof(tail));
-    const char *line = last_line(tail), *fate = r->fate[0] ? r->fate : "failed";
-    error_set(error, STATUS_UNAVAILABLE, "rank %d of %d %s%s before it was ready%s%s%s%s", rank,
-              crew->world_size, strncmp(fate, "killed", 6) == 0 ? "was " : "", fate,
-              r->failure.text[0] ? ": " : "", r->failure.text, line[0] ? "; it wrote: " : "", line);
+    char guest[IMPLEMENTATION_NAME_MAX + 16], command[GUEST_COMMAND_MAX], wrote[ERROR_TEXT_MAX];
+    const char *fate = r->fate[0] ? r->fate : "failed";
+    bool returned = crew->guest && strcmp(fate, "exited with 0") == 0;
+    pool_words_guest(crew, guest, sizeof(guest));
+    command_write(crew->guest, command, sizeof(command));
+    pool_words_wrote(r, wrote, sizeof(wrote));
+    error_set(error, STATUS_UNAVAILABLE, "rank %d of %d%s%s %s%s before it was ready%s%s%s%s", rank,
+              crew->world_size, guest, command, was_killed(fate) ? "was " : "", fate,
+              r->failure.text[0] ? ": " : "", r->failure.text, wrote,
+              returned
+                  ? "; a guest calls cpattn.guest.serve() or cpattn_guest_main(), which do not "
+                    "return"
+                  : "");
+}
+
+void pool_words_late(const struct crew *crew, struct error *error)
+{
+    char guest[IMPLEMENTATION_NAME_MAX + 16], command[GUEST_COMMAND_MAX], wrote[ERROR_TEXT_MAX];
+    const struct rank_process *late = NULL;
+    for (int rank = crew->world_size - 1; rank >= 0; rank--) {
+        const struct rank_process *r = &crew->ranks[rank];
+        if (r->fate[0] || r->ending || r->failure.status != STATUS_OK)
+            return;
+        late = r->said_ready ? late : r;
+    }
+    if (!late)
+        return;
+    pool_words_guest(crew, guest, sizeof(guest));
+    command_write(crew->guest, command, sizeof(command));
+    pool_words_wrote(late, wrote, sizeof(wrote));
+    error_set(error, STATUS_UNAVAILABLE, "rank %d of %d%s%s was not ready in time%s%s", late->rank,
+              crew->world_size, guest, command, crew->guest ? " (start-timeout)" : "", wrote);
 }
 
 // "GPU 3", "device 0"

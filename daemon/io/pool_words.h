@@ -11,8 +11,18 @@
 // The GPUs in a set of the core's devices, by index; without GPUs the devices themselves.
 uint64_t pool_words_devices(const struct wire_description *d, uint64_t places);
 
+// " of guest NAME", or "" for ranks of our own. `crew` may be NULL.
+void pool_words_guest(const struct crew *crew, char *text, size_t size);
+
+// "; it wrote: " with the last lines of a rank's stderr, or "" where there are none.
+void pool_words_wrote(const struct rank_process *r, char *text, size_t size);
+
 // Why a rank that is lost was not ready: UNAVAILABLE.
 void pool_words_not_ready(const struct crew *crew, int rank, struct error *error);
+
+// Of a pool that is about to be killed: why, where it is because a rank that lives has not become
+// ready; else the error is left alone.
+void pool_words_late(const struct crew *crew, struct error *error);
 
 // Why no pool of the world size can be had: UNAVAILABLE.
 void pool_words_stuck(struct crews *crews, const struct wire_description *d, int world_size,

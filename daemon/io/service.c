@@ -96,8 +96,10 @@ static void on_kill(struct service *s, const struct action *a)
     struct crew *crew = crew_of(s, a);
     log_notice("pool_kill world=%d instance=%d generation=%u", a->world_size, a->instance,
                a->generation);
-    if (crew)
-        crew_kill(crew);
+    if (!crew)
+        return;
+    pool_words_late(crew, &s->start_errors[a->implementation][a->world_size]);
+    crew_kill(crew);
 }
 
 // A stop from outside ends cases through the core's cancel; the client did not ask for that.
