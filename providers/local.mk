@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Providers of attention kernels that ship with the project: shared objects that ranks load.
-EXTRA_DIST += providers/cudnn.cpp
+EXTRA_DIST += providers/cudnn.cpp providers/cudnn_graph.h
 
 # cuDNN and the CUDA run-time are loaded when the provider is, so that it needs neither to be built.
 if CUDNN
 providerdir = $(libdir)/cpattn
 provider_DATA = providers/cudnn.so
 CLEANFILES += providers/cudnn.so
-providers/cudnn.so: providers/cudnn.cpp kernels/cpattn_provider.h
+providers/cudnn.so: providers/cudnn.cpp providers/cudnn_graph.h kernels/cpattn_provider.h
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CXX)$(CUDA_HOST_CXX) -std=c++17 -O2 -fPIC -fvisibility=hidden -shared -Wall -DNDEBUG \
 	    -DNV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING -I$(top_srcdir) $(CUDNN_CPPFLAGS) $(CUDA_CPPFLAGS) \

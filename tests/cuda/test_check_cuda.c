@@ -259,6 +259,8 @@ static int reports_compare(const struct rank *rank, const struct rank_report *ch
             continue;
         if (own && (same_figures(own, f) || is_close(own, f)))
             continue;
+        if (!own && f->elements == 0) // a rank without rows hands nothing over
+            continue;
         different++;
         harness_note("%s, chunk %d of rank %d, seed %llu: broken %d and %d, rms %.17g and %.17g",
                      report_tensor_name(f->tensor), f->chunk, rank->number,
