@@ -251,8 +251,10 @@ static struct cpattn_description *description_create(const struct wire_descripti
         .guest_count = wire->guest_count,
     };
     for (int i = 0; i < wire->provider_count; i++)
-        d->providers[i] =
-            (struct cpattn_provider_entry){d->wire.providers[i].name, d->wire.providers[i].file};
+        d->providers[i] = (struct cpattn_provider_entry){.name = d->wire.providers[i].name,
+                                                         .file = d->wire.providers[i].file,
+                                                         .about = d->wire.providers[i].about,
+                                                         .trouble = d->wire.providers[i].trouble};
     for (int i = 0; i < wire->gpu_count; i++)
         d->gpus[i] = (struct cpattn_gpu){
             .index = d->wire.gpus[i].index,

@@ -413,7 +413,9 @@ cpattn_description_gpu(const struct cpattn_description *description, int i);
 // A provider of attention kernels beside the project's own: what a case may name.
 struct cpattn_provider_entry {
     const char *name;
-    const char *file; // of its shared object
+    const char *file;    // of its shared object
+    const char *about;   // what it says of itself, or ""
+    const char *trouble; // why it could not be opened at the daemon's start, or ""; cases try again
 };
 // The i-th provider; NULL after the last.
 CPATTN_API const struct cpattn_provider_entry *

@@ -6,8 +6,9 @@
 //     cpattnd --provider mine=/usr/lib/cpattn/mine.so
 //     cpattn-submit case --provider mine
 //
-// The object exports cpattn_provider(). Each rank is a process of its own, loads the object when
-// the first case names it, and uses it from one thread. A provider needs no library of cpattnd, and
+// The object exports cpattn_provider(). The daemon tries open() and close() at its start, in a
+// process of its own. Each rank is a process, too, loads the object when the first case names it,
+// and uses it from one thread. A provider needs no library of cpattnd, and
 // may be written in any language that can export a C table. See tests/providers/toy.c.
 //
 // What is computed. An operation has up to some thousands of rectangles. Query i of a rectangle

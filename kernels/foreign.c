@@ -428,7 +428,6 @@ static enum status table_check(const struct foreign *f, const char *file, struct
 
 static enum status foreign_load(struct foreign *f, const char *file, struct error *error)
 {
-    char text[REASON_MAX] = "";
     const struct cpattn_provider *(*table)(void);
     f->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!f->library)
@@ -437,11 +436,23 @@ static enum status foreign_load(struct foreign *f, const char *file, struct erro
     if (!table)
         return refuse(file, "it does not export " CPATTN_PROVIDER_SYMBOL "()", error);
     f->table = table();
-    enum status status = table_check(f, file, error);
-    if (status != STATUS_OK || !f->table->open)
-        return status;
-    if (f->table->open(&f->state, text, sizeof(text)) != CPATTN_PROVIDER_OK)
-        status = refuse(file, text[0] ? text : "open() does not say why it failed", error);
+    return table_check(f, file, error);
+}
+
+static enum status foreign_begin(struct foreign *f, const char *file, struct error *error)
+{
+    char text[REASON_MAX] = "";
+    if (!f->table->open || f->table->open(&f->state, text, sizeof(text)) == CPATTN_PROVIDER_OK)
+        return STATUS_OK;
+    return refuse(file, text[0] ? text : "open() does not say why it failed", error);
+}
+
+enum status foreign_look(const char *file, const struct backend_ops *ops, struct error *error)
+{
+    struct foreign f = {.ops = ops};
+    enum status status = foreign_load(&f, file, error);
+    if (status != STATUS_OK && f.library)
+        dlclose(f.library);
     return status;
 }
 
@@ -457,6 +468,8 @@ enum status foreign_open(const char *name, const char *file, const struct backen
     snprintf(f->name, sizeof(f->name), "%s", name);
     f->base = (struct attention_provider){.ops = &foreign_ops, .name = f->name};
     enum status status = foreign_load(f, file, error);
+    if (status == STATUS_OK)
+        status = foreign_begin(f, file, error);
     if (status != STATUS_OK) {
         if (f->library)
             dlclose(f->library);
@@ -465,6 +478,12 @@ enum status foreign_open(const char *name, const char *file, const struct backen
     }
     *provider = &f->base;
     return STATUS_OK;
+}
+
+const char *foreign_about(struct attention_provider *provider)
+{
+    const char *about = self(provider)->table->about;
+    return about ? about : "";
 }
 
 // The object stays loaded: it may have threads, or handlers for the end of the process.

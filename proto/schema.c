@@ -151,6 +151,8 @@ const struct map_field schema_device[] = {
 const struct map_field schema_provider[] = {
     TEXT(wire_provider, name),
     TEXT(wire_provider, file),
+    TEXT(wire_provider, about),
+    TEXT(wire_provider, trouble),
     END,
 };
 

@@ -74,7 +74,9 @@ struct wire_device {
 
 struct wire_provider {
     char name[PROVIDER_NAME_MAX];
-    char file[256]; // its end is cut off
+    char file[256];    // its end is cut off
+    char about[256];   // what it says of itself, or ""
+    char trouble[256]; // why it could not be opened at the daemon's start, or ""
 };
 
 struct wire_guest {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rank/providers.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,7 @@ void providers_fini(struct providers *p)
     p->count = 0;
 }
 
-// The file of a name in the list of the environment; false where it has none.
-static bool file_find(const char *name, char file[PATH_MAX])
+bool providers_file(const char *name, char file[PATH_MAX])
 {
     const char *line = getenv("CPATTN_PROVIDERS");
     size_t length = strlen(name);
@@ -43,7 +41,7 @@ static enum status provider_load(struct providers *p, const char *name,
 {
     char file[PATH_MAX];
     struct error reason = {0};
-    if (p->count == PROVIDERS_MAX || !file_find(name, file))
+    if (p->count == PROVIDERS_MAX || !providers_file(name, file))
         return error_set(error, STATUS_FAILED_PRECONDITION, "there is no provider '%s'", name);
     enum status status = foreign_open(name, file, p->ops, p->backend, provider, &reason);
     if (status != STATUS_OK)

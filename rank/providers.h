@@ -4,6 +4,8 @@
 #ifndef CPATTN_RANK_PROVIDERS_H
 #define CPATTN_RANK_PROVIDERS_H
 
+#include <limits.h>
+
 #include "common/limits.h"
 #include "kernels/provider.h"
 #include "rank/job.h"
@@ -19,6 +21,9 @@ struct providers {
 void providers_init(struct providers *p, const struct backend_ops *ops,
                     struct attention_backend *backend);
 void providers_fini(struct providers *p);
+
+// The file of a name in the list of the environment; false where it has none.
+bool providers_file(const char *name, char file[PATH_MAX]);
 
 // Makes the attends of a job that has none yet, with the provider that its case names and `own`.
 // FAILED_PRECONDITION: there is no such provider, or it cannot be used; else as attends_create().

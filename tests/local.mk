@@ -441,7 +441,7 @@ tests_test_daemon_life_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_gpus
 tests_test_gpus_SOURCES = tests/test_gpus.c \
-    daemon/io/gpus.c daemon/io/gpus.h daemon/io/spawn.c daemon/io/spawn.h \
+    daemon/io/gpus.c daemon/io/gpus.h daemon/io/probe.c daemon/io/probe.h daemon/io/spawn.c daemon/io/spawn.h \
     daemon/io/confine.c daemon/io/confine.h daemon/io/proc.c daemon/io/proc.h
 
 test_programs += tests/test_peaks
@@ -512,7 +512,7 @@ tests_fail_calls_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
 
 # Providers: a toy, and what can be wrong with one.
 toys = tests/toy.la tests/toy_merges.la tests/toy_scale.la tests/toy_crashes.la tests/toy_fails.la \
-    tests/toy_causal.la
+    tests/toy_causal.la tests/toy_moods.la
 toy_ldflags = -module -avoid-version -shared -rpath /nowhere
 check_LTLIBRARIES += $(toys)
 tests_toy_la_SOURCES = tests/providers/toy.c
@@ -538,6 +538,10 @@ tests_toy_causal_la_SOURCES = tests/providers/toy.c
 tests_toy_causal_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_CAUSAL_ONLY
 tests_toy_causal_la_LDFLAGS = $(toy_ldflags)
 tests_toy_causal_la_LIBADD = $(MATH_LIBS)
+tests_toy_moods_la_SOURCES = tests/providers/toy.c
+tests_toy_moods_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_MOODS
+tests_toy_moods_la_LDFLAGS = $(toy_ldflags)
+tests_toy_moods_la_LIBADD = $(MATH_LIBS)
 test_scripts += tests/test_provider.sh
 test_programs += tests/test_groups
 tests_test_groups_SOURCES = tests/test_groups.c

@@ -104,6 +104,8 @@ static const struct place {
     AT(cpattn_description, provider_count, 56),
     AT(cpattn_provider_entry, name, 0),
     AT(cpattn_provider_entry, file, 8),
+    AT(cpattn_provider_entry, about, 16),
+    AT(cpattn_provider_entry, trouble, 24),
     AT(cpattn_description, guest_count, 60),
     AT(cpattn_implementation, name, 0),
     AT(cpattn_implementation, world_sizes, 8),

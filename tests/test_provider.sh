@@ -16,6 +16,33 @@ export CPATTN_SOCKET
 daemon=
 trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 
+# One that cannot be loaded is told at the start.
+refused() { # NAME FILE
+    timeout 60 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 \
+        --provider "$1=$2" >"$scratch/out" 2>&1
+    status=$?
+    out=$(tail -n 1 "$scratch/out")
+}
+refused absent "$scratch/none.so"
+tap_is "a daemon with an object that is not there does not start" "$status" 1
+tap_has "and says which" "$out" "cpattnd: the provider absent ($scratch/none.so) cannot be used: cannot open shared object file"
+tap_has "and why" "$out" "No such file or directory"
+echo text >"$scratch/text"
+refused stranger "$scratch/text"
+tap_has "nor with a file that is none" "$status $out" "1 cpattnd: the provider stranger ($scratch/text) cannot be used: "
+refused other "$top_builddir/client/.libs/libcpattn.so.0"
+tap_has "nor with another library" "$out" "it does not export cpattn_provider()"
+cp "$objects/toy_moods.so" "$scratch/poisonous.so"
+: >"$scratch/poisonous.so.poisonous"
+refused poison "$scratch/poisonous.so"
+tap_has "nor with one that kills who loads it" "$out" "loading it ended the process by signal 6 (Aborted)"
+printf 'providers: {absent: %s}\n' "$scratch/none.so" >"$scratch/settings.yaml"
+timeout 60 "$top_builddir/cpattnd" --config "$scratch/settings.yaml" --socket "$CPATTN_SOCKET" --backend cpu 2>"$scratch/out"
+tap_has "settings are no exception" "$? $(tail -n 1 "$scratch/out")" "1 cpattnd: the provider absent"
+
+for mood in moods deadly gone; do cp "$objects/toy_moods.so" "$scratch/$mood.so"; done
+: >"$scratch/moods.so.closed"
+: >"$scratch/deadly.so.deadly"
 cat >"$scratch/settings.yaml" <<SETTINGS
 providers:
   toy: $objects/toy.so
@@ -24,7 +51,8 @@ SETTINGS
 "$top_builddir/cpattnd" --config "$scratch/settings.yaml" --socket "$CPATTN_SOCKET" --backend cpu \
     --devices 2 --provider scale="$objects/toy_scale.so" --provider crashes="$objects/toy_crashes.so" \
     --provider fails="$objects/toy_fails.so" --provider causal="$objects/toy_causal.so" \
-    --provider absent="$scratch/none.so" --provider stranger="$scratch/settings.yaml" 2>"$scratch/log" &
+    --provider moods="$scratch/moods.so" --provider deadly="$scratch/deadly.so" \
+    --provider gone="$scratch/gone.so" 2>"$scratch/log" &
 daemon=$!
 until "$submit" status >/dev/null 2>&1; do
     kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
@@ -43,7 +71,12 @@ count() { # MEMBER, of the first rank of what run() has printed
 
 run describe
 tap_has "describe lists them" "$out" "provider       toy: /"
-tap_has "those of options, too" "$out" "tests/.libs/toy_causal.so"
+tap_has "those of options, too" "$out" "tests/.libs/toy_causal.so, a toy"
+tap_has "one that does not open has the reason" "$out" "moods.so could not be opened: the toy's box is closed"
+tap_has "one that kills who opens it, too" "$out" "open() ended the process by signal 6 (Aborted)"
+tap_has "the log has it" "$(cat "$scratch/log")" "provider name=moods file=\"$scratch/moods.so\" action=tried_again_by_cases trouble="
+run describe --json
+tap_is "a program can read it" "$(echo "$out" | "$peek" json providers.0.about)" "a toy"
 
 # shellcheck disable=SC2086
 for name in toy merging; do
@@ -94,12 +127,18 @@ run case $small --provider fails
 tap_is "so does a failure" "$status" 77
 tap_has "with its sentence" "$out" "the toy is broken"
 # shellcheck disable=SC2086
-run case $small --provider absent
-tap_is "an object that is not there is refused" "$status" 73
-tap_has "with the file" "$out" "none.so"
+run case $small --provider moods
+tap_is "one that does not open is refused" "$status" 73
+tap_has "with its sentence" "$out" "the toy's box is closed"
+rm "$scratch/moods.so.closed"
 # shellcheck disable=SC2086
-run case $small --provider stranger
-tap_is "and one that is none" "$status" 73
+run case $small --provider moods
+tap_is "until that is mended" "$status" 0
+rm "$scratch/gone.so"
+# shellcheck disable=SC2086
+run case $small --provider gone
+tap_is "an object that is gone is refused" "$status" 73
+tap_has "with the file" "$out" "gone.so"
 # shellcheck disable=SC2086
 run case $small --provider nobody
 tap_is "and a name that is none" "$status" 73

@@ -278,6 +278,8 @@ void sample_description(struct sample *s, struct wire_description *d)
     for (int i = 0; i < d->provider_count; i++) {
         sample_text(s, d->providers[i].name, sizeof d->providers[i].name, false);
         sample_text(s, d->providers[i].file, sizeof d->providers[i].file, false);
+        sample_text(s, d->providers[i].about, sizeof d->providers[i].about, false);
+        sample_text(s, d->providers[i].trouble, sizeof d->providers[i].trouble, false);
     }
     d->guest_count = (int32_t)sample_range(s, 0, GUESTS_MAX);
     for (int i = 0; i < d->guest_count; i++) {

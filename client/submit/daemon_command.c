@@ -84,6 +84,16 @@ static void guests_print(const struct cpattn_description *d)
     }
 }
 
+static void print_provider(const struct cpattn_provider_entry *p)
+{
+    bool troubled = p->trouble[0];
+    printf("provider       %s: %s%s%s\n", p->name, p->file,
+           troubled      ? " could not be opened: "
+           : p->about[0] ? ", "
+                         : "",
+           troubled ? p->trouble : p->about);
+}
+
 static void print_description(const struct cpattn_client *client,
                               const struct cpattn_description *d)
 {
@@ -105,7 +115,7 @@ static void print_description(const struct cpattn_client *client,
            duration_format(d->timeout_max_ns, most, sizeof(most)));
     printf("queue          %d cases\n", d->queue_max);
     for (int i = 0; (provider = cpattn_description_provider(d, i)); i++)
-        printf("provider       %s: %s\n", provider->name, provider->file);
+        print_provider(provider);
     putchar('\n');
     support_print(stdout);
 }

@@ -412,6 +412,9 @@ static json_t *providers_array(struct writer *w, const struct cpattn_description
         json_t *object = json_object();
         put_text(w, object, "name", provider->name);
         put_text(w, object, "file", provider->file);
+        put_text(w, object, "about", provider->about);
+        if (provider->trouble[0])
+            put_text(w, object, "trouble", provider->trouble);
         if (json_array_append_new(array, object))
             w->failed = true;
     }

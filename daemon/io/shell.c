@@ -17,6 +17,7 @@
 #include "daemon/io/host.h"
 #include "daemon/io/notify.h"
 #include "daemon/io/port.h"
+#include "daemon/io/providers.h"
 #include "daemon/io/server.h"
 #include "daemon/io/service.h"
 
@@ -32,6 +33,8 @@
 // seconds.
 #define START_TIMEOUT_CPU_NS (10 * NS_PER_S)
 #define START_TIMEOUT_GPU_NS (30 * NS_PER_S)
+// To load a provider and open it, which may be the first contact with a driver, too.
+#define PROVIDER_LIMIT_MS    30000
 // Requests that the server takes beyond those that the service keeps; each of these is answered at
 // once.
 #define REQUESTS_SPARE       (256 + ATTACHED_MAX)
@@ -269,18 +272,6 @@ static uint64_t start_timeout(const struct shell *s)
     return s->backend.gpu_count > 0 ? START_TIMEOUT_GPU_NS : START_TIMEOUT_CPU_NS;
 }
 
-static void providers_tell(const struct provider_list *list, struct wire_description *d)
-{
-    d->provider_count = list->count;
-    for (int i = 0; i < list->count; i++) {
-        const struct provider_entry *entry = &list->entries[i];
-        memcpy(d->providers[i].name, entry->name, sizeof(entry->name));
-        snprintf(d->providers[i].file, sizeof(d->providers[i].file), "%.255s", entry->file);
-        log_notice("provider name=%s file=%s", entry->name,
-                   log_quote(&(struct log_quoted){0}, entry->file));
-    }
-}
-
 static enum status parts_create(struct shell *s, int descriptors, struct error *error)
 {
     const struct config *c = &s->config;
@@ -310,7 +301,10 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
     };
     memcpy(service.description.backend, b->name, sizeof(b->name));
     memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));
-    providers_tell(&c->providers, &service.description);
+    enum status status =
+        providers_try(&c->providers, b, PROVIDER_LIMIT_MS, &service.description, error);
+    if (status != STATUS_OK)
+        return status;
     service.description.guest_count = c->guests.count;
     for (int i = 0; i < c->guests.count; i++) {
         struct wire_guest *guest = &service.description.guests[i];
@@ -319,7 +313,7 @@ static enum status parts_create(struct shell *s, int descriptors, struct error *
         memcpy(guest->supports, c->guests.list[i].supports, sizeof(guest->supports));
     }
     service.peaks = peaks_of(&service.description, host_cores());
-    enum status status = service_create(s->loop, &service, on_drained, s, &s->service, error);
+    status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
         return status;
     const struct server_port port = {s->port.fd, s->port.tls};

@@ -199,7 +199,12 @@ class DescriptionStruct(ctypes.Structure):
 class ProviderStruct(ctypes.Structure):
     """struct cpattn_provider_entry"""
 
-    _fields_ = [("name", ctypes.c_char_p), ("file", ctypes.c_char_p)]
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("file", ctypes.c_char_p),
+        ("about", ctypes.c_char_p),
+        ("trouble", ctypes.c_char_p),
+    ]
 
 
 class GpuStruct(ctypes.Structure):

@@ -9,6 +9,7 @@
 #include "common/limits.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
+#include "rank/provider_probe.h"
 
 #define EXIT_UNAVAILABLE 69 // of sysexits.h
 
@@ -84,6 +85,14 @@ static bool kind_is_usable(int device, const struct cudaDeviceProp *properties, 
     kinds[(*kind_count)++] =
         (struct kind){.version = {properties->major, properties->minor}, .usable = usable};
     return usable;
+}
+
+int probe_provider(const char *name, const char *device)
+{
+    cudaError_t result = cudaSetDevice(atoi(device));
+    if (result != cudaSuccess)
+        fprintf(stderr, "device %s: %s\n", device, cudaGetErrorString(result));
+    return provider_probe(name, &backend_cuda);
 }
 
 int probe_run(void)

@@ -8,4 +8,7 @@
 // then stderr has one sentence why.
 int probe_run(void);
 
+// rank/provider_probe.h with a device, by its number, that is current.
+int probe_provider(const char *name, const char *device);
+
 #endif

@@ -3,13 +3,19 @@
 // thread. To start a provider of your own, copy it.
 //
 // TOY_MERGES builds one that merges by itself; TOY_WRONG_SCALE, TOY_CRASHES, TOY_FAILS and
-// TOY_CAUSAL_ONLY build those that tests need: wrong, deadly, failing, and choosy.
+// TOY_CAUSAL_ONLY build those that tests need: wrong, deadly, failing, and choosy; one of TOY_MOODS
+// fails to load or open while there is a file beside it that says so.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpattn_provider.h"
+
+#ifdef TOY_MOODS
+#include <dlfcn.h>
+#include <unistd.h>
+#endif
 
 // ---- elements -----------------------------------------------------------------------------------
 
@@ -285,6 +291,36 @@ static int toy_prepare(void *state, const struct cpattn_attention *a,
     return CPATTN_PROVIDER_OK;
 }
 
+#ifdef TOY_MOODS
+// Whether there is a file with the object's name and this behind it.
+static int is_in_mood(const char *mood)
+{
+    Dl_info own;
+    char path[4096];
+    if (!dladdr(&is_in_mood, &own))
+        return 0;
+    snprintf(path, sizeof(path), "%s.%s", own.dli_fname, mood);
+    return access(path, F_OK) == 0;
+}
+
+__attribute__((constructor)) static void toy_load(void)
+{
+    if (is_in_mood("poisonous"))
+        abort();
+}
+
+static int toy_open(void **state, char *reason, uint64_t reason_size)
+{
+    (void)state;
+    if (is_in_mood("deadly"))
+        abort();
+    if (!is_in_mood("closed"))
+        return CPATTN_PROVIDER_OK;
+    snprintf(reason, reason_size, "the toy's box is closed");
+    return CPATTN_PROVIDER_FAILED;
+}
+#endif
+
 static const struct cpattn_provider toy = {
     .size = sizeof(struct cpattn_provider),
     .version = CPATTN_PROVIDER_VERSION,
@@ -293,6 +329,9 @@ static const struct cpattn_provider toy = {
     .flags = CPATTN_PROVIDER_MERGES,
 #endif
     .about = "a toy",
+#ifdef TOY_MOODS
+    .open = toy_open,
+#endif
     .supports = toy_supports,
     .prepare = toy_prepare,
     .forward = toy_forward,
