@@ -87,13 +87,23 @@ struct cpattn_guest_tensor {
 };
 
 // An input or a result of this rank by its name; false where the case has none of this name.
-// Inputs: q, k, v, do (training), sink (learnable softmax). Results: out, dq, dk, dv (training),
-// dsink (learnable softmax, training), max_logit (where the case asks for it); lse may be left out
-// by all ranks together, cpattn_guest_has_lse().
-// [batch][tokens][heads][dim] with format bshd, [tokens][batch][heads][dim] with sbhd,
-// [tokens][heads][dim] with thd; lse [batch][heads][tokens], with thd [heads][tokens], fp32; sink,
-// dsink and max_logit [heads], fp32, the same on each rank. Padding is NaN in inputs and has to be
-// zero in results. Inputs may be overwritten. Memory is good until attend() returns.
+// Inputs: q, k, v, do (training), sink (learnable softmax), bias (where the case has one). Results:
+// out, dq, dk, dv (training), dsink (learnable softmax, training), dbias (bias, training),
+// max_logit (where the case asks for it); lse may be left out by all ranks together,
+// cpattn_guest_has_lse(). [batch][tokens][heads][dim] with format bshd, [tokens][batch][heads][dim]
+// with sbhd, [tokens][heads][dim] with thd; lse [batch][heads][tokens], with thd [heads][tokens],
+// fp32; sink, dsink and max_logit [heads], fp32, the same on each rank. Padding is NaN in inputs
+// and has to be zero in results. Inputs may be overwritten. Memory is good until attend() returns.
+//
+// The bias has a column for each of the seqlen_kv positions of keys, on whichever rank they are,
+// and is [1 or batch][1 or heads][1 or rows][seqlen_kv] as the case names it. Its rows are the
+// rank's own queries, with thd without the batch where sequences have rows of their own, [1 or
+// heads][rows][seqlen_kv], and else all seqlen_q positions; those that no query of the rank uses
+// are NaN. dbias is as the bias where its rows are the rank's own queries. Where queries of all
+// ranks share its rows, that is, where the bias has one row for all queries or with thd one for
+// each position, it is added up over the ranks, which deliver a share each: of the n elements of
+// memory [1 or heads][rows][seqlen_kv], where the rows are the batch's or the positions, those from
+// rank*n/world_size to before (rank+1)*n/world_size. The tensor has this one dimension then.
 CPATTN_API bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const char *name,
                                     struct cpattn_guest_tensor *tensor);
 

@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include "guest/state.h"
+#include "plan/bias.h"
 
 enum kind {
-    KIND_ROWS, // [rows][heads][dim] in memory
-    KIND_LSE,  // [heads][rows] in memory
-    KIND_HEADS // [heads]
+    KIND_ROWS,  // [rows][heads][dim] in memory
+    KIND_LSE,   // [heads][rows] in memory
+    KIND_HEADS, // [heads]
+    KIND_BIAS,  // [1 or heads][rows of the bias][seqlen_kv] in memory
+    KIND_DBIAS  // the same, or a share of it
 };
 
 static const struct {
@@ -30,6 +33,8 @@ static const struct {
     {"sink", KIND_HEADS, BUFFER_INPUT_SINK, SIDE_Q, false, false},
     {"dsink", KIND_HEADS, BUFFER_DSINK, SIDE_Q, false, false},
     {"max_logit", KIND_HEADS, BUFFER_MAX_LOGIT, SIDE_Q, false, false},
+    {"bias", KIND_BIAS, BUFFER_INPUT_BIAS, SIDE_Q, false, false},
+    {"dbias", KIND_DBIAS, BUFFER_DBIAS, SIDE_Q, false, false},
 };
 
 static void dimension(struct cpattn_guest_tensor *t, int64_t size, int64_t stride)
@@ -67,6 +72,23 @@ static void lse_describe(const struct cp_case *c, int64_t rows, struct cpattn_gu
     dimension(t, tokens, bshd ? 1 : c->batch);
 }
 
+static void bias_describe(const struct cp_case *c, int rank, struct cpattn_guest_tensor *t)
+{
+    struct bias_shape shape = bias_shape(c, rank);
+    int64_t keys = shape.columns, head = shape.rows * keys, tokens = shape.rows / c->batch;
+    bool of_queries = bias_has_queries(c) && bias_has_batch(c), sbhd = c->format == FORMAT_SBHD;
+    if (of_queries && c->format != FORMAT_THD)
+        dimension(t, c->batch, sbhd ? keys : tokens * keys);
+    else if (!of_queries)
+        dimension(t, bias_has_queries(c) ? 1 : shape.rows, bias_has_queries(c) ? head : keys);
+    dimension(t, shape.heads, head);
+    if (of_queries && c->format != FORMAT_THD)
+        dimension(t, tokens, sbhd ? c->batch * keys : keys);
+    else
+        dimension(t, bias_has_queries(c) ? shape.rows : 1, keys);
+    dimension(t, keys, 1);
+}
+
 static void describe(const struct job *j, int which, struct cpattn_guest_tensor *t)
 {
     const struct cp_case *c = j->c;
@@ -87,6 +109,14 @@ static void describe(const struct job *j, int which, struct cpattn_guest_tensor 
     case KIND_HEADS:
         t->dtype = CPATTN_GUEST_FP32;
         dimension(t, c->heads, 1);
+        break;
+    case KIND_DBIAS:
+    case KIND_BIAS:
+        t->dtype = (enum cpattn_guest_dtype)c->dtype;
+        if (tensors[which].kind == KIND_DBIAS && bias_is_whole(c))
+            dimension(t, bias_share(c, j->rank).count, 1);
+        else
+            bias_describe(c, j->rank, t);
         break;
     }
     t->bytes = t->dtype == CPATTN_GUEST_FP32 ? 4 : 2;

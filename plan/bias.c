@@ -39,7 +39,7 @@ bool bias_is_whole(const struct cp_case *c)
 
 struct team bias_team(const struct cp_case *c, int rank)
 {
-    return team_of(rank, team_size(c));
+    return team_of(rank, c->implementation[0] ? 1 : team_size(c));
 }
 
 int64_t bias_row_base(const struct cp_case *c, struct team team, int member)

@@ -2,7 +2,8 @@
 // Where the bias and its gradient lie on a rank.
 //
 // The bias is [1 or batch][1 or heads][1 or seqlen_q][seqlen_kv] for people. In memory a rank has
-// [heads][rows][seqlen_kv]: one head for all, or those that it computes in its team; and as rows
+// [heads][rows][seqlen_kv]: one head for all, or those that it computes in its team (a guest's rank
+// is a team of its own, whatever the comm is); and as rows
 // - the rows of the team's queries, where every sequence and query has a row of its own,
 // - the local tokens of a sequence of the team, member behind member, where sequences share them,
 // - every position, where sequences share rows and are packed (thd): the same on all ranks,
@@ -24,7 +25,7 @@ bool bias_has_queries(const struct cp_case *c);
 // Whether the gradient is summed over all ranks.
 bool bias_is_whole(const struct cp_case *c);
 
-// The ranks that deal heads among themselves, this one among them.
+// The ranks that deal heads among themselves, this one among them; a guest's rank alone.
 struct team bias_team(const struct cp_case *c, int rank);
 
 // All that a rank computes with: [heads][rows][columns], 0 heads where it computes none.

@@ -105,16 +105,6 @@ static enum status check_guest_order(const struct cp_case *c, struct error *erro
                      (unsigned long long)c->explore_seed, c->implementation);
 }
 
-static enum status check_guest_bias(const struct cp_case *c, struct error *error)
-{
-    if (!c->implementation[0] || c->bias == BIAS_NONE)
-        return STATUS_OK;
-    return error_set(error, STATUS_UNIMPLEMENTED,
-                     "bias is %s with implementation %s; accepted is none there, or implementation "
-                     "cpattn",
-                     case_choice_name(case_bias_choices, (int)c->bias), c->implementation);
-}
-
 static enum status check_guest_provider(const struct cp_case *c, struct error *error)
 {
     if (!c->implementation[0] || !c->provider[0])
@@ -172,8 +162,6 @@ static const struct support_rule rules[] = {
     {"an explore_seed with an implementation that is a guest",
      "It draws orders of plans, which guests have not.", "--implementation torch --explore-seed 7",
      check_guest_order},
-    {"a bias with an implementation that is a guest", "How guests get theirs is not built.",
-     "--implementation torch --bias 1hss", check_guest_bias},
     {"a provider with an implementation that is a guest", "It would have no effect.",
      "--implementation torch --provider cudnn", check_guest_provider},
     {"sizes that take more than 1 PiB of memory on a rank",

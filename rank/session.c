@@ -219,12 +219,22 @@ static enum status job_admit(const struct session *s, const struct job *j, struc
     return status;
 }
 
+// A guest deals its work by itself and has the bias of its own queries, as ranks of a ring have.
+static enum status plan_make(const struct session *s, struct job *j, struct error *error)
+{
+    if (!s->engine->ops->brings_execution || j->c->bias == BIAS_NONE)
+        return plan_create(j->c, j->rank, &j->plan, error);
+    struct cp_case ring = *j->c;
+    ring.comm = COMM_P2P;
+    return plan_create(&ring, j->rank, &j->plan, error);
+}
+
 static enum status job_plan(struct session *s, struct job *j, struct error *error)
 {
     job_phase(j, REPORT_PLAN);
     uint64_t start_ns = clock_now_ns();
     kept_take(s, j);
-    enum status status = j->plan ? STATUS_OK : plan_create(j->c, j->rank, &j->plan, error);
+    enum status status = j->plan ? STATUS_OK : plan_make(s, j, error);
     j->report->timings.plan_ns = clock_now_ns() - start_ns;
     for (int i = 0; status == STATUS_OK && i < j->plan->op_count; i++)
         j->report->flops += op_flops(j->plan, &j->plan->ops[i]);

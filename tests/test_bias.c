@@ -3,6 +3,7 @@
 #include "plan/bias.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/generate.h"
 #include "tests/runner.h"
@@ -74,6 +75,22 @@ START_TEST(a_member_without_heads_needs_none)
     ck_assert_int_eq(bias_shape(&c, 0).heads, 0);
     ck_assert_int_eq(bias_shape(&c, 1).heads, 1);
     ck_assert_int_eq(bias_share(&c, 0).count, 20); // it has queries all the same
+}
+END_TEST
+
+// Whatever schedule the case names: a guest has one of its own.
+START_TEST(a_rank_of_a_guest_has_the_bias_of_its_own_queries)
+{
+    struct cp_case c = bias_case(COMM_A2A, FORMAT_SBHD, BIAS_BHSS), ring = c;
+    strcpy(c.implementation, "guest");
+    ring.comm = COMM_P2P;
+    for (int rank = 0; rank < 2; rank++) {
+        struct bias_shape shape = bias_shape(&c, rank), own = bias_shape(&ring, rank);
+        ck_assert_int_eq(shape.heads, 3);
+        ck_assert_int_eq(shape.head_first, 0);
+        ck_assert_int_eq(shape.rows, own.rows);
+        ck_assert_int_eq(bias_share(&c, rank).count, bias_share(&ring, rank).count);
+    }
 }
 END_TEST
 
@@ -164,6 +181,7 @@ static Suite *suite(void)
     TCase *tcase = tcase_create("geometry");
     tcase_add_loop_test(tcase, shapes_are_as_described, 0, sizeof shapes / sizeof shapes[0]);
     tcase_add_test(tcase, a_member_without_heads_needs_none);
+    tcase_add_test(tcase, a_rank_of_a_guest_has_the_bias_of_its_own_queries);
     tcase_add_test(tcase, no_bias_has_no_dimension);
     tcase_add_test(tcase, no_row_is_for_two);
     tcase_add_test(tcase, shares_are_all_there_is);

@@ -28,6 +28,7 @@ daemon=
 trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
     --guest ring="python3 '$top/examples/guests/torch_ring.py'" \
+    --guest packed="python3 '$top/tests/guest_packed.py'" \
     --guest rings="python3 '$top/tests/guest_rings.py'" \
     --guest sdpa="python3 -m cpattn.guests.torch_sdpa" \
     --guest context_parallel="python3 -m cpattn.guests.torch_context_parallel" 2>"$scratch/log" &
@@ -56,6 +57,24 @@ for options in "" "--format sbhd --dtype fp16 --mask none" "--dtype fp32 --kv-he
     run --implementation sdpa --world-size 1 $options
     tap_is "scaled_dot_product_attention: $options" "$status" 0
 done
+
+# A bias in every shape, whatever the comm is, by which the daemon's own ranks would deal heads.
+for bias in 111s 11ss 1h1s 1hss b11s b1ss bh1s bhss; do
+    run --implementation ring --world-size 3 --seqlen 97 --bias $bias --kv-heads 2
+    tap_is "the ring to copy: a bias $bias" "$status" 0
+    run --implementation ring --world-size 3 --bias $bias --comm a2a --format sbhd --dtype fp16 --sharding contiguous
+    tap_is "the ring to copy: a bias $bias, sbhd, comm a2a" "$status" 0
+    run --implementation packed --world-size 3 --format thd --lengths-q 96,31 --lengths-kv 96,31 --pad-multiple 6 \
+        --bias $bias --comm a2a
+    tap_is "packed sequences: a bias $bias" "$status" 0
+done
+run --implementation sdpa --world-size 1 --bias bhss
+tap_is "scaled_dot_product_attention: a bias" "$status" 0
+run --implementation packed --world-size 3 --format thd --bias bhss --model "bias ignored"
+tap_has "a bias that is ignored: refused" "$status $out" "1 fail"
+run --implementation packed --world-size 3 --format thd --bias 1h1s --model "bias gradient of one rank"
+tap_has "its gradient of one rank: refused" "$status $out" "dbias of rank 0"
+
 run --implementation context_parallel --world-size 2
 tap_has "context_parallel says what it needs" "$out" "UNIMPLEMENTED: rank 0 of 2: PyTorch's context_parallel needs GPUs"
 

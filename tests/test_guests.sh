@@ -37,7 +37,7 @@ guests:
   dead: {command: [python3, -c, "import sys; sys.exit('no module named kernel')"]}
   shot:
     command: [sh, -c, "echo first line >&2; echo second >&2; echo third >&2; echo fourth >&2; kill -KILL \$\$"]
-  done: {command: "true"}
+  brief: {command: "true"}
   stranger: {command: "sleep 600", start-timeout: 1s}
 YAML
 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning \
@@ -62,7 +62,7 @@ tap_has "and those of the command line" "$described" "guest          again: any 
 tap_has "in JSON, too" "$("$submit" describe --json)" '{"name":"faults","world_sizes":[1,2],"supports":""}'
 run --implementation numby
 tap_has "an unknown name is refused with those that there are" "$status $out" \
-    "implementation is 'numby'; accepted here is cpattn, numpy, faults, dead, shot, done, stranger or again"
+    "implementation is 'numby'; accepted here is cpattn, numpy, faults, dead, shot, brief, stranger or again"
 run --implementation numpy
 tap_has "so is another number of ranks" "$status $out" \
     "world_size is 2 with implementation numpy; accepted is 1 there"
@@ -71,7 +71,8 @@ tap_has "so is another number of ranks" "$status $out" \
 
 numpy="--implementation numpy --world-size 1 --seqlen 70 --heads 4"
 for options in "" "--dtype fp16 --mask none" "--dtype fp32 --kv-heads 2" "--training false" \
-    "--seqlen-kv 50 --mask none --head-dim-v 64 --batch 3"; do
+    "--seqlen-kv 50 --mask none --head-dim-v 64 --batch 3" "--bias 1hss" "--bias b11s --mask none --kv-heads 2" \
+    "--bias 111s --dtype fp16" "--bias bhss --training false"; do
     # shellcheck disable=SC2086
     run $numpy $options
     tap_is "numpy passes: $options" "$status" 0
@@ -167,8 +168,8 @@ run --implementation shot --world-size 2
 tap_has "so is one that a signal ends" "$out" "of 2 of guest shot (sh -c echo first line >&2; echo second >&2; echo third ...) \
 was killed by signal 9 (SIGKILL) before it was ready; it wrote: second | third | fourth"
 tap_has "the status of the daemon says so, too" "$("$submit" status)" "of guest shot (sh -c"
-run --implementation done --world-size 1
-tap_has "one that returns is told what a guest does" "$out" "rank 0 of 1 of guest done (true) exited with 0 before it \
+run --implementation brief --world-size 1
+tap_has "one that returns is told what a guest does" "$out" "rank 0 of 1 of guest brief (true) exited with 0 before it \
 was ready; a guest calls cpattn.guest.serve() or cpattn_guest_main(), which do not return"
 run --implementation stranger --world-size 1
 tap_has "one that does not begin is given up" "$out" "cannot be started: rank 0 of 1 of guest stranger (sleep 600) \

@@ -39,6 +39,8 @@ def attend(case, shard, group):
     k = read(shard.k, case.dtype).repeat(share, axis=1)
     v = read(shard.v, case.dtype).repeat(share, axis=1)
     s = q @ k.swapaxes(2, 3) * numpy.float32(case.softmax_scale)
+    if shard.bias is not None:
+        s += read(shard.bias, case.dtype).transpose(0, 2, 1, 3)
     if case.mask == "causal":
         s[..., ~numpy.tri(*s.shape[2:], dtype=bool)] = -numpy.inf
     top = s.max(axis=-1, keepdims=True)
@@ -54,6 +56,10 @@ def attend(case, shard, group):
         shard.backward()
         do = read(shard.do, case.dtype)
         ds = p * (do @ v.swapaxes(2, 3) - (do * out).sum(axis=-1, keepdims=True))
+        if shard.bias is not None:  # what queries, heads or sequences share is added up
+            once = tuple(i for i, size in enumerate(shard.bias.shape) if size < ds.shape[i])
+            dbias = ds.sum(axis=once, keepdims=True).transpose(0, 2, 1, 3)
+            results["dbias"] = write(dbias, case.dtype)
         ds *= numpy.float32(case.softmax_scale)
         groups = (case.batch, case.kv_heads, share)
         dk = (ds.swapaxes(2, 3) @ q).reshape(*groups, *k.shape[2:]).sum(axis=2)

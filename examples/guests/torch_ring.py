@@ -28,7 +28,7 @@ def positions(case, rank, side, device):
     return torch.cat([torch.tensor([*chunk], device=device) for chunk in case.chunks(rank, side)])
 
 
-def logits(case, q, k, q_at, k_at):
+def logits(case, q, k, q_at, k_at, bias):
     """[batch, heads, queries, keys], minus infinity where the mask hides a key."""
     shift = case.seqlen_q - case.seqlen_kv if case.mask.endswith("bottom_right") else 0
     far = k_at[None, :] - q_at[:, None] + shift
@@ -39,7 +39,9 @@ def logits(case, q, k, q_at, k_at):
         seen &= far >= -case.window_left
     if case.window_right >= 0:
         seen &= far <= case.window_right
-    return (q @ k.mT * case.softmax_scale).masked_fill(~seen, -torch.inf)
+    s = q @ k.mT * case.softmax_scale
+    s = s if bias is None else s + bias[..., k_at]
+    return s.masked_fill(~seen, -torch.inf)
 
 
 def attend(case, shard, group):
@@ -60,12 +62,13 @@ def attend(case, shard, group):
 
     q, kv = own(shard.q), [own(shard.k), own(shard.v)]
     q_at = positions(case, rank, "q", q.device)
+    bias = None if shard.bias is None else shard.bias.float()
     out = q.new_zeros(*q.shape[:3], case.head_dim_v)
     lse = q.new_full(q.shape[:3], -torch.inf)
     if case.softmax != "vanilla":  # a key without a value: of logit 0, or of one for each head
         lse[:] = 0 if shard.sink is None else shard.sink[None, :, None]
     for step in range(size):
-        s = logits(case, q, wide(kv[0]), q_at, k_at(step))
+        s = logits(case, q, wide(kv[0]), q_at, k_at(step), bias)
         merged = torch.logaddexp(lse, s.logsumexp(-1))
         new = merged.masked_fill(merged == -torch.inf, 0)[..., None]
         out = out * (lse[..., None] - new).exp() + (s - new).exp() @ wide(kv[1])
@@ -77,11 +80,15 @@ def attend(case, shard, group):
         delta = (do * out).sum(-1, keepdim=True)
         finite = lse.masked_fill(lse == -torch.inf, 0)[..., None]
         gradients = [torch.zeros_like(t) for t in kv]
+        dbias = None if bias is None else torch.zeros_like(bias)
         for step in range(size):  # gradients travel with the keys that they belong to
             k, v = (wide(t) for t in kv)
-            s = logits(case, q, k, q_at, k_at(step))
+            s = logits(case, q, k, q_at, k_at(step), bias)
             p = (s - finite).exp()
-            ds = p * (do @ v.mT - delta) * case.softmax_scale
+            ds = p * (do @ v.mT - delta)
+            if bias is not None:  # what queries, heads or sequences share is added up
+                dbias[..., k_at(step)] += ds.sum_to_size(*bias.shape[:3], ds.shape[3])
+            ds *= case.softmax_scale
             dq += ds @ k
             for gradient, part in zip(gradients, (ds.mT @ q, p.mT @ do)):
                 gradient += part.unflatten(1, (case.kv_heads, share)).sum(2)
@@ -92,10 +99,13 @@ def attend(case, shard, group):
             dsink = -((shard.sink[None, :, None] - finite[..., 0]).exp() * delta[..., 0])
             results["dsink"] = dsink.sum((0, 2))
             dist.all_reduce(results["dsink"], group=group)
-    dtype = shard.q.dtype
-    return {
-        name: t if t.dim() < 4 else t.permute(to_tokens).to(dtype) for name, t in results.items()
-    }
+        if bias is not None:
+            if case.bias[2] == "1":  # all queries share a row
+                dist.all_reduce(dbias, group=group)
+            results["dbias"] = dbias
+    for name in set(results) & {"out", "dq", "dk", "dv"}:
+        results[name] = results[name].permute(to_tokens)
+    return {name: t if t.dim() < 4 else t.to(shard.q.dtype) for name, t in results.items()}
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ def refusal(case):
         return "takes tokens dealt in zigzag"
     if case.softcap or case.max_logit or case.dtype == "fp32":
         return "has no softcap or largest logits, and takes bf16 and fp16"
+    if case.bias != "none":
+        return "has no bias"
     return None
 
 

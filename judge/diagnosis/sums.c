@@ -145,7 +145,7 @@ static void sums_suspect(struct trial *t, const struct parts *x, struct finding 
 static int computed_by(const struct trial *t, const struct chunks *x, int64_t position, int head)
 {
     int rank = x->ranks[chunks_find(x, position)];
-    struct team team = bias_team(t->c, rank);
+    struct team team = team_of(rank, team_size(t->c));
     for (int member = 0; member < team.size; member++) {
         struct heads heads = team_heads(t->c, team.size, member);
         if (team.size > 1 && head >= heads.first && head < heads.first + heads.count)

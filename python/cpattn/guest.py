@@ -33,8 +33,8 @@ from cpattn import _library
 
 __all__ = ["Case", "Shard", "Unsupported", "serve"]
 
-INPUTS = ("q", "k", "v", "do", "sink")
-RESULTS = ("out", "lse", "dq", "dk", "dv", "dsink", "max_logit")
+INPUTS = ("q", "k", "v", "do", "sink", "bias")
+RESULTS = ("out", "lse", "dq", "dk", "dv", "dsink", "max_logit", "dbias")
 _DTYPES = {1: "bf16", 2: "fp16", 3: "fp32"}
 _TEXT_MAX = 500
 _FRAMES_TOLD = 3
@@ -280,9 +280,12 @@ class _Numpy:
 class Shard:
     """A rank's share of a case.
 
-    `q`, `k`, `v`, `do` and `sink` are inputs, copies that the guest may keep and change; None where
-    the case has none. [batch, tokens, heads, dim] with format bshd, [tokens, batch, heads, dim] with
-    sbhd, [tokens, heads, dim] with thd. Padding is NaN, and has to be zero in results.
+    `q`, `k`, `v`, `do`, `sink` and `bias` are inputs, copies that the guest may keep and change; None
+    where the case has none. [batch, tokens, heads, dim] with format bshd, [tokens, batch, heads, dim]
+    with sbhd, [tokens, heads, dim] with thd. Padding is NaN, and has to be zero in results.
+    The bias is [batch or 1, heads or 1, tokens or 1, seqlen_kv] as the case names it, with the rank's
+    own queries and all keys of the sequence; with thd all positions are in the place of the tokens, or
+    where sequences have rows of their own it is [heads or 1, tokens, seqlen_kv].
     `rank`, `world_size` and `device` say where the rank runs: a number of a GPU, or -1.
     """
 
@@ -322,6 +325,7 @@ class Shard:
                 f"attend returned a {type(results).__name__}, not a dict of tensors by name"
             )
         views = {name: self._view(name) for name in RESULTS}
+        shared = views["dbias"] is not None and len(views["dbias"].shape) == 1
         for name in results:
             if views.get(name) is None:
                 wanted = ", ".join(n for n in RESULTS if views[n] is not None)
@@ -332,9 +336,13 @@ class Shard:
                 continue
             if value is None:
                 raise WrongResult(f"attend returned no {name}")
-            objection = self._memory.objection(view, value)
+            of_all = name == "dbias" and shared  # of which the rank delivers a share
+            objection = self._memory.objection(self._view("bias") if of_all else view, value)
             if objection:
                 raise WrongResult(f"{name} {objection}")
+            if of_all:
+                first = self.rank * math.prod(value.shape) // self.world_size
+                value = value.swapaxes(0, 1).reshape(-1)[first : first + len(view)]
             self._memory.fill(view, value)
             if name == "lse":
                 _guest_library().cpattn_guest_has_lse(self._job)
@@ -444,8 +452,10 @@ def serve(attend: Callable, *, library: Optional[str] = None, group: bool = True
 
     attend(case, shard, group) gets a Case, its Shard, and PyTorch's process group of all ranks (None
     with numpy, or without `group`): gloo for host memory, NCCL for GPUs. It returns a dict of tensors:
-    out; dq, dk and dv with case.training; dsink with case.softmax == "learnable" and training;
-    max_logit with case.max_logit; lse if it likes. What it raises is the answer to the case, and so is
+    out; dq, dk and dv with case.training; dsink with case.softmax == "learnable" and training; dbias,
+    of the shape of the bias, with a bias and training; max_logit with case.max_logit; lse if it likes.
+    dsink and max_logit are over the queries of all ranks, and so is dbias where the bias has one row for
+    all queries or, with thd, a row for each position. What it raises is the answer to the case, and so is
     what it returns wrongly; the process goes on. `library` is "torch" or "numpy".
     """
     server = _Server(attend, library, group)

@@ -30,6 +30,8 @@ def refusal(case, shard):
         return f"rotates keys (comm p2p) or gathers them (comm all_gather), and has no {case.comm}"
     if case.sharding != "zigzag" or not case.causal:
         return "takes causal masks, dealt in zigzag"
+    if case.bias != "none":
+        return "has no bias"
     for side in (case.seqlen_q, case.seqlen_kv):
         if side % (2 * case.world_size):
             return "takes lengths that 2 * world_size divides"

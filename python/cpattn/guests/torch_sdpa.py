@@ -40,13 +40,17 @@ def objection(case):
     return None
 
 
-def sdpa(case, q, k, v):
+def sdpa(case, q, k, v, bias=None):
     """Of [batch, heads, tokens, dim]."""
+    if bias is not None and case.causal:  # PyTorch takes one of the two
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+        bias = bias.masked_fill(~seen, -torch.inf)
     return torch.nn.functional.scaled_dot_product_attention(
         q,
         k,
         v,
-        is_causal=case.causal,
+        attn_mask=bias,
+        is_causal=case.causal and bias is None,
         scale=case.softmax_scale,
         enable_gqa=case.heads != case.kv_heads,
     )
@@ -67,6 +71,8 @@ def serve(backend):
         to_heads = (0, 2, 1, 3) if case.format == "bshd" else (1, 2, 0, 3)
         to_tokens = (0, 2, 1, 3) if case.format == "bshd" else (2, 0, 1, 3)
         inputs = [t.permute(to_heads).requires_grad_(case.training) for t in (shard.q, shard.k, shard.v)]
+        if shard.bias is not None:
+            inputs.append(shard.bias.requires_grad_(case.training))
         chosen = contextlib.nullcontext() if backend == "any" else sdpa_kernel(BACKENDS[backend])
         with chosen, warnings.catch_warnings(record=True) as complaints:
             warnings.simplefilter("always")
@@ -80,8 +86,8 @@ def serve(backend):
         if case.training:
             shard.backward()
             gradients = torch.autograd.grad(out, inputs, shard.do.permute(to_heads))
-            results.update(zip(("dq", "dk", "dv"), gradients))
-        return {name: t.permute(to_tokens) for name, t in results.items()}
+            results.update(zip(("dq", "dk", "dv", "dbias"), gradients))
+        return {n: t if n == "dbias" else t.permute(to_tokens) for n, t in results.items()}
 
     cpattn.guest.serve(attend)
 
