@@ -18,7 +18,7 @@ struct cpattn_case {
 struct cpattn_client {
     struct rpc *rpc;
     pid_t pid; // of the process that created it
-    uint64_t grace_ns;
+    uint64_t grace_ns, patience_ns;
     char socket[LINK_ADDRESS_MAX];
 };
 

@@ -300,10 +300,14 @@ struct cpattn_options {
     const char *tls_ca;          // $CPATTN_TLS_CA: who signs the daemon's; needed with tls+tcp://
     const char *tls_certificate; // $CPATTN_TLS_CERTIFICATE: ours, where the daemon asks for one
     const char *tls_key;         // $CPATTN_TLS_KEY: of it
+    // A case is answered UNAVAILABLE, with the reason, once the daemon has failed for so long to
+    // start the ranks that it needs, which it tries again in growing pauses. 0: it waits as long as
+    // its time limits allow; 1: not at all; at most 24 h.
+    uint64_t patience_ns;
 };
 #define CPATTN_OPTIONS_INIT                                                                        \
     {                                                                                              \
-        sizeof(struct cpattn_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL                       \
+        sizeof(struct cpattn_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, 0                    \
     }
 
 // Connects; `options` NULL means defaults. UNAVAILABLE: nobody listens there (the sentence says how

@@ -235,14 +235,14 @@ struct ranks start_ready(int world_size, int instance)
 
 void fail_starts(struct ranks ranks, int failures)
 {
-    static const uint64_t backoff_ns[] = {0, 0, 250 * MS, 500 * MS, S};
+    static const uint64_t pauses_ns[] = {0, 0, 250 * MS, 250 * MS, 250 * MS};
     for (int i = 1; i <= failures; i++) {
         core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
         core_assert(f.core);
         if (i == failures)
             return;
-        if (backoff_ns[i] > 0) {
-            pass(backoff_ns[i] - 1);
+        if (pauses_ns[i] > 0) {
+            pass(pauses_ns[i] - 1);
             expect_none();
             pass(1);
         }

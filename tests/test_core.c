@@ -419,14 +419,76 @@ START_TEST(five_failed_starts_and_the_pool_is_down)
     expect_answer(second, CAUSE_START_FAILED, -1);
     submit_refused(4, STATUS_UNAVAILABLE, "DOWN");
     pool_up(2); // the others go on
-    pass(60 * S - 1);
+    pass(250 * MS - 1);
+    submit_refused(4, STATUS_UNAVAILABLE, "in 1 s");
     submit_refused(4, STATUS_UNAVAILABLE, "could not be started");
     pass(1);
     expect_none(); // it is tried when it is asked for
     int third = submit(4);
     fail_starts(expect_start(4, 0), 1);
     expect_answer(third, CAUSE_START_FAILED, -1);
-    submit_refused(4, STATUS_UNAVAILABLE, "in 60 s");
+    submit_refused(4, STATUS_UNAVAILABLE, "DOWN");
+}
+END_TEST
+
+static int submit_patient(int world_size, uint64_t patience_ns)
+{
+    struct core_request request = request_make(world_size);
+    request.timeout_ns = 3600 * S;
+    request.patience_ns = patience_ns;
+    int slot = -1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    return slot;
+}
+
+// The pause until the next start of a pool whose last has just failed.
+static uint64_t pause_measure(void)
+{
+    uint64_t failed_ns = f.now_ns;
+    expect_none();
+    pass(core_next_time(f.core) - f.now_ns);
+    return f.now_ns - failed_ns;
+}
+
+START_TEST(pauses_grow_with_the_trouble)
+{
+    submit_patient(4, UINT64_MAX);
+    struct ranks ranks = expect_start(4, 0);
+    uint64_t begin_ns = f.now_ns;
+    fail_starts(ranks, 5);
+    while (f.now_ns - begin_ns < 600 * S) {
+        uint64_t failing_ns = f.now_ns - begin_ns, pause_ns = pause_measure();
+        uint64_t part_ns = failing_ns / 8 < 250 * MS ? 250 * MS : failing_ns / 8;
+        ck_assert_uint_eq(pause_ns, part_ns < 30 * S ? part_ns : 30 * S);
+        fail_starts(expect_start(4, 0), 1);
+    }
+    pause_measure();
+    ranks_ready(expect_start(4, 0)); // whoever had the patience is served
+    expect(ACTION_RUN);
+}
+END_TEST
+
+START_TEST(a_pool_that_is_down_costs_patience)
+{
+    int none = submit_patient(4, 0);
+    struct ranks ranks = expect_start(4, 0);
+    int ten = submit_patient(4, 10 * S), forever = submit_patient(4, UINT64_MAX);
+    fail_starts(ranks, 5);
+    uint64_t down_ns = f.now_ns;
+    expect_answer(none, CAUSE_START_FAILED, -1);
+    while (f.now_ns - down_ns < 10 * S) {
+        pause_measure();
+        fail_starts(expect_start(4, 0), 1);
+    }
+    expect_answer(ten, CAUSE_START_FAILED, -1);
+    struct core_request late = request_make(4); // too late for that much of it
+    late.patience_ns = 3 * S;
+    int slot;
+    ck_assert_int_eq(submit_request(&late, &slot), STATUS_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(f.error.text, "DOWN"));
+    core_drain(f.core, f.now_ns); // which nobody's patience holds up
+    expect_answer(forever, CAUSE_START_FAILED, -1);
+    expect(ACTION_EXIT);
 }
 END_TEST
 
@@ -434,7 +496,7 @@ START_TEST(a_success_forgives_failed_starts)
 {
     submit(4);
     fail_starts(expect_start(4, 0), 4);
-    pass(S);
+    pass(250 * MS);
     struct ranks ranks = expect_start(4, 0);
     ranks_ready(ranks);
     struct action run = expect(ACTION_RUN);
@@ -585,6 +647,8 @@ int main(void)
     suite_add_tcase(suite, c);
     c = case_make("starts");
     tcase_add_test(c, five_failed_starts_and_the_pool_is_down);
+    tcase_add_test(c, pauses_grow_with_the_trouble);
+    tcase_add_test(c, a_pool_that_is_down_costs_patience);
     tcase_add_test(c, a_success_forgives_failed_starts);
     tcase_add_test(c, a_start_fails_with_the_first_rank_that_does);
     tcase_add_test(c, ranks_that_are_not_ready_in_time_are_killed);

@@ -300,15 +300,15 @@ START_TEST(down_here_and_stuck_there)
     pool_stuck(1, 0, 0x1); // keeps the pool of two ranks on 0 and 1
     int slot = submit(2);
     struct ranks two = expect_start(2, 1);
-    static const uint64_t backoff_ns[] = {0, 0, 250 * MS, 500 * MS, S};
+    static const uint64_t pauses_ns[] = {0, 0, 250 * MS, 250 * MS, 250 * MS};
     for (int i = 1; i < 5; i++) {
         core_start_failed(f.core, f.now_ns, two.pool, two.generation);
-        pass(backoff_ns[i]);
+        pass(pauses_ns[i]);
         two = expect_start(2, 1);
     }
     core_start_failed(f.core, f.now_ns, two.pool, two.generation);
-    expect_answer(slot, CAUSE_STUCK, 0);
-    submit_refused(2, STATUS_UNAVAILABLE, "device 0");
+    expect_answer(slot, CAUSE_START_FAILED, -1); // all that can be had are DOWN
+    submit_refused(2, STATUS_UNAVAILABLE, "DOWN");
 }
 END_TEST
 

@@ -4,6 +4,7 @@
 #include "tests/runner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -437,6 +438,64 @@ START_TEST(test_rank_cannot_start)
 }
 END_TEST
 
+// Starts the daemon with ranks that cannot start while the file `away` is there.
+static void restart_without_a_library(const char *away)
+{
+    char script[128], program[4096];
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    snprintf(script, sizeof(script), "%s/rank", d.folder);
+    FILE *file = fopen(script, "w");
+    ck_assert_ptr_nonnull(file);
+    fprintf(file,
+            "#!/bin/sh\n[ -e %s ] && echo the library is away >&2 && exit 3\nexec %s \"$@\"\n",
+            away, runner_build(program, sizeof(program), "tests/odd_rank"));
+    ck_assert_int_eq(fchmod(fileno(file), 0755), 0);
+    ck_assert_int_eq(fclose(file), 0);
+    const char *const arguments[] = {"--rank-program", script, NULL};
+    daemon_start(&d, arguments);
+}
+
+static bool is_down(void)
+{
+    struct wire_request request = daemon_request(METHOD_STATUS);
+    struct wire_reply reply = daemon_call(&d, &request);
+    bool down = false;
+    for (int i = 0; i < reply.pools.pool_count; i++)
+        down |= reply.pools.pools[i].state == POOL_DOWN;
+    wire_reply_fini(&reply);
+    return down;
+}
+
+START_TEST(test_a_trouble_that_passes)
+{
+    char away[128];
+    snprintf(away, sizeof(away), "%s/away", d.folder);
+    int fd = open(away, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    restart_without_a_library(away);
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = WORLD;
+    struct wire_reply reply = daemon_call(&d, &request); // has no patience
+    expect_status(&reply, STATUS_UNAVAILABLE);
+    expect_text(reply.message, "the library is away");
+    wire_reply_fini(&reply);
+    request = daemon_request(METHOD_RUN);
+    request.run.world_size = WORLD;
+    request.patience_ns = PATIENCE_ENDLESS;
+    struct call call = daemon_call_begin(&d, &request);
+    while (!is_down())
+        usleep(1000);
+    ck_assert_int_eq(unlink(away), 0);
+    reply = daemon_call_end(&call); // nobody had to ask again
+    expect_pass(&reply);
+    ck_assert(!is_down());
+    char script[128];
+    snprintf(script, sizeof(script), "%s/rank", d.folder);
+    ck_assert_int_eq(unlink(script), 0);
+}
+END_TEST
+
 START_TEST(test_rank_of_another_build)
 {
     expect_down(5, "of another build");
@@ -478,6 +537,7 @@ int main(void)
     tcase_add_test(tcase, test_lost_ranks_are_killed);
     tcase_add_test(tcase, test_poison);
     tcase_add_test(tcase, test_rank_cannot_start);
+    tcase_add_test(tcase, test_a_trouble_that_passes);
     tcase_add_test(tcase, test_rank_of_another_build);
     tcase_add_test(tcase, test_rank_never_ready);
     suite_add_tcase(suite, tcase);

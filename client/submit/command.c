@@ -67,9 +67,11 @@ static error_t parse_access(int key, char *value, struct argp_state *state)
 
 const struct argp command_access = {.options = access_table, .parser = parse_access};
 
-struct cpattn_client *command_connect(const char *socket, int requests_max, int *exit_status)
+struct cpattn_client *command_connect(const char *socket, int requests_max, uint64_t patience_ns,
+                                      int *exit_status)
 {
     struct cpattn_options options = access_options;
+    options.patience_ns = patience_ns ? patience_ns : 1;
     struct cpattn_client *client = NULL;
     struct cpattn_error error;
     options.socket = socket;

@@ -131,7 +131,8 @@ int command_describe(int argc, char **argv)
     struct cpattn_description *description = NULL;
     struct cpattn_error error;
     int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client = exit_status ? NULL : command_connect(o.socket, 0, &exit_status);
+    struct cpattn_client *client =
+        exit_status ? NULL : command_connect(o.socket, 0, 0, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_describe(client, 0, &description, &error) != CPATTN_OK)
@@ -222,7 +223,8 @@ int command_status(int argc, char **argv)
     struct cpattn_daemon_status *status = NULL;
     struct cpattn_error error;
     int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client = exit_status ? NULL : command_connect(o.socket, 0, &exit_status);
+    struct cpattn_client *client =
+        exit_status ? NULL : command_connect(o.socket, 0, 0, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_query_status(client, 0, &status, &error) != CPATTN_OK)
@@ -264,7 +266,8 @@ int command_cancel(int argc, char **argv)
     struct daemon_options o = {.socket = NULL};
     struct cpattn_error error;
     int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client = exit_status ? NULL : command_connect(o.socket, 0, &exit_status);
+    struct cpattn_client *client =
+        exit_status ? NULL : command_connect(o.socket, 0, 0, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_cancel_id(client, o.id, 0, &error) != CPATTN_OK)

@@ -217,12 +217,17 @@ int options_parse(const struct argp *argp, int argc, char **argv, void *input)
 
 // ---- a command about one case -----------------------------------------------------------------
 
-enum { KEY_TIMEOUT = 1, KEY_JSON, KEY_SOCKET };
+// Enough for a trouble that passes; who waits at a terminal wants to know of any other.
+#define PATIENCE_DEFAULT (UINT64_C(10) * 1000000000)
+
+enum { KEY_TIMEOUT = 1, KEY_PATIENCE, KEY_JSON, KEY_SOCKET };
 
 static const struct argp_option asking_table[] = {
     {"timeout", KEY_TIMEOUT, "TIME", 0,
      "give a run up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]",
      100},
+    {"patience", KEY_PATIENCE, "TIME", 0,
+     "give up once the daemon has failed for so long to start the ranks [10s]", 100},
     {"json", KEY_JSON, NULL, 0, "print JSON instead of tables", 100},
     {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 100},
     {.name = NULL}};
@@ -233,6 +238,8 @@ static error_t parse_asking(int key, char *value, struct argp_state *state)
     switch (key) {
     case KEY_TIMEOUT:
         return options_duration("timeout", value, &o->timeout_ns);
+    case KEY_PATIENCE:
+        return options_duration("patience", value, &o->patience_ns);
     case KEY_JSON:
         o->json = true;
         return 0;
@@ -279,7 +286,7 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
     struct error error;
     o->own = input;
     o->asks = asks;
-    o->asking = (struct options_asking){.socket = NULL};
+    o->asking = (struct options_asking){.patience_ns = PATIENCE_DEFAULT};
     fields_init(&o->c);
     options_fields_init(&o->fields, &o->c);
     int exit_status = options_parse(&argp, argc, argv, o);

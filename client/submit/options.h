@@ -30,6 +30,7 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c);
 struct options_asking {
     const char *socket;
     uint64_t timeout_ns;
+    uint64_t patience_ns; // with ranks that cannot be started
     bool json;
 };
 

@@ -111,7 +111,7 @@ static void check_ranks(const struct core *core, const struct pool *pool)
     assert(!runs || pool->reported != all);
     assert(pool->mode != MODE_SUSPECT || pool->victims);
     assert(!pool->start_failed ||
-           (killed && (pool->as_spare ? pool->spare_failures : pool->failures) > 0));
+           (killed && (pool->as_spare ? pool->spare_failures : pool->failures).count > 0));
     assert(pool->leased || pool->mode == MODE_IDLE || killed ||
            (pool->mode == MODE_STARTING && pool->as_spare));
     assert(pool->mode != MODE_STARTING || pool->leased != pool->as_spare);
@@ -123,9 +123,7 @@ static void check_no_ranks(const struct pool *pool)
 {
     assert(pool->slot == -1 && !pool->alive && !pool->job && !pool->leased);
     assert(!pool->start_failed && !pool->must_wait);
-    int failures = pool->as_spare ? pool->spare_failures : pool->failures;
-    assert(pool->mode != MODE_DOWN || failures == POOL_FAILURES_MAX);
-    assert(pool->mode != MODE_BACKOFF || pool->as_spare || failures > 0);
+    assert(pool->mode != MODE_BACKOFF || pool->as_spare || pool->failures.count > 0);
 }
 
 // One of two works, the other stands by.
@@ -138,7 +136,8 @@ static void check_twins(const struct core *core, const struct pool *pool)
         return;
     assert(twin->twin == pool && twin != pool && twin->devices == pool->devices);
     assert(twin->size == pool->size && twin->instance == pool->instance);
-    assert(twin->failures == pool->failures && twin->spare_failures == pool->spare_failures);
+    assert(twin->failures.count == pool->failures.count &&
+           twin->spare_failures.count == pool->spare_failures.count);
     assert(!pool->leased || !twin->leased);
     assert(!pool->yields || (pool->mode == MODE_STOPPING && twin->leased));
     if (!twin_stands_by(pool))
@@ -163,8 +162,8 @@ static bool check_times(const struct core *core, const struct pool *pool)
 static void check_pool(const struct core *core, const struct pool *pool)
 {
     assert(pool == &core->pools[pool->index]);
-    assert(pool->failures >= 0 && pool->failures <= POOL_FAILURES_MAX);
-    assert(pool->spare_failures >= 0 && pool->spare_failures <= POOL_FAILURES_MAX);
+    assert(pool->failures.count >= 0 && pool->failures.count <= POOL_FAILURES_MAX);
+    assert(pool->spare_failures.count >= 0 && pool->spare_failures.count <= POOL_FAILURES_MAX);
     check_twins(core, pool);
     int timer_id = core->config.queue_max + pool->index;
     bool timer = timers_is_set(&core->timers, timer_id);
@@ -175,7 +174,6 @@ static void check_pool(const struct core *core, const struct pool *pool)
         check_no_ranks(pool);
         break;
     case MODE_BACKOFF:
-    case MODE_DOWN:
         assert(timer);
         check_no_ranks(pool);
         break;

@@ -221,27 +221,36 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
     return deadline_check_job(request, error);
 }
 
-// Says which of its pools may be tried again first, and when.
-static enum status core_refuse_down(const struct core *core, const struct size *size,
-                                    struct error *error)
+// When the first of its pools may be tried again, where all of them have been DOWN for so long;
+// else TIMERS_NEVER.
+static uint64_t core_next_try_ns(const struct core *core, const struct size *size,
+                                 uint64_t patience_ns)
 {
-    const struct pool *next = size->pools;
-    uint64_t next_ns = TIMERS_NEVER;
-    for (int i = 0; i < size->pool_count; i++) {
-        const struct pool *pool = &size->pools[i];
+    uint64_t next_ns = TIMERS_NEVER, down_ns = pool_all_down_ns(core, size);
+    if (down_ns == TIMERS_NEVER || core->now_ns - down_ns < patience_ns)
+        return TIMERS_NEVER;
+    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
         uint64_t at_ns = core->timers.at_ns[core->config.queue_max + pool->index];
-        if (pool->mode == MODE_DOWN && !pool->as_spare && at_ns < next_ns) {
-            next = pool;
+        if (pool->devices & core->devices_stuck)
+            continue;
+        if (!twin_rests(pool))
+            return TIMERS_NEVER;
+        if (pool->mode == MODE_BACKOFF && !pool->as_spare && at_ns < next_ns)
             next_ns = at_ns;
-        }
     }
+    return next_ns;
+}
+
+static enum status core_refuse_down(const struct core *core, const struct size *size,
+                                    uint64_t next_ns, struct error *error)
+{
     uint64_t left_ns = next_ns > core->now_ns ? next_ns - core->now_ns : 0;
     struct error loss;
-    pool_loss_text(next, &loss);
+    pool_loss_text(pool_culprit(size), &loss);
     return error_set(error, STATUS_UNAVAILABLE,
                      "the pool of world size %d is DOWN after %d failed starts in a row (%s); it "
-                     "may be tried again in %d s",
-                     next->world_size, POOL_FAILURES_MAX, loss.text,
+                     "is tried again in %d s",
+                     size->world_size, POOL_FAILURES_MAX, loss.text,
                      (int)((left_ns + NS_PER_S - 1) / NS_PER_S));
 }
 
@@ -263,8 +272,9 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
     if (core->draining)
         return error_set(error, STATUS_UNAVAILABLE,
                          "the daemon is draining and takes no new requests");
-    if (pool_all_down(size))
-        return core_refuse_down(core, size, error);
+    uint64_t next_try_ns = core_next_try_ns(core, size, request->patience_ns);
+    if (next_try_ns != TIMERS_NEVER)
+        return core_refuse_down(core, size, next_try_ns, error);
     if (core_is_stuck(core, request->implementation, request->world_size, &stuck))
         return core_refuse_stuck(core, request->world_size, &stuck, error);
     if (list_empty(&core->jobs_free))
@@ -437,6 +447,8 @@ void core_drain(struct core *core, uint64_t now_ns)
 {
     core_begin(core, now_ns);
     core->draining = true;
+    LIST_FOREACH (node, &core->sizes_waiting)
+        pool_refuse_waiting(core, size_entry(node));
     core_settle(core);
 }
 

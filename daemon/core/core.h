@@ -63,6 +63,7 @@ struct core_request {
     int world_size;
     uint64_t timeout_ns;     // > 0; the deadline is now + timeout
     uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
+    uint64_t patience_ns;    // for how long all pools of its world size may have been DOWN
     uint64_t case_hash;
     uint64_t cost_ns; // it cannot run in less time than this, 0..CORE_COST_MAX_NS
 };
@@ -80,13 +81,12 @@ struct admission {
 
 // Admits a job, unless its request id is known: then it is the same request again, and gets the
 // same answer. RESOURCE_EXHAUSTED: the queue, or the user's share of it, is full. ALREADY_EXISTS:
-// the id is known for another case or user. UNAVAILABLE: draining, or all pools of this world size
-// are DOWN or, core_is_stuck(), cannot be had. FAILED_PRECONDITION: more ranks than devices, or
-// POISON: the case has killed pools (the text says which). INVALID_ARGUMENT: world size
-// outside 1..WORLD_SIZE_MAX, timeout 0. A guest that does not take the world size is
-// FAILED_PRECONDITION, too.
-// DEADLINE_EXCEEDED: the bounds of the job and of those that wait before it leave no way to keep
-// its time limit; the text says which would do.
+// the id is known for another case or user. UNAVAILABLE: draining; or all pools of this world size
+// have been DOWN for longer than the request has patience, or, core_is_stuck(), cannot be had.
+// FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the text says
+// which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0. A guest that does not
+// take the world size is FAILED_PRECONDITION, too. DEADLINE_EXCEEDED: the bounds of the job and of
+// those that wait before it leave no way to keep its time limit; the text says which would do.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
                         struct admission *admission, struct error *error) MUST_CHECK;
 
@@ -179,9 +179,9 @@ enum cause {
     CAUSE_DEADLINE_STARTING, // DEADLINE_EXCEEDED: its pool was being started
     CAUSE_DEADLINE_RUNNING,  // DEADLINE_EXCEEDED: the shell names the culprit from the progress
                              // words
-    CAUSE_START_FAILED,      // UNAVAILABLE: the pool is DOWN
-    CAUSE_CANCELLED,         // CANCELLED
-    CAUSE_POISON,            // FAILED_PRECONDITION: queued while its case killed a second pool
+    CAUSE_START_FAILED, // UNAVAILABLE: its pools have been DOWN for longer than it has patience
+    CAUSE_CANCELLED,    // CANCELLED
+    CAUSE_POISON,       // FAILED_PRECONDITION: queued while its case killed a second pool
     CAUSE_STUCK, // UNAVAILABLE: queued while `rank` of `pool`, which may be of another world size,
                  // got stuck on the one device in `devices`: core_is_stuck()
 };

@@ -77,6 +77,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job->admitted_ns = core->now_ns;
     job->deadline_ns = time_after(core->now_ns, request->timeout_ns);
     job->run_timeout_ns = request->run_timeout_ns;
+    job->patience_ns = request->patience_ns;
     job->run_ns = 0;
     job->start_ns = 0;
     job->pool = NULL;

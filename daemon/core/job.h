@@ -28,6 +28,7 @@ struct job {
     uint64_t case_hash, cost_ns;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
     uint64_t run_timeout_ns;                   // 0: none
+    uint64_t patience_ns;                      // with pools that are DOWN
     uint64_t start_ns;                         // how long it waited for the start of its pool
     struct pool *pool;                         // RUNNING
 };
@@ -39,7 +40,7 @@ enum job_event_kind {
     JOB_EXPIRE,      // its deadline has passed
     JOB_CANCEL,      // somebody asked for it
     JOB_ABANDON,     // nobody waits for its answer
-    JOB_REFUSE_DOWN, // every pool of its world size is DOWN, `pool` since now, because of `rank`
+    JOB_REFUSE_DOWN, // all pools of its world size are DOWN, `pool` because of `rank`
     JOB_REFUSE_POISON,
     JOB_REFUSE_STUCK, // no pool can be had because of `rank` of `pool`
     JOB_EVENTS,

@@ -5,19 +5,15 @@
 
 #include "daemon/core/state.h"
 
-// A start that failed once is tried again at once, then after 250 ms, 500 ms and so on.
-#define BACKOFF_FIRST_NS  (UINT64_C(250) * 1000000)
-#define BACKOFF_MAX_NS    (UINT64_C(30) * 1000000000)
-// After this a pool that is DOWN may be tried again, once, by the next job that asks for it.
-#define DOWN_NS           (UINT64_C(60) * 1000000000)
-// A pool that was started to stand by, and lost before it had a job.
-#define SPARE_WAIT_NS     (UINT64_C(1) * 1000000000)
+// A start that failed once is tried again at once. Then the pause is a part of the time for which
+// starts have failed: a short trouble is over soon after its cause, a long one costs little.
+#define PAUSE_PART        8
+#define PAUSE_MIN_NS      (UINT64_C(250) * 1000000)
+#define PAUSE_MAX_NS      (UINT64_C(30) * 1000000000)
+// At least, for a pool that was started to stand by, and lost before it had a job.
+#define SPARE_PAUSE_NS    (UINT64_C(1) * 1000000000)
 // An idle pool that outstayed its timeout because a job waits for it.
 #define IDLE_AGAIN_NS_MIN (UINT64_C(1) * 1000000000)
-
-_Static_assert(POOL_FAILURES_MAX >= 3 &&
-                   (BACKOFF_FIRST_NS << (POOL_FAILURES_MAX - 3)) <= BACKOFF_MAX_NS,
-               "the longest back-off before a pool is DOWN");
 
 static const bool pool_moves[MODE_COUNT][MODE_COUNT] = {
     [MODE_COLD] = {[MODE_STARTING] = true},
@@ -25,17 +21,15 @@ static const bool pool_moves[MODE_COUNT][MODE_COUNT] = {
     [MODE_IDLE] = {[MODE_RUNNING] = true, [MODE_STOPPING] = true},
     [MODE_RUNNING] = {[MODE_IDLE] = true, [MODE_SUSPECT] = true, [MODE_STOPPING] = true},
     [MODE_SUSPECT] = {[MODE_STOPPING] = true},
-    [MODE_STOPPING] =
-        {[MODE_COLD] = true, [MODE_BACKOFF] = true, [MODE_DOWN] = true, [MODE_STUCK] = true},
-    [MODE_STUCK] = {[MODE_COLD] = true, [MODE_BACKOFF] = true, [MODE_DOWN] = true},
+    [MODE_STOPPING] = {[MODE_COLD] = true, [MODE_BACKOFF] = true, [MODE_STUCK] = true},
+    [MODE_STUCK] = {[MODE_COLD] = true, [MODE_BACKOFF] = true},
     [MODE_BACKOFF] = {[MODE_COLD] = true},
-    [MODE_DOWN] = {[MODE_COLD] = true},
 };
 
 static const enum pool_state pool_states[MODE_COUNT] = {
     [MODE_COLD] = POOL_COLD,       [MODE_STARTING] = POOL_STARTING, [MODE_IDLE] = POOL_IDLE,
     [MODE_RUNNING] = POOL_RUNNING, [MODE_SUSPECT] = POOL_RUNNING,   [MODE_STOPPING] = POOL_STOPPING,
-    [MODE_STUCK] = POOL_STUCK,     [MODE_BACKOFF] = POOL_BACKOFF,   [MODE_DOWN] = POOL_DOWN,
+    [MODE_STUCK] = POOL_STUCK,     [MODE_BACKOFF] = POOL_BACKOFF,
 };
 
 static const enum cause pool_causes[LOSS_COUNT] = {
@@ -150,63 +144,82 @@ void pool_loss_text(const struct pool *pool, struct error *text)
         error_set(text, STATUS_OK, "%s", words[pool->loss]);
 }
 
+// Of starts of the kind that its last one was.
+static const struct pool_failures *pool_failures(const struct pool *pool)
+{
+    return pool->as_spare ? &pool->spare_failures : &pool->failures;
+}
+
 enum pool_state pool_state(const struct pool *pool)
 {
-    return pool_states[pool->mode];
+    bool down = pool->mode == MODE_BACKOFF && pool_failures(pool)->count == POOL_FAILURES_MAX;
+    return down ? POOL_DOWN : pool_states[pool->mode];
 }
 
 // ---- the end of a generation ----------------------------------------------------------------
 
-static uint64_t pool_backoff_ns(const struct pool *pool)
+static uint64_t pool_pause_ns(const struct core *core, const struct pool *pool)
 {
-    if (pool->must_wait)
-        return SPARE_WAIT_NS;
-    if (!pool->start_failed || pool->failures < 2)
-        return 0;
-    return BACKOFF_FIRST_NS << (pool->failures - 2);
+    const struct pool_failures *failures = pool_failures(pool);
+    if (!pool->start_failed || (failures->count < 2 && !pool->must_wait))
+        return pool->must_wait ? SPARE_PAUSE_NS : 0;
+    uint64_t least_ns = pool->must_wait ? SPARE_PAUSE_NS : PAUSE_MIN_NS;
+    uint64_t pause_ns = (core->now_ns - failures->since_ns) / PAUSE_PART;
+    pause_ns = pause_ns > least_ns ? pause_ns : least_ns;
+    return pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
 }
 
-static bool pool_has_failed_for_good(const struct pool *pool)
+uint64_t pool_all_down_ns(const struct core *core, const struct size *size)
 {
-    int failures = pool->as_spare ? pool->spare_failures : pool->failures;
-    return pool->start_failed && failures == POOL_FAILURES_MAX;
-}
-
-bool pool_all_down(const struct size *size)
-{
-    for (int i = 0; i < size->pool_count; i++)
-        if (!twin_is_down(&size->pools[i]))
-            return false;
-    return true;
-}
-
-// The pool is DOWN: nobody waits where no other serves.
-static void pool_refuse_waiting(struct core *core, struct pool *pool)
-{
-    struct size *size = pool->size;
-    if (!pool_all_down(size)) {
-        stuck_refuse_waiting(core, size);
-        return;
+    uint64_t since_ns = 0;
+    bool any = false;
+    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
+        if (pool->devices & core->devices_stuck)
+            continue;
+        if (pool->failures.count < POOL_FAILURES_MAX)
+            return TIMERS_NEVER;
+        any = true;
+        since_ns = since_ns > pool->failures.down_ns ? since_ns : pool->failures.down_ns;
     }
+    return any ? since_ns : TIMERS_NEVER;
+}
+
+struct pool *pool_culprit(const struct size *size)
+{
+    struct pool *culprit = size->pools;
+    for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        if (pool->lost_ns > culprit->lost_ns)
+            culprit = pool;
+    return culprit;
+}
+
+// Nobody keeps a daemon that drains.
+void pool_refuse_waiting(struct core *core, struct size *size)
+{
+    uint64_t down_ns = pool_all_down_ns(core, size);
+    if (down_ns == TIMERS_NEVER)
+        return;
+    struct pool *pool = pool_culprit(size);
     struct job_event event = {.kind = JOB_REFUSE_DOWN, .pool = pool, .rank = pool->loss_rank};
-    LIST_FOREACH (node, &size->queue)
-        job_handle(core, job_entry(node), &event);
+    LIST_FOREACH (node, &size->queue) {
+        if (core->draining || core->now_ns - down_ns >= job_entry(node)->patience_ns)
+            job_handle(core, job_entry(node), &event);
+    }
 }
 
 // All ranks are reaped: only now may there be a next generation.
 static void pool_reaped(struct core *core, struct pool *pool)
 {
-    uint64_t backoff_ns = pool_backoff_ns(pool);
+    uint64_t pause_ns = pool_pause_ns(core, pool);
     pool_hand_back(core, pool);
     pool->yields = false;
-    if (pool_has_failed_for_good(pool)) {
-        pool_move(core, pool, MODE_DOWN, time_after(core->now_ns, DOWN_NS));
-        pool_refuse_waiting(core, pool);
-    } else if (backoff_ns > 0) {
-        pool_move(core, pool, MODE_BACKOFF, time_after(core->now_ns, backoff_ns));
-    } else {
+    if (pause_ns > 0)
+        pool_move(core, pool, MODE_BACKOFF, time_after(core->now_ns, pause_ns));
+    else
         pool_move(core, pool, MODE_COLD, TIMERS_NEVER);
-    }
+    stuck_count(core);
+    if (pool->start_failed)
+        pool_refuse_waiting(core, pool->size);
     core->slots[pool->slot] = NULL;
     core->slots_used &= ~bit_of(pool->slot);
     pool->slot = -1;
@@ -223,8 +236,9 @@ static void pool_kill(struct core *core, struct pool *pool)
         pool_reaped(core, pool);
 }
 
-static void pool_note_loss(struct pool *pool, enum pool_loss loss, int rank)
+static void pool_note_loss(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
 {
+    pool->lost_ns = core->now_ns;
     pool->loss = loss;
     pool->loss_rank = rank;
     pool->deaths++;
@@ -233,7 +247,7 @@ static void pool_note_loss(struct pool *pool, enum pool_loss loss, int rank)
 // Answers the job, if it runs one, and takes all ranks down.
 static void pool_lose(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
 {
-    pool_note_loss(pool, loss, rank);
+    pool_note_loss(core, pool, loss, rank);
     pool->must_wait = pool->as_spare && !pool->used;
     if (pool->job) {
         struct job_event event = {.kind = JOB_LOSE, .cause = pool_causes[loss], .rank = rank};
@@ -252,9 +266,11 @@ static void pool_tell_twin(const struct pool *pool)
 
 static void pool_fail_start(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
 {
-    int *failures = pool->as_spare ? &pool->spare_failures : &pool->failures;
-    if (*failures < POOL_FAILURES_MAX)
-        ++*failures;
+    struct pool_failures *failures = pool->as_spare ? &pool->spare_failures : &pool->failures;
+    if (failures->count == 0)
+        failures->since_ns = core->now_ns;
+    if (failures->count < POOL_FAILURES_MAX && ++failures->count == POOL_FAILURES_MAX)
+        failures->down_ns = core->now_ns;
     pool_tell_twin(pool);
     pool->start_failed = true;
     pool_lose(core, pool, loss, rank);
@@ -326,9 +342,9 @@ static void pool_hear_ready(struct core *core, struct pool *pool, const struct p
     pool->ready |= bit_of(event->rank);
     if (pool->ready != mask_of(pool->world_size))
         return;
-    pool->failures = 0;
+    pool->failures.count = 0;
     if (pool->as_spare)
-        pool->spare_failures = 0;
+        pool->spare_failures.count = 0;
     pool_tell_twin(pool);
     pool->ready_ns = core->now_ns;
     pool_rest(core, pool);
@@ -450,7 +466,7 @@ static void pool_start_timeout(struct core *core, struct pool *pool, const struc
 static void pool_stop(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     if (event->loss != LOSS_NONE)
-        pool_note_loss(pool, event->loss, event->rank);
+        pool_note_loss(core, pool, event->loss, event->rank);
     pool_kill(core, pool);
 }
 
@@ -577,7 +593,6 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_NOT_STARTED] = pool_hear_unstuck,
         },
     [MODE_BACKOFF] = {[POOL_TIMER] = pool_thaw},
-    [MODE_DOWN] = {[POOL_TIMER] = pool_thaw},
 };
 
 // Ranks that are gone are counted out whatever the mode.

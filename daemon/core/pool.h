@@ -26,12 +26,18 @@ enum pool_mode {
     MODE_STOPPING, // killed; waiting for the last exit
     MODE_STUCK,    // the same for too long
     MODE_BACKOFF,  // no ranks; not to be started yet
-    MODE_DOWN, // the same for longer, and its world size is refused unless another pool serves it
     MODE_COUNT,
 };
 
-// Starts in a row that may fail before the pool is DOWN.
+// After so many failed starts in a row the pool is DOWN. It is tried again all the same.
 #define POOL_FAILURES_MAX 5
+
+// Starts in a row that failed.
+struct pool_failures {
+    int count;         // 0..POOL_FAILURES_MAX, where it stays
+    uint64_t since_ns; // when the first of them failed
+    uint64_t down_ns;  // when their count became POOL_FAILURES_MAX
+};
 
 // Why a pool was lost.
 enum pool_loss {
@@ -69,12 +75,13 @@ struct pool {
     bool must_wait;                  // STOPPING, STUCK: it was lost before it was of any use
     uint64_t started_ns, ready_ns;
 
-    // Starts in a row that failed, of it and its twin: for a job, and to stand by.
-    int failures, spare_failures;
+    // Of it and its twin: for a job, and to stand by.
+    struct pool_failures failures, spare_failures;
     uint32_t starts;
     uint64_t jobs, deaths;
     enum pool_loss loss; // the last
     int loss_rank;       // its cause, or -1
+    uint64_t lost_ns;    // when
 
     uint64_t pass; // of the scheduler: the last in which a waiting job reserved it
 };
@@ -115,8 +122,15 @@ void pool_handle(struct core *core, struct pool *pool, const struct pool_event *
 // The idle timeout of an idle pool counts from now.
 void pool_wait_anew(struct core *core, struct pool *pool);
 
-// Whether all pools of the size are DOWN.
-bool pool_all_down(const struct size *size);
+// Since when all pools of the size are DOWN, without those whose devices others are stuck on;
+// TIMERS_NEVER: they are not, or all are without devices.
+uint64_t pool_all_down_ns(const struct core *core, const struct size *size);
+
+// The pool of the size that was lost last.
+struct pool *pool_culprit(const struct size *size);
+
+// Answers those that wait for a size whose pools have been DOWN for longer than they have patience.
+void pool_refuse_waiting(struct core *core, struct size *size);
 
 // An action with what it says of the pool filled in; `pool` may be NULL.
 struct action pool_action(enum action_kind kind, const struct pool *pool);

@@ -99,7 +99,8 @@ static struct pool *size_cold(const struct core *core, const struct pass *pass,
     struct pool *best = NULL;
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
         if (pool->mode == MODE_COLD && twin_leads(pool) && !twin_rests(pool) &&
-            pool_is_free(core, pass, pool) && (!best || pool->failures < best->failures))
+            pool_is_free(core, pass, pool) &&
+            (!best || pool->failures.count < best->failures.count))
             best = pool;
     return best;
 }

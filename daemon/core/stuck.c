@@ -35,7 +35,7 @@ bool stuck_leaves(const struct core *core, const struct size *size)
     if (core->pools_stuck == POOLS_MAX)
         return false;
     for (int i = 0; i < size->pool_count; i++)
-        if (!twin_is_down(&size->pools[i]) && !(size->pools[i].devices & core->devices_stuck))
+        if (!(size->pools[i].devices & core->devices_stuck))
             return true;
     return false;
 }
@@ -45,7 +45,7 @@ static uint64_t stuck_wanted(const struct size *size)
 {
     uint64_t wanted = 0;
     for (int i = 0; i < size->pool_count; i++)
-        wanted |= !twin_is_down(&size->pools[i]) ? size->pools[i].devices : 0;
+        wanted |= size->pools[i].devices;
     return wanted;
 }
 

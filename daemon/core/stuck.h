@@ -19,7 +19,7 @@ uint64_t stuck_devices(const struct pool *pool);
 // a rank.
 void stuck_count(struct core *core);
 
-// Whether a pool of the size can be had: it is not DOWN, and nothing is stuck on its devices.
+// Whether a pool of the size can be had: nothing is stuck on its devices.
 bool stuck_leaves(const struct core *core, const struct size *size);
 
 // Answers what waits for a size of which no pool can be had because of ranks that are stuck.

@@ -23,23 +23,13 @@ bool twin_leads(const struct pool *pool)
 
 static bool is_resting(const struct pool *pool)
 {
-    return pool->mode == MODE_BACKOFF || pool->mode == MODE_DOWN;
+    return pool->mode == MODE_BACKOFF;
 }
 
 bool twin_rests(const struct pool *pool)
 {
     const struct pool *twin = pool->twin;
     return is_resting(pool) || (twin && is_resting(twin) && !twin->as_spare);
-}
-
-static bool is_down(const struct pool *pool)
-{
-    return pool->mode == MODE_DOWN && !pool->as_spare;
-}
-
-bool twin_is_down(const struct pool *pool)
-{
-    return is_down(pool) || (pool->twin && is_down(pool->twin));
 }
 
 uint64_t twin_hands_over(const struct pool *pool)

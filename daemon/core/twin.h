@@ -26,9 +26,6 @@ bool twin_leads(const struct pool *pool);
 // place.
 bool twin_rests(const struct pool *pool);
 
-// The same for long, after too many of them.
-bool twin_is_down(const struct pool *pool);
-
 // The devices that the twin still holds although it was killed, and leaves to this one alone; 0
 // when there are none. A driver takes its time to take down what used a device.
 uint64_t twin_hands_over(const struct pool *pool);

@@ -118,6 +118,7 @@ class OptionsStruct(ctypes.Structure):
         ("tls_ca", ctypes.c_char_p),
         ("tls_certificate", ctypes.c_char_p),
         ("tls_key", ctypes.c_char_p),
+        ("patience_ns", ctypes.c_uint64),
     ]
 
 

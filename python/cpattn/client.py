@@ -258,7 +258,8 @@ class Client:
 
     `socket` is a path, tcp://HOST:PORT or tls+tcp://HOST:PORT; None: $CPATTN_SOCKET, else the daemon
     of this machine. `grace` is how long after a request's time limit its answer may come, `in_flight`
-    how many requests there may be at once. The files are for daemons on a network; see cpattn(3).
+    how many requests there may be at once. A case is refused once the daemon has
+    failed for `patience` seconds to start its ranks; None: it waits as long as its time limit. The files are for daemons on a network; see cpattn(3).
     Raises CpattnError where nobody listens.
     """
 
@@ -272,6 +273,7 @@ class Client:
         tls_ca: Optional[str] = None,
         tls_certificate: Optional[str] = None,
         tls_key: Optional[str] = None,
+        patience: Optional[float] = None,
     ) -> None:
         def path(name: Any) -> Optional[bytes]:
             return None if name is None else os.fsencode(name)
@@ -290,6 +292,7 @@ class Client:
             tls_ca=path(tls_ca),
             tls_certificate=path(tls_certificate),
             tls_key=path(tls_key),
+            patience_ns=0 if patience is None else max(1, _ns(patience)),
         )
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_client_create(

@@ -48,14 +48,16 @@ static bool is_too_long(const struct core_request *r)
 
 static enum status submission_status(const struct sim *s, const struct core_request *r)
 {
+    uint64_t down_ns;
     if (r->world_size < 1 || r->world_size > WORLD_SIZE_MAX)
         return STATUS_INVALID_ARGUMENT;
     if (record_instances(s, r->world_size) == 0 || record_poison(s, r->case_hash))
         return STATUS_FAILED_PRECONDITION;
     if (is_too_long(r))
         return STATUS_DEADLINE_EXCEEDED;
-    if (s->draining || record_down(s, r->world_size, s->told_ns) ||
-        record_unserved(s, r->world_size, s->told_ns))
+    if (s->draining || record_unserved(s, r->world_size) ||
+        (record_down(s, r->world_size, &down_ns) && s->now_ns - down_ns >= r->patience_ns &&
+         record_down_rests(s, r->world_size, s->told_ns)))
         return STATUS_UNAVAILABLE;
     if (s->live == s->config.queue_max || user_is_at_limit(s, r->user))
         return STATUS_RESOURCE_EXHAUSTED;
@@ -89,8 +91,7 @@ void judge_submission(struct sim *s, const struct core_request *request, enum st
     SIM_CHECK(s, status == expected, "submitted with world size %d: %s instead of %s",
               request->world_size, status_name(status), status_name(expected));
     s->totals->refused[status]++;
-    if (status == STATUS_UNAVAILABLE && !s->draining &&
-        record_unserved(s, request->world_size, s->told_ns))
+    if (status == STATUS_UNAVAILABLE && !s->draining && record_unserved(s, request->world_size))
         judge_refused_stuck(s, request->world_size);
     if (status != STATUS_OK) {
         s->refused++;
@@ -279,6 +280,15 @@ static bool size_is_starting(const struct sim *s, int world_size)
     return false;
 }
 
+// For pools that are all DOWN.
+static bool has_waited_enough(const struct sim *s, const struct sim_job *job)
+{
+    uint64_t since_ns;
+    if (!record_down(s, job->world_size, &since_ns))
+        return false;
+    return s->draining || s->now_ns - since_ns >= job->patience_ns;
+}
+
 static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
                                const struct action *a)
 {
@@ -296,11 +306,11 @@ static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
     case CAUSE_CANCELLED:
         return job->ended || job->abandoned;
     case CAUSE_START_FAILED:
-        return record_down(s, job->world_size, s->now_ns);
+        return has_waited_enough(s, job);
     case CAUSE_POISON:
         return record_poison(s, job->hash);
     case CAUSE_STUCK:
-        return record_unserved(s, job->world_size, s->now_ns);
+        return record_unserved(s, job->world_size);
     default:
         return false;
     }
@@ -355,6 +365,8 @@ static void judge_kill(struct sim *s, const struct action *a)
         judge_kill_standby(s, crew);
     else
         judge_kill_leader(s, crew);
+    if (crew->doomed && !crew->is_ready)
+        record_start_failure(s, crew);
     crew->killed = true;
     crew->killed_ns = s->now_ns;
     s->totals->kills++;
@@ -417,6 +429,9 @@ static void settled_jobs(const struct sim *s)
         SIM_CHECK(s, !job->ended && !job->abandoned, "slot %d is not answered", slot);
         SIM_CHECK(s, job->place == PLACE_RUNNING || !record_poison(s, job->hash),
                   "slot %d waits to kill a third pool", slot);
+        bool looked = s->failed_size == job->world_size || s->current.kind == NEWS_DRAIN;
+        SIM_CHECK(s, job->place == PLACE_RUNNING || !looked || !has_waited_enough(s, job),
+                  "slot %d has no patience left, and waits", slot);
     }
 }
 

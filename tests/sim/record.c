@@ -34,16 +34,10 @@ static struct berth *berth_of(struct sim *s, const struct crew *crew)
     return &s->berths[crew->world_size][crew->instance];
 }
 
-static uint64_t berth_backoff_ns(const struct berth *berth)
-{
-    static const uint64_t backoff_ns[] = {0, 0, 250 * MS, 500 * MS, 1000 * MS, 60 * S};
-    return backoff_ns[berth->failures < DOWN_FAILURES ? berth->failures : DOWN_FAILURES];
-}
-
 // Whether a pool without ranks may not be started yet.
 bool record_rests(const struct berth *berth, uint64_t now_ns)
 {
-    return now_ns < berth->reaped_ns + berth_backoff_ns(berth);
+    return now_ns < berth->rests_ns;
 }
 
 // Works with its devices, or may still do so although it was killed.
@@ -213,34 +207,41 @@ int record_starting(const struct sim *s, int world_size)
     return starting;
 }
 
-// All pools of the world size are resting after too many failed starts.
-static bool berth_is_down(const struct sim *s, int world_size, int instance, uint64_t now_ns)
+bool record_down(const struct sim *s, int world_size, uint64_t *since_ns)
 {
-    const struct berth *berth = &s->berths[world_size][instance];
-    return !record_leader(s, world_size, instance) && berth->failures >= DOWN_FAILURES &&
-           record_rests(berth, now_ns);
+    bool any = false;
+    *since_ns = 0;
+    for (int i = 0; i < record_instances(s, world_size); i++) {
+        const struct berth *berth = &s->berths[world_size][i];
+        if (record_devices(s, world_size, i) & record_stuck(s))
+            continue;
+        if (berth->failures < DOWN_FAILURES)
+            return false;
+        any = true;
+        *since_ns = *since_ns > berth->down_ns ? *since_ns : berth->down_ns;
+    }
+    return any;
 }
 
-bool record_down(const struct sim *s, int world_size, uint64_t now_ns)
+bool record_down_rests(const struct sim *s, int world_size, uint64_t now_ns)
 {
+    uint64_t since_ns;
+    if (!record_down(s, world_size, &since_ns))
+        return false;
     for (int i = 0; i < record_instances(s, world_size); i++)
-        if (!berth_is_down(s, world_size, i, now_ns))
+        if (!(record_devices(s, world_size, i) & record_stuck(s)) &&
+            !record_rests(&s->berths[world_size][i], now_ns))
             return false;
     return true;
 }
 
-bool record_unserved(const struct sim *s, int world_size, uint64_t now_ns)
+bool record_unserved(const struct sim *s, int world_size)
 {
     uint64_t stuck = record_stuck(s);
-    bool any = false;
-    for (int i = 0; i < record_instances(s, world_size); i++) {
-        if (berth_is_down(s, world_size, i, now_ns))
-            continue;
+    for (int i = 0; i < record_instances(s, world_size); i++)
         if (!(record_devices(s, world_size, i) & stuck))
             return false;
-        any = true;
-    }
-    return any;
+    return record_instances(s, world_size) > 0;
 }
 
 bool record_poison(const struct sim *s, uint64_t hash)
@@ -269,17 +270,31 @@ static void crew_doom(struct crew *crew, enum cause cause, int rank)
     }
 }
 
-// One that was lost before it had a job rests for a second, and after too many failed starts for
-// longer.
+void record_start_failure(struct sim *s, const struct crew *crew)
+{
+    struct berth *berth = berth_of(s, crew);
+    int *failures = crew->spare ? &berth->spare_failures : &berth->failures;
+    if (++*failures == 1)
+        *(crew->spare ? &berth->spare_since_ns : &berth->since_ns) = s->now_ns;
+    if (!crew->spare && *failures == DOWN_FAILURES)
+        berth->down_ns = s->now_ns;
+}
+
+// An eighth of the time for which starts have failed.
+static uint64_t pause_ns(uint64_t failing_ns, uint64_t least_ns)
+{
+    uint64_t pause = failing_ns / 8 < least_ns ? least_ns : failing_ns / 8;
+    return pause < 30 * S ? pause : 30 * S;
+}
+
+// One that was lost before it had a job rests for a second at least.
 static void spare_reaped(struct sim *s, struct berth *berth, const struct crew *crew, bool failed)
 {
     uint64_t *rests_ns = berth->spare_rests_ns;
-    berth->spare_failures += failed;
     if (crew->used || !crew->doomed)
         return;
-    bool down = failed && berth->spare_failures >= DOWN_FAILURES;
     *(rests_ns[0] < rests_ns[1] ? &rests_ns[0] : &rests_ns[1]) =
-        s->now_ns + (down ? 60 * S : 1 * S);
+        s->now_ns + pause_ns(failed ? s->now_ns - berth->spare_since_ns : 0, S);
 }
 
 static void crew_reaped(struct sim *s, struct crew *crew)
@@ -288,12 +303,13 @@ static void crew_reaped(struct sim *s, struct crew *crew)
     bool failed = !crew->is_ready && crew->doomed;
     crew->up = false;
     s->totals->left_stuck += crew->stuck;
-    if (crew->spare) {
+    if (failed && !crew->killed)
+        record_start_failure(s, crew);
+    s->failed_size = failed ? crew->world_size : 0;
+    if (crew->spare)
         spare_reaped(s, berth, crew, failed);
-    } else if (failed) {
-        berth->failures++;
-        berth->reaped_ns = s->now_ns;
-    }
+    else if (failed && berth->failures > 1)
+        berth->rests_ns = s->now_ns + pause_ns(s->now_ns - berth->since_ns, 250 * MS);
 }
 
 static void hear_ready(struct sim *s, struct crew *crew, int rank)
@@ -391,6 +407,7 @@ static void hear(struct sim *s, struct crew *crew, const struct news *n)
 void record_news(struct sim *s, const struct news *n)
 {
     s->current = *n;
+    s->failed_size = 0;
     SIM_CHECK(s, !s->exited || n->slot < 0 || n->stale || s->crews[n->slot].stuck,
               "the core left ranks behind");
     if (n->slot >= 0 && !n->stale)

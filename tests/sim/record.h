@@ -30,8 +30,8 @@ bool record_may_start(const struct sim *s, int world_size, int instance, uint64_
 int record_device(const struct sim *s, const struct crew *crew, int rank);
 uint64_t record_devices_alive(const struct sim *s, const struct crew *crew);
 uint64_t record_stuck(const struct sim *s); // devices
-// No pool of the world size can be had, for some because of devices of stuck ranks.
-bool record_unserved(const struct sim *s, int world_size, uint64_t now_ns);
+// No pool of the world size can be had because of stuck ranks on the devices of each.
+bool record_unserved(const struct sim *s, int world_size);
 uint64_t record_leased(const struct sim *s); // devices
 // Without those of its twin that was killed: a pool that is up takes them over.
 uint64_t record_leased_for(const struct sim *s, int world_size, int instance);
@@ -46,8 +46,12 @@ uint64_t record_best_begin(const struct sim *s, int world_size, uint64_t *sum_ns
 // Jobs that wait, and pools that have not become ready and still may.
 int record_waiting(const struct sim *s, int world_size);
 int record_starting(const struct sim *s, int world_size);
-// All pools of the world size rest after too many failed starts.
-bool record_down(const struct sim *s, int world_size, uint64_t now_ns);
+// All pools of the world size have failed to start too often, but for those on whose devices ranks
+// are stuck; since when. None of them may be tried now.
+bool record_down(const struct sim *s, int world_size, uint64_t *since_ns);
+bool record_down_rests(const struct sim *s, int world_size, uint64_t now_ns);
+// A pool that was being started has failed.
+void record_start_failure(struct sim *s, const struct crew *crew);
 bool record_poison(const struct sim *s, uint64_t hash);
 void record_kill(struct sim *s, uint64_t hash); // a pool was lost that ran the case
 

@@ -69,7 +69,7 @@ enum place { PLACE_QUEUED, PLACE_RUNNING, PLACE_ANSWERED };
 struct sim_job {
     enum place place;
     uint64_t id, hash, number; // number: 0 until an action has told it
-    uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns, cost_ns;
+    uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns, patience_ns, cost_ns;
     int slot, world_size, crew;
     uint32_t user;
     unsigned clients; // bit mask of those that wait for its answer
@@ -101,9 +101,11 @@ struct crew {
 
 // What is remembered of a pool between its crews.
 struct berth {
-    int failures; // starts in a row, for a job
-    uint64_t reaped_ns;
+    int failures;               // starts in a row, for a job
+    uint64_t since_ns, down_ns; // when the first of them failed, and the one that was one too many
+    uint64_t rests_ns;          // until when it is not to be started
     int spare_failures;         // the same, to stand by
+    uint64_t spare_since_ns;
     uint64_t spare_rests_ns[2]; // until when those that were lost unused are not to be started
 };
 
@@ -148,6 +150,7 @@ struct sim {
     int answered; // jobs whose answers are remembered
 
     struct news current; // the event that the core is told of
+    int failed_size;     // the world size of the start that failed in it, and is reaped; else 0
     struct sim_totals *totals;
 };
 

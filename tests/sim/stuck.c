@@ -68,9 +68,7 @@ void judge_stuck_settled(struct sim *s)
                   "pool %d is stuck, and nobody says so", (int)(c - s->crews));
     for (int slot = 0; slot < s->config.queue_max; slot++) {
         const struct sim_job *job = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : NULL;
-        SIM_CHECK(s,
-                  !job || job->place != PLACE_QUEUED ||
-                      !record_unserved(s, job->world_size, s->now_ns),
+        SIM_CHECK(s, !job || job->place != PLACE_QUEUED || !record_unserved(s, job->world_size),
                   "slot %d waits for pools that cannot be had", slot);
     }
 }

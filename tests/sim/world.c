@@ -80,6 +80,13 @@ static uint64_t cost_of(const struct sim *s, uint64_t id)
     return (size == 0 ? S : size < 8 ? 100 * MS : 10 * MS) * part >> 16;
 }
 
+// Nor this.
+static uint64_t patience_of(uint64_t id)
+{
+    static const uint64_t patience_ns[] = {0, 300 * MS, 10 * S, UINT64_MAX};
+    return patience_ns[id >> 20 & 3];
+}
+
 static int draw_world_size(struct sim *s)
 {
     static const int odd[] = {0, -1, 65, 64, 9};
@@ -131,6 +138,7 @@ static void client_admitted(struct sim *s, const struct core_request *request, u
                                                .admitted_ns = s->now_ns,
                                                .deadline_ns = s->now_ns + request->timeout_ns,
                                                .run_timeout_ns = request->run_timeout_ns,
+                                               .patience_ns = request->patience_ns,
                                                .cost_ns = request->cost_ns,
                                                .slot = slot,
                                                .world_size = request->world_size,
@@ -159,6 +167,7 @@ static struct core_request draw_request(struct sim *s, int world_size, uint64_t 
     }
     id_make(&request.id, *id);
     request.cost_ns = cost_of(s, *id);
+    request.patience_ns = patience_of(*id);
     return request;
 }
 
