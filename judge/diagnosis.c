@@ -96,6 +96,8 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
         else if (t.error > t.noise) {
             search(&t);
             trial_decide(&t, result);
+            if (result->kind == DIAGNOSIS_NONE)
+                narrow_find(&t, result);
         }
     }
     trial_fini(&t);

@@ -52,7 +52,8 @@
     X(BIAS, "the bias")                                                                            \
     X(SOFTCAP, "the softcap or its slope")                                                         \
     X(BOUNDARY, "where a sequence begins")                                                         \
-    X(SUM, "a sum over ranks or queries that lacks some or has some twice")
+    X(SUM, "a sum over ranks or queries that lacks some or has some twice")                        \
+    X(NARROW_SUM, "gradients that are summed in 16 bits")
 
 enum diagnosis_kind {
     DIAGNOSIS_NONE = 0,

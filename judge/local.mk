@@ -34,6 +34,7 @@ judge_sources += judge/diagnosis.h
 judge_sources += judge/diagnosis/owners.c
 judge_sources += judge/diagnosis/panel.c
 judge_sources += judge/diagnosis/panel.h
+judge_sources += judge/diagnosis/narrow.c
 judge_sources += judge/diagnosis/parts.c
 judge_sources += judge/diagnosis/plain.c
 judge_sources += judge/diagnosis/sources.c

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rank/operations.h"
 
+#include "common/mutation.h"
+#include "judge/dtype.h"
 #include "plan/bias.h"
 
 static void *at(const struct operations *x, struct region region)
@@ -117,6 +119,8 @@ static void add(const struct operations *x, const struct op *op)
     int64_t count = to.bytes / (int64_t)sizeof(float);
     for (int64_t i = 0; i < region_pieces(&to); i++) {
         x->ops->add(x->backend, source + i * count, at(x, to), count);
+        if (ROUNDS(SUMS))
+            dtype_round(x->plan->c.dtype, at(x, to), count);
         to.offset += to.stride;
     }
 }

@@ -452,6 +452,46 @@ START_TEST(spoiled_results_are_called_by_their_names)
 }
 END_TEST
 
+// How many ranks say that dk or dv is summed in 16 bits; none says anything else.
+static int ranks_say_narrow(const struct cp_case *c)
+{
+    int said = 0;
+    for (int rank = 0; rank < c->world_size; rank++) {
+        const struct finding *f = &shared->findings[rank];
+        ck_assert_msg(f->kind == DIAGNOSIS_NONE || f->kind == DIAGNOSIS_NARROW_SUM, "%s",
+                      f->said.text);
+        said += f->kind == DIAGNOSIS_NARROW_SUM;
+    }
+    return said;
+}
+
+// Sums of dk and dv that are rounded at every step of a ring, and such as are not.
+START_TEST(sums_in_16_bits_are_called_by_their_name)
+{
+    static const struct {
+        enum case_dtype dtype;
+        enum case_mask mask;
+    } tries[] = {{DTYPE_BF16, MASK_CAUSAL}, {DTYPE_BF16, MASK_NONE}, {DTYPE_FP16, MASK_NONE}};
+    for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++)
+        for (int narrow = 0; narrow < 2; narrow++) {
+            struct cp_case c;
+            set_mutation(NULL);
+            mutation_rounds = ROUNDS_WEIGHTS | (narrow ? ROUNDS_SUMS : 0);
+            shared->insist = UINT32_C(1) << TENSOR_DK | UINT32_C(1) << TENSOR_DV;
+            case_of(PLAIN_CAUSAL, tries[i].dtype, &c);
+            c.world_size = 8;
+            c.mask = tries[i].mask;
+            c.seqlen_q = c.seqlen_kv = 1024;
+            const struct finding *f = run(&c);
+            int said = ranks_say_narrow(&c);
+            printf("# %d of 8 ranks: %s\n", said, f->said.text);
+            ck_assert(narrow ? said >= c.world_size / 2 : said == 0);
+        }
+    mutation_rounds = 0;
+    world_close_all();
+}
+END_TEST
+
 // What is run is another case than what was asked for, by kernels that know nothing of it.
 static void misread(struct cp_case *c, int i)
 {
@@ -582,6 +622,7 @@ static Suite *suite(void)
     tcase_set_timeout(others, 400);
     tcase_add_test(others, rounding_is_called_nothing);
     tcase_add_test(others, spoiled_results_are_called_by_their_names);
+    tcase_add_test(others, sums_in_16_bits_are_called_by_their_name);
     tcase_add_test(others, garbage_is_called_nothing);
     tcase_add_test(others, truncation_is_called_by_its_name);
     tcase_add_test(others, other_cases_are_called_by_their_names);

@@ -373,8 +373,7 @@ static double row_error(const struct trial *t, const double *values, int row)
     return isfinite(sum) ? sum : DBL_MAX;
 }
 
-// What rounding explains: in proportion to the row, and never less than in a row of average size.
-static double row_noise(const struct trial *t, int row)
+double trial_row_noise(const struct trial *t, int row)
 {
     double own = 0, all = energy_of(t, t->right), average = t->noise / t->rows;
     for (int at = row * t->dim; at < (row + 1) * t->dim; at++)
@@ -388,7 +387,7 @@ static double rows_left(const struct trial *t, const double *values)
 {
     double sum = 0, count = 0;
     for (int row = 0; row < t->rows; row++) {
-        double wrong = row_error(t, t->right, row), noise = row_noise(t, row);
+        double wrong = row_error(t, t->right, row), noise = trial_row_noise(t, row);
         if (wrong < 20 * noise)
             continue;
         sum += fmin(1, fmax(0, row_error(t, values, row) - 4 * noise) / wrong);

@@ -85,6 +85,10 @@ bool trial_solved(const struct trial *t);
 // Energy of got - values.
 double trial_energy(const struct trial *t, const double *values);
 
+// Energy that rounding explains in a row: in proportion to the row, and never less than in a row of
+// average size.
+double trial_row_noise(const struct trial *t, int row);
+
 // Least squares: the factors of `count` components [rows][dim] whose sum comes nearest to got -
 // base (NULL: 0). False where they are not determined.
 bool trial_fit(const struct trial *t, double *const *components, int count, const double *base,
@@ -111,5 +115,9 @@ void suspect_sources(struct trial *t);      // query rows: keys of another place
 void suspect_shifts(struct trial *t);       // rows of the tokens beside them
 void suspect_parts(struct trial *t);  // query rows: chunks of keys missing, twice, merged wrongly
 void suspect_owners(struct trial *t); // key rows: contributions missing, twice, of others
+
+// ---- where no suspicion explains the error ----
+
+void narrow_find(struct trial *t, struct finding *result); // gradients summed in 16 bits
 
 #endif

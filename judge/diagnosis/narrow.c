@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients that are summed in 16 bits. Each addition rounds to a step of the sum so far, so the
+// error has no direction, and no computation can repeat it: it hangs on the last bits of every
+// part. But the variance of each element's error is known, with nothing to fit, and differs from
+// what an error in proportion to the element or its row has. So sums are suspected where this
+// variance, beside what an honest result errs by, makes the errors much more likely than honest
+// errors of any size, and makes most of them.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/diagnosis/trial.h"
+
+// What the sums may make of the energy of the error.
+#define SHARE_LEAST 0.6
+#define SHARE_MOST  1.4
+// Of what an honest result errs by the error has so many times the energy, at least.
+#define EXCESS      1.8
+// By how much the logarithm of the likelihood has to be above that of errors without sums.
+#define CERTAIN     30
+
+struct narrow {
+    struct trial *t;
+    int64_t count;           // rows * dim
+    double *last;            // variance of the last rounding
+    double *honest[3];       // see likelihood()
+    double *sum, *part;      // so far, and of one addition
+    double *variance, *kept; // of what the roundings make; that of the best order
+    double likelihood;       // of the best
+    char text[DIAGNOSIS_TEXT_MAX];
+};
+
+static double step_of(enum case_dtype dtype, double x)
+{
+    int exponent;
+    frexp(x, &exponent);
+    int least = dtype == DTYPE_FP16 ? -13 : -125;
+    return ldexp(1, (exponent > least ? exponent : least) - (dtype == DTYPE_FP16 ? 11 : 8));
+}
+
+// ---- what roundings make ------------------------------------------------------------------------
+
+// Adds columns [begin, end) of a panel to the part.
+static void part_add(const struct narrow *x, struct panel *p, int64_t begin, int64_t end,
+                     double *part)
+{
+    if (x->t->in->tensor == TENSOR_DV)
+        panel_add_v(p, p->p, begin, end, part);
+    else
+        panel_add_qk(p, p->ds, begin, end, part);
+}
+
+// The part is added to the sum, which is rounded; a part of less than a step is lost or not.
+static void part_round(struct narrow *x, int panel, bool first)
+{
+    const struct trial *t = x->t;
+    int64_t begin = (int64_t)t->panel_first[panel] * t->dim;
+    int64_t end = (int64_t)t->panel_first[panel + 1] * t->dim;
+    double scale = t->in->tensor == TENSOR_DV ? 1 : case_scale(t->c);
+    for (int64_t i = begin; i < end; i++) {
+        double part = x->part[i] * scale;
+        x->sum[i] += part;
+        double step = step_of(t->c->dtype, x->sum[i]);
+        if (!first)
+            x->variance[i] += fmin(step * step / 12, part * part);
+        x->part[i] = 0;
+    }
+}
+
+// The chunks of a rank, of all heads of the group.
+static void part_of_rank(const struct narrow *x, struct panel *p, int rank, double *part)
+{
+    const struct chunks *chunks = p->setup.side == SIDE_Q ? &p->k_chunks : &p->q_chunks;
+    int64_t other = p->setup.side == SIDE_Q ? 0 : p->queries;
+    int groups = p->setup.side == SIDE_Q ? 1 : p->group;
+    for (int head = 0; head < groups; head++)
+        for (int chunk = 0; chunk < chunks->count; chunk++)
+            if (chunks->ranks[chunk] == rank)
+                part_add(x, p, head * other + chunks->begin[chunk],
+                         head * other + chunks->begin[chunk + 1], part);
+}
+
+// One addition for each rank, the own one last.
+static void sum_by_ranks(struct narrow *x, int panel)
+{
+    struct trial *t = x->t;
+    int world = t->c->world_size;
+    double *part = x->part + (int64_t)t->panel_first[panel] * t->dim;
+    for (int step = 1; step <= world; step++) {
+        part_of_rank(x, &t->panels[panel], (t->in->rank + step) % world, part);
+        part_round(x, panel, step == world); // of the last, an honest result has it, too
+    }
+}
+
+static void sum_by_blocks(struct narrow *x, int panel, int64_t block)
+{
+    struct trial *t = x->t;
+    struct panel *p = &t->panels[panel];
+    double *part = x->part + (int64_t)t->panel_first[panel] * t->dim;
+    int64_t columns = p->setup.side == SIDE_Q ? p->keys : p->columns;
+    for (int64_t begin = 0; begin < columns; begin += block) {
+        int64_t end = begin + block < columns ? begin + block : columns;
+        part_add(x, p, begin, end, part);
+        part_round(x, panel, end == columns);
+    }
+}
+
+// ---- likelihoods --------------------------------------------------------------------------------
+
+// What an honest result errs by: its last rounding, and some part of the element, of its row, and
+// of all rows, squared. How much of each is fitted, with what the sums make and without.
+enum { OF_ELEMENT, OF_ROW, OF_ALL, HONEST };
+#define ROUNDS_OF_FITTING 40
+
+static double error_squared(const struct trial *t, int64_t i)
+{
+    return pow(t->got[i] - t->right[i], 2);
+}
+
+static double variance_at(const struct narrow *x, const double *of_sums, const double *parts,
+                          int64_t i)
+{
+    double variance = x->last[i] + (of_sums ? of_sums[i] : 0);
+    for (int k = 0; k < HONEST; k++)
+        variance += parts[k] * x->honest[k][i];
+    return variance;
+}
+
+// Makes the parts better (an expectation-maximization of components of a variance).
+static void parts_fit(const struct narrow *x, const double *of_sums, double *parts)
+{
+    double up[HONEST] = {0}, down[HONEST] = {0};
+    for (int64_t i = 0; i < x->count; i++) {
+        double variance = variance_at(x, of_sums, parts, i), error = error_squared(x->t, i);
+        for (int k = 0; k < HONEST && variance > 0; k++) {
+            up[k] += x->honest[k][i] * error / (variance * variance);
+            down[k] += x->honest[k][i] / variance;
+        }
+    }
+    for (int k = 0; k < HONEST; k++)
+        parts[k] *= down[k] > 0 ? up[k] / down[k] : 0;
+}
+
+// The logarithm of the best one.
+static double likelihood(const struct narrow *x, const double *of_sums)
+{
+    double parts[HONEST] = {1e-5, 1e-5, 1e-5}, sum = 0;
+    for (int i = 0; i < ROUNDS_OF_FITTING; i++)
+        parts_fit(x, of_sums, parts);
+    for (int64_t i = 0; i < x->count; i++) {
+        double variance = variance_at(x, of_sums, parts, i);
+        sum -= variance > 0 ? (log(variance) + error_squared(x->t, i) / variance) / 2 : 0;
+    }
+    return sum;
+}
+
+// What the sums make, as a part of the error beyond what its last rounding makes.
+static double share_of_sums(const struct narrow *x)
+{
+    double error = 0, sums = 0;
+    for (int64_t i = 0; i < x->count; i++) {
+        error += error_squared(x->t, i) - x->last[i];
+        sums += x->kept[i];
+    }
+    return error > 0 ? sums / error : INFINITY;
+}
+
+// ---- orders of additions ------------------------------------------------------------------------
+
+static void order_try(struct narrow *x, int64_t block)
+{
+    struct trial *t = x->t;
+    memset(x->sum, 0, (size_t)(3 * x->count) * sizeof(double)); // and the part, and the variance
+    for (int panel = 0; panel < t->panel_count; panel++)
+        block ? sum_by_blocks(x, panel, block) : sum_by_ranks(x, panel);
+    double found = likelihood(x, x->variance);
+    if (found <= x->likelihood)
+        return;
+    char how[64];
+    if (block)
+        snprintf(how, sizeof(how), "after each block of some %lld %s", (long long)block,
+                 t->panels[0].setup.side == SIDE_Q ? "keys" : "queries");
+    else
+        snprintf(how, sizeof(how), "after each of %d ranks' parts", t->c->world_size);
+    snprintf(x->text, sizeof(x->text),
+             "%s is summed in 16 bits: its errors are those of a sum that is rounded to %s %s",
+             report_tensor_name(t->in->tensor),
+             case_choice_name(case_dtype_choices, (int)t->c->dtype), how);
+    x->likelihood = found;
+    memcpy(x->kept, x->variance, (size_t)x->count * sizeof(double));
+}
+
+static void panels_prepare(struct trial *t)
+{
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        struct twist right = twist_none(p);
+        if (p->setup.side == SIDE_KV)
+            twist_key_gradient(p, &right, p->lse, p->delta);
+        else
+            twist_gradient(p, &right, p->lse, p->delta, true);
+    }
+}
+
+static void honest_fill(struct narrow *x)
+{
+    const struct trial *t = x->t;
+    double all = 0;
+    for (int64_t i = 0; i < x->count; i++) {
+        double step = step_of(t->c->dtype, t->right[i]);
+        x->last[i] = step * step / 12;
+        x->honest[OF_ELEMENT][i] = t->right[i] * t->right[i];
+        all += x->honest[OF_ELEMENT][i];
+    }
+    for (int64_t i = 0; i < x->count; i++) {
+        double row = 0;
+        for (int64_t at = i / t->dim * t->dim; at < (i / t->dim + 1) * t->dim; at++)
+            row += x->honest[OF_ELEMENT][at];
+        x->honest[OF_ROW][i] = row / t->dim;
+        x->honest[OF_ALL][i] = all / (double)x->count;
+    }
+}
+
+static bool narrow_init(struct narrow *x, struct trial *t)
+{
+    *x = (struct narrow){.t = t, .count = (int64_t)t->rows * t->dim, .likelihood = -INFINITY};
+    x->last = malloc((size_t)(8 * x->count) * sizeof(double));
+    if (!x->last)
+        return false;
+    for (int k = 0; k < HONEST; k++)
+        x->honest[k] = x->last + (k + 1) * x->count;
+    x->sum = x->last + 4 * x->count;
+    x->part = x->sum + x->count;
+    x->variance = x->part + x->count;
+    x->kept = x->variance + x->count;
+    honest_fill(x);
+    return true;
+}
+
+void narrow_find(struct trial *t, struct finding *result)
+{
+    static const int64_t blocks[] = {0, 16, 32, 64, 128, 256};
+    enum report_tensor tensor = t->in->tensor;
+    struct narrow x;
+    if (t->c->dtype == DTYPE_FP32 || t->error < EXCESS * t->noise ||
+        (tensor != TENSOR_DQ && tensor != TENSOR_DK && tensor != TENSOR_DV) || !narrow_init(&x, t))
+        return;
+    panels_prepare(t);
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks) && !trial_over(t); i++)
+        if (blocks[i] > 0 || t->c->world_size > 2)
+            order_try(&x, blocks[i]);
+    double certain = x.likelihood - likelihood(&x, NULL), share = share_of_sums(&x);
+    if (certain > CERTAIN && share > SHARE_LEAST && share < SHARE_MOST && !t->broken_off) {
+        *result = (struct finding){.kind = DIAGNOSIS_NARROW_SUM,
+                                   .said = {.tensor = tensor, .explained = fmin(share, 1 / share)}};
+        memcpy(result->said.text, x.text, sizeof(result->said.text));
+    }
+    free(x.last);
+}
