@@ -29,6 +29,7 @@ cuda_kernels_sources += kernels/cuda/sm90_forward.h
 cuda_kernels_sources += kernels/cuda/sm90_forward_load.cuh
 cuda_kernels_sources += kernels/cuda/sm90_tensor.c
 cuda_kernels_sources += kernels/cuda/sm90_tensor.h
+cuda_kernels_sources += kernels/cuda/sm90_wide_add.cuh
 cuda_kernels_sources += kernels/cuda/sm90_wide_kernel.cuh
 cuda_kernels_sources += kernels/cuda/sm90_wide_load.cuh
 cuda_kernels_sources += kernels/cuda/smxx_backward.cu

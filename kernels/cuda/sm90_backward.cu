@@ -6,8 +6,6 @@ extern "C" {
 #include "kernels/cuda/sm90_tensor.h"
 }
 
-#define KEY_BOX_ROWS 64 // dK and dV leave by warpgroup
-
 static bool aligned(const void *pointer)
 {
     return (uintptr_t)pointer % 16 == 0;
@@ -108,8 +106,8 @@ static cudaError_t maps_make(const struct attention_backward *args,
     queries.make(args->dq, DTYPE_FP32, d_qk, kernel->dq_rows, &p->dq);
     keys.make(args->k, keys.dtype, d_qk, kernel->kv_rows, &p->k);
     keys.make(args->v, keys.dtype, d_v, kernel->kv_rows, &p->v);
-    keys.make(args->dk, DTYPE_FP32, d_qk, KEY_BOX_ROWS, &p->dk);
-    keys.make(args->dv, DTYPE_FP32, d_v, KEY_BOX_ROWS, &p->dv);
+    keys.make(args->dk, DTYPE_FP32, d_qk, kernel->key_rows, &p->dk);
+    keys.make(args->dv, DTYPE_FP32, d_v, kernel->key_rows, &p->dv);
     return queries.error != cudaSuccess ? queries.error : keys.error;
 }
 

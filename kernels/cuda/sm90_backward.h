@@ -12,8 +12,9 @@ struct sm90_backward_params;
 struct sm90_backward_kernel {
     void (*run)(struct sm90_backward_params);
     int32_t q_rows, kv_rows;
-    int32_t d;       // largest
-    int32_t dq_rows; // of what a warpgroup has of a block's dQ, 64 wide
+    int32_t d;        // largest
+    int32_t dq_rows;  // of what a warpgroup has of a block's dQ, 64 wide
+    int32_t key_rows; // of what leaves at a time of dK and dV, 32 wide
     int32_t shared_bytes;
 };
 

@@ -308,7 +308,7 @@ typedef sm90_backward_config<128, 80, 1> sm90_backward_128_ordered;
 
 template <typename T, class C> constexpr struct sm90_backward_kernel sm90_backward_instance()
 {
-    return {sm90_backward_run<T, C>, C::Q_ROWS, KV_ROWS, C::D, C::DQ_ROWS, C::BYTES};
+    return {sm90_backward_run<T, C>, C::Q_ROWS, KV_ROWS, C::D, C::DQ_ROWS, GROUP_KEYS, C::BYTES};
 }
 
 template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d, bool ordered)

@@ -5,44 +5,14 @@
 // share the scores of a block of queries by keys, dK, dV and dQ by elements, so P and dS go through
 // shared memory. Blocks of 64 queries pass by:
 //   S = Q K', dP = dO V', half of the keys each | P | dV' += dO' P | dS | dQ = dS K, dK' += Q' dS
-// dV runs while dS is made, dK while dQ is added to memory. The third warpgroup has a warp that
-// loads vectors and one that loads LSE and D.
+// dV runs while dS is made, dK while dQ is handed over. The third warpgroup has a warp that loads
+// vectors, one that loads LSE and D, and two that add dQ to memory.
 #ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_WIDE_KERNEL_CUH
 
-#include "kernels/cuda/sm90_backward_add.cuh"
-#include "kernels/cuda/sm90_wide_load.cuh"
-
-// Which panels of 64 elements a warpgroup has: DV panels of dV from dv_first on, and so forth. Half
-// of each,
-template <int DQK, int DV_, int GROUP> struct wide_panels {
-    static constexpr int DV = DV_ / 128, DK = DQK / 128, DQ = DQK / 128;
-    static constexpr int dv_first = DV * GROUP, dk_first = DK * GROUP, dq_first = DQ * GROUP;
-};
-
-// or, what one has more of dQ, the other has more of dK.
-template <int GROUP> struct wide_panels<192, 128, GROUP> {
-    static constexpr int DV = 1, DK = 1 + GROUP, DQ = 2 - GROUP;
-    static constexpr int dv_first = GROUP, dk_first = GROUP, dq_first = 2 * GROUP;
-};
-
-template <class C, int GROUP> using wide_role = wide_panels<C::DQK, C::DV, GROUP>;
-
-// Barriers of warps.
-enum {
-    WIDE_BARRIER_P = 1,  // P is written
-    WIDE_BARRIER_DS = 2, // dS is written, and P has been read
-};
+#include "kernels/cuda/sm90_wide_add.cuh"
 
 // ---- P and dS -----------------------------------------------------------------------------------
-
-// A thread's queries are 16 w + g and 8 more, its keys 8 i + 2 t + {0, 1} of its warpgroup's, where
-// w is its warp in the group, g = lane / 4 and t = lane % 4.
-static __device__ __forceinline__ unsigned wide_query(void)
-{
-    unsigned thread = (unsigned)thread_number() % GROUP_THREADS;
-    return thread / WARP_LANES * 16 + thread % WARP_LANES / 4;
-}
 
 // Which of a thread's scores are there and visible.
 template <class C> struct wide_mask {
@@ -308,67 +278,6 @@ __device__ __forceinline__ void wide_dq_begin(float (&dq)[PANELS * 32], uint32_t
     product_commit();
 }
 
-// ---- adding -------------------------------------------------------------------------------------
-
-// To an address that is a multiple of 16.
-static __device__ __forceinline__ void add_four(float *where, const float (&x)[4])
-{
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(where), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
-                 : "memory");
-}
-
-// Adds dQ of a block, from element x on. Neighbouring lanes exchange pairs, so that each has four
-// neighbouring elements of every other 8.
-template <int COUNT>
-__device__ __forceinline__ void wide_dq_add(const struct backward_params &p,
-                                            const struct sm90_step *step, int x, float factor,
-                                            const float (&dq)[COUNT])
-{
-    int t = thread_number() % 4, odd = t % 2, column = x + 8 * odd + 2 * (t - odd);
-    int query = (int)wide_query(), rows = step->rows;
-    int64_t stride = p.row_step * p.heads * p.d_qk;
-    float *to = p.dq + vector_of(p, p.heads, step->y, step->z) * p.d_qk + query * stride + column;
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 8) {
-            float mine[2], other[2];
-#pragma unroll
-            for (int k = 0; k < 2; k++) {
-                float even_columns = dq[i + 2 * h + k] * factor;
-                float odd_columns = dq[i + 4 + 2 * h + k] * factor;
-                mine[k] = odd ? odd_columns : even_columns;
-                other[k] = __shfl_xor_sync(0xffffffffu, odd ? even_columns : odd_columns, 1);
-            }
-            float four[4] = {odd ? other[0] : mine[0], odd ? other[1] : mine[1],
-                             odd ? mine[0] : other[0], odd ? mine[1] : other[1]};
-            if (query + 8 * h < rows && column + i / 4 * 8 < p.d_qk)
-                add_four(to + h * 8 * stride + i / 4 * 8, four);
-        }
-}
-
-// Adds panels of dK' or dV', elements x keys, from element x on, to memory.
-template <class C, int PANELS>
-__device__ __forceinline__ void
-wide_keys_add(const struct backward_params &p, const struct sm90_work &work, int x, int d,
-              const float (&gradient)[PANELS][C::GRADIENT], float *to, float factor)
-{
-    int key = thread_number() % 4 * 2;
-    x += (int)wide_query(); // rows of the product are elements here
-    int64_t stride = p.row_step * p.kv_heads * d;
-    to += vector_of(p, p.kv_heads, work.kv_y, work.kv_z) * d + key * stride + x;
-#pragma unroll
-    for (int panel = 0; panel < PANELS; panel++)
-#pragma unroll
-        for (int i = 0; i < C::GRADIENT; i++) {
-            int h = i / 2 % 2, other = i / 4 * 8 + i % 2;
-            if (key + other < work.rows && x + panel * PANEL + h * 8 < d)
-                add_float(to + other * stride + panel * PANEL + h * 8, gradient[panel][i] * factor);
-        }
-}
-
 // ---- consumers ----------------------------------------------------------------------------------
 
 template <class C> static __device__ __forceinline__ void wide_warp_arrive(uint32_t barrier)
@@ -384,6 +293,34 @@ static __device__ __forceinline__ void gradients_settle(float (&gradients)[COUNT
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         registers_settle(gradients[i]);
+}
+
+// dQ of a step, panel by panel, and dK, which runs while dQ is handed over.
+template <typename T, class C, class R>
+__device__ __forceinline__ void wide_dq_step(const struct backward_params &p, unsigned number,
+                                             int group, uint32_t q, uint32_t shared,
+                                             float (&dk)[R::DK][C::GRADIENT])
+{
+    constexpr int AT_ONCE = C::DQ_AT_ONCE < R::DQ ? C::DQ_AT_ONCE : R::DQ;
+#pragma unroll
+    for (int panel = 0; panel < R::DQ; panel += AT_ONCE) {
+        float dq[AT_ONCE * 32];
+        int x = R::dq_first + panel;
+        bool last = panel + AT_ONCE >= R::DQ;
+        product_begin();
+        wide_dq_begin<T, C, AT_ONCE>(dq, shared + C::DS, shared + C::K + x * C::KV_PANEL);
+#pragma unroll
+        for (int i = panel; i < (last ? R::DK : panel + AT_ONCE); i++)
+            wide_keys_begin<T, C>(dk[i], q + (R::dk_first + i) * C::Q_PANEL, shared + C::DS);
+        product_commit();
+        product_wait<1>();
+        registers_settle(dq);
+        unsigned pass = number * (R::DQ / AT_ONCE) + panel / AT_ONCE;
+        barrier_wait(shared + C::OUT_EMPTY + group * 8, pass - 1 & 1);
+        wide_dq_stage<C>(dq, late_scale<T>(p), wide_out<C>(group, shared));
+        threads_arrive(WIDE_BARRIER_OUT + group, DQ_THREADS);
+        product_wait<0>();
+    }
 }
 
 // A step of a warpgroup.
@@ -414,6 +351,8 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
             wide_p_general<C>(p, step, group, numbers, s, bias);
         else
             wide_p_make<C>(p.product_factor, step, group, numbers, s);
+        if (C::OUT_OVER_P) // dQ of the step before has left from there
+            barrier_wait(shared + C::P_EMPTY, number - 1 & 1);
         wide_store<T, C>(s, group, shared + C::P);
         threads_sync(WIDE_BARRIER_P, CONSUMER_THREADS);
         product_wait<0>();
@@ -433,37 +372,17 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
     gradients_settle(dv);
     threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS);
     wide_warp_arrive<C>(shared + C::DO_EMPTY + d_out_stage * 8);
-    unsigned *taken =
-        p.taken + (int64_t)step->block * BACKWARD_WARPS + thread_number() / WARP_LANES - 4;
-    constexpr int AT_ONCE = C::DQ_AT_ONCE < R::DQ ? C::DQ_AT_ONCE : R::DQ;
-#pragma unroll
-    for (int panel = 0; panel < R::DQ; panel += AT_ONCE) {
-        float dq[AT_ONCE * 32];
-        int x = R::dq_first + panel;
-        bool last = panel + AT_ONCE >= R::DQ;
-        product_begin();
-        wide_dq_begin<T, C, AT_ONCE>(dq, shared + C::DS, shared + C::K + x * C::KV_PANEL);
-#pragma unroll
-        for (int i = panel; i < (last ? R::DK : panel + AT_ONCE); i++)
-            wide_keys_begin<T, C>(dk[i], q + (R::dk_first + i) * C::Q_PANEL, shared + C::DS);
-        product_commit();
-        product_wait<1>();
-        registers_settle(dq);
-        if (p.taken && panel == 0)
-            turn_wait(taken, (unsigned)step->turn, (unsigned)step->turn + 1);
-        wide_dq_add(p, step, x * PANEL, late_scale<T>(p), dq);
-        if (p.taken && last)
-            turn_end(taken, (unsigned)step->turn);
-        product_wait<0>();
-    }
+    wide_dq_step<T, C, R>(p, number, group, q, shared, dk);
     gradients_settle(dk);
     wide_warp_arrive<C>(shared + C::EMPTY + stage * 8);
 }
 
 template <typename T, class C, class R>
-__device__ __forceinline__ void wide_consume(const struct backward_params &p, unsigned steps,
-                                             int group, char *memory, uint32_t shared)
+__device__ __forceinline__ void wide_consume(const struct sm90_backward_params &params,
+                                             unsigned steps, int group, char *memory,
+                                             uint32_t shared)
 {
+    const struct backward_params &p = params.all;
     float dk[R::DK][C::GRADIENT], dv[R::DV][C::GRADIENT];
 #pragma unroll
     for (int i = 0; i < C::GRADIENT; i++) {
@@ -479,18 +398,7 @@ __device__ __forceinline__ void wide_consume(const struct backward_params &p, un
     for (unsigned number = 0; number < steps; number++)
         wide_step<T, C, R>(p, number, group, memory, shared, dk, dv);
     const struct sm90_work work = work_of(p, (const struct backward_unit *)(memory + C::UNIT));
-    unsigned *counter = NULL, turn = 0;
-    if (p.tickets && p.by_query_head && p.group > 1) {
-        int64_t tile = work.tile - p.tiles;
-        counter = p.taken_keys + (tile * p.kv_heads + work.kv_head) * BACKWARD_WARPS +
-                  thread_number() / WARP_LANES - 4;
-        turn = (unsigned)(work.unit_head - max(0, work.kv_head * p.group - p.head_phase));
-        turn_wait(counter, turn, turn + 1);
-    }
-    wide_keys_add<C, R::DV>(p, work, R::dv_first * PANEL, p.d_v, dv, p.dv, 1);
-    wide_keys_add<C, R::DK>(p, work, R::dk_first * PANEL, p.d_qk, dk, p.dk, late_scale<T>(p));
-    if (counter)
-        turn_end(counter, turn);
+    wide_keys_finish<T, C, R>(params, work, group, dk, dv, shared);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -510,6 +418,9 @@ __device__ __forceinline__ void wide_begin(const struct sm90_backward_params &p,
             barrier_init(shared + C::DO_FULL + i * 8, 1);
             barrier_init(shared + C::DO_EMPTY + i * 8, warps);
         }
+        barrier_init(shared + C::OUT_EMPTY, 1);
+        barrier_init(shared + C::OUT_EMPTY + 8, 1);
+        barrier_init(shared + C::P_EMPTY, 1);
         barrier_init(shared + C::KV_FULL, 2);
         barrier_init_fence();
     }
@@ -534,12 +445,16 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
             wide_vectors_load<C>(p, work, shared);
         else if (warp == 1)
             numbers_load<T, C>(p, work, memory, shared);
+        else if (warp == 2)
+            wide_dq_add_all<C, wide_role<C, 0>>(p, 0, work.steps, memory, shared);
+        else
+            wide_dq_add_all<C, wide_role<C, 1>>(p, 1, work.steps, memory, shared);
     } else if (group == 1) {
         registers_acquire<240>();
-        wide_consume<T, C, wide_role<C, 0>>(p.all, (unsigned)work.steps, 0, memory, shared);
+        wide_consume<T, C, wide_role<C, 0>>(p, (unsigned)work.steps, 0, memory, shared);
     } else {
         registers_acquire<240>();
-        wide_consume<T, C, wide_role<C, 1>>(p.all, (unsigned)work.steps, 1, memory, shared);
+        wide_consume<T, C, wide_role<C, 1>>(p, (unsigned)work.steps, 1, memory, shared);
     }
 }
 
@@ -547,13 +462,13 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
 
 template <typename T, class C> constexpr struct sm90_backward_kernel sm90_wide_instance()
 {
-    return {sm90_wide_run<T, C>, C::Q_ROWS, C::TILE, C::DQK, C::Q_ROWS, C::BYTES};
+    return {sm90_wide_run<T, C>, C::Q_ROWS, C::TILE, C::DQK, C::Q_ROWS, C::TILE, C::BYTES};
 }
 
 template <typename T> const struct sm90_backward_kernel *sm90_wide_16(int d_qk, int d_v)
 {
-    typedef sm90_wide_config<192, 128, 96, 2, 2> narrow;
-    typedef sm90_wide_config<256, 256, 80, 1, 1> wide;
+    typedef sm90_wide_config<192, 128, 96, 2, 2, false, false> narrow;
+    typedef sm90_wide_config<256, 256, 80, 1, 1, true, false> wide;
     static const struct sm90_backward_kernel instances[] = {sm90_wide_instance<T, narrow>(),
                                                             sm90_wide_instance<T, wide>()};
     return &instances[d_qk > narrow::DQK || d_v > narrow::DV];
@@ -562,9 +477,9 @@ template <typename T> const struct sm90_backward_kernel *sm90_wide_16(int d_qk, 
 // Registers for the slopes of the cap make tiles smaller.
 template <typename T> const struct sm90_backward_kernel *sm90_general_16(int d_qk, int d_v)
 {
-    typedef sm90_wide_config<128, 128, 112, 2, 1, true> square;
-    typedef sm90_wide_config<192, 128, 80, 2, 2, true> narrow;
-    typedef sm90_wide_config<256, 256, 64, 2, 1, true> wide;
+    typedef sm90_wide_config<128, 128, 112, 2, 1, false, true> square;
+    typedef sm90_wide_config<192, 128, 80, 2, 2, false, true> narrow;
+    typedef sm90_wide_config<256, 256, 64, 1, 1, false, true> wide;
     static const struct sm90_backward_kernel instances[] = {sm90_wide_instance<T, square>(),
                                                             sm90_wide_instance<T, narrow>(),
                                                             sm90_wide_instance<T, wide>()};

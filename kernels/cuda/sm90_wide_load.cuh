@@ -8,10 +8,11 @@
 
 // Head dimensions up to DQK and DV, multiples of 64; tiles of KEYS keys; blocks of 64 queries, dO
 // of them in DO_STAGES stages. A warpgroup computes so many panels of dQ at once, if it has them.
-// GENERAL: with bias and softcap.
-template <int DQK_, int DV_, int KEYS_, int DO_STAGES_, int DQ_AT_ONCE_, bool GENERAL_ = false>
+// OUT_OVER_P: dQ leaves from where P was. GENERAL: with bias and softcap.
+template <int DQK_, int DV_, int KEYS_, int DO_STAGES_, int DQ_AT_ONCE_, bool OUT_OVER_P_,
+          bool GENERAL_>
 struct sm90_wide_config {
-    static constexpr bool GENERAL = GENERAL_;
+    static constexpr bool OUT_OVER_P = OUT_OVER_P_, GENERAL = GENERAL_;
     static constexpr int DQK = DQK_, DV = DV_, TILE = KEYS_, DO_STAGES = DO_STAGES_;
     static constexpr int DQ_AT_ONCE = DQ_AT_ONCE_;
     static constexpr int Q_ROWS = 64, STAGES = 2, STEPS = 8;
@@ -26,16 +27,29 @@ struct sm90_wide_config {
     // P and dS: a row for each key, 64 queries wide.
     static constexpr int P_BYTES = KV_PANEL;
     static constexpr int K = 0, V = K + K_BYTES, Q = V + V_BYTES, DO = Q + STAGES * Q_BYTES;
-    static constexpr int P = DO + DO_STAGES * DO_BYTES, DS = P + P_BYTES;
-    static constexpr int LSE = DS + P_BYTES, DELTA = LSE + STAGES * Q_ROWS * 4;
+    static constexpr int DS = DO + DO_STAGES * DO_BYTES, P = DS + P_BYTES;
+    // dQ on its way to memory, panels of 32 elements: so many twice for each warpgroup.
+    static constexpr int OUT_PANEL = Q_ROWS * PANEL_FLOATS * 4, HALF = (QK_PANELS + 1) / 2;
+    static constexpr int OUT_FIRST = DQ_AT_ONCE < HALF ? DQ_AT_ONCE : HALF;
+    static constexpr int OUT_SECOND = DQ_AT_ONCE < QK_PANELS - HALF ? DQ_AT_ONCE : QK_PANELS - HALF;
+    static constexpr int OUT = OUT_OVER_P ? P : P + P_BYTES;
+    static constexpr int LSE = OUT + 2 * (OUT_FIRST + OUT_SECOND) * OUT_PANEL;
+    static constexpr int DELTA = LSE + STAGES * Q_ROWS * 4;
     static constexpr int STEP = DELTA + STAGES * Q_ROWS * 4;
     static constexpr int FULL = STEP + STEPS * (int)sizeof(struct sm90_step);
     static constexpr int EMPTY = FULL + STAGES * 8, KV_FULL = EMPTY + STAGES * 8;
     static constexpr int DO_FULL = KV_FULL + 8, DO_EMPTY = DO_FULL + DO_STAGES * 8;
-    static constexpr int UNIT = (DO_EMPTY + DO_STAGES * 8 + 15) / 16 * 16;
+    static constexpr int OUT_EMPTY = DO_EMPTY + DO_STAGES * 8;
+    static constexpr int P_EMPTY = OUT_EMPTY + 2 * 8;
+    static constexpr int UNIT = (P_EMPTY + 8 + 15) / 16 * 16;
     static constexpr int BYTES = UNIT + (int)sizeof(struct backward_unit);
     static_assert(KV_PANEL % 1024 == 0 && KEYS % 8 == 0, "panels and halves begin where the "
                                                          "swizzle's pattern does");
+    static_assert(!OUT_OVER_P || P_BYTES <= 2 * OUT_FIRST * OUT_PANEL,
+                  "P meets dQ of the first warpgroup alone");
+    // Gradients of the keys leave from the beginning on.
+    static constexpr int KEY_PANEL = TILE * PANEL_FLOATS * 4;
+    static_assert(2 * (QK_PANELS + V_PANELS) * KEY_PANEL <= DS && OUT % 1024 == 0, "they fit");
     static_assert(BYTES <= 227 * 1024, "it fits");
 };
 

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward on sm_90a for head dimensions above 128: who has what, and adding dQ, dK and dV to
+// memory.
+#ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_ADD_CUH
+#define CPATTN_KERNELS_CUDA_SM90_WIDE_ADD_CUH
+
+#include "kernels/cuda/sm90_backward_add.cuh"
+#include "kernels/cuda/sm90_wide_load.cuh"
+
+// Which panels of 64 elements a warpgroup has: DV panels of dV from dv_first on, and so forth. Half
+// of each,
+template <int DQK, int DV_, int GROUP> struct wide_panels {
+    static constexpr int DV = DV_ / 128, DK = DQK / 128, DQ = DQK / 128;
+    static constexpr int dv_first = DV * GROUP, dk_first = DK * GROUP, dq_first = DQ * GROUP;
+};
+
+// or, what one has more of dQ, the other has more of dK.
+template <int GROUP> struct wide_panels<192, 128, GROUP> {
+    static constexpr int DV = 1, DK = 1 + GROUP, DQ = 2 - GROUP;
+    static constexpr int dv_first = GROUP, dk_first = GROUP, dq_first = 2 * GROUP;
+};
+
+template <class C, int GROUP> using wide_role = wide_panels<C::DQK, C::DV, GROUP>;
+
+// Barriers of warps.
+enum {
+    WIDE_BARRIER_P = 1,     // P is written
+    WIDE_BARRIER_DS = 2,    // dS is written, and P has been read
+    WIDE_BARRIER_OUT = 3,   // and the next: dQ of a warpgroup is written
+    WIDE_BARRIER_GROUP = 5, // and the next: of a warpgroup alone
+};
+
+// A thread's queries are 16 w + g and 8 more, its keys 8 i + 2 t + {0, 1} of its warpgroup's, where
+// w is its warp in the group, g = lane / 4 and t = lane % 4.
+static __device__ __forceinline__ unsigned wide_query(void)
+{
+    unsigned thread = (unsigned)thread_number() % GROUP_THREADS;
+    return thread / WARP_LANES * 16 + thread % WARP_LANES / 4;
+}
+
+// ---- adding -------------------------------------------------------------------------------------
+
+// Where dQ of a warpgroup is on its way.
+template <class C> __device__ __forceinline__ uint32_t wide_out(int group, uint32_t shared)
+{
+    return shared + C::OUT + group * 2 * C::OUT_FIRST * C::OUT_PANEL;
+}
+
+// Lays dQ out as the map's boxes are. Odd rows go through the columns of a panel in another order
+// than even ones, so that they do not meet in a bank.
+template <class C, int COUNT>
+__device__ __forceinline__ void wide_dq_stage(const float (&dq)[COUNT], float factor, uint32_t to)
+{
+    unsigned lane = (unsigned)thread_number() % WARP_LANES, g = lane / 4, query = wide_query();
+    bool odd = g % 2;
+    uint32_t word = to + query * 128 + lane % 2 * 8;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 2) {
+        const int other = i ^ 8; // two blocks of 8 columns away
+        int h = i / 2 % 2, panel = i / 16;
+        unsigned column = odd ? other / 4 % 4 : i / 4 % 4;
+        float x = odd ? dq[other] : dq[i], y = odd ? dq[other + 1] : dq[i + 1];
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};"
+                     :
+                     : "r"(word + panel * C::OUT_PANEL + h * 8 * 128 +
+                           ((column * 2 + lane % 4 / 2) ^ g) * CHUNK_BYTES),
+                       "f"(x * factor), "f"(y * factor)
+                     : "memory");
+    }
+    shared_fence();
+}
+
+// Adds panels of dQ, of `rows` rows, row by row, as a warp.
+template <class C>
+__device__ __forceinline__ void wide_rows_add(const struct backward_params &p, int64_t vector,
+                                              int x, int panels, int rows, uint32_t from)
+{
+    int lane = (int)threadIdx.x % WARP_LANES;
+    float *to = p.dq + vector * p.d_qk + x + lane;
+    int64_t stride = p.row_step * p.heads * p.d_qk;
+#pragma unroll 1
+    for (int row = 0; row < rows; row++)
+#pragma unroll 1
+        for (int panel = 0; panel < panels; panel++) {
+            float sum;
+            uint32_t at =
+                from + panel * C::OUT_PANEL + panel_offset(0, row, lane / 4) + lane % 4 * 4;
+            asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(at) : "memory");
+            if (x + panel * PANEL_FLOATS + lane < p.d_qk)
+                add_float(to + row * stride + panel * PANEL_FLOATS, sum);
+        }
+}
+
+// One of the warps that add dQ: that of warpgroup `group`.
+template <class C, class R>
+__device__ __forceinline__ void wide_dq_add_all(const struct sm90_backward_params &p, int group,
+                                                int steps, const char *memory, uint32_t shared)
+{
+    constexpr int AT_ONCE = C::DQ_AT_ONCE < R::DQ ? C::DQ_AT_ONCE : R::DQ;
+    const struct backward_params &all = p.all;
+    const struct sm90_step *ring = (const struct sm90_step *)(memory + C::STEP);
+    const uint32_t from = wide_out<C>(group, shared);
+    bool leader = threadIdx.x % WARP_LANES == 0, ordered = all.taken != NULL;
+#pragma unroll 1
+    for (int number = 0; number < steps; number++) {
+        const struct sm90_step *step = &ring[number % C::STEPS];
+#pragma unroll 1
+        for (int panel = 0; panel < R::DQ; panel += AT_ONCE) {
+            threads_sync(WIDE_BARRIER_OUT + group, DQ_THREADS);
+            int y = step->y, z = step->z, rows = step->rows, x = (R::dq_first + panel) * PANEL;
+            unsigned *counter = all.taken + (int64_t)step->block * BACKWARD_WARPS + group;
+            unsigned turn = (unsigned)step->turn;
+            if (ordered && panel == 0) {
+                if (leader)
+                    counter_wait(counter, turn);
+                __syncwarp();
+            }
+            if (rows == C::Q_ROWS && leader) {
+                if (ordered)
+                    fence_all();
+                for (int i = 0; i < 2 * AT_ONCE; i++)
+                    tensor_add_4d(&p.dq, x + i * PANEL_FLOATS, z, y, 0, from + i * C::OUT_PANEL);
+                bulk_commit();
+                bulk_wait_read();
+            }
+            if (rows < C::Q_ROWS)
+                wide_rows_add<C>(all, vector_of(all, all.heads, y, z), x, 2 * AT_ONCE, rows, from);
+            __syncwarp();
+            bool last = panel + AT_ONCE >= R::DQ;
+            if (leader)
+                barrier_arrive(shared + C::OUT_EMPTY + group * 8);
+            if (C::OUT_OVER_P && leader && last && group == 0)
+                barrier_arrive(shared + C::P_EMPTY);
+            if (ordered && leader && last) {
+                bulk_wait();
+                fence_all();
+                counter_set(counter, turn + 1);
+            }
+        }
+    }
+}
+
+// Adds panels of dK' or dV', elements x keys, from element x on, to memory.
+template <class C, int PANELS>
+__device__ __forceinline__ void
+wide_keys_add(const struct backward_params &p, const struct sm90_work &work, int x, int d,
+              const float (&gradient)[PANELS][C::GRADIENT], float *to, float factor)
+{
+    int key = thread_number() % 4 * 2;
+    x += (int)wide_query(); // rows of the product are elements here
+    int64_t stride = p.row_step * p.kv_heads * d;
+    to += vector_of(p, p.kv_heads, work.kv_y, work.kv_z) * d + key * stride + x;
+#pragma unroll
+    for (int panel = 0; panel < PANELS; panel++)
+#pragma unroll
+        for (int i = 0; i < C::GRADIENT; i++) {
+            int h = i / 2 % 2, other = i / 4 * 8 + i % 2;
+            if (key + other < work.rows && x + panel * PANEL + h * 8 < d)
+                add_float(to + other * stride + panel * PANEL + h * 8, gradient[panel][i] * factor);
+        }
+}
+
+// Lays panels of dK' or dV' out as the boxes want it, keys x elements.
+template <class C, int PANELS>
+__device__ __forceinline__ void wide_keys_stage(const float (&gradient)[PANELS][C::GRADIENT],
+                                                float factor, uint32_t to)
+{
+    unsigned lane = (unsigned)thread_number() % WARP_LANES, t = lane % 4, x = wide_query();
+    to += x / PANEL_FLOATS * C::KEY_PANEL + 2 * t * 128 + x % 4 * 4;
+#pragma unroll
+    for (int panel = 0; panel < PANELS; panel++)
+#pragma unroll
+        for (int i = 0; i < C::GRADIENT; i++) {
+            unsigned h = i / 2 % 2, j = i % 2, chunk = x % PANEL_FLOATS / 4 + h * 2;
+            asm volatile("st.shared.f32 [%0], %1;"
+                         :
+                         : "r"(to + panel * 2 * C::KEY_PANEL + (i / 4 * 8 + j) * 128 +
+                               (chunk ^ (2 * t + j)) * CHUNK_BYTES),
+                           "f"(gradient[panel][i] * factor)
+                         : "memory");
+        }
+}
+
+// dK and dV of a warpgroup to memory; where several heads add to the same, in their order.
+template <typename T, class C, class R>
+__device__ __forceinline__ void
+wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
+                 const float (&dk)[R::DK][C::GRADIENT], const float (&dv)[R::DV][C::GRADIENT],
+                 uint32_t shared)
+{
+    const struct backward_params &all = p.all;
+    const float factor = late_scale<T>(all);
+    bool leader = thread_number() % GROUP_THREADS == 0, whole = work.rows == C::TILE;
+    uint32_t dv_from = shared + R::dv_first * 2 * C::KEY_PANEL;
+    uint32_t dk_from = shared + (C::V_PANELS + R::dk_first) * 2 * C::KEY_PANEL;
+    unsigned *counter = NULL, turn = 0;
+    if (all.tickets && all.by_query_head && all.group > 1) {
+        int64_t tile = work.tile - all.tiles;
+        counter = all.taken_keys + (tile * all.kv_heads + work.kv_head) * BACKWARD_WARPS + group;
+        turn = (unsigned)(work.unit_head - max(0, work.kv_head * all.group - all.head_phase));
+    }
+    threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS); // both have read all there was
+    if (whole) {
+        wide_keys_stage<C, R::DV>(dv, 1, dv_from);
+        wide_keys_stage<C, R::DK>(dk, factor, dk_from);
+        shared_fence();
+    }
+    if (counter && leader)
+        counter_wait(counter, turn);
+    threads_sync(WIDE_BARRIER_GROUP + group, GROUP_THREADS);
+    if (whole && leader) {
+        fence_all();
+        for (int i = 0; i < 2 * R::DV; i++)
+            tensor_add_4d(&p.dv, R::dv_first * PANEL + i * PANEL_FLOATS, work.kv_z, work.kv_y, 0,
+                          dv_from + i * C::KEY_PANEL);
+        for (int i = 0; i < 2 * R::DK; i++)
+            tensor_add_4d(&p.dk, R::dk_first * PANEL + i * PANEL_FLOATS, work.kv_z, work.kv_y, 0,
+                          dk_from + i * C::KEY_PANEL);
+        bulk_commit();
+        bulk_wait_read();
+    }
+    if (!whole) {
+        wide_keys_add<C, R::DV>(all, work, R::dv_first * PANEL, all.d_v, dv, all.dv, 1);
+        wide_keys_add<C, R::DK>(all, work, R::dk_first * PANEL, all.d_qk, dk, all.dk, factor);
+    }
+    if (!counter)
+        return;
+    __threadfence();
+    threads_sync(WIDE_BARRIER_GROUP + group, GROUP_THREADS);
+    if (leader) {
+        bulk_wait();
+        fence_all();
+        counter_set(counter, turn + 1);
+    }
+}
+
+#endif
