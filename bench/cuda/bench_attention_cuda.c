@@ -4,10 +4,11 @@
 // and is answered by a line: the median and the least milliseconds of a call. Forward calls follow
 // each other in bursts, so that the device waits for the host in none but the first; of other calls
 // each is a burst. Enough of them come first to warm the device up. VERB is forward,
-// backward, ordered: backward with the same bits on every repeat, capped: backward with a softcap,
-// or biased: backward with a bias of each head and its gradient, batch 1. Keys and queries are as
-// many. dealtN is causal; rows lie as N ranks have them that share a sequence, two chunks each.
-// bench/cuda/beside_torch.py asks, between measurements of its own.
+// forward_capped: with a softcap, forward_biased: with a bias of each head, batch 1, forward_max:
+// with max_logit, backward, ordered: backward with the same bits on every repeat, capped: backward
+// with a softcap, or biased: backward with a bias of each head and its gradient, batch 1. Keys and
+// queries are as many. dealtN is causal; rows lie as N ranks have them that share a sequence, two
+// chunks each. bench/cuda/beside_torch.py asks, between measurements of its own.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,8 @@ struct tensors {
     void *q, *k, *v, *d_out;
     float *o, *lse, *d, *dq, *dk, *dv; // the last four of backward alone
     void *bias;
-    float *dbias; // biased alone
+    float *dbias;     // biased backward alone
+    float *max_logit; // forward_max alone
 };
 
 static void check(cudaError_t error, const char *what)
@@ -91,12 +93,12 @@ static void *tensor_create(enum case_dtype dtype, const void *numbers, size_t fi
 
 static bool is_forward(const struct request *r)
 {
-    return strcmp(r->verb, "forward") == 0;
+    return strncmp(r->verb, "forward", 7) == 0;
 }
 
 static bool is_biased(const struct request *r)
 {
-    return strcmp(r->verb, "biased") == 0;
+    return strstr(r->verb, "biased") != NULL;
 }
 
 static size_t bias_count(const struct request *r)
@@ -132,8 +134,11 @@ static struct tensors tensors_create(const struct request *r, enum case_dtype dt
     }
     if (is_biased(r)) {
         t.bias = tensor_create(dtype, numbers, NUMBERS / 8, bias_count(r));
-        t.dbias = gradient_create(bias_count(r));
+        if (!is_forward(r))
+            t.dbias = gradient_create(bias_count(r));
     }
+    if (strstr(r->verb, "max"))
+        t.max_logit = gradient_create(heads);
     free(numbers);
     return t;
 }
@@ -152,6 +157,7 @@ static void tensors_destroy(struct tensors *t)
     CHECK(cudaFree(t->dv));
     CHECK(cudaFree(t->bias));
     CHECK(cudaFree(t->dbias));
+    CHECK(cudaFree(t->max_logit));
 }
 
 // ---- measurement --------------------------------------------------------------------------------
@@ -176,7 +182,7 @@ static struct attention_shape request_shape(const struct request *r)
                                     .bias_row_step = 1,
                                     .bias_row_stride = r->seqlen,
                                     .bias_head_stride = (int64_t)r->seqlen * r->seqlen,
-                                    .softcap = strcmp(r->verb, "capped") == 0 ? SOFTCAP : 0,
+                                    .softcap = strstr(r->verb, "capped") ? SOFTCAP : 0,
                                     .scale = 1 / sqrt(r->d_qk)};
 }
 
@@ -306,6 +312,7 @@ static struct call request_call(const struct request *r, const struct tensors *t
                                               .k = t->k,
                                               .v = t->v,
                                               .bias = t->bias,
+                                              .max_logit = t->max_logit,
                                               .o = t->o,
                                               .lse = t->lse,
                                               .slices = slices,

@@ -6,6 +6,9 @@
 
 #include "kernels/cuda/sm90_tensor.h"
 
+// Biases are divided by the scale.
+#define SCALE_LEAST 1e-12
+
 static bool is_aligned(const struct attention_forward *args)
 {
     uintptr_t addresses =
@@ -13,11 +16,10 @@ static bool is_aligned(const struct attention_forward *args)
     return addresses % 16 == 0 && args->shape.d_qk % 8 == 0 && args->shape.d_v % 8 == 0;
 }
 
-static bool shape_is_plain(const struct attention_forward *args)
+static bool shape_fits(const struct attention_forward *args)
 {
     const struct attention_shape *shape = &args->shape;
-    return shape->dtype != DTYPE_FP32 && shape->scale > 0 && shape->softcap == 0 && !args->bias &&
-           !args->max_logit && is_aligned(args);
+    return shape->dtype != DTYPE_FP32 && shape->scale >= SCALE_LEAST && is_aligned(args);
 }
 
 static bool rows_are_mapped(const struct attention_forward *args, bool queries)
@@ -30,19 +32,40 @@ static bool rows_are_mapped(const struct attention_forward *args, bool queries)
 bool forward_sm90_supports(const struct attention_backend *backend,
                            const struct attention_forward *args)
 {
-    return backend->capability == 90 && shape_is_plain(args) && forward_sm90_instance(args) &&
+    return backend->capability == 90 && shape_fits(args) && forward_sm90_instance(args) &&
            rows_are_mapped(args, true) && rows_are_mapped(args, false) && sm90_tensor_maps();
 }
 
-const struct forward_instance *forward_sm90_instance(const struct attention_forward *args)
+static const struct forward_instance *instance_plain(const struct attention_shape *shape)
 {
     static const struct forward_instance *const all[] = {&forward_sm90_64, &forward_sm90_96,
                                                          &forward_sm90_128, &forward_sm90_192_128,
                                                          &forward_sm90_256};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        if (args->shape.d_qk <= all[i]->d_qk && args->shape.d_v <= all[i]->d_v)
+        if (shape->d_qk <= all[i]->d_qk && shape->d_v <= all[i]->d_v)
             return all[i];
     return NULL;
+}
+
+static const struct forward_instance *instance_with(const struct attention_forward *args)
+{
+    static const struct forward_sm90_features *const all[] = {
+        &forward_sm90_features_64, &forward_sm90_features_128, &forward_sm90_features_192_128,
+        &forward_sm90_features_256};
+    const struct attention_shape *shape = &args->shape;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        if (shape->d_qk <= all[i]->max.d_qk && shape->d_v <= all[i]->max.d_v) {
+            if (args->bias)
+                return shape->softcap != 0 ? &all[i]->both : &all[i]->bias;
+            return shape->softcap != 0 ? &all[i]->cap : &all[i]->max;
+        }
+    return NULL;
+}
+
+const struct forward_instance *forward_sm90_instance(const struct attention_forward *args)
+{
+    bool plain = args->shape.softcap == 0 && !args->bias && !args->max_logit;
+    return plain ? instance_plain(&args->shape) : instance_with(args);
 }
 
 cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype dtype, int rows,

@@ -10,9 +10,8 @@
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_CUH
 
-#include <math_constants.h>
-
-#include "kernels/cuda/sm90_forward_load.cuh"
+#include "kernels/cuda/sm90_forward_features.cuh"
+#include "kernels/cuda/sm90_forward_state.cuh"
 
 // Results are scaled down to a new maximum of their row when it is larger by this power of 2: until
 // then weights stay under 2^8 and nothing is lost.
@@ -21,15 +20,6 @@
 #define MAX_NONE  (-1e38f)
 
 // ---- softmax ------------------------------------------------------------------------------------
-
-// What a thread holds of its group's rows: rows g and g + 8 of its warp's 16.
-template <class S> struct sm90_state {
-    float scores[S::N / 2];
-    float out[S::DV / 2];
-    uint32_t weights[S::N / 16][4];
-    float max[2]; // of the row, base 2; that which `out` and `sum` are relative to
-    float sum[2]; // of this thread's columns
-};
 
 // Hides the scores of keys that their row does not see. `row` is the thread's first.
 template <class S>
@@ -66,6 +56,8 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, float 
             for (int i = 0; i < 2; i++)
                 most[i] = fmaxf(most[i], state.scores[4 * n + 2 * half + i]);
         max[half] = quad_max(fmaxf(most[0], most[1])) * factor;
+        if (S::MAX)
+            state.seen[half] = fmaxf(state.seen[half], max[half]);
     }
     bool grown = max[0] > state.max[0] + MAX_SLACK || max[1] > state.max[1] + MAX_SLACK;
     grown = __any_sync(0xffffffffu, grown);
@@ -211,10 +203,17 @@ static __device__ __forceinline__ void warp_arrive(uint32_t barrier)
         barrier_arrive(barrier);
 }
 
+// Where a group is in the rings of stages.
+template <class S> struct sm90_stages {
+    struct sm90_ring<S::STAGES> keys;
+    struct sm90_ring<S::BIAS ? S::BIAS_STAGES : 1> bias;
+};
+
 template <class S>
 __device__ __forceinline__ void blocks_skip(uint32_t shared, int count,
-                                            struct sm90_ring<S::STAGES> *ring)
+                                            struct sm90_stages<S> *stages)
 {
+    struct sm90_ring<S::STAGES> *ring = &stages->keys;
     for (; count > 0; count--) {
         int at = 8 * ring->place;
         barrier_wait(shared + S::K_FULL + at, ring->phase);
@@ -223,6 +222,12 @@ __device__ __forceinline__ void blocks_skip(uint32_t shared, int count,
         warp_arrive(shared + S::K_EMPTY + at);
         warp_arrive(shared + S::V_EMPTY + at);
         ring->next();
+        if (S::BIAS) {
+            barrier_wait(shared + S::BIAS_FULL + 8 * stages->bias.place, stages->bias.phase);
+            __syncwarp();
+            warp_arrive(shared + S::BIAS_EMPTY + 8 * stages->bias.place);
+            stages->bias.next();
+        }
     }
 }
 
@@ -274,6 +279,25 @@ __device__ __forceinline__ void values_wait(uint32_t shared, const struct sm90_r
         values_clear<S>(shared + S::V + at.place * S::V_BYTES, rows, group);
 }
 
+// Products become logits, as far as that is not left to the weighing.
+template <class S>
+__device__ __forceinline__ void scores_finish(struct sm90_state<S> &state,
+                                              const struct forward_work &work, uint32_t shared,
+                                              int row, struct sm90_stages<S> *stages)
+{
+    if (S::CAP)
+        scores_cap<S>(state.scores, work.factor, work.cap);
+    if (S::BIAS) {
+        int at = 8 * stages->bias.place;
+        barrier_wait(shared + S::BIAS_FULL + at, stages->bias.phase);
+        scores_bias<S>(state.scores, shared + S::BIAS_BLOCK + stages->bias.place * S::BIAS_BYTES,
+                       row, S::CAP ? LOG2_E : LOG2_E / work.factor);
+        __syncwarp();
+        warp_arrive(shared + S::BIAS_EMPTY + at);
+        stages->bias.next();
+    }
+}
+
 // The blocks of `span`, of which there is at least one. The ring stands at the first. The products
 // of the last one are still under way at the end; returns the barrier to arrive at when they are
 // done.
@@ -287,9 +311,9 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
                                                  const struct sm90_task *task, uint32_t q,
                                                  const struct sm90_span &span,
                                                  const struct sm90_group &group,
-                                                 struct sm90_ring<S::STAGES> *stage)
+                                                 struct sm90_stages<S> *stages)
 {
-    const float factor = work.factor;
+    const float factor = S::CAP ? 1 : work.factor;
     float shrink[2];
     struct sm90_walk walk = {task->tile.fragment, span.begin * S::N, 0, 0, 0};
     walk_enter(&walk, task->first);
@@ -297,7 +321,7 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         walk_next<S>(&walk, work.fragments);
     // Known to be uniform from here on, operands need not go through registers of the threads.
     struct sm90_ring<S::STAGES> ring = {
-        (int)warp_uniform((uint32_t)stage->place), warp_uniform(stage->phase)
+        (int)warp_uniform((uint32_t)stages->keys.place), warp_uniform(stages->keys.phase)
     };
     const uint64_t q_operand = operand_rows(warp_uniform(q));
     barrier_wait(shared + S::K_FULL + 8 * ring.place, ring.phase);
@@ -309,6 +333,7 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         product_wait<1>();
         registers_settle(state.scores);
         warp_arrive(shared + S::K_EMPTY + 8 * ring.place);
+        scores_finish<S>(state, work, shared, group.row, stages);
         block_mask<S>(state, walk, group);
         bool grown = maxima_raise<S>(state, factor, shrink);
         scores_weigh<S>(state, factor);
@@ -339,89 +364,8 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         scores_begin<S>(state, q_operand, keys_operand<S>(shared, ring.place));
         out_begin<S>(state, values_operand<S>(shared, values.place), !first);
     }
-    *stage = ring;
+    stages->keys = ring;
     return weighed;
-}
-
-// ---- merge --------------------------------------------------------------------------------------
-
-// A row's part of O: o = keep * o + take * out where `some`. keep = 0 does not read. Neighbouring
-// lanes exchange pairs, so that each has four neighbouring elements of every other 8 columns.
-template <class S>
-__device__ __forceinline__ void row_blend(float *o, bool some, float keep,
-                                          const float (&out)[S::DV / 2], int half, float take,
-                                          int d_v)
-{
-    int t = (int)threadIdx.x % 4, odd = t % 2;
-    int column = 8 * odd + 2 * (t - odd);
-    o += column;
-    d_v = some ? d_v - column : 0;
-#pragma unroll
-    for (int n = 0; n < S::DV / 8; n += 2) {
-        float mine[2], other[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float even_columns = take * out[4 * n + 2 * half + i];
-            float odd_columns = take * out[4 * n + 4 + 2 * half + i];
-            mine[i] = odd ? odd_columns : even_columns;
-            other[i] = __shfl_xor_sync(0xffffffffu, odd ? even_columns : odd_columns, 1);
-        }
-        float4 after = odd ? make_float4(other[0], other[1], mine[0], mine[1])
-                           : make_float4(mine[0], mine[1], other[0], other[1]);
-        if (n * 8 < d_v) {
-            if (keep != 0) {
-                float4 before = *(const float4 *)(o + n * 8);
-                after.x = fmaf(keep, before.x, after.x);
-                after.y = fmaf(keep, before.y, after.y);
-                after.z = fmaf(keep, before.z, after.z);
-                after.w = fmaf(keep, before.w, after.w);
-            }
-            *(float4 *)(o + n * 8) = after;
-        }
-    }
-}
-
-// The thread's two rows in the running result.
-struct sm90_rows {
-    int64_t at[2];
-    bool some[2];    // there is such a row
-    float before[2]; // LSE
-};
-
-static __device__ __forceinline__ struct sm90_rows
-rows_read(const struct forward_work &work, const struct sm90_task *task, int first_row)
-{
-    struct sm90_rows rows;
-    const float *lse = work.lse + task->head * work.q_rows;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int row = first_row + 8 * half;
-        rows.at[half] = task->tile.q_row + row * work.row_step;
-        rows.some[half] = row < task->tile.rows;
-        rows.before[half] = rows.some[half] ? lse[rows.at[half]] : 0;
-    }
-    return rows;
-}
-
-template <class S>
-__device__ __forceinline__ void state_merge(const struct sm90_state<S> &state,
-                                            const struct forward_work &work,
-                                            const struct sm90_rows &rows, int head)
-{
-    const float ln_2 = 0.6931471805599453f;
-    __syncwarp(); // four lanes have read what one of them writes
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float sum = quad_sum(state.sum[half]), before = rows.before[half];
-        bool some = rows.some[half] && sum != 0;
-        float lse = (state.max[half] + log2f(sum)) * ln_2;
-        float most = fmaxf(before, lse);
-        float keep = expf(before - most), take = expf(lse - most), both = keep + take;
-        if (some && threadIdx.x % 4 == 0)
-            work.lse[head * work.q_rows + rows.at[half]] = most + logf(both);
-        row_blend<S>(work.o + (rows.at[half] * work.heads + head) * work.d_v, some, keep / both,
-                     state.out, half, take / (both * sum), work.d_v);
-    }
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -430,13 +374,14 @@ template <class S>
 __device__ __forceinline__ void
 tile_compute(const struct forward_work &work, uint32_t shared, int slot,
              const struct sm90_task *task, const struct sm90_span &span,
-             const struct sm90_group &group, struct sm90_ring<S::STAGES> *ring)
+             const struct sm90_group &group, struct sm90_stages<S> *stages)
 {
     struct sm90_state<S> state;
     state.max[0] = state.max[1] = MAX_NONE;
+    state.seen[0] = state.seen[1] = -CUDART_INF_F;
     state.sum[0] = state.sum[1] = 0;
     uint32_t q = shared + slot * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;
-    uint32_t last = span_compute<S>(state, work, shared, task, q, span, group, ring);
+    uint32_t last = span_compute<S>(state, work, shared, task, q, span, group, stages);
     struct sm90_rows rows = rows_read(work, task, group.row);
     int head = task->head;
     __syncwarp();
@@ -445,6 +390,8 @@ tile_compute(const struct forward_work &work, uint32_t shared, int slot,
     registers_settle(state.out);
     warp_arrive(last);
     state_merge<S>(state, work, rows, head);
+    if (S::MAX)
+        state_seen<S>(state, work, rows, head);
 }
 
 // What a group of warps does: computes tile by tile.
@@ -455,9 +402,7 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
     struct sm90_group group;
     group.index = (int)warp_uniform(threadIdx.x / GROUP_THREADS);
     group.row = (int)(threadIdx.x / WARP_LANES * 16 + threadIdx.x % WARP_LANES / 4);
-    struct sm90_ring<S::STAGES> ring = {
-        0, 0
-    };
+    struct sm90_stages<S> stages = {};
     struct sm90_ring<S::SLOTS> slot = {
         0, 0
     };
@@ -468,14 +413,14 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
         if (blocks == 0)
             return;
         struct sm90_span span = group_span<S>(task, group.index);
-        blocks_skip<S>(shared, span.begin, &ring);
+        blocks_skip<S>(shared, span.begin, &stages);
         if (span.begin < span.end) {
-            tile_compute<S>(args.work, shared, slot.place, task, span, group, &ring);
+            tile_compute<S>(args.work, shared, slot.place, task, span, group, &stages);
         } else {
             __syncwarp();
             warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);
         }
-        blocks_skip<S>(shared, blocks - span.end, &ring);
+        blocks_skip<S>(shared, blocks - span.end, &stages);
     }
 }
 
@@ -489,13 +434,17 @@ __device__ __forceinline__ void barriers_create(const struct sm90_forward &args,
         tensor_prefetch(&args.v);
         for (int i = 0; i < S::SLOTS; i++) {
             barrier_init(shared + S::Q_FULL + 8 * i, 1);
-            barrier_init(shared + S::Q_EMPTY + 8 * i, warps);
+            barrier_init(shared + S::Q_EMPTY + 8 * i, warps + S::LOADING_WARPS - 1);
         }
         for (int i = 0; i < S::STAGES; i++) {
             barrier_init(shared + S::K_FULL + 8 * i, 1);
             barrier_init(shared + S::K_EMPTY + 8 * i, warps);
             barrier_init(shared + S::V_FULL + 8 * i, 1);
             barrier_init(shared + S::V_EMPTY + 8 * i, warps);
+        }
+        for (int i = 0; i < S::BIAS_STAGES; i++) {
+            barrier_init(shared + S::BIAS_FULL + 8 * i, 2 * SM90_BIAS_WARPS * WARP_LANES);
+            barrier_init(shared + S::BIAS_EMPTY + 8 * i, warps);
         }
         barrier_init_fence();
     }
@@ -514,6 +463,9 @@ __global__ void __launch_bounds__(S::THREADS, 1)
         registers_release<S::REGISTERS_LOADING>();
         if (threadIdx.x == S::GROUPS * GROUP_THREADS)
             tiles_load<S>(args, shared, tasks);
+        if constexpr (S::BIAS)
+            if (threadIdx.x >= S::GROUPS * GROUP_THREADS + WARP_LANES)
+                bias_load<S>(args.work, shared, tasks);
     } else {
         registers_acquire<S::REGISTERS_COMPUTING>();
         tiles_compute<S>(args, shared, tasks);
@@ -542,8 +494,8 @@ static cudaError_t sm90_launch(const struct forward_work &work, enum case_dtype 
 {
     typedef TRAITS<__half> S;
     struct sm90_forward args;
-    cudaError_t error =
-        plain ? sm90_forward_args(work, dtype, S::ROWS, S::N, &args) : cudaErrorNotSupported;
+    cudaError_t error = plain || S::MAX ? sm90_forward_args(work, dtype, S::ROWS, S::N, &args)
+                                        : cudaErrorNotSupported;
     if (error != cudaSuccess)
         return error;
     return dtype == DTYPE_BF16 ? sm90_launch_instance<TRAITS<__nv_bfloat16>>(args, stream)

@@ -21,8 +21,16 @@ struct sm90_task {
     int32_t head;
 };
 
-// Whether the device and these kernels can do a call: bf16 or fp16 without bias, cap and max_logit,
-// aligned, with a positive scale. A tensor map has as many rows of each residue, so that with a row
+// What an instance knows beside plain attention. All that know any of it know max_logit.
+enum sm90_feature { SM90_MAX = 1, SM90_CAP = 2, SM90_BIAS = 4 };
+
+// Instances for what a call may ask for: max_logit alone, softcap, bias, both.
+struct forward_sm90_features {
+    struct forward_instance max, cap, bias, both;
+};
+
+// Whether the device and these kernels can do a call: bf16 or fp16, aligned, with a positive scale.
+// A tensor map has as many rows of each residue, so that with a row
 // step every sequence must be as long as the longest where that ends the memory.
 bool forward_sm90_supports(const struct attention_backend *backend,
                            const struct attention_forward *args);
@@ -36,5 +44,7 @@ cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype d
 
 extern const struct forward_instance forward_sm90_64, forward_sm90_96, forward_sm90_128,
     forward_sm90_192_128, forward_sm90_256;
+extern const struct forward_sm90_features forward_sm90_features_64, forward_sm90_features_128,
+    forward_sm90_features_192_128, forward_sm90_features_256;
 
 #endif

@@ -8,33 +8,43 @@
 #include "kernels/cuda/sm90.cuh"
 #include "kernels/cuda/sm90_forward.h"
 
-#define GROUP_THREADS 128
-#define GROUP_ROWS    64
+#define GROUP_THREADS   128
+#define GROUP_ROWS      64
+#define SM90_BIAS_WARPS 3 // beside the one that loads the rest
 
 // The shape of one instance. Head dimensions up to DQK and DV, multiples of 16; GROUPS groups of
 // warps that compute; blocks of N keys in STAGES stages; SLOTS tiles of queries. GRID: a thread
-// block has one tile; otherwise it takes tiles until there are none.
+// block has one tile; otherwise it takes tiles until there are none. FEATURES: of sm90_feature;
+// blocks of the bias are in BIAS_STAGES stages.
 template <typename TYPE, int DQK_, int DV_, int GROUPS_, int N_, int STAGES_, int SLOTS_,
-          bool GRID_>
+          bool GRID_, int FEATURES_ = 0, int BIAS_STAGES_ = 2>
 struct sm90_traits {
+    static const bool MAX = (FEATURES_ & SM90_MAX) != 0, CAP = (FEATURES_ & SM90_CAP) != 0;
+    static const bool BIAS = (FEATURES_ & SM90_BIAS) != 0;
     typedef TYPE T;
     static const int DQK = DQK_, DV = DV_, GROUPS = GROUPS_, N = N_;
     static const int STAGES = STAGES_, SLOTS = SLOTS_;
     static const bool GRID = GRID_;
     static const int ROWS = GROUPS * GROUP_ROWS, THREADS = (GROUPS + 1) * GROUP_THREADS;
-    static const int REGISTERS_LOADING = GROUPS == 3 ? 32 : 24;
-    static const int REGISTERS_COMPUTING = GROUPS == 3 ? 160 : 240;
+    static const int REGISTERS_LOADING = GROUPS == 3 ? 32 : BIAS ? 40 : 24;
+    static const int REGISTERS_COMPUTING = GROUPS == 3 ? 160 : BIAS ? 232 : 240;
+    static const int LOADING_WARPS = BIAS ? 1 + SM90_BIAS_WARPS : 1;
     static const int Q_PANELS = (DQK + 63) / 64, V_PANELS = (DV + 63) / 64;
     static const int Q_PANEL = ROWS * SM90_PANEL_ROW_BYTES, KV_PANEL = N * SM90_PANEL_ROW_BYTES;
     static const int Q_BYTES = Q_PANELS * Q_PANEL;
     static const int K_BYTES = Q_PANELS * KV_PANEL, V_BYTES = V_PANELS * KV_PANEL;
     // Where things are in shared memory.
     static const int K = SLOTS * Q_BYTES, V = K + STAGES * K_BYTES;
-    static const int Q_FULL = V + STAGES * V_BYTES, Q_EMPTY = Q_FULL + 8 * SLOTS;
+    static const int BIAS_STAGES = BIAS ? BIAS_STAGES_ : 0;
+    static const int BIAS_ROW = N * 2, BIAS_BYTES = ROWS * BIAS_ROW;
+    static const int BIAS_BLOCK = V + STAGES * V_BYTES;
+    static const int Q_FULL = BIAS_BLOCK + BIAS_STAGES * BIAS_BYTES, Q_EMPTY = Q_FULL + 8 * SLOTS;
     static const int K_FULL = Q_EMPTY + 8 * SLOTS, K_EMPTY = K_FULL + 8 * STAGES;
     static const int V_FULL = K_EMPTY + 8 * STAGES, V_EMPTY = V_FULL + 8 * STAGES;
-    static const int TASK = V_EMPTY + 8 * STAGES;
+    static const int BIAS_FULL = V_EMPTY + 8 * STAGES, BIAS_EMPTY = BIAS_FULL + 8 * BIAS_STAGES;
+    static const int TASK = BIAS_EMPTY + 8 * BIAS_STAGES;
     static const int SHARED_BYTES = TASK + SLOTS * (int)sizeof(struct sm90_task);
+    static_assert(SHARED_BYTES <= 227 * 1024, "it fits");
     static_assert(KV_PANEL % 1024 == 0, "panels begin where the swizzle's pattern does");
 };
 

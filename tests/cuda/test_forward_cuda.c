@@ -275,32 +275,62 @@ static void plain_problems(void)
     }
 }
 
-// Sequences of many lengths, a row of NaN between each and the next, whose tiles are more than
-// there are multiprocessors.
+// Sequences of many lengths, a row of NaN between each and the next.
+static struct trial trial_of_many(const int32_t width[2], int32_t heads, int64_t left,
+                                  int64_t right)
+{
+    struct trial t = trial_of(DTYPE_BF16, width[0], width[1], 0, 0);
+    struct problem *p = &t.problem;
+    p->shape.heads = harness_small() ? 2 : heads;
+    p->shape.kv_heads = p->shape.heads / 2;
+    p->shape.group = 2;
+    p->q_rows = p->kv_rows = 0;
+    p->slice_count = harness_small() ? 2 : PROBLEM_SLICES_MAX;
+    for (int s = 0; s < p->slice_count; s++) {
+        int64_t q_len = harness_between(1, 700), kv_len = harness_between(1, 500);
+        p->slices[s] = (struct slice){.q_row = p->q_rows,
+                                      .q_len = q_len,
+                                      .kv_row = p->kv_rows,
+                                      .kv_len = kv_len,
+                                      .offset = q_len - kv_len,
+                                      .left = left,
+                                      .right = right};
+        p->q_rows += q_len + 1;
+        p->kv_rows += kv_len + 1;
+    }
+    p->shape.q_rows = p->q_rows;
+    return t;
+}
+
+static const int32_t many_widths[][2] = {{128, 128}, {64, 64}, {192, 128}, {256, 256}};
+
+// More tiles than there are multiprocessors.
 static void many_tiles(void)
 {
-    static const int32_t widths[][2] = {{128, 128}, {64, 64}, {192, 128}, {256, 256}};
     for (int i = 0; i < (harness_small() ? 1 : 8); i++) {
-        struct trial t = trial_of(DTYPE_BF16, widths[i % 4][0], widths[i % 4][1], 0, 0);
+        struct trial t = trial_of_many(many_widths[i % 4], 16, i < 4 ? SLICE_UNBOUNDED : 200,
+                                       i % 2 ? SLICE_UNBOUNDED : 0);
+        if (!trial_check(&t))
+            return;
+    }
+}
+
+// The same with a bias, a cap, and both. Rows of the bias begin at multiples of 16 bytes or do not.
+static void many_tiles_with_features(void)
+{
+    for (int i = 0; i < (harness_small() ? 3 : 12); i++) {
+        struct trial t =
+            trial_of_many(many_widths[i / 3], 8, SLICE_UNBOUNDED, i % 2 ? SLICE_UNBOUNDED : 0);
         struct problem *p = &t.problem;
-        p->shape.heads = harness_small() ? 2 : 16;
-        p->shape.kv_heads = p->shape.heads / 2;
-        p->shape.group = 2;
-        p->q_rows = p->kv_rows = 0;
-        p->slice_count = harness_small() ? 2 : PROBLEM_SLICES_MAX;
-        for (int s = 0; s < p->slice_count; s++) {
-            int64_t q_len = harness_between(1, 700), kv_len = harness_between(1, 500);
-            p->slices[s] = (struct slice){.q_row = p->q_rows,
-                                          .q_len = q_len,
-                                          .kv_row = p->kv_rows,
-                                          .kv_len = kv_len,
-                                          .offset = q_len - kv_len,
-                                          .left = i < 4 ? SLICE_UNBOUNDED : 200,
-                                          .right = i % 2 ? SLICE_UNBOUNDED : 0};
-            p->q_rows += q_len + 1;
-            p->kv_rows += kv_len + 1;
+        t.wants_max = true;
+        if (i % 3 != 0)
+            p->shape.softcap = 5;
+        if (i % 3 != 1) {
+            p->shape.bias_row_step = 1;
+            p->shape.bias_row_stride = i % 3 == 0 || i == 5 ? 504 : 503;
+            p->shape.bias_head_stride = 701 * p->shape.bias_row_stride;
+            p->bias_count = p->shape.heads * p->shape.bias_head_stride;
         }
-        p->shape.q_rows = p->q_rows;
         if (!trial_check(&t))
             return;
     }
@@ -414,17 +444,19 @@ static void refusals(void)
 
 int main(int argc, char **argv)
 {
-    static const struct harness_test tests[] = {{"drawn problems in bf16", drawn_bf16},
-                                                {"drawn problems in fp16", drawn_fp16},
-                                                {"drawn problems in fp32", drawn_fp32},
-                                                {"plain problems", plain_problems},
-                                                {"many tiles", many_tiles},
-                                                {"every width", every_width},
-                                                {"edges of tiles", edges},
-                                                {"rising logits", rising_logits},
-                                                {"many keys", many_keys},
-                                                {"large caps", large_caps},
-                                                {"nothing to do", nothing_to_do},
-                                                {"refusals", refusals}};
+    static const struct harness_test tests[] = {
+        {"drawn problems in bf16", drawn_bf16},
+        {"drawn problems in fp16", drawn_fp16},
+        {"drawn problems in fp32", drawn_fp32},
+        {"plain problems", plain_problems},
+        {"many tiles", many_tiles},
+        {"many tiles with features", many_tiles_with_features},
+        {"every width", every_width},
+        {"edges of tiles", edges},
+        {"rising logits", rising_logits},
+        {"many keys", many_keys},
+        {"large caps", large_caps},
+        {"nothing to do", nothing_to_do},
+        {"refusals", refusals}};
     return harness_run(tests, (int)(sizeof(tests) / sizeof(*tests)), argc, argv);
 }

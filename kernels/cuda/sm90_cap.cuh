@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// tanh of softcap on sm_90a. Where no argument of a warp is far from 0 it is a polynomial: the
+// units that compute exponentials are busy with the weights. Elsewhere it is made of an
+// exponential.
+#ifndef CPATTN_KERNELS_CUDA_SM90_CAP_CUH
+#define CPATTN_KERNELS_CUDA_SM90_CAP_CUH
+
+#include "kernels/cuda/sm90.cuh"
+
+enum cap_reach { CAP_CLOSE, CAP_NEAR, CAP_FAR };
+
+// How far from 0 the products of a warp are, times `factor`.
+template <int COUNT>
+__device__ __forceinline__ enum cap_reach cap_reach_of(const float (&products)[COUNT], float factor)
+{
+    float most[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        most[i % 2] = fmaxf(most[i % 2], fabsf(products[i]));
+    float x = fmaxf(most[0], most[1]) * fabsf(factor);
+    if (__all_sync(0xffffffffu, x <= 0.4f))
+        return CAP_CLOSE;
+    return __all_sync(0xffffffffu, x <= 0.8f) ? CAP_NEAR : CAP_FAR;
+}
+
+// scale * tanh(x) for x within the reach, with a relative error of 2e-7. The products of `scale` do
+// not depend on x.
+template <enum cap_reach REACH> __device__ __forceinline__ float cap_tanh(float x, float scale)
+{
+    float z = x * x, series;
+    if (REACH == CAP_CLOSE) {
+        series = fmaf(z, -0.0475536026f * scale, 0.132709771f * scale);
+        series = fmaf(z, series, -0.333313614f * scale);
+        series = fmaf(z, series, 0.999999881f * scale);
+        return x * series;
+    }
+    series = fmaf(z, -0.00435529975f * scale, 0.0190933011f * scale);
+    series = fmaf(z, series, -0.0531143174f * scale);
+    series = fmaf(z, series, 0.133210480f * scale);
+    series = fmaf(z, series, -0.333326757f * scale);
+    series = fmaf(z, series, 0.99999994f * scale);
+    return x * series;
+}
+
+// For any x, and the slope 1 - tanh^2 without its cancellation.
+static __device__ __forceinline__ float cap_tanh_far(float x, float *slope)
+{
+    float e = fast_exp2(fabsf(x) * -2.885390081777927f), half = __fdividef(1, 1 + e);
+    *slope = 4 * e * half * half;
+    return fabsf(x) < 0.8f ? cap_tanh<CAP_NEAR>(x, 1) : copysignf((1 - e) * half, x);
+}
+
+#endif

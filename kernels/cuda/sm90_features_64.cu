@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/sm90_forward.cuh"
+
+template <typename T> using with_max = sm90_traits<T, 64, 64, 3, 128, 3, 2, false, SM90_MAX>;
+template <typename T>
+using with_cap = sm90_traits<T, 64, 64, 3, 128, 3, 2, false, SM90_MAX | SM90_CAP>;
+template <typename T>
+using with_bias = sm90_traits<T, 64, 64, 3, 128, 2, 2, false, SM90_MAX | SM90_BIAS, 2>;
+template <typename T>
+using with_both = sm90_traits<T, 64, 64, 3, 128, 2, 2, false, SM90_MAX | SM90_CAP | SM90_BIAS, 2>;
+
+const struct forward_sm90_features forward_sm90_features_64 = {
+    sm90_instance_of<with_max>(FORWARD_SECTION_BYTES / 8),
+    sm90_instance_of<with_cap>(FORWARD_SECTION_BYTES / 8),
+    sm90_instance_of<with_bias>(FORWARD_SECTION_BYTES / 8),
+    sm90_instance_of<with_both>(FORWARD_SECTION_BYTES / 8)};

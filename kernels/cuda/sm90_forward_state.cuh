@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward on sm_90a: what a thread holds, and how it merges into the running result.
+#ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_STATE_CUH
+#define CPATTN_KERNELS_CUDA_SM90_FORWARD_STATE_CUH
+
+#include <math_constants.h>
+
+#include "kernels/cuda/sm90_forward_load.cuh"
+
+// What a thread holds of its group's rows: rows g and g + 8 of its warp's 16.
+template <class S> struct sm90_state {
+    float scores[S::N / 2];
+    float out[S::DV / 2];
+    uint32_t weights[S::N / 16][4];
+    float max[2];  // of the row, base 2; that which `out` and `sum` are relative to
+    float sum[2];  // of this thread's columns
+    float seen[2]; // largest logit of the row, base 2, with MAX
+};
+
+// ---- merge --------------------------------------------------------------------------------------
+
+// A row's part of O: o = keep * o + take * out where `some`. keep = 0 does not read. Neighbouring
+// lanes exchange pairs, so that each has four neighbouring elements of every other 8 columns.
+template <class S>
+__device__ __forceinline__ void row_blend(float *o, bool some, float keep,
+                                          const float (&out)[S::DV / 2], int half, float take,
+                                          int d_v)
+{
+    int t = (int)threadIdx.x % 4, odd = t % 2;
+    int column = 8 * odd + 2 * (t - odd);
+    o += column;
+    d_v = some ? d_v - column : 0;
+#pragma unroll
+    for (int n = 0; n < S::DV / 8; n += 2) {
+        float mine[2], other[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float even_columns = take * out[4 * n + 2 * half + i];
+            float odd_columns = take * out[4 * n + 4 + 2 * half + i];
+            mine[i] = odd ? odd_columns : even_columns;
+            other[i] = __shfl_xor_sync(0xffffffffu, odd ? even_columns : odd_columns, 1);
+        }
+        float4 after = odd ? make_float4(other[0], other[1], mine[0], mine[1])
+                           : make_float4(mine[0], mine[1], other[0], other[1]);
+        if (n * 8 < d_v) {
+            if (keep != 0) {
+                float4 before = *(const float4 *)(o + n * 8);
+                after.x = fmaf(keep, before.x, after.x);
+                after.y = fmaf(keep, before.y, after.y);
+                after.z = fmaf(keep, before.z, after.z);
+                after.w = fmaf(keep, before.w, after.w);
+            }
+            *(float4 *)(o + n * 8) = after;
+        }
+    }
+}
+
+// The thread's two rows in the running result.
+struct sm90_rows {
+    int64_t at[2];
+    bool some[2];    // there is such a row
+    float before[2]; // LSE
+};
+
+static __device__ __forceinline__ struct sm90_rows
+rows_read(const struct forward_work &work, const struct sm90_task *task, int first_row)
+{
+    struct sm90_rows rows;
+    const float *lse = work.lse + task->head * work.q_rows;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int row = first_row + 8 * half;
+        rows.at[half] = task->tile.q_row + row * work.row_step;
+        rows.some[half] = row < task->tile.rows;
+        rows.before[half] = rows.some[half] ? lse[rows.at[half]] : 0;
+    }
+    return rows;
+}
+
+template <class S>
+__device__ __forceinline__ void state_merge(const struct sm90_state<S> &state,
+                                            const struct forward_work &work,
+                                            const struct sm90_rows &rows, int head)
+{
+    const float ln_2 = 0.6931471805599453f;
+    __syncwarp(); // four lanes have read what one of them writes
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float sum = quad_sum(state.sum[half]), before = rows.before[half];
+        bool some = rows.some[half] && sum != 0;
+        float lse = (state.max[half] + log2f(sum)) * ln_2;
+        float most = fmaxf(before, lse);
+        float keep = expf(before - most), take = expf(lse - most), both = keep + take;
+        if (some && threadIdx.x % 4 == 0)
+            work.lse[head * work.q_rows + rows.at[half]] = most + logf(both);
+        row_blend<S>(work.o + (rows.at[half] * work.heads + head) * work.d_v, some, keep / both,
+                     state.out, half, take / (both * sum), work.d_v);
+    }
+}
+
+// Raises the head's largest logit to those of a warp's rows.
+template <class S>
+__device__ __forceinline__ void state_seen(const struct sm90_state<S> &state,
+                                           const struct forward_work &work,
+                                           const struct sm90_rows &rows, int head)
+{
+    const float ln_2 = 0.6931471805599453f;
+    float most = fmaxf(rows.some[0] ? state.seen[0] : -CUDART_INF_F,
+                       rows.some[1] ? state.seen[1] : -CUDART_INF_F);
+    most = warp_max(most);
+    if (work.max_logit && threadIdx.x % WARP_LANES == 0 && most > -CUDART_INF_F)
+        atomic_max(work.max_logit + head, most * ln_2);
+}
+
+#endif
