@@ -43,43 +43,89 @@ __device__ __forceinline__ void dq_add_rows(const struct backward_params &p, int
         }
 }
 
+// Where dQ of a step and a warpgroup lies, and which of the barriers is about it.
+template <class C> __device__ __forceinline__ uint32_t dq_place(unsigned number, int group)
+{
+    return C::DQ + (number % C::DQ_STAGES * 2 + group) * C::DQ_BYTES;
+}
+
+static __device__ __forceinline__ int dq_barrier(unsigned number, int group)
+{
+    return (int)(number % 2) * 2 + group;
+}
+
+// Adds what a warpgroup has of a step, as a warp. The leader has to commit and wait.
+template <class C>
+__device__ __forceinline__ void dq_add(const struct sm90_backward_params &p,
+                                       const struct sm90_step *step, int group, uint32_t from)
+{
+    const struct backward_params &all = p.all;
+    int x = C::PANELS == 2 ? group * PANEL : 0, below = C::PANELS == 2 ? 0 : group * C::DQ_ROWS;
+    int y = step->y, z = step->z + below, rows = min(step->rows - below, C::DQ_ROWS);
+    if (rows == C::DQ_ROWS && threadIdx.x % WARP_LANES == 0) {
+        tensor_add_4d(&p.dq, x, z, y, 0, from);
+        tensor_add_4d(&p.dq, x + PANEL_FLOATS, z, y, 0, from + C::DQ_PANEL);
+    }
+    if (rows < C::DQ_ROWS)
+        dq_add_rows<C>(all, vector_of(all, all.heads, y, z), x, rows, from);
+}
+
+// Waits until what a warp adds has been read.
+static __device__ __forceinline__ void dq_wait_read(void)
+{
+    if (threadIdx.x % WARP_LANES == 0) {
+        bulk_commit();
+        bulk_wait_read();
+    }
+    __syncwarp();
+}
+
 // One of the warps that add dQ: that of warpgroup `group`.
 template <class C>
 __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p, int group,
                                            int steps, const char *memory, uint32_t shared)
 {
-    const struct backward_params &all = p.all;
     const struct sm90_step *ring = (const struct sm90_step *)(memory + C::STEP);
-    int x = C::PANELS == 2 ? group * PANEL : 0, below = C::PANELS == 2 ? 0 : group * C::DQ_ROWS;
-    bool leader = threadIdx.x % WARP_LANES == 0, ordered = all.taken != NULL;
 #pragma unroll 1
     for (int number = 0; number < steps; number++) {
-        int part = number % C::DQ_STAGES * 2 + group;
-        uint32_t from = shared + C::DQ + part * C::DQ_BYTES;
-        threads_sync(BARRIER_DQ_FULL + part, DQ_THREADS);
-        const struct sm90_step *step = &ring[number % C::STEPS];
-        int y = step->y, z = step->z + below, rows = min(step->rows - below, C::DQ_ROWS);
-        unsigned *counter = all.taken + (int64_t)step->block * BACKWARD_WARPS + group;
-        unsigned turn = (unsigned)step->turn;
-        if (ordered) {
-            if (leader)
-                counter_wait(counter, turn);
-            __syncwarp();
-        }
-        if (rows == C::DQ_ROWS && leader) {
-            if (ordered)
-                fence_all();
-            tensor_add_4d(&p.dq, x, z, y, 0, from);
-            tensor_add_4d(&p.dq, x + PANEL_FLOATS, z, y, 0, from + C::DQ_PANEL);
-            bulk_commit();
-            bulk_wait_read();
-        }
-        if (rows < C::DQ_ROWS)
-            dq_add_rows<C>(all, vector_of(all, all.heads, y, z), x, rows, from);
-        __syncwarp();
+        int barrier = dq_barrier(number, group);
+        threads_sync(BARRIER_DQ_FULL + barrier, DQ_THREADS);
+        dq_add<C>(p, &ring[number % C::STEPS], group, shared + dq_place<C>(number, group));
+        dq_wait_read();
         if (number + C::DQ_STAGES < steps)
-            threads_arrive(BARRIER_DQ_EMPTY + part, DQ_THREADS);
-        if (ordered && leader) {
+            threads_arrive(BARRIER_DQ_EMPTY + barrier, DQ_THREADS);
+    }
+}
+
+// One of the warps that add dQ in turns: that of even or of odd steps, so that one step waits for
+// its turn while the other is on its way to memory.
+template <class C>
+__device__ __forceinline__ void dq_add_ordered(const struct sm90_backward_params &p, int odd,
+                                               int steps, const char *memory, uint32_t shared)
+{
+    const struct sm90_step *ring = (const struct sm90_step *)(memory + C::STEP);
+    bool leader = threadIdx.x % WARP_LANES == 0;
+#pragma unroll 1
+    for (int number = odd; number < steps; number += 2) {
+        int barrier = dq_barrier(number, 0);
+        threads_sync(BARRIER_DQ_FULL + barrier, DQ_THREADS);
+        threads_sync(BARRIER_DQ_FULL + barrier + 1, DQ_THREADS);
+        const struct sm90_step *step = &ring[number % C::STEPS];
+        unsigned *counter = p.all.taken + (int64_t)step->block * BACKWARD_WARPS;
+        unsigned turn = (unsigned)step->turn;
+        if (leader) {
+            counter_wait(counter, turn);
+            fence_all();
+        }
+        __syncwarp();
+        for (int group = 0; group < 2; group++)
+            dq_add<C>(p, step, group, shared + dq_place<C>(number, group));
+        dq_wait_read();
+        if (number + C::DQ_STAGES < steps) {
+            threads_arrive(BARRIER_DQ_EMPTY + barrier, DQ_THREADS);
+            threads_arrive(BARRIER_DQ_EMPTY + barrier + 1, DQ_THREADS);
+        }
+        if (leader) {
             bulk_wait();
             fence_all();
             counter_set(counter, turn + 1);

@@ -195,12 +195,11 @@ template <class C>
 __device__ __forceinline__ void dq_hand_over(unsigned number, int group, float factor,
                                              const float (&dq)[C::QUERIES], uint32_t shared)
 {
-    int part = (int)(number % C::DQ_STAGES) * 2 + group;
     if (number >= C::DQ_STAGES)
-        threads_sync(BARRIER_DQ_EMPTY + part, DQ_THREADS);
-    dq_stage<C>(dq, factor, shared + C::DQ + part * C::DQ_BYTES);
+        threads_sync(BARRIER_DQ_EMPTY + dq_barrier(number - C::DQ_STAGES, group), DQ_THREADS);
+    dq_stage<C>(dq, factor, shared + dq_place<C>(number, group));
     shared_fence();
-    threads_arrive(BARRIER_DQ_FULL + part, DQ_THREADS);
+    threads_arrive(BARRIER_DQ_FULL + dq_barrier(number, group), DQ_THREADS);
 }
 
 // A step of a warpgroup. dV' goes first, while dS is on its way to the other warpgroup.
@@ -291,6 +290,8 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
             vectors_load<C>(p, work, shared);
         else if (warp == 1)
             numbers_load<T, C>(p, work, memory, shared);
+        else if (C::ORDERED)
+            dq_add_ordered<C>(p, warp - 2, work.steps, memory, shared);
         else
             dq_add_all<C>(p, warp - 2, work.steps, memory, shared);
     } else {
@@ -301,10 +302,10 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
 
 // ---- instantiations -----------------------------------------------------------------------------
 
-// Where adding waits for turns, larger blocks take fewer of them.
-typedef sm90_backward_config<64, 128, 2> sm90_backward_64;
-typedef sm90_backward_config<128, 64, 2> sm90_backward_128;
-typedef sm90_backward_config<128, 80, 1> sm90_backward_128_ordered;
+typedef sm90_backward_config<64, 128, 2, false> sm90_backward_64;
+typedef sm90_backward_config<64, 128, 2, true> sm90_backward_64_ordered;
+typedef sm90_backward_config<128, 64, 2, false> sm90_backward_128;
+typedef sm90_backward_config<128, 64, 2, true> sm90_backward_128_ordered;
 
 template <typename T, class C> constexpr struct sm90_backward_kernel sm90_backward_instance()
 {
@@ -315,10 +316,11 @@ template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d,
 {
     static const struct sm90_backward_kernel
         narrow = sm90_backward_instance<T, sm90_backward_64>(),
+        narrow_ordered = sm90_backward_instance<T, sm90_backward_64_ordered>(),
         wide = sm90_backward_instance<T, sm90_backward_128>(),
         wide_ordered = sm90_backward_instance<T, sm90_backward_128_ordered>();
     if (d <= narrow.d)
-        return &narrow;
+        return ordered ? &narrow_ordered : &narrow;
     return ordered ? &wide_ordered : &wide;
 }
 

@@ -33,8 +33,10 @@ struct __align__(16) sm90_step
     int64_t bias;  // element of query 0 and key 0
 };
 
-template <int D_, int Q_ROWS_, int DQ_STAGES_> struct sm90_backward_config {
+// ORDERED: adding to dQ waits for turns.
+template <int D_, int Q_ROWS_, int DQ_STAGES_, bool ORDERED_> struct sm90_backward_config {
     static constexpr bool GENERAL = false; // without bias and softcap
+    static constexpr bool ORDERED = ORDERED_;
     static constexpr int D = D_, Q_ROWS = Q_ROWS_, TILE = KV_ROWS, PANELS = D / PANEL;
     static constexpr int SCORES = Q_ROWS / 2, KEYS = D / 2; // accumulators of a thread
     // The warpgroups share dQ by elements where there are two panels, else by queries.
@@ -63,8 +65,8 @@ template <int D_, int Q_ROWS_, int DQ_STAGES_> struct sm90_backward_config {
 
 // Barriers of warps.
 enum {
-    BARRIER_DS = 1,       // dS is written
-    BARRIER_DQ_FULL = 2,  // and the next three: dQ of a stage and a warpgroup is written
+    BARRIER_DS = 1,      // dS is written
+    BARRIER_DQ_FULL = 2, // and the next three: dQ of an even or odd step and a warpgroup is written
     BARRIER_DQ_EMPTY = 6, // and the next three: it was read
     BARRIER_GROUP = 10,   // and the next: of a warpgroup alone
 };

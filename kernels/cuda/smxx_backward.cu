@@ -135,24 +135,44 @@ static bool params_list(struct attention_backend *backend, const struct backward
 
 #define TURN_THREADS 128
 
-// A thread goes over all fragments for one block of queries, in the order of the tiles, or against
-// it.
+// Calls visit(fragment, number) for the steps of a tile with a block of queries, in their order.
+template <class F>
+static __device__ void tile_steps(const struct backward_tile *tile,
+                                  const struct backward_fragment *fragments, int32_t block,
+                                  bool reversed, F visit)
+{
+    for (int32_t i = 0; i < tile->fragment_count; i++) {
+        const struct backward_fragment *f =
+            &fragments[tile->fragment + (reversed ? tile->fragment_count - 1 - i : i)];
+        int32_t local = block - f->block_first;
+        if (local >= f->block_begin && local < f->block_end)
+            visit(f->turn + local - f->block_begin);
+    }
+}
+
+// A warp goes over all tiles for one block of queries, in their order or against it.
 static __global__ void count_turns(const struct backward_tile *tiles, int32_t tile_count,
                                    const struct backward_fragment *fragments, int32_t block_count,
                                    bool reversed, int32_t *turns)
 {
-    int32_t block = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x), turn = 0;
+    int32_t block = (int32_t)((blockIdx.x * blockDim.x + threadIdx.x) / 32), turn = 0;
+    int32_t lane = (int32_t)threadIdx.x % 32;
     if (block >= block_count)
         return;
-    for (int32_t t = 0; t < tile_count; t++) {
+    for (int32_t first = 0; first < tile_count; first += 32) {
+        int32_t t = first + lane, steps = 0;
         const struct backward_tile *tile = &tiles[reversed ? tile_count - 1 - t : t];
-        for (int32_t i = 0; i < tile->fragment_count; i++) {
-            const struct backward_fragment *f =
-                &fragments[tile->fragment + (reversed ? tile->fragment_count - 1 - i : i)];
-            int32_t local = block - f->block_first;
-            if (local >= f->block_begin && local < f->block_end)
-                turns[f->turn + local - f->block_begin] = turn++;
+        if (t < tile_count)
+            tile_steps(tile, fragments, block, reversed, [&](int64_t) { steps++; });
+        int32_t sum = steps; // of the lanes up to this one
+        for (int32_t lanes = 1; lanes < 32; lanes *= 2) {
+            int32_t before = __shfl_up_sync(0xffffffffu, sum, lanes);
+            sum += lane >= lanes ? before : 0;
         }
+        int32_t next = turn + sum - steps;
+        if (t < tile_count)
+            tile_steps(tile, fragments, block, reversed, [&](int64_t at) { turns[at] = next++; });
+        turn += __shfl_sync(0xffffffffu, sum, 31);
     }
 }
 
@@ -168,7 +188,7 @@ static bool params_order(struct attention_backend *backend, const struct backwar
         return false;
     cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->queue.stream),
               "clearing the turns");
-    int32_t grid = (list->block_count + TURN_THREADS - 1) / TURN_THREADS;
+    int32_t warps = TURN_THREADS / 32, grid = (list->block_count + warps - 1) / warps;
     count_turns<<<(unsigned)grid, TURN_THREADS, 0, backend->queue.stream>>>(
         p->tiles, list->tile_count, p->fragments, list->block_count, p->reversed, turns);
     p->taken = counters;
