@@ -33,6 +33,7 @@ cuda_kernels_sources += kernels/cuda/sm90_forward_state.cuh
 cuda_kernels_sources += kernels/cuda/sm90_tensor.c
 cuda_kernels_sources += kernels/cuda/sm90_tensor.h
 cuda_kernels_sources += kernels/cuda/sm90_wide_add.cuh
+cuda_kernels_sources += kernels/cuda/sm90_wide_general.cuh
 cuda_kernels_sources += kernels/cuda/sm90_wide_kernel.cuh
 cuda_kernels_sources += kernels/cuda/sm90_wide_load.cuh
 cuda_kernels_sources += kernels/cuda/smxx_backward.cu
@@ -63,6 +64,8 @@ sm90_kernels_sources =
 sm90_kernels_sources += kernels/cuda/sm90_backward.cu
 sm90_kernels_sources += kernels/cuda/sm90_backward_bf16.cu
 sm90_kernels_sources += kernels/cuda/sm90_backward_fp16.cu
+sm90_kernels_sources += kernels/cuda/sm90_capped_bf16.cu
+sm90_kernels_sources += kernels/cuda/sm90_capped_fp16.cu
 sm90_kernels_sources += kernels/cuda/sm90_features_128.cu
 sm90_kernels_sources += kernels/cuda/sm90_features_192_128.cu
 sm90_kernels_sources += kernels/cuda/sm90_features_256.cu
@@ -76,6 +79,8 @@ sm90_kernels_sources += kernels/cuda/sm90_forward_96.cu
 sm90_kernels_sources += kernels/cuda/sm90_general_bf16.cu
 sm90_kernels_sources += kernels/cuda/sm90_general_fp16.cu
 sm90_kernels_sources += kernels/cuda/sm90_wide_bf16.cu
+sm90_kernels_sources += kernels/cuda/sm90_wide_capped_bf16.cu
+sm90_kernels_sources += kernels/cuda/sm90_wide_capped_fp16.cu
 sm90_kernels_sources += kernels/cuda/sm90_wide_fp16.cu
 
 if CUDA_SM90

@@ -41,10 +41,21 @@ static const struct sm90_backward_kernel *kernel_plain(const struct attention_sh
                 : sm90_backward_fp16(d, shape->deterministic);
 }
 
-// With bias or softcap. Where dbias has to be the same bits in every run, tiles that add to it
-// follow each other in one thread block, which only the portable kernels know. They also take head
-// dimensions up to 64, of which the kernels here would waste half.
-static const struct sm90_backward_kernel *kernel_general(const struct attention_backward *args)
+static const struct sm90_backward_kernel *kernel_capped(const struct attention_shape *shape)
+{
+    bool bf16 = shape->dtype == DTYPE_BF16;
+    int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
+    if (d > SM90_BACKWARD_NARROW)
+        return bf16 ? sm90_wide_capped_bf16(shape->d_qk, shape->d_v)
+                    : sm90_wide_capped_fp16(shape->d_qk, shape->d_v);
+    return bf16 ? sm90_capped_bf16(d, shape->deterministic)
+                : sm90_capped_fp16(d, shape->deterministic);
+}
+
+// With bias. Where dbias has to be the same bits in every run, tiles that add to it follow each
+// other in one thread block, which only the portable kernels know. They also take head dimensions
+// up to 64, of which the kernels here would waste half.
+static const struct sm90_backward_kernel *kernel_biased(const struct attention_backward *args)
 {
     const struct attention_shape *shape = &args->shape;
     int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
@@ -54,14 +65,20 @@ static const struct sm90_backward_kernel *kernel_general(const struct attention_
                                       : sm90_general_fp16(shape->d_qk, shape->d_v);
 }
 
+static const struct sm90_backward_kernel *kernel_for(const struct attention_backward *args)
+{
+    if (args->bias)
+        return kernel_biased(args);
+    return args->shape.softcap != 0 ? kernel_capped(&args->shape) : kernel_plain(&args->shape);
+}
+
 const struct sm90_backward_kernel *sm90_backward_choose(const struct attention_backend *backend,
                                                         const struct attention_backward *args)
 {
     const struct attention_shape *shape = &args->shape;
     if (shape->dtype == DTYPE_FP32 || !args_fit(args))
         return NULL;
-    bool plain = !args->bias && shape->softcap == 0;
-    const struct sm90_backward_kernel *kernel = plain ? kernel_plain(shape) : kernel_general(args);
+    const struct sm90_backward_kernel *kernel = kernel_for(args);
     if (!kernel || kernel->shared_bytes > backend->queue.shared_bytes_max)
         return NULL;
     return device_fits(backend) ? kernel : NULL;

@@ -33,12 +33,20 @@ void sm90_backward_launch(struct attention_backend *backend, const struct attent
 const struct sm90_backward_kernel *sm90_backward_bf16(int d, bool ordered);
 const struct sm90_backward_kernel *sm90_backward_fp16(int d, bool ordered);
 
+// The same with softcap.
+const struct sm90_backward_kernel *sm90_capped_bf16(int d, bool ordered);
+const struct sm90_backward_kernel *sm90_capped_fp16(int d, bool ordered);
+
 // By type, for those above; with turns they give the same bits in every run.
 const struct sm90_backward_kernel *sm90_wide_bf16(int d_qk, int d_v);
 const struct sm90_backward_kernel *sm90_wide_fp16(int d_qk, int d_v);
 
-// By type, with bias and softcap, for head dimensions above SM90_GENERAL_ABOVE. dbias is added to
-// in any order.
+// The same with softcap.
+const struct sm90_backward_kernel *sm90_wide_capped_bf16(int d_qk, int d_v);
+const struct sm90_backward_kernel *sm90_wide_capped_fp16(int d_qk, int d_v);
+
+// By type, with bias, and softcap where there is one, for head dimensions above SM90_GENERAL_ABOVE.
+// dbias is added to in any order.
 #define SM90_GENERAL_ABOVE 64
 const struct sm90_backward_kernel *sm90_general_bf16(int d_qk, int d_v);
 const struct sm90_backward_kernel *sm90_general_fp16(int d_qk, int d_v);

@@ -13,25 +13,42 @@
 
 #include "kernels/cuda/sm90_backward_add.cuh"
 #include "kernels/cuda/sm90_backward_load.cuh"
+#include "kernels/cuda/sm90_cap.cuh"
 
 // ---- P and dS -----------------------------------------------------------------------------------
+
+// Which of a thread's scores its queries see.
+template <class C> struct scores_seen {
+    int first;
+    unsigned spans[2];
+
+    __device__ __forceinline__ scores_seen(const struct sm90_step *step)
+    {
+        unsigned thread = thread_number(), lane = thread % WARP_LANES;
+        int keys = step->keys, key = (int)((thread / WARP_LANES - 4) * 16 + lane / 4);
+        unsigned span = (unsigned)(step->high - step->low) + 1;
+        first = key - (int)(lane % 4 * 2) - step->low;
+        spans[0] = key < keys ? span : 0;
+        spans[1] = key + 8 < keys ? span : 0;
+    }
+
+    __device__ __forceinline__ bool operator()(int i) const
+    {
+        int h = i / 2 % 2, query = i / 4 * 8 + i % 2;
+        return (unsigned)(first + h * 8 - query) < spans[h];
+    }
+};
 
 // Makes the scores of a thread that its query does not see such that their P is 0.
 template <class C>
 __device__ __forceinline__ void scores_hide(const struct sm90_step *step, float hidden,
                                             float (&s)[C::SCORES])
 {
-    unsigned thread = thread_number(), lane = thread % WARP_LANES;
-    int keys = step->keys, key = (int)((thread / WARP_LANES - 4) * 16 + lane / 4);
-    int first = key - (int)(lane % 4 * 2) - step->low;
-    unsigned span = (unsigned)(step->high - step->low) + 1;
-    unsigned spans[2] = {key < keys ? span : 0, key + 8 < keys ? span : 0};
+    const scores_seen<C> seen(step);
 #pragma unroll
-    for (int i = 0; i < C::SCORES; i++) {
-        int h = i / 2 % 2, query = i / 4 * 8 + i % 2;
-        if ((unsigned)(first + h * 8 - query) >= spans[h])
+    for (int i = 0; i < C::SCORES; i++)
+        if (!seen(i))
             s[i] = hidden;
-    }
 }
 
 // Two neighbours of one row each.
@@ -124,8 +141,73 @@ __device__ __forceinline__ void p_make(float factor, const struct sm90_step *ste
     }
 }
 
+// Two rows of two scores, from element i on, to 16 bits.
+template <typename T, int COUNT>
+__device__ __forceinline__ void weights_pack(const float (&x)[4], int i,
+                                             uint32_t (&packed)[COUNT][4])
+{
+    packed[i / 8][i / 4 % 2 * 2] = pack<T>(x[0], x[1]);
+    packed[i / 8][i / 4 % 2 * 2 + 1] = pack<T>(x[2], x[3]);
+}
+
+// The same with a cap: P' to 16 bits, and in its place P' times the slope of the cap. What all
+// queries see, within the reach;
+template <typename T, class C, enum cap_reach REACH>
+__device__ __forceinline__ void p_make_within(float factor, float cap, uint32_t lse,
+                                              float (&s)[C::SCORES],
+                                              uint32_t (&p16)[C::SCORES / 8][4])
+{
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 l = shared_pair(lse + i / 4 * 32);
+        float weights[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float t = cap_tanh<REACH>(s[i + k] * factor, 1);
+            weights[k] = fast_exp2(fmaf(t, cap, k % 2 ? -l.y : -l.x));
+            s[i + k] = weights[k] * fmaf(-t, t, 1);
+        }
+        weights_pack<T>(weights, i, p16);
+    }
+}
+
+// and anything.
+template <typename T, class C>
+__device__ __forceinline__ void
+p_make_capped(const struct backward_params &p, const struct sm90_step *step, int stage,
+              uint32_t shared, float (&s)[C::SCORES], uint32_t (&p16)[C::SCORES / 8][4])
+{
+    const float factor = p.product_factor, cap = p.cap_factor;
+    const uint32_t lse = lse_place<C>(stage, shared);
+    const bool masked = step->keys != 0;
+    enum cap_reach reach = masked ? CAP_FAR : cap_reach_of(s, factor);
+    if (reach == CAP_CLOSE) {
+        p_make_within<T, C, CAP_CLOSE>(factor, cap, lse, s, p16);
+        return;
+    }
+    if (reach == CAP_NEAR) {
+        p_make_within<T, C, CAP_NEAR>(factor, cap, lse, s, p16);
+        return;
+    }
+    const scores_seen<C> seen(step);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 l = shared_pair(lse + i / 4 * 32);
+        float weights[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float slope, t = cap_tanh_far(s[i + k] * factor, &slope);
+            weights[k] = fast_exp2(fmaf(t, cap, k % 2 ? -l.y : -l.x));
+            if (masked && !seen(i + k))
+                weights[k] = 0;
+            s[i + k] = weights[k] == 0 ? 0 : weights[k] * slope;
+        }
+        weights_pack<T>(weights, i, p16);
+    }
+}
+
 // dP' to dS', and both it and P' to 16 bits, as products take them. P is packed only here, since
-// registers are short before.
+// registers are short before, unless there is a cap.
 template <typename T, class C>
 __device__ __forceinline__ void ds_make(float scale, int stage, uint32_t shared,
                                         const float (&p)[C::SCORES], const float (&dp)[C::SCORES],
@@ -142,11 +224,10 @@ __device__ __forceinline__ void ds_make(float scale, int stage, uint32_t shared,
             float sum = k % 2 ? d.y : d.x, left = dp[i + k];
             x[k] = p[i + k] * (type_is_half<T>::value ? left - sum : fmaf(left, scale, -sum));
         }
-        int half = i / 4 % 2 * 2;
-        p16[i / 8][half] = pack<T>(p[i], p[i + 1]);
-        p16[i / 8][half + 1] = pack<T>(p[i + 2], p[i + 3]);
-        ds16[i / 8][half] = pack<T>(x[0], x[1]);
-        ds16[i / 8][half + 1] = pack<T>(x[2], x[3]);
+        const float weights[4] = {p[i], p[i + 1], p[i + 2], p[i + 3]};
+        if (!C::CAPPED)
+            weights_pack<T>(weights, i, p16);
+        weights_pack<T>(x, i, ds16);
     }
 }
 
@@ -216,8 +297,11 @@ __device__ __forceinline__ void step_consume(const struct backward_params &p, un
     scores_begin<T, C>(group, q, shared, s, dp);
     product_wait<1>();
     registers_settle(s);
-    p_make<C>(p.product_factor, (const struct sm90_step *)(memory + C::STEP) + number % C::STEPS,
-              stage, shared, s);
+    const struct sm90_step *step = (const struct sm90_step *)(memory + C::STEP) + number % C::STEPS;
+    if constexpr (C::CAPPED)
+        p_make_capped<T, C>(p, step, stage, shared, s, p16);
+    else
+        p_make<C>(p.product_factor, step, stage, shared, s);
     product_wait<0>();
     registers_settle(dp);
     ds_make<T, C>(p.scale, stage, shared, s, dp, p16, ds16);
@@ -319,6 +403,19 @@ template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d,
         narrow_ordered = sm90_backward_instance<T, sm90_backward_64_ordered>(),
         wide = sm90_backward_instance<T, sm90_backward_128>(),
         wide_ordered = sm90_backward_instance<T, sm90_backward_128_ordered>();
+    if (d <= narrow.d)
+        return ordered ? &narrow_ordered : &narrow;
+    return ordered ? &wide_ordered : &wide;
+}
+
+// With a cap, P takes registers as soon as it is there, so blocks are smaller.
+template <typename T> const struct sm90_backward_kernel *sm90_capped_16(int d, bool ordered)
+{
+    static const struct sm90_backward_kernel
+        narrow = sm90_backward_instance<T, sm90_backward_config<64, 96, 2, false, true>>(),
+        narrow_ordered = sm90_backward_instance<T, sm90_backward_config<64, 96, 2, true, true>>(),
+        wide = sm90_backward_instance<T, sm90_backward_config<128, 64, 2, false, true>>(),
+        wide_ordered = sm90_backward_instance<T, sm90_backward_config<128, 64, 2, true, true>>();
     if (d <= narrow.d)
         return ordered ? &narrow_ordered : &narrow;
     return ordered ? &wide_ordered : &wide;

@@ -33,10 +33,11 @@ struct __align__(16) sm90_step
     int64_t bias;  // element of query 0 and key 0
 };
 
-// ORDERED: adding to dQ waits for turns.
-template <int D_, int Q_ROWS_, int DQ_STAGES_, bool ORDERED_> struct sm90_backward_config {
-    static constexpr bool GENERAL = false; // without bias and softcap
-    static constexpr bool ORDERED = ORDERED_;
+// ORDERED: adding to dQ waits for turns. CAPPED: with softcap.
+template <int D_, int Q_ROWS_, int DQ_STAGES_, bool ORDERED_, bool CAPPED_ = false>
+struct sm90_backward_config {
+    static constexpr bool GENERAL = false; // without bias
+    static constexpr bool ORDERED = ORDERED_, CAPPED = CAPPED_;
     static constexpr int D = D_, Q_ROWS = Q_ROWS_, TILE = KV_ROWS, PANELS = D / PANEL;
     static constexpr int SCORES = Q_ROWS / 2, KEYS = D / 2; // accumulators of a thread
     // The warpgroups share dQ by elements where there are two panels, else by queries.

@@ -402,7 +402,8 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
     struct sm90_group group;
     group.index = (int)warp_uniform(threadIdx.x / GROUP_THREADS);
     group.row = (int)(threadIdx.x / WARP_LANES * 16 + threadIdx.x % WARP_LANES / 4);
-    struct sm90_stages<S> stages = {};
+    struct sm90_stages<S> stages = {
+    };
     struct sm90_ring<S::SLOTS> slot = {
         0, 0
     };

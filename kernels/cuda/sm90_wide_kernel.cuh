@@ -10,33 +10,9 @@
 #ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_WIDE_KERNEL_CUH
 
-#include "kernels/cuda/sm90_wide_add.cuh"
+#include "kernels/cuda/sm90_wide_general.cuh"
 
 // ---- P and dS -----------------------------------------------------------------------------------
-
-// Which of a thread's scores are there and visible.
-template <class C> struct wide_mask {
-    int keys, rows, first; // keys 0: all are
-    unsigned span;
-    bool all;
-
-    __device__ __forceinline__ wide_mask(const struct sm90_step *step, int group)
-    {
-        int key = group * C::KEYS + (int)((unsigned)thread_number() % 4 * 2);
-        int query = (int)wide_query();
-        all = step->keys == 0;
-        keys = step->keys - key;
-        rows = step->rows - query;
-        first = key - query - step->low;
-        span = (unsigned)(step->high - step->low) + 1;
-    }
-
-    // Query wide_query() + 8 h, x keys behind the first.
-    __device__ __forceinline__ bool visible(int h, int x) const
-    {
-        return all || (x < keys && h * 8 < rows && (unsigned)(first + x - h * 8) < span);
-    }
-};
 
 // Makes the scores that a query does not see such that their P is 0.
 template <class C>
@@ -52,14 +28,6 @@ __device__ __forceinline__ void wide_hide(const struct sm90_step *step, int grou
         if (x >= keys || (unsigned)(first + x - h * 8) >= span)
             s[i] = hidden;
     }
-}
-
-// Numbers of a thread's two queries.
-static __device__ __forceinline__ void wide_numbers(uint32_t numbers, float (&x)[2])
-{
-    uint32_t at = numbers + wide_query() * 4;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x[0]) : "r"(at) : "memory");
-    asm volatile("ld.shared.f32 %0, [%1 + 32];" : "=f"(x[1]) : "r"(at) : "memory");
 }
 
 // S to P, in place.
@@ -88,124 +56,6 @@ __device__ __forceinline__ void wide_ds_make(float scale, uint32_t delta_at,
         float sum = delta[i / 2 % 2];
         dp[i] = p[i] * (type_is_half<T>::value ? dp[i] - sum : fmaf(dp[i], scale, -sum));
     }
-}
-
-// ---- the same with bias and softcap
-// --------------------------------------------------------------
-
-// The bias of a thread's scores, in base 2; 0 where there is none.
-template <typename T, class C>
-__device__ __forceinline__ void wide_bias_load(const struct backward_params &p,
-                                               const struct sm90_step *step, int group,
-                                               float (&bias)[C::SCORES])
-{
-    const wide_mask<C> mask(step, group);
-    const T *from = (const T *)p.bias + step->bias + wide_query() * p.bias_query_stride +
-                    group * C::KEYS + (unsigned)thread_number() % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i++) {
-        int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
-        bias[i] = 0;
-        if (p.bias && mask.visible(h, x))
-            bias[i] = to_float(from[h * 8 * p.bias_query_stride + x]) * LOG2_E;
-    }
-}
-
-// S to P, and the bias to the slope of the cap, in place. tanh' is 1 - tanh^2 without its
-// cancellation.
-template <class C>
-__device__ __forceinline__ void
-wide_p_general(const struct backward_params &p, const struct sm90_step *step, int group,
-               uint32_t lse_at, float (&s)[C::SCORES], float (&bias)[C::SCORES])
-{
-    float lse[2];
-    wide_numbers(lse_at, lse);
-    const wide_mask<C> mask(step, group);
-    bool capped = p.cap_factor != 0;
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i++) {
-        int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
-        float logit = s[i] * p.product_factor, slope = 1;
-        if (capped) {
-            float e = fast_exp2(fabsf(logit) * -2.885390081777927f);
-            float half = __fdividef(1, 1 + e), tanh = (1 - e) * half;
-            float z = logit * logit;
-            float series = fmaf(z, fmaf(z, fmaf(z, -17 / 315.0f, 2 / 15.0f), -1 / 3.0f), 1);
-            slope = 4 * e * half * half;
-            logit = (z < 0.0625f ? logit * series : copysignf(tanh, logit)) * p.cap_factor;
-        }
-        logit = mask.visible(h, x) ? logit + bias[i] : -INFINITY;
-        s[i] = fast_exp2(logit - lse[h]);
-        bias[i] = slope;
-    }
-}
-
-// Adds to dbias, where the queries share it: first over the rows of a warp.
-template <class C>
-__device__ __forceinline__ void wide_dbias_shared(const struct backward_params &p,
-                                                  const struct sm90_step *step, int group,
-                                                  const float (&gradient)[C::SCORES])
-{
-    int lane = thread_number() % WARP_LANES, key = group * C::KEYS + lane % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i++) {
-        if (i / 2 % 2)
-            continue;
-        float sum = gradient[i] + gradient[i + 2];
-#pragma unroll
-        for (int lanes = 4; lanes < WARP_LANES; lanes *= 2)
-            sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-        int x = i / 4 * 8 + i % 2;
-        if (lane < 4 && (step->keys == 0 || key + x < step->keys))
-            add_float(p.dbias + step->bias + key + x, sum);
-    }
-}
-
-template <class C>
-__device__ __forceinline__ void wide_dbias_add(const struct backward_params &p,
-                                               const struct sm90_step *step, int group,
-                                               const float (&gradient)[C::SCORES])
-{
-    if (p.bias_query_stride == 0) {
-        wide_dbias_shared<C>(p, step, group, gradient);
-        return;
-    }
-    const wide_mask<C> mask(step, group);
-    float *to = p.dbias + step->bias + wide_query() * p.bias_query_stride + group * C::KEYS +
-                (unsigned)thread_number() % 4 * 2;
-    bool pairs = ((uintptr_t)(p.dbias + step->bias) % 8 | (p.bias_query_stride & 1)) == 0;
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i += 2) {
-        int h = i / 2 % 2, x = i / 4 * 8;
-        float *at = to + h * 8 * p.bias_query_stride + x;
-        if (pairs && mask.all) {
-            add_pair(at, gradient[i], gradient[i + 1]);
-        } else {
-            if (mask.visible(h, x))
-                add_float(at, gradient[i]);
-            if (mask.visible(h, x + 1))
-                add_float(at + 1, gradient[i + 1]);
-        }
-    }
-}
-
-// dP to dS, in place, by way of what dbias gets.
-template <typename T, class C>
-__device__ __forceinline__ void
-wide_ds_general(const struct backward_params &p, const struct sm90_step *step, int group,
-                uint32_t delta_at, const float (&weights)[C::SCORES],
-                const float (&slopes)[C::SCORES], float (&dp)[C::SCORES])
-{
-    float delta[2];
-    wide_numbers(delta_at, delta);
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i++)
-        dp[i] = weights[i] * (dp[i] - delta[i / 2 % 2]);
-    if (p.dbias)
-        wide_dbias_add<C>(p, step, group, dp);
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i++)
-        dp[i] *= slopes[i] * early_scale<T>(p);
 }
 
 // Leaves P or dS of a warpgroup in shared memory: rows of keys, 64 queries wide.
@@ -336,7 +186,8 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
     uint32_t keys = shared + group * C::KEYS * 128,
              numbers = shared + C::LSE + stage * C::Q_ROWS * 4;
     {
-        float s[C::SCORES], dp[C::SCORES], bias[C::GENERAL ? C::SCORES : 1];
+        // Of the bias, until P is there, and then of the slopes of the cap.
+        float s[C::SCORES], dp[C::SCORES], bias[C::GENERAL || C::CAPPED ? C::SCORES : 1];
         barrier_wait(shared + C::FULL + stage * 8, number / C::STAGES & 1);
         product_begin();
         wide_scores_begin<T, C, C::QK_PANELS>(q, keys + C::K, s);
@@ -349,11 +200,17 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
         registers_settle(s);
         if constexpr (C::GENERAL)
             wide_p_general<C>(p, step, group, numbers, s, bias);
+        else if constexpr (C::CAPPED)
+            wide_p_capped<C>(p, step, group, numbers, s, bias);
         else
             wide_p_make<C>(p.product_factor, step, group, numbers, s);
         if (C::OUT_OVER_P) // dQ of the step before has left from there
             barrier_wait(shared + C::P_EMPTY, number - 1 & 1);
         wide_store<T, C>(s, group, shared + C::P);
+        if constexpr (C::CAPPED)
+#pragma unroll
+            for (int i = 0; i < C::SCORES; i++)
+                s[i] *= bias[i];
         threads_sync(WIDE_BARRIER_P, CONSUMER_THREADS);
         product_wait<0>();
         registers_settle(dp);
@@ -474,7 +331,16 @@ template <typename T> const struct sm90_backward_kernel *sm90_wide_16(int d_qk, 
     return &instances[d_qk > narrow::DQK || d_v > narrow::DV];
 }
 
-// Registers for the slopes of the cap make tiles smaller.
+template <typename T> const struct sm90_backward_kernel *sm90_wide_capped_16(int d_qk, int d_v)
+{
+    typedef sm90_wide_config<192, 128, 96, 2, 2, false, false, true> narrow;
+    typedef sm90_wide_config<256, 256, 80, 1, 1, true, false, true> wide;
+    static const struct sm90_backward_kernel instances[] = {sm90_wide_instance<T, narrow>(),
+                                                            sm90_wide_instance<T, wide>()};
+    return &instances[d_qk > narrow::DQK || d_v > narrow::DV];
+}
+
+// Registers for bias and slopes of the cap make tiles smaller.
 template <typename T> const struct sm90_backward_kernel *sm90_general_16(int d_qk, int d_v)
 {
     typedef sm90_wide_config<128, 128, 112, 2, 1, false, true> square;

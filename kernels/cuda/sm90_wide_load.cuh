@@ -8,11 +8,12 @@
 
 // Head dimensions up to DQK and DV, multiples of 64; tiles of KEYS keys; blocks of 64 queries, dO
 // of them in DO_STAGES stages. A warpgroup computes so many panels of dQ at once, if it has them.
-// OUT_OVER_P: dQ leaves from where P was. GENERAL: with bias and softcap.
+// OUT_OVER_P: dQ leaves from where P was. GENERAL: with bias, and softcap where there is one;
+// CAPPED: with softcap alone.
 template <int DQK_, int DV_, int KEYS_, int DO_STAGES_, int DQ_AT_ONCE_, bool OUT_OVER_P_,
-          bool GENERAL_>
+          bool GENERAL_, bool CAPPED_ = false>
 struct sm90_wide_config {
-    static constexpr bool OUT_OVER_P = OUT_OVER_P_, GENERAL = GENERAL_;
+    static constexpr bool OUT_OVER_P = OUT_OVER_P_, GENERAL = GENERAL_, CAPPED = CAPPED_;
     static constexpr int DQK = DQK_, DV = DV_, TILE = KEYS_, DO_STAGES = DO_STAGES_;
     static constexpr int DQ_AT_ONCE = DQ_AT_ONCE_;
     static constexpr int Q_ROWS = 64, STAGES = 2, STEPS = 8;

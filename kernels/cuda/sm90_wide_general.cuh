@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward on sm_90a for head dimensions above 128: P and dS with softcap, and with bias, too.
+#ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_GENERAL_CUH
+#define CPATTN_KERNELS_CUDA_SM90_WIDE_GENERAL_CUH
+
+#include "kernels/cuda/sm90_cap.cuh"
+#include "kernels/cuda/sm90_wide_add.cuh"
+
+// Which of a thread's scores are there and visible.
+template <class C> struct wide_mask {
+    int keys, rows, first; // keys 0: all are
+    unsigned span;
+    bool all;
+
+    __device__ __forceinline__ wide_mask(const struct sm90_step *step, int group)
+    {
+        int key = group * C::KEYS + (int)((unsigned)thread_number() % 4 * 2);
+        int query = (int)wide_query();
+        all = step->keys == 0;
+        keys = step->keys - key;
+        rows = step->rows - query;
+        first = key - query - step->low;
+        span = (unsigned)(step->high - step->low) + 1;
+    }
+
+    // Query wide_query() + 8 h, x keys behind the first.
+    __device__ __forceinline__ bool visible(int h, int x) const
+    {
+        return all || (x < keys && h * 8 < rows && (unsigned)(first + x - h * 8) < span);
+    }
+};
+
+// Numbers of a thread's two queries.
+static __device__ __forceinline__ void wide_numbers(uint32_t numbers, float (&x)[2])
+{
+    uint32_t at = numbers + wide_query() * 4;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x[0]) : "r"(at) : "memory");
+    asm volatile("ld.shared.f32 %0, [%1 + 32];" : "=f"(x[1]) : "r"(at) : "memory");
+}
+
+// ---- softcap ------------------------------------------------------------------------------------
+
+// S to P, in place, and the slope of the cap. What all queries see, within the reach;
+template <class C, enum cap_reach REACH>
+__device__ __forceinline__ void wide_p_within(float factor, float cap, const float (&lse)[2],
+                                              float (&s)[C::SCORES], float (&slopes)[C::SCORES])
+{
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++) {
+        float t = cap_tanh<REACH>(s[i] * factor, 1);
+        s[i] = fast_exp2(fmaf(t, cap, -lse[i / 2 % 2]));
+        slopes[i] = fmaf(-t, t, 1);
+    }
+}
+
+// and anything.
+template <class C>
+__device__ __forceinline__ void
+wide_p_capped(const struct backward_params &p, const struct sm90_step *step, int group,
+              uint32_t lse_at, float (&s)[C::SCORES], float (&slopes)[C::SCORES])
+{
+    const float factor = p.product_factor, cap = p.cap_factor;
+    float lse[2];
+    wide_numbers(lse_at, lse);
+    const wide_mask<C> mask(step, group);
+    enum cap_reach reach = mask.all ? cap_reach_of(s, factor) : CAP_FAR;
+    if (reach == CAP_CLOSE) {
+        wide_p_within<C, CAP_CLOSE>(factor, cap, lse, s, slopes);
+        return;
+    }
+    if (reach == CAP_NEAR) {
+        wide_p_within<C, CAP_NEAR>(factor, cap, lse, s, slopes);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++) {
+        float t = cap_tanh_far(s[i] * factor, &slopes[i]);
+        bool seen = mask.visible(i / 2 % 2, i / 4 * 8 + i % 2);
+        s[i] = seen ? fast_exp2(fmaf(t, cap, -lse[i / 2 % 2])) : 0;
+        slopes[i] = s[i] == 0 ? 0 : slopes[i];
+    }
+}
+
+// ---- bias, and softcap where there is one -------------------------------------------------------
+
+// The bias of a thread's scores, in base 2; 0 where there is none.
+template <typename T, class C>
+__device__ __forceinline__ void wide_bias_load(const struct backward_params &p,
+                                               const struct sm90_step *step, int group,
+                                               float (&bias)[C::SCORES])
+{
+    const wide_mask<C> mask(step, group);
+    const T *from = (const T *)p.bias + step->bias + wide_query() * p.bias_query_stride +
+                    group * C::KEYS + (unsigned)thread_number() % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++) {
+        int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
+        bias[i] = 0;
+        if (p.bias && mask.visible(h, x))
+            bias[i] = to_float(from[h * 8 * p.bias_query_stride + x]) * LOG2_E;
+    }
+}
+
+// S to P, and the bias to the slope of the cap, in place. tanh' is 1 - tanh^2 without its
+// cancellation.
+template <class C>
+__device__ __forceinline__ void
+wide_p_general(const struct backward_params &p, const struct sm90_step *step, int group,
+               uint32_t lse_at, float (&s)[C::SCORES], float (&bias)[C::SCORES])
+{
+    float lse[2];
+    wide_numbers(lse_at, lse);
+    const wide_mask<C> mask(step, group);
+    bool capped = p.cap_factor != 0;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++) {
+        int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
+        float logit = s[i] * p.product_factor, slope = 1;
+        if (capped) {
+            float e = fast_exp2(fabsf(logit) * -2.885390081777927f);
+            float half = __fdividef(1, 1 + e), tanh = (1 - e) * half;
+            float z = logit * logit;
+            float series = fmaf(z, fmaf(z, fmaf(z, -17 / 315.0f, 2 / 15.0f), -1 / 3.0f), 1);
+            slope = 4 * e * half * half;
+            logit = (z < 0.0625f ? logit * series : copysignf(tanh, logit)) * p.cap_factor;
+        }
+        logit = mask.visible(h, x) ? logit + bias[i] : -INFINITY;
+        s[i] = fast_exp2(logit - lse[h]);
+        bias[i] = slope;
+    }
+}
+
+// Adds to dbias, where the queries share it: first over the rows of a warp.
+template <class C>
+__device__ __forceinline__ void wide_dbias_shared(const struct backward_params &p,
+                                                  const struct sm90_step *step, int group,
+                                                  const float (&gradient)[C::SCORES])
+{
+    int lane = thread_number() % WARP_LANES, key = group * C::KEYS + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++) {
+        if (i / 2 % 2)
+            continue;
+        float sum = gradient[i] + gradient[i + 2];
+#pragma unroll
+        for (int lanes = 4; lanes < WARP_LANES; lanes *= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+        int x = i / 4 * 8 + i % 2;
+        if (lane < 4 && (step->keys == 0 || key + x < step->keys))
+            add_float(p.dbias + step->bias + key + x, sum);
+    }
+}
+
+template <class C>
+__device__ __forceinline__ void wide_dbias_add(const struct backward_params &p,
+                                               const struct sm90_step *step, int group,
+                                               const float (&gradient)[C::SCORES])
+{
+    if (p.bias_query_stride == 0) {
+        wide_dbias_shared<C>(p, step, group, gradient);
+        return;
+    }
+    const wide_mask<C> mask(step, group);
+    float *to = p.dbias + step->bias + wide_query() * p.bias_query_stride + group * C::KEYS +
+                (unsigned)thread_number() % 4 * 2;
+    bool pairs = ((uintptr_t)(p.dbias + step->bias) % 8 | (p.bias_query_stride & 1)) == 0;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 2) {
+        int h = i / 2 % 2, x = i / 4 * 8;
+        float *at = to + h * 8 * p.bias_query_stride + x;
+        if (pairs && mask.all) {
+            add_pair(at, gradient[i], gradient[i + 1]);
+        } else {
+            if (mask.visible(h, x))
+                add_float(at, gradient[i]);
+            if (mask.visible(h, x + 1))
+                add_float(at + 1, gradient[i + 1]);
+        }
+    }
+}
+
+// dP to dS, in place, by way of what dbias gets.
+template <typename T, class C>
+__device__ __forceinline__ void
+wide_ds_general(const struct backward_params &p, const struct sm90_step *step, int group,
+                uint32_t delta_at, const float (&weights)[C::SCORES],
+                const float (&slopes)[C::SCORES], float (&dp)[C::SCORES])
+{
+    float delta[2];
+    wide_numbers(delta_at, delta);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++)
+        dp[i] = weights[i] * (dp[i] - delta[i / 2 % 2]);
+    if (p.dbias)
+        wide_dbias_add<C>(p, step, group, dp);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++)
+        dp[i] *= slopes[i] * early_scale<T>(p);
+}
+
+#endif
