@@ -173,7 +173,7 @@ void ranks_report(struct ranks ranks, uint64_t job)
 
 void rank_dies(struct ranks ranks, int rank)
 {
-    core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, rank);
+    core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, rank, false);
     core_assert(f.core);
 }
 

@@ -278,6 +278,12 @@ static void odd_exit(uint64_t job)
     _exit(0);
 }
 
+static void odd_killed(uint64_t job)
+{
+    (void)job;
+    raise(SIGKILL);
+}
+
 static void odd_silent(uint64_t job)
 {
     (void)job;
@@ -350,6 +356,7 @@ static const struct {
     {"words", odd_words},
     {"stopped", odd_stopped},
     {"exit", odd_exit},
+    {"killed", odd_killed},
     {"silent", odd_silent},
     {"failed", odd_failed},
     {"peer", odd_peer},

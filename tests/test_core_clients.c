@@ -354,6 +354,27 @@ START_TEST(a_case_that_ran_to_its_end_is_innocent)
 }
 END_TEST
 
+START_TEST(a_kill_from_outside_is_no_evidence)
+{
+    struct ranks ranks = pool_up(1);
+    for (int i = 0; i < 4; i++) {
+        int slot;
+        ck_assert_int_eq(submit_case(666, &slot), STATUS_OK);
+        expect_run(ranks, slot);
+        if (i % 2)
+            core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 0, true);
+        else
+            core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, 0, true);
+        expect_answer(slot, CAUSE_RANK_EXITED, 0);
+        if (i % 2) {
+            expect_kill(ranks);
+            core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, 0, true);
+        }
+        ranks = pool_up(1);
+    }
+}
+END_TEST
+
 START_TEST(deadlines_and_cancellations_are_no_evidence)
 {
     for (int i = 0; i < 3; i++) {
@@ -398,6 +419,7 @@ int main(void)
     c = case_make(suite, "poison");
     tcase_add_test(c, a_case_that_has_killed_two_pools_is_refused_for_an_hour);
     tcase_add_test(c, a_case_that_ran_to_its_end_is_innocent);
+    tcase_add_test(c, a_kill_from_outside_is_no_evidence);
     tcase_add_test(c, deadlines_and_cancellations_are_no_evidence);
     return runner_run(suite);
 }

@@ -382,6 +382,17 @@ static struct wire_reply run_seed(const char *label, uint64_t seed)
     return daemon_call(&d, &request);
 }
 
+START_TEST(test_kills_from_outside_are_no_poison)
+{
+    for (int i = 0; i < 4; i++) {
+        struct wire_reply reply = run_seed("killed", 7);
+        expect_status(&reply, STATUS_ABORTED);
+        expect_text(reply.message, "killed by signal 9 (SIGKILL)");
+        wire_reply_fini(&reply);
+    }
+}
+END_TEST
+
 START_TEST(test_poison)
 {
     for (int i = 0; i < 2; i++) {
@@ -535,6 +546,7 @@ int main(void)
     tcase_add_test(tcase, test_idle_ranks_end_as_they_please);
     tcase_add_test(tcase, test_idle_rank_that_is_stopped);
     tcase_add_test(tcase, test_lost_ranks_are_killed);
+    tcase_add_test(tcase, test_kills_from_outside_are_no_poison);
     tcase_add_test(tcase, test_poison);
     tcase_add_test(tcase, test_rank_cannot_start);
     tcase_add_test(tcase, test_a_trouble_that_passes);

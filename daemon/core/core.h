@@ -132,10 +132,13 @@ void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t g
 void core_rank_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
                       int kind, int peer);
 // The process is ending: its exit is certain, and may take a while, in which nothing is heard of
-// it. As good a cause as the exit. May be left out.
-void core_rank_ending(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank);
+// it. As good a cause as the exit. May be left out. `from_outside`: a signal has ended it that a
+// fault of its own does not bring, such as SIGKILL; that is no evidence against its case.
+void core_rank_ending(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
+                      bool from_outside);
 // The process is reaped. Reported exactly once per started rank.
-void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank);
+void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
+                      bool from_outside);
 // A START that could not be carried out; no rank of that generation is alive.
 void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation);
 

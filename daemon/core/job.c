@@ -202,7 +202,8 @@ static void job_refuse_poisoned(struct core *core, uint64_t hash)
 static void job_lose(struct core *core, struct job *job, const struct job_event *event)
 {
     uint64_t hash = job->case_hash;
-    poison_convict(&core->poison, core->now_ns, hash);
+    if (!event->no_evidence)
+        poison_convict(&core->poison, core->now_ns, hash);
     job_answer(core, job, job->pool, event->cause, event->rank);
     if (poison_left_ns(&core->poison, core->now_ns, hash) > 0)
         job_refuse_poisoned(core, hash);

@@ -36,7 +36,7 @@ struct job {
 enum job_event_kind {
     JOB_RUN,         // `pool` takes it
     JOB_FINISH,      // all ranks have reported
-    JOB_LOSE,        // its pool is lost: `cause`, `rank`
+    JOB_LOSE,        // its pool is lost: `cause`, `rank`, `no_evidence`
     JOB_EXPIRE,      // its deadline has passed
     JOB_CANCEL,      // somebody asked for it
     JOB_ABANDON,     // nobody waits for its answer
@@ -51,6 +51,7 @@ struct job_event {
     struct pool *pool;
     enum cause cause;
     int rank;
+    bool no_evidence; // against its case
 };
 
 void job_init(struct core *core, int slot);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases that kill their pools. Two pools in a row lost to the same case, without a run to its end
 // in between, and the case is refused for an hour. Deadlines and cancellations are no evidence: the
-// client chose them. A small table; the evidence against the case seen longest ago is forgotten
-// first.
+// client chose them; nor are ranks that were killed from outside. A small table; the evidence
+// against the case seen longest ago is forgotten first.
 #ifndef CPATTN_DAEMON_CORE_POISON_H
 #define CPATTN_DAEMON_CORE_POISON_H
 

@@ -34,6 +34,7 @@ static const enum pool_state pool_states[MODE_COUNT] = {
 
 static const enum cause pool_causes[LOSS_COUNT] = {
     [LOSS_EXITED] = CAUSE_RANK_EXITED,
+    [LOSS_KILLED] = CAUSE_RANK_EXITED,
     [LOSS_FAILED] = CAUSE_RANK_FAILED,
     [LOSS_PEER] = CAUSE_PEER_LOST,
 };
@@ -132,6 +133,7 @@ void pool_loss_text(const struct pool *pool, struct error *text)
     static const char *const words[LOSS_COUNT] = {
         [LOSS_NONE] = "",
         [LOSS_EXITED] = "exited",
+        [LOSS_KILLED] = "was killed from outside",
         [LOSS_FAILED] = "failed",
         [LOSS_PEER] = "was lost by another rank",
         [LOSS_START_TIMEOUT] = "the ranks were not ready in time",
@@ -250,7 +252,10 @@ static void pool_lose(struct core *core, struct pool *pool, enum pool_loss loss,
     pool_note_loss(core, pool, loss, rank);
     pool->must_wait = pool->as_spare && !pool->used;
     if (pool->job) {
-        struct job_event event = {.kind = JOB_LOSE, .cause = pool_causes[loss], .rank = rank};
+        struct job_event event = {.kind = JOB_LOSE,
+                                  .cause = pool_causes[loss],
+                                  .rank = rank,
+                                  .no_evidence = loss == LOSS_KILLED};
         job_handle(core, pool->job, &event);
     }
     pool_kill(core, pool);
@@ -402,12 +407,17 @@ static void pool_end_suspicion(struct core *core, struct pool *pool, const struc
     pool_lose(core, pool, LOSS_PEER, pool->suspect);
 }
 
+static enum pool_loss exit_loss(const struct pool_event *event)
+{
+    return event->from_outside ? LOSS_KILLED : LOSS_EXITED;
+}
+
 // A victim that gives up is not the cause. When nobody is left, no better one will come.
 static void pool_hear_exit_suspect(struct core *core, struct pool *pool,
                                    const struct pool_event *event)
 {
     if (!(pool->victims & bit_of(event->rank)))
-        pool_lose(core, pool, LOSS_EXITED, event->rank);
+        pool_lose(core, pool, exit_loss(event), event->rank);
     else if (!pool->alive)
         pool_end_suspicion(core, pool, event);
 }
@@ -422,7 +432,7 @@ static void pool_hear_failed_suspect(struct core *core, struct pool *pool,
 
 static void pool_hear_exit(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    pool_lose(core, pool, LOSS_EXITED, event->rank);
+    pool_lose(core, pool, exit_loss(event), event->rank);
 }
 
 static void pool_hear_failed(struct core *core, struct pool *pool, const struct pool_event *event)
@@ -438,7 +448,7 @@ static void pool_hear_lost_idle(struct core *core, struct pool *pool,
 
 static void pool_exit_starting(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    pool_fail_start(core, pool, LOSS_EXITED, event->rank);
+    pool_fail_start(core, pool, exit_loss(event), event->rank);
 }
 
 static void pool_fail_starting(struct core *core, struct pool *pool, const struct pool_event *event)

@@ -43,6 +43,7 @@ struct pool_failures {
 enum pool_loss {
     LOSS_NONE,
     LOSS_EXITED,        // `rank` exited
+    LOSS_KILLED,        // `rank` was killed from outside
     LOSS_FAILED,        // `rank` failed
     LOSS_PEER,          // `rank` was lost by another
     LOSS_START_TIMEOUT, // not all ranks were ready in time
@@ -110,7 +111,8 @@ struct pool_event {
     uint64_t number;
     struct job *job;
     enum pool_loss loss;
-    bool spare; // to stand by for its twin, which is up
+    bool spare;        // to stand by for its twin, which is up
+    bool from_outside; // ENDING, EXITED: what ended it was no fault of its own
 };
 
 // `instance` of its size, without ranks; core->pools[index]. `twin` may be NULL.

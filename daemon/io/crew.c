@@ -229,7 +229,8 @@ void crew_rank_gone(struct crew *crew, int rank)
     const struct crew_handler *handler = &crew->crews->handler;
     uint32_t generation = crew->generation;
     crew->alive--;
-    handler->exited(handler->context, crew->index, generation, rank);
+    handler->exited(handler->context, crew->index, generation, rank,
+                    crew->ranks[rank].from_outside);
     if (crew->generation == generation && crew->alive == 0)
         crew_fini(crew, 0);
 }

@@ -23,8 +23,8 @@ struct crew_handler {
     void (*ready)(void *context, int pool, uint32_t generation, int rank);
     void (*reported)(void *context, int pool, uint32_t generation, int rank, uint64_t job);
     void (*failed)(void *context, int pool, uint32_t generation, int rank, int kind, int peer);
-    void (*ending)(void *context, int pool, uint32_t generation, int rank);
-    void (*exited)(void *context, int pool, uint32_t generation, int rank);
+    void (*ending)(void *context, int pool, uint32_t generation, int rank, bool from_outside);
+    void (*exited)(void *context, int pool, uint32_t generation, int rank, bool from_outside);
 };
 
 #define FATE_MAX 96
@@ -45,6 +45,7 @@ struct rank_process {
     bool reported;               // the current job
     struct rank_failure failure; // what it said, or what is held against it; status 0: nothing
     char fate[FATE_MAX];         // how it ended, "" while it lives
+    bool from_outside;           // its end: of a signal that no fault of its own brings
     char state;                  // as of crew_snapshot()
     bool at_memory_limit;        // likewise: it has all that rank-memory leaves it
 };

@@ -255,24 +255,31 @@ static void on_silence(struct ev_loop *loop, ev_timer *watcher, int events)
 
 // ---- the end -----------------------------------------------------------------------------------
 
-static void fate_write(int wait_status, char *text)
+// Signals that an operator, a batch system or the kernel, when memory is short, ends a process
+// with.
+static bool is_from_outside(int number)
+{
+    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP;
+}
+
+static void fate_write(struct rank_process *r, int wait_status)
 {
     int number = WTERMSIG(wait_status);
     const char *name = sigabbrev_np(number);
+    r->from_outside = !WIFEXITED(wait_status) && is_from_outside(number);
     if (WIFEXITED(wait_status))
-        snprintf(text, FATE_MAX, "exited with %d", WEXITSTATUS(wait_status));
+        snprintf(r->fate, FATE_MAX, "exited with %d", WEXITSTATUS(wait_status));
     else
-        snprintf(text, FATE_MAX, "killed by signal %d (SIG%s)", number, name ? name : "?");
+        snprintf(r->fate, FATE_MAX, "killed by signal %d (SIG%s)", number, name ? name : "?");
 }
 
-static void fate_of(const siginfo_t *info, char *text)
+static void fate_of(struct rank_process *r, const siginfo_t *info)
 {
     if (info->si_pid == 0)
-        snprintf(text, FATE_MAX, "vanished");
+        snprintf(r->fate, FATE_MAX, "vanished");
     else
-        fate_write(info->si_code == CLD_EXITED ? W_EXITCODE(info->si_status, 0)
-                                               : W_EXITCODE(0, info->si_status),
-                   text);
+        fate_write(r, info->si_code == CLD_EXITED ? W_EXITCODE(info->si_status, 0)
+                                                  : W_EXITCODE(0, info->si_status));
 }
 
 // A rank that is stopped hears it when it goes on; one that has gone already needs not hear it.
@@ -338,9 +345,10 @@ static void end_tell(struct rank_process *r)
     if (r->ending || !proc_exit_status(r->pid, &wait_status) || (wait_status == 0 && hidden))
         return;
     r->ending = true;
-    fate_write(wait_status, r->fate);
+    fate_write(r, wait_status);
     stderr_pipe_drain(&r->stderr_pipe);
-    handler_of(r)->ending(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank);
+    handler_of(r)->ending(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank,
+                          r->from_outside);
 }
 
 // What the rank said before its end is reported before its end. Its group is killed while the
@@ -357,7 +365,7 @@ static void end_look(struct rank_process *r)
         reap_later(r);
         return;
     }
-    fate_of(&info, r->fate);
+    fate_of(r, &info);
     log_write(crew->killed ? LOG_LEVEL_DEBUG : LOG_LEVEL_NOTICE,
               "rank_exited rank=%d world=%d generation=%u pid=%d fate=%s", r->rank,
               crew->world_size, crew->generation, (int)r->pid,

@@ -263,19 +263,19 @@ static void on_failed(void *context, int pool, uint32_t generation, int rank, in
     actions_do(s);
 }
 
-static void on_ending(void *context, int pool, uint32_t generation, int rank)
+static void on_ending(void *context, int pool, uint32_t generation, int rank, bool from_outside)
 {
     struct service *s = context;
     start_error_note(s, crews_get(s->crews, pool), rank);
-    core_rank_ending(s->core, clock_now_ns(), pool, generation, rank);
+    core_rank_ending(s->core, clock_now_ns(), pool, generation, rank, from_outside);
     actions_do(s);
 }
 
-static void on_exited(void *context, int pool, uint32_t generation, int rank)
+static void on_exited(void *context, int pool, uint32_t generation, int rank, bool from_outside)
 {
     struct service *s = context;
     start_error_note(s, crews_get(s->crews, pool), rank);
-    core_rank_exited(s->core, clock_now_ns(), pool, generation, rank);
+    core_rank_exited(s->core, clock_now_ns(), pool, generation, rank, from_outside);
     actions_do(s);
 }
 

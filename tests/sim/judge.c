@@ -254,7 +254,9 @@ static void judge_answer_running(struct sim *s, struct sim_job *job, const struc
     SIM_CHECK(s, a->run_ns == s->now_ns - job->run_ns, "run_ns is wrong");
     bool lost = a->cause == CAUSE_RANK_EXITED || a->cause == CAUSE_RANK_FAILED ||
                 a->cause == CAUSE_PEER_LOST;
-    if (lost)
+    bool evidence =
+        a->cause != CAUSE_RANK_EXITED || !sim_kills_from_outside(crew->generation, a->rank);
+    if (lost && evidence)
         record_kill(s, job->hash);
     if (a->cause == CAUSE_NONE)
         s->kills[job->hash] = 0;

@@ -184,6 +184,12 @@ static inline bool sim_chance(struct sim *s, int per_mille)
     return sim_draw(s, 1000) < per_mille;
 }
 
+// Of a rank that exits: what has ended it. Not drawn, so that lives stay as they are.
+static inline bool sim_kills_from_outside(uint32_t generation, int rank)
+{
+    return (generation * 7 + (uint32_t)rank) % 3 == 0;
+}
+
 // For a life that is traced.
 void trace_life(const struct sim *s);
 void trace_news(const struct sim *s, const struct news *news);

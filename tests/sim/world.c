@@ -255,10 +255,12 @@ static void tell_core(struct sim *s, const struct news *n)
                          n->kind == NEWS_FAILED ? FAILURE_OWN : FAILURE_PEER_LOST, n->peer);
         break;
     case NEWS_ENDING:
-        core_rank_ending(core, s->now_ns, n->slot, n->generation, n->rank);
+        core_rank_ending(core, s->now_ns, n->slot, n->generation, n->rank,
+                         sim_kills_from_outside(n->generation, n->rank));
         break;
     case NEWS_EXIT:
-        core_rank_exited(core, s->now_ns, n->slot, n->generation, n->rank);
+        core_rank_exited(core, s->now_ns, n->slot, n->generation, n->rank,
+                         sim_kills_from_outside(n->generation, n->rank));
         break;
     case NEWS_START_FAILED:
         core_start_failed(core, s->now_ns, n->slot, n->generation);
