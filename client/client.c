@@ -51,7 +51,8 @@ static enum status time_read(const char *name, uint64_t ns, uint64_t otherwise, 
 }
 
 static enum status config_read(const struct cpattn_options *given, struct rpc_config *config,
-                               uint64_t *grace_ns, uint64_t *patience_ns, struct error *error)
+                               uint64_t *grace_ns, struct client_wishes *wishes,
+                               struct error *error)
 {
     struct cpattn_options options;
     enum status status = options_read(given, &options, error);
@@ -64,7 +65,8 @@ static enum status config_read(const struct cpattn_options *given, struct rpc_co
         status = time_read("options.grace_ns", options.grace_ns, GRACE_DEFAULT_NS, grace_ns, error);
     if (status == STATUS_OK)
         status = time_read("options.patience_ns", options.patience_ns, PATIENCE_ENDLESS,
-                           patience_ns, error);
+                           &wishes->patience_ns, error);
+    wishes->cancel_on_disconnect = options.cancel_on_disconnect;
     if (status != STATUS_OK)
         return status;
     if (options.requests_max < 0 || options.requests_max > REQUESTS_MAX)
@@ -79,8 +81,9 @@ static enum status client_open(const struct cpattn_options *options, struct cpat
                                struct error *error)
 {
     struct rpc_config config = {.calls_max = 0};
-    uint64_t grace_ns = 0, patience_ns = 0;
-    enum status status = config_read(options, &config, &grace_ns, &patience_ns, error);
+    struct client_wishes wishes;
+    uint64_t grace_ns = 0;
+    enum status status = config_read(options, &config, &grace_ns, &wishes, error);
     if (status != STATUS_OK)
         return status;
     struct cpattn_client *created = calloc(1, sizeof *created);
@@ -96,7 +99,7 @@ static enum status client_open(const struct cpattn_options *options, struct cpat
     }
     created->pid = getpid();
     created->grace_ns = grace_ns;
-    created->patience_ns = patience_ns;
+    created->wishes = wishes;
     memcpy(created->socket, config.target.address, sizeof created->socket);
     *client = created;
     return STATUS_OK;

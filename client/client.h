@@ -15,10 +15,17 @@ struct cpattn_case {
     bool kv_heads_given; // else they follow heads
 };
 
+// What requests say of themselves, beside their time limits.
+struct client_wishes {
+    uint64_t patience_ns; // as in struct wire_request
+    bool cancel_on_disconnect;
+};
+
 struct cpattn_client {
     struct rpc *rpc;
     pid_t pid; // of the process that created it
-    uint64_t grace_ns, patience_ns;
+    uint64_t grace_ns;
+    struct client_wishes wishes;
     char socket[LINK_ADDRESS_MAX];
 };
 

@@ -304,10 +304,13 @@ struct cpattn_options {
     // start the ranks that it needs, which it tries again in growing pauses. 0: it waits as long as
     // its time limits allow; 1: not at all; at most 24 h.
     uint64_t patience_ns;
+    // Cases are cancelled when the connection ends, as when this process dies. Otherwise those that
+    // the ranks have already got go on for nobody.
+    bool cancel_on_disconnect;
 };
 #define CPATTN_OPTIONS_INIT                                                                        \
     {                                                                                              \
-        sizeof(struct cpattn_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, 0                    \
+        sizeof(struct cpattn_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, 0, false             \
     }
 
 // Connects; `options` NULL means defaults. UNAVAILABLE: nobody listens there (the sentence says how

@@ -39,10 +39,10 @@ static void id_write(const struct request_id *id, char text[2 * sizeof *id + 1])
         snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
 }
 
-// Time limits of a case; 0: the default, or none of its own.
+// Time limits of a case, 0: the default, or none of its own; and what it says beside them.
 struct limits {
     uint64_t timeout_ns, run_timeout_ns;
-    uint64_t patience_ns;
+    struct client_wishes wishes;
 };
 
 static enum status limit_check(const char *name, uint64_t ns, struct error *error)
@@ -63,7 +63,8 @@ static enum status run_request(const struct cpattn_case *c, const struct limits 
         status = client_request_init(request, METHOD_RUN, error);
     request->timeout_ns = limits->timeout_ns ? limits->timeout_ns : TIMEOUT_DEFAULT_NS;
     request->run_timeout_ns = limits->run_timeout_ns;
-    request->patience_ns = limits->patience_ns;
+    request->patience_ns = limits->wishes.patience_ns;
+    request->cancel_on_disconnect = limits->wishes.cancel_on_disconnect;
     request->run = c->plain;
     return status;
 }
@@ -114,7 +115,7 @@ enum cpattn_status cpattn_submit_limited(struct cpattn_client *client, const str
                                          struct cpattn_error *error)
 {
     struct error inner = {.status = STATUS_OK};
-    const struct limits limits = {timeout_ns, run_timeout_ns, client->patience_ns};
+    const struct limits limits = {timeout_ns, run_timeout_ns, client->wishes};
     enum status status = request_create(client, c, &limits, RPC_LISTED, NULL, request, &inner);
     return client_status(status, &inner, error);
 }
@@ -123,7 +124,7 @@ enum status attend_submit(struct cpattn_client *client, const struct cpattn_case
                           const struct attend_tensors *tensors, uint64_t timeout_ns,
                           struct cpattn_request **request, struct error *error)
 {
-    const struct limits limits = {.timeout_ns = timeout_ns, .patience_ns = client->patience_ns};
+    const struct limits limits = {.timeout_ns = timeout_ns, .wishes = client->wishes};
     struct attending *a = calloc(1, sizeof(*a));
     if (!a)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a request");

@@ -105,6 +105,7 @@ static enum status decode_envelope(const Cpattn__V1__Request *message, struct wi
     if (status == STATUS_OK)
         status =
             decode_time("run_timeout_ns", message->run_timeout_ns, &request->run_timeout_ns, error);
+    request->cancel_on_disconnect = message->cancel_on_disconnect;
     request->patience_ns = PATIENCE_ENDLESS;
     if (status == STATUS_OK && message->patience_ns_given_case)
         status = decode_time("patience_ns", message->patience_ns, &request->patience_ns, error);

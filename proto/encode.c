@@ -122,6 +122,7 @@ static void build_request(struct build *b, const struct wire_request *r,
     message->token = build_bytes(b, r->token.text, strlen(r->token.text));
     message->timeout_ns = r->timeout_ns;
     message->run_timeout_ns = r->run_timeout_ns;
+    message->cancel_on_disconnect = r->cancel_on_disconnect;
     if (r->patience_ns != PATIENCE_ENDLESS) {
         message->patience_ns_given_case = CPATTN__V1__REQUEST__PATIENCE_NS_GIVEN_PATIENCE_NS;
         message->patience_ns = r->patience_ns;

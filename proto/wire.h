@@ -24,10 +24,11 @@ enum wire_method { METHOD_RUN = 1, METHOD_DESCRIBE, METHOD_STATUS, METHOD_CANCEL
 struct wire_request {
     uint32_t version;
     struct request_id id;
-    struct token token;      // "": none; never to be logged
-    uint64_t timeout_ns;     // from arrival; 0: the daemon's default
-    uint64_t run_timeout_ns; // from when the ranks have the case; 0: none of its own
-    uint64_t patience_ns;    // for how long pools may have been DOWN; PATIENCE_ENDLESS: ever
+    struct token token;        // "": none; never to be logged
+    uint64_t timeout_ns;       // from arrival; 0: the daemon's default
+    uint64_t run_timeout_ns;   // from when the ranks have the case; 0: none of its own
+    uint64_t patience_ns;      // for how long pools may have been DOWN; PATIENCE_ENDLESS: ever
+    bool cancel_on_disconnect; // a RUN that its ranks have already got, too
     enum wire_method method;
     bool attends;               // RUN: a client's tensors take part
     struct whole_places places; // of these

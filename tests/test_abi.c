@@ -93,6 +93,7 @@ static const struct place {
     AT(cpattn_options, tls_certificate, 56),
     AT(cpattn_options, tls_key, 64),
     AT(cpattn_options, patience_ns, 72),
+    AT(cpattn_options, cancel_on_disconnect, 80),
     AT(cpattn_description, version, 0),
     AT(cpattn_description, backend, 8),
     AT(cpattn_description, devices, 16),

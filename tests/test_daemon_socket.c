@@ -241,6 +241,26 @@ START_TEST(test_client_gone_cancels_its_queue)
 }
 END_TEST
 
+START_TEST(test_client_gone_cancels_what_runs_if_it_says_so)
+{
+    daemon_start(&d, NULL);
+    struct wire_request mine = daemon_request_long(2), next = daemon_request(METHOD_RUN);
+    mine.cancel_on_disconnect = true;
+    int fd = daemon_connect(&d);
+    daemon_send(fd, 1, &mine);
+    daemon_await_running(&d, 1);
+    next.run.world_size = 2;
+    struct call behind = daemon_call_begin(&d, &next);
+    daemon_await_queued(&d, 1);
+    close(fd);
+    struct wire_reply reply = daemon_call_end(&behind); // long before the other could have ended
+    ck_assert_int_eq(reply.status, STATUS_OK);
+    wire_reply_fini(&reply);
+    ck_assert_uint_eq(daemon_status(&d).passed, 1);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 // A describe request as a frame.
 static size_t frame_encode(uint8_t *bytes)
 {
@@ -341,6 +361,7 @@ int main(void)
     tcase_add_test(tcase, test_1000_clients_die_early);
     tcase_add_test(tcase, test_1000_clients_die_in_a_request);
     tcase_add_test(tcase, test_client_gone_cancels_its_queue);
+    tcase_add_test(tcase, test_client_gone_cancels_what_runs_if_it_says_so);
     tcase_add_test(tcase, test_client_that_does_not_read);
     tcase_add_test(tcase, test_flood);
     tcase_add_test(tcase, test_replies_outlive_the_daemon);

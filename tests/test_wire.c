@@ -62,6 +62,7 @@ static struct wire_request request_of(enum wire_method method, struct sample *s)
     sample_id(s, &request.id);
     request.timeout_ns = (uint64_t)sample_range(s, 0, (int64_t)TIMEOUT_MAX_NS);
     request.run_timeout_ns = (uint64_t)sample_range(s, 0, (int64_t)TIMEOUT_MAX_NS);
+    request.cancel_on_disconnect = sample_range(s, 0, 1) == 1;
     request.patience_ns = sample_range(s, 0, 3) == 0 ? PATIENCE_ENDLESS
                                                      : (uint64_t)sample_range(s, 0, 2) * 1000000000;
     return request;
@@ -81,6 +82,7 @@ static void assert_request_survives(const struct wire_request *sent, struct wire
     ck_assert_uint_eq(got->timeout_ns, sent->timeout_ns);
     ck_assert_uint_eq(got->run_timeout_ns, sent->run_timeout_ns);
     ck_assert_uint_eq(got->patience_ns, sent->patience_ns);
+    ck_assert_int_eq(got->cancel_on_disconnect, sent->cancel_on_disconnect);
     ck_assert_int_eq(got->method, sent->method);
 }
 

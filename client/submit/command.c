@@ -72,6 +72,7 @@ struct cpattn_client *command_connect(const char *socket, int requests_max, uint
 {
     struct cpattn_options options = access_options;
     options.patience_ns = patience_ns ? patience_ns : 1;
+    options.cancel_on_disconnect = requests_max == 0;
     struct cpattn_client *client = NULL;
     struct cpattn_error error;
     options.socket = socket;

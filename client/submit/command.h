@@ -50,9 +50,10 @@ extern const struct argp command_access;
     "socket of the daemon, or tcp://HOST:PORT, tls+tcp://HOST:PORT [$CPATTN_SOCKET, or the one "   \
     "built in]"
 
-// Connects to the daemon, requests_max requests at once (0: the library's default), each with so
-// much patience for ranks that cannot be started. Complains and returns NULL, with the exit status
-// in *exit_status, where that fails. cpattn_client_destroy().
+// Connects to the daemon, requests_max requests at once, each with so much patience for ranks that
+// cannot be started. With requests_max 0 somebody waits for one after the other: cases are
+// cancelled when this process goes away. Complains and returns NULL, with the exit status in
+// *exit_status, where that fails. cpattn_client_destroy().
 struct cpattn_client *command_connect(const char *socket, int requests_max, uint64_t patience_ns,
                                       int *exit_status);
 

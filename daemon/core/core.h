@@ -64,6 +64,7 @@ struct core_request {
     uint64_t timeout_ns;     // > 0; the deadline is now + timeout
     uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
     uint64_t patience_ns;    // for how long all pools of its world size may have been DOWN
+    bool cancel_on_disconnect; // core_abandon() cancels it while it runs, too
     uint64_t case_hash;
     uint64_t cost_ns; // it cannot run in less time than this, 0..CORE_COST_MAX_NS
 };
@@ -119,7 +120,8 @@ bool core_is_stuck(const struct core *core, int implementation, int world_size,
 enum status core_cancel(struct core *core, uint64_t now_ns, const struct request_id *id,
                         uint32_t user, struct error *error);
 // Nobody waits for the answers of these jobs any more. Those queued are dropped (answered
-// CANCELLED), and as they have not been started, their ids are forgotten; a running one goes on.
+// CANCELLED), and as they have not been started, their ids are forgotten. A running one goes on, or
+// is cancelled as by core_cancel() where its request said so.
 void core_abandon(struct core *core, uint64_t now_ns, const int *slots, int count);
 
 // From ranks. A stale generation is ignored. `pool` and `generation` are those of the START.

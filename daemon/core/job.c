@@ -71,6 +71,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job->number = ++core->number;
     job->user = request->user;
     job->abandoned = false;
+    job->cancel_on_disconnect = request->cancel_on_disconnect;
     job->size = core_size(core, request->implementation, request->world_size);
     job->case_hash = request->case_hash;
     job->cost_ns = request->cost_ns;
@@ -155,11 +156,6 @@ static struct pool *job_awaited(struct core *core, struct job *job)
 // ---- the table ------------------------------------------------------------------------------
 
 typedef void job_handler(struct core *core, struct job *job, const struct job_event *event);
-
-static void job_ignore(struct core *core, struct job *job, const struct job_event *event)
-{
-    (void)core, (void)job, (void)event;
-}
 
 // What has waited for its turn for long has as much time to run as any other.
 static void job_limit(struct core *core, struct job *job)
@@ -251,6 +247,12 @@ static void job_abandon_queued(struct core *core, struct job *job, const struct 
     job_cancel_queued(core, job, event);
 }
 
+static void job_abandon_running(struct core *core, struct job *job, const struct job_event *event)
+{
+    if (job->cancel_on_disconnect)
+        job_cancel_running(core, job, event);
+}
+
 static void job_refuse_down(struct core *core, struct job *job, const struct job_event *event)
 {
     job_answer(core, job, event->pool, CAUSE_START_FAILED, event->rank);
@@ -285,7 +287,7 @@ static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
             [JOB_LOSE] = job_lose,
             [JOB_EXPIRE] = job_expire_running,
             [JOB_CANCEL] = job_cancel_running,
-            [JOB_ABANDON] = job_ignore,
+            [JOB_ABANDON] = job_abandon_running,
         },
 };
 

@@ -23,6 +23,7 @@ struct job {
     int slot;
     uint64_t number; // order of admission over all jobs, from 1
     bool abandoned;  // its answer is not to be remembered
+    bool cancel_on_disconnect;
     struct size *size;
     uint32_t user;
     uint64_t case_hash, cost_ns;

@@ -361,6 +361,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
             request->timeout_ns ? request->timeout_ns : s->config.description.timeout_default_ns,
         .run_timeout_ns = request->run_timeout_ns,
         .patience_ns = request->patience_ns,
+        .cancel_on_disconnect = request->cancel_on_disconnect,
         .case_hash = case_hash(c),
         .cost_ns = peaks_bound_ns(&s->config.peaks, c),
     };

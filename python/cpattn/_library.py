@@ -119,6 +119,7 @@ class OptionsStruct(ctypes.Structure):
         ("tls_certificate", ctypes.c_char_p),
         ("tls_key", ctypes.c_char_p),
         ("patience_ns", ctypes.c_uint64),
+        ("cancel_on_disconnect", ctypes.c_bool),
     ]
 
 

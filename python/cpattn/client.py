@@ -259,7 +259,8 @@ class Client:
     `socket` is a path, tcp://HOST:PORT or tls+tcp://HOST:PORT; None: $CPATTN_SOCKET, else the daemon
     of this machine. `grace` is how long after a request's time limit its answer may come, `in_flight`
     how many requests there may be at once. A case is refused once the daemon has
-    failed for `patience` seconds to start its ranks; None: it waits as long as its time limit. The files are for daemons on a network; see cpattn(3).
+    failed for `patience` seconds to start its ranks; None: it waits as long as its time limit. With
+    `cancel_on_disconnect` cases that run are cancelled when this process goes away. The files are for daemons on a network; see cpattn(3).
     Raises CpattnError where nobody listens.
     """
 
@@ -274,6 +275,7 @@ class Client:
         tls_certificate: Optional[str] = None,
         tls_key: Optional[str] = None,
         patience: Optional[float] = None,
+        cancel_on_disconnect: bool = False,
     ) -> None:
         def path(name: Any) -> Optional[bytes]:
             return None if name is None else os.fsencode(name)
@@ -293,6 +295,7 @@ class Client:
             tls_certificate=path(tls_certificate),
             tls_key=path(tls_key),
             patience_ns=0 if patience is None else max(1, _ns(patience)),
+            cancel_on_disconnect=cancel_on_disconnect,
         )
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_client_create(

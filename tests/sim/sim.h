@@ -75,7 +75,8 @@ struct sim_job {
     unsigned clients; // bit mask of those that wait for its answer
     int memory;       // ANSWERED: the place of the answer; -1: none, the id is forgotten
     bool ended;       // in this event it was cancelled: it must be answered
-    bool abandoned;   // in this event the last client went: it must be answered and forgotten
+    bool cancel_on_disconnect;
+    bool abandoned; // in this event the last client went: it must be answered and forgotten
 };
 
 // The ranks of one START, by slot.

@@ -132,19 +132,21 @@ static void client_admitted(struct sim *s, const struct core_request *request, u
               "slot %d is not free", slot);
     SIM_CHECK(s, s->job_count < SIM_JOBS_MAX, "the simulator has too many jobs");
     s->by_slot[slot] = s->job_count;
-    s->jobs[s->job_count++] = (struct sim_job){.place = PLACE_QUEUED,
-                                               .id = id,
-                                               .hash = request->case_hash,
-                                               .admitted_ns = s->now_ns,
-                                               .deadline_ns = s->now_ns + request->timeout_ns,
-                                               .run_timeout_ns = request->run_timeout_ns,
-                                               .patience_ns = request->patience_ns,
-                                               .cost_ns = request->cost_ns,
-                                               .slot = slot,
-                                               .world_size = request->world_size,
-                                               .user = request->user,
-                                               .crew = -1,
-                                               .memory = -1};
+    s->jobs[s->job_count++] =
+        (struct sim_job){.place = PLACE_QUEUED,
+                         .id = id,
+                         .hash = request->case_hash,
+                         .admitted_ns = s->now_ns,
+                         .deadline_ns = s->now_ns + request->timeout_ns,
+                         .run_timeout_ns = request->run_timeout_ns,
+                         .patience_ns = request->patience_ns,
+                         .cancel_on_disconnect = request->cancel_on_disconnect,
+                         .cost_ns = request->cost_ns,
+                         .slot = slot,
+                         .world_size = request->world_size,
+                         .user = request->user,
+                         .crew = -1,
+                         .memory = -1};
 }
 
 // Another request, or one that was made before: mostly the same in all it says.
@@ -168,6 +170,7 @@ static struct core_request draw_request(struct sim *s, int world_size, uint64_t 
     id_make(&request.id, *id);
     request.cost_ns = cost_of(s, *id);
     request.patience_ns = patience_of(*id);
+    request.cancel_on_disconnect = *id >> 24 & 1;
     return request;
 }
 
@@ -205,6 +208,7 @@ static void client_go(struct sim *s, int client)
         if (job->clients)
             continue;
         job->abandoned = job->place == PLACE_QUEUED;
+        job->ended = job->place == PLACE_RUNNING && job->cancel_on_disconnect;
         slots[count++] = slot;
     }
     core_abandon(s->core, s->now_ns, slots, count);
