@@ -19,8 +19,9 @@
 // The daemon runs the program once for each rank, by the command of its settings (`guests`,
 // `--guest`); a case names it with `implementation`. The function gets a case at a time; all ranks
 // get the same cases in the same order. It has the rank's share of the inputs, and fills the rank's
-// share of the results. What was not filled is NaN and fails. Channel, progress, time limits,
-// the other ranks, report and verdict are the library's.
+// share of the results. What was not filled is NaN and fails. On a GPU inputs are there when the
+// function is called, and what it has put on the device, on any stream, is waited for when it has
+// returned. Channel, progress, time limits, the other ranks, report and verdict are the library's.
 //
 // One thread, the one that calls cpattn_guest_main(), calls the function and must call what is
 // below.
@@ -116,7 +117,7 @@ CPATTN_API bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys
 // All ranks say that they have filled lse, which is judged then.
 CPATTN_API void cpattn_guest_has_lse(struct cpattn_guest_job *job);
 
-// For people, and for the times of the answer: the backward pass begins.
+// For people, and for the times of the answer: the backward pass begins. Waits for the device.
 CPATTN_API void cpattn_guest_backward(struct cpattn_guest_job *job);
 
 // Why attend() is about to return something else than 0. `unsupported`: the case is none for this

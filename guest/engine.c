@@ -60,6 +60,18 @@ static enum status guest_verify(struct engine *e, struct job *j, struct error *e
     return own->ops->verify(own, j, error);
 }
 
+// What a function that has failed left on the device may wait for ranks that will not come; but its
+// error may be one of the device.
+static enum status guest_wait(struct engine *e, const struct cpattn_guest_job *job, bool failed,
+                              struct error *error)
+{
+    struct engine *own = self(e)->own;
+    enum status status = own->ops->wait ? own->ops->wait(own, failed, error) : STATUS_OK;
+    if (status != STATUS_OK && failed)
+        error_prefix(error, "%.300s; then", job->text);
+    return status;
+}
+
 static bool guest_read(struct engine *e, const void *from, size_t bytes, void *to)
 {
     struct engine *own = self(e)->own;
@@ -184,7 +196,8 @@ static void times_note(const struct job *j, const struct cpattn_guest_job *job)
 static enum status guest_execute(struct engine *e, struct job *j, struct error *error)
 {
     struct guest *g = self(e);
-    struct cpattn_guest_job job = {.j = j, .place = &g->place, .start_ns = clock_now_ns()};
+    struct cpattn_guest_job job = {
+        .j = j, .engine = g->own, .place = &g->place, .start_ns = clock_now_ns()};
     job_phase(j, REPORT_FORWARD);
     bool failed = guest_program->attend(&job, guest_program->context) != 0;
     // The function has made a copy of the process, which comes here as well.
@@ -193,10 +206,13 @@ static enum status guest_execute(struct engine *e, struct job *j, struct error *
     if (g->folder >= 0 && fchdir(g->folder) != 0)
         return error_set(error, STATUS_INTERNAL, "cannot go back to the working directory: %s",
                          strerror(errno));
-    times_note(j, &job);
     if (failed && !job.text[0])
         snprintf(job.text, sizeof(job.text), "the guest's function failed and did not say why");
-    return outcome_settle(j, &job, failed, error);
+    enum status status = guest_wait(e, &job, failed, error);
+    times_note(j, &job);
+    if (status == STATUS_OK)
+        status = outcome_settle(j, &job, failed, error);
+    return status;
 }
 
 // ---- life ----
@@ -260,7 +276,7 @@ static enum status program_start(struct guest *g, struct error *error)
 }
 
 enum status guest_engine_create(const struct engine_kind *base, const struct engine_setup *setup,
-                                int device, struct engine **engine, struct error *error)
+                                struct engine **engine, struct error *error)
 {
     struct guest *g = calloc(1, sizeof(*g));
     if (!g)
@@ -270,9 +286,10 @@ enum status guest_engine_create(const struct engine_kind *base, const struct eng
     g->folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     g->place = (struct cpattn_guest_place){.rank = setup->control->rank,
                                            .world_size = setup->control->world_size,
-                                           .device = device,
+                                           .device = -1,
                                            .listener = -1};
     enum status status = base->create(setup, &g->own, error);
+    g->place.device = status == STATUS_OK ? guest_device() : -1;
     if (status == STATUS_OK)
         status = port_agree(g, setup, error);
     if (status == STATUS_OK)
@@ -288,7 +305,7 @@ enum status guest_engine_create(const struct engine_kind *base, const struct eng
 static enum status guest_cpu_create(const struct engine_setup *setup, struct engine **engine,
                                     struct error *error)
 {
-    return guest_engine_create(&engine_cpu, setup, -1, engine, error);
+    return guest_engine_create(&engine_cpu, setup, engine, error);
 }
 
 const struct engine_kind engine_guest_cpu = {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public functions: the process of a guest, and what its function may ask for.
+#include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +37,39 @@ static int usage(void)
     return EXIT_USAGE;
 }
 
+// The other library with these functions, which lies beside this one and has the CUDA engine.
+#define GPU_LIBRARY "libcpattn-guest-cuda.so.0"
+
+typedef int main_function(const struct cpattn_guest *guest);
+
+static main_function *gpu_main(void)
+{
+    char path[PATH_MAX];
+    Dl_info own;
+    void *library = NULL;
+    if (dladdr(&descriptors, &own) != 0 && strrchr(own.dli_fname, '/')) {
+        int folder = (int)(strrchr(own.dli_fname, '/') - own.dli_fname);
+        snprintf(path, sizeof(path), "%.*s/%s", folder, own.dli_fname, GPU_LIBRARY);
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!library)
+        library = dlopen(GPU_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fprintf(stderr, "the daemon has GPUs, and a guest on them needs %s: %s\n", GPU_LIBRARY,
+                dlerror());
+    return library ? (main_function *)dlsym(library, "cpattn_guest_main") : NULL;
+}
+
+static int serve(int count, char **arguments, const struct cpattn_guest *guest,
+                 const struct engine_kind *kind)
+{
+    unsetenv("CPATTN_GUEST"); // programs that the guest starts are no ranks
+    descriptors = 2 + atoi(arguments[2]);
+    pthread_atfork(NULL, NULL, descriptors_drop);
+    guest_program = guest;
+    return process_main(count, arguments, kind);
+}
+
 int cpattn_guest_main(const struct cpattn_guest *guest)
 {
     char text[128], *at = text, *arguments[NUMBERS + 2] = {(char *)"guest"};
@@ -47,17 +82,12 @@ int cpattn_guest_main(const struct cpattn_guest *guest)
         arguments[count++] = word;
     if (at || count < NUMBERS)
         return usage();
-    unsetenv("CPATTN_GUEST"); // programs that the guest starts are no ranks
-    descriptors = 2 + atoi(arguments[2]);
-    pthread_atfork(NULL, NULL, descriptors_drop);
-    guest_program = guest;
     if (count == NUMBERS)
-        return process_main(count, arguments, &engine_guest_cpu);
+        return serve(count, arguments, guest, &engine_guest_cpu);
     if (engine_guest_gpu)
-        return process_main(count, arguments, engine_guest_gpu);
-    fprintf(stderr,
-            "this build of libcpattn-guest is for host memory only, and the daemon has GPUs\n");
-    return EXIT_USAGE;
+        return serve(count, arguments, guest, engine_guest_gpu);
+    main_function *main_of_gpu = gpu_main();
+    return main_of_gpu ? main_of_gpu(guest) : EXIT_USAGE;
 }
 
 // ---- the case -----------------------------------------------------------------------------------
@@ -113,6 +143,10 @@ void cpattn_guest_has_lse(struct cpattn_guest_job *job)
 
 void cpattn_guest_backward(struct cpattn_guest_job *job)
 {
+    struct engine *engine = job->engine;
+    struct error told_later;
+    if (engine->ops->wait && engine->ops->wait(engine, false, &told_later) != STATUS_OK)
+        return;
     job->backward_ns = clock_now_ns();
     job_phase(job->j, REPORT_BACKWARD);
 }

@@ -24,3 +24,46 @@ guest_libcpattn_guest_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined \
 EXTRA_guest_libcpattn_guest_la_DEPENDENCIES = guest/libcpattn-guest.map
 EXTRA_DIST += guest/libcpattn-guest.map
 pkgconfig_DATA += guest/cpattn-guest.pc
+
+# The same with the CUDA engine, which libcpattn-guest loads where a rank has a GPU. Without NCCL: a guest
+# brings its own. Objects of nvcc are those of the rank program.
+if CUDA
+lib_LTLIBRARIES += guest/libcpattn-guest-cuda.la
+guest_cuda_objects = $(patsubst %.cu,%.$(OBJEXT),$(filter %.cu,$(cuda_common_sources) \
+    $(cuda_judge_sources) $(cuda_kernels_sources)))
+guest_libcpattn_guest_cuda_la_SOURCES = \
+    common/cuda/device_arena.c \
+    common/cuda/queue.c \
+    guest/gpu.c \
+    guest/no_nccl.c \
+    judge/cuda/passes.c \
+    judge/cuda/tables.c \
+    judge/cuda/verdict.c \
+    judge/cuda/verify.c \
+    judge/cuda/verify_memory.c \
+    kernels/cuda/backend.c \
+    kernels/cuda/intervals.c \
+    kernels/cuda/sm90_tensor.c \
+    kernels/cuda/worklist.c \
+    kernels/cuda/worklist_backward.c \
+    rank/cuda/device.c \
+    rank/cuda/engine.c \
+    rank/cuda/events.c \
+    rank/cuda/executor.c \
+    rank/cuda/given.c \
+    rank/cuda/marks.c \
+    rank/cuda/position.c \
+    rank/cuda/results_read.c \
+    rank/cuda/swap_nccl.c \
+    rank/cuda/swap_staged.c \
+    rank/cuda/window.c \
+    transport/peer.c
+guest_libcpattn_guest_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
+guest_libcpattn_guest_cuda_la_LIBADD = $(guest_cuda_objects) guest/libguest.la plan/libplan.la \
+    common/libcommon.la $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+guest_libcpattn_guest_cuda_la_DEPENDENCIES = $(guest_cuda_objects) guest/libguest.la \
+    plan/libplan.la common/libcommon.la
+guest_libcpattn_guest_cuda_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined \
+    -version-info $(LIBCPATTN_GUEST_VERSION_INFO) \
+    -Wl,--version-script=$(top_srcdir)/guest/libcpattn-guest.map
+endif

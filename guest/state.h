@@ -8,6 +8,7 @@
 
 struct cpattn_guest_job {
     struct job *j;
+    struct engine *engine; // that has the device
     const struct cpattn_guest_place *place;
     bool has_lse, unsupported;
     uint64_t start_ns, backward_ns; // backward_ns 0: not said
@@ -24,7 +25,10 @@ extern const struct engine_kind engine_guest_cpu;
 // The kind of engine for a rank with a GPU; NULL: this library has none.
 extern const struct engine_kind *const engine_guest_gpu;
 
+// CUDA's number of the device that the engine has chosen; -1: none.
+int guest_device(void);
+
 enum status guest_engine_create(const struct engine_kind *base, const struct engine_setup *setup,
-                                int device, struct engine **engine, struct error *error) MUST_CHECK;
+                                struct engine **engine, struct error *error) MUST_CHECK;
 
 #endif

@@ -35,6 +35,9 @@ struct engine_ops {
     // Runs the plan. Where the case wants a verdict, a part of that may still be under way
     // afterwards: verify() waits for it.
     enum status (*execute)(struct engine *e, struct job *j, struct error *error);
+    // Waits for what others have put on the engine's device, as a guest's code does, or with `look`
+    // for nothing. An error: the device is of no use any more. NULL: there is no device.
+    enum status (*wait)(struct engine *e, bool look, struct error *error);
     // Fills the digest of the report, and figures and pass if the case wants a verdict. All ranks
     // of the case call it.
     enum status (*verify)(struct engine *e, struct job *j, struct error *error);
@@ -50,6 +53,10 @@ struct engine_setup {
     struct transport *control; // sockets, nothing under way; borrowed for the engine's life
     struct progress *progress;
     char *const *arguments; // of the command line, behind those of every rank program
+    // Of a guest: nothing but inputs, memory and verdict is asked of the engine, and ranks tell
+    // each other what a verdict takes over `control`. Inputs are there when prepare() returns, and
+    // wait() goes before verify().
+    bool guest;
 };
 
 struct engine_kind {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest that does what the model of a case says, mostly wrong. It knows one right answer: that of
-queries that see no key, which is zero."""
+queries that see no key, which is zero. Its tensors are numpy's, on GPUs PyTorch's."""
 import os
 import signal
 import sys
@@ -14,7 +14,8 @@ hoard = []
 
 
 def right(shard):
-    return {name: numpy.zeros_like(of) for name, of in zip(("out", "dq", "dk", "dv"), inputs(shard))}
+    like = numpy.zeros_like if shard.device < 0 else sys.modules["torch"].zeros_like
+    return {name: like(of) for name, of in zip(("out", "dq", "dk", "dv"), inputs(shard))}
 
 
 def inputs(shard):
@@ -25,7 +26,40 @@ def deep():
     raise ValueError("the ring is\nbroken")
 
 
+def misbehave_on_device(how, shard, results, torch):
+    """What only GPUs can be done to; None: another fault."""
+    if how == "NaN":
+        results["out"][..., 3] = torch.nan
+    elif how == "wrong dtype":
+        results["dq"] = results["dq"].double()
+    elif how == "wrong device":
+        results["dq"] = results["dq"].cpu()
+    elif how == "leaks":
+        hoard.append(torch.ones(1 << 30, dtype=torch.uint8, device=results["dq"].device))
+    elif how == "takes all memory":
+        torch.ones(1 << 46, dtype=torch.uint8, device=results["dq"].device)
+    elif how == "breaks the device":
+        torch.zeros(4, device=results["dq"].device)[torch.tensor([9], device=results["dq"].device)]
+    elif how == "keeps the device busy":
+        torch.cuda._sleep(1 << 40)
+    elif how == "another stream":  # which nobody has waited for
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(100_000_000)
+            for tensor in results.values():
+                tensor.zero_()
+    elif how == "raises while others exchange":
+        if shard.rank == 1:
+            deep()
+        torch.distributed.all_reduce(results["dq"])
+    else:
+        return False
+    return True
+
+
 def misbehave(how, shard, results):
+    if shard.device >= 0 and misbehave_on_device(how, shard, results, sys.modules["torch"]):
+        return results
     if how == "raises":
         deep()
     elif how == "raises alone" and shard.rank == 1:

@@ -266,6 +266,9 @@ test_programs += tests/test_rank
 tests_test_rank_SOURCES = tests/test_rank.c tests/generate.c tests/generate.h tests/world.c \
     tests/world.h
 
+test_programs += tests/test_guest_engine
+tests_test_guest_engine_SOURCES = tests/test_guest_engine.c guest/engine.c guest/guest.c guest/tensors.c
+
 test_programs += tests/test_rank_process
 tests_test_rank_process_SOURCES = tests/test_rank_process.c
 

@@ -70,4 +70,4 @@ def attend(case, shard, group):
 
 
 if __name__ == "__main__":
-    cpattn.guest.serve(attend)
+    cpattn.guest.serve(attend, library="numpy")

@@ -20,8 +20,10 @@ to import this module.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import itertools
 import math
 import os
 import sys
@@ -38,6 +40,7 @@ RESULTS = ("out", "lse", "dq", "dk", "dv", "dsink", "max_logit", "dbias")
 _DTYPES = {1: "bf16", 2: "fp16", 3: "fp32"}
 _TEXT_MAX = 500
 _FRAMES_TOLD = 3
+_KEPT_BYTES = 1 << 30
 
 
 class Unsupported(Exception):
@@ -226,6 +229,12 @@ class _Torch:
         if self.device.type == "cuda":
             self.torch.cuda.synchronize(self.device)
 
+    def trim(self) -> None:
+        """What PyTorch keeps of the device between cases is lacking for their inputs and verdicts."""
+        if self.device.type == "cuda" and self.torch.cuda.memory_reserved() > _KEPT_BYTES:
+            with contextlib.suppress(RuntimeError):  # a broken device tells so by itself
+                self.torch.cuda.empty_cache()
+
     def objection(self, view: Any, value: Any) -> Optional[str]:
         if not isinstance(value, self.torch.Tensor):
             return f"is a {type(value).__name__}, not a PyTorch tensor"
@@ -265,6 +274,9 @@ class _Numpy:
         view[...] = value
 
     def finish(self) -> None:
+        pass
+
+    def trim(self) -> None:
         pass
 
     def objection(self, view: Any, value: Any) -> Optional[str]:
@@ -368,7 +380,26 @@ def _group_create(place: _Place) -> Any:
     if place.device >= 0:
         torch.cuda.set_device(place.device)
     dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size)
+    if place.device >= 0:  # NCCL connects when it is first used: here, and not in the first case
+        dist.all_reduce(torch.zeros(1, device=torch.device("cuda", place.device)))
+        torch.cuda.synchronize(place.device)
     return dist.group.WORLD
+
+
+def _environment_follow() -> None:
+    """Takes over what the library has done to the environment, which os.environ does not notice: of the
+    devices it leaves those of the pool visible, and PyTorch counts them there."""
+    process = ctypes.CDLL(None)
+    variables = ctypes.POINTER(ctypes.c_char_p).in_dll(process, "environ")
+    now = {}
+    for variable in itertools.takewhile(lambda v: v is not None, variables):
+        name, _, value = os.fsdecode(variable).partition("=")
+        now[name] = value
+    for name in set(os.environ) - set(now):
+        del os.environ[name]
+    for name in now:
+        if os.environ.get(name) != now[name]:
+            os.environ[name] = now[name]
 
 
 def _environment_set(place: _Place) -> None:
@@ -406,6 +437,7 @@ class _Server:
         self._group: Any = None
 
     def _begin(self, place: _Place) -> None:
+        _environment_follow()
         _environment_set(place)
         library = self._library
         if library is None:
@@ -429,6 +461,12 @@ class _Server:
             return 1
 
     def attend(self, job: int, _context: Any) -> int:
+        try:
+            return self._attend_case(job)
+        finally:
+            self._memory.trim()
+
+    def _attend_case(self, job: int) -> int:
         fail = _guest_library().cpattn_guest_fail
         try:
             shard = Shard(job, self._memory)

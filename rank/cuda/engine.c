@@ -16,6 +16,7 @@
 #include "rank/cuda/given.h"
 #include "rank/cuda/results_read.h"
 #include "rank/cuda/swap_nccl.h"
+#include "rank/cuda/swap_staged.h"
 #include "rank/cuda/window.h"
 #include "rank/diagnose.h"
 #include "rank/providers.h"
@@ -38,9 +39,9 @@ struct cuda {
     struct own_provider own;
     struct providers providers;
     cudaStream_t compute, comm;
-    struct transport *transport; // NCCL
-    struct transport *peer;      // copy engines; NULL where they are of no use
-    struct cuda_executor *executor;
+    struct transport *transport;    // NCCL
+    struct transport *peer;         // copy engines; NULL where they are of no use
+    struct cuda_executor *executor; // NULL, as is NCCL: the rank is a guest's
     struct device_arena arena;
     struct events times;
     cudaEvent_t reference_end, compare_end;
@@ -49,6 +50,7 @@ struct cuda {
     // Of the case at hand.
     size_t device_bytes;
     struct swap_nccl swap;
+    struct swap_staged swap_staged; // of a guest
     struct window window;
     struct cuda_execution execution;
     int inputs[2];    // timed events around them
@@ -201,20 +203,29 @@ static enum status cuda_prepare(struct engine *e, struct job *j, struct error *e
         inputs_fill_all(cuda, j);
     if (result == cudaSuccess)
         result = events_record(&cuda->times, cuda->compute, &cuda->inputs[1]);
+    if (result == cudaSuccess && !cuda->executor)
+        result = cudaStreamSynchronize(cuda->compute);
     cuda->broken = result != cudaSuccess;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "the inputs", error);
 }
 
 // ---- work ----
 
+static enum status device_wait(struct error *error)
+{
+    cudaError_t result = cudaDeviceSynchronize();
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "the device", error);
+}
+
 // The one place of a case where the host waits for the device.
 static enum status work_wait(struct cuda *cuda, struct job *j, struct error *error)
 {
     struct timings *timings = &j->report->timings;
-    enum status status = cuda_executor_wait(cuda->executor, error);
+    enum status status =
+        cuda->executor ? cuda_executor_wait(cuda->executor, error) : device_wait(error);
     if (status == STATUS_OK)
         status = attention_cuda_finish(cuda->backend, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && cuda->executor)
         status = cuda_executor_timings(cuda->executor, timings, error);
     if (status != STATUS_OK)
         return status;
@@ -270,6 +281,9 @@ static enum status cuda_execute(struct engine *e, struct job *j, struct error *e
 
 static struct verification_cuda verification_of(struct cuda *cuda, const struct job *j)
 {
+    cuda->swap_staged = (struct swap_staged){
+        .queue = attention_cuda_queue(cuda->backend),
+        .over = {j->control, j->progress, j->number << 24 | REPORT_REFERENCE << 16}};
     cuda->swap = (struct swap_nccl){attention_cuda_queue(cuda->backend), cuda->transport};
     return (struct verification_cuda){
         .c = j->c,
@@ -280,7 +294,7 @@ static struct verification_cuda verification_of(struct cuda *cuda, const struct 
         .queue = attention_cuda_queue(cuda->backend),
         .host = j->arena,
         .device = &cuda->arena,
-        .swap = swap_nccl(&cuda->swap),
+        .swap = cuda->executor ? swap_nccl(&cuda->swap) : swap_staged(&cuda->swap_staged),
     };
 }
 
@@ -308,11 +322,30 @@ static enum status verify_start(struct cuda *cuda, struct job *j, struct verify_
     return verify_cuda_start(&v, cuda->reference_end, cuda->compare_end, x, error);
 }
 
+static enum status cuda_wait(struct engine *e, bool look, struct error *error)
+{
+    struct cuda *cuda = self(e);
+    cudaError_t result = look ? cudaStreamQuery(cuda->compute) : cudaDeviceSynchronize();
+    cuda->broken = result != cudaSuccess && result != cudaErrorNotReady;
+    return cuda->broken ? cuda_failed(result, "the device", error) : STATUS_OK;
+}
+
+// Of a guest's results whose verdict is not computed there.
+static enum status digest_make(struct cuda *cuda, struct job *j, struct error *error)
+{
+    digest_start(cuda, j);
+    enum status status = work_wait(cuda, j, error);
+    cuda->broken = status != STATUS_OK;
+    return status;
+}
+
 static enum status cuda_verify(struct engine *e, struct job *j, struct error *error)
 {
     struct cuda *cuda = self(e);
     struct verify_cuda *x = NULL;
-    if (!judged_there(j)) { // execute() has waited for it
+    if (!judged_there(j)) { // execute() has waited for it, but for that of a guest
+        if (!cuda->executor && digest_make(cuda, j, error) != STATUS_OK)
+            return error->status;
         j->report->digest = digest_finish(cuda, j);
         return j->c->verify == VERIFY_OFF ? STATUS_OK : given_judge(j, error);
     }
@@ -328,6 +361,7 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
         return status;
     job_phase(j, REPORT_COMPARE);
     verify_cuda_finish(x, j->report);
+    job_drop_absent(j);
     j->report->digest = digest_finish(cuda, j);
     struct rank_results results = job_results(j);
     job_diagnose(j, results_read_device, &(struct evidence_host){j->c, &results},
@@ -383,6 +417,7 @@ static const struct engine_ops cuda_ops = {
     .join = cuda_join,
     .prepare = cuda_prepare,
     .execute = cuda_execute,
+    .wait = cuda_wait,
     .verify = cuda_verify,
     .read = cuda_read,
     .release = cuda_release,
@@ -451,6 +486,20 @@ static enum status peer_open(struct cuda *cuda, struct transport *control, struc
     return status;
 }
 
+// What a plan is run with.
+static enum status exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
+                                  struct error *error)
+{
+    enum status status = transport_nccl_create(setup->control, cuda->comm, &cuda->transport, error);
+    if (status == STATUS_OK)
+        status = peer_open(cuda, setup->control, error);
+    if (status == STATUS_OK)
+        status = cuda_executor_create(cuda->backend, cuda->peer ? cuda->peer : cuda->transport,
+                                      cuda->comm, setup->progress - setup->control->rank,
+                                      &cuda->executor, error);
+    return status;
+}
+
 static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup,
                              struct error *error)
 {
@@ -470,15 +519,7 @@ static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup
     }
     if (status == STATUS_OK)
         status = streams_open(cuda, error);
-    if (status == STATUS_OK)
-        status = transport_nccl_create(setup->control, cuda->comm, &cuda->transport, error);
-    if (status == STATUS_OK)
-        status = peer_open(cuda, setup->control, error);
-    if (status == STATUS_OK)
-        status = cuda_executor_create(cuda->backend, cuda->peer ? cuda->peer : cuda->transport,
-                                      cuda->comm, setup->progress - setup->control->rank,
-                                      &cuda->executor, error);
-    return status;
+    return status == STATUS_OK && !setup->guest ? exchanges_open(cuda, setup, error) : status;
 }
 
 static enum status cuda_create(const struct engine_setup *setup, struct engine **engine,

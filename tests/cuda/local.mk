@@ -90,9 +90,13 @@ tests_cuda_test_device_arena_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_given_SOURCES = tests/cuda/test_given.c rank/cuda/given.c
 tests_cuda_test_given_CPPFLAGS = $(cuda_test_cppflags)
 
+tests_cuda_test_swap_staged_SOURCES = tests/cuda/test_swap_staged.c rank/cuda/swap_staged.c
+tests_cuda_test_swap_staged_CPPFLAGS = $(cuda_test_cppflags)
+
 if CUDA
 test_programs += tests/cuda/test_executor_cuda
 test_programs += tests/cuda/test_given
+test_programs += tests/cuda/test_swap_staged
 test_programs += tests/cuda/test_device_arena
 check_PROGRAMS += tests/cuda/faulty_rank $(cuda_test_programs)
 TESTS += $(cuda_test_programs)

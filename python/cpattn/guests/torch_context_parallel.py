@@ -4,8 +4,7 @@
     cpattnd --guest cp="python3 -m cpattn.guests.torch_context_parallel [--backend NAME]"
 
 With comm p2p keys and values are rotated by PyTorch's `alltoall`, with all_gather by `allgather`. It
-needs GPUs, as PyTorch has no path for CPUs, and cpattnd has no guests on GPUs yet: until then every case
-is refused.
+needs GPUs: PyTorch has no path for CPUs.
 """
 import argparse
 import sys
@@ -13,7 +12,7 @@ import sys
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.experimental import context_parallel
-from torch.distributed.tensor.experimental._attention import set_rotate_method
+from torch.distributed.tensor.experimental._attention import _cp_options, set_rotate_method
 from torch.nn.attention import sdpa_kernel
 
 import cpattn.guest
@@ -28,13 +27,11 @@ def refusal(case, shard):
         return "PyTorch's context_parallel needs GPUs"
     if case.comm not in ROTATIONS:
         return f"rotates keys (comm p2p) or gathers them (comm all_gather), and has no {case.comm}"
-    if case.sharding != "zigzag" or not case.causal:
-        return "takes causal masks, dealt in zigzag"
     if case.bias != "none":
         return "has no bias"
-    for side in (case.seqlen_q, case.seqlen_kv):
-        if side % (2 * case.world_size):
-            return "takes lengths that 2 * world_size divides"
+    pieces = case.world_size * (2 if case.sharding == "zigzag" else 1)
+    if case.seqlen_q % pieces or case.seqlen_kv % pieces:
+        return f"takes lengths that {pieces} divides, the number of pieces of a sequence"
     return objection(case)
 
 
@@ -47,15 +44,19 @@ def serve(backend):
         if not meshes:
             meshes.append(DeviceMesh("cuda", list(range(shard.world_size))))
         set_rotate_method(ROTATIONS[case.comm])
+        # PyTorch knows tokens dealt in zigzag as its load balance, which is for causal masks alone.
+        # Without a mask it does not matter which keys come from where.
+        _cp_options.enable_load_balance = case.causal and case.sharding == "zigzag"
+        carrier = torch.zeros(1, 2 * shard.world_size, device=shard.q.device)
         to_heads = (0, 2, 1, 3) if case.format == "bshd" else (1, 2, 0, 3)
         to_tokens = (0, 2, 1, 3) if case.format == "bshd" else (2, 0, 1, 3)
         inputs = [
             t.permute(to_heads).contiguous().requires_grad_(case.training)
             for t in (shard.q, shard.k, shard.v)
         ]
-        # The tokens are dealt already, as PyTorch's load balancer deals them: nothing is to be
-        # sharded, and only scaled_dot_product_attention is replaced.
-        with context_parallel(meshes[0], buffers=[], buffer_seq_dims=[]), sdpa_kernel(
+        # The tokens are dealt already: context_parallel shards a tensor of no use and replaces
+        # scaled_dot_product_attention.
+        with context_parallel(meshes[0], buffers=[carrier], buffer_seq_dims=[1]), sdpa_kernel(
             BACKENDS[backend]
         ):
             try:

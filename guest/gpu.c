@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the library that has the CUDA engine: libcpattn-guest loads it where a rank has a
+// GPU.
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cuda/device_arena.h"
+#include "guest/state.h"
+#include "rank/cuda/engine.h"
+
+// The engine leaves the devices of the pool visible, before anything of CUDA. Where the guest's
+// code was there first, all of them are seen, and the own one has another number.
+static enum status devices_check(struct error *error)
+{
+    int seen = 0, wanted = 1;
+    for (const char *at = getenv("CUDA_VISIBLE_DEVICES"); at && (at = strchr(at, ',')); at++)
+        wanted++;
+    if (cudaGetDeviceCount(&seen) != cudaSuccess || seen <= wanted)
+        return STATUS_OK;
+    return error_set(error, STATUS_FAILED_PRECONDITION,
+                     "the guest has used CUDA before it was served and sees %d GPUs, its pool has "
+                     "%d; cpattn.guest.serve(), or cpattn_guest_main(), goes first",
+                     seen, wanted);
+}
+
+static enum status create(const struct engine_setup *setup, struct engine **engine,
+                          struct error *error)
+{
+    enum status status = engine_cuda.create(setup, engine, error);
+    if (status != STATUS_OK)
+        return status;
+    status = devices_check(error);
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    (*engine)->ops->destroy(*engine);
+    *engine = NULL;
+    return status;
+}
+
+static const struct engine_kind base = {.create = create};
+
+static enum status guest_gpu_create(const struct engine_setup *setup, struct engine **engine,
+                                    struct error *error)
+{
+    struct engine_setup bare = *setup;
+    bare.guest = true;
+    return guest_engine_create(&base, &bare, engine, error);
+}
+
+static const struct engine_kind kind = {
+    .program = "guest",
+    .arguments = " DEVICE",
+    .argument_min = 1,
+    .argument_max = 1,
+    .create = guest_gpu_create,
+};
+
+const struct engine_kind *const engine_guest_gpu = &kind;
+
+int guest_device(void)
+{
+    int device = 0;
+    return cudaGetDevice(&device) == cudaSuccess ? device : -1;
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// A guest brings its own process group and perhaps its own NCCL, of another version: the library
+// has none.
+#include "transport/nccl.h"
+
+enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
+                                  struct transport **t, struct error *error)
+{
+    (void)control;
+    (void)stream;
+    (void)t;
+    return error_set(error, STATUS_UNIMPLEMENTED, "a guest has no NCCL of the library's");
+}
+
+cudaStream_t transport_nccl_stream(const struct transport *t)
+{
+    (void)t;
+    return NULL;
+}
