@@ -257,6 +257,15 @@ START_TEST(test_client_gone_cancels_what_runs_if_it_says_so)
     ck_assert_int_eq(reply.status, STATUS_OK);
     wire_reply_fini(&reply);
     ck_assert_uint_eq(daemon_status(&d).passed, 1);
+    // The log tells who asked, what ran where, and why the pool was killed.
+    char who[64];
+    snprintf(who, sizeof(who), "uid=%d pid=%d case=", (int)getuid(), (int)getpid());
+    ck_assert(daemon_logged(&d, "admitted id="));
+    ck_assert(daemon_logged(&d, who));
+    ck_assert(daemon_logged(&d, "pool_ready world=2 generation=1"));
+    ck_assert(daemon_logged(&d, "run id="));
+    ck_assert(daemon_logged(&d, "status=CANCELLED"));
+    ck_assert(daemon_logged(&d, "rank=-1 reason=\"no longer needed\""));
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST

@@ -198,9 +198,10 @@ struct action {
     int pool;
     uint32_t generation; // counts the starts of all pools; never used twice
     int implementation, world_size, instance;
-    bool spare; // START: it is to stand by for the pool that works on these devices
-    int slot;   // RUN, ANSWER
-    int memory; // ANSWER: the place to keep it at, in case it is asked for again, or -1
+    bool spare;         // START: it is to stand by for the pool that works on these devices
+    int slot;           // RUN, ANSWER
+    const char *reason; // KILL: in words, with the `rank` that is its cause
+    int memory;         // ANSWER: the place to keep it at, in case it is asked for again, or -1
     enum status status;
     enum cause cause;
     int rank;                                      // the causing rank, or -1

@@ -122,13 +122,7 @@ struct action pool_action(enum action_kind kind, const struct pool *pool)
     return action;
 }
 
-static void pool_act(struct core *core, enum action_kind kind, const struct pool *pool)
-{
-    struct action action = pool_action(kind, pool);
-    actions_push(&core->actions, &action);
-}
-
-void pool_loss_text(const struct pool *pool, struct error *text)
+static const char *loss_words(enum pool_loss loss)
 {
     static const char *const words[LOSS_COUNT] = {
         [LOSS_NONE] = "",
@@ -140,10 +134,15 @@ void pool_loss_text(const struct pool *pool, struct error *text)
         [LOSS_NOT_STARTED] = "the ranks could not be started",
         [LOSS_DEADLINE] = "killed at the deadline of its job",
     };
+    return words[loss];
+}
+
+void pool_loss_text(const struct pool *pool, struct error *text)
+{
     if (pool->loss_rank >= 0)
-        error_set(text, STATUS_OK, "rank %d %s", pool->loss_rank, words[pool->loss]);
+        error_set(text, STATUS_OK, "rank %d %s", pool->loss_rank, loss_words(pool->loss));
     else
-        error_set(text, STATUS_OK, "%s", words[pool->loss]);
+        error_set(text, STATUS_OK, "%s", loss_words(pool->loss));
 }
 
 // Of starts of the kind that its last one was.
@@ -228,12 +227,15 @@ static void pool_reaped(struct core *core, struct pool *pool)
     pool->start_failed = pool->must_wait = false;
 }
 
-static void pool_kill(struct core *core, struct pool *pool)
+static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss)
 {
     assert(!pool->job);
+    struct action kill = pool_action(ACTION_KILL, pool);
+    kill.reason = loss == LOSS_NONE ? "no longer needed" : loss_words(loss);
+    kill.rank = loss == LOSS_NONE ? -1 : pool->loss_rank;
     pool_move(core, pool, MODE_STOPPING, time_after(core->now_ns, core->config.kill_timeout_ns));
     if (pool->alive)
-        pool_act(core, ACTION_KILL, pool);
+        actions_push(&core->actions, &kill);
     else
         pool_reaped(core, pool);
 }
@@ -258,7 +260,7 @@ static void pool_lose(struct core *core, struct pool *pool, enum pool_loss loss,
                                   .no_evidence = loss == LOSS_KILLED};
         job_handle(core, pool->job, &event);
     }
-    pool_kill(core, pool);
+    pool_kill(core, pool, loss);
 }
 
 static void pool_tell_twin(const struct pool *pool)
@@ -477,7 +479,7 @@ static void pool_stop(struct core *core, struct pool *pool, const struct pool_ev
 {
     if (event->loss != LOSS_NONE)
         pool_note_loss(core, pool, event->loss, event->rank);
-    pool_kill(core, pool);
+    pool_kill(core, pool, event->loss);
 }
 
 // Not while somebody waits for it. Looked at again later, but not as often as a short timeout would

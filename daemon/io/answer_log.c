@@ -37,13 +37,40 @@ static const char *verdict_name(const struct wire_reply *reply)
 
 void answer_log(const struct task *task, const struct action *a, const struct wire_reply *reply)
 {
-    char id[ID_TEXT_MAX], text[CASE_TEXT_MAX];
+    char id[ID_TEXT_MAX], text[CASE_TEXT_MAX], who[PEER_TEXT_MAX];
     if (!log_enabled(LOG_LEVEL_INFO))
         return;
     case_describe(&task->c, text, sizeof(text));
-    log_info("answered id=%s case=%s status=%s verdict=%s queue_us=%" PRIu64 " run_us=%" PRIu64
-             " message=%s",
-             id_format(&task->id, id), log_quote(&(struct log_quoted){0}, text),
-             status_name(reply->status), verdict_name(reply), a->queue_ns / 1000, a->run_ns / 1000,
+    log_info("answered id=%s client=%u %s case=%s status=%s verdict=%s queue_us=%" PRIu64
+             " run_us=%" PRIu64 " message=%s",
+             id_format(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
+             log_quote(&(struct log_quoted){0}, text), status_name(reply->status),
+             verdict_name(reply), a->queue_ns / 1000, a->run_ns / 1000,
              log_quote(&(struct log_quoted){0}, reply->message));
+}
+
+void answer_log_admitted(const struct task *task)
+{
+    char id[ID_TEXT_MAX], text[CASE_TEXT_MAX], who[PEER_TEXT_MAX];
+    if (!log_enabled(LOG_LEVEL_INFO))
+        return;
+    case_describe(&task->c, text, sizeof(text));
+    log_info("admitted id=%s client=%u %s case=%s timeout_ms=%" PRIu64, id_format(&task->id, id),
+             task->peer.client, peer_describe(&task->peer, who),
+             log_quote(&(struct log_quoted){0}, text), task->timeout_ns / 1000000);
+}
+
+void answer_log_run(const struct task *task, const struct action *a)
+{
+    char id[ID_TEXT_MAX];
+    if (log_enabled(LOG_LEVEL_INFO))
+        log_info("run id=%s world=%d instance=%d generation=%" PRIu32, id_format(&task->id, id),
+                 a->world_size, a->instance, a->generation);
+}
+
+void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status)
+{
+    char text[ID_TEXT_MAX], who[PEER_TEXT_MAX];
+    log_info("cancel id=%s client=%u %s status=%s", id_format(id, text), peer->client,
+             peer_describe(peer, who), status_name(status));
 }

@@ -13,4 +13,9 @@ void answer_refuse(struct exchange *exchange, const struct peer *peer,
 // Says how a case was answered.
 void answer_log(const struct task *task, const struct action *a, const struct wire_reply *reply);
 
+// A request has become a task; its ranks get it; somebody has asked for its end, with this outcome.
+void answer_log_admitted(const struct task *task);
+void answer_log_run(const struct task *task, const struct action *a);
+void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status);
+
 #endif

@@ -329,6 +329,14 @@ void crew_kill(struct crew *crew)
         rank_process_stop(&crew->ranks[rank]);
 }
 
+bool crew_is_ready(const struct crew *crew)
+{
+    bool ready = crew->world_size > 0;
+    for (int rank = 0; rank < crew->world_size; rank++)
+        ready = ready && crew->ranks[rank].said_ready;
+    return ready;
+}
+
 void crew_drain_stderr(struct crew *crew)
 {
     for (int rank = 0; rank < crew->world_size; rank++)

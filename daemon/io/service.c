@@ -87,15 +87,17 @@ static void on_start(struct service *s, const struct action *a)
 static void on_run(struct service *s, const struct action *a)
 {
     struct crew *crew = crew_of(s, a);
+    const struct task *task = tasks_get(s->tasks, a->slot);
+    answer_log_run(task, a);
     if (crew)
-        crew_run(crew, a->job, tasks_get(s->tasks, a->slot));
+        crew_run(crew, a->job, task);
 }
 
 static void on_kill(struct service *s, const struct action *a)
 {
     struct crew *crew = crew_of(s, a);
-    log_notice("pool_kill world=%d instance=%d generation=%u", a->world_size, a->instance,
-               a->generation);
+    log_notice("pool_kill world=%d instance=%d generation=%u rank=%d reason=%s", a->world_size,
+               a->instance, a->generation, a->rank, log_quote(&(struct log_quoted){0}, a->reason));
     if (!crew)
         return;
     pool_words_late(crew, &s->start_errors[a->implementation][a->world_size]);
@@ -237,6 +239,9 @@ static void on_deadline(struct ev_loop *loop, ev_timer *watcher, int events)
 static void on_ready(void *context, int pool, uint32_t generation, int rank)
 {
     struct service *s = context;
+    const struct crew *crew = crews_get(s->crews, pool);
+    if (crew_is_ready(crew))
+        log_notice("pool_ready world=%d generation=%u", crew->world_size, crew->generation);
     core_rank_ready(s->core, clock_now_ns(), pool, generation, rank);
     actions_do(s);
 }
@@ -305,7 +310,8 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
     struct error error;
     switch (admission->kind) {
     case ADMISSION_NEW:
-        tasks_begin(s->tasks, admission->place, request, timeout_ns, exchange, peer->client);
+        tasks_begin(s->tasks, admission->place, request, timeout_ns, exchange, peer);
+        answer_log_admitted(tasks_get(s->tasks, admission->place));
         if (request->attends)
             tasks_set_segments(s->tasks, admission->place,
                                deposits_take(s->deposits, peer, request));
@@ -388,7 +394,9 @@ static void request_cancel(struct service *s, struct exchange *exchange, const s
     struct error error;
     struct wire_reply done = {.id = request->id, .method = METHOD_CANCEL};
     uint32_t user = gate_is_ruler(peer) ? CORE_ANY_USER : peer->uid;
-    if (core_cancel(s->core, clock_now_ns(), &request->cancel, user, &error) == STATUS_OK)
+    enum status status = core_cancel(s->core, clock_now_ns(), &request->cancel, user, &error);
+    answer_log_cancel(&request->cancel, peer, status);
+    if (status == STATUS_OK)
         reply_send(exchange, &done);
     else
         reply_status(exchange, request, &error);

@@ -85,9 +85,10 @@ static void waiter_remove(struct tasks *t, struct waiter *waiter)
 }
 
 void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, uint64_t timeout_ns,
-                 struct exchange *exchange, uint32_t client)
+                 struct exchange *exchange, const struct peer *peer)
 {
     t->tasks[slot] = (struct task){.id = request->id,
+                                   .peer = *peer,
                                    .timeout_ns = timeout_ns,
                                    .run_timeout_ns = request->run_timeout_ns,
                                    .c = request->run,
@@ -95,7 +96,7 @@ void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, 
                                    .places = request->places,
                                    .segments = {.given_fd = -1, .wanted_fd = -1}};
     t->used[slot] = true;
-    waiter_add(t, slot, exchange, client);
+    waiter_add(t, slot, exchange, peer->client);
 }
 
 void tasks_set_segments(struct tasks *t, int slot, struct segments segments)

@@ -11,11 +11,13 @@
 
 #include "common/status.h"
 #include "daemon/io/deposits.h"
+#include "daemon/io/peer.h"
 #include "daemon/io/server.h"
 #include "proto/wire.h"
 
 struct task {
     struct request_id id;
+    struct peer peer; // who asked first
     uint64_t timeout_ns, run_timeout_ns;
     struct cp_case c;
     bool attends; // a client's tensors take part
@@ -33,7 +35,7 @@ void tasks_destroy(struct tasks *t);
 
 // Fills a free slot; the exchange waits for its answer.
 void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, uint64_t timeout_ns,
-                 struct exchange *exchange, uint32_t client);
+                 struct exchange *exchange, const struct peer *peer);
 
 // The memory of a slot's tensors.
 void tasks_set_segments(struct tasks *t, int slot, struct segments segments);
