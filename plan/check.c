@@ -135,14 +135,35 @@ static struct interval piece(const struct region *r, int64_t i)
     return (struct interval){begin, begin + r->bytes};
 }
 
+static bool intervals_meet(struct interval x, struct interval y, struct interval *common)
+{
+    common->begin = x.begin > y.begin ? x.begin : y.begin;
+    common->end = x.end < y.end ? x.end : y.end;
+    return common->begin < common->end;
+}
+
+// Regions of the same stride. Piece k of b begins ahead + (k - i) * stride bytes behind piece i of
+// a: the first difference k - i for which it does not end before that one begins tells.
+static bool combs_meet(const struct region *a, const struct region *b, struct interval *common)
+{
+    int64_t ahead = b->offset - a->offset, least = 1 - region_pieces(a);
+    int64_t before = ahead + b->bytes; // piece 0 of b ends so far behind the beginning of a's
+    int64_t apart = before > 0 ? -((before - 1) / a->stride) : -before / a->stride + 1;
+    apart = apart > least ? apart : least;
+    if (apart >= region_pieces(b))
+        return false;
+    int64_t i = apart < 0 ? -apart : 0;
+    return intervals_meet(piece(a, i), piece(b, i + apart), common);
+}
+
 // Whether two regions of a buffer have bytes in common; *common is the first stretch of them.
 static bool regions_meet(const struct region *a, const struct region *b, struct interval *common)
 {
+    if (a->rows > 1 && b->rows > 1 && a->stride == b->stride)
+        return combs_meet(a, b, common);
     for (int64_t i = 0, k = 0; i < region_pieces(a) && k < region_pieces(b);) {
         struct interval x = piece(a, i), y = piece(b, k);
-        common->begin = x.begin > y.begin ? x.begin : y.begin;
-        common->end = x.end < y.end ? x.end : y.end;
-        if (common->begin < common->end)
+        if (intervals_meet(x, y, common))
             return true;
         if (x.end < y.end)
             i++;
@@ -315,7 +336,7 @@ static enum status examine(struct examined *x, struct error *error)
     return status;
 }
 
-static enum status check_plan(const struct plan *plan, struct error *error)
+enum status plan_check_alone(const struct plan *plan, struct error *error)
 {
     enum status status = check_fit(plan, error);
     if (status != STATUS_OK)
@@ -409,14 +430,20 @@ static enum status check_identity(struct plan *const *plans, int world_size, str
     return STATUS_OK;
 }
 
-enum status plan_check(struct plan *const *plans, int world_size, struct error *error)
+enum status plan_check_exchanges(struct plan *const *plans, int world_size, struct error *error)
 {
     enum status status = check_identity(plans, world_size, error);
-    for (int rank = 0; rank < world_size && status == STATUS_OK; rank++)
-        status = check_plan(plans[rank], error);
     int32_t from[WORLD_SIZE_MAX] = {0};
     bool more = true;
     for (int n = 0; more && status == STATUS_OK; n++)
         status = check_exchange(plans, world_size, n, from, &more, error);
     return status;
+}
+
+enum status plan_check(struct plan *const *plans, int world_size, struct error *error)
+{
+    enum status status = check_identity(plans, world_size, error);
+    for (int rank = 0; rank < world_size && status == STATUS_OK; rank++)
+        status = plan_check_alone(plans[rank], error);
+    return status == STATUS_OK ? plan_check_exchanges(plans, world_size, error) : status;
 }

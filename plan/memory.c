@@ -169,11 +169,30 @@ static int64_t reference_sums_memory(const struct cp_case *c, struct rows q)
            product(c->seqlen_kv, 5 * 4) + 16 * c->world_size + 8;
 }
 
+// Chunks of a sequence that hold anything, at most.
+static int64_t spans_bound(const struct cp_case *c, enum shard_side side, int32_t sequence,
+                           int64_t chunks)
+{
+    int64_t len = case_length(c, side, sequence);
+    return len < chunks ? len : chunks;
+}
+
+int64_t plan_slices_bound(const struct cp_case *c)
+{
+    int64_t each = shard_chunks_per_rank(c), keys = each * c->world_size;
+    int64_t queries = each * team_size(c), count = 0;
+    for (int32_t i = 0; i < c->batch; i++)
+        count += spans_bound(c, SIDE_Q, i, queries) * (spans_bound(c, SIDE_KV, i, keys) + 1);
+    return count * team_groups(c) * (c->training ? 2 : 1);
+}
+
 enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error)
 {
     struct rows q = rows_of(c, SIDE_Q, team_size(c)), kv = rows_of(c, SIDE_KV, team_size(c));
     int64_t sum =
         tensors_memory(c, q.rank, kv.rank) + comm_memory(c, q, kv) + reference_memory(c, q, kv);
+    // Slices twice: the plan's and those of the part that is being planned, in arrays that grow.
+    sum += product(plan_slices_bound(c), 4 * (int64_t)sizeof(struct slice));
     sum += heads_memory(c) + bias_memory(c, q) + reference_sums_memory(c, q);
     if (sum >= MEMORY_BYTES_MAX)
         return error_set(

@@ -95,6 +95,15 @@ enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, s
     return status;
 }
 
+void plan_forget_slices(struct plan *plan)
+{
+    free(plan->slices);
+    plan->slices = NULL;
+    plan->slice_count = 0;
+    for (int32_t i = 0; i < plan->op_count; i++)
+        plan->ops[i].slice_first = plan->ops[i].slice_count = 0;
+}
+
 void plan_keep_tensors(struct plan *plan)
 {
     int32_t kept = 0;

@@ -159,6 +159,13 @@ struct plan {
 // short.
 enum status plan_create(const struct cp_case *c, int rank, struct plan **plan,
                         struct error *error) MUST_CHECK;
+// Most slices that a plan may have, and a bound of those that the plan of any rank of the case has:
+// every span of queries with every span of keys. case_check() refuses a case beyond.
+#define PLAN_SLICES_MAX (INT64_C(1) << 21)
+int64_t plan_slices_bound(const struct cp_case *c);
+
+// Frees the slices of a plan that is to be neither executed nor explained.
+void plan_forget_slices(struct plan *plan);
 // Leaves the buffers of inputs and results, and no operation: for who computes in another way.
 void plan_keep_tensors(struct plan *plan);
 void plan_destroy(struct plan *plan);
@@ -175,6 +182,11 @@ void plan_destroy(struct plan *plan);
 // INTERNAL with a sentence that names rank, operations and bytes of the first fault;
 // RESOURCE_EXHAUSTED when memory is short.
 enum status plan_check(struct plan *const *plans, int world_size, struct error *error) MUST_CHECK;
+// The same in two steps, for who does not want to keep all slices at once: all but the last point,
+// of one plan; and the last, for which no slices are needed.
+enum status plan_check_alone(const struct plan *plan, struct error *error) MUST_CHECK;
+enum status plan_check_exchanges(struct plan *const *plans, int world_size,
+                                 struct error *error) MUST_CHECK;
 
 // The plan for people: buffers, then per step what is computed (FLOPs), what moves (bytes, peers),
 // what waits. Written to `out` as aligned text. Errors of the stream are the caller's to check.

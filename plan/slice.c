@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/slice.h"
 
+#include <string.h>
+
 #include "plan/bias.h"
 
 // Sum of max(0, i) over the n consecutive integers from `first`.
@@ -86,46 +88,80 @@ static bool unmasked(const struct slice *s)
     return s->left >= SLICE_UNBOUNDED && s->right >= SLICE_UNBOUNDED;
 }
 
-// Rules most out at the price of two comparisons: with many chunks there are many slices to ask.
-static bool may_merge(const struct slice *a, const struct slice *b)
-{
-    return a->q_row == b->q_row || a->kv_row == b->kv_row;
-}
+// The slices of one sequence while they are made. Spans come in the order of memory, keys fastest,
+// so that merging takes no search: the neighbour on the left is the last slice, the one above began
+// at the same span of keys when the queries before were taken.
+struct tiling {
+    struct slice *slices;
+    int count, last_begin; // last_begin: the span of keys at which the last slice begins
+    int64_t row_step;
+    size_t keys; // bytes of the tables that are in use
+    // By span of keys: the slice that begins there, of the queries before and of these, or -1.
+    int above[2 * WORLD_SIZE_MAX], here[2 * WORLD_SIZE_MAX];
+};
 
-// Extends `a` by `b` where both together are one rectangle without a mask.
-static bool merge(struct slice *a, const struct slice *b, int64_t row_step)
+// Each makes *s one slice with its neighbour, where both together are a rectangle without a mask.
+static bool merge_above(struct tiling *t, int begin, struct slice *s)
 {
-    if (!unmasked(a) || !unmasked(b))
+    struct slice *a = t->above[begin] >= 0 ? &t->slices[t->above[begin]] : NULL;
+    if (!a || !unmasked(a) || a->kv_row != s->kv_row || a->kv_len != s->kv_len ||
+        s->q_row != a->q_row + a->q_len * t->row_step)
         return false;
-    bool same_q = a->q_row == b->q_row && a->q_len == b->q_len;
-    bool same_kv = a->kv_row == b->kv_row && a->kv_len == b->kv_len;
-    if (same_q && b->kv_row == a->kv_row + a->kv_len * row_step)
-        a->kv_len += b->kv_len;
-    else if (same_kv && b->q_row == a->q_row + a->q_len * row_step)
-        a->q_len += b->q_len;
-    else
-        return false;
+    struct slice merged = *a;
+    merged.q_len += s->q_len;
+    *s = merged;
+    a->q_len = 0; // tiling_end() takes it out
+    t->above[begin] = -1;
     return true;
 }
 
-// Adds a slice of the sequence that began at slices[first]. Returns the new count. A merged slice
-// may fit to another one, so it is taken out and added again.
-static int add(struct slice *slices, int first, int count, struct slice s, int64_t row_step)
+static bool merge_left(struct tiling *t, int *begin, struct slice *s)
 {
-    for (int i = first; i < count && unmasked(&s); i++) {
-        if (!may_merge(&slices[i], &s))
-            continue;
-        struct slice merged = slices[i];
-        if (!merge(&merged, &s, row_step))
-            continue;
-        for (int k = i; k + 1 < count; k++)
-            slices[k] = slices[k + 1];
-        count--;
-        s = merged;
-        i = first - 1;
-    }
-    slices[count] = s;
-    return count + 1;
+    const struct slice *a = t->count > 0 ? &t->slices[t->count - 1] : NULL;
+    if (!a || !unmasked(a) || a->q_row != s->q_row || a->q_len != s->q_len ||
+        s->kv_row != a->kv_row + a->kv_len * t->row_step)
+        return false;
+    struct slice merged = *a;
+    merged.kv_len += s->kv_len;
+    *s = merged;
+    *begin = t->last_begin;
+    t->count--;
+    return true;
+}
+
+static void tiling_begin(struct tiling *t, struct slice *slices, int64_t row_step, int keys)
+{
+    t->slices = slices;
+    t->count = 0;
+    t->row_step = row_step;
+    t->keys = (size_t)keys * sizeof t->here[0];
+    memset(t->here, -1, t->keys);
+}
+
+static void tiling_next_queries(struct tiling *t)
+{
+    memcpy(t->above, t->here, t->keys);
+    memset(t->here, -1, t->keys);
+}
+
+// `begin`: the span of its keys.
+static void tiling_add(struct tiling *t, int begin, struct slice s, bool merges)
+{
+    while (merges && unmasked(&s) && (merge_above(t, begin, &s) || merge_left(t, &begin, &s)))
+        ;
+    t->here[begin] = t->count;
+    t->last_begin = begin;
+    t->slices[t->count++] = s;
+}
+
+// Returns how many slices there are.
+static int tiling_end(struct tiling *t)
+{
+    int kept = 0;
+    for (int i = 0; i < t->count; i++)
+        if (t->slices[i].q_len > 0)
+            t->slices[kept++] = t->slices[i];
+    return kept;
 }
 
 static struct slice rectangle(const struct cp_case *c, const struct span *q, const struct span *kv,
@@ -143,31 +179,53 @@ static struct slice rectangle(const struct cp_case *c, const struct span *q, con
                           .bias_column = kv->position};
 }
 
+// Spans [begin, end) of one sequence.
+struct spans {
+    const struct span *list;
+    int begin, end;
+};
+
+static struct spans spans_of(const struct span *list, int count, int begin)
+{
+    int end = begin;
+    while (end < count && list[end].sequence == list[begin].sequence)
+        end++;
+    return (struct spans){list, begin, end};
+}
+
+static int sequence_slices(const struct cp_case *c, struct spans q, struct spans kv,
+                           int64_t kv_row_base, struct slice *slices)
+{
+    int64_t row_step = shard_row_step(c), bias_step = bias_row_step(c);
+    struct tiling t;
+    tiling_begin(&t, slices, row_step, kv.end - kv.begin);
+    for (int i = q.begin; i < q.end;) {
+        struct span queries = span_run(q.list, q.end, row_step, bias_step, &i);
+        tiling_next_queries(&t);
+        for (int k = kv.begin; k < kv.end;) {
+            int begin = k - kv.begin;
+            struct span keys = span_run(kv.list, kv.end, row_step, 0, &k);
+            struct slice s = rectangle(c, &queries, &keys, kv_row_base);
+            trim(&s, row_step, bias_step);
+            if (s.q_len > 0 && s.kv_len > 0) // what is merged need not be consecutive in a bias
+                tiling_add(&t, begin, s, c->bias == BIAS_NONE);
+        }
+    }
+    return tiling_end(&t);
+}
+
 int slice_build(const struct cp_case *c, const struct span *q, int q_count, const struct span *kv,
                 int kv_count, int64_t kv_row_base, struct slice *slices)
 {
-    int64_t row_step = shard_row_step(c), bias_step = bias_row_step(c);
-    bool biased = c->bias != BIAS_NONE;
-    int count = 0, first = 0, kv_first = 0; // first: of the current sequence
-    int32_t sequence = -1;
+    int count = 0, first = 0; // first: of the keys of the sequence
     for (int i = 0; i < q_count;) {
-        struct span queries = span_run(q, q_count, row_step, bias_step, &i);
-        if (queries.sequence != sequence)
-            first = count;
-        sequence = queries.sequence;
-        while (kv_first < kv_count && kv[kv_first].sequence < sequence)
-            kv_first++;
-        for (int k = kv_first; k < kv_count && kv[k].sequence == sequence;) {
-            struct span keys = span_run(kv, kv_count, row_step, 0, &k);
-            struct slice s = rectangle(c, &queries, &keys, kv_row_base);
-            trim(&s, row_step, bias_step);
-            if (s.q_len == 0 || s.kv_len == 0)
-                continue;
-            if (biased) // what is merged need not be consecutive in the bias
-                slices[count++] = s;
-            else
-                count = add(slices, first, count, s, row_step);
-        }
+        struct spans queries = spans_of(q, q_count, i);
+        while (first < kv_count && kv[first].sequence < q[i].sequence)
+            first++;
+        i = queries.end;
+        if (first < kv_count && kv[first].sequence == q[queries.begin].sequence)
+            count += sequence_slices(c, queries, spans_of(kv, kv_count, first), kv_row_base,
+                                     slices + count);
     }
     return count;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "plan/lengths.h"
+#include "plan/plan.h"
 
 // Deviation of a product of two of TransformerEngine's numbers (judge/inputs.h).
 #define TE_PRODUCT_DEVIATION 0.52
@@ -120,6 +121,18 @@ static enum status check_memory(const struct cp_case *c, struct error *error)
     return case_memory(c, &bytes, error);
 }
 
+static enum status check_slices(const struct cp_case *c, struct error *error)
+{
+    int64_t slices = plan_slices_bound(c);
+    if (slices <= PLAN_SLICES_MAX)
+        return STATUS_OK;
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                     "batch %d on world_size %d with comm %s makes up to %lld slices of attention "
+                     "on a rank; accepted are %lld, or comm p2p",
+                     c->batch, c->world_size, case_choice_name(case_comm_choices, c->comm),
+                     (long long)slices, (long long)PLAN_SLICES_MAX);
+}
+
 // A case says nothing that is not done, and nothing twice: a field without effect, or two that
 // contradict each other, are a mistake that is better told than guessed at.
 static const struct support_rule rules[] = {
@@ -168,6 +181,9 @@ static const struct support_rule rules[] = {
      "No machine has that. What the machine at hand has not is for the daemon to refuse.",
      "--batch 4096 --heads 4096 --kv-heads 4096 --seqlen-q 16777216 --seqlen-kv 16777216",
      check_memory},
+    {"sequences that all-to-all over many ranks cuts into more than 2 million slices of attention",
+     "Its plan would take longer than the attention.",
+     "--world-size 64 --comm a2a --batch 1024 --seqlen 4096", check_slices},
     {.what = NULL},
 };
 

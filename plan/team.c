@@ -17,6 +17,14 @@ struct team team_of(int rank, int size)
     return (struct team){rank / size * size, size};
 }
 
+int team_groups(const struct cp_case *c)
+{
+    int each = c->kv_heads / c->world_size;
+    if (c->comm != COMM_A2A || each < 1)
+        return 1;
+    return each < TEAM_GROUPS_MAX ? each : TEAM_GROUPS_MAX;
+}
+
 // The query heads [first, end) with their key heads.
 static struct heads heads_between(const struct cp_case *c, int first, int end)
 {
@@ -71,7 +79,7 @@ static int span_order(const void *a, const void *b)
     const struct span *x = a, *y = b;
     if (x->sequence != y->sequence)
         return x->sequence < y->sequence ? -1 : 1;
-    return (x->position > y->position) - (x->position < y->position);
+    return (x->row > y->row) - (x->row < y->row);
 }
 
 int team_spans(const struct cp_case *c, enum shard_side side, struct team team, struct span *spans)

@@ -21,6 +21,10 @@ int team_size(const struct cp_case *c);
 // The team of `size` ranks that the rank belongs to; size divides the world's.
 struct team team_of(int rank, int size);
 
+// Groups of heads that one after the other come to the members, where all ranks are one team.
+#define TEAM_GROUPS_MAX 4
+int team_groups(const struct cp_case *c);
+
 struct heads team_heads(const struct cp_case *c, int size, int member);
 
 // Part `i` of `count` of the heads, cut between key heads so that no part shares one.
@@ -34,7 +38,7 @@ int64_t team_row_base(const struct cp_case *c, enum shard_side side, struct team
 // The largest team_rows() of any team of that size.
 int64_t team_rows_max(const struct cp_case *c, enum shard_side side, int size);
 
-// Spans of the team's tokens, sequence by sequence, in ascending position; rows are the team's,
+// Spans of the team's tokens, sequence by sequence, in the order of memory; rows are the team's,
 // those of the bias too.
 // Room for team.size * shard_spans_max() is needed. Returns how many.
 int team_spans(const struct cp_case *c, enum shard_side side, struct team team, struct span *spans);

@@ -4,16 +4,14 @@
 // is on its way in and the last on its way home.
 #include "plan/deal.h"
 
-#define GROUPS_MAX 4
-
 struct ulysses {
     struct builder *b;
     const struct cp_case *c;
     struct tensors tensors;
     struct team team;
     int groups;
-    struct deal deals[GROUPS_MAX];
-    int32_t dkv[GROUPS_MAX]; // fp32, of all tokens
+    struct deal deals[TEAM_GROUPS_MAX];
+    int32_t dkv[TEAM_GROUPS_MAX]; // fp32, of all tokens
 };
 
 static struct pair group_keys(const struct ulysses *u, int g, int32_t buffer, int element)
@@ -26,11 +24,7 @@ static bool ulysses_init(struct ulysses *u, struct builder *b)
     u->b = b;
     u->c = builder_case(b);
     u->team = (struct team){0, u->c->world_size};
-    u->groups = u->c->kv_heads / u->c->world_size;
-    if (u->groups < 1)
-        u->groups = 1;
-    if (u->groups > GROUPS_MAX)
-        u->groups = GROUPS_MAX;
+    u->groups = team_groups(u->c);
     tensors_init(&u->tensors, b);
     for (int g = 0; g < u->groups; g++) {
         char number[12];

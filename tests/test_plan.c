@@ -58,9 +58,11 @@ START_TEST(memory_bound_holds)
         plans_any_case(seed, 100, &c);
         ck_assert_int_eq(case_memory(&c, &bound, NULL), STATUS_OK);
         plans_create(&p, &c);
-        for (int rank = 0; rank < p.size; rank++)
+        for (int rank = 0; rank < p.size; rank++) {
             if (plans_bytes(p.plans[rank]) > bound)
                 ck_abort_msg("seed %llu: %lld bytes", (unsigned long long)seed, (long long)bound);
+            ck_assert_int_le(p.plans[rank]->slice_count, plan_slices_bound(&c));
+        }
         plans_destroy(&p);
     }
 }
@@ -87,6 +89,29 @@ START_TEST(flops_of_all_ranks_are_those_of_the_case)
 END_TEST
 
 // ---- the other ways ----
+
+// Without a mask nothing cuts a sequence.
+START_TEST(dealt_sequences_are_one_slice)
+{
+    for (int size = 1; size <= 8; size++) {
+        struct cp_case c;
+        struct plans p;
+        plans_even_case(size, &c);
+        c.comm = COMM_A2A;
+        c.heads = c.kv_heads = 8;
+        c.batch = 1;
+        c.format = size % 2 ? FORMAT_BSHD : FORMAT_SBHD;
+        c.mask = MASK_NONE;
+        plans_create(&p, &c);
+        for (int32_t i = 0; i < p.plans[0]->op_count; i++) {
+            const struct op *op = &p.plans[0]->ops[i];
+            if (op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD)
+                ck_assert_int_eq(op->slice_count, 1);
+        }
+        plans_destroy(&p);
+    }
+}
+END_TEST
 
 START_TEST(gather_overlaps)
 {
@@ -352,6 +377,7 @@ static Suite *suite(void)
     tcase_add_test(others, gather_overlaps);
     tcase_add_test(others, gather_sends_no_more_than_it_must);
     tcase_add_test(others, ulysses_overlaps);
+    tcase_add_test(others, dealt_sequences_are_one_slice);
     suite_add_tcase(s, others);
     TCase *text = tcase_create("text");
     tcase_add_test(text, explain_shows_what_happens);

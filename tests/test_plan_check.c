@@ -461,6 +461,58 @@ START_TEST(fault_of_the_extras_is_reported)
 }
 END_TEST
 
+// ---- regions in pieces ----
+
+// Whether two of the operation's receives have a byte in common, byte by byte.
+static bool receives_overlap(const struct plan *plan, const struct op *op)
+{
+    bool overlap = false;
+    for (int32_t buffer = 0; buffer < plan->buffer_count; buffer++) {
+        char *taken = calloc((size_t)plan->buffers[buffer].bytes + 1, 1);
+        for (int32_t i = 0; i < op->transfer_count; i++) {
+            const struct region *r = &plan->transfers[op->transfer_first + i].receive;
+            for (int64_t n = 0; r->buffer == buffer && n < region_total(r); n++)
+                overlap |= taken[r->offset + n / r->bytes * r->stride + n % r->bytes]++ > 0;
+        }
+        free(taken);
+    }
+    return overlap;
+}
+
+// Leaves few rows of what comes home in pieces and moves one of them through its buffer.
+START_TEST(pieces_that_meet_are_found)
+{
+    struct cp_case c;
+    struct plans p;
+    int met = 0, apart = 0;
+    plans_full_case(COMM_A2A, 3, &c);
+    plans_create(&p, &c);
+    struct plan *plan = p.plans[1];
+    for (int32_t i = 0; i < plan->transfer_count; i++)
+        if (plan->transfers[i].receive.rows > 1)
+            plan->transfers[i].receive.rows = 4;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        for (int32_t k = 0; k < op->transfer_count; k++) {
+            struct region *r = &plan->transfers[op->transfer_first + k].receive;
+            int64_t kept = r->offset, room = plan->buffers[r->buffer].bytes - region_extent(r);
+            for (r->offset = 0; r->rows > 1 && r->offset <= room; r->offset += 2) {
+                struct error error = {.text = ""};
+                bool overlap = receives_overlap(plan, op);
+                (void)!plan_check_alone(plan, &error);
+                ck_assert_int_eq(strstr(error.text, "both touch") != NULL, overlap);
+                met += overlap;
+                apart += !overlap;
+            }
+            r->offset = kept;
+        }
+    }
+    ck_assert_int_gt(met, 50);
+    ck_assert_int_gt(apart, 50);
+    plans_destroy(&p);
+}
+END_TEST
+
 START_TEST(worlds_of_no_size_are_refused)
 {
     struct plan *plans[1] = {NULL};
@@ -481,6 +533,7 @@ static Suite *suite(void)
     tcase_add_loop_test(one, fault_of_the_extras_is_reported, 0,
                         sizeof full_faults / sizeof full_faults[0]);
     tcase_add_test(one, worlds_of_no_size_are_refused);
+    tcase_add_test(one, pieces_that_meet_are_found);
     suite_add_tcase(s, one);
     return s;
 }

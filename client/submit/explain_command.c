@@ -93,12 +93,19 @@ static enum status draw(const struct explain_options *o, FILE *svg, struct plan 
     return STATUS_OK;
 }
 
-static enum status make_plans(const struct cp_case *c, struct plan **plans, struct error *error)
+// Checked one by one. Slices are kept of the plan that is shown, or of all for -1.
+static enum status make_plans(const struct cp_case *c, int shown, struct plan **plans,
+                              struct error *error)
 {
     enum status status = STATUS_OK;
-    for (int r = 0; r < c->world_size && !status; r++)
+    for (int r = 0; r < c->world_size && !status; r++) {
         status = plan_create(c, r, &plans[r], error);
-    return status ? status : plan_check(plans, c->world_size, error);
+        if (!status)
+            status = plan_check_alone(plans[r], error);
+        if (!status && shown >= 0 && r != shown)
+            plan_forget_slices(plans[r]);
+    }
+    return status ? status : plan_check_exchanges(plans, c->world_size, error);
 }
 
 // Checks the plans of a case; draws them into `svg`, or without it writes one as text.
@@ -106,7 +113,7 @@ static enum status explain(const struct cp_case *c, const struct explain_options
                            struct error *error)
 {
     struct plan *plans[WORLD_SIZE_MAX] = {NULL};
-    enum status status = make_plans(c, plans, error);
+    enum status status = make_plans(c, svg ? -1 : o->rank, plans, error);
     if (!status)
         printf("checked together: the plans of %d rank%s have no race and no deadlock\n",
                c->world_size, c->world_size == 1 ? "" : "s");
