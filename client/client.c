@@ -325,7 +325,9 @@ void cpattn_description_destroy(struct cpattn_description *description)
 // A status behind its public face, which comes first.
 struct daemon_status {
     struct cpattn_daemon_status face;
-    struct wire_pool *wire; // [face.pool_count], holds the texts
+    struct wire_pool *wire;         // [face.pool_count], holds the texts
+    struct wire_open_request *open; // [face.request_count], likewise
+    struct cpattn_open_request requests[OPEN_LISTED_MAX];
     struct cpattn_pool pools[];
 };
 
@@ -345,7 +347,23 @@ static struct cpattn_pool pool_public(const struct wire_pool *wire)
     };
 }
 
-// Takes over the list of pools.
+static struct cpattn_open_request open_public(const struct wire_open_request *wire)
+{
+    return (struct cpattn_open_request){
+        .id = wire->id,
+        .user = wire->user,
+        .implementation = wire->implementation,
+        .case_text = wire->case_text,
+        .phase = wire->phase,
+        .step = wire->step,
+        .world_size = wire->world_size,
+        .running = wire->running,
+        .age_ns = wire->age_ns,
+        .run_ns = wire->run_ns,
+    };
+}
+
+// Takes over the lists.
 static struct cpattn_daemon_status *status_create(struct wire_status *wire)
 {
     size_t count = (size_t)wire->pool_count;
@@ -363,9 +381,14 @@ static struct cpattn_daemon_status *status_create(struct wire_status *wire)
         .refused = wire->refused,
         .draining = wire->draining,
         .pool_count = wire->pool_count,
+        .request_count = wire->open_count,
     };
     s->wire = wire->pools;
+    s->open = wire->open;
     wire->pools = NULL;
+    wire->open = NULL;
+    for (int i = 0; i < wire->open_count; i++)
+        s->requests[i] = open_public(&s->open[i]);
     for (size_t i = 0; i < count; i++)
         s->pools[i] = pool_public(&s->wire[i]);
     return &s->face;
@@ -401,10 +424,18 @@ const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_s
     return index >= 0 && index < status->pool_count ? &status_plain(status)->pools[index] : NULL;
 }
 
+const struct cpattn_open_request *
+cpattn_daemon_status_request(const struct cpattn_daemon_status *status, int index)
+{
+    return index >= 0 && index < status->request_count ? &status_plain(status)->requests[index]
+                                                       : NULL;
+}
+
 void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status)
 {
     if (!status)
         return;
     free(status_plain(status)->wire);
+    free(status_plain(status)->open);
     free(status);
 }

@@ -442,6 +442,7 @@ struct cpattn_daemon_status {
     uint64_t refused; // not admitted
     bool draining;
     int32_t pool_count;
+    int32_t request_count; // that the status lists; `queued` and `running` count all
 };
 
 // One pool: the rank processes of one world size.
@@ -458,6 +459,20 @@ struct cpattn_pool {
     const char *implementation; // a guest's name, or "" for the daemon's own
 };
 
+// A case that waits or runs; up to 64 are listed, those that run first.
+struct cpattn_open_request {
+    const char *id;   // for cpattn-submit cancel; "" where it is another user's
+    const char *user; // "uid=1000 pid=4242", of others "uid=1000"; "address=192.0.2.7:50000"
+    const char *implementation; // a guest's name, or "" for the daemon's own
+    const char *case_text;      // what is special to the case; "" where it is another user's
+    const char *phase;          // of the rank that holds the others up: "forward", or ""
+    int32_t step;               // of the algorithm, in that phase
+    int32_t world_size;
+    bool running;
+    uint64_t age_ns; // since it was admitted
+    uint64_t run_ns; // since its ranks have it; 0: it waits
+};
+
 // timeout_ns 0: 5 s.
 CPATTN_API enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t timeout_ns,
                                                   struct cpattn_daemon_status **status,
@@ -465,6 +480,9 @@ CPATTN_API enum cpattn_status cpattn_query_status(struct cpattn_client *client, 
 // The index-th pool; NULL after the last.
 CPATTN_API const struct cpattn_pool *
 cpattn_daemon_status_pool(const struct cpattn_daemon_status *status, int index);
+// The index-th request; NULL after the last.
+CPATTN_API const struct cpattn_open_request *
+cpattn_daemon_status_request(const struct cpattn_daemon_status *status, int index);
 CPATTN_API void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status);
 
 // ---- many requests in flight --------------------------------------------------------------------

@@ -9,6 +9,8 @@ daemon_libcore_a_SOURCES = \
     daemon/core/core.h \
     daemon/core/deadline.c \
     daemon/core/deadline.h \
+    daemon/core/failures.c \
+    daemon/core/failures.h \
     daemon/core/ids.c \
     daemon/core/ids.h \
     daemon/core/job.c \
@@ -75,6 +77,8 @@ cpattnd_SOURCES += daemon/io/gate.h
 cpattnd_SOURCES += daemon/io/host.c
 cpattnd_SOURCES += daemon/io/host.h
 cpattnd_SOURCES += daemon/io/losses.c
+cpattnd_SOURCES += daemon/io/core_config.c daemon/io/core_config.h
+cpattnd_SOURCES += daemon/io/open_requests.c daemon/io/open_requests.h
 cpattnd_SOURCES += daemon/io/losses.h
 cpattnd_SOURCES += daemon/io/mesh.c
 cpattnd_SOURCES += daemon/io/mesh.h

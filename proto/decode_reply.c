@@ -192,6 +192,25 @@ static enum status decode_error(const Cpattn__V1__Error *message, struct wire_re
 
 // ---- the daemon's status ------------------------------------------------------------------------
 
+static enum status decode_open(const Cpattn__V1__DaemonStatus *message, const struct map_path *path,
+                               struct wire_status *s, struct error *error)
+{
+    void *open;
+    enum status status =
+        check_count(message->n_requests, 0, OPEN_LISTED_MAX, path, "requests", error);
+    if (status == STATUS_OK)
+        status = list_alloc(message->n_requests, sizeof *s->open, &open, error);
+    if (status != STATUS_OK)
+        return status;
+    s->open = open;
+    s->open_count = (int32_t)message->n_requests;
+    for (size_t i = 0; status == STATUS_OK && i < message->n_requests; i++) {
+        struct map_path entry = {.parent = path, .name = "requests", .index = (int)i};
+        status = map_decode(&message->requests[i]->base, schema_open, &entry, &s->open[i], error);
+    }
+    return status;
+}
+
 static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct wire_status *s,
                                  struct error *error)
 {
@@ -210,7 +229,7 @@ static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct
         struct map_path entry = {.parent = &path, .name = "pools", .index = (int)i};
         status = map_decode(&message->pools[i]->base, schema_pool, &entry, &s->pools[i], error);
     }
-    return status;
+    return status == STATUS_OK ? decode_open(message, &path, s, error) : status;
 }
 
 // ---- the envelope -------------------------------------------------------------------------------

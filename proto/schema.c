@@ -190,6 +190,20 @@ const struct map_field schema_pool[] = {
     END,
 };
 
+const struct map_field schema_open[] = {
+    TEXT(wire_open_request, id),
+    TEXT(wire_open_request, user),
+    TEXT(wire_open_request, implementation),
+    TEXT(wire_open_request, case_text),
+    TEXT(wire_open_request, phase),
+    INT(wire_open_request, world_size, 1, WORLD_SIZE_MAX),
+    INT(wire_open_request, step, 0, INT32_MAX),
+    BOOL(wire_open_request, running),
+    UINT(wire_open_request, age_ns),
+    UINT(wire_open_request, run_ns),
+    END,
+};
+
 static enum map_kind case_kind(enum case_field_kind kind)
 {
     switch (kind) {

@@ -20,6 +20,7 @@ extern const struct map_field schema_description[]; // Description  | struct wir
 extern const struct map_field schema_guest[];       // Guest        | struct wire_guest
 extern const struct map_field schema_status[];      // DaemonStatus | struct wire_status
 extern const struct map_field schema_pool[];        // Pool         | struct wire_pool
+extern const struct map_field schema_open[];        // OpenRequest  | struct wire_open_request
 
 // The same for a field of a case: Case | struct cp_case. Choices are taken as they come; whether
 // one is known is case_check()'s to say.

@@ -19,5 +19,6 @@ void wire_reply_fini(struct wire_reply *reply)
     free(reply->result.ranks);
     free(reply->failure.ranks);
     free(reply->pools.pools);
+    free(reply->pools.open);
     memset(reply, 0, sizeof *reply);
 }

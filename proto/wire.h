@@ -130,6 +130,20 @@ struct wire_pool {
     char last_failure[ERROR_TEXT_MAX]; // or ""
 };
 
+// Requests that a status lists, at most.
+#define OPEN_LISTED_MAX 64
+
+struct wire_open_request {
+    char id[33];                                  // hexadecimal; "" where it is another user's
+    char user[80];                                // who asked, as in the log
+    char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
+    char case_text[256];
+    char phase[16]; // of the rank that holds the others up, or ""
+    int32_t world_size, step;
+    bool running;
+    uint64_t age_ns, run_ns; // since it was admitted; since its ranks have it, or 0
+};
+
 struct wire_status {
     uint64_t uptime_ns;
     int32_t queued, running;
@@ -137,6 +151,8 @@ struct wire_status {
     bool draining;
     int32_t pool_count;
     struct wire_pool *pools; // owned
+    int32_t open_count;
+    struct wire_open_request *open; // owned; first those that run, each in order of admission
 };
 
 struct wire_reply {

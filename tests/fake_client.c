@@ -536,7 +536,8 @@ enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t ti
                                              .failed = 1,
                                              .errors = 1,
                                              .refused = 2,
-                                             .pool_count = 2};
+                                             .pool_count = 2,
+                                             .request_count = 2};
     return CPATTN_OK;
 }
 
@@ -544,6 +545,18 @@ const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_s
                                                     int index)
 {
     return index >= 0 && index < status->pool_count ? &fake_pools[index] : NULL;
+}
+
+static const struct cpattn_open_request fake_requests[] = {
+    {"00112233445566778899aabbccddeeff", "uid=1000 pid=4242", "", "bf16 w2 s512", "forward", 3, 2,
+     true, 5000000000, 4000000000},
+    {"", "uid=1001", "torch", "", "", 0, 4, false, 1000000000, 0},
+};
+
+const struct cpattn_open_request *
+cpattn_daemon_status_request(const struct cpattn_daemon_status *status, int index)
+{
+    return index >= 0 && index < status->request_count ? &fake_requests[index] : NULL;
 }
 
 void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status)

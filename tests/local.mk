@@ -357,6 +357,10 @@ test_programs += tests/test_core_spares_room
 tests_test_core_spares_room_SOURCES = tests/test_core_spares_room.c $(core_fixture)
 tests_test_core_spares_room_LDADD = $(core_libs)
 
+test_programs += tests/test_core_starts
+tests_test_core_starts_SOURCES = tests/test_core_starts.c $(core_fixture)
+tests_test_core_starts_LDADD = $(core_libs)
+
 test_programs += tests/test_core_stuck
 tests_test_core_stuck_SOURCES = tests/test_core_stuck.c $(core_fixture)
 tests_test_core_stuck_LDADD = $(core_libs)

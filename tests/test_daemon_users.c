@@ -106,6 +106,47 @@ START_TEST(test_allow_users)
 }
 END_TEST
 
+static struct wire_open_request first_open(int fd)
+{
+    struct wire_request request = daemon_request(METHOD_STATUS);
+    daemon_send(fd, 77, &request);
+    struct wire_reply reply = daemon_receive(fd);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_int_eq(reply.pools.open_count, 1);
+    struct wire_open_request open = reply.pools.open[0];
+    wire_reply_fini(&reply);
+    return open;
+}
+
+START_TEST(test_status_shows_a_user_what_is_theirs)
+{
+    start_open(NULL);
+    struct wire_request request = daemon_request_long(2);
+    int alice = connect_as(ALICE), bob = connect_as(BOB), again = connect_as(ALICE);
+    daemon_send(alice, 1, &request);
+    daemon_await_running(&d, 1);
+    struct wire_open_request open = first_open(again);
+    ck_assert_uint_eq(strlen(open.id), 32);
+    expect_text(open.user, "uid=61001 pid=");
+    expect_text(open.case_text, "w2");
+    ck_assert(open.running && open.run_ns > 0 && open.age_ns >= open.run_ns);
+    open = first_open(bob);
+    ck_assert_str_eq(open.id, "");
+    ck_assert_str_eq(open.user, "uid=61001");
+    ck_assert_str_eq(open.case_text, "");
+    ck_assert(open.running);
+    int root = connect_as(0);
+    open = first_open(root);
+    ck_assert_uint_eq(strlen(open.id), 32);
+    close(root);
+    close(again);
+    close(alice);
+    close(bob);
+    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 START_TEST(test_share_of_the_queue)
 {
     static const char *const arguments[] = {"--queue-max", "4", NULL};
@@ -171,6 +212,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     if (geteuid() == 0) {
         tcase_add_test(tcase, test_allow_users);
+        tcase_add_test(tcase, test_status_shows_a_user_what_is_theirs);
         tcase_add_test(tcase, test_share_of_the_queue);
         tcase_add_test(tcase, test_connections_of_one_user);
     }

@@ -543,7 +543,14 @@ tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
     " 4 0 0-3 down - 6 0 5 rank 3 exited with 1 while it started"
 tap_has "status: a spare, and devices that are not neighbours" "$(printf '%s' "$out" | tr -s ' ')" \
     " 2 0 0,3 idle yes 1 12 0"
+tap_has "status: a request that runs" "$(printf '%s' "$out" | tr -s ' ')" \
+    "00112233445566778899aabbccddeeff running 5.00 s 4.00 s forward 3 uid=1000 pid=4242 bf16 w2 s512"
+tap_has "status: another user's that waits" "$(printf '%s' "$out" | tr -s ' ')" \
+    "- waiting 1.00 s - - uid=1001 torch -"
+tap_has "status: not all are listed" "$out" "and 2 more"
 run status --json
+tap_is "status --json: requests" "$(peeks requests.0.id requests.0.phase requests.1.running)" \
+    "00112233445566778899aabbccddeeff forward false "
 tap_is "status --json" "$("$peek" json pools.1.state <"$scratch/out")" down
 tap_is "status --json: spares" "$(
     for i in 0 1; do "$peek" json pools.$i.spare <"$scratch/out"; done | tr '\n' ' '

@@ -216,6 +216,9 @@ START_TEST(statuses_survive)
         sent.pools.pool_count = got.pools.pool_count;
         ck_assert_mem_eq(sent.pools.pools, got.pools.pools,
                          (size_t)sent.pools.pool_count * sizeof *sent.pools.pools);
+        ck_assert_int_eq(sent.pools.open_count, got.pools.open_count);
+        ck_assert_mem_eq(sent.pools.open, got.pools.open,
+                         (size_t)sent.pools.open_count * sizeof *sent.pools.open);
         ck_assert_uint_eq(sent.pools.refused, got.pools.refused);
         ck_assert_uint_eq(sent.pools.uptime_ns, got.pools.uptime_ns);
         ck_assert_int_eq(sent.pools.draining, got.pools.draining);

@@ -303,6 +303,21 @@ static void sample_pool(struct sample *s, struct wire_pool *pool)
     sample_text(s, pool->last_failure, sizeof pool->last_failure, false);
 }
 
+static void sample_open(struct sample *s, struct wire_open_request *open)
+{
+    for (int i = 0; i < 32; i++)
+        open->id[i] = "0123456789abcdef"[sample_range(s, 0, 15)];
+    strcpy(open->user, "uid=1000 pid=4242");
+    strcpy(open->implementation, sample_bits(s) & 1 ? "torch" : "");
+    strcpy(open->case_text, "bf16 bshd p2p w2");
+    strcpy(open->phase, "backward");
+    open->world_size = (int32_t)sample_range(s, 1, WORLD_SIZE_MAX);
+    open->step = (int32_t)sample_range(s, 0, INT32_MAX);
+    open->running = sample_bits(s) & 1;
+    open->age_ns = sample_bits(s);
+    open->run_ns = sample_bits(s);
+}
+
 void sample_status(struct sample *s, int pools, struct wire_status *status)
 {
     status->uptime_ns = sample_bits(s);
@@ -318,6 +333,10 @@ void sample_status(struct sample *s, int pools, struct wire_status *status)
     status->pools = zeroed((size_t)pools + 1, sizeof *status->pools);
     for (int i = 0; i < pools; i++)
         sample_pool(s, &status->pools[i]);
+    status->open_count = pools;
+    status->open = zeroed((size_t)pools + 1, sizeof *status->open);
+    for (int i = 0; i < pools; i++)
+        sample_open(s, &status->open[i]);
 }
 
 void sample_result_largest(struct wire_result *r)

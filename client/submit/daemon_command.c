@@ -175,21 +175,9 @@ static void devices_cell(struct table *table, uint64_t devices)
     table_cell(table, PAINT_PLAIN, "%s", used ? text : "-");
 }
 
-static void print_status(const struct cpattn_daemon_status *s)
+static void print_pools(const struct cpattn_daemon_status *s)
 {
-    char uptime[DURATION_TEXT_MAX];
     const struct cpattn_pool *pool;
-    printf("up %s%s; %d running, %d queued\n",
-           duration_format(s->uptime_ns, uptime, sizeof(uptime)),
-           s->draining ? ", draining: no new cases" : "", s->running, s->queued);
-    printf("%" PRIu64 " case%s taken in: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
-           " not brought to %s end; %" PRIu64 " refused\n",
-           s->admitted, s->admitted == 1 ? "" : "s", s->passed, s->failed, s->errors,
-           s->errors == 1 ? "its" : "their", s->refused);
-    if (s->pool_count == 0) {
-        printf("no pool yet: the first case of a world size starts one\n");
-        return;
-    }
     putchar('\n');
     struct table *table = table_create(stdout, "IMPLEMENTATION >WORLD_SIZE >INSTANCE DEVICES STATE "
                                                "SPARE >STARTED >JOBS >DEATHS LAST_FAILURE");
@@ -209,6 +197,58 @@ static void print_status(const struct cpattn_daemon_status *s)
     }
     table_print(table, "");
     table_destroy(table);
+}
+
+static void age_cell(struct table *table, uint64_t ns)
+{
+    char text[DURATION_TEXT_MAX];
+    table_cell(table, PAINT_PLAIN, "%s", duration_format(ns, text, sizeof(text)));
+}
+
+static void print_requests(const struct cpattn_daemon_status *s)
+{
+    const struct cpattn_open_request *r;
+    putchar('\n');
+    struct table *table = table_create(stdout, "REQUEST STATE >AGE >RUNS PHASE USER CASE");
+    for (int i = 0; (r = cpattn_daemon_status_request(s, i)); i++) {
+        table_row(table);
+        table_cell(table, PAINT_PLAIN, "%s", r->id[0] ? r->id : "-");
+        table_cell(table, PAINT_PLAIN, "%s", r->running ? "running" : "waiting");
+        age_cell(table, r->age_ns);
+        if (r->running)
+            age_cell(table, r->run_ns);
+        else
+            table_cell(table, PAINT_PLAIN, "-");
+        if (r->phase[0])
+            table_cell(table, PAINT_PLAIN, "%s %d", r->phase, r->step);
+        else
+            table_cell(table, PAINT_PLAIN, "-");
+        table_cell(table, PAINT_PLAIN, "%s", r->user);
+        table_cell(table, PAINT_PLAIN, "%s%s%s", r->implementation, r->implementation[0] ? " " : "",
+                   r->case_text[0] ? r->case_text : "-");
+    }
+    table_print(table, "");
+    table_destroy(table);
+    if (s->request_count < s->running + s->queued)
+        printf("and %d more\n", s->running + s->queued - s->request_count);
+}
+
+static void print_status(const struct cpattn_daemon_status *s)
+{
+    char uptime[DURATION_TEXT_MAX];
+    printf("up %s%s; %d running, %d queued\n",
+           duration_format(s->uptime_ns, uptime, sizeof(uptime)),
+           s->draining ? ", draining: no new cases" : "", s->running, s->queued);
+    printf("%" PRIu64 " case%s taken in: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
+           " not brought to %s end; %" PRIu64 " refused\n",
+           s->admitted, s->admitted == 1 ? "" : "s", s->passed, s->failed, s->errors,
+           s->errors == 1 ? "its" : "their", s->refused);
+    if (s->pool_count == 0)
+        printf("no pool yet: the first case of a world size starts one\n");
+    else
+        print_pools(s);
+    if (s->request_count > 0)
+        print_requests(s);
 }
 
 int command_status(int argc, char **argv)

@@ -489,11 +489,28 @@ static json_t *pool_object(struct writer *w, const struct cpattn_pool *p)
     return object;
 }
 
+static json_t *open_object(struct writer *w, const struct cpattn_open_request *r)
+{
+    json_t *object = json_object();
+    put_text(w, object, "id", r->id);
+    put_text(w, object, "user", r->user);
+    put_text(w, object, "implementation", r->implementation[0] ? r->implementation : "cpattn");
+    put_int(w, object, "world_size", r->world_size);
+    put_text(w, object, "case", r->case_text);
+    put(w, object, "running", json_boolean(r->running));
+    put_int(w, object, "age_ns", (int64_t)r->age_ns);
+    put_int(w, object, "run_ns", (int64_t)r->run_ns);
+    put_text(w, object, "phase", r->phase);
+    put_int(w, object, "step", r->step);
+    return object;
+}
+
 bool json_status(FILE *out, const struct cpattn_daemon_status *s)
 {
     struct writer w = {false};
     const struct cpattn_pool *pool;
-    json_t *object = json_object(), *pools = json_array();
+    const struct cpattn_open_request *request;
+    json_t *object = json_object(), *pools = json_array(), *requests = json_array();
     put_int(&w, object, "uptime_ns", (int64_t)s->uptime_ns);
     put_int(&w, object, "queued", s->queued);
     put_int(&w, object, "running", s->running);
@@ -507,5 +524,9 @@ bool json_status(FILE *out, const struct cpattn_daemon_status *s)
         if (json_array_append_new(pools, pool_object(&w, pool)))
             w.failed = true;
     put(&w, object, "pools", pools);
+    for (int i = 0; (request = cpattn_daemon_status_request(s, i)); i++)
+        if (json_array_append_new(requests, open_object(&w, request)))
+            w.failed = true;
+    put(&w, object, "requests", requests);
     return write_line(&w, out, object);
 }

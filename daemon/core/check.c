@@ -162,8 +162,8 @@ static bool check_times(const struct core *core, const struct pool *pool)
 static void check_pool(const struct core *core, const struct pool *pool)
 {
     assert(pool == &core->pools[pool->index]);
-    assert(pool->failures.count >= 0 && pool->failures.count <= POOL_FAILURES_MAX);
-    assert(pool->spare_failures.count >= 0 && pool->spare_failures.count <= POOL_FAILURES_MAX);
+    assert(pool->failures.count >= 0 && pool->failures.count <= FAILURES_MAX);
+    assert(pool->spare_failures.count >= 0 && pool->spare_failures.count <= FAILURES_MAX);
     check_twins(core, pool);
     int timer_id = core->config.queue_max + pool->index;
     bool timer = timers_is_set(&core->timers, timer_id);

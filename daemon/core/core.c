@@ -226,7 +226,7 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
 static uint64_t core_next_try_ns(const struct core *core, const struct size *size,
                                  uint64_t patience_ns)
 {
-    uint64_t next_ns = TIMERS_NEVER, down_ns = pool_all_down_ns(core, size);
+    uint64_t next_ns = TIMERS_NEVER, down_ns = failures_down_ns(core, size);
     if (down_ns == TIMERS_NEVER || core->now_ns - down_ns < patience_ns)
         return TIMERS_NEVER;
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
@@ -246,11 +246,11 @@ static enum status core_refuse_down(const struct core *core, const struct size *
 {
     uint64_t left_ns = next_ns > core->now_ns ? next_ns - core->now_ns : 0;
     struct error loss;
-    pool_loss_text(pool_culprit(size), &loss);
+    pool_loss_text(failures_culprit(size), &loss);
     return error_set(error, STATUS_UNAVAILABLE,
                      "the pool of world size %d is DOWN after %d failed starts in a row (%s); it "
                      "is tried again in %d s",
-                     size->world_size, POOL_FAILURES_MAX, loss.text,
+                     size->world_size, FAILURES_MAX, loss.text,
                      (int)((left_ns + NS_PER_S - 1) / NS_PER_S));
 }
 
@@ -452,7 +452,7 @@ void core_drain(struct core *core, uint64_t now_ns)
     core_begin(core, now_ns);
     core->draining = true;
     LIST_FOREACH (node, &core->sizes_waiting)
-        pool_refuse_waiting(core, size_entry(node));
+        failures_refuse_waiting(core, size_entry(node));
     core_settle(core);
 }
 

@@ -5,13 +5,6 @@
 
 #include "daemon/core/state.h"
 
-// A start that failed once is tried again at once. Then the pause is a part of the time for which
-// starts have failed: a short trouble is over soon after its cause, a long one costs little.
-#define PAUSE_PART        8
-#define PAUSE_MIN_NS      (UINT64_C(250) * 1000000)
-#define PAUSE_MAX_NS      (UINT64_C(30) * 1000000000)
-// At least, for a pool that was started to stand by, and lost before it had a job.
-#define SPARE_PAUSE_NS    (UINT64_C(1) * 1000000000)
 // An idle pool that outstayed its timeout because a job waits for it.
 #define IDLE_AGAIN_NS_MIN (UINT64_C(1) * 1000000000)
 
@@ -145,73 +138,18 @@ void pool_loss_text(const struct pool *pool, struct error *text)
         error_set(text, STATUS_OK, "%s", loss_words(pool->loss));
 }
 
-// Of starts of the kind that its last one was.
-static const struct pool_failures *pool_failures(const struct pool *pool)
-{
-    return pool->as_spare ? &pool->spare_failures : &pool->failures;
-}
-
 enum pool_state pool_state(const struct pool *pool)
 {
-    bool down = pool->mode == MODE_BACKOFF && pool_failures(pool)->count == POOL_FAILURES_MAX;
+    bool down = pool->mode == MODE_BACKOFF && failures_of(pool)->count == FAILURES_MAX;
     return down ? POOL_DOWN : pool_states[pool->mode];
 }
 
 // ---- the end of a generation ----------------------------------------------------------------
 
-static uint64_t pool_pause_ns(const struct core *core, const struct pool *pool)
-{
-    const struct pool_failures *failures = pool_failures(pool);
-    if (!pool->start_failed || (failures->count < 2 && !pool->must_wait))
-        return pool->must_wait ? SPARE_PAUSE_NS : 0;
-    uint64_t least_ns = pool->must_wait ? SPARE_PAUSE_NS : PAUSE_MIN_NS;
-    uint64_t pause_ns = (core->now_ns - failures->since_ns) / PAUSE_PART;
-    pause_ns = pause_ns > least_ns ? pause_ns : least_ns;
-    return pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
-}
-
-uint64_t pool_all_down_ns(const struct core *core, const struct size *size)
-{
-    uint64_t since_ns = 0;
-    bool any = false;
-    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
-        if (pool->devices & core->devices_stuck)
-            continue;
-        if (pool->failures.count < POOL_FAILURES_MAX)
-            return TIMERS_NEVER;
-        any = true;
-        since_ns = since_ns > pool->failures.down_ns ? since_ns : pool->failures.down_ns;
-    }
-    return any ? since_ns : TIMERS_NEVER;
-}
-
-struct pool *pool_culprit(const struct size *size)
-{
-    struct pool *culprit = size->pools;
-    for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
-        if (pool->lost_ns > culprit->lost_ns)
-            culprit = pool;
-    return culprit;
-}
-
-// Nobody keeps a daemon that drains.
-void pool_refuse_waiting(struct core *core, struct size *size)
-{
-    uint64_t down_ns = pool_all_down_ns(core, size);
-    if (down_ns == TIMERS_NEVER)
-        return;
-    struct pool *pool = pool_culprit(size);
-    struct job_event event = {.kind = JOB_REFUSE_DOWN, .pool = pool, .rank = pool->loss_rank};
-    LIST_FOREACH (node, &size->queue) {
-        if (core->draining || core->now_ns - down_ns >= job_entry(node)->patience_ns)
-            job_handle(core, job_entry(node), &event);
-    }
-}
-
 // All ranks are reaped: only now may there be a next generation.
 static void pool_reaped(struct core *core, struct pool *pool)
 {
-    uint64_t pause_ns = pool_pause_ns(core, pool);
+    uint64_t pause_ns = failures_pause_ns(core, pool);
     pool_hand_back(core, pool);
     pool->yields = false;
     if (pause_ns > 0)
@@ -220,7 +158,7 @@ static void pool_reaped(struct core *core, struct pool *pool)
         pool_move(core, pool, MODE_COLD, TIMERS_NEVER);
     stuck_count(core);
     if (pool->start_failed)
-        pool_refuse_waiting(core, pool->size);
+        failures_refuse_waiting(core, pool->size);
     core->slots[pool->slot] = NULL;
     core->slots_used &= ~bit_of(pool->slot);
     pool->slot = -1;
@@ -263,22 +201,9 @@ static void pool_lose(struct core *core, struct pool *pool, enum pool_loss loss,
     pool_kill(core, pool, loss);
 }
 
-static void pool_tell_twin(const struct pool *pool)
-{
-    if (!pool->twin)
-        return;
-    pool->twin->failures = pool->failures;
-    pool->twin->spare_failures = pool->spare_failures;
-}
-
 static void pool_fail_start(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
 {
-    struct pool_failures *failures = pool->as_spare ? &pool->spare_failures : &pool->failures;
-    if (failures->count == 0)
-        failures->since_ns = core->now_ns;
-    if (failures->count < POOL_FAILURES_MAX && ++failures->count == POOL_FAILURES_MAX)
-        failures->down_ns = core->now_ns;
-    pool_tell_twin(pool);
+    failures_note(core, pool);
     pool->start_failed = true;
     pool_lose(core, pool, loss, rank);
 }
@@ -349,10 +274,7 @@ static void pool_hear_ready(struct core *core, struct pool *pool, const struct p
     pool->ready |= bit_of(event->rank);
     if (pool->ready != mask_of(pool->world_size))
         return;
-    pool->failures.count = 0;
-    if (pool->as_spare)
-        pool->spare_failures.count = 0;
-    pool_tell_twin(pool);
+    failures_forget(pool);
     pool->ready_ns = core->now_ns;
     pool_rest(core, pool);
 }

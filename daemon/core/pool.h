@@ -13,6 +13,7 @@
 
 #include "common/list.h"
 #include "daemon/core/core.h"
+#include "daemon/core/failures.h"
 
 struct job;
 struct size;
@@ -27,16 +28,6 @@ enum pool_mode {
     MODE_STUCK,    // the same for too long
     MODE_BACKOFF,  // no ranks; not to be started yet
     MODE_COUNT,
-};
-
-// After so many failed starts in a row the pool is DOWN. It is tried again all the same.
-#define POOL_FAILURES_MAX 5
-
-// Starts in a row that failed.
-struct pool_failures {
-    int count;         // 0..POOL_FAILURES_MAX, where it stays
-    uint64_t since_ns; // when the first of them failed
-    uint64_t down_ns;  // when their count became POOL_FAILURES_MAX
 };
 
 // Why a pool was lost.
@@ -77,7 +68,7 @@ struct pool {
     uint64_t started_ns, ready_ns;
 
     // Of it and its twin: for a job, and to stand by.
-    struct pool_failures failures, spare_failures;
+    struct failures failures, spare_failures;
     uint32_t starts;
     uint64_t jobs, deaths;
     enum pool_loss loss; // the last
@@ -123,16 +114,6 @@ void pool_handle(struct core *core, struct pool *pool, const struct pool_event *
 
 // The idle timeout of an idle pool counts from now.
 void pool_wait_anew(struct core *core, struct pool *pool);
-
-// Since when all pools of the size are DOWN, without those whose devices others are stuck on;
-// TIMERS_NEVER: they are not, or all are without devices.
-uint64_t pool_all_down_ns(const struct core *core, const struct size *size);
-
-// The pool of the size that was lost last.
-struct pool *pool_culprit(const struct size *size);
-
-// Answers those that wait for a size whose pools have been DOWN for longer than they have patience.
-void pool_refuse_waiting(struct core *core, struct size *size);
 
 // An action with what it says of the pool filled in; `pool` may be NULL.
 struct action pool_action(enum action_kind kind, const struct pool *pool);

@@ -9,9 +9,8 @@
 
 // Room for pieces of a line.
 #define CASE_TEXT_MAX 256
-#define ID_TEXT_MAX   33
 
-static const char *id_format(const struct request_id *id, char *text)
+const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX])
 {
     for (int i = 0; i < 16; i++)
         sprintf(text + 2 * i, "%02x", id->bytes[i]);
@@ -22,7 +21,7 @@ void answer_refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error)
 {
     char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
-    log_info("refused id=%s client=%u %s status=%s reason=%s", id_format(&request->id, id),
+    log_info("refused id=%s client=%u %s status=%s reason=%s", answer_log_id(&request->id, id),
              peer->client, peer_describe(peer, who), status_name(error->status),
              log_quote(&(struct log_quoted){0}, error->text));
     reply_status(exchange, request, error);
@@ -43,7 +42,7 @@ void answer_log(const struct task *task, const struct action *a, const struct wi
     case_describe(&task->c, text, sizeof(text));
     log_info("answered id=%s client=%u %s case=%s status=%s verdict=%s queue_us=%" PRIu64
              " run_us=%" PRIu64 " message=%s",
-             id_format(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
+             answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
              log_quote(&(struct log_quoted){0}, text), status_name(reply->status),
              verdict_name(reply), a->queue_ns / 1000, a->run_ns / 1000,
              log_quote(&(struct log_quoted){0}, reply->message));
@@ -55,8 +54,8 @@ void answer_log_admitted(const struct task *task)
     if (!log_enabled(LOG_LEVEL_INFO))
         return;
     case_describe(&task->c, text, sizeof(text));
-    log_info("admitted id=%s client=%u %s case=%s timeout_ms=%" PRIu64, id_format(&task->id, id),
-             task->peer.client, peer_describe(&task->peer, who),
+    log_info("admitted id=%s client=%u %s case=%s timeout_ms=%" PRIu64,
+             answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
              log_quote(&(struct log_quoted){0}, text), task->timeout_ns / 1000000);
 }
 
@@ -64,13 +63,13 @@ void answer_log_run(const struct task *task, const struct action *a)
 {
     char id[ID_TEXT_MAX];
     if (log_enabled(LOG_LEVEL_INFO))
-        log_info("run id=%s world=%d instance=%d generation=%" PRIu32, id_format(&task->id, id),
+        log_info("run id=%s world=%d instance=%d generation=%" PRIu32, answer_log_id(&task->id, id),
                  a->world_size, a->instance, a->generation);
 }
 
 void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status)
 {
     char text[ID_TEXT_MAX], who[PEER_TEXT_MAX];
-    log_info("cancel id=%s client=%u %s status=%s", id_format(id, text), peer->client,
+    log_info("cancel id=%s client=%u %s status=%s", answer_log_id(id, text), peer->client,
              peer_describe(peer, who), status_name(status));
 }

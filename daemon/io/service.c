@@ -12,18 +12,15 @@
 #include "daemon/core/core.h"
 #include "daemon/io/answer.h"
 #include "daemon/io/answer_log.h"
+#include "daemon/io/core_config.h"
 #include "daemon/io/crew.h"
 #include "daemon/io/gate.h"
 #include "daemon/io/losses.h"
+#include "daemon/io/open_requests.h"
 #include "daemon/io/pool_words.h"
 #include "daemon/io/recall.h"
 #include "daemon/io/reply.h"
 #include "daemon/io/tasks.h"
-
-// Long enough for the kernel to take tens of GiB of memory down.
-#define KILL_TIMEOUT_NS (10 * NS_PER_S)
-// A rank that sees a peer's end of file tells before the kernel tells us of the death.
-#define PEER_GRACE_NS   (250 * NS_PER_MS)
 
 struct service {
     struct ev_loop *loop;
@@ -88,6 +85,7 @@ static void on_run(struct service *s, const struct action *a)
 {
     struct crew *crew = crew_of(s, a);
     const struct task *task = tasks_get(s->tasks, a->slot);
+    tasks_run(s->tasks, a->slot, a->pool, a->generation);
     answer_log_run(task, a);
     if (crew)
         crew_run(crew, a->job, task);
@@ -425,10 +423,13 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
 static void request_status(struct service *s, struct exchange *exchange, const struct peer *peer,
                            const struct wire_request *request)
 {
-    (void)peer;
     struct wire_pool pools[POOLS_MAX];
+    struct wire_open_request open[OPEN_LISTED_MAX];
     struct wire_reply reply = {.id = request->id, .method = METHOD_STATUS};
     status_fill(s, &reply.pools, pools);
+    reply.pools.open = open;
+    reply.pools.open_count =
+        open_requests_list(s->tasks, s->config.description.queue_max, s->crews, peer, open);
     reply_send(exchange, &reply);
 }
 
@@ -541,27 +542,6 @@ void service_counts(struct service *s, int *queued, int *running, int *pools)
         *pools += table[i].state == POOL_IDLE || table[i].state == POOL_RUNNING;
 }
 
-static struct core *core_make(const struct service_config *config)
-{
-    struct core_config core = {
-        .device_count = config->description.devices,
-        .oversubscribe = config->shares_devices,
-        .spares = config->spares,
-        .queue_max = config->description.queue_max,
-        .user_queue_max = config->user_queue_max,
-        .ranks_max = RANKS_MAX,
-        .start_timeout_ns = config->start_timeout_ns,
-        .peer_grace_ns = PEER_GRACE_NS,
-        .idle_timeout_ns = config->idle_timeout_ns,
-        .kill_timeout_ns = KILL_TIMEOUT_NS,
-        .guest_count = config->guests->count,
-    };
-    for (int i = 0; i < config->guests->count; i++)
-        core.guests[i] = (struct core_guest){config->guests->list[i].world_sizes,
-                                             config->guests->list[i].start_timeout_ns};
-    return core_create(&core);
-}
-
 enum status service_create(struct ev_loop *loop, const struct service_config *config,
                            void (*exited)(void *context), void *context, struct service **service,
                            struct error *error)
@@ -577,7 +557,7 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
     s->began_ns = clock_now_ns();
     ev_init(&s->deadline, on_deadline);
     s->deadline.data = s;
-    s->core = core_make(config);
+    s->core = core_config_make(config);
     s->start_errors = calloc((size_t)config->guests->count + 1, sizeof(*s->start_errors));
     enum status status = tasks_create(config->description.queue_max, &s->tasks, error);
     if (status == STATUS_OK && !(s->core && s->start_errors))

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "common/limits.h"
 #include "common/list.h"
 
@@ -89,6 +90,7 @@ void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, 
 {
     t->tasks[slot] = (struct task){.id = request->id,
                                    .peer = *peer,
+                                   .admitted_ns = clock_now_ns(),
                                    .timeout_ns = timeout_ns,
                                    .run_timeout_ns = request->run_timeout_ns,
                                    .c = request->run,
@@ -97,6 +99,14 @@ void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, 
                                    .segments = {.given_fd = -1, .wanted_fd = -1}};
     t->used[slot] = true;
     waiter_add(t, slot, exchange, peer->client);
+}
+
+void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation)
+{
+    struct task *task = &t->tasks[slot];
+    task->run_ns = clock_now_ns();
+    task->pool = pool;
+    task->generation = generation;
 }
 
 void tasks_set_segments(struct tasks *t, int slot, struct segments segments)

@@ -17,7 +17,10 @@
 
 struct task {
     struct request_id id;
-    struct peer peer; // who asked first
+    struct peer peer;             // who asked first
+    uint64_t admitted_ns, run_ns; // when; run_ns 0: it waits
+    int pool;                     // that runs it
+    uint32_t generation;
     uint64_t timeout_ns, run_timeout_ns;
     struct cp_case c;
     bool attends; // a client's tensors take part
@@ -36,6 +39,9 @@ void tasks_destroy(struct tasks *t);
 // Fills a free slot; the exchange waits for its answer.
 void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, uint64_t timeout_ns,
                  struct exchange *exchange, const struct peer *peer);
+
+// The task of a slot begins to run.
+void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation);
 
 // The memory of a slot's tensors.
 void tasks_set_segments(struct tasks *t, int slot, struct segments segments);

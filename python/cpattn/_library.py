@@ -234,6 +234,7 @@ class DaemonStatusStruct(ctypes.Structure):
         ("refused", ctypes.c_uint64),
         ("draining", ctypes.c_bool),
         ("pool_count", ctypes.c_int32),
+        ("request_count", ctypes.c_int32),
     ]
 
 
@@ -250,6 +251,24 @@ class PoolStruct(ctypes.Structure):
         ("last_failure", ctypes.c_char_p),
         ("devices", ctypes.c_uint64),
         ("spare", ctypes.c_bool),
+        ("implementation", ctypes.c_char_p),
+    ]
+
+
+class OpenRequestStruct(ctypes.Structure):
+    """struct cpattn_open_request"""
+
+    _fields_ = [
+        ("id", ctypes.c_char_p),
+        ("user", ctypes.c_char_p),
+        ("implementation", ctypes.c_char_p),
+        ("case_text", ctypes.c_char_p),
+        ("phase", ctypes.c_char_p),
+        ("step", ctypes.c_int32),
+        ("world_size", ctypes.c_int32),
+        ("running", ctypes.c_bool),
+        ("age_ns", ctypes.c_uint64),
+        ("run_ns", ctypes.c_uint64),
     ]
 
 
@@ -359,6 +378,10 @@ _CLIENT_FUNCTIONS = {
     ),
     "cpattn_daemon_status_pool": (
         ctypes.POINTER(PoolStruct),
+        [ctypes.POINTER(DaemonStatusStruct), _INT],
+    ),
+    "cpattn_daemon_status_request": (
+        ctypes.POINTER(OpenRequestStruct),
         [ctypes.POINTER(DaemonStatusStruct), _INT],
     ),
     "cpattn_daemon_status_destroy": (None, [ctypes.POINTER(DaemonStatusStruct)]),

@@ -144,7 +144,8 @@ class Description:
 
 @dataclasses.dataclass(frozen=True)
 class DaemonStatus:
-    """What a daemon is doing. Counts are since its start; pools are dicts of struct cpattn_pool."""
+    """What a daemon is doing. Counts are since its start; pools and requests
+    are dicts of struct cpattn_pool and cpattn_open_request."""
 
     uptime: float
     queued: int
@@ -156,6 +157,7 @@ class DaemonStatus:
     refused: int
     draining: bool
     pools: tuple
+    requests: tuple
 
 
 class Request:
@@ -453,7 +455,14 @@ class Client:
             members(self._library.cpattn_daemon_status_pool(found, i).contents)
             for i in range(values.pop("pool_count"))
         ]
+        requests = [
+            members(self._library.cpattn_daemon_status_request(found, i).contents)
+            for i in range(values.pop("request_count"))
+        ]
         self._library.cpattn_daemon_status_destroy(found)
         return DaemonStatus(
-            uptime=values.pop("uptime_ns") / _SECOND, pools=tuple(pools), **values
+            uptime=values.pop("uptime_ns") / _SECOND,
+            pools=tuple(pools),
+            requests=tuple(requests),
+            **values,
         )

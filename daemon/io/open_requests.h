@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The requests that wait or run, as a status shows them.
+#ifndef CPATTN_DAEMON_IO_OPEN_REQUESTS_H
+#define CPATTN_DAEMON_IO_OPEN_REQUESTS_H
+
+#include "daemon/io/crew.h"
+#include "daemon/io/peer.h"
+#include "daemon/io/tasks.h"
+#include "proto/wire.h"
+
+// Fills in those of the slots 0..slots-1, first those that run, each in order of admission, and
+// returns how many there are. Of another user's request nobody is told the id and the case, but
+// those who rule the daemon; clients over a network are another user each.
+int open_requests_list(const struct tasks *tasks, int slots, struct crews *crews,
+                       const struct peer *peer, struct wire_open_request open[OPEN_LISTED_MAX]);
+
+#endif
