@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest that does what the model of a case says, mostly wrong. It knows one right answer: that of
-queries that see no key, which is zero. Its tensors are numpy's, on GPUs PyTorch's."""
+queries that see no key, which is zero. Its tensors are numpy's; with the argument "torch", and on GPUs,
+they are PyTorch's."""
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ hoard = []
 
 
 def right(shard):
-    like = numpy.zeros_like if shard.device < 0 else sys.modules["torch"].zeros_like
+    like = numpy.zeros_like if isinstance(shard.q, numpy.ndarray) else sys.modules["torch"].zeros_like
     return {name: like(of) for name, of in zip(("out", "dq", "dk", "dv"), inputs(shard))}
 
 
@@ -26,15 +27,15 @@ def deep():
     raise ValueError("the ring is\nbroken")
 
 
-def misbehave_on_device(how, shard, results, torch):
-    """What only GPUs can be done to; None: another fault."""
+def misbehave_in_torch(how, shard, results, torch):
+    """Returns False for a fault that is the same in numpy."""
     if how == "NaN":
         results["out"][..., 3] = torch.nan
     elif how == "wrong dtype":
         results["dq"] = results["dq"].double()
     elif how == "wrong device":
-        results["dq"] = results["dq"].cpu()
-    elif how == "leaks":
+        results["dq"] = results["dq"].to("meta" if shard.device < 0 else "cpu")
+    elif how == "leaks" and shard.device >= 0:
         hoard.append(torch.ones(1 << 30, dtype=torch.uint8, device=results["dq"].device))
     elif how == "takes all memory":
         torch.ones(1 << 46, dtype=torch.uint8, device=results["dq"].device)
@@ -58,7 +59,8 @@ def misbehave_on_device(how, shard, results, torch):
 
 
 def misbehave(how, shard, results):
-    if shard.device >= 0 and misbehave_on_device(how, shard, results, sys.modules["torch"]):
+    torch = None if isinstance(shard.q, numpy.ndarray) else sys.modules["torch"]
+    if torch and misbehave_in_torch(how, shard, results, torch):
         return results
     if how == "raises":
         deep()
@@ -117,4 +119,6 @@ def attend(case, shard, group):
     return misbehave(case.model, shard, right(shard))
 
 
+if "torch" in sys.argv[1:]:
+    import torch  # noqa: F401
 cpattn.guest.serve(attend)

@@ -34,6 +34,7 @@ guests:
     world-sizes: [1]
     supports: bshd, mask none or causal
   faults: {command: [python3, "$top/tests/guest_faults.py"], world-sizes: "1-2"}
+  torch_faults: {command: [python3, "$top/tests/guest_faults.py", torch], world-sizes: "1-2"}
   dead: {command: [python3, -c, "import sys; sys.exit('no module named kernel')"]}
   shot:
     command: [sh, -c, "echo first line >&2; echo second >&2; echo third >&2; echo fourth >&2; kill -KILL \$\$"]
@@ -62,7 +63,7 @@ tap_has "and those of the command line" "$described" "guest          again: any 
 tap_has "in JSON, too" "$("$submit" describe --json)" '{"name":"faults","world_sizes":[1,2],"supports":""}'
 run --implementation numby
 tap_has "an unknown name is refused with those that there are" "$status $out" \
-    "implementation is 'numby'; accepted here is cpattn, numpy, faults, dead, shot, brief, stranger or again"
+    "implementation is 'numby'; accepted here is cpattn, numpy, faults, torch_faults, dead, shot, brief, stranger or again"
 run --implementation numpy
 tap_has "so is another number of ranks" "$status $out" \
     "world_size is 2 with implementation numpy; accepted is 1 there"
@@ -93,7 +94,10 @@ tap_is "a guest of the command line" "$status" 0
 # ---- wrong ones ----
 
 # No query sees a key: the right results are zeros.
-faults="--implementation faults --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
+faults_of() { # IMPLEMENTATION
+    faults="--implementation $1 --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
+}
+faults_of faults
 fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behind it
     model=$1
     shift
@@ -157,6 +161,30 @@ tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in for
 tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
 fault "lse of one" --world-size 2
 tap_has "lse of one" "$told" "rank 1 of 2: delivers no lse, which other ranks do"
+
+# ---- in PyTorch ----
+
+if python3 -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null; then
+    faults_of torch_faults
+    fault right --world-size 2
+    tap_is "PyTorch: right: it passes" "$code" 0
+    fault NaN --world-size 1
+    tap_has "PyTorch: NaN" "$code $told" "320 NaN or infinite"
+    fault "wrong dtype" --world-size 1
+    tap_has "PyTorch: wrong dtype" "$told" "dq has elements of torch.float64, not torch.bfloat16"
+    fault "wrong device" --world-size 1
+    tap_has "PyTorch: wrong device" "$told" "UNKNOWN: rank 0 of 1: dq is on meta, not on cpu"
+    fault "wrong shape" --world-size 1
+    tap_has "PyTorch: wrong shape" "$told" "dq has the shape (2, 39, 8, 32), not (2, 40, 8, 32)"
+    fault "raises alone" --world-size 2
+    tap_has "PyTorch: raises alone" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
+    fault "raises while others exchange" --world-size 2
+    tap_has "PyTorch: raises while others exchange: the cause" "$told" \
+        "rank 1 of 2 failed in forward, step 0: ValueError: the ring is broken"
+    tap_has "PyTorch: raises while others exchange: the others" "$told" "rank 0 was still in its function then"
+else
+    tap_skip "faults in PyTorch" "python3 has no PyTorch with gloo"
+fi
 
 # ---- programs that are no guests ----
 

@@ -61,7 +61,8 @@ def no_kernel(error, complaints):
     if "No available kernel" not in str(error):
         return None
     told = [str(c.message).split(" (Triggered")[0] for c in complaints]
-    return "; ".join(["PyTorch has no kernel for it"] + told[-2:])
+    reasons = [text for text in told if not text.endswith("because:")]
+    return "; ".join(["PyTorch has no kernel for it"] + reasons[-2:])
 
 
 def serve(backend):
