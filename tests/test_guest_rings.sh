@@ -31,6 +31,7 @@ trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' E
     --guest packed="python3 '$top/tests/guest_packed.py'" \
     --guest rings="python3 '$top/tests/guest_rings.py'" \
     --guest sdpa="python3 -m cpattn.guests.torch_sdpa" \
+    --guest efficient="python3 -m cpattn.guests.torch_sdpa --backend efficient" \
     --guest context_parallel="python3 -m cpattn.guests.torch_context_parallel" 2>"$scratch/log" &
 daemon=$!
 until "$submit" status >/dev/null 2>&1; do
@@ -75,6 +76,8 @@ tap_has "a bias that is ignored: refused" "$status $out" "1 fail"
 run --implementation packed --world-size 3 --format thd --bias 1h1s --model "bias gradient of one rank"
 tap_has "its gradient of one rank: refused" "$status $out" "dbias of rank 0"
 
+run --implementation efficient --world-size 1
+tap_has "a backend that PyTorch has no kernel of" "$out" "UNIMPLEMENTED: rank 0 of 1: PyTorch has no kernel for it"
 run --implementation context_parallel --world-size 2
 tap_has "context_parallel says what it needs" "$out" "UNIMPLEMENTED: rank 0 of 2: PyTorch's context_parallel needs GPUs"
 

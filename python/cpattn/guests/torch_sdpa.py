@@ -58,7 +58,7 @@ def sdpa(case, q, k, v, bias=None):
 
 def no_kernel(error, complaints):
     """What PyTorch says where a backend has no kernel for the case, or None."""
-    if "No available kernel" not in str(error):
+    if not any(words in str(error) for words in ("No available kernel", "No viable backend")):
         return None
     told = [str(c.message).split(" (Triggered")[0] for c in complaints]
     reasons = [text for text in told if not text.endswith("because:")]
