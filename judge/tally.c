@@ -49,11 +49,100 @@ static double logarithm_add(struct tally *t, double error, double reference, int
     return all;
 }
 
-void tally_row(struct tally *t, const float *got, const struct tally_expected *e, int count)
+// ---- rows without anything odd ------------------------------------------------------------------
+
+// Sums in as many lanes as compilers make a vector of, of a row whose numbers are all finite. They
+// are thrown away where it turns out that they are not.
+#define LANES 8
+
+// A tolerance that nothing exceeds.
+#define TE_NONE 1e300
+
+struct lanes {
+    double errors[LANES], references[LANES], products[LANES], largest[LANES];
+    double twins[LANES], twin_products[LANES], twin_largest[LANES];
+    double te_matches[LANES];
+};
+
+static inline double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double lanes_sum(const double *lanes)
+{
+    double sum = 0;
+    for (int j = 0; j < LANES; j++)
+        sum += lanes[j];
+    return sum;
+}
+
+static double lanes_largest(const double *lanes)
+{
+    double most = 0;
+    for (int j = 0; j < LANES; j++)
+        most = larger(lanes[j], most);
+    return most;
+}
+
+static void lanes_add(struct lanes *restrict x, const float *restrict got,
+                      const double *restrict references, const float *restrict twins, double te,
+                      float *restrict errors)
+{
+    for (int j = 0; j < LANES; j++) {
+        double reference = references[j], error = got[j] - reference;
+        double twin = twins[j] - reference, size = fabs(error), twin_size = fabs(twin);
+        errors[j] = (float)error;
+        x->te_matches[j] += size <= te + te * fabs((double)got[j]) ? 1 : 0;
+        x->errors[j] += error * error;
+        x->references[j] += reference * reference;
+        x->products[j] += error * reference;
+        x->largest[j] = larger(size, x->largest[j]);
+        x->twins[j] += twin * twin;
+        x->twin_products[j] += twin * reference;
+        x->twin_largest[j] = larger(twin_size, x->twin_largest[j]);
+    }
+}
+
+// Of the twin in a row.
+struct row_twin {
+    double squares, product;
+};
+
+// False where the row has to be looked at element by element.
+static bool row_add(struct tally *t, const float *got, const struct tally_expected *e, int count,
+                    struct row_twin *twin)
 {
     struct rules_sums *s = &t->sums;
-    float *errors = t->errors + t->rows * t->dim, *unit = &t->twins[t->rows];
-    double twin_squares = 0, twin_product = 0, admitted = 1;
+    struct lanes x = {0};
+    double te = t->rules.te == 0 ? TE_NONE : t->rules.te;
+    if (t->rules.absolute || e->sparse || e->zero || count % LANES != 0)
+        return false;
+    for (int i = 0; i < count; i += LANES)
+        lanes_add(&x, got + i, e->reference + i, e->twin + i, te, t->errors + t->rows * t->dim + i);
+    double errors = lanes_sum(x.errors), references = lanes_sum(x.references);
+    if (!isfinite(errors + references))
+        return false;
+    *twin = (struct row_twin){lanes_sum(x.twins), lanes_sum(x.twin_products)};
+    s->elements += count;
+    s->te_mismatches += count - (int64_t)lanes_sum(x.te_matches);
+    s->error_squares += errors;
+    s->reference_squares += references;
+    s->product += lanes_sum(x.products);
+    s->error_largest = larger(lanes_largest(x.largest), s->error_largest);
+    s->twin_largest = larger(lanes_largest(x.twin_largest), s->twin_largest);
+    return true;
+}
+
+// ---- the first pass -----------------------------------------------------------------------------
+
+// Element by element. Returns what an element of a logarithm may err by.
+static double row_add_odd(struct tally *t, const float *got, const struct tally_expected *e,
+                          int count, struct row_twin *row)
+{
+    struct rules_sums *s = &t->sums;
+    float *errors = t->errors + t->rows * t->dim;
+    double admitted = 1;
     for (int i = 0; i < count; i++) {
         double reference = e->reference[i];
         s->elements++;
@@ -69,15 +158,26 @@ void tally_row(struct tally *t, const float *got, const struct tally_expected *e
         }
         s->empty += e->sparse && reference == 0 && e->twin[i] == 0;
         double twin = e->twin[i] - reference;
-        twin_squares += twin * twin;
-        twin_product += twin * reference;
+        row->squares += twin * twin;
+        row->product += twin * reference;
         s->twin_largest = fmax(s->twin_largest, fabs(twin));
     }
-    s->twin_squares += twin_squares;
-    s->twin_product_squares += twin_product * twin_product;
-    s->twin_fourths += twin_squares * twin_squares;
+    return admitted;
+}
+
+void tally_row(struct tally *t, const float *got, const struct tally_expected *e, int count)
+{
+    struct rules_sums *s = &t->sums;
+    struct row_twin row = {0, 0};
+    float *unit = &t->twins[t->rows];
+    double admitted = 1;
+    if (!row_add(t, got, e, count, &row))
+        admitted = row_add_odd(t, got, e, count, &row);
+    s->twin_squares += row.squares;
+    s->twin_product_squares += row.product * row.product;
+    s->twin_fourths += row.squares * row.squares;
     s->terms_squares += e->terms * e->terms * count;
-    double twin = sqrt(twin_squares / (count > 0 ? count : 1));
+    double twin = sqrt(row.squares / (count > 0 ? count : 1));
     *unit = (float)(t->rules.absolute ? admitted : rules_row_unit(&t->rules, twin, e->row_terms));
     if (e->zero) {
         *unit = UNIT_ZERO;
@@ -122,21 +222,54 @@ static double element_part(struct tally *t, double error, double unit, double go
     return part;
 }
 
-void tally_row_again(struct tally *t, const float *got, struct element where, int count)
+// The squares of the errors of a row in which every element is within its limit; negative where it
+// has to be looked at element by element.
+static double row_again(struct tally *t, const float *restrict got, const float *restrict errors,
+                        int count)
 {
-    const float *errors = t->errors + t->next * t->dim;
-    double squares = 0, unit = t->twins[t->next++], part = 0;
+    double squares[LANES] = {0}, parts[LANES] = {0};
+    double least = t->units.element, of_step = t->rules.element * t->rules.step;
+    double of_least = t->rules.element * t->rules.least;
+    for (int i = 0; i < count; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            double error = errors[i + j];
+            double steps = of_step * fabs((double)got[i + j]) + of_least;
+            squares[j] += error * error;
+            parts[j] = larger(fabs(error) / larger(steps, least), parts[j]);
+        }
+    double sum = lanes_sum(squares), part = lanes_largest(parts);
+    if (!isfinite(sum) || !(part < 1))
+        return -1;
+    t->worst.element = larger(part, t->worst.element);
+    return sum;
+}
+
+static double row_again_odd(struct tally *t, const float *got, const float *errors, double unit,
+                            struct element where, int count, double *part)
+{
+    double squares = 0;
     for (int i = 0; i < count; i++) {
         double error = errors[i];
         if (isnan(error)) {
             element_bad(t, where, i, got[i], error);
             continue;
         }
-        part = element_part(t, error, unit, got[i]);
-        if (!(part <= 1))
+        *part = element_part(t, error, unit, got[i]);
+        if (!(*part <= 1))
             element_bad(t, where, i, got[i], error);
         squares += error * error;
     }
+    return squares;
+}
+
+void tally_row_again(struct tally *t, const float *got, struct element where, int count)
+{
+    const float *errors = t->errors + t->next * t->dim;
+    double squares = -1, unit = t->twins[t->next++], part = 0;
+    if (!t->rules.absolute && unit != UNIT_ZERO && count % LANES == 0)
+        squares = row_again(t, got, errors, count);
+    if (squares < 0)
+        squares = row_again_odd(t, got, errors, unit, where, count, &part);
     double rms = sqrt(squares / (count > 0 ? count : 1));
     row_worst(t, t->rules.absolute ? part : rules_row(&t->units, rms, fmax(unit, 0)), where);
 }
