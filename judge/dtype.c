@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "judge/clones.h"
+
 #define INFINITY_BITS 0x7f800000u
 #define INLINE        static inline __attribute__((always_inline))
 
@@ -113,8 +115,8 @@ INLINE void round_16(enum case_dtype dtype, float *values, int64_t count)
         values[i] = read_one(dtype, write_one(dtype, values[i]));
 }
 
-void dtype_read(enum case_dtype dtype, const void *data, int64_t first, int64_t count,
-                float *values)
+JUDGE_CLONES void dtype_read(enum case_dtype dtype, const void *data, int64_t first, int64_t count,
+                             float *values)
 {
     if (dtype == DTYPE_FP32)
         memcpy(values, (const float *)data + first, (size_t)count * sizeof(float));
@@ -124,7 +126,7 @@ void dtype_read(enum case_dtype dtype, const void *data, int64_t first, int64_t 
         read_16(DTYPE_FP16, (const uint16_t *)data + first, values, count);
 }
 
-void dtype_write(enum case_dtype dtype, const float *values, int64_t count, void *data)
+JUDGE_CLONES void dtype_write(enum case_dtype dtype, const float *values, int64_t count, void *data)
 {
     if (dtype == DTYPE_FP32)
         memcpy(data, values, (size_t)count * sizeof(float));
@@ -134,7 +136,7 @@ void dtype_write(enum case_dtype dtype, const float *values, int64_t count, void
         write_16(DTYPE_FP16, values, data, count);
 }
 
-void dtype_round(enum case_dtype dtype, float *values, int64_t count)
+JUDGE_CLONES void dtype_round(enum case_dtype dtype, float *values, int64_t count)
 {
     if (dtype == DTYPE_BF16)
         round_16(DTYPE_BF16, values, count);

@@ -7,6 +7,7 @@ judge_libjudge_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 judge_sources =
 judge_sources += judge/chunk.c
 judge_sources += judge/chunk.h
+judge_sources += judge/clones.h
 judge_sources += judge/complete.c
 judge_sources += judge/complete.h
 judge_sources += judge/cpu/expected.c

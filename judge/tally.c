@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/tally.h"
 
+#include <math.h>
+#include <string.h>
+
+#include "judge/clones.h"
+
 void tally_init(struct tally *t, struct rules rules, enum report_tensor tensor, int chunk, int dim,
                 float *errors, float *twins)
 {
@@ -51,57 +56,59 @@ static double logarithm_add(struct tally *t, double error, double reference, int
 
 // ---- rows without anything odd ------------------------------------------------------------------
 
-// Sums in as many lanes as compilers make a vector of, of a row whose numbers are all finite. They
-// are thrown away where it turns out that they are not.
-#define LANES 8
+// Sums in the lanes of vectors, of a row whose numbers are all finite. They are thrown away where
+// it turns out that they are not.
+#define LANES  8
+#define INLINE static inline __attribute__((always_inline))
 
 // A tolerance that nothing exceeds.
 #define TE_NONE 1e300
 
-struct lanes {
-    double errors[LANES], references[LANES], products[LANES], largest[LANES];
-    double twins[LANES], twin_products[LANES], twin_largest[LANES];
-    double te_matches[LANES];
-};
+typedef double wide __attribute__((vector_size(LANES * sizeof(double))));
+typedef int64_t whole __attribute__((vector_size(LANES * sizeof(int64_t))));
+typedef float narrow __attribute__((vector_size(LANES * sizeof(float))));
 
-static inline double larger(double a, double b)
+#pragma GCC diagnostic ignored "-Wpsabi" // all of these are inlined, in every clone
+
+INLINE wide load_narrow(const float *x)
 {
-    return a > b ? a : b;
+    narrow values;
+    memcpy(&values, x, sizeof(values));
+    return __builtin_convertvector(values, wide);
 }
 
-static double lanes_sum(const double *lanes)
+INLINE wide load_wide(const double *x)
+{
+    wide values;
+    memcpy(&values, x, sizeof(values));
+    return values;
+}
+
+INLINE wide size_of(wide x)
+{
+    return (wide)((whole)x & INT64_MAX);
+}
+
+INLINE wide larger_of(wide a, wide b)
+{
+    whole above = a > b;
+    return (wide)(((whole)a & above) | ((whole)b & ~above));
+}
+
+INLINE double sum_of(wide x)
 {
     double sum = 0;
     for (int j = 0; j < LANES; j++)
-        sum += lanes[j];
+        sum += x[j];
     return sum;
 }
 
-static double lanes_largest(const double *lanes)
+INLINE double largest_of(wide x)
 {
     double most = 0;
     for (int j = 0; j < LANES; j++)
-        most = larger(lanes[j], most);
+        most = x[j] > most ? x[j] : most;
     return most;
-}
-
-static void lanes_add(struct lanes *restrict x, const float *restrict got,
-                      const double *restrict references, const float *restrict twins, double te,
-                      float *restrict errors)
-{
-    for (int j = 0; j < LANES; j++) {
-        double reference = references[j], error = got[j] - reference;
-        double twin = twins[j] - reference, size = fabs(error), twin_size = fabs(twin);
-        errors[j] = (float)error;
-        x->te_matches[j] += size <= te + te * fabs((double)got[j]) ? 1 : 0;
-        x->errors[j] += error * error;
-        x->references[j] += reference * reference;
-        x->products[j] += error * reference;
-        x->largest[j] = larger(size, x->largest[j]);
-        x->twins[j] += twin * twin;
-        x->twin_products[j] += twin * reference;
-        x->twin_largest[j] = larger(twin_size, x->twin_largest[j]);
-    }
 }
 
 // Of the twin in a row.
@@ -110,27 +117,45 @@ struct row_twin {
 };
 
 // False where the row has to be looked at element by element.
-static bool row_add(struct tally *t, const float *got, const struct tally_expected *e, int count,
-                    struct row_twin *twin)
+JUDGE_CLONES static bool row_add(struct tally *t, const float *got, const struct tally_expected *e,
+                                 int count, struct row_twin *row)
 {
     struct rules_sums *s = &t->sums;
-    struct lanes x = {0};
+    float *errors = t->errors + t->rows * t->dim;
+    const wide zero = {0};
+    wide squares = zero, references = zero, products = zero, largest = zero;
+    wide twins = zero, twin_products = zero, twin_largest = zero;
+    whole te_matches = {0};
     double te = t->rules.te == 0 ? TE_NONE : t->rules.te;
     if (t->rules.absolute || e->sparse || e->zero || count % LANES != 0)
         return false;
-    for (int i = 0; i < count; i += LANES)
-        lanes_add(&x, got + i, e->reference + i, e->twin + i, te, t->errors + t->rows * t->dim + i);
-    double errors = lanes_sum(x.errors), references = lanes_sum(x.references);
-    if (!isfinite(errors + references))
+    for (int i = 0; i < count; i += LANES) {
+        wide value = load_narrow(got + i), reference = load_wide(e->reference + i);
+        wide error = value - reference, twin = load_narrow(e->twin + i) - reference;
+        narrow kept = __builtin_convertvector(error, narrow);
+        memcpy(errors + i, &kept, sizeof(kept));
+        te_matches -= size_of(error) <= te + te * size_of(value);
+        squares += error * error;
+        references += reference * reference;
+        products += error * reference;
+        largest = larger_of(size_of(error), largest);
+        twins += twin * twin;
+        twin_products += twin * reference;
+        twin_largest = larger_of(size_of(twin), twin_largest);
+    }
+    double all_squares = sum_of(squares), all_references = sum_of(references);
+    if (!isfinite(all_squares + all_references))
         return false;
-    *twin = (struct row_twin){lanes_sum(x.twins), lanes_sum(x.twin_products)};
+    *row = (struct row_twin){sum_of(twins), sum_of(twin_products)};
     s->elements += count;
-    s->te_mismatches += count - (int64_t)lanes_sum(x.te_matches);
-    s->error_squares += errors;
-    s->reference_squares += references;
-    s->product += lanes_sum(x.products);
-    s->error_largest = larger(lanes_largest(x.largest), s->error_largest);
-    s->twin_largest = larger(lanes_largest(x.twin_largest), s->twin_largest);
+    s->te_mismatches += count;
+    for (int j = 0; j < LANES; j++)
+        s->te_mismatches -= te_matches[j];
+    s->error_squares += all_squares;
+    s->reference_squares += all_references;
+    s->product += sum_of(products);
+    s->error_largest = fmax(s->error_largest, largest_of(largest));
+    s->twin_largest = fmax(s->twin_largest, largest_of(twin_largest));
     return true;
 }
 
@@ -224,23 +249,22 @@ static double element_part(struct tally *t, double error, double unit, double go
 
 // The squares of the errors of a row in which every element is within its limit; negative where it
 // has to be looked at element by element.
-static double row_again(struct tally *t, const float *restrict got, const float *restrict errors,
-                        int count)
+JUDGE_CLONES static double row_again(struct tally *t, const float *got, const float *errors,
+                                     int count)
 {
-    double squares[LANES] = {0}, parts[LANES] = {0};
-    double least = t->units.element, of_step = t->rules.element * t->rules.step;
+    wide squares = {0}, parts = {0}, least = (wide){0} + t->units.element;
+    double of_step = t->rules.element * t->rules.step;
     double of_least = t->rules.element * t->rules.least;
-    for (int i = 0; i < count; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            double error = errors[i + j];
-            double steps = of_step * fabs((double)got[i + j]) + of_least;
-            squares[j] += error * error;
-            parts[j] = larger(fabs(error) / larger(steps, least), parts[j]);
-        }
-    double sum = lanes_sum(squares), part = lanes_largest(parts);
+    for (int i = 0; i < count; i += LANES) {
+        wide error = load_narrow(errors + i);
+        wide steps = of_step * size_of(load_narrow(got + i)) + of_least;
+        squares += error * error;
+        parts = larger_of(size_of(error) / larger_of(steps, least), parts);
+    }
+    double sum = sum_of(squares), part = largest_of(parts);
     if (!isfinite(sum) || !(part < 1))
         return -1;
-    t->worst.element = larger(part, t->worst.element);
+    t->worst.element = fmax(t->worst.element, part);
     return sum;
 }
 

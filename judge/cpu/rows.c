@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "judge/clones.h"
 #include "judge/cpu/loops.h"
 #include "judge/dtype.h"
 #include "judge/inputs.h"
@@ -74,8 +75,8 @@ void rows_nothing(const struct cp_case *c, bool reference, int head, int64_t row
     }
 }
 
-void rows_finish(enum case_dtype dtype, int d, double factor, const float *head, const float *rest,
-                 double *reference, float *twin)
+JUDGE_CLONES void rows_finish(enum case_dtype dtype, int d, double factor, const float *head,
+                              const float *rest, double *reference, float *twin)
 {
     for (int i = 0; i < d; i++) {
         if (reference)

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// JUDGE_CLONES before a function has it compiled for several instruction sets, of which the program
+// takes the best that the machine has when it starts. For loops over elements that compilers make
+// vectors of; sums may differ in the last bit between machines.
+#ifndef CPATTN_JUDGE_CLONES_H
+#define CPATTN_JUDGE_CLONES_H
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&       \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define JUDGE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define JUDGE_CLONES
+#endif
+
+#endif
