@@ -267,19 +267,41 @@ static enum status input_check(const struct cpattn_check *check, enum cpattn_ten
     return status == STATUS_OK ? array_check(check, tensor, array, error) : status;
 }
 
+static enum status host_fill(const struct cpattn_check *check, enum cpattn_tensor tensor,
+                             const struct cpattn_array *array, struct error *error)
+{
+    float *values = values_alloc(&check->c, error);
+    if (!values)
+        return STATUS_RESOURCE_EXHAUSTED;
+    for (int64_t row = 0; row < cpattn_check_shape(check, tensor).rows; row++)
+        row_fill(check, tensor, array, row, values);
+    free(values);
+    return STATUS_OK;
+}
+
+static enum status bias_put(const struct cpattn_check *check, const struct cpattn_array *array,
+                            struct error *error)
+{
+    struct cpattn_array host;
+    enum status status = device_mirror(check, CPATTN_TENSOR_BIAS, &host, error);
+    if (status == STATUS_OK)
+        status = host_fill(check, CPATTN_TENSOR_BIAS, &host, error);
+    if (status == STATUS_OK)
+        status = device_put(check, CPATTN_TENSOR_BIAS, array, &host, error);
+    free(host.data);
+    return status;
+}
+
 enum cpattn_status cpattn_check_fill(const struct cpattn_check *check, enum cpattn_tensor tensor,
                                      const struct cpattn_array *array, struct cpattn_error *error)
 {
     struct error reason = {0};
     enum status status = input_check(check, tensor, array, &reason);
-    if (status == STATUS_OK && check->device)
-        return status_public(device_fill(check, tensor, array, &reason), &reason, error);
-    float *values = status == STATUS_OK ? values_alloc(&check->c, &reason) : NULL;
-    if (status == STATUS_OK && !values)
-        status = STATUS_RESOURCE_EXHAUSTED;
-    for (int64_t row = 0; status == STATUS_OK && row < cpattn_check_shape(check, tensor).rows;
-         row++)
-        row_fill(check, tensor, array, row, values);
-    free(values);
+    if (status == STATUS_OK && !check->device)
+        status = host_fill(check, tensor, array, &reason);
+    else if (status == STATUS_OK && check->placed && tensor == CPATTN_TENSOR_BIAS)
+        status = bias_put(check, array, &reason);
+    else if (status == STATUS_OK)
+        status = device_fill(check, tensor, array, &reason);
     return status_public(status, &reason, error);
 }

@@ -116,8 +116,9 @@ CPATTN_API void cpattn_check_sums(struct cpattn_check *check, enum cpattn_sums s
 // so. UNIMPLEMENTED: the library's CUDA part, libcpattn-check-cuda.so, is not there or not of this
 // version. UNAVAILABLE: there is no such device.
 //
-// Not on a device, with UNIMPLEMENTED: cpattn_check_expected(); and of named tokens bias and dbias,
-// and sums over the check's own queries.
+// What cpattn_check_expected() hands out, and the bias of named tokens, is made on the host and
+// copied. Not on a device, with UNIMPLEMENTED: of named tokens dbias, and sums over the check's own
+// queries.
 CPATTN_API enum cpattn_status cpattn_check_device(struct cpattn_check *check, int device,
                                                   void *stream,
                                                   struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -145,13 +146,14 @@ CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
 
 // Inputs of the caller's: q, k, v, and dO where the case has training, of all tokens of all
-// sequences, whichever of them the check is about. inputs[count], by enum cpattn_tensor, in host
-// memory, of cpattn_check_whole() rows: a row is one token, in the order of the case's format
-// (bshd: sequence by sequence; sbhd: position by position; thd: the sequences follow each other,
-// each with what it occupies). They are copied. cpattn_check_fill() then hands out the check's own
-// part of them, and verdicts are on what follows from them; the caller answers for inputs with
-// which a mistake weighs. Every rank's check needs the same ones. Bias and sinks stay drawn. With
-// no memory at all inputs are drawn again. UNIMPLEMENTED after cpattn_check_device().
+// sequences, whichever of them the check is about. inputs[count], by enum cpattn_tensor, in the
+// memory that arrays are in (cpattn_check_device()), of cpattn_check_whole() rows: a row is one
+// token, in the order of the case's format (bshd: sequence by sequence; sbhd: position by position;
+// thd: the sequences follow each other, each with what it occupies). They are copied, to host
+// memory and to that of a device on which results are judged. cpattn_check_fill() then hands out
+// the check's own part of them, and verdicts are on what follows from them; the caller answers for
+// inputs with which a mistake weighs. Every rank's check needs the same ones. Bias and sinks stay
+// drawn. With no memory at all inputs are drawn again.
 CPATTN_API enum cpattn_status cpattn_check_give(struct cpattn_check *check,
                                                 const struct cpattn_array *inputs, int count,
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;

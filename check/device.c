@@ -80,9 +80,6 @@ static enum status device_open(struct cpattn_check *check, int device, void *str
         device_close(check);
         return STATUS_OK;
     }
-    if (check->given)
-        return error_set(error, STATUS_UNIMPLEMENTED,
-                         "results from given inputs are judged in host memory only");
     pthread_once(&part.once, part_load);
     if (!part.table)
         return error_set(error, STATUS_UNIMPLEMENTED,
@@ -99,12 +96,45 @@ enum cpattn_status cpattn_check_device(struct cpattn_check *check, int device, v
 
 // ---- calls --------------------------------------------------------------------------------------
 
+static struct device_array array_of(const struct cpattn_check *check, enum cpattn_tensor tensor,
+                                    const struct cpattn_array *array, struct cpattn_shape shape)
+{
+    return (struct device_array){array, shape, tensor_element_bytes(&check->c, tensor)};
+}
+
+enum status device_get(const struct cpattn_check *check, enum cpattn_tensor tensor,
+                       const struct cpattn_array *array, struct cpattn_shape shape, void *host,
+                       struct error *error)
+{
+    struct device_array a = array_of(check, tensor, array, shape);
+    return check->device->get(check->device_judge, &a, host, error);
+}
+
+enum status device_mirror(const struct cpattn_check *check, enum cpattn_tensor tensor,
+                          struct cpattn_array *host, struct error *error)
+{
+    struct cpattn_shape s = cpattn_check_shape(check, tensor);
+    size_t elements = (size_t)s.rows * (size_t)s.heads * (size_t)s.dim;
+    *host = (struct cpattn_array){
+        .data = malloc(elements * tensor_element_bytes(&check->c, tensor) + 1),
+        .row_stride = (int64_t)s.heads * s.dim,
+        .head_stride = s.dim};
+    return host->data ? STATUS_OK
+                      : error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %s on the host",
+                                  cpattn_tensor_name(tensor));
+}
+
+enum status device_put(const struct cpattn_check *check, enum cpattn_tensor tensor,
+                       const struct cpattn_array *array, const struct cpattn_array *host,
+                       struct error *error)
+{
+    struct device_array a = array_of(check, tensor, array, cpattn_check_shape(check, tensor));
+    return check->device->put(check->device_judge, &a, host->data, error);
+}
+
 enum status device_fill(const struct cpattn_check *check, enum cpattn_tensor tensor,
                         const struct cpattn_array *array, struct error *error)
 {
-    if (check->placed && tensor == CPATTN_TENSOR_BIAS)
-        return error_set(error, STATUS_UNIMPLEMENTED,
-                         "the bias of named tokens is filled into host memory only");
     return check->device->fill(check->device_judge, check, tensor, array, error);
 }
 

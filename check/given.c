@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check/state.h"
+#include "check/device.h"
 #include "judge/source.h"
 
 #define GIVEN 4 // q, k, v and dO, which come first in every list
@@ -48,6 +48,8 @@ static enum status tensor_take(struct given *g, const struct cpattn_check *check
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a copy of %s",
                          cpattn_tensor_name(tensor));
     g->tensors[tensor] = to;
+    if (check->device)
+        return device_get(check, tensor, array, s, to, error);
     for (int64_t row = 0; row < s.rows; row++)
         for (int head = 0; head < s.heads; head++, to += width)
             memcpy(to,
@@ -110,14 +112,12 @@ enum cpattn_status cpattn_check_give(struct cpattn_check *check, const struct cp
     struct given *given = NULL;
     int there;
     enum status status = inputs_check(&check->c, inputs, count, &there, &reason);
-    if (status == STATUS_OK && check->device)
-        status = error_set(&reason, STATUS_UNIMPLEMENTED,
-                           "inputs are given in host memory only, and results judged there");
     if (status == STATUS_OK && there > 0)
         status = given_make(check, inputs, &given, &reason);
     if (status == STATUS_OK) {
         given_destroy(check->given);
         check->given = given;
+        check->given_count++;
         check->c.source = given ? &given->source : NULL;
         room_fini(&check->room); // it keeps inputs
     }

@@ -355,12 +355,26 @@ static enum status expected_put(struct filling *f, struct error *error)
     return status;
 }
 
+static enum status expected_fill(struct cpattn_check *check, enum cpattn_tensor tensor,
+                                 const struct cpattn_array *array, struct error *error)
+{
+    struct cpattn_array host;
+    if (!check->device)
+        return expected_put(&(struct filling){check, tensor, array}, error);
+    enum status status = device_mirror(check, tensor, &host, error);
+    if (status == STATUS_OK)
+        status = expected_put(&(struct filling){check, tensor, &host}, error);
+    if (status == STATUS_OK)
+        status = device_put(check, tensor, array, &host, error);
+    free(host.data);
+    return status;
+}
+
 enum cpattn_status cpattn_check_expected(struct cpattn_check *check, enum cpattn_tensor tensor,
                                          const struct cpattn_array *array,
                                          struct cpattn_error *error)
 {
     struct error reason = {0};
-    struct filling filling = {check, tensor, array};
     enum status status = STATUS_OK;
     if (!tensor_exists(tensor) || tensor_is_input(tensor))
         status = error_set(
@@ -371,10 +385,7 @@ enum cpattn_status cpattn_check_expected(struct cpattn_check *check, enum cpattn
         status = tensor_check(&check->c, tensor, &reason);
     if (status == STATUS_OK)
         status = array_check(check, tensor, array, &reason);
-    if (status == STATUS_OK && check->device)
-        status = error_set(&reason, STATUS_UNIMPLEMENTED,
-                           "the reference's numbers are handed out in host memory only");
     if (status == STATUS_OK)
-        status = expected_put(&filling, &reason);
+        status = expected_fill(check, tensor, array, &reason);
     return status_public(status, &reason, error);
 }

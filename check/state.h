@@ -45,7 +45,8 @@ struct cpattn_check {
     struct bias_lines bias;
     enum cpattn_sums sums;
     struct room room;
-    struct given *given; // inputs of the caller's, that the case points to; NULL: they are drawn
+    struct given *given;  // inputs of the caller's, that the case points to; NULL: they are drawn
+    uint64_t given_count; // how often they have been given
     const struct check_device *device; // whose memory arrays are; NULL: the host's
     struct device_judge *device_judge;
 };

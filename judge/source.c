@@ -38,13 +38,14 @@ static double tensor_rms(const struct cp_case *c, enum whole_tensor tensor, cons
 }
 
 // A product of unit-variance vectors deviates by the root of their length.
-static double logits_of(const struct input_source *s)
+static void sizes_find(struct input_source *s)
 {
     const void *q = s->tensors[WHOLE_Q], *k = s->tensors[WHOLE_K];
-    if (!q || !k)
-        return 0;
-    return fabs(case_scale(s->c)) * sqrt(s->c->head_dim_qk) * tensor_rms(s->c, WHOLE_Q, q) *
-           tensor_rms(s->c, WHOLE_K, k);
+    if (q)
+        s->q_rms = tensor_rms(s->c, WHOLE_Q, q);
+    if (k)
+        s->k_rms = tensor_rms(s->c, WHOLE_K, k);
+    s->logits = fabs(case_scale(s->c)) * sqrt(s->c->head_dim_qk) * s->q_rms * s->k_rms;
 }
 
 enum status source_init(struct input_source *s, const struct cp_case *c,
@@ -68,7 +69,7 @@ enum status source_init(struct input_source *s, const struct cp_case *c,
             row += case_occupied(c, (enum shard_side)side, sequence);
         }
     }
-    s->logits = logits_of(s);
+    sizes_find(s);
     return STATUS_OK;
 }
 

@@ -11,6 +11,7 @@ struct input_source {
     const struct cp_case *c;           // whose tensors they are; borrowed
     const void *tensors[WHOLE_INPUTS]; // as plan/whole.h lays them out; borrowed; NULL: drawn
     int64_t *first[2];                 // [batch]: row of the first token of each sequence
+    double q_rms, k_rms;               // of the given ones; 0 where they are drawn
     double logits;                     // about the deviation of the logits, with the scale
 };
 

@@ -651,6 +651,10 @@ test_programs += tests/test_check
 tests_test_check_SOURCES = tests/test_check.c
 tests_test_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 tests_test_check_LDADD = check/libcheck.la $(LDADD)
+test_programs += tests/test_check_device
+tests_test_check_device_SOURCES = tests/test_check_device.c
+tests_test_check_device_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
+tests_test_check_device_LDADD = check/libcheck.la $(LDADD)
 
 # What programs that are compiled already find in the library.
 test_programs += tests/test_abi

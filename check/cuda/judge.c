@@ -13,7 +13,10 @@
 #include "common/cuda/device_arena.h"
 #include "judge/cuda/inputs_cuda.h"
 #include "judge/cuda/verify.h"
+#include "judge/source.h"
 #include "plan/bias.h"
+
+#define INPUTS 4 // q, k, v and dO, which come first in every list
 
 struct device_judge {
     int device;
@@ -22,6 +25,8 @@ struct device_judge {
     struct device_arena memory;
     struct arena host;
     cudaEvent_t begun, events[2];
+    void *given[INPUTS];  // of the caller's: whole tensors, see judge/source.h
+    uint64_t given_count; // which of them these are
 };
 
 // ---- the device ---------------------------------------------------------------------------------
@@ -40,9 +45,18 @@ static void device_leave(int before)
     cudaSetDevice(before);
 }
 
+static void given_free(struct device_judge *j)
+{
+    for (int t = 0; t < INPUTS; t++) {
+        cudaFree(j->given[t]);
+        j->given[t] = NULL;
+    }
+}
+
 static void judge_fini(struct device_judge *j)
 {
     queue_fini(&j->queue);
+    given_free(j);
     device_arena_fini(&j->memory);
     arena_fini(&j->host);
     if (j->begun)
@@ -199,6 +213,60 @@ static enum input_tensor input_of(enum cpattn_tensor tensor)
     return inputs[tensor];
 }
 
+// Given inputs of the check on the device; those of before go.
+static bool given_push(struct device_judge *j, const struct cpattn_check *check)
+{
+    const struct input_source *source = check->c.source;
+    cudaError_t result = cudaSuccess;
+    if (j->given_count == check->given_count)
+        return true;
+    given_free(j);
+    for (int t = 0; t < INPUTS && source && result == cudaSuccess; t++) {
+        size_t bytes = source->tensors[t] ? (size_t)whole_bytes(source->c, t) : 0;
+        if (bytes > 0)
+            result = cudaMalloc(&j->given[t], bytes);
+        if (bytes > 0 && result == cudaSuccess)
+            result = cudaMemcpy(j->given[t], source->tensors[t], bytes, cudaMemcpyHostToDevice);
+    }
+    if (result == cudaSuccess)
+        j->given_count = check->given_count;
+    else
+        given_free(j);
+    return queue_note(&j->queue, result, "the given inputs");
+}
+
+// The tokens of the check from a given tensor, in the dense order.
+static void given_take(struct device_judge *j, const struct cpattn_check *check,
+                       enum cpattn_tensor tensor, const struct pack *dense)
+{
+    const struct input_source *source = check->c.source;
+    enum shard_side side = tensor_side(tensor);
+    const struct rows *rows = &check->rows[side];
+    struct pack p = *dense;
+    int64_t *offsets = malloc((size_t)p.rows * sizeof(*offsets) + 1);
+    if (!offsets) {
+        queue_note(&j->queue, cudaErrorMemoryAllocation, "the rows of a tensor");
+        return;
+    }
+    for (int64_t i = 0; i < p.rows; i++) {
+        int64_t row = dense_row(check, tensor, i);
+        int64_t whole = source->first[side][rows->sequence[row]] +
+                        rows->position[row] * whole_row_step(source->c);
+        offsets[i] = row_is_padding(check, side, row) ? -1 : whole * p.heads * p.dim;
+    }
+    p.array = j->given[tensor];
+    p.head_stride = p.dim;
+    p.offsets = queue_copy(&j->queue, offsets, (size_t)p.rows * sizeof(*offsets));
+    free(offsets);
+    if (p.offsets)
+        pack_read(&j->queue, &p);
+}
+
+static bool is_given(const struct cpattn_check *check, enum cpattn_tensor tensor)
+{
+    return check->c.source && (int)tensor < INPUTS && check->c.source->tensors[tensor];
+}
+
 static void dense_draw(struct device_judge *j, const struct cpattn_check *check,
                        enum cpattn_tensor tensor, const struct cp_case *c, struct span *spans,
                        int count, void *data)
@@ -223,9 +291,14 @@ static void fill_start(struct device_judge *j, const struct cpattn_check *check,
     p.dense = dense ? array->data : queue_scratch(&j->queue, bytes);
     if (!p.dense)
         return;
-    // What is not drawn is padding: all ones are a NaN in every dtype.
+    if (is_given(check, tensor) && !given_push(j, check))
+        return;
+    // What is not filled is padding: all ones are a NaN in every dtype.
     queue_note(&j->queue, cudaMemsetAsync(p.dense, 0xff, bytes, j->queue.stream), "padding");
-    dense_draw(j, check, tensor, &c, spans, count, p.dense);
+    if (is_given(check, tensor))
+        given_take(j, check, tensor, &p);
+    else
+        dense_draw(j, check, tensor, &c, spans, count, p.dense);
     if (!dense && pack_offsets(j, check, tensor, array, &p))
         pack_write(&j->queue, &p);
 }
@@ -245,6 +318,66 @@ static enum status judge_fill(struct device_judge *j, const struct cpattn_check 
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the tokens of a check");
     }
     free(spans);
+    device_leave(before);
+    return status;
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+static struct pack pack_of_array(const struct device_array *a)
+{
+    return (struct pack){.array = a->array->data,
+                         .head_stride = a->array->head_stride,
+                         .dense_row = (int64_t)a->shape.heads * a->shape.dim,
+                         .dense_head = a->shape.dim,
+                         .rows = a->shape.rows,
+                         .heads = a->shape.heads,
+                         .dim = a->shape.dim,
+                         .element_bytes = a->element_bytes};
+}
+
+// Dense memory and the offsets of the array's rows. False, remembered, when memory is short.
+static bool copy_begin(struct device_judge *j, const struct device_array *a, struct pack *p)
+{
+    size_t bytes = (size_t)a->shape.rows * sizeof(int64_t);
+    int64_t *offsets = malloc(bytes + 1);
+    *p = pack_of_array(a);
+    if (!offsets)
+        return queue_note(&j->queue, cudaErrorMemoryAllocation, "the rows of a tensor");
+    for (int64_t row = 0; row < a->shape.rows; row++)
+        offsets[row] = array_offset(a->array, row, 0);
+    p->offsets = queue_copy(&j->queue, offsets, bytes);
+    p->dense = queue_scratch(&j->queue, pack_bytes(p));
+    free(offsets);
+    return p->offsets && p->dense;
+}
+
+static enum status judge_get(struct device_judge *j, const struct device_array *array, void *host,
+                             struct error *error)
+{
+    struct pack p;
+    int before = device_enter(j);
+    judge_follow(j);
+    if (copy_begin(j, array, &p)) {
+        pack_read(&j->queue, &p);
+        queue_pull(&j->queue, host, p.dense, pack_bytes(&p));
+    }
+    enum status status = queue_finish(&j->queue, error);
+    device_leave(before);
+    return status;
+}
+
+static enum status judge_put(struct device_judge *j, const struct device_array *array,
+                             const void *host, struct error *error)
+{
+    struct pack p;
+    int before = device_enter(j);
+    judge_follow(j);
+    if (copy_begin(j, array, &p)) {
+        queue_push(&j->queue, p.dense, host, pack_bytes(&p));
+        pack_write(&j->queue, &p);
+    }
+    enum status status = queue_finish(&j->queue, error);
     device_leave(before);
     return status;
 }
@@ -368,6 +501,10 @@ static enum status judgement_run(struct judgement *x, device_failed *failed,
     if (status != STATUS_OK)
         return status;
     judge_follow(x->j);
+    if (x->check->given && !given_push(x->j, x->check))
+        return queue_finish(&x->j->queue, error);
+    if (x->check->given)
+        memcpy(x->v.given, x->j->given, sizeof(x->v.given));
     results_take(x);
     status = verify_cuda_start(&x->v, x->j->events[0], x->j->events[1], &verify, error);
     finished = queue_finish(&x->j->queue, error);
@@ -405,6 +542,8 @@ const struct check_device *cpattn_check_cuda_table(void)
                                               .close = judge_close,
                                               .fill = judge_fill,
                                               .verify = judge_verify,
-                                              .read = judge_read};
+                                              .read = judge_read,
+                                              .get = judge_get,
+                                              .put = judge_put};
     return &table;
 }

@@ -11,6 +11,8 @@ template <class ELEMENT, bool WRITES> __global__ void pack_kernel(const struct p
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += step) {
         int64_t unit = i / p.dim, row = unit / p.heads;
         int64_t head = unit % p.heads, k = i % p.dim;
+        if (p.offsets[row] < 0)
+            continue;
         int64_t from = p.offsets[row] + head * p.head_stride + k;
         int64_t to = row * p.dense_row + head * p.dense_head + k;
         if (WRITES)

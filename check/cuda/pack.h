@@ -14,7 +14,8 @@ extern "C" {
 // rows x heads x dim elements, all strides in elements. Both arrays are device memory.
 struct pack {
     void *array;            // the caller's
-    const int64_t *offsets; // [rows], device memory: of head 0 of a row in the array
+    const int64_t *offsets; // [rows], device memory: of head 0 of a row in the array; -1: the array
+                            // has none, and the row is left as it is
     int64_t head_stride;
     void *dense;
     int64_t dense_row, dense_head; // strides

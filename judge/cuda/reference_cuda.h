@@ -23,6 +23,7 @@ extern "C" {
 // A sequence, by enum shard_side: tokens of the sequences before it, and its own.
 struct reference_sequence {
     int64_t first[2], length[2];
+    int64_t given[2]; // row of the first token in given inputs
 };
 
 #define REFERENCE_TILE_ROWS 64 // at most
@@ -61,6 +62,8 @@ struct reference_cuda {
     float *inputs[REFERENCE_INPUTS];
     void *narrow[REFERENCE_INPUTS];
     int kv_first, kv_count;
+    // Whole tensors of the case's source (plan/whole.h) in device memory; NULL: it is drawn.
+    const void *given[REFERENCE_INPUTS];
 };
 
 // Results of the reference, one of the two, and of the twin. What is NULL is not wanted.

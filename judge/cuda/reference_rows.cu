@@ -7,6 +7,7 @@
 #include "judge/cuda/element.cuh"
 
 extern "C" {
+#include "judge/source.h"
 #include "judge/totals.h"
 }
 
@@ -58,6 +59,8 @@ struct drawing {
     enum shard_side side;
     int heads, head_first, heads_held, dim, width;
     int64_t seqlen, tokens;
+    const void *given; // NULL: drawn
+    int64_t given_step;
     void *to;
 };
 
@@ -75,6 +78,19 @@ static __device__ __forceinline__ void drawn_store(uint16_t *to, enum case_dtype
                               : __half_as_ushort(__float2half_rn(x));
 }
 
+// The number of a row of all heads: of the case's elements, or in the given tensor.
+static __device__ __forceinline__ int64_t drawing_row(const drawing &d, const reference_sequence &s,
+                                                      int sequence, int64_t position)
+{
+    return d.given ? s.given[d.side] + position * d.given_step : sequence * d.seqlen + position;
+}
+
+static __device__ __forceinline__ float drawing_element(const drawing &d, int64_t index)
+{
+    return d.given ? element_loaded(d.dtype, d.given, index)
+                   : element_drawn(d.draw, d.dtype, (uint64_t)index);
+}
+
 // One block draws some rows of one head of a sequence: grid (rows, heads, sequences).
 template <class STORED> __global__ void draw_kernel(const drawing d)
 {
@@ -86,14 +102,14 @@ template <class STORED> __global__ void draw_kernel(const drawing d)
          at += (int64_t)gridDim.x * THREADS) {
         int64_t position = at / parts;
         int first = (int)(at % parts) * DRAW_WIDTH;
-        int64_t row = (sequence * d.seqlen + position) * d.heads + d.head_first + blockIdx.y;
+        int64_t row = drawing_row(d, s, sequence, position) * d.heads + d.head_first + blockIdx.y;
         struct alignas(16) {
             STORED at[DRAW_WIDTH];
         } drawn;
 #pragma unroll
         for (int i = 0; i < DRAW_WIDTH; i++) {
             int k = first + i;
-            float x = k < d.dim ? element_drawn(d.draw, d.dtype, (uint64_t)(row * d.dim + k)) : 0;
+            float x = k < d.dim ? drawing_element(d, row * d.dim + k) : 0;
             drawn_store(&drawn.at[i], d.dtype, x);
         }
         *(decltype(drawn) *)(to + position * d.width + first) = drawn;
@@ -118,6 +134,8 @@ static void draw(const struct reference_cuda *r, int input)
     d.width = reference_cuda_padded(d.dim);
     d.seqlen = source->side == SIDE_Q ? r->c->seqlen_q : r->c->seqlen_kv;
     d.tokens = r->tokens[source->side];
+    d.given = r->given[input];
+    d.given_step = r->c->source ? whole_row_step(r->c->source->c) : 1;
     int64_t blocks = quotient_up(r->length_max[source->side] * d.width, DRAW_WIDTH * THREADS);
     if (blocks == 0)
         return;

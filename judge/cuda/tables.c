@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "judge/mask.h"
+#include "judge/source.h"
 #include "plan/bias.h"
 
 void tables_sequences(struct reference_cuda *r, struct reference_sequence *sequences)
@@ -14,6 +15,7 @@ void tables_sequences(struct reference_cuda *r, struct reference_sequence *seque
             int64_t length = case_length(r->c, (enum shard_side)side, i);
             sequences[i].first[side] = r->tokens[side];
             sequences[i].length[side] = length;
+            sequences[i].given[side] = r->c->source ? r->c->source->first[side][i] : 0;
             r->tokens[side] += length;
             if (length > r->length_max[side])
                 r->length_max[side] = length;

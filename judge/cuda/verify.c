@@ -7,6 +7,7 @@
 #include "judge/cuda/tables.h"
 #include "judge/cuda/verify_state.h"
 #include "judge/inputs.h"
+#include "judge/source.h"
 #include "plan/bias.h"
 
 // ---- tables -------------------------------------------------------------------------------------
@@ -312,6 +313,8 @@ static double terms_factor(const struct cp_case *c, enum slot slot)
 {
     struct input_draw draw = input_draw_of(c, slot == SLOT_DQ ? INPUT_K : INPUT_Q);
     double clamped = c->inputs == INPUTS_TE ? 0.72 : 1; // normal, cut off at 1
+    if (c->source && c->source->tensors[slot == SLOT_DQ ? WHOLE_K : WHOLE_Q])
+        return slot == SLOT_DQ ? c->source->k_rms : c->source->q_rms;
     return clamped * draw.factor;
 }
 

@@ -45,6 +45,9 @@ struct verification_cuda {
     // other; format is not sbhd, and there is no dbias.
     bool placed;
     int64_t token_rows[2];
+    // Q, K, V and dO of the case's source (judge/source.h) in device memory, as it has them; NULL:
+    // the source does not give it, or there is none.
+    const void *given[4];
 };
 
 // What a rank spends with `verify: auto` (judge/tiles.h): some 0.4 s of an H200 where reference and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a verification takes of host and device memory, and which rows it judges.
 #include <stdlib.h>
+#include <string.h>
 
 #include "judge/cuda/tables.h"
 #include "judge/cuda/verify_state.h"
@@ -288,6 +289,8 @@ static struct verify_cuda *host_take(const struct verification_cuda *v)
                               .c = c,
                               .extent = {.fp64 = wants_fp64(c), .fraction = fraction_of(c)},
                               .r = {.queue = v->queue, .c = c}};
+    _Static_assert(sizeof(x->r.given) == sizeof(v->given), "the same inputs in the same order");
+    memcpy(x->r.given, v->given, sizeof(x->r.given));
     for (int side = SIDE_Q; side <= SIDE_KV; side++)
         x->tiles[side] = arena_take(v->host, tiles_room(v, (enum shard_side)side),
                                     sizeof(struct reference_tile));

@@ -339,18 +339,21 @@ class Check:
         """Takes q, k, v and do of all tokens of all sequences in the place of drawn ones.
 
         Shapes are those of the case's format with all tokens, whichever this check is about: [batch,
-        seqlen, heads, dim] for bshd, and so on. They are copied from host memory. inputs() then hands
-        out the part of this check. Without arguments inputs are drawn again.
+        seqlen, heads, dim] for bshd, and so on. They are copied, from host memory or all from one CUDA
+        device. inputs() then hands out the part of this check. Without arguments inputs are drawn
+        again.
         """
         arrays, views = (Array * len(TENSORS))(), []
         for tensor, value in inputs.items():
             if tensor not in INPUTS[:4]:
                 raise TypeError(f"{tensor} cannot be given; q, k, v and do can")
             view = _arrays.view(tensor, value, self._dtype(tensor))
-            if view.device >= 0:
-                raise ValueError(f"{tensor} is not in host memory")
             views.append(view)
             arrays[TENSORS.index(tensor)] = self._whole_array(tensor, view)
+        devices = {view.device for view in views}
+        if len(devices) > 1:
+            raise ValueError(f"inputs lie on several devices: {sorted(devices)} (-1 is the host)")
+        self._use(devices.pop() if devices else -1)
         error = Error()
         status = self._library.cpattn_check_give(
             self._handle, arrays, len(TENSORS), ctypes.byref(error)

@@ -72,6 +72,13 @@ tests_cuda_test_check_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir)/clie
 tests_cuda_test_check_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/cuda/librankcuda.a rank/librank.a \
     transport/libtransport.a check/libcheck.la client/libclient.la $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_check_given_cuda
+tests_cuda_test_check_given_cuda_SOURCES = tests/cuda/test_check_given_cuda.c $(harness_sources) \
+    tests/generate.c tests/generate.h check/cuda/judge.c check/cuda/pack.h
+tests_cuda_test_check_given_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir)/client
+tests_cuda_test_check_given_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/librank.a \
+    check/libcheck.la client/libclient.la $(cuda_test_libs)
+
 # A rank with faults, for trials of the daemon on a device.
 tests_cuda_faulty_rank_SOURCES = tests/cuda/faulty_rank.c tests/cuda/faulty.c tests/cuda/faulty.h
 tests_cuda_faulty_rank_CPPFLAGS = $(cuda_test_cppflags)
