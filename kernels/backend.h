@@ -14,6 +14,15 @@ struct attention_kernels {
                            struct error *error);
     enum status (*backward)(struct attention_backend *backend,
                             const struct attention_backward *args, struct error *error);
+    // Memory that a backward takes of what lend() has lent, in *bytes: known before it is run, so
+    // that a case is admitted with it. Of the tensors only counts whether there is a bias and its
+    // gradient. A backward that is lent less finds its own. NULL, as lend(): it takes none.
+    enum status (*backward_scratch)(struct attention_backend *backend,
+                                    const struct attention_backward *args, size_t *bytes,
+                                    struct error *error);
+    // Lends scratch, aligned to 256 bytes, to the next call; none with 0 bytes. The work that is
+    // put on the stream then uses it.
+    void (*lend)(struct attention_backend *backend, void *scratch, size_t bytes);
 };
 
 struct backend_ops {

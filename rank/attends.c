@@ -120,6 +120,21 @@ static enum status attend_choose(struct attends *x, int32_t index, struct attent
     return status == STATUS_OK ? STATUS_OK : attend_prepare(x, index, own, error);
 }
 
+// Preparing takes its time: what is refused anyway is refused before.
+static enum status all_supported(const struct attends *x, struct attention_provider *wanted,
+                                 struct error *error)
+{
+    for (int32_t i = 0; i < x->plan->op_count; i++) {
+        struct error reason = {0};
+        if (!is_attention(&x->plan->ops[i]))
+            continue;
+        struct attention_op op = attention_of(x->plan, &x->plan->ops[i]);
+        if (wanted->ops->supports(wanted, &op, &reason) == STATUS_UNIMPLEMENTED)
+            return refuse(x, i, wanted, &reason, error);
+    }
+    return STATUS_OK;
+}
+
 enum status attends_create(const struct plan *plan, struct attention_provider *own,
                            struct attention_provider *wanted, bool fallback,
                            struct attends **attends, struct error *error)
@@ -134,6 +149,8 @@ enum status attends_create(const struct plan *plan, struct attention_provider *o
     }
     enum status status = STATUS_OK;
     x->plan = plan;
+    if (wanted && !fallback)
+        status = all_supported(x, wanted, error);
     for (int32_t i = 0; i < plan->op_count && status == STATUS_OK; i++)
         if (is_attention(&plan->ops[i]))
             status = attend_choose(x, i, own, wanted, fallback, error);

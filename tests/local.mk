@@ -550,6 +550,8 @@ tests_toy_moods_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_MOODS
 tests_toy_moods_la_LDFLAGS = $(toy_ldflags)
 tests_toy_moods_la_LIBADD = $(MATH_LIBS)
 test_scripts += tests/test_provider.sh
+test_programs += tests/test_own
+tests_test_own_SOURCES = tests/test_own.c
 test_programs += tests/test_groups
 tests_test_groups_SOURCES = tests/test_groups.c
 

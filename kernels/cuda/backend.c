@@ -99,13 +99,21 @@ static enum status backend_backward(struct attention_backend *backend,
     return status == STATUS_OK ? backward_cuda(backend, args, error) : status;
 }
 
+static void backend_lend(struct attention_backend *backend, void *scratch, size_t bytes)
+{
+    backend->lent = scratch;
+    backend->lent_bytes = bytes;
+}
+
 static void *backend_stream(struct attention_backend *backend)
 {
     return backend->queue.stream;
 }
 
 static const struct attention_kernels kernels = {.forward = backend_forward,
-                                                 .backward = backend_backward};
+                                                 .backward = backend_backward,
+                                                 .backward_scratch = backward_scratch_cuda,
+                                                 .lend = backend_lend};
 
 const struct backend_ops backend_cuda = {
     .name = "cuda",

@@ -12,6 +12,8 @@ extern "C" {
 struct attention_backend {
     struct cuda_queue queue;
     int capability; // such as 90 for sm_90
+    char *lent;     // scratch for the call at hand, from here on
+    size_t lent_bytes;
 };
 
 // What common/cuda/queue.h says, of the backend's queue.
@@ -52,9 +54,23 @@ static inline void *staging_copy(struct attention_backend *backend, const void *
     return queue_copy(&backend->queue, host, bytes);
 }
 
+#define SCRATCH_ALIGNMENT 256
+
+static inline size_t scratch_bytes(size_t bytes)
+{
+    return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+}
+
+// From what is lent, if it is enough.
 static inline void *scratch_take(struct attention_backend *backend, size_t bytes)
 {
-    return queue_scratch(&backend->queue, bytes);
+    size_t taken = scratch_bytes(bytes);
+    char *lent = backend->lent;
+    if (backend->lent_bytes < taken || bytes == 0)
+        return queue_scratch(&backend->queue, bytes);
+    backend->lent += taken;
+    backend->lent_bytes -= taken;
+    return lent;
 }
 
 // The table, by file. elementwise.cu:
@@ -85,6 +101,10 @@ enum status forward_cuda(struct attention_backend *backend, const struct attenti
                          struct error *error);
 enum status backward_cuda(struct attention_backend *backend, const struct attention_backward *args,
                           struct error *error);
+// What a deterministic backward takes to keep its order.
+enum status backward_scratch_cuda(struct attention_backend *backend,
+                                  const struct attention_backward *args, size_t *bytes,
+                                  struct error *error);
 
 #ifdef __cplusplus
 }

@@ -176,14 +176,29 @@ static __global__ void count_turns(const struct backward_tile *tiles, int32_t ti
     }
 }
 
+// Numbers of an ordered backward.
+struct order {
+    size_t taken, keys, turns;
+};
+
+static struct order order_of(const struct backward_worklist *list, int32_t heads, int32_t kv_heads)
+{
+    return {(size_t)list->block_count * (size_t)heads * BACKWARD_WARPS,
+            (size_t)list->tile_count * (size_t)kv_heads * BACKWARD_WARPS, (size_t)list->steps};
+}
+
+static size_t counters_bytes(const struct order &order)
+{
+    return (order.taken + order.keys + 1) * sizeof(unsigned);
+}
+
 static bool params_order(struct attention_backend *backend, const struct backward_worklist *list,
                          struct backward_params *p)
 {
-    size_t taken = (size_t)list->block_count * (size_t)p->heads * BACKWARD_WARPS;
-    size_t keys = (size_t)list->tile_count * (size_t)p->kv_heads * BACKWARD_WARPS;
-    size_t bytes = (taken + keys + 1) * sizeof(unsigned);
+    struct order order = order_of(list, p->heads, p->kv_heads);
+    size_t taken = order.taken, keys = order.keys, bytes = counters_bytes(order);
     unsigned *counters = (unsigned *)scratch_take(backend, bytes);
-    int32_t *turns = (int32_t *)scratch_take(backend, (size_t)list->steps * sizeof(int32_t));
+    int32_t *turns = (int32_t *)scratch_take(backend, order.turns * sizeof(int32_t));
     if (!counters || !turns)
         return false;
     cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->queue.stream),
@@ -267,23 +282,50 @@ static enum status check_list(const struct attention_shape *shape,
     return STATUS_OK;
 }
 
-enum status backward_cuda(struct attention_backend *backend, const struct attention_backward *args,
-                          struct error *error)
+// The kernel, and the work as it wants it, which the caller gives back.
+static enum status work_cut(struct attention_backend *backend,
+                            const struct attention_backward *args, struct chosen *kernel,
+                            struct backward_worklist *list, struct error *error)
 {
     enum status status = check_shape(&args->shape, error);
     if (status != STATUS_OK)
         return status;
-    struct chosen kernel = kernel_choose(backend, args);
-    struct backward_worklist list = {};
-    struct backward_cut cut = {kernel.q_rows, kernel.kv_rows,
+    *kernel = kernel_choose(backend, args);
+    struct backward_cut cut = {kernel->q_rows, kernel->kv_rows,
                                args->shape.deterministic && args->bias && args->dbias};
     status =
-        backward_worklist_build(&list, &args->shape, args->slices, args->slice_count, cut, error);
-    if (status == STATUS_OK)
-        status = check_list(&args->shape, &list, error);
+        backward_worklist_build(list, &args->shape, args->slices, args->slice_count, cut, error);
+    return status == STATUS_OK ? check_list(&args->shape, list, error) : status;
+}
+
+enum status backward_cuda(struct attention_backend *backend, const struct attention_backward *args,
+                          struct error *error)
+{
+    struct backward_worklist list = {};
+    struct chosen kernel;
+    enum status status = work_cut(backend, args, &kernel, &list, error);
     if (status == STATUS_OK) {
         launch(backend, args, &kernel, &list);
         status = cuda_report(backend, error);
+    }
+    backward_worklist_fini(&list);
+    return status;
+}
+
+enum status backward_scratch_cuda(struct attention_backend *backend,
+                                  const struct attention_backward *args, size_t *bytes,
+                                  struct error *error)
+{
+    struct backward_worklist list = {};
+    struct chosen kernel;
+    *bytes = 0;
+    if (!args->shape.deterministic)
+        return STATUS_OK;
+    enum status status = work_cut(backend, args, &kernel, &list, error);
+    if (status == STATUS_OK && list.tile_count > 0) {
+        struct order order = order_of(&list, args->shape.heads, args->shape.kv_heads);
+        *bytes =
+            scratch_bytes(counters_bytes(order)) + scratch_bytes(order.turns * sizeof(int32_t));
     }
     backward_worklist_fini(&list);
     return status;
