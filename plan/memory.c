@@ -139,9 +139,9 @@ static int64_t bias_memory(const struct cp_case *c, struct rows q)
     return product(team, 2 * element + 4) + product(own, element + 4 * (size + 1));
 }
 
-// Of what is expected some rows with LSE, deltas and terms; the errors of a chunk's tensors, those
-// of queries or those of keys; LSE and two deltas of every query in fp64 for what is expected of
-// keys, once more in order for the heads that share a key head; the list of what is judged.
+// Of what is expected some rows with LSE, deltas and terms; the errors of all tensors of a side,
+// those of queries or those of keys; LSE and two deltas of every query in fp64 for what is expected
+// of keys, once more in order for the heads that share a key head; the list of what is judged.
 static int64_t reference_memory(const struct cp_case *c, struct rows q, struct rows kv)
 {
     int64_t most = q.rank > kv.rank ? q.rank : kv.rank;

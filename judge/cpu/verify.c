@@ -26,6 +26,8 @@ struct block {
 // Tensors whose rows are expected together, and which are judged together.
 #define GROUP_TENSORS_MAX 3
 
+#define CHUNKS_MAX 2 // of a rank
+
 struct verifier {
     const struct verification *v;
     const struct cp_case *c;
@@ -67,7 +69,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-// Rows of a tensor of a group, and its elements: out or dV, dQ or dK, LSE. No chunk has more.
+// Rows of a tensor of a group, and its elements, of all chunks: out or dV, dQ or dK, LSE.
 static int64_t group_rows(const struct cp_case *c, int rank, int tensor)
 {
     int64_t q = shard_rows(c, SIDE_Q, rank) * c->heads;
@@ -198,7 +200,8 @@ struct group {
     const struct tensor *tensors;
     int count;
     expected_function *expect;
-    struct tally *tallies;
+    int chunks;
+    struct tally tallies[CHUNKS_MAX][GROUP_TENSORS_MAX];
 };
 
 static void tensor_row(const struct verifier *x, const struct group *g, const struct tensor *t,
@@ -261,8 +264,9 @@ static int64_t row_sight(const struct mask *mask, enum shard_side side, int64_t 
     return r.end - r.begin;
 }
 
-static void stretch_compare(struct verifier *x, const struct group *g, const struct stretch *s)
+static void stretch_compare(struct verifier *x, struct group *g, const struct stretch *s)
 {
+    struct tally *tallies = g->tallies[s->span->chunk];
     struct mask mask = mask_of(x->c, s->span->sequence);
     for (int64_t i = 0; i < s->count; i++) {
         int64_t sight = row_sight(&mask, g->side, s->span->position + s->first + i);
@@ -277,15 +281,15 @@ static void stretch_compare(struct verifier *x, const struct group *g, const str
                 .keys = t->name == TENSOR_LSE ? sight : 0,
             };
             tensor_row(x, g, t, s, i, x->got);
-            tally_row(&g->tallies[k], x->got, &expected, t->dim);
+            tally_row(&tallies[k], x->got, &expected, t->dim);
         }
     }
 }
 
-typedef enum status stretch_function(struct verifier *x, const struct group *g,
-                                     const struct stretch *s, struct error *error);
+typedef enum status stretch_function(struct verifier *x, struct group *g, const struct stretch *s,
+                                     struct error *error);
 
-static enum status stretch_judge(struct verifier *x, const struct group *g, const struct stretch *s,
+static enum status stretch_judge(struct verifier *x, struct group *g, const struct stretch *s,
                                  struct error *error)
 {
     uint64_t start_ns = clock_now_ns();
@@ -298,9 +302,10 @@ static enum status stretch_judge(struct verifier *x, const struct group *g, cons
     return status;
 }
 
-static enum status stretch_judge_again(struct verifier *x, const struct group *g,
-                                       const struct stretch *s, struct error *error)
+static enum status stretch_judge_again(struct verifier *x, struct group *g, const struct stretch *s,
+                                       struct error *error)
 {
+    struct tally *tallies = g->tallies[s->span->chunk];
     (void)error;
     for (int64_t i = 0; i < s->count; i++)
         for (int k = 0; k < g->count; k++) {
@@ -308,43 +313,47 @@ static enum status stretch_judge_again(struct verifier *x, const struct group *g
                                     .head = s->head,
                                     .position = s->span->position + s->first + i};
             tensor_row(x, g, &g->tensors[k], s, i, x->got);
-            tally_row_again(&g->tallies[k], x->got, where, g->tensors[k].dim);
+            tally_row_again(&tallies[k], x->got, where, g->tensors[k].dim);
         }
     return STATUS_OK;
 }
 
-// ---- one chunk ----------------------------------------------------------------------------------
+// ---- all chunks ---------------------------------------------------------------------------------
 
-// All stretches of a span, head by head.
-static enum status span_walk(struct verifier *x, const struct group *g, const struct tile *tiles,
-                             int64_t count, bool keys, stretch_function *function,
+static enum status head_walk(struct verifier *x, struct group *g, const struct tile *tiles,
+                             int64_t count, int head, stretch_function *function,
                              struct error *error)
 {
-    const struct span *span = &x->v->spans[g->side][tiles[0].span];
-    for (int head = MUTATED(VERIFY_SKIPS_HEAD); head < g->tensors[0].heads; head++) {
-        if (keys)
-            (void)statistics_of(&x->statistics, span->sequence, head);
-        for (int64_t i = 0; i < count; i++) {
-            struct stretch s = {span, head, tiles[i].first, tiles[i].count};
-            enum status status = function(x, g, &s, error);
-            if (status != STATUS_OK)
-                return status;
-        }
+    enum status status = STATUS_OK;
+    for (int64_t i = 0; i < count && status == STATUS_OK; i++) {
+        const struct span *span = &x->v->spans[g->side][tiles[i].span];
+        struct stretch s = {span, head, tiles[i].first, tiles[i].count};
+        if (span->chunk < g->chunks)
+            status = function(x, g, &s, error);
     }
-    return STATUS_OK;
+    return status;
 }
 
-static enum status chunk_walk(struct verifier *x, const struct group *g, int chunk, bool keys,
+// All stretches, sequence by sequence, head by head: the chunks of a head share what is loaded of
+// the other side.
+static enum status group_walk(struct verifier *x, struct group *g, bool keys,
                               stretch_function *function, struct error *error)
 {
     const struct tile *tiles = x->tiles[g->side];
+    const struct span *spans = x->v->spans[g->side];
     int64_t count = x->tile_count[g->side], next;
     enum status status = STATUS_OK;
-    for (int64_t i = 0; i < count && status == STATUS_OK; i = next) {
-        for (next = i + 1; next < count && tiles[next].span == tiles[i].span; next++)
+    for (int64_t i = 0; i < count; i = next) {
+        int32_t sequence = spans[tiles[i].span].sequence;
+        for (next = i + 1; next < count && spans[tiles[next].span].sequence == sequence; next++)
             ;
-        if (x->v->spans[g->side][tiles[i].span].chunk == chunk)
-            status = span_walk(x, g, tiles + i, next - i, keys, function, error);
+        for (int head = MUTATED(VERIFY_SKIPS_HEAD); head < g->tensors[0].heads; head++) {
+            if (keys)
+                (void)statistics_of(&x->statistics, sequence, head);
+            status = head_walk(x, g, tiles + i, next - i, head, function, error);
+            if (status != STATUS_OK)
+                return status;
+        }
     }
     return status;
 }
@@ -356,31 +365,43 @@ static void figures_append(struct verifier *x, const struct figures *figures)
     report->figures[report->figures_count++] = *figures;
 }
 
-static enum status chunk_judge(struct verifier *x, struct group *g, int chunk, struct error *error)
+static int64_t tokens_of(const struct verifier *x, const struct group *g, int chunk)
 {
-    const struct verification *v = x->v;
-    int64_t tokens = chunk_tokens(v->spans[g->side], v->span_count[g->side], chunk);
-    struct tally tallies[GROUP_TENSORS_MAX];
-    if (tokens == 0)
-        return STATUS_OK;
-    g->tallies = tallies;
-    for (int k = 0; k < g->count; k++)
-        tally_init(&tallies[k], rules_of(x->c, g->tensors[k].name), g->tensors[k].name, chunk,
-                   g->tensors[k].dim, x->errors[g->tensors[k].slot], x->twins[g->tensors[k].slot]);
-    enum status status = chunk_walk(x, g, chunk, g->side == SIDE_KV, stretch_judge, error);
-    if (status != STATUS_OK)
-        return status;
-    uint64_t start_ns = clock_now_ns();
-    for (int k = 0; k < g->count; k++)
-        tally_turn(&tallies[k]);
-    status = chunk_walk(x, g, chunk, false, stretch_judge_again, error);
-    for (int k = 0; k < g->count; k++) {
-        tally_finish(&tallies[k]);
-        tallies[k].figures.elements = tokens * g->tensors[k].heads * g->tensors[k].dim;
-        figures_append(x, &tallies[k].figures);
+    return chunk_tokens(x->v->spans[g->side], x->v->span_count[g->side], chunk);
+}
+
+// Errors of a chunk lie behind those of the chunk before.
+static void tallies_init(struct verifier *x, struct group *g)
+{
+    int64_t rows = 0;
+    for (int chunk = 0; chunk < g->chunks; chunk++) {
+        for (int k = 0; k < g->count; k++) {
+            const struct tensor *t = &g->tensors[k];
+            tally_init(&g->tallies[chunk][k], rules_of(x->c, t->name), t->name, chunk, t->dim,
+                       x->errors[t->slot] + rows * t->dim, x->twins[t->slot] + rows);
+        }
+        rows += tokens_of(x, g, chunk) * g->tensors[0].heads;
     }
-    x->report->timings.compare_ns += clock_now_ns() - start_ns;
-    return status;
+}
+
+static void tallies_turn(struct group *g)
+{
+    for (int chunk = 0; chunk < g->chunks; chunk++)
+        for (int k = 0; k < g->count; k++)
+            tally_turn(&g->tallies[chunk][k]);
+}
+
+static void tallies_finish(struct verifier *x, struct group *g)
+{
+    for (int chunk = 0; chunk < g->chunks; chunk++) {
+        int64_t tokens = tokens_of(x, g, chunk);
+        for (int k = 0; k < g->count && tokens > 0; k++) {
+            struct tally *tally = &g->tallies[chunk][k];
+            tally_finish(tally);
+            tally->figures.elements = tokens * g->tensors[k].heads * g->tensors[k].dim;
+            figures_append(x, &tally->figures);
+        }
+    }
 }
 
 static void padding_append(struct verifier *x, enum shard_side side, const struct tensor *t)
@@ -405,14 +426,19 @@ static void progress_note(const struct verifier *x, int step)
                                                           .waiting_for = -1});
 }
 
-static enum status group_judge(struct verifier *x, struct group *g, int chunks, int step,
-                               struct error *error)
+static enum status group_judge(struct verifier *x, struct group *g, int step, struct error *error)
 {
-    enum status status = STATUS_OK;
-    for (int chunk = 0; chunk < chunks && status == STATUS_OK; chunk++) {
-        progress_note(x, step + chunk);
-        status = chunk_judge(x, g, chunk, error);
-    }
+    progress_note(x, step);
+    tallies_init(x, g);
+    enum status status = group_walk(x, g, g->side == SIDE_KV, stretch_judge, error);
+    if (status != STATUS_OK)
+        return status;
+    progress_note(x, step + 1);
+    uint64_t start_ns = clock_now_ns();
+    tallies_turn(g);
+    status = group_walk(x, g, false, stretch_judge_again, error);
+    tallies_finish(x, g);
+    x->report->timings.compare_ns += clock_now_ns() - start_ns;
     for (int k = 0; k < g->count && status == STATUS_OK; k++)
         padding_append(x, g->side, &g->tensors[k]);
     return status;
@@ -430,10 +456,12 @@ static enum status queries_judge(struct verifier *x, struct error *error)
         {TENSOR_DQ, r->dq, c->dtype, c->heads, c->head_dim_qk, false, b->other, b->other_twin, true,
          1},
     };
-    struct group group = {
-        .side = SIDE_Q, .tensors = tensors, .count = c->training ? 3 : 2, .expect = queries_expect};
-    return group_judge(x, &group, MUTATED(VERIFY_SKIPS_CHUNK) ? 1 : shard_chunks_per_rank(c), 0,
-                       error);
+    struct group group = {.side = SIDE_Q,
+                          .tensors = tensors,
+                          .count = c->training ? 3 : 2,
+                          .expect = queries_expect,
+                          .chunks = MUTATED(VERIFY_SKIPS_CHUNK) ? 1 : shard_chunks_per_rank(c)};
+    return group_judge(x, &group, 0, error);
 }
 
 static enum status keys_judge(struct verifier *x, struct error *error)
@@ -447,8 +475,12 @@ static enum status keys_judge(struct verifier *x, struct error *error)
         {TENSOR_DV, r->dv, c->dtype, c->kv_heads, c->head_dim_v, false, b->wide, b->wide_twin,
          false, 0},
     };
-    struct group group = {.side = SIDE_KV, .tensors = tensors, .count = 2, .expect = keys_expect};
-    return group_judge(x, &group, shard_chunks_per_rank(c), 3, error);
+    struct group group = {.side = SIDE_KV,
+                          .tensors = tensors,
+                          .count = 2,
+                          .expect = keys_expect,
+                          .chunks = shard_chunks_per_rank(c)};
+    return group_judge(x, &group, 3, error);
 }
 
 // ---- what ranks tell each other -----------------------------------------------------------------

@@ -14,7 +14,7 @@
 #include "plan/shard.h"
 
 // Rows of the reference that are in memory at a time. One LSE and two deltas in fp64 per query and
-// head of the whole case are kept when training, and the errors of a chunk: memory is linear in the
+// head of the whole case are kept when training, and the errors of a rank: memory is linear in the
 // lengths.
 #define VERIFY_BLOCK_ROWS 512
 
