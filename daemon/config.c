@@ -588,7 +588,7 @@ const char *config_fixed_difference(const struct config *a, const struct config 
         return "start-timeout";
     if (!provider_list_same(&a->providers, &b->providers))
         return "provider";
-    if (memcmp(&a->guests, &b->guests, sizeof(a->guests)) != 0)
+    if (!guests_same(&a->guests, &b->guests))
         return GUESTS_KEY;
     if (strcmp(a->rank_program, b->rank_program) != 0)
         return "rank-program";

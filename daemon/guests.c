@@ -126,6 +126,22 @@ static void guest_init(struct guest *guest)
     guest->start_timeout_ns = START_TIMEOUT_NS;
 }
 
+static bool guest_same(const struct guest *a, const struct guest *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->command_bytes == b->command_bytes &&
+           memcmp(a->command, b->command, a->command_bytes) == 0 &&
+           a->world_sizes == b->world_sizes && a->start_timeout_ns == b->start_timeout_ns &&
+           strcmp(a->supports, b->supports) == 0;
+}
+
+bool guests_same(const struct guests *a, const struct guests *b)
+{
+    bool same = a->count == b->count;
+    for (int i = 0; same && i < a->count; i++)
+        same = guest_same(&a->list[i], &b->list[i]);
+    return same;
+}
+
 enum status guests_add_text(struct guests *guests, const char *text, struct error *error)
 {
     struct guest guest;

@@ -5,6 +5,7 @@
 #define CPATTN_DAEMON_GUESTS_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/limits.h"
@@ -29,6 +30,9 @@ struct guests {
     int count; // 0..GUESTS_MAX
     struct guest list[GUESTS_MAX];
 };
+
+// Whether both name the same guests in the same order, with the same commands and limits.
+bool guests_same(const struct guests *a, const struct guests *b);
 
 // Adds the guest of "NAME=COMMAND", or replaces the one of that name. The command is cut into words
 // as a shell does it, without running anything. INVALID_ARGUMENT with what is accepted.

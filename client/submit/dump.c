@@ -111,7 +111,7 @@ static enum status fail_write(struct cpattn_client *client, const struct cp_case
         status = tensors_save(tensors, c, &t, error);
     if (status == STATUS_OK)
         status = dump_picture(c, &t, picture, NULL, error);
-    if (status == STATUS_OK && result->verdict == CPATTN_VERDICT_PASS)
+    if (status == STATUS_OK && result && result->verdict == CPATTN_VERDICT_PASS)
         command_complain("the case passed when it was run again for %s", tensors);
     cpattn_result_destroy(result);
     tensors_fini(&t);

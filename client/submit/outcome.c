@@ -321,7 +321,7 @@ static void take_figures(struct outcome *outcome, const struct cpattn_result *re
                          size_t size)
 {
     int rank, broken = broken_count(result);
-    const char *rule;
+    const char *rule = "";
     const struct cpattn_figures *f = outcome_worst(result, &rank);
     snprintf(text, size, "failed without a figure that says why");
     if (!f)

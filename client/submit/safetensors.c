@@ -312,8 +312,9 @@ static json_t *tensor_describe(const struct safetensors_tensor *t)
     json_t *shape = json_array();
     for (int i = 0; i < t->dims; i++)
         json_array_append_new(shape, json_integer(t->shape[i]));
+    json_int_t begin = (json_int_t)t->begin, bytes = (json_int_t)t->bytes;
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype, "shape", shape, "data_offsets",
-                     (json_int_t)t->begin, (json_int_t)(t->begin + t->bytes));
+                     begin, begin + bytes);
 }
 
 static char *header_make(struct safetensors_tensor *tensors, int count, const char *const *metadata)

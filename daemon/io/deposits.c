@@ -439,7 +439,7 @@ void deposits_destroy(struct deposits *d)
 {
     if (!d)
         return;
-    for (struct list *node; (node = list_first(&d->list));)
+    LIST_FOREACH (node, &d->list)
         deposit_end(LIST_ENTRY(node, struct deposit, node));
     ev_io_stop(d->loop, &d->accepting);
     ev_timer_stop(d->loop, &d->accept_again);

@@ -62,6 +62,9 @@ static enum status program_start(struct running *p, struct spawn_process *proces
         status = error_set(error, STATUS_UNAVAILABLE, "no memory to run a program");
     if (status == STATUS_OK)
         status = spawn_process(process, &p->pid, error);
+    process->environment = NULL;
+    process->fds = NULL;
+    process->fd_count = 0;
     for (int i = 0; i < FDS; i++)
         if (fds[i] >= 0)
             close(fds[i]);
