@@ -323,34 +323,35 @@ static bool has_tokens(const struct walk *w, const struct span *span)
     return false;
 }
 
-static enum status span_walk(const struct walk *w, const struct span *span, int rank,
+static enum status span_walk(const struct walk *w, const struct span *span, int rank, int head,
                              struct error *error)
 {
-    const struct cp_case *c = &w->x->check->c;
-    int heads = w->side == SIDE_Q ? c->heads : c->kv_heads;
     int64_t end = span->position + span->len;
     enum status status = STATUS_OK;
     if (!w->all && !has_tokens(w, span))
         return STATUS_OK;
-    for (int head = 0; head < heads; head++)
-        for (int64_t at = span->position; at < end && status == STATUS_OK;
-             at += VERIFY_BLOCK_ROWS) {
-            struct range block = {at, at + VERIFY_BLOCK_ROWS < end ? at + VERIFY_BLOCK_ROWS : end};
-            status = block_walk(w, span, rank, head, block, error);
-        }
+    for (int64_t at = span->position; at < end && status == STATUS_OK; at += VERIFY_BLOCK_ROWS) {
+        struct range block = {at, at + VERIFY_BLOCK_ROWS < end ? at + VERIFY_BLOCK_ROWS : end};
+        status = block_walk(w, span, rank, head, block, error);
+    }
     return status;
 }
 
+// Sequence by sequence, head by head, all chunks of a head: as a rank does (judge/cpu/verify.c).
 static enum status rank_walk(const struct walk *w, int rank, struct span *spans,
                              struct error *error)
 {
     const struct cp_case *c = &w->x->check->c;
-    int count = shard_spans(c, w->side, rank, spans);
+    int count = shard_spans(c, w->side, rank, spans), next;
+    int heads = w->side == SIDE_Q ? c->heads : c->kv_heads;
     enum status status = STATUS_OK;
-    for (int chunk = 0; chunk < shard_chunks_per_rank(c); chunk++)
-        for (int i = 0; i < count && status == STATUS_OK; i++)
-            if (spans[i].chunk == chunk)
-                status = span_walk(w, &spans[i], rank, error);
+    for (int i = 0; i < count; i = next) {
+        for (next = i + 1; next < count && spans[next].sequence == spans[i].sequence; next++)
+            ;
+        for (int head = 0; head < heads; head++)
+            for (int k = i; k < next && status == STATUS_OK; k++)
+                status = span_walk(w, &spans[k], rank, head, error);
+    }
     return status;
 }
 
