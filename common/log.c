@@ -73,7 +73,7 @@ static size_t byte_escape(unsigned char byte, char out[5])
 {
     if (byte == '\n')
         return (size_t)snprintf(out, 5, "\\n");
-    if (byte < ' ' || byte == 0x7f)
+    if (byte < ' ' || byte >= 0x7f)
         return (size_t)snprintf(out, 5, "\\x%02x", byte);
     out[0] = (char)byte;
     return 1;
@@ -101,10 +101,40 @@ static size_t prefix_write(enum log_level level, char text[PREFIX_MAX])
            (size_t)snprintf(text + length, PREFIX_MAX - length, ".%03ldZ ", now.tv_nsec / 1000000);
 }
 
+// Bytes of the character of UTF-8 that the text begins with and that may stand in a line: 2 to 4.
+// 0: it is ASCII, a control character (U+0080 to U+009F), or none.
+static size_t character_bytes(const unsigned char *text, size_t length)
+{
+    static const struct {
+        unsigned char first, last; // of the lead bytes
+        unsigned char least, most; // of the byte behind it
+        size_t bytes;
+    } forms[] = {
+        {0xc2, 0xc2, 0xa0, 0xbf, 2}, {0xc3, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        size_t bytes = forms[i].bytes;
+        if (text[0] < forms[i].first || text[0] > forms[i].last)
+            continue;
+        bool whole = bytes <= length && text[1] >= forms[i].least && text[1] <= forms[i].most;
+        for (size_t k = 2; whole && k < bytes; k++)
+            whole = (text[k] & 0xc0) == 0x80;
+        return whole ? bytes : 0;
+    }
+    return 0;
+}
+
 static void line_append(struct line *line, const char *text, size_t length)
 {
-    for (size_t i = 0; i < length; i++)
-        line->length += byte_escape((unsigned char)text[i], line->text + line->length);
+    for (size_t i = 0; i < length;) {
+        size_t bytes = character_bytes((const unsigned char *)text + i, length - i);
+        if (bytes > 0)
+            memcpy(line->text + line->length, text + i, bytes);
+        line->length +=
+            bytes > 0 ? bytes : byte_escape((unsigned char)text[i], line->text + line->length);
+        i += bytes > 0 ? bytes : 1;
+    }
 }
 
 // One piece that a pipe with room takes as a whole. False where that would have to wait: whoever

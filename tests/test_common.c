@@ -284,6 +284,20 @@ START_TEST(log_call_is_one_line)
 }
 END_TEST
 
+START_TEST(log_lets_characters_through_and_no_controls)
+{
+    log_capture(true);
+    log_init(LOG_LEVEL_INFO);
+    // Terminals take U+009B for the beginning of a sequence, some also its one byte.
+    log_info("text=%s", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82 \xc2\x9b"
+                        "1m \x9b"
+                        "2m \xc3( \xed\xa0\x80 \xe2\x82");
+    ck_assert_str_eq(log_captured(),
+                     "<6>text=\xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82 \\xc2\\x9b1m \\x9b2m "
+                     "\\xc3( \\xed\\xa0\\x80 \\xe2\\x82\n");
+}
+END_TEST
+
 START_TEST(log_says_what_it_leaves_out)
 {
     static char text[LOG_LINE_MAX + 8];
@@ -415,6 +429,7 @@ static Suite *suite(void)
     tcase_add_test(log, log_writes_lines_up_to_its_level);
     tcase_add_test(log, log_marks_levels_for_the_journal);
     tcase_add_test(log, log_call_is_one_line);
+    tcase_add_test(log, log_lets_characters_through_and_no_controls);
     tcase_add_test(log, log_says_what_it_leaves_out);
     tcase_add_test(log, log_quotes_values);
     tcase_add_test(log, log_level_names);
