@@ -83,6 +83,15 @@ int submit(int world_size)
     return slot;
 }
 
+int submit_for(int world_size, uint64_t timeout_ns)
+{
+    struct core_request request = request_make(world_size);
+    request.timeout_ns = timeout_ns;
+    int slot = -1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    return slot;
+}
+
 void submit_refused(int world_size, enum status status, const char *text_part)
 {
     struct core_request request = request_make(world_size);

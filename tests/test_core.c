@@ -239,15 +239,6 @@ END_TEST
 
 // ---- deadlines ---------------------------------------------------------------------------------
 
-static int submit_for(int world_size, uint64_t timeout_ns)
-{
-    struct core_request request = request_make(world_size);
-    request.timeout_ns = timeout_ns;
-    int slot;
-    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
-    return slot;
-}
-
 START_TEST(the_deadline_of_a_running_job_ends_its_pool)
 {
     struct ranks ranks = pool_up(2);

@@ -11,15 +11,6 @@ static void begin(void)
     fixture_begin(&config);
 }
 
-static int submit_for(int world_size, uint64_t timeout_ns)
-{
-    struct core_request request = request_make(world_size);
-    request.timeout_ns = timeout_ns;
-    int slot;
-    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
-    return slot;
-}
-
 START_TEST(five_failed_starts_and_the_pool_is_down)
 {
     int first = submit(4);
