@@ -40,7 +40,7 @@ void pass(uint64_t delay_ns);
 struct core_request request_make(int world_size);
 enum status submit_request(const struct core_request *request, int *slot); // a new one
 int submit_for(int world_size, uint64_t timeout_ns); // the slot of one with this timeout
-struct admission submit_again(const struct core_request *request);         // of one that is known
+struct admission submit_again(const struct core_request *request); // of one that is known
 int submit(int world_size); // must be admitted; gives the slot
 void submit_refused(int world_size, enum status status, const char *text_part);
 
