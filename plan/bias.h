@@ -4,7 +4,8 @@
 // The bias is [1 or batch][1 or heads][1 or seqlen_q][seqlen_kv] for people. In memory a rank has
 // [heads][rows][seqlen_kv]: one head for all, or those that it computes in its team (a guest's rank
 // is a team of its own, whatever the comm is); and as rows
-// - the rows of the team's queries, where every sequence and query has a row of its own,
+// - the rows of the team's queries, member behind member, where every sequence and query has a row
+//   of its own,
 // - the local tokens of a sequence of the team, member behind member, where sequences share them,
 // - every position, where sequences share rows and are packed (thd): the same on all ranks,
 // - the sequences, or one for all, where all queries share one: the same on all ranks.

@@ -16,14 +16,20 @@ struct horizon {
     int32_t op[PLAN_STREAMS];
 };
 
+// Those of one buffer.
+struct records {
+    struct record *list;
+    int32_t count, capacity;
+};
+
 struct builder {
     struct plan *plan;
     bool failed;
     enum plan_phase phase;
     int step;
 
-    struct record *records;
-    int32_t record_count;
+    struct records *records; // by buffer
+    int32_t record_buffers;
     // By stream: what is complete when its next operation starts, as far as its own waits tell.
     // With two streams there is nothing to learn from the waits of the other one: they are for this
     // one.
@@ -59,8 +65,10 @@ void builder_destroy(struct builder *b)
 {
     if (!b)
         return;
-    plan_destroy(b->plan);
+    for (int32_t i = 0; i < b->record_buffers; i++)
+        free(b->records[i].list);
     free(b->records);
+    plan_destroy(b->plan);
     for (int32_t i = 0; i < b->block_count; i++)
         free(b->blocks[i]);
     free(b->blocks);
@@ -132,8 +140,10 @@ int32_t builder_buffer(struct builder *b, const char *name, enum buffer_role rol
 {
     struct plan *plan = b->plan;
     ROOM(b, plan->buffers, plan->buffer_count, 1, b->capacity.buffers);
+    ROOM(b, b->records, b->record_buffers, 1, b->capacity.records);
     if (b->failed)
         return 0;
+    b->records[b->record_buffers++] = (struct records){NULL, 0, 0};
     struct plan_buffer *buffer = &plan->buffers[plan->buffer_count];
     *buffer = (struct plan_buffer){.role = role, .bytes = bytes};
     strncpy(buffer->name, name, sizeof buffer->name - 1);
@@ -151,9 +161,13 @@ void builder_step(struct builder *b, enum plan_phase phase, int step)
 // Whether a piece of `r` touches [begin, end) of its buffer.
 static bool piece_touches(const struct region *r, int64_t begin, int64_t end)
 {
-    int64_t first = r->rows > 1 && begin > r->offset ? (begin - r->offset) / r->stride : 0;
-    for (int64_t i = first; i < region_pieces(r) && r->offset + i * r->stride < end; i++)
-        if (r->offset + i * r->stride + r->bytes > begin)
+    int64_t first = 0; // piece that may reach so far
+    if (r->rows > 1 && begin > r->offset && region_blocks(r) > 1)
+        first = (begin - r->offset) / r->block_stride * r->rows;
+    else if (r->rows > 1 && begin > r->offset)
+        first = (begin - r->offset) / r->stride;
+    for (int64_t i = first; i < region_pieces(r) && region_piece(r, i) < end; i++)
+        if (region_piece(r, i) + r->bytes > begin)
             return true;
     return false;
 }
@@ -172,7 +186,7 @@ static bool overlap(const struct region *a, const struct region *b)
         return piece_touches(b, a->offset, a->offset + a->bytes);
     if (b->rows <= 1)
         return piece_touches(a, b->offset, b->offset + b->bytes);
-    if (a->stride != b->stride)
+    if (a->stride != b->stride || region_blocks(a) > 1 || region_blocks(b) > 1)
         return true; // not worth a closer look
     // Piece i of a meets piece i - u of b where ahead - a->bytes < u * stride < ahead + b->bytes.
     int64_t ahead = b->offset - a->offset;
@@ -190,6 +204,8 @@ static bool covers(const struct region *a, const struct region *b)
         return false;
     if (a->rows <= 1)
         return true;
+    if (region_blocks(a) > 1 || region_blocks(b) > 1)
+        return false; // as far as is known
     int64_t ahead = b->offset - a->offset, rows = region_pieces(b);
     return (rows == 1 || a->stride == b->stride) && ahead % a->stride + b->bytes <= a->bytes &&
            ahead / a->stride + rows <= a->rows;
@@ -221,8 +237,9 @@ static void find_conflicts(struct builder *b, int32_t op, const struct region *r
 {
     (void)op;
     struct horizon *needed = context;
-    for (int32_t i = 0; i < b->record_count; i++) {
-        const struct record *r = &b->records[i];
+    const struct records *records = &b->records[region->buffer];
+    for (int32_t i = 0; i < records->count; i++) {
+        const struct record *r = &records->list[i];
         if (!overlap(&r->region, region) || !(r->write || (access & ACCESS_WRITE)))
             continue;
         int32_t *last = &needed->op[b->plan->ops[r->op].stream];
@@ -240,17 +257,18 @@ static void remember(struct builder *b, int32_t op, const struct region *region,
     (void)context;
     bool write = access & ACCESS_WRITE;
     enum plan_stream stream = b->plan->ops[op].stream;
+    struct records *records = &b->records[region->buffer];
     int32_t kept = 0;
-    for (int32_t i = 0; i < b->record_count; i++) {
-        struct record r = b->records[i];
+    for (int32_t i = 0; i < records->count; i++) {
+        struct record r = records->list[i];
         bool behind = write || (!r.write && b->plan->ops[r.op].stream == stream);
         if (!behind || !covers(region, &r.region))
-            b->records[kept++] = r;
+            records->list[kept++] = r;
     }
-    b->record_count = kept;
-    ROOM(b, b->records, b->record_count, 1, b->capacity.records);
+    records->count = kept;
+    ROOM(b, records->list, records->count, 1, records->capacity);
     if (!b->failed)
-        b->records[b->record_count++] =
+        records->list[records->count++] =
             (struct record){.op = op, .region = *region, .write = write};
 }
 

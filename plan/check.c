@@ -131,7 +131,7 @@ static bool find_touches(struct examined *x)
 
 static struct interval piece(const struct region *r, int64_t i)
 {
-    int64_t begin = r->offset + (r->rows > 1 ? i * r->stride : 0);
+    int64_t begin = region_piece(r, i);
     return (struct interval){begin, begin + r->bytes};
 }
 
@@ -142,25 +142,52 @@ static bool intervals_meet(struct interval x, struct interval y, struct interval
     return common->begin < common->end;
 }
 
-// Regions of the same stride. Piece k of b begins ahead + (k - i) * stride bytes behind piece i of
-// a: the first difference k - i for which it does not end before that one begins tells.
+// The least k - i for which what begins `ahead` + (k - i) * stride behind something, and is `bytes`
+// long, does not end before that begins.
+static int64_t first_meeting(int64_t ahead, int64_t bytes, int64_t stride)
+{
+    int64_t before = ahead + bytes;
+    return before > 0 ? -((before - 1) / stride) : -before / stride + 1;
+}
+
+// One block of each, of the same stride. Piece k of b begins ahead + (k - i) * stride bytes behind
+// piece i of a: the first of these that does not end before that one begins tells.
 static bool combs_meet(const struct region *a, const struct region *b, struct interval *common)
 {
-    int64_t ahead = b->offset - a->offset, least = 1 - region_pieces(a);
-    int64_t before = ahead + b->bytes; // piece 0 of b ends so far behind the beginning of a's
-    int64_t apart = before > 0 ? -((before - 1) / a->stride) : -before / a->stride + 1;
-    apart = apart > least ? apart : least;
-    if (apart >= region_pieces(b))
+    int64_t apart = first_meeting(b->offset - a->offset, b->bytes, a->stride);
+    apart = apart > 1 - a->rows ? apart : 1 - a->rows;
+    if (apart >= b->rows)
         return false;
     int64_t i = apart < 0 ? -apart : 0;
     return intervals_meet(piece(a, i), piece(b, i + apart), common);
 }
 
+// Regions of blocks that are alike: the same with whole blocks, of which two can meet one.
+static bool blocks_meet(const struct region *a, const struct region *b, struct interval *common)
+{
+    int64_t extent = (b->rows - 1) * b->stride + b->bytes;
+    int64_t apart = first_meeting(b->offset - a->offset, extent, a->block_stride);
+    apart = apart > 1 - region_blocks(a) ? apart : 1 - region_blocks(a);
+    for (int n = 0; n < 2 && apart < region_blocks(b); n++, apart++) {
+        struct region x = *a, y = *b;
+        x.blocks = y.blocks = 1;
+        x.offset += (apart < 0 ? -apart : 0) * a->block_stride;
+        y.offset += (apart > 0 ? apart : 0) * b->block_stride;
+        if (combs_meet(&x, &y, common))
+            return true;
+    }
+    return false;
+}
+
 // Whether two regions of a buffer have bytes in common; *common is the first stretch of them.
 static bool regions_meet(const struct region *a, const struct region *b, struct interval *common)
 {
-    if (a->rows > 1 && b->rows > 1 && a->stride == b->stride)
-        return combs_meet(a, b, common);
+    if (a->rows > 1 && b->rows > 1 && a->stride == b->stride) {
+        if (region_blocks(a) == 1 && region_blocks(b) == 1)
+            return combs_meet(a, b, common);
+        if (a->block_stride == b->block_stride)
+            return blocks_meet(a, b, common);
+    }
     for (int64_t i = 0, k = 0; i < region_pieces(a) && k < region_pieces(b);) {
         struct interval x = piece(a, i), y = piece(b, k);
         if (intervals_meet(x, y, common))
@@ -224,16 +251,39 @@ static void set_append(struct byte_set *set, struct interval next)
         last->end = next.end;
 }
 
+// Goes through the pieces of a region without a division for each.
+struct walk {
+    struct interval at;
+    int64_t row, block_begin;
+};
+
+static struct walk walk_begin(const struct region *r)
+{
+    return (struct walk){piece(r, 0), 0, r->offset};
+}
+
+static void walk_on(struct walk *w, const struct region *r)
+{
+    int64_t begin = w->at.begin + r->stride;
+    if (++w->row >= r->rows) {
+        w->row = 0;
+        begin = w->block_begin += r->block_stride;
+    }
+    w->at = (struct interval){begin, begin + r->bytes};
+}
+
 // *set with the region, made in `room`; the two change places.
 static void set_add(struct byte_set *set, struct interval **room, const struct region *r)
 {
     struct byte_set merged = {.intervals = *room};
-    int64_t k = 0;
-    for (int64_t i = 0; i < region_pieces(r); i++) {
-        struct interval next = piece(r, i);
-        while (k < set->count && set->intervals[k].begin <= next.begin)
+    if (r->bytes == 0)
+        return;
+    struct walk w = walk_begin(r);
+    int64_t k = 0, pieces = region_pieces(r);
+    for (int64_t i = 0; i < pieces; i++, walk_on(&w, r)) {
+        while (k < set->count && set->intervals[k].begin <= w.at.begin)
             set_append(&merged, set->intervals[k++]);
-        set_append(&merged, next);
+        set_append(&merged, w.at);
     }
     while (k < set->count)
         set_append(&merged, set->intervals[k++]);
@@ -243,14 +293,15 @@ static void set_add(struct byte_set *set, struct interval **room, const struct r
 
 static bool set_covers(const struct byte_set *set, const struct region *r)
 {
-    int64_t k = 0;
-    for (int64_t i = 0; i < region_pieces(r); i++) {
-        struct interval wanted = piece(r, i);
-        while (k < set->count && set->intervals[k].end < wanted.end)
+    struct walk w = walk_begin(r);
+    int64_t k = 0, pieces = region_pieces(r), end = r->offset + region_extent(r);
+    for (int64_t i = 0; i < pieces; i++, walk_on(&w, r)) {
+        while (k < set->count && set->intervals[k].end < w.at.end)
             k++;
-        if (wanted.begin < wanted.end &&
-            (k == set->count || set->intervals[k].begin > wanted.begin))
+        if (w.at.begin < w.at.end && (k == set->count || set->intervals[k].begin > w.at.begin))
             return false;
+        if (w.at.begin < w.at.end && set->intervals[k].end >= end)
+            return true; // the rest is in the same interval
     }
     return true;
 }
@@ -286,23 +337,42 @@ static enum status touch_fault(const struct examined *x, const struct touch *t, 
                      x->plan->buffers[t->region.buffer].name);
 }
 
+// Whether what the touch writes goes on where the pieces of *r end, piece by piece; *r is then
+// both. So the heads that many ranks send are one region before they are a set.
+static bool joined(struct region *r, const struct touch *t)
+{
+    const struct region *next = &t->region;
+    if (r->bytes == 0 || r->rows <= 1 || next->rows != r->rows || next->stride != r->stride ||
+        region_blocks(next) != region_blocks(r) || next->block_stride != r->block_stride ||
+        next->offset != r->offset + r->bytes)
+        return false;
+    r->bytes += next->bytes;
+    return true;
+}
+
 static enum status check_defined(struct examined *x, int32_t buffer, struct error *error)
 {
     const struct plan_buffer *info = &x->plan->buffers[buffer];
     const struct region whole = {.buffer = buffer, .bytes = info->bytes};
+    struct region last = {.bytes = 0}; // written and not yet in the set
     struct byte_set written = {.intervals = x->intervals};
     struct interval *room = x->merged;
     if (is_input(info->role))
         set_add(&written, &room, &whole);
     for (int32_t i = x->touch_first[buffer]; i < x->touch_first[buffer + 1]; i++) {
         const struct touch *t = &x->touches[i];
+        if (t->access == ACCESS_WRITE && !is_input(info->role) && joined(&last, t))
+            continue;
+        set_add(&written, &room, &last);
+        last.bytes = 0;
         if ((t->access & ACCESS_READ) && !set_covers(&written, &t->region))
             return touch_fault(x, t, "reads what nothing has written", error);
         if ((t->access & ACCESS_WRITE) && is_input(info->role))
             return touch_fault(x, t, "writes to an input", error);
         if (t->access & ACCESS_WRITE)
-            set_add(&written, &room, &t->region);
+            last = t->region;
     }
+    set_add(&written, &room, &last);
     if (info->role != BUFFER_SCRATCH && !set_covers(&written, &whole))
         return error_set(error, STATUS_INTERNAL,
                          "rank %d: output %s of %lld bytes is not written completely",
@@ -319,8 +389,8 @@ static bool examined_init(struct examined *x)
     if (!x->before || !find_touches(x))
         return false;
     size_t intervals = (size_t)intervals_max(x);
-    x->intervals = calloc(intervals, sizeof *x->intervals);
-    x->merged = calloc(intervals, sizeof *x->merged);
+    x->intervals = reallocarray(NULL, intervals, sizeof *x->intervals);
+    x->merged = reallocarray(NULL, intervals, sizeof *x->merged);
     return x->intervals && x->merged;
 }
 

@@ -38,7 +38,13 @@ static bool region_inside(const struct plan *plan, const struct region *r)
         return false;
     // Pieces do not meet, so their number is bounded, too.
     int64_t room = bytes - r->offset - r->bytes;
-    return r->rows <= 1 || (r->stride >= r->bytes && r->rows - 1 <= room / r->stride);
+    if (r->rows <= 1)
+        return r->blocks <= 1;
+    if (r->stride < r->bytes || r->rows - 1 > room / r->stride)
+        return false;
+    room -= (r->rows - 1) * r->stride;
+    return r->blocks <= 1 || (r->block_stride >= (r->rows - 1) * r->stride + r->bytes &&
+                              r->blocks - 1 <= room / r->block_stride);
 }
 
 static bool transfers_inside(const struct plan *plan, const struct op *op)

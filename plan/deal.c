@@ -1,27 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/deal.h"
 
-// Some heads of all rows of a tensor [rows][heads][width bytes].
-static struct region columns(struct region tensor, int64_t rows, int64_t heads, int64_t width,
+// `rows` rows from `first` on, and again every `step` rows.
+struct rows {
+    int64_t first, rows, repeats, step;
+};
+
+// Some heads of some rows of a tensor [rows][heads][width bytes].
+static struct region columns(struct region tensor, struct rows rows, int64_t heads, int64_t width,
                              int64_t first, int64_t count)
 {
-    struct region r = region_part(tensor, first * width, 0);
-    if (rows == 0 || count == 0)
-        return r;
-    if (count == heads) {
-        r.bytes = rows * heads * width;
-        return r;
-    }
-    r.bytes = count * width;
-    r.rows = rows;
+    struct region r =
+        region_part(tensor, rows.first * heads * width + first * width, count * width);
+    r.rows = rows.rows;
     r.stride = heads * width;
-    return r;
+    r.blocks = rows.repeats;
+    r.block_stride = rows.step * r.stride;
+    return region_make(r);
 }
 
-// Consecutive rows of a tensor [rows][heads][width bytes].
-static struct region rows_of(struct region tensor, int64_t first, int64_t count, int64_t row_bytes)
+// The same of a tensor [heads][all][4 bytes].
+static struct region lines(struct region tensor, struct rows rows, int64_t all, int64_t first,
+                           int64_t count)
 {
-    return region_part(tensor, first * row_bytes, count * row_bytes);
+    struct region r = region_part(tensor, (first * all + rows.first) * 4, rows.rows * 4);
+    r.rows = rows.repeats;
+    r.stride = rows.step * 4;
+    r.blocks = count;
+    r.block_stride = all * 4;
+    return region_make(r);
+}
+
+static struct rows own_rows(const struct team_block *b)
+{
+    return (struct rows){b->own, b->rows, b->repeats, b->own_step};
+}
+
+static struct rows rows_in_team(const struct team_block *b)
+{
+    return (struct rows){b->team, b->rows, b->repeats, b->team_step};
 }
 
 // A tensor on the way: all heads of the own tokens here, some heads of the team's tokens there.
@@ -42,54 +59,61 @@ static int64_t heads_count(const struct crossing *x, const struct heads *h)
     return x->side == SIDE_Q ? h->count : h->kv_count;
 }
 
-// What of the own tensor belongs to a member's heads.
-static struct region own_side(const struct deal *d, const struct crossing *x, int member)
+// Of some own rows what belongs to a member's heads.
+static struct region own_side(const struct deal *d, const struct crossing *x, int member,
+                              const struct team_block *own)
 {
     const struct heads *h = &d->heads[member];
-    int64_t rows = x->side == SIDE_Q ? d->tensors->q_rows : d->tensors->kv_rows;
-    return columns(x->own, rows, x->heads, x->width, heads_first(x, h), heads_count(x, h));
+    return columns(x->own, own_rows(own), x->heads, x->width, heads_first(x, h), heads_count(x, h));
 }
 
-// What of the team's tensor are a member's tokens.
-static struct region team_side(const struct deal *d, const struct crossing *x, int member)
+// Of the team's tensor some rows of a member.
+static struct region team_side(const struct deal *d, const struct crossing *x,
+                               const struct team_block *theirs)
 {
-    const struct part *p = &d->part;
-    int64_t row_bytes = heads_count(x, &p->heads) * x->width;
-    return rows_of(x->team, team_row_base(p->c, x->side, p->team, member),
-                   shard_rows(p->c, x->side, p->team.first + member), row_bytes);
+    int64_t heads = heads_count(x, &d->part.heads);
+    return columns(x->team, rows_in_team(theirs), heads, x->width, 0, heads);
 }
 
-static void cross_in(struct deal *d, const struct crossing *x)
+// Calls `put` for every block of every member, with the own rows and those of the member that are
+// in the same place.
+typedef void put_fn(struct deal *d, const struct crossing *x, int member,
+                    const struct team_block *own, const struct team_block *theirs);
+
+static void cross(struct deal *d, const struct crossing *x, put_fn *put)
 {
-    int size = d->part.team.size;
-    for (int m = 0; m < size; m++)
-        d->transfers[d->transfer_count++] = (struct transfer){.peer = d->part.team.first + m,
-                                                              .send = own_side(d, x, m),
-                                                              .receive = team_side(d, x, m)};
+    int count = d->block_count[x->side];
+    const struct team_block *blocks = d->blocks[x->side];
+    for (int i = 0; i < count; i++)
+        for (int m = 0; m < d->part.team.size; m++)
+            put(d, x, m, &blocks[d->place * count + i], &blocks[m * count + i]);
 }
 
-static void cross_out(struct deal *d, const struct crossing *x)
+static void put(struct deal *d, int member, struct region send, struct region receive)
 {
-    for (int m = 0; m < d->part.team.size; m++)
-        d->transfers[d->transfer_count++] = (struct transfer){.peer = d->part.team.first + m,
-                                                              .send = team_side(d, x, m),
-                                                              .receive = own_side(d, x, m)};
+    d->transfers[d->transfer_count++] =
+        (struct transfer){.peer = d->part.team.first + member, .send = send, .receive = receive};
 }
 
-// The LSE lies the other way round, [heads][rows]: some rows of all heads go, some heads come.
-static void lse_out(struct deal *d)
+static void put_in(struct deal *d, const struct crossing *x, int member,
+                   const struct team_block *own, const struct team_block *theirs)
 {
-    const struct part *p = &d->part;
-    int64_t rows = d->tensors->q_rows;
-    for (int m = 0; m < p->team.size; m++) {
-        const struct heads *h = &d->heads[m];
-        int64_t base = team_row_base(p->c, SIDE_Q, p->team, m);
-        int64_t member_rows = shard_rows(p->c, SIDE_Q, p->team.first + m);
-        d->transfers[d->transfer_count++] = (struct transfer){
-            .peer = p->team.first + m,
-            .send = columns(p->lse, p->heads.count, p->q_rows, 4, base, member_rows),
-            .receive = rows_of(d->tensors->lse, h->first, h->count, rows * 4)};
-    }
+    put(d, member, own_side(d, x, member, own), team_side(d, x, theirs));
+}
+
+static void put_out(struct deal *d, const struct crossing *x, int member,
+                    const struct team_block *own, const struct team_block *theirs)
+{
+    put(d, member, team_side(d, x, theirs), own_side(d, x, member, own));
+}
+
+// The LSE lies the other way round, [heads][rows].
+static void put_lse(struct deal *d, const struct crossing *x, int member,
+                    const struct team_block *own, const struct team_block *theirs)
+{
+    const struct heads *h = &d->heads[member];
+    put(d, member, lines(x->team, rows_in_team(theirs), d->part.q_rows, 0, d->part.heads.count),
+        lines(x->own, own_rows(own), d->tensors->q_rows, h->first, h->count));
 }
 
 static void exchange(struct deal *d)
@@ -116,8 +140,8 @@ static void keys_in(struct deal *d)
     struct pair team = part_keys(p, d->kv, team_rows(c, SIDE_KV, p->team), element);
     struct crossing k = {own.k, team.k, SIDE_KV, c->kv_heads, c->head_dim_qk * element};
     struct crossing v = {own.v, team.v, SIDE_KV, c->kv_heads, c->head_dim_v * element};
-    cross_in(d, &k);
-    cross_in(d, &v);
+    cross(d, &k, put_in);
+    cross(d, &v, put_in);
 }
 
 static struct pair home_pair(const struct deal *d, int member)
@@ -126,26 +150,39 @@ static struct pair home_pair(const struct deal *d, int member)
 }
 
 // Each member's contribution to the own tokens arrives in a place of its own.
+static void put_home(struct deal *d, const struct crossing *x, int member, struct region home,
+                     const struct team_block *own, const struct team_block *theirs)
+{
+    int64_t heads = d->heads[member].kv_count;
+    put(d, member, team_side(d, x, theirs),
+        columns(home, own_rows(own), heads, x->width, 0, heads));
+}
+
+static void put_keys(struct deal *d, const struct crossing *x, int member,
+                     const struct team_block *own, const struct team_block *theirs)
+{
+    put_home(d, x, member, home_pair(d, member).k, own, theirs);
+}
+
+static void put_values(struct deal *d, const struct crossing *x, int member,
+                       const struct team_block *own, const struct team_block *theirs)
+{
+    put_home(d, x, member, home_pair(d, member).v, own, theirs);
+}
+
 static void keys_home(struct deal *d, struct pair dkv)
 {
-    const struct part *p = &d->part;
-    const struct cp_case *c = p->c;
+    const struct cp_case *c = d->part.c;
     struct crossing k = {.team = dkv.k, .side = SIDE_KV, .width = c->head_dim_qk * 4};
     struct crossing v = {.team = dkv.v, .side = SIDE_KV, .width = c->head_dim_v * 4};
-    for (int m = 0; m < p->team.size; m++) {
-        struct pair home = home_pair(d, m);
-        int peer = p->team.first + m;
-        d->transfers[d->transfer_count++] =
-            (struct transfer){.peer = peer, .send = team_side(d, &k, m), .receive = home.k};
-        d->transfers[d->transfer_count++] =
-            (struct transfer){.peer = peer, .send = team_side(d, &v, m), .receive = home.v};
-    }
+    cross(d, &k, put_keys);
+    cross(d, &v, put_values);
 }
 
 static void keys_add(struct deal *d, struct pair sum)
 {
     const struct cp_case *c = d->part.c;
-    int64_t rows = d->tensors->kv_rows;
+    struct rows rows = {.rows = d->tensors->kv_rows, .repeats = 1};
     for (int m = 0; m < d->part.team.size; m++) {
         const struct heads *h = &d->heads[m];
         struct pair home = home_pair(d, m);
@@ -170,6 +207,22 @@ static void home_buffers(struct deal *d, const char *suffix)
     }
 }
 
+// False when memory is short.
+static bool find_blocks(struct deal *d, struct builder *b, struct team team)
+{
+    const struct cp_case *c = builder_case(b);
+    struct team_block blocks[TEAM_BLOCKS_MAX];
+    for (int side = 0; side < 2; side++) {
+        int count = team_blocks(c, (enum shard_side)side, team, 0, blocks);
+        d->block_count[side] = count;
+        d->blocks[side] =
+            builder_alloc(b, (size_t)team.size * (size_t)count, sizeof *d->blocks[side]);
+        for (int m = 0; m < team.size && d->blocks[side]; m++)
+            (void)team_blocks(c, (enum shard_side)side, team, m, d->blocks[side] + m * count);
+    }
+    return d->blocks[SIDE_Q] && d->blocks[SIDE_KV];
+}
+
 bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struct team team, int i,
                int n)
 {
@@ -183,7 +236,12 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
     d->place = builder_rank(b) - team.first;
     for (int m = 0; m < team.size; m++)
         d->heads[m] = heads_part(c, team_heads(c, team.size, m), i, n);
-    d->transfers = builder_alloc(b, (size_t)team.size * 3, sizeof *d->transfers);
+    if (!find_blocks(d, b, team))
+        return false;
+    int crossings = d->block_count[SIDE_Q] + 2 * d->block_count[SIDE_KV]; // at most at once
+    if (crossings < 2 * d->block_count[SIDE_Q])
+        crossings = 2 * d->block_count[SIDE_Q];
+    d->transfers = builder_alloc(b, (size_t)(team.size * crossings), sizeof *d->transfers);
     if (!d->transfers || !part_init_team(p, b, t, team, d->heads[d->place], suffix))
         return false;
     int64_t rows = p->q_rows * p->heads.count;
@@ -199,7 +257,7 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
 void deal_forward_in(struct deal *d)
 {
     struct crossing q = query_crossing(d, d->tensors->q, d->part.q, d->part.c->head_dim_qk);
-    cross_in(d, &q);
+    cross(d, &q, put_in);
     keys_in(d);
     exchange(d);
 }
@@ -208,8 +266,9 @@ void deal_forward_out(struct deal *d)
 {
     struct crossing out = query_crossing(d, d->tensors->out, d->out, d->part.c->head_dim_v);
     builder_convert(d->part.b, d->part.o_sum, d->out);
-    cross_out(d, &out);
-    lse_out(d);
+    cross(d, &out, put_out);
+    struct crossing lse = {.own = d->tensors->lse, .team = d->part.lse, .side = SIDE_Q};
+    cross(d, &lse, put_lse);
     exchange(d);
 }
 
@@ -217,7 +276,7 @@ void deal_backward_in(struct deal *d)
 {
     struct crossing d_out =
         query_crossing(d, d->tensors->d_out, d->part.d_out, d->part.c->head_dim_v);
-    cross_in(d, &d_out);
+    cross(d, &d_out, put_in);
     exchange(d);
 }
 
@@ -225,7 +284,7 @@ void deal_backward_out(struct deal *d, struct pair dkv, struct pair sum)
 {
     struct crossing dq = query_crossing(d, d->tensors->dq, d->dq, d->part.c->head_dim_qk);
     builder_convert(d->part.b, d->part.dq_sum, d->dq);
-    cross_out(d, &dq);
+    cross(d, &dq, put_out);
     keys_home(d, dkv);
     exchange(d);
     keys_add(d, sum);

@@ -2,8 +2,8 @@
 // Dealing heads: the exchange by which a team turns own tokens with all heads into all its tokens
 // with own heads, and back. It brings a part its operands and takes its results home.
 //
-// Nothing is permuted on the way: a rank sends some heads of its rows as they lie, and they arrive
-// behind one another; on the way back they arrive between one another.
+// A rank sends some heads of its rows, chunk by chunk, and these arrive in the order of positions,
+// so that whole sequences are attended as in one process; results take the same way back.
 #ifndef CPATTN_PLAN_DEAL_H
 #define CPATTN_PLAN_DEAL_H
 
@@ -17,7 +17,9 @@ struct deal {
     int32_t kv;                         // keys and values of the team for the part's heads
     struct region out, dq;              // dtype, before they go home
     int32_t home[WORLD_SIZE_MAX];       // by member: its dK, dV (fp32) of the own tokens
-    struct transfer *transfers;         // being gathered
+    struct team_block *blocks[2];       // by side: of each member, `block_count` of them
+    int block_count[2];
+    struct transfer *transfers; // being gathered
     int transfer_count;
 };
 

@@ -169,21 +169,14 @@ static int64_t reference_sums_memory(const struct cp_case *c, struct rows q)
            product(c->seqlen_kv, 5 * 4) + 16 * c->world_size + 8;
 }
 
-// Chunks of a sequence that hold anything, at most.
-static int64_t spans_bound(const struct cp_case *c, enum shard_side side, int32_t sequence,
-                           int64_t chunks)
-{
-    int64_t len = case_length(c, side, sequence);
-    return len < chunks ? len : chunks;
-}
-
+// Of every team's keys, forward and backward; and every span of queries for the gradient of a sink.
 int64_t plan_slices_bound(const struct cp_case *c)
 {
-    int64_t each = shard_chunks_per_rank(c), keys = each * c->world_size;
-    int64_t queries = each * team_size(c), count = 0;
-    for (int32_t i = 0; i < c->batch; i++)
-        count += spans_bound(c, SIDE_Q, i, queries) * (spans_bound(c, SIDE_KV, i, keys) + 1);
-    return count * team_groups(c) * (c->training ? 2 : 1);
+    int size = team_size(c), teams = c->world_size / size;
+    int64_t count = team_slices_bound(c, size) * teams * (c->training ? 2 : 1);
+    if (c->softmax == SOFTMAX_LEARNABLE)
+        count += (int64_t)size * shard_spans_max(c);
+    return count * team_groups(c);
 }
 
 enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error)

@@ -39,17 +39,12 @@ static void part_bias(struct part *p, const struct tensors *t)
     p->dbias = bias_heads(p, t->dbias_part, bias_is_whole(p->c) ? 0 : held, 4);
 }
 
-// Most slices of the part's queries with the keys of a team as large as this one: a span of queries
-// meets the chunks of its own sequence, as far as these hold anything. Never fewer than spans.
+// Most slices of the part's queries with the keys of a team as large as this one. Never fewer than
+// spans.
 static size_t slices_max(const struct part *p)
 {
-    int64_t chunks = (int64_t)p->team.size * shard_chunks_per_rank(p->c);
-    int64_t count = 1 + p->q_span_count;
-    for (int i = 0; i < p->q_span_count; i++) {
-        int64_t keys = case_length(p->c, SIDE_KV, p->q_spans[i].sequence);
-        count += keys < chunks ? keys : chunks;
-    }
-    return (size_t)count;
+    int64_t count = team_slices_bound(p->c, p->team.size);
+    return (size_t)(count > p->q_span_count ? count : p->q_span_count) + 1;
 }
 
 static bool part_init(struct part *p, struct builder *b, const struct tensors *t, struct team team,

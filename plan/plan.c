@@ -95,6 +95,37 @@ enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, s
     return status;
 }
 
+static bool region_folds(struct region *r)
+{
+    if (r->rows > 1 && r->stride == r->bytes) { // pieces that touch
+        r->bytes *= r->rows;
+        r->rows = 1;
+    } else if (r->rows <= 1 && r->blocks > 1) {
+        r->rows = r->blocks;
+        r->stride = r->block_stride;
+        r->blocks = 1;
+    } else if (r->blocks > 1 && r->block_stride == r->rows * r->stride) {
+        r->rows *= r->blocks;
+        r->blocks = 1;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+struct region region_make(struct region r)
+{
+    if (r.rows == 0 || r.blocks == 0 || r.bytes == 0)
+        return region_part(r, 0, 0);
+    while (region_folds(&r))
+        ;
+    if (r.rows <= 1)
+        return region_part(r, 0, r.bytes);
+    if (r.blocks <= 1)
+        r.blocks = r.block_stride = 0;
+    return r;
+}
+
 void plan_forget_slices(struct plan *plan)
 {
     free(plan->slices);

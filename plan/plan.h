@@ -38,18 +38,33 @@ struct plan_buffer {
 };
 
 // Part of a buffer: `rows` pieces of `bytes` bytes each, `stride` bytes apart, the first at
-// `offset`. rows 0 and 1 are one piece, without a stride. A piece does not reach over a multiple of
-// the stride. bytes == 0 is an empty region that conflicts with nothing. All regions of a buffer
-// with more than one piece have the same stride.
+// `offset`; and that `blocks` times, `block_stride` bytes apart. rows 0 and 1 are one piece,
+// without a stride and without blocks; blocks 0 and 1 are one block. Pieces ascend and do not meet.
+// bytes == 0 is an empty region that conflicts with nothing.
 struct region {
     int32_t buffer;
     int64_t offset, bytes;
     int64_t rows, stride;
+    int64_t blocks, block_stride;
 };
 
+// The region with as few pieces as it can be told with; empty where any of the counts is 0.
+struct region region_make(struct region r);
+
+static inline int64_t region_blocks(const struct region *r)
+{
+    return r->blocks > 1 ? r->blocks : 1;
+}
 static inline int64_t region_pieces(const struct region *r)
 {
-    return r->rows > 1 ? r->rows : 1;
+    return r->rows > 1 ? r->rows * region_blocks(r) : 1;
+}
+// Where the i-th piece begins in the buffer.
+static inline int64_t region_piece(const struct region *r, int64_t i)
+{
+    if (r->rows <= 1)
+        return r->offset;
+    return r->offset + i / r->rows * r->block_stride + i % r->rows * r->stride;
 }
 
 // Bytes of all pieces together, and from the first byte to behind the last.
@@ -59,7 +74,7 @@ static inline int64_t region_total(const struct region *r)
 }
 static inline int64_t region_extent(const struct region *r)
 {
-    return r->rows > 1 ? (r->rows - 1) * r->stride + r->bytes : r->bytes;
+    return region_piece(r, region_pieces(r) - 1) - r->offset + r->bytes;
 }
 
 // Bytes [offset, offset + bytes) of a region in one piece.
@@ -160,8 +175,9 @@ struct plan {
 enum status plan_create(const struct cp_case *c, int rank, struct plan **plan,
                         struct error *error) MUST_CHECK;
 // Most slices that a plan may have, and a bound of those that the plan of any rank of the case has:
-// every span of queries with every span of keys. case_check() refuses a case beyond.
-#define PLAN_SLICES_MAX (INT64_C(1) << 21)
+// every span of queries with every span of keys. case_check() refuses a case beyond. 4096 sequences
+// on 64 ranks pass in a ring.
+#define PLAN_SLICES_MAX (INT64_C(9) << 18)
 int64_t plan_slices_bound(const struct cp_case *c);
 
 // Frees the slices of a plan that is to be neither executed nor explained.

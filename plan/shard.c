@@ -41,8 +41,15 @@ int64_t shard_tokens(const struct cp_case *c, enum shard_side side, int rank, in
     return chunk_tokens(c, case_occupied(c, side, sequence), rank);
 }
 
-// Whether all sequences occupy the same.
-static bool alike(const struct cp_case *c)
+int64_t shard_chunk_tokens(const struct cp_case *c, enum shard_side side, int rank,
+                           int32_t sequence, int i)
+{
+    int64_t begin, end;
+    rank_chunk(c, case_occupied(c, side, sequence), rank, i, &begin, &end);
+    return end - begin;
+}
+
+bool shard_is_alike(const struct cp_case *c)
 {
     int32_t listed = 0;
     for (int i = 0; i < CASE_LISTS; i++)
@@ -52,7 +59,7 @@ static bool alike(const struct cp_case *c)
 
 int64_t shard_rows(const struct cp_case *c, enum shard_side side, int rank)
 {
-    if (alike(c))
+    if (shard_is_alike(c))
         return c->batch * shard_tokens(c, side, rank, 0);
     int64_t rows = 0;
     for (int32_t sequence = 0; sequence < c->batch; sequence++)

@@ -37,6 +37,13 @@ int shard_chunk_of(const struct cp_case *c, int rank, int i);
 // Local tokens of a sequence on a rank, padding included.
 int64_t shard_tokens(const struct cp_case *c, enum shard_side side, int rank, int32_t sequence);
 
+// Whether all sequences of a side occupy the same, without a list that says so.
+bool shard_is_alike(const struct cp_case *c);
+
+// Tokens of the rank's i-th chunk of a sequence, padding included.
+int64_t shard_chunk_tokens(const struct cp_case *c, enum shard_side side, int rank,
+                           int32_t sequence, int i);
+
 // Rows of the rank's local tensor (all sequences and their padding), and the largest of any rank.
 int64_t shard_rows(const struct cp_case *c, enum shard_side side, int rank);
 int64_t shard_rows_max(const struct cp_case *c, enum shard_side side);

@@ -77,14 +77,16 @@ static uint64_t exchange_tag(const struct executor *x, const struct op *op)
 // Between a region's pieces and its bytes one behind the other.
 static void pack(const struct executor *x, struct region r, char *packed)
 {
-    for (int64_t i = 0; i < r.rows; i++, r.offset += r.stride)
-        memcpy(packed + i * r.bytes, at(x, r), (size_t)r.bytes);
+    char *memory = at(x, r);
+    for (int64_t i = 0; i < region_pieces(&r); i++)
+        memcpy(packed + i * r.bytes, memory + (region_piece(&r, i) - r.offset), (size_t)r.bytes);
 }
 
 static void unpack(const struct executor *x, struct region r, const char *packed)
 {
-    for (int64_t i = 0; i < r.rows; i++, r.offset += r.stride)
-        memcpy(at(x, r), packed + i * r.bytes, (size_t)r.bytes);
+    char *memory = at(x, r);
+    for (int64_t i = 0; i < region_pieces(&r); i++)
+        memcpy(memory + (region_piece(&r, i) - r.offset), packed + i * r.bytes, (size_t)r.bytes);
 }
 
 // Where the bytes of a region are while they travel: in place, or at the next free place of the

@@ -177,7 +177,7 @@ static void run_sink_grad(struct world *w, int rank, const struct op *op)
 // Offset of the i-th byte of a region.
 static int64_t region_place(const struct region *r, int64_t i)
 {
-    return r->offset + i / r->bytes * r->stride + i % r->bytes;
+    return region_piece(r, i / r->bytes) + i % r->bytes;
 }
 
 // Add, max, convert and fill go element by element. A maximum counts from where it begins.

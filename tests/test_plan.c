@@ -8,6 +8,7 @@
 
 #include "plan/cost.h"
 #include "plan/shard.h"
+#include "plan/team.h"
 #include "tests/plans.h"
 #include "tests/runner.h"
 #include "tests/symbolic.h"
@@ -90,25 +91,111 @@ END_TEST
 
 // ---- the other ways ----
 
-// Without a mask nothing cuts a sequence.
+// A team of all ranks attends whole sequences, as one process does.
 START_TEST(dealt_sequences_are_one_slice)
 {
-    for (int size = 1; size <= 8; size++) {
+    const enum case_mask masks[] = {MASK_NONE, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT};
+    const enum case_format formats[] = {FORMAT_BSHD, FORMAT_SBHD, FORMAT_THD};
+    for (int n = 0; n < 72; n++) {
         struct cp_case c;
         struct plans p;
-        plans_even_case(size, &c);
+        plans_even_case(1 + n % 8, &c);
         c.comm = COMM_A2A;
         c.heads = c.kv_heads = 8;
-        c.batch = 1;
-        c.format = size % 2 ? FORMAT_BSHD : FORMAT_SBHD;
-        c.mask = MASK_NONE;
+        c.batch = 3;
+        c.format = formats[n / 8 % 3];
+        c.mask = masks[n / 24];
+        c.seqlen_q = c.seqlen_kv = 77;
+        if (c.format == FORMAT_THD)
+            case_list_set(&c, LIST_LENGTHS_Q, (const int32_t[]){30, 77, 5}, 3);
         plans_create(&p, &c);
         for (int32_t i = 0; i < p.plans[0]->op_count; i++) {
             const struct op *op = &p.plans[0]->ops[i];
             if (op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD)
-                ck_assert_int_eq(op->slice_count, 1);
+                ck_assert_int_eq(op->slice_count, 3);
         }
         plans_destroy(&p);
+    }
+}
+END_TEST
+
+// Beside the diagonals of the two stretches that a team has of each sequence there is one square.
+START_TEST(dealt_teams_have_few_slices)
+{
+    struct cp_case c;
+    struct plans p;
+    plans_even_case(8, &c);
+    c.comm = COMM_A2A_P2P;
+    c.a2a_size = 4;
+    c.heads = c.kv_heads = 4;
+    c.batch = 2;
+    plans_create(&p, &c);
+    for (int rank = 0; rank < 8; rank++)
+        for (int32_t i = 0; i < p.plans[rank]->op_count; i++) {
+            const struct op *op = &p.plans[rank]->ops[i];
+            if (op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD)
+                ck_assert_int_le(op->slice_count, 3 * c.batch);
+        }
+    plans_destroy(&p);
+}
+END_TEST
+
+// Many sequences that are not alike are left as they come.
+START_TEST(many_uneven_sequences_pass)
+{
+    for (int batch = TEAM_SEQUENCES_MAX; batch <= TEAM_SEQUENCES_MAX + 1; batch++)
+        for (enum case_comm comm = COMM_A2A; comm <= COMM_A2A_P2P; comm++) {
+            struct cp_case c;
+            struct plans p;
+            struct error error = {.text = ""};
+            char why[ERROR_TEXT_MAX];
+            int32_t lengths[TEAM_SEQUENCES_MAX + 1];
+            for (int i = 0; i < batch; i++)
+                lengths[i] = i * 5 % 23;
+            plans_even_case(4, &c);
+            c.comm = comm;
+            c.format = FORMAT_THD;
+            c.batch = batch;
+            c.seqlen_q = c.seqlen_kv = 23;
+            case_list_set(&c, LIST_LENGTHS_Q, lengths, batch);
+            ck_assert(team_in_order(&c, 2) == (batch == TEAM_SEQUENCES_MAX));
+            plans_create(&p, &c);
+            ck_assert_msg(plan_check(p.plans, 4, &error) == STATUS_OK, "%s", error.text);
+            ck_assert_msg(symbolic_run(p.plans, 1, why), "%s", why);
+            plans_destroy(&p);
+        }
+}
+END_TEST
+
+// ---- regions ----
+
+// All bytes of a region one after the other, as their places.
+static int64_t places(const struct region *r, int64_t *list)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < region_pieces(r) && r->bytes > 0; i++)
+        for (int64_t k = 0; k < r->bytes; k++)
+            list[count++] = region_piece(r, i) + k;
+    return count;
+}
+
+START_TEST(regions_are_made_as_they_are_told)
+{
+    for (int n = 0; n < 5 * 5 * 5 * 3 * 3; n++) {
+        int64_t told[256], made[256], count = 0;
+        struct region r = {.offset = 7, .bytes = n % 5, .rows = n / 5 % 5, .blocks = n / 25 % 5};
+        r.stride = r.bytes + n / 125 % 3;
+        r.block_stride = r.rows * r.stride + n / 375;
+        for (int64_t b = 0; b < r.blocks; b++)
+            for (int64_t i = 0; i < r.rows; i++)
+                for (int64_t k = 0; k < r.bytes; k++)
+                    told[count++] = 7 + b * r.block_stride + i * r.stride + k;
+        struct region m = region_make(r);
+        ck_assert_int_eq(places(&m, made), count);
+        ck_assert_mem_eq(made, told, (size_t)count * sizeof told[0]);
+        ck_assert(m.bytes == 0 || region_extent(&m) == made[count - 1] + 1 - 7);
+        ck_assert(m.rows > 1 || m.blocks <= 1);
+        ck_assert(m.bytes != 0 || m.rows <= 1);
     }
 }
 END_TEST
@@ -378,6 +465,9 @@ static Suite *suite(void)
     tcase_add_test(others, gather_sends_no_more_than_it_must);
     tcase_add_test(others, ulysses_overlaps);
     tcase_add_test(others, dealt_sequences_are_one_slice);
+    tcase_add_test(others, dealt_teams_have_few_slices);
+    tcase_add_test(others, many_uneven_sequences_pass);
+    tcase_add_test(others, regions_are_made_as_they_are_told);
     suite_add_tcase(s, others);
     TCase *text = tcase_create("text");
     tcase_add_test(text, explain_shows_what_happens);

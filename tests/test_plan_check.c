@@ -472,7 +472,7 @@ static bool receives_overlap(const struct plan *plan, const struct op *op)
         for (int32_t i = 0; i < op->transfer_count; i++) {
             const struct region *r = &plan->transfers[op->transfer_first + i].receive;
             for (int64_t n = 0; r->buffer == buffer && n < region_total(r); n++)
-                overlap |= taken[r->offset + n / r->bytes * r->stride + n % r->bytes]++ > 0;
+                overlap |= taken[region_piece(r, n / r->bytes) + n % r->bytes]++ > 0;
         }
         free(taken);
     }
@@ -486,10 +486,12 @@ START_TEST(pieces_that_meet_are_found)
     struct plans p;
     int met = 0, apart = 0;
     plans_full_case(COMM_A2A, 3, &c);
+    c.seqlen_q = c.seqlen_kv = 24;
+    c.batch = 2;
     plans_create(&p, &c);
     struct plan *plan = p.plans[1];
     for (int32_t i = 0; i < plan->transfer_count; i++)
-        if (plan->transfers[i].receive.rows > 1)
+        if (plan->transfers[i].receive.rows > 4)
             plan->transfers[i].receive.rows = 4;
     for (int32_t i = 0; i < plan->op_count; i++) {
         const struct op *op = &plan->ops[i];

@@ -152,7 +152,8 @@ END_TEST
 static bool same_region(const struct region *a, const struct region *b)
 {
     return a->buffer == b->buffer && a->offset == b->offset && a->bytes == b->bytes &&
-           a->rows == b->rows && a->stride == b->stride;
+           a->rows == b->rows && a->stride == b->stride && a->blocks == b->blocks &&
+           a->block_stride == b->block_stride;
 }
 
 static bool same_op(const struct op *a, const struct op *b)

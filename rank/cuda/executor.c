@@ -53,7 +53,7 @@ struct cuda_executor {
     bool *awaited; // [op_count]
     struct message *messages;
     struct region_copy *copies;
-    int op_max, transfer_max;
+    int op_max, transfer_max, copy_max;
     struct stretches exchanges, exposed;
     int begin, forward_end[PLAN_STREAMS], end; // timed events
     uint64_t random;                           // state of the exploration; 0: no delays
@@ -110,8 +110,11 @@ static cudaError_t region_poison(const struct cuda_executor *x, const struct reg
         return cudaSuccess;
     if (r->rows <= 1)
         return cudaMemsetAsync(memory, 0xff, (size_t)r->bytes, stream);
-    return cudaMemset2DAsync(memory, (size_t)r->stride, 0xff, (size_t)r->bytes, (size_t)r->rows,
-                             stream);
+    cudaError_t result = cudaSuccess;
+    for (int64_t i = 0; i < region_blocks(r) && result == cudaSuccess; i++)
+        result = cudaMemset2DAsync((char *)memory + i * r->block_stride, (size_t)r->stride, 0xff,
+                                   (size_t)r->bytes, (size_t)r->rows, stream);
+    return result;
 }
 
 // ---- exchanges ----
@@ -127,16 +130,26 @@ static void *travelling(const struct cuda_executor *x, const struct region *r, i
     return place;
 }
 
-static struct region_copy copy_of(const struct cuda_executor *x, const struct region *r,
-                                  void *packed, bool sends)
+// Puts the copies of a region in pieces, one for each block, behind the `count` there are. Returns
+// how many there are then.
+static int copies_add(struct cuda_executor *x, int count, const struct region *r, void *packed,
+                      bool sends)
 {
-    void *memory = region_memory(x->e->buffers, r);
-    return (struct region_copy){.source = sends ? memory : packed,
-                                .destination = sends ? packed : memory,
-                                .rows = r->rows,
-                                .bytes = r->bytes,
-                                .source_stride = sends ? r->stride : r->bytes,
-                                .destination_stride = sends ? r->bytes : r->stride};
+    char *memory = region_memory(x->e->buffers, r), *place = packed;
+    if (r->rows <= 1 || r->bytes == 0)
+        return count;
+    for (int64_t i = 0; i < region_blocks(r); i++) {
+        x->copies[count++] =
+            (struct region_copy){.source = sends ? memory : place,
+                                 .destination = sends ? place : memory,
+                                 .rows = r->rows,
+                                 .bytes = r->bytes,
+                                 .source_stride = sends ? r->stride : r->bytes,
+                                 .destination_stride = sends ? r->bytes : r->stride};
+        memory += r->block_stride;
+        place += r->rows * r->bytes;
+    }
+    return count;
 }
 
 static cudaError_t messages_make(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
@@ -154,8 +167,7 @@ static cudaError_t messages_make(struct cuda_executor *x, const struct op *op, c
                                           .send_bytes = (size_t)region_total(&t->send),
                                           .receive = receive,
                                           .receive_bytes = (size_t)region_total(&t->receive)};
-        if (t->send.rows > 1 && t->send.bytes > 0)
-            x->copies[count++] = copy_of(x, &t->send, send, true);
+        count = copies_add(x, count, &t->send, send, true);
         result = region_poison(x, &t->receive, stream);
     }
     if (count > 0)
@@ -168,8 +180,7 @@ static void messages_deliver(struct cuda_executor *x, const struct op *op, cudaS
     const struct transfer *transfers = x->plan->transfers + op->transfer_first;
     int count = 0;
     for (int32_t i = 0; i < op->transfer_count; i++)
-        if (transfers[i].receive.rows > 1 && transfers[i].receive.bytes > 0)
-            x->copies[count++] = copy_of(x, &transfers[i].receive, x->messages[i].receive, false);
+        count = copies_add(x, count, &transfers[i].receive, x->messages[i].receive, false);
     if (count > 0)
         regions_cuda_copy(x->backend, stream, x->copies, count);
 }
@@ -255,8 +266,27 @@ static enum status op_put(struct cuda_executor *x, int32_t index, struct error *
 
 // ---- a whole plan ----
 
+// Most copies between pieces and staging memory that an exchange takes on one side.
+static int copies_needed(const struct plan *plan)
+{
+    int64_t most = 1;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        int64_t sends = 0, receives = 0;
+        for (int32_t k = 0; k < op->transfer_count; k++) {
+            const struct transfer *t = &plan->transfers[op->transfer_first + k];
+            sends += region_blocks(&t->send);
+            receives += region_blocks(&t->receive);
+        }
+        most = sends > most ? sends : most;
+        most = receives > most ? receives : most;
+    }
+    return (int)most;
+}
+
 static enum status tables_grow(struct cuda_executor *x, struct error *error)
 {
+    int copy_count = copies_needed(x->plan);
     int op_count = x->plan->op_count + 1, transfer_count = x->plan->transfer_count + 1;
     if (op_count > x->op_max) {
         free(x->event_of);
@@ -271,15 +301,18 @@ static enum status tables_grow(struct cuda_executor *x, struct error *error)
     }
     if (transfer_count > x->transfer_max) {
         free(x->messages);
-        free(x->copies);
         x->messages = calloc((size_t)transfer_count, sizeof(*x->messages));
-        x->copies = calloc((size_t)transfer_count, sizeof(*x->copies));
         x->transfer_max = transfer_count;
+    }
+    if (copy_count > x->copy_max) {
+        free(x->copies);
+        x->copies = calloc((size_t)copy_count, sizeof(*x->copies));
+        x->copy_max = copy_count;
     }
     if (x->event_of && x->awaited && x->exchanges.list && x->exposed.list && x->messages &&
         x->copies)
         return STATUS_OK;
-    x->op_max = x->transfer_max = 0;
+    x->op_max = x->transfer_max = x->copy_max = 0;
     return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d operations", op_count);
 }
 
