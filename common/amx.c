@@ -101,25 +101,80 @@ TARGET void amx_pack(int64_t k, int64_t n, const uint16_t *b, int64_t ld, uint16
             }
 }
 
-// Column `column` of a tile from up to 32 elements.
-static void pack_column(const uint16_t *from, int64_t count, int column, uint16_t *tile)
+// Transposes 16 x 16 elements of 32 bits, by pairs of rows, by fours, and then by quarters of them.
+INLINE void transpose(__m512i r[AMX_ROWS])
 {
-    uint32_t pairs[AMX_DEPTH / 2] = {0};
-    if (count > 0)
-        memcpy(pairs, from, (size_t)(count < AMX_DEPTH ? count : AMX_DEPTH) * sizeof(uint16_t));
-    for (int i = 0; i < AMX_DEPTH / 2; i++)
-        memcpy(tile + (ptrdiff_t)2 * (i * AMX_ROWS + column), &pairs[i], sizeof(pairs[i]));
+    __m512i t[AMX_ROWS];
+#pragma GCC unroll 8
+    for (int i = 0; i < AMX_ROWS; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < AMX_ROWS; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) { // 0x88: even quarters, 0xdd: odd ones
+        t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
+        t[4 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
+        t[8 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
+        t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x88);
+        r[4 + i] = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x88);
+        r[8 + i] = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xdd);
+        r[12 + i] = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xdd);
+    }
 }
 
-void amx_pack_transposed(int64_t n, int64_t k, const uint16_t *b, int64_t ld, uint16_t *tiles)
+// A tile from up to 32 elements of each of up to 16 rows, which become its columns.
+INLINE void pack_columns(const uint16_t *from, int64_t ld, int64_t columns, int64_t count,
+                         uint16_t *tile)
+{
+    __mmask32 there = count >= AMX_DEPTH ? UINT32_MAX : (__mmask32)((UINT32_C(1) << count) - 1);
+    __m512i rows[AMX_ROWS];
+#pragma GCC unroll 16
+    for (int i = 0; i < AMX_ROWS; i++)
+        rows[i] =
+            i < columns ? _mm512_maskz_loadu_epi16(there, from + i * ld) : _mm512_setzero_si512();
+    transpose(rows);
+#pragma GCC unroll 16
+    for (int i = 0; i < AMX_ROWS; i++)
+        _mm512_storeu_si512(tile + (ptrdiff_t)i * AMX_DEPTH, rows[i]);
+}
+
+TARGET void amx_pack_transposed(int64_t n, int64_t k, const uint16_t *b, int64_t ld,
+                                uint16_t *tiles)
 {
     for (int64_t column = 0; column < n; column += AMX_ROWS)
         for (int64_t row = 0; row < k; row += AMX_DEPTH, tiles += AMX_TILE)
-            for (int i = 0; i < AMX_ROWS; i++) {
-                bool there = column + i < n;
-                pack_column(there ? b + (column + i) * ld + row : NULL, there ? k - row : 0, i,
-                            tiles);
-            }
+            pack_columns(b + column * ld + row, ld, n - column, k - row, tiles);
+}
+
+TARGET void amx_transpose(int64_t rows, int64_t columns, const float *from, int64_t ld_from,
+                          float *to, int64_t ld_to)
+{
+    for (int64_t row = 0; row < rows; row += AMX_ROWS)
+        for (int64_t column = 0; column < columns; column += AMX_ROWS) {
+            int64_t down = rows - row, across = columns - column;
+            __mmask16 read = across >= AMX_ROWS ? 0xffff : (__mmask16)((1u << across) - 1);
+            __mmask16 written = down >= AMX_ROWS ? 0xffff : (__mmask16)((1u << down) - 1);
+            __m512i block[AMX_ROWS];
+#pragma GCC unroll 16
+            for (int i = 0; i < AMX_ROWS; i++)
+                block[i] = i < down
+                               ? _mm512_maskz_loadu_epi32(read, from + (row + i) * ld_from + column)
+                               : _mm512_setzero_si512();
+            transpose(block);
+            for (int i = 0; i < AMX_ROWS && i < across; i++)
+                _mm512_mask_storeu_epi32(to + (column + i) * ld_to + row, written, block[i]);
+        }
 }
 
 TARGET void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *rest)
@@ -327,6 +382,12 @@ void amx_pack(int64_t k, int64_t n, const uint16_t *b, int64_t ld, uint16_t *til
 void amx_pack_transposed(int64_t n, int64_t k, const uint16_t *b, int64_t ld, uint16_t *tiles)
 {
     (void)k, (void)n, (void)b, (void)ld, (void)tiles;
+}
+
+void amx_transpose(int64_t rows, int64_t columns, const float *from, int64_t ld_from, float *to,
+                   int64_t ld_to)
+{
+    (void)rows, (void)columns, (void)from, (void)ld_from, (void)to, (void)ld_to;
 }
 
 void amx_multiply_pieces(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,

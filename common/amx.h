@@ -73,4 +73,9 @@ void amx_multiply_pieces(int64_t m, int64_t n, int64_t k, const uint16_t *a, int
 // count from 0 up.
 void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *rest);
 
+// to [columns][rows] = the transpose of from [rows][columns], whose rows lie ld_to and ld_from
+// elements apart; neither overlaps the other.
+void amx_transpose(int64_t rows, int64_t columns, const float *from, int64_t ld_from, float *to,
+                   int64_t ld_to);
+
 #endif

@@ -290,6 +290,26 @@ START_TEST(environment_forbids_it)
 }
 END_TEST
 
+START_TEST(transposes_are_right)
+{
+    static const int64_t sizes[] = {1, 7, 15, 16, 17, 40};
+    static float from[40 * 43], to[40 * 45];
+    for (int i = 0; i < 40 * 43; i++)
+        from[i] = (float)i;
+    for (int i = 0; i < 36; i++) {
+        int64_t rows = sizes[i / 6], columns = sizes[i % 6];
+        for (int k = 0; k < 40 * 45; k++)
+            to[k] = -1;
+        amx_transpose(rows, columns, from, 43, to, 45);
+        for (int k = 0; k < 40 * 45; k++) {
+            int64_t row = k % 45, column = k / 45;
+            bool there = row < rows && column < columns;
+            ck_assert_float_eq(to[k], there ? from[row * 43 + column] : -1);
+        }
+    }
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("amx");
@@ -303,6 +323,7 @@ static Suite *suite(void)
     }
     tcase_add_test(t, products_are_right);
     tcase_add_test(t, tiles_grow);
+    tcase_add_test(t, transposes_are_right);
     tcase_add_test(t, long_sums_do_not_stagnate);
     tcase_add_test(t, pieces_hold_a_number);
     tcase_add_test(t, threads_have_tiles_of_their_own);

@@ -169,14 +169,6 @@ static void keys_multiply(struct amx_tiles *a, const struct tile *t, const uint1
                         TILE_SCORE_STRIDE, true);
 }
 
-// Rows of up to 16 keys from the columns of the sums, where they do not lie a power of two apart.
-static void sums_transpose(const float *sums, int keys, int d, float *local)
-{
-    for (int i = 0; i < d; i++)
-        for (int key = 0; key < keys; key++)
-            local[key * LOCAL_STRIDE + i] = sums[(int64_t)i * TILE_SCORE_STRIDE + key];
-}
-
 void amx_add_to_keys(struct amx_tiles *a, const struct vector_ops *vector, const struct tile *t,
                      const uint16_t *packed, const struct amx_rows *rows, int d, int keys,
                      float factor, float *sums, int64_t stride)
@@ -185,7 +177,7 @@ void amx_add_to_keys(struct amx_tiles *a, const struct vector_ops *vector, const
     keys_multiply(a, t, packed, rows, d);
     for (int first = 0; first < keys; first += AMX_ROWS) {
         int count = keys - first < AMX_ROWS ? keys - first : AMX_ROWS;
-        sums_transpose(a->sums + first, count, d, local);
+        amx_transpose(d, count, a->sums + first, TILE_SCORE_STRIDE, local, LOCAL_STRIDE);
         for (int key = 0; key < count; key++)
             vector->axpy(sums + (first + key) * stride, local + (int64_t)key * LOCAL_STRIDE, d,
                          factor);
