@@ -7,6 +7,7 @@
 #define DRAW_TABLE          draw_avx512
 #define DRAW_NAME           "avx512"
 #define DRAW_MULTIPLY(a, b) _mm512_mul_epu32((__m512i)(a), (__m512i)(b))
+#define DRAW_HIGH(x)        (lanes_w) _mm512_shuffle_epi32((__m512i)(x), _MM_PERM_DDBB)
 
 #include "judge/draw_body.h"
 #else

@@ -4,6 +4,7 @@
 //     DRAW_TARGET          attribute that allows the instruction set, or nothing
 //     DRAW_TABLE           the name of its struct draw_ops, and DRAW_NAME for people
 //     DRAW_MULTIPLY(a, b)  products of the low 32 bits of each 64-bit lane
+//     DRAW_HIGH(x)         the high 32 bits of each lane as its low ones, with rubbish above them
 // and includes this once.
 #include "judge/draw.h"
 #include "judge/philox.h"
@@ -17,32 +18,38 @@ typedef uint64_t lanes_w __attribute__((vector_size(DRAW_BYTES)));
 typedef float half_f __attribute__((vector_size(DRAW_BYTES / 2)));
 typedef int32_t half_i __attribute__((vector_size(DRAW_BYTES / 2)));
 
-// The keys of the rounds in every lane.
+// The keys of the rounds in every lane, and what the first round makes of the tensor.
 struct round_keys {
     lanes_w low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
+    lanes_w tensor_low, tensor_high;
 };
 
-DRAW_INLINE void round_keys_init(struct round_keys *keys, uint64_t seed)
+DRAW_INLINE void round_keys_init(struct round_keys *keys, uint64_t seed, uint32_t tensor)
 {
     for (uint32_t round = 0; round < PHILOX_ROUNDS; round++) {
         keys->low[round] = (lanes_w){0} + (uint32_t)((uint32_t)seed + round * PHILOX_KEY_STEP_0);
         keys->high[round] =
             (lanes_w){0} + (uint32_t)((uint32_t)(seed >> 32) + round * PHILOX_KEY_STEP_1);
     }
+    uint64_t product = (uint64_t)tensor * PHILOX_MULTIPLIER_1;
+    keys->tensor_low = (lanes_w){0} + (uint32_t)product;
+    keys->tensor_high = ((lanes_w){0} + (product >> 32)) ^ keys->low[0];
 }
 
 // Sums of the halves of the blocks of WIDE_LANES elements. Only the low 32 bits of each lane count
 // until the end; the products leave rubbish above them.
-DRAW_INLINE lanes_w block_sums(const struct round_keys *keys, uint32_t tensor, lanes_w index)
+DRAW_INLINE lanes_w block_sums(const struct round_keys *keys, lanes_w index)
 {
-    lanes_w c0 = index, c1 = index >> 32, c2 = (lanes_w){0} + tensor, c3 = {0};
+    lanes_w product0 = (lanes_w)DRAW_MULTIPLY(index, (lanes_w){0} + PHILOX_MULTIPLIER_0);
+    lanes_w c0 = (index >> 32) ^ keys->tensor_high, c1 = keys->tensor_low;
+    lanes_w c2 = DRAW_HIGH(product0) ^ keys->high[0], c3 = product0;
 #pragma GCC unroll 10
-    for (int round = 0; round < PHILOX_ROUNDS; round++) {
-        lanes_w product0 = (lanes_w)DRAW_MULTIPLY(c0, (lanes_w){0} + PHILOX_MULTIPLIER_0);
+    for (int round = 1; round < PHILOX_ROUNDS; round++) {
+        product0 = (lanes_w)DRAW_MULTIPLY(c0, (lanes_w){0} + PHILOX_MULTIPLIER_0);
         lanes_w product1 = (lanes_w)DRAW_MULTIPLY(c2, (lanes_w){0} + PHILOX_MULTIPLIER_1);
-        c0 = (product1 >> 32) ^ c1 ^ keys->low[round];
+        c0 = DRAW_HIGH(product1) ^ c1 ^ keys->low[round];
         c1 = product1;
-        c2 = (product0 >> 32) ^ c3 ^ keys->high[round];
+        c2 = DRAW_HIGH(product0) ^ c3 ^ keys->high[round];
         c3 = product0;
     }
     lanes_w low = (c0 & 0xffff) + (c1 & 0xffff) + (c2 & 0xffff) + (c3 & 0xffff);
@@ -65,12 +72,12 @@ static DRAW_TARGET void draw_elements(const struct input_draw *draw, uint64_t fi
                                       float *values)
 {
     struct round_keys keys;
-    round_keys_init(&keys, draw->seed);
+    round_keys_init(&keys, draw->seed, draw->tensor);
     lanes_w index = {0};
     for (int lane = 0; lane < WIDE_LANES; lane++)
         index[lane] = first + (uint64_t)lane;
     for (int64_t i = 0; i < count; i += WIDE_LANES, index += WIDE_LANES) {
-        half_f x = value_of_sums(draw, block_sums(&keys, draw->tensor, index));
+        half_f x = value_of_sums(draw, block_sums(&keys, index));
         int64_t n = count - i;
         if (n >= WIDE_LANES)
             memcpy(values + i, &x, sizeof(x));

@@ -7,6 +7,7 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 #define DRAW_MULTIPLY(a, b) _mm_mul_epu32((__m128i)(a), (__m128i)(b))
+#define DRAW_HIGH(x)        ((x) >> 32)
 #else
 #define DRAW_MULTIPLY(a, b) (((a)&0xffffffff) * ((b)&0xffffffff))
 #endif
