@@ -112,6 +112,35 @@ static void transfer_outside(struct plan *plan)
     plan->transfers[0].send.offset = -4;
 }
 
+// Pieces of 4 bytes in what is sent, which has 384.
+static struct region *send_in_blocks(struct plan *plan, int64_t blocks, int64_t block_stride)
+{
+    struct region *send = &plan->transfers[0].send;
+    *send = (struct region){send->buffer, 0, 4, 2, 8, blocks, block_stride};
+    return send;
+}
+
+static void blocks_outside(struct plan *plan)
+{
+    send_in_blocks(plan, 25, 16);
+}
+
+static void blocks_that_meet(struct plan *plan)
+{
+    send_in_blocks(plan, 2, 11);
+}
+
+static void blocks_without_rows(struct plan *plan)
+{
+    send_in_blocks(plan, 2, 16)->rows = 1;
+}
+
+// As far as the buffer goes, but not as many bytes as before.
+static void blocks_inside(struct plan *plan)
+{
+    send_in_blocks(plan, 24, 16);
+}
+
 static void transfers_beyond(struct plan *plan)
 {
     op_of(plan, OP_EXCHANGE)->transfer_count = 1000;
@@ -293,6 +322,10 @@ static const struct fault {
     {no_peer,
      "rank 1: operation 0 (exchange, forward step 0) has a transfer outside its buffer or"},
     {transfer_outside, "operation 0 (exchange, forward step 0) has a transfer outside its buffer"},
+    {blocks_outside, "has a transfer outside its buffer"},
+    {blocks_that_meet, "has a transfer outside its buffer"},
+    {blocks_without_rows, "has a transfer outside its buffer"},
+    {blocks_inside, "rank 1 sends 192 bytes in its message 0 to rank 2, which receives 384"},
     {transfers_beyond, "has slices, transfers or waits outside the plan's"},
     {exchange_too_many, "rank 0 has 4 exchanges, another rank has more"},
     {receive_over_send, "both touch bytes 0 to 384 of slot0, one writes, and nothing orders them"},
