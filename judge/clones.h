@@ -5,7 +5,9 @@
 #ifndef CPATTN_JUDGE_CLONES_H
 #define CPATTN_JUDGE_CLONES_H
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) &&       \
+#include <limits.h> // __GLIBC__
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) &&       \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define JUDGE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
