@@ -4,8 +4,8 @@
 #ifndef CPATTN_DAEMON_GUESTS_H
 #define CPATTN_DAEMON_GUESTS_H
 
-#include <stddef.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/limits.h"

@@ -286,8 +286,9 @@ tests_test_mutations_LDADD = $(mutated_libs)
 tests_test_mutations_LDFLAGS = $(mutated_ldflags) $(undiagnosed_ldflags)
 
 test_programs += tests/test_diagnosis
-tests_test_diagnosis_SOURCES = tests/test_diagnosis.c tests/mutations/expected.c \
-    tests/mutations/expected.h tests/world.c tests/world.h
+tests_test_diagnosis_SOURCES = tests/test_diagnosis.c tests/mutations/diagnoses.c \
+    tests/mutations/diagnoses.h tests/mutations/expected.c tests/mutations/expected.h tests/world.c \
+    tests/world.h
 tests_test_diagnosis_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_test_diagnosis_LDADD = $(mutated_libs)
 tests_test_diagnosis_LDFLAGS = $(mutated_ldflags)

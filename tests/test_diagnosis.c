@@ -13,6 +13,7 @@
 #include "judge/evidence.h"
 #include "rank/engine.h"
 #include "rank/job.h"
+#include "tests/mutations/diagnoses.h"
 #include "tests/mutations/expected.h"
 #include "tests/mutations/mutations.h"
 #include "tests/world.h"
@@ -197,118 +198,6 @@ static void case_of(int variant, enum case_dtype dtype, struct cp_case *c)
     c->dtype = dtype;
 }
 
-// ---- what is expected ---------------------------------------------------------------------------
-
-// The kinds that are right.
-static const struct {
-    const char *mutation;
-    enum diagnosis_kind kinds[2];
-} names[] = {
-    // who sees whom
-    {"MASK_OFF_BY_ONE", {DIAGNOSIS_MASK}},
-    {"SWAP_CHUNKS", {DIAGNOSIS_SWAPPED_CHUNKS}},
-    {"WINDOW_OFF_BY_ONE", {DIAGNOSIS_WINDOW}},
-    {"WINDOW_PACKED", {DIAGNOSIS_WINDOW}},
-    {"BOTTOM_RIGHT_TOP_LEFT", {DIAGNOSIS_ALIGNMENT}},
-    {"DIAGONAL_OF_LAST_CHUNK", {DIAGNOSIS_MASK}},
-    {"SEQUENCE_BOUNDARY", {DIAGNOSIS_BOUNDARY}},
-    {"CHUNK_ROUNDED_DOWN", {DIAGNOSIS_MISSING_KEYS}},
-    {"PADDING_KEY_SEEN", {DIAGNOSIS_PADDING}},
-    {"BIAS_LOCAL_COLUMN", {DIAGNOSIS_BIAS}},
-    {"BIAS_COLUMN_SHIFTED", {DIAGNOSIS_BIAS}},
-    {"WINDOW_IGNORED", {DIAGNOSIS_WINDOW}},
-    {"WINDOW_IGNORED_REMOTE", {DIAGNOSIS_WINDOW}},
-    {"WINDOW_FORWARD_ONLY", {DIAGNOSIS_WINDOW}},
-    {"RANKS_SWAPPED", {DIAGNOSIS_MASK}},
-    {"PACKED_POSITIONS", {DIAGNOSIS_ALIGNMENT, DIAGNOSIS_BOUNDARY}},
-    {"QUERY_CHUNK_LOST", {DIAGNOSIS_MISSING_KEYS}},
-    {"TAIL_KEYS_DROPPED", {DIAGNOSIS_MISSING_KEYS}},
-    {"KEY_DROPPED", {DIAGNOSIS_MISSING_KEYS}},
-    {"BIAS_ROW_SHIFTED", {DIAGNOSIS_BIAS}},
-    // what is computed step by step
-    {"DROP_STEP", {DIAGNOSIS_MISSING_KEYS}},
-    {"STALE_SLOT", {DIAGNOSIS_STALE_KEYS}},
-    {"LSE_PARTIAL", {DIAGNOSIS_LSE}},
-    {"DROP_DQ_STEP", {DIAGNOSIS_MISSING_KEYS}},
-    {"STALE_SUM", {DIAGNOSIS_NOT_FINITE}},
-    {"DROP_DKV_ADD", {DIAGNOSIS_MISSING_PART}},
-    {"HOP_DROPS_CHUNK", {DIAGNOSIS_MISSING_PART}},
-    {"GATHER_DROP_PART", {DIAGNOSIS_MISSING_PART}},
-    {"A2A_DROP_MEMBER", {DIAGNOSIS_MISSING_PART, DIAGNOSIS_ZERO}},
-    {"REPLICATED_KV_LOST", {DIAGNOSIS_MISSING_PART}},
-    {"STALE_RING_KV", {DIAGNOSIS_STALE_KEYS}},
-    {"KV_TRANSPOSED", {DIAGNOSIS_LAYOUT}},
-    {"V_IS_K", {DIAGNOSIS_LAYOUT}},
-    {"OWN_ATTENDED_TWICE", {DIAGNOSIS_REPEATED_KEYS}},
-    {"BACKWARD_STEP_TWICE", {DIAGNOSIS_REPEATED_KEYS, DIAGNOSIS_MISSING_PART}},
-    {"WORLD_FACTOR", {DIAGNOSIS_FACTOR}},
-    {"D_TOO_EARLY", {DIAGNOSIS_DELTA}},
-    {"OUT_TOO_EARLY", {DIAGNOSIS_MISSING_KEYS, DIAGNOSIS_MERGE}},
-    {"DKV_TOO_EARLY", {DIAGNOSIS_MISSING_PART}},
-    // what travels where
-    {"DK_WRONG_OWNER", {DIAGNOSIS_WRONG_OWNER}},
-    {"GATHER_WRONG_OWNER", {DIAGNOSIS_WRONG_OWNER}},
-    {"A2A_WRONG_HEADS", {DIAGNOSIS_HEADS}},
-    {"DK_ONE_HOP_SHORT", {DIAGNOSIS_WRONG_OWNER}},
-    {"SENT_CHUNKS_SWAPPED", {DIAGNOSIS_SWAPPED_CHUNKS, DIAGNOSIS_WRONG_OWNER}},
-    {"RING_REVERSED", {DIAGNOSIS_STALE_KEYS, DIAGNOSIS_WRONG_OWNER}},
-    {"OUT_HOME_TURNED", {DIAGNOSIS_HEADS}},
-    {"LSE_HOME_TURNED", {DIAGNOSIS_HEADS}},
-    {"DQ_HOME_TURNED", {DIAGNOSIS_HEADS}},
-    // what rows begin with, sinks, bias and the largest logit
-    {"SINK_DROPPED", {DIAGNOSIS_SINK}},
-    {"EMPTY_ROW_FINITE", {DIAGNOSIS_EMPTY_ROW}},
-    {"PADDING_NOT_ZERO", {DIAGNOSIS_PADDING, DIAGNOSIS_EMPTY_ROW}},
-    {"SUM_DROPS_RANK", {DIAGNOSIS_SUM}},
-    {"MAX_OWN_SHARD", {DIAGNOSIS_SUM}},
-    {"SINK_GRAD_ONE_RANK", {DIAGNOSIS_SUM}},
-    {"DBIAS_DROPS_RANK", {DIAGNOSIS_SUM}},
-    {"DBIAS_STEP_LOST", {DIAGNOSIS_MISSING_KEYS}},
-    {"MASKED_RANK_NAN", {DIAGNOSIS_NOT_FINITE}},
-    {"EMPTY_ROW_DQ", {DIAGNOSIS_EMPTY_ROW}},
-    {"UNSEEN_KEY_DK", {DIAGNOSIS_EMPTY_ROW}},
-    {"OFF_BY_ONE_DROPPED", {DIAGNOSIS_SINK}},
-    {"LSE_TOO_LARGE", {DIAGNOSIS_LSE}},
-    {"SINK_GRAD_TWICE", {DIAGNOSIS_FACTOR, DIAGNOSIS_SUM}},
-    {"DBIAS_TWICE", {DIAGNOSIS_FACTOR, DIAGNOSIS_SUM}},
-    {"DBIAS_TWO_ZEROED", {DIAGNOSIS_ELEMENT, DIAGNOSIS_ZERO}},
-    {"MAX_STEP_LOST", {DIAGNOSIS_SUM, DIAGNOSIS_MISSING_KEYS}},
-    // arithmetic
-    {"MERGE_WITHOUT_LSE", {DIAGNOSIS_MERGE}},
-    {"SCALE_5_PERCENT", {DIAGNOSIS_SCALE}},
-    {"ROWDOT_ZERO", {DIAGNOSIS_DELTA}},
-    {"GQA_WRONG_HEAD", {DIAGNOSIS_HEADS}},
-    {"CONVERT_TRUNCATES", {DIAGNOSIS_ZERO}},
-    {"SINK_TWICE", {DIAGNOSIS_SINK}},
-    {"SINK_GRAD_SIGN", {DIAGNOSIS_SINK_GRADIENT}},
-    {"BIAS_SCALED", {DIAGNOSIS_BIAS}},
-    {"SOFTCAP_SLOPE", {DIAGNOSIS_SOFTCAP}},
-    {"MAX_BASE_2", {DIAGNOSIS_LSE}},
-    {"RAGGED_TILE", {DIAGNOSIS_ZERO, DIAGNOSIS_MISSING_PART}},
-    {"HEAD_GROUP_LOST", {DIAGNOSIS_ZERO}},
-    {"DK_UNSCALED", {DIAGNOSIS_FACTOR}},
-    {"DBIAS_OVERWRITTEN", {DIAGNOSIS_SUM}},
-    {"SCALE_HALF_PERCENT", {DIAGNOSIS_SCALE}},
-    {"RESULTS_HALF_PERCENT", {DIAGNOSIS_FACTOR}},
-    {"LOAD_LOSES_BIT", {DIAGNOSIS_TRUNCATED}},
-    {"TF32_PRODUCTS", {DIAGNOSIS_TRUNCATED}},
-    {"SLOPE_NEAR_SATURATION", {DIAGNOSIS_SOFTCAP}},
-};
-
-static bool expected(const char *mutation, enum diagnosis_kind kind)
-{
-    bool known = false;
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        if (strcmp(names[i].mutation, mutation) != 0)
-            continue;
-        known = true;
-        if (kind != DIAGNOSIS_NONE && (kind == names[i].kinds[0] || kind == names[i].kinds[1]))
-            return true;
-    }
-    ck_assert_msg(known, "%s has no name", mutation);
-    return false;
-}
-
 // ---- running ------------------------------------------------------------------------------------
 
 // Ranks that work with this error, and with nothing else that is wrong.
@@ -360,7 +249,7 @@ static void judge(const char *mutation, int variant, enum case_dtype dtype, stru
     const struct finding *f = run(&c);
     if (world_passed(reports, c.world_size))
         return;
-    bool right = expected(mutation, f->kind);
+    bool right = diagnosis_expected(mutation, f->kind);
     const char *said = right ? "right" : f->kind == DIAGNOSIS_NONE ? "none" : "WRONG";
     counts->noticed++;
     counts->right += right;
@@ -373,7 +262,7 @@ static void judge(const char *mutation, int variant, enum case_dtype dtype, stru
         report_check(&reports[rank], &shared->findings[rank], counts);
     for (int rank = 0; rank < c.world_size; rank++)
         if (shared->findings[rank].kind != DIAGNOSIS_NONE &&
-            !expected(mutation, shared->findings[rank].kind)) {
+            !diagnosis_expected(mutation, shared->findings[rank].kind)) {
             printf("#     but rank %d: %s\n", rank, shared->findings[rank].said.text);
             counts->wrong += right;
         }

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a deliberate error is to be called.
+#ifndef CPATTN_TESTS_MUTATIONS_DIAGNOSES_H
+#define CPATTN_TESTS_MUTATIONS_DIAGNOSES_H
+
+#include <stdbool.h>
+
+#include "judge/diagnosis.h"
+
+// Whether the kind is one of those that are right for the mutation, which must be known.
+bool diagnosis_expected(const char *mutation, enum diagnosis_kind kind);
+
+#endif
