@@ -93,16 +93,16 @@ static void draw(float *numbers, int64_t bytes, uint64_t *random)
 
 static void draw_region(const struct memory *m, const struct region *r, uint64_t *random)
 {
-    char *place = m->before + m->first[r->buffer] + r->offset;
+    char *buffer = m->before + m->first[r->buffer];
     for (int64_t i = 0; i < region_pieces(r); i++)
-        draw((float *)(void *)(place + i * r->stride), r->bytes, random);
+        draw((float *)(void *)(buffer + region_piece(r, i)), r->bytes, random);
 }
 
 static void mark_region(const struct memory *m, const struct region *r, char *marks)
 {
-    char *place = marks + m->first[r->buffer] + r->offset;
+    char *buffer = marks + m->first[r->buffer];
     for (int64_t i = 0; i < region_pieces(r); i++)
-        memset(place + i * r->stride, 1, (size_t)r->bytes);
+        memset(buffer + region_piece(r, i), 1, (size_t)r->bytes);
 }
 
 static void run(const struct memory *m, const struct op *op, struct attention_backend *backend)
@@ -125,10 +125,11 @@ static bool written[OP_KINDS][OPERANDS_MAX], read_from[OP_KINDS][OPERANDS_MAX];
 static bool region_differs(const struct memory *m, const char *a, const char *b,
                            const struct region *r)
 {
-    int64_t place = m->first[r->buffer] + r->offset;
-    for (int64_t i = 0; i < region_pieces(r); i++)
-        if (memcmp(a + place + i * r->stride, b + place + i * r->stride, (size_t)r->bytes) != 0)
+    for (int64_t i = 0; i < region_pieces(r); i++) {
+        int64_t place = m->first[r->buffer] + region_piece(r, i);
+        if (memcmp(a + place, b + place, (size_t)r->bytes) != 0)
             return true;
+    }
     return false;
 }
 
@@ -160,24 +161,30 @@ static void expect_independent(const struct memory *m, const struct op *op,
     EXPECT(!writes_differ(m, op, touch, m->after, result), op, -1);
 }
 
-// Notes which operands are written, and, drawing one of them again, which are read.
+// Draws an operand again, and notes whether that makes a difference.
+static void observe_read(const struct memory *m, const struct op *op, const struct touch *touch,
+                         int operand, struct attention_backend *backend, uint64_t *random)
+{
+    char *result = malloc((size_t)m->bytes);
+    ck_assert(result);
+    memcpy(result, m->after, (size_t)m->bytes);
+    draw_region(m, &op->operand[operand], random);
+    run(m, op, backend);
+    if (writes_differ(m, op, touch, m->after, result))
+        read_from[op->kind][operand] = true;
+    free(result);
+}
+
+// Notes which operands are written, and of those that have not been seen to be read which are.
 static void observe(const struct memory *m, const struct op *op, const struct touch *touch,
                     struct attention_backend *backend, uint64_t *random)
 {
     for (int i = 0; i < OPERANDS_MAX; i++)
         if (touch[i].bytes > 0 && region_differs(m, m->before, m->after, &op->operand[i]))
             written[op->kind][i] = true;
-    int drawn = (int)generate_below(random, OPERANDS_MAX);
-    if (!touch[drawn].reads || touch[drawn].bytes == 0)
-        return;
-    char *result = malloc((size_t)m->bytes);
-    ck_assert(result);
-    memcpy(result, m->after, (size_t)m->bytes);
-    draw_region(m, &op->operand[drawn], random);
-    run(m, op, backend);
-    if (writes_differ(m, op, touch, m->after, result))
-        read_from[op->kind][drawn] = true;
-    free(result);
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (touch[i].reads && touch[i].bytes > 0 && !read_from[op->kind][i])
+            observe_read(m, op, touch, i, backend, random);
 }
 
 static void try_operation(const struct memory *m, const struct op *op,

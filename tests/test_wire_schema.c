@@ -141,8 +141,9 @@ START_TEST(every_field_has_its_member)
     assert_table_covers(&cpattn__v1__provider_use__descriptor, schema_use, 0);
     assert_table_covers(&cpattn__v1__device__descriptor, schema_device, 0);
     assert_table_covers(&cpattn__v1__guest__descriptor, schema_guest, 0);
-    assert_table_covers(&cpattn__v1__daemon_status__descriptor, schema_status, 1);
+    assert_table_covers(&cpattn__v1__daemon_status__descriptor, schema_status, 2);
     assert_table_covers(&cpattn__v1__pool__descriptor, schema_pool, 0);
+    assert_table_covers(&cpattn__v1__open_request__descriptor, schema_open, 0);
     unsigned count = 0;
     for (const struct case_field *field = case_fields(); field->name; field++, count++) {
         struct map_field map = schema_case_field(field);
