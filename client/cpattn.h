@@ -300,12 +300,12 @@ struct cpattn_options {
     const char *tls_ca;          // $CPATTN_TLS_CA: who signs the daemon's; needed with tls+tcp://
     const char *tls_certificate; // $CPATTN_TLS_CERTIFICATE: ours, where the daemon asks for one
     const char *tls_key;         // $CPATTN_TLS_KEY: of it
-    // A case is answered UNAVAILABLE, with the reason, once the daemon has failed for so long to
-    // start the ranks that it needs, which it tries again in growing pauses. 0: it waits as long as
-    // its time limits allow; 1: not at all; at most 24 h.
+    // How long a case waits if the daemon cannot start the ranks that it needs; then the answer is
+    // UNAVAILABLE, with the reason. The daemon keeps trying, in growing pauses. 0: as long as the
+    // time limits of the case allow; 1: not at all; at most 24 h.
     uint64_t patience_ns;
-    // Cases are cancelled when the connection ends, as when this process dies. Otherwise those that
-    // the ranks have already got go on for nobody.
+    // Cancel cases when the connection ends, for example because this process dies. Otherwise those
+    // that run go on.
     bool cancel_on_disconnect;
 };
 #define CPATTN_OPTIONS_INIT                                                                        \

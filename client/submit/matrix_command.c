@@ -74,7 +74,7 @@ static const struct argp_option option_table[] = {
      10},
     {"patience", KEY_PATIENCE, "TIME", 0,
      "wait this long for a daemon that goes away while cases are left, and submit once more what "
-     "it left unanswered; and so long for ranks that the daemon fails to start [60s]",
+     "it left unanswered; also for ranks that cannot be started [60s]",
      10},
     {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},
     {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 10},

@@ -260,9 +260,9 @@ class Client:
 
     `socket` is a path, tcp://HOST:PORT or tls+tcp://HOST:PORT; None: $CPATTN_SOCKET, else the daemon
     of this machine. `grace` is how long after a request's time limit its answer may come, `in_flight`
-    how many requests there may be at once. A case is refused once the daemon has
-    failed for `patience` seconds to start its ranks; None: it waits as long as its time limit. With
-    `cancel_on_disconnect` cases that run are cancelled when this process goes away. The files are for daemons on a network; see cpattn(3).
+    how many requests there may be at once. `patience` is how long a case waits if the daemon cannot
+    start its ranks; None: as long as its time limit. With `cancel_on_disconnect` cases that run are
+    cancelled when this process goes away. The files are for daemons on a network; see cpattn(3).
     Raises CpattnError where nobody listens.
     """
 
