@@ -154,8 +154,7 @@ static int attend_run(const struct attend_options *o, const struct cp_case *c,
     struct error error;
     int exit_status = COMMAND_PASS;
     command_catch_interrupts();
-    struct cpattn_client *client =
-        command_connect(o->about.asking.socket, 0, o->about.asking.patience_ns, &exit_status);
+    struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
     if (!client)
         return exit_status;
     exit_status = run(o, c, t, client, &result);
@@ -252,8 +251,7 @@ static int dump(const struct attend_options *o)
         STATUS_OK)
         return complain(&error);
     command_catch_interrupts();
-    struct cpattn_client *client =
-        command_connect(o->about.asking.socket, 0, o->about.asking.patience_ns, &exit_status);
+    struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
     if (client) {
         exit_status = run(o, c, &t, client, &result);
         if (result && result->verdict != CPATTN_VERDICT_NONE) {

@@ -206,8 +206,7 @@ static int bench(const struct bench_options *o)
         exit_status = command_exit(status);
     } else {
         command_catch_interrupts();
-        s.client =
-            command_connect(o->about.asking.socket, 0, o->about.asking.patience_ns, &exit_status);
+        s.client = options_connect(&o->about.asking, &exit_status);
     }
     if (s.client)
         exit_status = measure(&s, &o->about.c);

@@ -163,8 +163,7 @@ static int submit(const struct case_options *o)
         command_complain("not enough memory for %d runs", o->repeat);
     if (runs.library_case && runs.run_ns) {
         command_catch_interrupts();
-        runs.client =
-            command_connect(runs.asking->socket, 0, runs.asking->patience_ns, &exit_status);
+        runs.client = options_connect(runs.asking, &exit_status);
         if (runs.client)
             exit_status = run_all(&runs);
     }

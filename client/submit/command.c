@@ -67,16 +67,16 @@ static error_t parse_access(int key, char *value, struct argp_state *state)
 
 const struct argp command_access = {.options = access_table, .parser = parse_access};
 
-struct cpattn_client *command_connect(const char *socket, int requests_max, uint64_t patience_ns,
+struct cpattn_client *command_connect(const char *socket, const struct command_requests *requests,
                                       int *exit_status)
 {
     struct cpattn_options options = access_options;
-    options.patience_ns = patience_ns ? patience_ns : 1;
-    options.cancel_on_disconnect = requests_max == 0;
+    options.patience_ns = requests->patience_ns ? requests->patience_ns : 1;
+    options.cancel_on_disconnect = requests->cancel_on_disconnect;
     struct cpattn_client *client = NULL;
     struct cpattn_error error;
     options.socket = socket;
-    options.requests_max = requests_max;
+    options.requests_max = requests->max;
     if (cpattn_client_create(&options, &client, &error) == CPATTN_OK)
         return client;
     command_complain("%s", error.text);

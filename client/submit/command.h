@@ -50,11 +50,16 @@ extern const struct argp command_access;
     "socket of the daemon, or tcp://HOST:PORT, tls+tcp://HOST:PORT [$CPATTN_SOCKET, or the one "   \
     "built in]"
 
-// Connects to the daemon, requests_max requests at once, each with so much patience for ranks that
-// cannot be started. With requests_max 0 somebody waits for one after the other: cases are
-// cancelled when this process goes away. Complains and returns NULL, with the exit status in
-// *exit_status, where that fails. cpattn_client_destroy().
-struct cpattn_client *command_connect(const char *socket, int requests_max, uint64_t patience_ns,
+// How the requests of a command are made.
+struct command_requests {
+    int max;              // at once; 0: the library's default
+    uint64_t patience_ns; // how long cases wait for ranks that cannot be started; 0: not at all
+    bool cancel_on_disconnect; // cases end with this process
+};
+
+// Connects to the daemon. Complains and returns NULL, with the exit status in *exit_status, where
+// that fails. cpattn_client_destroy().
+struct cpattn_client *command_connect(const char *socket, const struct command_requests *requests,
                                       int *exit_status);
 
 // The library's case of a case that case_check() admits; NULL, after a complaint, when memory is

@@ -120,6 +120,9 @@ static void print_description(const struct cpattn_client *client,
     support_print(stdout);
 }
 
+// What these commands ask for takes no case.
+static const struct command_requests no_cases;
+
 int command_describe(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -132,7 +135,7 @@ int command_describe(int argc, char **argv)
     struct cpattn_error error;
     int exit_status = options_parse(&argp, argc, argv, &o);
     struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, 0, 0, &exit_status);
+        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_describe(client, 0, &description, &error) != CPATTN_OK)
@@ -264,7 +267,7 @@ int command_status(int argc, char **argv)
     struct cpattn_error error;
     int exit_status = options_parse(&argp, argc, argv, &o);
     struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, 0, 0, &exit_status);
+        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_query_status(client, 0, &status, &error) != CPATTN_OK)
@@ -307,7 +310,7 @@ int command_cancel(int argc, char **argv)
     struct cpattn_error error;
     int exit_status = options_parse(&argp, argc, argv, &o);
     struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, 0, 0, &exit_status);
+        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_cancel_id(client, o.id, 0, &error) != CPATTN_OK)

@@ -521,7 +521,8 @@ static int run_matrix(const struct matrix_options *o, const struct matrix *matri
     struct cpattn_client *client = NULL;
     if (run.outcomes && run.flying) {
         command_catch_interrupts();
-        client = command_connect(o->socket, o->jobs, o->patience_ns, &exit_status);
+        const struct command_requests requests = {.max = o->jobs, .patience_ns = o->patience_ns};
+        client = command_connect(o->socket, &requests, &exit_status);
     } else {
         command_complain("not enough memory for %d cases", list->count);
     }

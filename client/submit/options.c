@@ -253,6 +253,13 @@ static error_t parse_asking(int key, char *value, struct argp_state *state)
 
 static const struct argp asking_argp = {.options = asking_table, .parser = parse_asking};
 
+struct cpattn_client *options_connect(const struct options_asking *asking, int *exit_status)
+{
+    const struct command_requests requests = {.patience_ns = asking->patience_ns,
+                                              .cancel_on_disconnect = true};
+    return command_connect(asking->socket, &requests, exit_status);
+}
+
 // The children of the parser, and their inputs.
 enum { CHILD_FIELDS, CHILD_OWN, CHILD_ASKING, CHILD_ACCESS, CHILDREN };
 

@@ -34,6 +34,10 @@ struct options_asking {
     bool json;
 };
 
+// Connects for cases that the user waits for one by one, and that end with the command; see
+// command_connect().
+struct cpattn_client *options_connect(const struct options_asking *asking, int *exit_status);
+
 // A command about one case.
 struct options_case {
     struct cp_case c;

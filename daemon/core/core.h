@@ -63,7 +63,7 @@ struct core_request {
     int world_size;
     uint64_t timeout_ns;     // > 0; the deadline is now + timeout
     uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
-    uint64_t patience_ns;    // for how long all pools of its world size may have been DOWN
+    uint64_t patience_ns;    // it is refused once all pools of its world size are DOWN for so long
     bool cancel_on_disconnect; // core_abandon() cancels it while it runs, too
     uint64_t case_hash;
     uint64_t cost_ns; // it cannot run in less time than this, 0..CORE_COST_MAX_NS

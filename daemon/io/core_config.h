@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool core that belongs to the settings of a service.
+// Creates the pool core from the settings of a service.
 #ifndef CPATTN_DAEMON_IO_CORE_CONFIG_H
 #define CPATTN_DAEMON_IO_CORE_CONFIG_H
 

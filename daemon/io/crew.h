@@ -106,7 +106,7 @@ void crew_snapshot(struct crew *crew);
 // pool would still do, and a case waits for the next one.
 void crew_kill(struct crew *crew);
 
-// All ranks have said that they are.
+// Whether all ranks have said READY.
 bool crew_is_ready(const struct crew *crew);
 
 // Reads what the ranks have written to stderr by now.

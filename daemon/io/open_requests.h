@@ -9,8 +9,8 @@
 #include "proto/wire.h"
 
 // Fills in those of the slots 0..slots-1, first those that run, each in order of admission, and
-// returns how many there are. Of another user's request nobody is told the id and the case, but
-// those who rule the daemon; clients over a network are another user each.
+// returns how many there are. The id and the case of a request are filled in for its own user and
+// for those who rule the daemon. Each client over a network counts as another user.
 int open_requests_list(const struct tasks *tasks, int slots, struct crews *crews,
                        const struct peer *peer, struct wire_open_request open[OPEN_LISTED_MAX]);
 
