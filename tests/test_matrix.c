@@ -320,6 +320,20 @@ static const struct {
     {"16/w2", "a/bf16/w2\na/fp16/w2\nb/bf16/w2\nb/fp16/w2\n"},
     {"[b]/bf*", "b/bf16/w2\nb/bf16/w4\n"},
     {"nothing like it", ""},
+    {"world_size>2", "a/bf16/w4\na/fp16/w4\nb/bf16/w4\nb/fp16/w4\n"},
+    {"world_size>=4", "a/bf16/w4\na/fp16/w4\nb/bf16/w4\nb/fp16/w4\n"},
+    {"world_size<4", "a/bf16/w2\na/fp16/w2\nb/bf16/w2\nb/fp16/w2\n"},
+    {"world_size<=2", "a/bf16/w2\na/fp16/w2\nb/bf16/w2\nb/fp16/w2\n"},
+    {"world_size*batch>1k", ""},
+    {"softcap>=0.5", ""},
+    {"seqlen>=512 or b/bf*", "a/bf16/w2\na/bf16/w4\na/fp16/w2\na/fp16/w4\n"
+                              "b/bf16/w2\nb/bf16/w4\nb/fp16/w2\nb/fp16/w4\n"},
+    {"seqlen>1k or b/bf*", "b/bf16/w2\nb/bf16/w4\n"},
+    {"model=a or world_size>2 or b/bf16/w2", "a/bf16/w2\na/bf16/w4\na/fp16/w2\na/fp16/w4\n"
+                                             "b/bf16/w2\nb/bf16/w4\nb/fp16/w4\n"},
+    {"world_size!=2 or model=b",
+     "a/bf16/w4\na/fp16/w4\nb/bf16/w2\nb/bf16/w4\nb/fp16/w2\nb/fp16/w4\n"},
+    {"[!a]*", "b/bf16/w2\nb/bf16/w4\nb/fp16/w2\nb/fp16/w4\n"},
 };
 
 START_TEST(filters_choose_what_they_say)
@@ -449,6 +463,10 @@ static const struct {
      "--filter dtyp=bf16: 'dtyp' is neither a field nor an axis (did you mean 'dtype'?)"},
     {NULL, "dtype=bf16,x", NULL,
      "--filter dtype=bf16,x: dtype is 'x'; accepted is bf16, fp16 or fp32"},
+    {NULL, "dtype>bf16", NULL,
+     "--filter dtype>bf16: '>' needs a field that is a number; dtype is none"},
+    {NULL, "heads<many", NULL, "--filter heads<many: 'many' is no number to compare heads with"},
+    {NULL, "model=a or ", NULL, "--filter model=a or : nothing stands behind 'or'"},
     {NULL, NULL, "qiuck",
      "--subset qiuck: the file has no subset of this name (did you mean 'quick'?)"},
 };

@@ -3,11 +3,15 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/nearest.h"
+#include "plan/number.h"
+
+#define OR " or "
 
 // A field's value as a number: both members of integers, flags and choices; `real` of reals.
 struct number {
@@ -34,11 +38,13 @@ struct test {
 };
 
 // What a condition is on.
-enum target { TARGET_FIELD, TARGET_PRODUCT, TARGET_LABEL, TARGET_ID };
+enum target { TARGET_FIELD, TARGET_PAIR, TARGET_PRODUCT, TARGET_LABEL, TARGET_ID };
 
 struct filter_condition {
     enum target target;
-    const struct case_field *field;                       // TARGET_FIELD
+    bool joined;                                          // by "or" to the condition before it
+    const struct case_field *field;                       // TARGET_FIELD; of TARGET_PAIR the first
+    const struct case_field *second;                      // TARGET_PAIR
     const struct case_field *factors[FILTER_FACTORS_MAX]; // TARGET_PRODUCT
     int factor_count;
     int label; // TARGET_LABEL: which of the names
@@ -139,11 +145,14 @@ static bool test_holds(const struct filter_condition *condition, const struct te
     case TARGET_PRODUCT:
         return test_number(t, subject->c, product(subject->c, condition));
     case TARGET_FIELD:
+    case TARGET_PAIR:
         break;
     }
     if (t->parts & TEST_PATTERN)
         return test_text(t, subject->c, condition->field);
-    return test_number(t, subject->c, field_number(subject->c, condition->field));
+    return test_number(t, subject->c, field_number(subject->c, condition->field)) &&
+           (condition->target == TARGET_FIELD ||
+            test_number(t, subject->c, field_number(subject->c, condition->second)));
 }
 
 static bool condition_holds(const struct filter_condition *condition,
@@ -157,10 +166,14 @@ static bool condition_holds(const struct filter_condition *condition,
 
 bool filter_matches(const struct filter *filter, const struct filter_subject *subject)
 {
-    for (int i = 0; i < filter->count; i++)
-        if (!condition_holds(&filter->conditions[i], subject))
+    bool holds = true;
+    for (int i = 0; i < filter->count; i++) {
+        const struct filter_condition *condition = &filter->conditions[i];
+        if (!condition->joined && !holds)
             return false;
-    return true;
+        holds = condition_holds(condition, subject) || (condition->joined && holds);
+    }
+    return holds;
 }
 
 // ---- making conditions ------------------------------------------------------------------------
@@ -238,8 +251,17 @@ static enum status condition_aim(struct filter_condition *condition, const char 
         return STATUS_OK;
     if (strchr(key, '*'))
         return condition_aim_product(condition, key, error);
+    const struct case_pair *pair = case_pair_find(key);
+    if (pair) {
+        condition->target = TARGET_PAIR;
+        condition->field = case_field_find(pair->members[0]);
+        condition->second = case_field_find(pair->members[1]);
+        return STATUS_OK;
+    }
     for (const struct case_field *f = case_fields(); f->name; f++)
         nearest_offer(&nearest, f->name);
+    for (const struct case_pair *p = case_pairs(); p->name; p++)
+        nearest_offer(&nearest, p->name);
     char hint[NEAREST_WORD_MAX + 32];
     return error_set(error, STATUS_INVALID_ARGUMENT, "'%.80s' is neither a field nor an axis%s",
                      key, nearest_hint(&nearest, hint, sizeof(hint)));
@@ -306,6 +328,13 @@ static enum status test_add_value(struct filter_condition *condition, const char
     return STATUS_OK;
 }
 
+static bool condition_is_numeric(const struct filter_condition *condition)
+{
+    return condition->target == TARGET_PRODUCT || condition->target == TARGET_PAIR ||
+           (condition->target == TARGET_FIELD &&
+            (condition->field->kind == FIELD_INT || condition->field->kind == FIELD_REAL));
+}
+
 // ---- from a file ------------------------------------------------------------------------------
 
 static enum status yaml_field(const struct yaml_node *node, struct test *t, struct error *error)
@@ -335,9 +364,7 @@ static enum status yaml_add_tests(struct filter_condition *condition, const stru
                                   struct error *error)
 {
     static const char *const keys[] = {"min", "max", "multiple_of", "field", NULL};
-    bool numeric = condition->target == TARGET_PRODUCT ||
-                   (condition->target == TARGET_FIELD &&
-                    (condition->field->kind == FIELD_INT || condition->field->kind == FIELD_REAL));
+    bool numeric = condition_is_numeric(condition);
     enum status status = yaml_check_keys(map, keys, error);
     if (status)
         return status;
@@ -449,27 +476,102 @@ static enum status text_add_values(struct filter_condition *condition, char *val
     return status;
 }
 
+// "16k" of a number of tokens is 16384, as everywhere.
+static bool parse_bound(const char *text, double *bound)
+{
+    int64_t tokens;
+    if (number_parse_real(text, bound))
+        return true;
+    if (!number_parse_tokens(text, &tokens))
+        return false;
+    *bound = (double)tokens;
+    return true;
+}
+
+// `sign` begins with < or >; `value` stands behind it and behind an '='.
+static enum status text_add_bound(struct filter_condition *condition, const char *key, char sign,
+                                  bool inclusive, const char *value, struct error *error)
+{
+    double bound;
+    if (!condition_is_numeric(condition))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "'%c' needs a field that is a number; %.80s is none", sign, key);
+    if (!parse_bound(value, &bound))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "'%.80s' is no number to compare %.80s with", value, key);
+    struct test *t = test_add(condition, error);
+    if (!t)
+        return STATUS_RESOURCE_EXHAUSTED;
+    if (sign == '>') {
+        t->parts = TEST_MIN;
+        t->min = inclusive ? bound : nextafter(bound, HUGE_VAL);
+    } else {
+        t->parts = TEST_MAX;
+        t->max = inclusive ? bound : nextafter(bound, -HUGE_VAL);
+    }
+    return STATUS_OK;
+}
+
+// KEY, a sign, VALUE; `sign` is the first of "!=<>" in `text`, which is written to.
+static enum status text_add_relation(struct filter_condition *condition, char *text, char *sign,
+                                     const struct filter_names *names, int name_count,
+                                     struct error *error)
+{
+    char kind = *sign;
+    bool equal = kind == '=' || sign[1] == '=';
+    *sign = '\0';
+    char *value = sign + 1 + (kind != '=' && equal);
+    enum status status = condition_aim(condition, text, names, name_count, error);
+    if (status)
+        return status;
+    if (kind == '<' || kind == '>')
+        return text_add_bound(condition, text, kind, equal, value, error);
+    condition->negated = kind == '!';
+    return text_add_values(condition, value, error);
+}
+
+// A '!' stands for itself unless '=' follows: "[!a]*" is a pattern.
+static char *find_sign(char *text)
+{
+    char *sign = strpbrk(text, "=<>");
+    return sign && *sign == '=' && sign > text && sign[-1] == '!' ? sign - 1 : sign;
+}
+
+static enum status text_add_condition(struct filter *filter, char *text,
+                                      const struct filter_names *names, int name_count, bool joined,
+                                      struct error *error)
+{
+    struct filter_condition *condition = condition_add(filter, error);
+    if (!condition)
+        return STATUS_RESOURCE_EXHAUSTED;
+    condition->joined = joined;
+    text += strspn(text, " ");
+    for (size_t length = strlen(text); length > 0 && text[length - 1] == ' '; length--)
+        text[length - 1] = '\0';
+    if (joined && !*text)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "nothing stands behind 'or'");
+    char *sign = find_sign(text);
+    return sign ? text_add_relation(condition, text, sign, names, name_count, error)
+                : text_add_id(condition, text, error);
+}
+
 enum status filter_add_text(struct filter *filter, const char *text,
                             const struct filter_names *names, int name_count, struct error *error)
 {
-    struct filter_condition *condition = condition_add(filter, error);
-    char *copy = condition ? strdup(text) : NULL;
+    char *copy = strdup(text);
     if (!copy)
         return no_memory(error);
-    char *sign = strchr(copy, '=');
-    enum status status;
-    if (!sign) {
-        status = text_add_id(condition, text, error);
-        free(copy);
-        return status;
+    enum status status = STATUS_OK;
+    bool joined = false;
+    for (char *part = copy; part && !status; joined = true) {
+        char *next = strstr(part, OR);
+        if (next) {
+            *next = '\0';
+            next += strlen(OR);
+        }
+        status = text_add_condition(filter, part, names, name_count, joined, error);
+        part = next;
     }
-    *sign = '\0';
-    condition->negated = sign > copy && sign[-1] == '!';
-    if (condition->negated)
-        sign[-1] = '\0';
-    status = condition_aim(condition, copy, names, name_count, error);
-    if (!status)
-        status = text_add_values(condition, sign + 1, error);
     free(copy);
     return status;
 }

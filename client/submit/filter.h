@@ -5,9 +5,11 @@
 // In a file it is a map of field to condition, a condition being a value, a list of values (any of
 // them), a map of tests (min, max, multiple_of, field; all of them), a list of such maps and
 // values, or {not: any of these}. On the command line it is KEY=VALUE[,VALUE...],
-// KEY!=VALUE[,VALUE...] or a shell pattern on the id of a case. A key may be a product of fields
-// that are whole numbers, as "batch*heads". Of a text or a list (as
-// "2794,3301") a value is a shell pattern; a list on the command line is one value with its commas.
+// KEY!=VALUE[,VALUE...], KEY<NUMBER, KEY<=NUMBER, KEY>NUMBER, KEY>=NUMBER or a shell pattern on the
+// id of a case, or several of these with " or " between them, of which one has to hold. A key may be
+// a product of fields that are whole numbers, as "batch*heads", or a pair, as "seqlen", of which
+// both members have to match. Of a text or a list (as "2794,3301") a value is a shell pattern; a
+// list on the command line is one value with its commas.
 #ifndef CPATTN_CLIENT_SUBMIT_FILTER_H
 #define CPATTN_CLIENT_SUBMIT_FILTER_H
 
@@ -46,7 +48,7 @@ enum status filter_add_yaml(struct filter *filter, const struct yaml_node *map,
                             const struct filter_names *names, int name_count,
                             struct error *error) MUST_CHECK;
 
-// Adds the condition of a text (copied).
+// Adds the conditions of a text (copied).
 enum status filter_add_text(struct filter *filter, const char *text,
                             const struct filter_names *names, int name_count,
                             struct error *error) MUST_CHECK;

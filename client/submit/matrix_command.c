@@ -53,8 +53,9 @@ enum {
 static const struct argp_option option_table[] = {
     {.doc = "Which cases:", .group = 1},
     {"filter", KEY_FILTER, "FILTER", 0,
-     "only cases with FIELD=VALUE[,VALUE...], with FIELD!=VALUE[,VALUE...], or whose id matches a "
-     "shell pattern or contains a text; a case has to match all of several filters",
+     "only cases with FIELD=VALUE[,VALUE...], with FIELD!=VALUE[,VALUE...], with FIELD>NUMBER (or "
+     ">=, <, <=), or whose id matches a shell pattern or contains a text; 'A or B' matches what "
+     "either does; a case has to match all of several filters",
      1},
     {"subset", KEY_SUBSET, "NAME", 0, "only this subset of the file", 1},
     {"set", KEY_SET, "FIELD=VALUE", 0,
