@@ -195,6 +195,8 @@ static void progress(void *arg)
         answer_reply(message, done, done_arg);
     else if (done)
         answer_failure(link, result, done, done_arg);
+    if (message && !answered) // it may hold a token
+        explicit_bzero(nng_msg_body(message), nng_msg_len(message));
     nng_msg_free(message);
 }
 

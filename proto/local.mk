@@ -12,6 +12,7 @@ proto_sources = \
     proto/encode.c \
     proto/map.c \
     proto/map.h \
+    proto/peek.c \
     proto/schema.c \
     proto/schema.h \
     proto/scratch.c \

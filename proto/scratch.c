@@ -10,6 +10,7 @@
 
 struct scratch_block {
     struct scratch_block *previous;
+    size_t size; // of the bytes
     _Alignas(max_align_t) char bytes[];
 };
 
@@ -36,13 +37,16 @@ void scratch_init(struct scratch *s, size_t budget_bytes)
     s->allocator = (ProtobufCAllocator){allocate, release, s};
 }
 
+// A request may hold a token, wherever its reading or building came to an end.
 void scratch_fini(struct scratch *s)
 {
     while (s->block) {
         struct scratch_block *block = s->block;
         s->block = block->previous;
+        explicit_bzero(block->bytes, block->size);
         free(block);
     }
+    explicit_bzero(s->first, sizeof(s->first));
 }
 
 static bool add_block(struct scratch *s, size_t size)
@@ -52,6 +56,7 @@ static bool add_block(struct scratch *s, size_t size)
     if (!block)
         return false;
     block->previous = s->block;
+    block->size = bytes;
     s->block = block;
     s->next = block->bytes;
     s->room = bytes;

@@ -25,7 +25,7 @@ struct scratch {
 
 // The object must not move afterwards.
 void scratch_init(struct scratch *s, size_t budget_bytes);
-void scratch_fini(struct scratch *s); // frees every piece
+void scratch_fini(struct scratch *s); // wipes and frees every piece
 
 // Zeroed memory for any type, or NULL: over budget, or memory is short.
 void *scratch_alloc(struct scratch *s, size_t size);

@@ -179,6 +179,10 @@ enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *s
 // unpacking takes at most DECODE_BYTES_MAX, of a reply DECODE_REPLY_MAX. Texts are refused unless
 // they are printable ASCII.
 
+// The id and the token of a request, as far as they can be read: zeros and "" otherwise. Nothing is
+// decoded and no memory taken. The token is the one that decoding would give: the last.
+void wire_peek_request(const void *data, size_t size, struct request_id *id, struct token *token);
+
 // Validates every field with its name in the message; case_check() is part of it. For a request
 // whose envelope could be read but whose content is refused, `request->id` is filled, so that the
 // refusal can be addressed; all zeros mean that it could not be read. The same holds for

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaded in front of the C library (LD_PRELOAD): CPATTN_FAIL="NAME N" makes the N-th call of that
 // name fail, once, as the system would, and creates the file CPATTN_FAIL_FILE then. "memory" stands
-// for malloc, calloc and realloc, except for those of libev, which ends the process.
+// for malloc, calloc and realloc, except for those of libev, which ends the process; "unpack" for
+// what decodes messages of the wire.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,8 @@ int pidfd_open(pid_t pid, unsigned flags);
 long syscall(long number, ...);
 ssize_t recv(int fd, void *data, size_t size, int flags);
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
+void *protobuf_c_message_unpack(const void *descriptor, void *allocator, size_t size,
+                                const uint8_t *data);
 #pragma GCC visibility pop
 
 void *__libc_malloc(size_t size);
@@ -142,6 +146,14 @@ ssize_t recv(int fd, void *data, size_t size, int flags)
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     return fails("sendmsg", NULL, ENOBUFS) ? -1 : NEXT(sendmsg)(fd, message, flags);
+}
+
+void *protobuf_c_message_unpack(const void *descriptor, void *allocator, size_t size,
+                                const uint8_t *data)
+{
+    return fails("unpack", NULL, ENOMEM)
+               ? NULL
+               : NEXT(protobuf_c_message_unpack)(descriptor, allocator, size, data);
 }
 
 // NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -29,11 +29,25 @@ static void require_survives(const struct wire_request *request)
     free(second);
 }
 
+// What is seen before decoding is what decoding gives.
+static void require_peek_agrees(const uint8_t *data, size_t size,
+                                const struct wire_request *request)
+{
+    struct request_id id;
+    struct token token;
+    wire_peek_request(data, size, &id, &token);
+    if (!request)
+        return;
+    require(memcmp(&id, &request->id, sizeof(id)) == 0);
+    require(memcmp(&token, &request->token, sizeof(token)) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct wire_request request;
     struct error error = {.status = STATUS_OK};
     enum status status = wire_decode_request(data, size, &request, &error);
+    require_peek_agrees(data, size, status == STATUS_OK ? &request : NULL);
     switch (status) {
     case STATUS_OK:
         if (request.method == METHOD_RUN)

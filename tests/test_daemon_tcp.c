@@ -2,6 +2,7 @@
 // The daemon on a network without TLS: the token, the wire, and clients that mean it no good.
 #include "tests/runner.h"
 
+#include <endian.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -301,6 +302,84 @@ START_TEST(nonsense_in_a_frame_is_answered)
 }
 END_TEST
 
+#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
+    !defined(__SANITIZE_THREAD__) // which stand in front themselves
+
+// A frame around these bytes.
+static size_t framed(uint8_t *bytes, const void *data, size_t size)
+{
+    uint64_t rest = htobe64(size + 4);
+    memcpy(bytes, &rest, 8);
+    memcpy(bytes + 8, "\x80\0\0\1", 4);
+    memcpy(bytes + 12, data, size);
+    return 12 + size;
+}
+
+// The status of a request that is a case, then this filler as a field that nobody knows, then the
+// token (NULL: none) and what is no protobuf.
+static enum status answered(size_t filler, const char *token)
+{
+    static uint8_t data[REQUEST_BYTES_MAX], bytes[NET_MESSAGE_MAX];
+    struct wire_request request = daemon_request(METHOD_RUN);
+    size_t size = net_frame(data, 1, &request, token ? token : "") - 12;
+    memmove(data, data + 12, size);
+    if (filler > 0) { // field 15, of bytes
+        filler -= size + 4;
+        memcpy(data + size,
+               (uint8_t[]){0x7a, (uint8_t)(filler | 0x80), (uint8_t)(filler >> 7 | 0x80),
+                           (uint8_t)(filler >> 14)},
+               4);
+        memset(data + size + 4, 'x', filler);
+        size += 4 + filler;
+    } else {
+        memset(data + size, 0xff, 16);
+        size += 16;
+    }
+    int fd = greeted();
+    net_send(fd, bytes, framed(bytes, data, size));
+    struct wire_reply reply = net_answer(fd);
+    close(fd);
+    if (reply.status == STATUS_UNAUTHENTICATED)
+        ck_assert_mem_eq(&reply.id, &request.id, sizeof(reply.id));
+    enum status status = reply.status;
+    wire_reply_fini(&reply);
+    return status;
+}
+
+// The first message that the daemon decodes leaves a mark, and is not decoded.
+START_TEST(nothing_is_decoded_without_the_token)
+{
+    char library[4096], mark[160];
+    struct wire_request request = daemon_request(METHOD_STATUS);
+    ck_assert(runner_build(library, sizeof(library), "tests/.libs/fail_calls.so"));
+    snprintf(mark, sizeof(mark), "%s/mark", d.folder);
+    setenv("LD_PRELOAD", library, 1);
+    setenv("CPATTN_FAIL", "unpack 1", 1);
+    setenv("CPATTN_FAIL_FILE", mark, 1);
+    start();
+    unsetenv("LD_PRELOAD");
+    for (int wrong = 0; wrong < 2; wrong++) {
+        const char *token = wrong ? "not the token of this daemon" : NULL;
+        ck_assert_int_eq(answered(0, token), STATUS_UNAUTHENTICATED);
+        ck_assert_int_eq(answered(REQUEST_BYTES_MAX, token), STATUS_UNAUTHENTICATED);
+        int fd = greeted();
+        net_expect(fd, token ? token : "", STATUS_UNAUTHENTICATED);
+        close(fd);
+    }
+    ck_assert_int_ne(access(mark, F_OK), 0);
+    ck_assert_int_eq(answered(0, NET_TOKEN), STATUS_INVALID_ARGUMENT);
+    ck_assert_int_eq(access(mark, F_OK), 0);
+    unlink(mark);
+    int fd = greeted();
+    net_ask(fd, 1, &request, NET_TOKEN);
+    struct wire_reply reply = net_answer(fd);
+    expect_status(&reply, STATUS_OK);
+    wire_reply_fini(&reply);
+    close(fd);
+}
+END_TEST
+#endif
+
 START_TEST(latecomers_are_closed)
 {
     start();
@@ -483,6 +562,9 @@ int main(void)
     tcase_add_test(tcase, cases_of_a_client_that_is_gone_are_cancelled);
     tcase_add_test(tcase, broken_bytes_cost_the_connection);
     tcase_add_test(tcase, nonsense_in_a_frame_is_answered);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    tcase_add_test(tcase, nothing_is_decoded_without_the_token);
+#endif
     tcase_add_test(tcase, latecomers_are_closed);
     tcase_add_test(tcase, flood_leaves_the_unix_socket_its_share);
     tcase_add_test(tcase, unguarded_ports_are_refused);

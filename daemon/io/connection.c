@@ -26,12 +26,20 @@ struct output {
 
 // ---- in ----------------------------------------------------------------------------------------
 
+// What has come may be a token.
+static void input_wipe(struct connection *c)
+{
+    if (c->in)
+        explicit_bzero(c->in, c->in_end);
+}
+
 // Room for at least one more byte. A frame that is not whole is shorter than FRAME_BYTES_MAX.
 static bool input_grow(struct connection *c)
 {
     size_t here = c->in_end - c->in_begin;
     if (c->in_begin > 0) {
         memmove(c->in, c->in + c->in_begin, here);
+        explicit_bzero(c->in + here, c->in_begin);
         c->in_begin = 0;
         c->in_end = here;
     }
@@ -40,9 +48,13 @@ static bool input_grow(struct connection *c)
     size_t room = c->in_room ? c->in_room * 2 : READ_BYTES;
     if (room > FRAME_BYTES_MAX)
         room = FRAME_BYTES_MAX;
-    uint8_t *in = realloc(c->in, room);
+    uint8_t *in = malloc(room); // realloc() would leave a copy behind
     if (!in)
         return false;
+    if (here > 0)
+        memcpy(in, c->in, here);
+    input_wipe(c);
+    free(c->in);
     c->in = in;
     c->in_room = room;
     return true;
@@ -50,14 +62,16 @@ static bool input_grow(struct connection *c)
 
 static void input_free(struct connection *c)
 {
+    input_wipe(c);
     free(c->in);
     c->in = NULL;
-    c->in_begin = c->in_end = c->in_room = 0;
+    c->in_begin = c->in_end = c->in_room = c->in_taken = 0;
 }
 
 static void input_consume(struct connection *c, size_t bytes)
 {
     c->in_begin += bytes;
+    c->in_taken = bytes;
     c->in_ns = clock_now_ns();
 }
 
@@ -117,9 +131,18 @@ bool connection_has_input(const struct connection *c)
     return c->in_end > c->in_begin || c->ended || c->fault;
 }
 
+// The frame that was given last has been seen to.
+static void taken_wipe(struct connection *c)
+{
+    if (c->in)
+        explicit_bzero(c->in + c->in_begin - c->in_taken, c->in_taken);
+    c->in_taken = 0;
+}
+
 static enum connection_input input_next(struct connection *c, struct frame *frame)
 {
     bool read = false;
+    taken_wipe(c);
     for (;;) {
         enum frame_result result = c->in_end > c->in_begin ? input_parse(c, frame) : FRAME_PARTIAL;
         if (result == FRAME_WHOLE)

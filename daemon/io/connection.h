@@ -39,6 +39,7 @@ struct connection {
     const char *fault; // half a sentence, once it has to be closed for one
     uint8_t *in;       // NULL: nothing is here
     size_t in_begin, in_end, in_room;
+    size_t in_taken;   // bytes before in_begin that the last frame had, to be wiped
     uint64_t in_ns;    // when what is here of a greeting or frame began
     struct list out;   // what could not be written yet
     size_t out_bytes;  // of it, as memory
@@ -65,9 +66,9 @@ struct connection *connection_create(struct ev_loop *loop, int fd, enum framing 
 // Discards what was not written. Takes NULL.
 void connection_destroy(struct connection *c);
 
-// The next frame; its views are valid until the next call. Goes on with the handshake while that is
-// not over; reads at most once, or what is left of one record of TLS. OVER: the client has closed
-// its end, or broken the rules (`fault`).
+// The next frame; its views are valid until the next call, which wipes them. Goes on with the
+// handshake while that is not over; reads at most once, or what is left of one record of TLS. OVER:
+// the client has closed its end, or broken the rules (`fault`).
 enum connection_input connection_next(struct connection *c, struct frame *frame);
 
 // Whether frames may be at hand without the kernel having anything to tell.

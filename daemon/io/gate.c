@@ -13,16 +13,23 @@ bool gate_is_ruler(const struct peer *peer)
 }
 
 enum status gate_check_token(const struct service_config *config, const struct peer *peer,
-                             const struct token *token, struct error *error)
+                             const void *data, size_t size, struct request_id *id,
+                             struct error *error)
 {
-    if (!peer_is_remote(peer) || !config->token.text[0] || token_equal(&config->token, token))
+    struct token token;
+    if (!peer_is_remote(peer) || !config->token.text[0])
+        return STATUS_OK;
+    wire_peek_request(data, size, id, &token);
+    bool shown = token_equal(&config->token, &token), presented = token.text[0];
+    token_wipe(&token);
+    if (shown)
         return STATUS_OK;
     return error_set(error, STATUS_UNAUTHENTICATED,
-                     token->text[0] ? "the token is not that of this daemon; ask its administrator "
-                                      "for the file that token-file names there"
-                                    : "this daemon asks clients over a network for its token; give "
-                                      "the file that holds it with --token-file, or "
-                                      "CPATTN_TOKEN_FILE");
+                     presented ? "the token is not that of this daemon; ask its administrator "
+                                 "for the file that token-file names there"
+                               : "this daemon asks clients over a network for its token; give "
+                                 "the file that holds it with --token-file, or "
+                                 "CPATTN_TOKEN_FILE");
 }
 
 enum status gate_check_peer(const struct service_config *config, const struct peer *peer,

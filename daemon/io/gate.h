@@ -12,9 +12,11 @@
 // Root, and who runs the daemon: served in any case, and obeyed about others' requests.
 bool gate_is_ruler(const struct peer *peer);
 
-// UNAUTHENTICATED, where it came over a network and presents another token than is asked for.
+// UNAUTHENTICATED, where it came over a network and its request, which is not decoded for that,
+// presents another token than is asked for; `id` is filled in as far as it can be read.
 enum status gate_check_token(const struct service_config *config, const struct peer *peer,
-                             const struct token *token, struct error *error) MUST_CHECK;
+                             const void *data, size_t size, struct request_id *id,
+                             struct error *error) MUST_CHECK;
 
 // PERMISSION_DENIED, where the settings name others. They say nothing of clients over a network.
 enum status gate_check_peer(const struct service_config *config, const struct peer *peer,

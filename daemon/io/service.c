@@ -445,15 +445,16 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
     };
     struct service *s = context;
     struct wire_request request = {0};
-    struct error error, token_error;
-    enum status status = wire_decode_request(data, size, &request, &error);
-    // Whoever has not shown the token is not told what else is wrong.
-    if (gate_check_token(&s->config, peer, &request.token, &token_error) != STATUS_OK) {
+    struct error error;
+    // Nothing is decoded for whoever has not shown the token, and nothing else that is wrong is
+    // told.
+    if (gate_check_token(&s->config, peer, data, size, &request.id, &error) != STATUS_OK) {
         s->refused++;
         server_strike(exchange);
-        reply_status(exchange, &request, &token_error);
+        reply_status(exchange, &request, &error);
         return;
     }
+    enum status status = wire_decode_request(data, size, &request, &error);
     token_wipe(&request.token);
     if (status == STATUS_OK)
         status = gate_check_peer(&s->config, peer, &error);
