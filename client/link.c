@@ -382,6 +382,13 @@ static bool wait_flag(struct link *link, const bool *flag, uint64_t until_ns)
     return set;
 }
 
+// Of the path up to its last slash; 0 where it has none but the root's.
+static int folder_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (int)(slash - path) : 0;
+}
+
 static enum status refuse_unreachable(const char *path, struct error *error)
 {
     struct stat status;
@@ -391,6 +398,17 @@ static enum status refuse_unreachable(const char *path, struct error *error)
                          "--listen %s' and what that needs, see cpattnd(8)",
                          path, path);
     bool absent = stat(path, &status) != 0 && errno == ENOENT;
+    int folder = folder_length(path);
+    if (absent && folder > 0) {
+        char name[LINK_PATH_MAX];
+        snprintf(name, sizeof(name), "%.*s", folder, path);
+        if (stat(name, &status) != 0 && errno == ENOENT)
+            return error_set(error, STATUS_UNAVAILABLE,
+                             "no daemon at %s: there is no directory %s; name the socket of a "
+                             "daemon that runs, or make the directory and start it with "
+                             "'cpattnd --socket %s'",
+                             path, name, path);
+    }
     return error_set(error, STATUS_UNAVAILABLE,
                      "no daemon at %s: %s; start it with 'systemctl start cpattnd' or "
                      "'cpattnd --socket %s'",

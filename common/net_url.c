@@ -43,5 +43,5 @@ bool net_url_parse(const char *text, struct net_url *url)
 
 bool net_url_is_meant(const char *text)
 {
-    return taken(&text, "tcp://") || taken(&text, "tls+tcp://");
+    return strstr(text, "://") != NULL;
 }

@@ -22,7 +22,7 @@ struct net_url {
 // changed then.
 bool net_url_parse(const char *text, struct net_url *url);
 
-// Whether the text begins like one, well formed or not.
+// Whether the text is meant as one, well formed or not: it has "://" in it, which no path needs.
 bool net_url_is_meant(const char *text);
 
 #endif

@@ -11,7 +11,23 @@ submit=$top_builddir/cpattn-submit
 daemon=$top_builddir/cpattnd
 if ! command -v bash >/dev/null 2>&1; then
     tap_skip "completion" "there is no bash"
-    tap_done
+    tap_is "values in a filter" "$(offer "$submit" matrix --filter dtype =)" "bf16 fp16 fp32"
+tap_is "that begin so" "$(offer "$submit" matrix --filter dtype = f)" "fp16 fp32"
+tap_is "behind a comma" "$(offer "$submit" matrix --filter dtype = bf16,f)" "bf16,fp16 bf16,fp32"
+tap_is "in a filter that denies" "$(offer "$submit" matrix --filter 'mask!' = causal_)" causal_bottom_right
+tap_is "in --set=" "$(offer "$submit" matrix --set = training = t)" true
+cat >"$scratch/sub.yaml" <<'END'
+models: {a: {heads: 4}}
+subsets:
+  # a comment
+  quick: {model: a}
+  corners: [{model: a}]
+# end
+END
+tap_is "subsets" "$(offer "$submit" matrix "$scratch/sub.yaml" --subset '')" "quick corners"
+tap_is "of a file that comes with the package" \
+    "$(cp "$scratch/sub.yaml" "$scratch/share/cpattnd/zz-sub.yaml"; PATH=$scratch/bin:$PATH offer cpattn-submit matrix zz-sub.yaml --subset q)" quick
+tap_done
     exit 0
 fi
 
@@ -65,4 +81,20 @@ mkdir -p "$scratch/bin" "$scratch/share/cpattnd"
 cp "$submit" "$scratch/bin/cpattn-submit"
 : >"$scratch/share/cpattnd/zz-installed.yaml"
 tap_is "installed matrices" "$(PATH=$scratch/bin:$PATH offer cpattn-submit matrix zz)" zz-installed.yaml
+tap_is "values in a filter" "$(offer "$submit" matrix --filter dtype =)" "bf16 fp16 fp32"
+tap_is "that begin so" "$(offer "$submit" matrix --filter dtype = f)" "fp16 fp32"
+tap_is "behind a comma" "$(offer "$submit" matrix --filter dtype = bf16,f)" "bf16,fp16 bf16,fp32"
+tap_is "in a filter that denies" "$(offer "$submit" matrix --filter 'mask!' = causal_)" causal_bottom_right
+tap_is "in --set=" "$(offer "$submit" matrix --set = training = t)" true
+cat >"$scratch/sub.yaml" <<'END'
+models: {a: {heads: 4}}
+subsets:
+  # a comment
+  quick: {model: a}
+  corners: [{model: a}]
+# end
+END
+tap_is "subsets" "$(offer "$submit" matrix "$scratch/sub.yaml" --subset '')" "quick corners"
+tap_is "of a file that comes with the package" \
+    "$(cp "$scratch/sub.yaml" "$scratch/share/cpattnd/zz-sub.yaml"; PATH=$scratch/bin:$PATH offer cpattn-submit matrix zz-sub.yaml --subset q)" quick
 tap_done

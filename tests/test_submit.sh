@@ -41,7 +41,9 @@ refuses 64 "unknown command 'cse' (did you mean 'case'?); cpattn-submit --help l
 refuses 64 "unknown command 'x'; cpattn-submit --help lists them" x
 refuses 64 "unknown option '--hedas' (did you mean --heads?); cpattn-submit case --help lists them" \
     case --hedas 3
-refuses 64 "option '--he' could be several; cpattn-submit case --help lists them" case --he 3
+refuses 64 "option '--hea' could be --heads, --head-dim-qk, --head-dim-v or --head-dim" case --hea 3
+refuses 64 "unknown option '-tls-ca' (did you mean --tls-ca?); cpattn-submit case --help lists them" \
+    case -tls-ca x
 refuses 64 "option '--model' needs a value; see cpattn-submit case --help" case --model
 refuses 64 "unexpected argument 'x'; see cpattn-submit case --help" case x
 refuses 64 "world_size is '0'; accepted is 1 to 64" case --world-size 0
@@ -67,7 +69,7 @@ refuses 64 "unexpected argument 'b'; see cpattn-submit matrix --help" matrix a b
 refuses 64 "--excluded goes with --list" matrix a --excluded
 refuses 64 "--jobs is '513'; accepted is 1 to 512" matrix a -j 513
 refuses 64 "--seqlen-scale is '0'; accepted is 1 to 16777216" matrix a --seqlen-scale 0
-refuses 64 "$scratch/none: cannot be read: No such file or directory" matrix "$scratch/none"
+refuses 64 "there is no file $scratch/none" matrix "$scratch/none"
 refuses 64 "$scratch: cannot be read: Is a directory" matrix "$scratch"
 refuses 64 "--filter modle=x: 'modle' is neither a field nor an axis (did you mean 'model'?)" \
     matrix "$demonstration" --filter modle=x
@@ -592,7 +594,7 @@ tap_has "one that lies here goes before it" \
     "installed.yaml:2:1: unknown key"
 tap_is "a path is a path" \
     "$(cd "$scratch" && "$scratch/prefix/bin/submit" matrix ./installed.yaml --list 2>&1)" \
-    "cpattn-submit: ./installed.yaml: cannot be read: No such file or directory"
+    "cpattn-submit: there is no file ./installed.yaml"
 
 # ---- terminals ----
 

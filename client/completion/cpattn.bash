@@ -49,6 +49,26 @@ _cpattn_matrices() { # PROGRAM
     command ls "${path%/*}/../share/cpattnd" 2>/dev/null | grep '\.yaml$'
 }
 
+# The subsets of the matrix file on the line.
+_cpattn_subsets() { # PROGRAM WORDS...
+    local path word
+    path=$(command -v "$1") || path=$1
+    shift
+    for word; do
+        [[ $word == *.yaml ]] || continue
+        [[ -f $word ]] || word=${path%/*}/../share/cpattnd/$word
+        sed -n '/^subsets:/,/^[^ #]/s/^  \([A-Za-z0-9_.+-]*\):.*/\1/p' "$word" 2>/dev/null
+        return
+    done
+}
+
+# "FIELD=" or "FIELD!=" behind --filter or --set: what the field takes, behind the commas that are there.
+_cpattn_field_values() { # PROGRAM FIELD WORD
+    local given=
+    [[ $3 == *,* ]] && given=${3%,*},
+    _cpattn_values "--${2//_/-}" "$1" case | sed "s/^/$given/"
+}
+
 _cpattn_offer() { # ARGUMENTS OF compgen
     local line
     while IFS= read -r line; do
@@ -57,14 +77,19 @@ _cpattn_offer() { # ARGUMENTS OF compgen
 }
 
 _cpattn_complete() {
-    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} words
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} words at=$COMP_CWORD field=
     local -a program=("${COMP_WORDS[0]}")
     COMPREPLY=()
     # "--mask=ca" are three words.
     if [[ $word == = ]]; then
         word=
+        at=$((at + 1))
     elif [[ $before == = ]]; then
-        before=${COMP_WORDS[COMP_CWORD - 2]}
+        before=${COMP_WORDS[at - 2]}
+    fi
+    # "--filter dtype=bf" are four, "--filter=dtype=bf" five.
+    if ((at > 4)) && [[ ${COMP_WORDS[at - 1]} == = && ${COMP_WORDS[at - 3]} =~ ^(--filter|--set|=)$ ]]; then
+        field=${COMP_WORDS[at - 2]%!}
     fi
     if [[ ${program[0]##*/} == cpattn-submit ]]; then
         if ((COMP_CWORD == 1)); then
@@ -73,7 +98,11 @@ _cpattn_complete() {
         fi
         program+=("${COMP_WORDS[1]}")
     fi
-    if [[ $before == --* ]] && _cpattn_takes_value "$before" "${program[@]}"; then
+    if [[ -n $field ]]; then
+        words=$(_cpattn_field_values "${program[0]}" "$field" "$word")
+    elif [[ $before == --subset ]]; then
+        words=$(_cpattn_subsets "${program[0]}" "${COMP_WORDS[@]:2}")
+    elif [[ $before == --* ]] && _cpattn_takes_value "$before" "${program[@]}"; then
         words=$(_cpattn_values "$before" "${program[@]}")
         [[ $words == *= ]] && compopt -o nospace 2>/dev/null
     elif [[ $word == -* ]]; then

@@ -177,11 +177,15 @@ static void print_ranks(FILE *out, const char *indent, const struct cpattn_resul
     }
 }
 
-static void print_command(FILE *out, const char *indent, const struct cp_case *c)
+static void print_command(FILE *out, const char *indent, const struct cp_case *c,
+                          uint64_t timeout_ns)
 {
-    char text[CASE_COMMAND_MAX];
+    char text[CASE_COMMAND_MAX], timeout[DURATION_TEXT_MAX];
     case_command(c, text, sizeof(text));
-    fprintf(out, "%sagain: %s\n", indent, text);
+    fprintf(out, "%sagain: %s", indent, text);
+    if (timeout_ns && timeout_ns != TIMEOUT_DEFAULT_NS)
+        fprintf(out, " --timeout %s", duration_ask(timeout_ns, timeout, sizeof(timeout)));
+    fputc('\n', out);
 }
 
 // What broke, and where first.
@@ -210,7 +214,7 @@ static void print_cause(FILE *out, const char *indent, const struct cp_case *c,
         print_broken(out, indent, result);
     if (outcome->kind == OUTCOME_ERROR && result && cpattn_result_failure(result, 0))
         print_ranks(out, indent, result);
-    print_command(out, indent, c);
+    print_command(out, indent, c, outcome->timeout_ns);
 }
 
 void answer_print_cause(FILE *out, const char *indent, const struct cp_case *c,

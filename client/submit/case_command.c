@@ -105,6 +105,7 @@ static int run(struct runs *runs)
     enum cpattn_status status =
         command_run(runs->client, runs->library_case, runs->asking->timeout_ns, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
+    outcome.timeout_ns = runs->asking->timeout_ns;
     runs->run_ns[runs->done++] = outcome.run_ns;
     if (!memory && result && runs->c->deterministic)
         memory = outcome_compare(&outcome, result, &runs->digest);

@@ -10,4 +10,9 @@
 // where it was to be installed; `name` where there is none either. Returns `name` or `path`.
 const char *installed_find(const char *name, char path[PATH_MAX]);
 
+// For a file that installed_find() does not find: " here, in FOLDER or in FOLDER", where it looked;
+// "" where `name` has a slash. Returns `text`.
+#define INSTALLED_WHERE_MAX (2 * PATH_MAX + 64)
+const char *installed_where(const char *name, char text[INSTALLED_WHERE_MAX]);
+
 #endif

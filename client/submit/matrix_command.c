@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/submit/answer.h"
 #include "client/submit/command.h"
@@ -279,6 +280,7 @@ struct run {
     struct outcome *outcomes; // [list->count]
     bool *flying;             // [list->count]: on its way
     struct progress progress;
+    uint64_t timeout_ns; // of each case
     int next, oldest;
     struct cp_case submitted; // the last one
     bool stopped;             // nothing more is submitted
@@ -357,6 +359,7 @@ static void take_outcome(struct run *run, int number, const struct cpattn_result
     if (outcome->kind == OUTCOME_ERROR && outcome->status == STATUS_CANCELLED && run->stopped)
         outcome->kind = OUTCOME_NOT_RUN;
     outcome->blind = outcome->kind == OUTCOME_PASS && case_blind(&c, NULL, 0) > 0;
+    outcome->timeout_ns = run->timeout_ns;
     if (outcome->kind == OUTCOME_FAIL || outcome->kind == OUTCOME_ERROR)
         keep_detail(outcome, &c, result);
     if (outcome->kind != OUTCOME_PASS && outcome->kind != OUTCOME_UNVERIFIED &&
@@ -464,11 +467,12 @@ static void print_head(const struct run *run, const struct matrix *matrix)
 static int run_list(struct run *run, struct cpattn_client *client, const struct matrix *matrix)
 {
     const struct matrix_list *list = run->list;
-    uint64_t timeout_ns = matrix->timeout_ns ? matrix->timeout_ns : TIMEOUT_DEFAULT_NS;
+    run->timeout_ns = run->options->timeout_ns ? run->options->timeout_ns
+                      : matrix->timeout_ns     ? matrix->timeout_ns
+                                               : TIMEOUT_DEFAULT_NS;
     struct flight flight = {.client = client,
                             .jobs = run->options->jobs,
-                            .timeout_ns =
-                                run->options->timeout_ns ? run->options->timeout_ns : timeout_ns,
+                            .timeout_ns = run->timeout_ns,
                             .patience_ns = run->options->patience_ns,
                             .context = run,
                             .next = next_case,
@@ -585,7 +589,13 @@ int command_matrix(int argc, char **argv)
     int exit_status = options_parse(&argp, argc, argv, &o);
     if (exit_status)
         return exit_status;
-    o.file = installed_find(o.file, path);
+    const char *name = o.file;
+    o.file = installed_find(name, path);
+    if (o.file == name && access(name, F_OK) != 0 && errno == ENOENT) {
+        char where[INSTALLED_WHERE_MAX];
+        command_complain("there is no file %s%s", name, installed_where(name, where));
+        return COMMAND_USAGE;
+    }
     if (yaml_load_file(o.file, &yaml, &error) || matrix_create(yaml, &matrix, &error) ||
         matrix_list_create(matrix, &o.choice, &list, &error)) {
         command_complain("%s", error.text);

@@ -10,7 +10,8 @@
 #include "common/duration.h"
 #include "common/nearest.h"
 
-#define KEY_FIRST 1000 // beyond every letter
+#define KEY_FIRST      1000 // beyond every letter
+#define CANDIDATES_MAX 6    // options that a message names
 
 // ---- the fields -------------------------------------------------------------------------------
 
@@ -121,7 +122,8 @@ struct search {
     const char *name;
     size_t length;
     const struct argp_option *exact, *prefix;
-    int prefixes; // options of different keys that begin with the name
+    int prefixes;                           // options of different keys that begin with the name
+    const char *candidates[CANDIDATES_MAX]; // the first of them
     struct nearest nearest;
 };
 
@@ -139,7 +141,11 @@ static void search_options(struct search *search, const struct argp_option *opti
             continue;
         if (!o->name[search->length])
             search->exact = original;
-        search->prefixes += !search->prefix || search->prefix->key != original->key;
+        if (search->prefix && search->prefix->key == original->key)
+            continue;
+        if (search->prefixes < CANDIDATES_MAX)
+            search->candidates[search->prefixes] = o->name;
+        search->prefixes++;
         search->prefix = original;
     }
 }
@@ -163,6 +169,24 @@ static int refuse_option(const struct search *search, const char *command)
     return COMMAND_USAGE;
 }
 
+static int refuse_ambiguous(const struct search *search, const char *command)
+{
+    char names[CANDIDATES_MAX * 32];
+    size_t used = 0;
+    int shown = search->prefixes < CANDIDATES_MAX ? search->prefixes : CANDIDATES_MAX;
+    for (int i = 0; i < shown && used < sizeof(names); i++) {
+        const char *joint = i == 0 ? "" : i + 1 == search->prefixes ? " or " : ", ";
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s--%s", joint,
+                                 search->candidates[i]);
+    }
+    if (search->prefixes > shown)
+        command_complain("option '--%s' could be %s and %d more; %s --help lists them",
+                         search->name, names, search->prefixes - shown, command);
+    else
+        command_complain("option '--%s' could be %s", search->name, names);
+    return COMMAND_USAGE;
+}
+
 // Looks an option up whose name begins `word` and may be cut short. COMMAND_USAGE after a
 // complaint.
 static int find_option(const struct argp *argp, const char *command, const char *word,
@@ -178,7 +202,22 @@ static int find_option(const struct argp *argp, const char *command, const char 
         return refuse_option(&search, command);
     if (search.exact || search.prefixes == 1)
         return COMMAND_PASS;
-    command_complain("option '--%s' could be several; %s --help lists them", name, command);
+    return refuse_ambiguous(&search, command);
+}
+
+// "-tls-ca" is read as the letters t, l, s and so on, which would be refused one by one.
+static int check_hyphens(const struct argp *argp, const char *command, const char *word)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 1, "="), word + 1);
+    struct search search = {.name = name, .length = strlen(name)};
+    nearest_init(&search.nearest, name);
+    if (search.length > 1)
+        search_all(&search, argp);
+    if (!search.exact)
+        return COMMAND_PASS;
+    command_complain("unknown option '-%s' (did you mean --%s?); %s --help lists them", name, name,
+                     command);
     return COMMAND_USAGE;
 }
 
@@ -191,6 +230,8 @@ static int check_names(const struct argp *argp, int argc, char **argv)
         const struct argp_option *found;
         if (strcmp(argv[i], "-h") == 0)
             argv[i] = help;
+        if (argv[i][0] == '-' && argv[i][1] != '-' && check_hyphens(argp, argv[0], argv[i]))
+            return COMMAND_USAGE;
         if (strncmp(argv[i], "--", 2) != 0)
             continue;
         if (find_option(argp, argv[0], argv[i] + 2, &found))

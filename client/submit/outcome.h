@@ -36,6 +36,7 @@ struct outcome {
     bool sampled;                     // not every element was judged
     bool remarked;                    // a tensor has a remark
     bool blind;      // case_blind(): the case asks for what cannot show; the caller's
+    uint64_t timeout_ns; // that the request was given, to ask again; 0: the usual; the caller's
     char *sentence;  // owned; why it failed, was excluded or could not run; NULL for a pass
     char *diagnosis; // owned; of a fail, the one that explains most; or NULL
     char *detail;    // owned; what answer_print_cause() says of it, or NULL
