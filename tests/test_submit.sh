@@ -234,6 +234,15 @@ tap_is "a refused case: exit status and sentence" "$status $(sed -n 2p "$scratch
 run case --repeat 5
 tap_is "repeats: exit status" "$status" 0
 tap_has "repeats: one digest" "$out" "5 runs, all of digest 0123456789abcdef; "
+interrupted() { # ARGUMENTS...: the command gets an interrupt after a second
+    timeout -s INT 1 "$fake" "$@" >"$scratch/out" 2>"$scratch/err"
+    out=$(cat "$scratch/out")
+}
+interrupted case --repeat 1000000
+tap_has "repeats that are interrupted: what was done" "$out" "before the interrupt, all of digest"
+interrupted bench --repeat 100000
+tap_has "a bench that is interrupted: what was measured" "$out" "interrupted before the other"
+tap_has "and its table" "$out" "forward per device"
 run case --repeat 5 --model drift
 tap_is "repeats that differ: exit status" "$status" 1
 tap_has "repeats that differ: the sentence" "$out" ": the results differ between runs"

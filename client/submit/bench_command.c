@@ -8,6 +8,7 @@
 #include "client/submit/command.h"
 #include "client/submit/json.h"
 #include "client/submit/options.h"
+#include "client/submit/progress.h"
 #include "client/submit/table.h"
 #include "common/duration.h"
 
@@ -63,21 +64,26 @@ struct session {
     struct bench bench;
     struct outcome verified;      // of the first run
     struct outcome_digest digest; // of those without verification
+    struct progress progress;     // of all runs
 };
 
 // Runs a case once; the exit status, after words where that is not 0. *outcome and *result are the
 // caller's to end. `digest`: of the runs that it has to agree with, or NULL.
-static int run(const struct session *s, const struct cp_case *c, struct outcome_digest *digest,
+static int run(struct session *s, const struct cp_case *c, struct outcome_digest *digest,
                struct outcome *outcome, struct cpattn_result **result)
 {
     struct cpattn_error error = {.text = ""};
     struct cpattn_case *made = command_library_case(c);
     if (!made)
         return command_exit(STATUS_RESOURCE_EXHAUSTED);
+    progress_draw(&s->progress, command_now_ns(), "");
     enum cpattn_status status =
         command_run(s->client, made, s->options->about.asking.timeout_ns, result, &error);
     cpattn_case_destroy(made);
+    progress_clear(&s->progress);
+    s->progress.done++;
     enum status memory = outcome_init(outcome, status, *result, error.text);
+    outcome->timeout_ns = s->options->about.asking.timeout_ns;
     if (!memory && *result && digest && c->deterministic)
         memory = outcome_compare(outcome, *result, digest);
     int exit_status = memory ? command_exit(memory) : outcome_exit(outcome);
@@ -110,16 +116,17 @@ static int run_timed(struct session *s, bool counts)
 
 static int measure(struct session *s, const struct cp_case *asked)
 {
+    const struct bench_options *o = s->options;
+    progress_init(&s->progress, stderr, 1 + o->warmup + o->repeat, command_now_ns());
+    s->progress.runs = true;
     int exit_status = run_verified(s, asked);
     s->c = *asked;
     s->c.verify = VERIFY_OFF;
-    for (int i = 0; i < s->options->warmup && exit_status == COMMAND_PASS; i++)
+    for (int i = 0; i < o->warmup && exit_status == COMMAND_PASS && !command_interrupted(); i++)
         exit_status = run_timed(s, false);
-    for (int i = 0; i < s->options->repeat && exit_status == COMMAND_PASS; i++)
+    for (int i = 0; i < o->repeat && exit_status == COMMAND_PASS && !command_interrupted(); i++)
         exit_status = run_timed(s, true);
-    if (exit_status == COMMAND_PASS && command_interrupted())
-        return command_exit(STATUS_CANCELLED);
-    return exit_status;
+    return command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
 }
 
 // ---- what came of them ------------------------------------------------------------------------
@@ -178,8 +185,11 @@ static enum status print_bench(const struct session *s, struct error *error)
     case_describe(&s->c, what, sizeof(what));
     printf("%s\n", what);
     print_verdict(&s->verified);
-    printf("; %d timed run%s after %d for warming up\n\n", s->bench.runs,
-           s->bench.runs == 1 ? "" : "s", s->options->warmup);
+    printf("; %d timed run%s after %d for warming up", s->bench.runs, s->bench.runs == 1 ? "" : "s",
+           s->options->warmup);
+    if (s->bench.runs < s->options->repeat)
+        printf(", interrupted before the other %d", s->options->repeat - s->bench.runs);
+    fputs("\n\n", stdout);
     return print_table(s, error);
 }
 
@@ -210,8 +220,11 @@ static int bench(const struct bench_options *o)
     }
     if (s.client)
         exit_status = measure(&s, &o->about.c);
-    if (exit_status == COMMAND_PASS)
-        exit_status = show(&s);
+    // What an interrupt left is worth showing.
+    if (exit_status == COMMAND_PASS || (command_interrupted() && s.bench.runs > 0)) {
+        int shown = show(&s);
+        exit_status = shown ? shown : exit_status;
+    }
     cpattn_client_destroy(s.client);
     outcome_fini(&s.verified);
     bench_fini(&s.bench);

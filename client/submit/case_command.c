@@ -9,6 +9,7 @@
 #include "client/submit/dump.h"
 #include "client/submit/json.h"
 #include "client/submit/options.h"
+#include "client/submit/progress.h"
 #include "common/duration.h"
 
 #define REPEAT_MAX 1000000
@@ -72,6 +73,7 @@ struct runs {
     struct cpattn_client *client;
     struct outcome_digest digest;
     uint64_t *run_ns; // [repeat], of the runs so far
+    struct progress progress;
     int done;
 };
 
@@ -102,8 +104,11 @@ static int run(struct runs *runs)
     struct cpattn_result *result = NULL;
     struct cpattn_error error = {.text = ""};
     struct outcome outcome;
+    progress_draw(&runs->progress, command_now_ns(), "");
     enum cpattn_status status =
         command_run(runs->client, runs->library_case, runs->asking->timeout_ns, &result, &error);
+    progress_clear(&runs->progress);
+    runs->progress.done++;
     enum status memory = outcome_init(&outcome, status, result, error.text);
     outcome.timeout_ns = runs->asking->timeout_ns;
     runs->run_ns[runs->done++] = outcome.run_ns;
@@ -125,32 +130,37 @@ static int compare_times(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void print_repeats(const struct runs *runs)
+// Of the first `count` runs.
+static void print_repeats(const struct runs *runs, int count)
 {
     char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX],
         digest[40] = "";
     if (runs->c->deterministic)
         snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest.first);
-    qsort(runs->run_ns, (size_t)runs->done, sizeof(*runs->run_ns), compare_times);
-    printf("\n%d runs%s; least %s, median %s, most %s\n", runs->done, digest,
+    qsort(runs->run_ns, (size_t)count, sizeof(*runs->run_ns), compare_times);
+    printf("\n%d run%s%s%s; least %s, median %s, most %s\n", count, count == 1 ? "" : "s",
+           count < runs->options->repeat ? " before the interrupt" : "", digest,
            duration_format(runs->run_ns[0], least, sizeof(least)),
-           duration_format(runs->run_ns[runs->done / 2], median, sizeof(median)),
-           duration_format(runs->run_ns[runs->done - 1], most, sizeof(most)));
+           duration_format(runs->run_ns[count / 2], median, sizeof(median)),
+           duration_format(runs->run_ns[count - 1], most, sizeof(most)));
 }
 
 static int run_all(struct runs *runs)
 {
     int exit_status = COMMAND_PASS;
+    progress_init(&runs->progress, stderr, runs->options->repeat, command_now_ns());
+    runs->progress.runs = true;
+    runs->progress.live = runs->progress.live && runs->options->repeat > 1;
     while (runs->done < runs->options->repeat && exit_status == COMMAND_PASS &&
            !(runs->done > 0 && command_interrupted()))
         exit_status = run(runs);
-    if (exit_status != COMMAND_PASS || runs->options->repeat == 1)
+    if (runs->options->repeat == 1)
         return exit_status;
-    if (command_interrupted())
-        return command_exit(STATUS_CANCELLED);
-    if (!runs->asking->json)
-        print_repeats(runs);
-    return exit_status;
+    int passed = exit_status == COMMAND_PASS ? runs->done : runs->done - 1;
+    bool cut_short = command_interrupted() && passed > 0;
+    if ((exit_status == COMMAND_PASS || cut_short) && !runs->asking->json)
+        print_repeats(runs, passed);
+    return command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
 }
 
 static int submit(const struct case_options *o)

@@ -30,12 +30,13 @@ void progress_text(const struct progress *p, uint64_t now_ns, const char *what, 
         if (p->done < p->total)
             duration_format((uint64_t)left_ns, left, sizeof(left));
     }
-    char errors[32] = "";
+    char counts[80] = "", errors[32] = "";
     if (p->errors > 0)
         snprintf(errors, sizeof(errors), ", %d not run", p->errors);
-    snprintf(text, size, "[%s] %d/%d: %d passed, %d failed%s%s%s%s%s%s%s", bar, p->done, p->total,
-             p->passed, p->failed, errors, rate, left[0] ? ", " : "", left, left[0] ? " left" : "",
-             what[0] ? " | " : "", what);
+    if (!p->runs)
+        snprintf(counts, sizeof(counts), ": %d passed, %d failed%s", p->passed, p->failed, errors);
+    snprintf(text, size, "[%s] %d/%d%s%s%s%s%s%s%s", bar, p->done, p->total, counts, rate,
+             left[0] ? ", " : "", left, left[0] ? " left" : "", what[0] ? " | " : "", what);
     if (columns > 0 && (size_t)columns < size && strlen(text) > (size_t)columns)
         text[columns] = '\0';
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a matrix is: one line that stays in its place on a terminal, nothing elsewhere.
+// How far many cases or many runs are: one line that stays in its place on a terminal, nothing elsewhere.
 #ifndef CPATTN_CLIENT_SUBMIT_PROGRESS_H
 #define CPATTN_CLIENT_SUBMIT_PROGRESS_H
 
@@ -11,6 +11,7 @@ struct progress {
     FILE *out;
     bool live; // `out` is a terminal
     bool shown;
+    bool runs; // of one case: their verdicts are not counted
     uint64_t start_ns;
     int total, done, passed, failed, errors;
 };
