@@ -235,7 +235,7 @@ run case --repeat 5
 tap_is "repeats: exit status" "$status" 0
 tap_has "repeats: one digest" "$out" "5 runs, all of digest 0123456789abcdef; "
 interrupted() { # ARGUMENTS...: the command gets an interrupt after a second
-    timeout -s INT 1 "$fake" "$@" >"$scratch/out" 2>"$scratch/err"
+    timeout --foreground -s INT 1 "$fake" "$@" >"$scratch/out" 2>"$scratch/err"
     out=$(cat "$scratch/out")
 }
 interrupted case --repeat 1000000
