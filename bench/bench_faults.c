@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "bench/measure.h"
-#include "daemon/io/proc.h"
+#include "daemon/process/proc.h"
 #include "tests/raw_client.h"
 
 #define ROUNDS_DEFAULT 200

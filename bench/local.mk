@@ -25,13 +25,13 @@ bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_lib
 bench_programs += bench/soak
 bench_soak_SOURCES = bench/soak.c bench/soak.h bench/soak_client.c bench/soak_process.c \
     bench/soak_process.h bench/soak_report.c tests/raw_client.c tests/raw_client.h \
-    daemon/io/proc.c daemon/io/proc.h
+    daemon/process/proc.c daemon/process/proc.h
 bench_soak_LDADD = tests/libtesting.a $(base_libs) $(third_party_libs)
 
 # What faults cost in time, and what a flood does.
 bench_programs += bench/bench_faults
 bench_bench_faults_SOURCES = bench/bench_faults.c bench/measure.c bench/measure.h \
-    tests/raw_client.c tests/raw_client.h daemon/io/proc.c daemon/io/proc.h
+    tests/raw_client.c tests/raw_client.h daemon/process/proc.c daemon/process/proc.h
 bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)
 
 # The smallest errors that verdicts notice.

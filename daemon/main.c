@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "common/log.h"
-#include "daemon/config.h"
-#include "daemon/io/shell.h"
+#include "daemon/app.h"
+#include "daemon/settings/settings.h"
 
 enum { EXIT_USAGE = 64 };
 
@@ -16,16 +16,16 @@ static int complain(const struct error *error, int status)
 
 int main(int argc, char **argv)
 {
-    struct config config;
-    struct shell *shell;
+    struct settings config;
+    struct app *app;
     struct error error;
 
-    if (config_read(&config, argc, argv, &error) != STATUS_OK)
+    if (settings_read(&config, argc, argv, &error) != STATUS_OK)
         return complain(&error, EXIT_USAGE);
     log_init(config.log_level);
-    if (shell_create(&config, &shell, &error) != STATUS_OK)
+    if (app_create(&config, &app, &error) != STATUS_OK)
         return complain(&error, EXIT_FAILURE);
-    int status = shell_run(shell);
-    shell_destroy(shell);
+    int status = app_run(app);
+    app_destroy(app);
     return status;
 }

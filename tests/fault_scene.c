@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/io/proc.h"
+#include "daemon/process/proc.h"
 #include "tests/runner.h"
 
 #define WORKERS 4

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/io/chain_screen.h"
+#include "daemon/net/chain_screen.h"
 
 #define INPUT_MAX 16384
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/limits.h"
-#include "daemon/config.h"
+#include "daemon/settings/settings.h"
 
 #define TEXT_MAX (64 * 1024)
 
@@ -29,7 +29,7 @@ static bool is_text(const char *text, size_t size)
     return length > 0 && length < size;
 }
 
-static void require_config(const struct config *c)
+static void require_config(const struct settings *c)
 {
     require(is_text(c->socket, sizeof(c->socket)));
     require(is_text(c->rank_program, sizeof(c->rank_program)));
@@ -56,7 +56,7 @@ static void require_refusal(enum status status, const struct error *error)
     }
 }
 
-// The file is one in memory, which is rewritten: config_read() opens it by its name.
+// The file is one in memory, which is rewritten: settings_read() opens it by its name.
 static const char *file_write(const uint8_t *data, size_t size)
 {
     static char path[64];
@@ -72,7 +72,7 @@ static const char *file_write(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct config first, second;
+    static struct settings first, second;
     // The ranks' program is looked for, and this one is there.
     static char name[] = "cpattnd", program[] = "--rank-program=/proc/self/exe",
                 option[] = "--config";
@@ -81,15 +81,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > TEXT_MAX)
         return 0;
     arguments[3] = (char *)(uintptr_t)file_write(data, size);
-    enum status status = config_read(&first, 4, arguments, &error);
+    enum status status = settings_read(&first, 4, arguments, &error);
     if (status != STATUS_OK) {
         require_refusal(status, &error);
         return 0;
     }
     require_config(&first);
-    require(config_reread(&first, &second, &error) == STATUS_OK);
+    require(settings_reread(&first, &second, &error) == STATUS_OK);
     require_config(&second);
-    require(config_fixed_difference(&first, &second) == NULL);
+    require(settings_fixed_difference(&first, &second) == NULL);
     require(first.user_queue_max == second.user_queue_max &&
             first.idle_timeout_ns == second.idle_timeout_ns &&
             first.memory_bytes == second.memory_bytes && first.log_level == second.log_level);

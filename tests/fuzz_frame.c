@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/io/frame.h"
+#include "daemon/net/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

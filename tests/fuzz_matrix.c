@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/submit/matrix_list.h"
+#include "client/submit/matrix/matrix_list.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -430,9 +430,9 @@ tests_test_server_limits_SOURCES = tests/test_server_limits.c $(server_scene)
 tests_test_server_limits_LDADD = $(server_scene_libs)
 tests_test_server_limits_LDFLAGS = $(server_scene_flags)
 
-test_programs += tests/test_recall
-tests_test_recall_SOURCES = tests/test_recall.c daemon/io/recall.c
-tests_test_recall_LDADD = tests/libtesting.a $(CHECK_LIBS) $(PTHREAD_LIBS)
+test_programs += tests/test_answer_cache
+tests_test_answer_cache_SOURCES = tests/test_answer_cache.c daemon/service/answer_cache.c
+tests_test_answer_cache_LDADD = tests/libtesting.a $(CHECK_LIBS) $(PTHREAD_LIBS)
 
 # The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
 daemon_fixture = tests/daemon_fixture.c tests/daemon_fixture.h
@@ -449,15 +449,15 @@ tests_test_daemon_life_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_gpus
 tests_test_gpus_SOURCES = tests/test_gpus.c \
-    daemon/io/gpus.c daemon/io/gpus.h daemon/io/probe.c daemon/io/probe.h daemon/io/spawn.c daemon/io/spawn.h \
-    daemon/io/confine.c daemon/io/confine.h daemon/io/proc.c daemon/io/proc.h
+    daemon/machine/gpus.c daemon/machine/gpus.h daemon/process/probe.c daemon/process/probe.h \
+    daemon/process/spawn.c daemon/process/spawn.h daemon/process/confine.c daemon/process/confine.h daemon/process/proc.c daemon/process/proc.h
 
-test_programs += tests/test_peaks
-tests_test_peaks_SOURCES = tests/test_peaks.c daemon/io/peaks.c daemon/io/peaks.h
+test_programs += tests/test_time_bounds
+tests_test_time_bounds_SOURCES = tests/test_time_bounds.c daemon/machine/time_bounds.c daemon/machine/time_bounds.h
 
 test_programs += tests/test_daemon_deadline
 tests_test_daemon_deadline_SOURCES = tests/test_daemon_deadline.c \
-    daemon/io/peaks.c daemon/io/peaks.h daemon/io/host.c daemon/io/host.h $(daemon_fixture)
+    daemon/machine/time_bounds.c daemon/machine/time_bounds.h daemon/machine/host.c daemon/machine/host.h $(daemon_fixture)
 tests_test_daemon_deadline_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/test_daemon_gpus
@@ -492,7 +492,7 @@ tests_faulty_rank_LDADD = judge/libjudge.a kernels/libkernels.a transport/libtra
 
 test_programs += tests/test_fault_matrix
 fault_scene = tests/fault_scene.c tests/fault_scene.h tests/raw_client.c tests/raw_client.h \
-    daemon/io/proc.c daemon/io/proc.h
+    daemon/process/proc.c daemon/process/proc.h
 tests_test_fault_matrix_SOURCES = tests/test_fault_matrix.c $(fault_scene)
 tests_test_fault_matrix_LDADD = $(daemon_fixture_libs)
 
@@ -630,9 +630,7 @@ tests_test_source_SOURCES = tests/test_source.c
 
 fuzz_programs += tests/fuzz_config
 tests_fuzz_config_SOURCES = tests/fuzz_config.c \
-    daemon/config.c daemon/config.h daemon/listen.c daemon/listen.h daemon/rank_user.c daemon/rank_user.h \
-    daemon/user_list.c daemon/user_list.h daemon/guests.c daemon/guests.h \
-    daemon/provider_list.c daemon/provider_list.h
+    $(settings_sources)
 tests_fuzz_config_LDADD = yaml/libyamltree.la $(fuzz_libs)
 
 fuzz_programs += tests/fuzz_core

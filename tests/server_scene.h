@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/io/server.h"
+#include "daemon/net/server.h"
 #include "tests/runner.h"
 
 #define GREETING     "\0SP\0\0\x30\0\0"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/io/chain_screen.h"
+#include "daemon/net/chain_screen.h"
 
 #include <string.h>
 

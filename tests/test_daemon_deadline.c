@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/io/host.h"
-#include "daemon/io/peaks.h"
+#include "daemon/machine/host.h"
+#include "daemon/machine/time_bounds.h"
 #include "tests/daemon_fixture.h"
 #include "tests/generate.h"
 
@@ -28,10 +28,10 @@ static void teardown(void)
     daemon_fini(&d);
 }
 
-static struct peaks machine(void)
+static struct device_rates machine(void)
 {
     const struct wire_description no_gpus = {.gpu_count = 0};
-    return peaks_of(&no_gpus, host_cores());
+    return time_bounds_rates(&no_gpus, host_cores());
 }
 
 // Minutes of work for any machine that these tests run on.
@@ -100,10 +100,10 @@ END_TEST
 
 START_TEST(what_waits_before_it_counts)
 {
-    struct peaks peaks = machine();
+    struct device_rates rates = machine();
     struct wire_request running = huge_request(2), waiting = huge_request(2);
     struct wire_request request = huge_request(2);
-    uint64_t bound_ns = peaks_bound_ns(&peaks, &request.run);
+    uint64_t bound_ns = time_bounds_case_ns(&rates, &request.run);
     running.timeout_ns = waiting.timeout_ns = 24 * 3600 * NS_PER_S;
     struct call first = daemon_call_begin(&d, &running);
     daemon_await_running(&d, 1);
@@ -146,11 +146,11 @@ static struct wire_request drawn_request(uint64_t seed)
 // However fast the machine: no case runs in less time than its bound says.
 static void expect_longer_than_bound(const struct wire_request *request)
 {
-    struct peaks peaks = machine();
+    struct device_rates rates = machine();
     char text[128];
     struct wire_reply reply = daemon_call(&d, request);
     expect_status(&reply, STATUS_OK);
-    uint64_t bound_ns = peaks_bound_ns(&peaks, &request->run);
+    uint64_t bound_ns = time_bounds_case_ns(&rates, &request->run);
     case_describe(&request->run, text, sizeof(text));
     ck_assert_uint_lt(bound_ns, reply.result.run_ns);
     if (getenv("CPATTN_TEST_VERBOSE"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/io/frame.h"
+#include "daemon/net/frame.h"
 
 #include <string.h>
 

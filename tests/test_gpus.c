@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/io/gpus.h"
+#include "daemon/machine/gpus.h"
 #include "tests/runner.h"
 
 #define LIMIT_MS 60000

@@ -4,13 +4,13 @@
 # Prints TAP.
 set -u
 : "${top_srcdir:=.}"
-folders="common plan yaml proto judge kernels transport rank daemon client tests bench"
+folders="common plan yaml proto judge kernels transport rank daemon client check guest examples tests bench"
 number=0
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 
-# Passes if the check fails on a tree that holds only this file, and says what is expected.
-notices() { # CHECK FILE TEXT EXPECTED
+# Passes if the check fails on a tree that holds only this file, or two, and says what is expected.
+notices() { # CHECK FILE TEXT EXPECTED [FILE TEXT]
     number=$((number + 1))
     tree=$scratch/$number
     mkdir "$tree"
@@ -19,6 +19,9 @@ notices() { # CHECK FILE TEXT EXPECTED
     done
     mkdir -p "$tree/$(dirname "$2")"
     printf '// SPDX-License-Identifier: Apache-2.0\n%b' "$3" >"$tree/$2"
+    if [ $# -gt 4 ]; then
+        printf '// SPDX-License-Identifier: Apache-2.0\n%b' "$6" >"$tree/$5"
+    fi
     said=$("$top_srcdir/scripts/$1" "$tree")
     status=$?
     if [ $status -eq 1 ] && printf '%s\n' "$said" | grep -qF "# $4"; then
@@ -31,14 +34,18 @@ notices() { # CHECK FILE TEXT EXPECTED
 
 notices layering plan/x.c '#include "rank/x.h"\n' "plan/x.c includes rank/x.h"
 notices layering common/x.h '#include "plan/case.h"\n' "common/x.h includes plan/case.h"
-notices layering daemon/core/x.c '#include "daemon/io/x.h"\n' "daemon/core/x.c includes daemon/io/x.h"
+notices layering daemon/core/x.c '#include "daemon/service/x.h"\n' "daemon/core/x.c includes daemon/service/x.h"
+notices layering daemon/pool/x.c '#include "daemon/service/x.h"\n' "daemon/pool/x.c includes daemon/service/x.h"
+notices layering client/submit/show/x.c '#include "client/submit/commands/x.h"\n' \
+    "client/submit/show/x.c includes client/submit/commands/x.h"
 notices layering daemon/core/x.c '#include <time.h>\n' "daemon/core/x.c includes <time.h>"
 notices layering judge/cpu/x.c '#include "plan/plan.h"\n' "judge/cpu/x.c includes plan/plan.h"
 notices layering judge/x.c '#include "kernels/dtype.h"\n' "judge/x.c includes kernels/dtype.h"
 notices layering client/library.c '#include <nng/nng.h>\n' "client/library.c includes nng/nng.h"
-notices layering daemon/io/x.c '#include <nng/nng.h>\n' "daemon/io/x.c includes nng/nng.h"
+notices layering daemon/net/x.c '#include <nng/nng.h>\n' "daemon/net/x.c includes nng/nng.h"
 notices layering rank/x.c '#include <cblas.h>\n' "rank/x.c includes cblas.h"
 notices layering common/x.c '#include "status.h"\n' 'common/x.c includes "status.h" without its folder'
+notices layering client/x.h '#include "client/y.h"\n' "tsort: client/y" client/y.c '#include "client/x.h"\n'
 notices form plan/x.c "$(printf 'int x(void)\\n{\\n%s}\\n' "$(yes '    y();\n' | head -n 69 | tr -d '\n')")" \
     "plan/x.c:3: a function of 71 lines"
 notices form plan/x.c "$(yes 'int x;\n' | head -n 600 | tr -d '\n')" "plan/x.c: 601 lines"

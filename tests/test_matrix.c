@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/submit/fields.h"
-#include "client/submit/matrix_list.h"
+#include "client/submit/matrix/fields.h"
+#include "client/submit/matrix/matrix_list.h"
 #include "tests/runner.h"
 
 static struct matrix *read_matrix(const char *text)
@@ -327,7 +327,7 @@ static const struct {
     {"world_size*batch>1k", ""},
     {"softcap>=0.5", ""},
     {"seqlen>=512 or b/bf*", "a/bf16/w2\na/bf16/w4\na/fp16/w2\na/fp16/w4\n"
-                              "b/bf16/w2\nb/bf16/w4\nb/fp16/w2\nb/fp16/w4\n"},
+                             "b/bf16/w2\nb/bf16/w4\nb/fp16/w2\nb/fp16/w4\n"},
     {"seqlen>1k or b/bf*", "b/bf16/w2\nb/bf16/w4\n"},
     {"model=a or world_size>2 or b/bf16/w2", "a/bf16/w2\na/bf16/w4\na/fp16/w2\na/fp16/w4\n"
                                              "b/bf16/w2\nb/bf16/w4\nb/fp16/w4\n"},

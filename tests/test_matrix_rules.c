@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/submit/matrix_list.h"
-#include "client/submit/shrink.h"
+#include "client/submit/matrix/matrix_list.h"
+#include "client/submit/matrix/shrink.h"
 #include "plan/slice.h"
 #include "tests/runner.h"
 
@@ -484,9 +484,9 @@ END_TEST
 START_TEST(every_exclusion_of_it_has_a_kind)
 {
     struct made made = make_te(NULL);
-    ck_assert_int_gt(made.matrix->rule_count, 0);
-    for (int i = 0; i < made.matrix->rule_count; i++)
-        ck_assert_int_ne(made.matrix->rules[i].kind, KIND_UNSAID);
+    ck_assert_int_gt(made.matrix->rules.rule_count, 0);
+    for (int i = 0; i < made.matrix->rules.rule_count; i++)
+        ck_assert_int_ne(made.matrix->rules.rules[i].kind, KIND_UNSAID);
     unmake(&made);
 }
 END_TEST

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/submit/safetensors.h"
+#include "client/submit/tensors/safetensors.h"
 #include "tests/runner.h"
 
 static char folder[] = "/tmp/cpattn-safetensors-XXXXXX", path[64];

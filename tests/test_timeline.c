@@ -9,7 +9,7 @@
 #include <libxml/parser.h>
 #include <libxml/xpath.h>
 
-#include "client/submit/svg.h"
+#include "client/submit/show/svg.h"
 #include "plan/cost.h"
 #include "plan/timeline.h"
 #include "tests/plans.h"

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/submit/matrix.h"
-#include "client/submit/matrix_list.h"
+#include "client/submit/matrix/matrix.h"
+#include "client/submit/matrix/matrix_list.h"
 #include "daemon/core/core.h"
 #include "plan/plan.h"
 #include "tests/runner.h"

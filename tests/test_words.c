@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/submit/progress.h"
+#include "client/submit/show/progress.h"
 #include "common/duration.h"
 #include "common/nearest.h"
 #include "tests/runner.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/submit/command.h"
+#include "client/submit/commands/command.h"
 #include "common/nearest.h"
 
 static const struct command commands[] = {

@@ -159,7 +159,7 @@ static void shell_start(struct sim *s, const struct action *a)
     }
 }
 
-static void shell_run(struct sim *s, const struct action *a)
+static void app_run(struct sim *s, const struct action *a)
 {
     const struct sim_job *job = &s->jobs[s->by_slot[a->slot]];
     bool may_hang = job->deadline_ns - s->now_ns < SIM_HANG_NS_MAX;
@@ -197,7 +197,7 @@ void ranks_act(struct sim *s, const struct action *a)
         shell_start(s, a);
         break;
     case ACTION_RUN:
-        shell_run(s, a);
+        app_run(s, a);
         break;
     case ACTION_KILL:
         shell_kill(s, a);

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit attend: attention of the numbers in a file. cpattn-submit dump: the tensors of a
+// case in a file.
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/commands/dump.h"
+#include "client/submit/commands/options.h"
+#include "client/submit/show/verdict.h"
+#include "client/submit/tensors/compare.h"
+#include "client/submit/write/json.h"
+
+struct attend_options {
+    struct options_case about;
+    const char *in, *out, *compare, *picture;
+    bool verbose;
+};
+
+enum { KEY_IN = 1, KEY_OUT, KEY_COMPARE, KEY_PICTURE };
+
+static const struct argp_option attend_table[] = {
+    {.doc = "Files:", .group = 100},
+    {"in", KEY_IN, "FILE", 0, "safetensors with q, k, v, and do for gradients; bias, sink", 100},
+    {"out", KEY_OUT, "FILE", 0, "write the results here, as safetensors", 100},
+    {"compare", KEY_COMPARE, "FILE", 0,
+     "safetensors with results to compare with ours: out, lse, dq, dk, dv", 100},
+    {.doc = "How to run and show it:", .group = 101},
+    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 101},
+    {.name = NULL}};
+
+static const struct argp_option dump_table[] = {
+    {.doc = "Files:", .group = 100},
+    {"out", KEY_OUT, "FILE", 0, "write inputs, results and what is expected here", 100},
+    {"picture", KEY_PICTURE, "FILE", 0, "draw the errors by chunk and head, as SVG", 100},
+    {.doc = "How to run and show it:", .group = 101},
+    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 101},
+    {.name = NULL}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct attend_options *o = state->input;
+    switch (key) {
+    case KEY_IN:
+        o->in = value;
+        return 0;
+    case KEY_OUT:
+        o->out = value;
+        return 0;
+    case KEY_COMPARE:
+        o->compare = value;
+        return 0;
+    case KEY_PICTURE:
+        o->picture = value;
+        return 0;
+    case 'v':
+        o->verbose = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const char attend_help[] =
+    "Runs attention on the numbers of a file, over the ranks of a daemon of this machine. Sizes "
+    "and "
+    "dtype are those of the tensors; what they do not tell is an option. Nothing is compared with "
+    "the reference unless --verify asks for it."
+    "\vTensors are dense and whole: q, k, v, do as [batch, seqlen, heads, head_dim] (--format "
+    "bshd), "
+    "lse as [batch, heads, seqlen].\n"
+    "\n"
+    "Examples:\n"
+    "  cpattn-submit attend --in qkv.safetensors --out o.safetensors\n"
+    "  cpattn-submit attend --in qkv.safetensors --mask none --world-size 4 --verify\n"
+    "  cpattn-submit attend --in qkv.safetensors --compare mine.safetensors --verify\n"
+    "\n"
+    "Exit status: as of cpattn-submit case, and 1 also where --compare finds a difference that two "
+    "right results do not have.";
+
+static const char dump_help[] = "Runs one case and writes all its tensors: inputs, the results of "
+                                "the ranks, and these again as "
+                                "the reference has them (expected.out)."
+                                "\vExamples:\n"
+                                "  cpattn-submit dump --out case.safetensors --seqlen 256\n"
+                                "  cpattn-submit dump --out case.safetensors --picture errors.svg\n"
+                                "\n"
+                                "Exit status: as of cpattn-submit case.";
+
+static const struct argp attend_argp = {
+    .options = attend_table, .parser = parse_option, .doc = attend_help};
+static const struct argp dump_argp = {
+    .options = dump_table, .parser = parse_option, .doc = dump_help};
+
+static int complain(const struct error *error)
+{
+    command_complain("%s", error->text);
+    return command_exit(error->status);
+}
+
+// ---- one run ----------------------------------------------------------------------------------
+
+static int json_show(const struct cp_case *c, const struct outcome *outcome,
+                     const struct cpattn_result *result)
+{
+    int written = command_json_exit(json_answer(stdout, NULL, c, outcome, result));
+    return written != COMMAND_PASS ? written : command_outcome_exit(outcome);
+}
+
+// Runs the case and shows its answer. The exit status; *result is the caller's, or NULL.
+static int run(const struct attend_options *o, const struct cp_case *c, const struct tensors *t,
+               struct cpattn_client *client, struct cpattn_result **result)
+{
+    struct cpattn_error error = {.text = ""};
+    struct outcome outcome;
+    enum cpattn_status status = dump_run(client, c, t, o->about.asking.timeout_ns, result, &error);
+    enum status memory = outcome_init(&outcome, status, *result, error.text);
+    int exit_status = command_outcome_exit(&outcome);
+    if (memory)
+        command_complain("not enough memory for the answer");
+    else if (o->about.asking.json)
+        exit_status = json_show(c, &outcome, *result);
+    else
+        verdict_print(stdout, c, &outcome, *result, o->verbose);
+    outcome_fini(&outcome);
+    return memory ? command_exit(memory) : exit_status;
+}
+
+// ---- attend -----------------------------------------------------------------------------------
+
+static int compare(const struct attend_options *o, const struct cp_case *c, const struct tensors *t,
+                   const struct cpattn_result *result)
+{
+    struct safetensors file;
+    struct error error;
+    bool agree = true;
+    FILE *out = o->about.asking.json ? stderr : stdout;
+    enum status status = safetensors_open(o->compare, &file, &error);
+    if (status == STATUS_OK) {
+        status = compare_file(&file, c, t, result, out, &agree, &error);
+        safetensors_fini(&file);
+        if (status != STATUS_OK)
+            error_prefix(&error, "%s", o->compare);
+    }
+    if (status != STATUS_OK)
+        return complain(&error);
+    return agree ? COMMAND_PASS : COMMAND_FAIL;
+}
+
+static int attend_run(const struct attend_options *o, const struct cp_case *c,
+                      const struct tensors *t)
+{
+    struct cpattn_result *result = NULL;
+    struct error error;
+    int exit_status = COMMAND_PASS;
+    command_catch_interrupts();
+    struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
+    if (!client)
+        return exit_status;
+    exit_status = run(o, c, t, client, &result);
+    bool done = result && result->verdict != CPATTN_VERDICT_NONE;
+    if (done && o->out && tensors_save(o->out, c, t, &error) != STATUS_OK)
+        exit_status = complain(&error);
+    if (done && o->compare) {
+        int compared = compare(o, c, t, result);
+        exit_status = exit_status ? exit_status : compared;
+    }
+    cpattn_result_destroy(result);
+    cpattn_client_destroy(client);
+    return exit_status;
+}
+
+static int attend(struct attend_options *o)
+{
+    struct cp_case *c = &o->about.c;
+    struct safetensors file;
+    struct tensors t;
+    struct error error;
+    enum status status = safetensors_open(o->in, &file, &error);
+    if (status != STATUS_OK)
+        return complain(&error);
+    status = tensors_describe(&file, c, &error);
+    if (status == STATUS_OK)
+        status = tensors_make(&t, c, TENSORS_RESULTS, &error);
+    if (status == STATUS_OK) {
+        status = tensors_load(&file, c, &t, &error);
+        if (status != STATUS_OK)
+            tensors_fini(&t);
+    }
+    safetensors_fini(&file);
+    if (status != STATUS_OK) {
+        error_prefix(&error, "%s", o->in);
+        return complain(&error);
+    }
+    int exit_status = attend_run(o, c, &t);
+    tensors_fini(&t);
+    return exit_status;
+}
+
+// --verify by itself is --verify auto; without it nothing is verified.
+static bool verify_complete(int argc, char **argv)
+{
+    static char automatic[] = "--verify=auto";
+    bool asked = false;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        asked |= strncmp(argv[i], "--verify", 8) == 0;
+        if (strcmp(argv[i], "--verify") == 0 && (i + 1 == argc || argv[i + 1][0] == '-'))
+            argv[i] = automatic;
+    }
+    return asked;
+}
+
+int command_attend(int argc, char **argv)
+{
+    struct attend_options options = {.in = NULL};
+    bool verify = verify_complete(argc, argv);
+    int exit_status = options_parse_case(&options.about, &attend_argp, &options, true, argc, argv);
+    if (exit_status)
+        return exit_status;
+    if (!verify)
+        options.about.c.verify = VERIFY_OFF;
+    if (options.in)
+        return attend(&options);
+    command_complain("--in is missing: the file with q, k and v");
+    return COMMAND_USAGE;
+}
+
+// ---- dump -------------------------------------------------------------------------------------
+
+static int dump_show(const struct attend_options *o, const struct tensors *t)
+{
+    const struct cp_case *c = &o->about.c;
+    FILE *map = o->about.asking.json ? NULL : stdout;
+    struct error error;
+    enum status status = tensors_save(o->out, c, t, &error);
+    if (map)
+        fputc('\n', map);
+    if (status == STATUS_OK)
+        status = dump_picture(c, t, o->picture, map, &error);
+    return status == STATUS_OK ? COMMAND_PASS : complain(&error);
+}
+
+static int dump(const struct attend_options *o)
+{
+    const struct cp_case *c = &o->about.c;
+    struct cpattn_result *result = NULL;
+    struct tensors t;
+    struct error error;
+    int exit_status = COMMAND_PASS;
+    if (tensors_make(&t, c, TENSORS_INPUTS | TENSORS_RESULTS | TENSORS_EXPECTED, &error) !=
+        STATUS_OK)
+        return complain(&error);
+    command_catch_interrupts();
+    struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
+    if (client) {
+        exit_status = run(o, c, &t, client, &result);
+        if (result && result->verdict != CPATTN_VERDICT_NONE) {
+            int shown = dump_show(o, &t);
+            exit_status = shown ? shown : exit_status;
+        }
+    }
+    cpattn_result_destroy(result);
+    cpattn_client_destroy(client);
+    tensors_fini(&t);
+    return exit_status;
+}
+
+int command_dump(int argc, char **argv)
+{
+    struct attend_options options = {.in = NULL};
+    int exit_status = options_parse_case(&options.about, &dump_argp, &options, true, argc, argv);
+    if (exit_status)
+        return exit_status;
+    if (options.out)
+        return dump(&options);
+    command_complain("--out is missing: the file to write");
+    return COMMAND_USAGE;
+}

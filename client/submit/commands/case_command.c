@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit case: one case, or the same one several times.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/commands/dump.h"
+#include "client/submit/commands/options.h"
+#include "client/submit/show/progress.h"
+#include "client/submit/show/verdict.h"
+#include "client/submit/write/json.h"
+#include "common/duration.h"
+
+#define REPEAT_MAX 1000000
+
+struct case_options {
+    struct options_case about;
+    int repeat;
+    bool verbose;
+    const char *dump_fails;
+};
+
+enum { KEY_REPEAT = 1, KEY_DUMP_FAILS };
+
+static const struct argp_option option_table[] = {
+    {.doc = "How to run and show it:", .group = 100},
+    {"repeat", KEY_REPEAT, "N", 0,
+     "run it N times, one after the other; all results have to be the same to the last bit [1]",
+     100},
+    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
+    {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 100},
+    {.name = NULL}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct case_options *o = state->input;
+    switch (key) {
+    case KEY_REPEAT:
+        return options_count("repeat", value, 1, REPEAT_MAX, &o->repeat);
+    case 'v':
+        o->verbose = true;
+        return 0;
+    case KEY_DUMP_FAILS:
+        o->dump_fails = value;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const char help_text[] =
+    "Runs one case and checks its result against an independent reference. What is not given has "
+    "the default in brackets."
+    "\vExamples:\n"
+    "  cpattn-submit case\n"
+    "  cpattn-submit case --world-size 4 --heads 32 --kv-heads 4 --seqlen 4096\n"
+    "  cpattn-submit case --dtype fp16 --mask none --repeat 20\n"
+    "\n"
+    "Exit status: 0 pass, 1 fail, 64 the command line is wrong, 64 plus the number of the status "
+    "when the case could not be run; cpattn-submit(1) lists them.";
+
+static const struct argp argp = {.options = option_table, .parser = parse_option, .doc = help_text};
+
+// ---- one run ----------------------------------------------------------------------------------
+
+// What the runs have in common.
+struct runs {
+    const struct case_options *options;
+    const struct options_asking *asking;
+    const struct cp_case *c;
+    struct cpattn_case *library_case;
+    struct cpattn_client *client;
+    struct outcome_digest digest;
+    uint64_t *run_ns; // [repeat], of the runs so far
+    struct progress progress;
+    int done;
+};
+
+static int show(const struct runs *runs, const struct outcome *outcome,
+                const struct cpattn_result *result)
+{
+    const struct case_options *o = runs->options;
+    bool last = runs->done == o->repeat || command_outcome_exit(outcome) != COMMAND_PASS;
+    int written = COMMAND_PASS;
+    if (runs->asking->json)
+        written = command_json_exit(json_answer(stdout, NULL, runs->c, outcome, result));
+    else if (last)
+        verdict_print(stdout, runs->c, outcome, result, o->verbose);
+    return written != COMMAND_PASS ? written : command_outcome_exit(outcome);
+}
+
+static void fail_dump(const struct runs *runs)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "case-%016" PRIx64, case_hash(runs->c));
+    (void)dump_fail(runs->client, runs->c, runs->asking->timeout_ns, runs->options->dump_fails,
+                    name);
+}
+
+// Runs the case once more. The exit status.
+static int run(struct runs *runs)
+{
+    struct cpattn_result *result = NULL;
+    struct cpattn_error error = {.text = ""};
+    struct outcome outcome;
+    progress_draw(&runs->progress, command_now_ns(), "");
+    enum cpattn_status status =
+        command_run(runs->client, runs->library_case, runs->asking->timeout_ns, &result, &error);
+    progress_clear(&runs->progress);
+    runs->progress.done++;
+    enum status memory = outcome_init(&outcome, status, result, error.text);
+    outcome.timeout_ns = runs->asking->timeout_ns;
+    runs->run_ns[runs->done++] = outcome.run_ns;
+    if (!memory && result && runs->c->deterministic)
+        memory = outcome_compare(&outcome, result, &runs->digest);
+    if (memory)
+        command_complain("not enough memory for the answer");
+    int exit_status = memory ? command_exit(memory) : show(runs, &outcome, result);
+    if (!memory && outcome.kind == OUTCOME_FAIL && runs->options->dump_fails)
+        fail_dump(runs);
+    outcome_fini(&outcome);
+    cpattn_result_destroy(result);
+    return exit_status;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Of the first `count` runs.
+static void print_repeats(const struct runs *runs, int count)
+{
+    char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX],
+        digest[40] = "";
+    if (runs->c->deterministic)
+        snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest.first);
+    qsort(runs->run_ns, (size_t)count, sizeof(*runs->run_ns), compare_times);
+    printf("\n%d run%s%s%s; least %s, median %s, most %s\n", count, count == 1 ? "" : "s",
+           count < runs->options->repeat ? " before the interrupt" : "", digest,
+           duration_format(runs->run_ns[0], least, sizeof(least)),
+           duration_format(runs->run_ns[count / 2], median, sizeof(median)),
+           duration_format(runs->run_ns[count - 1], most, sizeof(most)));
+}
+
+static int run_all(struct runs *runs)
+{
+    int exit_status = COMMAND_PASS;
+    progress_init(&runs->progress, stderr, runs->options->repeat, command_now_ns());
+    runs->progress.runs = true;
+    runs->progress.live = runs->progress.live && runs->options->repeat > 1;
+    while (runs->done < runs->options->repeat && exit_status == COMMAND_PASS &&
+           !(runs->done > 0 && command_interrupted()))
+        exit_status = run(runs);
+    if (runs->options->repeat == 1)
+        return exit_status;
+    int passed = exit_status == COMMAND_PASS ? runs->done : runs->done - 1;
+    bool cut_short = command_interrupted() && passed > 0;
+    if ((exit_status == COMMAND_PASS || cut_short) && !runs->asking->json)
+        print_repeats(runs, passed);
+    return command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
+}
+
+static int submit(const struct case_options *o)
+{
+    const struct cp_case *c = &o->about.c;
+    struct runs runs = {.options = o, .asking = &o->about.asking, .c = c};
+    int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
+    runs.library_case = command_library_case(c);
+    runs.run_ns = calloc((size_t)o->repeat, sizeof(*runs.run_ns));
+    if (!runs.run_ns)
+        command_complain("not enough memory for %d runs", o->repeat);
+    if (runs.library_case && runs.run_ns) {
+        command_catch_interrupts();
+        runs.client = options_connect(runs.asking, &exit_status);
+        if (runs.client)
+            exit_status = run_all(&runs);
+    }
+    cpattn_client_destroy(runs.client);
+    cpattn_case_destroy(runs.library_case);
+    free(runs.run_ns);
+    return exit_status;
+}
+
+int command_case(int argc, char **argv)
+{
+    struct case_options options = {.repeat = 1};
+    int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
+    return exit_status ? exit_status : submit(&options);
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/commands/command.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/submit/show/terminal.h"
+
+#define WAIT_NS     (UINT64_C(100) * 1000000)
+// From when on a person is told what is waited for.
+#define PATIENCE_NS (UINT64_C(1) * 1000000000)
+
+int command_exit(enum status status)
+{
+    return status == STATUS_OK ? COMMAND_PASS : COMMAND_USAGE + (int)status;
+}
+
+int command_outcome_exit(const struct outcome *outcome)
+{
+    if (outcome->kind == OUTCOME_PASS || outcome->kind == OUTCOME_UNVERIFIED)
+        return COMMAND_PASS;
+    return outcome->kind == OUTCOME_FAIL ? COMMAND_FAIL : command_exit(outcome->status);
+}
+
+void command_complain(const char *format, ...)
+{
+    va_list arguments;
+    fputs("cpattn-submit: ", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+// ---- the connection ---------------------------------------------------------------------------
+
+enum { KEY_TOKEN_FILE = 2000, KEY_TLS_CA, KEY_TLS_CERTIFICATE, KEY_TLS_KEY };
+
+static const struct argp_option access_table[] = {
+    {"token-file", KEY_TOKEN_FILE, "PATH", 0, "its token [$CPATTN_TOKEN_FILE]", 1},
+    {"tls-ca", KEY_TLS_CA, "PATH", 0, "who signs its certificate, PEM [$CPATTN_TLS_CA]", 1},
+    {"tls-certificate", KEY_TLS_CERTIFICATE, "PATH", 0,
+     "our certificate, where it asks for one, PEM [$CPATTN_TLS_CERTIFICATE]", 1},
+    {"tls-key", KEY_TLS_KEY, "PATH", 0, "the key of that, PEM [$CPATTN_TLS_KEY]", 1},
+    {.name = NULL}};
+
+static struct cpattn_options access_options = CPATTN_OPTIONS_INIT;
+
+static error_t parse_access(int key, char *value, struct argp_state *state)
+{
+    (void)state;
+    switch (key) {
+    case KEY_TOKEN_FILE:
+        access_options.token_file = value;
+        return 0;
+    case KEY_TLS_CA:
+        access_options.tls_ca = value;
+        return 0;
+    case KEY_TLS_CERTIFICATE:
+        access_options.tls_certificate = value;
+        return 0;
+    case KEY_TLS_KEY:
+        access_options.tls_key = value;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp command_access = {.options = access_table, .parser = parse_access};
+
+struct cpattn_client *command_connect(const char *socket, const struct command_requests *requests,
+                                      int *exit_status)
+{
+    struct cpattn_options options = access_options;
+    options.patience_ns = requests->patience_ns ? requests->patience_ns : 1;
+    options.cancel_on_disconnect = requests->cancel_on_disconnect;
+    struct cpattn_client *client = NULL;
+    struct cpattn_error error;
+    options.socket = socket;
+    options.requests_max = requests->max;
+    if (cpattn_client_create(&options, &client, &error) == CPATTN_OK)
+        return client;
+    command_complain("%s", error.text);
+    *exit_status = command_exit((enum status)error.status);
+    return NULL;
+}
+
+struct cpattn_case *command_library_case(const struct cp_case *c)
+{
+    struct cpattn_case *made = cpattn_case_create();
+    struct cpattn_error error = {.text = "not enough memory for the case"};
+    bool fine = made != NULL;
+    for (const struct case_field *field = case_fields(); field->name && fine; field++) {
+        char value[CASE_VALUE_MAX];
+        case_get(c, field, value, sizeof(value));
+        fine = cpattn_case_set(made, field->name, value, &error) == CPATTN_OK;
+    }
+    if (fine)
+        return made;
+    command_complain("%s", error.text);
+    cpattn_case_destroy(made);
+    return NULL;
+}
+
+// ---- one run ----------------------------------------------------------------------------------
+
+static void await_answer(struct cpattn_request *request)
+{
+    uint64_t start_ns = command_now_ns();
+    bool live = terminal_redraws(stderr), cancelled = false;
+    while (!cpattn_wait(request, WAIT_NS)) {
+        struct cpattn_error ignored;
+        uint64_t waited_ns = command_now_ns() - start_ns;
+        if (live && waited_ns > PATIENCE_NS)
+            fprintf(stderr, "\rwaiting for %" PRIu64 " s; Ctrl-C cancels request %s\033[K",
+                    waited_ns / 1000000000, cpattn_request_id(request));
+        if (command_interrupted() && !cancelled)
+            cancelled = cpattn_cancel(request, &ignored) == CPATTN_OK;
+    }
+    if (live && command_now_ns() - start_ns > PATIENCE_NS)
+        fputs("\r\033[K", stderr);
+}
+
+enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn_case *c,
+                               uint64_t timeout_ns, struct cpattn_result **result,
+                               struct cpattn_error *error)
+{
+    struct cpattn_request *request;
+    enum cpattn_status status = cpattn_submit(client, c, timeout_ns, &request, error);
+    return status == CPATTN_OK ? command_collect(request, result, error) : status;
+}
+
+enum cpattn_status command_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                   struct cpattn_error *error)
+{
+    await_answer(request);
+    enum cpattn_status status = cpattn_collect(request, result, error);
+    cpattn_request_destroy(request);
+    return status;
+}
+
+// ---- interruption -----------------------------------------------------------------------------
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    interrupted = number;
+}
+
+void command_catch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool command_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+uint64_t command_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+int command_show_failed(const char *what)
+{
+    if (ferror(stdout))
+        return command_exit(STATUS_DATA_LOSS);
+    command_complain("not enough memory for %s", what);
+    return command_exit(STATUS_RESOURCE_EXHAUSTED);
+}
+
+int command_json_exit(bool written)
+{
+    return written ? COMMAND_PASS : command_show_failed("the JSON");
+}
+
+bool command_output_complete(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    command_complain("the output could not be written: %s", strerror(errno));
+    return false;
+}

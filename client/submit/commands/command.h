@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands share: exit statuses, complaints, the connection, interruption.
+#ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_COMMAND_H
+#define CPATTN_CLIENT_SUBMIT_COMMANDS_COMMAND_H
+
+#include <argp.h>
+#include <stdbool.h>
+
+#include "client/cpattn.h"
+#include "client/submit/outcome/outcome.h"
+#include "common/status.h"
+#include "plan/case.h"
+
+// Exit statuses, documented in cpattn-submit(1) and never changed. What could not be run exits with
+// COMMAND_USAGE plus the number of its status.
+enum {
+    COMMAND_PASS = 0,   // everything that was asked for was done, every verdict is a pass
+    COMMAND_FAIL = 1,   // a verdict is a fail
+    COMMAND_USAGE = 64, // the command line or a file cannot be understood
+};
+int command_exit(enum status status);
+
+// The exit status that says what became of a case.
+int command_outcome_exit(const struct outcome *outcome);
+
+// One subcommand; argv[0] is "cpattn-submit NAME". Returns the exit status.
+struct command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+};
+int command_case(int argc, char **argv);
+int command_attend(int argc, char **argv);
+int command_dump(int argc, char **argv);
+int command_bench(int argc, char **argv);
+int command_matrix(int argc, char **argv);
+int command_describe(int argc, char **argv);
+int command_status(int argc, char **argv);
+int command_explain(int argc, char **argv);
+int command_cancel(int argc, char **argv);
+int command_version(int argc, char **argv);
+
+// Writes "cpattn-submit: SENTENCE" to stderr.
+void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// A child parser for every subcommand that connects: what is presented to a daemon on a network.
+// Its options are kept for command_connect().
+extern const struct argp command_access;
+#define COMMAND_ACCESS_CHILD                                                                       \
+    {                                                                                              \
+        &command_access, 0, "To a daemon on a network:", 300                                       \
+    }
+// What --socket takes.
+#define COMMAND_SOCKET_HELP                                                                        \
+    "socket of the daemon, or tcp://HOST:PORT, tls+tcp://HOST:PORT [$CPATTN_SOCKET, or the one "   \
+    "built in]"
+
+// How the requests of a command are made.
+struct command_requests {
+    int max;              // at once; 0: the library's default
+    uint64_t patience_ns; // how long cases wait for ranks that cannot be started; 0: not at all
+    bool cancel_on_disconnect; // cases end with this process
+};
+
+// Connects to the daemon. Complains and returns NULL, with the exit status in *exit_status, where
+// that fails. cpattn_client_destroy().
+struct cpattn_client *command_connect(const char *socket, const struct command_requests *requests,
+                                      int *exit_status);
+
+// The library's case of a case that case_check() admits; NULL, after a complaint, when memory is
+// short.
+struct cpattn_case *command_library_case(const struct cp_case *c);
+
+// Submits a case and waits for the answer, as cpattn_run() gives it. Says on a terminal what it
+// waits for when that takes long, and cancels on an interrupt that command_catch_interrupts() has
+// caught.
+enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn_case *c,
+                               uint64_t timeout_ns, struct cpattn_result **result,
+                               struct cpattn_error *error);
+
+// The same of a request on its way, which it ends.
+enum cpattn_status command_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                   struct cpattn_error *error);
+
+// From here on the first SIGINT or SIGTERM only makes command_interrupted() true; the second ends
+// the process.
+void command_catch_interrupts(void);
+bool command_interrupted(void);
+
+// Monotonic nanoseconds.
+uint64_t command_now_ns(void);
+
+// The exit status of a command that could not show `what`: complains where memory was short, and
+// leaves a stream that takes nothing to command_output_complete().
+int command_show_failed(const char *what);
+
+// The same of one whose line of JSON went to stdout, or not.
+int command_json_exit(bool written);
+
+// Whether everything written to stdout arrived; complains where not.
+bool command_output_complete(void);
+
+#endif

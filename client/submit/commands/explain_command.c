@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit explain: the plan of a case, made and checked here; no daemon is asked.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/commands/options.h"
+#include "client/submit/show/svg.h"
+#include "common/duration.h"
+
+struct explain_options {
+    struct options_case about;
+    int rank;
+    const char *svg;
+    struct timeline_rates rates;
+};
+
+enum { KEY_RANK = 1, KEY_SVG, KEY_TFLOPS, KEY_MEMORY, KEY_LINK, KEY_OVERHEAD };
+
+static const struct argp_option option_table[] = {
+    {.doc = "What to show:", .group = 100},
+    {"rank", KEY_RANK, "R", 0, "the rank whose plan is shown, from 0 [0]", 100},
+    {"svg", KEY_SVG, "FILE", 0, "draw a timeline of all ranks into this file instead", 100},
+    {.doc = "What the timeline is predicted with:", .group = 110},
+    {"rate-tflops", KEY_TFLOPS, "N", 0, "attention, in TFLOP/s [400]", 110},
+    {"rate-memory", KEY_MEMORY, "N", 0, "memory of a device, in GB/s [3000]", 110},
+    {"rate-link", KEY_LINK, "N", 0, "what a rank sends, in GB/s [300]", 110},
+    {"overhead", KEY_OVERHEAD, "TIME", 0, "before each operation's work [3us]", 110},
+    {.name = NULL}};
+
+static const char help_text[] =
+    "Shows the plan of a case: what each step of a rank computes, moves and waits for. The plans "
+    "of "
+    "all ranks are checked for races and deadlocks first. Needs no daemon."
+    "\vExamples:\n"
+    "  cpattn-submit explain --world-size 4\n"
+    "  cpattn-submit explain --world-size 4 --sharding contiguous --rank 3\n"
+    "  cpattn-submit explain --world-size 4 --comm a2a --seqlen 8192 --svg a2a.svg";
+
+static error_t parse_rate(const char *name, const char *value, double unit, double *rate)
+{
+    int count;
+    error_t failed = options_count(name, value, 1, 1000000, &count);
+    if (!failed)
+        *rate = count * unit;
+    return failed;
+}
+
+static error_t parse_overhead(const char *value, double *seconds)
+{
+    uint64_t ns;
+    error_t failed = options_duration("overhead", value, &ns);
+    if (!failed)
+        *seconds = (double)ns * 1e-9;
+    return failed;
+}
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct explain_options *o = state->input;
+    switch (key) {
+    case KEY_RANK:
+        return options_count("rank", value, 0, WORLD_SIZE_MAX - 1, &o->rank);
+    case KEY_SVG:
+        o->svg = value;
+        return 0;
+    case KEY_TFLOPS:
+        return parse_rate("rate-tflops", value, 1e12, &o->rates.flops);
+    case KEY_MEMORY:
+        return parse_rate("rate-memory", value, 1e9, &o->rates.memory_bytes);
+    case KEY_LINK:
+        return parse_rate("rate-link", value, 1e9, &o->rates.link_bytes);
+    case KEY_OVERHEAD:
+        return parse_overhead(value, &o->rates.overhead_s);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static enum status draw(const struct explain_options *o, FILE *svg, struct plan *const *plans,
+                        int world_size, struct error *error)
+{
+    struct timeline *timeline = NULL;
+    enum status status = timeline_create(plans, world_size, &o->rates, &timeline, error);
+    if (status)
+        return status;
+    char end[DURATION_TEXT_MAX];
+    svg_draw(svg, plans, timeline, &o->rates);
+    printf("%s: %s predicted\n", o->svg,
+           duration_format((uint64_t)(timeline->end * 1e9), end, sizeof(end)));
+    timeline_destroy(timeline);
+    return STATUS_OK;
+}
+
+// Checked one by one. Slices are kept of the plan that is shown, or of all for -1.
+static enum status make_plans(const struct cp_case *c, int shown, struct plan **plans,
+                              struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (int r = 0; r < c->world_size && !status; r++) {
+        status = plan_create(c, r, &plans[r], error);
+        if (!status)
+            status = plan_check_alone(plans[r], error);
+        if (!status && shown >= 0 && r != shown)
+            plan_forget_slices(plans[r]);
+    }
+    return status ? status : plan_check_exchanges(plans, c->world_size, error);
+}
+
+// Checks the plans of a case; draws them into `svg`, or without it writes one as text.
+static enum status explain(const struct cp_case *c, const struct explain_options *o, FILE *svg,
+                           struct error *error)
+{
+    struct plan *plans[WORLD_SIZE_MAX] = {NULL};
+    enum status status = make_plans(c, svg ? -1 : o->rank, plans, error);
+    if (!status)
+        printf("checked together: the plans of %d rank%s have no race and no deadlock\n",
+               c->world_size, c->world_size == 1 ? "" : "s");
+    if (!status && svg) {
+        status = draw(o, svg, plans, c->world_size, error);
+    } else if (!status) {
+        putchar('\n');
+        plan_explain(plans[o->rank], stdout);
+    }
+    for (int r = 0; r < c->world_size; r++)
+        plan_destroy(plans[r]);
+    return status;
+}
+
+static int explain_into(const struct cp_case *c, const struct explain_options *o)
+{
+    struct error error;
+    FILE *svg = o->svg ? fopen(o->svg, "we") : NULL;
+    if (o->svg && !svg) {
+        command_complain("%s cannot be written: %s", o->svg, strerror(errno));
+        return COMMAND_USAGE;
+    }
+    enum status status = explain(c, o, svg, &error);
+    bool torn = svg && ferror(svg);
+    torn = (svg && fclose(svg) != 0) || torn;
+    if (!status && torn)
+        status = error_set(&error, STATUS_DATA_LOSS, "%s could not be written: %s", o->svg,
+                           strerror(errno));
+    if (status)
+        command_complain("%s", error.text);
+    return command_exit(status);
+}
+
+int command_explain(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = option_table, .parser = parse_option, .doc = help_text};
+    struct explain_options options = {.rank = 0};
+    const struct cp_case *c = &options.about.c;
+    timeline_rates_init(&options.rates);
+    int exit_status = options_parse_case(&options.about, &argp, &options, false, argc, argv);
+    if (exit_status)
+        return exit_status;
+    if (options.rank >= c->world_size) {
+        command_complain("--rank is %d; accepted is 0 to %d with world_size %d", options.rank,
+                         c->world_size - 1, c->world_size);
+        return COMMAND_USAGE;
+    }
+    return explain_into(c, &options);
+}

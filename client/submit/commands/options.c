@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/commands/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/matrix/fields.h"
+#include "common/duration.h"
+#include "common/nearest.h"
+
+#define KEY_FIRST      1000 // beyond every letter
+#define CANDIDATES_MAX 6    // options that a message names
+
+// ---- the fields -------------------------------------------------------------------------------
+
+static const char *value_word(const struct case_field *field)
+{
+    switch (field->kind) {
+    case FIELD_INT:
+    case FIELD_UINT:
+        return "N";
+    case FIELD_REAL:
+        return "X";
+    case FIELD_BOOL:
+        return "BOOL";
+    case FIELD_TEXT:
+        return "TEXT";
+    case FIELD_LIST:
+        return "N,...";
+    case FIELD_CHOICE:
+        break;
+    }
+    return "WORD";
+}
+
+// The range or the choices of a field, after its help.
+static void add_accepted(const struct case_field *field, char help[OPTIONS_HELP_MAX])
+{
+    size_t used = strlen(help);
+    char accepted[CASE_ACCEPTED_MAX];
+    case_accepted(field, accepted, sizeof(accepted));
+    if (field->kind == FIELD_INT || field->kind == FIELD_LIST)
+        snprintf(help + used, OPTIONS_HELP_MAX - used, "; %s", accepted);
+    if (field->kind == FIELD_CHOICE)
+        snprintf(help + used, OPTIONS_HELP_MAX - used, ": %s", accepted);
+}
+
+static void add_default(const struct case_field *field, char help[OPTIONS_HELP_MAX])
+{
+    struct cp_case usual;
+    char value[CASE_VALUE_MAX];
+    case_init(&usual);
+    case_get(&usual, field, value, sizeof(value));
+    size_t used = strlen(help);
+    if (field == case_field_find("kv_heads"))
+        snprintf(help + used, OPTIONS_HELP_MAX - used, " [as many as heads]");
+    else if (value[0])
+        snprintf(help + used, OPTIONS_HELP_MAX - used, " [%s]", value);
+}
+
+// An option with a hyphen in its name where the field has an underscore, and the field's name
+// itself as an alias that the help does not show. argp sorts by group, so each field has its own.
+static struct argp_option *add_option(struct options_fields *fields, struct argp_option *option,
+                                      int index, const char *name, const char *word)
+{
+    char *hyphened = fields->names[index];
+    snprintf(hyphened, sizeof(fields->names[index]), "%s", name);
+    for (char *c = hyphened; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    *option++ = (struct argp_option){.name = hyphened,
+                                     .key = KEY_FIRST + index,
+                                     .arg = word,
+                                     .doc = fields->help[index],
+                                     .group = index + 1};
+    if (strcmp(hyphened, name) != 0)
+        *option++ = (struct argp_option){.name = name,
+                                         .key = KEY_FIRST + index,
+                                         .flags = OPTION_ALIAS | OPTION_HIDDEN,
+                                         .group = index + 1};
+    return option;
+}
+
+static error_t parse_field(int key, char *value, struct argp_state *state)
+{
+    struct options_fields *fields = state->input;
+    struct error error;
+    int index = key - KEY_FIRST;
+    if (index < 0 || index >= OPTIONS_FIELDS_MAX || !fields->names[index][0])
+        return ARGP_ERR_UNKNOWN;
+    if (case_set(fields->c, fields->names[index], value, &error) == STATUS_OK)
+        return 0;
+    command_complain("%s", error.text);
+    return EINVAL;
+}
+
+void options_fields_init(struct options_fields *fields, struct cp_case *c)
+{
+    memset(fields, 0, sizeof(*fields));
+    fields->c = c;
+    struct argp_option *option = fields->options;
+    int index = 0;
+    for (const struct case_field *field = case_fields(); field->name; field++) {
+        char *help = fields->help[index];
+        snprintf(help, OPTIONS_HELP_MAX, "%s", field->help);
+        add_accepted(field, help);
+        add_default(field, help);
+        option = add_option(fields, option, index++, field->name, value_word(field));
+    }
+    for (const struct case_pair *pair = case_pairs(); pair->name; pair++) {
+        snprintf(fields->help[index], OPTIONS_HELP_MAX, "%s", pair->help);
+        option = add_option(fields, option, index++, pair->name, "N");
+    }
+    fields->argp = (struct argp){.options = fields->options, .parser = parse_field};
+}
+
+// ---- names of options -------------------------------------------------------------------------
+
+// What is known of a name: the option, or how near it came.
+struct search {
+    const char *name;
+    size_t length;
+    const struct argp_option *exact, *prefix;
+    int prefixes;                           // options of different keys that begin with the name
+    const char *candidates[CANDIDATES_MAX]; // the first of them
+    struct nearest nearest;
+};
+
+static void search_options(struct search *search, const struct argp_option *options)
+{
+    const struct argp_option *original = options;
+    for (const struct argp_option *o = options; o && (o->name || o->key || o->doc); o++) {
+        if (!(o->flags & OPTION_ALIAS))
+            original = o;
+        if (!o->name)
+            continue;
+        if (!(o->flags & OPTION_HIDDEN))
+            nearest_offer(&search->nearest, o->name);
+        if (strncmp(o->name, search->name, search->length) != 0)
+            continue;
+        if (!o->name[search->length])
+            search->exact = original;
+        if (search->prefix && search->prefix->key == original->key)
+            continue;
+        if (search->prefixes < CANDIDATES_MAX)
+            search->candidates[search->prefixes] = o->name;
+        search->prefixes++;
+        search->prefix = original;
+    }
+}
+
+static void search_all(struct search *search, const struct argp *argp)
+{
+    static const struct argp_option built_in[] = {
+        {.name = "help", .key = '?'}, {.name = "usage", .key = -3}, {.name = NULL}};
+    search_options(search, argp->options);
+    for (const struct argp_child *child = argp->children; child && child->argp; child++)
+        search_options(search, child->argp->options);
+    search_options(search, built_in);
+}
+
+static int refuse_option(const struct search *search, const char *command)
+{
+    char hint[NEAREST_WORD_MAX + 32] = "";
+    if (search->nearest.name)
+        snprintf(hint, sizeof(hint), " (did you mean --%s?)", search->nearest.name);
+    command_complain("unknown option '--%s'%s; %s --help lists them", search->name, hint, command);
+    return COMMAND_USAGE;
+}
+
+static int refuse_ambiguous(const struct search *search, const char *command)
+{
+    char names[CANDIDATES_MAX * 32];
+    size_t used = 0;
+    int shown = search->prefixes < CANDIDATES_MAX ? search->prefixes : CANDIDATES_MAX;
+    for (int i = 0; i < shown && used < sizeof(names); i++) {
+        const char *joint = i == 0 ? "" : i + 1 == search->prefixes ? " or " : ", ";
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s--%s", joint,
+                                 search->candidates[i]);
+    }
+    if (search->prefixes > shown)
+        command_complain("option '--%s' could be %s and %d more; %s --help lists them",
+                         search->name, names, search->prefixes - shown, command);
+    else
+        command_complain("option '--%s' could be %s", search->name, names);
+    return COMMAND_USAGE;
+}
+
+// Looks an option up whose name begins `word` and may be cut short. COMMAND_USAGE after a
+// complaint.
+static int find_option(const struct argp *argp, const char *command, const char *word,
+                       const struct argp_option **found)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+    struct search search = {.name = name, .length = strlen(name)};
+    nearest_init(&search.nearest, name);
+    search_all(&search, argp);
+    *found = search.exact ? search.exact : search.prefix;
+    if (!*found)
+        return refuse_option(&search, command);
+    if (search.exact || search.prefixes == 1)
+        return COMMAND_PASS;
+    return refuse_ambiguous(&search, command);
+}
+
+// "-tls-ca" is read as the letters t, l, s and so on, which would be refused one by one.
+static int check_hyphens(const struct argp *argp, const char *command, const char *word)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 1, "="), word + 1);
+    struct search search = {.name = name, .length = strlen(name)};
+    nearest_init(&search.nearest, name);
+    if (search.length > 1)
+        search_all(&search, argp);
+    if (!search.exact)
+        return COMMAND_PASS;
+    command_complain("unknown option '-%s' (did you mean --%s?); %s --help lists them", name, name,
+                     command);
+    return COMMAND_USAGE;
+}
+
+// Refuses names that getopt would refuse with other words, and takes the -h that argp does not
+// know.
+static int check_names(const struct argp *argp, int argc, char **argv)
+{
+    static char help[] = "--help";
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const struct argp_option *found;
+        if (strcmp(argv[i], "-h") == 0)
+            argv[i] = help;
+        if (argv[i][0] == '-' && argv[i][1] != '-' && check_hyphens(argp, argv[0], argv[i]))
+            return COMMAND_USAGE;
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        if (find_option(argp, argv[0], argv[i] + 2, &found))
+            return COMMAND_USAGE;
+        if (!found->arg || strchr(argv[i], '='))
+            continue;
+        if (++i < argc) // the value, which may look like an option
+            continue;
+        command_complain("option '%s' needs a value; see %s --help", argv[i - 1], argv[0]);
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
+}
+
+int options_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    int status = check_names(argp, argc, argv);
+    if (status)
+        return status;
+    argp_err_exit_status = COMMAND_USAGE;
+    setenv("ARGP_HELP_FMT", "no-dup-args-note", 0);
+    return argp_parse(argp, argc, argv, 0, NULL, input) == 0 ? COMMAND_PASS : COMMAND_USAGE;
+}
+
+// ---- a command about one case -----------------------------------------------------------------
+
+// Enough for a trouble that passes; who waits at a terminal wants to know of any other.
+#define PATIENCE_DEFAULT (UINT64_C(10) * 1000000000)
+
+enum { KEY_TIMEOUT = 1, KEY_PATIENCE, KEY_JSON, KEY_SOCKET };
+
+static const struct argp_option asking_table[] = {
+    {"timeout", KEY_TIMEOUT, "TIME", 0,
+     "give a run up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]",
+     100},
+    {"patience", KEY_PATIENCE, "TIME", 0,
+     "give up if the daemon cannot start the ranks for this long [10s]", 100},
+    {"json", KEY_JSON, NULL, 0, "print JSON instead of tables", 100},
+    {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 100},
+    {.name = NULL}};
+
+static error_t parse_asking(int key, char *value, struct argp_state *state)
+{
+    struct options_asking *o = state->input;
+    switch (key) {
+    case KEY_TIMEOUT:
+        return options_duration("timeout", value, &o->timeout_ns);
+    case KEY_PATIENCE:
+        return options_duration("patience", value, &o->patience_ns);
+    case KEY_JSON:
+        o->json = true;
+        return 0;
+    case KEY_SOCKET:
+        o->socket = value;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp asking_argp = {.options = asking_table, .parser = parse_asking};
+
+struct cpattn_client *options_connect(const struct options_asking *asking, int *exit_status)
+{
+    const struct command_requests requests = {.patience_ns = asking->patience_ns,
+                                              .cancel_on_disconnect = true};
+    return command_connect(asking->socket, &requests, exit_status);
+}
+
+// The children of the parser, and their inputs.
+enum { CHILD_FIELDS, CHILD_OWN, CHILD_ASKING, CHILD_ACCESS, CHILDREN };
+
+static error_t parse_case(int key, char *value, struct argp_state *state)
+{
+    struct options_case *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[CHILD_FIELDS] = &o->fields;
+        state->child_inputs[CHILD_OWN] = o->own;
+        if (o->asks)
+            state->child_inputs[CHILD_ASKING] = &o->asking;
+        return 0;
+    case ARGP_KEY_ARG:
+        return options_no_argument(state, value);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int options_parse_case(struct options_case *o, const struct argp *own, void *input, bool asks,
+                       int argc, char **argv)
+{
+    struct argp commands = {.options = own->options, .parser = own->parser};
+    const struct argp_child children[CHILDREN + 1] = {
+        [CHILD_FIELDS] = {.argp = &o->fields.argp},
+        [CHILD_OWN] = {.argp = &commands},
+        [CHILD_ASKING] = {.argp = asks ? &asking_argp : NULL},
+        [CHILD_ACCESS] = COMMAND_ACCESS_CHILD};
+    const struct argp argp = {.parser = parse_case, .doc = own->doc, .children = children};
+    struct error error;
+    o->own = input;
+    o->asks = asks;
+    o->asking = (struct options_asking){.patience_ns = PATIENCE_DEFAULT};
+    fields_init(&o->c);
+    options_fields_init(&o->fields, &o->c);
+    int exit_status = options_parse(&argp, argc, argv, o);
+    if (exit_status != COMMAND_PASS)
+        return exit_status;
+    fields_finish(&o->c);
+    enum status status = case_check(&o->c, &error);
+    if (status != STATUS_OK)
+        command_complain("%s", error.text);
+    return command_exit(status);
+}
+
+// ---- values -----------------------------------------------------------------------------------
+
+error_t options_duration(const char *name, const char *value, uint64_t *ns)
+{
+    uint64_t parsed;
+    if (!duration_parse(value, &parsed) || parsed == 0 || parsed > TIMEOUT_MAX_NS) {
+        command_complain("--%s is '%.40s'; accepted is %s, up to 24 h", name, value,
+                         DURATION_SYNTAX);
+        return EINVAL;
+    }
+    *ns = parsed;
+    return 0;
+}
+
+error_t options_count(const char *name, const char *value, int min, int max, int *count)
+{
+    char *end;
+    errno = 0;
+    long parsed = strtol(value, &end, 10);
+    if (!value[0] || strspn(value, "0123456789") != strlen(value) || errno || parsed < min ||
+        parsed > max) {
+        command_complain("--%s is '%.40s'; accepted is %d to %d", name, value, min, max);
+        return EINVAL;
+    }
+    *count = (int)parsed;
+    return 0;
+}
+
+error_t options_no_argument(const struct argp_state *state, const char *argument)
+{
+    command_complain("unexpected argument '%.80s'; see %s --help", argument, state->name);
+    return EINVAL;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of the subcommands: those that every field of a case gives, and argp with better words
+// for an option that does not exist.
+#ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_OPTIONS_H
+#define CPATTN_CLIENT_SUBMIT_COMMANDS_OPTIONS_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/case.h"
+
+#define OPTIONS_FIELDS_MAX 64
+#define OPTIONS_HELP_MAX   256
+
+// Options made of the fields: "--world-size=N"; "--world_size" is taken, too. A child parser that
+// sets fields of `c`.
+struct options_fields {
+    struct argp argp;
+    struct cp_case *c; // borrowed
+    struct argp_option options[2 * OPTIONS_FIELDS_MAX + 2];
+    char names[OPTIONS_FIELDS_MAX][64];
+    char help[OPTIONS_FIELDS_MAX][OPTIONS_HELP_MAX];
+};
+
+// Fills the struct; the parser's input is the struct itself.
+void options_fields_init(struct options_fields *fields, struct cp_case *c);
+
+// How a command asks the daemon for a case.
+struct options_asking {
+    const char *socket;
+    uint64_t timeout_ns;
+    uint64_t patience_ns; // with ranks that cannot be started
+    bool json;
+};
+
+// Connects for cases that the user waits for one by one, and that end with the command; see
+// command_connect().
+struct cpattn_client *options_connect(const struct options_asking *asking, int *exit_status);
+
+// A command about one case.
+struct options_case {
+    struct cp_case c;
+    struct options_asking asking;
+    struct options_fields fields;
+    // Of options_parse_case().
+    void *own;
+    bool asks;
+};
+
+// Parses a command line of the options in `own` (its help text, and a parser with `input` for its
+// input), those of the fields and, where it `asks`, those of struct options_asking; then checks the
+// case. The exit status; after a complaint where that is not COMMAND_PASS.
+int options_parse_case(struct options_case *o, const struct argp *own, void *input, bool asks,
+                       int argc, char **argv);
+
+// Parses a command line. Without an option of that name, with a value that is refused, or with an
+// argument too many or too few: complains and returns COMMAND_USAGE. --help and --usage print and
+// end the process.
+int options_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+// For parsers: a time within [1 ns, TIMEOUT_MAX_NS], or a count; complain and return EINVAL
+// otherwise.
+error_t options_duration(const char *name, const char *value, uint64_t *ns);
+error_t options_count(const char *name, const char *value, int min, int max, int *count);
+
+// For parsers: complains that the subcommand takes no argument, and returns EINVAL.
+error_t options_no_argument(const struct argp_state *state, const char *argument);
+
+#endif

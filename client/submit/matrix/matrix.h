@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A matrix file as data: named models, axes, exclusions with reasons, subsets. The format is in
+// cpattn-matrix(5); matrix_list.h makes the cases of it. Pure.
+#ifndef CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_H
+#define CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_H
+
+#include "client/submit/matrix/filter.h"
+#include "client/submit/matrix/matrix_fields.h"
+#include "client/submit/matrix/matrix_rules.h"
+#include "plan/case.h"
+#include "yaml/yaml.h"
+
+#define MATRIX_AXES_MAX 16
+
+// One value of an axis: its name in ids, and the fields it sets.
+struct matrix_value {
+    char label[MATRIX_LABEL_MAX];
+    const struct yaml_node *fields; // a map of field to value; or NULL:
+    const char *field;              // this field has this value
+    const struct yaml_node *node;   // in the file; or NULL:
+    const char *text;               // from elsewhere
+};
+
+struct matrix_axis {
+    const char *name;
+    const struct yaml_node *bundles; // map of the named values; NULL: a list of values of one field
+    uint64_t mask;                   // of the fields it sets (fields.h)
+    struct matrix_value *values;
+    int count;
+};
+
+// Texts belong to the tree.
+struct matrix {
+    struct yaml *yaml;
+    const char *title;   // NULL: none given
+    uint64_t timeout_ns; // 0: none given
+    struct cp_case defaults;
+    struct matrix_axis axes[MATRIX_AXES_MAX]; // the last one changes fastest
+    int axis_count;
+    struct filter_names names[MATRIX_AXES_MAX]; // of the bundle axes, in their order
+    int name_count;
+    struct matrix_rules rules;
+};
+
+// Takes the tree over, also on failure. INVALID_ARGUMENT with line and column for whatever the
+// format does not admit.
+enum status matrix_create(struct yaml *yaml, struct matrix **matrix,
+                          struct error *error) MUST_CHECK;
+void matrix_destroy(struct matrix *matrix); // NULL and half-built are fine
+
+// Sets the fields of a value in a case. The values were tried when the file was read.
+void matrix_value_apply(const struct matrix_value *value, struct cp_case *c);
+
+#endif

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/matrix/matrix_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/matrix/fields.h"
+#include "client/submit/matrix/matrix_fields.h"
+#include "client/submit/matrix/shrink.h"
+#include "common/nearest.h"
+
+#define ID_MAX (MATRIX_AXES_MAX * MATRIX_LABEL_MAX)
+
+// Everything that the cases are made with.
+struct maker {
+    const struct matrix *matrix;
+    struct matrix_list *list;
+    const struct matrix_choice *choice;
+    const struct matrix_subset *subset; // NULL: everything
+    struct filter filter;
+    struct error *error;
+};
+
+static enum status no_memory(struct maker *maker)
+{
+    return error_set(maker->error, STATUS_RESOURCE_EXHAUSTED, "not enough memory for the matrix");
+}
+
+// ---- what the command line says ---------------------------------------------------------------
+
+static const char *set_value(const char *set)
+{
+    return set + strlen(set) + 1;
+}
+
+// --set of an axis leaves it one value.
+static void axis_override(struct matrix_list *list, const char *name, const char *value)
+{
+    for (int i = 0; i < list->axis_count; i++) {
+        struct matrix_axis *axis = &list->axes[i];
+        if (axis->bundles || axis->mask != fields_mask(name))
+            continue;
+        struct cp_case c;
+        case_init(&c);
+        (void)!case_set(&c, name, value, NULL);
+        struct matrix_value *only = &list->set_values[i];
+        *only = (struct matrix_value){.field = axis->name, .text = value};
+        fields_label(&c, axis->name, only->label, sizeof(only->label));
+        axis->values = only;
+        axis->count = 1;
+    }
+}
+
+static enum status take_set(struct maker *maker, const char *text)
+{
+    struct cp_case c;
+    const char *sign = strchr(text, '=');
+    if (!sign)
+        return error_set(maker->error, STATUS_INVALID_ARGUMENT, "--set %s: expected FIELD=VALUE",
+                         text);
+    char *set = strdup(text);
+    if (!set)
+        return no_memory(maker);
+    set[sign - text] = '\0';
+    maker->list->sets[maker->list->set_count++] = set;
+    if (strcmp(set, "model") == 0)
+        return error_set(maker->error, STATUS_INVALID_ARGUMENT,
+                         "--set %s: choose models with --filter %s", text, text);
+    case_init(&c);
+    if (case_set(&c, set, set_value(set), maker->error))
+        return error_prefix(maker->error, "--set %s", text);
+    axis_override(maker->list, set, set_value(set));
+    return STATUS_OK;
+}
+
+static enum status take_subset(struct maker *maker, const char *name)
+{
+    char hint[NEAREST_WORD_MAX + 32];
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (int i = 0; i < maker->matrix->rules.subset_count; i++) {
+        maker->subset = &maker->matrix->rules.subsets[i];
+        if (strcmp(maker->subset->name, name) == 0)
+            return STATUS_OK;
+        nearest_offer(&nearest, maker->subset->name);
+    }
+    return error_set(maker->error, STATUS_INVALID_ARGUMENT,
+                     "--subset %s: the file has no subset of this name%s", name,
+                     nearest_hint(&nearest, hint, sizeof(hint)));
+}
+
+static enum status take_choice(struct maker *maker)
+{
+    const struct matrix_choice *choice = maker->choice;
+    enum status status = STATUS_OK;
+    maker->list->sets = calloc((size_t)choice->set_count + 1, sizeof(char *));
+    if (!maker->list->sets)
+        return no_memory(maker);
+    for (int i = 0; i < choice->set_count && !status; i++)
+        status = take_set(maker, choice->sets[i]);
+    for (int i = 0; i < choice->filter_count && !status; i++) {
+        status = filter_add_text(&maker->filter, choice->filters[i], maker->matrix->names,
+                                 maker->matrix->name_count, maker->error);
+        if (status)
+            error_prefix(maker->error, "--filter %s", choice->filters[i]);
+    }
+    if (!status && choice->subset)
+        status = take_subset(maker, choice->subset);
+    return status;
+}
+
+// ---- one case ---------------------------------------------------------------------------------
+
+static const struct matrix_value *case_value(const struct maker *maker,
+                                             const struct matrix_case *made, int axis)
+{
+    return &maker->list->axes[axis].values[made->value[axis]];
+}
+
+static bool is_chosen(const struct maker *maker, const struct filter_subject *subject)
+{
+    if (!filter_matches(&maker->filter, subject))
+        return false;
+    for (int i = 0; maker->subset && i < maker->subset->count; i++)
+        if (filter_matches(&maker->subset->filters[i], subject))
+            return true;
+    return !maker->subset;
+}
+
+static const struct matrix_rule *exclusion(const struct maker *maker,
+                                           const struct filter_subject *subject)
+{
+    for (int i = 0; i < maker->matrix->rules.rule_count; i++) {
+        const struct matrix_rule *rule = &maker->matrix->rules.rules[i];
+        bool lifted = maker->choice->unskip && rule->kind == KIND_BACKEND;
+        if (!lifted && filter_matches(&rule->when, subject))
+            return rule;
+    }
+    return NULL;
+}
+
+// Decides what becomes of the case, which gets its final lengths.
+static enum status decide_fate(struct maker *maker, struct matrix_case *made, struct cp_case *c,
+                               const struct filter_subject *subject)
+{
+    struct error why;
+    const struct matrix_rule *rule = exclusion(maker, subject);
+    // The rules decide on the lengths of the file.
+    if (maker->choice->seqlen_scale > 1)
+        shrink_case(c, maker->choice->seqlen_scale);
+    if (rule) {
+        made->fate = MATRIX_EXCLUDED;
+        made->reason = rule->reason;
+        made->kind = rule->kind;
+        return STATUS_OK;
+    }
+    made->status = case_check(c, &why);
+    if (!made->status)
+        return STATUS_OK;
+    made->fate = MATRIX_REFUSED;
+    made->reason = strdup(why.text);
+    return made->reason ? STATUS_OK : no_memory(maker);
+}
+
+static enum status case_keep(struct maker *maker, struct matrix_case *made, const struct cp_case *c,
+                             const char *id)
+{
+    made->id = strdup(id);
+    made->packed_bytes = case_bytes(c);
+    made->packed = malloc(made->packed_bytes);
+    if (!made->id || !made->packed)
+        return no_memory(maker);
+    memcpy(made->packed, c, made->packed_bytes);
+    return STATUS_OK;
+}
+
+static void apply_sets(const struct matrix_list *list, struct cp_case *c)
+{
+    for (int i = 0; i < list->set_count; i++)
+        (void)!case_set(c, list->sets[i], set_value(list->sets[i]), NULL);
+}
+
+// Whether a condition holds, which sees the kv_heads that the case has so far.
+static bool change_applies(const struct matrix_change *change, struct cp_case *c,
+                           const char *const *labels)
+{
+    struct filter_subject subject = {.c = c, .labels = labels, .id = ""};
+    int32_t kv_heads = c->kv_heads;
+    fields_finish(c);
+    bool applies = filter_matches(&change->when, &subject);
+    c->kv_heads = kv_heads;
+    return applies;
+}
+
+// Applies `set` of the file and --set, which the conditions of the file see and which has the last
+// word.
+static void case_change(const struct maker *maker, struct cp_case *c, const char *const *labels)
+{
+    struct error none;
+    uint64_t mask;
+    apply_sets(maker->list, c);
+    for (int i = 0; i < maker->matrix->rules.change_count; i++) {
+        const struct matrix_change *change = &maker->matrix->rules.changes[i];
+        if (change_applies(change, c, labels))
+            (void)!matrix_fields_apply(change->fields, c, &mask, &none);
+    }
+    apply_sets(maker->list, c);
+    fields_finish(c);
+}
+
+// Fills the case whose values are given; `labels` are those of the matrix' names.
+static void case_fill(const struct maker *maker, const struct matrix_case *made, struct cp_case *c,
+                      char *id, const char **labels)
+{
+    const struct matrix_list *list = maker->list;
+    char *end = id;
+    int named = 0;
+    *c = maker->matrix->defaults;
+    for (int i = 0; i < list->axis_count; i++) {
+        const struct matrix_axis *axis = &list->axes[i];
+        const struct matrix_value *value = case_value(maker, made, i);
+        matrix_value_apply(value, c);
+        if (axis->bundles)
+            labels[named++] = value->label;
+        if (strcmp(axis->name, "model") == 0)
+            (void)!case_set(c, "model", value->label, NULL);
+        end = stpcpy(end == id ? id : stpcpy(end, "/"), value->label);
+    }
+    case_change(maker, c, labels);
+}
+
+static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXES_MAX])
+{
+    struct matrix_list *list = maker->list;
+    struct matrix_case made = {.fate = MATRIX_RUNS};
+    const char *labels[MATRIX_AXES_MAX];
+    struct cp_case c;
+    char id[ID_MAX];
+    memcpy(made.value, value, sizeof(made.value));
+    case_fill(maker, &made, &c, id, labels);
+    struct filter_subject subject = {.c = &c, .labels = labels, .id = id};
+    if (!is_chosen(maker, &subject)) {
+        list->left_out++;
+        return STATUS_OK;
+    }
+    enum status status = decide_fate(maker, &made, &c, &subject);
+    if (!status)
+        status = case_keep(maker, &made, &c, id);
+    list->cases[list->count++] = made;
+    list->fate_count[made.fate]++;
+    return status;
+}
+
+// ---- the product ------------------------------------------------------------------------------
+
+static enum status count_product(const struct maker *maker, int *total)
+{
+    const struct matrix_list *list = maker->list;
+    int64_t product = 1;
+    for (int i = 0; i < list->axis_count && product <= MATRIX_CASES_MAX; i++)
+        product *= list->axes[i].count;
+    if (product > MATRIX_CASES_MAX)
+        return error_set(maker->error, STATUS_RESOURCE_EXHAUSTED,
+                         "the matrix has more than %d combinations; split it into several files",
+                         MATRIX_CASES_MAX);
+    *total = (int)product;
+    return STATUS_OK;
+}
+
+// Counts on like a mileage counter, the last axis fastest.
+static void next_values(const struct matrix_list *list, int16_t value[MATRIX_AXES_MAX])
+{
+    for (int i = list->axis_count - 1; i >= 0; i--) {
+        if (++value[i] < list->axes[i].count)
+            return;
+        value[i] = 0;
+    }
+}
+
+static enum status make_all(struct maker *maker)
+{
+    int total = 1;
+    enum status status = count_product(maker, &total);
+    if (status)
+        return status;
+    struct matrix_list *list = maker->list;
+    int16_t value[MATRIX_AXES_MAX] = {0};
+    list->cases = calloc((size_t)total, sizeof(*list->cases));
+    if (!list->cases)
+        return no_memory(maker);
+    for (int i = 0; i < total && !status; i++) {
+        status = case_make(maker, value);
+        next_values(list, value);
+    }
+    return status;
+}
+
+enum status matrix_list_create(const struct matrix *matrix, const struct matrix_choice *choice,
+                               struct matrix_list **list, struct error *error)
+{
+    struct maker maker = {.matrix = matrix, .choice = choice, .error = error};
+    maker.list = calloc(1, sizeof(*maker.list));
+    if (!maker.list)
+        return no_memory(&maker);
+    memcpy(maker.list->axes, matrix->axes, sizeof(matrix->axes));
+    maker.list->axis_count = matrix->axis_count;
+    enum status status = take_choice(&maker);
+    if (!status)
+        status = make_all(&maker);
+    filter_fini(&maker.filter);
+    if (status)
+        matrix_list_destroy(maker.list);
+    else
+        *list = maker.list;
+    return status;
+}
+
+void matrix_list_destroy(struct matrix_list *list)
+{
+    if (!list)
+        return;
+    for (int i = 0; i < list->count; i++) {
+        free(list->cases[i].id);
+        free(list->cases[i].packed);
+        if (list->cases[i].fate == MATRIX_REFUSED)
+            free((void *)list->cases[i].reason);
+    }
+    for (int i = 0; i < list->set_count; i++)
+        free(list->sets[i]);
+    free(list->cases);
+    free(list->sets);
+    free(list);
+}
+
+void matrix_case_load(const struct matrix_case *made, struct cp_case *c)
+{
+    (void)!case_load(c, made->packed, made->packed_bytes, NULL);
+}

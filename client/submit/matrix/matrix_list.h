@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cases of a matrix: the product of its axes, less what the command line leaves out. Pure.
+#ifndef CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_LIST_H
+#define CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_LIST_H
+
+#include "client/submit/matrix/matrix.h"
+
+// Combinations before exclusion; a list of them is about 40 MiB.
+#define MATRIX_CASES_MAX 100000
+
+// What the command line asks of a matrix.
+struct matrix_choice {
+    const char *const *sets; // "FIELD=VALUE", applied in this order after everything in the file
+    int set_count;
+    const char *const *filters; // filter.h; a case has to match all
+    int filter_count;
+    const char *subset; // NULL: the whole matrix
+    bool unskip;        // rules of KIND_BACKEND exclude nothing
+    int seqlen_scale;   // shrink.h, after everything else; 0 and 1: as they are
+};
+
+enum matrix_fate {
+    MATRIX_RUNS,
+    MATRIX_EXCLUDED, // by a rule of the file
+    MATRIX_REFUSED,  // case_check() does not admit it
+    MATRIX_FATES,
+};
+
+struct matrix_case {
+    void *packed; // the case without its empty end: matrix_case_load()
+    size_t packed_bytes;
+    char *id; // "cp_1_0/bf16/w2": its value of each axis in the order of the axes
+    int16_t value[MATRIX_AXES_MAX]; // their numbers
+    enum matrix_fate fate;
+    enum matrix_kind kind; // MATRIX_EXCLUDED
+    enum status status;    // MATRIX_REFUSED: why; else STATUS_OK
+    const char *reason;    // MATRIX_EXCLUDED and MATRIX_REFUSED; else NULL
+};
+
+struct matrix_list {
+    struct matrix_case *cases;
+    int count;
+    int fate_count[MATRIX_FATES];             // their sum is `count`
+    int left_out;                             // by filters and subset
+    struct matrix_axis axes[MATRIX_AXES_MAX]; // of the matrix, with what --set made of them
+    int axis_count;
+    struct matrix_value set_values[MATRIX_AXES_MAX]; // of the axes that --set left one value
+    char **sets;                                     // field, NUL, value of each --set
+    int set_count;
+};
+
+// Makes the list: the last axis changes fastest. --set of a field that is an axis leaves that axis
+// this one value; of any other field it overrides the file in every case. INVALID_ARGUMENT for a
+// choice that names what is not there, RESOURCE_EXHAUSTED for too many cases. The list borrows from
+// the matrix.
+enum status matrix_list_create(const struct matrix *matrix, const struct matrix_choice *choice,
+                               struct matrix_list **list, struct error *error) MUST_CHECK;
+void matrix_list_destroy(struct matrix_list *list); // NULL and half-built are fine
+
+void matrix_case_load(const struct matrix_case *made, struct cp_case *c);
+
+#endif

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a matrix file that are lists of conditions: set, exclude, subsets. Pure.
+#ifndef CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_RULES_H
+#define CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_RULES_H
+
+#include "client/submit/matrix/filter.h"
+#include "plan/case.h"
+#include "yaml/yaml.h"
+
+// Fields of the cases for which all conditions hold.
+struct matrix_change {
+    struct filter when;
+    const struct yaml_node *fields; // a map of field to value
+};
+
+// Why a combination is not run.
+enum matrix_kind {
+    KIND_UNSAID,      // the file does not say
+    KIND_BACKEND,     // something that the case was meant for cannot do it
+    KIND_DUPLICATE,   // another combination is the same
+    KIND_MEANINGLESS, // its fields contradict each other
+};
+
+struct matrix_rule {
+    struct filter when;
+    const char *reason;
+    enum matrix_kind kind;
+};
+
+// A case belongs to a subset when one of its filters matches.
+struct matrix_subset {
+    const char *name;
+    struct filter *filters;
+    int count;
+};
+
+// Texts belong to the tree.
+struct matrix_rules {
+    struct matrix_change *changes; // in their order
+    int change_count;
+    struct matrix_rule *rules; // the first that matches gives the reason
+    int rule_count;
+    struct matrix_subset *subsets;
+    int subset_count;
+};
+
+// What the conditions of a file may name, and the case that its fields are tried on. Borrowed.
+struct matrix_scope {
+    const struct filter_names *names;
+    int name_count;
+    const struct cp_case *defaults;
+};
+
+// Reads them into a zeroed struct. matrix_rules_fini(), also on failure.
+enum status matrix_rules_read(struct matrix_rules *rules, const struct yaml_node *root,
+                              const struct matrix_scope *scope, struct error *error) MUST_CHECK;
+void matrix_rules_fini(struct matrix_rules *rules);
+
+#endif

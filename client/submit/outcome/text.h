@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts of bounded size.
+#ifndef CPATTN_CLIENT_SUBMIT_OUTCOME_TEXT_H
+#define CPATTN_CLIENT_SUBMIT_OUTCOME_TEXT_H
+
+#include <stddef.h>
+
+// Appends like snprintf to a text in an array of `size`; what does not fit is cut.
+void text_append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// The name of a file without its folder and what follows the last dot. Returns `name`.
+const char *text_base_name(const char *path, char *name, size_t size);
+
+#endif

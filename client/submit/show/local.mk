@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# For people: tables, pictures, sentences.
+submit_sources += client/submit/show/figures.c
+submit_sources += client/submit/show/figures.h
+submit_sources += client/submit/show/matrix_report.c
+submit_sources += client/submit/show/matrix_report.h
+submit_sources += client/submit/show/progress.c
+submit_sources += client/submit/show/progress.h
+submit_sources += client/submit/show/support.c
+submit_sources += client/submit/show/support.h
+submit_sources += client/submit/show/svg.c
+submit_sources += client/submit/show/svg.h
+submit_sources += client/submit/show/table.c
+submit_sources += client/submit/show/table.h
+submit_sources += client/submit/show/terminal.c
+submit_sources += client/submit/show/terminal.h
+submit_sources += client/submit/show/verdict.c
+submit_sources += client/submit/show/verdict.h

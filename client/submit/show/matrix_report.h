@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdicts of a matrix for people: every case where they fit a screen, else one row for each
+// value of the first axis and where the failures gather; failures in full; the sum.
+#ifndef CPATTN_CLIENT_SUBMIT_SHOW_MATRIX_REPORT_H
+#define CPATTN_CLIENT_SUBMIT_SHOW_MATRIX_REPORT_H
+
+#include <stdio.h>
+
+#include "client/submit/matrix/matrix_list.h"
+#include "client/submit/outcome/outcome.h"
+
+// Up to this many cases have a row each.
+#define MATRIX_REPORT_ROWS_MAX     40
+// Up to this many failures are shown in full.
+#define MATRIX_REPORT_FAILURES_MAX 10
+
+struct matrix_report {
+    const struct matrix_list *list;
+    const struct outcome *outcomes; // [list->count]
+    uint64_t elapsed_ns;
+    bool verbose; // no bounds
+};
+
+void matrix_report_print(FILE *out, const struct matrix_report *report);
+
+// "16 cases: 16 passed in 3.4 s".
+void matrix_report_sum(const struct matrix_report *report, char *text, size_t size);
+
+#endif

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/show/svg.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/outcome/text.h"
+
+#define WIDTH       1600
+#define PLOT_LEFT   120
+#define PLOT_RIGHT  (WIDTH - 24)
+#define PLOT_TOP    108
+#define LANE_HEIGHT 30
+#define LANE_GAP    8
+#define RANK_GAP    26
+#define RANK_HEIGHT (2 * LANE_HEIGHT + LANE_GAP + RANK_GAP)
+#define ROW_HEIGHT  18
+#define TEXT_MAX    192
+#define HEAD_MAX    120 // characters in large type
+
+#define LABEL_ROOM_MAX  3
+#define PEERS_SHOWN_MAX 3
+
+// Width of a character at the size that boxes are labelled with, a little more than it is.
+#define LABEL_CHARACTER 5.9
+
+struct picture {
+    FILE *out;
+    struct plan *const *plans;
+    const struct timeline *timeline;
+    const struct timeline_rates *rates;
+    double second; // its width
+};
+
+// ---- numbers and texts ------------------------------------------------------------------------
+
+static const char *scaled(double value, const char *const *units, int count, double thousand,
+                          char text[32])
+{
+    int unit = 0;
+    if (value == 0)
+        return strcpy(text, "0");
+    for (; value >= thousand * 0.9995 && unit + 1 < count; unit++)
+        value /= thousand;
+    snprintf(text, 32, value < 999.5 ? "%.3g %s" : "%.0f %s", value, units[unit]);
+    return text;
+}
+
+static const char *time_text(double seconds, char text[32])
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    return scaled(seconds * 1e9, units, 4, 1000, text);
+}
+
+static const char *bytes_text(int64_t bytes, char text[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    return scaled((double)bytes, units, 5, 1024, text);
+}
+
+static const char *flops_text(double flops, char text[32])
+{
+    static const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
+    return scaled(flops, units, 6, 1000, text);
+}
+
+static void put_escaped(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '&')
+            fputs("&amp;", out);
+        else if (*text == '<')
+            fputs("&lt;", out);
+        else if (*text == '>')
+            fputs("&gt;", out);
+        else
+            fputc(*text, out);
+    }
+}
+
+__attribute__((format(printf, 5, 6))) static void
+put_text(const struct picture *p, const char *class, double x, double y, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    fprintf(p->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", class, x, y);
+    put_escaped(p->out, text);
+    fputs("</text>\n", p->out);
+}
+
+// ---- places -----------------------------------------------------------------------------------
+
+static double place_x(const struct picture *p, double seconds)
+{
+    return PLOT_LEFT + seconds * p->second;
+}
+
+static double place_y(int rank, enum plan_stream stream)
+{
+    int lane = stream == STREAM_COMM ? LANE_HEIGHT + LANE_GAP : 0;
+    return PLOT_TOP + rank * RANK_HEIGHT + lane;
+}
+
+static double plot_bottom(const struct picture *p)
+{
+    return place_y(p->timeline->world_size, STREAM_COMPUTE) - RANK_GAP;
+}
+
+// ---- what an operation is ---------------------------------------------------------------------
+
+static const char *op_class(const struct op *op)
+{
+    switch (op->kind) {
+    case OP_ATTEND_FORWARD:
+        return "forward";
+    case OP_ATTEND_BACKWARD:
+        return "backward";
+    case OP_EXCHANGE:
+        return "exchange";
+    default:
+        return "other";
+    }
+}
+
+static uint64_t peers_of(const struct plan *plan, const struct op *op, bool sends)
+{
+    uint64_t peers = 0;
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        if ((sends ? t->send.bytes : t->receive.bytes) > 0 && t->peer != plan->rank)
+            peers |= UINT64_C(1) << t->peer;
+    }
+    return peers;
+}
+
+// An arrow and the peers; of many the count.
+static void append_peers(char text[TEXT_MAX], const char *arrow, uint64_t peers)
+{
+    int count = __builtin_popcountll(peers);
+    if (count == 0)
+        return;
+    text_append(text, TEXT_MAX, " %s", arrow);
+    if (count > PEERS_SHOWN_MAX) {
+        text_append(text, TEXT_MAX, "%d ranks", count);
+        return;
+    }
+    for (const char *joint = ""; peers; peers &= peers - 1, joint = ",")
+        text_append(text, TEXT_MAX, "%s%d", joint, __builtin_ctzll(peers));
+}
+
+static void append_all_peers(const struct plan *plan, const struct op *op, char text[TEXT_MAX])
+{
+    uint64_t to = peers_of(plan, op, true), from = peers_of(plan, op, false);
+    if (to == from) {
+        append_peers(text, "\xe2\x87\x84", to); // both ways
+        return;
+    }
+    append_peers(text, "\xe2\x86\x92", to);
+    append_peers(text, "\xe2\x86\x90", from);
+}
+
+static void exchange_label(const struct plan *plan, const struct op *op, int room,
+                           char text[TEXT_MAX])
+{
+    char number[32];
+    int64_t sent, received;
+    timeline_traffic(plan, op, &sent, &received);
+    if (room > 1)
+        append_all_peers(plan, op, text);
+    if (room != 2)
+        text_append(text, TEXT_MAX, " %s", bytes_text(sent > received ? sent : received, number));
+}
+
+// What an operation works on. The more room there is, up to LABEL_ROOM_MAX, the more it says; with
+// 0 it is the number alone.
+static void op_label(const struct plan *plan, const struct op *op, int room, char text[TEXT_MAX])
+{
+    char number[32];
+    bool attends = op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD;
+    snprintf(text, TEXT_MAX, "%d", (int)(op - plan->ops));
+    if (room == 0)
+        return;
+    if (op->kind == OP_EXCHANGE) {
+        exchange_label(plan, op, room, text);
+        return;
+    }
+    if (!attends || room > 1)
+        text_append(text, TEXT_MAX, " %s", attends ? "attend" : op_kind_name(op->kind));
+    if (attends)
+        text_append(text, TEXT_MAX, " %s", plan->buffers[op->operand[ATTEND_K].buffer].name);
+    if (room > 2 && attends)
+        text_append(text, TEXT_MAX, ", %s", flops_text(op_flops(plan, op), number));
+}
+
+// Characters as a reader counts them.
+static int text_width(const char *text)
+{
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
+static void put_label(const struct picture *p, const struct plan *plan, const struct op *op,
+                      double x, double width)
+{
+    char text[TEXT_MAX];
+    for (int room = LABEL_ROOM_MAX; room >= 0; room--) {
+        op_label(plan, op, room, text);
+        if (text_width(text) * LABEL_CHARACTER + 4 > width)
+            continue;
+        put_text(p, "label", x + width / 2, place_y(plan->rank, op->stream) + 19, "%s", text);
+        return;
+    }
+}
+
+// What a browser shows of the box under the pointer.
+static void put_title(const struct picture *p, const struct plan *plan, const struct op *op,
+                      const struct timeline_span *span)
+{
+    char start[32], length[32], number[32];
+    int64_t sent, received;
+    fprintf(p->out, "<title>rank %d, %d %s, %s step %d&#10;", plan->rank, (int)(op - plan->ops),
+            op_kind_name(op->kind), op->phase == PHASE_FORWARD ? "forward" : "backward", op->step);
+    if (op->kind == OP_EXCHANGE) {
+        timeline_traffic(plan, op, &sent, &received);
+        fprintf(p->out, "sends %s, ", bytes_text(sent, number));
+        fprintf(p->out, "receives %s&#10;", bytes_text(received, number));
+    } else if (op_flops(plan, op) > 0) {
+        fprintf(p->out, "%s&#10;", flops_text(op_flops(plan, op), number));
+    } else {
+        fprintf(p->out, "touches %s&#10;", bytes_text(timeline_bytes(op), number));
+    }
+    fprintf(p->out, "from %s, for %s", time_text(span->start, start),
+            time_text(span->end - span->start, length));
+    if (span->moves > span->start)
+        fprintf(p->out, ", of which %s waiting for rank %d",
+                time_text(span->moves - span->start, number), span->last);
+    for (int32_t i = 0; i < op->wait_count; i++)
+        fprintf(p->out, "%s %d", i == 0 ? "&#10;waits for" : ",", plan->waits[op->wait_first + i]);
+    fputs("</title>", p->out);
+}
+
+// ---- boxes ------------------------------------------------------------------------------------
+
+static void put_rectangle(const struct picture *p, const char *class, double x, double y,
+                          double width, double height)
+{
+    fprintf(p->out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"/>\n",
+            class, x, y, width > 0.6 ? width : 0.6, height);
+}
+
+// The time in which an exchange waits for its peers, if it does.
+static void put_posted(const struct picture *p, const struct timeline_span *span, double x,
+                       double y, double width)
+{
+    char text[TEXT_MAX] = "", number[32];
+    if (width < 0.5)
+        return;
+    put_rectangle(p, "posted", x, y, width, LANE_HEIGHT);
+    text_append(text, TEXT_MAX, "waits for rank %d, %s", span->last,
+                time_text(span->moves - span->start, number));
+    if (text_width(text) * LABEL_CHARACTER + 4 < width)
+        put_text(p, "outlined", x + width / 2, y + 19, "%s", text);
+}
+
+static void put_op(const struct picture *p, const struct plan *plan, int32_t index)
+{
+    const struct op *op = &plan->ops[index];
+    const struct timeline_span *span = &p->timeline->ranks[plan->rank].spans[index];
+    double x = place_x(p, span->moves), width = (span->end - span->moves) * p->second;
+    double posted = place_x(p, span->start), y = place_y(plan->rank, op->stream);
+    if (op->kind == OP_EXCHANGE && op->transfer_count == 0)
+        return;
+    fputs("<g>", p->out);
+    put_title(p, plan, op, span);
+    put_posted(p, span, posted, y, x - posted);
+    put_rectangle(p, op_class(op), x, y, width, LANE_HEIGHT);
+    put_label(p, plan, op, x, width);
+    fputs("</g>\n", p->out);
+}
+
+// Where a stream stands still before an operation, and for what.
+static void put_idle(const struct picture *p, const struct plan *plan, const struct op *op,
+                     double from)
+{
+    char text[TEXT_MAX] = "", number[32];
+    const struct timeline_span *span = &p->timeline->ranks[plan->rank].spans[op - plan->ops];
+    double x = place_x(p, from), width = (span->start - from) * p->second;
+    double y = place_y(plan->rank, op->stream);
+    if (width < 1)
+        return;
+    put_rectangle(p, "idle", x, y + LANE_HEIGHT / 4.0, width, LANE_HEIGHT / 2.0);
+    text_append(text, TEXT_MAX, "idle %s", time_text(span->start - from, number));
+    if (text_width(text) * LABEL_CHARACTER + 4 < width)
+        put_text(p, "faint", x + width / 2, y + 19, "%s", text);
+}
+
+// An arrow between the lanes of a rank, where an operation starts as what it waited for ends.
+static void put_wait(const struct picture *p, const struct plan *plan, const struct op *op)
+{
+    const struct timeline_span *span = &p->timeline->ranks[plan->rank].spans[op - plan->ops];
+    if (span->after < 0 || plan->ops[span->after].stream == op->stream)
+        return;
+    double x = place_x(p, span->start), lane = LANE_HEIGHT;
+    bool down = op->stream == STREAM_COMM;
+    double from = place_y(plan->rank, STREAM_COMPUTE) + lane, to = from + LANE_GAP;
+    fprintf(p->out, "<path class=\"wait\" d=\"M%.2f %.1fV%.1f\" marker-end=\"url(#head)\"/>\n", x,
+            down ? from - 4 : to + 4, down ? to + 1 : from - 1);
+}
+
+static void put_idles(const struct picture *p, const struct plan *plan)
+{
+    double end[PLAN_STREAMS] = {0, 0};
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        put_idle(p, plan, op, end[op->stream]);
+        end[op->stream] = p->timeline->ranks[plan->rank].spans[i].end;
+    }
+}
+
+static void put_ops(const struct picture *p, const struct plan *plan)
+{
+    for (int32_t i = 0; i < plan->op_count; i++)
+        put_op(p, plan, i);
+    for (int32_t i = 0; i < plan->op_count; i++)
+        put_wait(p, plan, &plan->ops[i]);
+}
+
+// ---- messages ---------------------------------------------------------------------------------
+
+// The exchange of that number.
+static int32_t nth_exchange(const struct plan *plan, int32_t number)
+{
+    int32_t i = 0;
+    while (i < plan->op_count && (plan->ops[i].kind != OP_EXCHANGE || number-- > 0))
+        i++;
+    return i;
+}
+
+// From the exchange that sends, when the bytes begin to move, to the one that receives, when it has
+// them.
+static void put_message(const struct picture *p, const struct plan *plan, int32_t index,
+                        const struct transfer *t, int32_t number)
+{
+    const struct plan *peer = p->plans[t->peer];
+    int32_t other = nth_exchange(peer, number);
+    if (t->send.bytes == 0 || t->peer == plan->rank || other == peer->op_count)
+        return;
+    const struct timeline_span *sends = &p->timeline->ranks[plan->rank].spans[index];
+    const struct timeline_span *receives = &p->timeline->ranks[t->peer].spans[other];
+    bool down = t->peer > plan->rank;
+    double y1 = place_y(plan->rank, STREAM_COMM) + (down ? LANE_HEIGHT : 0);
+    double y2 = place_y(t->peer, STREAM_COMM) + (down ? 0 : LANE_HEIGHT);
+    fprintf(p->out,
+            "<path class=\"message\" d=\"M%.2f %.1fL%.2f %.1f\" marker-end=\"url(#tip)\"/>\n",
+            place_x(p, sends->moves), y1, place_x(p, receives->end), y2);
+}
+
+static void put_messages(const struct picture *p, const struct plan *plan)
+{
+    int32_t number = 0;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        if (op->kind != OP_EXCHANGE)
+            continue;
+        for (int32_t k = 0; k < op->transfer_count; k++)
+            put_message(p, plan, i, &plan->transfers[op->transfer_first + k], number);
+        number++;
+    }
+}
+
+// ---- around the lanes -------------------------------------------------------------------------
+
+static const char style[] =
+    "<style>"
+    "text{font-family:DejaVu Sans,Verdana,sans-serif;font-size:12px;fill:#222}"
+    ".head{font-size:16px;font-weight:bold}.small,.label,.faint,.tick{font-size:10px}"
+    ".label{fill:#fff;text-anchor:middle}.faint{fill:#777;text-anchor:middle}"
+    ".tick{fill:#555;text-anchor:middle}.right{text-anchor:end;font-size:12px}"
+    ".rank{font-weight:bold}"
+    ".outlined{font-size:10px;text-anchor:middle;fill:#0b5a40;stroke:#fff;stroke-width:4;"
+    "paint-order:stroke}"
+    ".forward{fill:#1f6fb4}.backward{fill:#c2410c}.exchange{fill:#157f5b}.other{fill:#6b7280}"
+    ".posted{fill:url(#stripes);stroke:#157f5b;stroke-width:.5}"
+    ".idle{fill:#eee}.lane{fill:#fafafa}.grid{stroke:#ddd;stroke-width:1}"
+    ".phase{stroke:#222;stroke-width:1.2;stroke-dasharray:4 3}"
+    ".wait{stroke:#111;stroke-width:1.4;fill:none}"
+    ".message{stroke:#157f5b;stroke-width:1.1;stroke-opacity:.7;fill:none}"
+    "rect.forward,rect.backward,rect.exchange,rect.other{stroke:#fff;stroke-width:.6}"
+    "</style>\n"
+    "<defs><pattern id=\"stripes\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
+    "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#fff\"/>"
+    "<rect width=\"2\" height=\"6\" fill=\"#157f5b\" fill-opacity=\".5\"/></pattern>"
+    "<marker id=\"head\" viewBox=\"0 0 6 6\" refX=\"5\" refY=\"3\" markerWidth=\"5\" "
+    "markerHeight=\"5\" orient=\"auto\"><path d=\"M0 0L6 3L0 6z\" fill=\"#111\"/></marker>"
+    "<marker id=\"tip\" viewBox=\"0 0 6 6\" refX=\"5\" refY=\"3\" markerWidth=\"6\" "
+    "markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 6z\" fill=\"#157f5b\"/></marker>"
+    "</defs>\n";
+
+// 1, 2 or 5 times a power of ten.
+static double tick_step(double all)
+{
+    double step = pow(10, floor(log10(all / 8)));
+    double times = all / 8 / step;
+    return step * (times > 7 ? 10 : times > 3 ? 5 : times > 1.4 ? 2 : 1);
+}
+
+static void put_axis(const struct picture *p)
+{
+    double end = p->timeline->end, bottom = plot_bottom(p), step = end > 0 ? tick_step(end) : 1;
+    for (int i = 0; i * step <= end * 1.0001; i++) {
+        char text[32];
+        double x = place_x(p, i * step);
+        fprintf(p->out, "<path class=\"grid\" d=\"M%.2f %dV%.1f\"/>\n", x, PLOT_TOP - 8,
+                bottom + 6);
+        put_text(p, "tick", x, PLOT_TOP - 12, "%s", time_text(i * step, text));
+    }
+}
+
+static void put_lanes(const struct picture *p)
+{
+    static const char *const names[] = {[STREAM_COMPUTE] = "compute", [STREAM_COMM] = "comm"};
+    for (int r = 0; r < p->timeline->world_size; r++) {
+        put_text(p, "rank", 12, place_y(r, STREAM_COMM) - LANE_GAP / 2.0 + 4, "rank %d", r);
+        for (int stream = 0; stream < PLAN_STREAMS; stream++) {
+            double y = place_y(r, (enum plan_stream)stream);
+            put_rectangle(p, "lane", PLOT_LEFT, y, PLOT_RIGHT - PLOT_LEFT, LANE_HEIGHT);
+            put_text(p, "small", 68, y + 19, "%s", names[stream]);
+        }
+    }
+}
+
+// A line in each rank where its forward ends.
+static void put_phases(const struct picture *p)
+{
+    for (int r = 0; r < p->timeline->world_size; r++) {
+        double x = place_x(p, p->timeline->ranks[r].forward_end);
+        double y = place_y(r, STREAM_COMPUTE);
+        if (p->plans[r]->c.training)
+            fprintf(p->out, "<path class=\"phase\" d=\"M%.2f %.1fV%.1f\"/>\n", x, y - 5,
+                    y + 2 * LANE_HEIGHT + LANE_GAP + 5);
+    }
+}
+
+static double put_sample(const struct picture *p, const char *class, const char *text, double x)
+{
+    put_rectangle(p, class, x, 60, 22, 14);
+    put_text(p, "small", x + 28, 71, "%s", text);
+    return x + 28 + text_width(text) * LABEL_CHARACTER + 16;
+}
+
+static void put_legend(const struct picture *p)
+{
+    double x = 12;
+    x = put_sample(p, "forward", "attention", x);
+    x = put_sample(p, "backward", "attention, backward", x);
+    x = put_sample(p, "other", "fill, row dot, add, convert ...", x);
+    x = put_sample(p, "exchange", "exchange: bytes move", x);
+    x = put_sample(p, "posted", "exchange: waits for a peer", x);
+    x = put_sample(p, "idle", "stream is idle", x);
+    fprintf(p->out, "<path class=\"wait\" d=\"M%.1f 58V74\" marker-end=\"url(#head)\"/>\n", x + 4);
+    put_text(p, "small", x + 12, 71, "starts as the other lane's operation ends");
+    x += 262;
+    if (p->timeline->world_size <= SVG_MESSAGES_RANKS_MAX) {
+        fprintf(p->out,
+                "<path class=\"message\" d=\"M%.1f 60L%.1f 74\" marker-end=\"url(#tip)\"/>\n", x,
+                x + 14);
+        put_text(p, "small", x + 20, 71, "message");
+        x += 82;
+    }
+    fprintf(p->out, "<path class=\"phase\" d=\"M%.1f 58V76\"/>\n", x);
+    put_text(p, "small", x + 6, 71, "forward ends");
+}
+
+static void put_head(const struct picture *p)
+{
+    char what[256], end[32], overhead[32];
+    case_describe(&p->plans[0]->c, what, sizeof(what));
+    put_text(p, strlen(what) > HEAD_MAX ? "rank" : "head", 12, 24, "%s: %s predicted", what,
+             time_text(p->timeline->end, end));
+    put_text(p, "small", 12, 44,
+             "with %g TFLOP/s of attention, %g GB/s of memory, %g GB/s between ranks in each "
+             "direction, %s before each operation",
+             p->rates->flops / 1e12, p->rates->memory_bytes / 1e9, p->rates->link_bytes / 1e9,
+             time_text(p->rates->overhead_s, overhead));
+}
+
+// ---- the sums ---------------------------------------------------------------------------------
+
+static const struct column {
+    const char *name;
+    double x; // of its right end
+} columns[] = {
+    {"forward", 220},      {"whole", 320}, {"compute busy", 440}, {"compute idle", 560},
+    {"bytes moving", 680}, {"FLOPs", 800}, {"sent", 910},         {"of the FLOP rate", 1040}};
+
+static void put_cell(const struct picture *p, int column, double y, const char *text)
+{
+    put_text(p, "right", columns[column].x, y, "%s", text);
+}
+
+static void put_sums_of(const struct picture *p, int rank, double y)
+{
+    const struct timeline_rank *r = &p->timeline->ranks[rank];
+    double busy = r->busy[STREAM_COMPUTE];
+    char text[32];
+    put_text(p, "rank", 12, y, "rank %d", rank);
+    put_cell(p, 0, y, time_text(r->forward_end, text));
+    put_cell(p, 1, y, time_text(r->end, text));
+    put_cell(p, 2, y, time_text(busy, text));
+    put_cell(p, 3, y, time_text(r->end - busy, text));
+    put_cell(p, 4, y, time_text(r->busy[STREAM_COMM], text));
+    put_cell(p, 5, y, flops_text(r->flops, text));
+    put_cell(p, 6, y, bytes_text(r->sent, text));
+    snprintf(text, sizeof(text), "%.0f %%",
+             r->end > 0 ? 100 * r->flops / (r->end * p->rates->flops) : 0);
+    put_cell(p, 7, y, text);
+}
+
+static void put_sums(const struct picture *p)
+{
+    double y = plot_bottom(p) + 40;
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+        put_cell(p, (int)i, y, columns[i].name);
+    for (int r = 0; r < p->timeline->world_size; r++)
+        put_sums_of(p, r, y + (r + 1) * ROW_HEIGHT);
+}
+
+// ---- the whole --------------------------------------------------------------------------------
+
+void svg_draw(FILE *out, struct plan *const *plans, const struct timeline *timeline,
+              const struct timeline_rates *rates)
+{
+    struct picture p = {.out = out, .plans = plans, .timeline = timeline, .rates = rates};
+    double height = plot_bottom(&p) + 40 + (timeline->world_size + 1) * ROW_HEIGHT;
+    p.second = timeline->end > 0 ? (PLOT_RIGHT - PLOT_LEFT) / timeline->end : 0;
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
+            "viewBox=\"0 0 %d %.0f\">\n%s"
+            "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+            WIDTH, height, WIDTH, height, style);
+    put_head(&p);
+    put_legend(&p);
+    put_lanes(&p);
+    put_axis(&p);
+    for (int r = 0; r < timeline->world_size; r++)
+        put_idles(&p, plans[r]);
+    for (int r = 0; r < timeline->world_size && timeline->world_size <= SVG_MESSAGES_RANKS_MAX; r++)
+        put_messages(&p, plans[r]);
+    for (int r = 0; r < timeline->world_size; r++)
+        put_ops(&p, plans[r]);
+    put_phases(&p);
+    put_sums(&p);
+    fputs("</svg>\n", out);
+}

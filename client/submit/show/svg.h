@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timeline of a case as a picture (SVG 1.1): for each rank a lane of what it computes and one
+// of what it exchanges, with what waits for what. Pure but for the stream.
+#ifndef CPATTN_CLIENT_SUBMIT_SHOW_SVG_H
+#define CPATTN_CLIENT_SUBMIT_SHOW_SVG_H
+
+#include <stdio.h>
+
+#include "plan/timeline.h"
+
+// With more ranks the messages between them are left out, they would cover everything.
+#define SVG_MESSAGES_RANKS_MAX 8
+
+// Draws the plans of all ranks as the timeline made of them says. Errors of the stream are the
+// caller's to check.
+void svg_draw(FILE *out, struct plan *const *plans, const struct timeline *timeline,
+              const struct timeline_rates *rates);
+
+#endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// An answer for people: the verdict, the figures, the times; or the states of the ranks.
+#ifndef CPATTN_CLIENT_SUBMIT_SHOW_VERDICT_H
+#define CPATTN_CLIENT_SUBMIT_SHOW_VERDICT_H
+
+#include <stdio.h>
+
+#include "client/submit/outcome/outcome.h"
+#include "client/submit/show/terminal.h"
+#include "plan/case.h"
+
+// Prints the verdict, then what a person asks next. `result` may be NULL. Figures come as the worst
+// of each tensor, and all of them with `verbose`.
+void verdict_print(FILE *out, const struct cp_case *c, const struct outcome *outcome,
+                   const struct cpattn_result *result, bool verbose);
+
+enum terminal_paint verdict_paint(enum outcome_kind kind);
+
+// The first line alone: "pass  cp_1_0 bf16 ...".
+void verdict_print_line(FILE *out, const char *what, const struct outcome *outcome);
+
+// A broken rule, its first bad element, the command that reproduces it and the diagnosis, or the
+// sentence and the states of the ranks, each line after `indent`.
+void verdict_print_cause(FILE *out, const char *indent, const struct cp_case *c,
+                         const struct outcome *outcome, const struct cpattn_result *result);
+
+#endif

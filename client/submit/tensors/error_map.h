@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a result is wrong: the error of each chunk of the sequence and each head, as a picture or
+// as text. Pure, but for the stream that it is written to.
+#ifndef CPATTN_CLIENT_SUBMIT_TENSORS_ERROR_MAP_H
+#define CPATTN_CLIENT_SUBMIT_TENSORS_ERROR_MAP_H
+
+#include <stdio.h>
+
+#include "client/submit/tensors/tensors.h"
+
+// Errors of one tensor: [heads][chunks], RMS of the error of all sequences / RMS of what is
+// expected of the whole tensor. Infinite where something is not finite.
+struct error_map {
+    enum whole_tensor tensor;
+    int heads, chunks;
+    double *errors; // owned
+    double unit;    // an error of this size is rounding
+    double largest; // of `errors`
+};
+
+// Makes the map of out, dq, dk or dv. RESOURCE_EXHAUSTED. error_map_fini().
+enum status error_map_init(struct error_map *map, const struct cp_case *c, enum whole_tensor tensor,
+                           const void *got, const void *expected, struct error *error) MUST_CHECK;
+void error_map_fini(struct error_map *map); // also of all zeros
+
+// The maps of those of out, dq, dk, dv that have both.
+#define ERROR_MAPS_MAX 4
+enum status error_maps_init(struct error_map maps[ERROR_MAPS_MAX], int *count,
+                            const struct cp_case *c, const struct tensors *t,
+                            struct error *error) MUST_CHECK;
+
+// A character for each chunk and head: '.' is rounding, digits are tenfold steps above it, '#' is
+// not finite. Heads are rows; where they are many, the worst of some is shown.
+void error_map_print(const struct error_map *map, const struct cp_case *c, FILE *out);
+
+// All maps in an SVG picture. Errors of the stream are the caller's to check.
+void error_maps_svg(const struct error_map *maps, int count, const struct cp_case *c, FILE *out);
+
+#endif

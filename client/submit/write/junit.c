@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/write/junit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <libxml/xmlwriter.h>
+
+#include "client/submit/write/plain_file.h"
+
+// Any call on the writer that fails makes the report fail.
+struct report {
+    xmlTextWriterPtr writer;
+    bool failed;
+};
+
+static void element_start(struct report *r, const char *name)
+{
+    if (xmlTextWriterStartElement(r->writer, BAD_CAST name) < 0)
+        r->failed = true;
+}
+
+static void element_end(struct report *r)
+{
+    if (xmlTextWriterEndElement(r->writer) < 0)
+        r->failed = true;
+}
+
+static void attribute(struct report *r, const char *name, const char *value)
+{
+    if (xmlTextWriterWriteAttribute(r->writer, BAD_CAST name, BAD_CAST value) < 0)
+        r->failed = true;
+}
+
+static void attribute_count(struct report *r, const char *name, int count)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", count);
+    attribute(r, name, text);
+}
+
+static void attribute_seconds(struct report *r, uint64_t ns)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%.6f", (double)ns / 1e9);
+    attribute(r, "time", text);
+}
+
+static void cause(struct report *r, const char *name, const char *type, const struct outcome *o)
+{
+    element_start(r, name);
+    if (type)
+        attribute(r, "type", type);
+    char message[2 * OUTCOME_SENTENCE_MAX];
+    snprintf(message, sizeof(message), "%s%s%s", o->sentence ? o->sentence : outcome_name(o->kind),
+             o->diagnosis ? "; diagnosis: " : "", o->diagnosis ? o->diagnosis : "");
+    attribute(r, "message", message);
+    if (o->detail && xmlTextWriterWriteString(r->writer, BAD_CAST o->detail) < 0)
+        r->failed = true;
+    element_end(r);
+}
+
+static void testcase(struct report *r, const struct junit_suite *suite, int index)
+{
+    const struct outcome *o = &suite->outcomes[index];
+    element_start(r, "testcase");
+    attribute(r, "classname", suite->file);
+    attribute(r, "name", suite->list->cases[index].id);
+    attribute_seconds(r, o->run_ns);
+    switch (o->kind) {
+    case OUTCOME_FAIL:
+        cause(r, "failure", "verdict", o);
+        break;
+    case OUTCOME_ERROR:
+        cause(r, "error", status_name(o->status), o);
+        break;
+    case OUTCOME_EXCLUDED:
+    case OUTCOME_NOT_RUN:
+    case OUTCOME_UNVERIFIED:
+        cause(r, "skipped", NULL, o);
+        break;
+    case OUTCOME_PASS:
+    case OUTCOME_KINDS:
+        break;
+    }
+    element_end(r);
+}
+
+static void testsuite(struct report *r, const struct junit_suite *suite)
+{
+    int counts[OUTCOME_KINDS] = {0};
+    for (int i = 0; i < suite->list->count; i++)
+        counts[suite->outcomes[i].kind]++;
+    element_start(r, "testsuite");
+    attribute(r, "name", suite->name);
+    attribute_count(r, "tests", suite->list->count);
+    attribute_count(r, "failures", counts[OUTCOME_FAIL]);
+    attribute_count(r, "errors", counts[OUTCOME_ERROR]);
+    attribute_count(r, "skipped",
+                    counts[OUTCOME_EXCLUDED] + counts[OUTCOME_NOT_RUN] +
+                        counts[OUTCOME_UNVERIFIED]);
+    attribute_seconds(r, suite->elapsed_ns);
+    for (int i = 0; i < suite->list->count; i++)
+        testcase(r, suite, i);
+    element_end(r);
+}
+
+bool junit_write(FILE *out, const struct junit_suite *suite)
+{
+    struct report report = {.writer = NULL};
+    xmlOutputBufferPtr output = xmlOutputBufferCreateFile(out, NULL);
+    if (output)
+        report.writer = xmlNewTextWriter(output); // takes the output
+    if (!report.writer) {
+        xmlOutputBufferClose(output);
+        return false;
+    }
+    xmlTextWriterSetIndent(report.writer, 1);
+    if (xmlTextWriterStartDocument(report.writer, NULL, "UTF-8", NULL) < 0)
+        report.failed = true;
+    element_start(&report, "testsuites");
+    testsuite(&report, suite);
+    element_end(&report);
+    if (xmlTextWriterEndDocument(report.writer) < 0)
+        report.failed = true;
+    xmlFreeTextWriter(report.writer);
+    return !report.failed && fflush(out) == 0 && !ferror(out);
+}
+
+// ---- the file ---------------------------------------------------------------------------------
+
+// As an open() for writing would make it.
+static mode_t usual_mode(const char *path)
+{
+    struct stat found;
+    mode_t mask = umask(0);
+    umask(mask);
+    return stat(path, &found) == 0 ? found.st_mode & 0777 : 0666 & ~mask;
+}
+
+static FILE *open_temporary(struct junit_file *file)
+{
+    if (asprintf(&file->temporary, "%s.XXXXXX", file->path) < 0) {
+        file->temporary = NULL;
+        errno = ENOMEM;
+        return NULL;
+    }
+    int fd = mkostemp(file->temporary, O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    FILE *out = fchmod(fd, usual_mode(file->path)) == 0 ? fdopen(fd, "w") : NULL;
+    if (!out) {
+        int saved = errno;
+        close(fd);
+        unlink(file->temporary);
+        errno = saved;
+    }
+    return out;
+}
+
+bool junit_open(struct junit_file *file, const char *path)
+{
+    *file = (struct junit_file){.path = path};
+    file->out = plain_file(path) ? open_temporary(file) : fopen(path, "we");
+    if (file->out)
+        return true;
+    int saved = errno;
+    free(file->temporary);
+    *file = (struct junit_file){.path = path};
+    errno = saved;
+    return false;
+}
+
+bool junit_commit(struct junit_file *file, const struct junit_suite *suite)
+{
+    bool written = junit_write(file->out, suite);
+    int saved = errno;
+    if (fclose(file->out) != 0 && written) {
+        written = false;
+        saved = errno;
+    }
+    file->out = NULL;
+    if (written && file->temporary && rename(file->temporary, file->path) != 0) {
+        written = false;
+        saved = errno;
+    }
+    if (!written && file->temporary)
+        unlink(file->temporary);
+    free(file->temporary);
+    file->temporary = NULL;
+    errno = saved;
+    return written;
+}
+
+void junit_abandon(struct junit_file *file)
+{
+    if (file->out)
+        fclose(file->out);
+    if (file->temporary)
+        unlink(file->temporary);
+    free(file->temporary);
+    *file = (struct junit_file){.path = file->path};
+}

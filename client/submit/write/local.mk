@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# For programs: JSON, JUnit, files.
+submit_sources += client/submit/write/json.c
+submit_sources += client/submit/write/json.h
+submit_sources += client/submit/write/junit.c
+submit_sources += client/submit/write/junit.h
+submit_sources += client/submit/write/plain_file.c
+submit_sources += client/submit/write/plain_file.h

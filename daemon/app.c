@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/app.h"
+
+#include <ev.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "config.h"
+#include "daemon/machine/backend.h"
+#include "daemon/machine/host.h"
+#include "daemon/machine/providers.h"
+#include "daemon/net/deposits.h"
+#include "daemon/net/port.h"
+#include "daemon/net/server.h"
+#include "daemon/notify.h"
+#include "daemon/service/service.h"
+
+#define TICK_NS              (100 * NS_PER_MS)
+#define TICKS_SURVEY         10
+#define LAG_WARN_NS          (250 * NS_PER_MS)
+// Together with the stop below, less than the 30 s that service managers wait before they kill.
+#define DRAIN_MAX_NS         (27 * NS_PER_S)
+// After a stop the ranks have had SIGKILL; who is still there then cannot be helped.
+#define STOP_MAX_NS          (2 * NS_PER_S)
+// From the first process to the last READY. On the CPU a rank takes milliseconds, and many at once
+// on a loaded machine some seconds; the first contact with the driver of a large machine takes
+// seconds.
+#define START_TIMEOUT_CPU_NS (10 * NS_PER_S)
+#define START_TIMEOUT_GPU_NS (30 * NS_PER_S)
+// To load a provider and open it, which may be the first contact with a driver, too.
+#define PROVIDER_LIMIT_MS    30000
+// Requests that the server takes beyond those that the service keeps; each of these is answered at
+// once.
+#define REQUESTS_SPARE       (256 + ATTACHED_MAX)
+// Descriptors beside clients and ranks: logs, epoll, the listening socket and its lock.
+#define DESCRIPTORS_OWN      32
+
+struct app {
+    struct ev_loop *loop;
+    struct settings config;
+    struct backend backend;
+    struct notify notify;
+    struct port port;
+    struct server *server;
+    struct service *service;
+    struct deposits *deposits;
+    ev_timer tick;
+    ev_signal term, interrupt, hangup;
+    uint64_t ticks, ticked_ns;
+    uint64_t fed_ns;            // the last word to the watchdog
+    uint64_t drain_ns, stop_ns; // when these began; 0: not yet
+    bool drained;
+    int exit_status;
+};
+
+// ---- the end -----------------------------------------------------------------------------------
+
+static void on_finished(void *context)
+{
+    struct app *s = context;
+    ev_break(s->loop, EVBREAK_ALL);
+}
+
+// Everything is answered and reaped. The last replies may still be on their way into the sockets.
+static void on_drained(void *context)
+{
+    struct app *s = context;
+    s->drained = true;
+    server_finish(s->server, on_finished, s);
+}
+
+static void drain(struct app *s, const char *reason)
+{
+    if (s->drain_ns)
+        return;
+    s->drain_ns = clock_now_ns();
+    log_notice("drain reason=%s", reason);
+    notify_send(&s->notify, "STOPPING=1\nSTATUS=draining: %s", reason);
+    service_drain(s->service);
+}
+
+static void stop(struct app *s, const char *reason)
+{
+    if (s->stop_ns)
+        return;
+    s->stop_ns = clock_now_ns();
+    log_warning("stop reason=%s", reason);
+    s->exit_status = EXIT_FAILURE;
+    service_stop(s->service);
+}
+
+static void drain_watch(struct app *s, uint64_t now_ns)
+{
+    if (s->drain_ns && !s->drained && now_ns > s->drain_ns + DRAIN_MAX_NS)
+        stop(s, "drain_timeout");
+    if (s->stop_ns && now_ns > s->stop_ns + STOP_MAX_NS) {
+        log_error("exit reason=%s", s->drained ? "replies_not_read" : "ranks_cannot_be_killed");
+        ev_break(s->loop, EVBREAK_ALL);
+    }
+}
+
+static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct app *s = watcher->data;
+    const char *name = sigabbrev_np(watcher->signum);
+    if (s->drain_ns)
+        stop(s, name);
+    else
+        drain(s, name);
+}
+
+// ---- settings ----------------------------------------------------------------------------------
+
+// One user leaves room for another.
+static int half(int limit)
+{
+    return limit - limit / 2;
+}
+
+static struct service_limits limits_of(const struct app *s, const struct settings *c)
+{
+    int share = c->user_queue_max ? c->user_queue_max : half(c->queue_max);
+    return (struct service_limits){
+        .user_queue_max = share < c->queue_max ? share : c->queue_max,
+        .allowed = c->allowed,
+        .token = s->port.token,
+        .idle_timeout_ns = c->idle_timeout_ns,
+        .memory_bytes_max = c->memory_bytes ? c->memory_bytes : s->backend.memory_bytes,
+    };
+}
+
+static void reload_refused(const struct error *error)
+{
+    log_error("reload error=%s action=kept_as_it_was",
+              log_quote(&(struct log_quoted){0}, error->text));
+}
+
+static void reload(struct app *s)
+{
+    struct settings config;
+    struct error error;
+    if (settings_reread(&s->config, &config, &error) != STATUS_OK) {
+        reload_refused(&error);
+        return;
+    }
+    const char *fixed = settings_fixed_difference(&s->config, &config);
+    bool same_port = strcmp(s->config.listen.text, config.listen.text) == 0;
+    if (same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) {
+        reload_refused(&error);
+        return;
+    }
+    server_set_tls(s->server, s->port.tls);
+    if (fixed)
+        log_warning("reload setting=%s action=left_until_restart", fixed);
+    config.queue_max = s->config.queue_max;
+    const struct service_limits limits = limits_of(s, &config);
+    service_limit(s->service, &limits);
+    log_notice("reloaded user_queue_max=%d users_allowed=%d idle_timeout_ms=%" PRIu64
+               " memory_bytes=%" PRId64,
+               limits.user_queue_max, limits.allowed.count, limits.idle_timeout_ns / NS_PER_MS,
+               limits.memory_bytes_max);
+    log_init(config.log_level);
+}
+
+// With the clock that the service manager compares to its own, so that it knows which of two is the
+// later.
+static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct app *s = watcher->data;
+    if (s->drain_ns)
+        return;
+    notify_send(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / 1000);
+    reload(s);
+    notify_send(&s->notify, "READY=1");
+}
+
+// ---- time --------------------------------------------------------------------------------------
+
+static void ready_tell(const struct app *s)
+{
+    if (s->port.fd >= 0)
+        log_notice("listening url=%s token=%s tls=%s client_certificates=%s", s->config.listen.text,
+                   s->port.token.text[0] ? "yes" : "no", s->port.tls ? "yes" : "no",
+                   s->config.listen.tls_clients[0] ? "yes" : "no");
+    log_notice("ready socket=%s devices=%d version=%s", s->config.socket, s->backend.device_count,
+               PACKAGE_VERSION);
+    notify_send(&s->notify, "READY=1\nSTATUS=serving on %s", s->config.socket);
+}
+
+// Fed by the loop that does all the work.
+static void watchdog_feed(struct app *s, uint64_t now_ns)
+{
+    if (s->notify.watchdog_ns == 0 || now_ns < s->fed_ns + s->notify.watchdog_ns / 4)
+        return;
+    s->fed_ns = now_ns;
+    notify_send(&s->notify, "WATCHDOG=1");
+}
+
+static void survey(struct app *s)
+{
+    int queued, running, pools;
+    service_tick(s->service);
+    service_counts(s->service, &queued, &running, &pools);
+    if (!s->drain_ns)
+        notify_send(&s->notify, "STATUS=%d pools up, %d cases running, %d queued", pools, running,
+                    queued);
+}
+
+static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct app *s = watcher->data;
+    uint64_t now_ns = clock_now_ns(), gap_ns = now_ns - s->ticked_ns;
+    if (gap_ns > TICK_NS + LAG_WARN_NS)
+        log_warning("loop_lag ms=%" PRIu64, (gap_ns - TICK_NS) / NS_PER_MS);
+    s->ticked_ns = now_ns;
+    if (s->ticks == 0)
+        ready_tell(s);
+    if (s->ticks % TICKS_SURVEY == 0)
+        survey(s);
+    s->ticks++;
+    server_tick(s->server, now_ns);
+    watchdog_feed(s, now_ns);
+    drain_watch(s, now_ns);
+}
+
+// ---- life --------------------------------------------------------------------------------------
+
+static void signal_watch(struct app *s, ev_signal *watcher, int number,
+                         void (*handler)(struct ev_loop *, ev_signal *, int))
+{
+    ev_signal_init(watcher, handler, number);
+    watcher->data = s;
+    ev_signal_start(s->loop, watcher);
+}
+
+static void watchers_start(struct app *s)
+{
+    struct sigaction hangup;
+    ev_timer_init(&s->tick, on_tick, 0., (double)TICK_NS / NS_PER_S);
+    s->tick.data = s;
+    s->ticked_ns = clock_now_ns();
+    ev_timer_start(s->loop, &s->tick);
+    signal_watch(s, &s->term, SIGTERM, on_signal);
+    signal_watch(s, &s->interrupt, SIGINT, on_signal);
+    // Who starts the daemon with nohup wants it to outlive the terminal.
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        signal_watch(s, &s->hangup, SIGHUP, on_hangup);
+}
+
+static int clients_max(int descriptors)
+{
+    int share = (descriptors - DESCRIPTORS_OWN) / 4;
+    return share > CLIENTS_MAX ? CLIENTS_MAX : share < 1 ? 1 : share;
+}
+
+static uint64_t start_timeout(const struct app *s)
+{
+    if (s->config.start_timeout_ns > 0)
+        return s->config.start_timeout_ns;
+    return s->backend.gpu_count > 0 ? START_TIMEOUT_GPU_NS : START_TIMEOUT_CPU_NS;
+}
+
+static enum status parts_create(struct app *s, int descriptors, struct error *error)
+{
+    const struct settings *c = &s->config;
+    const struct backend *b = &s->backend;
+    int clients = clients_max(descriptors);
+    const struct service_limits limits = limits_of(s, c);
+    struct service_config service = {
+        .rank_program = b->program,
+        .guests = &c->guests,
+        .confinement = b->confinement,
+        .start_timeout_ns = start_timeout(s),
+        .shares_devices = b->shares_devices,
+        .spares = b->spares,
+        .idle_timeout_ns = c->idle_timeout_ns,
+        .user_queue_max = limits.user_queue_max,
+        .allowed = limits.allowed,
+        .token = limits.token,
+        .descriptors_max = descriptors - DESCRIPTORS_OWN - clients,
+        .description = {.version = PACKAGE_VERSION,
+                        .devices = b->device_count,
+                        .gpu_count = b->gpu_count,
+                        .world_size_max = WORLD_SIZE_MAX,
+                        .memory_bytes_max = limits.memory_bytes_max,
+                        .timeout_default_ns = TIMEOUT_DEFAULT_NS,
+                        .timeout_max_ns = TIMEOUT_MAX_NS,
+                        .queue_max = c->queue_max},
+    };
+    memcpy(service.description.backend, b->name, sizeof(b->name));
+    memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));
+    enum status status =
+        providers_try(&c->providers, b, PROVIDER_LIMIT_MS, &service.description, error);
+    if (status != STATUS_OK)
+        return status;
+    service.description.guest_count = c->guests.count;
+    for (int i = 0; i < c->guests.count; i++) {
+        struct wire_guest *guest = &service.description.guests[i];
+        memcpy(guest->name, c->guests.list[i].name, sizeof(guest->name));
+        guest->world_sizes = c->guests.list[i].world_sizes;
+        memcpy(guest->supports, c->guests.list[i].supports, sizeof(guest->supports));
+    }
+    service.rates = time_bounds_rates(&service.description, host_cores());
+    status = service_create(s->loop, &service, on_drained, s, &s->service, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct server_port port = {s->port.fd, s->port.tls};
+    const struct server_config server = {.path = c->socket,
+                                         .requests_max = c->queue_max + REQUESTS_SPARE,
+                                         .clients_max = clients,
+                                         .user_clients_max = half(clients),
+                                         .port = s->port.fd >= 0 ? &port : NULL};
+    const struct server_handler handler = service_handler(s->service);
+    status = server_create(s->loop, &server, &handler, &s->server, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct deposits_handler deposits = {s->service, service_check_peer};
+    status = deposits_create(s->loop, c->socket, descriptors, &deposits, &s->deposits, error);
+    service_set_deposits(s->service, s->deposits);
+    return status;
+}
+
+enum status app_create(const struct settings *config, struct app **app, struct error *error)
+{
+    int descriptors = host_prepare_process();
+    struct app *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");
+    s->config = *config;
+    s->port.fd = -1;
+    notify_init(&s->notify);
+    s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
+    if (!provider_list_export(&s->config.providers))
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");
+    enum status status = s->loop ? backend_choose(&s->config, &s->backend, error)
+                                 : error_set(error, STATUS_UNAVAILABLE, "no event loop");
+    if (status == STATUS_OK)
+        status = port_open(&s->config.listen, &s->port, error);
+    if (status == STATUS_OK)
+        status = parts_create(s, descriptors, error);
+    if (status != STATUS_OK) {
+        app_destroy(s);
+        return status;
+    }
+    watchers_start(s);
+    *app = s;
+    return STATUS_OK;
+}
+
+int app_run(struct app *s)
+{
+    ev_run(s->loop, 0);
+    log_notice("exit status=%d", s->exit_status);
+    return s->exit_status;
+}
+
+void app_destroy(struct app *s)
+{
+    if (!s)
+        return;
+    deposits_destroy(s->deposits);
+    server_destroy(s->server);
+    service_destroy(s->service);
+    port_fini(&s->port);
+    notify_fini(&s->notify);
+    if (s->loop)
+        ev_loop_destroy(s->loop);
+    free(s);
+}

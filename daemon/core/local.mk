@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# The pure core: no clock, no system call. The simulator drives it.
+noinst_LIBRARIES += daemon/libcore.a
+daemon_libcore_a_SOURCES =
+daemon_libcore_a_SOURCES += daemon/core/actions.c
+daemon_libcore_a_SOURCES += daemon/core/actions.h
+daemon_libcore_a_SOURCES += daemon/core/check.c
+daemon_libcore_a_SOURCES += daemon/core/core.c
+daemon_libcore_a_SOURCES += daemon/core/core.h
+daemon_libcore_a_SOURCES += daemon/core/deadline.c
+daemon_libcore_a_SOURCES += daemon/core/deadline.h
+daemon_libcore_a_SOURCES += daemon/core/failures.c
+daemon_libcore_a_SOURCES += daemon/core/failures.h
+daemon_libcore_a_SOURCES += daemon/core/ids.c
+daemon_libcore_a_SOURCES += daemon/core/ids.h
+daemon_libcore_a_SOURCES += daemon/core/job.c
+daemon_libcore_a_SOURCES += daemon/core/job.h
+daemon_libcore_a_SOURCES += daemon/core/poison.c
+daemon_libcore_a_SOURCES += daemon/core/poison.h
+daemon_libcore_a_SOURCES += daemon/core/pool.c
+daemon_libcore_a_SOURCES += daemon/core/pool.h
+daemon_libcore_a_SOURCES += daemon/core/schedule.c
+daemon_libcore_a_SOURCES += daemon/core/schedule.h
+daemon_libcore_a_SOURCES += daemon/core/state.h
+daemon_libcore_a_SOURCES += daemon/core/stuck.c
+daemon_libcore_a_SOURCES += daemon/core/stuck.h
+daemon_libcore_a_SOURCES += daemon/core/timers.c
+daemon_libcore_a_SOURCES += daemon/core/timers.h
+daemon_libcore_a_SOURCES += daemon/core/twin.c
+daemon_libcore_a_SOURCES += daemon/core/twin.h
+daemon_libcore_a_SOURCES += daemon/core/users.c
+daemon_libcore_a_SOURCES += daemon/core/users.h

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/machine/backend.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "daemon/machine/gpus.h"
+#include "daemon/machine/host.h"
+#include "daemon/process/spawn.h"
+
+// The first contact with the driver of a large machine takes seconds.
+#define PROBE_LIMIT_MS   30000
+// A GPU's memory from which spares are kept without being asked for.
+#define SPARES_BYTES_MIN (INT64_C(32) << 30)
+
+static void choose_cpu(const struct settings *config, struct backend *b)
+{
+    strcpy(b->name, "cpu");
+    b->program = config->rank_program;
+    b->device_count = config->devices.count > 0 ? config->devices.count : host_cores();
+    b->shares_devices = true;
+    b->memory_bytes = host_memory_available() / 2;
+}
+
+static const struct wire_device *gpu_find(const struct wire_device *all, int count, int index)
+{
+    for (int i = 0; i < count; i++)
+        if (all[i].index == index)
+            return &all[i];
+    return NULL;
+}
+
+static void gpu_take(struct backend *b, const struct wire_device *gpu)
+{
+    b->gpus[b->gpu_count++] = *gpu;
+    b->memory_bytes += gpu->memory_bytes;
+    log_notice("device index=%" PRId32 " arch=%s memory_mib=%" PRId64 " name=%s", gpu->index,
+               gpu->arch, gpu->memory_bytes >> 20, log_quote(&(struct log_quoted){0}, gpu->name));
+}
+
+// Those that were named, or the first ones.
+static enum status gpus_take(const struct device_choice *choice, const struct wire_device *all,
+                             int count, struct backend *b, struct error *error)
+{
+    for (int index = 0; index < DEVICES_MAX; index++) {
+        const struct wire_device *gpu = gpu_find(all, count, index);
+        if (!(choice->named >> index & 1))
+            continue;
+        if (!gpu)
+            return error_set(error, STATUS_FAILED_PRECONDITION,
+                             "--devices names the GPU %d, which is not among the %d of this "
+                             "machine; `%s --probe` lists them",
+                             index, count, b->program);
+        gpu_take(b, gpu);
+    }
+    if (choice->named)
+        return STATUS_OK;
+    if (choice->count > count)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "--devices asks for %d GPUs, and this machine has %d", choice->count,
+                         count);
+    for (int i = 0; i < (choice->count > 0 ? choice->count : count); i++)
+        gpu_take(b, &all[i]);
+    return STATUS_OK;
+}
+
+// Two pools have their contexts, communicators and kernels on each GPU at a time; what a case needs
+// beside that only one of them does.
+static bool spares_fit(const struct backend *b)
+{
+    for (int i = 0; i < b->gpu_count; i++)
+        if (b->gpus[i].memory_bytes < SPARES_BYTES_MIN)
+            return false;
+    return b->gpu_count > 0;
+}
+
+static enum status gpus_look(const struct settings *config, struct wire_device *all, int *count,
+                             struct error *error)
+{
+    const char *program = config->cuda_rank_program;
+    const struct confinement confinement = {.user = config->rank_user, .uses_gpus = true};
+    if (access(program, X_OK) != 0)
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "there is no %s: this build has no CUDA backend, or it lies elsewhere and "
+                         "--cuda-rank-program can name it",
+                         program);
+    return gpus_probe(program, &confinement, PROBE_LIMIT_MS, all, count, error);
+}
+
+static enum status choose_cuda(const struct settings *config, const struct wire_device *all,
+                               int count, struct backend *b, struct error *error)
+{
+    strcpy(b->name, "cuda");
+    b->program = config->cuda_rank_program;
+    enum status status = gpus_take(&config->devices, all, count, b, error);
+    b->device_count = b->gpu_count;
+    return status;
+}
+
+// The driver maps the memory of all devices, and what it shares with them, into each rank.
+static enum status confinement_choose(const struct settings *config, struct backend *b,
+                                      struct error *error)
+{
+    b->confinement = (struct confinement){.user = config->rank_user,
+                                          .memory_bytes = config->rank_memory_bytes,
+                                          .uses_gpus = b->gpu_count > 0};
+    if (b->gpu_count > 0 && config->rank_memory_bytes > 0)
+        return error_set(
+            error, STATUS_FAILED_PRECONDITION,
+            "--rank-memory cannot be kept with the CUDA backend, whose driver maps far "
+            "more into each rank than it uses; --memory limits what a case may take, "
+            "and MemoryMax= of the unit what all take together");
+    return spawn_try(&b->confinement, b->program, error);
+}
+
+enum status backend_choose(const struct settings *config, struct backend *backend,
+                           struct error *error)
+{
+    struct wire_device all[DEVICES_MAX];
+    struct error reason;
+    int count = 0;
+    enum status status = confine_check_rights(&config->rank_user, error);
+    *backend = (struct backend){.gpu_count = 0};
+    if (status != STATUS_OK)
+        return status;
+    if (config->backend != BACKEND_CPU && gpus_look(config, all, &count, &reason) == STATUS_OK)
+        status = choose_cuda(config, all, count, backend, error);
+    else if (config->backend == BACKEND_CUDA)
+        status = error_set(error, STATUS_FAILED_PRECONDITION,
+                           "--backend cuda cannot be had: %s; --backend cpu runs the same cases",
+                           reason.text);
+    else
+        choose_cpu(config, backend);
+    if (status == STATUS_OK)
+        status = confinement_choose(config, backend, error);
+    if (status != STATUS_OK)
+        return status;
+    backend->spares =
+        config->spares == SPARES_ON || (config->spares == SPARES_AUTO && spares_fit(backend));
+    log_notice("backend name=%s devices=%d spares=%s reason=%s", backend->name,
+               backend->device_count, backend->spares ? "on" : "off",
+               log_quote(&(struct log_quoted){0}, config->backend != BACKEND_AUTO ? "configured"
+                                                  : backend->gpu_count > 0        ? "GPUs are there"
+                                                                                  : reason.text));
+    return STATUS_OK;
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the machine has to give, and what this process asks of the kernel before it starts anything.
+#ifndef CPATTN_DAEMON_MACHINE_HOST_H
+#define CPATTN_DAEMON_MACHINE_HOST_H
+
+#include <stdint.h>
+
+// Cores this process may run on, 1..DEVICES_MAX.
+int host_cores(void);
+
+// Bytes that can be used without swapping, and no more than the control group of this process may
+// use in all. Positive.
+int64_t host_memory_available(void);
+
+// Raises the limit of open descriptors as far as allowed and returns it; makes inherited
+// descriptors close-on-exec; adopts orphaned grandchildren, to reap them; ignores SIGPIPE. Call
+// once, before threads are started.
+int host_prepare_process(void);
+
+#endif

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/machine/time_bounds.h"
+
+#include <string.h>
+
+#include "common/amx.h"
+#include "daemon/core/core.h"
+#include "plan/cost.h"
+
+// ---- cores --------------------------------------------------------------------------------------
+
+// No processor on sale runs faster than 6.2 GHz.
+#define CORE_HZ 6.5e9
+
+// Operations of a core in a cycle. x86-64 has at most two units that multiply and add 512 bits at a
+// time: 64 in fp32, in which the kernels compute whatever the dtype, and 32 in fp64. Others may
+// have units for matrices: 16 x 16 products of fp32 in a cycle is the most there is.
+#ifdef __x86_64__
+#define CORE_ATTENTION (64 * CORE_HZ)
+#define CORE_REFERENCE (32 * CORE_HZ)
+#else
+#define CORE_ATTENTION (512 * CORE_HZ)
+#define CORE_REFERENCE (256 * CORE_HZ)
+#endif
+
+// An element takes twenty products of 32 bits (judge/philox.h). 32 products in a cycle are twice
+// as many as two units of 512 bits make.
+#define CORE_DRAWN (32.0 / 20 * CORE_HZ)
+
+// AMX multiplies 16 x 32 by 32 x 16 numbers of 16 bits in 16 cycles, for kernels and reference
+// alike.
+#define CORE_AMX (1024 * CORE_HZ)
+
+static struct device_rates rates_of_cores(int cores)
+{
+    if (amx_usable())
+        return (struct device_rates){CORE_AMX, CORE_AMX, CORE_DRAWN, cores};
+    return (struct device_rates){CORE_ATTENTION, CORE_REFERENCE, CORE_DRAWN, cores};
+}
+
+// ---- GPUs ---------------------------------------------------------------------------------------
+
+// The largest figures of all products of an architecture, with a tenth to spare for clocks beyond
+// those that they are given for. attention: 16-bit matrix units, dense; fp32 is slower everywhere.
+// reference: fp64, on matrix units where there are such.
+static const struct arch {
+    const char *name;
+    double attention, reference;
+} archs[] = {
+    {"sm_80", 345e12, 22e12},   // A100: 312, 19.5
+    {"sm_86", 180e12, 2e12},    // RTX 3090 Ti: 160, 0.63
+    {"sm_87", 60e12, 1e12},     // Orin
+    {"sm_89", 410e12, 2e12},    // L40S, RTX 6000 Ada: 364, 1.4
+    {"sm_90", 1100e12, 74e12},  // H100, H200, GH200: 989, 67
+    {"sm_100", 2800e12, 50e12}, // B200, GB200: 2500, 45
+    {"sm_103", 2800e12, 50e12}, // B300, GB300: 2500, 1.4
+    {"sm_120", 560e12, 4e12},   // RTX PRO 6000: 504, 2
+};
+
+// Of those that are not listed: beyond any.
+static const struct arch arch_unknown = {"", 20e15, 1e15};
+
+// An element takes twenty products of 32 bits. sm_90 makes 132 x 64 of them in a cycle at 1.98 GHz,
+// 0.8e12 elements in a second; sm_120 188 x 128 at 2.6 GHz, 3.1e12, and none makes more.
+#define GPU_DRAWN 5e12
+
+static struct device_rates rates_of_gpu(const struct wire_device *gpu)
+{
+    const struct arch *arch = &arch_unknown;
+    for (size_t i = 0; i < sizeof(archs) / sizeof(archs[0]); i++)
+        if (strcmp(gpu->arch, archs[i].name) == 0)
+            arch = &archs[i];
+    return (struct device_rates){arch->attention, arch->reference, GPU_DRAWN, 1};
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+// ---- a machine ----------------------------------------------------------------------------------
+
+struct device_rates time_bounds_rates(const struct wire_description *d, int cores)
+{
+    if (d->gpu_count == 0)
+        return rates_of_cores(cores);
+    struct device_rates most = {.devices = d->gpu_count};
+    for (int i = 0; i < d->gpu_count; i++) {
+        struct device_rates gpu = rates_of_gpu(&d->gpus[i]);
+        most.attention = larger(most.attention, gpu.attention);
+        most.reference = larger(most.reference, gpu.reference);
+        most.drawn = larger(most.drawn, gpu.drawn);
+    }
+    return most;
+}
+
+// A rank computes in one thread of a core, or on one GPU.
+uint64_t time_bounds_case_ns(const struct device_rates *rates, const struct cp_case *c)
+{
+    struct case_cost cost;
+    int at_work = c->world_size < rates->devices ? c->world_size : rates->devices;
+    case_cost(c, &cost);
+    double seconds = cost.drawn / rates->drawn + (cost.forward + cost.backward) / rates->attention +
+                     cost.reference / rates->reference;
+    double ns = seconds / at_work * 1e9;
+    return ns < (double)CORE_COST_MAX_NS ? (uint64_t)ns : CORE_COST_MAX_NS;
+}

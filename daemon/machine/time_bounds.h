@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What devices cannot exceed, and so how long a case takes at the least. Generous where in doubt: a
+// case that could be computed in time must never be refused.
+#ifndef CPATTN_DAEMON_MACHINE_TIME_BOUNDS_H
+#define CPATTN_DAEMON_MACHINE_TIME_BOUNDS_H
+
+#include "plan/case.h"
+#include "proto/wire.h"
+
+// Of one device in a second.
+struct device_rates {
+    double attention; // operations in the dtypes of cases
+    double reference; // operations in fp64
+    double drawn;     // elements of the inputs
+    int devices;      // that work at a time
+};
+
+// Of the machine that is described; `cores` are those that ranks may run on where it has no GPUs.
+// Of GPUs that differ, the fastest counts.
+struct device_rates time_bounds_rates(const struct wire_description *description, int cores);
+
+// No rank can have done its part of the case in less time: inputs, attention and reference follow
+// one another, and the work is that of all ranks dealt evenly. Up to CORE_COST_MAX_NS. Of a case
+// that case_check() admits.
+uint64_t time_bounds_case_ns(const struct device_rates *rates, const struct cp_case *c);
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory that clients hand in before the request it belongs to (common/deposit.h). Nothing
+// is mapped here: of each descriptor the kernel is asked whether it is a memfd, its seals, its size
+// and whether it has holes. What holds for these once holds for as long as the descriptor lives.
+//
+// A client may keep so many of them and no more; without its request they are given up after a
+// while, and with its connection at once. All on the loop's thread.
+#ifndef CPATTN_DAEMON_NET_DEPOSITS_H
+#define CPATTN_DAEMON_NET_DEPOSITS_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "daemon/net/peer.h"
+#include "proto/wire.h"
+
+// What has been handed in, for requests to come and for those that wait or run, together; one user
+// has half of it. There are twice as many connections. A daemon that may have few descriptors keeps
+// more of them for its ranks.
+#define DEPOSITS_MAX         32
+#define DEPOSITS_DESCRIPTORS 64 // for each deposit, of all that the process may open
+
+// -1 and 0: there is none.
+struct segments {
+    int given_fd, wanted_fd;
+    int64_t given_bytes, wanted_bytes;
+};
+
+struct deposits;
+
+struct deposits_handler {
+    void *context;
+    // Whether the user may use the daemon, else why not.
+    enum status (*check)(void *context, const struct peer *peer, struct error *error);
+};
+
+// Listens beside the daemon's socket, whose lock is held. `descriptors` are those that the process
+// may open. UNAVAILABLE: the system refused.
+enum status deposits_create(struct ev_loop *loop, const char *socket, int descriptors,
+                            const struct deposits_handler *handler, struct deposits **deposits,
+                            struct error *error) MUST_CHECK;
+
+// Closes all and removes the socket file. Takes NULL.
+void deposits_destroy(struct deposits *d);
+
+// Whether what the request says of its tensors holds for what its client has handed in. NOT_FOUND:
+// there is nothing for it; INVALID_ARGUMENT: a tensor that does not fit; UNIMPLEMENTED: the request
+// came over a network. *bytes is what its ranks map.
+enum status deposits_check(const struct deposits *d, const struct peer *peer,
+                           const struct wire_request *request, int64_t *bytes,
+                           struct error *error) MUST_CHECK;
+
+// Takes them out, for a request for which deposits_check() has just said OK: deposits_release().
+struct segments deposits_take(struct deposits *d, const struct peer *peer,
+                              const struct wire_request *request);
+void deposits_release(struct deposits *d, struct segments *segments); // also of none
+
+#endif

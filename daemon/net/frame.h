@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wire of SP request sockets (nng's REQ) on a byte stream, seen from the side that replies: a
+// greeting each way, then frames. Bytes in, views out; no input or output of its own.
+//
+// A frame is a type byte (not over TCP), the length of the rest as 8 bytes, a header of 4-byte
+// words, and the body; numbers are big-endian. The header is a list of hops that ends with the
+// number of the request, the first word with its top bit set; the reply repeats it.
+#ifndef CPATTN_DAEMON_NET_FRAME_H
+#define CPATTN_DAEMON_NET_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+
+#define FRAME_GREETING_BYTES 8
+
+// Hops between a client and us, devices that pass requests on; as many as nng counts.
+#define FRAME_HOPS_MAX   15
+#define FRAME_HEADER_MAX (4 * (FRAME_HOPS_MAX + 1))
+#define FRAME_LEAD_MAX   9 // type and length
+#define FRAME_BYTES_MAX  (FRAME_LEAD_MAX + FRAME_HEADER_MAX + REQUEST_BYTES_MAX)
+
+// What a frame begins with.
+enum framing {
+    FRAMING_IPC, // a type byte, and the length
+    FRAMING_TCP, // the length
+};
+
+enum frame_result {
+    FRAME_PARTIAL, // right so far; more has to come
+    FRAME_WHOLE,
+    FRAME_BROKEN, // whatever follows
+};
+
+// Views into the bytes that were read.
+struct frame {
+    const uint8_t *header, *body;
+    size_t header_bytes, body_bytes; // 4..FRAME_HEADER_MAX, 0..REQUEST_BYTES_MAX
+    size_t bytes;                    // that the frame takes of the stream
+};
+
+// What the replying side sends first.
+extern const uint8_t frame_greeting[FRAME_GREETING_BYTES];
+
+// Whether the stream begins with the greeting of a REQ socket. `fault`: half a sentence on what is
+// wrong, set when the outcome is FRAME_BROKEN.
+enum frame_result frame_greeting_read(const uint8_t *data, size_t size, const char **fault);
+
+// The frame at the beginning of `data`. Anything that cannot become one of at most FRAME_BYTES_MAX
+// is broken as soon as that can be told.
+enum frame_result frame_read(enum framing framing, const uint8_t *data, size_t size,
+                             struct frame *frame, const char **fault);
+
+// The bytes before header and body: 9 or 8.
+size_t frame_lead_bytes(enum framing framing);
+
+// What goes before `size` bytes of header and body. Returns frame_lead_bytes().
+size_t frame_lead_write(enum framing framing, uint8_t lead[FRAME_LEAD_MAX], uint64_t size);
+
+#endif

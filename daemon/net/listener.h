@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The socket file of the daemon: one daemon to a path, over what a killed one left.
+#ifndef CPATTN_DAEMON_NET_LISTENER_H
+#define CPATTN_DAEMON_NET_LISTENER_H
+
+#include <stdbool.h>
+#include <sys/un.h>
+
+#include "common/status.h"
+
+#define LISTENER_PATH_MAX ((int)sizeof(((struct sockaddr_un *)0)->sun_path)) // with its NUL
+
+struct listener {
+    char path[LISTENER_PATH_MAX];
+    int lock_fd;
+    int fd; // that listens; -1: none yet
+};
+
+// Takes the lock file beside the path, so that no other daemon is disturbed, and removes a socket
+// file that a killed one left. INVALID_ARGUMENT: the path is too long or no socket;
+// FAILED_PRECONDITION: another daemon serves it; UNAVAILABLE: the system refused.
+enum status listener_init(struct listener *l, const char *path, struct error *error) MUST_CHECK;
+
+// Starts listening, mode 0660. The descriptor does not block. UNAVAILABLE: the system refused.
+enum status listener_open(struct listener *l, struct error *error) MUST_CHECK;
+
+// Closes, and removes the socket file and the lock file. Takes a zeroed one.
+void listener_fini(struct listener *l);
+
+#endif

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# The sockets: bytes, requests and replies, without their meaning.
+noinst_LIBRARIES += daemon/libserver.a
+daemon_libserver_a_SOURCES =
+daemon_libserver_a_SOURCES += daemon/net/chain_screen.c
+daemon_libserver_a_SOURCES += daemon/net/chain_screen.h
+daemon_libserver_a_SOURCES += daemon/net/connection.c
+daemon_libserver_a_SOURCES += daemon/net/connection.h
+daemon_libserver_a_SOURCES += daemon/net/frame.c
+daemon_libserver_a_SOURCES += daemon/net/frame.h
+daemon_libserver_a_SOURCES += daemon/net/listener.c
+daemon_libserver_a_SOURCES += daemon/net/listener.h
+daemon_libserver_a_SOURCES += daemon/net/peer.c
+daemon_libserver_a_SOURCES += daemon/net/peer.h
+daemon_libserver_a_SOURCES += daemon/net/server.c
+daemon_libserver_a_SOURCES += daemon/net/server.h
+daemon_libserver_a_SOURCES += daemon/net/tls.h
+if TLS
+daemon_libserver_a_SOURCES += daemon/net/tls.c
+else
+daemon_libserver_a_SOURCES += daemon/net/tls_none.c
+endif
+
+# What only the daemon itself has.
+cpattnd_SOURCES += daemon/net/deposits.c
+cpattnd_SOURCES += daemon/net/deposits.h
+cpattnd_SOURCES += daemon/net/port.c
+cpattnd_SOURCES += daemon/net/port.h

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/peer.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+bool peer_local(int fd, struct peer *peer)
+{
+    struct ucred credentials = {.uid = (uid_t)-1};
+    socklen_t size = sizeof(credentials);
+    bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0;
+    *peer = (struct peer){.uid = credentials.uid, .pid = credentials.pid};
+    return known;
+}
+
+// An IPv4 client of a socket of both kinds has its own address.
+static bool mapped_take(const struct sockaddr_in6 *v6, struct sockaddr_in *v4)
+{
+    bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+    if (mapped)
+        memcpy(&v4->sin_addr, v6->sin6_addr.s6_addr + 12, sizeof(v4->sin_addr));
+    v4->sin_port = v6->sin6_port;
+    return mapped;
+}
+
+void peer_remote(const struct sockaddr_storage *address, struct peer *peer)
+{
+    char text[INET6_ADDRSTRLEN] = "?";
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    *peer = (struct peer){.uid = PEER_REMOTE_UID};
+    memcpy(&v4, address, sizeof(v4));
+    memcpy(&v6, address, sizeof(v6));
+    if (address->ss_family == AF_INET6 && !mapped_take(&v6, &v4)) {
+        inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+        snprintf(peer->address, sizeof(peer->address), "[%s]:%u", text, ntohs(v6.sin6_port));
+    } else {
+        inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+        snprintf(peer->address, sizeof(peer->address), "%s:%u", text, ntohs(v4.sin_port));
+    }
+}
+
+bool peer_is_remote(const struct peer *peer)
+{
+    return peer->address[0] != '\0';
+}
+
+const char *peer_describe(const struct peer *peer, char text[PEER_TEXT_MAX])
+{
+    if (peer_is_remote(peer))
+        snprintf(text, PEER_TEXT_MAX, "address=%s", peer->address);
+    else
+        snprintf(text, PEER_TEXT_MAX, "uid=%d pid=%d", (int)peer->uid, (int)peer->pid);
+    return text;
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/port.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+// What the kernel keeps of one connection that is not read, or does not read: a request of the
+// largest size each way, and some.
+#define BUFFER_BYTES (256 * 1024)
+
+static enum status files_read(const struct listen_config *listen, struct port *port,
+                              struct error *error)
+{
+    enum status status = STATUS_OK;
+    const struct tls_files files = {listen->tls_certificate, listen->tls_key, listen->tls_clients};
+    if (listen->token_file[0])
+        status = token_read(listen->token_file, &port->token, error);
+    if (status == STATUS_OK && listen->url.tls)
+        status = tls_create(&files, &port->tls, error);
+    return status;
+}
+
+// Set before it listens, so that its connections have them.
+static void options_set(int fd, int family)
+{
+    const int on = 1, off = 0, bytes = BUFFER_BYTES;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    if (family == AF_INET6) // [::] takes IPv4 as well
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+}
+
+static enum status listen_on(const struct addrinfo *address, const char *url, int *fd,
+                             struct error *error)
+{
+    int opened = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (opened >= 0)
+        options_set(opened, address->ai_family);
+    if (opened >= 0 && bind(opened, address->ai_addr, address->ai_addrlen) == 0 &&
+        listen(opened, SOMAXCONN) == 0) {
+        *fd = opened;
+        return STATUS_OK;
+    }
+    enum status status = errno == EADDRINUSE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE;
+    error_set(error, status, "cannot listen on %s: %s%s", url, strerror(errno),
+              errno == EADDRINUSE ? "; choose another port with --listen" : "");
+    if (opened >= 0)
+        close(opened);
+    return status;
+}
+
+enum status port_open(const struct listen_config *listen, struct port *port, struct error *error)
+{
+    const struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+                                   .ai_socktype = SOCK_STREAM};
+    struct addrinfo *addresses = NULL;
+    *port = (struct port){.fd = -1};
+    if (!listen->text[0])
+        return STATUS_OK;
+    enum status status = files_read(listen, port, error);
+    int result = status == STATUS_OK
+                     ? getaddrinfo(listen->url.host, listen->url.port, &hints, &addresses)
+                     : 0;
+    if (result != 0)
+        status = error_set(error, STATUS_UNAVAILABLE, "listen: %s: cannot look up %s: %s",
+                           listen->text, listen->url.host, gai_strerror(result));
+    if (status == STATUS_OK)
+        status = listen_on(addresses, listen->text, &port->fd, error);
+    if (addresses)
+        freeaddrinfo(addresses);
+    if (status != STATUS_OK)
+        port_fini(port);
+    return status;
+}
+
+enum status port_reread(const struct listen_config *listen, struct port *port, struct error *error)
+{
+    struct port read = {.fd = -1};
+    enum status status = files_read(listen, &read, error);
+    if (status != STATUS_OK) {
+        port_fini(&read);
+        return status;
+    }
+    read.fd = port->fd;
+    port->fd = -1;
+    port_fini(port);
+    *port = read;
+    token_wipe(&read.token);
+    return STATUS_OK;
+}
+
+void port_fini(struct port *port)
+{
+    if (port->fd >= 0)
+        close(port->fd);
+    tls_release(port->tls);
+    token_wipe(&port->token);
+    port->tls = NULL;
+    port->fd = -1;
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/tls.h"
+
+#include <stdlib.h>
+
+const char *tls_library(void)
+{
+    return NULL;
+}
+
+enum status tls_create(const struct tls_files *files, struct tls **tls, struct error *error)
+{
+    (void)files;
+    (void)tls;
+    return error_set(error, STATUS_UNIMPLEMENTED,
+                     "this cpattnd was built without TLS; build it where libmbedtls-dev is "
+                     "installed, or forward the unix socket with ssh");
+}
+
+// Without a struct tls there is nothing to hold, and no session.
+
+struct tls *tls_hold(struct tls *tls)
+{
+    return tls;
+}
+
+void tls_release(struct tls *tls)
+{
+    (void)tls;
+}
+
+struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *pipe)
+{
+    (void)tls;
+    (void)pipe;
+    return NULL;
+}
+
+void tls_session_destroy(struct tls_session *session)
+{
+    (void)session;
+}
+
+enum tls_result tls_session_shake(struct tls_session *session, const char **fault)
+{
+    (void)session;
+    *fault = "there is no TLS";
+    return TLS_BROKEN;
+}
+
+enum tls_result tls_session_read(struct tls_session *session, void *data, size_t size, size_t *got,
+                                 const char **fault)
+{
+    (void)data;
+    (void)size;
+    (void)got;
+    return tls_session_shake(session, fault);
+}
+
+bool tls_session_has_more(const struct tls_session *session)
+{
+    (void)session;
+    return false;
+}
+
+bool tls_session_write(struct tls_session *session, const void *data, size_t size)
+{
+    (void)session;
+    (void)data;
+    (void)size;
+    return false;
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/pool/crew.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "daemon/pool/rank_process.h"
+#include "daemon/process/proc.h"
+#include "daemon/process/spawn.h"
+#include "daemon/process/strays.h"
+
+// How long the end waits for processes that have had SIGKILL.
+#define REAP_MAX_NS (2 * NS_PER_S)
+
+// From asking a rank to end to SIGTERM, and from there to SIGKILL.
+#define GRACE_S         .25
+#define STRAYS_PAUSE_MS 2
+
+#define LIBRARY_PIECE_BYTES (INT64_C(33) << 20)
+
+// ---- all crews ---------------------------------------------------------------------------------
+
+static void ranks_kill(struct crew *crew)
+{
+    for (int rank = 0; crew->ranks && rank < crew->world_size; rank++)
+        rank_process_kill(&crew->ranks[rank]);
+}
+
+static void crew_fini(struct crew *crew, uint64_t deadline_ns)
+{
+    ranks_kill(crew);
+    if (crew->crews)
+        ev_timer_stop(crew->crews->loop, &crew->grace);
+    for (int rank = 0; crew->ranks && rank < crew->world_size; rank++)
+        rank_process_fini(&crew->ranks[rank], deadline_ns);
+    if (crew->progress)
+        munmap(crew->progress, (size_t)crew->world_size * sizeof(*crew->progress));
+    free(crew->ranks);
+    free(crew->reports);
+    free(crew->snapshot);
+    memset(crew, 0, sizeof(*crew));
+}
+
+// What is known of a pool is kept for the answers that its last exit brings, and no longer.
+static void on_rank_gone(struct crew *crew, int rank)
+{
+    const struct crew_handler *handler = &crew->crews->handler;
+    uint32_t generation = crew->generation;
+    crew->alive--;
+    handler->exited(handler->context, crew->index, generation, rank,
+                    crew->ranks[rank].from_outside);
+    if (crew->generation == generation && crew->alive == 0)
+        crew_fini(crew, 0);
+}
+
+enum status crews_create(struct ev_loop *loop, const char *program, const struct guests *guests,
+                         const struct confinement *confinement, const struct crew_handler *handler,
+                         struct crews **crews, struct error *error)
+{
+    struct crews *c = calloc(1, sizeof(*c));
+    if (!c)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pools");
+    c->loop = loop;
+    c->handler = *handler;
+    c->rank_gone = on_rank_gone;
+    c->program = program;
+    c->guests = guests;
+    c->confinement = confinement;
+    c->guest_confinement = *confinement;
+    c->guest_confinement.is_guest = true;
+    c->kills_strays = strays_are_ours();
+    c->table = calloc(POOLS_MAX, sizeof(*c->table));
+    c->environment = spawn_environment_create(false);
+    c->guest_environment = spawn_environment_create(true);
+    c->null_fd = spawn_fd_lift(open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (!c->table || !c->environment || !c->guest_environment || c->null_fd < 0) {
+        crews_destroy(c);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory or descriptor for the pools");
+    }
+    *crews = c;
+    return STATUS_OK;
+}
+
+static bool pid_is_rank(const void *context, pid_t pid)
+{
+    const struct crews *c = context;
+    for (int i = 0; i < POOLS_MAX; i++) {
+        const struct crew *crew = &c->table[i];
+        for (int rank = 0; rank < crew->world_size; rank++) {
+            if (crew->ranks[rank].pid == pid)
+                return true;
+        }
+    }
+    return false;
+}
+
+void crews_reap_strays(struct crews *c)
+{
+    strays_end(c->kills_strays, pid_is_rank, c);
+}
+
+// Those of ranks that have just been reaped come to us now.
+static void strays_finish(struct crews *c, uint64_t deadline_ns)
+{
+    while (strays_end(c->kills_strays, pid_is_rank, c) > 0 && clock_now_ns() < deadline_ns)
+        poll(NULL, 0, STRAYS_PAUSE_MS);
+}
+
+void crews_destroy(struct crews *c)
+{
+    if (!c)
+        return;
+    uint64_t deadline_ns = clock_now_ns() + REAP_MAX_NS;
+    for (int i = 0; c->table && i < POOLS_MAX; i++)
+        ranks_kill(&c->table[i]);
+    for (int i = 0; c->table && i < POOLS_MAX; i++)
+        crew_fini(&c->table[i], deadline_ns);
+    if (c->table)
+        strays_finish(c, deadline_ns);
+    free(c->table);
+    spawn_environment_destroy(c->environment);
+    spawn_environment_destroy(c->guest_environment);
+    if (c->null_fd >= 0)
+        close(c->null_fd);
+    free(c);
+}
+
+struct crew *crews_get(struct crews *c, int index)
+{
+    return &c->table[index];
+}
+
+// ---- one crew ----------------------------------------------------------------------------------
+
+// Sealed, because a rank that cut the memory short would make the daemon's next read fatal.
+static int progress_create(struct crew *crew, struct error *error)
+{
+    size_t size = (size_t)crew->world_size * sizeof(*crew->progress);
+    int fd = spawn_fd_lift(memfd_create("cpattn-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    void *memory = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, (off_t)size) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        error_set(error, STATUS_RESOURCE_EXHAUSTED, "no shared memory for progress: %s",
+                  strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    crew->progress = memory;
+    return fd;
+}
+
+// Twice: what did not do as asked is told to, then killed.
+static void on_grace(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    (void)events;
+    struct crew *crew = watcher->data;
+    if (crew->told) {
+        ev_timer_stop(loop, watcher);
+        ranks_kill(crew);
+        return;
+    }
+    crew->told = true;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        rank_process_signal(&crew->ranks[rank], SIGTERM);
+        rank_process_signal(&crew->ranks[rank], SIGCONT);
+    }
+}
+
+static enum status crew_init(struct crews *p, struct crew *crew, const struct crew_start *start,
+                             struct error *error)
+{
+    int world_size = start->world_size;
+    crew_fini(crew, 0);
+    crew->crews = p;
+    ev_timer_init(&crew->grace, on_grace, 0., GRACE_S);
+    crew->grace.data = crew;
+    crew->index = (int)(crew - p->table);
+    crew->generation = start->generation;
+    crew->implementation = start->implementation;
+    crew->guest = start->implementation > 0 ? &p->guests->list[start->implementation - 1] : NULL;
+    crew->ranks = calloc((size_t)world_size, sizeof(*crew->ranks));
+    crew->reports = calloc((size_t)world_size, sizeof(*crew->reports));
+    crew->snapshot = calloc((size_t)world_size, sizeof(*crew->snapshot));
+    if (!crew->ranks || !crew->reports || !crew->snapshot)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool of %d ranks",
+                         world_size);
+    crew->world_size = world_size;
+    for (int rank = 0; rank < world_size; rank++) {
+        struct rank_process *r = &crew->ranks[rank];
+        r->crew = crew;
+        r->rank = rank;
+        r->device = start->gpus ? start->gpus[rank] : -1;
+        r->pidfd = r->channel = -1;
+    }
+    return STATUS_OK;
+}
+
+static enum status ranks_start(struct crew *crew, int progress_fd, struct error *error)
+{
+    struct mesh mesh = {0};
+    enum status status = mesh_init(&mesh, crew->world_size, error);
+    for (int rank = 0; status == STATUS_OK && rank < crew->world_size; rank++) {
+        status = mesh_open(&mesh, rank, error);
+        if (status == STATUS_OK)
+            status = rank_process_start(&crew->ranks[rank], &mesh, progress_fd, error);
+        mesh_close(&mesh, rank);
+        crew->alive += status == STATUS_OK;
+    }
+    mesh_fini(&mesh);
+    return status;
+}
+
+enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
+                       struct error *error)
+{
+    struct crew *crew = &crews->table[index];
+    enum status status = crew_init(crews, crew, start, error);
+    if (status == STATUS_OK) {
+        int progress_fd = progress_create(crew, error);
+        status = progress_fd < 0 ? error->status : ranks_start(crew, progress_fd, error);
+        if (progress_fd >= 0)
+            close(progress_fd);
+    }
+    if (status != STATUS_OK)
+        crew_fini(crew, clock_now_ns() + REAP_MAX_NS);
+    return status;
+}
+
+// Descriptors first, so that they are there when the case is read.
+static enum status tensors_send(const struct rank_process *r, uint64_t job,
+                                const struct crew_task *task, struct error *error)
+{
+    struct places_frame frame = {.places = *task->places,
+                                 .has_given = task->given_fd >= 0,
+                                 .has_wanted = task->wanted_fd >= 0};
+    int fds[CHANNEL_FDS_MAX], count = 0;
+    if (frame.has_given)
+        fds[count++] = task->given_fd;
+    if (frame.has_wanted)
+        fds[count++] = task->wanted_fd;
+    return channel_send_fds(r->channel, CHANNEL_TENSORS, r->crew->generation, job, &frame,
+                            sizeof(frame), fds, count, error);
+}
+
+static enum status case_send(const struct rank_process *r, uint64_t job,
+                             const struct crew_task *task, struct error *error)
+{
+    enum status status = task->places ? tensors_send(r, job, task, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = channel_send(r->channel, CHANNEL_CASE, r->crew->generation, job, task->c,
+                              (uint32_t)case_bytes(task->c), error);
+    return status;
+}
+
+void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task)
+{
+    crew->job = job;
+    crew->verify = task->c->verify != VERIFY_OFF;
+    for (int rank = 0; rank < crew->world_size; rank++)
+        crew->ranks[rank].reported = false;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        struct rank_process *r = &crew->ranks[rank];
+        struct error error;
+        // Without a channel its end is known and about to be reported.
+        if (r->channel < 0)
+            continue;
+        enum status status = case_send(r, job, task, &error);
+        // Where the other end is closed, the channel's watcher finds that out, after what the rank
+        // had to say, and the exit tells why.
+        if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
+            continue;
+        error_prefix(&error, "rank %d does not take the case", rank);
+        rank_process_distrust(r, &error);
+    }
+}
+
+// Libraries ask for pieces of up to 32 MiB, and some ask again for ever when they do not get them.
+static bool at_memory_limit(const struct rank_process *r)
+{
+    int64_t limit = r->crew->crews->confinement->memory_bytes;
+    return limit > 0 && proc_data_bytes(r->pid) > limit - LIBRARY_PIECE_BYTES;
+}
+
+void crew_snapshot(struct crew *crew)
+{
+    if (crew->has_snapshot)
+        return;
+    crew->has_snapshot = true;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        struct rank_process *r = &crew->ranks[rank];
+        progress_store(&crew->snapshot[rank], progress_load(&crew->progress[rank]));
+        r->state = proc_state(r->ending ? 0 : r->pid);
+        r->at_memory_limit = at_memory_limit(r);
+    }
+}
+
+// Whether all of its ranks are well and have nothing to do.
+static bool crew_rests(const struct crew *crew)
+{
+    bool rests = crew->alive == crew->world_size;
+    for (int rank = 0; rank < crew->world_size && rests; rank++) {
+        const struct rank_process *r = &crew->ranks[rank];
+        rests = r->said_ready && r->channel >= 0 && r->failure.status == STATUS_OK &&
+                (crew->job == 0 || r->reported);
+    }
+    return rests;
+}
+
+void crew_kill(struct crew *crew)
+{
+    crew_snapshot(crew);
+    bool rests = !crew->killed && crew_rests(crew);
+    crew->killed = true;
+    if (!rests) {
+        ranks_kill(crew);
+        return;
+    }
+    ev_timer_again(crew->crews->loop, &crew->grace);
+    for (int rank = 0; rank < crew->world_size; rank++)
+        rank_process_stop(&crew->ranks[rank]);
+}
+
+bool crew_is_ready(const struct crew *crew)
+{
+    bool ready = crew->world_size > 0;
+    for (int rank = 0; rank < crew->world_size; rank++)
+        ready = ready && crew->ranks[rank].said_ready;
+    return ready;
+}
+
+void crew_drain_stderr(struct crew *crew)
+{
+    for (int rank = 0; rank < crew->world_size; rank++)
+        stderr_pipe_drain(&crew->ranks[rank].stderr_pipe);
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a process that the daemon does not trust, and a rank with the descriptors that it gets.
+// What cpattn-rank may rely on:
+//     argv  cpattn-rank RANK WORLD GENERATION DAEMON_PID, and with GPUs the index of its own; a
+//           guest has the words of its command, and these numbers in CPATTN_GUEST
+//     fd 0  /dev/null        fd 1, 2  the pipe for what it has to say to people
+//     fd 3  the channel      fd 4     memory of WORLD progress words
+//     fd 5 + j  a stream socket to rank j, for all j but its own
+// and nothing else: no other descriptor, own process group, no signal blocked or ignored, an
+// environment of a few named variables. It is confined (daemon/process/confine.h), and killed when
+// the daemon ends.
+#ifndef CPATTN_DAEMON_PROCESS_SPAWN_H
+#define CPATTN_DAEMON_PROCESS_SPAWN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/status.h"
+#include "daemon/process/confine.h"
+
+#define SPAWN_FD_PROGRESS 4
+#define SPAWN_FD_MESH     5
+
+// Descriptors are moved here before a spawn, out of the way of the numbers that ranks get.
+#define SPAWN_FD_MIN 128
+
+// Moves a descriptor to SPAWN_FD_MIN or above, close-on-exec; the old number is closed either way.
+// -1 with errno when there is none left or fd was -1.
+int spawn_fd_lift(int fd);
+
+struct spawn_process {
+    const char *program;    // a path
+    char *const *arguments; // NULL: it ends where it would run the program, if it can
+    char *const *environment;
+    const int
+        *fds; // [fd_count], each SPAWN_FD_MIN or above: what becomes descriptor 0, 1...; -1: none
+    int fd_count;
+    const struct confinement *confinement;
+};
+
+// Starts it. Must run on the main thread: it is killed when the thread that started it ends.
+// UNAVAILABLE with a sentence of what the system refuses, and then there is no process.
+enum status spawn_process(const struct spawn_process *p, pid_t *pid,
+                          struct error *error) MUST_CHECK;
+
+// Whether processes of the confinement's user can be started and can run the program:
+// FAILED_PRECONDITION, PERMISSION_DENIED. Without a user of their own there is nothing to try.
+enum status spawn_try(const struct confinement *c, const char *program,
+                      struct error *error) MUST_CHECK;
+
+struct spawn {
+    const char *program;
+    char *const *words; // of a guest's command, the program first; NULL: a rank program of ours
+    char *const *environment;
+    const struct confinement *confinement;
+    int rank, world_size;
+    uint32_t generation;
+    int device; // index of its GPU; -1: none
+    // Borrowed, all SPAWN_FD_MIN or above.
+    int null_fd, stderr_fd, channel_fd, progress_fd;
+    const int *mesh; // [world_size], the own entry -1
+};
+
+// Starts a rank, as spawn_process().
+enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error) MUST_CHECK;
+
+// The environment of ranks: one BLAS thread each, a plain locale, and of the daemon's own PATH,
+// LD_LIBRARY_PATH, what sanitizers read, CUDA_* and NCCL_*; that of guests has what Python and
+// frameworks look for, too. Nothing else is inherited. Owned by the caller,
+// spawn_environment_destroy(); NULL without memory.
+char **spawn_environment_create(bool of_guests);
+void spawn_environment_destroy(char **environment);
+
+#endif

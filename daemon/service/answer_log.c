@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/answer_log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/log.h"
+#include "daemon/service/reply.h"
+
+// Room for pieces of a line.
+#define CASE_TEXT_MAX 256
+
+const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX])
+{
+    for (int i = 0; i < 16; i++)
+        sprintf(text + 2 * i, "%02x", id->bytes[i]);
+    return text;
+}
+
+void answer_refuse(struct exchange *exchange, const struct peer *peer,
+                   const struct wire_request *request, const struct error *error)
+{
+    char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
+    log_info("refused id=%s client=%u %s status=%s reason=%s", answer_log_id(&request->id, id),
+             peer->client, peer_describe(peer, who), status_name(error->status),
+             log_quote(&(struct log_quoted){0}, error->text));
+    reply_status(exchange, request, error);
+}
+
+static const char *verdict_name(const struct wire_reply *reply)
+{
+    static const char *const names[] = {
+        [VERDICT_PASS] = "pass", [VERDICT_FAIL] = "fail", [VERDICT_UNVERIFIED] = "unverified"};
+    return reply->status == STATUS_OK ? names[reply->result.verdict] : "none";
+}
+
+void answer_log(const struct task *task, const struct action *a, const struct wire_reply *reply)
+{
+    char id[ID_TEXT_MAX], text[CASE_TEXT_MAX], who[PEER_TEXT_MAX];
+    if (!log_enabled(LOG_LEVEL_INFO))
+        return;
+    case_describe(&task->c, text, sizeof(text));
+    log_info("answered id=%s client=%u %s case=%s status=%s verdict=%s queue_us=%" PRIu64
+             " run_us=%" PRIu64 " message=%s",
+             answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
+             log_quote(&(struct log_quoted){0}, text), status_name(reply->status),
+             verdict_name(reply), a->queue_ns / 1000, a->run_ns / 1000,
+             log_quote(&(struct log_quoted){0}, reply->message));
+}
+
+void answer_log_admitted(const struct task *task)
+{
+    char id[ID_TEXT_MAX], text[CASE_TEXT_MAX], who[PEER_TEXT_MAX];
+    if (!log_enabled(LOG_LEVEL_INFO))
+        return;
+    case_describe(&task->c, text, sizeof(text));
+    log_info("admitted id=%s client=%u %s case=%s timeout_ms=%" PRIu64,
+             answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
+             log_quote(&(struct log_quoted){0}, text), task->timeout_ns / 1000000);
+}
+
+void answer_log_run(const struct task *task, const struct action *a)
+{
+    char id[ID_TEXT_MAX];
+    if (log_enabled(LOG_LEVEL_INFO))
+        log_info("run id=%s world=%d instance=%d generation=%" PRIu32, answer_log_id(&task->id, id),
+                 a->world_size, a->instance, a->generation);
+}
+
+void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status)
+{
+    char text[ID_TEXT_MAX], who[PEER_TEXT_MAX];
+    log_info("cancel id=%s client=%u %s status=%s", answer_log_id(id, text), peer->client,
+             peer_describe(peer, who), status_name(status));
+}

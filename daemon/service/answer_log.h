@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines of the log about answers.
+#ifndef CPATTN_DAEMON_SERVICE_ANSWER_LOG_H
+#define CPATTN_DAEMON_SERVICE_ANSWER_LOG_H
+
+#include "daemon/core/core.h"
+#include "daemon/service/tasks.h"
+
+// An id as the log writes it.
+#define ID_TEXT_MAX 33
+const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX]);
+
+// Refuses a request, and says so.
+void answer_refuse(struct exchange *exchange, const struct peer *peer,
+                   const struct wire_request *request, const struct error *error);
+
+// Says how a case was answered.
+void answer_log(const struct task *task, const struct action *a, const struct wire_reply *reply);
+
+// A request has become a task; its ranks get it; somebody has asked for its end, with this outcome.
+void answer_log_admitted(const struct task *task);
+void answer_log_run(const struct task *task, const struct action *a);
+void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status);
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/core_config.h"
+
+#include "common/clock.h"
+#include "daemon/settings/guests.h"
+
+// Long enough for the kernel to take tens of GiB of memory down.
+#define KILL_TIMEOUT_NS (10 * NS_PER_S)
+// A rank that sees a peer's end of file tells before the kernel tells us of the death.
+#define PEER_GRACE_NS   (250 * NS_PER_MS)
+
+struct core *core_config_make(const struct service_config *config)
+{
+    struct core_config core = {
+        .device_count = config->description.devices,
+        .oversubscribe = config->shares_devices,
+        .spares = config->spares,
+        .queue_max = config->description.queue_max,
+        .user_queue_max = config->user_queue_max,
+        .ranks_max = RANKS_MAX,
+        .start_timeout_ns = config->start_timeout_ns,
+        .peer_grace_ns = PEER_GRACE_NS,
+        .idle_timeout_ns = config->idle_timeout_ns,
+        .kill_timeout_ns = KILL_TIMEOUT_NS,
+        .guest_count = config->guests->count,
+    };
+    for (int i = 0; i < config->guests->count; i++)
+        core.guests[i] = (struct core_guest){config->guests->list[i].world_sizes,
+                                             config->guests->list[i].start_timeout_ns};
+    return core_create(&core);
+}

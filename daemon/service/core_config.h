@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Creates the pool core from the settings of a service.
+#ifndef CPATTN_DAEMON_SERVICE_CORE_CONFIG_H
+#define CPATTN_DAEMON_SERVICE_CORE_CONFIG_H
+
+#include "daemon/core/core.h"
+#include "daemon/service/service_config.h"
+
+// core_destroy(); NULL when memory is short.
+struct core *core_config_make(const struct service_config *config);
+
+#endif

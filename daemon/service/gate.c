@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/gate.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/pool/mesh.h"
+
+bool gate_is_ruler(const struct peer *peer)
+{
+    return !peer_is_remote(peer) && (peer->uid == 0 || peer->uid == geteuid());
+}
+
+enum status gate_check_token(const struct service_config *config, const struct peer *peer,
+                             const void *data, size_t size, struct request_id *id,
+                             struct error *error)
+{
+    struct token token;
+    if (!peer_is_remote(peer) || !config->token.text[0])
+        return STATUS_OK;
+    wire_peek_request(data, size, id, &token);
+    bool shown = token_equal(&config->token, &token), presented = token.text[0];
+    token_wipe(&token);
+    if (shown)
+        return STATUS_OK;
+    return error_set(error, STATUS_UNAUTHENTICATED,
+                     presented ? "the token is not that of this daemon; ask its administrator "
+                                 "for the file that token-file names there"
+                               : "this daemon asks clients over a network for its token; give "
+                                 "the file that holds it with --token-file, or "
+                                 "CPATTN_TOKEN_FILE");
+}
+
+enum status gate_check_peer(const struct service_config *config, const struct peer *peer,
+                            struct error *error)
+{
+    const struct user_list *allowed = &config->allowed;
+    if (allowed->count == 0 || peer_is_remote(peer) || gate_is_ruler(peer) ||
+        user_list_has(allowed, peer->uid))
+        return STATUS_OK;
+    return error_set(error, STATUS_PERMISSION_DENIED,
+                     "user %u is not among those that this daemon serves (allow-users)",
+                     (unsigned)peer->uid);
+}
+
+static enum status memory_check(const struct service_config *config, const struct cp_case *c,
+                                struct error *error)
+{
+    const double gib = 1024. * 1024. * 1024.;
+    int64_t rank_bytes, bytes, limit = config->description.memory_bytes_max;
+    enum status status = case_memory(c, &rank_bytes, error);
+    if (status != STATUS_OK)
+        return status;
+    if (__builtin_mul_overflow(rank_bytes, (int64_t)c->world_size, &bytes))
+        bytes = INT64_MAX;
+    if (bytes > limit)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "the case needs %.1f GiB over %d ranks, this daemon grants %.1f GiB; make "
+                         "the case smaller, or start the daemon with a larger --memory",
+                         (double)bytes / gib, c->world_size, (double)limit / gib);
+    limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
+    if (config->confinement.memory_bytes > 0 && rank_bytes > limit)
+        return error_set(
+            error, STATUS_RESOURCE_EXHAUSTED,
+            "the case needs %.2f GiB on each rank, --rank-memory leaves it %.2f GiB; use "
+            "more ranks, make the case smaller, or start the daemon with a larger one",
+            (double)rank_bytes / gib, (double)limit / gib);
+    return STATUS_OK;
+}
+
+static enum status descriptors_check(const struct service_config *config, int world_size,
+                                     struct error *error)
+{
+    int needed = mesh_descriptors(world_size);
+    if (needed > config->descriptors_max)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "starting %d ranks takes %d file descriptors at once, the daemon has %d "
+                         "for them; raise its limit (LimitNOFILE=, ulimit -n)",
+                         world_size, needed, config->descriptors_max);
+    return STATUS_OK;
+}
+
+// "mine, cudnn"
+static void providers_name(const struct wire_description *d, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < d->provider_count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "",
+                                 d->providers[i].name);
+}
+
+static enum status provider_check(const struct service_config *config, const struct cp_case *c,
+                                  struct error *error)
+{
+    const struct wire_description *d = &config->description;
+    char names[PROVIDERS_MAX * (PROVIDER_NAME_MAX + 2)];
+    for (int i = 0; i < d->provider_count; i++)
+        if (strcmp(d->providers[i].name, c->provider) == 0)
+            return STATUS_OK;
+    if (!c->provider[0])
+        return STATUS_OK;
+    providers_name(d, names, sizeof(names));
+    return error_set(error, STATUS_FAILED_PRECONDITION,
+                     "provider is '%s'; this daemon has %s; its setting `provider` adds one",
+                     c->provider, names[0] ? names : "none but its own kernels");
+}
+
+int gate_implementation(const struct service_config *config, const struct cp_case *c)
+{
+    const struct guests *guests = config->guests;
+    if (!c->implementation[0])
+        return 0;
+    for (int i = 0; i < guests->count; i++)
+        if (strcmp(guests->list[i].name, c->implementation) == 0)
+            return i + 1;
+    return -1;
+}
+
+// "1 to 4", "1, 2, 4 or 8"
+static void sizes_write(uint64_t sizes, char *text, size_t size)
+{
+    int last = 64 - __builtin_clzll(sizes), first = __builtin_ctzll(sizes) + 1;
+    size_t used = 0;
+    if (last - first + 1 == __builtin_popcountll(sizes) && last > first) {
+        snprintf(text, size, "%d to %d", first, last);
+        return;
+    }
+    for (int w = first; w <= last && used < size; w++)
+        if (sizes >> (w - 1) & 1)
+            used += (size_t)snprintf(text + used, size - used, "%s%d",
+                                     w == first  ? ""
+                                     : w == last ? " or "
+                                                 : ", ",
+                                     w);
+}
+
+static enum status implementation_check(const struct service_config *config,
+                                        const struct cp_case *c, struct error *error)
+{
+    const struct guests *guests = config->guests;
+    int implementation = gate_implementation(config, c);
+    char text[ERROR_TEXT_MAX / 2] = "";
+    size_t used = 0;
+    if (implementation == 0)
+        return STATUS_OK;
+    for (int i = 0; i < guests->count && used < sizeof(text); i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
+                                 i + 1 < guests->count ? ", " : " or ", guests->list[i].name);
+    if (implementation < 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "implementation is '%s'; accepted here is cpattn%s%s", c->implementation,
+                         text, guests->count > 0 ? "" : ": this daemon has no guests (--guest)");
+    const struct guest *guest = &guests->list[implementation - 1];
+    if (config->description.gpu_count > 0)
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "implementation is '%s'; guests of a daemon with GPUs are not built yet, "
+                         "one with --backend cpu runs them",
+                         guest->name);
+    sizes_write(guest->world_sizes, text, sizeof(text));
+    if (!(guest->world_sizes >> (c->world_size - 1) & 1))
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "world_size is %d with implementation %s; accepted is %s there",
+                         c->world_size, guest->name, text);
+    return STATUS_OK;
+}
+
+enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
+                            struct error *error)
+{
+    enum status status = implementation_check(config, c, error);
+    if (status == STATUS_OK)
+        status = provider_check(config, c, error);
+    if (status == STATUS_OK)
+        status = memory_check(config, c, error);
+    return status == STATUS_OK ? descriptors_check(config, c->world_size, error) : status;
+}
+
+enum status gate_check_tensors(const struct service_config *config, const struct cp_case *c,
+                               int64_t bytes, struct error *error)
+{
+    const double gib = 1024. * 1024. * 1024.;
+    int64_t rank_bytes, limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
+    enum status status = case_memory(c, &rank_bytes, error);
+    if (status != STATUS_OK || config->confinement.memory_bytes == 0 || rank_bytes + bytes <= limit)
+        return status;
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                     "the case needs %.2f GiB on each rank and %.2f GiB of tensors, --rank-memory "
+                     "leaves it %.2f GiB; make the case smaller, or start the daemon with a larger "
+                     "one",
+                     (double)rank_bytes / gib, (double)bytes / gib, (double)limit / gib);
+}

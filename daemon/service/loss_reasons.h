@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// How cases have lost their pools, in a sentence each, for those who submit them again. The last
+// LOSS_REASONS_MAX cases; what the core still holds against a case is among them, unless many
+// others have done the same since.
+#ifndef CPATTN_DAEMON_SERVICE_LOSS_REASONS_H
+#define CPATTN_DAEMON_SERVICE_LOSS_REASONS_H
+
+#include <stdint.h>
+
+#include "common/status.h"
+
+#define LOSS_REASONS_MAX 128
+
+struct loss_reasons {
+    struct loss {
+        uint64_t case_hash;
+        char text[ERROR_TEXT_MAX]; // empty: the entry is free
+    } entries[LOSS_REASONS_MAX];
+    int next;
+};
+
+// The last of its case counts. That the pool is being restarted is left out. A zeroed one is
+// empty.
+void loss_reasons_note(struct loss_reasons *l, uint64_t case_hash, const char *text);
+
+// "" when nothing is known.
+const char *loss_reasons_find(const struct loss_reasons *l, uint64_t case_hash);
+
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/open_requests.h"
+
+#include <stdio.h>
+
+#include "common/clock.h"
+#include "daemon/service/answer_log.h"
+#include "daemon/service/gate.h"
+
+static bool is_before(const struct task *a, const struct task *b)
+{
+    if ((a->run_ns > 0) != (b->run_ns > 0))
+        return a->run_ns > 0;
+    return a->admitted_ns < b->admitted_ns;
+}
+
+// Keeps the first ones in order.
+static int insert(const struct task **list, int count, const struct task *task)
+{
+    int place = count < OPEN_LISTED_MAX ? count : OPEN_LISTED_MAX - 1;
+    if (count == OPEN_LISTED_MAX && !is_before(task, list[place]))
+        return count;
+    for (; place > 0 && is_before(task, list[place - 1]); place--)
+        list[place] = list[place - 1];
+    list[place] = task;
+    return count < OPEN_LISTED_MAX ? count + 1 : count;
+}
+
+// Where the rank stands that holds up the others.
+static void place_fill(const struct task *task, struct crews *crews, struct wire_open_request *open)
+{
+    const struct crew *crew = crews_get(crews, task->pool);
+    if (task->run_ns == 0 || crew->generation != task->generation || crew->world_size == 0)
+        return;
+    struct progress words[WORLD_SIZE_MAX]; // theirs may change while they are looked at
+    for (int rank = 0; rank < crew->world_size; rank++)
+        progress_store(&words[rank], progress_load(&crew->progress[rank]));
+    struct progress_view view = progress_load(&words[progress_culprit(words, crew->world_size)]);
+    if (view.job != (crew->job & 0xffffff) || view.phase >= REPORT_PHASES ||
+        view.phase == REPORT_IDLE)
+        return;
+    snprintf(open->phase, sizeof(open->phase), "%s", report_phase_name(view.phase));
+    open->step = view.step;
+}
+
+static void owner_fill(const struct task *task, struct wire_open_request *open)
+{
+    answer_log_id(&task->id, open->id);
+    peer_describe(&task->peer, open->user);
+    case_describe(&task->c, open->case_text, sizeof(open->case_text));
+}
+
+static void open_fill(const struct task *task, struct crews *crews, const struct peer *peer,
+                      uint64_t now_ns, struct wire_open_request *open)
+{
+    bool mine = !peer_is_remote(peer) && peer->uid == task->peer.uid;
+    *open = (struct wire_open_request){.world_size = task->c.world_size,
+                                       .running = task->run_ns > 0,
+                                       .age_ns = now_ns - task->admitted_ns,
+                                       .run_ns = task->run_ns > 0 ? now_ns - task->run_ns : 0};
+    if (mine || gate_is_ruler(peer))
+        owner_fill(task, open);
+    else if (peer_is_remote(&task->peer))
+        snprintf(open->user, sizeof(open->user), "network");
+    else
+        snprintf(open->user, sizeof(open->user), "uid=%d", (int)task->peer.uid);
+    snprintf(open->implementation, sizeof(open->implementation), "%s", task->c.implementation);
+    place_fill(task, crews, open);
+}
+
+int open_requests_list(const struct tasks *tasks, int slots, struct crews *crews,
+                       const struct peer *peer, struct wire_open_request open[OPEN_LISTED_MAX])
+{
+    const struct task *list[OPEN_LISTED_MAX];
+    int count = 0;
+    for (int slot = 0; slot < slots; slot++)
+        if (tasks_get(tasks, slot))
+            count = insert(list, count, tasks_get(tasks, slot));
+    for (int i = 0; i < count; i++)
+        open_fill(list[i], crews, peer, clock_now_ns(), &open[i]);
+    return count;
+}

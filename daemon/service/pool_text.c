@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/pool_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "daemon/process/proc.h"
+#include "daemon/settings/guests.h"
+
+uint64_t pool_text_devices(const struct wire_description *d, uint64_t places)
+{
+    uint64_t gpus = 0;
+    for (int place = 0; place < d->gpu_count; place++)
+        if (places >> place & 1)
+            gpus |= UINT64_C(1) << d->gpus[place].index;
+    return d->gpu_count > 0 ? gpus : places;
+}
+
+// ---- who it was, and what it said last ---------------------------------------------------------
+
+// Of a guest's command, for people.
+#define COMMAND_TOLD 60
+// Of what a process wrote: its last lines, and how much of them.
+#define LINES_TOLD   3
+#define LINES_BYTES  (ERROR_TEXT_MAX / 2)
+
+void pool_text_guest(const struct crew *crew, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (crew && crew->guest)
+        snprintf(text, size, " of guest %s", crew->guest->name);
+}
+
+// " (python3 my_ring.py)"
+static void command_write(const struct guest *guest, char *text, size_t size)
+{
+    char *words[GUEST_WORDS_MAX + 1];
+    size_t used = 0;
+    text[0] = '\0';
+    if (!guest)
+        return;
+    guest_words(guest, words);
+    for (int i = 0; words[i] && used < size; i++) {
+        const char *slash = i == 0 ? strrchr(words[i], '/') : NULL;
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i == 0 ? " (" : " ",
+                                 slash ? slash + 1 : words[i]);
+    }
+    for (char *at = text; *at; at++)
+        *at = (char)(*at < ' ' || *at > '~' ? ' ' : *at);
+    if (used > COMMAND_TOLD)
+        snprintf(text + COMMAND_TOLD - 3, size - COMMAND_TOLD + 3, "...");
+    snprintf(text + strlen(text), size - strlen(text), ")");
+}
+
+// The lines of a text that is cut up in place, the last LINES_TOLD of those that say something, one
+// behind the other.
+static void lines_write(char *from, char *text, size_t size)
+{
+    const char *lines[LINES_TOLD] = {NULL};
+    int count = 0;
+    for (char *line; (line = strsep(&from, "\n"));) {
+        line += strspn(line, " \t");
+        if (line[0])
+            lines[count++ % LINES_TOLD] = line;
+    }
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = count > LINES_TOLD ? count - LINES_TOLD : 0; i < count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : " | ",
+                                 lines[i % LINES_TOLD]);
+}
+
+void pool_text_wrote(const struct rank_process *r, char *text, size_t size)
+{
+    char tail[LINES_BYTES], lines[LINES_BYTES + 3 * LINES_TOLD];
+    bytering_tail(&r->stderr_pipe.ring, tail, sizeof(tail));
+    lines_write(tail, lines, sizeof(lines));
+    snprintf(text, size, "%s%s", lines[0] ? "; it wrote: " : "", lines);
+}
+
+static bool was_killed(const char *fate)
+{
+    return strncmp(fate, "killed", 6) == 0;
+}
+
+void pool_text_not_ready(const struct crew *crew, int rank, struct error *error)
+{
+    const struct rank_process *r = &crew->ranks[rank];
+    char guest[IMPLEMENTATION_NAME_MAX + 16], command[GUEST_COMMAND_MAX], wrote[ERROR_TEXT_MAX];
+    const char *fate = r->fate[0] ? r->fate : "failed";
+    bool returned = crew->guest && strcmp(fate, "exited with 0") == 0;
+    pool_text_guest(crew, guest, sizeof(guest));
+    command_write(crew->guest, command, sizeof(command));
+    pool_text_wrote(r, wrote, sizeof(wrote));
+    error_set(error, STATUS_UNAVAILABLE, "rank %d of %d%s%s %s%s before it was ready%s%s%s%s", rank,
+              crew->world_size, guest, command, was_killed(fate) ? "was " : "", fate,
+              r->failure.text[0] ? ": " : "", r->failure.text, wrote,
+              returned
+                  ? "; a guest calls cpattn.guest.serve() or cpattn_guest_main(), which do not "
+                    "return"
+                  : "");
+}
+
+void pool_text_late(const struct crew *crew, struct error *error)
+{
+    char guest[IMPLEMENTATION_NAME_MAX + 16], command[GUEST_COMMAND_MAX], wrote[ERROR_TEXT_MAX];
+    const struct rank_process *late = NULL;
+    for (int rank = crew->world_size - 1; rank >= 0; rank--) {
+        const struct rank_process *r = &crew->ranks[rank];
+        if (r->fate[0] || r->ending || r->failure.status != STATUS_OK)
+            return;
+        late = r->said_ready ? late : r;
+    }
+    if (!late)
+        return;
+    pool_text_guest(crew, guest, sizeof(guest));
+    command_write(crew->guest, command, sizeof(command));
+    pool_text_wrote(late, wrote, sizeof(wrote));
+    error_set(error, STATUS_UNAVAILABLE, "rank %d of %d%s%s was not ready in time%s%s", late->rank,
+              crew->world_size, guest, command, crew->guest ? " (start-timeout)" : "", wrote);
+}
+
+// "GPU 3", "device 0"
+static void device_name(const struct wire_description *d, int device, char *text, size_t size)
+{
+    bool gpu = device < d->gpu_count;
+    snprintf(text, size, "%s %d", gpu ? "GPU" : "device", gpu ? d->gpus[device].index : device);
+}
+
+static const char *process_describe(struct crews *crews, int pool, uint32_t generation, int rank,
+                                    char text[PROC_TEXT_MAX])
+{
+    const struct crew *crew = crews_get(crews, pool);
+    bool known = crew->generation == generation && rank < crew->world_size;
+    return proc_describe(known ? crew->ranks[rank].pid : 0, text);
+}
+
+void pool_text_stuck(struct crews *crews, const struct wire_description *d, int world_size,
+                     const struct core_stuck *stuck, struct error *error)
+{
+    char device[32], process[PROC_TEXT_MAX];
+    device_name(d, stuck->device, device, sizeof(device));
+    process_describe(crews, stuck->pool, stuck->generation, stuck->rank, process);
+    error_set(error, STATUS_UNAVAILABLE,
+              "no pool of %d ranks can be had: rank %d of a pool was killed and does not end (%s), "
+              "and %s is not used until it does",
+              world_size, stuck->rank, process, device);
+}
+
+void pool_text_log_stuck(struct crews *crews, const struct wire_description *d,
+                         const struct action *stuck)
+{
+    char process[PROC_TEXT_MAX];
+    process_describe(crews, stuck->pool, stuck->generation, stuck->rank, process);
+    log_error("pool_stuck world=%d instance=%d generation=%" PRIu32 " devices=0x%" PRIx64
+              " rank=%d process=%s",
+              stuck->world_size, stuck->instance, stuck->generation,
+              pool_text_devices(d, stuck->devices), stuck->rank,
+              log_quote(&(struct log_quoted){0}, process));
+}
+
+void pool_text_status(const struct wire_description *d,
+                      struct error (*start_errors)[WORLD_SIZE_MAX + 1], struct wire_pool *pools,
+                      int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct wire_pool *pool = &pools[i];
+        const char *text = start_errors[pool->guest][pool->world_size].text;
+        if (text[0] && (pool->state == POOL_BACKOFF || pool->state == POOL_DOWN))
+            snprintf(pool->last_failure, sizeof(pool->last_failure), "%s", text);
+        if (pool->guest > 0)
+            memcpy(pool->implementation, d->guests[pool->guest - 1].name,
+                   sizeof(pool->implementation));
+        pool->devices = pool_text_devices(d, pool->devices);
+    }
+}

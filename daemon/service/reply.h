@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replies as bytes, and sent.
+#ifndef CPATTN_DAEMON_SERVICE_REPLY_H
+#define CPATTN_DAEMON_SERVICE_REPLY_H
+
+#include <stddef.h>
+
+#include "common/status.h"
+#include "daemon/net/server.h"
+#include "proto/wire.h"
+
+// As bytes, for the caller to free. One that cannot be encoded becomes a short one with its status;
+// NULL when not even that can be made. Sets the version.
+void *reply_encode(struct wire_reply *reply, size_t *size);
+
+// Ends the exchange, with the reply if that can be encoded.
+void reply_send(struct exchange *exchange, struct wire_reply *reply);
+
+// The same with nothing but a status and what it says.
+void reply_status(struct exchange *exchange, const struct wire_request *request,
+                  const struct error *error);
+
+#endif

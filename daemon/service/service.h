@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the clients, the pool core and the rank processes: requests become events, the core's
+// actions become starts, kills and replies. Decides nothing that the core could decide.
+#ifndef CPATTN_DAEMON_SERVICE_SERVICE_H
+#define CPATTN_DAEMON_SERVICE_SERVICE_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "daemon/net/deposits.h"
+#include "daemon/net/server.h"
+#include "daemon/service/service_config.h"
+#include "daemon/settings/user_list.h"
+#include "proto/wire.h"
+
+struct service;
+
+// `exited` is called when the core has drained: all is answered and no rank is alive.
+enum status service_create(struct ev_loop *loop, const struct service_config *config,
+                           void (*exited)(void *context), void *context, struct service **service,
+                           struct error *error) MUST_CHECK;
+
+// Kills and reaps what is left. To be called when the server is gone. Takes NULL.
+void service_destroy(struct service *service);
+
+// The handler for the server; its context is the service.
+struct server_handler service_handler(struct service *service);
+
+// Where clients' tensors are handed in; borrowed, for the life of the service from its first
+// request on. The check is that of struct deposits_handler, its context the service.
+void service_set_deposits(struct service *service, struct deposits *deposits);
+enum status service_check_peer(void *service, const struct peer *peer, struct error *error);
+
+// What may change while it serves. What was admitted stays.
+struct service_limits {
+    int user_queue_max;
+    struct user_list allowed;
+    struct token token;
+    uint64_t idle_timeout_ns;
+    int64_t memory_bytes_max;
+};
+void service_limit(struct service *service, const struct service_limits *limits);
+
+// No new cases from now on; `exited` is called once those admitted are answered.
+void service_drain(struct service *service);
+
+// The same, but those admitted are answered UNAVAILABLE and their ranks killed at once.
+void service_stop(struct service *service);
+
+// Once a second.
+void service_tick(struct service *service);
+
+// Cases queued and running, pools with ranks, for a line of text.
+void service_counts(struct service *service, int *queued, int *running, int *pools);
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a service is given: the machine as clients are told of it, and the settings.
+#ifndef CPATTN_DAEMON_SERVICE_SERVICE_CONFIG_H
+#define CPATTN_DAEMON_SERVICE_SERVICE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/machine/time_bounds.h"
+#include "daemon/process/confine.h"
+#include "daemon/settings/guests.h"
+#include "daemon/settings/user_list.h"
+#include "proto/wire.h"
+
+struct service_config {
+    struct wire_description description; // as clients are told; the limits in it are kept
+    const char *rank_program;            // borrowed
+    const struct guests *guests;         // borrowed; those of the description, in this order
+    struct confinement confinement;
+    uint64_t start_timeout_ns;
+    bool shares_devices; // a pool may have more ranks than there are devices
+    bool spares;         // a second pool stands by behind each
+    uint64_t idle_timeout_ns;
+    int user_queue_max;        // cases of one user, up to the description's queue_max
+    struct user_list allowed;  // empty: everybody
+    struct token token;        // of clients over a network; "": none is asked
+    int descriptors_max;       // that this process may open
+    struct device_rates rates; // of the devices
+};
+
+#endif

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/tasks.h"
+
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/limits.h"
+#include "common/list.h"
+
+// One who waits.
+struct waiter {
+    struct list all, same; // on the lists of all and of its slot; free: `same` on the free list
+    struct exchange *exchange;
+    uint32_t client;
+    int slot;
+};
+
+struct tasks {
+    int slots, attached; // attached: those that wait beside a first
+    struct task *tasks;  // [slots]; large, and only looked at where a slot is in use
+    struct list *same;   // [slots]: who waits
+    bool *used;          // [slots]
+    struct waiter *waiters;
+    struct list all, free;
+    int *abandoned; // [slots]
+};
+
+enum status tasks_create(int slots, struct tasks **tasks, struct error *error)
+{
+    struct tasks *t = calloc(1, sizeof(*t));
+    size_t count = (size_t)slots;
+    if (t) {
+        t->slots = slots;
+        t->tasks = calloc(count, sizeof(*t->tasks));
+        t->same = calloc(count, sizeof(*t->same));
+        t->used = calloc(count, sizeof(*t->used));
+        t->waiters = calloc(count + ATTACHED_MAX, sizeof(*t->waiters));
+        t->abandoned = calloc(count, sizeof(*t->abandoned));
+    }
+    if (!t || !t->tasks || !t->same || !t->used || !t->waiters || !t->abandoned) {
+        tasks_destroy(t);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d requests", slots);
+    }
+    list_init(&t->all);
+    list_init(&t->free);
+    for (int i = 0; i < slots; i++)
+        list_init(&t->same[i]);
+    for (int i = 0; i < slots + ATTACHED_MAX; i++) {
+        list_init(&t->waiters[i].all);
+        list_init(&t->waiters[i].same);
+        list_push_back(&t->free, &t->waiters[i].same);
+    }
+    *tasks = t;
+    return STATUS_OK;
+}
+
+void tasks_destroy(struct tasks *t)
+{
+    if (!t)
+        return;
+    free(t->tasks);
+    free(t->same);
+    free(t->used);
+    free(t->waiters);
+    free(t->abandoned);
+    free(t);
+}
+
+static void waiter_add(struct tasks *t, int slot, struct exchange *exchange, uint32_t client)
+{
+    struct waiter *waiter = LIST_ENTRY(list_pop_front(&t->free), struct waiter, same);
+    t->attached += !list_empty(&t->same[slot]);
+    waiter->exchange = exchange;
+    waiter->client = client;
+    waiter->slot = slot;
+    list_push_back(&t->all, &waiter->all);
+    list_push_back(&t->same[slot], &waiter->same);
+}
+
+static void waiter_remove(struct tasks *t, struct waiter *waiter)
+{
+    list_remove(&waiter->all);
+    list_remove(&waiter->same);
+    t->attached -= !list_empty(&t->same[waiter->slot]);
+    list_push_front(&t->free, &waiter->same);
+}
+
+void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, uint64_t timeout_ns,
+                 struct exchange *exchange, const struct peer *peer)
+{
+    t->tasks[slot] = (struct task){.id = request->id,
+                                   .peer = *peer,
+                                   .admitted_ns = clock_now_ns(),
+                                   .timeout_ns = timeout_ns,
+                                   .run_timeout_ns = request->run_timeout_ns,
+                                   .c = request->run,
+                                   .attends = request->attends,
+                                   .places = request->places,
+                                   .segments = {.given_fd = -1, .wanted_fd = -1}};
+    t->used[slot] = true;
+    waiter_add(t, slot, exchange, peer->client);
+}
+
+void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation)
+{
+    struct task *task = &t->tasks[slot];
+    task->run_ns = clock_now_ns();
+    task->pool = pool;
+    task->generation = generation;
+}
+
+void tasks_set_segments(struct tasks *t, int slot, struct segments segments)
+{
+    t->tasks[slot].segments = segments;
+}
+
+enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange, uint32_t client,
+                         struct error *error)
+{
+    if (t->attached == ATTACHED_MAX)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "this request is queued or running already, and %d that were made again "
+                         "wait for their answers, which is the limit",
+                         ATTACHED_MAX);
+    waiter_add(t, slot, exchange, client);
+    return STATUS_OK;
+}
+
+const struct task *tasks_get(const struct tasks *t, int slot)
+{
+    return t->used[slot] ? &t->tasks[slot] : NULL;
+}
+
+void tasks_answer(struct tasks *t, int slot, const void *data, size_t size)
+{
+    for (struct list *node; (node = list_first(&t->same[slot]));) {
+        struct waiter *waiter = LIST_ENTRY(node, struct waiter, same);
+        struct exchange *exchange = waiter->exchange;
+        waiter_remove(t, waiter);
+        if (data)
+            server_reply(exchange, data, size);
+        else
+            server_drop(exchange);
+    }
+    t->used[slot] = false;
+}
+
+int tasks_client_gone(struct tasks *t, uint32_t client, const int **slots)
+{
+    int count = 0;
+    LIST_FOREACH (node, &t->all) {
+        struct waiter *waiter = LIST_ENTRY(node, struct waiter, all);
+        if (waiter->client != client)
+            continue;
+        int slot = waiter->slot;
+        server_drop(waiter->exchange);
+        waiter_remove(t, waiter);
+        if (list_empty(&t->same[slot]))
+            t->abandoned[count++] = slot;
+    }
+    *slots = t->abandoned;
+    return count;
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the slots of the pool core stand for: the case, and who waits for its answer. A request that
+// is made again while it is queued or running has more than one who waits. All is allocated
+// beforehand.
+#ifndef CPATTN_DAEMON_SERVICE_TASKS_H
+#define CPATTN_DAEMON_SERVICE_TASKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "daemon/net/deposits.h"
+#include "daemon/net/peer.h"
+#include "daemon/net/server.h"
+#include "proto/wire.h"
+
+struct task {
+    struct request_id id;
+    struct peer peer;             // who asked first
+    uint64_t admitted_ns, run_ns; // when; run_ns 0: it waits
+    int pool;                     // that runs it
+    uint32_t generation;
+    uint64_t timeout_ns, run_timeout_ns;
+    struct cp_case c;
+    bool attends; // a client's tensors take part
+    struct whole_places places;
+    struct segments segments; // with the memory of these; the service's
+};
+
+struct tasks;
+
+// For the slots 0..slots-1.
+enum status tasks_create(int slots, struct tasks **tasks, struct error *error) MUST_CHECK;
+
+// Exchanges that are left are the server's. Takes NULL.
+void tasks_destroy(struct tasks *t);
+
+// Fills a free slot; the exchange waits for its answer.
+void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, uint64_t timeout_ns,
+                 struct exchange *exchange, const struct peer *peer);
+
+// The task of a slot begins to run.
+void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation);
+
+// The memory of a slot's tensors.
+void tasks_set_segments(struct tasks *t, int slot, struct segments segments);
+
+// One more waits for the answer. RESOURCE_EXHAUSTED: too many do, and this one is not among them.
+enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange, uint32_t client,
+                         struct error *error) MUST_CHECK;
+
+// The task of a slot; NULL when it is free.
+const struct task *tasks_get(const struct tasks *t, int slot);
+
+// Sends the reply to all who wait and frees the slot. `data` may be NULL: they are dropped.
+void tasks_answer(struct tasks *t, int slot, const void *data, size_t size);
+
+// Drops what the client waits for. Gives the slots that nobody waits for any more, and how many;
+// they are valid until the next call.
+int tasks_client_gone(struct tasks *t, uint32_t client, const int **slots);
+
+#endif

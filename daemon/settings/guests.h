@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Guests: rank programs of others that the settings name, each an implementation that a case may
+// ask for. Only settings hold commands; a client brings a name.
+#ifndef CPATTN_DAEMON_SETTINGS_GUESTS_H
+#define CPATTN_DAEMON_SETTINGS_GUESTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+#include "common/status.h"
+
+#define GUEST_COMMAND_MAX  4096
+#define GUEST_WORDS_MAX    64
+#define GUEST_SUPPORTS_MAX 256
+
+struct guest {
+    char name[IMPLEMENTATION_NAME_MAX]; // letters, digits, '_', '-' and '.'
+    // The words of the command, each with its NUL. The first is the path of a program once
+    // guests_find_programs() has been called.
+    char command[GUEST_COMMAND_MAX];
+    size_t command_bytes;
+    uint64_t world_sizes;              // bit w - 1: it takes w ranks
+    uint64_t start_timeout_ns;         // of a pool
+    char supports[GUEST_SUPPORTS_MAX]; // for people; ""
+};
+
+struct guests {
+    int count; // 0..GUESTS_MAX
+    struct guest list[GUESTS_MAX];
+};
+
+// Whether both name the same guests in the same order, with the same commands and limits.
+bool guests_same(const struct guests *a, const struct guests *b);
+
+// Adds the guest of "NAME=COMMAND", or replaces the one of that name. The command is cut into words
+// as a shell does it, without running anything. INVALID_ARGUMENT with what is accepted.
+enum status guests_add_text(struct guests *guests, const char *text,
+                            struct error *error) MUST_CHECK;
+
+// Adds those of a map of the settings: NAME: {command: WORDS, world-sizes: LIST, start-timeout:
+// TIME, supports: TEXT}, of which all but the command may be left out. `node` is borrowed.
+struct yaml_node;
+enum status guests_add_map(struct guests *guests, const struct yaml_node *node,
+                           struct error *error) MUST_CHECK;
+
+// Looks the program of each up, in PATH where its name has no '/'. FAILED_PRECONDITION, with the
+// name, where one cannot be executed.
+enum status guests_find_programs(struct guests *guests, struct error *error) MUST_CHECK;
+
+// The name of an implementation: 0 is "cpattn", i the guest i - 1.
+const char *guests_name(const struct guests *guests, int implementation);
+
+// The words of a guest's command, NULL-terminated; they point into it.
+void guest_words(const struct guest *guest, char *words[GUEST_WORDS_MAX + 1]);
+
+#endif

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the settings say about clients over a network: where they come in, and how they show that
+// they may.
+#ifndef CPATTN_DAEMON_SETTINGS_LISTEN_H
+#define CPATTN_DAEMON_SETTINGS_LISTEN_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "common/net_url.h"
+#include "common/status.h"
+
+struct listen_config {
+    char text[NET_URL_TEXT_MAX]; // as given; "": nowhere
+    struct net_url url;
+    // Paths; "": not given.
+    char token_file[PATH_MAX];
+    char tls_certificate[PATH_MAX], tls_key[PATH_MAX], tls_clients[PATH_MAX];
+};
+
+// Reads a URL; false when the text is none, and nothing is changed then.
+bool listen_parse(struct listen_config *listen, const char *text);
+
+// Whether the settings fit together: nobody may come in who has shown nothing. INVALID_ARGUMENT
+// with what is missing.
+enum status listen_check(const struct listen_config *listen, struct error *error) MUST_CHECK;
+
+#endif

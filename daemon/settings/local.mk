@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# How the daemon is set up.
+settings_sources =
+settings_sources += daemon/settings/guests.c
+settings_sources += daemon/settings/guests.h
+settings_sources += daemon/settings/listen.c
+settings_sources += daemon/settings/listen.h
+settings_sources += daemon/settings/provider_list.c
+settings_sources += daemon/settings/provider_list.h
+settings_sources += daemon/settings/rank_user.c
+settings_sources += daemon/settings/rank_user.h
+settings_sources += daemon/settings/settings.c
+settings_sources += daemon/settings/settings.h
+settings_sources += daemon/settings/user_list.c
+settings_sources += daemon/settings/user_list.h
+cpattnd_SOURCES += $(settings_sources)

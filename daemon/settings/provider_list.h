@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The providers of attention kernels that the daemon's settings name.
+#ifndef CPATTN_DAEMON_SETTINGS_PROVIDER_LIST_H
+#define CPATTN_DAEMON_SETTINGS_PROVIDER_LIST_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "common/limits.h"
+
+struct provider_entry {
+    char name[PROVIDER_NAME_MAX];
+    char file[PATH_MAX]; // absolute
+};
+struct provider_list {
+    int count;
+    struct provider_entry entries[PROVIDERS_MAX];
+};
+
+// Adds "NAME=FILE"; a name that is there already gets the new file. False for any other text, and
+// for more than PROVIDERS_MAX.
+bool provider_list_add(struct provider_list *list, const char *text);
+
+bool provider_list_has(const struct provider_list *list, const char *name);
+bool provider_list_same(const struct provider_list *a, const struct provider_list *b);
+
+// Puts the list into the environment, where ranks read it (rank/providers.h). False when memory is
+// short.
+bool provider_list_export(const struct provider_list *list);
+
+#endif

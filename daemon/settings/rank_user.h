@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The user that ranks run as where it is not the daemon's own.
+#ifndef CPATTN_DAEMON_SETTINGS_RANK_USER_H
+#define CPATTN_DAEMON_SETTINGS_RANK_USER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define RANK_GROUPS_MAX 64
+
+struct rank_user {
+    bool set;
+    uid_t uid; // never root
+    gid_t gid;
+    int group_count; // of `groups`, the user's supplementary ones
+    gid_t groups[RANK_GROUPS_MAX];
+};
+
+// Reads a name or a number. A user of this machine comes with its group and its supplementary
+// groups, a number that is nobody's with the group of that number and no others. False for anything
+// else, for root, and for who is in too many groups; `user` is untouched then.
+bool rank_user_parse(const char *text, struct rank_user *user);
+
+bool rank_user_same(const struct rank_user *a, const struct rank_user *b);
+
+#endif

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/settings/settings.h"
+
+#include <argp.h>
+#include <config.h> // the build's, not the one beside this file
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/duration.h"
+#include "common/limits.h"
+#include "yaml/yaml.h"
+
+#define QUEUE_MAX_DEFAULT       1024
+#define IDLE_TIMEOUT_DEFAULT_NS (UINT64_C(600) * 1000000000)
+// With less there is hardly a case that could run: the libraries take most of it.
+#define RANK_MEMORY_MIN         (INT64_C(256) << 20)
+#define USAGE_STATUS            64
+
+// ---- values ------------------------------------------------------------------------------------
+
+static bool integer_parse(const char *text, int64_t min, int64_t max, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    int64_t number = strtoll(text, &end, 10);
+    if (end == text || *end || errno != 0 || number < min || number > max)
+        return false;
+    *value = number;
+    return true;
+}
+
+// "4096", "512MiB", "8G": a whole number with a binary unit.
+static bool bytes_parse(const char *text, int64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    int64_t number = strtoll(text, &end, 10);
+    if (end == text || errno != 0 || number < 1)
+        return false;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (unit && (strcmp(end + 1, "") == 0 || strcmp(end + 1, "iB") == 0)) {
+        if (__builtin_mul_overflow(number, INT64_C(1) << (10 * (unit - units + 1)), &number))
+            return false;
+    } else if (*end) {
+        return false;
+    }
+    *bytes = number;
+    return true;
+}
+
+static bool path_set(char *path, const char *text)
+{
+    size_t length = strlen(text);
+    if (length == 0 || length >= PATH_MAX)
+        return false;
+    memcpy(path, text, length + 1);
+    return true;
+}
+
+static bool socket_set(struct settings *c, const char *text)
+{
+    return path_set(c->socket, text);
+}
+
+static bool rank_program_set(struct settings *c, const char *text)
+{
+    return path_set(c->rank_program, text);
+}
+
+static bool cuda_rank_program_set(struct settings *c, const char *text)
+{
+    return path_set(c->cuda_rank_program, text);
+}
+
+static bool listen_set(struct settings *c, const char *text)
+{
+    return listen_parse(&c->listen, text);
+}
+
+static bool token_file_set(struct settings *c, const char *text)
+{
+    return path_set(c->listen.token_file, text);
+}
+
+static bool tls_certificate_set(struct settings *c, const char *text)
+{
+    return path_set(c->listen.tls_certificate, text);
+}
+
+static bool tls_key_set(struct settings *c, const char *text)
+{
+    return path_set(c->listen.tls_key, text);
+}
+
+static bool tls_clients_set(struct settings *c, const char *text)
+{
+    return path_set(c->listen.tls_clients, text);
+}
+
+static bool backend_set(struct settings *c, const char *text)
+{
+    static const char *const names[] = {
+        [BACKEND_AUTO] = "auto", [BACKEND_CPU] = "cpu", [BACKEND_CUDA] = "cuda"};
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            c->backend = (enum backend_choice)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool spares_set(struct settings *c, const char *text)
+{
+    static const char *const names[] = {
+        [SPARES_AUTO] = "auto", [SPARES_ON] = "on", [SPARES_OFF] = "off"};
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            c->spares = (enum spares_choice)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+// A number of up to three digits; moves behind it.
+static bool index_take(const char **text, int *index)
+{
+    const char *at = *text;
+    int value = 0;
+    while (*at >= '0' && *at <= '9' && at - *text < 3)
+        value = 10 * value + *at++ - '0';
+    bool good = at > *text && value < DEVICES_MAX;
+    *text = at;
+    *index = value;
+    return good;
+}
+
+// "0,2-3": bits of the numbers and ranges, each number once.
+static bool indices_parse(const char *text, uint64_t *named)
+{
+    uint64_t bits = 0;
+    for (int first, last;;) {
+        if (!index_take(&text, &first))
+            return false;
+        last = first;
+        if (*text == '-' && (text++, !index_take(&text, &last)))
+            return false;
+        for (int i = first; i <= last; i++) {
+            if (bits >> i & 1)
+                return false;
+            bits |= UINT64_C(1) << i;
+        }
+        if (last < first || (*text != ',' && *text))
+            return false;
+        if (!*text++)
+            break;
+    }
+    *named = bits;
+    return true;
+}
+
+// A number alone is a count; "2-2" names the one GPU 2.
+static bool devices_set(struct settings *c, const char *text)
+{
+    int64_t count;
+    uint64_t named = 0;
+    if (integer_parse(text, 1, DEVICES_MAX, &count))
+        c->devices = (struct device_choice){.count = (int)count};
+    else if (strpbrk(text, ",-") && indices_parse(text, &named))
+        c->devices = (struct device_choice){.count = __builtin_popcountll(named), .named = named};
+    else
+        return false;
+    return true;
+}
+
+static bool queue_max_set(struct settings *c, const char *text)
+{
+    int64_t value;
+    if (!integer_parse(text, 1, JOBS_MAX, &value))
+        return false;
+    c->queue_max = (int)value;
+    return true;
+}
+
+static bool user_queue_max_set(struct settings *c, const char *text)
+{
+    int64_t value;
+    if (!integer_parse(text, 1, JOBS_MAX, &value))
+        return false;
+    c->user_queue_max = (int)value;
+    return true;
+}
+
+static bool allow_users_set(struct settings *c, const char *text)
+{
+    return user_list_parse(text, &c->allowed);
+}
+
+static bool idle_timeout_set(struct settings *c, const char *text)
+{
+    return duration_parse(text, &c->idle_timeout_ns);
+}
+
+static bool memory_set(struct settings *c, const char *text)
+{
+    return bytes_parse(text, &c->memory_bytes);
+}
+
+static bool rank_user_set(struct settings *c, const char *text)
+{
+    return rank_user_parse(text, &c->rank_user);
+}
+
+static bool rank_memory_set(struct settings *c, const char *text)
+{
+    int64_t bytes;
+    if (!bytes_parse(text, &bytes) || bytes < RANK_MEMORY_MIN)
+        return false;
+    c->rank_memory_bytes = bytes;
+    return true;
+}
+
+static bool start_timeout_set(struct settings *c, const char *text)
+{
+    uint64_t timeout_ns;
+    if (!duration_parse(text, &timeout_ns) || timeout_ns == 0)
+        return false;
+    c->start_timeout_ns = timeout_ns;
+    return true;
+}
+
+static bool provider_set(struct settings *c, const char *text)
+{
+    return provider_list_add(&c->providers, text);
+}
+
+static bool log_level_set(struct settings *c, const char *text)
+{
+    return log_level_parse(text, &c->log_level);
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+
+#define TEXT_OF(number)  TEXT_OF_(number)
+#define TEXT_OF_(number) #number
+
+static const struct setting {
+    const char *name, *value, *help;
+    bool (*set)(struct settings *c, const char *text);
+    const char *expected;
+} settings[] = {
+    {"socket", "PATH", "Listen on this unix socket [" CPATTN_SOCKET_PATH "]", socket_set, "a path"},
+    {"listen", "URL",
+     "Listen on a network, too: tcp://HOST:PORT, or tls+tcp://HOST:PORT with TLS [nowhere]",
+     listen_set, NET_URL_SYNTAX},
+    {"token-file", "PATH", "What clients over a network have to present; needed with tcp://",
+     token_file_set, "a path"},
+    {"tls-certificate", "PATH", "The daemon's certificate for tls+tcp://, PEM", tls_certificate_set,
+     "a path"},
+    {"tls-key", "PATH", "Its key, PEM", tls_key_set, "a path"},
+    {"tls-clients", "PATH", "Ask clients for certificates that one of these has signed, PEM",
+     tls_clients_set, "a path"},
+    {"backend", "NAME",
+     "What ranks compute with: cpu, cuda, or auto for GPUs where there are any [auto]", backend_set,
+     "auto, cpu or cuda"},
+    {"devices", "LIST",
+     "What pools share without overlap: how many GPUs or cores, or which GPUs, such as 0,2-3 [all]",
+     devices_set,
+     "a count from 1 to " TEXT_OF(DEVICES_MAX) ", or GPUs such as 0,2-3, each once (2-2 is GPU 2)"},
+    {"spares", "WHEN",
+     "Keep a second pool ready behind each one: on, off, or auto for GPUs that all have 32 GiB or "
+     "more [auto]",
+     spares_set, "auto, on or off"},
+    {"queue-max", "N",
+     "Cases queued and running; more are refused [" TEXT_OF(QUEUE_MAX_DEFAULT) "]", queue_max_set,
+     "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+    {"user-queue-max", "N", "Of them, cases of one user [half of queue-max]", user_queue_max_set,
+     "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+    {"allow-users", "LIST",
+     "Serve these users only, names or numbers such as alice,1002, beside root and the daemon's "
+     "own "
+     "[whoever can open the socket]",
+     allow_users_set,
+     "up to " TEXT_OF(USER_LIST_MAX) " users of this machine or numbers, with commas between them"},
+    {"idle-timeout", "TIME", "Stop a pool that has nothing to do for this long; 0: never [10m]",
+     idle_timeout_set, DURATION_SYNTAX},
+    {"memory", "SIZE",
+     "Refuse a case that needs more over all ranks [the memory of the GPUs; else half of what is "
+     "available at the start]",
+     memory_set, "a size such as 8G, 512MiB or 1073741824"},
+    {"rank-user", "USER",
+     "Run ranks as this user, a name or a number, with its groups; takes a daemon that is root or "
+     "has "
+     "CAP_SETUID, CAP_SETGID and CAP_KILL [the daemon's own]",
+     rank_user_set,
+     "a user of this machine or a number, in up to " TEXT_OF(
+         RANK_GROUPS_MAX) " groups, and not root"},
+    {"rank-memory", "SIZE",
+     "Let each rank have this much memory for its data; on the CPU only [not limited]",
+     rank_memory_set, "a size of at least 256M, such as 2G"},
+    {"start-timeout", "TIME",
+     "Give up a pool that is not ready after this long [10s on the CPU, 30s on GPUs]",
+     start_timeout_set, DURATION_SYNTAX ", more than 0"},
+    {"rank-program", "PATH",
+     "The program of the ranks [cpattn-rank beside cpattnd, else " CPATTN_RANK_PROGRAM "]",
+     rank_program_set, "a path"},
+    {"cuda-rank-program", "PATH",
+     "The program of the ranks on GPUs [cpattn-rank-cuda beside cpattnd, "
+     "else " CPATTN_CUDA_RANK_PROGRAM "]",
+     cuda_rank_program_set, "a path"},
+    {"provider", "NAME=FILE",
+     "Let cases name these attention kernels, a shared object (cpattn_provider.h); several times "
+     "for several [none]",
+     provider_set,
+     "NAME=FILE, up to " TEXT_OF(PROVIDERS_MAX) " of them, names of letters, digits, -, _ and ."},
+    {"log-level", "LEVEL", "error, warning, notice, info or debug [info]", log_level_set,
+     "error, warning, notice, info or debug"},
+};
+enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+
+// ---- the command line --------------------------------------------------------------------------
+
+#define KEY_FIRST  0x100
+#define KEY_CONFIG (KEY_FIRST + SETTINGS)
+#define KEY_GUEST  (KEY_CONFIG + 1)
+
+// Options that one command line may have.
+#define OPTIONS_MAX 128
+
+struct line {
+    struct {
+        int setting;
+        const char *value;
+    } given[OPTIONS_MAX]; // in their order
+    int count;
+    const char *file;
+    const char *guests[GUESTS_MAX];
+    int guest_count;
+};
+
+static error_t option_take(int key, char *value, struct argp_state *state)
+{
+    struct line *line = state->input;
+    bool is_setting = key >= KEY_FIRST && key < KEY_FIRST + SETTINGS;
+    if (is_setting && line->count == OPTIONS_MAX)
+        argp_error(state, "more than %d options", OPTIONS_MAX);
+    else if (is_setting) {
+        line->given[line->count].setting = key - KEY_FIRST;
+        line->given[line->count++].value = value;
+    } else if (key == KEY_CONFIG)
+        line->file = value;
+    else if (key == KEY_GUEST && line->guest_count < GUESTS_MAX)
+        line->guests[line->guest_count++] = value;
+    else if (key == KEY_GUEST)
+        argp_error(state, "more than %d guests", GUESTS_MAX);
+    else if (key == ARGP_KEY_ARG)
+        argp_error(state, "unexpected argument '%s'", value);
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+static void version_print(FILE *stream, struct argp_state *state)
+{
+    (void)state;
+    fprintf(stream, "cpattnd %s\nTLS for clients over a network: %s\n", PACKAGE_VERSION,
+            HAVE_TLS ? "yes" : "no, built without");
+}
+
+static void line_read(struct line *line, int argc, char **argv)
+{
+    struct argp_option options[SETTINGS + 3] = {0};
+    for (int i = 0; i < SETTINGS; i++)
+        options[i] = (struct argp_option){.name = settings[i].name,
+                                          .key = KEY_FIRST + i,
+                                          .arg = settings[i].value,
+                                          .doc = settings[i].help};
+    options[SETTINGS] = (struct argp_option){
+        .name = "config",
+        .key = KEY_CONFIG,
+        .arg = "FILE",
+        .doc = "Read settings from a YAML file, whose keys are the options' names; "
+               "options override it"};
+    options[SETTINGS + 1] = (struct argp_option){
+        .name = "guest",
+        .key = KEY_GUEST,
+        .arg = "NAME=COMMAND",
+        .doc = "Take cases with `implementation: NAME`, which ranks of this command run; may be "
+               "repeated"};
+    const struct argp argp = {
+        .options = options,
+        .parser = option_take,
+        .doc = "Runs context-parallel attention cases on warm pools of rank processes and answers "
+               "with verdicts. Stays in the foreground; SIGTERM finishes what was admitted."};
+    argp_program_version_hook = version_print;
+    argp_err_exit_status = USAGE_STATUS;
+    argp_parse(&argp, argc, argv, 0, NULL, line);
+}
+
+static enum status line_apply(const struct line *line, struct settings *config, struct error *error)
+{
+    for (int i = 0; i < line->count; i++) {
+        const struct setting *s = &settings[line->given[i].setting];
+        if (!s->set(config, line->given[i].value))
+            return error_set(error, STATUS_INVALID_ARGUMENT, "--%s: value '%.100s': expected %s",
+                             s->name, line->given[i].value, s->expected);
+    }
+    enum status status = STATUS_OK;
+    for (int i = 0; i < line->guest_count && status == STATUS_OK; i++)
+        status = guests_add_text(&config->guests, line->guests[i], error);
+    return status;
+}
+
+// ---- the file ----------------------------------------------------------------------------------
+
+// An option that may be given several times is a map in the file, with a name in the plural.
+static bool setting_is_map(const struct setting *s)
+{
+    return s->set == provider_set;
+}
+
+static const char *setting_key(const struct setting *s)
+{
+    return setting_is_map(s) ? "providers" : s->name;
+}
+
+// The entries of a map, as the option would have them.
+static enum status map_apply(const struct yaml_node *map, const struct setting *s,
+                             struct settings *config, struct error *error)
+{
+    char text[PATH_MAX + PROVIDER_NAME_MAX];
+    enum status status = yaml_is(map, YAML_MAP, error);
+    for (const struct yaml_node *n = yaml_first(map); n && status == STATUS_OK; n = yaml_next(n)) {
+        const char *value = yaml_text(n);
+        int length = snprintf(text, sizeof(text), "%s=%s", yaml_key(n), value ? value : "");
+        if (!value || length >= (int)sizeof(text) || !s->set(config, text))
+            status = yaml_expected(n, error, "%s", s->expected);
+    }
+    return status;
+}
+
+#define GUESTS_KEY "guests"
+
+static enum status tree_apply(const struct yaml_node *root, struct settings *config,
+                              struct error *error)
+{
+    const char *names[SETTINGS + 2] = {0};
+    for (int i = 0; i < SETTINGS; i++)
+        names[i] = setting_key(&settings[i]);
+    names[SETTINGS] = GUESTS_KEY;
+    enum status status = yaml_is(root, YAML_MAP, error);
+    if (status == STATUS_OK)
+        status = yaml_check_keys(root, names, error);
+    for (int i = 0; status == STATUS_OK && i < SETTINGS; i++) {
+        const struct yaml_node *node = yaml_find(root, names[i]);
+        if (node && setting_is_map(&settings[i]))
+            status = map_apply(node, &settings[i], config, error);
+        else if (node && (!yaml_text(node) || !settings[i].set(config, yaml_text(node))))
+            status = yaml_expected(node, error, "%s", settings[i].expected);
+    }
+    const struct yaml_node *guests = yaml_find(root, GUESTS_KEY);
+    if (status == STATUS_OK && guests)
+        status = guests_add_map(&config->guests, guests, error);
+    return status;
+}
+
+static enum status file_apply(const char *path, struct settings *config, struct error *error)
+{
+    struct yaml *yaml;
+    enum status status = yaml_load_file(path, &yaml, error);
+    if (status != STATUS_OK)
+        return status;
+    status = tree_apply(yaml_root(yaml), config, error);
+    yaml_destroy(yaml);
+    return status;
+}
+
+// ---- the program of the ranks ------------------------------------------------------------------
+
+// Cuts the last part of a path off; false where there is none.
+static bool path_cut(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash)
+        *slash = '\0';
+    return slash != NULL;
+}
+
+// The folder of the daemon's program; in a build tree libtool may keep that in a folder of its own.
+static bool folder_find(char *folder)
+{
+    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    if (length <= 0)
+        return false;
+    folder[length] = '\0';
+    if (!path_cut(folder))
+        return false;
+    const char *name = strrchr(folder, '/');
+    if (name && strcmp(name, "/.libs") == 0)
+        path_cut(folder);
+    return true;
+}
+
+// Beside the daemon, in the libexec folder next to its own, or where it was to be installed: the
+// first place that has it, else the last.
+static void program_find(const char *name, const char *installed, char *path)
+{
+    static const char *const places[] = {"", "/../libexec/" PACKAGE};
+    char folder[PATH_MAX];
+    if (path[0])
+        return;
+    bool known = folder_find(folder);
+    for (size_t i = 0; known && i < sizeof(places) / sizeof(places[0]); i++) {
+        int length = snprintf(path, PATH_MAX, "%s%s/%s", folder, places[i], name);
+        if (length < PATH_MAX && access(path, X_OK) == 0)
+            return;
+    }
+    snprintf(path, PATH_MAX, "%s", installed);
+}
+
+// Which of the two is needed is known when the devices are; that of the CPU backend is always
+// there.
+static enum status programs_find(struct settings *config, struct error *error)
+{
+    program_find("cpattn-rank", CPATTN_RANK_PROGRAM, config->rank_program);
+    program_find("cpattn-rank-cuda", CPATTN_CUDA_RANK_PROGRAM, config->cuda_rank_program);
+    if (access(config->rank_program, X_OK) != 0)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "cannot execute %s: %s; name the program of the ranks with --rank-program",
+                         config->rank_program, strerror(errno));
+    return STATUS_OK;
+}
+
+enum status settings_read(struct settings *config, int argc, char **argv, struct error *error)
+{
+    struct line line = {0};
+    *config = (struct settings){.socket = CPATTN_SOCKET_PATH,
+                                .backend = BACKEND_AUTO,
+                                .queue_max = QUEUE_MAX_DEFAULT,
+                                .idle_timeout_ns = IDLE_TIMEOUT_DEFAULT_NS,
+                                .log_level = LOG_LEVEL_INFO,
+                                .argc = argc,
+                                .argv = argv};
+    line_read(&line, argc, argv);
+    enum status status = line.file ? file_apply(line.file, config, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = line_apply(&line, config, error);
+    if (status == STATUS_OK)
+        status = listen_check(&config->listen, error);
+    if (status == STATUS_OK)
+        status = programs_find(config, error);
+    if (status == STATUS_OK)
+        status = guests_find_programs(&config->guests, error);
+    return status;
+}
+
+enum status settings_reread(const struct settings *old, struct settings *config,
+                            struct error *error)
+{
+    return settings_read(config, old->argc, old->argv, error);
+}
+
+const char *settings_fixed_difference(const struct settings *a, const struct settings *b)
+{
+    if (strcmp(a->socket, b->socket) != 0)
+        return "socket";
+    if (strcmp(a->listen.text, b->listen.text) != 0)
+        return "listen";
+    if (a->backend != b->backend)
+        return "backend";
+    if (a->devices.count != b->devices.count || a->devices.named != b->devices.named)
+        return "devices";
+    if (a->spares != b->spares)
+        return "spares";
+    if (a->queue_max != b->queue_max)
+        return "queue-max";
+    if (!rank_user_same(&a->rank_user, &b->rank_user))
+        return "rank-user";
+    if (a->rank_memory_bytes != b->rank_memory_bytes)
+        return "rank-memory";
+    if (a->start_timeout_ns != b->start_timeout_ns)
+        return "start-timeout";
+    if (!provider_list_same(&a->providers, &b->providers))
+        return "provider";
+    if (!guests_same(&a->guests, &b->guests))
+        return GUESTS_KEY;
+    if (strcmp(a->rank_program, b->rank_program) != 0)
+        return "rank-program";
+    return strcmp(a->cuda_rank_program, b->cuda_rank_program) != 0 ? "cuda-rank-program" : NULL;
+}

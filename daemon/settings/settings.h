@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the daemon is set up: built-in values, overridden by a YAML file, overridden by options. One
+// table names the settings for both.
+#ifndef CPATTN_DAEMON_SETTINGS_SETTINGS_H
+#define CPATTN_DAEMON_SETTINGS_SETTINGS_H
+
+#include <limits.h>
+#include <stdint.h>
+
+#include "common/log.h"
+#include "common/status.h"
+#include "daemon/settings/guests.h"
+#include "daemon/settings/listen.h"
+#include "daemon/settings/provider_list.h"
+#include "daemon/settings/rank_user.h"
+#include "daemon/settings/user_list.h"
+
+enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
+enum spares_choice { SPARES_AUTO, SPARES_ON, SPARES_OFF };
+
+// "4" or "0,2-3".
+struct device_choice {
+    int count;      // 1..DEVICES_MAX; 0: as many as there are
+    uint64_t named; // bit i: the GPU i; count is how many they are then. 0: none is named
+};
+
+struct settings {
+    char socket[PATH_MAX];
+    struct listen_config listen; // beside the socket
+    // Of cpattn-rank and cpattn-rank-cuda, absolute or relative to the working directory. The
+    // second need not be there.
+    char rank_program[PATH_MAX], cuda_rank_program[PATH_MAX];
+    enum backend_choice backend;
+    struct device_choice devices;
+    enum spares_choice spares;
+    int queue_max;            // 1..JOBS_MAX
+    int user_queue_max;       // of one user, 1..JOBS_MAX; 0: half of queue_max
+    struct user_list allowed; // empty: whoever can open the socket
+    struct provider_list providers;
+    uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
+    int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
+    struct rank_user rank_user;
+    int64_t rank_memory_bytes; // of one rank; 0: not limited
+    uint64_t start_timeout_ns; // of a pool; 0: as is good for the backend
+    struct guests guests;
+    enum log_level log_level;
+    // The command line, for settings_reread(); borrowed.
+    int argc;
+    char **argv;
+};
+
+// Built-in values, then what the command line says. Handles --help and --version, and ends the
+// process with status 64 and a sentence where an option is wrong, as argp does. Fails with the
+// place and a sentence where the configuration file is wrong.
+enum status settings_read(struct settings *config, int argc, char **argv,
+                          struct error *error) MUST_CHECK;
+
+// Reads the same again, as the configuration file is now. Fails as settings_read() where that is
+// wrong or gone.
+enum status settings_reread(const struct settings *old, struct settings *config,
+                            struct error *error) MUST_CHECK;
+
+// Of what differs between the two, the name of a setting that a running daemon cannot change; NULL:
+// there is none.
+const char *settings_fixed_difference(const struct settings *a, const struct settings *b);
+
+#endif

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A list of users, as a setting names them.
+#ifndef CPATTN_DAEMON_SETTINGS_USER_LIST_H
+#define CPATTN_DAEMON_SETTINGS_USER_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define USER_LIST_MAX 64
+
+struct user_list {
+    int count; // 0..USER_LIST_MAX
+    uint32_t users[USER_LIST_MAX];
+};
+
+// Reads names and numbers with commas between them, each a user of this machine or a number. False
+// when the text is anything else, or has too many; the list is untouched then.
+bool user_list_parse(const char *text, struct user_list *list);
+
+bool user_list_has(const struct user_list *list, uint32_t user);
+
+#endif
