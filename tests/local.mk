@@ -350,6 +350,10 @@ test_programs += tests/test_core_schedule
 tests_test_core_schedule_SOURCES = tests/test_core_schedule.c $(core_fixture)
 tests_test_core_schedule_LDADD = $(core_libs)
 
+test_programs += tests/test_core_turns
+tests_test_core_turns_SOURCES = tests/test_core_turns.c $(core_fixture)
+tests_test_core_turns_LDADD = $(core_libs)
+
 test_programs += tests/test_core_spares
 tests_test_core_spares_SOURCES = tests/test_core_spares.c $(core_fixture)
 tests_test_core_spares_LDADD = $(core_libs)
@@ -394,6 +398,7 @@ tests_test_sim_SOURCES = \
     tests/sim/standby.c \
     tests/sim/stuck.c \
     tests/sim/trace.c \
+    tests/sim/turns.c \
     tests/sim/world.c
 tests_test_sim_LDADD = $(core_libs)
 EXTRA_DIST += tests/sim/seeds

@@ -88,17 +88,35 @@ START_TEST(those_before_it_count)
     struct action busy = occupy();
     int first = admit(4, 2 * S, 60 * S);
     refuse(4, S, 3 * S - 1,
-           "the case takes at least 1.00 s here and the 1 request waiting before it 2.00 s, which "
+           "the case takes at least 1.00 s here and the 1 request of this user waiting before it "
+           "2.00 s, which "
            "its time limit of 3.00 s does not allow; ask for --timeout 3s or more");
     admit(4, S, 3 * S);
     refuse(4, S, 4 * S - 1,
-           "the case takes at least 1.00 s here and the 2 requests waiting before it 3.00 s, which "
+           "the case takes at least 1.00 s here and the 2 requests of this user waiting before it "
+           "3.00 s, which "
            "its time limit of 4.00 s does not allow; ask for --timeout 4s or more");
     // What runs counts no more: how much of it is left is not known.
     struct ranks ranks = {busy.pool, 4, busy.generation};
     run_finish(ranks, busy);
     expect_run(ranks, first);
     admit(4, S, 2 * S);
+}
+END_TEST
+
+// Another user's jobs may have their turn later.
+START_TEST(only_those_of_its_user_count)
+{
+    occupy();
+    for (int i = 0; i < 4; i++)
+        admit(4, 9 * S, 60 * S);
+    struct core_request request = request_bound(4, S, 10 * S);
+    int slot;
+    request.user = 1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    refuse(4, S, 10 * S,
+           "the case takes at least 1.00 s here and the 4 requests of this user waiting before it "
+           "36.0 s, which its time limit of 10.0 s does not allow; ask for --timeout 37s or more");
 }
 END_TEST
 
@@ -118,7 +136,8 @@ START_TEST(pools_work_side_by_side)
     admit(2, S, S); // finds the second pool free
     admit(2, S, 60 * S);
     refuse(2, S, 2 * S - 1,
-           "the case takes at least 1.00 s here and the 3 requests waiting before it 1.00 s, which "
+           "the case takes at least 1.00 s here and the 3 requests of this user waiting before it "
+           "1.00 s, which "
            "its time limit of 2.00 s does not allow; ask for --timeout 2s or more");
     admit(2, S, 2 * S);
 }
@@ -129,7 +148,8 @@ START_TEST(nobody_is_in_the_way_beyond_its_own_deadline)
     occupy();
     admit(4, 9 * S, 10 * S);
     refuse(4, S, 10 * S - 1,
-           "the case takes at least 1.00 s here and the 1 request waiting before it 9.00 s, which "
+           "the case takes at least 1.00 s here and the 1 request of this user waiting before it "
+           "9.00 s, which "
            "its time limit of 10.0 s does not allow; ask for --timeout 10s or more");
     pass(5 * S); // it can only give up now, five seconds on
     admit(4, S, 6 * S);
@@ -146,7 +166,8 @@ START_TEST(those_that_go_do_not_count)
     expiring = admit(4, S, 4 * S);
     abandoned = admit(4, S, 60 * S);
     refuse(4, S, 6 * S - 1,
-           "the case takes at least 1.00 s here and the 3 requests waiting before it 5.00 s, which "
+           "the case takes at least 1.00 s here and the 3 requests of this user waiting before it "
+           "5.00 s, which "
            "its time limit of 6.00 s does not allow; ask for --timeout 6s or more");
     ck_assert_int_eq(core_cancel(f.core, f.now_ns, &request.id, 0, &f.error), STATUS_OK);
     expect_answer(cancelled, CAUSE_CANCELLED, -1);
@@ -181,7 +202,8 @@ START_TEST(the_largest_bounds_add_up)
     for (int i = 0; i < 6; i++)
         admit(4, CORE_COST_MAX_NS, UINT64_MAX);
     refuse(4, S, TIMEOUT_MAX_NS,
-           "the case takes at least 1.00 s here and the 6 requests waiting before it 1876 h 29 m, "
+           "the case takes at least 1.00 s here and the 6 requests of this user waiting before it "
+           "1876 h 29 m, "
            "which its time limit of 24 h 00 m does not allow; no time limit that may be asked for "
            "is long enough");
 }
@@ -196,6 +218,7 @@ int main(void)
     tcase_add_test(all, what_no_limit_allows_is_told);
     tcase_add_test(all, the_limit_of_the_run_counts_alone);
     tcase_add_test(all, those_before_it_count);
+    tcase_add_test(all, only_those_of_its_user_count);
     tcase_add_test(all, other_world_sizes_do_not_count);
     tcase_add_test(all, pools_work_side_by_side);
     tcase_add_test(all, nobody_is_in_the_way_beyond_its_own_deadline);

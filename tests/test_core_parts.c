@@ -157,25 +157,85 @@ START_TEST(users_are_counted)
 {
     enum { JOBS = 37, USERS = 50 };
     struct users users;
-    int jobs[USERS] = {0}, total = 0;
+    int jobs[USERS] = {0}, running[USERS] = {0}, total = 0;
     uint32_t random = 1;
-    ck_assert(users_init(&users, JOBS));
+    ck_assert(users_init(&users, JOBS, 1000));
     for (int step = 0; step < 20000; step++) {
         random = random * 1664525 + 1013904223;
         uint32_t user = (random >> 16) % USERS;
-        bool add = total == 0 || (total < JOBS && (random >> 30) > 1);
-        if (add)
-            users_add(&users, user << 26);
-        else if (jobs[user] > 0)
-            users_remove(&users, user << 26);
-        else
-            continue;
-        jobs[user] += add ? 1 : -1;
-        total += add ? 1 : -1;
+        struct account *account = users_find(&users, user << 26);
+        if (total == 0 || (total < JOBS && (random >> 30) > 1)) {
+            users_queue(&users, user << 26);
+            jobs[user]++;
+            total++;
+        } else if (jobs[user] > running[user] && (random >> 29 & 1)) {
+            users_run(&users, account);
+            users_charge(&users, account, random & 0xff);
+            running[user]++;
+        } else if (jobs[user] > 0) {
+            users_leave(&users, account, running[user] > 0);
+            running[user] -= running[user] > 0;
+            jobs[user]--;
+            total--;
+        }
         for (uint32_t i = 0; i < USERS; i++)
             ck_assert_int_eq(users_jobs(&users, i << 26), jobs[i]);
     }
     users_fini(&users);
+    users_fini(&users);
+}
+END_TEST
+
+static void user_uses(struct users *users, uint32_t user, uint64_t device_ns)
+{
+    struct account *account = users_queue(users, user);
+    users_run(users, account);
+    users_charge(users, account, device_ns);
+    users_leave(users, account, true);
+}
+
+// Used device time, counted from the level; more than there can be users with jobs.
+START_TEST(accounts_are_remembered_and_forgotten)
+{
+    struct users users;
+    ck_assert(users_init(&users, 1, 1000));
+    for (uint32_t user = 0; user < USERS_REMEMBERED; user++)
+        user_uses(&users, user, user == 7 ? 50 : 100);
+    ck_assert_uint_eq(users.level_ns, 0);
+    ck_assert_uint_eq(users_find(&users, 7)->used_ns, 50);
+    // There is room for one beside them. After that the account of who has used least goes first,
+    // and nobody begins before it.
+    user_uses(&users, 5000, 100);
+    ck_assert_ptr_nonnull(users_find(&users, 7));
+    user_uses(&users, 5001, 100);
+    ck_assert_ptr_null(users_find(&users, 7));
+    ck_assert_ptr_nonnull(users_find(&users, 0));
+    ck_assert_uint_eq(users.level_ns, 50);
+    ck_assert_uint_eq(users_find(&users, 5001)->used_ns, 150);
+    users_fini(&users);
+}
+END_TEST
+
+// What was used beyond the window is forgiven, and what was missed beyond it is lost.
+START_TEST(accounts_stay_near_the_level)
+{
+    struct users users;
+    ck_assert(users_init(&users, 3, 1000));
+    struct account *late = users_queue(&users, 1);
+    user_uses(&users, 2, 123456);
+    ck_assert_uint_eq(users_find(&users, 2)->used_ns, 1000);
+    user_uses(&users, 2, 123456);
+    user_uses(&users, 2, UINT64_MAX);
+    ck_assert_uint_eq(users.level_ns, 2000);
+    ck_assert_uint_eq(users_find(&users, 2)->used_ns, 3000);
+    ck_assert_uint_eq(late->used_ns, 0);
+    users_run(&users, late);
+    ck_assert_uint_eq(late->used_ns, 1000);
+    ck_assert_uint_eq(users.level_ns, 2000);
+    // Who comes anew begins at the level, and is nothing to remember when it goes at once.
+    ck_assert_uint_eq(users_queue(&users, 3)->used_ns, 2000);
+    users_leave(&users, users_find(&users, 3), false);
+    ck_assert_ptr_null(users_find(&users, 3));
     users_fini(&users);
 }
 END_TEST
@@ -271,6 +331,8 @@ int main(void)
     suite_add_tcase(suite, c);
     c = tcase_create("users");
     tcase_add_test(c, users_are_counted);
+    tcase_add_test(c, accounts_are_remembered_and_forgotten);
+    tcase_add_test(c, accounts_stay_near_the_level);
     suite_add_tcase(suite, c);
     c = tcase_create("ids");
     tcase_add_test(c, ids_live_and_are_answered);

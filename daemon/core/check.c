@@ -12,6 +12,16 @@ static const struct job *job_of(const struct list *node)
     return (const struct job *)(const void *)((const char *)node - offsetof(struct job, node));
 }
 
+static const struct job *mate_of(const struct list *node)
+{
+    return (const struct job *)(const void *)((const char *)node - offsetof(struct job, mate));
+}
+
+static const struct line *line_of(const struct list *node)
+{
+    return (const struct line *)(const void *)((const char *)node - offsetof(struct line, node));
+}
+
 static const struct pool *pool_of(const struct list *node)
 {
     return (const struct pool *)(const void *)((const char *)node - offsetof(struct pool, node));
@@ -54,6 +64,26 @@ static int check_job_list(const struct core *core, const struct list *head, enum
     return count;
 }
 
+// The lines of a size are its queue, in another order.
+static void check_lines(const struct size *size)
+{
+    int jobs = 0;
+    const struct list *lines = &size->lines;
+    for (const struct list *node = lines->next; node != lines; node = node->next) {
+        const struct line *line = line_of(node);
+        uint64_t number = 0;
+        assert(!list_empty(&line->jobs));
+        for (const struct list *mate = line->jobs.next; mate != &line->jobs; mate = mate->next) {
+            const struct job *job = mate_of(mate);
+            assert(job->state == JOB_QUEUED && job->size == size && job->line == line);
+            assert(job->account == line->account && job->number > number);
+            number = job->number;
+            jobs++;
+        }
+    }
+    assert(jobs == (int)list_length(&size->queue));
+}
+
 static void check_jobs(const struct core *core)
 {
     int queued = 0;
@@ -61,11 +91,13 @@ static void check_jobs(const struct core *core)
         const struct size *size = &core->sizes[i];
         int count = check_job_list(core, &size->queue, JOB_QUEUED, size);
         assert(list_empty(&size->node) == (count == 0));
+        check_lines(size);
         queued += count;
         // Where no pool can be had nobody waits.
         assert(count == 0 || stuck_leaves(core, size));
     }
     assert(core->job_counts[JOB_QUEUED] == queued);
+    assert(!core->kept || core->kept->state == JOB_QUEUED);
     assert(core->job_counts[JOB_RUNNING] ==
            check_job_list(core, &core->jobs_running, JOB_RUNNING, NULL));
     assert(core->job_counts[JOB_FREE] == check_job_list(core, &core->jobs_free, JOB_FREE, NULL));
@@ -77,19 +109,26 @@ static void check_jobs(const struct core *core)
 // Quadratic, but for few users.
 static void check_users(const struct core *core)
 {
-    int total = 0;
-    for (uint32_t i = 0; i <= core->users.mask; i++) {
-        const struct users_entry *entry = &core->users.entries[i];
-        int jobs = 0;
-        if (entry->jobs == 0)
+    const struct users *users = &core->users;
+    int queued_all = 0, running_all = 0, left = users->open;
+    for (const struct account *a = users->accounts; left > 0; a++) {
+        int queued = 0, running = 0;
+        assert(a < users->accounts + users->capacity);
+        if (!a->open)
             continue;
-        for (int slot = 0; slot < core->config.queue_max; slot++)
-            jobs += core->jobs[slot].state != JOB_FREE && core->jobs[slot].user == entry->user;
-        assert(jobs == entry->jobs); // more than the share, where that was made smaller
-        assert(users_jobs(&core->users, entry->user) == jobs);
-        total += jobs;
+        left--;
+        for (int slot = 0; slot < core->config.queue_max; slot++) {
+            const struct job *job = &core->jobs[slot];
+            queued += job->state == JOB_QUEUED && job->account == a;
+            running += job->state == JOB_RUNNING && job->account == a;
+        }
+        assert(queued == a->queued && running == a->running && users_find(users, a->user) == a);
+        assert(a->used_ns <= users->level_ns || a->used_ns - users->level_ns <= users->window_ns);
+        queued_all += queued;
+        running_all += running;
     }
-    assert(total == core->config.queue_max - core->job_counts[JOB_FREE]);
+    assert(queued_all == core->job_counts[JOB_QUEUED]);
+    assert(running_all == core->job_counts[JOB_RUNNING]);
 }
 
 // Modes with ranks, and what is true of the ranks there.

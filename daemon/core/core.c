@@ -9,7 +9,9 @@
 #include "daemon/core/schedule.h"
 #include "daemon/core/state.h"
 
-#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_S       UINT64_C(1000000000)
+// All devices for a minute: users.h.
+#define FAIR_WINDOW_NS (60 * NS_PER_S)
 
 // ---- creation -------------------------------------------------------------------------------
 
@@ -41,6 +43,7 @@ static void core_init_size(struct core *core, struct size *size, int index)
 {
     list_init(&size->node);
     list_init(&size->queue);
+    list_init(&size->lines);
     size->implementation = index / WORLD_SIZE_MAX;
     size->world_size = index % WORLD_SIZE_MAX + 1;
     size->side_by_side = core_instances(&core->config, size);
@@ -50,6 +53,7 @@ static void core_init_size(struct core *core, struct size *size, int index)
 static bool core_allocate(struct core *core)
 {
     int jobs = core->config.queue_max;
+    uint64_t window_ns = FAIR_WINDOW_NS * (uint64_t)core->config.device_count;
     core->size_count = (1 + core->config.guest_count) * WORLD_SIZE_MAX;
     core->sizes = calloc((size_t)core->size_count, sizeof(*core->sizes));
     for (int i = 0; core->sizes && i < core->size_count; i++) {
@@ -57,10 +61,11 @@ static bool core_allocate(struct core *core)
         core->pool_count += core->sizes[i].pool_count;
     }
     core->jobs = calloc((size_t)jobs, sizeof(*core->jobs));
+    core->lines = calloc((size_t)jobs, sizeof(*core->lines));
     core->pools = calloc((size_t)core->pool_count, sizeof(*core->pools));
-    return core->sizes && core->jobs && core->pools && ids_init(&core->ids, jobs) &&
-           timers_init(&core->timers, jobs + core->pool_count) && users_init(&core->users, jobs) &&
-           actions_init(&core->actions, jobs);
+    return core->sizes && core->jobs && core->lines && core->pools && ids_init(&core->ids, jobs) &&
+           timers_init(&core->timers, jobs + core->pool_count) &&
+           users_init(&core->users, jobs, window_ns) && actions_init(&core->actions, jobs);
 }
 
 static void core_init_pools(struct core *core, struct size *size, int pool_first)
@@ -78,11 +83,14 @@ static void core_init(struct core *core)
 {
     list_init(&core->jobs_free);
     list_init(&core->jobs_running);
+    list_init(&core->lines_free);
     list_init(&core->sizes_waiting);
     for (int mode = 0; mode < MODE_COUNT; mode++)
         list_init(&core->modes[mode]);
-    for (int slot = 0; slot < core->config.queue_max; slot++)
+    for (int slot = 0; slot < core->config.queue_max; slot++) {
         job_init(core, slot);
+        line_init(core, &core->lines[slot]);
+    }
     for (int i = 0, pool = 0; i < core->size_count; pool += core->sizes[i++].pool_count)
         core_init_pools(core, &core->sizes[i], pool);
     core->devices_all = mask_of(core->config.device_count);
@@ -121,6 +129,7 @@ void core_destroy(struct core *core)
         return;
     free(core->sizes);
     free(core->jobs);
+    free(core->lines);
     free(core->pools);
     ids_fini(&core->ids);
     users_fini(&core->users);
@@ -131,10 +140,26 @@ void core_destroy(struct core *core)
 
 // ---- what every event begins and ends with --------------------------------------------------
 
+// The users of running jobs have used their devices for so long.
+static void core_charge(struct core *core, uint64_t elapsed_ns)
+{
+    LIST_FOREACH (node, &core->jobs_running) {
+        const struct job *job = job_entry(node);
+        uint64_t device_ns;
+        if (__builtin_mul_overflow(elapsed_ns, (uint64_t)bits_in(job->pool->devices), &device_ns))
+            device_ns = UINT64_MAX;
+        users_charge(&core->users, job->account, device_ns);
+    }
+}
+
 static void core_begin(struct core *core, uint64_t now_ns)
 {
-    if (now_ns > core->now_ns)
-        core->now_ns = now_ns;
+    if (now_ns <= core->now_ns)
+        return;
+    if (!core->kept && (core->devices_leased | core->devices_stuck) != core->devices_all)
+        core->kept = line_first(core);
+    core_charge(core, now_ns - core->now_ns);
+    core->now_ns = now_ns;
 }
 
 static void core_expire(struct core *core)

@@ -87,7 +87,8 @@ struct admission {
 // FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the text says
 // which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0. A guest that does not
 // take the world size is FAILED_PRECONDITION, too. DEADLINE_EXCEEDED: the bounds of the job and of
-// those that wait before it leave no way to keep its time limit; the text says which would do.
+// those of its user that wait before it leave no way to keep its time limit; the text says which
+// would do.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
                         struct admission *admission, struct error *error) MUST_CHECK;
 
@@ -204,9 +205,11 @@ struct action {
     int memory;         // ANSWER: the place to keep it at, in case it is asked for again, or -1
     enum status status;
     enum cause cause;
-    int rank;                                      // the causing rank, or -1
-    uint64_t devices;                              // bit mask
-    uint64_t job;                                  // number, never used twice
+    int rank;         // the causing rank, or -1
+    uint64_t devices; // bit mask
+    uint64_t job;     // number, never used twice
+    int own_before;   // ANSWER, CAUSE_DEADLINE_QUEUED: jobs of the same user that run, or that wait
+                      // for the same world size and go before it
     uint64_t queue_ns, start_ns, run_ns, total_ns; // ANSWER
 };
 

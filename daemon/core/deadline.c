@@ -44,18 +44,22 @@ enum status deadline_check_job(const struct core_request *request, struct error 
 
 // ---- the queue ------------------------------------------------------------------------------
 
-// Who waits before a new job.
+// What certainly goes before a new job: the jobs of its user that wait for the same size. Those of
+// others may, but whose turn comes first is not known yet.
 struct ahead {
     int jobs;
     uint64_t sum_ns, max_ns;
 };
 
 // Nobody holds up those behind it for longer than until its own deadline.
-static struct ahead queue_ahead(struct core *core, struct size *size)
+static struct ahead queue_ahead(const struct core *core, struct size *size, uint32_t user)
 {
     struct ahead ahead = {.jobs = 0};
-    LIST_FOREACH (node, &size->queue) {
-        const struct job *job = job_entry(node);
+    struct line *line = line_find(size, users_find(&core->users, user));
+    if (!line)
+        return ahead;
+    LIST_FOREACH (node, &line->jobs) {
+        const struct job *job = mate_entry(node);
         uint64_t left_ns = job->deadline_ns > core->now_ns ? job->deadline_ns - core->now_ns : 0;
         uint64_t cost_ns = job->cost_ns < left_ns ? job->cost_ns : left_ns;
         ahead.jobs++;
@@ -79,22 +83,22 @@ static enum status refuse_queued(const struct core_request *request, const struc
     char cost[DURATION_TEXT_MAX], wait[DURATION_TEXT_MAX], allowed[DURATION_TEXT_MAX];
     char advice[ADVICE_MAX];
     return error_set(error, STATUS_DEADLINE_EXCEEDED,
-                     "the case takes at least %s here and the %d request%s waiting before it %s, "
-                     "which its time limit of %s does not allow; %s",
+                     "the case takes at least %s here and the %d request%s of this user waiting "
+                     "before it %s, which its time limit of %s does not allow; %s",
                      duration_format(request->cost_ns, cost, sizeof(cost)), ahead->jobs,
                      ahead->jobs == 1 ? "" : "s", duration_format(wait_ns, wait, sizeof(wait)),
                      duration_format(request->timeout_ns, allowed, sizeof(allowed)),
                      advise(wait_ns + request->cost_ns, advice));
 }
 
-enum status deadline_check_queue(struct core *core, const struct core_request *request,
+enum status deadline_check_queue(const struct core *core, const struct core_request *request,
                                  struct error *error)
 {
     struct size *size = core_size(core, request->implementation, request->world_size);
     uint64_t slack_ns = request->timeout_ns - request->cost_ns;
     if (size->cost_ns / (uint64_t)size->side_by_side <= slack_ns)
         return STATUS_OK;
-    struct ahead ahead = queue_ahead(core, size);
+    struct ahead ahead = queue_ahead(core, size, request->user);
     uint64_t wait_ns = ahead_ns(&ahead, size->side_by_side);
     return wait_ns <= slack_ns ? STATUS_OK : refuse_queued(request, &ahead, wait_ns, error);
 }

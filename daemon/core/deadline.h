@@ -8,9 +8,10 @@
 // DEADLINE_EXCEEDED when the job alone takes longer than one of its time limits allows.
 enum status deadline_check_job(const struct core_request *request, struct error *error) MUST_CHECK;
 
-// DEADLINE_EXCEEDED when it does together with what waits before it. A few operations, unless the
-// queue is so long that it has to be looked at job by job.
-enum status deadline_check_queue(struct core *core, const struct core_request *request,
+// DEADLINE_EXCEEDED when it does together with what certainly goes before it: jobs of its user that
+// wait for the same size. A few operations, unless the queue is so long that it has to be looked at
+// job by job.
+enum status deadline_check_queue(const struct core *core, const struct core_request *request,
                                  struct error *error) MUST_CHECK;
 
 #endif

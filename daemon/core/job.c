@@ -47,8 +47,14 @@ static void job_move(struct core *core, struct job *job, enum job_state state)
     core->job_counts[job->state]--;
     core->job_counts[state]++;
     list_remove(&job->node);
+    if (job->state == JOB_QUEUED)
+        line_leave(core, job);
+    if (core->kept == job)
+        core->kept = NULL;
     job->state = state;
     list_push_back(job_list(core, job), &job->node);
+    if (state == JOB_QUEUED)
+        line_join(core, job);
     if (list_empty(&size->queue))
         list_remove(&size->node);
     else if (list_empty(&size->node))
@@ -62,6 +68,7 @@ void job_init(struct core *core, int slot)
     job->state = JOB_FREE;
     core->job_counts[JOB_FREE]++;
     list_init(&job->node);
+    list_init(&job->mate);
     list_push_back(&core->jobs_free, &job->node);
 }
 
@@ -69,7 +76,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
 {
     struct job *job = job_entry(list_first(&core->jobs_free));
     job->number = ++core->number;
-    job->user = request->user;
+    job->account = users_queue(&core->users, request->user);
     job->abandoned = false;
     job->cancel_on_disconnect = request->cancel_on_disconnect;
     job->size = core_size(core, request->implementation, request->world_size);
@@ -85,7 +92,6 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job_move(core, job, JOB_QUEUED);
     ids_add(&core->ids, job->slot, &request->id,
             &(struct ids_claim){request->case_hash, request->user});
-    users_add(&core->users, job->user);
     timers_set(&core->timers, job->slot, job->deadline_ns);
     return job;
 }
@@ -104,6 +110,8 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
                        enum cause cause, int rank)
 {
     struct action answer = pool_action(ACTION_ANSWER, pool);
+    struct account *account = job->account;
+    bool was_running = job->state == JOB_RUNNING;
     answer.implementation = job->size->implementation;
     answer.world_size = job->size->world_size;
     answer.slot = job->slot;
@@ -113,6 +121,9 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     answer.rank = rank;
     if (cause == CAUSE_STUCK)
         answer.devices = bit_of(stuck_device(pool, rank));
+    if (cause == CAUSE_DEADLINE_QUEUED)
+        line_before(core, job, &answer.own_before);
+    answer.own_before += cause == CAUSE_DEADLINE_QUEUED ? account->running : 0;
     answer.total_ns = core->now_ns - job->admitted_ns;
     answer.run_ns = job->state == JOB_RUNNING ? core->now_ns - job->run_ns : 0;
     answer.start_ns = job->start_ns;
@@ -122,22 +133,22 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
         job->pool->job = NULL;
     job->pool = NULL;
     timers_clear(&core->timers, job->slot);
-    users_remove(&core->users, job->user);
     if (job->abandoned)
         ids_forget(&core->ids, job->slot);
     else
         answer.memory = ids_answer(&core->ids, job->slot);
     job_move(core, job, JOB_FREE);
+    users_leave(&core->users, account, was_running);
     actions_push(&core->actions, &answer);
 }
 
-// The pool being started that this job waits for: the first of its queue for the first such pool,
+// The pool being started that this job waits for: the first of its size for the first such pool,
 // and so on. NULL when it waits for something else. A pool between two attempts counts as being
 // started.
 static struct pool *job_awaited(struct core *core, struct job *job)
 {
     struct size *size = job->size;
-    struct list *waiting = size->queue.next;
+    int own, before = line_before(core, job, &own);
     for (int i = 0; i < size->pool_count; i++) {
         struct pool *pool = &size->pools[i];
         bool again =
@@ -146,9 +157,8 @@ static struct pool *job_awaited(struct core *core, struct job *job)
             (pool->mode == MODE_STARTING && twin_leads(pool)) || (again && !pool->as_spare);
         if (!starting || pool->devices & core->devices_stuck)
             continue;
-        if (waiting == &job->node)
+        if (before-- == 0)
             return pool;
-        waiting = waiting->next;
     }
     return NULL;
 }
@@ -173,6 +183,7 @@ static void job_run(struct core *core, struct job *job, const struct job_event *
     job->run_ns = core->now_ns;
     job->start_ns = job_start_ns(core, job, event->pool);
     job_move(core, job, JOB_RUNNING);
+    users_run(&core->users, job->account);
     job_limit(core, job);
     struct action run = pool_action(ACTION_RUN, event->pool);
     run.slot = job->slot;

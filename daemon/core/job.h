@@ -7,6 +7,8 @@
 #include "common/list.h"
 #include "daemon/core/core.h"
 
+struct account;
+struct line;
 struct pool;
 struct size;
 
@@ -19,13 +21,15 @@ enum job_state {
 
 struct job {
     struct list node;
+    struct list mate;  // QUEUED: on its line
+    struct line *line; // QUEUED
     enum job_state state;
     int slot;
     uint64_t number; // order of admission over all jobs, from 1
     bool abandoned;  // its answer is not to be remembered
     bool cancel_on_disconnect;
     struct size *size;
-    uint32_t user;
+    struct account *account; // of its user
     uint64_t case_hash, cost_ns;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
     uint64_t run_timeout_ns;                   // 0: none

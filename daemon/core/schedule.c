@@ -5,7 +5,7 @@
 
 #include "daemon/core/state.h"
 
-// One look at the waiting jobs, in order of admission.
+// One look at the waiting jobs, in the order of their turns.
 struct pass {
     uint64_t reserved; // devices that an earlier job waits for
     bool room;         // no earlier job waits for room to start its pool
@@ -34,24 +34,40 @@ static void pass_begin(struct core *core, struct pass *pass)
     pass->room = true;
     LIST_FOREACH (node, &core->sizes_waiting) {
         struct size *size = size_entry(node);
-        size->next = size->queue.next;
+        size->closed = false;
         size->starting = size_starting(core, size);
     }
 }
 
-// The earliest job among the next ones, or NULL; steps over it.
+// The next job of the line in this pass, or NULL.
+static struct job *line_next(const struct core *core, struct line *line)
+{
+    if (line->pass != core->pass)
+        line->next = line->jobs.next;
+    line->pass = core->pass;
+    return line->next == &line->jobs ? NULL : mate_entry(line->next);
+}
+
+// Of the size, the one whose turn comes first among the next ones and `first`, which may be NULL.
+static struct job *size_first(const struct core *core, struct size *size, struct job *first)
+{
+    LIST_FOREACH (node, &size->lines) {
+        struct job *job = line_next(core, line_entry(node));
+        if (job && (!first || line_goes_before(core, job, first)))
+            first = job;
+    }
+    return first;
+}
+
+// The job whose turn comes first among the next ones, or NULL; steps over it.
 static struct job *pass_take(struct core *core)
 {
     struct job *first = NULL;
-    LIST_FOREACH (node, &core->sizes_waiting) {
-        struct list *next = size_entry(node)->next;
-        if (next && (!first || job_entry(next)->number < first->number))
-            first = job_entry(next);
-    }
-    if (first) {
-        struct list *next = first->node.next;
-        first->size->next = next == &first->size->queue ? NULL : next;
-    }
+    LIST_FOREACH (node, &core->sizes_waiting)
+        if (!size_entry(node)->closed)
+            first = size_first(core, size_entry(node), first);
+    if (first)
+        first->line->next = first->mate.next;
     return first;
 }
 
@@ -245,7 +261,7 @@ static void place(struct core *core, struct pass *pass, struct job *job)
         pool->pass = core->pass;
     } else {
         // What this job cannot have, the later ones of its size cannot have either.
-        size->next = NULL;
+        size->closed = true;
     }
 }
 

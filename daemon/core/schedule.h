@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which job goes to which pool. Fair: jobs are looked at in order of admission, and what an earlier
-// job waits for is kept from later ones, so that no stream of small jobs can starve a large one.
+// Which job goes to which pool. Fair: users take turns by the device time that they have used
+// (users.h), the jobs of each go in order of admission, and what a job waits for is kept from those
+// behind it, so that no stream of small jobs can starve a large one.
 #ifndef CPATTN_DAEMON_CORE_SCHEDULE_H
 #define CPATTN_DAEMON_CORE_SCHEDULE_H
 

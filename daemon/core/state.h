@@ -6,6 +6,7 @@
 #include "daemon/core/actions.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
+#include "daemon/core/line.h"
 #include "daemon/core/poison.h"
 #include "daemon/core/pool.h"
 #include "daemon/core/stuck.h"
@@ -20,15 +21,16 @@ _Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
 struct size {
     struct list node; // on core->sizes_waiting while the queue is not empty
     int implementation, world_size;
-    struct list queue;  // of struct job
+    struct list queue;  // of struct job, in order of admission
+    struct list lines;  // of struct line: the same jobs, by user
     uint64_t cost_ns;   // their bounds, added up
     struct pool *pools; // [pool_count], twins side by side
     int pool_count;
     int side_by_side;      // how many of them can work at a time
     int modes[MODE_COUNT]; // how many of its pools are in each
     // Of a pass of the scheduler, while the queue is not empty:
-    struct list *next; // the next job to look at, a node of the queue; NULL: none finds a place
-    int starting;      // pools being started on devices of their own that no earlier job waits for
+    bool closed;  // no job of it finds a place
+    int starting; // pools being started on devices of their own that no earlier job waits for
 };
 
 struct core {
@@ -37,6 +39,9 @@ struct core {
 
     struct job *jobs; // [config.queue_max], by slot
     struct list jobs_free, jobs_running;
+    struct line *lines; // [config.queue_max]
+    struct list lines_free;
+    struct job *kept; // the queued job that keeps its turn, or NULL
     int job_counts[JOB_STATES];
     struct size *sizes; // [size_count], core_size()
     int size_count;
@@ -100,6 +105,16 @@ static inline struct size *size_entry(struct list *node)
 static inline struct job *job_entry(struct list *node)
 {
     return LIST_ENTRY(node, struct job, node);
+}
+
+static inline struct job *mate_entry(struct list *node)
+{
+    return LIST_ENTRY(node, struct job, mate);
+}
+
+static inline struct line *line_entry(struct list *node)
+{
+    return LIST_ENTRY(node, struct line, node);
 }
 
 static inline struct pool *pool_entry(struct list *node)

@@ -5,66 +5,135 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool users_init(struct users *u, int jobs)
+bool users_init(struct users *u, int jobs, uint64_t window_ns)
 {
-    uint32_t entries = 2; // never full, so that every search ends
-    while (entries < 2 * (uint32_t)jobs)
-        entries *= 2;
-    u->mask = entries - 1;
-    u->entries = calloc(entries, sizeof(*u->entries));
-    return u->entries != NULL;
+    uint32_t buckets = 2;
+    memset(u, 0, sizeof(*u));
+    u->window_ns = window_ns;
+    u->capacity = jobs + USERS_REMEMBERED;
+    while (buckets < (uint32_t)u->capacity)
+        buckets *= 2;
+    u->mask = buckets - 1;
+    u->accounts = calloc((size_t)u->capacity, sizeof(*u->accounts));
+    u->buckets = calloc(buckets, sizeof(*u->buckets));
+    if (!u->accounts || !u->buckets)
+        return false;
+    for (int i = u->capacity - 1; i >= 0; i--) {
+        u->accounts[i].next = u->free;
+        u->free = 1 + i;
+    }
+    return true;
 }
 
 void users_fini(struct users *u)
 {
-    free(u->entries);
+    free(u->accounts);
+    free(u->buckets);
     memset(u, 0, sizeof(*u));
 }
 
-// Where the search for the user begins.
-static uint32_t users_home(const struct users *u, uint32_t user)
+static int *users_bucket(const struct users *u, uint32_t user)
 {
-    return (user * UINT32_C(0x9e3779b1) >> 7) & u->mask;
+    return &u->buckets[(user * UINT32_C(0x9e3779b1) >> 7) & u->mask];
 }
 
-// The entry of the user, or the free one where it belongs.
-static uint32_t users_find(const struct users *u, uint32_t user)
+struct account *users_find(const struct users *u, uint32_t user)
 {
-    uint32_t at = users_home(u, user);
-    while (u->entries[at].jobs > 0 && u->entries[at].user != user)
-        at = (at + 1) & u->mask;
-    return at;
+    for (int at = *users_bucket(u, user); at > 0; at = u->accounts[at - 1].next)
+        if (u->accounts[at - 1].user == user)
+            return &u->accounts[at - 1];
+    return NULL;
 }
 
 int users_jobs(const struct users *u, uint32_t user)
 {
-    return u->entries[users_find(u, user)].jobs;
+    const struct account *account = users_find(u, user);
+    return account ? account->queued + account->running : 0;
 }
 
-void users_add(struct users *u, uint32_t user)
+static uint64_t at_least(uint64_t a, uint64_t b)
 {
-    struct users_entry *entry = &u->entries[users_find(u, user)];
-    entry->user = user;
-    entry->jobs++;
+    return a > b ? a : b;
 }
 
-// Moves entries that were searched past the hole into it, so that no search ends too early.
-static void users_close_gap(struct users *u, uint32_t hole)
+static uint64_t plus(uint64_t a, uint64_t b)
 {
-    for (uint32_t at = (hole + 1) & u->mask; u->entries[at].jobs > 0; at = (at + 1) & u->mask) {
-        uint32_t home = users_home(u, u->entries[at].user);
-        if (((at - home) & u->mask) < ((at - hole) & u->mask))
-            continue;
-        u->entries[hole] = u->entries[at];
-        u->entries[at].jobs = 0;
-        hole = at;
-    }
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-void users_remove(struct users *u, uint32_t user)
+static void account_close(struct users *u, struct account *account)
 {
-    uint32_t at = users_find(u, user);
-    assert(u->entries[at].jobs > 0);
-    if (--u->entries[at].jobs == 0)
-        users_close_gap(u, at);
+    int index = 1 + (int)(account - u->accounts);
+    int *link = users_bucket(u, account->user);
+    while (*link != index)
+        link = &u->accounts[*link - 1].next;
+    *link = account->next;
+    *account = (struct account){.next = u->free};
+    u->free = index;
+    u->open--;
+}
+
+// Of those without jobs, the one that has used least goes; the level must not stay behind it, or
+// its user had the first turn again and again.
+static void users_forget_one(struct users *u)
+{
+    struct account *least = NULL;
+    for (struct account *a = u->accounts; a < u->accounts + u->capacity; a++)
+        if (a->open && a->queued + a->running == 0 && (!least || a->used_ns < least->used_ns))
+            least = a;
+    assert(least);
+    u->level_ns = at_least(u->level_ns, least->used_ns);
+    account_close(u, least);
+}
+
+static struct account *account_open(struct users *u, uint32_t user)
+{
+    if (u->free == 0)
+        users_forget_one(u);
+    struct account *account = &u->accounts[u->free - 1];
+    int *bucket = users_bucket(u, user);
+    int index = u->free;
+    u->free = account->next;
+    *account = (struct account){.user = user, .next = *bucket, .open = true};
+    *bucket = index;
+    u->open++;
+    return account;
+}
+
+struct account *users_queue(struct users *u, uint32_t user)
+{
+    struct account *account = users_find(u, user);
+    if (!account)
+        account = account_open(u, user);
+    if (account->queued++ == 0)
+        account->used_ns = at_least(account->used_ns, u->level_ns);
+    return account;
+}
+
+void users_run(struct users *u, struct account *account)
+{
+    assert(account->queued > 0);
+    uint64_t least_ns = u->level_ns > u->window_ns ? u->level_ns - u->window_ns : 0;
+    account->queued--;
+    account->running++;
+    account->used_ns = at_least(account->used_ns, least_ns);
+    u->level_ns = at_least(u->level_ns, account->used_ns);
+}
+
+void users_leave(struct users *u, struct account *account, bool running)
+{
+    int *count = running ? &account->running : &account->queued;
+    assert(*count > 0);
+    (*count)--;
+    // From the level on everybody begins there.
+    if (account->queued + account->running == 0 && account->used_ns <= u->level_ns)
+        account_close(u, account);
+}
+
+void users_charge(struct users *u, struct account *account, uint64_t device_ns)
+{
+    uint64_t most_ns = plus(u->level_ns, u->window_ns);
+    uint64_t used_ns = plus(account->used_ns, device_ns);
+    account->used_ns = used_ns < most_ns ? used_ns : most_ns;
 }

@@ -1,29 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many jobs each user has, so that nobody takes the whole queue. Holds those users only that
-// have any. Nothing is allocated after init.
+// Who has jobs, and whose turn it is. Each user has an account of the device time that their jobs
+// have used: devices times the time for which they have run. Whoever has used least goes first;
+// what was used counts from a level that rises as turns are given, so that
+// - who comes back after a while begins where the others are, and neither gets what was not asked
+//   for meanwhile nor pays for devices that nobody else wanted;
+// - nobody is ahead of the level, or behind it, by more than a window: a day-long job costs its
+// user
+//   no day, and a user whose pools could not be had for a day does not keep the others waiting.
+// Nobody starves: whoever is served comes nearer to those that wait. Nothing is allocated after
+// init.
 #ifndef CPATTN_DAEMON_CORE_USERS_H
 #define CPATTN_DAEMON_CORE_USERS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+// Accounts beside those of users that have jobs.
+#define USERS_REMEMBERED 1024
+
+struct account {
+    uint32_t user;
+    int queued, running; // jobs
+    uint64_t used_ns;    // device time
+    int next;            // in the chain of its bucket, or of those that are free: 1 + index; 0: end
+    bool open;
+};
+
 struct users {
-    struct users_entry {
-        uint32_t user;
-        int jobs; // 0: the entry is free
-    } * entries;
-    uint32_t mask; // entries - 1
+    struct account *accounts; // [capacity], which stay where they are while they are open
+    int capacity;
+    int *buckets; // 1 + index of the first; 0: empty
+    uint32_t mask;
+    int free, open; // open: how many are
+    uint64_t level_ns, window_ns;
 };
 
 // For at most `jobs` jobs at once. False when memory is short; users_fini() takes that state and a
 // zeroed one.
-bool users_init(struct users *u, int jobs);
+bool users_init(struct users *u, int jobs, uint64_t window_ns);
 void users_fini(struct users *u);
 
+// NULL: nothing is known of the user.
+struct account *users_find(const struct users *u, uint32_t user);
+// Jobs of the user, queued and running.
 int users_jobs(const struct users *u, uint32_t user);
 
-// One job more, one less; of one less there must be one.
-void users_add(struct users *u, uint32_t user);
-void users_remove(struct users *u, uint32_t user);
+// One job more is queued. The account is valid while it has jobs.
+struct account *users_queue(struct users *u, uint32_t user);
+// One that was queued runs.
+void users_run(struct users *u, struct account *account);
+// One that was queued, or running, is gone.
+void users_leave(struct users *u, struct account *account, bool running);
+// Running jobs have used device time.
+void users_charge(struct users *u, struct account *account, uint64_t device_ns);
 
 #endif

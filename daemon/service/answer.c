@@ -236,6 +236,20 @@ static void deadline_running_write(const struct sentence *s, struct error *error
         s->timeout, s->culprit, s->action->world_size, s->place, r ? state_explain(r) : "");
 }
 
+// Less at once helps those only who wait for themselves.
+static void deadline_queued_write(const struct sentence *s, struct error *error)
+{
+    const struct action *a = s->action;
+    char behind[64] = "";
+    if (a->own_before > 0)
+        snprintf(behind, sizeof(behind), ", behind %d of the same user", a->own_before);
+    error_set(error, a->status,
+              "the time limit of %s passed while the case waited for its turn on the pool of %d "
+              "ranks%s; allow more time%s",
+              s->timeout, a->world_size, behind,
+              a->own_before > 0 ? ", or submit fewer cases at once" : "");
+}
+
 static void deadline_starting_write(const struct sentence *s, struct error *error)
 {
     error_set(error, s->action->status,
@@ -262,10 +276,7 @@ static void message_write(const struct sentence *s, struct error *error)
                   s->culprit, a->world_size, s->place);
         break;
     case CAUSE_DEADLINE_QUEUED:
-        error_set(error, a->status,
-                  "the time limit of %s passed while the case waited for its turn on the pool of "
-                  "%d ranks; allow more time, or submit fewer cases at once",
-                  s->timeout, a->world_size);
+        deadline_queued_write(s, error);
         break;
     case CAUSE_DEADLINE_STARTING:
         deadline_starting_write(s, error);

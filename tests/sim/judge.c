@@ -31,7 +31,7 @@ static bool user_is_at_limit(const struct sim *s, uint32_t user)
 static bool is_hopeless(const struct sim *s, const struct core_request *r)
 {
     uint64_t sum_ns, longest_ns, pools = (uint64_t)record_instances(s, r->world_size);
-    uint64_t best_ns = record_best_begin(s, r->world_size, &sum_ns, &longest_ns);
+    uint64_t best_ns = record_best_begin(s, r->world_size, r->user, &sum_ns, &longest_ns);
     uint64_t others_ns = (pools - 1) * longest_ns;
     uint64_t begin_ns = sum_ns > others_ns ? (sum_ns - others_ns) / pools : 0;
     bool hopeless = begin_ns + r->cost_ns > r->timeout_ns;
@@ -168,7 +168,7 @@ static void judge_start(struct sim *s, const struct action *a)
     s->totals->spares += a->spare;
 }
 
-// The job that waits longest must have kept a place of its own, unless all its pools rest.
+// The job whose turn comes first must have kept a place of its own, unless all its pools rest.
 static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t devices)
 {
     bool rests = true;
@@ -190,15 +190,14 @@ static void judge_order(struct sim *s, const struct action *a, int index)
     for (int slot = 0; slot < s->config.queue_max; slot++) {
         int other = s->by_slot[slot];
         SIM_CHECK(s,
-                  other < 0 || other >= index || s->jobs[other].place != PLACE_QUEUED ||
-                      s->jobs[other].world_size != a->world_size,
+                  other < 0 || s->jobs[other].place != PLACE_QUEUED ||
+                      s->jobs[other].world_size != a->world_size || !turns_before(s, other, index),
                   "slot %d overtakes slot %d of the same world size", a->slot, slot);
     }
-    int oldest = record_oldest(s);
+    int first = turns_first(s);
     // What was ordered before a failure was reported was right then.
-    SIM_CHECK(s,
-              oldest == index || s->interrupted || keeps_a_place(s, &s->jobs[oldest], a->devices),
-              "slot %d takes the devices that slot %d waits for", a->slot, s->jobs[oldest].slot);
+    SIM_CHECK(s, first == index || s->interrupted || keeps_a_place(s, &s->jobs[first], a->devices),
+              "slot %d takes the devices that slot %d waits for", a->slot, s->jobs[first].slot);
 }
 
 static void judge_run(struct sim *s, const struct action *a)
@@ -215,6 +214,7 @@ static void judge_run(struct sim *s, const struct action *a)
     SIM_CHECK(s, !(record_stuck(s) & a->devices), "RUN on devices with ranks that are stuck");
     SIM_CHECK(s, !record_stands_by(s, crew), "RUN in a pool that stands by for another");
     judge_order(s, a, s->by_slot[a->slot]);
+    turns_run(s, job);
     s->totals->side_by_side += record_leased(s) != 0;
     s->totals->takeovers += crew->spare && !crew->used;
     s->totals->at_once += (record_leased(s) & a->devices) != 0;
@@ -297,8 +297,9 @@ static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
     bool is_first = true;
     for (int slot = 0; slot < s->config.queue_max; slot++) {
         const struct sim_job *other = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : job;
-        is_first = is_first && (other >= job || other->place != PLACE_QUEUED ||
-                                other->world_size != job->world_size);
+        is_first = is_first && (other == job || other->place != PLACE_QUEUED ||
+                                other->world_size != job->world_size ||
+                                turns_before(s, (int)(job - s->jobs), (int)(other - s->jobs)));
     }
     switch (a->cause) {
     case CAUSE_DEADLINE_QUEUED:
@@ -451,17 +452,17 @@ static uint64_t calm_wait_ns_max(const struct sim *s)
     return 2 * h->run_ns_max + 2 * h->start_ns_max + h->kill_ns_max;
 }
 
-// The job that waits longest does not wait for nothing.
-static void settled_oldest(struct sim *s)
+// The job whose turn comes first does not wait for nothing.
+static void settled_first(struct sim *s)
 {
-    int oldest = record_oldest(s);
-    if (oldest != s->oldest)
-        s->oldest_ns = s->now_ns;
-    s->oldest = oldest;
-    if (oldest < 0)
+    int first = turns_first(s);
+    if (first != s->first)
+        s->first_ns = s->now_ns;
+    s->first = first;
+    if (first < 0)
         return;
-    const struct sim_job *job = &s->jobs[oldest];
-    SIM_CHECK(s, !s->habits.calm || s->now_ns - s->oldest_ns <= calm_wait_ns_max(s),
+    const struct sim_job *job = &s->jobs[first];
+    SIM_CHECK(s, !s->habits.calm || s->now_ns - s->first_ns <= calm_wait_ns_max(s),
               "slot %d starves", job->slot);
     if (size_is_starting(s, job->world_size))
         return;
@@ -513,7 +514,8 @@ void judge_settled(struct sim *s)
 {
     settled_crews(s);
     settled_jobs(s);
-    settled_oldest(s);
+    settled_first(s);
+    judge_turns_settled(s);
     judge_standby_settled(s);
     judge_stuck_settled(s);
     if (s->totals->events % 16 == 0)

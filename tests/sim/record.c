@@ -150,17 +150,6 @@ int record_alive(const struct sim *s)
     return alive;
 }
 
-int record_oldest(const struct sim *s)
-{
-    int oldest = -1;
-    for (int slot = 0; slot < s->config.queue_max; slot++) {
-        int job = s->by_slot[slot];
-        if (job >= 0 && s->jobs[job].place == PLACE_QUEUED && (oldest < 0 || job < oldest))
-            oldest = job;
-    }
-    return oldest;
-}
-
 // The pool that is free first.
 static uint64_t *first_free(uint64_t *free_ns, int pools)
 {
@@ -170,14 +159,14 @@ static uint64_t *first_free(uint64_t *free_ns, int pools)
     return first;
 }
 
-uint64_t record_best_begin(const struct sim *s, int world_size, uint64_t *sum_ns,
+uint64_t record_best_begin(const struct sim *s, int world_size, uint32_t user, uint64_t *sum_ns,
                            uint64_t *longest_ns)
 {
     uint64_t free_ns[DEVICES_MAX] = {0};
     int pools = record_instances(s, world_size);
     *sum_ns = *longest_ns = 0;
     for (const struct sim_job *job = s->jobs; job < s->jobs + s->job_count; job++) {
-        if (job->place != PLACE_QUEUED || job->world_size != world_size)
+        if (job->place != PLACE_QUEUED || job->world_size != world_size || job->user != user)
             continue;
         uint64_t left_ns = job->deadline_ns > s->now_ns ? job->deadline_ns - s->now_ns : 0;
         uint64_t held_ns = job->cost_ns < left_ns ? job->cost_ns : left_ns;
@@ -408,6 +397,7 @@ void record_news(struct sim *s, const struct news *n)
 {
     s->current = *n;
     s->failed_size = 0;
+    turns_charge(s);
     SIM_CHECK(s, !s->exited || n->slot < 0 || n->stale || s->crews[n->slot].stuck,
               "the core left ranks behind");
     if (n->slot >= 0 && !n->stale)

@@ -36,12 +36,10 @@ uint64_t record_leased(const struct sim *s); // devices
 // Without those of its twin that was killed: a pool that is up takes them over.
 uint64_t record_leased_for(const struct sim *s, int world_size, int instance);
 int record_alive(const struct sim *s); // ranks, without those that are stuck
-// The job that waits longest, or -1.
-int record_oldest(const struct sim *s);
-// When, from now, a new job of the world size begins to run at the best: its pools have nothing
-// else to do from now on, and take those that wait in order, each for its bound or until its
-// deadline. *sum_ns and *longest_ns are of those that wait.
-uint64_t record_best_begin(const struct sim *s, int world_size, uint64_t *sum_ns,
+// When, from now, a new job of the world size and user begins to run at the best: its pools have
+// nothing else to do from now on, and take those of the user that wait in order, each for its bound
+// or until its deadline. *sum_ns and *longest_ns are of those that wait.
+uint64_t record_best_begin(const struct sim *s, int world_size, uint32_t user, uint64_t *sum_ns,
                            uint64_t *longest_ns);
 // Jobs that wait, and pools that have not become ready and still may.
 int record_waiting(const struct sim *s, int world_size);

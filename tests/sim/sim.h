@@ -19,6 +19,7 @@
 #define SIM_HASH_MAX  8    // different cases
 #define SIM_QUEUE_MAX 32
 #define SIM_CLIENTS   5
+#define SIM_USERS     4
 #define SIM_CAUSE_MAX (CAUSE_STUCK + 1)
 
 // What happens in the world, at a time.
@@ -100,6 +101,12 @@ struct crew {
     int rank; // or -1: one of the accused
 };
 
+// What is known of a user.
+struct sim_user {
+    uint64_t used_ns;   // device time, from the level on; see turns.c
+    uint64_t waited_ns; // since when it has jobs that wait and none of them was run
+};
+
 // What is remembered of a pool between its crews.
 struct berth {
     int failures;               // starts in a row, for a job
@@ -139,8 +146,11 @@ struct sim {
     int job_count;
     int by_slot[SIM_QUEUE_MAX]; // the living job in it, or -1
     int live, queued;
-    int oldest;         // the job that waits longest, or -1
-    uint64_t oldest_ns; // since when it is that
+    struct sim_user users[SIM_USERS];
+    uint64_t level_ns, charged_ns; // where accounts begin; until when they are written up
+    int kept;                      // the waiting job that keeps its turn, or -1
+    int first;                     // the waiting job whose turn comes first, or -1
+    uint64_t first_ns;             // since when it is that
     struct crew crews[POOLS_MAX];
     int crew_count;      // highest slot used + 1
     uint32_t generation; // of the last START
@@ -226,6 +236,15 @@ void record_news(struct sim *s, const struct news *news);
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission, const struct sim_job *known);
 void judge_action(struct sim *s, const struct action *action);
+// Whose turn it is (turns.c). Before an event; when a job was admitted, before it counts; a RUN.
+void turns_charge(struct sim *s);
+void turns_admitted(struct sim *s, uint32_t user);
+void turns_run(struct sim *s, const struct sim_job *job);
+// Of the waiting jobs, the one whose turn comes first, or -1.
+int turns_first(const struct sim *s);
+// Whether the turn of one waiting job comes before that of another.
+bool turns_before(const struct sim *s, int job, int other);
+void judge_turns_settled(struct sim *s);
 // What is special to spares (standby.c); the crew of a START is not yet noted.
 void judge_spare_start(struct sim *s, const struct action *action);
 void judge_leader_start(struct sim *s, const struct action *action);

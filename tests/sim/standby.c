@@ -50,8 +50,8 @@ void judge_spare_start(struct sim *s, const struct action *a)
 // waits for this world size.
 static bool awaits_spare(struct sim *s, int world_size)
 {
-    int oldest = record_oldest(s);
-    if (oldest < 0 || s->jobs[oldest].world_size != world_size || record_waiting(s, world_size) > 1)
+    int first = turns_first(s);
+    if (first < 0 || s->jobs[first].world_size != world_size || record_waiting(s, world_size) > 1)
         return false;
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
         if (c->up && c->spare && !c->is_ready && !c->killed && !c->doomed &&

@@ -130,6 +130,7 @@ static void client_admitted(struct sim *s, const struct core_request *request, u
 {
     SIM_CHECK(s, slot >= 0 && slot < s->config.queue_max && s->by_slot[slot] < 0,
               "slot %d is not free", slot);
+    turns_admitted(s, request->user);
     SIM_CHECK(s, s->job_count < SIM_JOBS_MAX, "the simulator has too many jobs");
     s->by_slot[slot] = s->job_count;
     s->jobs[s->job_count++] =
@@ -165,7 +166,7 @@ static struct core_request draw_request(struct sim *s, int world_size, uint64_t 
         const struct sim_job *job = &s->jobs[sim_draw(s, s->job_count)];
         *id = job->id;
         request.case_hash = sim_chance(s, 800) ? job->hash : hash;
-        request.user = sim_chance(s, 900) ? job->user : job->user + 1;
+        request.user = sim_chance(s, 900) ? job->user : (job->user + 1) % SIM_USERS;
     }
     id_make(&request.id, *id);
     request.cost_ns = cost_of(s, *id);
@@ -461,7 +462,7 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
     s->random = seed * UINT64_C(0xd1342543de82ef95) + 1;
     s->trace = trace;
     s->totals = totals;
-    s->oldest = -1;
+    s->first = s->kept = -1;
     memset(s->by_slot, -1, sizeof(s->by_slot));
     life_draw_config(s);
     draw_limits(s);

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines: the jobs of one user that wait for one size, in order of admission. Whose turn it is: the
+// job of the user who has used least device time goes first, among these the one that was admitted
+// first. But a job whose turn it was, and which found no place while devices were idle, keeps its
+// turn until it runs: else those who use little could for long keep all devices from one that needs
+// many at a time.
+#ifndef CPATTN_DAEMON_CORE_LINE_H
+#define CPATTN_DAEMON_CORE_LINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/list.h"
+
+struct account;
+struct core;
+struct job;
+struct size;
+
+struct line {
+    struct list node; // on size->lines, or core->lines_free
+    struct account *account;
+    struct list jobs;  // by job->mate; never empty on size->lines
+    uint64_t pass;     // of the scheduler, that has looked at it last
+    struct list *next; // in that pass: the next job to look at; the head: none
+};
+
+// The line of the account for the size; NULL: there is none.
+struct line *line_find(struct size *size, const struct account *account);
+
+void line_init(struct core *core, struct line *line);
+
+// A queued job takes its place at the end of its line, or leaves it.
+void line_join(struct core *core, struct job *job);
+void line_leave(struct core *core, struct job *job);
+
+// Whether the turn of a queued job comes before that of another.
+bool line_goes_before(const struct core *core, const struct job *job, const struct job *other);
+
+// The queued job whose turn comes first, or NULL.
+struct job *line_first(struct core *core);
+
+// Jobs of its size that go before the queued job, and how many of them are of its own user.
+int line_before(const struct core *core, const struct job *job, int *own);
+
+#endif
