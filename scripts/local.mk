@@ -51,10 +51,11 @@ bundle-check: bundle
 CLEANFILES += $(bundle_name).tar.xz
 
 # The Python package with the libraries in it. These are linked once more, too.
-wheel_libs = wheel/lib/libcpattn.so.0 wheel/lib/libcpattn-check.so.0
+wheel_libs = wheel/lib/libcpattn.so.0 wheel/lib/libcpattn-check.so.0 wheel/lib/libcpattn-guest.so.0
 wheel_path = -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 wheel_archives = plan/.libs/libplan.a common/.libs/libcommon.a
 wheel_whole = -Wl,--whole-archive $(1) -Wl,--no-whole-archive
+wheel_shared = $(foreach object,$(1),$(dir $(object)).libs/$(notdir $(object:.lo=.o)))
 
 wheel/lib/libcpattn.so.0: client/libcpattn.la
 	$(AM_V_at)$(MKDIR_P) $(@D)
@@ -67,7 +68,22 @@ wheel/lib/libcpattn-check.so.0: check/libcpattn-check.la wheel/lib/libcpattn.so.
 	    -Wl,--version-script=$(top_srcdir)/check/libcpattn-check.map \
 	    $(call wheel_whole,check/.libs/libcheck.a) $(wheel_archives) wheel/lib/libcpattn.so.0 \
 	    $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+wheel/lib/libcpattn-guest.so.0: guest/libcpattn-guest.la
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ -Wl,-soname,$(@F) $(wheel_path) \
+	    -Wl,--version-script=$(top_srcdir)/guest/libcpattn-guest.map \
+	    $(call wheel_shared,$(guest_libcpattn_guest_la_OBJECTS)) \
+	    $(call wheel_whole,guest/.libs/libguest.a) $(wheel_archives) \
+	    $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 if CUDA
+wheel_libs += wheel/lib/libcpattn-guest-cuda.so.0
+wheel/lib/libcpattn-guest-cuda.so.0: guest/libcpattn-guest-cuda.la
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ -Wl,-soname,$(@F) $(wheel_path) \
+	    -Wl,--version-script=$(top_srcdir)/guest/libcpattn-guest.map \
+	    $(call wheel_shared,$(guest_libcpattn_guest_cuda_la_OBJECTS)) $(guest_cuda_objects) \
+	    $(call wheel_whole,guest/.libs/libguest.a) $(wheel_archives) \
+	    $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 wheel_libs += wheel/lib/libcpattn-check-cuda.so
 wheel/lib/libcpattn-check-cuda.so: check/libcpattn-check-cuda.la
 	$(AM_V_at)$(MKDIR_P) $(@D)

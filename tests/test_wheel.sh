@@ -59,12 +59,38 @@ tap_has "with its diagnosis, as on the page" "$(tail -n 1 "$scratch/out")" \
 
 cat >"$scratch/where.py" <<'PY'
 import cpattn
+import cpattn.guest
 check = cpattn.Check(cpattn.Case(world_size=1, seqlen=8))
+try:
+    cpattn.guest.serve(None, library="numpy")  # loads its library, and then asks for a daemon
+except SystemExit:
+    pass
 ours = ("cpattn", "nng", "protobuf-c", "openblas", "gfortran", "mbed")
 with open("/proc/self/maps") as maps:
     paths = {line.split()[-1] for line in maps if ".so" in line}
 print([p for p in paths if any(name in p for name in ours) and "/cpattn/lib/" not in p])
 PY
 bare "judge/bin/python where.py" >/dev/null
-tap_is "no library comes from elsewhere" "$(cat "$scratch/out")" "[]"
+tap_is "no library comes from elsewhere" "$(grep -v '^this is a guest of cpattnd' "$scratch/out")" "[]"
+tap_is "the guest's library is of the wheel" "$(grep -c '^this is a guest of cpattnd' "$scratch/out")" 1
+
+# A guest that has nothing but the wheel.
+builddir=$(cd "$top_builddir" && pwd)
+cp "$top_srcdir/examples/guests/numpy_attention.py" "$scratch/"
+cat >"$scratch/guest.sh" <<SH
+"$builddir/cpattnd" --socket ./socket --backend cpu --guest mine="judge/bin/python numpy_attention.py" 2>log &
+until "$builddir/cpattn-submit" status --socket ./socket >status 2>&1; do kill -0 \$! || exit 99; sleep 0.1; done
+"$builddir/cpattn-submit" case --socket ./socket --implementation mine --world-size 1 --seqlen 64 --heads 2 || bad=1
+kill \$!
+wait
+exit "\${bad:-0}"
+SH
+status=$(bare ". ./guest.sh")
+tap_is "a guest runs from the wheel alone" "$status" 0
+[ "$status" = 0 ] || cat "$scratch/out" "$scratch/log" | sed 's/^/# /'
+if [ -e "$top_builddir/guest/.libs/libcpattn-guest-cuda.so.0" ]; then
+    lib=$site/cpattn/lib
+    tap_lacks "its part for GPUs finds all libraries" "$(ldd "$lib/libcpattn-guest-cuda.so.0" 2>&1)" "not found"
+    tap_has "beside it" "$(ldd "$lib/libcpattn-guest-cuda.so.0" 2>&1)" "$lib/libopenblas"
+fi
 tap_done
