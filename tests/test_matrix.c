@@ -536,52 +536,6 @@ START_TEST(axes_are_bounded)
 }
 END_TEST
 
-// ---- the files that are shipped ---------------------------------------------------------------
-
-static struct matrix *read_shipped(const char *name)
-{
-    char path[4096], relative[256];
-    struct yaml *yaml = NULL;
-    struct matrix *matrix = NULL;
-    struct error error = {.text = ""};
-    snprintf(relative, sizeof(relative), "cases/%s", name);
-    runner_source(path, sizeof(path), relative);
-    ck_assert_msg(!yaml_load_file(path, &yaml, &error), "%s", error.text);
-    ck_assert_msg(!matrix_create(yaml, &matrix, &error), "%s", error.text);
-    return matrix;
-}
-
-START_TEST(shipped_matrices_are_what_they_promise)
-{
-    static const struct {
-        const char *name;
-        int64_t seqlen;
-    } shipped[] = {{"demonstration.yaml", 512}, {"transformer-engine-p2p.yaml", 4096}};
-    for (size_t i = 0; i < 2; i++) {
-        struct matrix *matrix = read_shipped(shipped[i].name);
-        struct matrix_list *list = expand(matrix, NULL);
-        ck_assert_int_eq(list->count, 16);
-        ck_assert_int_eq(list->fate_count[MATRIX_RUNS], 16);
-        ck_assert_str_eq(list->cases[0].id, "cp_1_0/bf16/w2");
-        ck_assert_str_eq(list->cases[15].id, "cp_2_1/fp16/w4");
-        for (int j = 0; j < list->count; j++) {
-            const struct cp_case *c = case_of(list, j);
-            ck_assert_int_eq(c->seqlen_q, shipped[i].seqlen);
-            ck_assert_int_eq(c->seqlen_kv, shipped[i].seqlen);
-            ck_assert_int_eq(c->batch, 2);
-            ck_assert_int_eq(c->head_dim_qk, 128);
-            ck_assert_int_eq(c->head_dim_v, 128);
-            bool gqa = c->model[3] == '2', causal = c->model[5] == '0';
-            ck_assert_int_eq(c->heads, gqa && causal ? 32 : 12);
-            ck_assert_int_eq(c->kv_heads, !gqa ? 12 : causal ? 4 : 2);
-            ck_assert_int_eq(c->mask, causal ? MASK_CAUSAL : MASK_NONE);
-        }
-        matrix_list_destroy(list);
-        matrix_destroy(matrix);
-    }
-}
-END_TEST
-
 #define LOOP(tcase, test, table)                                                                   \
     tcase_add_loop_test(tcase, test, 0, (int)(sizeof(table) / sizeof((table)[0])))
 
@@ -599,7 +553,6 @@ int main(void)
     tcase_add_test(product, lists_are_filtered_as_texts);
     tcase_add_test(product, the_product_is_bounded);
     tcase_add_test(product, axes_are_bounded);
-    tcase_add_test(product, shipped_matrices_are_what_they_promise);
     LOOP(choice, conditions_exclude_what_they_say, conditions);
     tcase_add_test(choice, the_first_rule_that_matches_gives_the_reason);
     tcase_add_test(choice, a_case_that_cannot_be_is_refused_with_the_reason);

@@ -335,14 +335,19 @@ static void read_expected(void)
     ck_assert_int_eq(count, TE_CASES);
 }
 
-static struct made make_te(const struct matrix_choice *choice)
+static struct made make_shipped(const char *name, const struct matrix_choice *choice)
 {
     char path[4096];
     struct yaml *yaml = NULL;
     struct error error = {.text = ""};
-    runner_source(path, sizeof(path), "cases/transformer-engine.yaml");
+    runner_source(path, sizeof(path), name);
     ck_assert_msg(!yaml_load_file(path, &yaml, &error), "%s", error.text);
     return make(yaml, choice);
+}
+
+static struct made make_te(const struct matrix_choice *choice)
+{
+    return make_shipped("cases/transformer-engine.yaml", choice);
 }
 
 static struct expected *find_expected(const char *id)
@@ -491,6 +496,36 @@ START_TEST(every_exclusion_of_it_has_a_kind)
 }
 END_TEST
 
+START_TEST(shipped_matrices_are_what_they_promise)
+{
+    static const struct {
+        const char *name;
+        int64_t seqlen;
+    } shipped[] = {{"cases/demonstration.yaml", 512}, {"cases/transformer-engine-p2p.yaml", 4096}};
+    for (size_t i = 0; i < 2; i++) {
+        struct made made = make_shipped(shipped[i].name, NULL);
+        const struct matrix_list *list = made.list;
+        ck_assert_int_eq(list->count, 16);
+        ck_assert_int_eq(list->fate_count[MATRIX_RUNS], 16);
+        ck_assert_str_eq(list->cases[0].id, "cp_1_0/bf16/w2");
+        ck_assert_str_eq(list->cases[15].id, "cp_2_1/fp16/w4");
+        for (int j = 0; j < list->count; j++) {
+            const struct cp_case *c = load(&list->cases[j]);
+            ck_assert_int_eq(c->seqlen_q, shipped[i].seqlen);
+            ck_assert_int_eq(c->seqlen_kv, shipped[i].seqlen);
+            ck_assert_int_eq(c->batch, 2);
+            ck_assert_int_eq(c->head_dim_qk, 128);
+            ck_assert_int_eq(c->head_dim_v, 128);
+            bool gqa = c->model[3] == '2', causal = c->model[5] == '0';
+            ck_assert_int_eq(c->heads, gqa && causal ? 32 : 12);
+            ck_assert_int_eq(c->kv_heads, !gqa ? 12 : causal ? 4 : 2);
+            ck_assert_int_eq(c->mask, causal ? MASK_CAUSAL : MASK_NONE);
+        }
+        unmake(&made);
+    }
+}
+END_TEST
+
 #define LOOP(tcase, test, table)                                                                   \
     tcase_add_loop_test(tcase, test, 0, (int)(sizeof(table) / sizeof((table)[0])))
 
@@ -514,6 +549,7 @@ int main(void)
     tcase_add_test(shipped, its_deterministic_session_is);
     tcase_add_test(shipped, all_of_it_is_computed_here);
     tcase_add_test(shipped, every_exclusion_of_it_has_a_kind);
+    tcase_add_test(shipped, shipped_matrices_are_what_they_promise);
     suite_add_tcase(suite, rules);
     suite_add_tcase(suite, shorter);
     suite_add_tcase(suite, shipped);

@@ -22,7 +22,7 @@ int command_exit(enum status status)
 
 int command_outcome_exit(const struct outcome *outcome)
 {
-    if (outcome->kind == OUTCOME_PASS || outcome->kind == OUTCOME_UNVERIFIED)
+    if (outcome_is_good(outcome))
         return COMMAND_PASS;
     return outcome->kind == OUTCOME_FAIL ? COMMAND_FAIL : command_exit(outcome->status);
 }

@@ -45,6 +45,7 @@ static void answer(struct air *air, struct slot *slot, const struct cpattn_error
                    struct cpattn_result *result)
 {
     slot->state = SLOT_FREE;
+    air->more = true; // an answer may lead to another try
     air->flight->answered(air->flight->context, slot->number, error->status, result, error->text);
 }
 

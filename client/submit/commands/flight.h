@@ -19,7 +19,8 @@ struct flight {
     uint64_t patience_ns;
     void *context;
 
-    // The number of the next case; false when there are no more.
+    // The number of the next case; false when there are no more. Asked again after each answer,
+    // which may bring a number back.
     bool (*next)(void *context, int *number);
     // The case of a number; it is read before the next call.
     const struct cp_case *(*load)(void *context, int number);
@@ -32,7 +33,7 @@ struct flight {
 };
 
 // Runs until `next` has no more and everything is answered, or until `tick` stops it; cases that
-// are cancelled then are answered CANCELLED. Every case that `next` gave is answered once.
+// are cancelled then are answered CANCELLED. Every number that `next` gave is answered once.
 // RESOURCE_EXHAUSTED, with no case taken, when memory is short.
 enum status flight_run(const struct flight *flight) MUST_CHECK;
 

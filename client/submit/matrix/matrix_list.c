@@ -18,6 +18,7 @@ struct maker {
     const struct matrix_choice *choice;
     const struct matrix_subset *subset; // NULL: everything
     struct filter filter;
+    int dealt[MATRIX_FATES]; // cases of each fate, to parts
     struct error *error;
 };
 
@@ -229,6 +230,21 @@ static void case_fill(const struct maker *maker, const struct matrix_case *made,
     case_change(maker, c, labels);
 }
 
+static bool had_failed(const struct matrix_choice *choice, const char *id)
+{
+    const struct record_entry *entry =
+        choice->last_failed ? record_find(choice->last_failed, id) : NULL;
+    return !choice->last_failed ||
+           (entry && (entry->outcome.kind == OUTCOME_FAIL || entry->outcome.kind == OUTCOME_ERROR));
+}
+
+// Deals the cases of each fate in turn, so that every part has as many to run.
+static bool in_shard(struct maker *maker, enum matrix_fate fate)
+{
+    const struct matrix_choice *choice = maker->choice;
+    return choice->shards == 0 || maker->dealt[fate]++ % choice->shards == choice->shard - 1;
+}
+
 static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXES_MAX])
 {
     struct matrix_list *list = maker->list;
@@ -239,11 +255,17 @@ static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXE
     memcpy(made.value, value, sizeof(made.value));
     case_fill(maker, &made, &c, id, labels);
     struct filter_subject subject = {.c = &c, .labels = labels, .id = id};
-    if (!is_chosen(maker, &subject)) {
+    if (!is_chosen(maker, &subject) || !had_failed(maker->choice, id)) {
         list->left_out++;
         return STATUS_OK;
     }
     enum status status = decide_fate(maker, &made, &c, &subject);
+    if (!status && !in_shard(maker, made.fate)) {
+        if (made.fate == MATRIX_REFUSED)
+            free((void *)made.reason);
+        list->left_out++;
+        return STATUS_OK;
+    }
     if (!status)
         status = case_keep(maker, &made, &c, id);
     list->cases[list->count++] = made;

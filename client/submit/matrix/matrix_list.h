@@ -4,6 +4,7 @@
 #define CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_LIST_H
 
 #include "client/submit/matrix/matrix.h"
+#include "client/submit/outcome/record.h"
 
 // Combinations before exclusion; a list of them is about 40 MiB.
 #define MATRIX_CASES_MAX 100000
@@ -14,9 +15,11 @@ struct matrix_choice {
     int set_count;
     const char *const *filters; // filter.h; a case has to match all
     int filter_count;
-    const char *subset; // NULL: the whole matrix
-    bool unskip;        // rules of KIND_BACKEND exclude nothing
-    int seqlen_scale;   // shrink.h, after everything else; 0 and 1: as they are
+    const char *subset;               // NULL: the whole matrix
+    int shard, shards;                // the shard-th, from 1, of so many parts; 0 of 0: the whole
+    const struct record *last_failed; // only cases that did not pass there; NULL: all
+    bool unskip;                      // rules of KIND_BACKEND exclude nothing
+    int seqlen_scale;                 // shrink.h, after everything else; 0 and 1: as they are
 };
 
 enum matrix_fate {
@@ -41,7 +44,7 @@ struct matrix_list {
     struct matrix_case *cases;
     int count;
     int fate_count[MATRIX_FATES];             // their sum is `count`
-    int left_out;                             // by filters and subset
+    int left_out;                             // by filters, subset, shard and --last-failed
     struct matrix_axis axes[MATRIX_AXES_MAX]; // of the matrix, with what --set made of them
     int axis_count;
     struct matrix_value set_values[MATRIX_AXES_MAX]; // of the axes that --set left one value

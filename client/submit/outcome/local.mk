@@ -6,5 +6,7 @@ submit_sources += client/submit/outcome/measure.c
 submit_sources += client/submit/outcome/measure.h
 submit_sources += client/submit/outcome/outcome.c
 submit_sources += client/submit/outcome/outcome.h
+submit_sources += client/submit/outcome/record.c
+submit_sources += client/submit/outcome/record.h
 submit_sources += client/submit/outcome/text.c
 submit_sources += client/submit/outcome/text.h

@@ -20,8 +20,14 @@ void outcome_fini(struct outcome *outcome)
 {
     free(outcome->sentence);
     free(outcome->diagnosis);
+    free(outcome->first);
     free(outcome->detail);
     *outcome = (struct outcome){0};
+}
+
+bool outcome_is_good(const struct outcome *outcome)
+{
+    return outcome->kind == OUTCOME_PASS || outcome->kind == OUTCOME_UNVERIFIED;
 }
 
 // ---- numbers ----------------------------------------------------------------------------------

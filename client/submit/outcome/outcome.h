@@ -38,6 +38,7 @@ struct outcome {
     bool blind;          // case_blind(): the case asks for what cannot show; the caller's
     uint64_t timeout_ns; // that the request was given, to ask again; 0: the usual; the caller's
     char *sentence;      // owned; why it failed, was excluded or could not run; NULL for a pass
+    char *first;         // owned; what the first try said, of a pass that took another; or NULL
     char *diagnosis;     // owned; of a fail, the one that explains most; or NULL
     char *detail;        // owned; what there is to say of its cause, or NULL
 };
@@ -49,6 +50,9 @@ const char *outcome_name(enum outcome_kind kind);
 enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
                          const struct cpattn_result *result, const char *text) MUST_CHECK;
 void outcome_fini(struct outcome *outcome);
+
+// Whether nothing was found wrong: a pass, or a run that was compared with nothing.
+bool outcome_is_good(const struct outcome *outcome);
 
 // The results of a case that is run several times.
 struct outcome_digest {

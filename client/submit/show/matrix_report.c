@@ -213,9 +213,67 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
                                  all.kinds[parts[i].kind], parts[i].words);
         joint = ", ";
     }
+    int flaky = 0;
+    for (int i = 0; i < report->list->count; i++)
+        flaky += report->outcomes[i].first != NULL;
+    if (flaky && used < size)
+        used += (size_t)snprintf(text + used, size - used, ", %d of them flaky", flaky);
     if (used < size)
         snprintf(text + used, size - used, " in %s",
                  duration_format(report->elapsed_ns, elapsed, sizeof(elapsed)));
+}
+
+// ---- what took another try, what took long ----------------------------------------------------
+
+static void print_flaky(FILE *out, const struct matrix_report *report)
+{
+    bool any = false;
+    for (int i = 0; i < report->list->count; i++) {
+        const struct outcome *o = &report->outcomes[i];
+        if (!o->first)
+            continue;
+        if (!any)
+            fputs("\nFlaky, passed after another try:\n", out);
+        any = true;
+        fprintf(out, "  %s: %s\n", report->list->cases[i].id, o->first);
+    }
+}
+
+// The longest that is shorter than `than`, or as long and behind it in the list; -1: none is left.
+static int next_longest(const struct matrix_report *report, int than)
+{
+    int longest = -1;
+    const struct outcome *o = report->outcomes;
+    for (int i = 0; i < report->list->count; i++) {
+        bool behind =
+            than < 0 || o[i].run_ns < o[than].run_ns || (o[i].run_ns == o[than].run_ns && i > than);
+        if (o[i].run_ns > 0 && behind && (longest < 0 || o[i].run_ns > o[longest].run_ns))
+            longest = i;
+    }
+    return longest;
+}
+
+static void print_durations(FILE *out, const struct matrix_report *report)
+{
+    if (report->durations == 0)
+        return;
+    struct table *table = table_create(out, "LONGEST >RAN >FORWARD >BACKWARD >WAITED");
+    int longest = -1;
+    for (int i = 0; i < report->durations; i++) {
+        longest = next_longest(report, longest);
+        if (longest < 0)
+            break;
+        const struct outcome *o = &report->outcomes[longest];
+        table_row(table);
+        table_cell(table, PAINT_PLAIN, "%s", report->list->cases[longest].id);
+        time_cell(table, o->run_ns);
+        time_cell(table, o->forward_ns);
+        time_cell(table, o->backward_ns);
+        time_cell(table, o->wait_ns);
+    }
+    fputc('\n', out);
+    table_print(table, "");
+    table_destroy(table);
 }
 
 // What the verdicts do not say.
@@ -259,6 +317,8 @@ void matrix_report_print(FILE *out, const struct matrix_report *report)
     if (bad > 0 && !rows)
         print_where(out, report);
     print_failures(out, report, bad);
+    print_flaky(out, report);
+    print_durations(out, report);
     print_notes(out, report);
     bool colours = terminal_colours(out);
     matrix_report_sum(report, sum, sizeof(sum));

@@ -18,7 +18,8 @@ struct matrix_report {
     const struct matrix_list *list;
     const struct outcome *outcomes; // [list->count]
     uint64_t elapsed_ns;
-    bool verbose; // no bounds
+    int durations; // how many of the longest cases are named; 0: none
+    bool verbose;  // no bounds
 };
 
 void matrix_report_print(FILE *out, const struct matrix_report *report);

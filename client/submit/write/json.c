@@ -240,6 +240,15 @@ static json_t *failure_object(struct writer *w, const struct cpattn_failure *f)
     return object;
 }
 
+// How near the nearest limit was.
+static void put_limit(struct writer *w, json_t *object, const struct outcome *verified)
+{
+    put_real(w, object, "of_limit", verified->used);
+    put_text(w, object, "rule", verified->rule);
+    put_text(w, object, "tensor", verified->tensor);
+    put(w, object, "sampled", json_boolean(verified->sampled));
+}
+
 // ---- an answer --------------------------------------------------------------------------------
 
 static void put_ranks(struct writer *w, json_t *object, const struct cp_case *c,
@@ -300,6 +309,10 @@ bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struc
         put_text(&w, object, "message", outcome->sentence);
     if (outcome->diagnosis)
         put_text(&w, object, "diagnosis", outcome->diagnosis);
+    if (outcome->first)
+        put_text(&w, object, "first_message", outcome->first);
+    if (outcome->tensor[0])
+        put_limit(&w, object, outcome);
     if (case_blind(c, blind, sizeof(blind)) > 0)
         put_text(&w, object, "blind", blind);
     put(&w, object, "case", case_object(&w, c));
@@ -333,15 +346,6 @@ static json_t *series_object(struct writer *w, const struct bench *bench, enum b
             w->failed = true;
     put(w, object, "runs", runs);
     return object;
-}
-
-// How near the nearest limit was.
-static void put_limit(struct writer *w, json_t *object, const struct outcome *verified)
-{
-    put_real(w, object, "of_limit", verified->used);
-    put_text(w, object, "rule", verified->rule);
-    put_text(w, object, "tensor", verified->tensor);
-    put(w, object, "sampled", json_boolean(verified->sampled));
 }
 
 bool json_bench(FILE *out, const struct cp_case *c, const struct outcome *verified, int warmup,

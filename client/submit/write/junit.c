@@ -63,6 +63,28 @@ static void cause(struct report *r, const char *name, const char *type, const st
     element_end(r);
 }
 
+// As Surefire writes it: a case that passed after another try.
+static void flaky(struct report *r, const struct outcome *o)
+{
+    element_start(r, "flakyFailure");
+    attribute(r, "message", o->first);
+    element_end(r);
+}
+
+static void properties(struct report *r, const struct junit_suite *suite)
+{
+    if (suite->property_count == 0)
+        return;
+    element_start(r, "properties");
+    for (int i = 0; i < suite->property_count; i++) {
+        element_start(r, "property");
+        attribute(r, "name", suite->properties[i].name);
+        attribute(r, "value", suite->properties[i].value);
+        element_end(r);
+    }
+    element_end(r);
+}
+
 static void testcase(struct report *r, const struct junit_suite *suite, int index)
 {
     const struct outcome *o = &suite->outcomes[index];
@@ -86,6 +108,8 @@ static void testcase(struct report *r, const struct junit_suite *suite, int inde
     case OUTCOME_KINDS:
         break;
     }
+    if (o->first)
+        flaky(r, o);
     element_end(r);
 }
 
@@ -103,6 +127,9 @@ static void testsuite(struct report *r, const struct junit_suite *suite)
                     counts[OUTCOME_EXCLUDED] + counts[OUTCOME_NOT_RUN] +
                         counts[OUTCOME_UNVERIFIED]);
     attribute_seconds(r, suite->elapsed_ns);
+    if (suite->host)
+        attribute(r, "hostname", suite->host);
+    properties(r, suite);
     for (int i = 0; i < suite->list->count; i++)
         testcase(r, suite, i);
     element_end(r);

@@ -8,12 +8,19 @@
 #include "client/submit/matrix/matrix_list.h"
 #include "client/submit/outcome/outcome.h"
 
+struct junit_property {
+    const char *name, *value;
+};
+
 struct junit_suite {
     const char *name; // of the matrix
     const char *file; // the class of its cases
     const struct matrix_list *list;
     const struct outcome *outcomes; // [list->count]
     uint64_t elapsed_ns;
+    const char *host; // that the cases were submitted from; NULL: not told
+    const struct junit_property *properties;
+    int property_count;
 };
 
 // Writes the report; a fail is a failure, what could not run is an error, what was excluded or not

@@ -4,5 +4,7 @@ submit_sources += client/submit/write/json.c
 submit_sources += client/submit/write/json.h
 submit_sources += client/submit/write/junit.c
 submit_sources += client/submit/write/junit.h
+submit_sources += client/submit/write/markdown.c
+submit_sources += client/submit/write/markdown.h
 submit_sources += client/submit/write/plain_file.c
 submit_sources += client/submit/write/plain_file.h

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/commands/matrix_options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/commands/dump.h"
+#include "client/submit/commands/flight.h"
+#include "client/submit/commands/options.h"
+#include "plan/number.h"
+
+#define JOBS_DEFAULT     4
+#define PATIENCE_DEFAULT (UINT64_C(60) * 1000000000)
+#define RETRY_MAX        100
+#define REPEAT_MAX       1000000
+#define SHARDS_MAX       10000
+// With this everything has one token.
+#define SEQLEN_SCALE_MAX ((int)SEQLEN_MAX)
+
+enum {
+    KEY_FILTER = 1,
+    KEY_SUBSET,
+    KEY_SET,
+    KEY_EXCLUDED,
+    KEY_UNSKIP,
+    KEY_SEQLEN_SCALE,
+    KEY_SHARD,
+    KEY_LAST_FAILED,
+    KEY_SHUFFLE,
+    KEY_REPEAT,
+    KEY_RETRY,
+    KEY_DURATIONS,
+    KEY_SAVE,
+    KEY_RESUME,
+    KEY_MARKDOWN,
+    KEY_FAIL_FAST,
+    KEY_TIMEOUT,
+    KEY_PATIENCE,
+    KEY_JUNIT,
+    KEY_DUMP_FAILS,
+    KEY_JSON,
+    KEY_SOCKET
+};
+
+static const struct argp_option option_table[] = {
+    {.doc = "Which cases:", .group = 1},
+    {"filter", KEY_FILTER, "FILTER", 0,
+     "only cases with FIELD=VALUE[,VALUE...], with FIELD!=VALUE[,VALUE...], with FIELD>NUMBER (or "
+     ">=, <, <=), or whose id matches a shell pattern or contains a text; 'A or B' matches what "
+     "either does; a case has to match all of several filters",
+     1},
+    {"subset", KEY_SUBSET, "NAME", 0, "only this subset of the file", 1},
+    {"set", KEY_SET, "FIELD=VALUE", 0,
+     "set a field in every case; a field that is an axis has this one value then", 1},
+    {"unskip", KEY_UNSKIP, NULL, 0,
+     "run what the file excludes only because a backend it was made for does not do it", 1},
+    {"seqlen-scale", KEY_SEQLEN_SCALE, "N", 0,
+     "divide lengths, padding and windows by N, rounding up; which cases there are stays the same",
+     1},
+    {"shard", KEY_SHARD, "I/N", 0,
+     "only the I-th of N parts, 1/N to N/N, which have every case once between them", 1},
+    {"last-failed", KEY_LAST_FAILED, "FILE", 0,
+     "only cases that failed or could not be run in the run that FILE records (--save)", 1},
+    {"list", 'l', NULL, 0, "print the cases and run nothing", 1},
+    {"excluded", KEY_EXCLUDED, NULL, 0, "with --list: print what is excluded, and why", 1},
+    {.doc = "How to run them:", .group = 10},
+    {"jobs", 'j', "N", 0, "submit N at once [4]", 10},
+    {"timeout", KEY_TIMEOUT, "TIME", 0,
+     "give a case up after this time, the wait for its turn not included: 90, 90s, 5m; up to 24h "
+     "[that of the file, or 90s]",
+     10},
+    {"patience", KEY_PATIENCE, "TIME", 0,
+     "wait this long for a daemon that goes away while cases are left, and submit once more what "
+     "it left unanswered; also for ranks that cannot be started [60s]",
+     10},
+    {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},
+    {"shuffle", KEY_SHUFFLE, "SEED", 0, "submit in an order drawn from this number", 10},
+    {"repeat", KEY_REPEAT, "N", 0,
+     "run each case N times; all its results have to be the same to the last bit [1]", 10},
+    {"retry", KEY_RETRY, "N", 0,
+     "run a case that does not pass up to N times more; one that passes then is called flaky [0]",
+     10},
+    {"resume", KEY_RESUME, "FILE", 0,
+     "go on with the run that FILE records: cases with a verdict there are not run again, and new "
+     "answers are added to it",
+     10},
+    {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 10},
+    {.doc = "What to write:", .group = 20},
+    {"verbose", 'v', NULL, 0, "a row for each case and every failure in full, however many", 20},
+    {"json", KEY_JSON, NULL, 0, "print a JSON object per case as it is answered", 20},
+    {"durations", KEY_DURATIONS, "N", 0, "name the N cases that ran longest", 20},
+    {"save", KEY_SAVE, "FILE", 0,
+     "record the run: a JSON object per case as it is answered, for --resume and --last-failed",
+     20},
+    {"markdown", KEY_MARKDOWN, "FILE", 0,
+     "add a summary in Markdown to FILE, such as \"$GITHUB_STEP_SUMMARY\"", 20},
+    {"junit", KEY_JUNIT, "FILE", 0, "write a JUnit report as well", 20},
+    {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 20},
+    {.name = NULL}};
+
+static error_t add_choice(const char *option, const char **values, int *count, const char *value)
+{
+    if (*count == MATRIX_CHOICES_MAX) {
+        command_complain("--%s is there more than %d times", option, MATRIX_CHOICES_MAX);
+        return EINVAL;
+    }
+    values[(*count)++] = value;
+    return 0;
+}
+
+static error_t parse_argument(struct matrix_options *o, char *value, struct argp_state *state)
+{
+    if (o->file)
+        return options_no_argument(state, value);
+    o->file = value;
+    return 0;
+}
+
+// The first option that has no meaning where nothing is run.
+static const char *conflict_with_list(const struct matrix_options *o)
+{
+    return o->junit      ? "junit"
+           : o->save     ? "save"
+           : o->resume   ? "resume"
+           : o->markdown ? "markdown"
+                         : NULL;
+}
+
+static error_t parse_end(const struct matrix_options *o, const struct argp_state *state)
+{
+    if (!o->file)
+        command_complain("the matrix file is missing; see %s --help", state->name);
+    else if (o->excluded && !o->list)
+        command_complain("--excluded goes with --list");
+    else if (o->list && conflict_with_list(o))
+        command_complain("--%s does not go with --list", conflict_with_list(o));
+    else if (o->repeat > 1 && o->retry)
+        command_complain(
+            "--retry does not go with --repeat: a repeated case has to pass each time");
+    else if (o->save && o->resume)
+        command_complain("--save does not go with --resume, which adds to its own file");
+    else
+        return 0;
+    return EINVAL;
+}
+
+// "2/8".
+static error_t parse_shard(const char *value, struct matrix_choice *choice)
+{
+    char *end;
+    long index = strtol(value, &end, 10), count = 0;
+    if (value[0] >= '0' && value[0] <= '9' && *end == '/' && end[1] >= '0' && end[1] <= '9')
+        count = strtol(end + 1, &end, 10);
+    if (*end || index < 1 || index > count || count > SHARDS_MAX) {
+        command_complain("--shard is '%s'; accepted is I/N with N from 1 to %d and I from 1 to N",
+                         value, SHARDS_MAX);
+        return EINVAL;
+    }
+    choice->shard = (int)index;
+    choice->shards = (int)count;
+    return 0;
+}
+
+static error_t parse_shuffle(struct matrix_options *o, const char *value)
+{
+    o->shuffle = true;
+    if (number_parse_digits(value, &o->shuffle_seed))
+        return 0;
+    command_complain("--shuffle is '%s'; accepted is a whole number", value);
+    return EINVAL;
+}
+
+// What is written and read.
+static error_t parse_file(int key, char *value, struct matrix_options *o)
+{
+    switch (key) {
+    case KEY_JUNIT:
+        o->junit = value;
+        return 0;
+    case KEY_DUMP_FAILS:
+        o->dump_fails = value;
+        return 0;
+    case KEY_SAVE:
+        o->save = value;
+        return 0;
+    case KEY_RESUME:
+        o->resume = value;
+        return 0;
+    case KEY_LAST_FAILED:
+        o->last_failed = value;
+        return 0;
+    case KEY_MARKDOWN:
+        o->markdown = value;
+        return 0;
+    case KEY_SOCKET:
+        o->socket = value;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// How cases are run.
+static error_t parse_running(int key, char *value, struct matrix_options *o)
+{
+    switch (key) {
+    case KEY_TIMEOUT:
+        return options_duration("timeout", value, &o->timeout_ns);
+    case KEY_PATIENCE:
+        return options_duration("patience", value, &o->patience_ns);
+    case 'j':
+        return options_count("jobs", value, 1, FLIGHT_JOBS_MAX, &o->jobs);
+    case KEY_SHUFFLE:
+        return parse_shuffle(o, value);
+    case KEY_REPEAT:
+        return options_count("repeat", value, 1, REPEAT_MAX, &o->repeat);
+    case KEY_RETRY:
+        return options_count("retry", value, 0, RETRY_MAX, &o->retry);
+    case KEY_DURATIONS:
+        return options_count("durations", value, 1, MATRIX_CASES_MAX, &o->durations);
+    case KEY_FAIL_FAST:
+        o->fail_fast = true;
+        return 0;
+    default:
+        return parse_file(key, value, o);
+    }
+}
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct matrix_options *o = state->input;
+    switch (key) {
+    case KEY_FILTER:
+        return add_choice("filter", o->filters, &o->choice.filter_count, value);
+    case KEY_SET:
+        return add_choice("set", o->sets, &o->choice.set_count, value);
+    case KEY_UNSKIP:
+        o->choice.unskip = true;
+        return 0;
+    case KEY_SEQLEN_SCALE:
+        return options_count("seqlen-scale", value, 1, SEQLEN_SCALE_MAX, &o->choice.seqlen_scale);
+    case KEY_SHARD:
+        return parse_shard(value, &o->choice);
+    case KEY_SUBSET:
+        o->choice.subset = value;
+        return 0;
+    case 'l':
+        o->list = true;
+        return 0;
+    case KEY_EXCLUDED:
+        o->excluded = true;
+        return 0;
+    case KEY_JSON:
+        o->json = true;
+        return 0;
+    case 'v':
+        o->verbose = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        return parse_argument(o, value, state);
+    case ARGP_KEY_END:
+        return parse_end(o, state);
+    default:
+        return parse_running(key, value, o);
+    }
+}
+
+static const struct argp_child access_child[] = {COMMAND_ACCESS_CHILD, {.argp = NULL}};
+
+static const struct argp argp = {
+    .options = option_table,
+    .parser = parse_option,
+    .children = access_child,
+    .args_doc = "FILE",
+    .doc =
+        "Runs the cases of a matrix file, cpattn-matrix(5): models times axes, less what is "
+        "excluded."
+        "\vExamples:\n"
+        "  cpattn-submit matrix demonstration.yaml\n"
+        "  cpattn-submit matrix demonstration.yaml --list\n"
+        "  cpattn-submit matrix demonstration.yaml --filter model=cp_2_0 -j 8\n"
+        "  cpattn-submit matrix demonstration.yaml --set seqlen=1000 --junit report.xml\n"
+        "  cpattn-submit matrix transformer-engine.yaml --seqlen-scale 16 --unskip\n"
+        "  cpattn-submit matrix transformer-engine.yaml --shard 2/8 --save 2.jsonl\n"
+        "  cpattn-submit matrix transformer-engine.yaml --last-failed 2.jsonl\n"
+        "\n"
+        "Exit status: 0 all passed, 1 a verdict is a fail, 64 the command line or the file cannot "
+        "be understood, 64 plus the number of the status of the first case that could not be run; "
+        "cpattn-submit(1) lists them."};
+
+int matrix_options_parse(int argc, char **argv, struct matrix_options *o)
+{
+    *o =
+        (struct matrix_options){.jobs = JOBS_DEFAULT, .patience_ns = PATIENCE_DEFAULT, .repeat = 1};
+    o->choice.sets = o->sets;
+    o->choice.filters = o->filters;
+    return options_parse(&argp, argc, argv, o);
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/commands/matrix_outputs.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/outcome/text.h"
+#include "client/submit/show/matrix_report.h"
+#include "client/submit/write/markdown.h"
+
+#define DESCRIBE_NS (UINT64_C(5) * 1000000000)
+
+// Takes off the end half a line that a killed run may have left, and goes on behind the others.
+static FILE *open_to_resume(const char *path, const struct record *record)
+{
+    return truncate(path, record->bytes) == 0 ? fopen(path, "ae") : NULL;
+}
+
+int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_options *o,
+                        const struct record *resumed)
+{
+    const char *failed = NULL;
+    if (o->resume && !(outputs->save = open_to_resume(o->resume, resumed)))
+        failed = o->resume;
+    else if (o->save && !(outputs->save = fopen(o->save, "we")))
+        failed = o->save;
+    else if (o->markdown && !(outputs->markdown = fopen(o->markdown, "ae")))
+        failed = o->markdown;
+    else if (o->junit && !junit_open(&outputs->junit, o->junit))
+        failed = o->junit;
+    if (!failed)
+        return COMMAND_PASS;
+    command_complain("%s cannot be written: %s", failed, strerror(errno));
+    return COMMAND_USAGE;
+}
+
+void matrix_outputs_describe(struct matrix_outputs *outputs, struct cpattn_client *client)
+{
+    struct cpattn_error ignored;
+    if (outputs->junit.out &&
+        cpattn_describe(client, DESCRIBE_NS, &outputs->daemon, &ignored) != CPATTN_OK)
+        outputs->daemon = NULL;
+}
+
+static int complain_unwritten(const char *path)
+{
+    command_complain("%s could not be written: %s", path, strerror(errno));
+    return command_exit(STATUS_INTERNAL);
+}
+
+static bool write_junit(struct matrix_outputs *outputs, struct junit_suite *suite)
+{
+    char host[HOST_NAME_MAX + 1] = "";
+    struct junit_property properties[3];
+    if (gethostname(host, sizeof(host) - 1) == 0)
+        suite->host = host;
+    if (outputs->daemon) {
+        const struct cpattn_gpu *gpu = cpattn_description_gpu(outputs->daemon, 0);
+        properties[0] = (struct junit_property){"daemon", outputs->daemon->version};
+        properties[1] = (struct junit_property){"backend", outputs->daemon->backend};
+        properties[2] = (struct junit_property){"gpu", gpu ? gpu->name : ""};
+        suite->properties = properties;
+        suite->property_count = gpu ? 3 : 2;
+    }
+    return junit_commit(&outputs->junit, suite);
+}
+
+int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run *run,
+                         const struct matrix *matrix)
+{
+    const struct matrix_options *o = run->options;
+    char name[128], sum[256];
+    text_base_name(o->file, name, sizeof(name));
+    const char *title = matrix->title ? matrix->title : name;
+    struct matrix_report report = {.list = run->list,
+                                   .outcomes = run->outcomes,
+                                   .elapsed_ns = command_now_ns() - run->progress.start_ns,
+                                   .durations = o->durations,
+                                   .verbose = o->verbose};
+    struct junit_suite suite = {.name = title,
+                                .file = name,
+                                .list = run->list,
+                                .outcomes = run->outcomes,
+                                .elapsed_ns = report.elapsed_ns};
+    matrix_report_sum(&report, sum, sizeof(sum));
+    struct markdown_summary summary = {title, sum, run->list, run->outcomes};
+    if (!o->json) {
+        putchar('\n');
+        matrix_report_print(stdout, &report);
+    }
+    int exit_status = COMMAND_PASS;
+    if (outputs->junit.out && !write_junit(outputs, &suite))
+        exit_status = complain_unwritten(o->junit);
+    if (outputs->markdown && !markdown_write(outputs->markdown, &summary))
+        exit_status = complain_unwritten(o->markdown);
+    return exit_status;
+}
+
+int matrix_outputs_close(struct matrix_outputs *outputs, const struct matrix_options *o)
+{
+    int exit_status = COMMAND_PASS;
+    if (outputs->save && fclose(outputs->save) != 0)
+        exit_status = complain_unwritten(o->save ? o->save : o->resume);
+    if (outputs->markdown && fclose(outputs->markdown) != 0)
+        exit_status = complain_unwritten(o->markdown);
+    junit_abandon(&outputs->junit);
+    cpattn_description_destroy(outputs->daemon);
+    return exit_status;
+}

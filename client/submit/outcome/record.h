@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of a run of a matrix: a file with a line of JSON per answer, as --save and --json
+// write it. Of several lines with one id the last counts.
+#ifndef CPATTN_CLIENT_SUBMIT_OUTCOME_RECORD_H
+#define CPATTN_CLIENT_SUBMIT_OUTCOME_RECORD_H
+
+#include <stdint.h>
+
+#include "client/submit/outcome/outcome.h"
+
+struct record_entry {
+    char *id;
+    char *command;          // the case as a command line that reproduces it
+    struct outcome outcome; // without detail
+};
+
+struct record {
+    struct record_entry *entries; // sorted by id, one for each
+    int count;
+    int64_t bytes; // of the lines that are complete; a run that was killed may leave half a line
+};
+
+// More lines than a matrix has cases are no record of it.
+#define RECORD_LINES_MAX 1000000
+
+// Reads a record. Lines without "id" and "outcome" are refused: INVALID_ARGUMENT with the file and
+// the number of the line; a last line without a newline at its end is left out. NOT_FOUND: there is
+// no such file, INTERNAL: it cannot be read.
+enum status record_load(const char *path, struct record **record, struct error *error) MUST_CHECK;
+void record_destroy(struct record *record); // NULL is fine
+
+// NULL: no answer for this id.
+const struct record_entry *record_find(const struct record *record, const char *id);
+
+#endif
