@@ -15,4 +15,4 @@ cpattnd_SOURCES += daemon/main.c
 cpattnd_SOURCES += daemon/notify.c
 cpattnd_SOURCES += daemon/notify.h
 cpattnd_LDADD = daemon/libcore.a daemon/libserver.a yaml/libyamltree.la $(base_libs) $(EV_LIBS) \
-    $(MBEDTLS_LIBS) $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(MATH_LIBS)
+    $(OPENSSL_LIBS) $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(MATH_LIBS)

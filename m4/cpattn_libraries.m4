@@ -31,36 +31,25 @@ AC_DEFUN([CPATTN_NNG_VERSION], [
 # summary.
 AC_DEFUN([CPATTN_TLS], [
     AC_ARG_WITH([tls],
-        [AS_HELP_STRING([--with-tls=CHOICE], [TLS for clients over a network: auto, yes or no [auto: where Mbed TLS 2.28 is installed]])],
+        [AS_HELP_STRING([--with-tls=CHOICE], [TLS for clients over a network: auto, yes or no [auto: where OpenSSL 3 is installed]])],
         [], [with_tls=auto])
     AS_CASE([$with_tls], [auto|yes|no], [],
         [AC_MSG_ERROR([--with-tls=$with_tls: choose auto, yes or no])])
     cpattn_tls=no
     cpattn_tls_note="off: --with-tls=no"
-    MBEDTLS_LIBS=
     AS_IF([test "x$with_tls" != xno], [
-        AC_MSG_CHECKING([for Mbed TLS 2.28])
-        cpattn_saved_LIBS=$LIBS
-        LIBS="-lmbedtls -lmbedx509 -lmbedcrypto $LIBS"
-        AC_LINK_IFELSE([AC_LANG_PROGRAM([[
-#include <mbedtls/ssl.h>
-#include <mbedtls/version.h>
-#if MBEDTLS_VERSION_MAJOR != 2 || MBEDTLS_VERSION_MINOR < 28
-#error another version
-#endif
-            ]], [[mbedtls_ssl_config config; mbedtls_ssl_config_init(&config);]])],
-            [cpattn_tls=yes
-             MBEDTLS_LIBS="-lmbedtls -lmbedx509 -lmbedcrypto"])
-        LIBS=$cpattn_saved_LIBS
-        AC_MSG_RESULT([$cpattn_tls])
-        cpattn_tls_note="Mbed TLS"
-        AS_IF([test $cpattn_tls = no], [
-            cpattn_tls_note="off: no Mbed TLS 2.28 (Debian: libmbedtls-dev)"
-            AS_IF([test "x$with_tls" = xyes], [CPATTN_MISSING([libmbedtls-dev])])])
+        PKG_CHECK_MODULES([OPENSSL], [openssl >= 3.0], [
+            cpattn_tls=yes
+            cpattn_tls_note="OpenSSL `$PKG_CONFIG --modversion openssl`"
+        ], [
+            cpattn_tls_note="off: no OpenSSL 3 (Debian: libssl-dev)"
+            AS_IF([test "x$with_tls" = xyes], [CPATTN_MISSING([libssl-dev])])
+        ])
     ])
     AS_IF([test $cpattn_tls = yes], [cpattn_tls_number=1], [cpattn_tls_number=0])
     AC_DEFINE_UNQUOTED([HAVE_TLS], [$cpattn_tls_number], [Whether clients over a network may use TLS])
-    AC_SUBST([MBEDTLS_LIBS])
+    AC_SUBST([OPENSSL_CFLAGS])
+    AC_SUBST([OPENSSL_LIBS])
     AM_CONDITIONAL([TLS], [test $cpattn_tls = yes])
 ])
 

@@ -17,7 +17,7 @@ needs=(
     "pkg-config         cmd pkg-config"
     "libnng-dev         inc nng/nng.h"
     "libev-dev          inc ev.h"
-    "libmbedtls-dev     inc mbedtls/ssl.h"
+    "libssl-dev         pkg openssl"
     "libprotobuf-c-dev  pkg libprotobuf-c"
     "protobuf-c-compiler cmd protoc-c"
     "libopenblas-dev    pkg openblas"

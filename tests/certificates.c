@@ -1,74 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/certificates.h"
 
-#include <errno.h>
-#include <mbedtls/pk.h>
-#include <mbedtls/x509_crt.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/runner.h"
 
-#define PEM_MAX 4096
-
-static int random_get(void *context, unsigned char *data, size_t size)
-{
-    (void)context;
-    return getrandom(data, size, 0) == (ssize_t)size ? 0 : -1;
-}
+#define YES(call) ck_assert_int_eq(call, 1)
 
 // ---- certificates ------------------------------------------------------------------------------
 
-static void file_write(const char *path, const unsigned char *text)
+static FILE *file_open(const char *path, const char *mode)
 {
     mode_t mask = umask(0077);
-    FILE *file = fopen(path, "we");
+    FILE *file = fopen(path, mode);
     umask(mask);
     ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs((const char *)text, file), 0);
-    ck_assert_int_eq(fclose(file), 0);
+    return file;
 }
 
-static void key_make(struct certificate *c)
+static void extension_add(X509 *x509, int nid, const char *value)
 {
-    unsigned char text[PEM_MAX];
-    mbedtls_pk_init(&c->key);
-    ck_assert_int_eq(mbedtls_pk_setup(&c->key, mbedtls_pk_info_from_type(MBEDTLS_PK_ECKEY)), 0);
-    ck_assert_int_eq(
-        mbedtls_ecp_gen_key(MBEDTLS_ECP_DP_SECP256R1, mbedtls_pk_ec(c->key), random_get, NULL), 0);
-    ck_assert_int_eq(mbedtls_pk_write_key_pem(&c->key, text, sizeof(text)), 0);
-    file_write(c->key_file, text);
+    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, NULL, nid, value);
+    ck_assert_ptr_nonnull(extension);
+    YES(X509_add_ext(x509, extension, -1));
+    X509_EXTENSION_free(extension);
 }
 
-static void certificate_sign(struct certificate *c, const struct certificate *issuer,
-                             struct certificate_kind kind)
+static void name_add(X509 *x509, const char *field, const char *text)
 {
-    static int serial;
-    unsigned char text[PEM_MAX];
-    mbedtls_x509write_cert write;
-    mbedtls_mpi number;
-    mbedtls_x509write_crt_init(&write);
-    mbedtls_mpi_init(&number);
-    mbedtls_x509write_crt_set_md_alg(&write, MBEDTLS_MD_SHA256);
-    mbedtls_x509write_crt_set_subject_key(&write, &c->key);
-    mbedtls_x509write_crt_set_issuer_key(&write, (mbedtls_pk_context *)(uintptr_t)&issuer->key);
-    ck_assert_int_eq(mbedtls_x509write_crt_set_subject_name(&write, c->name), 0);
-    ck_assert_int_eq(mbedtls_x509write_crt_set_issuer_name(&write, issuer->name), 0);
-    ck_assert_int_eq(mbedtls_mpi_lset(&number, ++serial), 0);
-    ck_assert_int_eq(mbedtls_x509write_crt_set_serial(&write, &number), 0);
-    ck_assert_int_eq(
-        mbedtls_x509write_crt_set_validity(&write, "20200101000000",
-                                           kind.expired ? "20210101000000" : "20491231000000"),
-        0);
-    ck_assert_int_eq(mbedtls_x509write_crt_set_basic_constraints(&write, kind.authority, -1), 0);
-    ck_assert_int_eq(mbedtls_x509write_crt_pem(&write, text, sizeof(text), random_get, NULL), 0);
-    mbedtls_mpi_free(&number);
-    mbedtls_x509write_crt_free(&write);
-    file_write(c->file, text);
+    YES(X509_NAME_add_entry_by_txt(X509_get_subject_name(x509), field, MBSTRING_UTF8,
+                                   (const unsigned char *)text, -1, -1, 0));
+}
+
+static void fill(struct certificate *c, const char *common_name, const struct certificate *issuer,
+                 const struct certificate_kind *kind)
+{
+    static long serial;
+    YES(X509_set_version(c->x509, X509_VERSION_3));
+    YES(ASN1_INTEGER_set(X509_get_serialNumber(c->x509), ++serial));
+    name_add(c->x509, "CN", common_name);
+    if (kind->unit)
+        name_add(c->x509, "OU", kind->unit);
+    YES(X509_set_issuer_name(c->x509, X509_get_subject_name(issuer->x509)));
+    YES(X509_set_pubkey(c->x509, c->key));
+    YES(ASN1_TIME_set_string(X509_getm_notBefore(c->x509),
+                             kind->future ? "20480101000000Z" : "20200101000000Z"));
+    YES(ASN1_TIME_set_string(X509_getm_notAfter(c->x509),
+                             kind->expired ? "20210101000000Z" : "20491231000000Z"));
+    extension_add(c->x509, NID_basic_constraints,
+                  kind->authority ? "critical,CA:TRUE" : "critical,CA:FALSE");
+    if (!strchr(common_name, ' ')) { // the name of a host
+        char names[256];
+        bool address = common_name[strspn(common_name, "0123456789.")] == '\0';
+        snprintf(names, sizeof(names), address ? "DNS:%s,IP:%s" : "DNS:%s", common_name,
+                 common_name);
+        extension_add(c->x509, NID_subject_alt_name, names);
+    }
+    if (kind->for_servers)
+        extension_add(c->x509, NID_ext_key_usage, "serverAuth");
+    if (kind->comment_bytes > 0) {
+        char *comment = malloc(kind->comment_bytes + 1);
+        memset(comment, 'x', kind->comment_bytes);
+        comment[kind->comment_bytes] = '\0';
+        extension_add(c->x509, NID_netscape_comment, comment);
+        free(comment);
+    }
 }
 
 void certificate_make(struct certificate *c, const char *folder, const char *word,
@@ -78,9 +81,42 @@ void certificate_make(struct certificate *c, const char *folder, const char *wor
     memset(c, 0, sizeof(*c));
     snprintf(c->file, sizeof(c->file), "%s/%s.pem", folder, word);
     snprintf(c->key_file, sizeof(c->key_file), "%s/%s.key", folder, word);
-    snprintf(c->name, sizeof(c->name), "CN=%s", common_name);
-    key_make(c);
-    certificate_sign(c, issuer ? issuer : c, kind);
+    c->key = kind.weak ? EVP_RSA_gen(1024) : EVP_EC_gen("P-256");
+    c->x509 = X509_new();
+    ck_assert(c->key && c->x509);
+    fill(c, common_name, issuer ? issuer : c, &kind);
+    ck_assert_int_gt(X509_sign(c->x509, (issuer ? issuer : c)->key, EVP_sha256()), 0);
+    FILE *file = file_open(c->file, "we");
+    YES(PEM_write_X509(file, c->x509));
+    ck_assert_int_eq(fclose(file), 0);
+    file = file_open(c->key_file, "we");
+    YES(PEM_write_PrivateKey(file, c->key, NULL, NULL, 0, NULL, NULL));
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+void certificate_revoke(const struct certificate *issuer, const struct certificate *revoked)
+{
+    X509_CRL *list = X509_CRL_new();
+    ASN1_TIME *begin = ASN1_TIME_new(), *end = ASN1_TIME_new();
+    YES(ASN1_TIME_set_string(begin, "20200101000000Z"));
+    YES(ASN1_TIME_set_string(end, "20491231000000Z"));
+    YES(X509_CRL_set_version(list, X509_CRL_VERSION_2));
+    YES(X509_CRL_set_issuer_name(list, X509_get_subject_name(issuer->x509)));
+    YES(X509_CRL_set1_lastUpdate(list, begin));
+    YES(X509_CRL_set1_nextUpdate(list, end));
+    if (revoked) {
+        X509_REVOKED *entry = X509_REVOKED_new();
+        YES(X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(revoked->x509)));
+        YES(X509_REVOKED_set_revocationDate(entry, begin));
+        YES(X509_CRL_add0_revoked(list, entry));
+    }
+    ck_assert_int_gt(X509_CRL_sign(list, issuer->key, EVP_sha256()), 0);
+    FILE *file = file_open(issuer->file, "ae");
+    YES(PEM_write_X509_CRL(file, list));
+    ck_assert_int_eq(fclose(file), 0);
+    ASN1_TIME_free(begin);
+    ASN1_TIME_free(end);
+    X509_CRL_free(list);
 }
 
 void certificate_remove(struct certificate *c)
@@ -89,90 +125,72 @@ void certificate_remove(struct certificate *c)
         return;
     unlink(c->file);
     unlink(c->key_file);
-    mbedtls_pk_free(&c->key);
+    X509_free(c->x509);
+    EVP_PKEY_free(c->key);
     memset(c, 0, sizeof(*c));
 }
 
 // ---- the client --------------------------------------------------------------------------------
 
-static int pipe_send(void *context, const unsigned char *data, size_t size)
+static void configure(SSL_CTX *context, const struct tls_client_options *o)
 {
-    ssize_t sent = send(*(int *)context, data, size, MSG_NOSIGNAL);
-    return sent >= 0 ? (int)sent : MBEDTLS_ERR_SSL_CONN_EOF;
-}
-
-static int pipe_receive(void *context, unsigned char *data, size_t size)
-{
-    ssize_t got = recv(*(int *)context, data, size, 0);
-    return got > 0 ? (int)got : MBEDTLS_ERR_SSL_CONN_EOF;
-}
-
-static void configure(struct tls_client *t, const struct tls_client_options *o)
-{
-    ck_assert_int_eq(mbedtls_ssl_config_defaults(&t->config, MBEDTLS_SSL_IS_CLIENT,
-                                                 MBEDTLS_SSL_TRANSPORT_STREAM,
-                                                 MBEDTLS_SSL_PRESET_DEFAULT),
-                     0);
-    mbedtls_ssl_conf_rng(&t->config, random_get, NULL);
-    mbedtls_ssl_conf_authmode(&t->config,
-                              o->trusted ? MBEDTLS_SSL_VERIFY_REQUIRED : MBEDTLS_SSL_VERIFY_NONE);
+    SSL_CTX_set_security_level(context, 0); // whatever a client may come with
+    SSL_CTX_set_min_proto_version(context, TLS1_VERSION);
     if (o->version_max)
-        mbedtls_ssl_conf_max_version(&t->config, MBEDTLS_SSL_MAJOR_VERSION_3, o->version_max);
-    if (o->renegotiates)
-        mbedtls_ssl_conf_renegotiation(&t->config, MBEDTLS_SSL_RENEGOTIATION_ENABLED);
-    if (o->trusted) {
-        ck_assert_int_eq(mbedtls_x509_crt_parse_file(&t->trusted, o->trusted->file), 0);
-        mbedtls_ssl_conf_ca_chain(&t->config, &t->trusted, NULL);
-    }
-    if (o->own) {
-        ck_assert_int_eq(mbedtls_x509_crt_parse_file(&t->own, o->own->file), 0);
-        if (o->above)
-            ck_assert_int_eq(mbedtls_x509_crt_parse_file(&t->own, o->above->file), 0);
-        ck_assert_int_eq(mbedtls_pk_parse_keyfile(&t->key, o->own->key_file, NULL), 0);
-        ck_assert_int_eq(mbedtls_ssl_conf_own_cert(&t->config, &t->own, &t->key), 0);
-    }
+        YES(SSL_CTX_set_max_proto_version(context, o->version_max));
+    SSL_CTX_set_verify(context, o->trusted ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+    if (o->trusted)
+        YES(SSL_CTX_load_verify_file(context, o->trusted->file));
+    if (!o->own)
+        return;
+    YES(SSL_CTX_use_certificate_file(context, o->own->file, SSL_FILETYPE_PEM));
+    for (int i = 0; i < o->above_count; i++)
+        YES(SSL_CTX_add1_chain_cert(context, o->above[i].x509));
+    YES(SSL_CTX_use_PrivateKey_file(context, o->own->key_file, SSL_FILETYPE_PEM));
 }
 
-int tls_client_open(struct tls_client *t, int fd, const struct tls_client_options *options)
+void tls_client_prepare(struct tls_client *t, int fd, const struct tls_client_options *options)
 {
+    signal(SIGPIPE, SIG_IGN);
     t->fd = fd;
-    mbedtls_ssl_config_init(&t->config);
-    mbedtls_ssl_init(&t->ssl);
-    mbedtls_x509_crt_init(&t->trusted);
-    mbedtls_x509_crt_init(&t->own);
-    mbedtls_pk_init(&t->key);
-    configure(t, options);
-    ck_assert_int_eq(mbedtls_ssl_setup(&t->ssl, &t->config), 0);
-    ck_assert_int_eq(mbedtls_ssl_set_hostname(&t->ssl, "127.0.0.1"), 0);
-    mbedtls_ssl_set_bio(&t->ssl, &t->fd, pipe_send, pipe_receive, NULL);
-    return mbedtls_ssl_handshake(&t->ssl);
+    t->context = SSL_CTX_new(TLS_client_method());
+    ck_assert_ptr_nonnull(t->context);
+    configure(t->context, options);
+    t->ssl = SSL_new(t->context);
+    ck_assert_ptr_nonnull(t->ssl);
+    if (options->trusted)
+        YES(SSL_set1_host(t->ssl, "127.0.0.1"));
+    YES(SSL_set_fd(t->ssl, fd));
+    SSL_set_connect_state(t->ssl);
+}
+
+bool tls_client_step(struct tls_client *t)
+{
+    return SSL_do_handshake(t->ssl) == 1;
+}
+
+bool tls_client_open(struct tls_client *t, int fd, const struct tls_client_options *options)
+{
+    tls_client_prepare(t, fd, options);
+    return tls_client_step(t);
 }
 
 void tls_client_close(struct tls_client *t)
 {
-    mbedtls_ssl_free(&t->ssl);
-    mbedtls_ssl_config_free(&t->config);
-    mbedtls_x509_crt_free(&t->trusted);
-    mbedtls_x509_crt_free(&t->own);
-    mbedtls_pk_free(&t->key);
+    SSL_free(t->ssl);
+    SSL_CTX_free(t->context);
     close(t->fd);
 }
 
 bool tls_client_send(struct tls_client *t, const void *data, size_t size)
 {
-    for (size_t at = 0; at < size;) {
-        int sent = mbedtls_ssl_write(&t->ssl, (const unsigned char *)data + at, size - at);
-        if (sent <= 0)
-            return false;
-        at += (size_t)sent;
-    }
-    return true;
+    return SSL_write(t->ssl, data, (int)size) == (int)size;
 }
 
 bool tls_client_read(struct tls_client *t, void *data, size_t size)
 {
     for (size_t at = 0; at < size;) {
-        int got = mbedtls_ssl_read(&t->ssl, (unsigned char *)data + at, size - at);
+        int got = SSL_read(t->ssl, (char *)data + at, (int)(size - at));
         if (got <= 0)
             return false;
         at += (size_t)got;

@@ -409,21 +409,13 @@ test_programs += tests/test_frame
 tests_test_frame_SOURCES = tests/test_frame.c
 tests_test_frame_LDADD = tests/libtesting.a daemon/libserver.a $(CHECK_LIBS) $(PTHREAD_LIBS)
 
-test_programs += tests/test_chain_screen
-tests_test_chain_screen_SOURCES = tests/test_chain_screen.c
-tests_test_chain_screen_LDADD = tests/libtesting.a daemon/libserver.a $(CHECK_LIBS) $(PTHREAD_LIBS)
-
 fuzz_programs += tests/fuzz_frame
 tests_fuzz_frame_SOURCES = tests/fuzz_frame.c
 tests_fuzz_frame_LDADD = daemon/libserver.a $(fuzz_libs)
 
-fuzz_programs += tests/fuzz_chain
-tests_fuzz_chain_SOURCES = tests/fuzz_chain.c
-tests_fuzz_chain_LDADD = daemon/libserver.a $(fuzz_libs)
-
 server_scene = tests/server_scene.c tests/server_scene.h
 server_scene_libs = tests/libtesting.a daemon/libserver.a common/libcommon.la $(EV_LIBS) \
-    $(MBEDTLS_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS)
+    $(OPENSSL_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS)
 server_scene_flags = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 
 test_programs += tests/test_server
@@ -585,15 +577,22 @@ tests_test_daemon_tcp_LDADD = $(daemon_fixture_libs)
 
 if TLS
 certificates = tests/certificates.c tests/certificates.h
+tls_scene = tests/tls_scene.c tests/tls_scene.h $(certificates) $(net_client) $(daemon_fixture)
+test_programs += tests/test_daemon_certificates
+tests_test_daemon_certificates_SOURCES = tests/test_daemon_certificates.c $(tls_scene)
+tests_test_daemon_certificates_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
+tests_test_daemon_certificates_LDADD = $(daemon_fixture_libs) $(OPENSSL_LIBS)
+
 test_programs += tests/test_daemon_tls
-tests_test_daemon_tls_SOURCES = tests/test_daemon_tls.c $(certificates) $(net_client) \
-    $(daemon_fixture)
-tests_test_daemon_tls_LDADD = $(daemon_fixture_libs) $(MBEDTLS_LIBS)
+tests_test_daemon_tls_SOURCES = tests/test_daemon_tls.c $(tls_scene)
+tests_test_daemon_tls_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
+tests_test_daemon_tls_LDADD = $(daemon_fixture_libs) $(OPENSSL_LIBS)
 
 test_programs += tests/test_client_remote
 tests_test_client_remote_SOURCES = tests/test_client_remote.c $(certificates) $(net_client) \
     $(daemon_fixture)
-tests_test_client_remote_LDADD = client/libclient.la $(daemon_fixture_libs) $(MBEDTLS_LIBS)
+tests_test_client_remote_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
+tests_test_client_remote_LDADD = client/libclient.la $(daemon_fixture_libs) $(OPENSSL_LIBS)
 endif
 
 test_helpers += tests/early_client

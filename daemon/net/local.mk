@@ -2,8 +2,7 @@
 # The sockets: bytes, requests and replies, without their meaning.
 noinst_LIBRARIES += daemon/libserver.a
 daemon_libserver_a_SOURCES =
-daemon_libserver_a_SOURCES += daemon/net/chain_screen.c
-daemon_libserver_a_SOURCES += daemon/net/chain_screen.h
+daemon_libserver_a_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
 daemon_libserver_a_SOURCES += daemon/net/connection.c
 daemon_libserver_a_SOURCES += daemon/net/connection.h
 daemon_libserver_a_SOURCES += daemon/net/frame.c

@@ -16,7 +16,8 @@ static enum status files_read(const struct listen_config *listen, struct port *p
                               struct error *error)
 {
     enum status status = STATUS_OK;
-    const struct tls_files files = {listen->tls_certificate, listen->tls_key, listen->tls_clients};
+    const struct tls_files files = {listen->tls_certificate, listen->tls_key, listen->tls_clients,
+                                    listen->tls_13 ? TLS_VERSION_1_3 : TLS_VERSION_1_2};
     if (listen->token_file[0])
         status = token_read(listen->token_file, &port->token, error);
     if (status == STATUS_OK && listen->url.tls)

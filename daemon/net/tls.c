@@ -2,146 +2,226 @@
 #include "daemon/net/tls.h"
 
 #include <errno.h>
-#include <mbedtls/error.h>
-#include <mbedtls/pk.h>
-#include <mbedtls/ssl.h>
-#include <mbedtls/version.h>
-#include <mbedtls/x509_crt.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
-#include "daemon/net/chain_screen.h"
+// Forward secrecy, and ciphers that authenticate what they encipher; those of TLS 1.3 all do.
+#define SUITES_12 "ECDHE+AESGCM:ECDHE+CHACHA20"
+// A client chooses among these: none takes more than a fraction of a millisecond.
+#define GROUPS    "X25519:P-256:P-384"
 
-#define FAULT_TEXT_MAX 160
+// What a client's certificate costs: those between it and one of tls-clients, and all as bytes.
+// The library looks for the issuer of each by name, then verifies from the trusted end on, so that
+// a key which nobody trusts is used for nothing.
+#define CHAIN_BETWEEN_MAX 3
+#define CHAIN_BYTES_MAX   (16 * 1024)
+// Names of those who sign, told to clients so that they can choose a certificate.
+#define SIGNERS_TOLD_MAX  32
 
 struct tls {
     int holders;
-    mbedtls_ssl_config config;
-    mbedtls_x509_crt certificate, clients;
-    mbedtls_pk_context key;
+    enum tls_version version_min;
+    SSL_CTX *context;
+    BIO_METHOD *pipe;
 };
 
 struct tls_session {
     struct tls *tls;
     struct tls_pipe pipe;
-    mbedtls_ssl_context ssl;
-    struct chain_screen screen;
-    bool refused; // by it
-};
-
-// Forward secrecy, and ciphers that authenticate what they encipher.
-static const int suites[] = {
-    MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    MBEDTLS_TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    MBEDTLS_TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    MBEDTLS_TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-    MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    MBEDTLS_TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    0,
+    SSL *ssl;
+    bool ended; // the pipe has
 };
 
 const char *tls_library(void)
 {
-    return MBEDTLS_VERSION_STRING_FULL;
+    return OpenSSL_version(OPENSSL_VERSION);
 }
 
-static int random_get(void *context, unsigned char *data, size_t size)
+// ---- the pipe ----------------------------------------------------------------------------------
+
+static int pipe_write(BIO *bio, const char *data, size_t size, size_t *written)
 {
-    (void)context;
-    for (size_t at = 0; at < size;) {
-        ssize_t got = getrandom(data + at, size - at, 0);
-        if (got < 0 && errno != EINTR)
-            return MBEDTLS_ERR_SSL_INTERNAL_ERROR;
-        at += got > 0 ? (size_t)got : 0;
+    struct tls_session *s = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    if (!s->pipe.write(s->pipe.context, data, size))
+        return 0;
+    *written = size;
+    return 1;
+}
+
+static int pipe_read(BIO *bio, char *data, size_t size, size_t *got)
+{
+    struct tls_session *s = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    ssize_t result = s->pipe.read(s->pipe.context, data, size);
+    if (result > 0) {
+        *got = (size_t)result;
+        return 1;
     }
+    if (result < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_retry_read(bio);
+    else
+        s->ended = true;
     return 0;
+}
+
+static long pipe_control(BIO *bio, int command, long number, void *pointer)
+{
+    (void)bio;
+    (void)number;
+    (void)pointer;
+    return command == BIO_CTRL_FLUSH;
+}
+
+static BIO_METHOD *pipe_method(void)
+{
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "connection");
+    if (method && BIO_meth_set_write_ex(method, pipe_write) &&
+        BIO_meth_set_read_ex(method, pipe_read) && BIO_meth_set_ctrl(method, pipe_control))
+        return method;
+    BIO_meth_free(method);
+    return NULL;
 }
 
 // ---- files -------------------------------------------------------------------------------------
 
-static enum status file_refused(const char *setting, const char *path, int result,
-                                struct error *error)
+static enum status file_refused(const char *setting, const char *path, struct error *error)
 {
-    char text[FAULT_TEXT_MAX];
-    if (result > 0) { // so many certificates of the file cannot be read
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "%s: %s: %d of its certificates cannot be read", setting, path, result);
-    }
-    mbedtls_strerror(result, text, sizeof(text));
-    return error_set(error, STATUS_INVALID_ARGUMENT, "%s: %s: %s", setting, path, text);
+    unsigned long code = ERR_peek_error();
+    const char *reason = ERR_reason_error_string(code);
+    if (ERR_SYSTEM_ERROR(code))
+        reason = strerror(ERR_GET_REASON(code));
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s: %s: %s", setting, path,
+                     reason ? reason : "it is not what it should be");
 }
 
-static enum status certificates_read(const char *setting, const char *path, mbedtls_x509_crt *list,
-                                     struct error *error)
+static int no_password(char *text, int size, int writing, void *context)
 {
-    int result = mbedtls_x509_crt_parse_file(list, path);
-    return result == 0 ? STATUS_OK : file_refused(setting, path, result, error);
+    (void)text;
+    (void)size;
+    (void)writing;
+    (void)context;
+    return -1;
 }
 
-static enum status key_read(const struct tls_files *files, struct tls *tls, struct error *error)
+static enum status key_read(const struct tls_files *files, SSL_CTX *context, struct error *error)
 {
     struct stat stat_of;
     if (stat(files->key, &stat_of) == 0 && (stat_of.st_mode & (S_IROTH | S_IWOTH)))
         return error_set(error, STATUS_PERMISSION_DENIED,
                          "tls-key: %s can be read by others; chmod 0600 %s", files->key,
                          files->key);
-    int result = mbedtls_pk_parse_keyfile(&tls->key, files->key, NULL);
-    if (result != 0)
-        return file_refused("tls-key", files->key, result, error);
-    if (mbedtls_pk_check_pair(&tls->certificate.pk, &tls->key) != 0)
+    SSL_CTX_set_default_passwd_cb(context, no_password);
+    if (SSL_CTX_use_PrivateKey_file(context, files->key, SSL_FILETYPE_PEM) == 1)
+        return STATUS_OK;
+    int reason = ERR_GET_REASON(ERR_peek_last_error());
+    if (reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "tls-key: %s is not the key of the first certificate in %s", files->key,
                          files->certificate);
+    return file_refused("tls-key", files->key, error);
+}
+
+// What is trusted, and lists of what is not any more: with one of these every client's certificate
+// has to be covered by one.
+static enum status clients_read(const char *path, SSL_CTX *context, struct error *error)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(context);
+    int signers = 0, lists = 0;
+    if (X509_STORE_load_file(store, path) != 1)
+        return file_refused("tls-clients", path, error);
+    const STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(store);
+    for (int i = 0; i < sk_X509_OBJECT_num(objects); i++) {
+        const X509_OBJECT *object = sk_X509_OBJECT_value(objects, i);
+        X509 *certificate = X509_OBJECT_get0_X509(object);
+        lists += X509_OBJECT_get0_X509_CRL(object) != NULL;
+        signers += certificate != NULL;
+        if (certificate && signers <= SIGNERS_TOLD_MAX)
+            SSL_CTX_add_client_CA(context, certificate);
+    }
+    if (signers == 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "tls-clients: %s has no certificate",
+                         path);
+    if (lists > 0)
+        X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
     return STATUS_OK;
 }
 
-static enum status files_read(const struct tls_files *files, struct tls *tls, struct error *error)
+static bool clients_given(const struct tls_files *files)
 {
-    enum status status =
-        certificates_read("tls-certificate", files->certificate, &tls->certificate, error);
-    if (status == STATUS_OK)
-        status = key_read(files, tls, error);
-    if (status == STATUS_OK && files->clients && files->clients[0])
-        status = certificates_read("tls-clients", files->clients, &tls->clients, error);
+    return files->clients && files->clients[0];
+}
+
+static enum status files_read(const struct tls_files *files, SSL_CTX *context, struct error *error)
+{
+    if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
+        return file_refused("tls-certificate", files->certificate, error);
+    enum status status = key_read(files, context, error);
+    if (status == STATUS_OK && clients_given(files))
+        status = clients_read(files->clients, context, error);
     return status;
 }
 
-static int configure(struct tls *tls, bool clients)
+// ---- what sessions have in common --------------------------------------------------------------
+
+static bool versions_set(SSL_CTX *context, enum tls_version version_min)
 {
-    mbedtls_ssl_config *config = &tls->config;
-    int result = mbedtls_ssl_config_defaults(
-        config, MBEDTLS_SSL_IS_SERVER, MBEDTLS_SSL_TRANSPORT_STREAM, MBEDTLS_SSL_PRESET_DEFAULT);
-    if (result != 0)
-        return result;
-    mbedtls_ssl_conf_rng(config, random_get, NULL);
-    mbedtls_ssl_conf_min_version(config, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
-    mbedtls_ssl_conf_ciphersuites(config, suites);
-    mbedtls_ssl_conf_authmode(config,
-                              clients ? MBEDTLS_SSL_VERIFY_REQUIRED : MBEDTLS_SSL_VERIFY_NONE);
-    if (clients)
-        mbedtls_ssl_conf_ca_chain(config, &tls->clients, NULL);
-    return mbedtls_ssl_conf_own_cert(config, &tls->certificate, &tls->key);
+    int version = version_min == TLS_VERSION_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION;
+    return SSL_CTX_set_min_proto_version(context, version) == 1 &&
+           SSL_CTX_set_cipher_list(context, SUITES_12) == 1 &&
+           SSL_CTX_set1_groups_list(context, GROUPS) == 1;
+}
+
+// One in tls-clients is trusted whether it is a root or not.
+static void clients_ask(SSL_CTX *context)
+{
+    X509_STORE_set_flags(SSL_CTX_get_cert_store(context), X509_V_FLAG_PARTIAL_CHAIN);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_verify_depth(context, CHAIN_BETWEEN_MAX);
+    SSL_CTX_set_max_cert_list(context, CHAIN_BYTES_MAX);
+}
+
+static bool context_set(SSL_CTX *context, const struct tls_files *files)
+{
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET |
+                                     SSL_OP_NO_COMPRESSION | SSL_OP_CLEANSE_PLAINTEXT |
+                                     SSL_OP_CIPHER_SERVER_PREFERENCE);
+    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(context, 0);
+    SSL_CTX_set_security_level(context, 2);
+    if (clients_given(files))
+        clients_ask(context);
+    return versions_set(context, files->version_min);
 }
 
 enum status tls_create(const struct tls_files *files, struct tls **tls, struct error *error)
 {
     struct tls *t = calloc(1, sizeof(*t));
-    if (!t)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for TLS");
-    t->holders = 1;
-    mbedtls_ssl_config_init(&t->config);
-    mbedtls_x509_crt_init(&t->certificate);
-    mbedtls_x509_crt_init(&t->clients);
-    mbedtls_pk_init(&t->key);
-    enum status status = files_read(files, t, error);
-    if (status == STATUS_OK && configure(t, files->clients && files->clients[0]) != 0)
+    ERR_clear_error();
+    if (t) {
+        t->holders = 1;
+        t->version_min = files->version_min;
+        t->context = SSL_CTX_new(TLS_server_method());
+        t->pipe = pipe_method();
+    }
+    enum status status = STATUS_OK;
+    if (!t || !t->context || !t->pipe || !context_set(t->context, files))
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for TLS");
+    if (status == STATUS_OK)
+        status = files_read(files, t->context, error);
     if (status == STATUS_OK)
         *tls = t;
     else
         tls_release(t);
+    ERR_clear_error();
     return status;
 }
 
@@ -155,33 +235,12 @@ void tls_release(struct tls *tls)
 {
     if (!tls || --tls->holders > 0)
         return;
-    mbedtls_ssl_config_free(&tls->config);
-    mbedtls_x509_crt_free(&tls->certificate);
-    mbedtls_x509_crt_free(&tls->clients);
-    mbedtls_pk_free(&tls->key);
+    SSL_CTX_free(tls->context);
+    BIO_meth_free(tls->pipe);
     free(tls);
 }
 
 // ---- sessions ----------------------------------------------------------------------------------
-
-static int pipe_write(void *context, const unsigned char *data, size_t size)
-{
-    struct tls_session *s = context;
-    return s->pipe.write(s->pipe.context, data, size) ? (int)size : MBEDTLS_ERR_SSL_CONN_EOF;
-}
-
-static int pipe_read(void *context, unsigned char *data, size_t size)
-{
-    struct tls_session *s = context;
-    ssize_t got = s->pipe.read(s->pipe.context, data, size);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return MBEDTLS_ERR_SSL_WANT_READ;
-    if (got > 0 && !chain_screen_pass(&s->screen, data, (size_t)got)) {
-        s->refused = true;
-        return MBEDTLS_ERR_SSL_CONN_EOF;
-    }
-    return got > 0 ? (int)got : MBEDTLS_ERR_SSL_CONN_EOF;
-}
 
 struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *pipe)
 {
@@ -190,12 +249,16 @@ struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *p
         return NULL;
     s->tls = tls_hold(tls);
     s->pipe = *pipe;
-    mbedtls_ssl_init(&s->ssl);
-    if (mbedtls_ssl_setup(&s->ssl, &tls->config) != 0) {
+    s->ssl = SSL_new(tls->context);
+    BIO *bio = s->ssl ? BIO_new(tls->pipe) : NULL;
+    if (!bio) {
         tls_session_destroy(s);
         return NULL;
     }
-    mbedtls_ssl_set_bio(&s->ssl, s, pipe_write, pipe_read, NULL);
+    BIO_set_data(bio, s);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(s->ssl, bio, bio);
+    SSL_set_accept_state(s->ssl);
     return s;
 }
 
@@ -203,91 +266,123 @@ void tls_session_destroy(struct tls_session *s)
 {
     if (!s)
         return;
-    mbedtls_ssl_free(&s->ssl);
+    SSL_free(s->ssl);
     tls_release(s->tls);
     free(s);
 }
 
 static const char *certificate_fault(const struct tls_session *s)
 {
-    uint32_t flags = mbedtls_ssl_get_verify_result(&s->ssl);
-    if (flags & MBEDTLS_X509_BADCERT_NOT_TRUSTED)
-        return "its certificate is not signed by one of those in tls-clients";
-    if (flags & MBEDTLS_X509_BADCERT_EXPIRED)
+    switch (SSL_get_verify_result(s->ssl)) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
         return "its certificate has expired";
-    if (flags & MBEDTLS_X509_BADCERT_FUTURE)
+    case X509_V_ERR_CERT_NOT_YET_VALID:
         return "its certificate is not valid yet";
-    return "its certificate is not good enough";
+    case X509_V_ERR_CERT_REVOKED:
+        return "its certificate is revoked";
+    case X509_V_ERR_UNABLE_TO_GET_CRL:
+        return "who has signed its certificate has no list of revoked ones in tls-clients";
+    case X509_V_ERR_CRL_HAS_EXPIRED:
+        return "the list of revoked certificates in tls-clients has expired";
+    case X509_V_ERR_CERT_CHAIN_TOO_LONG:
+        return "its chain of certificates is too long";
+    case X509_V_ERR_INVALID_PURPOSE:
+        return "its certificate is not made out for clients";
+    case X509_V_ERR_EE_KEY_TOO_SMALL:
+    case X509_V_ERR_CA_KEY_TOO_SMALL:
+    case X509_V_ERR_CA_MD_TOO_WEAK:
+        return "its certificate has a key or digest that is too weak";
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+    case X509_V_ERR_CERT_UNTRUSTED:
+        return "its certificate is not signed by one of those in tls-clients";
+    default:
+        return "its certificate is not good enough";
+    }
 }
 
-static const char *fault_of(const struct tls_session *s, int result)
+static const char *fault_of(const struct tls_session *s, unsigned long code)
 {
-    switch (result) {
-    case MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE:
-        return "it has no certificate";
-    case MBEDTLS_ERR_X509_CERT_VERIFY_FAILED:
-    case MBEDTLS_ERR_SSL_BAD_HS_CERTIFICATE:
-        return certificate_fault(s);
-    case MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE:
-        return "it has refused something of the TLS handshake";
-    case MBEDTLS_ERR_SSL_ALLOC_FAILED:
-    case MBEDTLS_ERR_X509_ALLOC_FAILED:
-    case MBEDTLS_ERR_MPI_ALLOC_FAILED:
+    int reason = ERR_GET_REASON(code);
+    if (reason == ERR_R_MALLOC_FAILURE)
         return "memory is short for its TLS";
+    if (ERR_GET_LIB(code) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET)
+        return "it has refused something of the TLS handshake";
+    switch (ERR_GET_LIB(code) == ERR_LIB_SSL ? reason : 0) {
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
+        return "it has no certificate";
+    case SSL_R_CERTIFICATE_VERIFY_FAILED:
+        return certificate_fault(s);
+    case SSL_R_EXCESSIVE_MESSAGE_SIZE:
+        return "its certificates, or another message of its handshake, are too large";
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+    case SSL_R_UNKNOWN_PROTOCOL:
+    case SSL_R_VERSION_TOO_LOW:
+    case SSL_R_WRONG_SSL_VERSION:
+        return s->tls->version_min == TLS_VERSION_1_3
+                   ? "it speaks TLS 1.2 or older, and tls-version-min is 1.3"
+                   : "it speaks TLS 1.1 or older, and this daemon nothing older than TLS 1.2";
+    case SSL_R_NO_SHARED_CIPHER:
+    case SSL_R_NO_SHARED_GROUPS:
+    case SSL_R_NO_SUITABLE_KEY_SHARE:
+        return "its TLS has no cipher or no group of this daemon's";
     default:
-        return "it does not speak TLS 1.2 as it should";
+        return "it does not speak TLS as it should";
     }
 }
 
 // What a call gave that was to give bytes or nothing.
 static enum tls_result result_of(const struct tls_session *s, int result, const char **fault)
 {
-    if (s->refused) {
-        *fault = "it has sent more certificates than its own";
-        return TLS_BROKEN;
-    }
-    switch (result) {
-    case MBEDTLS_ERR_SSL_WANT_READ:
-    case MBEDTLS_ERR_SSL_WANT_WRITE:
+    unsigned long code = ERR_peek_last_error(); // behind those of what TLS is made of
+    switch (SSL_get_error(s->ssl, result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
         return TLS_NOTHING;
-    case MBEDTLS_ERR_SSL_CONN_EOF:
-    case MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY:
+    case SSL_ERROR_ZERO_RETURN:
         return TLS_ENDED;
     default:
-        *fault = fault_of(s, result);
-        return TLS_BROKEN;
+        break;
     }
+    if (s->ended)
+        return TLS_ENDED;
+    *fault = fault_of(s, code);
+    return TLS_BROKEN;
 }
 
 enum tls_result tls_session_shake(struct tls_session *s, const char **fault)
 {
-    int result = mbedtls_ssl_handshake(&s->ssl);
-    return result == 0 ? TLS_DONE : result_of(s, result, fault);
+    ERR_clear_error();
+    int result = SSL_do_handshake(s->ssl);
+    enum tls_result told = result == 1 ? TLS_DONE : result_of(s, result, fault);
+    ERR_clear_error();
+    return told;
 }
 
 enum tls_result tls_session_read(struct tls_session *s, void *data, size_t size, size_t *got,
                                  const char **fault)
 {
-    int result = mbedtls_ssl_read(&s->ssl, data, size);
-    if (result > 0)
-        *got = (size_t)result;
-    else if (result == 0)
-        return TLS_ENDED;
-    return result > 0 ? TLS_DONE : result_of(s, result, fault);
+    ERR_clear_error();
+    int result = SSL_read_ex(s->ssl, data, size, got);
+    enum tls_result told = result == 1 ? TLS_DONE : result_of(s, result, fault);
+    ERR_clear_error();
+    return told;
 }
 
 bool tls_session_has_more(const struct tls_session *s)
 {
-    return mbedtls_ssl_get_bytes_avail(&s->ssl) > 0;
+    return SSL_pending(s->ssl) > 0;
 }
 
 bool tls_session_write(struct tls_session *s, const void *data, size_t size)
 {
-    for (size_t at = 0; at < size;) {
-        int result = mbedtls_ssl_write(&s->ssl, (const unsigned char *)data + at, size - at);
-        if (result <= 0)
-            return false;
-        at += (size_t)result;
-    }
-    return true;
+    size_t written = 0;
+    ERR_clear_error();
+    bool done = size == 0 || SSL_write_ex(s->ssl, data, size, &written) == 1;
+    ERR_clear_error();
+    return done;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS 1.2 on the replying side: bytes of a connection in and out, plain on one side and enciphered
-// on the other. Waits for nothing and opens no socket; what it reads and writes goes through
-// functions of its user. Everything of the library behind it is in tls.c; a build without that has
-// tls_none.c instead, where tls_create() refuses and nothing else can be reached.
+// TLS 1.2 and 1.3 on the replying side: bytes of a connection in and out, plain on one side and
+// enciphered on the other. Waits for nothing and opens no socket; what it reads and writes goes
+// through functions of its user. Everything of the library behind it is in tls.c; a build without
+// that has tls_none.c instead, where tls_create() refuses and nothing else can be reached.
 #ifndef CPATTN_DAEMON_NET_TLS_H
 #define CPATTN_DAEMON_NET_TLS_H
 
@@ -13,17 +13,20 @@
 #include "common/status.h"
 
 struct tls;         // what the sessions of a server have in common
-struct tls_session; // of one connection; some 40 KiB, more while it shakes hands
+struct tls_session; // of one connection; some 30 KiB, up to 200 KiB while it shakes hands
 
 // The library and its version; NULL: this build has none.
 const char *tls_library(void);
 
+enum tls_version { TLS_VERSION_1_2, TLS_VERSION_1_3 };
+
 struct tls_files {
     const char *certificate; // PEM: the server's, then those between it and the root
     const char *key;         // PEM, without a password; nobody but its owner and group may read it
-    // PEM: who signs those of clients, roots or not; NULL or "": none are asked. A client sends its
-    // own certificate and no other.
+    // PEM: who signs those of clients, roots or not, and lists of what they have revoked; NULL or
+    // "": none are asked.
     const char *clients;
+    enum tls_version version_min;
 };
 
 // Reads the files; what they say later is of no account. INVALID_ARGUMENT: a file is not what it
@@ -56,7 +59,8 @@ enum tls_result {
     TLS_BROKEN,  // nothing more can come of it
 };
 
-// Goes on with the handshake. `fault`: half a sentence on the client, set with TLS_BROKEN.
+// One step of the handshake, as far as the bytes that have come go. `fault`: half a sentence on the
+// client, set with TLS_BROKEN.
 enum tls_result tls_session_shake(struct tls_session *session, const char **fault);
 
 // Plain bytes, at least one and up to `size`, with TLS_DONE.

@@ -13,7 +13,7 @@ enum status tls_create(const struct tls_files *files, struct tls **tls, struct e
     (void)files;
     (void)tls;
     return error_set(error, STATUS_UNIMPLEMENTED,
-                     "this cpattnd was built without TLS; build it where libmbedtls-dev is "
+                     "this cpattnd was built without TLS; build it where libssl-dev is "
                      "installed, or forward the unix socket with ssh");
 }
 

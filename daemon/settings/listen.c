@@ -37,6 +37,8 @@ static enum status useless_check(const struct listen_config *l, struct error *er
         useless = "tls-key";
     if (l->tls_clients[0])
         useless = "tls-clients";
+    if (l->tls_13)
+        useless = "tls-version-min";
     if (useless)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "%s: there is TLS only with listen: tls+tcp://HOST:PORT", useless);

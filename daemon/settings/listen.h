@@ -16,6 +16,7 @@ struct listen_config {
     // Paths; "": not given.
     char token_file[PATH_MAX];
     char tls_certificate[PATH_MAX], tls_key[PATH_MAX], tls_clients[PATH_MAX];
+    bool tls_13; // nothing older
 };
 
 // Reads a URL; false when the text is none, and nothing is changed then.

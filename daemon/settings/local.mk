@@ -7,6 +7,7 @@ settings_sources += daemon/settings/listen.c
 settings_sources += daemon/settings/listen.h
 settings_sources += daemon/settings/provider_list.c
 settings_sources += daemon/settings/provider_list.h
+settings_sources += daemon/settings/rank_programs.c daemon/settings/rank_programs.h
 settings_sources += daemon/settings/rank_user.c
 settings_sources += daemon/settings/rank_user.h
 settings_sources += daemon/settings/settings.c

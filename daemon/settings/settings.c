@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/duration.h"
 #include "common/limits.h"
+#include "daemon/settings/rank_programs.h"
 #include "yaml/yaml.h"
 
 #define QUEUE_MAX_DEFAULT       1024
@@ -103,30 +103,40 @@ static bool tls_clients_set(struct settings *c, const char *text)
     return path_set(c->listen.tls_clients, text);
 }
 
+// The place of the text among the names; -1: none.
+static int choice_find(const char *text, const char *const *names, int count)
+{
+    int found = -1;
+    for (int i = 0; i < count; i++)
+        if (strcmp(text, names[i]) == 0)
+            found = i;
+    return found;
+}
+
+static bool tls_version_min_set(struct settings *c, const char *text)
+{
+    static const char *const names[] = {"1.2", "1.3"};
+    int found = choice_find(text, names, 2);
+    c->listen.tls_13 = found < 0 ? c->listen.tls_13 : found == 1;
+    return found >= 0;
+}
+
 static bool backend_set(struct settings *c, const char *text)
 {
     static const char *const names[] = {
         [BACKEND_AUTO] = "auto", [BACKEND_CPU] = "cpu", [BACKEND_CUDA] = "cuda"};
-    for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
-        if (strcmp(text, names[i]) == 0) {
-            c->backend = (enum backend_choice)i;
-            return true;
-        }
-    }
-    return false;
+    int found = choice_find(text, names, sizeof(names) / sizeof(names[0]));
+    c->backend = found < 0 ? c->backend : (enum backend_choice)found;
+    return found >= 0;
 }
 
 static bool spares_set(struct settings *c, const char *text)
 {
     static const char *const names[] = {
         [SPARES_AUTO] = "auto", [SPARES_ON] = "on", [SPARES_OFF] = "off"};
-    for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
-        if (strcmp(text, names[i]) == 0) {
-            c->spares = (enum spares_choice)i;
-            return true;
-        }
-    }
-    return false;
+    int found = choice_find(text, names, sizeof(names) / sizeof(names[0]));
+    c->spares = found < 0 ? c->spares : (enum spares_choice)found;
+    return found >= 0;
 }
 
 // A number of up to three digits; moves behind it.
@@ -267,6 +277,8 @@ static const struct setting {
     {"tls-key", "PATH", "Its key, PEM", tls_key_set, "a path"},
     {"tls-clients", "PATH", "Ask clients for certificates that one of these has signed, PEM",
      tls_clients_set, "a path"},
+    {"tls-version-min", "VERSION", "Serve no older TLS: 1.2 or 1.3 [1.2]", tls_version_min_set,
+     "1.2 or 1.3"},
     {"backend", "NAME",
      "What ranks compute with: cpu, cuda, or auto for GPUs where there are any [auto]", backend_set,
      "auto, cpu or cuda"},
@@ -482,61 +494,7 @@ static enum status file_apply(const char *path, struct settings *config, struct 
     return status;
 }
 
-// ---- the program of the ranks ------------------------------------------------------------------
-
-// Cuts the last part of a path off; false where there is none.
-static bool path_cut(char *path)
-{
-    char *slash = strrchr(path, '/');
-    if (slash)
-        *slash = '\0';
-    return slash != NULL;
-}
-
-// The folder of the daemon's program; in a build tree libtool may keep that in a folder of its own.
-static bool folder_find(char *folder)
-{
-    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    if (length <= 0)
-        return false;
-    folder[length] = '\0';
-    if (!path_cut(folder))
-        return false;
-    const char *name = strrchr(folder, '/');
-    if (name && strcmp(name, "/.libs") == 0)
-        path_cut(folder);
-    return true;
-}
-
-// Beside the daemon, in the libexec folder next to its own, or where it was to be installed: the
-// first place that has it, else the last.
-static void program_find(const char *name, const char *installed, char *path)
-{
-    static const char *const places[] = {"", "/../libexec/" PACKAGE};
-    char folder[PATH_MAX];
-    if (path[0])
-        return;
-    bool known = folder_find(folder);
-    for (size_t i = 0; known && i < sizeof(places) / sizeof(places[0]); i++) {
-        int length = snprintf(path, PATH_MAX, "%s%s/%s", folder, places[i], name);
-        if (length < PATH_MAX && access(path, X_OK) == 0)
-            return;
-    }
-    snprintf(path, PATH_MAX, "%s", installed);
-}
-
-// Which of the two is needed is known when the devices are; that of the CPU backend is always
-// there.
-static enum status programs_find(struct settings *config, struct error *error)
-{
-    program_find("cpattn-rank", CPATTN_RANK_PROGRAM, config->rank_program);
-    program_find("cpattn-rank-cuda", CPATTN_CUDA_RANK_PROGRAM, config->cuda_rank_program);
-    if (access(config->rank_program, X_OK) != 0)
-        return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "cannot execute %s: %s; name the program of the ranks with --rank-program",
-                         config->rank_program, strerror(errno));
-    return STATUS_OK;
-}
+// ---- all of it ----------------------------------------------------------------------------------
 
 enum status settings_read(struct settings *config, int argc, char **argv, struct error *error)
 {
@@ -555,7 +513,7 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
     if (status == STATUS_OK)
         status = listen_check(&config->listen, error);
     if (status == STATUS_OK)
-        status = programs_find(config, error);
+        status = rank_programs_find(config->rank_program, config->cuda_rank_program, error);
     if (status == STATUS_OK)
         status = guests_find_programs(&config->guests, error);
     return status;
