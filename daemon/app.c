@@ -19,6 +19,7 @@
 #include "daemon/net/port.h"
 #include "daemon/net/server.h"
 #include "daemon/notify.h"
+#include "daemon/service/core_config.h"
 #include "daemon/service/service.h"
 
 #define TICK_NS              (100 * NS_PER_MS)
@@ -130,6 +131,10 @@ static struct service_limits limits_of(const struct app *s, const struct setting
     int share = c->user_queue_max ? c->user_queue_max : half(c->queue_max);
     return (struct service_limits){
         .user_queue_max = share < c->queue_max ? share : c->queue_max,
+        .user = {.running_max = c->user_running_max,
+                 .time_ns = c->user_time_ns,
+                 .window_ns = c->user_window_ns},
+        .timeout_max_ns = c->timeout_max_ns,
         .allowed = c->allowed,
         .token = s->port.token,
         .idle_timeout_ns = c->idle_timeout_ns,
@@ -163,10 +168,12 @@ static void reload(struct app *s)
     config.queue_max = s->config.queue_max;
     const struct service_limits limits = limits_of(s, &config);
     service_limit(s->service, &limits);
-    log_notice("reloaded user_queue_max=%d users_allowed=%d idle_timeout_ms=%" PRIu64
-               " memory_bytes=%" PRId64,
-               limits.user_queue_max, limits.allowed.count, limits.idle_timeout_ns / NS_PER_MS,
-               limits.memory_bytes_max);
+    log_notice("reloaded user_queue_max=%d user_running_max=%d user_device_time_ms=%" PRIu64
+               " user_window_ms=%" PRIu64 " timeout_max_ms=%" PRIu64
+               " users_allowed=%d idle_timeout_ms=%" PRIu64 " memory_bytes=%" PRId64,
+               limits.user_queue_max, limits.user.running_max, limits.user.time_ns / NS_PER_MS,
+               limits.user.window_ns / NS_PER_MS, limits.timeout_max_ns / NS_PER_MS,
+               limits.allowed.count, limits.idle_timeout_ns / NS_PER_MS, limits.memory_bytes_max);
     log_init(config.log_level);
 }
 
@@ -287,6 +294,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
         .spares = b->spares,
         .idle_timeout_ns = c->idle_timeout_ns,
         .user_queue_max = limits.user_queue_max,
+        .user = limits.user,
         .allowed = limits.allowed,
         .token = limits.token,
         .descriptors_max = descriptors - DESCRIPTORS_OWN - clients,
@@ -295,10 +303,9 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
                         .gpu_count = b->gpu_count,
                         .world_size_max = WORLD_SIZE_MAX,
                         .memory_bytes_max = limits.memory_bytes_max,
-                        .timeout_default_ns = TIMEOUT_DEFAULT_NS,
-                        .timeout_max_ns = TIMEOUT_MAX_NS,
                         .queue_max = c->queue_max},
     };
+    description_set_timeouts(&service.description, limits.timeout_max_ns);
     memcpy(service.description.backend, b->name, sizeof(b->name));
     memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));
     enum status status =

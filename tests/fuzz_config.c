@@ -39,6 +39,9 @@ static void require_config(const struct settings *c)
     require(!c->devices.named || __builtin_popcountll(c->devices.named) == c->devices.count);
     require(c->queue_max >= 1 && c->queue_max <= JOBS_MAX);
     require(c->user_queue_max >= 0 && c->user_queue_max <= JOBS_MAX);
+    require(c->user_running_max >= 0 && c->user_running_max <= JOBS_MAX);
+    require((c->user_time_ns > 0) == (c->user_window_ns > 0));
+    require(c->timeout_max_ns >= 1 && c->timeout_max_ns <= TIMEOUT_MAX_NS);
     require(c->allowed.count >= 0 && c->allowed.count <= USER_LIST_MAX);
     for (int i = 0; i < c->allowed.count; i++)
         require(c->allowed.users[i] != UINT32_MAX);
@@ -91,6 +94,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require_config(&second);
     require(settings_fixed_difference(&first, &second) == NULL);
     require(first.user_queue_max == second.user_queue_max &&
+            first.user_running_max == second.user_running_max &&
+            first.user_time_ns == second.user_time_ns &&
+            first.user_window_ns == second.user_window_ns &&
+            first.timeout_max_ns == second.timeout_max_ns &&
             first.idle_timeout_ns == second.idle_timeout_ns &&
             first.memory_bytes == second.memory_bytes && first.log_level == second.log_level);
     return 0;

@@ -297,8 +297,13 @@ static void limit(void)
     unsigned how = take();
     w.config.user_queue_max = (int)(how % (unsigned)(w.config.queue_max + 1));
     w.config.idle_timeout_ns = idle_ns[how >> 6];
+    w.config.user = (struct user_limits){.running_max = (int)(how >> 3 & 3),
+                                         .time_ns = how & 32 ? 20 * MS : 0,
+                                         .window_ns = 100 * MS};
     core_limit(w.core, w.now_ns,
-               &(struct core_limits){w.config.user_queue_max, w.config.idle_timeout_ns});
+               &(struct core_limits){.user_queue_max = w.config.user_queue_max,
+                                     .idle_timeout_ns = w.config.idle_timeout_ns,
+                                     .user = w.config.user});
 }
 
 static void event(void)

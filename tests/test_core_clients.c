@@ -246,7 +246,8 @@ START_TEST(limits_change_while_it_runs)
             expect_run(ranks, slots[0]);
     }
     pass(3 * S);
-    core_limit(f.core, f.now_ns, &(struct core_limits){2, 5 * S});
+    core_limit(f.core, f.now_ns,
+               &(struct core_limits){.user_queue_max = 2, .idle_timeout_ns = 5 * S});
     core_assert(f.core);
     expect_none(); // what was admitted stays
     ck_assert_int_eq(submit_as(1, &slots[3]), STATUS_RESOURCE_EXHAUSTED);
@@ -255,7 +256,7 @@ START_TEST(limits_change_while_it_runs)
     expect_none();
     pass(1);
     expect_kill(other); // it has been idle since the change for so long
-    core_limit(f.core, f.now_ns, &(struct core_limits){0, 0});
+    core_limit(f.core, f.now_ns, &(struct core_limits){.user_queue_max = 0});
     core_assert(f.core);
     ck_assert_int_eq(submit_as(1, &slots[3]), STATUS_OK);
     ranks_reap(other);

@@ -170,10 +170,10 @@ START_TEST(users_are_counted)
             total++;
         } else if (jobs[user] > running[user] && (random >> 29 & 1)) {
             users_run(&users, account);
-            users_charge(&users, account, random & 0xff);
+            users_charge(&users, account, 0, random & 0xff);
             running[user]++;
         } else if (jobs[user] > 0) {
-            users_leave(&users, account, running[user] > 0);
+            users_leave(&users, account, 0, running[user] > 0);
             running[user] -= running[user] > 0;
             jobs[user]--;
             total--;
@@ -190,8 +190,8 @@ static void user_uses(struct users *users, uint32_t user, uint64_t device_ns)
 {
     struct account *account = users_queue(users, user);
     users_run(users, account);
-    users_charge(users, account, device_ns);
-    users_leave(users, account, true);
+    users_charge(users, account, 0, device_ns);
+    users_leave(users, account, 0, true);
 }
 
 // Used device time, counted from the level; more than there can be users with jobs.
@@ -234,7 +234,7 @@ START_TEST(accounts_stay_near_the_level)
     ck_assert_uint_eq(users.level_ns, 2000);
     // Who comes anew begins at the level, and is nothing to remember when it goes at once.
     ck_assert_uint_eq(users_queue(&users, 3)->used_ns, 2000);
-    users_leave(&users, users_find(&users, 3), false);
+    users_leave(&users, users_find(&users, 3), 0, false);
     ck_assert_ptr_null(users_find(&users, 3));
     users_fini(&users);
 }

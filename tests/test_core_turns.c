@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Users take turns, weighed by the device time that they have used.
+#include <string.h>
+
 #include "tests/core_fixture.h"
 #include "tests/runner.h"
 
@@ -162,6 +164,135 @@ START_TEST(who_expires_is_told_of_its_own_jobs)
 }
 END_TEST
 
+// ---- limits ------------------------------------------------------------------------------------
+
+static void begin_with_limits(struct user_limits limits)
+{
+    struct core_config config = fixture_config();
+    config.queue_max = 32;
+    config.user = limits;
+    fixture_again(&config);
+}
+
+START_TEST(a_user_runs_no_more_than_may_run)
+{
+    begin_with_limits((struct user_limits){.running_max = 1});
+    int first = submit_as(1, 1, 60 * S);
+    struct ranks one = start_ready(1, 0);
+    struct action run = expect_run(one, first);
+    int second = submit_as(1, 1, 60 * S);
+    expect_none(); // there are devices, but not for this user
+    int other = submit_as(2, 1, 60 * S);
+    struct ranks two = start_ready(1, 1);
+    expect_run(two, other);
+    run_finish(one, run);
+    run = expect_run(one, second);
+    // Devices are kept for one of its jobs, not for two.
+    submit_as(1, 4, 60 * S);
+    submit_as(1, 3, 60 * S);
+    other = submit_as(3, 1, 60 * S);
+    expect_run(start_ready(1, 2), other);
+    // The limit may go while they wait.
+    core_limit(f.core, f.now_ns, &(struct core_limits){.user_queue_max = 0});
+    expect_none();
+    submit_as(1, 1, 60 * S);
+    run_finish(one, run);
+}
+END_TEST
+
+// A job that no pool can be had for does not count.
+START_TEST(what_cannot_run_takes_no_share)
+{
+    begin_with_limits((struct user_limits){.running_max = 1});
+    submit_as(1, 4, 60 * S);
+    fail_starts(expect_start(4, 0), 2);
+    int small = submit_as(1, 1, 60 * S);
+    expect_run(start_ready(1, 0), small);
+}
+END_TEST
+
+START_TEST(device_time_is_limited)
+{
+    begin_with_limits((struct user_limits){.time_ns = 4 * S, .window_ns = 8 * S});
+    struct ranks four = pool_up(4);
+    struct action run = expect_run(four, submit_as(1, 4, 60 * S));
+    pass(2 * S);
+    run_finish(four, run);
+    // It has used 8 s of 4; half of it has to lapse.
+    struct core_request request = request_make(4);
+    int slot;
+    request.user = 1;
+    request.timeout_ns = 7 * S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_str_eq(f.error.text,
+                     "cases of this user have used the device time of 4.00 s that they may in "
+                     "8.00 s (user-device-time); the next can run in 8.00 s, which its time limit "
+                     "of 7.00 s does not allow; ask for --timeout 8.1s or more");
+    slot = submit_as(1, 4, 60 * S);
+    expect_none();
+    int other = submit_as(2, 4, 60 * S);
+    run = expect_run(four, other);
+    run_finish(four, run);
+    ck_assert_uint_eq(core_next_time(f.core), f.now_ns + 8 * S + 1);
+    pass(8 * S);
+    expect_none();
+    pass(1);
+    run = expect_run(four, slot);
+    // What is used while it runs counts at once, and does not cut it short.
+    pass(30 * S);
+    expect_none();
+    run_finish(four, run);
+}
+END_TEST
+
+START_TEST(device_time_lapses_evenly)
+{
+    struct users users;
+    ck_assert(users_init(&users, 1, S));
+    users.limits = (struct user_limits){.time_ns = 2 * S, .window_ns = 24 * S};
+    struct account *account = users_queue(&users, 7);
+    users_run(&users, account);
+    users_charge(&users, account, 100 * S, S);
+    ck_assert_uint_eq(account->lapsed_ns, 112 * S); // half of it in half of the window
+    ck_assert(users_may_run(&users, account, 100 * S));
+    users_charge(&users, account, 106 * S, 2 * S);
+    ck_assert_uint_eq(users_wait_ns(&users, account, 106 * S), 6 * S + 1);
+    // It is remembered when the user has gone, and more than there can be time is no wrap-around.
+    users_leave(&users, account, 106 * S, true);
+    ck_assert_uint_eq(users_wait_ns(&users, users_find(&users, 7), 106 * S), 6 * S + 1);
+    ck_assert_uint_eq(users_wait_ns(&users, NULL, 106 * S), 0);
+    users_charge(&users, users_find(&users, 7), 106 * S, UINT64_MAX);
+    ck_assert(!users_may_run(&users, users_find(&users, 7), UINT64_MAX - 24 * S));
+    users_fini(&users);
+}
+END_TEST
+
+START_TEST(the_longest_time_limit_is_a_setting)
+{
+    struct core_config config = fixture_config();
+    config.timeout_max_ns = 3600 * S;
+    fixture_again(&config);
+    struct core_request request = request_make(4);
+    int slot;
+    request.timeout_ns = 3600 * S + 1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_INVALID_ARGUMENT);
+    ck_assert_str_eq(f.error.text, "timeout: 1 h 00 m is longer than 1 h 00 m, the longest that "
+                                   "this daemon grants (timeout-max)");
+    request.timeout_ns = request.cost_ns = 3600 * S;
+    request.run_timeout_ns = S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_DEADLINE_EXCEEDED);
+    request.cost_ns = S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    expect_start(4, 0);
+    // No more than the longest is advised, and a reload changes it.
+    core_limit(f.core, f.now_ns, &(struct core_limits){.timeout_max_ns = 60 * S});
+    request = request_make(4);
+    request.cost_ns = 61 * S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_DEADLINE_EXCEEDED);
+    ck_assert_msg(strstr(f.error.text, "no time limit that may be asked for"), "%s", f.error.text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core turns");
@@ -173,6 +304,11 @@ int main(void)
     tcase_add_test(all, absence_is_no_credit);
     tcase_add_test(all, who_waits_beside_idle_devices_keeps_the_turn);
     tcase_add_test(all, who_expires_is_told_of_its_own_jobs);
+    tcase_add_test(all, a_user_runs_no_more_than_may_run);
+    tcase_add_test(all, what_cannot_run_takes_no_share);
+    tcase_add_test(all, device_time_is_limited);
+    tcase_add_test(all, device_time_lapses_evenly);
+    tcase_add_test(all, the_longest_time_limit_is_a_setting);
     suite_add_tcase(suite, all);
     return runner_run(suite);
 }

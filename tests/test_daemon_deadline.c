@@ -111,7 +111,7 @@ START_TEST(what_waits_before_it_counts)
     daemon_await_queued(&d, 1);
     request.timeout_ns = 2 * bound_ns - NS_PER_MS;
     struct wire_reply reply = daemon_call(&d, &request);
-    expect_refused(&reply, "and the 1 request waiting before it ");
+    expect_refused(&reply, "and the 1 request of this user waiting before it ");
     ck_assert_int_eq(daemon_status(&d).queued, 1);
     request.timeout_ns = 2 * bound_ns + NS_PER_S;
     struct call third = daemon_call_begin(&d, &request);

@@ -64,7 +64,7 @@ static bool core_allocate(struct core *core)
     core->lines = calloc((size_t)jobs, sizeof(*core->lines));
     core->pools = calloc((size_t)core->pool_count, sizeof(*core->pools));
     return core->sizes && core->jobs && core->lines && core->pools && ids_init(&core->ids, jobs) &&
-           timers_init(&core->timers, jobs + core->pool_count) &&
+           timers_init(&core->timers, jobs + core->pool_count + 1) &&
            users_init(&core->users, jobs, window_ns) && actions_init(&core->actions, jobs);
 }
 
@@ -115,11 +115,13 @@ struct core *core_create(const struct core_config *config)
         return NULL;
     core->config = *config;
     core_share(core, config->user_queue_max);
+    assert(config->user.time_ns == 0 || config->user.window_ns > 0);
     if (!core_allocate(core)) {
         core_destroy(core);
         return NULL;
     }
     core_init(core);
+    core->users.limits = config->user;
     return core;
 }
 
@@ -148,7 +150,7 @@ static void core_charge(struct core *core, uint64_t elapsed_ns)
         uint64_t device_ns;
         if (__builtin_mul_overflow(elapsed_ns, (uint64_t)bits_in(job->pool->devices), &device_ns))
             device_ns = UINT64_MAX;
-        users_charge(&core->users, job->account, device_ns);
+        users_charge(&core->users, job->account, core->now_ns + elapsed_ns, device_ns);
     }
 }
 
@@ -165,6 +167,8 @@ static void core_begin(struct core *core, uint64_t now_ns)
 static void core_expire(struct core *core)
 {
     for (int id; (id = timers_take_due(&core->timers, core->now_ns)) >= 0;) {
+        if (id == timer_of_users(core))
+            continue; // for the pass that follows
         if (id < core->config.queue_max)
             job_handle(core, &core->jobs[id], &(struct job_event){.kind = JOB_EXPIRE});
         else
@@ -228,6 +232,8 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
                          WORLD_SIZE_MAX);
     if (request->timeout_ns == 0)
         return error_set(error, STATUS_INVALID_ARGUMENT, "timeout: must be more than 0");
+    if (core->config.timeout_max_ns > 0 && request->timeout_ns > core->config.timeout_max_ns)
+        return deadline_refuse_long(request, core->config.timeout_max_ns, error);
     int guest = request->implementation - 1;
     assert(guest < core->config.guest_count);
     if (guest >= 0 && !(core->config.guests[guest].world_sizes & bit_of(w - 1)))
@@ -243,7 +249,7 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
                          "POISON: this case has killed %d pools in a row; it is refused for "
                          "another %d s",
                          POISON_KILLS, (int)((left_ns + NS_PER_S - 1) / NS_PER_S));
-    return deadline_check_job(request, error);
+    return deadline_check_job(core, request, error);
 }
 
 // When the first of its pools may be tried again, where all of them have been DOWN for so long;
@@ -320,6 +326,8 @@ static enum status core_admit_new(struct core *core, const struct core_request *
     enum status status = core_refuse_case(core, request, error);
     if (status == STATUS_OK)
         status = core_refuse_load(core, request, error);
+    if (status == STATUS_OK)
+        status = deadline_check_share(core, request, error);
     if (status == STATUS_OK)
         status = deadline_check_queue(core, request, error);
     if (status == STATUS_OK)
@@ -467,6 +475,8 @@ void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *li
     core_begin(core, now_ns);
     core_share(core, limits->user_queue_max);
     core->config.idle_timeout_ns = limits->idle_timeout_ns;
+    core->config.timeout_max_ns = limits->timeout_max_ns;
+    core->users.limits = limits->user;
     LIST_FOREACH (node, &core->modes[MODE_IDLE])
         pool_wait_anew(core, pool_entry(node));
     core_settle(core);

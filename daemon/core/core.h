@@ -23,6 +23,7 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "daemon/core/users.h"
 #include "proto/wire.h" // struct request_id, enum pool_state
 
 // Implementation 0 is ours, 1..guest_count are guests: rank programs of others, with pools of their
@@ -38,6 +39,8 @@ struct core_config {
     bool oversubscribe;        // a pool larger than device_count takes all devices (CPU backend)
     int queue_max;             // jobs queued and running, 1..JOBS_MAX
     int user_queue_max;        // of one user, up to queue_max; 0: as many
+    struct user_limits user;   // what of them runs: those beyond wait
+    uint64_t timeout_max_ns;   // that a request may ask for; 0: any
     int ranks_max;             // processes alive over all pools
     uint64_t start_timeout_ns; // from START to the last READY; > 0
     uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
@@ -81,14 +84,15 @@ struct admission {
 };
 
 // Admits a job, unless its request id is known: then it is the same request again, and gets the
-// same answer. RESOURCE_EXHAUSTED: the queue, or the user's share of it, is full. ALREADY_EXISTS:
+// same answer. RESOURCE_EXHAUSTED: the queue, or the user's share of it, is full; or what the user
+// has used of its device time does not lapse before the deadline. ALREADY_EXISTS:
 // the id is known for another case or user. UNAVAILABLE: draining; or all pools of this world size
 // have been DOWN for longer than the request has patience, or, core_is_stuck(), cannot be had.
 // FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the text says
-// which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0. A guest that does not
-// take the world size is FAILED_PRECONDITION, too. DEADLINE_EXCEEDED: the bounds of the job and of
-// those of its user that wait before it leave no way to keep its time limit; the text says which
-// would do.
+// which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0 or beyond the longest.
+// A guest that does not take the world size is FAILED_PRECONDITION, too. DEADLINE_EXCEEDED: the
+// bounds of the job and of those of its user that wait before it leave no way to keep its time
+// limit; the text says which would do.
 enum status core_submit(struct core *core, uint64_t now_ns, const struct core_request *request,
                         struct admission *admission, struct error *error) MUST_CHECK;
 
@@ -149,6 +153,8 @@ void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t ge
 struct core_limits {
     int user_queue_max;       // as in core_config
     uint64_t idle_timeout_ns; // idle pools begin to count anew
+    struct user_limits user;
+    uint64_t timeout_max_ns;
 };
 void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits);
 

@@ -6,7 +6,17 @@
 #include "daemon/core/core.h"
 
 // DEADLINE_EXCEEDED when the job alone takes longer than one of its time limits allows.
-enum status deadline_check_job(const struct core_request *request, struct error *error) MUST_CHECK;
+enum status deadline_check_job(const struct core *core, const struct core_request *request,
+                               struct error *error) MUST_CHECK;
+
+// INVALID_ARGUMENT: the time limit is longer than the longest.
+enum status deadline_refuse_long(const struct core_request *request, uint64_t longest_ns,
+                                 struct error *error);
+
+// RESOURCE_EXHAUSTED when its user has used so much device time that it could not run before its
+// deadline.
+enum status deadline_check_share(const struct core *core, const struct core_request *request,
+                                 struct error *error) MUST_CHECK;
 
 // DEADLINE_EXCEEDED when it does together with what certainly goes before it: jobs of its user that
 // wait for the same size. A few operations, unless the queue is so long that it has to be looked at

@@ -138,7 +138,7 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     else
         answer.memory = ids_answer(&core->ids, job->slot);
     job_move(core, job, JOB_FREE);
-    users_leave(&core->users, account, was_running);
+    users_leave(&core->users, account, core->now_ns, was_running);
     actions_push(&core->actions, &answer);
 }
 

@@ -58,6 +58,8 @@ struct job *line_first(struct core *core)
     LIST_FOREACH (node, &core->sizes_waiting)
         LIST_FOREACH (line, &size_entry(node)->lines) {
             struct job *job = mate_entry(line_entry(line)->jobs.next);
+            if (!users_may_run(&core->users, job->account, core->now_ns))
+                continue;
             if (!first || line_goes_before(core, job, first))
                 first = job;
         }

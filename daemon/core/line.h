@@ -37,7 +37,7 @@ void line_leave(struct core *core, struct job *job);
 // Whether the turn of a queued job comes before that of another.
 bool line_goes_before(const struct core *core, const struct job *job, const struct job *other);
 
-// The queued job whose turn comes first, or NULL.
+// The queued job whose turn comes first among those whose users may run one, or NULL.
 struct job *line_first(struct core *core);
 
 // Jobs of its size that go before the queued job, and how many of them are of its own user.

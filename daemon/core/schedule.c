@@ -39,9 +39,23 @@ static void pass_begin(struct core *core, struct pass *pass)
     }
 }
 
+// Whether one more job of the user may be taken in this pass. Devices are kept for no more of them
+// than may run at a time.
+static bool account_may_take(const struct core *core, struct account *account)
+{
+    int most = core->users.limits.running_max;
+    if (account->pass != core->pass)
+        account->taken = account->running;
+    account->pass = core->pass;
+    return (most == 0 || account->taken < most) &&
+           users_wait_ns(&core->users, account, core->now_ns) == 0;
+}
+
 // The next job of the line in this pass, or NULL.
 static struct job *line_next(const struct core *core, struct line *line)
 {
+    if (!account_may_take(core, line->account))
+        return NULL;
     if (line->pass != core->pass)
         line->next = line->jobs.next;
     line->pass = core->pass;
@@ -66,8 +80,10 @@ static struct job *pass_take(struct core *core)
     LIST_FOREACH (node, &core->sizes_waiting)
         if (!size_entry(node)->closed)
             first = size_first(core, size_entry(node), first);
-    if (first)
-        first->line->next = first->mate.next;
+    if (!first)
+        return NULL;
+    first->line->next = first->mate.next;
+    first->account->taken++;
     return first;
 }
 
@@ -262,6 +278,7 @@ static void place(struct core *core, struct pass *pass, struct job *job)
     } else {
         // What this job cannot have, the later ones of its size cannot have either.
         size->closed = true;
+        job->account->taken--;
     }
 }
 
@@ -289,12 +306,29 @@ static bool pass_goes_on(const struct core *core, const struct pass *pass)
     return (leased | core->devices_stuck | pass->reserved) != core->devices_all;
 }
 
+// To wake for whoever has to wait for no other reason.
+static void wake_for_users(struct core *core)
+{
+    uint64_t next_ns = TIMERS_NEVER;
+    if (core->users.limits.time_ns > 0)
+        LIST_FOREACH (node, &core->sizes_waiting)
+            LIST_FOREACH (line, &size_entry(node)->lines) {
+                const struct account *account = line_entry(line)->account;
+                uint64_t wait_ns = users_wait_ns(&core->users, account, core->now_ns);
+                uint64_t at_ns = time_after(core->now_ns, wait_ns);
+                if (wait_ns > 0 && at_ns < next_ns)
+                    next_ns = at_ns;
+            }
+    timers_set(&core->timers, timer_of_users(core), next_ns);
+}
+
 void schedule_pass(struct core *core)
 {
     struct pass pass;
     pass_begin(core, &pass);
     for (struct job *job; pass_goes_on(core, &pass) && (job = pass_take(core));)
         place(core, &pass, job);
+    wake_for_users(core);
     if (!core->config.spares || core->draining || !pass.room)
         return;
     struct room taken = room_after_starts(core);

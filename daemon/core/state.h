@@ -60,7 +60,7 @@ struct core {
 
     struct ids ids;
     struct users users;
-    struct timers timers; // of jobs by slot, then of pools by index
+    struct timers timers; // of jobs by slot, of pools by index, and that of users: timer_of_users()
     struct poison poison;
     struct actions actions;
 
@@ -90,6 +90,12 @@ static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)
 {
     uint64_t at_ns;
     return __builtin_add_overflow(now_ns, delay_ns, &at_ns) ? TIMERS_NEVER : at_ns;
+}
+
+// Rings when a user whose jobs wait, because of the device time it has used, may run one.
+static inline int timer_of_users(const struct core *core)
+{
+    return core->config.queue_max + core->pool_count;
 }
 
 static inline struct size *core_size(const struct core *core, int implementation, int world_size)

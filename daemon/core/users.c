@@ -121,19 +121,44 @@ void users_run(struct users *u, struct account *account)
     u->level_ns = at_least(u->level_ns, account->used_ns);
 }
 
-void users_leave(struct users *u, struct account *account, bool running)
+void users_leave(struct users *u, struct account *account, uint64_t now_ns, bool running)
 {
     int *count = running ? &account->running : &account->queued;
     assert(*count > 0);
     (*count)--;
     // From the level on everybody begins there.
-    if (account->queued + account->running == 0 && account->used_ns <= u->level_ns)
+    if (account->queued + account->running == 0 && account->used_ns <= u->level_ns &&
+        account->lapsed_ns <= now_ns)
         account_close(u, account);
 }
 
-void users_charge(struct users *u, struct account *account, uint64_t device_ns)
+// How long it takes until so much use has lapsed.
+static uint64_t lapse_ns(const struct user_limits *limits, uint64_t device_ns)
+{
+    __uint128_t lapse = (__uint128_t)device_ns * limits->window_ns / limits->time_ns;
+    return lapse < UINT64_MAX ? (uint64_t)lapse : UINT64_MAX;
+}
+
+void users_charge(struct users *u, struct account *account, uint64_t now_ns, uint64_t device_ns)
 {
     uint64_t most_ns = plus(u->level_ns, u->window_ns);
     uint64_t used_ns = plus(account->used_ns, device_ns);
     account->used_ns = used_ns < most_ns ? used_ns : most_ns;
+    if (u->limits.time_ns > 0)
+        account->lapsed_ns =
+            plus(at_least(account->lapsed_ns, now_ns), lapse_ns(&u->limits, device_ns));
+}
+
+uint64_t users_wait_ns(const struct users *u, const struct account *account, uint64_t now_ns)
+{
+    uint64_t full_ns = plus(now_ns, u->limits.window_ns);
+    if (!account || u->limits.time_ns == 0 || account->lapsed_ns < full_ns)
+        return 0;
+    return plus(account->lapsed_ns - full_ns, 1);
+}
+
+bool users_may_run(const struct users *u, const struct account *account, uint64_t now_ns)
+{
+    return (u->limits.running_max == 0 || account->running < u->limits.running_max) &&
+           users_wait_ns(u, account, now_ns) == 0;
 }

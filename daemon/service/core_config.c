@@ -17,6 +17,8 @@ struct core *core_config_make(const struct service_config *config)
         .spares = config->spares,
         .queue_max = config->description.queue_max,
         .user_queue_max = config->user_queue_max,
+        .user = config->user,
+        .timeout_max_ns = config->description.timeout_max_ns,
         .ranks_max = RANKS_MAX,
         .start_timeout_ns = config->start_timeout_ns,
         .peer_grace_ns = PEER_GRACE_NS,
@@ -28,4 +30,11 @@ struct core *core_config_make(const struct service_config *config)
         core.guests[i] = (struct core_guest){config->guests->list[i].world_sizes,
                                              config->guests->list[i].start_timeout_ns};
     return core_create(&core);
+}
+
+void description_set_timeouts(struct wire_description *description, uint64_t timeout_max_ns)
+{
+    description->timeout_max_ns = timeout_max_ns;
+    description->timeout_default_ns =
+        timeout_max_ns < TIMEOUT_DEFAULT_NS ? timeout_max_ns : TIMEOUT_DEFAULT_NS;
 }

@@ -9,4 +9,7 @@
 // core_destroy(); NULL when memory is short.
 struct core *core_config_make(const struct service_config *config);
 
+// The longest time limit, and that of requests that name none.
+void description_set_timeouts(struct wire_description *description, uint64_t timeout_max_ns);
+
 #endif

@@ -503,8 +503,12 @@ void service_limit(struct service *s, const struct service_limits *limits)
     s->config.token = limits->token;
     s->config.idle_timeout_ns = limits->idle_timeout_ns;
     s->config.description.memory_bytes_max = limits->memory_bytes_max;
+    description_set_timeouts(&s->config.description, limits->timeout_max_ns);
     core_limit(s->core, clock_now_ns(),
-               &(struct core_limits){limits->user_queue_max, limits->idle_timeout_ns});
+               &(struct core_limits){.user_queue_max = limits->user_queue_max,
+                                     .idle_timeout_ns = limits->idle_timeout_ns,
+                                     .user = limits->user,
+                                     .timeout_max_ns = limits->timeout_max_ns});
     actions_do(s);
 }
 

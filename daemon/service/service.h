@@ -36,6 +36,8 @@ enum status service_check_peer(void *service, const struct peer *peer, struct er
 // What may change while it serves. What was admitted stays.
 struct service_limits {
     int user_queue_max;
+    struct user_limits user;
+    uint64_t timeout_max_ns;
     struct user_list allowed;
     struct token token;
     uint64_t idle_timeout_ns;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/core/users.h"
 #include "daemon/machine/time_bounds.h"
 #include "daemon/process/confine.h"
 #include "daemon/settings/guests.h"
@@ -21,6 +22,7 @@ struct service_config {
     bool shares_devices; // a pool may have more ranks than there are devices
     bool spares;         // a second pool stands by behind each
     uint64_t idle_timeout_ns;
+    struct user_limits user;   // what of a user's cases runs
     int user_queue_max;        // cases of one user, up to the description's queue_max
     struct user_list allowed;  // empty: everybody
     struct token token;        // of clients over a network; "": none is asked

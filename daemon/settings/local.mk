@@ -14,4 +14,6 @@ settings_sources += daemon/settings/settings.c
 settings_sources += daemon/settings/settings.h
 settings_sources += daemon/settings/user_list.c
 settings_sources += daemon/settings/user_list.h
+settings_sources += daemon/settings/values.c
+settings_sources += daemon/settings/values.h
 cpattnd_SOURCES += $(settings_sources)

@@ -13,6 +13,7 @@
 #include "common/duration.h"
 #include "common/limits.h"
 #include "daemon/settings/rank_programs.h"
+#include "daemon/settings/values.h"
 #include "yaml/yaml.h"
 
 #define QUEUE_MAX_DEFAULT       1024
@@ -22,37 +23,6 @@
 #define USAGE_STATUS            64
 
 // ---- values ------------------------------------------------------------------------------------
-
-static bool integer_parse(const char *text, int64_t min, int64_t max, int64_t *value)
-{
-    char *end;
-    errno = 0;
-    int64_t number = strtoll(text, &end, 10);
-    if (end == text || *end || errno != 0 || number < min || number > max)
-        return false;
-    *value = number;
-    return true;
-}
-
-// "4096", "512MiB", "8G": a whole number with a binary unit.
-static bool bytes_parse(const char *text, int64_t *bytes)
-{
-    static const char units[] = "KMGT";
-    char *end;
-    errno = 0;
-    int64_t number = strtoll(text, &end, 10);
-    if (end == text || errno != 0 || number < 1)
-        return false;
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    if (unit && (strcmp(end + 1, "") == 0 || strcmp(end + 1, "iB") == 0)) {
-        if (__builtin_mul_overflow(number, INT64_C(1) << (10 * (unit - units + 1)), &number))
-            return false;
-    } else if (*end) {
-        return false;
-    }
-    *bytes = number;
-    return true;
-}
 
 static bool path_set(char *path, const char *text)
 {
@@ -139,43 +109,6 @@ static bool spares_set(struct settings *c, const char *text)
     return found >= 0;
 }
 
-// A number of up to three digits; moves behind it.
-static bool index_take(const char **text, int *index)
-{
-    const char *at = *text;
-    int value = 0;
-    while (*at >= '0' && *at <= '9' && at - *text < 3)
-        value = 10 * value + *at++ - '0';
-    bool good = at > *text && value < DEVICES_MAX;
-    *text = at;
-    *index = value;
-    return good;
-}
-
-// "0,2-3": bits of the numbers and ranges, each number once.
-static bool indices_parse(const char *text, uint64_t *named)
-{
-    uint64_t bits = 0;
-    for (int first, last;;) {
-        if (!index_take(&text, &first))
-            return false;
-        last = first;
-        if (*text == '-' && (text++, !index_take(&text, &last)))
-            return false;
-        for (int i = first; i <= last; i++) {
-            if (bits >> i & 1)
-                return false;
-            bits |= UINT64_C(1) << i;
-        }
-        if (last < first || (*text != ',' && *text))
-            return false;
-        if (!*text++)
-            break;
-    }
-    *named = bits;
-    return true;
-}
-
 // A number alone is a count; "2-2" names the one GPU 2.
 static bool devices_set(struct settings *c, const char *text)
 {
@@ -205,6 +138,29 @@ static bool user_queue_max_set(struct settings *c, const char *text)
     if (!integer_parse(text, 1, JOBS_MAX, &value))
         return false;
     c->user_queue_max = (int)value;
+    return true;
+}
+
+static bool user_running_max_set(struct settings *c, const char *text)
+{
+    int64_t value;
+    if (!integer_parse(text, 1, JOBS_MAX, &value))
+        return false;
+    c->user_running_max = (int)value;
+    return true;
+}
+
+static bool user_device_time_set(struct settings *c, const char *text)
+{
+    return time_in_window_parse(text, &c->user_time_ns, &c->user_window_ns);
+}
+
+static bool timeout_max_set(struct settings *c, const char *text)
+{
+    uint64_t timeout_ns;
+    if (!duration_parse(text, &timeout_ns) || timeout_ns == 0 || timeout_ns > TIMEOUT_MAX_NS)
+        return false;
+    c->timeout_max_ns = timeout_ns;
     return true;
 }
 
@@ -295,6 +251,17 @@ static const struct setting {
      "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
     {"user-queue-max", "N", "Of them, cases of one user [half of queue-max]", user_queue_max_set,
      "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+    {"user-running-max", "N",
+     "Cases of one user that run at a time; others wait [as many as there are devices for]",
+     user_running_max_set, "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+    {"user-device-time", "TIME/WINDOW",
+     "Device time that cases of one user may use in any WINDOW, such as 2h/24h; beyond it they "
+     "wait "
+     "[not limited]",
+     user_device_time_set,
+     "two lengths of time such as 2h/24h, each more than 0, the second up to 720h"},
+    {"timeout-max", "TIME", "Refuse a request with a longer time limit [24h]", timeout_max_set,
+     DURATION_SYNTAX ", more than 0 and up to 24h"},
     {"allow-users", "LIST",
      "Serve these users only, names or numbers such as alice,1002, beside root and the daemon's "
      "own "
@@ -503,6 +470,7 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
                                 .backend = BACKEND_AUTO,
                                 .queue_max = QUEUE_MAX_DEFAULT,
                                 .idle_timeout_ns = IDLE_TIMEOUT_DEFAULT_NS,
+                                .timeout_max_ns = TIMEOUT_MAX_NS,
                                 .log_level = LOG_LEVEL_INFO,
                                 .argc = argc,
                                 .argv = argv};

@@ -33,9 +33,12 @@ struct settings {
     enum backend_choice backend;
     struct device_choice devices;
     enum spares_choice spares;
-    int queue_max;            // 1..JOBS_MAX
-    int user_queue_max;       // of one user, 1..JOBS_MAX; 0: half of queue_max
-    struct user_list allowed; // empty: whoever can open the socket
+    int queue_max;                         // 1..JOBS_MAX
+    int user_queue_max;                    // of one user, 1..JOBS_MAX; 0: half of queue_max
+    int user_running_max;                  // 1..JOBS_MAX; 0: as many as there are devices for
+    uint64_t user_time_ns, user_window_ns; // device time of one user in a window; 0: not limited
+    uint64_t timeout_max_ns;               // 1..TIMEOUT_MAX_NS
+    struct user_list allowed;              // empty: whoever can open the socket
     struct provider_list providers;
     uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
     int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has

@@ -49,7 +49,8 @@ static bool is_too_long(const struct core_request *r)
 static enum status submission_status(const struct sim *s, const struct core_request *r)
 {
     uint64_t down_ns;
-    if (r->world_size < 1 || r->world_size > WORLD_SIZE_MAX)
+    if (r->world_size < 1 || r->world_size > WORLD_SIZE_MAX ||
+        (s->config.timeout_max_ns > 0 && r->timeout_ns > s->config.timeout_max_ns))
         return STATUS_INVALID_ARGUMENT;
     if (record_instances(s, r->world_size) == 0 || record_poison(s, r->case_hash))
         return STATUS_FAILED_PRECONDITION;
@@ -60,6 +61,10 @@ static enum status submission_status(const struct sim *s, const struct core_requ
          record_down_rests(s, r->world_size, s->told_ns)))
         return STATUS_UNAVAILABLE;
     if (s->live == s->config.queue_max || user_is_at_limit(s, r->user))
+        return STATUS_RESOURCE_EXHAUSTED;
+    uint64_t wait_ns = turns_wait_ns(s, r->user);
+    s->totals->spent += wait_ns > r->timeout_ns - r->cost_ns;
+    if (wait_ns > r->timeout_ns - r->cost_ns)
         return STATUS_RESOURCE_EXHAUSTED;
     return is_hopeless(s, r) ? STATUS_DEADLINE_EXCEEDED : STATUS_OK;
 }
@@ -185,13 +190,25 @@ static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t
     return rests;
 }
 
+// Whether its user may run it beside those of its own that go before.
+static bool may_go(const struct sim *s, int job)
+{
+    int most = s->config.user.running_max, before = 0;
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        int other = s->by_slot[slot];
+        before += other >= 0 && other < job && s->jobs[other].user == s->jobs[job].user;
+    }
+    return turns_may_run(s, s->jobs[job].user) && (most == 0 || before < most);
+}
+
 static void judge_order(struct sim *s, const struct action *a, int index)
 {
     for (int slot = 0; slot < s->config.queue_max; slot++) {
         int other = s->by_slot[slot];
         SIM_CHECK(s,
                   other < 0 || s->jobs[other].place != PLACE_QUEUED ||
-                      s->jobs[other].world_size != a->world_size || !turns_before(s, other, index),
+                      s->jobs[other].world_size != a->world_size || !may_go(s, other) ||
+                      !turns_before(s, other, index),
                   "slot %d overtakes slot %d of the same world size", a->slot, slot);
     }
     int first = turns_first(s);
@@ -213,6 +230,8 @@ static void judge_run(struct sim *s, const struct action *a)
               "RUN on devices that are at work");
     SIM_CHECK(s, !(record_stuck(s) & a->devices), "RUN on devices with ranks that are stuck");
     SIM_CHECK(s, !record_stands_by(s, crew), "RUN in a pool that stands by for another");
+    SIM_CHECK(s, s->interrupted || turns_may_run(s, job->user),
+              "slot %d is one too many of user %u", a->slot, job->user);
     judge_order(s, a, s->by_slot[a->slot]);
     turns_run(s, job);
     s->totals->side_by_side += record_leased(s) != 0;

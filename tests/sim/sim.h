@@ -105,6 +105,7 @@ struct crew {
 struct sim_user {
     uint64_t used_ns;   // device time, from the level on; see turns.c
     uint64_t waited_ns; // since when it has jobs that wait and none of them was run
+    uint64_t lapsed_ns; // when what it has used of its device time will have lapsed
 };
 
 // What is remembered of a pool between its crews.
@@ -122,6 +123,7 @@ struct sim_totals {
     uint64_t causes[SIM_CAUSE_MAX];
     uint64_t refused[STATUS_COUNT];
     uint64_t attached, repeated, forgotten, limited, late;
+    uint64_t held, spent; // runs of users at their limit; refused for what was used
     uint64_t starts, kills, exits, stale, side_by_side;
     uint64_t spares, takeovers, stuck, left_stuck;
     uint64_t early_ends;
@@ -147,10 +149,11 @@ struct sim {
     int by_slot[SIM_QUEUE_MAX]; // the living job in it, or -1
     int live, queued;
     struct sim_user users[SIM_USERS];
-    uint64_t level_ns, charged_ns; // where accounts begin; until when they are written up
-    int kept;                      // the waiting job that keeps its turn, or -1
-    int first;                     // the waiting job whose turn comes first, or -1
-    uint64_t first_ns;             // since when it is that
+    struct user_limits user_limits; // which are in force every other time
+    uint64_t level_ns, charged_ns;  // where accounts begin; until when they are written up
+    int kept;                       // the waiting job that keeps its turn, or -1
+    int first;                      // the waiting job whose turn comes first, or -1
+    uint64_t first_ns;              // since when it is that
     struct crew crews[POOLS_MAX];
     int crew_count;      // highest slot used + 1
     uint32_t generation; // of the last START
@@ -240,7 +243,10 @@ void judge_action(struct sim *s, const struct action *action);
 void turns_charge(struct sim *s);
 void turns_admitted(struct sim *s, uint32_t user);
 void turns_run(struct sim *s, const struct sim_job *job);
-// Of the waiting jobs, the one whose turn comes first, or -1.
+// How long the user has to wait for device time to lapse; whether one more of its jobs may run.
+uint64_t turns_wait_ns(const struct sim *s, uint32_t user);
+bool turns_may_run(const struct sim *s, uint32_t user);
+// Of the waiting jobs whose users may run one, the one whose turn comes first, or -1.
 int turns_first(const struct sim *s);
 // Whether the turn of one waiting job comes before that of another.
 bool turns_before(const struct sim *s, int job, int other);

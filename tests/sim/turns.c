@@ -18,6 +18,39 @@ static int user_queued(const struct sim *s, uint32_t user)
     return queued;
 }
 
+static int user_running(const struct sim *s, uint32_t user)
+{
+    int running = 0;
+    for (int slot = 0; slot < s->config.queue_max; slot++)
+        running += s->by_slot[slot] >= 0 && s->jobs[s->by_slot[slot]].place == PLACE_RUNNING &&
+                   s->jobs[s->by_slot[slot]].user == user;
+    return running;
+}
+
+uint64_t turns_wait_ns(const struct sim *s, uint32_t user)
+{
+    uint64_t full_ns = s->charged_ns + s->config.user.window_ns,
+             lapsed_ns = s->users[user].lapsed_ns;
+    return s->config.user.time_ns > 0 && lapsed_ns >= full_ns ? lapsed_ns - full_ns + 1 : 0;
+}
+
+bool turns_may_run(const struct sim *s, uint32_t user)
+{
+    int most = s->config.user.running_max;
+    return (most == 0 || user_running(s, user) < most) && turns_wait_ns(s, user) == 0;
+}
+
+// It lapses as fast as the user may use it in the long run.
+static void lapse_later(const struct sim *s, struct sim_user *user, uint64_t device_ns)
+{
+    const struct user_limits *limits = &s->config.user;
+    if (limits->time_ns == 0)
+        return;
+    uint64_t since_ns = user->lapsed_ns > s->now_ns ? user->lapsed_ns : s->now_ns;
+    user->lapsed_ns =
+        since_ns + (uint64_t)((__uint128_t)device_ns * limits->window_ns / limits->time_ns);
+}
+
 static bool keeps(const struct sim *s, int job)
 {
     return job == s->kept && s->jobs[job].place == PLACE_QUEUED;
@@ -42,8 +75,10 @@ void turns_charge(struct sim *s)
         const struct sim_job *job = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : NULL;
         if (!job || job->place != PLACE_RUNNING)
             continue;
+        uint64_t devices = (uint64_t)__builtin_popcountll(s->crews[job->crew].devices);
         uint64_t *used_ns = &s->users[job->user].used_ns;
-        *used_ns += elapsed_ns * (uint64_t)__builtin_popcountll(s->crews[job->crew].devices);
+        *used_ns += elapsed_ns * devices;
+        lapse_later(s, &s->users[job->user], elapsed_ns * devices);
         if (*used_ns > s->level_ns + window_ns(s))
             *used_ns = s->level_ns + window_ns(s);
     }
@@ -67,6 +102,8 @@ void turns_run(struct sim *s, const struct sim_job *job)
     if (s->level_ns < u->used_ns)
         s->level_ns = u->used_ns;
     u->waited_ns = s->now_ns;
+    s->totals->held += s->config.user.running_max > 0 &&
+                       user_running(s, job->user) + 1 == s->config.user.running_max;
 }
 
 bool turns_before(const struct sim *s, int job, int other)
@@ -83,7 +120,7 @@ int turns_first(const struct sim *s)
     int first = -1;
     for (int slot = 0; slot < s->config.queue_max; slot++) {
         int job = s->by_slot[slot];
-        if (job >= 0 && s->jobs[job].place == PLACE_QUEUED &&
+        if (job >= 0 && s->jobs[job].place == PLACE_QUEUED && turns_may_run(s, s->jobs[job].user) &&
             (first < 0 || turns_before(s, job, first)))
             first = job;
     }
@@ -99,10 +136,16 @@ static uint64_t turn_wait_ns_max(const struct sim *s)
 
 void judge_turns_settled(struct sim *s)
 {
-    for (uint32_t user = 0; user < SIM_USERS; user++)
+    for (uint32_t user = 0; user < SIM_USERS; user++) {
+        uint64_t wait_ns = turns_wait_ns(s, user);
+        SIM_CHECK(s,
+                  wait_ns == 0 || user_queued(s, user) == 0 ||
+                      core_next_time(s->core) <= s->now_ns + wait_ns,
+                  "nobody will wake for user %u", user);
         SIM_CHECK(s,
                   !s->habits.calm || user_queued(s, user) == 0 ||
                       s->now_ns - s->users[user].waited_ns <= turn_wait_ns_max(s),
                   "user %u has waited %.0f ms for a turn", user,
                   (double)(s->now_ns - s->users[user].waited_ns) / 1e6);
+    }
 }

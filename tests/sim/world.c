@@ -233,7 +233,14 @@ static void client_cancel(struct sim *s, int job)
 static void limits_change(struct sim *s)
 {
     draw_limits(s);
-    const struct core_limits limits = {s->config.user_queue_max, s->config.idle_timeout_ns};
+    bool lifted = s->config.user.running_max > 0 || s->config.user.time_ns > 0;
+    s->config.user = lifted ? (struct user_limits){0} : s->user_limits;
+    const struct core_limits limits = {
+        .user_queue_max = s->config.user_queue_max,
+        .idle_timeout_ns = s->config.idle_timeout_ns,
+        .user = s->config.user,
+        .timeout_max_ns = s->config.timeout_max_ns,
+    };
     core_limit(s->core, s->now_ns, &limits);
     s->totals->limited++;
     for (struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
@@ -447,6 +454,13 @@ static void life_draw_later(struct sim *s)
     if (kind % 8 == 5 || kind % 8 == 7)
         s->habits.run_timeout = 500;
     s->habits.costs = s->seed / 16 % 8 == 4 || s->seed / 16 % 8 == 6;
+    if (s->seed / 1024 % 4 == 1)
+        s->user_limits.running_max = 1 + (int)(s->seed / 4096 % 3);
+    if (s->seed / 1024 % 4 > 1)
+        s->user_limits = (struct user_limits){.running_max = s->seed / 1024 % 4 == 3 ? 2 : 0,
+                                              .time_ns = 50 * MS + s->seed % 7 * 30 * MS,
+                                              .window_ns = 200 * MS};
+    s->config.timeout_max_ns = s->seed / 4096 % 4 == 1 ? 2 * S : 0;
     s->habits.early_end = 0xb0 >> s->seed / 128 % 8 & 1 ? 500 : 0; // 4, 5, 7
     s->config.spares = 0x64ae >> kind & 1;                         // 1, 2, 3, 5, 7, 10, 13, 14
     if (!(0x8425 >> kind & 1))                                     // 0, 2, 5, 10, 15
@@ -473,6 +487,10 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
         life_make_calm(s);
     if (s->habits.calm && sim_chance(s, 600))
         life_make_stream(s);
+    if (!s->habits.calm)
+        s->config.user = s->user_limits;
+    else
+        s->user_limits = (struct user_limits){0};
     s->core = core_create(&s->config);
     SIM_CHECK(s, s->core, "no memory");
     s->now_ns = sim_draw_ns(s, S);
@@ -527,6 +545,7 @@ static void life_recover(struct sim *s)
         if (record_instances(s, world_size) == 0)
             continue;
         s->current = (struct news){.kind = NEWS_SUBMIT, .slot = -1, .rank = -1};
+        turns_charge(s);
         client_submit(s, world_size, SIM_FOREVER_NS, SIM_HASH_MAX - 1);
         shell_take_actions(s);
         judge_settled(s);
@@ -573,7 +592,7 @@ void sim_play(uint64_t seed, bool trace, struct sim_totals *totals)
     while (steps-- > 0 && step(s)) {
     }
     life_come_to_rest(s);
-    if (!s->draining && sim_chance(s, 250))
+    if (!s->draining && sim_chance(s, 250) && s->config.timeout_max_ns == 0)
         life_recover(s);
     life_end(s);
     signal(SIGABRT, SIG_DFL);
