@@ -9,6 +9,7 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/matrix_report.h"
+#include "client/submit/write/junit.h"
 #include "client/submit/write/markdown.h"
 
 #define DESCRIBE_NS (UINT64_C(5) * 1000000000)
@@ -29,7 +30,7 @@ int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_opti
         failed = o->save;
     else if (o->markdown && !(outputs->markdown = fopen(o->markdown, "ae")))
         failed = o->markdown;
-    else if (o->junit && !junit_open(&outputs->junit, o->junit))
+    else if (o->junit && !whole_file_open(&outputs->junit, o->junit))
         failed = o->junit;
     if (!failed)
         return COMMAND_PASS;
@@ -65,7 +66,7 @@ static bool write_junit(struct matrix_outputs *outputs, struct junit_suite *suit
         suite->properties = properties;
         suite->property_count = gpu ? 3 : 2;
     }
-    return junit_commit(&outputs->junit, suite);
+    return whole_file_commit(&outputs->junit, junit_write(outputs->junit.out, suite));
 }
 
 int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run *run,
@@ -106,7 +107,7 @@ int matrix_outputs_close(struct matrix_outputs *outputs, const struct matrix_opt
         exit_status = complain_unwritten(o->save ? o->save : o->resume);
     if (outputs->markdown && fclose(outputs->markdown) != 0)
         exit_status = complain_unwritten(o->markdown);
-    junit_abandon(&outputs->junit);
+    whole_file_abandon(&outputs->junit);
     cpattn_description_destroy(outputs->daemon);
     return exit_status;
 }

@@ -4,12 +4,12 @@
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_MATRIX_OUTPUTS_H
 
 #include "client/submit/commands/matrix_run.h"
-#include "client/submit/write/junit.h"
+#include "client/submit/write/plain_file.h"
 
 // Zeros are outputs that go nowhere.
 struct matrix_outputs {
     FILE *save, *markdown; // NULL: not asked for
-    struct junit_file junit;
+    struct whole_file junit;
     struct cpattn_description *daemon; // NULL: not known
 };
 

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/write/junit.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <libxml/xmlwriter.h>
-
-#include "client/submit/write/plain_file.h"
 
 // Any call on the writer that fails makes the report fail.
 struct report {
@@ -155,79 +147,4 @@ bool junit_write(FILE *out, const struct junit_suite *suite)
         report.failed = true;
     xmlFreeTextWriter(report.writer);
     return !report.failed && fflush(out) == 0 && !ferror(out);
-}
-
-// ---- the file ---------------------------------------------------------------------------------
-
-// As an open() for writing would make it.
-static mode_t usual_mode(const char *path)
-{
-    struct stat found;
-    mode_t mask = umask(0);
-    umask(mask);
-    return stat(path, &found) == 0 ? found.st_mode & 0777 : 0666 & ~mask;
-}
-
-static FILE *open_temporary(struct junit_file *file)
-{
-    if (asprintf(&file->temporary, "%s.XXXXXX", file->path) < 0) {
-        file->temporary = NULL;
-        errno = ENOMEM;
-        return NULL;
-    }
-    int fd = mkostemp(file->temporary, O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    FILE *out = fchmod(fd, usual_mode(file->path)) == 0 ? fdopen(fd, "w") : NULL;
-    if (!out) {
-        int saved = errno;
-        close(fd);
-        unlink(file->temporary);
-        errno = saved;
-    }
-    return out;
-}
-
-bool junit_open(struct junit_file *file, const char *path)
-{
-    *file = (struct junit_file){.path = path};
-    file->out = plain_file(path) ? open_temporary(file) : fopen(path, "we");
-    if (file->out)
-        return true;
-    int saved = errno;
-    free(file->temporary);
-    *file = (struct junit_file){.path = path};
-    errno = saved;
-    return false;
-}
-
-bool junit_commit(struct junit_file *file, const struct junit_suite *suite)
-{
-    bool written = junit_write(file->out, suite);
-    int saved = errno;
-    if (fclose(file->out) != 0 && written) {
-        written = false;
-        saved = errno;
-    }
-    file->out = NULL;
-    if (written && file->temporary && rename(file->temporary, file->path) != 0) {
-        written = false;
-        saved = errno;
-    }
-    if (!written && file->temporary)
-        unlink(file->temporary);
-    free(file->temporary);
-    file->temporary = NULL;
-    errno = saved;
-    return written;
-}
-
-void junit_abandon(struct junit_file *file)
-{
-    if (file->out)
-        fclose(file->out);
-    if (file->temporary)
-        unlink(file->temporary);
-    free(file->temporary);
-    *file = (struct junit_file){.path = file->path};
 }

@@ -27,23 +27,4 @@ struct junit_suite {
 // submitted is skipped with the reason. False when memory is short or the stream did not take it.
 bool junit_write(FILE *out, const struct junit_suite *suite);
 
-// A report on its way into a file, which appears under its name when it is complete, so that nobody
-// reads half of one and an earlier one stays until then. What is no plain file, as a link, a pipe
-// or a device, is written as it is.
-struct junit_file {
-    FILE *out;
-    const char *path; // borrowed
-    char *temporary;  // owned; beside `path`; NULL: `path` itself is written
-};
-
-// False where the file cannot be written; errno says why.
-bool junit_open(struct junit_file *file, const char *path);
-
-// Writes the report and puts the file in its place. False as junit_write(), or where the file could
-// not be put there; errno says why. Ends the file in any case; nothing is left behind.
-bool junit_commit(struct junit_file *file, const struct junit_suite *suite);
-
-// Ends a file without a report; an earlier one stays. Nothing where it is ended already.
-void junit_abandon(struct junit_file *file);
-
 #endif
