@@ -324,6 +324,7 @@ tests_peek_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS)
 tests_peek_LDADD = $(JANSSON_LIBS) $(XML_LIBS)
 
 test_scripts += tests/test_matrix_runs.sh
+test_scripts += tests/test_report.sh
 test_scripts += tests/test_submit.sh
 test_scripts += tests/test_submit_daemon.sh
 test_scripts += tests/test_submit_remote.sh

@@ -12,6 +12,7 @@ static const struct command commands[] = {
     {"dump", "write all tensors of a case to a file", command_dump},
     {"bench", "measure how fast a case is", command_bench},
     {"matrix", "run the cases of a matrix file", command_matrix},
+    {"report", "make a page of a run of a matrix", command_report},
     {"explain", "show the plan of a case, without a daemon", command_explain},
     {"describe", "say what the daemon is and what it takes", command_describe},
     {"status", "say what the daemon is doing", command_status},

@@ -33,6 +33,7 @@ int command_attend(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_matrix(int argc, char **argv);
+int command_report(int argc, char **argv);
 int command_describe(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_explain(int argc, char **argv);

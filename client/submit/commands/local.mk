@@ -24,3 +24,4 @@ submit_sources += client/submit/commands/matrix_outputs.c
 submit_sources += client/submit/commands/matrix_outputs.h
 submit_sources += client/submit/commands/matrix_run.c
 submit_sources += client/submit/commands/matrix_run.h
+submit_sources += client/submit/commands/report_command.c

@@ -11,6 +11,7 @@
 struct record_entry {
     char *id;
     char *command;          // the case as a command line that reproduces it
+    char digest[17];        // of the results, in hexadecimal; "" where there are none
     struct outcome outcome; // without detail
 };
 

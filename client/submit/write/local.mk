@@ -8,3 +8,7 @@ submit_sources += client/submit/write/markdown.c
 submit_sources += client/submit/write/markdown.h
 submit_sources += client/submit/write/plain_file.c
 submit_sources += client/submit/write/plain_file.h
+submit_sources += client/submit/write/report_page.c
+submit_sources += client/submit/write/report_page.h
+submit_sources += client/submit/write/report_style.c
+submit_sources += client/submit/write/report_style.h

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit report: a page of a run that was recorded. Needs no daemon.
+#include <errno.h>
+#include <string.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/commands/options.h"
+#include "client/submit/outcome/text.h"
+#include "client/submit/write/plain_file.h"
+#include "client/submit/write/report_page.h"
+
+struct report_options {
+    const char *run, *earlier, *output, *title;
+};
+
+enum { KEY_COMPARE = 1, KEY_TITLE };
+
+static const struct argp_option option_table[] = {
+    {"output", 'o', "FILE", 0, "write the page into this file [standard output]", 0},
+    {"compare", KEY_COMPARE, "FILE", 0, "say what changed since the run that this file records", 0},
+    {"title", KEY_TITLE, "TEXT", 0, "the heading of the page [the name of the record]", 0},
+    {.name = NULL}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct report_options *o = state->input;
+    switch (key) {
+    case 'o':
+        o->output = value;
+        return 0;
+    case KEY_COMPARE:
+        o->earlier = value;
+        return 0;
+    case KEY_TITLE:
+        o->title = value;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->run)
+            return options_no_argument(state, value);
+        o->run = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (o->run)
+            return 0;
+        command_complain("the record is missing; see %s --help", state->name);
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "FILE",
+    .doc =
+        "Makes a page of HTML of the run that FILE records (cpattn-submit matrix --save): "
+        "verdicts, errors against their limits, times, what did not pass. Needs no daemon and no "
+        "network."
+        "\vExamples:\n"
+        "  cpattn-submit matrix demonstration.yaml --save run.jsonl\n"
+        "  cpattn-submit report run.jsonl -o report.html\n"
+        "  cpattn-submit report run.jsonl --compare yesterday.jsonl -o report.html"};
+
+static int write_page(const struct report_options *o, const struct report_page *page)
+{
+    struct whole_file file;
+    if (!o->output)
+        return report_page_write(stdout, page) ? COMMAND_PASS : command_show_failed("the page");
+    if (!whole_file_open(&file, o->output)) {
+        command_complain("%s cannot be written: %s", o->output, strerror(errno));
+        return COMMAND_USAGE;
+    }
+    if (whole_file_commit(&file, report_page_write(file.out, page)))
+        return COMMAND_PASS;
+    command_complain("%s could not be written: %s", o->output, strerror(errno));
+    return command_exit(STATUS_INTERNAL);
+}
+
+int command_report(int argc, char **argv)
+{
+    struct report_options o = {.run = NULL};
+    struct record *run = NULL, *earlier = NULL;
+    struct error error;
+    char name[128], earlier_name[128];
+    int exit_status = options_parse(&argp, argc, argv, &o);
+    if (exit_status)
+        return exit_status;
+    if (record_load(o.run, &run, &error) ||
+        (o.earlier && record_load(o.earlier, &earlier, &error))) {
+        command_complain("%s", error.text);
+        exit_status = COMMAND_USAGE;
+    } else {
+        struct report_page page = {
+            .name = o.title ? o.title : text_base_name(o.run, name, sizeof(name)),
+            .run = run,
+            .earlier_name =
+                o.earlier ? text_base_name(o.earlier, earlier_name, sizeof(earlier_name)) : NULL,
+            .earlier = earlier};
+        exit_status = write_page(&o, &page);
+    }
+    record_destroy(run);
+    record_destroy(earlier);
+    return exit_status;
+}
