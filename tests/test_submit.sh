@@ -625,7 +625,7 @@ fi
 
 # ---- the truth of the help ----
 
-commands="case attend dump bench matrix explain describe status cancel version"
+commands="case attend dump bench matrix report explain describe status cancel version"
 page=$top_srcdir/doc/cpattn-submit.1
 for command in $commands; do
     run "$command" --help
