@@ -40,6 +40,7 @@ guests:
     command: [sh, -c, "echo first line >&2; echo second >&2; echo third >&2; echo fourth >&2; kill -KILL \$\$"]
   brief: {command: "true"}
   stranger: {command: "sleep 600", start-timeout: 1s}
+  slow: {command: [sh, -c, 'sleep 3; exec python3 "\$0"', "$top/tests/guest_faults.py"]}
 YAML
 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning \
     --guest again="python3 '$top/examples/guests/numpy_attention.py'" 2>"$scratch/log" &
@@ -63,7 +64,7 @@ tap_has "and those of the command line" "$described" "guest          again: any 
 tap_has "in JSON, too" "$("$submit" describe --json)" '{"name":"faults","world_sizes":[1,2],"supports":""}'
 run --implementation numby
 tap_has "an unknown name is refused with those that there are" "$status $out" \
-    "implementation is 'numby'; accepted here is cpattn, numpy, faults, torch_faults, dead, shot, brief, stranger or again"
+    "implementation is 'numby'; accepted here is cpattn, numpy, faults, torch_faults, dead, shot, brief, stranger, slow or again"
 run --implementation numpy
 tap_has "so is another number of ranks" "$status $out" \
     "world_size is 2 with implementation numpy; accepted is 1 there"
@@ -106,7 +107,7 @@ fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behi
     told=$out
     code=$status
     # shellcheck disable=SC2086
-    run $faults "$@"
+    run $faults "$@" --timeout 120s
     tap_is "$model: the next case passes" "$status" 0
 }
 pools_started() {
@@ -161,6 +162,15 @@ tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in for
 tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
 fault "lse of one" --world-size 2
 tap_has "lse of one" "$told" "rank 1 of 2: delivers no lse, which other ranks do"
+
+# Whoever does not wait for the start is told so; nothing of that is in what later cases are told.
+faults_of slow
+# shellcheck disable=SC2086
+run $faults --world-size 1 --timeout 1s
+tap_has "too slow to begin" "$out" "passed while the pool of 1 ranks was being started"
+# shellcheck disable=SC2086
+run $faults --world-size 1 --model exits
+tap_has "too slow to begin: the next case" "$out" "of guest slow exited with 7 in forward, step 0"
 
 # ---- in PyTorch ----
 

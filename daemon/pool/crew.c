@@ -294,9 +294,8 @@ static bool at_memory_limit(const struct rank_process *r)
 
 void crew_snapshot(struct crew *crew)
 {
-    if (crew->has_snapshot)
+    if (crew->killed)
         return;
-    crew->has_snapshot = true;
     for (int rank = 0; rank < crew->world_size; rank++) {
         struct rank_process *r = &crew->ranks[rank];
         progress_store(&crew->snapshot[rank], progress_load(&crew->progress[rank]));

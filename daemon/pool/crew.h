@@ -44,8 +44,8 @@ struct crew_task {
 // Hands a case to every rank. A rank that cannot take it is reported through `failed`, from here.
 void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task);
 
-// Remembers where each rank stands and what state its process is in. Once per generation, at the
-// first call; crew_kill() begins with it.
+// Remembers where each rank stands and what state its process is in. crew_kill() begins with it,
+// and what was remembered then stays.
 void crew_snapshot(struct crew *crew);
 
 // Ends every rank and its process group; the exits are reported as they are reaped. Ranks that are

@@ -60,7 +60,7 @@ struct crew {
     struct rank_report *reports; // [world_size], of the current job
     struct progress *progress;   // [world_size], shared with the ranks
     struct progress *snapshot;   // [world_size], copy made before the kill
-    bool has_snapshot, killed;
+    bool killed;
     ev_timer grace; // ranks that were asked to end, or told to
     bool told;
     uint64_t job; // current or last; 0: none
