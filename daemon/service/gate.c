@@ -153,11 +153,6 @@ static enum status implementation_check(const struct service_config *config,
                          "implementation is '%s'; accepted here is cpattn%s%s", c->implementation,
                          text, guests->count > 0 ? "" : ": this daemon has no guests (--guest)");
     const struct guest *guest = &guests->list[implementation - 1];
-    if (config->description.gpu_count > 0)
-        return error_set(error, STATUS_UNIMPLEMENTED,
-                         "implementation is '%s'; guests of a daemon with GPUs are not built yet, "
-                         "one with --backend cpu runs them",
-                         guest->name);
     sizes_write(guest->world_sizes, text, sizeof(text));
     if (!(guest->world_sizes >> (c->world_size - 1) & 1))
         return error_set(error, STATUS_FAILED_PRECONDITION,

@@ -100,6 +100,8 @@ tests_cuda_test_given_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_swap_staged_SOURCES = tests/cuda/test_swap_staged.c rank/cuda/swap_staged.c
 tests_cuda_test_swap_staged_CPPFLAGS = $(cuda_test_cppflags)
 
+test_scripts += tests/cuda/test_guests_cuda.sh
+
 if CUDA
 test_programs += tests/cuda/test_executor_cuda
 test_programs += tests/cuda/test_given

@@ -1,0 +1,167 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Guests of a daemon with GPUs: PyTorch's attention and a ring are judged on the device, whatever a guest
+# does wrong is answered in a sentence, and the next case runs. Prints TAP; without a GPU, or without a
+# PyTorch that has it, it says so and tests nothing. With one GPU it tests worlds of one rank.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/tap.sh
+. "$top_srcdir/tests/tap.sh"
+skip() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+gpus=$(python3 -c 'import torch; print(torch.cuda.device_count())' 2>/dev/null) || skip "python3 has no PyTorch"
+[ "$gpus" -gt 0 ] || skip "PyTorch finds no GPU"
+[ -e "$top_builddir/guest/.libs/libcpattn-guest-cuda.so.0" ] || skip "guests are built without CUDA"
+submit=$top_builddir/cpattn-submit
+scratch=$(mktemp -d) || exit 99
+top=$(cd "$top_srcdir" && pwd)
+CPATTN_SOCKET=$scratch/cpattnd.sock
+CPATTN_LIBRARY_PATH=$(cd "$top_builddir" && pwd)/guest/.libs
+PYTHONPATH=$top/python
+PYTHONDONTWRITEBYTECODE=1
+export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+
+cat >"$scratch/settings.yaml" <<YAML
+guests:
+  ring: {command: [python3, "$top/examples/guests/torch_ring.py"]}
+  sdpa: {command: [python3, -m, cpattn.guests.torch_sdpa], world-sizes: [1]}
+  cp: {command: [python3, -m, cpattn.guests.torch_context_parallel]}
+  faults: {command: [python3, "$top/tests/guest_faults.py"], world-sizes: "1-2"}
+  numpy: {command: [python3, "$top/examples/guests/numpy_attention.py"], world-sizes: [1]}
+YAML
+"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --config "$scratch/settings.yaml" --backend cuda --log-level warning \
+    2>"$scratch/log" &
+daemon=$!
+until "$submit" status >/dev/null 2>&1; do
+    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+    sleep 0.05
+done
+
+run() { # OPTIONS...
+    out=$("$submit" case --timeout 120s "$@" 2>&1)
+    status=$?
+}
+
+passes() { # NAME OPTIONS...
+    name=$1
+    shift
+    run "$@"
+    tap_is "$name: $*" "$status$([ "$status" = 0 ] || printf '\n%s' "$out")" 0
+}
+
+# Each guest takes seconds to begin: where one cannot, the others are not tried.
+begins() { # IMPLEMENTATION WORLD-SIZE
+    run --implementation "$1" --world-size "$2" --seqlen 64 --heads 2
+    [ "$status" -ne 78 ] && return
+    printf '%s\n' "$out" | sed 's/^/# /'
+    echo "Bail out! the guest $1 does not begin on $2 ranks"
+    exit 99
+}
+begins ring 1
+[ "$gpus" -eq 1 ] || begins ring 2
+
+# ---- right ones ----
+
+passes "ring" --implementation ring --world-size 1 --seqlen 300 --heads 4 --mask causal
+tap_has "its answer names it" "$out" "by ring"
+tap_has "lse is judged where it is delivered" "$out" "lse "
+passes "ring" --implementation ring --world-size 1 --seqlen 300 --heads 4 --repeat 3
+passes "ring" --implementation ring --world-size 1 --seqlen 256 --heads 4 --verify off
+passes "sdpa" --implementation sdpa --world-size 1 --seqlen 512 --heads 8 --kv-heads 2 --mask causal
+tap_lacks "nothing is said of lse, which it leaves out" "$out" "lse "
+passes "sdpa" --implementation sdpa --world-size 1 --seqlen 500 --format sbhd --dtype fp16 --training false
+run --implementation sdpa --world-size 1 --softcap 5
+tap_has "what it does not take is refused in its words" "$out" "UNIMPLEMENTED: rank 0 of 1: has no sinks, softcap"
+run --implementation numpy --world-size 1
+tap_has "numpy has no GPUs" "$out" "numpy has no tensors on GPUs; the daemon has GPUs"
+if [ "$gpus" -gt 1 ]; then
+    ring="--implementation ring --world-size 2 --batch 2 --heads 8"
+    for options in "--seqlen 301 --mask causal" "--seqlen 256 --dtype fp16 --format sbhd --kv-heads 2 --softmax learnable" \
+        "--seqlen 200 --dtype fp32 --mask none --window-left 30"; do
+        # shellcheck disable=SC2086
+        passes "ring" $ring $options
+    done
+    for comm in p2p all_gather; do
+        passes "context_parallel" --implementation cp --world-size 2 --comm $comm --batch 2 --heads 8 --seqlen 512 --mask causal
+    done
+fi
+
+# ---- wrong ones ----
+
+# No query sees a key: the right results are zeros.
+faults="--implementation faults --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
+fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behind it
+    model=$1
+    shift
+    # shellcheck disable=SC2086
+    run $faults --model "$model" "$@"
+    told=$out
+    code=$status
+    # shellcheck disable=SC2086
+    run $faults "$@"
+    tap_is "$model: the next case passes" "$status$([ "$status" = 0 ] || printf '\n%s' "$out")" 0
+}
+pools_started() {
+    "$submit" status --json | grep -o '"implementation":"faults"[^}]*"generation":[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' '
+}
+fault "right" --world-size 1
+tap_is "right: it passes" "$code" 0
+started=$(pools_started)
+fault raises --world-size 1
+tap_has "raises: type, message and frames" "$told" "UNKNOWN: rank 0 of 1: ValueError: the ring is broken \
+[guest_faults.py:"
+tap_has "raises: the last frame" "$told" "in deep]"
+for model in forks prints "changes its directory" "changes its directory" "replaces signals" leaks \
+    "another stream" "leaves a process behind"; do
+    fault "$model" --world-size 1
+    tap_is "$model: it passes" "$code$([ "$code" = 0 ] || printf '\n%s' "$told")" 0
+done
+fault NaN --world-size 1
+tap_has "NaN: fails" "$code $told" "1 fail"
+tap_has "NaN: which rule" "$told" "320 NaN or infinite"
+fault "wrong dtype" --world-size 1
+tap_has "wrong dtype" "$told" "UNKNOWN: rank 0 of 1: dq has elements of torch.float64, not torch.bfloat16"
+fault "wrong device" --world-size 1
+tap_has "wrong device" "$told" "UNKNOWN: rank 0 of 1: dq is on cpu, not on cuda:"
+fault "wrong shape" --world-size 1
+tap_has "wrong shape" "$told" "dq has the shape (2, 39, 8, 32), not (2, 40, 8, 32)"
+fault "too few" --world-size 1
+tap_has "too few" "$told" "attend returned no dv"
+fault unknown --world-size 1
+tap_has "unknown" "$told" "attend returned 'dx'; the results of this case are out, lse, dq, dk, dv"
+fault "a tuple" --world-size 1
+tap_has "a tuple" "$told" "attend returned a tuple, not a dict of tensors by name"
+fault "takes all memory" --world-size 1
+tap_has "takes all memory" "$told" "OutOfMemoryError"
+tap_is "all of this was one pool" "$(pools_started)" "$started"
+
+fault exits --world-size 1
+tap_has "exits" "$told" "ABORTED: rank 0 of 1 of guest faults exited with 7 in forward, step 0"
+fault "breaks the device" --world-size 1
+tap_has "breaks the device" "$told" "rank 0 of 1 failed in forward, step 0: "
+tap_has "breaks the device: what" "$told" "device-side assert"
+fault "keeps the device busy" --world-size 1 --timeout 4s
+tap_has "keeps the device busy" "$told" "passed while rank 0 of 1 was in forward, step 0"
+if [ "$gpus" -gt 1 ]; then
+    fault dies --world-size 2
+    tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
+    fault hangs --world-size 2 --timeout 4s
+    tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
+    fault "raises alone" --world-size 2
+    tap_has "raises alone: who" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
+    fault "raises while others wait" --world-size 2
+    tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
+    tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
+    fault "raises while others exchange" --world-size 2
+    tap_has "raises while others exchange: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
+    fault "lse of one" --world-size 2
+    tap_has "lse of one" "$told" "lse"
+fi
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon ends in peace" "$?" 0
+tap_done
