@@ -102,7 +102,7 @@ fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behi
     told=$out
     code=$status
     # shellcheck disable=SC2086
-    run $faults "$@"
+    run $faults "$@" --timeout 120s
     tap_is "$model: the next case passes" "$status$([ "$status" = 0 ] || printf '\n%s' "$out")" 0
 }
 pools_started() {
