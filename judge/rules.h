@@ -22,7 +22,7 @@
 //   ones smaller by some 2^-30 for each term. With bf16 and fp16 rms and slope may be off by 2^-29
 //   more for each term of the longest sum (rules_longest_sum()), with a remark.
 //
-// LSE and largest logits, fp32 always: error <= 2^-24 * (64 + 8 |value| + 4 min(softcap, 256)) *
+// LSE and largest logits, fp32 always: error <= 2^-24 * (128 + 8 |value| + 4 min(softcap, 256)) *
 // (deviation of the logits / 4) * sqrt(head_dim_qk / 64), factors at least 1, * (1 + what all
 // logits are lowered by (plan/weight.h) / 8). LSE has 2^-30 more for each key, with a remark: long
 // sums stagnate. A sink's gradient, fp32 always: error <= 5 units of its head (rules_sink_unit()).
@@ -93,7 +93,7 @@ RULES_INLINE bool rules_te(const struct rules *r, double got, double reference)
 // What the error of a LSE or a largest logit may be, without the term of the keys, and that term.
 RULES_INLINE double rules_logarithm(const struct rules *r, double reference)
 {
-    return 0x1p-24 * (64 + 8 * fabs(reference) + 4 * r->cap) * r->excess;
+    return 0x1p-24 * (128 + 8 * fabs(reference) + 4 * r->cap) * r->excess;
 }
 
 RULES_INLINE double rules_logarithm_keys(int64_t keys)
