@@ -135,7 +135,7 @@ struct wire_pool {
 
 struct wire_open_request {
     char id[33];                                  // hexadecimal; "" where it is another user's
-    char user[80];                                // who asked, as in the log
+    char user[384];                               // who asked, as in the log
     char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
     char case_text[256];
     char phase[16]; // of the rank that holds the others up, or ""

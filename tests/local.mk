@@ -584,6 +584,11 @@ tests_test_daemon_certificates_SOURCES = tests/test_daemon_certificates.c $(tls_
 tests_test_daemon_certificates_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
 tests_test_daemon_certificates_LDADD = $(daemon_fixture_libs) $(OPENSSL_LIBS)
 
+test_programs += tests/test_daemon_subjects
+tests_test_daemon_subjects_SOURCES = tests/test_daemon_subjects.c $(tls_scene)
+tests_test_daemon_subjects_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
+tests_test_daemon_subjects_LDADD = $(daemon_fixture_libs) $(OPENSSL_LIBS)
+
 test_programs += tests/test_daemon_tls
 tests_test_daemon_tls_SOURCES = tests/test_daemon_tls.c $(tls_scene)
 tests_test_daemon_tls_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)

@@ -302,11 +302,15 @@ static bool secure(struct connection *c)
         if (!c->fault)
             c->fault = "it has gone away in the middle of the TLS handshake";
     }
-    if (result == TLS_DONE && !c->secured) {
-        c->secured = true;
-        greet(c);
+    if (result != TLS_DONE || c->secured)
+        return c->secured;
+    if (!tls_session_subject(c->tls, c->peer.subject, sizeof(c->peer.subject))) {
+        c->fault = "the subject of its certificate is too long";
+        return false;
     }
-    return c->secured;
+    c->secured = true;
+    greet(c);
+    return true;
 }
 
 enum connection_input connection_next(struct connection *c, struct frame *frame)

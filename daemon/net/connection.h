@@ -28,10 +28,10 @@ struct connection {
     struct ev_loop *loop;
     int fd;
     enum framing framing;
-    struct tls_session *tls; // NULL: none
-    bool secured;            // the handshake is over, where there is one to be
-    size_t tls_left;         // bytes that TLS may still read in this turn
-    struct peer peer;
+    struct tls_session *tls;  // NULL: none
+    bool secured;             // the handshake is over, where there is one to be
+    size_t tls_left;          // bytes that TLS may still read in this turn
+    struct peer peer;         // its subject as of the handshake
     ev_io readable, writable; // set up by the server
     bool greeted;
     bool ended;        // nothing more will come

@@ -13,6 +13,7 @@ daemon_libserver_a_SOURCES += daemon/net/peer.c
 daemon_libserver_a_SOURCES += daemon/net/peer.h
 daemon_libserver_a_SOURCES += daemon/net/server.c
 daemon_libserver_a_SOURCES += daemon/net/server.h
+daemon_libserver_a_SOURCES += daemon/net/subjects.c daemon/net/subjects.h
 daemon_libserver_a_SOURCES += daemon/net/tls.h
 if TLS
 daemon_libserver_a_SOURCES += daemon/net/tls.c

@@ -6,11 +6,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "common/log.h"
+#include "daemon/net/subjects.h"
+
 bool peer_local(int fd, struct peer *peer)
 {
     struct ucred credentials = {.uid = (uid_t)-1};
     socklen_t size = sizeof(credentials);
-    bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0;
+    bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 &&
+                 credentials.uid < SUBJECT_UID_FIRST;
     *peer = (struct peer){.uid = credentials.uid, .pid = credentials.pid};
     return known;
 }
@@ -47,11 +51,31 @@ bool peer_is_remote(const struct peer *peer)
     return peer->address[0] != '\0';
 }
 
+bool peer_is_known(const struct peer *peer)
+{
+    return peer->uid != PEER_REMOTE_UID;
+}
+
 const char *peer_describe(const struct peer *peer, char text[PEER_TEXT_MAX])
 {
-    if (peer_is_remote(peer))
+    if (peer->subject[0])
+        snprintf(text, PEER_TEXT_MAX, "address=%s subject=%s", peer->address,
+                 log_quote(&(struct log_quoted){0}, peer->subject));
+    else if (peer_is_remote(peer))
         snprintf(text, PEER_TEXT_MAX, "address=%s", peer->address);
     else
         snprintf(text, PEER_TEXT_MAX, "uid=%d pid=%d", (int)peer->uid, (int)peer->pid);
+    return text;
+}
+
+const char *peer_describe_user(const struct peer *peer, char text[PEER_TEXT_MAX])
+{
+    if (peer->subject[0])
+        snprintf(text, PEER_TEXT_MAX, "subject=%s",
+                 log_quote(&(struct log_quoted){0}, peer->subject));
+    else if (peer_is_remote(peer))
+        snprintf(text, PEER_TEXT_MAX, "network");
+    else
+        snprintf(text, PEER_TEXT_MAX, "uid=%d", (int)peer->uid);
     return text;
 }

@@ -8,20 +8,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "daemon/settings/subject_list.h"
+
 // "[ADDRESS]:PORT" with its NUL.
 #define PEER_ADDRESS_MAX (INET6_ADDRSTRLEN + 8)
-// Whoever comes over a network has no user here. All of them are this one, who rules over nobody;
-// whatever a user has a share of they have together.
+// Whoever comes over a network has no user here, and rules over nobody. Who has shown a certificate
+// is a user of their own (daemon/net/subjects.h). All others are this one; whatever a user has a
+// share of they have together.
 #define PEER_REMOTE_UID  ((uid_t)-2)
 
 struct peer {
     uint32_t client;                // number of the connection, never 0
-    uid_t uid;                      // PEER_REMOTE_UID: over a network
+    uid_t uid;                      // over a network PEER_REMOTE_UID or that of a subject
     pid_t pid;                      // 0: over a network
     char address[PEER_ADDRESS_MAX]; // "": through the unix socket
+    char subject[SUBJECT_TEXT_MAX]; // of the certificate that was asked for and shown, or ""
 };
 
-// Fills in who has connected to a unix socket, as the kernel knows it; false: it does not.
+// Fills in who has connected to a unix socket, as the kernel knows it; false: it does not,
+// or says a number that is of no user.
 bool peer_local(int fd, struct peer *peer);
 
 // Fills in who has connected from this address.
@@ -29,8 +34,15 @@ void peer_remote(const struct sockaddr_storage *address, struct peer *peer);
 
 bool peer_is_remote(const struct peer *peer);
 
-// For the log: "uid=1000 pid=4242", or "address=192.0.2.7:50000".
-#define PEER_TEXT_MAX 80
+// Whether it is a user who can be told from others.
+bool peer_is_known(const struct peer *peer);
+
+// For the log: "uid=1000 pid=4242", "address=192.0.2.7:50000", or that with
+// subject="CN=alice,O=Lab" behind it.
+#define PEER_TEXT_MAX (2 * SUBJECT_TEXT_MAX + 96)
 const char *peer_describe(const struct peer *peer, char text[PEER_TEXT_MAX]);
+
+// For others: "uid=1000", "network", or subject="CN=alice,O=Lab".
+const char *peer_describe_user(const struct peer *peer, char text[PEER_TEXT_MAX]);
 
 #endif

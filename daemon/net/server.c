@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "daemon/net/listener.h"
 #include "daemon/net/peer.h"
+#include "daemon/net/subjects.h"
 
 // Requests handed over in a round of the loop, and those of one connection before it is the next
 // one's turn. A request takes some ten microseconds.
@@ -44,6 +45,7 @@ struct server {
     struct server_handler handler;
     struct listener listener;
     struct tls *tls; // of the connections over a network; NULL: none
+    struct subjects subjects;
     int requests_max, clients_max, user_clients_max;
     ev_io accepting, port_accepting; // the second with fd -1 where there is no port
     ev_timer accept_again;
@@ -242,6 +244,39 @@ static void connection_close(struct server *s, struct connection *c)
     finish_check(s);
 }
 
+// Connections of a user; of all over a network, where they are of nobody in particular.
+static int user_connections(const struct server *s, const struct peer *peer)
+{
+    int count = 0;
+    LIST_FOREACH (node, &s->connections) {
+        const struct peer *other = &LIST_ENTRY(node, struct connection, all)->peer;
+        count += other->uid == peer->uid || (!peer_is_known(peer) && peer_is_remote(other));
+    }
+    return count;
+}
+
+// Its handshake is over: whoever has shown a certificate is a user from now on, with half of what
+// all over a network have.
+static void connection_name(struct server *s, struct connection *c)
+{
+    if (!c->peer.subject[0])
+        return;
+    c->peer.uid = subjects_uid(&s->subjects, c->peer.subject, PEER_REMOTE_UID);
+    if (peer_is_known(&c->peer) && user_connections(s, &c->peer) > (s->user_clients_max + 1) / 2)
+        c->fault = "the subject of its certificate has too many connections";
+}
+
+// What comes of it next.
+static enum connection_input connection_take(struct server *s, struct connection *c,
+                                             struct frame *frame)
+{
+    bool secured = c->secured;
+    enum connection_input input = c->fault ? CONNECTION_OVER : connection_next(c, frame);
+    if (!secured && c->secured)
+        connection_name(s, c);
+    return c->fault ? CONNECTION_OVER : input;
+}
+
 // One turn. Gives back how many requests it took, or as many as make up for other work.
 static int connection_serve(struct server *s, struct connection *c)
 {
@@ -252,7 +287,7 @@ static int connection_serve(struct server *s, struct connection *c)
             connection_pause(c);
             return taken;
         }
-        enum connection_input input = c->fault ? CONNECTION_OVER : connection_next(c, &frame);
+        enum connection_input input = connection_take(s, c, &frame);
         if (input == CONNECTION_NOTHING)
             return taken + shaken;
         if (input == CONNECTION_FRAME && exchange_begin(s, c, &frame))
@@ -337,17 +372,9 @@ static void connection_add(struct server *s, int fd, const struct peer *peer)
     turn_ask(s, c);
 }
 
-static int user_connections(const struct server *s, uid_t uid)
-{
-    int count = 0;
-    LIST_FOREACH (node, &s->connections)
-        count += LIST_ENTRY(node, struct connection, all)->peer.uid == uid;
-    return count;
-}
-
 static void connection_admit(struct server *s, int fd, const struct peer *peer)
 {
-    int of_user = user_connections(s, peer->uid);
+    int of_user = user_connections(s, peer);
     char who[PEER_TEXT_MAX];
     if (s->connection_count < s->clients_max && of_user < s->user_clients_max) {
         connection_add(s, fd, peer);
@@ -567,5 +594,6 @@ void server_destroy(struct server *s)
     exchanges_free(&s->orphans);
     listener_fini(&s->listener);
     tls_release(s->tls);
+    subjects_fini(&s->subjects);
     free(s);
 }

@@ -363,6 +363,29 @@ enum tls_result tls_session_shake(struct tls_session *s, const char **fault)
     return told;
 }
 
+// What is outside of ASCII, or a control character, is written as numbers.
+bool tls_session_subject(const struct tls_session *s, char *text, size_t size)
+{
+    const X509 *certificate = SSL_get0_peer_certificate(s->ssl);
+    text[0] = '\0';
+    if (!certificate)
+        return true;
+    BIO *out = BIO_new(BIO_s_mem());
+    char *written = NULL;
+    bool done =
+        out && X509_NAME_print_ex(out, X509_get_subject_name(certificate), 0, XN_FLAG_RFC2253) >= 0;
+    size_t length = done ? (size_t)BIO_get_mem_data(out, &written) : 0;
+    done = done && length < size;
+    for (size_t i = 0; done && i < length; i++)
+        done = written[i] >= ' ' && written[i] <= '~';
+    if (done) {
+        memcpy(text, written, length);
+        text[length] = '\0';
+    }
+    BIO_free(out);
+    return done;
+}
+
 enum tls_result tls_session_read(struct tls_session *s, void *data, size_t size, size_t *got,
                                  const char **fault)
 {

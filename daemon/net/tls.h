@@ -63,6 +63,10 @@ enum tls_result {
 // client, set with TLS_BROKEN.
 enum tls_result tls_session_shake(struct tls_session *session, const char **fault);
 
+// The subject of the certificate that the client was asked for, after the handshake: as RFC 2253
+// has it, printable ASCII, "" where none was asked for. False: it has no room there.
+bool tls_session_subject(const struct tls_session *session, char *text, size_t size);
+
 // Plain bytes, at least one and up to `size`, with TLS_DONE.
 enum tls_result tls_session_read(struct tls_session *session, void *data, size_t size, size_t *got,
                                  const char **fault);

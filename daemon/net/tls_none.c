@@ -48,6 +48,14 @@ enum tls_result tls_session_shake(struct tls_session *session, const char **faul
     return TLS_BROKEN;
 }
 
+bool tls_session_subject(const struct tls_session *session, char *text, size_t size)
+{
+    (void)session;
+    (void)text;
+    (void)size;
+    return false;
+}
+
 enum tls_result tls_session_read(struct tls_session *session, void *data, size_t size, size_t *got,
                                  const char **fault)
 {

@@ -36,6 +36,12 @@ enum status gate_check_peer(const struct service_config *config, const struct pe
                             struct error *error)
 {
     const struct user_list *allowed = &config->allowed;
+    if (peer_is_remote(peer) && config->subjects.count > 0 &&
+        !subject_list_has(&config->subjects, peer->subject))
+        return error_set(error, STATUS_PERMISSION_DENIED,
+                         "the subject of the certificate, '%s', is not among those that this "
+                         "daemon serves (allow-subjects)",
+                         peer->subject);
     if (allowed->count == 0 || peer_is_remote(peer) || gate_is_ruler(peer) ||
         user_list_has(allowed, peer->uid))
         return STATUS_OK;

@@ -19,7 +19,8 @@ enum status gate_check_token(const struct service_config *config, const struct p
                              const void *data, size_t size, struct request_id *id,
                              struct error *error) MUST_CHECK;
 
-// PERMISSION_DENIED, where the settings name others. They say nothing of clients over a network.
+// PERMISSION_DENIED, where the settings name others: users, or subjects of certificates of clients
+// over a network.
 enum status gate_check_peer(const struct service_config *config, const struct peer *peer,
                             struct error *error) MUST_CHECK;
 

@@ -43,6 +43,8 @@ static void place_fill(const struct task *task, struct crews *crews, struct wire
     open->step = view.step;
 }
 
+_Static_assert(sizeof(((struct wire_open_request *)0)->user) >= PEER_TEXT_MAX, "a user has room");
+
 static void owner_fill(const struct task *task, struct wire_open_request *open)
 {
     answer_log_id(&task->id, open->id);
@@ -53,17 +55,15 @@ static void owner_fill(const struct task *task, struct wire_open_request *open)
 static void open_fill(const struct task *task, struct crews *crews, const struct peer *peer,
                       uint64_t now_ns, struct wire_open_request *open)
 {
-    bool mine = !peer_is_remote(peer) && peer->uid == task->peer.uid;
+    bool mine = peer_is_known(peer) && peer->uid == task->peer.uid;
     *open = (struct wire_open_request){.world_size = task->c.world_size,
                                        .running = task->run_ns > 0,
                                        .age_ns = now_ns - task->admitted_ns,
                                        .run_ns = task->run_ns > 0 ? now_ns - task->run_ns : 0};
     if (mine || gate_is_ruler(peer))
         owner_fill(task, open);
-    else if (peer_is_remote(&task->peer))
-        snprintf(open->user, sizeof(open->user), "network");
     else
-        snprintf(open->user, sizeof(open->user), "uid=%d", (int)task->peer.uid);
+        peer_describe_user(&task->peer, open->user);
     snprintf(open->implementation, sizeof(open->implementation), "%s", task->c.implementation);
     place_fill(task, crews, open);
 }

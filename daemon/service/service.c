@@ -500,6 +500,7 @@ void service_limit(struct service *s, const struct service_limits *limits)
 {
     s->config.user_queue_max = limits->user_queue_max;
     s->config.allowed = limits->allowed;
+    s->config.subjects = limits->subjects;
     s->config.token = limits->token;
     s->config.idle_timeout_ns = limits->idle_timeout_ns;
     s->config.description.memory_bytes_max = limits->memory_bytes_max;

@@ -39,6 +39,7 @@ struct service_limits {
     struct user_limits user;
     uint64_t timeout_max_ns;
     struct user_list allowed;
+    struct subject_list subjects;
     struct token token;
     uint64_t idle_timeout_ns;
     int64_t memory_bytes_max;

@@ -24,6 +24,10 @@ static enum status tls_check(const struct listen_config *l, struct error *error)
                          "that sign those of clients with tls-clients, or a token with token-file, "
                          "or both",
                          l->text);
+    if (l->subjects.count > 0 && !l->tls_clients[0])
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "allow-subjects: subjects are those of certificates, which clients are "
+                         "asked for with tls-clients");
     return STATUS_OK;
 }
 
@@ -39,6 +43,8 @@ static enum status useless_check(const struct listen_config *l, struct error *er
         useless = "tls-clients";
     if (l->tls_13)
         useless = "tls-version-min";
+    if (l->subjects.count > 0)
+        useless = "allow-subjects";
     if (useless)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "%s: there is TLS only with listen: tls+tcp://HOST:PORT", useless);

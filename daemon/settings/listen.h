@@ -9,6 +9,7 @@
 
 #include "common/net_url.h"
 #include "common/status.h"
+#include "daemon/settings/subject_list.h"
 
 struct listen_config {
     char text[NET_URL_TEXT_MAX]; // as given; "": nowhere
@@ -16,7 +17,8 @@ struct listen_config {
     // Paths; "": not given.
     char token_file[PATH_MAX];
     char tls_certificate[PATH_MAX], tls_key[PATH_MAX], tls_clients[PATH_MAX];
-    bool tls_13; // nothing older
+    bool tls_13;                  // nothing older
+    struct subject_list subjects; // that are served; empty: all
 };
 
 // Reads a URL; false when the text is none, and nothing is changed then.

@@ -12,6 +12,7 @@ settings_sources += daemon/settings/rank_user.c
 settings_sources += daemon/settings/rank_user.h
 settings_sources += daemon/settings/settings.c
 settings_sources += daemon/settings/settings.h
+settings_sources += daemon/settings/subject_list.c daemon/settings/subject_list.h
 settings_sources += daemon/settings/user_list.c
 settings_sources += daemon/settings/user_list.h
 settings_sources += daemon/settings/values.c

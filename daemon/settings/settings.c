@@ -169,6 +169,11 @@ static bool allow_users_set(struct settings *c, const char *text)
     return user_list_parse(text, &c->allowed);
 }
 
+static bool allow_subjects_set(struct settings *c, const char *text)
+{
+    return subject_list_parse(text, &c->listen.subjects);
+}
+
 static bool idle_timeout_set(struct settings *c, const char *text)
 {
     return duration_parse(text, &c->idle_timeout_ns);
@@ -268,6 +273,12 @@ static const struct setting {
      "[whoever can open the socket]",
      allow_users_set,
      "up to " TEXT_OF(USER_LIST_MAX) " users of this machine or numbers, with commas between them"},
+    {"allow-subjects", "LIST",
+     "Of clients with certificates serve these only, subjects such as 'CN=alice,O=Lab; CN=bob' "
+     "[whoever tls-clients have signed]",
+     allow_subjects_set,
+     "up to " TEXT_OF(SUBJECT_LIST_MAX) " subjects such as CN=alice,O=Lab, with semicolons between "
+                                        "them"},
     {"idle-timeout", "TIME", "Stop a pool that has nothing to do for this long; 0: never [10m]",
      idle_timeout_set, DURATION_SYNTAX},
     {"memory", "SIZE",

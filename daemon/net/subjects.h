@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Subjects of certificates as users: the same subject is the same number for as long as the daemon
+// runs.
+#ifndef CPATTN_DAEMON_NET_SUBJECTS_H
+#define CPATTN_DAEMON_NET_SUBJECTS_H
+
+#include <sys/types.h>
+
+#include "daemon/settings/subject_list.h"
+
+#define SUBJECTS_MAX      4096
+// Numbers from here on are subjects, or those who have none (PEER_REMOTE_UID), and no users of the
+// machine.
+#define SUBJECT_UID_FIRST ((uid_t)0xf0000000)
+
+struct subjects {
+    int count, room;
+    char (*texts)[SUBJECT_TEXT_MAX]; // [room], of which `count` are filled
+};
+
+void subjects_fini(struct subjects *subjects); // takes a zeroed one
+
+// SUBJECT_UID_FIRST and up; `others`: there are SUBJECTS_MAX of them, or memory is short.
+uid_t subjects_uid(struct subjects *subjects, const char *text, uid_t others);
+
+#endif
