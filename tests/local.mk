@@ -323,6 +323,7 @@ tests_peek_SOURCES = tests/peek.c
 tests_peek_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS)
 tests_peek_LDADD = $(JANSSON_LIBS) $(XML_LIBS)
 
+test_scripts += tests/test_bench_runs.sh
 test_scripts += tests/test_matrix_runs.sh
 test_scripts += tests/test_report.sh
 test_scripts += tests/test_submit.sh

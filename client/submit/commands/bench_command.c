@@ -1,32 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpattn-submit bench: how fast a case is. It is verified once; then it is repeated without, so
 // that what is timed has been shown to be right and nothing stands between the runs.
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/options.h"
-#include "client/submit/outcome/bench.h"
+#include "client/submit/outcome/bench_record.h"
+#include "client/submit/show/bench_table.h"
 #include "client/submit/show/progress.h"
-#include "client/submit/show/table.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/write/json.h"
-#include "common/duration.h"
+#include "plan/plan.h"
 
 #define RUNS_MAX       100000
 #define REPEAT_DEFAULT 20
 #define WARMUP_DEFAULT 5
 
+#define SLOWER_DEFAULT 5 // percent
+
 struct bench_options {
     struct options_case about;
-    int repeat, warmup;
+    const char *save, *compare;
+    int repeat, warmup, slower;
 };
 
-enum { KEY_REPEAT = 1, KEY_WARMUP };
+enum { KEY_REPEAT = 1, KEY_WARMUP, KEY_SAVE, KEY_COMPARE, KEY_SLOWER };
 
 static const struct argp_option option_table[] = {
     {.doc = "How to measure and show it:", .group = 100},
     {"repeat", KEY_REPEAT, "N", 0, "timed runs [20]", 100},
     {"warmup", KEY_WARMUP, "N", 0, "runs before them that are not timed [5]", 100},
+    {"save", KEY_SAVE, "FILE", 0, "write a JSON object per case into this file as well", 100},
+    {"compare", KEY_COMPARE, "FILE", 0,
+     "compare with the bench that this file records; exit with 1 where a case has become slower",
+     100},
+    {"slower", KEY_SLOWER, "PERCENT", 0, "with --compare: how much slower is too slow [5]", 100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -37,6 +47,14 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return options_count("repeat", value, 1, RUNS_MAX, &o->repeat);
     case KEY_WARMUP:
         return options_count("warmup", value, 0, RUNS_MAX, &o->warmup);
+    case KEY_SAVE:
+        o->save = value;
+        return 0;
+    case KEY_COMPARE:
+        o->compare = value;
+        return 0;
+    case KEY_SLOWER:
+        return options_count("slower", value, 0, 10000, &o->slower);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -45,18 +63,24 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 static const char help_text[] =
     "Measures how fast a case is: runs it once and checks the result, then several times without "
     "the check, and shows the median of what the slowest rank took and how far the runs lie apart. "
-    "With --verify off the check is left out. What is not given has the default in brackets."
+    "With --verify off the check is left out. What is not given has the default in brackets. "
+    "Options "
+    "of the case with commas, as --seqlen 4k,16k, stand for several cases, each with each."
     "\vExamples:\n"
     "  cpattn-submit bench --world-size 4 --batch 1 --heads 32 --seqlen 16384\n"
     "  cpattn-submit bench --training false --repeat 100 --json\n"
+    "  cpattn-submit bench --seqlen 4k,16k,64k --comm p2p,a2a --world-size 4 --save today.jsonl\n"
+    "  cpattn-submit bench --seqlen 4k,16k,64k --world-size 4 --compare yesterday.jsonl\n"
     "\n"
-    "Exit status: 0 measured, 1 the result is wrong, 64 the command line is wrong, 64 plus the "
+    "Exit status: 0 measured, 1 a result is wrong or slower than --compare allows, 64 the command "
+    "line is wrong, 64 plus the "
     "number of the status when the case could not be run; cpattn-submit(1) lists them.";
 
 static const struct argp argp = {.options = option_table, .parser = parse_option, .doc = help_text};
 
 // ---- the runs ---------------------------------------------------------------------------------
 
+// The bench of one case.
 struct session {
     const struct bench_options *options;
     struct cpattn_client *client;
@@ -131,109 +155,197 @@ static int measure(struct session *s, const struct cp_case *asked)
 
 // ---- what came of them ------------------------------------------------------------------------
 
-static void value_cell(struct table *table, enum bench_series series, double value)
-{
-    char text[DURATION_TEXT_MAX];
-    if (bench_is_rate(series))
-        table_cell(table, PAINT_PLAIN, "%.4g TFLOP/s", value * 1e-12);
-    else
-        table_cell(table, PAINT_PLAIN, "%s", duration_format((uint64_t)value, text, sizeof(text)));
-}
+// What all cases have in common.
+struct series {
+    const struct bench_options *options;
+    struct cpattn_client *client;
+    struct bench_record *earlier; // of --compare; or NULL
+    FILE *save;                   // or NULL
+    struct table *table;          // of several cases; or NULL
+    int slower;                   // cases that have become too slow
+};
 
-static enum status print_table(const struct session *s, struct error *error)
+// Bytes that a rank sends in forward and backward, the most of all ranks; 0 where it cannot be
+// told.
+static int64_t bytes_sent(const struct cp_case *c)
 {
-    static const char *const names[BENCH_SERIES] = {
-        "forward", "backward", "exchange", "exposed exchange",
-        "wall",    "forward",  "backward", "forward and backward"};
-    struct table *table = table_create(stdout, "OF_EACH_RUN >MEDIAN >LEAST >MOST >SPREAD");
-    enum status status = STATUS_OK;
-    for (int i = 0; i < BENCH_SERIES && status == STATUS_OK; i++) {
-        struct bench_summary sum;
-        status = bench_sum(&s->bench, (enum bench_series)i, &sum, error);
-        if (status != STATUS_OK || sum.most <= 0)
-            continue;
-        table_row(table);
-        table_cell(table, PAINT_PLAIN, "%s%s", names[i],
-                   bench_is_rate((enum bench_series)i) ? " per device" : "");
-        value_cell(table, (enum bench_series)i, sum.median);
-        value_cell(table, (enum bench_series)i, sum.least);
-        value_cell(table, (enum bench_series)i, sum.most);
-        table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum.spread);
+    int64_t most = 0;
+    for (int r = 0; r < c->world_size; r++) {
+        struct plan *plan = NULL;
+        int64_t sent = 0;
+        if (plan_create(c, r, &plan, NULL) != STATUS_OK)
+            return 0;
+        for (int32_t i = 0; i < plan->op_count; i++)
+            sent += op_bytes(plan, &plan->ops[i]);
+        plan_destroy(plan);
+        most = sent > most ? sent : most;
     }
-    if (status == STATUS_OK)
-        table_print(table, "");
-    table_destroy(table);
-    return status;
+    return most;
 }
 
-static void print_verdict(const struct outcome *verified)
+static double earlier_ns(const struct series *series, const struct cp_case *c)
 {
-    char used[OUTCOME_NUMBER_MAX];
-    if (verified->kind != OUTCOME_PASS)
-        printf("not verified");
-    else if (!verified->tensor[0])
-        printf("verified once: pass");
-    else
-        printf("verified once%s: pass, %s of a limit at most (%s of %s)",
-               verified->sampled ? " by a sample" : "", outcome_percent(verified->used, used),
-               verified->rule, verified->tensor);
+    char command[CASE_COMMAND_MAX];
+    case_command(c, command, sizeof(command));
+    const struct bench_entry *entry =
+        series->earlier ? bench_record_find(series->earlier, command) : NULL;
+    return entry ? entry->device_ns : 0;
 }
 
-static enum status print_bench(const struct session *s, struct error *error)
+// Says where a case has become too slow.
+static enum status judge(struct series *series, const struct bench_shown *shown,
+                         struct error *error)
 {
     char what[256];
-    case_describe(&s->c, what, sizeof(what));
-    printf("%s\n", what);
-    print_verdict(&s->verified);
-    printf("; %d timed run%s after %d for warming up", s->bench.runs, s->bench.runs == 1 ? "" : "s",
-           s->options->warmup);
-    if (s->bench.runs < s->options->repeat)
-        printf(", interrupted before the other %d", s->options->repeat - s->bench.runs);
-    fputs("\n\n", stdout);
-    return print_table(s, error);
+    double ns;
+    enum status status = bench_device_ns(shown->bench, &ns, error);
+    if (status || shown->earlier_ns <= 0 ||
+        ns <= shown->earlier_ns * (1 + series->options->slower / 100.0))
+        return status;
+    case_describe(shown->c, what, sizeof(what));
+    command_complain("%s: forward and backward take %.3f times what they took in %s", what,
+                     ns / shown->earlier_ns, series->options->compare);
+    series->slower++;
+    return STATUS_OK;
 }
 
-static int show(const struct session *s)
+static void fill_point(const struct series *series, int point)
+{
+    const struct sweep *sweep = &series->options->about.fields.sweep;
+    table_row(series->table);
+    for (int i = 0; i < sweep->count; i++)
+        table_cell(series->table, PAINT_PLAIN, "%s", sweep_value(sweep, point, i));
+}
+
+static int show(struct series *series, const struct session *s, int point)
 {
     struct error error;
-    if (s->options->about.asking.json)
-        return command_json_exit(
-            json_bench(stdout, &s->c, &s->verified, s->options->warmup, &s->bench));
-    enum status status = print_bench(s, &error);
+    const struct bench_options *o = series->options;
+    struct bench_shown shown = {.c = &s->c,
+                                .bench = &s->bench,
+                                .verified = &s->verified,
+                                .warmup = o->warmup,
+                                .repeat = o->repeat,
+                                .sent = bytes_sent(&s->c),
+                                .earlier_ns = earlier_ns(series, &s->c)};
+    if ((o->about.asking.json && !json_bench(stdout, &s->c, &s->verified, o->warmup, &s->bench)) ||
+        (series->save && !json_bench(series->save, &s->c, &s->verified, o->warmup, &s->bench)))
+        return command_show_failed("the JSON");
+    enum status status = judge(series, &shown, &error);
+    if (!status && series->table) {
+        fill_point(series, point);
+        status = bench_table_row(series->table, &shown, series->earlier != NULL, &error);
+    } else if (!status && !o->about.asking.json) {
+        status = bench_table_print(stdout, &shown, &error);
+    }
     if (status != STATUS_OK)
         command_complain("%s", error.text);
     return command_exit(status);
 }
 
-static int bench(const struct bench_options *o)
+// ---- the cases --------------------------------------------------------------------------------
+
+static int bench_point(struct series *series, int point)
 {
-    struct session s = {.options = o};
+    struct session s = {.options = series->options, .client = series->client};
+    struct cp_case c;
     struct error error;
-    int exit_status = COMMAND_PASS;
-    enum status status = bench_init(&s.bench, o->repeat, &error);
-    if (status != STATUS_OK) {
+    options_point(&series->options->about, point, &c);
+    if (bench_init(&s.bench, series->options->repeat, &error)) {
         command_complain("%s", error.text);
-        exit_status = command_exit(status);
-    } else {
-        command_catch_interrupts();
-        s.client = options_connect(&o->about.asking, &exit_status);
+        return command_exit(STATUS_RESOURCE_EXHAUSTED);
     }
-    if (s.client)
-        exit_status = measure(&s, &o->about.c);
+    int exit_status = measure(&s, &c);
     // What an interrupt left is worth showing.
     if (exit_status == COMMAND_PASS || (command_interrupted() && s.bench.runs > 0)) {
-        int shown = show(&s);
+        int shown = show(series, &s, point);
         exit_status = shown ? shown : exit_status;
     }
-    cpattn_client_destroy(s.client);
     outcome_fini(&s.verified);
     bench_fini(&s.bench);
     return exit_status;
 }
 
+// "SEQLEN COMM": the columns of the fields with several values.
+static struct table *sweep_table(const struct series *series)
+{
+    const struct sweep *sweep = &series->options->about.fields.sweep;
+    char names[SWEEP_FIELDS_MAX * 32] = "";
+    size_t used = 0;
+    for (int i = 0; i < sweep->count && used < sizeof(names); i++)
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s>%s", i ? " " : "",
+                                 sweep->fields[i].name);
+    for (char *c = names; *c; c++)
+        *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+    return bench_table_create(stdout, names, series->earlier != NULL);
+}
+
+// A case that fails or cannot be run does not keep the others from being measured; the exit status
+// is the first of theirs.
+static int bench_all(struct series *series)
+{
+    int exit_status = COMMAND_PASS;
+    int points = sweep_points(&series->options->about.fields.sweep);
+    if (points > 1 && !series->options->about.asking.json)
+        series->table = sweep_table(series);
+    for (int i = 0; i < points && !command_interrupted(); i++) {
+        int one = bench_point(series, i);
+        exit_status = exit_status ? exit_status : one;
+    }
+    if (series->table)
+        table_print(series->table, "");
+    table_destroy(series->table);
+    return exit_status == COMMAND_PASS && series->slower ? COMMAND_FAIL : exit_status;
+}
+
+// ---- files ------------------------------------------------------------------------------------
+
+static int open_files(struct series *series)
+{
+    const struct bench_options *o = series->options;
+    struct error error;
+    if (o->compare && bench_record_load(o->compare, &series->earlier, &error)) {
+        command_complain("%s", error.text);
+        return COMMAND_USAGE;
+    }
+    if (o->save && !(series->save = fopen(o->save, "we"))) {
+        command_complain("%s cannot be written: %s", o->save, strerror(errno));
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
+}
+
+static int close_files(struct series *series, int exit_status)
+{
+    bench_record_destroy(series->earlier);
+    if (!series->save || fclose(series->save) == 0)
+        return exit_status;
+    command_complain("%s could not be written: %s", series->options->save, strerror(errno));
+    return exit_status ? exit_status : command_exit(STATUS_DATA_LOSS);
+}
+
+static int bench(const struct bench_options *o)
+{
+    struct series series = {.options = o};
+    int exit_status = open_files(&series);
+    if (!exit_status) {
+        command_catch_interrupts();
+        series.client = options_connect(&o->about.asking, &exit_status);
+    }
+    if (series.client)
+        exit_status = bench_all(&series);
+    cpattn_client_destroy(series.client);
+    return close_files(&series, exit_status);
+}
+
 int command_bench(int argc, char **argv)
 {
-    struct bench_options options = {.repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT};
+    struct bench_options options = {
+        .repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT, .slower = SLOWER_DEFAULT};
+    options.about.sweeps = true;
     int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
-    return exit_status ? exit_status : bench(&options);
+    if (!exit_status)
+        exit_status = bench(&options);
+    sweep_fini(&options.about.fields.sweep);
+    return exit_status;
 }

@@ -25,3 +25,5 @@ submit_sources += client/submit/commands/matrix_outputs.h
 submit_sources += client/submit/commands/matrix_run.c
 submit_sources += client/submit/commands/matrix_run.h
 submit_sources += client/submit/commands/report_command.c
+submit_sources += client/submit/commands/sweep.c
+submit_sources += client/submit/commands/sweep.h

@@ -89,7 +89,10 @@ static error_t parse_field(int key, char *value, struct argp_state *state)
     int index = key - KEY_FIRST;
     if (index < 0 || index >= OPTIONS_FIELDS_MAX || !fields->names[index][0])
         return ARGP_ERR_UNKNOWN;
-    if (case_set(fields->c, fields->names[index], value, &error) == STATUS_OK)
+    bool sweeps = fields->sweeps && sweep_is_meant(fields->names[index], value);
+    enum status status = sweeps ? sweep_add(&fields->sweep, fields->names[index], value, &error)
+                                : case_set(fields->c, fields->names[index], value, &error);
+    if (status == STATUS_OK)
         return 0;
     command_complain("%s", error.text);
     return EINVAL;
@@ -337,14 +340,28 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
     o->asking = (struct options_asking){.patience_ns = PATIENCE_DEFAULT};
     fields_init(&o->c);
     options_fields_init(&o->fields, &o->c);
+    o->fields.sweeps = o->sweeps;
     int exit_status = options_parse(&argp, argc, argv, o);
     if (exit_status != COMMAND_PASS)
         return exit_status;
-    fields_finish(&o->c);
-    enum status status = case_check(&o->c, &error);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < sweep_points(&o->fields.sweep) && !status; i++) {
+        struct cp_case c;
+        options_point(o, i, &c);
+        status = case_check(&c, &error);
+    }
+    if (o->fields.sweep.count == 0)
+        fields_finish(&o->c);
     if (status != STATUS_OK)
         command_complain("%s", error.text);
     return command_exit(status);
+}
+
+void options_point(const struct options_case *o, int point, struct cp_case *c)
+{
+    *c = o->c;
+    sweep_apply(&o->fields.sweep, point, c);
+    fields_finish(c);
 }
 
 // ---- values -----------------------------------------------------------------------------------

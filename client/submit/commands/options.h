@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/submit/commands/sweep.h"
 #include "plan/case.h"
 
 #define OPTIONS_FIELDS_MAX 64
@@ -17,7 +18,9 @@
 // sets fields of `c`.
 struct options_fields {
     struct argp argp;
-    struct cp_case *c; // borrowed
+    struct cp_case *c;  // borrowed
+    bool sweeps;        // a value with commas is several
+    struct sweep sweep; // sweep_fini()
     struct argp_option options[2 * OPTIONS_FIELDS_MAX + 2];
     char names[OPTIONS_FIELDS_MAX][64];
     char help[OPTIONS_FIELDS_MAX][OPTIONS_HELP_MAX];
@@ -38,9 +41,10 @@ struct options_asking {
 // command_connect().
 struct cpattn_client *options_connect(const struct options_asking *asking, int *exit_status);
 
-// A command about one case.
+// A command about one case, or about the several of a sweep.
 struct options_case {
-    struct cp_case c;
+    struct cp_case c; // of a sweep: without what it sets, see options_point()
+    bool sweeps;      // whether options of the case may have several values; the caller's
     struct options_asking asking;
     struct options_fields fields;
     // Of options_parse_case().
@@ -50,9 +54,12 @@ struct options_case {
 
 // Parses a command line of the options in `own` (its help text, and a parser with `input` for its
 // input), those of the fields and, where it `asks`, those of struct options_asking; then checks the
-// case. The exit status; after a complaint where that is not COMMAND_PASS.
+// case, or each of a sweep. The exit status; after a complaint where that is not COMMAND_PASS.
 int options_parse_case(struct options_case *o, const struct argp *own, void *input, bool asks,
                        int argc, char **argv);
+
+// The case of a point of the sweep, below sweep_points(&o->fields.sweep).
+void options_point(const struct options_case *o, int point, struct cp_case *c);
 
 // Parses a command line. Without an option of that name, with a value that is refused, or with an
 // argument too many or too few: complains and returns COMMAND_USAGE. --help and --usage print and

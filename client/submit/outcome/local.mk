@@ -10,3 +10,5 @@ submit_sources += client/submit/outcome/record.c
 submit_sources += client/submit/outcome/record.h
 submit_sources += client/submit/outcome/text.c
 submit_sources += client/submit/outcome/text.h
+submit_sources += client/submit/outcome/bench_record.c
+submit_sources += client/submit/outcome/bench_record.h

@@ -16,3 +16,5 @@ submit_sources += client/submit/show/terminal.c
 submit_sources += client/submit/show/terminal.h
 submit_sources += client/submit/show/verdict.c
 submit_sources += client/submit/show/verdict.h
+submit_sources += client/submit/show/bench_table.c
+submit_sources += client/submit/show/bench_table.h

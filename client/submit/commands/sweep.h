@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fields with several values on the command line, as --seqlen 4k,16k: the points are their product,
+// the last field changing fastest.
+#ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_SWEEP_H
+#define CPATTN_CLIENT_SUBMIT_COMMANDS_SWEEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+#include "plan/case.h"
+
+#define SWEEP_FIELDS_MAX 8
+#define SWEEP_VALUES_MAX 64 // of a field
+#define SWEEP_POINTS_MAX 4096
+
+struct sweep_field {
+    const char *name; // of a field or a pair; borrowed
+    char *text;       // owned; the values, a NUL behind each
+    const char *values[SWEEP_VALUES_MAX];
+    int count;
+};
+
+// Zeros are a sweep of one point.
+struct sweep {
+    struct sweep_field fields[SWEEP_FIELDS_MAX];
+    int count;
+};
+void sweep_fini(struct sweep *sweep);
+
+// Whether a value is several: it has commas, and the field takes no list and no text.
+bool sweep_is_meant(const char *name, const char *value);
+
+// Adds a field. INVALID_ARGUMENT: a value that the field does not take, a field that is there
+// already, too many of anything.
+enum status sweep_add(struct sweep *sweep, const char *name, const char *value,
+                      struct error *error) MUST_CHECK;
+
+int sweep_points(const struct sweep *sweep); // at least 1
+
+// Sets the fields of a point in a case. The values were tried when they were added.
+void sweep_apply(const struct sweep *sweep, int point, struct cp_case *c);
+
+// The value of a field at a point.
+const char *sweep_value(const struct sweep *sweep, int point, int field);
+
+#endif

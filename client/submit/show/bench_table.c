@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/submit/show/bench_table.h"
+
+#include "common/duration.h"
+
+// ---- one case ---------------------------------------------------------------------------------
+
+static void value_cell(struct table *table, enum bench_series series, double value)
+{
+    char text[DURATION_TEXT_MAX];
+    if (bench_is_rate(series))
+        table_cell(table, PAINT_PLAIN, "%.4g TFLOP/s", value * 1e-12);
+    else
+        table_cell(table, PAINT_PLAIN, "%s", duration_format((uint64_t)value, text, sizeof(text)));
+}
+
+static void print_verdict(FILE *out, const struct outcome *verified)
+{
+    char used[OUTCOME_NUMBER_MAX];
+    if (verified->kind != OUTCOME_PASS)
+        fputs("not verified", out);
+    else if (!verified->tensor[0])
+        fputs("verified once: pass", out);
+    else
+        fprintf(out, "verified once%s: pass, %s of a limit at most (%s of %s)",
+                verified->sampled ? " by a sample" : "", outcome_percent(verified->used, used),
+                verified->rule, verified->tensor);
+}
+
+static void print_head(FILE *out, const struct bench_shown *shown)
+{
+    char what[256];
+    int runs = shown->bench->runs;
+    case_describe(shown->c, what, sizeof(what));
+    fprintf(out, "%s\n", what);
+    print_verdict(out, shown->verified);
+    fprintf(out, "; %d timed run%s after %d for warming up", runs, runs == 1 ? "" : "s",
+            shown->warmup);
+    if (runs < shown->repeat)
+        fprintf(out, ", interrupted before the other %d", shown->repeat - runs);
+    fputs("\n\n", out);
+}
+
+static enum status print_series(FILE *out, const struct bench_shown *shown, struct error *error)
+{
+    static const char *const names[BENCH_SERIES] = {
+        "forward", "backward", "exchange", "exposed exchange",
+        "wall",    "forward",  "backward", "forward and backward"};
+    struct table *table = table_create(out, "OF_EACH_RUN >MEDIAN >LEAST >MOST >SPREAD");
+    enum status status = STATUS_OK;
+    for (int i = 0; i < BENCH_SERIES && status == STATUS_OK; i++) {
+        struct bench_summary sum;
+        status = bench_sum(shown->bench, (enum bench_series)i, &sum, error);
+        if (status != STATUS_OK || sum.most <= 0)
+            continue;
+        table_row(table);
+        table_cell(table, PAINT_PLAIN, "%s%s", names[i],
+                   bench_is_rate((enum bench_series)i) ? " per device" : "");
+        value_cell(table, (enum bench_series)i, sum.median);
+        value_cell(table, (enum bench_series)i, sum.least);
+        value_cell(table, (enum bench_series)i, sum.most);
+        table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum.spread);
+    }
+    if (status == STATUS_OK)
+        table_print(table, "");
+    table_destroy(table);
+    return status;
+}
+
+enum status bench_device_ns(const struct bench *bench, double *ns, struct error *error)
+{
+    struct bench_summary forward, backward;
+    enum status status = bench_sum(bench, BENCH_FORWARD, &forward, error);
+    if (!status)
+        status = bench_sum(bench, BENCH_BACKWARD, &backward, error);
+    if (!status)
+        *ns = forward.median + backward.median;
+    return status;
+}
+
+static enum status print_exchange(FILE *out, const struct bench_shown *shown, struct error *error)
+{
+    struct bench_summary exchange;
+    if (shown->sent == 0)
+        return STATUS_OK;
+    enum status status = bench_sum(shown->bench, BENCH_EXCHANGE, &exchange, error);
+    if (!status && exchange.median > 0)
+        fprintf(out, "\na rank sends %.4g MiB in a run: %.4g GB/s while it exchanges\n",
+                (double)shown->sent / (1 << 20), (double)shown->sent / exchange.median);
+    return status;
+}
+
+enum status bench_table_print(FILE *out, const struct bench_shown *shown, struct error *error)
+{
+    double ns = 0;
+    print_head(out, shown);
+    enum status status = print_series(out, shown, error);
+    if (!status)
+        status = print_exchange(out, shown, error);
+    if (!status && shown->earlier_ns > 0)
+        status = bench_device_ns(shown->bench, &ns, error);
+    if (!status && shown->earlier_ns > 0)
+        fprintf(out, "\nforward and backward take %.3f times what they took in the earlier bench\n",
+                ns / shown->earlier_ns);
+    return status;
+}
+
+// ---- several ----------------------------------------------------------------------------------
+
+struct table *bench_table_create(FILE *out, const char *names, bool compared)
+{
+    char columns[512];
+    snprintf(columns, sizeof(columns),
+             "%s >FORWARD >BACKWARD >SPREAD >FWD_TFLOP/s >BWD_TFLOP/s >BOTH >SENT >GB/s >EXPOSED%s",
+             names, compared ? " >EARLIER" : "");
+    return table_create(out, columns);
+}
+
+static void time_cell(struct table *table, double ns)
+{
+    char text[DURATION_TEXT_MAX];
+    table_cell(table, PAINT_PLAIN, "%s",
+               ns > 0 ? duration_format((uint64_t)ns, text, sizeof(text)) : "-");
+}
+
+static void rate_cell(struct table *table, double flops)
+{
+    if (flops > 0)
+        table_cell(table, PAINT_PLAIN, "%.4g", flops * 1e-12);
+    else
+        table_cell(table, PAINT_PLAIN, "-");
+}
+
+static void exchange_cells(struct table *table, int64_t sent, double exchange_ns, double exposed_ns)
+{
+    if (sent > 0)
+        table_cell(table, PAINT_PLAIN, "%.4g MiB", (double)sent / (1 << 20));
+    else
+        table_cell(table, PAINT_PLAIN, "-");
+    if (sent > 0 && exchange_ns > 0)
+        table_cell(table, PAINT_PLAIN, "%.4g", (double)sent / exchange_ns);
+    else
+        table_cell(table, PAINT_PLAIN, "-");
+    time_cell(table, exposed_ns);
+}
+
+enum status bench_table_row(struct table *table, const struct bench_shown *shown, bool compared,
+                            struct error *error)
+{
+    struct bench_summary sum[BENCH_SERIES];
+    for (int i = 0; i < BENCH_SERIES; i++) {
+        enum status status = bench_sum(shown->bench, (enum bench_series)i, &sum[i], error);
+        if (status)
+            return status;
+    }
+    time_cell(table, sum[BENCH_FORWARD].median);
+    time_cell(table, sum[BENCH_BACKWARD].median);
+    table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum[BENCH_RATE].spread);
+    rate_cell(table, sum[BENCH_FORWARD_RATE].median);
+    rate_cell(table, sum[BENCH_BACKWARD_RATE].median);
+    rate_cell(table, sum[BENCH_RATE].median);
+    exchange_cells(table, shown->sent, sum[BENCH_EXCHANGE].median, sum[BENCH_EXPOSED].median);
+    double ns = sum[BENCH_FORWARD].median + sum[BENCH_BACKWARD].median;
+    if (compared && shown->earlier_ns > 0)
+        table_cell(table, PAINT_PLAIN, "x %.3f", ns / shown->earlier_ns);
+    else if (compared)
+        table_cell(table, PAINT_DIM, "-");
+    return STATUS_OK;
+}
