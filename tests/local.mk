@@ -425,6 +425,10 @@ tests_test_server_SOURCES = tests/test_server.c $(server_scene)
 tests_test_server_LDADD = $(server_scene_libs)
 tests_test_server_LDFLAGS = $(server_scene_flags)
 
+test_programs += tests/test_turns
+tests_test_turns_SOURCES = tests/test_turns.c
+tests_test_turns_LDADD = tests/libtesting.a daemon/libserver.a common/libcommon.la $(CHECK_LIBS) $(PTHREAD_LIBS)
+
 test_programs += tests/test_server_limits
 tests_test_server_limits_SOURCES = tests/test_server_limits.c $(server_scene)
 tests_test_server_limits_LDADD = $(server_scene_libs)

@@ -158,11 +158,20 @@ START_TEST(test_too_many_wait_for_one)
     struct call first = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
     int fds[2] = {daemon_connect(&d), daemon_connect(&d)};
-    for (uint32_t i = 0; i < ATTACHED_MAX; i++)
+    for (uint32_t i = 0; i < ATTACHED_MAX / 4; i++) // one user's share
         daemon_send(fds[i % 2], i, &request);
-    daemon_ping_fresh(&d);
+    for (int i = 0; i < 2; i++) { // requests of one connection are taken in their order
+        struct wire_request status = daemon_request(METHOD_STATUS);
+        char greeting[8];
+        ck_assert_int_eq(recv(fds[i], greeting, sizeof(greeting), MSG_WAITALL), 8);
+        daemon_send(fds[i], ATTACHED_MAX, &status);
+        struct wire_reply reply = daemon_receive(fds[i]);
+        expect_status(&reply, STATUS_OK);
+        wire_reply_fini(&reply);
+    }
     struct wire_reply reply = daemon_call(&d, &request);
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
+    expect_text(reply.message, "one user's share");
     wire_reply_fini(&reply);
     close(fds[0]);
     daemon_ping_fresh(&d);

@@ -106,6 +106,46 @@ START_TEST(test_allow_users)
 }
 END_TEST
 
+// Who asks again and again for an answer leaves others room to do so.
+START_TEST(test_share_of_those_who_ask_again)
+{
+    start_open(NULL);
+    struct wire_request hers = daemon_request_long(2), his = daemon_request_long(2);
+    struct wire_request cancel = daemon_request(METHOD_CANCEL);
+    his.run.seed++;
+    int alice = connect_as(ALICE), again = connect_as(ALICE);
+    int bob = connect_as(BOB), bob_again = connect_as(BOB);
+    daemon_send(alice, 1, &hers);
+    daemon_await_running(&d, 1);
+    for (uint32_t i = 0; i < ATTACHED_MAX; i++)
+        daemon_send(again, i, &hers);
+    for (int i = 0; i < ATTACHED_MAX - ATTACHED_MAX / 4; i++) {
+        struct wire_reply reply = daemon_receive(again);
+        expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
+        expect_text(reply.message, "256 that this user has made again");
+        wire_reply_fini(&reply);
+    }
+    daemon_send(bob, 1, &his);
+    daemon_ping_fresh(&d);
+    daemon_send(bob_again, 1, &his);
+    daemon_ping_fresh(&d);
+    cancel.cancel = his.id;
+    expect_reply(bob, &cancel, STATUS_OK, "");
+    struct wire_reply reply = daemon_receive(bob_again);
+    expect_status(&reply, STATUS_CANCELLED);
+    wire_reply_fini(&reply);
+    cancel.cancel = hers.id; // as root
+    reply = daemon_call(&d, &cancel);
+    expect_status(&reply, STATUS_OK);
+    wire_reply_fini(&reply);
+    close(alice);
+    close(again);
+    close(bob);
+    close(bob_again);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 static struct wire_open_request first_open(int fd)
 {
     struct wire_request request = daemon_request(METHOD_STATUS);
@@ -212,6 +252,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     if (geteuid() == 0) {
         tcase_add_test(tcase, test_allow_users);
+        tcase_add_test(tcase, test_share_of_those_who_ask_again);
         tcase_add_test(tcase, test_status_shows_a_user_what_is_theirs);
         tcase_add_test(tcase, test_share_of_the_queue);
         tcase_add_test(tcase, test_connections_of_one_user);

@@ -360,6 +360,7 @@ struct connection *connection_create(struct ev_loop *loop, int fd, enum framing 
     list_init(&c->out);
     list_init(&c->all);
     list_init(&c->turn);
+    list_init(&c->shake);
     list_init(&c->exchanges);
     if (!tls)
         greet(c);
@@ -388,6 +389,7 @@ void connection_destroy(struct connection *c)
     ev_io_stop(c->loop, &c->readable);
     list_remove(&c->all);
     list_remove(&c->turn);
+    list_remove(&c->shake);
     input_free(c);
     tls_session_destroy(c->tls);
     if (c->framing == FRAMING_TCP)

@@ -48,6 +48,8 @@ struct connection {
     // The server's.
     struct server *server;
     struct list all, turn; // on its lists
+    struct list shake;     // of shakes.h
+    bool shaking;          // its handshake is under way
     struct list exchanges;
     int held;     // on that list
     bool paused;  // not read

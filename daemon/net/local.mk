@@ -3,6 +3,7 @@
 noinst_LIBRARIES += daemon/libserver.a
 daemon_libserver_a_SOURCES =
 daemon_libserver_a_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
+daemon_libserver_a_SOURCES += daemon/net/accept.c daemon/net/accept.h
 daemon_libserver_a_SOURCES += daemon/net/connection.c
 daemon_libserver_a_SOURCES += daemon/net/connection.h
 daemon_libserver_a_SOURCES += daemon/net/frame.c
@@ -14,6 +15,10 @@ daemon_libserver_a_SOURCES += daemon/net/peer.h
 daemon_libserver_a_SOURCES += daemon/net/server.c
 daemon_libserver_a_SOURCES += daemon/net/server.h
 daemon_libserver_a_SOURCES += daemon/net/subjects.c daemon/net/subjects.h
+daemon_libserver_a_SOURCES += daemon/net/shakes.c
+daemon_libserver_a_SOURCES += daemon/net/shakes.h
+daemon_libserver_a_SOURCES += daemon/net/turns.c
+daemon_libserver_a_SOURCES += daemon/net/turns.h
 daemon_libserver_a_SOURCES += daemon/net/tls.h
 if TLS
 daemon_libserver_a_SOURCES += daemon/net/tls.c

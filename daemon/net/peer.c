@@ -56,6 +56,17 @@ bool peer_is_known(const struct peer *peer)
     return peer->uid != PEER_REMOTE_UID;
 }
 
+uint64_t peer_key(const struct peer *peer)
+{
+    const char *port = strrchr(peer->address, ':');
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); // FNV-1a
+    if (peer_is_known(peer))
+        return peer->uid;
+    for (const char *at = peer->address; at != port && *at; at++)
+        hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
 const char *peer_describe(const struct peer *peer, char text[PEER_TEXT_MAX])
 {
     if (peer->subject[0])

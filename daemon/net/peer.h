@@ -37,6 +37,9 @@ bool peer_is_remote(const struct peer *peer);
 // Whether it is a user who can be told from others.
 bool peer_is_known(const struct peer *peer);
 
+// Who it is, as far as it is known: the user, or else the host that it comes from.
+uint64_t peer_key(const struct peer *peer);
+
 // For the log: "uid=1000 pid=4242", "address=192.0.2.7:50000", or that with
 // subject="CN=alice,O=Lab" behind it.
 #define PEER_TEXT_MAX (2 * SUBJECT_TEXT_MAX + 96)

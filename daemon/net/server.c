@@ -2,7 +2,6 @@
 #include "daemon/net/server.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,17 +11,18 @@
 #include "common/limits.h"
 #include "common/list.h"
 #include "common/log.h"
+#include "daemon/net/accept.h"
 #include "daemon/net/listener.h"
 #include "daemon/net/peer.h"
+#include "daemon/net/shakes.h"
 #include "daemon/net/subjects.h"
+#include "daemon/net/turns.h"
 
 // Requests handed over in a round of the loop, and those of one connection before it is the next
 // one's turn. A request takes some ten microseconds.
 #define ROUND_REQUESTS 64
 #define TURN_REQUESTS  8
 #define ROUND_ACCEPTS  64
-// What a step of a handshake counts for, which takes some milliseconds.
-#define SHAKE_REQUESTS 32
 // Without descriptors for a connection; the kernel keeps who waits.
 #define ACCEPT_PAUSE_S 0.25
 // A tick after a longer pause than this says nothing about clients: it was us who stood still.
@@ -51,7 +51,9 @@ struct server {
     ev_timer accept_again;
     ev_check round; // after all other watchers of a round of the loop
     ev_idle awake;  // keeps the loop from sleeping while somebody waits for a turn
-    struct list connections, turns;
+    struct list connections;
+    struct turns turns;
+    struct shakes shakes;
     struct list orphans; // exchanges whose connection is gone
     int connection_count;
     uint32_t last_client;
@@ -81,8 +83,11 @@ static bool log_allowed(struct server *s)
 
 static void turn_ask(struct server *s, struct connection *c)
 {
+    enum turn_class class = !peer_is_remote(&c->peer) ? TURN_UNIX
+                            : c->secured              ? TURN_NETWORK
+                                                      : TURN_HANDSHAKE;
     if (list_empty(&c->turn))
-        list_push_back(&s->turns, &c->turn);
+        turns_ask(&s->turns, class, peer_key(&c->peer), &c->turn);
 }
 
 // It has been refused too often; nothing more is taken from it.
@@ -226,9 +231,18 @@ static void finish_check(struct server *s)
     finished(s->finished_context);
 }
 
+// It is over, or given up: another may begin.
+static void handshake_end(struct server *s, struct connection *c)
+{
+    struct connection *next = shakes_end(&s->shakes, c);
+    if (next)
+        connection_resume(s, next);
+}
+
 static void connection_close(struct server *s, struct connection *c)
 {
     const struct peer peer = c->peer;
+    handshake_end(s, c);
     char who[PEER_TEXT_MAX];
     if (c->fault && log_allowed(s))
         log_info("client_dropped client=%u %s reason=%s", peer.client, peer_describe(&peer, who),
@@ -277,23 +291,24 @@ static enum connection_input connection_take(struct server *s, struct connection
     return c->fault ? CONNECTION_OVER : input;
 }
 
-// One turn. Gives back how many requests it took, or as many as make up for other work.
+// One turn. Gives back how many requests it took.
 static int connection_serve(struct server *s, struct connection *c)
 {
     struct frame frame;
-    int shaken = c->secured || c->fault ? 0 : SHAKE_REQUESTS;
     for (int taken = 0; taken < TURN_REQUESTS; taken++) {
         if (!c->fault && !connection_may_ask(s, c)) {
             connection_pause(c);
             return taken;
         }
         enum connection_input input = connection_take(s, c, &frame);
+        if (c->secured && c->shaking)
+            handshake_end(s, c);
         if (input == CONNECTION_NOTHING)
-            return taken + shaken;
+            return taken;
         if (input == CONNECTION_FRAME && exchange_begin(s, c, &frame))
             continue;
         connection_close(s, c);
-        return taken + shaken;
+        return taken;
     }
     turn_ask(s, c);
     return TURN_REQUESTS;
@@ -304,9 +319,17 @@ static void on_round(struct ev_loop *loop, ev_check *watcher, int events)
     (void)events;
     struct server *s = watcher->data;
     int taken = 0;
-    for (struct list *node; taken < ROUND_REQUESTS && (node = list_pop_front(&s->turns));)
-        taken += 1 + connection_serve(s, LIST_ENTRY(node, struct connection, turn));
-    if (list_empty(&s->turns))
+    bool shaken = false;
+    for (struct list *node; taken < ROUND_REQUESTS && (node = turns_next(&s->turns, !shaken));) {
+        struct connection *c = LIST_ENTRY(node, struct connection, turn);
+        if (!c->secured && !c->fault && !c->hung_up && !shakes_begin(&s->shakes, c)) {
+            connection_pause(c);
+            continue;
+        }
+        shaken = shaken || !c->secured;
+        taken += 1 + connection_serve(s, c);
+    }
+    if (turns_empty(&s->turns))
         ev_idle_stop(loop, &s->awake);
     else
         ev_idle_start(loop, &s->awake);
@@ -409,19 +432,6 @@ static void accept_pause(struct server *s)
     ev_timer_start(s->loop, &s->accept_again);
 }
 
-// Small requests and replies are not to wait for each other, and hosts that are gone are to be
-// noticed within a minute. What these calls refuse is done without.
-static void port_options_set(int fd)
-{
-    const int on = 1, idle_s = 30, interval_s = 10, probes = 3, unacknowledged_ms = 30000;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof(unacknowledged_ms));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-}
-
 // One connection that waits; -1, with errno: there is none.
 static int connection_accept(struct server *s, bool remote)
 {
@@ -433,7 +443,7 @@ static int connection_accept(struct server *s, bool remote)
     if (fd < 0)
         return -1;
     if (remote) {
-        port_options_set(fd);
+        accept_options_set(fd);
         peer_remote(&address, &peer);
     } else if (!peer_local(fd, &peer)) {
         close(fd);
@@ -441,18 +451,6 @@ static int connection_accept(struct server *s, bool remote)
     }
     connection_admit(s, fd, &peer);
     return 0;
-}
-
-// What became of one connection before it was accepted, and says nothing about the next.
-static bool accept_error_is_theirs(void)
-{
-    static const int theirs[] = {EINTR,     ECONNABORTED, EPROTO,      ENETDOWN,
-                                 EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, ENONET};
-    for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++) {
-        if (errno == theirs[i])
-            return true;
-    }
-    return false;
 }
 
 static void on_accepting(struct ev_loop *loop, ev_io *watcher, int events)
@@ -559,7 +557,8 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
     s->user_clients_max = config->user_clients_max;
     s->ticked_ns = clock_now_ns();
     list_init(&s->connections);
-    list_init(&s->turns);
+    turns_init(&s->turns);
+    shakes_init(&s->shakes);
     list_init(&s->orphans);
     enum status status = listener_init(&s->listener, config->path, error);
     if (status == STATUS_OK)

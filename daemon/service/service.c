@@ -317,7 +317,7 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
                                deposits_take(s->deposits, peer, request));
         break;
     case ADMISSION_ATTACHED:
-        if (tasks_attach(s->tasks, admission->place, exchange, peer->client, &error) != STATUS_OK)
+        if (tasks_attach(s->tasks, admission->place, exchange, peer, &error) != STATUS_OK)
             answer_refuse(exchange, peer, request, &error);
         break;
     case ADMISSION_ANSWERED:

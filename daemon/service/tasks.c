@@ -12,8 +12,12 @@ struct waiter {
     struct list all, same; // on the lists of all and of its slot; free: `same` on the free list
     struct exchange *exchange;
     uint32_t client;
+    uid_t uid;
     int slot;
 };
+
+// Of one user, those that wait beside a first.
+#define ATTACHED_USER_MAX (ATTACHED_MAX / 4)
 
 struct tasks {
     int slots, attached; // attached: those that wait beside a first
@@ -66,12 +70,14 @@ void tasks_destroy(struct tasks *t)
     free(t);
 }
 
-static void waiter_add(struct tasks *t, int slot, struct exchange *exchange, uint32_t client)
+static void waiter_add(struct tasks *t, int slot, struct exchange *exchange,
+                       const struct peer *peer)
 {
     struct waiter *waiter = LIST_ENTRY(list_pop_front(&t->free), struct waiter, same);
+    waiter->uid = peer->uid;
     t->attached += !list_empty(&t->same[slot]);
     waiter->exchange = exchange;
-    waiter->client = client;
+    waiter->client = peer->client;
     waiter->slot = slot;
     list_push_back(&t->all, &waiter->all);
     list_push_back(&t->same[slot], &waiter->same);
@@ -98,7 +104,7 @@ void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, 
                                    .places = request->places,
                                    .segments = {.given_fd = -1, .wanted_fd = -1}};
     t->used[slot] = true;
-    waiter_add(t, slot, exchange, peer->client);
+    waiter_add(t, slot, exchange, peer);
 }
 
 void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation)
@@ -114,15 +120,31 @@ void tasks_set_segments(struct tasks *t, int slot, struct segments segments)
     t->tasks[slot].segments = segments;
 }
 
-enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange, uint32_t client,
-                         struct error *error)
+static int attached_of(const struct tasks *t, uid_t uid)
 {
+    int count = 0;
+    LIST_FOREACH (node, &t->all) {
+        const struct waiter *waiter = LIST_ENTRY(node, struct waiter, all);
+        bool first = list_first(&t->same[waiter->slot]) == &waiter->same;
+        count += !first && waiter->uid == uid;
+    }
+    return count;
+}
+
+enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange,
+                         const struct peer *peer, struct error *error)
+{
+    if (attached_of(t, peer->uid) >= ATTACHED_USER_MAX)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "this request is queued or running already, and %d that this user has "
+                         "made again wait for their answers, which is one user's share",
+                         ATTACHED_USER_MAX);
     if (t->attached == ATTACHED_MAX)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "this request is queued or running already, and %d that were made again "
                          "wait for their answers, which is the limit",
                          ATTACHED_MAX);
-    waiter_add(t, slot, exchange, client);
+    waiter_add(t, slot, exchange, peer);
     return STATUS_OK;
 }
 

@@ -46,9 +46,10 @@ void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation);
 // The memory of a slot's tensors.
 void tasks_set_segments(struct tasks *t, int slot, struct segments segments);
 
-// One more waits for the answer. RESOURCE_EXHAUSTED: too many do, and this one is not among them.
-enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange, uint32_t client,
-                         struct error *error) MUST_CHECK;
+// One more waits for the answer. RESOURCE_EXHAUSTED: too many of its user do, or too many in all,
+// and this one is not among them.
+enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange,
+                         const struct peer *peer, struct error *error) MUST_CHECK;
 
 // The task of a slot; NULL when it is free.
 const struct task *tasks_get(const struct tasks *t, int slot);

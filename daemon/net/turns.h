@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose turn it is to be read. Classes of connections take turns, in a class users do, and of a
+// user the connections: however many one has, and however much they ask for, another's next request
+// waits for one turn of each class and user at most.
+#ifndef CPATTN_DAEMON_NET_TURNS_H
+#define CPATTN_DAEMON_NET_TURNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+#include "common/list.h"
+
+enum turn_class {
+    TURN_UNIX,
+    TURN_NETWORK,
+    TURN_HANDSHAKE, // over a network, before its end
+    TURN_CLASSES,
+};
+
+// Those of a user in a class.
+struct turn_group {
+    struct list node; // on the list of its class, or the free one
+    struct list queue;
+    uint64_t user;
+};
+
+struct turns {
+    struct list classes[TURN_CLASSES]; // of groups
+    struct list free;
+    int last; // the class that had its turn last
+    struct turn_group groups[TURN_CLASSES * CLIENTS_MAX];
+};
+
+void turns_init(struct turns *t);
+
+// The node, which is on no list, waits for a turn. It may be taken off by list_remove(). At most
+// CLIENTS_MAX nodes wait at a time.
+void turns_ask(struct turns *t, enum turn_class class, uint64_t user, struct list *node);
+
+// Takes the next one off; NULL: nobody waits, but for handshakes where these are left out.
+struct list *turns_next(struct turns *t, bool handshakes);
+
+bool turns_empty(struct turns *t);
+
+#endif
