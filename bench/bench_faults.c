@@ -21,7 +21,7 @@
 
 #include "bench/measure.h"
 #include "daemon/process/proc.h"
-#include "tests/raw_client.h"
+#include "tests/support/raw_client.h"
 
 #define ROUNDS_DEFAULT 200
 #define ROUNDS_MAX     10000

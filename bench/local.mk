@@ -24,18 +24,19 @@ bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_lib
 # Chaos, for as long as it is told to.
 bench_programs += bench/soak
 bench_soak_SOURCES = bench/soak.c bench/soak.h bench/soak_client.c bench/soak_process.c \
-    bench/soak_process.h bench/soak_report.c tests/raw_client.c tests/raw_client.h \
+    bench/soak_process.h bench/soak_report.c tests/support/raw_client.c tests/support/raw_client.h \
     daemon/process/proc.c daemon/process/proc.h
-bench_soak_LDADD = tests/libtesting.a $(base_libs) $(third_party_libs)
+bench_soak_LDADD = tests/support/libtesting.a $(base_libs) $(third_party_libs)
 
 # What faults cost in time, and what a flood does.
 bench_programs += bench/bench_faults
 bench_bench_faults_SOURCES = bench/bench_faults.c bench/measure.c bench/measure.h \
-    tests/raw_client.c tests/raw_client.h daemon/process/proc.c daemon/process/proc.h
+    tests/support/raw_client.c tests/support/raw_client.h daemon/process/proc.c daemon/process/proc.h
 bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)
 
 # The smallest errors that verdicts notice.
 bench_programs += bench/verdict_power
-bench_verdict_power_SOURCES = bench/verdict_power.c tests/power.c tests/power.h tests/dense.c \
-    tests/dense.h tests/definition.c tests/definition.h
+bench_verdict_power_SOURCES = bench/verdict_power.c tests/judge/power.c tests/judge/power.h \
+    tests/judge/dense.c \
+    tests/judge/dense.h tests/support/definition.c tests/support/definition.h
 bench_verdict_power_LDADD = judge/libjudge.a $(base_libs) $(third_party_libs)

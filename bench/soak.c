@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "bench/soak.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 #define QUEUE_MAX  "48"
 #define MS_US      INT64_C(1000)

@@ -9,8 +9,8 @@
 
 #include "bench/soak.h"
 #include "common/token.h"
-#include "tests/generate.h"
-#include "tests/raw_client.h"
+#include "tests/support/generate.h"
+#include "tests/support/raw_client.h"
 
 #define CLIENTS    12
 #define REMOTE     4  // of them over TCP, if the daemon listens there

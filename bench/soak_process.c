@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/process/proc.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 #define PATIENCE_S    60
 #define ARGUMENTS_MAX 64

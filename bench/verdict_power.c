@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "judge/dtype.h"
-#include "tests/power.h"
+#include "tests/judge/power.h"
 
 static struct power power;
 static float *got;     // a tensor

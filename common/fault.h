@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Places where a rank can be ordered to misbehave. FAULT(point) is nothing unless the build has
-// CPATTN_FAULTS (configure --enable-faults, and the test program tests/faulty_rank).
+// CPATTN_FAULTS (configure --enable-faults, and the test program tests/daemon/faulty_rank).
 //
 // In such a build the environment variable CPATTN_FAULT names a file. When a rank comes to a point
 // and the file holds "POINT KIND RANK" with that point and rank, the rank that succeeds in removing

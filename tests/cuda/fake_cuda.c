@@ -9,7 +9,7 @@
 
 #include "common/limits.h"
 #include "kernels/cuda/delay_cuda.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 #define STREAMS_MAX (4 * WORLD_SIZE_MAX)
 

@@ -8,7 +8,8 @@
 # Outside the conditional their sources would be asked of a build without CUDA.
 cuda_test_programs =
 cuda_test_cppflags = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
-cuda_test_libs = judge/cuda/libjudgecuda.a judge/libjudge.a kernels/cuda/libkernelscuda.a kernels/libkernels.a \
+cuda_test_libs = judge/cuda/libjudgecuda.a judge/libjudge.a kernels/cuda/libkernelscuda.a \
+    kernels/libkernels.a \
     common/cuda/libcommoncuda.a plan/libplan.la common/libcommon.la \
     $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
@@ -22,7 +23,7 @@ tests_cuda_test_ops_cuda_LDADD = $(cuda_test_libs)
 
 cuda_test_programs += tests/cuda/test_inputs_cuda
 tests_cuda_test_inputs_cuda_SOURCES = tests/cuda/test_inputs_cuda.c $(harness_sources) \
-    tests/generate.c tests/generate.h
+    tests/support/generate.c tests/support/generate.h
 tests_cuda_test_inputs_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_inputs_cuda_LDADD = rank/librank.a $(cuda_test_libs)
 
@@ -38,19 +39,19 @@ tests_cuda_test_backward_cuda_LDADD = $(cuda_test_libs)
 
 cuda_test_programs += tests/cuda/test_world_cuda
 tests_cuda_test_world_cuda_SOURCES = tests/cuda/test_world_cuda.c tests/cuda/faulty.c tests/cuda/faulty.h \
-    tests/world.c tests/world.h tests/generate.c tests/generate.h
+    tests/support/world.c tests/support/world.h tests/support/generate.c tests/support/generate.h
 tests_cuda_test_world_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_world_cuda_LDADD = $(cuda_rank_libs)
 
 cuda_test_programs += tests/cuda/test_reference_cuda
 tests_cuda_test_reference_cuda_SOURCES = tests/cuda/test_reference_cuda.c $(harness_sources) \
-    tests/generate.c tests/generate.h
+    tests/support/generate.c tests/support/generate.h
 tests_cuda_test_reference_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_reference_cuda_LDADD = $(cuda_test_libs)
 
 cuda_test_programs += tests/cuda/test_reference16_cuda
 tests_cuda_test_reference16_cuda_SOURCES = tests/cuda/test_reference16_cuda.c $(harness_sources) \
-    tests/generate.c tests/generate.h
+    tests/support/generate.c tests/support/generate.h
 tests_cuda_test_reference16_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_reference16_cuda_LDADD = $(cuda_test_libs)
 
@@ -58,7 +59,7 @@ tests_cuda_test_reference16_cuda_LDADD = $(cuda_test_libs)
 cuda_test_programs += tests/cuda/test_verify_cuda
 tests_cuda_test_verify_cuda_SOURCES = tests/cuda/test_verify_cuda.c $(harness_sources) \
     tests/cuda/local_transport.c tests/cuda/local_transport.h tests/cuda/verify_sample.c \
-    tests/cuda/verify_sample.h tests/generate.c tests/generate.h
+    tests/cuda/verify_sample.h tests/support/generate.c tests/support/generate.h
 tests_cuda_test_verify_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_verify_cuda_LDADD = rank/cuda/librankcuda.a rank/librank.a \
     transport/libtransport.a $(cuda_test_libs)
@@ -66,7 +67,7 @@ tests_cuda_test_verify_cuda_LDADD = rank/cuda/librankcuda.a rank/librank.a \
 cuda_test_programs += tests/cuda/test_check_cuda
 tests_cuda_test_check_cuda_SOURCES = tests/cuda/test_check_cuda.c $(harness_sources) \
     tests/cuda/local_transport.c tests/cuda/local_transport.h tests/cuda/verify_sample.c \
-    tests/cuda/verify_sample.h tests/generate.c tests/generate.h \
+    tests/cuda/verify_sample.h tests/support/generate.c tests/support/generate.h \
     check/cuda/judge.c check/cuda/pack.h
 tests_cuda_test_check_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir)/client
 tests_cuda_test_check_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/cuda/librankcuda.a rank/librank.a \
@@ -74,7 +75,7 @@ tests_cuda_test_check_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/cuda/librankcu
 
 cuda_test_programs += tests/cuda/test_check_given_cuda
 tests_cuda_test_check_given_cuda_SOURCES = tests/cuda/test_check_given_cuda.c $(harness_sources) \
-    tests/generate.c tests/generate.h check/cuda/judge.c check/cuda/pack.h
+    tests/support/generate.c tests/support/generate.h check/cuda/judge.c check/cuda/pack.h
 tests_cuda_test_check_given_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir)/client
 tests_cuda_test_check_given_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/librank.a \
     check/libcheck.la client/libclient.la $(cuda_test_libs)
@@ -86,7 +87,7 @@ tests_cuda_faulty_rank_LDADD = $(cuda_rank_libs)
 
 # The executor on a made-up runtime: needs the toolkit's headers and no device.
 tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cuda/fake_cuda.c \
-    tests/cuda/fake_cuda_backend.c tests/cuda/fake_cuda.h tests/world.c tests/world.h \
+    tests/cuda/fake_cuda_backend.c tests/cuda/fake_cuda.h tests/support/world.c tests/support/world.h \
     rank/cuda/device.c rank/cuda/executor.c rank/cuda/position.c \
     rank/cuda/marks.c rank/cuda/events.c rank/cuda/window.c transport/peer.c
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)

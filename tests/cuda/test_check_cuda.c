@@ -16,7 +16,7 @@
 #include "tests/cuda/harness.h"
 #include "tests/cuda/local_transport.h"
 #include "tests/cuda/verify_sample.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 check_cuda_table cpattn_check_cuda_table;
 

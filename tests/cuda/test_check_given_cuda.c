@@ -10,7 +10,7 @@
 #include "client/cpattn.h"
 #include "judge/dtype.h"
 #include "tests/cuda/harness.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 #define GIVEN 4 // q, k, v and dO
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/cuda/device_arena.h"
-#include "tests/runner.h"
+#include "tests/support/runner.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -15,9 +15,9 @@
 #include "rank/inputs.h"
 #include "rank/job.h"
 #include "tests/cuda/fake_cuda.h"
-#include "tests/generate.h"
-#include "tests/runner.h"
-#include "tests/world.h"
+#include "tests/support/generate.h"
+#include "tests/support/runner.h"
+#include "tests/support/world.h"
 #include "transport/peer.h"
 
 #define WORLD_MAX  5

@@ -10,8 +10,8 @@
 
 #include "rank/cuda/given.h"
 #include "rank/session.h"
-#include "tests/generate.h"
-#include "tests/runner.h"
+#include "tests/support/generate.h"
+#include "tests/support/runner.h"
 
 #define CASES 60
 

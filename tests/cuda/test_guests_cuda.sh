@@ -5,8 +5,8 @@
 # PyTorch that has it, it says so and tests nothing. With one GPU it tests worlds of one rank.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
-# shellcheck source=tests/tap.sh
-. "$top_srcdir/tests/tap.sh"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
 skip() {
     echo "1..0 # SKIP $1"
     exit 0
@@ -30,7 +30,7 @@ guests:
   ring: {command: [python3, "$top/examples/guests/torch_ring.py"]}
   sdpa: {command: [python3, -m, cpattn.guests.torch_sdpa], world-sizes: [1]}
   cp: {command: [python3, -m, cpattn.guests.torch_context_parallel]}
-  faults: {command: [python3, "$top/tests/guest_faults.py"], world-sizes: "1-2"}
+  faults: {command: [python3, "$top/tests/python/guest_faults.py"], world-sizes: "1-2"}
   numpy: {command: [python3, "$top/examples/guests/numpy_attention.py"], world-sizes: [1]}
 YAML
 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --config "$scratch/settings.yaml" --backend cuda --log-level warning \

@@ -14,7 +14,7 @@
 #include "plan/bias.h"
 #include "rank/inputs.h"
 #include "tests/cuda/harness.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 // Frees what the device held.
 static void expect_bytes(const struct twin *t, const char *what, const struct cp_case *c, int rank)

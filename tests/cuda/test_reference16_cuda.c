@@ -10,7 +10,7 @@
 #include "judge/inputs.h"
 #include "plan/bias.h"
 #include "tests/cuda/harness.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 static void *device_bytes(int64_t bytes)
 {

@@ -11,7 +11,7 @@
 #include "judge/totals.h"
 #include "plan/bias.h"
 #include "tests/cuda/harness.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 // fp64 throughout on both sides; what is left is the order of sums.
 #define TOLERANCE 1e-11

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 #include "rank/cuda/swap_staged.h"
-#include "tests/runner.h"
+#include "tests/support/runner.h"
 
 #define RANKS  3
 #define ROUNDS 20

@@ -17,8 +17,8 @@
 #include "rank/cuda/engine.h"
 #include "rank/cuda/probe.h"
 #include "tests/cuda/faulty.h"
-#include "tests/generate.h"
-#include "tests/world.h"
+#include "tests/support/generate.h"
+#include "tests/support/world.h"
 
 #define DEVICES_USED_MAX 8
 #define EXIT_SKIPPED     77

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# The installed header, libraries and pkg-config file serve a stranger, linked either way.
+EXTRA_DIST += tests/client/consumer.c
+CLEANFILES += tests/client/consumer tests/client/consumer-static
+consumer_flags = PKG_CONFIG_PATH=$(DESTDIR)$(pkgconfigdir) $(PKG_CONFIG) \
+    --define-variable=libdir=$(DESTDIR)$(libdir) --define-variable=includedir=$(DESTDIR)$(includedir)
+installcheck-local:
+	$(CC) $(CFLAGS) $(INSTRUMENT_CFLAGS) -o tests/client/consumer $(top_srcdir)/tests/client/consumer.c \
+	    `$(consumer_flags) --cflags --libs cpattn` $(INSTRUMENT_LDFLAGS)
+	LD_LIBRARY_PATH=$(DESTDIR)$(libdir) tests/client/consumer
+	$(CC) $(CFLAGS) $(INSTRUMENT_CFLAGS) -o tests/client/consumer-static $(top_srcdir)/tests/client/consumer.c \
+	    `$(consumer_flags) --cflags cpattn` $(DESTDIR)$(libdir)/libcpattn.a \
+	    `$(consumer_flags) --static --libs cpattn | $(SED) 's/-lcpattn//'` $(INSTRUMENT_LDFLAGS)
+	tests/client/consumer-static
+	if test -n '$(OBJCOPY)'; then \
+	    ! $(NM) --extern-only --defined-only $(DESTDIR)$(libdir)/libcpattn.a | \
+	        grep -v -e ' cpattn_[a-z]' -e ':$$' -e '^$$'; \
+	fi
+
+test_scripts += tests/client/test_exports.sh
+
+# Stands in for the daemon; answers as the label of a case asks.
+test_helpers += tests/client/fake_daemon
+tests_client_fake_daemon_SOURCES = tests/client/fake_daemon.c $(wire_samples)
+
+test_programs += tests/client/test_client_cases
+tests_client_test_client_cases_SOURCES = tests/client/test_client_cases.c
+
+test_programs += tests/client/test_client
+tests_client_test_client_SOURCES = tests/client/test_client.c tests/client/fake.c tests/client/fake.h
+
+test_programs += tests/client/test_client_faults
+tests_client_test_client_faults_SOURCES = tests/client/test_client_faults.c tests/client/fake.c \
+    tests/client/fake.h
+tests_client_test_client_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc
+test_scripts += tests/client/test_examples.sh
+
+if TLS
+test_programs += tests/client/test_client_remote
+tests_client_test_client_remote_SOURCES = tests/client/test_client_remote.c $(certificates) $(net_client) \
+    $(daemon_fixture)
+tests_client_test_client_remote_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
+tests_client_test_client_remote_LDADD = client/libclient.la $(daemon_fixture_libs) $(OPENSSL_LIBS)
+endif
+
+test_programs += tests/client/test_attend
+tests_client_test_attend_SOURCES = tests/client/test_attend.c $(daemon_fixture)
+tests_client_test_attend_LDADD = $(LDADD)
+
+# What programs that are compiled already find in the library.
+test_programs += tests/client/test_abi
+tests_client_test_abi_SOURCES = tests/client/test_abi.c
+EXTRA_DIST += tests/client/exported.txt

@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library against a daemon that answers: results, many requests in flight, cancellation,
+// threads.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cpattn.h"
+#include "tests/client/fake.h"
+#include "tests/support/runner.h"
+
+#define MS     UINT64_C(1000000)
+#define SECOND (1000 * MS)
+
+static struct fake fake;
+static struct cpattn_client *client;
+static struct cpattn_error error;
+static struct cpattn_result *result;
+
+static void setup(void)
+{
+    client = fake_open(&fake);
+}
+
+static void teardown(void)
+{
+    fake_close(&fake, client);
+}
+
+static enum cpattn_status run(const char *label)
+{
+    return fake_run(client, label, &result, &error);
+}
+
+static struct cpattn_request *submit(const char *label)
+{
+    struct cpattn_case *c = fake_case(label);
+    struct cpattn_request *request;
+    enum cpattn_status status = cpattn_submit(client, c, 0, &request, &error);
+    ck_assert_msg(status == CPATTN_OK, "%s", error.text);
+    cpattn_case_destroy(c);
+    return request;
+}
+
+static enum cpattn_status collect(struct cpattn_request *request)
+{
+    enum cpattn_status status = cpattn_collect(request, &result, &error);
+    cpattn_request_destroy(request);
+    return status;
+}
+
+// ---- answers ------------------------------------------------------------------------------------
+
+START_TEST(a_verdict_comes_with_its_figures)
+{
+    ck_assert_int_eq(run("pass"), CPATTN_OK);
+    ck_assert_int_eq(result->verdict, CPATTN_VERDICT_PASS);
+    ck_assert_int_eq(result->world_size, 2);
+    ck_assert_uint_eq(result->digest, 1234); // the seed
+    for (int rank = 0; rank < 2; rank++) {
+        const struct cpattn_rank *of = cpattn_result_rank(result, rank);
+        ck_assert_int_eq(of->rank, rank);
+        ck_assert_str_ne(of->diagnosis_tensor, "?");
+        ck_assert(of->diagnosis_tensor[0] || !of->diagnosis[0]);
+        for (int i = 0; i < of->figures_count; i++)
+            ck_assert_str_ne(cpattn_result_figures(result, rank, i)->tensor, "?");
+        ck_assert_ptr_null(cpattn_result_figures(result, rank, of->figures_count));
+        ck_assert_ptr_null(cpattn_result_figures(result, rank, -1));
+    }
+    ck_assert_ptr_null(cpattn_result_rank(result, 2));
+    ck_assert_ptr_null(cpattn_result_rank(result, -1));
+    ck_assert_ptr_null(cpattn_result_failure(result, 0));
+    cpattn_result_destroy(result);
+}
+END_TEST
+
+START_TEST(a_failed_verdict_is_an_answer)
+{
+    ck_assert_int_eq(run("fail"), CPATTN_OK);
+    ck_assert_int_eq(result->verdict, CPATTN_VERDICT_FAIL);
+    cpattn_result_destroy(result);
+}
+END_TEST
+
+START_TEST(the_largest_result_arrives)
+{
+    ck_assert_int_eq(run("largest"), CPATTN_OK);
+    ck_assert_int_eq(result->world_size, 64);
+    const struct cpattn_figures *last = cpattn_result_figures(result, 63, 23);
+    ck_assert_int_eq(last->elements, INT64_MAX);
+    ck_assert_double_eq(last->rmse_rel, 1.1);
+    ck_assert_int_eq(last->first_bad.position, (1 << 24) - 1);
+    ck_assert_uint_eq(last->broken, 127);
+    ck_assert_double_eq(last->twin_rel, 1.1);
+    ck_assert_double_eq(last->slope, 1.1);
+    ck_assert_double_eq(last->slope_limit, 1.1);
+    ck_assert_int_eq(last->judged, INT64_MAX);
+    ck_assert_int_eq(last->te_mismatches, INT64_MAX);
+    ck_assert_int_eq(last->remark, CPATTN_REMARK_LONG_SUM);
+    const struct cpattn_rank *rank = cpattn_result_rank(result, 63);
+    ck_assert_uint_eq(strlen(rank->diagnosis), 239);
+    ck_assert_str_eq(rank->diagnosis_tensor, "max_logit");
+    ck_assert_double_eq(rank->diagnosis_explained, 0.9);
+    cpattn_result_destroy(result);
+}
+END_TEST
+
+START_TEST(a_failure_comes_with_the_states_of_the_ranks)
+{
+    ck_assert_int_eq(run("failure"), CPATTN_ABORTED);
+    ck_assert_str_eq(error.text, "rank 1 was killed by signal 9 in forward, step 1");
+    ck_assert_ptr_nonnull(result);
+    ck_assert_int_eq(result->verdict, CPATTN_VERDICT_NONE);
+    ck_assert_int_eq(result->world_size, 2);
+    const struct cpattn_failure *failure = cpattn_result_failure(result, 1);
+    ck_assert_int_eq(failure->rank, 1);
+    ck_assert_str_ne(failure->phase, "?");
+    ck_assert(failure->state >= ' ');
+    ck_assert_uint_le(strlen(failure->stderr_tail), 4096);
+    ck_assert_ptr_null(cpattn_result_failure(result, 2));
+    ck_assert_ptr_null(cpattn_result_rank(result, 0));
+    ck_assert_ptr_null(cpattn_result_figures(result, 0, 0));
+    cpattn_result_destroy(result);
+}
+END_TEST
+
+START_TEST(refusals_are_handed_through)
+{
+    ck_assert_int_eq(run("refuse"), CPATTN_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.text, "case.heads is wrong");
+    ck_assert_ptr_null(result);
+}
+END_TEST
+
+static void assert_limits(uint64_t timeout_ns, uint64_t run_timeout_ns, const char *text)
+{
+    struct cpattn_case *c = fake_case("limits");
+    struct cpattn_request *request;
+    ck_assert_int_eq(cpattn_submit_limited(client, c, timeout_ns, run_timeout_ns, &request, &error),
+                     CPATTN_OK);
+    ck_assert(cpattn_wait(request, UINT64_MAX));
+    ck_assert_int_eq(cpattn_collect(request, &result, &error), CPATTN_DEADLINE_EXCEEDED);
+    ck_assert_str_eq(error.text, text);
+    cpattn_request_destroy(request);
+    cpattn_case_destroy(c);
+}
+
+START_TEST(time_limits_reach_the_daemon)
+{
+    const uint64_t day_ns = 24 * 3600 * SECOND;
+    assert_limits(5 * SECOND, 3 * SECOND, "5000000000 ns, 3000000000 ns of them at work");
+    assert_limits(day_ns, day_ns, "86400000000000 ns, 86400000000000 ns of them at work");
+    assert_limits(0, 0, "90000000000 ns, 0 ns of them at work");
+    struct cpattn_case *c = fake_case("pass");
+    struct cpattn_request *none;
+    ck_assert_int_eq(cpattn_submit(client, c, day_ns + 1, &none, &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(error.text, "timeout_ns is 86400000000001"));
+    ck_assert_int_eq(cpattn_submit_limited(client, c, 0, day_ns + 1, &none, &error),
+                     CPATTN_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(error.text, "run_timeout_ns is 86400000000001"));
+    cpattn_case_destroy(c);
+}
+END_TEST
+
+static void assert_lost(const char *label, enum cpattn_status expected, const char *part)
+{
+    ck_assert_int_eq(run(label), expected);
+    ck_assert_msg(strstr(error.text, part) != NULL, "\"%s\" lacks \"%s\"", error.text, part);
+    ck_assert_ptr_null(result);
+    ck_assert_msg(run("pass") == CPATTN_OK, "after %s: %s", label, error.text); // lives on
+    cpattn_result_destroy(result);
+}
+
+START_TEST(answers_that_make_no_sense_are_told)
+{
+    assert_lost("garbage", CPATTN_DATA_LOSS, "no message of this protocol (3 bytes)");
+    assert_lost("empty", CPATTN_FAILED_PRECONDITION, "daemon speaks version 0");
+    assert_lost("version", CPATTN_FAILED_PRECONDITION,
+                "the daemon speaks version 2 of the protocol, this client version 1");
+    assert_lost("other-id", CPATTN_DATA_LOSS, "answered another request");
+    assert_lost("other-method", CPATTN_DATA_LOSS, "answered another question");
+    assert_lost("oversized", CPATTN_UNAVAILABLE, "lost");
+}
+END_TEST
+
+START_TEST(questions_are_answered)
+{
+    struct cpattn_description *description;
+    struct cpattn_daemon_status *status;
+    ck_assert_int_eq(cpattn_describe(client, 0, &description, &error), CPATTN_OK);
+    ck_assert_ptr_nonnull(description->version);
+    ck_assert_ptr_nonnull(description->backend);
+    ck_assert_int_eq(description->gpu_count, 2);
+    const struct cpattn_gpu *gpu = cpattn_description_gpu(description, 1);
+    ck_assert_int_eq(gpu->index, 3);
+    ck_assert_str_eq(gpu->arch, "sm_90");
+    ck_assert_int_eq(gpu->memory_bytes, 1 << 30);
+    ck_assert_str_eq(gpu->name, "NVIDIA H200");
+    ck_assert_ptr_null(cpattn_description_gpu(description, 2));
+    ck_assert_ptr_null(cpattn_description_gpu(description, -1));
+    cpattn_description_destroy(description);
+    ck_assert_int_eq(cpattn_query_status(client, 0, &status, &error), CPATTN_OK);
+    ck_assert_int_eq(status->pool_count, 3);
+    for (int i = 0; i < 3; i++) {
+        const struct cpattn_pool *pool = cpattn_daemon_status_pool(status, i);
+        ck_assert_int_ge(pool->world_size, 1);
+        ck_assert_str_ne(pool->state, "?");
+        ck_assert_ptr_nonnull(pool->last_failure);
+    }
+    ck_assert_ptr_null(cpattn_daemon_status_pool(status, 3));
+    ck_assert_ptr_null(cpattn_daemon_status_pool(status, -1));
+    cpattn_daemon_status_destroy(status);
+    cpattn_description_destroy(NULL);
+    cpattn_daemon_status_destroy(NULL);
+    cpattn_result_destroy(NULL);
+}
+END_TEST
+
+// ---- many in flight -----------------------------------------------------------------------------
+
+START_TEST(each_answer_is_given_once)
+{
+    enum { MANY = 200 };
+    int given[MANY] = {0};
+    struct cpattn_options options = CPATTN_OPTIONS_INIT;
+    options.requests_max = MANY;
+    cpattn_client_destroy(client);
+    client = fake_client(&fake, &options);
+    for (int i = 0; i < MANY; i++) {
+        char label[16];
+        snprintf(label, sizeof label, "delay:%d", (i * 37) % 50);
+        cpattn_request_set_tag(submit(label), &given[i]);
+    }
+    struct cpattn_request *request;
+    while ((request = cpattn_wait_any(client, UINT64_MAX)) != NULL) {
+        ++*(int *)cpattn_request_tag(request);
+        ck_assert(cpattn_poll(request));
+        ck_assert_int_eq(collect(request), CPATTN_OK);
+        cpattn_result_destroy(result);
+    }
+    for (int i = 0; i < MANY; i++)
+        ck_assert_int_eq(given[i], 1);
+    ck_assert_int_eq(fake_runs(client), MANY);
+}
+END_TEST
+
+START_TEST(answers_are_given_in_their_order)
+{
+    struct cpattn_request *slow = submit("delay:300"), *quick = submit("pass");
+    ck_assert_ptr_eq(cpattn_wait_any(client, UINT64_MAX), quick);
+    ck_assert_ptr_eq(cpattn_wait_any(client, UINT64_MAX), slow);
+    ck_assert_ptr_null(cpattn_wait_any(client, UINT64_MAX)); // nothing is left
+    ck_assert_int_eq(collect(slow), CPATTN_OK);
+    cpattn_result_destroy(result);
+    ck_assert_int_eq(collect(quick), CPATTN_OK);
+    cpattn_result_destroy(result);
+}
+END_TEST
+
+START_TEST(a_request_can_be_waited_for_alone)
+{
+    struct cpattn_request *request = submit("hold"), *other = submit("pass");
+    ck_assert_ptr_null(cpattn_request_tag(request));
+    ck_assert_uint_eq(strlen(cpattn_request_id(request)), 32);
+    ck_assert_str_ne(cpattn_request_id(request), cpattn_request_id(other));
+    ck_assert(!cpattn_poll(request));
+    ck_assert(!cpattn_wait(request, 20 * MS));
+    ck_assert_int_eq(cpattn_collect(request, &result, &error), CPATTN_FAILED_PRECONDITION);
+    ck_assert(cpattn_wait(other, UINT64_MAX));
+    ck_assert_int_eq(cpattn_collect(other, &result, &error), CPATTN_OK);
+    struct cpattn_result *again = result;
+    ck_assert_int_eq(cpattn_collect(other, &again, &error), CPATTN_OK);
+    ck_assert_ptr_null(again); // handed out once
+    ck_assert_ptr_null(
+        cpattn_wait_any(client, 20 * MS)); // collected is not given; held is not answered
+    cpattn_result_destroy(result);
+    cpattn_request_destroy(other);
+    cpattn_request_destroy(request);
+}
+END_TEST
+
+START_TEST(requests_in_flight_are_limited)
+{
+    struct cpattn_options options = CPATTN_OPTIONS_INIT;
+    options.requests_max = 2;
+    struct cpattn_client *narrow = fake_client(&fake, &options);
+    struct cpattn_case *c = fake_case("hold");
+    struct cpattn_request *requests[2], *more;
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(cpattn_submit(narrow, c, 0, &requests[i], &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_submit(narrow, c, 0, &more, &error), CPATTN_RESOURCE_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(error.text, "2 requests are in flight"));
+    ck_assert_int_eq(cpattn_run(narrow, c, 0, &result, &error), CPATTN_RESOURCE_EXHAUSTED);
+    ck_assert_ptr_null(result);
+    while (fake_held(narrow) != 2) // questions are not counted
+        usleep(1000);
+    ck_assert_int_eq(cpattn_cancel(requests[0], &error), CPATTN_OK);
+    ck_assert(cpattn_wait(requests[0], UINT64_MAX));
+    ck_assert_int_eq(cpattn_submit(narrow, c, 0, &more, &error), CPATTN_OK);
+    cpattn_request_destroy(more);
+    cpattn_request_destroy(requests[0]);
+    cpattn_request_destroy(requests[1]);
+    cpattn_case_destroy(c);
+    cpattn_client_destroy(narrow);
+}
+END_TEST
+
+START_TEST(a_silent_daemon_costs_the_time_limit)
+{
+    struct cpattn_options options = CPATTN_OPTIONS_INIT;
+    options.grace_ns = 30 * MS;
+    struct cpattn_client *hasty = fake_client(&fake, &options);
+    struct cpattn_case *c = fake_case("silent");
+    ck_assert_int_eq(cpattn_run(hasty, c, 30 * MS, &result, &error), CPATTN_DEADLINE_EXCEEDED);
+    ck_assert_ptr_nonnull(strstr(error.text, "did not answer in time"));
+    ck_assert_int_eq(fake_runs(hasty), 1); // and was asked once
+    ck_assert_int_eq(cpattn_run(hasty, c, 24 * 3600 * 1000 * MS + 1, &result, &error),
+                     CPATTN_INVALID_ARGUMENT);
+    cpattn_case_destroy(c);
+    cpattn_client_destroy(hasty);
+}
+END_TEST
+
+// ---- cancelling ---------------------------------------------------------------------------------
+
+static void wait_held(int count)
+{
+    while (fake_held(client) != count)
+        usleep(1000);
+}
+
+START_TEST(a_request_is_cancelled)
+{
+    struct cpattn_request *request = submit("hold");
+    wait_held(1);
+    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK);
+    ck_assert(cpattn_wait(request, UINT64_MAX));
+    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK); // too late, and no matter
+    ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
+    ck_assert_str_eq(error.text, "cancelled on request");
+    ck_assert_ptr_null(result);
+}
+END_TEST
+
+START_TEST(a_destroyed_request_is_cancelled)
+{
+    struct cpattn_request *request = submit("hold");
+    wait_held(1);
+    cpattn_request_destroy(request);
+    wait_held(0);
+    // Nothing is told of it, and nothing is waited for.
+    ck_assert_ptr_null(cpattn_wait_any(client, UINT64_MAX));
+    cpattn_request_destroy(NULL);
+}
+END_TEST
+
+START_TEST(any_request_is_cancelled_by_its_id)
+{
+    struct cpattn_client *other = fake_client(&fake, NULL);
+    struct cpattn_request *request = submit("hold");
+    wait_held(1);
+    ck_assert_int_eq(cpattn_cancel_id(other, cpattn_request_id(request), 0, &error), CPATTN_OK);
+    ck_assert(cpattn_wait(request, UINT64_MAX));
+    ck_assert_int_eq(cpattn_cancel_id(other, cpattn_request_id(request), 0, &error),
+                     CPATTN_NOT_FOUND);
+    ck_assert_str_eq(error.text, "not found");
+    ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
+    static const char *const malformed[] = {"", "12", "0123456789abcdef0123456789abcdeg",
+                                            "0123456789abcdef0123456789abcdef0"};
+    for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {
+        ck_assert_int_eq(cpattn_cancel_id(other, malformed[i], 0, &error), CPATTN_INVALID_ARGUMENT);
+        ck_assert_str_eq(error.text, "the id of a request is 32 hexadecimal digits");
+    }
+    ck_assert_int_eq(cpattn_cancel_id(other, "0123456789ABCDEF0123456789abcdef", 0, &error),
+                     CPATTN_NOT_FOUND);
+    cpattn_client_destroy(other);
+}
+END_TEST
+
+START_TEST(a_client_can_end_before_its_requests)
+{
+    struct cpattn_client *brief = fake_client(&fake, NULL);
+    struct cpattn_case *c = fake_case("hold");
+    struct cpattn_request *flying, *answered;
+    ck_assert_int_eq(cpattn_submit(brief, c, 0, &flying, &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_set(c, "model", "pass", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_submit(brief, c, 0, &answered, &error), CPATTN_OK);
+    ck_assert(cpattn_wait(answered, UINT64_MAX));
+    ck_assert(!cpattn_poll(flying));
+    cpattn_client_destroy(brief);
+    ck_assert(cpattn_poll(flying));
+    ck_assert_int_eq(cpattn_cancel(flying, &error), CPATTN_OK);
+    ck_assert_int_eq(collect(flying), CPATTN_CANCELLED);
+    ck_assert_int_eq(collect(answered), CPATTN_OK);
+    cpattn_result_destroy(result);
+    cpattn_case_destroy(c);
+    cpattn_client_destroy(NULL);
+}
+END_TEST
+
+// ---- threads ------------------------------------------------------------------------------------
+
+enum { THREADS = 8, EACH = 40 };
+
+static void *run_many(void *arg)
+{
+    int *passed = arg;
+    struct cpattn_case *c = fake_case("pass");
+    for (int i = 0; i < EACH; i++) {
+        struct cpattn_result *mine;
+        char seed[16];
+        snprintf(seed, sizeof seed, "%d", i);
+        if (cpattn_case_set(c, "seed", seed, NULL) != CPATTN_OK ||
+            cpattn_run(client, c, 0, &mine, NULL) != CPATTN_OK)
+            break;
+        *passed += mine->digest == (uint64_t)i; // one's own answer, not another's
+        cpattn_result_destroy(mine);
+    }
+    cpattn_case_destroy(c);
+    return NULL;
+}
+
+START_TEST(threads_share_a_client)
+{
+    pthread_t threads[THREADS];
+    int passed[THREADS] = {0};
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, run_many, &passed[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert_int_eq(passed[i], EACH);
+    }
+    ck_assert_int_eq(fake_runs(client), THREADS * EACH);
+}
+END_TEST
+
+static void *take_many(void *arg)
+{
+    int *taken = arg;
+    struct cpattn_request *request;
+    while ((request = cpattn_wait_any(client, UINT64_MAX)) != NULL) {
+        struct cpattn_result *mine;
+        *taken += cpattn_collect(request, &mine, NULL) == CPATTN_OK;
+        cpattn_result_destroy(mine);
+        cpattn_request_destroy(request);
+    }
+    return NULL;
+}
+
+START_TEST(threads_share_the_answers)
+{
+    pthread_t threads[THREADS];
+    int taken[THREADS] = {0}, sum = 0;
+    for (int i = 0; i < 60; i++)
+        submit(i % 2 ? "delay:20" : "pass");
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, take_many, &taken[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        sum += taken[i];
+    }
+    ck_assert_int_eq(sum, 60);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client");
+    TCase *answers = tcase_create("answers");
+    tcase_set_timeout(answers, 30);
+    tcase_add_checked_fixture(answers, setup, teardown);
+    tcase_add_test(answers, a_verdict_comes_with_its_figures);
+    tcase_add_test(answers, a_failed_verdict_is_an_answer);
+    tcase_add_test(answers, the_largest_result_arrives);
+    tcase_add_test(answers, a_failure_comes_with_the_states_of_the_ranks);
+    tcase_add_test(answers, refusals_are_handed_through);
+    tcase_add_test(answers, time_limits_reach_the_daemon);
+    tcase_add_test(answers, answers_that_make_no_sense_are_told);
+    tcase_add_test(answers, questions_are_answered);
+    suite_add_tcase(suite, answers);
+
+    TCase *flight = tcase_create("in flight");
+    tcase_set_timeout(flight, 30);
+    tcase_add_checked_fixture(flight, setup, teardown);
+    tcase_add_test(flight, each_answer_is_given_once);
+    tcase_add_test(flight, answers_are_given_in_their_order);
+    tcase_add_test(flight, a_request_can_be_waited_for_alone);
+    tcase_add_test(flight, requests_in_flight_are_limited);
+    tcase_add_test(flight, a_silent_daemon_costs_the_time_limit);
+    tcase_add_test(flight, a_request_is_cancelled);
+    tcase_add_test(flight, a_destroyed_request_is_cancelled);
+    tcase_add_test(flight, any_request_is_cancelled_by_its_id);
+    tcase_add_test(flight, a_client_can_end_before_its_requests);
+    tcase_add_test(flight, threads_share_a_client);
+    tcase_add_test(flight, threads_share_the_answers);
+    suite_add_tcase(suite, flight);
+    return runner_run(suite);
+}

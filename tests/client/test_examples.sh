@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The examples do what they promise, against a daemon with real ranks: the harnesses in C and in Python
+# pass, end as they say without a daemon and on an interrupt, and live through a daemon that is killed.
+# The program of cpattn(3) runs. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+scratch=$(mktemp -d) || exit 99
+CPATTN_SOCKET=$scratch/cpattnd.sock
+CPATTN_LIBRARY_PATH=$top_builddir/client/.libs:$top_builddir/check/.libs
+PYTHONPATH=$top_srcdir/python
+PYTHONDONTWRITEBYTECODE=1
+export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+
+daemon_start() {
+    "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu 2>"$scratch/log" &
+    daemon=$!
+    until "$top_builddir/cpattn-submit" status >/dev/null 2>&1; do
+        kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+        sleep 0.05
+    done
+}
+
+await_verdict() {
+    until grep -qs '^pass' "$scratch/out"; do
+        kill -0 "$1" 2>/dev/null || return
+        sleep 0.02
+    done
+}
+
+sum() {
+    tail -n 1 "$scratch/out"
+}
+
+# A shell has its background jobs ignore SIGINT; Python and the C program are to see it.
+background() {
+    rm -f "$scratch/out"
+    env --default-signal=INT "$@" >"$scratch/out" 2>"$scratch/err" &
+}
+
+harness() { # NAME COMMAND...
+    name=$1
+    shift
+    "$@" >"$scratch/out" 2>"$scratch/err"
+    tap_is "$name: no daemon" "$? $(cat "$scratch/out")" "2 "
+    tap_has "$name: no daemon, and how to start one" "$(cat "$scratch/err")" "start it with"
+
+    daemon_start
+    "$@" >"$scratch/out" 2>"$scratch/err"
+    tap_is "$name: all pass" "$? $(sum)" "0 12 cases: 12 passed, 0 failed, 0 not run"
+    tap_is "$name: each has its figures" "$(grep -c ' of what is allowed$' "$scratch/out")" 12
+
+    background "$@" 20000 # for much longer than the test needs
+    until "$top_builddir/cpattn-submit" status | grep -q '; [1-9][0-9]* running'; do
+        kill -0 $! 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -INT $!
+    wait $!
+    tap_is "$name: an interrupt" "$? $(sum)" "2 12 cases: 0 passed, 0 failed, 12 not run"
+    until "$top_builddir/cpattn-submit" status | grep -q '; 0 running, 0 queued'; do
+        sleep 0.05
+    done
+    tap_pass "$name: an interrupt leaves nothing in the queue"
+
+    background "$@"
+    harness=$!
+    await_verdict $harness
+    kill -KILL "$daemon"
+    wait "$daemon" 2>/dev/null
+    daemon_start
+    wait $harness
+    tap_is "$name: lives through a daemon that is killed" "$? $(sum)" \
+        "0 12 cases: 12 passed, 0 failed, 0 not run"
+    kill "$daemon"
+    wait "$daemon"
+    daemon=
+}
+
+harness C "$top_builddir/examples/harness"
+if ! command -v python3 >/dev/null 2>&1; then
+    tap_skip "the harness in Python" "there is no python3"
+elif nm -D "$top_builddir/client/.libs/libcpattn.so.0" | grep -qE '__(asan|tsan|ubsan)_'; then
+    tap_skip "the harness in Python" "the library is built with sanitizers"
+else
+    harness Python python3 "$top_srcdir/examples/harness.py"
+fi
+
+daemon_start
+tap_is "the program of cpattn(3)" "$("$top_builddir/examples/manual" 2>&1) $?" "pass 0"
+tap_done

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool core under a test's hand: events are given one by one, actions are expected one by one,
+// the clock stands still unless it is moved. Every event ends with core_assert().
+#ifndef CPATTN_TESTS_CORE_CORE_FIXTURE_H
+#define CPATTN_TESTS_CORE_CORE_FIXTURE_H
+
+#include <check.h>
+
+#include "daemon/core/core.h"
+
+#define MS UINT64_C(1000000)
+#define S  (1000 * MS)
+
+// A pool as the START named it.
+struct ranks {
+    int pool, world_size;
+    uint32_t generation;
+};
+
+struct fixture {
+    struct core *core;
+    uint64_t now_ns;
+    uint64_t ids; // counts request ids
+    struct error error;
+};
+
+extern struct fixture f;
+
+// 4 devices, queue of 8, 16 ranks, 10 s to start, 100 ms of grace, 5 s to be reaped, no idle
+// timeout.
+struct core_config fixture_config(void);
+void fixture_begin(const struct core_config *config);
+void fixture_end(void);
+void fixture_again(const struct core_config *config); // ends and begins
+
+// Moves the clock and tells the core.
+void pass(uint64_t delay_ns);
+
+// Submissions, each with a new id, a timeout of 60 s and a case of its own unless they say so.
+struct core_request request_make(int world_size);
+enum status submit_request(const struct core_request *request, int *slot); // a new one
+int submit_for(int world_size, uint64_t timeout_ns); // the slot of one with this timeout
+struct admission submit_again(const struct core_request *request); // of one that is known
+int submit(int world_size); // must be admitted; gives the slot
+void submit_refused(int world_size, enum status status, const char *text_part);
+
+// The next action must be of this kind.
+struct action expect(enum action_kind kind);
+void expect_none(void);
+struct ranks expect_start(int world_size, int instance);
+struct action expect_run(struct ranks ranks, int slot);
+struct action expect_answer(int slot, enum cause cause, int rank);
+void expect_kill(struct ranks ranks);
+
+void ranks_ready(struct ranks ranks);                // all of them
+void ranks_report(struct ranks ranks, uint64_t job); // all of them
+void rank_ready(struct ranks ranks, int rank);
+void rank_reports(struct ranks ranks, int rank, uint64_t job);
+void rank_dies(struct ranks ranks, int rank);
+void rank_fails(struct ranks ranks, int rank);
+void rank_loses(struct ranks ranks, int rank, int peer);
+void ranks_reap(struct ranks ranks); // every rank exits
+void ranks_reap_but(struct ranks ranks, int rank);
+
+// A pool that is up and idle.
+struct ranks pool_up(int world_size);
+// Submits a job to an idle pool and gives the RUN.
+struct action run_in(struct ranks ranks);
+// All ranks report, the job is answered.
+void run_finish(struct ranks ranks, struct action run);
+// The pool of the START that comes now, ready.
+struct ranks start_ready(int world_size, int instance);
+// The START of the pool, `failures` times, is not carried out; the last action before is a START.
+void fail_starts(struct ranks ranks, int failures);
+
+// ---- spares -----------------------------------------------------------------------------------
+
+struct core_config fixture_config_with_spares(void); // otherwise as fixture_config()
+
+struct pair {
+    struct ranks leader, spare;
+};
+
+// A START to stand by, and one for a job.
+struct ranks expect_spare(int world_size);
+struct ranks expect_leader(int world_size);
+
+// A pool that has run a job, with a spare that is being started, and with one that is ready.
+struct pair pair_starting(int world_size);
+struct pair pair_up(int world_size);
+
+// The rank 0 of the leader dies while it runs a job.
+void leader_dies(struct pair pair, struct action run);
+
+#endif

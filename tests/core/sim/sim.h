@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulator of the pool core: one thread, one seed, one life. A fake world (world.c, ranks.c:
+// clients, ranks, a shell, a clock) gives the core events in an order drawn from the seed; a judge
+// (judge.c, record.c) that knows the promises of core.h, and nothing of the core's inside, watches
+// every event and action.
+#ifndef CPATTN_TESTS_CORE_SIM_SIM_H
+#define CPATTN_TESTS_CORE_SIM_SIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/core/core.h"
+
+#define MS UINT64_C(1000000)
+#define S  (1000 * MS)
+
+#define SIM_JOBS_MAX  1024 // admitted in one life
+#define SIM_NEWS_MAX  2048 // pending at once
+#define SIM_HASH_MAX  8    // different cases
+#define SIM_QUEUE_MAX 32
+#define SIM_CLIENTS   5
+#define SIM_USERS     4
+#define SIM_CAUSE_MAX (CAUSE_STUCK + 1)
+
+// What happens in the world, at a time.
+enum news_kind {
+    NEWS_READY,
+    NEWS_REPORT,
+    NEWS_FAILED,
+    NEWS_PEER_LOST,
+    NEWS_ENDING,
+    NEWS_EXIT,
+    NEWS_START_FAILED,
+    NEWS_SUBMIT,
+    NEWS_CANCEL,
+    NEWS_CLIENT_GONE,
+    NEWS_DRAIN,
+    NEWS_LIMIT, // other limits
+    NEWS_TIME,  // core_time()
+    NEWS_KINDS,
+};
+
+struct news {
+    uint64_t at_ns;
+    enum news_kind kind;
+    int slot, rank, peer;
+    uint32_t generation;
+    uint64_t job; // REPORT
+    int subject;  // CANCEL: job, or -1 for an id that nobody has; CLIENT_GONE: the client
+    bool stale;   // of a generation or a rank that is gone: the core must ignore it
+};
+
+// How a world behaves; chances in 1/1000.
+struct habits {
+    int start_fault, run_fault, idle_fault, slow_kill;
+    int stuck;     // that a rank which is killed is not reaped for long, or never
+    int early_end; // that the end of a rank is told before it is reaped
+    int cancel, gone, duplicate, drain, limit;
+    int short_timeout, long_timeout;
+    int run_timeout; // 0: the deadline is that of the request alone
+    bool costs;      // jobs have bounds
+    int killer;      // that the case with hash 0 kills its pool
+    uint64_t gap_ns_max, start_ns_max, run_ns_max, kill_ns_max, late_ns_max;
+    bool calm; // none of the above: then no job may wait long at the head of the queue
+    int world_sizes[4];
+};
+
+enum place { PLACE_QUEUED, PLACE_RUNNING, PLACE_ANSWERED };
+
+struct sim_job {
+    enum place place;
+    uint64_t id, hash, number; // number: 0 until an action has told it
+    uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns, patience_ns, cost_ns;
+    int slot, world_size, crew;
+    uint32_t user;
+    unsigned clients; // bit mask of those that wait for its answer
+    int memory;       // ANSWERED: the place of the answer; -1: none, the id is forgotten
+    bool ended;       // in this event it was cancelled: it must be answered
+    bool cancel_on_disconnect;
+    bool abandoned; // in this event the last client went: it must be answered and forgotten
+};
+
+// The ranks of one START, by slot.
+struct crew {
+    bool up; // from START to the last exit
+    uint32_t generation;
+    int world_size, instance;
+    uint64_t devices, alive, ready, reported;
+    bool spare;                     // started to stand by for another
+    bool used;                      // has had a job
+    bool stuck;                     // and the core has said so
+    bool is_ready, killed, working; // working: from RUN until its job is done or it is reaped
+    bool doomed;                    // something fatal was said of it: it must be killed
+    int job;                        // index, or -1
+    uint64_t started_ns, idle_ns, killed_ns;
+    // Of the running job:
+    bool suspect;
+    uint64_t suspect_ns, victims, accused;
+    bool expected; // in this event the job must be answered, with this cause:
+    enum cause cause;
+    int rank; // or -1: one of the accused
+};
+
+// What is known of a user.
+struct sim_user {
+    uint64_t used_ns;   // device time, from the level on; see turns.c
+    uint64_t waited_ns; // since when it has jobs that wait and none of them was run
+    uint64_t lapsed_ns; // when what it has used of its device time will have lapsed
+};
+
+// What is remembered of a pool between its crews.
+struct berth {
+    int failures;               // starts in a row, for a job
+    uint64_t since_ns, down_ns; // when the first of them failed, and the one that was one too many
+    uint64_t rests_ns;          // until when it is not to be started
+    int spare_failures;         // the same, to stand by
+    uint64_t spare_since_ns;
+    uint64_t spare_rests_ns[2]; // until when those that were lost unused are not to be started
+};
+
+struct sim_totals {
+    uint64_t lives, events, actions;
+    uint64_t causes[SIM_CAUSE_MAX];
+    uint64_t refused[STATUS_COUNT];
+    uint64_t attached, repeated, forgotten, limited, late;
+    uint64_t held, spent; // runs of users at their limit; refused for what was used
+    uint64_t starts, kills, exits, stale, side_by_side;
+    uint64_t spares, takeovers, stuck, left_stuck;
+    uint64_t early_ends;
+    uint64_t at_once; // runs while the ranks of the twin were not reaped yet
+};
+
+struct sim {
+    uint64_t seed, random;
+    bool trace;
+    struct habits habits;
+    struct core_config config;
+    struct core *core;
+    uint64_t now_ns;
+    uint64_t told_ns; // when the core was told the time before this event
+    bool quiet;       // nothing goes wrong any more
+    bool interrupted; // a failure was reported while actions of this event were left to take
+    bool draining, exited;
+
+    struct news news[SIM_NEWS_MAX];
+    int news_count;
+    struct sim_job jobs[SIM_JOBS_MAX];
+    int job_count;
+    int by_slot[SIM_QUEUE_MAX]; // the living job in it, or -1
+    int live, queued;
+    struct sim_user users[SIM_USERS];
+    struct user_limits user_limits; // which are in force every other time
+    uint64_t level_ns, charged_ns;  // where accounts begin; until when they are written up
+    int kept;                       // the waiting job that keeps its turn, or -1
+    int first;                      // the waiting job whose turn comes first, or -1
+    uint64_t first_ns;              // since when it is that
+    struct crew crews[POOLS_MAX];
+    int crew_count;      // highest slot used + 1
+    uint32_t generation; // of the last START
+    struct berth berths[WORLD_SIZE_MAX + 1][DEVICES_MAX];
+    int kills[SIM_HASH_MAX];
+    uint64_t kill_ns[SIM_HASH_MAX];
+    uint64_t admitted, refused, errors;
+    int answered; // jobs whose answers are remembered
+
+    struct news current; // the event that the core is told of
+    int failed_size;     // the world size of the start that failed in it, and is reaped; else 0
+    struct sim_totals *totals;
+};
+
+// Plays the life of the seed to its end. When a promise is broken, says which and how to replay it,
+// and aborts.
+void sim_play(uint64_t seed, bool trace, struct sim_totals *totals);
+
+// ---- between the parts -----------------------------------------------------------------------
+
+static inline uint64_t sim_random(struct sim *s)
+{
+    uint64_t z = (s->random += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+// 0..limit-1; limit > 0.
+static inline int sim_draw(struct sim *s, int limit)
+{
+    return (int)(sim_random(s) % (uint64_t)limit);
+}
+
+static inline uint64_t sim_draw_ns(struct sim *s, uint64_t max_ns)
+{
+    return sim_random(s) % (max_ns + 1);
+}
+
+static inline bool sim_chance(struct sim *s, int per_mille)
+{
+    return sim_draw(s, 1000) < per_mille;
+}
+
+// Of a rank that exits: what has ended it. Not drawn, so that lives stay as they are.
+static inline bool sim_kills_from_outside(uint32_t generation, int rank)
+{
+    return (generation * 7 + (uint32_t)rank) % 3 == 0;
+}
+
+// For a life that is traced.
+void trace_life(const struct sim *s);
+void trace_news(const struct sim *s, const struct news *news);
+void trace_submission(const struct sim *s, const struct core_request *request, enum status status,
+                      const struct admission *admission, const struct error *error);
+void trace_action(const struct sim *s, const struct action *action);
+
+// Says what is broken and aborts.
+void sim_fail(const struct sim *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+#define SIM_CHECK(s, condition, ...)                                                               \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            sim_fail(s, __VA_ARGS__);                                                              \
+    } while (0)
+
+// Something that happens after a delay; the caller fills in the rest.
+struct news *sim_post(struct sim *s, uint64_t delay_ns, enum news_kind kind);
+struct news *sim_post_rank(struct sim *s, uint64_t delay_ns, enum news_kind kind, int slot,
+                           int rank);
+// Of a rank of the crew in the slot, now.
+struct news sim_rank_news(const struct sim *s, enum news_kind kind, int slot, int rank);
+// Tells the core at once; false when a shell would have nothing to tell.
+bool sim_tell(struct sim *s, struct news *n);
+
+// Carries out START, RUN and KILL: draws what the ranks will do.
+void ranks_act(struct sim *s, const struct action *a);
+
+// Before the core is told: notes what it will know, and what it must do about it.
+void record_news(struct sim *s, const struct news *news);
+// What came of a submission, before the actions it brings. `known`: the last job with this request
+// id, or NULL.
+void judge_submission(struct sim *s, const struct core_request *request, enum status status,
+                      const struct admission *admission, const struct sim_job *known);
+void judge_action(struct sim *s, const struct action *action);
+// Whose turn it is (turns.c). Before an event; when a job was admitted, before it counts; a RUN.
+void turns_charge(struct sim *s);
+void turns_admitted(struct sim *s, uint32_t user);
+void turns_run(struct sim *s, const struct sim_job *job);
+// How long the user has to wait for device time to lapse; whether one more of its jobs may run.
+uint64_t turns_wait_ns(const struct sim *s, uint32_t user);
+bool turns_may_run(const struct sim *s, uint32_t user);
+// Of the waiting jobs whose users may run one, the one whose turn comes first, or -1.
+int turns_first(const struct sim *s);
+// Whether the turn of one waiting job comes before that of another.
+bool turns_before(const struct sim *s, int job, int other);
+void judge_turns_settled(struct sim *s);
+// What is special to spares (standby.c); the crew of a START is not yet noted.
+void judge_spare_start(struct sim *s, const struct action *action);
+void judge_leader_start(struct sim *s, const struct action *action);
+void judge_kill_standby(struct sim *s, const struct crew *crew);
+void judge_kill_leader(struct sim *s, const struct crew *crew);
+void judge_standby_settled(struct sim *s);
+// STUCK (stuck.c).
+void judge_stuck(struct sim *s, const struct action *action);
+void judge_answer_stuck(struct sim *s, const struct sim_job *job, const struct action *action);
+void judge_refused_stuck(struct sim *s, int world_size);
+void judge_stuck_settled(struct sim *s);
+// After all actions of an event.
+void judge_settled(struct sim *s);
+// Nothing is left to happen.
+void judge_end(struct sim *s);
+
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools of guests in the core: their own, on the devices of all.
+#include <string.h>
+
+#include "tests/core/core_fixture.h"
+#include "tests/support/runner.h"
+
+static void begin(void)
+{
+    struct core_config config = fixture_config();
+    config.guest_count = 2;
+    config.guests[0] = (struct core_guest){.world_sizes = 2 | 8, .start_timeout_ns = 30 * S};
+    config.guests[1] = (struct core_guest){.world_sizes = UINT64_MAX, .start_timeout_ns = 2 * S};
+    fixture_begin(&config);
+}
+
+static struct core_request request_of(int implementation, int world_size)
+{
+    struct core_request request = request_make(world_size);
+    request.implementation = implementation;
+    return request;
+}
+
+static int submit_to(int implementation, int world_size)
+{
+    struct core_request request = request_of(implementation, world_size);
+    int slot;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    return slot;
+}
+
+static struct ranks expect_start_of(int implementation, int world_size)
+{
+    struct action start = expect(ACTION_START);
+    ck_assert_int_eq(start.implementation, implementation);
+    ck_assert_int_eq(start.world_size, world_size);
+    return (struct ranks){start.pool, world_size, start.generation};
+}
+
+START_TEST(a_guest_has_pools_of_its_own)
+{
+    struct ranks own = pool_up(2);
+    int slot = submit_to(1, 2);
+    struct ranks guest = expect_start_of(1, 2);
+    ranks_ready(guest);
+    struct action run = expect_run(guest, slot);
+    ck_assert_int_eq(run.implementation, 1);
+    run_finish(guest, run);
+    // Both are warm, and each serves its own.
+    run_finish(own, run_in(own));
+    slot = submit_to(1, 2);
+    run_finish(guest, expect_run(guest, slot));
+    slot = submit_to(2, 2);
+    (void)slot;
+    expect_start_of(2, 2);
+}
+END_TEST
+
+START_TEST(devices_have_one_job_at_a_time_whoever_runs_it)
+{
+    struct ranks own = pool_up(4);
+    struct action run = run_in(own);
+    int slot = submit_to(1, 4);
+    expect_none(); // all devices are at work
+    run_finish(own, run);
+    struct ranks guest = expect_start_of(1, 4);
+    ranks_ready(guest);
+    run = expect_run(guest, slot);
+    submit(4);
+    expect_none();
+    run_finish(guest, run);
+    expect(ACTION_RUN);
+}
+END_TEST
+
+START_TEST(a_guest_has_a_start_timeout_of_its_own)
+{
+    submit_to(2, 1);
+    struct ranks quick = expect_start_of(2, 1);
+    submit_to(1, 2);
+    struct ranks slow = expect_start_of(1, 2);
+    pass(2 * S);
+    expect_kill(quick);
+    ranks_reap(quick);
+    ranks_ready(expect_start_of(2, 1)); // once more
+    expect(ACTION_RUN);
+    pass(28 * S - 1);
+    expect_none();
+    pass(1);
+    expect_kill(slow);
+}
+END_TEST
+
+START_TEST(a_guest_takes_the_world_sizes_that_it_was_given)
+{
+    struct core_request request = request_of(1, 3);
+    struct admission admission;
+    ck_assert_int_eq(core_submit(f.core, f.now_ns, &request, &admission, &f.error),
+                     STATUS_FAILED_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(f.error.text, "does not take 3 ranks"));
+    submit_to(2, 3);
+    expect_start_of(2, 3);
+}
+END_TEST
+
+START_TEST(what_happens_to_a_guest_happens_to_no_other)
+{
+    struct ranks own = pool_up(2);
+    int slot = submit_to(1, 2);
+    struct ranks guest = expect_start_of(1, 2);
+    ranks_ready(guest);
+    expect_run(guest, slot);
+    rank_dies(guest, 1);
+    expect_answer(slot, CAUSE_RANK_EXITED, 1);
+    expect_kill(guest);
+    ranks_reap(guest);
+    run_finish(own, run_in(own));
+}
+END_TEST
+
+START_TEST(guests_have_no_spares)
+{
+    struct core_config config = fixture_config_with_spares();
+    config.guest_count = 1;
+    config.guests[0] = (struct core_guest){.world_sizes = UINT64_MAX, .start_timeout_ns = S};
+    fixture_again(&config);
+    int slot = submit_to(1, 1);
+    struct ranks guest = expect_start_of(1, 1);
+    ranks_ready(guest);
+    expect_run(guest, slot);
+    expect_none();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core guests");
+    TCase *guests = tcase_create("guests");
+    tcase_add_checked_fixture(guests, begin, fixture_end);
+    tcase_add_test(guests, a_guest_has_pools_of_its_own);
+    tcase_add_test(guests, devices_have_one_job_at_a_time_whoever_runs_it);
+    tcase_add_test(guests, a_guest_has_a_start_timeout_of_its_own);
+    tcase_add_test(guests, a_guest_takes_the_world_sizes_that_it_was_given);
+    tcase_add_test(guests, what_happens_to_a_guest_happens_to_no_other);
+    tcase_add_test(guests, guests_have_no_spares);
+    suite_add_tcase(suite, guests);
+    return runner_run(suite);
+}

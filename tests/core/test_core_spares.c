@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hot spares in the pool core: when one takes over, and what comes of those that are lost.
+#include "tests/core/core_fixture.h"
+#include "tests/support/runner.h"
+
+static void begin(void)
+{
+    struct core_config config = fixture_config_with_spares();
+    fixture_begin(&config);
+}
+
+// ---- taking over -------------------------------------------------------------------------------
+
+START_TEST(the_older_works_and_the_younger_stands_by)
+{
+    struct pair pair = pair_up(2);
+    for (int i = 0; i < 3; i++)
+        run_finish(pair.leader, run_in(pair.leader));
+    submit(2);
+    expect(ACTION_RUN);
+    submit(2); // on the other devices
+    expect_leader(2);
+}
+END_TEST
+
+START_TEST(a_spare_takes_over_at_once)
+{
+    struct pair pair = pair_up(4);
+    struct action run = run_in(pair.leader);
+    int next = submit(4);
+    leader_dies(pair, run);
+    run = expect_run(pair.spare, next); // three of the others are not reaped yet
+    run_finish(pair.spare, run);
+    run_finish(pair.spare, run_in(pair.spare));
+    ranks_reap_but(pair.leader, 0);
+    struct ranks fresh = expect_spare(4);
+    ck_assert_uint_gt(fresh.generation, pair.spare.generation);
+    ranks_ready(fresh);
+    run_finish(pair.spare, run_in(pair.spare)); // it is the older now
+}
+END_TEST
+
+// The devices of what was killed are not anybody's.
+START_TEST(nobody_else_takes_the_devices_over)
+{
+    struct pair pair = pair_up(4);
+    leader_dies(pair, run_in(pair.leader));
+    struct action run = run_in(pair.spare);
+    int other = submit(1);
+    run_finish(pair.spare, run);
+    expect_none(); // they are kept again by those that are not reaped
+    rank_dies(pair.leader, 1);
+    rank_dies(pair.leader, 2);
+    expect_none();
+    rank_dies(pair.leader, 3);
+    struct ranks one = expect_leader(1);
+    expect_spare(4);
+    ranks_ready(one);
+    expect_run(one, other);
+    expect_spare(1);
+}
+END_TEST
+
+START_TEST(devices_that_were_taken_over_may_be_lost_again)
+{
+    for (int first = 0; first < 2; first++) { // who is reaped first
+        struct core_config config = fixture_config_with_spares();
+        fixture_again(&config);
+        struct pair pair = pair_up(4);
+        leader_dies(pair, run_in(pair.leader));
+        struct action run = run_in(pair.spare);
+        int next = submit(1);
+        leader_dies((struct pair){.leader = pair.spare}, run);
+        ranks_reap_but(first == 0 ? pair.leader : pair.spare, 0);
+        expect_none();
+        ranks_reap_but(first == 0 ? pair.spare : pair.leader, 0);
+        expect_run(start_ready(1, 0), next);
+        expect_spare(1);
+    }
+}
+END_TEST
+
+START_TEST(ranks_that_were_taken_over_from_may_get_stuck)
+{
+    struct pair pair = pair_up(4);
+    leader_dies(pair, run_in(pair.leader));
+    struct action run = run_in(pair.spare);
+    rank_dies(pair.leader, 1);
+    rank_dies(pair.leader, 2);
+    pass(5 * S);
+    ck_assert_uint_eq(expect(ACTION_STUCK).devices, 0x8);
+    run_finish(pair.spare, run);
+    submit_refused(4, STATUS_UNAVAILABLE, "device 3");
+    rank_dies(pair.leader, 3);
+    expect_spare(4);
+    run_in(pair.spare);
+}
+END_TEST
+
+START_TEST(a_spare_takes_over_after_a_deadline)
+{
+    struct pair pair = pair_up(2);
+    struct core_request request = request_make(2);
+    request.timeout_ns = S;
+    int slot, next = -1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    expect_run(pair.leader, slot);
+    pass(S);
+    expect_answer(slot, CAUSE_DEADLINE_RUNNING, -1);
+    expect_kill(pair.leader);
+    ranks_reap(pair.leader);
+    expect_spare(2);
+    next = submit(2);
+    expect_run(pair.spare, next);
+}
+END_TEST
+
+START_TEST(a_spare_that_starts_is_waited_for)
+{
+    struct pair pair = pair_starting(4);
+    struct action run = run_in(pair.leader);
+    int next = submit(4);
+    leader_dies(pair, run);
+    ranks_reap_but(pair.leader, 0);
+    expect_none(); // the pool that died is not started again meanwhile
+    submit(1);
+    expect_none(); // and its devices are kept
+    ranks_ready(pair.spare);
+    expect_run(pair.spare, next);
+    expect_spare(4);
+}
+END_TEST
+
+START_TEST(a_spare_that_starts_is_waited_for_rather_than_another_pool)
+{
+    struct pair pair = pair_starting(2);
+    leader_dies(pair, run_in(pair.leader));
+    rank_dies(pair.leader, 1);
+    int next = submit(2);
+    expect_none(); // on the devices 2 and 3
+    ranks_ready(pair.spare);
+    expect_run(pair.spare, next);
+    expect_spare(2);
+}
+END_TEST
+
+START_TEST(a_job_that_waits_for_a_spare_waits_for_a_start)
+{
+    struct pair pair = pair_starting(4);
+    struct action run = run_in(pair.leader);
+    struct core_request request = request_make(4);
+    request.timeout_ns = S;
+    int next;
+    ck_assert_int_eq(submit_request(&request, &next), STATUS_OK);
+    leader_dies(pair, run);
+    ranks_reap_but(pair.leader, 0);
+    pass(S);
+    expect_answer(next, CAUSE_DEADLINE_STARTING, -1);
+}
+END_TEST
+
+START_TEST(a_job_that_waits_for_the_leader_waits_in_the_queue)
+{
+    struct pair pair = pair_starting(4);
+    struct action run = run_in(pair.leader);
+    struct core_request request = request_make(4);
+    request.timeout_ns = S;
+    int next;
+    ck_assert_int_eq(submit_request(&request, &next), STATUS_OK);
+    pass(S);
+    expect_answer(next, CAUSE_DEADLINE_QUEUED, -1);
+    (void)run;
+}
+END_TEST
+
+START_TEST(an_idle_leader_that_dies_is_replaced)
+{
+    struct pair pair = pair_up(2);
+    rank_dies(pair.leader, 1);
+    expect_kill(pair.leader);
+    struct action run = run_in(pair.spare); // it held no devices
+    expect_none();                          // its ranks are not reaped yet
+    rank_dies(pair.leader, 0);
+    expect_spare(2);
+    run_finish(pair.spare, run);
+}
+END_TEST
+
+START_TEST(a_start_to_stand_by_takes_no_devices)
+{
+    struct pair pair = pair_starting(4);
+    submit(1); // while the spare starts on all devices
+    struct ranks one = expect_leader(1);
+    ranks_ready(one);
+    expect(ACTION_RUN);
+    expect_spare(1);
+    (void)pair;
+}
+END_TEST
+
+START_TEST(two_kills_are_poison_with_spares_too)
+{
+    struct pair pair = pair_up(2);
+    struct core_request request = request_make(2);
+    int slot;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    leader_dies(pair, expect_run(pair.leader, slot));
+    rank_dies(pair.leader, 1);
+    struct ranks fresh = expect_spare(2);
+    request.id.bytes[15] = 1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    leader_dies((struct pair){pair.spare, fresh}, expect_run(pair.spare, slot));
+    request.id.bytes[15] = 2;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_FAILED_PRECONDITION);
+}
+END_TEST
+
+// ---- spares that come to nothing ---------------------------------------------------------------
+
+START_TEST(a_spare_that_dies_unused_comes_back_after_a_second)
+{
+    struct pair pair = pair_up(2);
+    for (int i = 0; i < 7; i++) { // as often as one likes
+        rank_dies(pair.spare, 0);
+        expect_kill(pair.spare);
+        rank_dies(pair.spare, 1);
+        run_finish(pair.leader, run_in(pair.leader));
+        pass(S - 1);
+        expect_none();
+        pass(1);
+        pair.spare = expect_spare(2);
+        ranks_ready(pair.spare);
+    }
+}
+END_TEST
+
+START_TEST(a_spare_that_has_worked_comes_back_at_once)
+{
+    struct pair pair = pair_up(2);
+    rank_dies(pair.leader, 0);
+    expect_kill(pair.leader);
+    rank_dies(pair.leader, 1);
+    struct ranks fresh = expect_spare(2);
+    ranks_ready(fresh);
+    leader_dies((struct pair){pair.spare, fresh}, run_in(pair.spare));
+    rank_dies(pair.spare, 1);
+    expect_spare(2);
+}
+END_TEST
+
+START_TEST(spares_that_do_not_start_are_tried_less_and_less)
+{
+    struct pair pair = pair_starting(2);
+    for (int i = 1; i < 5; i++) {
+        core_start_failed(f.core, f.now_ns, pair.spare.pool, pair.spare.generation);
+        pass(S - 1);
+        expect_none();
+        pass(1);
+        pair.spare = expect_spare(2);
+    }
+    uint64_t begin_ns = f.now_ns - 4 * S;
+    for (uint64_t pause_ns = 0; pause_ns < 10 * S;) {
+        core_start_failed(f.core, f.now_ns, pair.spare.pool, pair.spare.generation);
+        pause_ns = (f.now_ns - begin_ns) / 8 > S ? (f.now_ns - begin_ns) / 8 : S;
+        pass(pause_ns - 1);
+        expect_none();
+        pass(1);
+        pair.spare = expect_spare(2);
+    }
+    core_start_failed(f.core, f.now_ns, pair.spare.pool, pair.spare.generation);
+    run_finish(pair.leader, run_in(pair.leader)); // nobody is refused for it
+    struct action run = run_in(pair.leader);
+    leader_dies(pair, run);
+    rank_dies(pair.leader, 1);
+    int slot = submit(2);
+    struct ranks leader = expect_leader(2); // nor kept waiting
+    ranks_ready(leader);
+    run_finish(leader, expect_run(leader, slot));
+    pass(12 * S);
+    expect_spare(2);
+}
+END_TEST
+
+START_TEST(a_pool_is_down_after_five_starts_as_ever)
+{
+    int slot = submit(4);
+    struct ranks ranks = expect_leader(4);
+    static const uint64_t pauses_ns[] = {0, 0, 250 * MS, 250 * MS, 250 * MS};
+    for (int i = 1; i < 5; i++) {
+        core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
+        if (pauses_ns[i] > 0) {
+            pass(pauses_ns[i] - 1);
+            expect_none(); // nor is its twin started in its place
+        }
+        pass(pauses_ns[i] > 0);
+        ranks = expect_leader(4);
+    }
+    core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
+    expect_answer(slot, CAUSE_START_FAILED, -1);
+    submit_refused(4, STATUS_UNAVAILABLE, "DOWN");
+    submit_refused(4, STATUS_UNAVAILABLE, "in 1 s");
+    pass(250 * MS);
+    submit(4);
+    expect_leader(4);
+}
+END_TEST
+
+static void begin_without(void)
+{
+    struct core_config config = fixture_config();
+    fixture_begin(&config);
+}
+
+START_TEST(without_spares_there_are_none)
+{
+    struct ranks ranks = pool_up(2);
+    struct action run = run_in(ranks);
+    int next = submit(2);
+    struct action start = expect(ACTION_START);
+    ck_assert(!start.spare && start.instance == 1);
+    rank_dies(ranks, 0);
+    expect_answer(run.slot, CAUSE_RANK_EXITED, 0);
+    expect_kill(ranks);
+    rank_dies(ranks, 1);
+    expect_none();
+    (void)next;
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core spares");
+    TCase *on = tcase_create("spares"), *off = tcase_create("none");
+    tcase_add_checked_fixture(on, begin, fixture_end);
+    tcase_add_test(on, the_older_works_and_the_younger_stands_by);
+    tcase_add_test(on, a_spare_takes_over_at_once);
+    tcase_add_test(on, nobody_else_takes_the_devices_over);
+    tcase_add_test(on, devices_that_were_taken_over_may_be_lost_again);
+    tcase_add_test(on, ranks_that_were_taken_over_from_may_get_stuck);
+    tcase_add_test(on, a_spare_takes_over_after_a_deadline);
+    tcase_add_test(on, a_spare_that_starts_is_waited_for);
+    tcase_add_test(on, a_spare_that_starts_is_waited_for_rather_than_another_pool);
+    tcase_add_test(on, a_job_that_waits_for_a_spare_waits_for_a_start);
+    tcase_add_test(on, a_job_that_waits_for_the_leader_waits_in_the_queue);
+    tcase_add_test(on, an_idle_leader_that_dies_is_replaced);
+    tcase_add_test(on, a_start_to_stand_by_takes_no_devices);
+    tcase_add_test(on, two_kills_are_poison_with_spares_too);
+    tcase_add_test(on, a_spare_that_dies_unused_comes_back_after_a_second);
+    tcase_add_test(on, a_spare_that_has_worked_comes_back_at_once);
+    tcase_add_test(on, spares_that_do_not_start_are_tried_less_and_less);
+    tcase_add_test(on, a_pool_is_down_after_five_starts_as_ever);
+    suite_add_tcase(suite, on);
+    tcase_add_checked_fixture(off, begin_without, fixture_end);
+    tcase_add_test(off, without_spares_there_are_none);
+    suite_add_tcase(suite, off);
+    return runner_run(suite);
+}

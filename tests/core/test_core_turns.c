@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Users take turns, weighed by the device time that they have used.
+#include <string.h>
+
+#include "tests/core/core_fixture.h"
+#include "tests/support/runner.h"
+
+static void begin(void)
+{
+    struct core_config config = fixture_config();
+    fixture_begin(&config);
+}
+
+static int submit_as(uint32_t user, int world_size, uint64_t timeout_ns)
+{
+    struct core_request request = request_make(world_size);
+    int slot = -1;
+    request.user = user;
+    request.timeout_ns = timeout_ns;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    return slot;
+}
+
+static void begin_with_queue(int queue_max)
+{
+    struct core_config config = fixture_config();
+    config.queue_max = queue_max;
+    fixture_again(&config);
+}
+
+// The run ends after so long, and the next one must be of this slot.
+static struct action run_then(struct ranks ranks, struct action run, uint64_t run_ns, int slot)
+{
+    pass(run_ns);
+    run_finish(ranks, run);
+    return expect_run(ranks, slot);
+}
+
+START_TEST(hundreds_of_jobs_do_not_let_another_users_expire)
+{
+    enum { MANY = 512 };
+    begin_with_queue(MANY + 2);
+    struct ranks ranks = pool_up(4);
+    int slots[MANY];
+    slots[0] = submit_as(1, 4, 3600 * S);
+    struct action run = expect_run(ranks, slots[0]);
+    for (int i = 1; i < MANY; i++)
+        slots[i] = submit_as(1, 4, 3600 * S);
+    int small = submit_as(2, 4, 25 * S);
+    run = run_then(ranks, run, S, small);
+    // It runs one beside one of the others at most, however many it asks for in a row.
+    run = run_then(ranks, run, 10 * MS, slots[1]);
+    small = submit_as(2, 4, 25 * S);
+    run = run_then(ranks, run, S, small);
+    run_finish(ranks, run);
+    expect_run(ranks, slots[2]);
+}
+END_TEST
+
+// A user's ten short jobs go before the second long one of another.
+START_TEST(turns_are_weighed_by_device_time)
+{
+    begin_with_queue(32);
+    struct ranks ranks = pool_up(4);
+    int longs[3], shorts[10];
+    longs[0] = submit_as(1, 4, 60 * S);
+    struct action run = expect_run(ranks, longs[0]);
+    for (int i = 1; i < 3; i++)
+        longs[i] = submit_as(1, 4, 60 * S);
+    for (int i = 0; i < 10; i++)
+        shorts[i] = submit_as(2, 4, 60 * S);
+    for (int i = 0; i < 10; i++)
+        run = run_then(ranks, run, i == 0 ? S : 100 * MS, shorts[i]);
+    run = run_then(ranks, run, 90 * MS, longs[1]);
+    run_then(ranks, run, S, longs[2]);
+}
+END_TEST
+
+// Two devices for a second are more than one.
+START_TEST(device_time_counts_devices)
+{
+    begin_with_queue(32);
+    struct ranks four = pool_up(4), two = pool_up(2);
+    struct action run = expect_run(two, submit_as(1, 2, 60 * S));
+    int small = submit_as(2, 1, 60 * S);
+    struct ranks one = start_ready(1, 2);
+    struct action other = expect_run(one, small);
+    submit_as(3, 1, 60 * S);
+    struct ranks last = start_ready(1, 3);
+    struct action third = expect(ACTION_RUN);
+    int later = submit_as(1, 4, 60 * S);
+    int first = submit_as(2, 4, 60 * S);
+    pass(S);
+    run_finish(two, run);
+    run_finish(one, other);
+    run_finish(last, third);
+    run = expect_run(four, first);
+    run_finish(four, run);
+    expect_run(four, later);
+}
+END_TEST
+
+// Who comes back has not saved up the time of its absence.
+START_TEST(absence_is_no_credit)
+{
+    begin_with_queue(32);
+    struct ranks ranks = pool_up(4);
+    int first[8] = {submit_as(1, 4, 600 * S)}, second[4];
+    struct action run = expect_run(ranks, first[0]);
+    for (int i = 1; i < 8; i++)
+        first[i] = submit_as(1, 4, 600 * S);
+    for (int i = 1; i < 5; i++)
+        run = run_then(ranks, run, 10 * S, first[i]);
+    for (int i = 0; i < 4; i++)
+        second[i] = submit_as(2, 4, 600 * S);
+    run = run_then(ranks, run, 10 * S, second[0]);
+    run = run_then(ranks, run, 10 * S, first[5]);
+    run = run_then(ranks, run, 10 * S, second[1]);
+    run_then(ranks, run, 10 * S, first[6]);
+}
+END_TEST
+
+// A job whose turn it was, and which waits beside idle devices, is not put off by users who have
+// used less.
+START_TEST(who_waits_beside_idle_devices_keeps_the_turn)
+{
+    begin_with_queue(32);
+    struct ranks four = pool_up(4), one = pool_up(1);
+    struct action run = expect_run(four, submit_as(1, 4, 60 * S));
+    pass(10 * S);
+    run_finish(four, run);
+    run = expect_run(one, submit_as(2, 1, 60 * S));
+    int wide = submit_as(1, 4, 60 * S);
+    pass(S);
+    int narrow = submit_as(3, 1, 60 * S);
+    expect_none();
+    run_finish(one, run);
+    run = expect_run(four, wide);
+    // It is kept once.
+    wide = submit_as(1, 4, 60 * S);
+    pass(S);
+    run_finish(four, run);
+    run = expect_run(one, narrow);
+    run_finish(one, run);
+    expect_run(four, wide);
+}
+END_TEST
+
+// The advice to ask for less at once belongs to those who ask for much.
+START_TEST(who_expires_is_told_of_its_own_jobs)
+{
+    begin_with_queue(32);
+    struct ranks ranks = pool_up(4);
+    submit_as(1, 4, 600 * S);
+    expect(ACTION_RUN);
+    submit_as(1, 4, 600 * S);
+    int own = submit_as(1, 4, S);
+    int other = submit_as(2, 4, 2 * S);
+    pass(S);
+    ck_assert_int_eq(expect_answer(own, CAUSE_DEADLINE_QUEUED, -1).own_before, 2);
+    pass(S);
+    ck_assert_int_eq(expect_answer(other, CAUSE_DEADLINE_QUEUED, -1).own_before, 0);
+    (void)ranks;
+}
+END_TEST
+
+// ---- limits ------------------------------------------------------------------------------------
+
+static void begin_with_limits(struct user_limits limits)
+{
+    struct core_config config = fixture_config();
+    config.queue_max = 32;
+    config.user = limits;
+    fixture_again(&config);
+}
+
+START_TEST(a_user_runs_no_more_than_may_run)
+{
+    begin_with_limits((struct user_limits){.running_max = 1});
+    int first = submit_as(1, 1, 60 * S);
+    struct ranks one = start_ready(1, 0);
+    struct action run = expect_run(one, first);
+    int second = submit_as(1, 1, 60 * S);
+    expect_none(); // there are devices, but not for this user
+    int other = submit_as(2, 1, 60 * S);
+    struct ranks two = start_ready(1, 1);
+    expect_run(two, other);
+    run_finish(one, run);
+    run = expect_run(one, second);
+    // Devices are kept for one of its jobs, not for two.
+    submit_as(1, 4, 60 * S);
+    submit_as(1, 3, 60 * S);
+    other = submit_as(3, 1, 60 * S);
+    expect_run(start_ready(1, 2), other);
+    // The limit may go while they wait.
+    core_limit(f.core, f.now_ns, &(struct core_limits){.user_queue_max = 0});
+    expect_none();
+    submit_as(1, 1, 60 * S);
+    run_finish(one, run);
+}
+END_TEST
+
+// A job that no pool can be had for does not count.
+START_TEST(what_cannot_run_takes_no_share)
+{
+    begin_with_limits((struct user_limits){.running_max = 1});
+    submit_as(1, 4, 60 * S);
+    fail_starts(expect_start(4, 0), 2);
+    int small = submit_as(1, 1, 60 * S);
+    expect_run(start_ready(1, 0), small);
+}
+END_TEST
+
+START_TEST(device_time_is_limited)
+{
+    begin_with_limits((struct user_limits){.time_ns = 4 * S, .window_ns = 8 * S});
+    struct ranks four = pool_up(4);
+    struct action run = expect_run(four, submit_as(1, 4, 60 * S));
+    pass(2 * S);
+    run_finish(four, run);
+    // It has used 8 s of 4; half of it has to lapse.
+    struct core_request request = request_make(4);
+    int slot;
+    request.user = 1;
+    request.timeout_ns = 7 * S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_str_eq(f.error.text,
+                     "cases of this user have used the device time of 4.00 s that they may in "
+                     "8.00 s (user-device-time); the next can run in 8.00 s, which its time limit "
+                     "of 7.00 s does not allow; ask for --timeout 8.1s or more");
+    slot = submit_as(1, 4, 60 * S);
+    expect_none();
+    int other = submit_as(2, 4, 60 * S);
+    run = expect_run(four, other);
+    run_finish(four, run);
+    ck_assert_uint_eq(core_next_time(f.core), f.now_ns + 8 * S + 1);
+    pass(8 * S);
+    expect_none();
+    pass(1);
+    run = expect_run(four, slot);
+    // What is used while it runs counts at once, and does not cut it short.
+    pass(30 * S);
+    expect_none();
+    run_finish(four, run);
+}
+END_TEST
+
+START_TEST(device_time_lapses_evenly)
+{
+    struct users users;
+    ck_assert(users_init(&users, 1, S));
+    users.limits = (struct user_limits){.time_ns = 2 * S, .window_ns = 24 * S};
+    struct account *account = users_queue(&users, 7);
+    users_run(&users, account);
+    users_charge(&users, account, 100 * S, S);
+    ck_assert_uint_eq(account->lapsed_ns, 112 * S); // half of it in half of the window
+    ck_assert(users_may_run(&users, account, 100 * S));
+    users_charge(&users, account, 106 * S, 2 * S);
+    ck_assert_uint_eq(users_wait_ns(&users, account, 106 * S), 6 * S + 1);
+    // It is remembered when the user has gone, and more than there can be time is no wrap-around.
+    users_leave(&users, account, 106 * S, true);
+    ck_assert_uint_eq(users_wait_ns(&users, users_find(&users, 7), 106 * S), 6 * S + 1);
+    ck_assert_uint_eq(users_wait_ns(&users, NULL, 106 * S), 0);
+    users_charge(&users, users_find(&users, 7), 106 * S, UINT64_MAX);
+    ck_assert(!users_may_run(&users, users_find(&users, 7), UINT64_MAX - 24 * S));
+    users_fini(&users);
+}
+END_TEST
+
+START_TEST(the_longest_time_limit_is_a_setting)
+{
+    struct core_config config = fixture_config();
+    config.timeout_max_ns = 3600 * S;
+    fixture_again(&config);
+    struct core_request request = request_make(4);
+    int slot;
+    request.timeout_ns = 3600 * S + 1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_INVALID_ARGUMENT);
+    ck_assert_str_eq(f.error.text, "timeout: 1 h 00 m is longer than 1 h 00 m, the longest that "
+                                   "this daemon grants (timeout-max)");
+    request.timeout_ns = request.cost_ns = 3600 * S;
+    request.run_timeout_ns = S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_DEADLINE_EXCEEDED);
+    request.cost_ns = S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    expect_start(4, 0);
+    // No more than the longest is advised, and a reload changes it.
+    core_limit(f.core, f.now_ns, &(struct core_limits){.timeout_max_ns = 60 * S});
+    request = request_make(4);
+    request.cost_ns = 61 * S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_DEADLINE_EXCEEDED);
+    ck_assert_msg(strstr(f.error.text, "no time limit that may be asked for"), "%s", f.error.text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core turns");
+    TCase *all = tcase_create("all");
+    tcase_add_checked_fixture(all, begin, fixture_end);
+    tcase_add_test(all, hundreds_of_jobs_do_not_let_another_users_expire);
+    tcase_add_test(all, turns_are_weighed_by_device_time);
+    tcase_add_test(all, device_time_counts_devices);
+    tcase_add_test(all, absence_is_no_credit);
+    tcase_add_test(all, who_waits_beside_idle_devices_keeps_the_turn);
+    tcase_add_test(all, who_expires_is_told_of_its_own_jobs);
+    tcase_add_test(all, a_user_runs_no_more_than_may_run);
+    tcase_add_test(all, what_cannot_run_takes_no_share);
+    tcase_add_test(all, device_time_is_limited);
+    tcase_add_test(all, device_time_lapses_evenly);
+    tcase_add_test(all, the_longest_time_limit_is_a_setting);
+    suite_add_tcase(suite, all);
+    return runner_run(suite);
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the real cpattnd on a socket of its own, talks to it with the bare codec, and looks at its
+// processes from outside. Every function fails the running test when it cannot do its work.
+#ifndef CPATTN_TESTS_DAEMON_DAEMON_FIXTURE_H
+#define CPATTN_TESTS_DAEMON_DAEMON_FIXTURE_H
+
+#include <nng/nng.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/wire.h"
+
+#define DAEMON_ARGUMENTS_MAX 16
+
+struct daemon {
+    char folder[64]; // holds the socket, its lock, and the log
+    char socket[96]; // path
+    char log[96];    // path of what it writes to stderr
+    pid_t pid;       // 0: not running
+    nng_socket client;
+    bool connected;
+};
+
+// A folder, and this process as the one that inherits what others leave behind.
+void daemon_init(struct daemon *d);
+
+// Starts it with these arguments beside --socket and --backend cpu (NULL ends them; NULL for none)
+// and waits until it serves.
+void daemon_start(struct daemon *d, const char *const *arguments);
+
+// SIGTERM, and what comes of it: the exit status, or -signal.
+int daemon_stop(struct daemon *d);
+
+// Waits for its end. Nothing of it may be left: no process, no socket, no file of shared memory.
+int daemon_wait(struct daemon *d);
+
+// Stops what runs, prints the log if the test has failed, removes the folder.
+void daemon_fini(struct daemon *d);
+
+// Runs cpattnd to its end, which must be soon: exit status, and what it wrote to stderr.
+int daemon_run(const char *const *arguments, char *text, size_t size);
+
+// Whether the log holds this text.
+bool daemon_logged(const struct daemon *d, const char *text);
+
+// ---- requests ---------------------------------------------------------------------------------
+
+// A request with a fresh id; a RUN request holds a small case that passes.
+struct wire_request daemon_request(enum wire_method method);
+
+// A case that takes some seconds, so that it can be caught in flight. Each is another case.
+struct wire_request daemon_request_long(int world_size);
+
+// One that takes a moment.
+struct wire_request daemon_request_medium(void);
+
+struct call {
+    nng_ctx context;
+    nng_aio *aio;
+};
+
+// Sends a request without waiting, and waits for its answer: wire_reply_fini(). daemon_call() does
+// both.
+struct call daemon_call_begin(struct daemon *d, const struct wire_request *request);
+struct wire_reply daemon_call_end(struct call *call);
+struct wire_reply daemon_call(struct daemon *d, const struct wire_request *request);
+
+// Status by a client of its own, connected and closed for this.
+void daemon_ping_fresh(const struct daemon *d);
+
+// A connection made by hand, without the client's greeting, and with it.
+int daemon_connect_bare(const struct daemon *d);
+int daemon_connect(const struct daemon *d);
+
+// Sends a request by hand, as a frame with a number of its own.
+void daemon_send(int fd, uint32_t number, const struct wire_request *request);
+
+// The next reply that a connection made by hand gets, after the greeting: wire_reply_fini().
+struct wire_reply daemon_receive(int fd);
+
+// Cases queued and running.
+struct wire_status daemon_status(struct daemon *d); // without pools
+
+// Waits until so many cases are running (queued).
+void daemon_await_running(struct daemon *d, int running);
+void daemon_await_queued(struct daemon *d, int queued);
+
+// The reply has this status; it is a pass, and is freed.
+void expect_status(const struct wire_reply *reply, enum status status);
+void expect_pass(struct wire_reply *reply);
+
+// Runs a small case, which must pass.
+void run_and_pass(struct daemon *d, int world_size);
+
+#define expect_text(text, part)                                                                    \
+    ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)
+
+// ---- seen from outside ------------------------------------------------------------------------
+
+// The process of a rank of the pool of this world size; 0 when there is none.
+pid_t daemon_rank_pid(const struct daemon *d, int world_size, int rank);
+
+// The same of several pools, in the order they were started in, up to `max`; gives their number.
+int daemon_rank_pids(const struct daemon *d, int world_size, int rank, pid_t *pids, int max);
+
+// Rank processes alive, zombies not counted.
+int daemon_rank_count(const struct daemon *d);
+
+// Children of the daemon, ranks or not, dead or alive.
+int daemon_child_count(const struct daemon *d);
+
+int daemon_descriptors(const struct daemon *d);
+int daemon_threads(const struct daemon *d);
+long daemon_resident_kib(const struct daemon *d);
+
+#endif

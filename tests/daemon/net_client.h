@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A daemon that listens on 127.0.0.1, and clients of it made by hand. Every function fails the
+// running test when it cannot do its work.
+#ifndef CPATTN_TESTS_DAEMON_NET_CLIENT_H
+#define CPATTN_TESTS_DAEMON_NET_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/wire.h"
+#include "tests/daemon/daemon_fixture.h"
+
+#define NET_TOKEN       "a token that nobody guesses, 42"
+#define NET_GREETING    "\0SP\0\0\x30\0\0"
+#define NET_MESSAGE_MAX (REQUEST_BYTES_MAX + 64)
+
+// A port of 127.0.0.1 where nobody listens.
+int net_free_port(void);
+
+// A file in the daemon's folder, mode 0600; its path is good until the next call but three.
+const char *net_file(const struct daemon *d, const char *name, const char *content);
+
+// Removes a file of the daemon's folder, which has to be empty in the end.
+void net_file_remove(const struct daemon *d, const char *name);
+
+// A connection; nothing is sent.
+int net_connect(int port);
+
+// Sends all of it, while the other side may have gone.
+void net_send(int fd, const void *data, size_t size);
+
+// Sends the greeting, takes the daemon's.
+void net_greet(int fd);
+
+// A request as a frame of TCP, with this token ("": none) of any length; returns its size.
+size_t net_frame(uint8_t *bytes, uint32_t number, const struct wire_request *request,
+                 const char *token);
+
+// What the bytes of a reply say, without the 8 of the length: wire_reply_fini().
+struct wire_reply net_decode(const uint8_t *bytes, size_t size);
+
+void net_ask(int fd, uint32_t number, const struct wire_request *request, const char *token);
+struct wire_reply net_answer(int fd);
+
+// Asks for the status, which is answered so.
+void net_expect(int fd, const char *token, enum status status);
+
+// Waits until the daemon has closed the connection, whatever it sends before.
+void net_expect_closed(int fd);
+
+#endif

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon with GPUs: a script stands in for their rank program. It lists devices that are not
+// there and runs ranks of the CPU backend, after it has noted which device each was given.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/daemon/daemon_fixture.h"
+#include "tests/support/runner.h"
+
+static struct daemon d;
+static char program[128], noted[128];
+
+static void setup(void)
+{
+    daemon_init(&d);
+    snprintf(program, sizeof(program), "%s/rank", d.folder);
+    snprintf(noted, sizeof(noted), "%s/noted", d.folder);
+}
+
+static void teardown(void)
+{
+    unlink(program);
+    unlink(noted);
+    daemon_fini(&d);
+}
+
+// `probe`: what the script does when it is asked for devices.
+static void program_write(const char *probe)
+{
+    char rank[4096];
+    FILE *file = fopen(program, "we");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_ptr_nonnull(runner_build(rank, sizeof(rank), "cpattn-rank"));
+    fprintf(file,
+            "#!/bin/sh\n"
+            "if [ \"$1\" = --probe ]; then %s; fi\n"
+            "echo \"rank $1 of $2 on $5 NCCL_DEBUG=$NCCL_DEBUG OTHER=$OTHER\" >>'%s'\n"
+            "exec '%s' \"$1\" \"$2\" \"$3\" \"$4\"\n",
+            probe, noted, rank);
+    ck_assert_int_eq(fclose(file), 0);
+    ck_assert_int_eq(chmod(program, 0700), 0);
+}
+
+#define FOUR "for i in 0 1 2 5; do echo \"device $i sm_90 143771 MiB NVIDIA H200\"; done; exit 0"
+
+// Without spares, which such devices have: they would be noted, too.
+static void start(const char *probe, const char *backend, const char *devices)
+{
+    const char *const arguments[] = {"--spares",
+                                     "off",
+                                     "--backend",
+                                     backend,
+                                     "--cuda-rank-program",
+                                     program,
+                                     devices ? "--devices" : NULL,
+                                     devices,
+                                     NULL};
+    program_write(probe);
+    daemon_start(&d, arguments);
+}
+
+static int noted_times(const char *text)
+{
+    char line[256];
+    int times = 0;
+    FILE *file = fopen(noted, "re");
+    while (file && fgets(line, sizeof(line), file))
+        times += strstr(line, text) != NULL;
+    if (file)
+        fclose(file);
+    return times;
+}
+
+static void pass(int world_size)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = world_size;
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_pass(&reply);
+}
+
+START_TEST(devices_are_described_and_given_out)
+{
+    start(FOUR, "cuda", NULL);
+    struct wire_request request = daemon_request(METHOD_DESCRIBE);
+    struct wire_reply reply = daemon_call(&d, &request);
+    ck_assert_str_eq(reply.description.backend, "cuda");
+    ck_assert_int_eq(reply.description.devices, 4);
+    ck_assert_int_eq(reply.description.gpu_count, 4);
+    ck_assert_int_eq(reply.description.gpus[3].index, 5);
+    ck_assert_str_eq(reply.description.gpus[3].arch, "sm_90");
+    ck_assert_str_eq(reply.description.gpus[3].name, "NVIDIA H200");
+    ck_assert_int_eq(reply.description.memory_bytes_max, 4 * (INT64_C(143771) << 20));
+    wire_reply_fini(&reply);
+
+    pass(4);
+    for (int rank = 0; rank < 4; rank++) {
+        char text[64];
+        snprintf(text, sizeof(text), "rank %d of 4 on %d ", rank, rank < 3 ? rank : 5);
+        ck_assert_int_eq(noted_times(text), 1);
+    }
+    request = daemon_request(METHOD_STATUS);
+    reply = daemon_call(&d, &request);
+    ck_assert_int_eq(reply.pools.pool_count, 1);
+    ck_assert_uint_eq(reply.pools.pools[0].devices, 0x27);
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+static void cancel(const struct wire_request *victim)
+{
+    struct wire_request request = daemon_request(METHOD_CANCEL);
+    request.cancel = victim->id;
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_OK);
+    wire_reply_fini(&reply);
+}
+
+// Two cases of two ranks at a time on four devices, while one of four ranks waits for both.
+START_TEST(pools_share_devices_without_overlap)
+{
+    start(FOUR, "auto", NULL);
+    struct wire_request first = daemon_request_long(2), second = daemon_request_long(2),
+                        wide = daemon_request(METHOD_RUN);
+    wide.run.world_size = 4;
+    struct call calls[3] = {daemon_call_begin(&d, &first), daemon_call_begin(&d, &second)};
+    daemon_await_running(&d, 2);
+    calls[2] = daemon_call_begin(&d, &wide);
+    daemon_await_queued(&d, 1);
+    ck_assert_int_eq(noted_times("rank 0 of 2 on 0 "), 1);
+    ck_assert_int_eq(noted_times("rank 1 of 2 on 1 "), 1);
+    ck_assert_int_eq(noted_times("rank 0 of 2 on 2 "), 1);
+    ck_assert_int_eq(noted_times("rank 1 of 2 on 5 "), 1);
+    cancel(&first);
+    struct wire_reply reply = daemon_call_end(&calls[0]);
+    expect_status(&reply, STATUS_CANCELLED);
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(noted_times("of 4 on "), 0); // half of its devices are free
+    cancel(&second);
+    reply = daemon_call_end(&calls[1]);
+    expect_status(&reply, STATUS_CANCELLED);
+    wire_reply_fini(&reply);
+    reply = daemon_call_end(&calls[2]);
+    expect_pass(&reply);
+    ck_assert_int_eq(noted_times("of 4 on "), 4);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(named_devices_are_used_alone)
+{
+    start(FOUR, "cuda", "1,5");
+    pass(2);
+    pass(1);
+    ck_assert_int_eq(noted_times("rank 0 of 2 on 1 "), 1);
+    ck_assert_int_eq(noted_times("rank 1 of 2 on 5 "), 1);
+    ck_assert_int_eq(noted_times("rank 0 of 1 on 1 "), 1);
+    ck_assert_int_eq(noted_times(" on "), 3);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(more_ranks_than_devices_are_refused)
+{
+    start(FOUR, "cuda", "2");
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = 3;
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_FAILED_PRECONDITION);
+    expect_text(reply.message, "3 ranks need as many devices, and there are 2");
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(noted_times(" on "), 0);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(ranks_hear_what_is_meant_for_nccl)
+{
+    setenv("NCCL_DEBUG", "INFO", 1);
+    setenv("OTHER", "secret", 1);
+    start(FOUR, "cuda", NULL);
+    pass(1);
+    ck_assert_int_eq(noted_times("NCCL_DEBUG=INFO OTHER=\n"), 1);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(without_devices_the_cpu_serves)
+{
+    start("echo 'the driver is not loaded' >&2; exit 69", "auto", NULL);
+    ck_assert(daemon_logged(&d, "backend name=cpu"));
+    ck_assert(daemon_logged(&d, "the driver is not loaded"));
+    pass(2);
+    ck_assert_int_eq(noted_times(" on "), 0);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+static void assert_no_start(const char *probe, const char *backend, const char *devices,
+                            const char *sentence)
+{
+    char text[4096], path[128];
+    snprintf(path, sizeof(path), "%s/unused", d.folder);
+    const char *const arguments[] = {"--socket",
+                                     path,
+                                     "--backend",
+                                     backend,
+                                     "--cuda-rank-program",
+                                     program,
+                                     devices ? "--devices" : NULL,
+                                     devices,
+                                     NULL};
+    if (probe)
+        program_write(probe);
+    ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
+    expect_text(text, sentence);
+}
+
+START_TEST(what_was_asked_for_and_is_not_there_stops_the_start)
+{
+    assert_no_start(NULL, "cuda", NULL, "has no CUDA backend");
+    assert_no_start("echo 'the driver is not loaded' >&2; exit 69", "cuda", NULL,
+                    "--backend cuda cannot be had: the driver is not loaded; --backend cpu runs");
+    assert_no_start(FOUR, "cuda", "5", "asks for 5 GPUs, and this machine has 4");
+    assert_no_start(FOUR, "auto", "0,3", "names the GPU 3, which is not among the 4");
+}
+END_TEST
+
+START_TEST(lists_of_devices_are_read_with_care)
+{
+    static const char *const lists[] = {"0",     "65",  "64-64", "0,",     ",0",  "0,0",
+                                        "0-2,1", "3-1", "0--1",  "a",      "0,a", "-1",
+                                        "1-",    "",    "0 ,1",  "1,99999"};
+    char text[4096];
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        const char *const arguments[] = {"--devices", lists[i], NULL};
+        ck_assert_msg(daemon_run(arguments, text, sizeof(text)) == 64, "%s", lists[i]);
+        expect_text(text, "expected a count from 1 to 64, or GPUs such as 0,2-3");
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("daemon_gpus");
+    TCase *c = tcase_create("gpus");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, devices_are_described_and_given_out);
+    tcase_add_test(c, pools_share_devices_without_overlap);
+    tcase_add_test(c, named_devices_are_used_alone);
+    tcase_add_test(c, more_ranks_than_devices_are_refused);
+    tcase_add_test(c, ranks_hear_what_is_meant_for_nccl);
+    tcase_add_test(c, without_devices_the_cpu_serves);
+    tcase_add_test(c, what_was_asked_for_and_is_not_there_stops_the_start);
+    tcase_add_test(c, lists_of_devices_are_read_with_care);
+    suite_add_tcase(suite, c);
+    return runner_run(suite);
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of the real daemon: drain, stop, restart over what a killed one left, two on one socket,
+// what it tells the service manager, how small it is.
+#include "tests/support/runner.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/daemon/daemon_fixture.h"
+
+static struct daemon d;
+
+static void setup(void)
+{
+    daemon_init(&d);
+}
+
+static void teardown(void)
+{
+    daemon_fini(&d);
+}
+
+// ---- the end -----------------------------------------------------------------------------------
+
+START_TEST(test_sigterm_drains)
+{
+    daemon_start(&d, NULL);
+    struct wire_request request = daemon_request_medium();
+    struct call running = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+    struct wire_request queued = daemon_request(METHOD_RUN);
+    struct call behind = daemon_call_begin(&d, &queued);
+    daemon_await_queued(&d, 1);
+    kill(d.pid, SIGTERM);
+    while (!daemon_status(&d).draining)
+        usleep(1000);
+    struct wire_request late = daemon_request(METHOD_RUN);
+    struct wire_reply reply = daemon_call(&d, &late);
+    expect_status(&reply, STATUS_UNAVAILABLE);
+    wire_reply_fini(&reply);
+    reply = daemon_call_end(&running);
+    expect_pass(&reply);
+    reply = daemon_call_end(&behind);
+    expect_pass(&reply);
+    ck_assert_int_eq(daemon_wait(&d), 0);
+}
+END_TEST
+
+START_TEST(test_second_signal_stops)
+{
+    daemon_start(&d, NULL);
+    struct wire_request request = daemon_request_long(2), queued = daemon_request(METHOD_RUN);
+    struct call running = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+    struct call behind = daemon_call_begin(&d, &queued);
+    daemon_await_queued(&d, 1);
+    kill(d.pid, SIGINT);
+    while (!daemon_status(&d).draining)
+        usleep(1000);
+    kill(d.pid, SIGTERM);
+    struct wire_reply reply = daemon_call_end(&running);
+    expect_status(&reply, STATUS_UNAVAILABLE);
+    expect_text(reply.message, "stopped");
+    wire_reply_fini(&reply);
+    reply = daemon_call_end(&behind);
+    expect_status(&reply, STATUS_UNAVAILABLE);
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_wait(&d), 1);
+}
+END_TEST
+
+START_TEST(test_restart_after_sigkill)
+{
+    daemon_start(&d, NULL);
+    run_and_pass(&d, 2);
+    kill(d.pid, SIGKILL);
+    ck_assert_int_eq(daemon_wait(&d), -SIGKILL); // the ranks went with it
+    ck_assert_int_eq(access(d.socket, F_OK), 0);
+    daemon_start(&d, NULL); // over the socket file that it left
+    run_and_pass(&d, 2);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_second_daemon_refused)
+{
+    char text[1024], pid[16];
+    daemon_start(&d, NULL);
+    const char *const arguments[] = {"--socket", d.socket, NULL};
+    ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
+    snprintf(pid, sizeof(pid), "%d", (int)d.pid);
+    expect_text(text, "another cpattnd");
+    expect_text(text, pid);
+    expect_text(text, d.socket);
+    daemon_ping_fresh(&d);
+    run_and_pass(&d, 2);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_socket_mode)
+{
+    struct stat stat_of;
+    daemon_start(&d, NULL);
+    ck_assert_int_eq(stat(d.socket, &stat_of), 0);
+    ck_assert_int_eq(stat_of.st_mode & 07777, 0660);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// ---- settings ----------------------------------------------------------------------------------
+
+static void settings_write(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "we");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void reload_until(const char *path, const char *settings, const char *logged)
+{
+    settings_write(path, settings);
+    kill(d.pid, SIGHUP);
+    while (!daemon_logged(&d, logged))
+        usleep(1000);
+}
+
+static int64_t memory_granted(void)
+{
+    struct wire_request request = daemon_request(METHOD_DESCRIBE);
+    struct wire_reply reply = daemon_call(&d, &request);
+    int64_t bytes = reply.description.memory_bytes_max;
+    wire_reply_fini(&reply);
+    return bytes;
+}
+
+START_TEST(test_sighup_reloads)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
+    settings_write(path, "memory: 21G\n");
+    const char *const arguments[] = {"--config", path, NULL};
+    daemon_start(&d, arguments);
+    ck_assert_int_eq(memory_granted(), INT64_C(21) << 30);
+    struct wire_request request = daemon_request_long(2);
+    struct call running = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+
+    reload_until(path, "memory: 22G\nuser-queue-max: 1\nidle-timeout: 10ms\n", "reloaded ");
+    ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
+    struct wire_request more = daemon_request(METHOD_RUN);
+    struct wire_reply reply = daemon_call(&d, &more);
+    expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_status(&d).running, 1);
+    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    reply = daemon_call_end(&running);
+    expect_status(&reply, STATUS_ABORTED);
+    wire_reply_fini(&reply);
+    run_and_pass(&d, 2);
+    while (daemon_rank_count(&d) > 0) // the new timeout
+        usleep(1000);
+
+    // A file that is wrong changes nothing; what cannot be changed is said to stay.
+    reload_until(path, "memory: 23G\nqueue-max: lots\n", "kept_as_it_was");
+    ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
+    reload_until(path, "memory: 24G\nqueue-max: 3\n", "setting=queue-max action=left_until");
+    reload_until(path, "memory: 24G\nspares: on\n", "setting=spares action=left_until");
+    while (memory_granted() != INT64_C(24) << 30)
+        usleep(1000);
+    run_and_pass(&d, 2);
+    unlink(path);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_sighup_ignored_at_the_start_stays_so)
+{
+    signal(SIGHUP, SIG_IGN);
+    daemon_start(&d, NULL);
+    kill(d.pid, SIGHUP);
+    run_and_pass(&d, 2);
+    ck_assert(!daemon_logged(&d, "reloaded"));
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// ---- under a service manager -------------------------------------------------------------------
+
+static void expect_notice(int fd, const char *text)
+{
+    char message[512];
+    for (;;) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        ck_assert_msg(poll(&ready, 1, 20000) == 1, "no %s", text);
+        ssize_t length = recv(fd, message, sizeof(message) - 1, 0);
+        ck_assert_int_gt(length, 0);
+        message[length] = '\0';
+        if (strstr(message, text))
+            return;
+    }
+}
+
+START_TEST(test_notifies_service_manager)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof(name.sun_path), "%.80s/notify", d.folder);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+    setenv("NOTIFY_SOCKET", name.sun_path, 1);
+    setenv("WATCHDOG_USEC", "2000000", 1);
+    daemon_start(&d, NULL);
+    expect_notice(fd, "READY=1");
+    expect_notice(fd, "WATCHDOG=1");
+    // A loop that stands still feeds nobody.
+    kill(d.pid, SIGSTOP);
+    usleep(200000);
+    char message[512];
+    while (recv(fd, message, sizeof(message), MSG_DONTWAIT) > 0)
+        ;
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    ck_assert_int_eq(poll(&ready, 1, 700), 0);
+    kill(d.pid, SIGCONT);
+    expect_notice(fd, "WATCHDOG=1");
+    kill(d.pid, SIGHUP);
+    expect_notice(fd, "RELOADING=1\nMONOTONIC_USEC=");
+    expect_notice(fd, "READY=1");
+    kill(d.pid, SIGTERM);
+    expect_notice(fd, "STOPPING=1");
+    ck_assert_int_eq(daemon_wait(&d), 0);
+    close(fd);
+    unlink(name.sun_path);
+}
+END_TEST
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+START_TEST(test_idle_daemon_is_small)
+{
+    daemon_start(&d, NULL);
+    daemon_ping_fresh(&d);
+    ck_assert_int_le(daemon_resident_kib(&d), 8 * 1024);
+    ck_assert_int_eq(daemon_threads(&d), 1);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+#endif
+
+int main(void)
+{
+    Suite *suite = suite_create("daemon_life");
+    TCase *tcase = tcase_create("life");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, test_sigterm_drains);
+    tcase_add_test(tcase, test_second_signal_stops);
+    tcase_add_test(tcase, test_restart_after_sigkill);
+    tcase_add_test(tcase, test_second_daemon_refused);
+    tcase_add_test(tcase, test_socket_mode);
+    tcase_add_test(tcase, test_sighup_reloads);
+    tcase_add_test(tcase, test_sighup_ignored_at_the_start_stays_so);
+    tcase_add_test(tcase, test_notifies_service_manager);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    tcase_add_test(tcase, test_idle_daemon_is_small);
+#endif
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank is limited to from outside, before it runs its first instruction.
+#include "tests/support/runner.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/daemon/daemon_fixture.h"
+
+#define WORLD 2
+
+static struct daemon d;
+static char odd_rank[4096];
+
+static void setup(void)
+{
+    runner_build(odd_rank, sizeof(odd_rank), "tests/daemon/odd_rank");
+    daemon_init(&d);
+}
+
+static void teardown(void)
+{
+    daemon_fini(&d);
+}
+
+// The soft and the hard limit are the same; UINT64_MAX: none.
+static uint64_t limit_of(pid_t pid, const char *name)
+{
+    char path[64], line[256], soft[32] = "", hard[32] = "";
+    snprintf(path, sizeof(path), "/proc/%d/limits", (int)pid);
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file))
+        if (strncmp(line, name, strlen(name)) == 0)
+            ck_assert_int_eq(sscanf(line + strlen(name), "%31s %31s", soft, hard), 2);
+    fclose(file);
+    ck_assert_str_eq(soft, hard);
+    return strcmp(soft, "unlimited") == 0 ? UINT64_MAX : strtoull(soft, NULL, 10);
+}
+
+static int oom_score_of(pid_t pid)
+{
+    char path[64];
+    int score = -1;
+    snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%d", &score), 1);
+    fclose(file);
+    return score;
+}
+
+static void run(const char *label, enum status status, const char *part)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
+    request.run.world_size = WORLD;
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, status);
+    expect_text(reply.message, part);
+    wire_reply_fini(&reply);
+}
+
+// The odd rank sets itself no limits.
+START_TEST(test_limits)
+{
+    const char *const arguments[] = {"--rank-program", odd_rank, NULL};
+    daemon_start(&d, arguments);
+    run_and_pass(&d, WORLD);
+    for (int rank = 0; rank < WORLD; rank++) {
+        pid_t pid = daemon_rank_pid(&d, WORLD, rank);
+        ck_assert_uint_eq(limit_of(pid, "Max core file size"), 0);
+#ifndef __SANITIZE_THREAD__ // which starts with a file
+        ck_assert_uint_eq(limit_of(pid, "Max file size"), 0);
+#endif
+        ck_assert_uint_eq(limit_of(pid, "Max open files"), 5 + WORLD + 64);
+        ck_assert_int_eq(oom_score_of(pid), 500);
+    }
+#ifndef __SANITIZE_THREAD__
+    run("file", STATUS_ABORTED, "rank 1 of 2 was killed by signal 25 (SIGXFSZ)");
+#endif
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// A rank goes before its daemon also where that is not to be the last to go itself.
+START_TEST(test_memory_of_the_daemon_is_not_dear)
+{
+    FILE *file = fopen("/proc/self/oom_score_adj", "we");
+    ck_assert_ptr_nonnull(file);
+    fputs("600", file);
+    ck_assert_int_eq(fclose(file), 0);
+    daemon_start(&d, NULL);
+    run_and_pass(&d, WORLD);
+    ck_assert_int_eq(oom_score_of(d.pid), 600);
+    ck_assert_int_eq(oom_score_of(daemon_rank_pid(&d, WORLD, 0)), 850);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_gpus_have_no_limit_of_memory)
+{
+    char script[128], path[128], text[4096];
+    snprintf(script, sizeof(script), "%s/rank", d.folder);
+    snprintf(path, sizeof(path), "%s/unused", d.folder);
+    FILE *file = fopen(script, "we");
+    ck_assert_ptr_nonnull(file);
+    fputs("#!/bin/sh\necho 'device 0 sm_90 143771 MiB NVIDIA H200'\n", file);
+    ck_assert_int_eq(fclose(file), 0);
+    ck_assert_int_eq(chmod(script, 0700), 0);
+    const char *const arguments[] = {
+        "--socket",      path, "--backend", "cuda", "--cuda-rank-program", script,
+        "--rank-memory", "1G", NULL};
+    ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
+    expect_text(text, "--rank-memory cannot be kept with the CUDA backend");
+    unlink(script);
+}
+END_TEST
+
+START_TEST(test_values_are_checked)
+{
+    static const char *const wrong[][2] = {
+        {"--rank-memory", "255M"},   {"--rank-memory", "x"}, {"--start-timeout", "0"},
+        {"--start-timeout", "soon"}, {"--rank-user", "0"},   {"--rank-user", "root"},
+        {"--rank-user", ""},         {"--rank-user", "1,2"}, {"--rank-user", "no such user"}};
+    char text[4096], part[64];
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const char *const arguments[] = {wrong[i][0], wrong[i][1], NULL};
+        ck_assert_msg(daemon_run(arguments, text, sizeof(text)) == 64, "%s %s", wrong[i][0],
+                      wrong[i][1]);
+        snprintf(part, sizeof(part), "%s: value '%s': expected", wrong[i][0], wrong[i][1]);
+        expect_text(text, part);
+    }
+}
+END_TEST
+
+// Five starts fail before that is told; with the limit that there is otherwise not even three
+// would.
+START_TEST(test_start_that_hangs)
+{
+    const char *const arguments[] = {"--rank-program", odd_rank, "--start-timeout", "200ms", NULL};
+    daemon_start(&d, arguments);
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = 7;
+    request.timeout_ns = UINT64_C(30000000000);
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_UNAVAILABLE);
+    expect_text(reply.message, "the pool of 7 ranks cannot be started");
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// Sanitizers map more than any limit, and count.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+START_TEST(test_memory)
+{
+    const char *const arguments[] = {"--rank-program", odd_rank, "--rank-memory", "256M", NULL};
+    daemon_start(&d, arguments);
+    run_and_pass(&d, WORLD);
+    pid_t pid = daemon_rank_pid(&d, WORLD, 0);
+    ck_assert_uint_eq(limit_of(pid, "Max data size"), UINT64_C(256) << 20);
+    ck_assert_uint_eq(limit_of(pid, "Max address space"), UINT64_C(1280) << 20);
+    run("memory", STATUS_ABORTED, "rank 1 of 2 exited with 0");
+
+    run_and_pass(&d, WORLD); // the pool is back
+    struct wire_request request = daemon_request(METHOD_RUN);
+    strcpy(request.run.model, "hoard");
+    request.run.world_size = WORLD;
+    request.timeout_ns = UINT64_C(2000000000);
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.message,
+                "rank 1 of 2 was in forward, step 1, with all the memory that a rank "
+                "may have (rank-memory)");
+    wire_reply_fini(&reply);
+
+    request = daemon_request(METHOD_RUN);
+    request.run.world_size = WORLD;
+    request.run.heads = request.run.kv_heads = 8;
+    request.run.head_dim_qk = request.run.head_dim_v = 128;
+    request.run.seqlen_q = request.run.seqlen_kv = 16384;
+    reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
+    expect_text(reply.message, "--rank-memory leaves it 0.06 GiB");
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_cases_pass_within_a_limit)
+{
+    static const char *const arguments[] = {"--rank-memory", "256M", NULL};
+    daemon_start(&d, arguments);
+    run_and_pass(&d, WORLD);
+    run_and_pass(&d, 1);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+#endif
+
+int main(void)
+{
+    Suite *suite = suite_create("daemon_limits");
+    TCase *c = tcase_create("limits");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, test_limits);
+    tcase_add_test(c, test_memory_of_the_daemon_is_not_dear);
+    tcase_add_test(c, test_gpus_have_no_limit_of_memory);
+    tcase_add_test(c, test_values_are_checked);
+    tcase_add_test(c, test_start_that_hangs);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    tcase_add_test(c, test_memory);
+    tcase_add_test(c, test_cases_pass_within_a_limit);
+#endif
+    suite_add_tcase(suite, c);
+    return runner_run(suite);
+}

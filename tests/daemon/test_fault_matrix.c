@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every state of a rank, and in each every way to misbehave (common/fault.h). A cell: a pool of two
+// is warm, rank 1 has an order, one case meets the fault and a second waits behind it. The first is
+// answered once, as it must be, with the rank that was the cause; the second runs; the pool is back
+// and the daemon holds no more descriptors and children than before. The cells are dealt to a few
+// processes, each with a daemon of its own. One line of TAP a cell.
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/daemon/fault_scene.h"
+
+// The deadline of a case that is to miss it; made longer where the fault was not reached before.
+#define SHORT_MS     250
+#define SHORT_GPU_MS 2500 // where the ranks are started first
+#define SHORT_MAX_MS 16000
+#define HOARD_MS     3000
+
+// ---- the table ---------------------------------------------------------------------------------
+
+// What the case that meets the fault is answered.
+static int expected(const struct cell *cell)
+{
+    bool start = is_start(cell->point), after = cell->point == FAULT_REPORTED,
+         idle = cell->point == FAULT_IDLE;
+    switch (cell->kind) {
+    case FAULT_KIND_STALE:
+    case FAULT_KIND_FLOOD:
+    case FAULT_KIND_LEAK:
+        return PASSES;
+    case FAULT_KIND_HOARD: // the BLAS waits for memory for ever
+        return PASSES | FAILS | EXITS | OVERRUNS | LACKS | (start ? NOT_STARTED : 0);
+    case FAULT_KIND_STOP:
+    case FAULT_KIND_SPIN:
+        return start ? NOT_STARTED | PASSES : after ? PASSES : OVERRUNS;
+    case FAULT_KIND_TWICE: // a lie that is believed when all others have reported
+        return start ? PASSES : PASSES | FAILS;
+    default: // a pool that is lost without a case is started again; one rank alone may be through
+        return start ? PASSES : (is_end(cell->kind) ? EXITS : FAILS) | (idle || after ? PASSES : 0);
+    }
+}
+
+// Whether the second case may be the one that meets the fault.
+static bool reaches_second(const struct cell *cell)
+{
+    return cell->point == FAULT_REPORTED || cell->point == FAULT_IDLE ||
+           cell->kind == FAULT_KIND_TWICE || cell->kind == FAULT_KIND_HOARD;
+}
+
+// How the answer says where the rank was; NULL where it may be in several places.
+static const char *place_of(enum fault_point point)
+{
+    static const char *const places[FAULT_POINTS] = {[FAULT_RECEIPT] = "before it began the case",
+                                                     [FAULT_INPUTS] = "in inputs",
+                                                     [FAULT_FORWARD] = "in forward",
+                                                     [FAULT_BACKWARD] = "in backward",
+                                                     [FAULT_REPORT] = "after the last step"};
+    return places[point];
+}
+
+static const char *fate_of(enum fault_kind kind)
+{
+    return kind == FAULT_KIND_KILL    ? "killed by signal 9"
+           : kind == FAULT_KIND_ABORT ? "killed by signal 6"
+           : kind == FAULT_KIND_EXIT  ? "exited with 0"
+                                      : "rank 1 of 2";
+}
+
+// The first answer: who is blamed is told with how it ended and where it was.
+static int first_take(uint32_t number, const struct cell *cell)
+{
+    char message[ERROR_TEXT_MAX];
+    int allowed = expected(cell) | (is_hang(cell->kind) ? NOT_STARTED | OVERRUNS | TOO_EARLY : 0);
+    int kind = answer_take("first case", number, allowed, message);
+    const char *place = place_of(cell->point);
+    if (kind == EXITS && is_end(cell->kind) &&
+        (!strstr(message, fate_of(cell->kind)) || (place && !strstr(message, place))))
+        trouble("first case: '%s' and '%s' expected in: %s", fate_of(cell->kind),
+                place ? place : "", message);
+    return kind;
+}
+
+// ---- a cell ------------------------------------------------------------------------------------
+
+// What is met before a case comes is met by a pool that is started for it.
+static void prepare(const struct cell *cell)
+{
+    if (is_start(cell->point) || cell->point == FAULT_IDLE) {
+        ranks_kill();
+        order_write(cell);
+    } else {
+        warm_up();
+        order_write(cell);
+    }
+}
+
+// True when the case was over before the rank came to the place.
+static bool cell_try(const struct cell *cell, int short_ms)
+{
+    bool hang = is_hang(cell->kind), second = reaches_second(cell);
+    prepare(cell);
+    int limit_ms = hang ? short_ms : cell->kind == FAULT_KIND_HOARD ? HOARD_MS : PATIENCE_MS;
+    uint32_t a = case_send(limit_ms);
+    uint32_t b = case_send(second ? 2 * limit_ms : PATIENCE_MS);
+    int first = first_take(a, cell);
+    bool met = order_is_met();
+    if (first == NOT_STARTED)
+        ranks_kill(); // the daemon itself would wait 30 s for the rest of the pool
+    answer_take("second case", b,
+                PASSES | (second || !met ? EXITS | FAILS | OVERRUNS | NOT_STARTED | TOO_EARLY : 0) |
+                    (cell->kind == FAULT_KIND_HOARD ? LACKS : 0),
+                NULL);
+    met = order_is_met();
+    if (!met && !hang)
+        trouble("the fault was not met");
+    return !met || !(first & expected(cell));
+}
+
+// A rank that keeps what it took is of no use to the next cell.
+static void clean_up(const struct cell *cell)
+{
+    unlink(scene.order);
+    if (cell->kind == FAULT_KIND_HOARD || cell->kind == FAULT_KIND_LEAK || is_start(cell->point))
+        ranks_kill();
+}
+
+static int short_ms(const struct cell *cell)
+{
+    bool starts = is_start(cell->point) || cell->point == FAULT_IDLE;
+    return on_gpus() && starts ? SHORT_GPU_MS : SHORT_MS;
+}
+
+static void cell_run(const struct cell *cell)
+{
+    bool early = true;
+    for (int ms = short_ms(cell); early && !scene.trouble[0]; ms *= 2) {
+        if (ms > SHORT_MAX_MS)
+            trouble("the fault was not met within %d ms", SHORT_MAX_MS);
+        else
+            early = cell_try(cell, ms);
+        clean_up(cell);
+    }
+    warm_up();
+}
+
+int main(int argc, char **argv)
+{
+    static const enum fault_point points[] = {FAULT_HELLO,    FAULT_READY,     FAULT_RECEIPT,
+                                              FAULT_INPUTS,   FAULT_FORWARD,   FAULT_EXCHANGE,
+                                              FAULT_BACKWARD, FAULT_REFERENCE, FAULT_REPORT,
+                                              FAULT_REPORTED, FAULT_IDLE};
+    _Static_assert(sizeof(points) / sizeof(points[0]) == FAULT_POINTS, "every state");
+    // A spare would meet the fault in place of the pool.
+    static const struct cells cells = {"", points, FAULT_POINTS, "off", warm_up, cell_run};
+    return cells_main(&cells, argc, argv);
+}

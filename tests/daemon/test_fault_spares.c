@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can happen to a pool that stands by. A cell: a pool of two is warm and so is its spare; the
+// spare is started anew, and its rank 1 meets the fault: while it starts, or when it has nothing to
+// do. The pool that works does not notice. Then that is killed, and the spare, or whatever has
+// become of it, has to stand in: a case is answered as it must be, the next one passes, and there
+// is a pool and a spare again. tests/daemon/test_fault_matrix.c has the states of a pool that
+// works.
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/daemon/fault_scene.h"
+
+#define RANKS    2
+// The deadline of a case that is to miss it.
+#define SHORT_MS 2000
+#define HOARD_MS 4000
+
+// ---- the table ---------------------------------------------------------------------------------
+
+// What the first case is answered after the pool that worked was killed.
+static int expected(const struct cell *cell)
+{
+    bool idle = cell->point == FAULT_IDLE;
+    switch (cell->kind) {
+    case FAULT_KIND_STOP:
+    case FAULT_KIND_SPIN: // nobody knows before it has a case
+        return idle ? OVERRUNS | TOO_EARLY : PASSES;
+    case FAULT_KIND_HOARD: // the BLAS waits for memory for ever
+        return PASSES | FAILS | EXITS | OVERRUNS | TOO_EARLY | LACKS | NOT_STARTED;
+    case FAULT_KIND_CLOSE: // is given a while before it is called faulty
+        return PASSES | (idle ? FAILS : 0);
+    case FAULT_KIND_KILL:
+    case FAULT_KIND_ABORT:
+    case FAULT_KIND_EXIT: // with GPUs that is known when the driver has taken the process down
+        return PASSES | (idle && on_gpus() ? EXITS : 0);
+    default: // it was lost before, and another one has come
+        return PASSES;
+    }
+}
+
+static int limit_ms(const struct cell *cell)
+{
+    if (is_hang(cell->kind) && cell->point == FAULT_IDLE)
+        return SHORT_MS;
+    return cell->kind == FAULT_KIND_HOARD ? HOARD_MS : PATIENCE_MS;
+}
+
+// ---- a cell ------------------------------------------------------------------------------------
+
+// Whether one pool works and one stands by, and both have nothing to do.
+static bool both_are_idle(void)
+{
+    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
+    struct wire_reply reply;
+    uint32_t number = ++scene.last, got;
+    int idle = 0, spares = 0;
+    memcpy(request.id.bytes, &number, sizeof(number));
+    raw_send(&scene.client, number, &request);
+    if (raw_wait(&scene.client, PATIENCE_MS, &got, &reply) != RAW_REPLY) {
+        trouble("no answer to a status call");
+        return true;
+    }
+    for (int i = 0; i < reply.pools.pool_count; i++) {
+        const struct wire_pool *pool = &reply.pools.pools[i];
+        idle += pool->state == POOL_IDLE;
+        spares += pool->state == POOL_IDLE && pool->spare;
+    }
+    wire_reply_fini(&reply);
+    return idle == 2 && spares == 1;
+}
+
+static void spare_await(void)
+{
+    for (int waited = 0; !both_are_idle(); waited += PAUSE_US) {
+        if (waited > PATIENCE_MS * 1000) {
+            trouble("no spare comes");
+            return;
+        }
+        usleep(PAUSE_US);
+    }
+}
+
+static void both_up(void)
+{
+    warm_up();
+    spare_await();
+}
+
+static void order_await(void)
+{
+    for (int waited = 0; !order_is_met(); waited += PAUSE_US) {
+        if (waited > PATIENCE_MS * 1000) {
+            trouble("the fault was not met");
+            return;
+        }
+        usleep(PAUSE_US);
+    }
+}
+
+static void cell_run(const struct cell *cell)
+{
+    pid_t pids[CHILDREN_MAX];
+    spare_await();
+    // Those of the pool that works were started first.
+    if (children_list(pids) != 2 * RANKS) {
+        trouble("a pool and its spare are not all that is there");
+        return;
+    }
+    order_write(cell);
+    ranks_end(pids + RANKS, RANKS);
+    order_await();
+    answer_take("case of the pool that works", case_send(PATIENCE_MS), PASSES, NULL);
+    for (int i = 0; i < RANKS; i++)
+        if (kill(pids[i], 0) != 0)
+            trouble("the pool that works has ended");
+    ranks_end(pids, RANKS);
+    answer_take("case after its death", case_send(limit_ms(cell)), expected(cell), NULL);
+    // A rank that keeps what it took is of no use to the next cell.
+    if (cell->kind == FAULT_KIND_HOARD || cell->kind == FAULT_KIND_LEAK)
+        ranks_kill();
+    both_up();
+}
+
+int main(int argc, char **argv)
+{
+    static const enum fault_point points[] = {FAULT_HELLO, FAULT_READY, FAULT_IDLE};
+    static const struct cells cells = {"spare ", points, 3, "on", both_up, cell_run};
+    return cells_main(&cells, argc, argv);
+}

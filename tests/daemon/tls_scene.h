@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A daemon that listens with TLS, certificates for both sides, and clients by hand. Every function
+// fails the running test when it cannot do its work.
+#ifndef CPATTN_TESTS_DAEMON_TLS_SCENE_H
+#define CPATTN_TESTS_DAEMON_TLS_SCENE_H
+
+#include "tests/daemon/certificates.h"
+#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/net_client.h"
+
+extern struct daemon d;
+extern int port;
+extern char url[64];
+// Who signs; the daemon and a client with theirs; another who signs, whom nobody knows, and one
+// with his.
+extern struct certificate ca, server, client, stranger, imposter;
+
+void tls_setup(void);
+void tls_teardown(void);
+
+// Clients have to have certificates; with it a token, or one of the two.
+void start(bool certificates, bool token);
+
+// A client that is let in.
+extern const struct tls_client_options proper;
+
+// Shakes hands and greets.
+void open_greeted(struct tls_client *t, const struct tls_client_options *options);
+
+// The next reply: wire_reply_fini(); a request and its reply; the status of a reply.
+struct wire_reply answer(struct tls_client *t);
+struct wire_reply ask(struct tls_client *t, const struct wire_request *request, const char *token);
+void expect(const struct tls_client_options *options, const char *token, enum status status);
+
+// The handshake fails, on the client's side or as the daemon wants it, and this is logged.
+void expect_no_handshake(const struct tls_client_options *options, const char *logged);
+
+// What nng says of a connection with this certificate and the key of that one.
+int nng_try(const struct certificate *own, const struct certificate *key);
+
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention by its definition a second time: dense arrays, one loop per index, the mask stated
+// another way than in the reference.
+#ifndef CPATTN_TESTS_JUDGE_DENSE_H
+#define CPATTN_TESTS_JUDGE_DENSE_H
+
+#include "plan/case.h"
+
+// One sequence of a case, [position][head][d] as in bshd.
+struct dense {
+    struct cp_case c;
+    int64_t sq, sk;
+    int h, hk, dk, dv;
+    double *q, *k, *v, *d_out;                   // inputs
+    double *bias, *sink;                         // [head][query][key], [head]
+    double *out, *lse, *delta, *d_q, *d_k, *d_v; // results; lse, delta [head][position]
+    double *d_bias, *d_sink, *max_logit;
+    double *terms_q, *terms_k; // squares of the terms of dQ and dK, [head][position]
+    double *all;               // the memory of them
+};
+
+// Loads the inputs of a sequence; results are zero.
+void dense_init(struct dense *t, const struct cp_case *c, int sequence);
+void dense_fini(struct dense *t);
+
+// out and lse; the largest logits; all gradients, from out and lse.
+void dense_forward(struct dense *t);
+void dense_max_logits(struct dense *t);
+void dense_backward(struct dense *t);
+
+// A vector of a tensor [position][heads][d], and an element of one [head][query][key].
+double *dense_row(double *tensor, int64_t position, int heads, int head, int d);
+double *dense_pair(const struct dense *t, double *tensor, int64_t i, int64_t j, int head);
+
+// Of two vectors.
+double dense_product(const double *x, const double *y, int n);
+
+// Zeroed memory, to be freed.
+double *dense_zeros(int64_t count);
+
+#endif

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// One case of 512 tokens, 4 heads of 64 and no mask on one rank, whose tensors are judged one by
+// one, each by nothing but its own rules: what verdicts notice of an error, and what they do not.
+#ifndef CPATTN_TESTS_JUDGE_POWER_H
+#define CPATTN_TESTS_JUDGE_POWER_H
+
+#include "common/report.h"
+#include "plan/case.h"
+
+enum {
+    POWER_LENGTH = 512,
+    POWER_HEADS = 4,
+    POWER_DIM = 64,
+    POWER_ROWS = POWER_LENGTH * POWER_HEADS,
+    POWER_COUNT = POWER_ROWS * POWER_DIM,
+    POWER_PAIRS = POWER_ROWS * POWER_LENGTH,
+    POWER_TENSORS = 4,
+};
+
+// A tensor of all heads, [head][token][dim].
+struct power_tensor {
+    enum report_tensor name;
+    double *reference;
+    float *twin;
+    double *terms; // of a row: RMS of what cancels in an element; NULL: nothing does
+};
+
+struct power {
+    struct cp_case c;
+    struct power_tensor tensors[POWER_TENSORS]; // out, dq, dk, dv
+    float *errors, *twins;
+    char *memory;
+};
+
+// Computes what is expected. False where memory is short.
+bool power_init(struct power *p, enum case_dtype dtype, enum case_inputs inputs);
+void power_fini(struct power *p);
+
+// Exact results of attention that leaves out the pairs for which left_out[head][query][key] is
+// true, rounded to the dtype: [tensor][POWER_COUNT]. False where memory is short.
+bool power_leave_out(const struct power *p, const bool *left_out, float *results);
+
+// The figures of a tensor with these elements.
+struct figures power_judge(struct power *p, int tensor, const float *got);
+
+#endif

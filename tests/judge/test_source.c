@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs that are given: whoever gives the numbers that would be drawn gets the same shards and the
+// same reference, and other numbers are taken from where they lie.
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/cpu/expected.h"
+#include "judge/dtype.h"
+#include "judge/source.h"
+#include "rank/inputs.h"
+#include "tests/support/cases.h"
+#include "tests/support/generate.h"
+#include "tests/support/runner.h"
+
+#define CASES 300
+
+// ---- whole tensors, from what would be drawn ----
+
+static void tokens_draw(const struct cp_case *c, enum input_tensor tensor, char *data)
+{
+    enum shard_side side = tensor == INPUT_K || tensor == INPUT_V ? SIDE_KV : SIDE_Q;
+    int64_t row_bytes =
+        (int64_t)input_heads(c, tensor) * input_head_dim(c, tensor) * case_element_bytes(c);
+    for (int32_t sequence = 0; sequence < c->batch; sequence++)
+        for (int64_t i = 0; i < case_length(c, side, sequence); i++)
+            input_row(c, tensor, sequence, i,
+                      data +
+                          (whole_row_first(c, side, sequence) + i * whole_row_step(c)) * row_bytes);
+}
+
+static void bias_draw(const struct cp_case *c, char *data)
+{
+    struct bias_dims dims = input_bias_dims(c);
+    int64_t row = c->seqlen_kv * case_element_bytes(c);
+    for (int b = 0; b < dims.batch; b++)
+        for (int h = 0; h < dims.heads; h++)
+            for (int64_t i = 0; i < dims.rows; i++, data += row)
+                input_bias_row(c, b, h, i, 0, c->seqlen_kv, data);
+}
+
+struct given {
+    struct cp_case c; // with the source
+    void *tensors[WHOLE_INPUTS];
+    struct input_source source;
+};
+
+static void given_init(struct given *g, const struct cp_case *drawn)
+{
+    struct error error;
+    g->c = *drawn;
+    for (int i = 0; i < WHOLE_INPUTS; i++) {
+        int64_t bytes = whole_bytes(drawn, (enum whole_tensor)i);
+        struct whole_shape shape;
+        bool exists = whole_shape(drawn, (enum whole_tensor)i, &shape);
+        g->tensors[i] = exists ? calloc((size_t)bytes + 1, 1) : NULL;
+        if (!exists)
+            continue;
+        if (i == WHOLE_BIAS)
+            bias_draw(drawn, g->tensors[i]);
+        else if (i == WHOLE_SINK)
+            inputs_fill_sink(drawn, g->tensors[i]);
+        else
+            tokens_draw(drawn, (enum input_tensor)(i + 1), g->tensors[i]);
+    }
+    ck_assert_int_eq(source_init(&g->source, drawn, (const void *const *)g->tensors, &error),
+                     STATUS_OK);
+    g->c.source = &g->source;
+}
+
+static void given_fini(struct given *g)
+{
+    source_fini(&g->source);
+    for (int i = 0; i < WHOLE_INPUTS; i++)
+        free(g->tensors[i]);
+}
+
+// ---- shards ----
+
+static void shard_compare(const struct cp_case *drawn, const struct cp_case *c,
+                          enum input_tensor tensor, int rank)
+{
+    enum shard_side side = tensor == INPUT_K || tensor == INPUT_V ? SIDE_KV : SIDE_Q;
+    size_t bytes = (size_t)(shard_rows(c, side, rank) * input_heads(c, tensor) *
+                            input_head_dim(c, tensor) * case_element_bytes(c));
+    struct span *spans = calloc((size_t)shard_spans_max(c), sizeof(*spans));
+    char *expected = malloc(bytes + 1), *got = malloc(bytes + 1);
+    int count = shard_spans(c, side, rank, spans);
+    inputs_fill(drawn, tensor, rank, spans, count, expected);
+    inputs_fill(c, tensor, rank, spans, count, got);
+    ck_assert_msg(memcmp(expected, got, bytes) == 0, "tensor %d of rank %d", (int)tensor, rank);
+    free(spans);
+    free(expected);
+    free(got);
+}
+
+START_TEST(given_inputs_are_dealt_as_drawn_ones)
+{
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        struct cp_case drawn;
+        struct given g;
+        generate_case(seed, 4, 40, &drawn);
+        given_init(&g, &drawn);
+        for (int rank = 0; rank < drawn.world_size; rank++)
+            for (int tensor = INPUT_Q; tensor <= (drawn.training ? INPUT_DO : INPUT_V); tensor++)
+                shard_compare(&drawn, &g.c, (enum input_tensor)tensor, rank);
+        if (drawn.softmax == SOFTMAX_LEARNABLE)
+            ck_assert_float_eq(input_sink(&g.c, drawn.heads - 1),
+                               input_sink(&drawn, drawn.heads - 1));
+        if (drawn.bias != BIAS_NONE && drawn.seqlen_q > 0 && drawn.seqlen_kv > 0) {
+            float a, b;
+            input_bias(&drawn, drawn.batch - 1, drawn.heads - 1, drawn.seqlen_q - 1,
+                       drawn.seqlen_kv - 1, 1, &a);
+            input_bias(&g.c, drawn.batch - 1, drawn.heads - 1, drawn.seqlen_q - 1,
+                       drawn.seqlen_kv - 1, 1, &b);
+            ck_assert_float_eq(a, b);
+        }
+        given_fini(&g);
+    }
+}
+END_TEST
+
+// ---- the reference ----
+
+static double out_of(const struct cp_case *c, double *lse)
+{
+    double out[HEAD_DIM_MAX];
+    float twin[HEAD_DIM_MAX];
+    struct room room = {0};
+    struct error error;
+    const struct expected_queries e = {.out = out, .lse = lse, .out_twin = twin};
+    struct cp_case forward = *c;
+    forward.training = false;
+    ck_assert_int_eq(expected_queries(&forward, expected_precision(c), 0, 1, (struct range){40, 41},
+                                      &room, &e, &error),
+                     STATUS_OK);
+    room_fini(&room);
+    return out[3];
+}
+
+START_TEST(the_reference_computes_with_given_inputs)
+{
+    struct cp_case drawn = cases_usual();
+    struct given g;
+    double lse, lse_given;
+    cases_set(&drawn, "seqlen", "64");
+    given_init(&g, &drawn);
+    double out = out_of(&drawn, &lse);
+    ck_assert_double_eq(out_of(&g.c, &lse_given), out);
+    ck_assert_double_eq(lse_given, lse);
+    // Another v in one place that query 40 sees, and one that it does not see.
+    uint16_t *v = g.tensors[WHOLE_V];
+    v[(41 * 8 + 1) * 128 + 3] = 0x4700;
+    ck_assert_double_eq(out_of(&g.c, &lse_given), out);
+    v[(40 * 8 + 1) * 128 + 3] = 0x4700;
+    ck_assert(out_of(&g.c, &lse_given) != out);
+    ck_assert_double_eq(lse_given, lse);
+    given_fini(&g);
+}
+END_TEST
+
+START_TEST(what_lies_outside_is_zero)
+{
+    struct cp_case drawn = cases_usual();
+    struct given g;
+    float values[128];
+    char row[2 * 8 * 128];
+    cases_set(&drawn, "seqlen", "8");
+    given_init(&g, &drawn);
+    for (int i = 0; i < 3; i++) {
+        static const struct {
+            int32_t sequence;
+            int64_t position;
+            int head;
+        } at[] = {{2, 0, 0}, {0, 8, 0}, {0, 0, 8}};
+        memset(values, 0xff, sizeof(values));
+        input_token_head(&g.c, INPUT_Q, at[i].sequence, at[i].position, at[i].head, values);
+        for (int k = 0; k < 128; k++)
+            ck_assert_float_eq(values[k], 0);
+    }
+    memset(row, 0xff, sizeof(row));
+    input_row(&g.c, INPUT_K, 0, -1, row);
+    ck_assert_int_eq(row[5], 0);
+    given_fini(&g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("source");
+    TCase *tcase = tcase_create("source");
+    tcase_add_test(tcase, given_inputs_are_dealt_as_drawn_ones);
+    tcase_add_test(tcase, the_reference_computes_with_given_inputs);
+    tcase_add_test(tcase, what_lies_outside_is_zero);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}

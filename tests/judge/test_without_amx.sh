@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Where products run on AMX, the tests of what else they run on: the BLAS. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+if "$top_builddir/tests/judge/test_amx" 'usable?'; then
+    tap_skip "tests without AMX" "AMX is not used here: all tests run on the BLAS"
+    tap_done
+    exit 0
+fi
+for program in judge/test_expected kernels/test_attention judge/test_verify judge/test_rounding rank/test_rank \
+    rank/test_random_cases; do
+    if output=$(CPATTN_AMX=no CPATTN_RANDOM_CASES=100 CPATTN_RANDOM_ORDERS=2 \
+        "$top_builddir/tests/$program" 2>&1); then
+        tap_pass "$program without AMX"
+    else
+        tap_fail "$program without AMX" "$output"
+    fi
+done
+tap_done

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deliberate errors of common/mutation.h that live in the kernels: each moves what it should
+// far beyond the tolerance of test_attention.c, and nothing moves without one.
+#include <string.h>
+
+#include "tests/kernels/scene.h"
+#include "tests/mutations/mutations.h"
+#include "tests/support/runner.h"
+
+#define TOLERANCE SCENE_TOLERANCE_AMX
+#define NOTICED   1e-2
+
+static struct scene_errors errors_of(enum compiled_mutation mutation)
+{
+    static const struct scene_sample sample = {
+        150, 150, MASK_CAUSAL, WINDOW_UNBOUNDED, WINDOW_UNBOUNDED, 4, 2, 64, 32, DTYPE_BF16, 1,
+        2,   2};
+    struct scene s;
+    scene_init(&s, &sample);
+    struct attention_backend *backend = scene_backend();
+    mutation_active = mutation;
+    scene_run(&s, backend, false);
+    mutation_active = MUTATION_NONE;
+    struct scene_errors errors = scene_compare(&s);
+    backend_cpu.destroy(backend);
+    scene_fini(&s);
+    return errors;
+}
+
+START_TEST(nothing_moves_without_one)
+{
+    struct scene_errors errors = errors_of(MUTATION_NONE);
+    ck_assert_double_le(errors.o, TOLERANCE);
+    ck_assert_double_le(errors.dq, TOLERANCE);
+    ck_assert_double_le(errors.dk, TOLERANCE);
+    ck_assert_double_le(errors.dv, TOLERANCE);
+}
+END_TEST
+
+START_TEST(averaging_moves_the_output)
+{
+    struct scene_errors errors = errors_of(MUTATION_MERGE_WITHOUT_LSE);
+    ck_assert_double_ge(errors.o, NOTICED);
+    ck_assert_double_le(errors.lse, TOLERANCE);
+}
+END_TEST
+
+START_TEST(a_wrong_scale_moves_everything)
+{
+    struct scene_errors errors = errors_of(MUTATION_SCALE_5_PERCENT);
+    ck_assert_double_ge(errors.o, NOTICED);
+    ck_assert_double_ge(errors.lse, NOTICED);
+    ck_assert_double_ge(errors.dq, NOTICED);
+    ck_assert_double_ge(errors.dk, NOTICED);
+    ck_assert_double_ge(errors.dv, NOTICED);
+}
+END_TEST
+
+START_TEST(a_neighbouring_head_moves_everything)
+{
+    struct scene_errors errors = errors_of(MUTATION_GQA_WRONG_HEAD);
+    ck_assert_double_ge(errors.o, NOTICED);
+    ck_assert_double_ge(errors.dq, NOTICED);
+    ck_assert_double_ge(errors.dk, NOTICED);
+    ck_assert_double_ge(errors.dv, NOTICED);
+}
+END_TEST
+
+static Suite *mutated_kernels_suite(void)
+{
+    Suite *suite = suite_create("mutated_kernels");
+    TCase *tcase = tcase_create("mutations");
+    tcase_add_test(tcase, nothing_moves_without_one);
+    tcase_add_test(tcase, averaging_moves_the_output);
+    tcase_add_test(tcase, a_wrong_scale_moves_everything);
+    tcase_add_test(tcase, a_neighbouring_head_moves_everything);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return runner_run(mutated_kernels_suite());
+}

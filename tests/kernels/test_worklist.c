@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiles of a forward call cover what the slices admit, each pair as often as slices hold it.
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/worklist.h"
+#include "tests/kernels/drawn_slices.h"
+#include "tests/support/runner.h"
+
+static const struct work_cut CUT = {.rows = 8, .keys = 64};
+
+// Returns whether any row of the tile sees the first key of the fragment, and any the last.
+static bool tally_fragment(const struct drawn_slices *scene, const struct work_tile *tile,
+                           const struct work_fragment *fragment, struct pair_tally *tally)
+{
+    int64_t step = scene->shape.row_step;
+    bool first = false, last = false;
+    for (int64_t r = 0; r < tile->rows; r++)
+        for (int64_t j = 0; j < fragment->keys; j++) {
+            if (j < fragment->low + r || j >= fragment->high + r)
+                continue;
+            int64_t row = tile->q_row + r * step, key = fragment->kv_row + j * step;
+            tally->pairs[row][key]++;
+            tally->bias[row][key] +=
+                fragment->bias + r * scene->shape.bias_row_step * DRAWN_BIAS_STRIDE + j;
+            first |= j == 0;
+            last |= j == fragment->keys - 1;
+        }
+    return first && last;
+}
+
+// Whether the rows that a fragment takes for stored end where those of some slice do.
+static bool stored_is_right(const struct drawn_slices *scene, const struct work_fragment *fragment)
+{
+    int64_t step = scene->shape.row_step;
+    for (int i = 0; i < scene->count; i++) {
+        const struct slice *s = &scene->slices[i];
+        if (fragment->kv_row >= s->kv_row && (fragment->kv_row - s->kv_row) % step == 0 &&
+            fragment->kv_row + fragment->stored * step == s->kv_row + s->kv_len * step)
+            return fragment->stored >= fragment->keys;
+    }
+    return false;
+}
+
+static int64_t fragment_blocks(const struct work_fragment *fragment)
+{
+    return (fragment->keys + CUT.keys - 1) / CUT.keys;
+}
+
+static void tally_list(const struct drawn_slices *scene, const struct worklist *list,
+                       struct pair_tally *tally)
+{
+    bool owned[DRAWN_ROWS_MAX] = {false};
+    for (int32_t t = 0; t < list->tile_count; t++) {
+        const struct work_tile *tile = &list->tiles[t];
+        int64_t blocks = 0;
+        ck_assert_int_ge(tile->rows, 1);
+        ck_assert_int_le(tile->rows, CUT.rows);
+        for (int64_t r = 0; r < tile->rows; r++) {
+            int64_t row = tile->q_row + r * scene->shape.row_step;
+            ck_assert(!owned[row]);
+            owned[row] = true;
+        }
+        ck_assert_int_ge(tile->fragment_count, 1);
+        for (int32_t f = 0; f < tile->fragment_count; f++) {
+            const struct work_fragment *fragment = &list->fragments[tile->fragment + f];
+            ck_assert_int_ge(fragment->keys, 1);
+            ck_assert_int_eq(fragment->last, f == tile->fragment_count - 1);
+            ck_assert(tally_fragment(scene, tile, fragment, tally));
+            ck_assert(stored_is_right(scene, fragment));
+            blocks += fragment_blocks(fragment);
+        }
+        ck_assert_int_eq(tile->blocks, blocks);
+        if (t > 0)
+            ck_assert_int_ge(list->tiles[t - 1].blocks, tile->blocks);
+    }
+}
+
+static void check_scene(const struct drawn_slices *scene, struct worklist *list)
+{
+    static struct pair_tally wanted, found;
+    memset(&wanted, 0, sizeof(wanted));
+    memset(&found, 0, sizeof(found));
+    struct error error;
+    ck_assert_int_eq(worklist_build(list, &scene->shape, scene->slices, scene->count, CUT, &error),
+                     STATUS_OK);
+    slices_tally(scene, &wanted);
+    tally_list(scene, list, &found);
+    ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
+}
+
+START_TEST(covers_what_is_visible)
+{
+    struct worklist list = {0};
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        struct drawn_slices scene;
+        slices_draw(&scene, seed);
+        check_scene(&scene, &list);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
+START_TEST(nothing_makes_no_tile)
+{
+    struct worklist list = {0};
+    struct drawn_slices scene = {.shape.row_step = 1, .count = 3};
+    scene.slices[0] = (struct slice){.q_len = 5, .right = SLICE_UNBOUNDED};
+    scene.slices[1] = (struct slice){.kv_len = 5, .right = SLICE_UNBOUNDED};
+    // No query sees a key that lies behind all of them.
+    scene.slices[2] = (struct slice){.q_len = 5, .kv_len = 5, .offset = 5, .left = SLICE_UNBOUNDED};
+    check_scene(&scene, &list);
+    ck_assert_int_eq(list.tile_count, 0);
+    worklist_fini(&list);
+}
+END_TEST
+
+// Queries that several slices hold make one tile, so that results meet in one thread block.
+START_TEST(one_tile_for_many_slices)
+{
+    struct worklist list = {0};
+    struct drawn_slices scene = {.shape.row_step = 1, .count = 3};
+    for (int i = 0; i < 3; i++)
+        scene.slices[i] = (struct slice){.q_len = CUT.rows,
+                                         .kv_row = 30 * i,
+                                         .kv_len = 20,
+                                         .left = SLICE_UNBOUNDED,
+                                         .right = SLICE_UNBOUNDED};
+    check_scene(&scene, &list);
+    ck_assert_int_eq(list.tile_count, 1);
+    ck_assert_int_eq(list.fragment_count, 3);
+    worklist_fini(&list);
+}
+END_TEST
+
+// The longest rectangle there can be: bounds are kept in 32 bits.
+START_TEST(long_sequences)
+{
+    struct worklist list = {0};
+    struct attention_shape shape = {.row_step = 4096};
+    struct slice slice = {.q_len = SEQLEN_MAX,
+                          .kv_len = SEQLEN_MAX,
+                          .offset = -SEQLEN_MAX,
+                          .left = SLICE_UNBOUNDED - 1,
+                          .right = SEQLEN_MAX};
+    struct error error;
+    ck_assert_int_eq(
+        worklist_build(&list, &shape, &slice, 1, (struct work_cut){1 << 20, 64}, &error),
+        STATUS_OK);
+    ck_assert_int_eq(list.tile_count, 16);
+    for (int32_t t = 0; t < list.tile_count; t++) {
+        const struct work_fragment *fragment = &list.fragments[list.tiles[t].fragment];
+        ck_assert_int_eq(fragment->keys, SEQLEN_MAX);
+        ck_assert_int_eq(fragment->low, -WORK_BOUND);
+        ck_assert_int_ge(fragment->high, SEQLEN_MAX);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
+#define SEQUENCES 6
+
+// Causal sequences of four tiles, behind each other or row by row in turns, and of 10 blocks each.
+static void sequences_build(struct worklist *list, bool interleaved)
+{
+    static struct slice slices[SEQUENCES];
+    const struct work_cut cut = {.rows = 8, .keys = 8};
+    int64_t length = 4 * cut.rows;
+    for (int i = 0; i < SEQUENCES; i++) {
+        int64_t row = interleaved ? i : i * length;
+        slices[i] = (struct slice){.q_row = row,
+                                   .q_len = length,
+                                   .kv_row = row,
+                                   .kv_len = length,
+                                   .left = SLICE_UNBOUNDED};
+    }
+    struct attention_shape shape = {.row_step = interleaved ? SEQUENCES : 1};
+    struct error error;
+    ck_assert_int_eq(worklist_build(list, &shape, slices, SEQUENCES, cut, &error), STATUS_OK);
+    worklist_order(list, shape.row_step, 2 * length, 25);
+}
+
+static int tile_sequence(const struct worklist *list, const struct work_tile *tile,
+                         bool interleaved)
+{
+    int64_t row = list->fragments[tile->fragment].kv_row;
+    return (int)(interleaved ? row % SEQUENCES : row / 32);
+}
+
+// Two sequences make a section; the last one has more, since two would be less than 25 blocks.
+START_TEST(sequences_near_each_other)
+{
+    bool interleaved = _i == 1;
+    struct worklist list = {0};
+    sequences_build(&list, interleaved);
+    ck_assert_int_eq(list.tile_count, 4 * SEQUENCES);
+    for (int32_t t = 0; t < list.tile_count; t++) {
+        int section = t < 8 ? 0 : 1, sequence = tile_sequence(&list, &list.tiles[t], interleaved);
+        ck_assert_int_eq(sequence < 2 ? 0 : 1, section);
+        ck_assert_int_eq(list.tiles[t].blocks, section == 0 ? 4 - t / 2 : 4 - (t - 8) / 4);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
+// What is left over of a sequence comes first, where it sees little.
+START_TEST(first_tile_is_short)
+{
+    struct worklist list = {0};
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slice = {.q_len = 19, .kv_len = 19, .left = SLICE_UNBOUNDED};
+    struct error error;
+    ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1, (struct work_cut){8, 8}, &error),
+                     STATUS_OK);
+    ck_assert_int_eq(list.tile_count, 3);
+    for (int32_t t = 0; t < 3; t++) {
+        const struct work_tile *tile = &list.tiles[t];
+        ck_assert_int_eq(tile->rows, tile->q_row == 0 ? 3 : 8);
+        ck_assert_int_eq(tile->q_row % 8, tile->q_row == 0 ? 0 : 3);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("worklist");
+    TCase *tcase = tcase_create("worklist");
+    tcase_add_test(tcase, covers_what_is_visible);
+    tcase_add_test(tcase, nothing_makes_no_tile);
+    tcase_add_test(tcase, one_tile_for_many_slices);
+    tcase_add_test(tcase, long_sequences);
+    tcase_add_loop_test(tcase, sequences_near_each_other, 0, 2);
+    tcase_add_test(tcase, first_tile_is_short);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}

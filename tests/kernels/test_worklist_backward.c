@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiles of a backward call cover what the slices admit, each pair as often as slices hold it.
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/worklist_backward.h"
+#include "tests/kernels/drawn_slices.h"
+#include "tests/support/runner.h"
+
+#define BIAS_ROWS (DRAWN_ROWS_MAX + 10)
+
+static const struct backward_cut cut = {.q_rows = 8, .kv_rows = 12};
+
+// ---- what a list holds ----
+
+// Calls `visit` for each pair that some fragment admits, with its bias element.
+struct visitor {
+    void (*visit)(struct visitor *visitor, const struct backward_tile *tile, int64_t row,
+                  int64_t key, int64_t bias);
+    const struct drawn_slices *scene;
+    struct pair_tally *tally;
+    int32_t *chains; // [BIAS_ROWS * DRAWN_BIAS_STRIDE]: 1 + chain that adds to a bias element
+};
+
+// One block; returns whether it has any pair.
+static bool visit_block(struct visitor *visitor, const struct backward_tile *tile,
+                        const struct backward_fragment *fragment, int32_t block)
+{
+    const struct attention_shape *shape = &visitor->scene->shape;
+    bool any = false;
+    for (int64_t i = block * cut.q_rows; i < (block + 1) * cut.q_rows && i < fragment->q_len; i++)
+        for (int64_t j = 0; j < tile->rows; j++) {
+            if (j - i < fragment->low || j - i > fragment->high)
+                continue;
+            any = true;
+            visitor->visit(visitor, tile, fragment->q_row + i * shape->row_step,
+                           tile->kv_row + j * shape->row_step,
+                           fragment->bias + i * shape->bias_row_step * DRAWN_BIAS_STRIDE + j);
+        }
+    return any;
+}
+
+static void visit_list(struct visitor *visitor, const struct backward_worklist *list)
+{
+    for (int32_t t = 0; t < list->tile_count; t++)
+        for (int32_t f = 0; f < list->tiles[t].fragment_count; f++) {
+            const struct backward_fragment *fragment =
+                &list->fragments[list->tiles[t].fragment + f];
+            ck_assert_int_lt(fragment->block_begin, fragment->block_end);
+            for (int32_t b = fragment->block_begin; b < fragment->block_end; b++)
+                ck_assert(visit_block(visitor, &list->tiles[t], fragment, b));
+        }
+}
+
+static void count_pair(struct visitor *visitor, const struct backward_tile *tile, int64_t row,
+                       int64_t key, int64_t bias)
+{
+    (void)tile;
+    visitor->tally->pairs[row][key]++;
+    visitor->tally->bias[row][key] += bias;
+}
+
+static void note_chain(struct visitor *visitor, const struct backward_tile *tile, int64_t row,
+                       int64_t key, int64_t bias)
+{
+    (void)row;
+    (void)key;
+    int32_t *chain = &visitor->chains[bias];
+    ck_assert(*chain == 0 || *chain == tile->chain + 1);
+    *chain = tile->chain + 1;
+}
+
+// ---- tests ----
+
+static int64_t chain_steps(const struct backward_worklist *list, int32_t chain)
+{
+    int64_t steps = 0;
+    for (int32_t t = list->chains[chain]; t < list->chains[chain + 1]; t++)
+        steps += list->tiles[t].steps;
+    return steps;
+}
+
+// No key row in two tiles; chains are runs of tiles, the longest first; steps add up.
+static void check_tiles(const struct drawn_slices *scene, const struct backward_worklist *list)
+{
+    bool owned[DRAWN_ROWS_MAX] = {false};
+    int64_t steps = 0;
+    for (int32_t t = 0; t < list->tile_count; t++) {
+        const struct backward_tile *tile = &list->tiles[t];
+        ck_assert(tile->rows >= 1 && tile->rows <= cut.kv_rows && tile->fragment_count >= 1);
+        for (int64_t r = 0; r < tile->rows; r++) {
+            int64_t row = tile->kv_row + r * scene->shape.row_step;
+            ck_assert(!owned[row]);
+            owned[row] = true;
+        }
+        ck_assert(t >= list->chains[tile->chain] && t < list->chains[tile->chain + 1]);
+        steps += tile->steps;
+    }
+    ck_assert_int_eq(steps, list->steps);
+    for (int32_t c = 1; c < list->chain_count; c++)
+        ck_assert_int_ge(chain_steps(list, c - 1), chain_steps(list, c));
+}
+
+// Blocks of one number hold the same rows, those of different numbers different ones; the steps of
+// all fragments have different numbers.
+static void check_blocks(const struct drawn_slices *scene, const struct backward_worklist *list)
+{
+    int64_t rows[DRAWN_ROWS_MAX];
+    bool *numbers = calloc((size_t)list->steps + 1, 1);
+    for (int i = 0; i < DRAWN_ROWS_MAX; i++)
+        rows[i] = -1;
+    for (int32_t f = 0; f < list->fragment_count; f++) {
+        const struct backward_fragment *fragment = &list->fragments[f];
+        for (int32_t b = fragment->block_begin; b < fragment->block_end; b++) {
+            int64_t row = fragment->q_row + b * (int64_t)cut.q_rows * scene->shape.row_step;
+            int32_t block = fragment->block_first + b;
+            int64_t step = fragment->turn + b - fragment->block_begin;
+            ck_assert(block < list->block_count && step < list->steps && !numbers[step]);
+            numbers[step] = true;
+            ck_assert(rows[block] == -1 || rows[block] == row);
+            rows[block] = row;
+            for (int32_t other = 0; other < list->block_count; other++)
+                ck_assert(other == block || rows[other] != row);
+        }
+    }
+    free(numbers);
+}
+
+static void check_places(const struct drawn_slices *scene, const struct backward_worklist *list)
+{
+    int64_t step = scene->shape.row_step;
+    for (int32_t i = 0; i < list->tile_count; i++) {
+        const struct backward_tile *tile = &list->tiles[i];
+        ck_assert(tile->residue < step && tile->kv_row == tile->residue + tile->begin * step);
+    }
+    for (int32_t i = 0; i < list->fragment_count; i++) {
+        const struct backward_fragment *f = &list->fragments[i];
+        ck_assert(f->residue < step && f->q_row == f->residue + f->begin * step);
+    }
+}
+
+static void check_scene(const struct drawn_slices *scene, struct backward_worklist *list,
+                        bool chained)
+{
+    static struct pair_tally wanted, found;
+    memset(&wanted, 0, sizeof(wanted));
+    memset(&found, 0, sizeof(found));
+    struct error error;
+    struct backward_cut asked = cut;
+    asked.chained = chained;
+    ck_assert_int_eq(
+        backward_worklist_build(list, &scene->shape, scene->slices, scene->count, asked, &error),
+        STATUS_OK);
+    struct visitor visitor = {.visit = count_pair, .scene = scene, .tally = &found};
+    slices_tally(scene, &wanted);
+    visit_list(&visitor, list);
+    ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
+    check_tiles(scene, list);
+    check_blocks(scene, list);
+    check_places(scene, list);
+    if (chained) {
+        visitor.visit = note_chain;
+        visitor.chains = calloc(BIAS_ROWS * DRAWN_BIAS_STRIDE, sizeof(*visitor.chains));
+        visit_list(&visitor, list);
+        free(visitor.chains);
+    } else {
+        ck_assert_int_eq(list->chain_count, list->tile_count);
+    }
+}
+
+START_TEST(covers_what_is_visible)
+{
+    struct backward_worklist list = {0};
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        struct drawn_slices scene;
+        slices_draw(&scene, seed);
+        check_scene(&scene, &list, seed % 2 == 0);
+    }
+    backward_worklist_fini(&list);
+}
+END_TEST
+
+// Tiles that share no element of the bias need not wait for each other.
+START_TEST(chains_are_no_longer_than_needed)
+{
+    struct backward_worklist list = {0};
+    struct error error;
+    struct attention_shape shape = {.row_step = 1,
+                                    .bias_row_stride = DRAWN_BIAS_STRIDE,
+                                    .bias_row_step = 1,
+                                    .bias_head_stride = 0};
+    struct slice slices[2];
+    for (int i = 0; i < 2; i++)
+        slices[i] = (struct slice){.q_row = i * 40,
+                                   .q_len = 40,
+                                   .kv_row = i * 36,
+                                   .kv_len = 36,
+                                   .left = SLICE_UNBOUNDED,
+                                   .right = SLICE_UNBOUNDED};
+    struct backward_cut asked = {.q_rows = 8, .kv_rows = 12, .chained = true};
+    // The same rows and columns of the bias for both: three chains of two tiles.
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, 2, asked, &error), STATUS_OK);
+    ck_assert_int_eq(list.tile_count, 6);
+    ck_assert_int_eq(list.chain_count, 3);
+    // Rows of their own.
+    slices[1].bias_row = 40;
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, 2, asked, &error), STATUS_OK);
+    ck_assert_int_eq(list.chain_count, 6);
+    ck_assert_int_eq(list.block_count, 10);
+    slices[0].bias_row = 80;
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, 2, asked, &error), STATUS_OK);
+    ck_assert_int_eq(list.chain_count, 6);
+    backward_worklist_fini(&list);
+}
+END_TEST
+
+#define RANKS      4
+#define CHUNK_ROWS 16
+
+// Which part of a causal sequence lies in a row: each rank has one part from its beginning and that
+// which mirrors it.
+static int part_of(int64_t row)
+{
+    int place = (int)(row / CHUNK_ROWS);
+    return place % 2 == 0 ? place / 2 : 2 * RANKS - 1 - place / 2;
+}
+
+START_TEST(every_tile_meets_a_sequence_from_its_end)
+{
+    struct backward_worklist list = {0};
+    struct error error;
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slices[4 * RANKS * RANKS];
+    struct backward_cut asked = {.q_rows = 8, .kv_rows = 8};
+    int32_t count = 0;
+    for (int q = 0; q < 2 * RANKS; q++)
+        for (int kv = 0; kv < 2 * RANKS; kv++)
+            if (part_of(kv * CHUNK_ROWS) <= part_of(q * CHUNK_ROWS))
+                slices[count++] = (struct slice){.q_row = q * CHUNK_ROWS,
+                                                 .q_len = CHUNK_ROWS,
+                                                 .kv_row = kv * CHUNK_ROWS,
+                                                 .kv_len = CHUNK_ROWS,
+                                                 .left = SLICE_UNBOUNDED,
+                                                 .right = q == kv ? 0 : SLICE_UNBOUNDED};
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, count, asked, &error),
+                     STATUS_OK);
+    ck_assert_int_eq(list.fragment_count, 2 * RANKS * (2 * RANKS + 1));
+    for (int32_t i = 0; i < list.tile_count; i++) {
+        const struct backward_fragment *f = &list.fragments[list.tiles[i].fragment];
+        for (int32_t k = 1; k < list.tiles[i].fragment_count; k++)
+            ck_assert_int_lt(part_of(f[k].q_row), part_of(f[k - 1].q_row));
+    }
+    backward_worklist_fini(&list);
+}
+END_TEST
+
+START_TEST(nothing_makes_no_tile)
+{
+    struct backward_worklist list = {0};
+    struct error error;
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slices[2] = {{.q_len = 5, .kv_len = 0}, {.q_len = 0, .kv_len = 5}};
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, 2, cut, &error), STATUS_OK);
+    ck_assert_int_eq(list.tile_count, 0);
+    ck_assert_int_eq(list.block_count, 0);
+    backward_worklist_fini(&list);
+}
+END_TEST
+
+START_TEST(more_queries_than_fit_are_refused)
+{
+    struct backward_worklist list = {0};
+    struct error error;
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slice = {.q_len = (INT64_C(1) << 29) + 1, .kv_len = 1};
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, &slice, 1, cut, &error),
+                     STATUS_RESOURCE_EXHAUSTED);
+    backward_worklist_fini(&list);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("worklist_backward");
+    TCase *tcase = tcase_create("worklist_backward");
+    tcase_add_test(tcase, covers_what_is_visible);
+    tcase_add_test(tcase, chains_are_no_longer_than_needed);
+    tcase_add_test(tcase, every_tile_meets_a_sequence_from_its_end);
+    tcase_add_test(tcase, nothing_makes_no_tile);
+    tcase_add_test(tcase, more_queries_than_fit_are_refused);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// What operations read and write, over the plans of random cases: the table that waits are derived
+// from and checked by against the second definition of tests/plan/touches.h, and that against what
+// the CPU's operations do to memory.
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank/operations.h"
+#include "tests/plan/touches.h"
+#include "tests/support/generate.h"
+#include "tests/support/plans.h"
+#include "tests/support/runner.h"
+
+#define PLANS   2000
+#define RUNS    300
+#define BUFFERS 128
+
+// An assertion for inner loops: Check's own writes to a file each time.
+#define EXPECT(condition, op, i)                                                                   \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            ck_abort_msg("%s, operand %d: %s", op_kind_name((op)->kind), (i), #condition);         \
+    } while (0)
+
+// ---- the table ----
+
+static void expect_operand(const struct op *op, int i, const struct touch *touch)
+{
+    enum access access = op_access(op->kind, i);
+    EXPECT((access & ACCESS_READ) == (touch->reads ? ACCESS_READ : 0), op, i);
+    EXPECT((access & ACCESS_WRITE) == (touch->writes ? ACCESS_WRITE : 0), op, i);
+    EXPECT(region_total(&op->operand[i]) == touch->bytes, op, i);
+}
+
+START_TEST(the_table_is_what_the_words_say)
+{
+    int seen[OP_KINDS] = {0};
+    for (uint64_t seed = 0; seed < PLANS; seed++) {
+        struct cp_case c;
+        struct plans p;
+        struct touch touch[OPERANDS_MAX];
+        plans_any_case(seed, 40, &c);
+        plans_create(&p, &c);
+        for (int rank = 0; rank < p.size; rank++)
+            for (int32_t n = 0; n < p.plans[rank]->op_count; n++) {
+                const struct op *op = &p.plans[rank]->ops[n];
+                seen[op->kind]++;
+                touches_find(p.plans[rank], op, touch);
+                for (int i = 0; i < OPERANDS_MAX; i++)
+                    expect_operand(op, i, &touch[i]);
+            }
+        plans_destroy(&p);
+    }
+    for (int kind = 0; kind < OP_KINDS; kind++)
+        ck_assert_int_gt(seen[kind], 100);
+}
+END_TEST
+
+// ---- memory ----
+
+// The buffers of a plan one behind the other, twice: as they were before an operation, and after.
+struct memory {
+    const struct plan *plan;
+    int64_t bytes, first[BUFFERS]; // by buffer
+    char *before, *after;
+};
+
+static void memory_init(struct memory *m, const struct plan *plan)
+{
+    *m = (struct memory){.plan = plan};
+    ck_assert_int_le(plan->buffer_count, BUFFERS);
+    for (int32_t i = 0; i < plan->buffer_count; i++) {
+        m->first[i] = m->bytes;
+        m->bytes += plan->buffers[i].bytes;
+    }
+    m->before = calloc(1, (size_t)m->bytes + 1);
+    m->after = calloc(1, (size_t)m->bytes + 1);
+    ck_assert(m->before && m->after);
+}
+
+static void memory_fini(struct memory *m)
+{
+    free(m->before);
+    free(m->after);
+}
+
+// Other numbers in one piece of memory, all fp32.
+static void draw(float *numbers, int64_t bytes, uint64_t *random)
+{
+    for (int64_t i = 0; i < bytes / 4; i++)
+        numbers[i] = (float)generate_below(random, 2001) / 1000 - 1;
+}
+
+static void draw_region(const struct memory *m, const struct region *r, uint64_t *random)
+{
+    char *buffer = m->before + m->first[r->buffer];
+    for (int64_t i = 0; i < region_pieces(r); i++)
+        draw((float *)(void *)(buffer + region_piece(r, i)), r->bytes, random);
+}
+
+static void mark_region(const struct memory *m, const struct region *r, char *marks)
+{
+    char *buffer = marks + m->first[r->buffer];
+    for (int64_t i = 0; i < region_pieces(r); i++)
+        memset(buffer + region_piece(r, i), 1, (size_t)r->bytes);
+}
+
+static void run(const struct memory *m, const struct op *op, struct attention_backend *backend)
+{
+    void *buffers[BUFFERS];
+    struct error error = {.text = ""};
+    memcpy(m->after, m->before, (size_t)m->bytes);
+    for (int32_t i = 0; i < m->plan->buffer_count; i++)
+        buffers[i] = m->after + m->first[i];
+    const struct operations x = {
+        .plan = m->plan, .buffers = buffers, .ops = &backend_cpu, .backend = backend};
+    ck_assert_msg(operations_run(&x, op, &error) == STATUS_OK, "%s", error.text);
+}
+
+// ---- what operations do ----
+
+// By kind and operand: whether it was ever seen to be written, and to make a difference.
+static bool written[OP_KINDS][OPERANDS_MAX], read_from[OP_KINDS][OPERANDS_MAX];
+
+static bool region_differs(const struct memory *m, const char *a, const char *b,
+                           const struct region *r)
+{
+    for (int64_t i = 0; i < region_pieces(r); i++) {
+        int64_t place = m->first[r->buffer] + region_piece(r, i);
+        if (memcmp(a + place, b + place, (size_t)r->bytes) != 0)
+            return true;
+    }
+    return false;
+}
+
+static bool writes_differ(const struct memory *m, const struct op *op, const struct touch *touch,
+                          const char *a, const char *b)
+{
+    bool differ = false;
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        differ = differ || (touch[i].writes && region_differs(m, a, b, &op->operand[i]));
+    return differ;
+}
+
+// Bytes that the definition does not call written stay.
+static void expect_confined(const struct memory *m, const struct op *op, const char *may_change)
+{
+    for (int64_t i = 0; i < m->bytes; i++)
+        EXPECT(may_change[i] || m->after[i] == m->before[i], op, -1);
+}
+
+// What is read decides; everything else is drawn again and makes no difference.
+static void expect_independent(const struct memory *m, const struct op *op,
+                               const struct touch *touch, const char *is_read, const char *result,
+                               struct attention_backend *backend, uint64_t *random)
+{
+    for (int64_t i = 0; i < m->bytes; i += 4)
+        if (!is_read[i])
+            draw((float *)(void *)(m->before + i), 4, random);
+    run(m, op, backend);
+    EXPECT(!writes_differ(m, op, touch, m->after, result), op, -1);
+}
+
+// Draws an operand again, and notes whether that makes a difference.
+static void observe_read(const struct memory *m, const struct op *op, const struct touch *touch,
+                         int operand, struct attention_backend *backend, uint64_t *random)
+{
+    char *result = malloc((size_t)m->bytes);
+    ck_assert(result);
+    memcpy(result, m->after, (size_t)m->bytes);
+    draw_region(m, &op->operand[operand], random);
+    run(m, op, backend);
+    if (writes_differ(m, op, touch, m->after, result))
+        read_from[op->kind][operand] = true;
+    free(result);
+}
+
+// Notes which operands are written, and of those that have not been seen to be read which are.
+static void observe(const struct memory *m, const struct op *op, const struct touch *touch,
+                    struct attention_backend *backend, uint64_t *random)
+{
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (touch[i].bytes > 0 && region_differs(m, m->before, m->after, &op->operand[i]))
+            written[op->kind][i] = true;
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (touch[i].reads && touch[i].bytes > 0 && !read_from[op->kind][i])
+            observe_read(m, op, touch, i, backend, random);
+}
+
+static void try_operation(const struct memory *m, const struct op *op,
+                          struct attention_backend *backend, uint64_t *random)
+{
+    struct touch touch[OPERANDS_MAX];
+    char *may_change = calloc(3, (size_t)m->bytes + 1);
+    char *is_read = may_change + m->bytes, *result = is_read + m->bytes;
+    ck_assert(may_change);
+    touches_find(m->plan, op, touch);
+    for (int i = 0; i < OPERANDS_MAX; i++) {
+        if (touch[i].writes && touch[i].bytes > 0)
+            mark_region(m, &op->operand[i], may_change);
+        if (touch[i].reads && touch[i].bytes > 0)
+            mark_region(m, &op->operand[i], is_read);
+    }
+    draw((float *)(void *)m->before, m->bytes, random);
+    run(m, op, backend);
+    expect_confined(m, op, may_change);
+    memcpy(result, m->after, (size_t)m->bytes);
+    expect_independent(m, op, touch, is_read, result, backend, random);
+    observe(m, op, touch, backend, random);
+    free(may_change);
+}
+
+// Every operand that the definition calls read or written was once seen to be.
+static void expect_all_seen(const struct plan *plan, const struct op *op)
+{
+    struct touch touch[OPERANDS_MAX];
+    touches_find(plan, op, touch);
+    for (int i = 0; i < OPERANDS_MAX; i++) {
+        EXPECT(written[op->kind][i] == touch[i].writes, op, i);
+        EXPECT(read_from[op->kind][i] == touch[i].reads, op, i);
+    }
+}
+
+// In fp32, so that any four bytes are a number.
+START_TEST(operations_do_what_the_words_say)
+{
+    struct attention_backend *backend;
+    struct cp_case c;
+    struct plans p;
+    uint64_t random = 1;
+    ck_assert_int_eq(backend_cpu.create(&backend, NULL), STATUS_OK);
+    for (uint64_t seed = 0; seed < RUNS; seed++) {
+        plans_small_case(seed, &c);
+        c.dtype = DTYPE_FP32;
+        plans_create(&p, &c);
+        struct memory m;
+        memory_init(&m, p.plans[seed % (uint64_t)p.size]);
+        for (int32_t n = 0; n < m.plan->op_count; n++)
+            if (m.plan->ops[n].kind != OP_EXCHANGE)
+                try_operation(&m, &m.plan->ops[n], backend, &random);
+        memory_fini(&m);
+        plans_destroy(&p);
+    }
+    plans_full_case(COMM_P2P, 3, &c);
+    plans_create(&p, &c);
+    for (int32_t n = 0; n < p.plans[0]->op_count; n++)
+        if (p.plans[0]->ops[n].kind != OP_EXCHANGE)
+            expect_all_seen(p.plans[0], &p.plans[0]->ops[n]);
+    plans_destroy(&p);
+    backend_cpu.destroy(backend);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("access");
+    TCase *t = tcase_create("access");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, the_table_is_what_the_words_say);
+    tcase_add_test(t, operations_do_what_the_words_say);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}

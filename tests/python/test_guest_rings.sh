@@ -1,0 +1,145 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Rings over PyTorch's process group as guests: the one to copy and twenty unusual ones pass, those with a
+# mistake are refused, and the diagnosis names it. Prints TAP; without PyTorch it says so and tests nothing.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+python3 -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null || {
+    echo "1..0 # SKIP python3 has no PyTorch with gloo"
+    exit 0
+}
+case $(nm -D "$top_builddir/guest/.libs/libcpattn-guest.so" 2>/dev/null) in
+*__asan* | *__tsan* | *__ubsan*)
+    echo "1..0 # SKIP python3 cannot load libraries with sanitizers"
+    exit 0
+    ;;
+esac
+submit=$top_builddir/cpattn-submit
+scratch=$(mktemp -d) || exit 99
+top=$(cd "$top_srcdir" && pwd)
+CPATTN_SOCKET=$scratch/cpattnd.sock
+CPATTN_LIBRARY_PATH=$(cd "$top_builddir" && pwd)/guest/.libs
+PYTHONPATH=$top/python
+PYTHONDONTWRITEBYTECODE=1
+export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
+    --guest ring="python3 '$top/examples/guests/torch_ring.py'" \
+    --guest packed="python3 '$top/tests/python/guest_packed.py'" \
+    --guest rings="python3 '$top/tests/python/guest_rings.py'" \
+    --guest sdpa="python3 -m cpattn.guests.torch_sdpa" \
+    --guest efficient="python3 -m cpattn.guests.torch_sdpa --backend efficient" \
+    --guest context_parallel="python3 -m cpattn.guests.torch_context_parallel" 2>"$scratch/log" &
+daemon=$!
+until "$submit" status >/dev/null 2>&1; do
+    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+    sleep 0.05
+done
+
+run() { # OPTIONS...
+    out=$("$submit" case --timeout 300s --batch 2 --heads 4 --head-dim 32 --seqlen 96 "$@" 2>&1)
+    status=$?
+}
+
+# ---- those that come along ----
+
+for options in "--world-size 1" "--world-size 3" "--world-size 3 --dtype fp32 --mask none --kv-heads 2" \
+    "--world-size 3 --format sbhd --sharding contiguous --dtype fp16 --window-left 11 --seqlen 97" \
+    "--world-size 3 --softmax learnable" "--world-size 3 --softmax off_by_one --seqlen-kv 61 --mask causal_bottom_right"; do
+    # shellcheck disable=SC2086
+    run --implementation ring $options
+    tap_is "the ring to copy: $options" "$status" 0
+done
+for options in "" "--format sbhd --dtype fp16 --mask none" "--dtype fp32 --kv-heads 2 --scale 0.2"; do
+    # shellcheck disable=SC2086
+    run --implementation sdpa --world-size 1 $options
+    tap_is "scaled_dot_product_attention: $options" "$status" 0
+done
+
+# A bias in every shape, whatever the comm is, by which the daemon's own ranks would deal heads.
+for bias in 111s 11ss 1h1s 1hss b11s b1ss bh1s bhss; do
+    run --implementation ring --world-size 3 --seqlen 97 --bias $bias --kv-heads 2
+    tap_is "the ring to copy: a bias $bias" "$status" 0
+    run --implementation ring --world-size 3 --bias $bias --comm a2a --format sbhd --dtype fp16 --sharding contiguous
+    tap_is "the ring to copy: a bias $bias, sbhd, comm a2a" "$status" 0
+    run --implementation packed --world-size 3 --format thd --lengths-q 96,31 --lengths-kv 96,31 --pad-multiple 6 \
+        --bias $bias --comm a2a
+    tap_is "packed sequences: a bias $bias" "$status" 0
+done
+run --implementation sdpa --world-size 1 --bias bhss
+tap_is "scaled_dot_product_attention: a bias" "$status" 0
+run --implementation packed --world-size 3 --format thd --bias bhss --model "bias ignored"
+tap_has "a bias that is ignored: refused" "$status $out" "1 fail"
+run --implementation packed --world-size 3 --format thd --bias 1h1s --model "bias gradient of one rank"
+tap_has "its gradient of one rank: refused" "$status $out" "dbias of rank 0"
+
+run --implementation efficient --world-size 1
+tap_has "a backend that PyTorch has no kernel of" "$out" "UNIMPLEMENTED: rank 0 of 1: PyTorch has no kernel for it"
+run --implementation context_parallel --world-size 2
+tap_has "context_parallel says what it needs" "$out" "UNIMPLEMENTED: rank 0 of 2: PyTorch's context_parallel needs GPUs"
+
+# ---- right ones ----
+
+right() { # MODEL OPTIONS...
+    model=$1
+    shift
+    run --implementation rings --model "$model" --world-size 3 "$@"
+    tap_is "right: $model $*" "$status" 0
+    [ "$status" = 0 ] || printf '%s\n' "$out" | head -n 8 | sed 's/^/# /'
+}
+right ""
+right "" --sharding contiguous --format sbhd
+right reverse
+right "no lse"
+right backwards
+right striped
+right "striped + reverse" --window-left 17
+right uneven
+right "uneven + tiles" --softmax learnable
+right "uneven + reverse + running maximum"
+right tiles --dtype fp16
+right "running maximum" --softmax off_by_one
+right "running maximum + striped" --dtype fp32
+right "whole rows"
+right "whole rows + whole gradients" --kv-heads 2
+right "whole gradients + striped"
+right "16-bit parts"
+right "16-bit merges"
+right "16-bit gradients"
+right "16-bit parts + 16-bit gradients + rounded out"
+right "rounded out" --mask none
+
+# ---- wrong ones ----
+
+wrong() { # MODEL DIAGNOSIS OPTIONS...; no diagnosis where it is empty
+    model=$1
+    words=$2
+    shift 2
+    run --implementation rings --model "$model" --world-size 3 "$@"
+    tap_is "wrong: $model: it is refused" "$status" 1
+    [ -z "$words" ] || tap_has "wrong: $model: the diagnosis" "$(printf '%s\n' "$out" | grep '^diagnosis:')" "$words"
+}
+wrong "stale keys" "the keys of all other ranks are those of rank 1 itself"
+wrong "one hop short" "has what belongs to the keys of rank 1 at the same places"
+wrong "merged without lse" "partial results are put together with fixed weights"
+wrong "window ignored" "the window is ignored" --window-left 17
+wrong "wrong scale" "the softmax scale is 1.41"
+wrong "tokens swapped" "the two chunks of keys of every other rank have changed places"
+wrong "mask one off" "the mask admits one key too many"
+wrong "delta left out" "delta = rowsum(dO * O) is missing"
+wrong "lse in base 2" "lse is 1.4"
+# The sink as often as there are ranks: refused, and no hypothesis of the diagnosis explains it.
+wrong "sink of each rank" "" --softmax learnable
+wrong "sink gradient of all ranks" "dsink is 3 times what it should be (the world size" --softmax learnable
+wrong "gradients of all ranks" "times what it should be (the world size: it is added up once per rank)"
+wrong "gradients unscaled" "the scale of the softmax is missing"
+wrong "last step left out" "(rank 1, ring step 2) are missing from the softmax"
+wrong "sink left out" "the sink is left out of the denominator" --softmax off_by_one
+wrong "window one off" "the window is one key narrower on the left" --window-left 17
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon ends in peace" "$?" 0
+tap_done

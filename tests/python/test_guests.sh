@@ -1,0 +1,225 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Guests of the daemon: an attention in numpy is judged, whatever a guest does wrong is answered in a
+# sentence, and the next case runs. Prints TAP; without numpy it says so and tests nothing.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+python3 -c 'import numpy' 2>/dev/null || {
+    echo "1..0 # SKIP python3 has no numpy"
+    exit 0
+}
+case $(nm -D "$top_builddir/guest/.libs/libcpattn-guest.so" 2>/dev/null) in
+*__asan* | *__tsan* | *__ubsan*)
+    echo "1..0 # SKIP python3 cannot load libraries with sanitizers"
+    exit 0
+    ;;
+esac
+submit=$top_builddir/cpattn-submit
+scratch=$(mktemp -d) || exit 99
+top=$(cd "$top_srcdir" && pwd)
+CPATTN_SOCKET=$scratch/cpattnd.sock
+CPATTN_LIBRARY_PATH=$(cd "$top_builddir" && pwd)/guest/.libs
+PYTHONPATH=$top/python
+PYTHONDONTWRITEBYTECODE=1
+export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+
+cat >"$scratch/settings.yaml" <<YAML
+guests:
+  numpy:
+    command: [python3, "$top/examples/guests/numpy_attention.py"]
+    world-sizes: [1]
+    supports: bshd, mask none or causal
+  faults: {command: [python3, "$top/tests/python/guest_faults.py"], world-sizes: "1-2"}
+  torch_faults: {command: [python3, "$top/tests/python/guest_faults.py", torch], world-sizes: "1-2"}
+  dead: {command: [python3, -c, "import sys; sys.exit('no module named kernel')"]}
+  shot:
+    command: [sh, -c, "echo first line >&2; echo second >&2; echo third >&2; echo fourth >&2; kill -KILL \$\$"]
+  brief: {command: "true"}
+  stranger: {command: "sleep 600", start-timeout: 1s}
+  slow: {command: [sh, -c, 'sleep 3; exec python3 "\$0"', "$top/tests/python/guest_faults.py"]}
+YAML
+"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning \
+    --guest again="python3 '$top/examples/guests/numpy_attention.py'" 2>"$scratch/log" &
+daemon=$!
+until "$submit" status >/dev/null 2>&1; do
+    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+    sleep 0.05
+done
+
+run() { # OPTIONS...
+    out=$("$submit" case --timeout 120s "$@" 2>&1)
+    status=$?
+}
+
+# ---- what there is ----
+
+described=$("$submit" describe)
+tap_has "describe lists a guest" "$described" "guest          numpy: 1 ranks; bshd, mask none or causal"
+tap_has "with its numbers of ranks" "$described" "guest          faults: 1-2 ranks"
+tap_has "and those of the command line" "$described" "guest          again: any number of ranks"
+tap_has "in JSON, too" "$("$submit" describe --json)" '{"name":"faults","world_sizes":[1,2],"supports":""}'
+run --implementation numby
+tap_has "an unknown name is refused with those that there are" "$status $out" \
+    "implementation is 'numby'; accepted here is cpattn, numpy, faults, torch_faults, dead, shot, brief, stranger, slow or again"
+run --implementation numpy
+tap_has "so is another number of ranks" "$status $out" \
+    "world_size is 2 with implementation numpy; accepted is 1 there"
+
+# ---- a right one ----
+
+numpy="--implementation numpy --world-size 1 --seqlen 70 --heads 4"
+for options in "" "--dtype fp16 --mask none" "--dtype fp32 --kv-heads 2" "--training false" \
+    "--seqlen-kv 50 --mask none --head-dim-v 64 --batch 3" "--bias 1hss" "--bias b11s --mask none --kv-heads 2" \
+    "--bias 111s --dtype fp16" "--bias bhss --training false"; do
+    # shellcheck disable=SC2086
+    run $numpy $options
+    tap_is "numpy passes: $options" "$status" 0
+done
+tap_has "its answer names it" "$out" "by numpy"
+tap_has "lse is judged where it is delivered" "$out" "lse "
+# shellcheck disable=SC2086
+run $numpy --scale 0.05 --repeat 2
+tap_is "another scale, twice" "$status" 0
+# shellcheck disable=SC2086
+run $numpy --window-left 5 --mask none
+tap_has "what it does not take is refused in its words" "$out" \
+    "UNIMPLEMENTED: rank 0 of 1: takes no windows, sinks or largest logits"
+tap_has "status names the pools of guests" "$("$submit" status)" "numpy "
+run --implementation again --world-size 1 --seqlen 33
+tap_is "a guest of the command line" "$status" 0
+
+# ---- wrong ones ----
+
+# No query sees a key: the right results are zeros.
+faults_of() { # IMPLEMENTATION
+    faults="--implementation $1 --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
+}
+faults_of faults
+fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behind it
+    model=$1
+    shift
+    # shellcheck disable=SC2086
+    run $faults --model "$model" "$@"
+    told=$out
+    code=$status
+    # shellcheck disable=SC2086
+    run $faults "$@" --timeout 120s
+    tap_is "$model: the next case passes" "$status" 0
+}
+pools_started() {
+    "$submit" status --json | grep -o '"implementation":"faults"[^}]*"generation":[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' '
+}
+fault "right" --world-size 1
+tap_is "right: it passes" "$code" 0
+tap_lacks "right: nothing is said of lse, which it leaves out" "$told" "lse "
+
+started=$(pools_started)
+fault raises --world-size 1
+tap_has "raises: type, message and frames" "$told" "UNKNOWN: rank 0 of 1: ValueError: the ring is broken \
+[guest_faults.py:"
+tap_has "raises: the last frame" "$told" "in deep]"
+tap_is "raises: the exit status" "$code" 66
+# It sees that it is back where it was, the second time.
+for model in forks prints "changes its directory" "changes its directory" "replaces signals" leaks; do
+    fault "$model" --world-size 1
+    tap_is "$model: it passes" "$code" 0
+done
+fault "leaves a process behind" --world-size 1
+tap_is "leaves a process behind: it passes" "$code" 0
+fault NaN --world-size 1
+tap_has "NaN: fails" "$code $told" "1 fail"
+tap_has "NaN: which rule" "$told" "320 NaN or infinite"
+fault "wrong dtype" --world-size 1
+tap_has "wrong dtype" "$told" "UNKNOWN: rank 0 of 1: dq has elements of float64, not uint16"
+fault "wrong shape" --world-size 1
+tap_has "wrong shape" "$told" "dq has the shape (2, 39, 8, 32), not (2, 40, 8, 32)"
+fault "too few" --world-size 1
+tap_has "too few" "$told" "attend returned no dv"
+fault unknown --world-size 1
+tap_has "unknown" "$told" "attend returned 'dx'; the results of this case are out, lse, dq, dk, dv"
+fault "a tuple" --world-size 1
+tap_has "a tuple" "$told" "attend returned a tuple, not a dict of tensors by name"
+fault unsupported --world-size 1
+tap_has "unsupported" "$told" "UNIMPLEMENTED: rank 0 of 1: only sees nothing"
+tap_is "all of this was one pool" "$(pools_started)" "$started"
+
+fault exits --world-size 1
+tap_has "exits" "$told" "ABORTED: rank 0 of 1 of guest faults exited with 7 in forward, step 0"
+fault "closes descriptors" --world-size 1
+tap_has "closes descriptors" "$code $told" "rank 0 of 1"
+fault dies --world-size 2
+tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
+fault hangs --world-size 2 --timeout 4s
+tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
+fault "raises alone" --world-size 2
+tap_has "raises alone: who" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
+fault "raises while others wait" --world-size 2
+tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
+tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
+fault "lse of one" --world-size 2
+tap_has "lse of one" "$told" "rank 1 of 2: delivers no lse, which other ranks do"
+
+# Whoever does not wait for the start is told so; nothing of that is in what later cases are told.
+faults_of slow
+# shellcheck disable=SC2086
+run $faults --world-size 1 --timeout 1s
+tap_has "too slow to begin" "$out" "passed while the pool of 1 ranks was being started"
+# shellcheck disable=SC2086
+run $faults --world-size 1 --model exits
+tap_has "too slow to begin: the next case" "$out" "of guest slow exited with 7 in forward, step 0"
+
+# ---- in PyTorch ----
+
+if python3 -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null; then
+    faults_of torch_faults
+    fault right --world-size 2
+    tap_is "PyTorch: right: it passes" "$code" 0
+    fault NaN --world-size 1
+    tap_has "PyTorch: NaN" "$code $told" "320 NaN or infinite"
+    fault "wrong dtype" --world-size 1
+    tap_has "PyTorch: wrong dtype" "$told" "dq has elements of torch.float64, not torch.bfloat16"
+    fault "wrong device" --world-size 1
+    tap_has "PyTorch: wrong device" "$told" "UNKNOWN: rank 0 of 1: dq is on meta, not on cpu"
+    fault "wrong shape" --world-size 1
+    tap_has "PyTorch: wrong shape" "$told" "dq has the shape (2, 39, 8, 32), not (2, 40, 8, 32)"
+    fault "raises alone" --world-size 2
+    tap_has "PyTorch: raises alone" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
+    fault "raises while others exchange" --world-size 2
+    tap_has "PyTorch: raises while others exchange: the cause" "$told" \
+        "rank 1 of 2 failed in forward, step 0: ValueError: the ring is broken"
+    tap_has "PyTorch: raises while others exchange: the others" "$told" "rank 0 was still in its function then"
+else
+    tap_skip "faults in PyTorch" "python3 has no PyTorch with gloo"
+fi
+
+# ---- programs that are no guests ----
+
+run --implementation dead --world-size 1
+tap_has "one that ends is named with its command and how it ended" "$out" "the pool of 1 ranks cannot be started: \
+rank 0 of 1 of guest dead (python3 -c import sys; sys.exit('no module named kernel')) exited with 1 before it was \
+ready; it wrote: no module named kernel"
+run --implementation shot --world-size 2
+tap_has "so is one that a signal ends" "$out" "of 2 of guest shot (sh -c echo first line >&2; echo second >&2; echo third ...) \
+was killed by signal 9 (SIGKILL) before it was ready; it wrote: second | third | fourth"
+tap_has "the status of the daemon says so, too" "$("$submit" status)" "of guest shot (sh -c"
+run --implementation brief --world-size 1
+tap_has "one that returns is told what a guest does" "$out" "rank 0 of 1 of guest brief (true) exited with 0 before it \
+was ready; a guest calls cpattn.guest.serve() or cpattn_guest_main(), which do not return"
+run --implementation stranger --world-size 1
+tap_has "one that does not begin is given up" "$out" "cannot be started: rank 0 of 1 of guest stranger (sleep 600) \
+was not ready in time (start-timeout)"
+tap_has "and so is one without a daemon" \
+    "$(python3 "$top/tests/python/guest_faults.py" 2>&1)" "this is a guest of cpattnd, which has to start it"
+tap_has "a program that is not there is told at the start" \
+    "$("$top_builddir/cpattnd" --socket "$scratch/other" --guest x=/nowhere/program 2>&1)" \
+    "guest 'x': cannot execute /nowhere/program"
+tap_has "so is a name that cannot be one" \
+    "$("$top_builddir/cpattnd" --socket "$scratch/other" --guest "a b=true" 2>&1)" "expected NAME=COMMAND"
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon ends in peace" "$?" 0
+tap_done

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The Python package and its pytest plug-in, on the libraries of this build. Prints TAP; without numpy or
+# pytest it says so and tests nothing.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+python3 -c 'import numpy, pytest' 2>/dev/null || {
+    echo "1..0 # SKIP python3 has no numpy or no pytest"
+    exit 0
+}
+case $(nm -D "$top_builddir/check/.libs/libcpattn-check.so" 2>/dev/null) in
+*__asan* | *__tsan* | *__ubsan*)
+    echo "1..0 # SKIP python3 cannot load libraries with sanitizers"
+    exit 0
+    ;;
+esac
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+CPATTN_LIBRARY_PATH=$top_builddir/check/.libs:$top_builddir/client/.libs
+LD_LIBRARY_PATH=$top_builddir/client/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+PYTHONPATH=$top_srcdir/python
+CPATTN_DAEMON=$top_builddir/cpattnd
+PYTHONDONTWRITEBYTECODE=1
+PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+export CPATTN_DAEMON CPATTN_LIBRARY_PATH LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE PYTEST_DISABLE_PLUGIN_AUTOLOAD
+
+run() { # ARGUMENTS...
+    (cd "$scratch" && python3 -m pytest -q -p no:cacheprovider "$@" >"$scratch/out" 2>&1)
+    echo $?
+}
+
+tap_is "the tests of the package pass" "$(run "$top_srcdir/python/tests")" 0
+sed "s/^/# /" "$scratch/out" | tail -n 20
+
+cat >"$scratch/test_kernel.py" <<'PY'
+def results(check):
+    return {t: check.expected(t, "numpy") for t in ("out", "dq", "dk", "dv")}
+
+def test_right(cpattn_check):
+    cpattn_check.insist(**results(cpattn_check))
+
+def test_wrong(cpattn_check):
+    wrong = results(cpattn_check)
+    wrong["dk"] = wrong["dk"][:, ::-1].copy()
+    cpattn_check.insist(**wrong)
+PY
+plugin="-p cpattn.pytest_plugin --cpattn-submit $top_builddir/cpattn-submit"
+# shellcheck disable=SC2086
+status=$(run $plugin --cpattn-matrix "$top_srcdir/cases/demonstration.yaml" --cpattn-filter world_size=2 \
+    --cpattn-scale 16 test_kernel.py)
+tap_is "a failing kernel fails the run" "$status" 1
+tap_has "the cases of a matrix are tests" "$(tail -n 1 "$scratch/out")" "8 failed, 8 passed"
+tap_has "a test has the id of its case" "$(cat "$scratch/out")" "test_wrong[cp_1_0/bf16/w2]"
+tap_has "a fail tells its figures" "$(cat "$scratch/out")" "FAIL dk, chunk 0:"
+tap_is "and no traceback" "$(grep -c 'VerdictError(' "$scratch/out")" 0
+# shellcheck disable=SC2086
+status=$(run $plugin --cpattn-matrix "$scratch/absent.yaml" test_kernel.py)
+tap_is "a matrix that is not there is a wrong usage" "$status" 4
+tap_has "which is told" "$(cat "$scratch/out")" absent.yaml
+tap_done

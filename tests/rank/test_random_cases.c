@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random cases: whether they pass, and whether every legal order gives the same bits. By itself or
+// under Check; see usage().
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/rank/random_cases.h"
+#include "tests/support/runner.h"
+#include "tests/support/world.h"
+
+#define SLICES      4
+#define ORDERS      50
+// Seeds of cases that are run in many orders begin here, those of others at 0.
+#define ORDERS_SEED UINT64_C(1000000)
+
+static const char usage_text[] =
+    "Usage: test_random_cases [--seed N | --cases N | --orders N | --help]\n"
+    "Random cases of up to 8 ranks, over everything that a case can be asked for.\n"
+    "\n"
+    "  (no option)  the cases of seeds 0 and on, as many as CPATTN_RANDOM_CASES says, 400 unless\n"
+    "               set; and cases in 50 orders each, as many as CPATTN_RANDOM_ORDERS says, 12\n"
+    "               unless set\n"
+    "  --seed N     runs the case of one seed and prints its command line\n"
+    "  --cases N    runs N cases; a dot for each hundred\n"
+    "  --orders N   runs N cases in 50 explored orders each, and compares the bits\n"
+    "\n"
+    "A case that fails is made smaller for as long as it fails; what is left is printed as the\n"
+    "command line that runs it again.\n";
+
+// ---- one case ----
+
+// NULL, or what is wrong with the case, and how to see it again. Makes it small.
+static const char *complaint(uint64_t seed, struct cp_case *c, const char *what)
+{
+    static char text[2 * CASE_COMMAND_MAX + 128], large[CASE_COMMAND_MAX], small[CASE_COMMAND_MAX];
+    case_command(c, large, sizeof large);
+    int tried = random_minimize(c, small);
+    snprintf(text, sizeof text, "seed %" PRIu64 ": %s; small (after %d tries):\n  %s\nfrom:\n  %s",
+             seed, what, tried, small, large);
+    return text;
+}
+
+static const char *case_complaint(uint64_t seed)
+{
+    struct cp_case c;
+    random_case(seed, &c);
+    enum random_end end = random_run(&c);
+    if (end == RANDOM_PASSES)
+        return NULL;
+    return complaint(seed, &c, end == RANDOM_FAILS ? "fails" : "is broken off");
+}
+
+static const char *orders_complaint(uint64_t seed)
+{
+    struct cp_case c;
+    random_case(seed, &c);
+    c.explore_seed = 0;
+    uint64_t digest = random_digest(&c);
+    while (++c.explore_seed <= ORDERS)
+        if (random_digest(&c) != digest)
+            return complaint(seed, &c, "differs in an explored order");
+    return NULL;
+}
+
+// ---- under Check ----
+
+static uint64_t count_wanted(const char *variable, uint64_t usual)
+{
+    const char *text = getenv(variable);
+    char *end;
+    if (!text)
+        return usual;
+    errno = 0;
+    uint64_t count = strtoull(text, &end, 10);
+    ck_assert_msg(text[0] >= '0' && text[0] <= '9' && !*end && !errno, "%s: \"%s\" is no number",
+                  variable, text);
+    return count;
+}
+
+START_TEST(random_cases_pass)
+{
+    uint64_t count = count_wanted("CPATTN_RANDOM_CASES", 400);
+    for (uint64_t seed = (uint64_t)_i; seed < count; seed += SLICES) {
+        const char *why = case_complaint(seed);
+        ck_assert_msg(!why, "%s", why);
+    }
+    world_close_all();
+}
+END_TEST
+
+START_TEST(every_order_gives_the_same_bits)
+{
+    uint64_t count = count_wanted("CPATTN_RANDOM_ORDERS", 12);
+    for (uint64_t seed = (uint64_t)_i; seed < count; seed += SLICES) {
+        const char *why = orders_complaint(ORDERS_SEED + seed);
+        ck_assert_msg(!why, "%s", why);
+    }
+    world_close_all();
+}
+END_TEST
+
+static int run_checks(void)
+{
+    Suite *suite = suite_create("random_cases");
+    TCase *c = tcase_create("cases");
+    tcase_set_timeout(c, 0);
+    tcase_add_loop_test(c, random_cases_pass, 0, SLICES);
+    tcase_add_loop_test(c, every_order_gives_the_same_bits, 0, SLICES);
+    suite_add_tcase(suite, c);
+    return runner_run(suite);
+}
+
+// ---- by itself ----
+
+static int run_seed(uint64_t seed)
+{
+    static char text[CASE_COMMAND_MAX];
+    struct cp_case c;
+    random_case(seed, &c);
+    case_command(&c, text, sizeof text);
+    puts(text);
+    const char *why = case_complaint(seed);
+    puts(why ? why : "passes");
+    return why != NULL;
+}
+
+static int run_many(uint64_t count, bool orders)
+{
+    uint64_t failing = 0;
+    for (uint64_t seed = 0; seed < count; seed++) {
+        const char *why = orders ? orders_complaint(ORDERS_SEED + seed) : case_complaint(seed);
+        failing += why != NULL;
+        if (why)
+            printf("%s\n", why);
+        if (orders || seed % 100 == 99)
+            putchar('.');
+        fflush(stdout);
+    }
+    printf("\n%" PRIu64 " cases%s, %" PRIu64 " failing\n", count,
+           orders ? " in 50 orders each" : "", failing);
+    return failing > 0;
+}
+
+static int run_option(const char *option, const char *value)
+{
+    char *end;
+    uint64_t number = strtoull(value, &end, 10);
+    int result = 2;
+    if (value[0] < '0' || value[0] > '9' || *end)
+        fprintf(stderr, "%s: \"%s\" is no number\n", option, value);
+    else if (strcmp(option, "--seed") == 0)
+        result = run_seed(number);
+    else if (strcmp(option, "--cases") == 0 || strcmp(option, "--orders") == 0)
+        result = run_many(number, strcmp(option, "--orders") == 0);
+    else
+        fputs(usage_text, stderr);
+    world_close_all();
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 1)
+        return run_checks();
+    if (argc == 3)
+        return run_option(argv[1], argv[2]);
+    bool help = strcmp(argv[1], "--help") == 0;
+    fputs(usage_text, help ? stdout : stderr);
+    return help ? 0 : 2;
+}

@@ -1,0 +1,80 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The page of a recorded run: what it shows, what it escapes, what it refuses. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+fake=$top_builddir/tests/submit/submit_fake
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+unset CPATTN_SOCKET
+
+cat >"$scratch/m.yaml" <<'END'
+models: {good: {}, fail1: {}, killed2: {}, flaky: {}}
+axes: {dtype: [bf16, fp16]}
+END
+"$fake" matrix "$scratch/m.yaml" -j 1 --retry 1 --save "$scratch/run.jsonl" >/dev/null 2>&1
+
+report() {
+    "$fake" report "$@" >"$scratch/out" 2>"$scratch/err"
+    status=$?
+    err=$(cat "$scratch/err")
+}
+page() { # the page without line breaks
+    tr '\n' ' ' <"${1:-$scratch/out}"
+}
+
+report "$scratch/run.jsonl"
+tap_is "a page: exit status and first line" "$status $(head -n 1 "$scratch/out")" "0 <!DOCTYPE html>"
+tap_has "the counts" "$(page)" \
+    "<b>8</b> cases <span class=p>4 pass</span> <span class=f>2 fail</span> <span class=e>2 error</span> <span class=k>1 flaky</span>"
+tap_is "a cell for each case, beside six of the key" "$(grep -o '<i class=' "$scratch/out" | wc -l)" 14
+tap_has "a row of the grid says how many are bad" "$(page)" "<span>fail1 <b class=f>2</b></span>"
+tap_has "a fail with its sentence" "$(page)" "<b class=f>fail</b> fail1/bf16</summary><p>dq of rank 1, chunk 0"
+tap_has "its diagnosis" "$(page)" "diagnosis: the scale is missing"
+tap_has "and its command" "$(page)" "<pre>cpattn-submit case --model fail1"
+tap_has "a flaky case" "$(page)" "<b class=k>flaky</b> flaky/bf16"
+tap_has "the data of the table" "$(page)" '["good/bf16","p","pass",'
+tap_lacks "no address of anything elsewhere" "$(page)" "://"
+
+report "$scratch/run.jsonl" -o "$scratch/page.html" --title "a <b> run"
+tap_is "into a file" "$status $(cat "$scratch/out")" "0 "
+tap_has "with a title" "$(page "$scratch/page.html")" "<h1>a &lt;b&gt; run</h1>"
+
+cat >"$scratch/wild.jsonl" <<'END'
+{"id":"</script><script>x","outcome":"fail","message":"<img src=x>&\"","command":"</pre>","rule":"\"]//","tensor":"<i>"}
+END
+report "$scratch/wild.jsonl"
+tap_is "hostile text: exit status" "$status" 0
+tap_lacks "hostile text: no tag of it" "$(page)" "<img"
+tap_is "hostile text: one script" "$(grep -o '</script>' "$scratch/out" | wc -l)" 1
+tap_has "hostile text: in the data" "$(page)" '"\u003c/script\u003e\u003cscript\u003ex"'
+
+sed 's/"outcome":"pass"/"outcome":"fail"/; s/"digest":"0123/"digest":"9123/' "$scratch/run.jsonl" |
+    grep -v killed2/fp16 >"$scratch/old.jsonl"
+report "$scratch/run.jsonl" --compare "$scratch/old.jsonl"
+tap_has "beside an earlier run: the sum" "$(page)" \
+    "<h2>Beside old</h2> <p>4 verdicts changed, 3 the same, 1 new, 0 gone; the results of 6 have other bits.</p>"
+tap_has "beside an earlier run: a change" "$(page)" \
+    "<tr><td>good/bf16</td><td class=f>fail</td><td class=p>pass</td>"
+report "$scratch/run.jsonl" --compare "$scratch/run.jsonl"
+tap_has "beside itself" "$(page)" "0 verdicts changed, 8 the same, 0 new, 0 gone; the results of 0 have"
+tap_has "and its times" "$(page)" "cases that passed in both: median 1.00 times"
+: >"$scratch/empty.jsonl"
+report "$scratch/empty.jsonl"
+tap_is "an empty record" "$status $(grep -c '<b>0</b> cases' "$scratch/out")" "0 1"
+
+refuses() { # STATUS SENTENCE ARGUMENTS...
+    wanted="$1 cpattn-submit: $2"
+    shift 2
+    report "$@"
+    tap_is "refused: $*" "$status $err" "$wanted"
+}
+refuses 64 "the record is missing; see cpattn-submit report --help"
+refuses 64 "$scratch/none: cannot be read: No such file or directory" "$scratch/none"
+refuses 64 "$scratch/m.yaml:1: no answer of a matrix; accepted are lines as --save writes them" "$scratch/m.yaml"
+refuses 64 "$scratch/none/x cannot be written: No such file or directory" "$scratch/run.jsonl" -o "$scratch/none/x"
+echo before >"$scratch/page.html"
+[ -e /dev/full ] && refuses 77 "/dev/full could not be written: No space left on device" "$scratch/run.jsonl" -o /dev/full
+tap_done

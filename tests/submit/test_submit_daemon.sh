@@ -1,0 +1,276 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The command against a daemon with real ranks: the demonstration passes, and what goes wrong is shown
+# with its cause and its exit status while everything else goes on. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+submit=$top_builddir/cpattn-submit
+peek=$top_builddir/tests/support/peek
+scratch=$(mktemp -d) || exit 99
+CPATTN_SOCKET=$scratch/cpattnd.sock
+export CPATTN_SOCKET
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+
+run() {
+    "$submit" "$@" >"$scratch/out" 2>"$scratch/err"
+    status=$?
+    out=$(cat "$scratch/out")
+    err=$(cat "$scratch/err")
+}
+
+daemon_start() { # OPTIONS...
+    "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 "$@" 2>"$scratch/log" &
+    daemon=$!
+    until "$submit" status >/dev/null 2>&1; do
+        kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+        sleep 0.05
+    done
+}
+
+# Prints a member of the status.
+status_of() {
+    "$submit" status --json | "$peek" json "$1"
+}
+
+# Waits until a member of the status has a value.
+await_status() { # MEMBER VALUE
+    until [ "$(status_of "$1")" = "$2" ]; do
+        kill -0 "$daemon" 2>/dev/null || return
+        sleep 0.05
+    done
+}
+
+# The rank processes of the daemon, the oldest first.
+ranks() {
+    tr ' ' '\n' <"/proc/$daemon/task/$daemon/children" | grep .
+}
+
+# A case that runs for much longer than a test needs, in little memory.
+long="case --batch 1 --seqlen 32k --heads 4"
+
+# ---- no daemon ----
+
+run status
+tap_is "no daemon: exit status" "$status$out" 78
+tap_has "no daemon: the sentence names the socket" "$err" "cpattn-submit: no daemon at $CPATTN_SOCKET"
+tap_has "no daemon: and how to start it" "$err" "cpattnd --socket $CPATTN_SOCKET"
+run case
+tap_is "no daemon: so does a case" "$status$out" 78
+run matrix "$top_srcdir/cases/demonstration.yaml"
+tap_is "no daemon: so does a matrix" "$status$out" 78
+
+# ---- a daemon of another version, or something else altogether ----
+
+mkfifo "$scratch/stdin"
+"$top_builddir/tests/client/fake_daemon" "$CPATTN_SOCKET" <"$scratch/stdin" >"$scratch/ready" &
+daemon=$!
+exec 3>"$scratch/stdin"
+until grep -q ready "$scratch/ready"; do
+    kill -0 "$daemon" 2>/dev/null || exit 99
+    sleep 0.05
+done
+run case --model version
+tap_is "another version: exit status and sentence" "$status $(sed -n 2p "$scratch/out")" \
+    "73       FAILED_PRECONDITION: the daemon speaks version 2 of the protocol, this client version 1"
+run case --model garbage
+tap_is "an answer that is none: exit status" "$status" 79
+for verify in auto off; do
+    run case --model drift --repeat 3 --verify $verify
+    tap_is "results that differ, verify $verify: exit status" "$status" 1
+    tap_has "results that differ, verify $verify: the sentence" "$out" ": the results differ between runs"
+    run case --model same --repeat 3 --verify $verify
+    tap_is "results that do not, verify $verify" "$status $(grep -o '3 runs, all of digest [0-9a-f]*' "$scratch/out")" \
+        "0 3 runs, all of digest 00000000000004d2"
+done
+exec 3>&-
+wait "$daemon"
+
+# ---- cases ----
+
+daemon_start
+run describe --json
+tap_is "describe" "$status $("$peek" json backend <"$scratch/out") $(
+    "$peek" json devices <"$scratch/out")" "0 cpu 2"
+run status
+tap_has "status without a pool" "$out" "no pool yet"
+
+# A bench is verified once, then run three times without.
+run bench --repeat 2 --warmup 1 --seqlen 64 --json
+tap_is "bench: exit status" "$status$err" 0
+tap_is "bench: what was run" \
+    "$("$peek" json verified <"$scratch/out") $(status_of admitted) $(status_of passed)" "pass 4 1"
+for series in times_ns.forward times_ns.backward times_ns.wall per_device.tflops; do
+    tap_is "bench: $series was measured" \
+        "$("$peek" json "$series.median" <"$scratch/out" | awk '{ print ($1 > 0) }')" 1
+done
+run case --world-size 3 --seqlen 101 --heads 6 --kv-heads 2 --head-dim 40 --json
+tap_is "an odd case passes on every rank" "$status $("$peek" json outcome <"$scratch/out") $(
+    "$peek" json ranks.2.pass <"$scratch/out") $("$peek" json ranks.3 <"$scratch/out")" "0 pass true -"
+run case --seqlen 64 --heads 2 --kv-heads 2 --repeat 20 --json
+tap_is "20 runs, one digest" "$status $("$peek" json digest <"$scratch/out" | sort -u | wc -l)" "0 1"
+run case --seqlen 0
+tap_is "no token at all" "$status $(head -n 1 "$scratch/out")" \
+    "0 pass  bf16 bshd p2p w2 b2 h8 s0 d128 causal"
+run case --world-size 64 --seqlen 4194304
+tap_is "more memory than there is" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
+    "72 RESOURCE_EXHAUSTED"
+
+run matrix "$top_srcdir/cases/demonstration.yaml" --junit "$scratch/report.xml"
+tap_is "the demonstration passes" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "0 16 cases: 16 passed"
+[ "$status" -eq 0 ] || sed 's/^/# /' "$scratch/out"
+tap_is "its report says so" "$("$peek" xml 'concat(//testsuite/@tests, " ", //testsuite/@failures, " ",
+    //testsuite/@errors, " ", //testsuite/@skipped)' <"$scratch/report.xml")" "16 0 0 0"
+
+# ---- what goes wrong ----
+
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon ends" "$? $(ls "$scratch"/*.sock 2>/dev/null)" "0 "
+daemon_start
+
+# shellcheck disable=SC2086
+"$submit" $long >"$scratch/long" 2>&1 &
+await_status running 1
+"$submit" case --seqlen 64 >"$scratch/next" 2>&1 &
+await_status queued 1
+victim=$(ranks | tail -n 1)
+kill -KILL "$victim"
+wait $!
+tap_is "a queued case survives a killed rank" "$? $(cut -c1-4 "$scratch/next" | head -n 1)" "0 pass"
+tap_has "a killed rank: the cause" "$(grep '<- cause' "$scratch/long")" "killed by signal 9"
+tap_is "a killed rank: one cause" "$(grep -c '<- cause' "$scratch/long")" 1
+tap_has "a killed rank: the status" "$(sed -n 2p "$scratch/long")" "ABORTED: rank "
+tap_is "a killed rank: the command" "$(sed -n 's/^ *again: //p' "$scratch/long")" \
+    "cpattn-submit case --batch 1 --heads 4 --seqlen-q 32768 --seqlen-kv 32768"
+tap_is "a killed rank: the pool is counted" "$(status_of pools.0.deaths)" 1
+
+run case --batch 1 --seqlen 20000 --heads 4 --kv-heads 4 --timeout 2s
+tap_is "a time limit" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
+    "68 DEADLINE_EXCEEDED"
+tap_has "a time limit: where it was" "$(cat "$scratch/out")" "time limit of 2.00 s passed while rank"
+
+# shellcheck disable=SC2086
+run $long --timeout 100ms
+tap_is "a time limit that cannot be met" \
+    "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" "68 DEADLINE_EXCEEDED"
+advice=$(sed -n 's/.* does not allow; ask for --timeout \([0-9.]*m\{0,1\}s\) or more$/\1/p' "$scratch/out")
+tap_has "a time limit that cannot be met: what would do" "${advice:-nothing}" s
+# shellcheck disable=SC2086
+run $long --timeout 100ms --json
+tap_is "a time limit that cannot be met, in JSON" \
+    "$status $("$peek" json status <"$scratch/out") $(
+        "$peek" json message <"$scratch/out" | grep -o "$advice or more"
+    )" "68 DEADLINE_EXCEEDED $advice or more"
+
+# shellcheck disable=SC2086
+"$submit" $long >"$scratch/long" 2>&1 &
+await_status running 1
+kill -TERM $!
+wait $!
+tap_is "an interrupted case is cancelled" "$? $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/long")" \
+    "65 CANCELLED"
+run case --seqlen 64
+tap_is "and the next case runs" "$status" 0
+
+if command -v script >/dev/null 2>&1; then
+    TERM=xterm script -qec "$submit $long" "$scratch/terminal" >/dev/null </dev/null &
+    until grep -q 'cancels request' "$scratch/terminal" 2>/dev/null; do
+        sleep 0.05
+    done
+    id=$(grep -o 'request [0-9a-f]*' "$scratch/terminal" | head -n 1 | cut -c9-)
+    run cancel "$id"
+    wait $!
+    tap_is "cancel by the id that a waiting case shows" "$status$err $?" "0 65"
+    tap_has "and the case says so" "$(cat "$scratch/terminal")" "CANCELLED: "
+else
+    tap_skip "cancel by the id that a waiting case shows" "no script command"
+fi
+run cancel 0123456789abcdef0123456789abcdef
+tap_is "cancel of a request that is not there" "$status" 69
+run cancel nonsense
+tap_is "cancel of what is no id" "$status" 67
+
+# ---- a matrix and daemons that go away ----
+
+small="$top_srcdir/cases/demonstration.yaml --set seqlen=150 --filter dtype=bf16 -j 2"
+matrix_start() { # OPTIONS...
+    rm -f "$scratch/matrix" "$scratch/matrix.err"
+    # shellcheck disable=SC2086
+    "$submit" matrix $small "$@" >"$scratch/matrix" 2>"$scratch/matrix.err" &
+    matrix=$!
+    until grep -qs '^ *1/8 pass' "$scratch/matrix"; do
+        kill -0 $matrix 2>/dev/null || break
+        sleep 0.02
+    done
+}
+
+matrix_start
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+daemon_start
+wait $matrix
+tap_is "a matrix goes on with the next daemon" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
+    "0 8 cases: 8 passed"
+matrix_start
+kill -TERM "$daemon"
+wait "$daemon"
+daemon_start
+wait $matrix
+tap_is "also when the first drains" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
+    "0 8 cases: 8 passed"
+matrix_start --patience 300ms
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+wait $matrix
+tap_is "a matrix does not wait for ever" "$? $(grep -c '^ *[0-9]/8' "$scratch/matrix")" "78 8"
+matrix_start --patience 1h
+wait $matrix
+tap_is "without a daemon at the start it does not wait" "$?" 78
+daemon_start
+matrix_start --patience 1h
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+until grep -qs 'waiting for a daemon' "$scratch/matrix.err"; do
+    kill -0 $matrix 2>/dev/null || break
+    sleep 0.05
+done
+tap_has "what is waited for is said" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
+kill -TERM $matrix
+wait $matrix
+tap_is "an interrupt ends the wait" "$? $(tail -n 1 "$scratch/matrix" | sed 's/: .* passed, .* not run in .*//')" \
+    "65 8 cases"
+daemon_start
+
+kill -TERM "$daemon"
+wait "$daemon"
+daemon_start --queue-max 2
+# shellcheck disable=SC2086
+run matrix $small -j 8
+tap_is "a matrix that is more than the queue holds fills it again and again" \
+    "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
+kill -TERM "$daemon"
+wait "$daemon"
+daemon_start --memory 1M
+# shellcheck disable=SC2086
+run matrix $small
+tap_is "but nobody waits for memory" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+    "72 8 cases: 8 could not be run"
+kill -TERM "$daemon"
+wait "$daemon"
+daemon_start
+
+# ---- the end of the daemon ----
+
+# shellcheck disable=SC2086
+"$submit" $long >"$scratch/long" 2>&1 &
+await_status running 1
+kill -KILL "$daemon"
+wait $!
+tap_is "a daemon that dies: exit status" "$?" 78
+wait "$daemon" 2>/dev/null
+daemon=
+tap_done

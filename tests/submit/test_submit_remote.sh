@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The command and a daemon on a network: every subcommand takes what such a daemon asks for, as options
+# and from the environment. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+submit=$top_builddir/cpattn-submit
+scratch=$(mktemp -d) || exit 99
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+unset CPATTN_SOCKET CPATTN_TOKEN_FILE
+umask 077
+echo "sixteen letters!" >"$scratch/token"
+echo "seventeen letters" >"$scratch/other"
+
+run() {
+    "$submit" "$@" >"$scratch/out" 2>"$scratch/err"
+    status=$?
+    err=$(cat "$scratch/err")
+}
+
+# On the first port that is free.
+port=$((20000 + $$ % 20000))
+until grep -q ' ready ' "$scratch/log" 2>/dev/null; do
+    if [ -z "$daemon" ] || ! kill -0 "$daemon" 2>/dev/null; then
+        [ -z "$daemon" ] || grep -q 'choose another port' "$scratch/log" || { cat "$scratch/log"; exit 99; }
+        port=$((port + 1))
+        "$top_builddir/cpattnd" --socket "$scratch/cpattnd.sock" --backend cpu --devices 2 \
+            --listen "tcp://127.0.0.1:$port" --token-file "$scratch/token" 2>"$scratch/log" &
+        daemon=$!
+    fi
+    sleep 0.05
+done
+url=tcp://127.0.0.1:$port
+small="--heads 1 --kv-heads 1 --head-dim 16 --seqlen 32"
+
+# shellcheck disable=SC2086
+for command in status describe "case $small" "bench $small --repeat 2" \
+    "matrix $top_srcdir/cases/demonstration.yaml --filter model=cp_2_0 --set seqlen=64"; do
+    name=${command%% *}
+    run $command --socket "$url" --token-file "$scratch/token"
+    tap_is "$name with the token" "$status $err" "0 "
+    run $command --socket "$url" --token-file "$scratch/other"
+    tap_is "$name with another" "$status" 80
+    tap_has "$name is told so" "$err$(cat "$scratch/out")" "not that of this daemon"
+done
+run cancel 0123456789abcdef0123456789abcdef --socket "$url" --token-file "$scratch/token"
+tap_is "cancel with the token" "$status" 69
+run status --socket "$url"
+tap_is "without a token" "$status" 80
+tap_has "what to do is told" "$err" "--token-file, or"
+
+CPATTN_SOCKET=$url CPATTN_TOKEN_FILE=$scratch/token
+export CPATTN_SOCKET CPATTN_TOKEN_FILE
+run status
+tap_is "from the environment" "$status $err" "0 "
+run status --token-file "$scratch/other"
+tap_is "an option goes before it" "$status" 80
+run status --socket "$scratch/cpattnd.sock" --token-file /nonexistent
+tap_is "a unix socket needs none" "$status $err" "0 "
+chmod 0644 "$scratch/token"
+run status
+tap_is "a token for everybody to read" "$status" 71
+tap_has "what to do about it is told" "$err" "chmod 0600"
+run status --socket tcp://127.0.0.1
+tap_is "an address without a port" "$status" 67
+chmod 0600 "$scratch/token"
+run status --socket "tls+$url"
+tap_has "TLS needs a certificate to trust" "$err" "--tls-ca, or"
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon drains" "$?" 0
+daemon=
+tap_done

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases by hand. What cannot be set ends the test.
+#ifndef CPATTN_TESTS_SUPPORT_CASES_H
+#define CPATTN_TESTS_SUPPORT_CASES_H
+
+#include "plan/case.h"
+
+// That of case_init().
+struct cp_case cases_usual(void);
+
+// Sets a field from text.
+void cases_set(struct cp_case *c, const char *name, const char *value);
+
+// The usual case in thd with these lists.
+struct cp_case cases_thd(const char *lengths_q, const char *lengths_kv, const char *padded_q,
+                         const char *padded_kv);
+
+// The case that a command line of case_command() says, as a shell and the command would read it.
+void cases_read_command(const char *command, struct cp_case *c);
+
+#endif

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a case means, straight from the words of its fields and without any code that is tested.
+#ifndef CPATTN_TESTS_SUPPORT_DEFINITION_H
+#define CPATTN_TESTS_SUPPORT_DEFINITION_H
+
+#include "plan/case.h"
+
+// Tokens of a sequence, and what it occupies over all ranks.
+int64_t definition_length(const struct cp_case *c, enum shard_side side, int sequence);
+int64_t definition_occupied(const struct cp_case *c, enum shard_side side, int sequence);
+
+// Whether query i of a sequence sees its key j; both may be any position, padding too.
+bool definition_visible(const struct cp_case *c, int sequence, int64_t i, int64_t j);
+
+#endif

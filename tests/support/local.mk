@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests share.
+check_LIBRARIES += tests/support/libtesting.a
+tests_support_libtesting_a_SOURCES = tests/support/runner.c tests/support/runner.h \
+    tests/support/cases.c tests/support/cases.h tests/support/definition.c tests/support/definition.h \
+    tests/support/generate.c tests/support/generate.h tests/support/plans.c tests/support/plans.h \
+    tests/support/symbolic.c tests/support/symbolic.h tests/support/symbols.c tests/support/symbols.h \
+    tests/support/symbols_case.c
+EXTRA_DIST += tests/support/run_program tests/support/tsan.supp
+
+wire_samples = tests/support/wire_samples.c tests/support/wire_samples.h
+
+# Looks into JSON and XML for script tests.
+test_helpers += tests/support/peek
+tests_support_peek_SOURCES = tests/support/peek.c
+tests_support_peek_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS)
+tests_support_peek_LDADD = $(JANSSON_LIBS) $(XML_LIBS)
+EXTRA_DIST += tests/support/tap.sh

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random but valid contents for messages, the same for the same seed.
+#ifndef CPATTN_TESTS_SUPPORT_WIRE_SAMPLES_H
+#define CPATTN_TESTS_SUPPORT_WIRE_SAMPLES_H
+
+#include "proto/wire.h"
+
+struct sample {
+    uint64_t state;
+};
+
+uint64_t sample_bits(struct sample *s);
+int64_t sample_range(struct sample *s, int64_t min, int64_t max); // both included
+
+void sample_id(struct sample *s, struct request_id *id);
+void sample_case(struct sample *s, struct cp_case *c); // one that case_check() admits
+
+// Each fills a zeroed struct; wire_reply_fini() of the reply around it frees the lists.
+void sample_result(struct sample *s, int world_size, struct wire_result *r);
+void sample_failure(struct sample *s, int world_size, struct wire_failure *f);
+void sample_description(struct sample *s, struct wire_description *d);
+void sample_status(struct sample *s, int pools, struct wire_status *status);
+
+// The largest result and the largest failure that can be sent.
+void sample_result_largest(struct wire_result *r);
+void sample_failure_largest(struct wire_failure *f);
+
+// A reply with a random answer of the given method, or of the status where that is not OK.
+void sample_reply(struct sample *s, enum wire_method method, enum status status,
+                  struct wire_reply *reply);
+
+#endif

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+test_scripts += tests/tree/test_layering.sh
