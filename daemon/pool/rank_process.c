@@ -6,12 +6,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "daemon/process/pidfd.h"
 #include "daemon/process/proc.h"
 #include "daemon/process/spawn.h"
 
@@ -306,7 +306,7 @@ void rank_process_kill(const struct rank_process *r)
         return;
     kill(-r->pid, SIGKILL);
     if (r->pidfd >= 0)
-        pidfd_send_signal(r->pidfd, SIGKILL, NULL, 0);
+        process_fd_signal(r->pidfd, SIGKILL);
 }
 
 static void process_forget(struct rank_process *r)
@@ -362,7 +362,7 @@ static void end_look(struct rank_process *r)
     for (int i = 0; i < FRAMES_AT_END_MAX && frame_take(r); i++)
         ;
     kill(-r->pid, SIGKILL);
-    if (waitid(P_PIDFD, (id_t)r->pidfd, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0) {
+    if (process_fd_reap(r->pidfd, &info) == 0 && info.si_pid == 0) {
         reap_later(r);
         return;
     }
@@ -412,7 +412,7 @@ static enum status process_spawn(struct rank_process *r, const struct spawn *spa
         r->pid = 0;
         return status;
     }
-    r->pidfd = pidfd_open(r->pid, 0);
+    r->pidfd = process_fd_open(r->pid);
     if (r->pidfd < 0)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no descriptor for rank %d: %s", r->rank,
                          strerror(errno));

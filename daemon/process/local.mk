@@ -2,6 +2,7 @@
 # Processes that the daemon does not trust, and what the kernel says of them.
 cpattnd_SOURCES += daemon/process/confine.c
 cpattnd_SOURCES += daemon/process/confine.h
+cpattnd_SOURCES += daemon/process/pidfd.c daemon/process/pidfd.h
 cpattnd_SOURCES += daemon/process/probe.c
 cpattnd_SOURCES += daemon/process/probe.h
 cpattnd_SOURCES += daemon/process/proc.c

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,7 +26,6 @@ int socketpair(int domain, int type, int protocol, int ends[2]);
 int pipe2(int ends[2], int flags);
 int memfd_create(const char *name, unsigned flags);
 int ftruncate(int fd, off_t length);
-int pidfd_open(pid_t pid, unsigned flags);
 long syscall(long number, ...);
 ssize_t recv(int fd, void *data, size_t size, int flags);
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
@@ -119,11 +117,6 @@ int ftruncate(int fd, off_t length)
     return fails("ftruncate", NULL, ENOSPC) ? -1 : NEXT(ftruncate)(fd, length);
 }
 
-int pidfd_open(pid_t pid, unsigned flags)
-{
-    return fails("pidfd_open", NULL, EMFILE) ? -1 : NEXT(pidfd_open)(pid, flags);
-}
-
 // "clone" is the one that makes processes.
 long syscall(long number, ...)
 {
@@ -134,6 +127,8 @@ long syscall(long number, ...)
         a[i] = va_arg(arguments, long);
     va_end(arguments);
     if (number == SYS_clone && fails("clone", NULL, EAGAIN))
+        return -1;
+    if (number == SYS_pidfd_open && fails("pidfd_open", NULL, EMFILE))
         return -1;
     return NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

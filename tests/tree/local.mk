@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 test_scripts += tests/tree/test_layering.sh
+test_scripts += tests/tree/test_glibc.sh

@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What is installed asks the C library for nothing that glibc 2.34 lacks, so that it runs where that is
+# all there is (RHEL 9, Ubuntu 22.04). Looks at the versions of symbols in what was built. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+newest=2.34
+
+# "SYMBOL GLIBC_x.y" of those that a file asks for and that are newer.
+newer() { # FILE
+    LC_ALL=C objdump -T "$1" | awk -v newest="$newest" '
+        function after(a, b,    i, x, y) {
+            split(a, x, "."); split(b, y, ".")
+            for (i = 1; i <= 3; i++) if (x[i] + 0 != y[i] + 0) return x[i] + 0 > y[i] + 0
+            return 0
+        }
+        $2 !~ /UND/ && !/\*UND\*/ { next }
+        match($0, /GLIBC_[0-9.]+/) {
+            version = substr($0, RSTART + 6, RLENGTH - 6)
+            if (after(version, newest)) print $NF, "GLIBC_" version
+        }'
+}
+
+# From here on headers redirect ordinary functions (strtol) to symbols of their own version.
+headers=$(printf '#include <features.h>\n__GLIBC__ __GLIBC_MINOR__\n' | ${CC:-cc} -E -P - 2>/dev/null | tail -n 1)
+redirects() {
+    [ "${headers%% *}" != 2 ] || [ "${headers##* }" -ge 38 ]
+}
+
+if ! command -v objdump >/dev/null 2>&1; then
+    tap_skip "symbols of the C library" "no objdump here"
+elif redirects; then
+    tap_skip "symbols of the C library" "built with glibc ${headers%% *}.${headers##* }, whose headers ask for newer symbols"
+elif ldd "$top_builddir/cpattnd" 2>/dev/null | grep -qE 'lib[a-z]+san\.'; then
+    tap_skip "symbols of the C library" "built with a sanitizer, whose library asks for more"
+else
+    for name in cpattnd cpattn-rank cpattn-rank-cuda cpattn-submit client/libcpattn.so \
+        check/libcpattn-check.so check/libcpattn-check-cuda.so guest/libcpattn-guest.so; do
+        file=$top_builddir/$(dirname "$name")/.libs/$(basename "$name")
+        [ -f "$file" ] || file=$top_builddir/$name
+        [ -f "$file" ] || continue # not built here
+        tap_is "$name needs no newer glibc than $newest" "$(newer "$file")" ""
+    done
+    # It finds what it looks for.
+    newest=2.2
+    tap_has "symbols are seen" "$(newer "$top_builddir/cpattnd")" "GLIBC_2.34"
+fi
+tap_done
