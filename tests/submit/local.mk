@@ -19,6 +19,7 @@ tests_submit_submit_fake_SOURCES = tests/submit/fake_client.c client/submit/main
 tests_submit_submit_fake_LDADD = client/libsubmit.a yaml/libyamltree.la plan/libplan.la common/libcommon.la \
     $(third_party_libs)
 test_scripts += tests/submit/test_bench_runs.sh
+test_scripts += tests/submit/test_matrix_daemons.sh
 test_scripts += tests/submit/test_matrix_runs.sh
 test_scripts += tests/submit/test_report.sh
 test_scripts += tests/submit/test_submit.sh

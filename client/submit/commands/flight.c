@@ -6,13 +6,17 @@
 
 #include "client/submit/commands/command.h"
 
-#define TICK_NS   (UINT64_C(100) * 1000000)
+#define TICK_NS        (UINT64_C(100) * 1000000)
 // How long cancelled cases may take to be answered before they are given up.
-#define CANCEL_NS (UINT64_C(5) * 1000000000)
+#define CANCEL_NS      (UINT64_C(5) * 1000000000)
 // How long a daemon may take to say whether it takes cases, and how often it is asked.
-#define ASK_NS    (UINT64_C(1) * 1000000000)
-#define ASKS_NS   (UINT64_C(250) * 1000000)
-#define TRIES_MAX 2
+#define ASK_NS         (UINT64_C(1) * 1000000000)
+#define ASKS_NS        (UINT64_C(250) * 1000000)
+// The same while others take cases, which wait for the answer.
+#define ASKS_BESIDE_NS (UINT64_C(5) * 1000000000)
+// How long one of several daemons is waited for before the others are asked.
+#define TURN_NS        (UINT64_C(2) * 1000000)
+#define TRIES_MAX      2
 
 enum slot_state {
     SLOT_FREE,
@@ -23,23 +27,47 @@ enum slot_state {
 
 struct slot {
     enum slot_state state;
+    int port;
     struct cpattn_request *request; // of one that flies
     int number, tries;
     int64_t served; // what had been answered when it was crowded out; -1: it was not
 };
 
+// A daemon.
+struct port {
+    struct cpattn_client *client;
+    int flying;
+    int64_t served;           // answers other than RESOURCE_EXHAUSTED
+    bool room;                // for those that were crowded
+    bool patient;             // it was there since it was waited for in vain
+    struct cpattn_error lost; // of the last case that was held
+    uint64_t lost_ns;         // since when it is waited for; 0: it is there
+    uint64_t asked_ns;
+};
+
 struct air {
     const struct flight *flight;
-    struct slot *slots;
-    int flying, held, crowded;
-    int64_t served; // answers other than RESOURCE_EXHAUSTED
-    bool room;      // for those that were crowded
+    struct slot *slots; // [slot_count]: as many of each port
+    struct port *ports; // [flight->client_count]
+    int slot_count, flying, held, crowded;
+    int turn; // the port whose answers are waited for
     bool more, stopping;
-    bool patient;             // a daemon was there since one was waited for in vain
-    struct cpattn_error lost; // of the last case that was held
-    uint64_t lost_ns;         // since when a daemon is waited for; 0: one is there
-    uint64_t asked_ns, ticked_ns;
+    uint64_t ticked_ns;
 };
+
+static struct port *port_of(struct air *air, const struct slot *slot)
+{
+    return &air->ports[slot->port];
+}
+
+// How many daemons are there.
+static int ports_there(const struct air *air)
+{
+    int there = 0;
+    for (int i = 0; i < air->flight->client_count; i++)
+        there += air->ports[i].lost_ns == 0;
+    return there;
+}
 
 static void answer(struct air *air, struct slot *slot, const struct cpattn_error *error,
                    struct cpattn_result *result)
@@ -52,15 +80,17 @@ static void answer(struct air *air, struct slot *slot, const struct cpattn_error
 // Holds a case whose daemon went away or takes none; false where the answer stands.
 static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
-    air->patient = air->patient || error->status == CPATTN_OK;
+    struct port *port = port_of(air, slot);
+    port->patient = port->patient || error->status == CPATTN_OK;
+    bool elsewhere = ports_there(air) > (port->lost_ns == 0);
     if (error->status != CPATTN_UNAVAILABLE || slot->tries >= TRIES_MAX || air->stopping ||
-        !air->patient)
+        !(port->patient || elsewhere))
         return false;
     slot->state = SLOT_HELD;
     air->held++;
-    air->lost = *error;
-    if (air->lost_ns == 0)
-        air->lost_ns = command_now_ns();
+    port->lost = *error;
+    if (port->lost_ns == 0)
+        port->lost_ns = command_now_ns();
     return true;
 }
 
@@ -68,10 +98,11 @@ static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *
 // refused again with nothing answered since lacks something else, such as memory.
 static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
-    if (error->status != CPATTN_RESOURCE_EXHAUSTED || air->flying == 0 || air->stopping ||
-        slot->served == air->served)
+    struct port *port = port_of(air, slot);
+    if (error->status != CPATTN_RESOURCE_EXHAUSTED || port->flying == 0 || air->stopping ||
+        slot->served == port->served)
         return false;
-    slot->served = air->served;
+    slot->served = port->served;
     slot->state = SLOT_CROWDED;
     slot->tries--;
     air->crowded++;
@@ -81,13 +112,14 @@ static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error 
 // Submits the case of a slot; what cannot even be submitted is answered at once, or held.
 static void submit(struct air *air, struct slot *slot)
 {
+    struct port *port = port_of(air, slot);
     struct cpattn_error error = {CPATTN_RESOURCE_EXHAUSTED, "not enough memory for the case"};
     struct cpattn_case *made =
         command_library_case(air->flight->load(air->flight->context, slot->number));
     enum cpattn_status status = CPATTN_RESOURCE_EXHAUSTED;
     if (made)
-        status = cpattn_submit_limited(air->flight->client, made, TIMEOUT_MAX_NS,
-                                       air->flight->timeout_ns, &slot->request, &error);
+        status = cpattn_submit_limited(port->client, made, TIMEOUT_MAX_NS, air->flight->timeout_ns,
+                                       &slot->request, &error);
     cpattn_case_destroy(made);
     error.status = status;
     slot->tries++;
@@ -95,6 +127,7 @@ static void submit(struct air *air, struct slot *slot)
         slot->state = SLOT_FLIES;
         cpattn_request_set_tag(slot->request, slot);
         air->flying++;
+        port->flying++;
     } else if (!hold(air, slot, &error)) {
         answer(air, slot, &error, NULL);
     }
@@ -106,41 +139,72 @@ static void submit_again(struct air *air, struct slot *slot, int *waiting)
     submit(air, slot);
 }
 
+// Gives a free slot a case that another daemon left; false where there is none.
+static bool adopt(struct air *air, struct slot *slot)
+{
+    for (int i = 0; i < air->slot_count && air->held > 0; i++) {
+        struct slot *other = &air->slots[i];
+        if (other->state != SLOT_HELD || port_of(air, other)->lost_ns == 0)
+            continue;
+        slot->number = other->number;
+        slot->tries = other->tries;
+        slot->served = -1;
+        other->state = SLOT_FREE;
+        submit_again(air, slot, &air->held);
+        return true;
+    }
+    return false;
+}
+
+static void fill_slot(struct air *air, struct slot *slot, bool room)
+{
+    if (slot->state == SLOT_HELD)
+        submit_again(air, slot, &air->held);
+    else if (slot->state == SLOT_CROWDED && room)
+        submit_again(air, slot, &air->crowded);
+    while (slot->state == SLOT_FREE && !air->stopping && port_of(air, slot)->lost_ns == 0) {
+        if (adopt(air, slot))
+            continue;
+        if (!air->more)
+            break;
+        air->more = air->flight->next(air->flight->context, &slot->number);
+        slot->tries = 0;
+        slot->served = -1;
+        if (air->more)
+            submit(air, slot);
+    }
+}
+
 // Those that were answered with nothing go before new ones. One that could not be submitted leaves
-// the slot to the next.
+// the slot to the next. The daemons are filled in turn.
 static void fill(struct air *air)
 {
-    bool room = air->room || air->flying == 0;
-    air->room = false;
-    for (int i = 0; i < air->flight->jobs; i++) {
-        struct slot *slot = &air->slots[i];
-        if (slot->state == SLOT_HELD && air->lost_ns == 0)
-            submit_again(air, slot, &air->held);
-        else if (slot->state == SLOT_CROWDED && room && air->lost_ns == 0)
-            submit_again(air, slot, &air->crowded);
-        while (slot->state == SLOT_FREE && air->more && !air->stopping && air->lost_ns == 0) {
-            air->more = air->flight->next(air->flight->context, &slot->number);
-            slot->tries = 0;
-            slot->served = -1;
-            if (air->more)
-                submit(air, slot);
-        }
+    int ports = air->flight->client_count;
+    bool room[FLIGHT_CLIENTS_MAX];
+    for (int i = 0; i < ports; i++) {
+        room[i] = air->ports[i].room || air->ports[i].flying == 0;
+        air->ports[i].room = false;
     }
+    for (int i = 0; i < air->slot_count; i++)
+        if (air->ports[air->slots[i].port].lost_ns == 0)
+            fill_slot(air, &air->slots[i], room[air->slots[i].port]);
 }
 
 static void land(struct air *air, struct slot *slot)
 {
+    struct port *port = port_of(air, slot);
     struct cpattn_result *result = NULL;
     struct cpattn_error error = {.text = ""};
     error.status = cpattn_collect(slot->request, &result, &error);
     cpattn_request_destroy(slot->request);
     air->flying--;
+    port->flying--;
     if (hold(air, slot, &error) || crowd(air, slot, &error)) {
         cpattn_result_destroy(result);
     } else {
         answer(air, slot, &error, result);
-        air->room = true;
-        air->served += error.status != CPATTN_RESOURCE_EXHAUSTED;
+        port->room = true;
+        port->served += error.status != CPATTN_RESOURCE_EXHAUSTED;
     }
 }
 
@@ -156,34 +220,42 @@ static bool takes_cases(struct cpattn_client *client)
     return takes;
 }
 
-static void answer_waiting(struct air *air, enum slot_state state, const struct cpattn_error *error,
-                           int *waiting)
+// Answers what waits: all of a port, or of all for NULL.
+static void answer_waiting(struct air *air, const struct port *port, enum slot_state state,
+                           const struct cpattn_error *error, int *waiting)
 {
-    for (int i = 0; i < air->flight->jobs; i++)
-        if (air->slots[i].state == state)
-            answer(air, &air->slots[i], error, NULL);
-    *waiting = 0;
+    for (int i = 0; i < air->slot_count; i++) {
+        struct slot *slot = &air->slots[i];
+        if (slot->state != state || (port && port_of(air, slot) != port))
+            continue;
+        (*waiting)--;
+        answer(air, slot, error, NULL);
+    }
 }
 
-static void answer_held(struct air *air, const struct cpattn_error *error)
-{
-    answer_waiting(air, SLOT_HELD, error, &air->held);
-    air->lost_ns = 0;
-}
-
-// Looks for a daemon that takes cases; gives the cases that wait for one up after a time.
-static void look_for_daemon(struct air *air)
+// Looks for a daemon that takes cases; gives the cases that wait for it up after a time, unless
+// another daemon will take them.
+static void look_for_daemon(struct air *air, struct port *port)
 {
     uint64_t now_ns = command_now_ns();
-    if (now_ns - air->asked_ns < ASKS_NS)
+    bool others = ports_there(air) > 0;
+    if (now_ns - port->asked_ns < (others ? ASKS_BESIDE_NS : ASKS_NS))
         return;
-    air->asked_ns = now_ns;
-    if (takes_cases(air->flight->client)) {
-        air->lost_ns = 0;
-    } else if (now_ns - air->lost_ns > air->flight->patience_ns) {
-        air->patient = false;
-        answer_held(air, &air->lost);
+    port->asked_ns = now_ns;
+    if (takes_cases(port->client)) {
+        port->lost_ns = 0;
+    } else if (!others && now_ns - port->lost_ns > air->flight->patience_ns) {
+        port->patient = false;
+        answer_waiting(air, port, SLOT_HELD, &port->lost, &air->held);
+        port->lost_ns = 0;
     }
+}
+
+static void look_for_daemons(struct air *air)
+{
+    for (int i = 0; i < air->flight->client_count; i++)
+        if (air->ports[i].lost_ns > 0)
+            look_for_daemon(air, &air->ports[i]);
 }
 
 // ---- stopping ---------------------------------------------------------------------------------
@@ -193,9 +265,9 @@ static void stop(struct air *air)
     struct cpattn_error ignored;
     struct cpattn_error cancelled = {CPATTN_CANCELLED, "cancelled before it was submitted again"};
     air->stopping = true;
-    answer_held(air, &cancelled);
-    answer_waiting(air, SLOT_CROWDED, &cancelled, &air->crowded);
-    for (int i = 0; i < air->flight->jobs; i++)
+    answer_waiting(air, NULL, SLOT_HELD, &cancelled, &air->held);
+    answer_waiting(air, NULL, SLOT_CROWDED, &cancelled, &air->crowded);
+    for (int i = 0; i < air->slot_count; i++)
         if (air->slots[i].state == SLOT_FLIES)
             cpattn_cancel(air->slots[i].request, &ignored);
 }
@@ -203,13 +275,22 @@ static void stop(struct air *air)
 static void give_up(struct air *air)
 {
     struct cpattn_error error = {CPATTN_CANCELLED, "cancelled, and not answered in time"};
-    for (int i = 0; i < air->flight->jobs; i++) {
+    for (int i = 0; i < air->slot_count; i++) {
         if (air->slots[i].state != SLOT_FLIES)
             continue;
         cpattn_request_destroy(air->slots[i].request);
         air->flying--;
+        port_of(air, &air->slots[i])->flying--;
         answer(air, &air->slots[i], &error, NULL);
     }
+}
+
+static const char *lost_text(const struct air *air)
+{
+    for (int i = 0; i < air->flight->client_count; i++)
+        if (air->ports[i].lost_ns > 0)
+            return air->ports[i].lost.text;
+    return NULL;
 }
 
 static void tick(struct air *air)
@@ -218,36 +299,62 @@ static void tick(struct air *air)
     if (now_ns - air->ticked_ns < TICK_NS)
         return;
     air->ticked_ns = now_ns;
-    if (air->flight->tick(air->flight->context, air->lost_ns ? air->lost.text : NULL) &&
+    if (air->flight->tick(air->flight->context, lost_text(air), ports_there(air) > 0) &&
         !air->stopping)
         stop(air);
 }
 
 // ---- all of it --------------------------------------------------------------------------------
 
-// With nothing in flight the library does not wait.
-static struct cpattn_request *next_answer(const struct air *air)
+// The next answer of any daemon; NULL: none for now. With nothing in flight the library does not
+// wait. Of several daemons all are asked before one is waited for.
+static struct cpattn_request *next_answer(struct air *air)
 {
     static const struct timespec pause = {.tv_nsec = (long)TICK_NS};
-    if (air->flying > 0)
-        return cpattn_wait_any(air->flight->client, TICK_NS);
-    nanosleep(&pause, NULL);
-    return NULL;
+    int ports = air->flight->client_count;
+    struct cpattn_request *request = NULL;
+    for (int i = 0; i < ports && ports > 1 && !request; i++)
+        if (air->ports[i].flying > 0)
+            request = cpattn_wait_any(air->ports[i].client, 0);
+    for (int i = 0; i < ports && !request; i++) {
+        struct port *port = &air->ports[air->turn++ % ports];
+        if (port->flying > 0)
+            return cpattn_wait_any(port->client, ports > 1 ? TURN_NS : TICK_NS);
+    }
+    if (!request)
+        nanosleep(&pause, NULL);
+    return request;
+}
+
+static bool air_init(struct air *air, const struct flight *flight)
+{
+    *air = (struct air){.flight = flight, .more = true};
+    air->slot_count = flight->jobs * flight->client_count;
+    air->slots = calloc((size_t)air->slot_count, sizeof(*air->slots));
+    air->ports = calloc((size_t)flight->client_count, sizeof(*air->ports));
+    if (!air->slots || !air->ports)
+        return false;
+    for (int i = 0; i < flight->client_count; i++) {
+        air->ports[i].client = flight->clients[i];
+        air->ports[i].patient = true;
+    }
+    for (int i = 0; i < air->slot_count; i++)
+        air->slots[i].port = i % flight->client_count;
+    return true;
 }
 
 enum status flight_run(const struct flight *flight)
 {
-    struct air air = {.flight = flight, .more = true, .patient = true};
+    struct air air;
     uint64_t stopped_ns = 0;
-    air.slots = calloc((size_t)flight->jobs, sizeof(*air.slots));
-    if (!air.slots)
-        return STATUS_RESOURCE_EXHAUSTED;
-    for (fill(&air); air.flying > 0 || air.held > 0 || air.crowded > 0; fill(&air)) {
+    bool ready = air_init(&air, flight);
+    if (ready)
+        fill(&air);
+    for (; ready && (air.flying > 0 || air.held > 0 || air.crowded > 0); fill(&air)) {
         struct cpattn_request *request = next_answer(&air);
         if (request)
             land(&air, cpattn_request_tag(request));
-        if (air.lost_ns > 0)
-            look_for_daemon(&air);
+        look_for_daemons(&air);
         tick(&air);
         if (air.stopping && stopped_ns == 0)
             stopped_ns = command_now_ns();
@@ -255,5 +362,6 @@ enum status flight_run(const struct flight *flight)
             give_up(&air);
     }
     free(air.slots);
-    return STATUS_OK;
+    free(air.ports);
+    return ready ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
 }

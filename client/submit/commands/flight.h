@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many cases on their way at once, through the library's asynchronous calls. Where the daemon goes
-// away or drains, they wait for the next one.
+// Many cases on their way at once, to one daemon or several, through the library's asynchronous
+// calls. Where a daemon goes away or drains, its cases go to another, or wait for the next one.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_FLIGHT_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_FLIGHT_H
 
 #include "client/cpattn.h"
 #include "plan/case.h"
 
-#define FLIGHT_JOBS_MAX 512
+#define FLIGHT_JOBS_MAX    512
+#define FLIGHT_CLIENTS_MAX 16
 
 // What to run, and whom to tell. All calls come from flight_run()'s thread.
 struct flight {
-    struct cpattn_client *client;
-    int jobs;            // in flight at once, 1..FLIGHT_JOBS_MAX
+    struct cpattn_client *const *clients; // [client_count], each of another daemon
+    int client_count;                     // 1..FLIGHT_CLIENTS_MAX
+    int jobs;                             // in flight at once at each daemon, 1..FLIGHT_JOBS_MAX
     uint64_t timeout_ns; // of each case from its start; the wait for its turn is not limited
     // How long to wait for a daemon that takes cases when one was answered UNAVAILABLE. That case
     // is submitted a second time then, and not a third time, for it may be what the daemon died of.
@@ -27,9 +29,9 @@ struct flight {
     // An answer; `result` (or NULL) is the callee's to destroy.
     void (*answered)(void *context, int number, enum cpattn_status status,
                      struct cpattn_result *result, const char *text);
-    // Ten times a second. `lost` is NULL, or why there is no daemon to submit to now. True: submit
-    // nothing more, cancel what is on its way.
-    bool (*tick)(void *context, const char *lost);
+    // Ten times a second. `lost` is NULL, or why a daemon cannot be submitted to now; `others`:
+    // another can. True: submit nothing more, cancel what is on its way.
+    bool (*tick)(void *context, const char *lost, bool others);
 };
 
 // Runs until `next` has no more and everything is answered, or until `tick` stops it; cases that

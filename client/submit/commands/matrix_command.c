@@ -93,7 +93,7 @@ static void print_head(const struct matrix_run *run, const struct matrix *matrix
     fflush(stdout);
 }
 
-static int run_connected(struct matrix_run *run, struct cpattn_client *client,
+static int run_connected(struct matrix_run *run, struct cpattn_client *const *clients,
                          const struct matrix *matrix, struct matrix_outputs *outputs)
 {
     const struct matrix_options *o = run->options;
@@ -101,11 +101,11 @@ static int run_connected(struct matrix_run *run, struct cpattn_client *client,
                       : matrix->timeout_ns ? matrix->timeout_ns
                                            : TIMEOUT_DEFAULT_NS;
     print_head(run, matrix);
-    matrix_outputs_describe(outputs, client);
-    int exit_status = matrix_run_all(run, client);
+    matrix_outputs_describe(outputs, clients[0]);
+    int exit_status = matrix_run_all(run, clients, o->socket_count);
     int written = matrix_outputs_write(outputs, run, matrix);
     if (o->dump_fails)
-        matrix_dump_fails(client, run->list, run->outcomes, o->dump_fails);
+        matrix_dump_fails(clients[0], run->list, run->outcomes, o->dump_fails);
     return exit_status ? exit_status : written;
 }
 
@@ -114,12 +114,16 @@ static int run_matrix(struct matrix_run *run, const struct matrix *matrix,
 {
     const struct matrix_options *o = run->options;
     const struct command_requests requests = {.max = o->jobs, .patience_ns = o->patience_ns};
-    int exit_status;
+    struct cpattn_client *clients[FLIGHT_CLIENTS_MAX] = {NULL};
+    int exit_status = COMMAND_PASS, connected = 0;
     command_catch_interrupts();
-    struct cpattn_client *client = command_connect(o->socket, &requests, &exit_status);
-    if (client)
-        exit_status = run_connected(run, client, matrix, outputs);
-    cpattn_client_destroy(client);
+    while (connected < o->socket_count &&
+           (clients[connected] = command_connect(o->sockets[connected], &requests, &exit_status)))
+        connected++;
+    if (connected == o->socket_count)
+        exit_status = run_connected(run, clients, matrix, outputs);
+    for (int i = 0; i < connected; i++)
+        cpattn_client_destroy(clients[i]);
     return exit_status;
 }
 

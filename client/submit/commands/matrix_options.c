@@ -67,7 +67,7 @@ static const struct argp_option option_table[] = {
     {"list", 'l', NULL, 0, "print the cases and run nothing", 1},
     {"excluded", KEY_EXCLUDED, NULL, 0, "with --list: print what is excluded, and why", 1},
     {.doc = "How to run them:", .group = 10},
-    {"jobs", 'j', "N", 0, "submit N at once [4]", 10},
+    {"jobs", 'j', "N", 0, "submit N at once to each daemon [4]", 10},
     {"timeout", KEY_TIMEOUT, "TIME", 0,
      "give a case up after this time, the wait for its turn not included: 90, 90s, 5m; up to 24h "
      "[that of the file, or 90s]",
@@ -87,7 +87,9 @@ static const struct argp_option option_table[] = {
      "go on with the run that FILE records: cases with a verdict there are not run again, and new "
      "answers are added to it",
      10},
-    {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 10},
+    {"socket", KEY_SOCKET, "PATH", 0,
+     COMMAND_SOCKET_HELP "; several times for several daemons, over which the cases are spread",
+     10},
     {.doc = "What to write:", .group = 20},
     {"verbose", 'v', NULL, 0, "a row for each case and every failure in full, however many", 20},
     {"json", KEY_JSON, NULL, 0, "print a JSON object per case as it is answered", 20},
@@ -101,10 +103,11 @@ static const struct argp_option option_table[] = {
     {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 20},
     {.name = NULL}};
 
-static error_t add_choice(const char *option, const char **values, int *count, const char *value)
+static error_t add_choice(const char *option, const char **values, int *count, int max,
+                          const char *value)
 {
-    if (*count == MATRIX_CHOICES_MAX) {
-        command_complain("--%s is there more than %d times", option, MATRIX_CHOICES_MAX);
+    if (*count == max) {
+        command_complain("--%s is there more than %d times", option, max);
         return EINVAL;
     }
     values[(*count)++] = value;
@@ -173,6 +176,16 @@ static error_t parse_shuffle(struct matrix_options *o, const char *value)
     return EINVAL;
 }
 
+static error_t add_socket(struct matrix_options *o, const char *value)
+{
+    for (int i = 0; i < o->socket_count; i++)
+        if (strcmp(o->sockets[i], value) == 0) {
+            command_complain("--socket %s is there twice", value);
+            return EINVAL;
+        }
+    return add_choice("socket", o->sockets, &o->socket_count, FLIGHT_CLIENTS_MAX, value);
+}
+
 // What is written and read.
 static error_t parse_file(int key, char *value, struct matrix_options *o)
 {
@@ -196,8 +209,7 @@ static error_t parse_file(int key, char *value, struct matrix_options *o)
         o->markdown = value;
         return 0;
     case KEY_SOCKET:
-        o->socket = value;
-        return 0;
+        return add_socket(o, value);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -234,9 +246,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     struct matrix_options *o = state->input;
     switch (key) {
     case KEY_FILTER:
-        return add_choice("filter", o->filters, &o->choice.filter_count, value);
+        return add_choice("filter", o->filters, &o->choice.filter_count, MATRIX_CHOICES_MAX, value);
     case KEY_SET:
-        return add_choice("set", o->sets, &o->choice.set_count, value);
+        return add_choice("set", o->sets, &o->choice.set_count, MATRIX_CHOICES_MAX, value);
     case KEY_UNSKIP:
         o->choice.unskip = true;
         return 0;
@@ -297,5 +309,8 @@ int matrix_options_parse(int argc, char **argv, struct matrix_options *o)
         (struct matrix_options){.jobs = JOBS_DEFAULT, .patience_ns = PATIENCE_DEFAULT, .repeat = 1};
     o->choice.sets = o->sets;
     o->choice.filters = o->filters;
-    return options_parse(&argp, argc, argv, o);
+    int exit_status = options_parse(&argp, argc, argv, o);
+    if (o->socket_count == 0)
+        o->socket_count = 1;
+    return exit_status;
 }

@@ -3,14 +3,17 @@
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_MATRIX_OPTIONS_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_MATRIX_OPTIONS_H
 
+#include "client/submit/commands/flight.h"
 #include "client/submit/matrix/matrix_list.h"
 
 #define MATRIX_CHOICES_MAX 64 // of --set, and of --filter
 
 // Paths are NULL where they are not given.
 struct matrix_options {
-    const char *file, *socket, *junit, *dump_fails, *save, *resume, *last_failed, *markdown;
+    const char *file, *junit, *dump_fails, *save, *resume, *last_failed, *markdown;
     const char *sets[MATRIX_CHOICES_MAX], *filters[MATRIX_CHOICES_MAX];
+    const char *sockets[FLIGHT_CLIENTS_MAX]; // of the daemons; a NULL alone is the usual one
+    int socket_count;                        // at least 1
     struct matrix_choice choice; // borrows from here; without what the file of --last-failed says
     uint64_t timeout_ns, patience_ns, shuffle_seed;
     int jobs, repeat, retry;

@@ -253,7 +253,7 @@ static void flying_text(const struct matrix_run *run, char *text, size_t size)
         snprintf(text + used, size - used, " and %d more", more);
 }
 
-static bool tick(void *context, const char *lost)
+static bool tick(void *context, const char *lost, bool others)
 {
     struct matrix_run *run = context;
     char text[256] = "waiting for a daemon";
@@ -261,10 +261,11 @@ static bool tick(void *context, const char *lost)
         run->stopped = true;
     if (lost && !run->lost) {
         progress_clear(&run->progress);
-        command_complain("%s; waiting for a daemon", lost);
+        command_complain("%s; %s", lost,
+                         others ? "its cases go to another daemon" : "waiting for a daemon");
     }
     run->lost = lost != NULL;
-    if (!lost)
+    if (!lost || others)
         flying_text(run, text, sizeof(text));
     progress_draw(&run->progress, command_now_ns(), run->stopped ? "stopping" : text);
     return run->stopped;
@@ -426,10 +427,11 @@ static int exit_of(const struct matrix_run *run)
     return exit_status;
 }
 
-int matrix_run_all(struct matrix_run *run, struct cpattn_client *client)
+int matrix_run_all(struct matrix_run *run, struct cpattn_client *const *clients, int client_count)
 {
     const struct matrix_list *list = run->list;
-    struct flight flight = {.client = client,
+    struct flight flight = {.clients = clients,
+                            .client_count = client_count,
                             .jobs = run->options->jobs,
                             .timeout_ns = run->timeout_ns,
                             .patience_ns = run->options->patience_ns,

@@ -36,8 +36,8 @@ void matrix_run_fini(struct matrix_run *run);
 // FAILED_PRECONDITION where the record to resume has one of the ids with another case.
 enum status matrix_run_check_record(const struct matrix_run *run, struct error *error) MUST_CHECK;
 
-// Runs everything; the exit status.
-int matrix_run_all(struct matrix_run *run, struct cpattn_client *client);
+// Runs everything at one daemon or several, see flight.h; the exit status.
+int matrix_run_all(struct matrix_run *run, struct cpattn_client *const *clients, int client_count);
 
 // What became of a case that was not submitted: excluded or refused with the reason, else not run.
 // RESOURCE_EXHAUSTED when memory is short.

@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A matrix over two daemons: the verdicts and bits of one, each case once, also where one daemon goes away.
+# Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+submit=$top_builddir/cpattn-submit
+peek=$top_builddir/tests/support/peek
+scratch=$(mktemp -d) || exit 99
+unset CPATTN_SOCKET
+one= two=
+# shellcheck disable=SC2086
+trap 'kill -KILL $one $two 2>/dev/null; rm -rf "$scratch"' EXIT
+
+daemon_start() { # NAME: sets $started
+    "$top_builddir/cpattnd" --socket "$scratch/$1.sock" --backend cpu --devices 2 2>"$scratch/$1.log" &
+    started=$!
+    until "$submit" status --socket "$scratch/$1.sock" >/dev/null 2>&1; do
+        kill -0 "$started" 2>/dev/null || { cat "$scratch/$1.log"; exit 99; }
+        sleep 0.05
+    done
+}
+taken() { # NAME: cases that a daemon took in
+    "$submit" status --socket "$scratch/$1.sock" --json | "$peek" json admitted
+}
+results() { # FILE: id, outcome and digest of each answer
+    for member in id outcome digest; do "$peek" json "$member" <"$1" >"$scratch/$member"; done
+    paste -d ' ' "$scratch/id" "$scratch/outcome" "$scratch/digest" | sort
+}
+
+cat >"$scratch/m.yaml" <<'END'
+defaults: {batch: 1, heads: 2, seqlen: 96, head_dim: 32}
+models: {a: {}, b: {mask: causal}, c: {window_left: 5}}
+axes: {dtype: [bf16, fp16], world_size: [1, 2], comm: [p2p, a2a]}
+END
+
+daemon_start one
+one=$started
+daemon_start two
+two=$started
+"$submit" matrix "$scratch/m.yaml" --socket "$scratch/one.sock" --save "$scratch/one.jsonl" >/dev/null
+both="--socket $scratch/one.sock --socket $scratch/two.sock"
+before=$(taken one)
+# shellcheck disable=SC2086
+"$submit" matrix "$scratch/m.yaml" $both -j 2 --save "$scratch/both.jsonl" >"$scratch/out"
+tap_is "two daemons: exit status" "$?" 0
+tap_is "two daemons: the results of one, each case once" "$(results "$scratch/both.jsonl")" "$(results "$scratch/one.jsonl")"
+first=$(($(taken one) - before)) second=$(taken two)
+tap_is "each case is run once" "$((first + second))" 24
+worked=yes
+[ "$first" -gt 0 ] && [ "$second" -gt 0 ] || worked="$first and $second"
+tap_is "and both have worked" "$worked" yes
+
+# One is killed while its cases run: they go to the other, and so does the rest.
+# shellcheck disable=SC2086
+"$submit" matrix "$scratch/m.yaml" $both -j 2 --set seqlen=512 --save "$scratch/less.jsonl" \
+    >"$scratch/out" 2>"$scratch/err" &
+running=$!
+until [ "$(cat "$scratch/less.jsonl" 2>/dev/null | wc -l)" -gt 4 ]; do sleep 0.02; done
+kill -KILL "$two"
+wait "$running"
+tap_is "one goes away: exit status" "$?" 0
+tap_has "one goes away: the sum" "$(tail -n 1 "$scratch/out")" "24 cases: 24 passed"
+tap_is "one goes away: each case is answered once" "$("$peek" json id <"$scratch/less.jsonl" | sort | uniq -d)" ""
+tap_has "one goes away: the sentence" "$(cat "$scratch/err")" "its cases go to another daemon"
+
+# shellcheck disable=SC2086
+"$submit" matrix "$scratch/m.yaml" $both >"$scratch/out" 2>"$scratch/err"
+tap_is "one that is not there at the start is refused" "$? $(grep -c "no daemon at $scratch/two.sock" "$scratch/err")" "78 1"
+"$submit" matrix "$scratch/m.yaml" --socket x --socket x 2>"$scratch/err"
+tap_is "one twice" "$? $(cat "$scratch/err")" "64 cpattn-submit: --socket x is there twice"
+tap_done
