@@ -84,6 +84,15 @@ static void check_lines(const struct size *size)
     assert(jobs == (int)list_length(&size->queue));
 }
 
+static uint64_t check_memory(const struct core *core)
+{
+    uint64_t memory = 0;
+    const struct list *running = &core->jobs_running;
+    for (const struct list *node = running->next; node != running; node = node->next)
+        memory += job_of(node)->memory;
+    return memory;
+}
+
 static void check_jobs(const struct core *core)
 {
     int queued = 0;
@@ -98,6 +107,7 @@ static void check_jobs(const struct core *core)
     }
     assert(core->job_counts[JOB_QUEUED] == queued);
     assert(!core->kept || core->kept->state == JOB_QUEUED);
+    assert(core->memory == check_memory(core));
     assert(core->job_counts[JOB_RUNNING] ==
            check_job_list(core, &core->jobs_running, JOB_RUNNING, NULL));
     assert(core->job_counts[JOB_FREE] == check_job_list(core, &core->jobs_free, JOB_FREE, NULL));

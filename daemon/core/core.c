@@ -343,7 +343,7 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
     // The slot given out must not be one whose ANSWER the shell has not seen.
     assert(core->actions.count == 0);
     core_begin(core, now_ns);
-    assert(request->cost_ns <= CORE_COST_MAX_NS);
+    assert(request->cost_ns <= CORE_COST_MAX_NS && request->memory <= CORE_MEMORY_MAX);
     enum ids_state known = ids_find(&core->ids, &request->id, &place, &claim);
     enum status status = known == IDS_UNKNOWN
                              ? core_admit_new(core, request, admission, error)
@@ -476,6 +476,7 @@ void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *li
     core_share(core, limits->user_queue_max);
     core->config.idle_timeout_ns = limits->idle_timeout_ns;
     core->config.timeout_max_ns = limits->timeout_max_ns;
+    core->config.memory_max = limits->memory_max;
     core->users.limits = limits->user;
     LIST_FOREACH (node, &core->modes[MODE_IDLE])
         pool_wait_anew(core, pool_entry(node));

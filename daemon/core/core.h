@@ -41,6 +41,7 @@ struct core_config {
     int user_queue_max;        // of one user, up to queue_max; 0: as many
     struct user_limits user;   // what of them runs: those beyond wait
     uint64_t timeout_max_ns;   // that a request may ask for; 0: any
+    uint64_t memory_max;       // that jobs which run at a time may take together; 0: any
     int ranks_max;             // processes alive over all pools
     uint64_t start_timeout_ns; // from START to the last READY; > 0
     uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
@@ -59,6 +60,9 @@ void core_destroy(struct core *core);
 // Bounds beyond this are taken for it: two weeks.
 #define CORE_COST_MAX_NS (UINT64_C(1) << 50)
 
+// More than any machine has: what all jobs take can be added up.
+#define CORE_MEMORY_MAX (UINT64_C(1) << 48)
+
 struct core_request {
     struct request_id id;
     uint32_t user;      // who asks
@@ -70,6 +74,7 @@ struct core_request {
     bool cancel_on_disconnect; // core_abandon() cancels it while it runs, too
     uint64_t case_hash;
     uint64_t cost_ns; // it cannot run in less time than this, 0..CORE_COST_MAX_NS
+    uint64_t memory;  // that it takes while it runs, up to CORE_MEMORY_MAX
 };
 
 // What becomes of a request that is not refused.
@@ -155,6 +160,7 @@ struct core_limits {
     uint64_t idle_timeout_ns; // idle pools begin to count anew
     struct user_limits user;
     uint64_t timeout_max_ns;
+    uint64_t memory_max; // a job that waits and needs more than this runs alone
 };
 void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits);
 

@@ -42,6 +42,8 @@ static void job_move(struct core *core, struct job *job, enum job_state state)
 {
     struct size *size = job->size;
     assert(job_moves[job->state][state]);
+    core->memory -= job->state == JOB_RUNNING ? job->memory : 0;
+    core->memory += state == JOB_RUNNING ? job->memory : 0;
     size->cost_ns -= job->state == JOB_QUEUED ? job->cost_ns : 0;
     size->cost_ns += state == JOB_QUEUED ? job->cost_ns : 0;
     core->job_counts[job->state]--;
@@ -82,6 +84,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job->size = core_size(core, request->implementation, request->world_size);
     job->case_hash = request->case_hash;
     job->cost_ns = request->cost_ns;
+    job->memory = request->memory;
     job->admitted_ns = core->now_ns;
     job->deadline_ns = time_after(core->now_ns, request->timeout_ns);
     job->run_timeout_ns = request->run_timeout_ns;

@@ -30,7 +30,7 @@ struct job {
     bool cancel_on_disconnect;
     struct size *size;
     struct account *account; // of its user
-    uint64_t case_hash, cost_ns;
+    uint64_t case_hash, cost_ns, memory;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
     uint64_t run_timeout_ns;                   // 0: none
     uint64_t patience_ns;                      // with pools that are DOWN

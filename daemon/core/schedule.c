@@ -9,6 +9,7 @@
 struct pass {
     uint64_t reserved; // devices that an earlier job waits for
     bool room;         // no earlier job waits for room to start its pool
+    bool memory;       // nor for memory: all that is given back is kept for it
     uint64_t yielding; // devices that pools which were killed leave to their twins
 };
 
@@ -32,6 +33,7 @@ static void pass_begin(struct core *core, struct pass *pass)
         pass->yielding |= twin_hands_over(pool_entry(node));
     pass->reserved = 0;
     pass->room = true;
+    pass->memory = true;
     LIST_FOREACH (node, &core->sizes_waiting) {
         struct size *size = size_entry(node);
         size->closed = false;
@@ -252,13 +254,31 @@ static bool place_start(struct core *core, struct pass *pass, struct pool *pool)
     return pass->room;
 }
 
+// Beside the jobs that run. Alone it may have what it was admitted with.
+static bool memory_fits(const struct core *core, const struct pass *pass, const struct job *job)
+{
+    uint64_t most = core->config.memory_max;
+    return pass->memory && (most == 0 || core->memory == 0 || core->memory + job->memory <= most);
+}
+
+static void pool_reserve(const struct core *core, struct pass *pass, struct pool *pool)
+{
+    pass->reserved |= pool->devices;
+    pool->pass = core->pass;
+}
+
 // Runs the job, or sees to it that it can run later.
 static void place(struct core *core, struct pass *pass, struct job *job)
 {
     struct size *size = job->size;
     struct pool *pool = size_idle(core, pass, size);
-    if (pool) {
+    if (pool && memory_fits(core, pass, job)) {
         pool_handle(core, pool, &(struct pool_event){.kind = POOL_RUN, .rank = -1, .job = job});
+        return;
+    }
+    if (pool) {
+        pass->memory = false;
+        pool_reserve(core, pass, pool);
         return;
     }
     if (size->starting > 0) {
@@ -273,8 +293,7 @@ static void place(struct core *core, struct pass *pass, struct job *job)
     }
     pool = pool ? pool : size_nearest(core, pass, size);
     if (pool) {
-        pass->reserved |= pool->devices;
-        pool->pass = core->pass;
+        pool_reserve(core, pass, pool);
     } else {
         // What this job cannot have, the later ones of its size cannot have either.
         size->closed = true;

@@ -41,6 +41,7 @@ struct core {
     struct list jobs_free, jobs_running;
     struct line *lines; // [config.queue_max]
     struct list lines_free;
+    uint64_t memory;  // that jobs which run take
     struct job *kept; // the queued job that keeps its turn, or NULL
     int job_counts[JOB_STATES];
     struct size *sizes; // [size_count], core_size()

@@ -20,6 +20,7 @@
 
 // Kernels without /proc/meminfo do not exist; a sandbox that hides it does.
 #define MEMORY_FALLBACK_BYTES (INT64_C(1) << 30)
+#define CGROUP_PATH_MAX       4096
 
 int host_cores(void)
 {
@@ -47,20 +48,68 @@ static int64_t file_number(const char *path, const char *key)
     return number;
 }
 
-static int64_t cgroup_limit(void)
+static int64_t lower(int64_t a, int64_t b)
 {
-    char line[512], path[600];
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+// The lowest limit of a control group and those that it is in, up to the root of the hierarchy;
+// cuts the path.
+static int64_t cgroup_chain_limit(char *path, size_t top, const char *name)
+{
     int64_t limit = -1;
-    FILE *file = fopen("/proc/self/cgroup", "re");
+    for (;;) {
+        char file[CGROUP_PATH_MAX + 32];
+        snprintf(file, sizeof(file), "%s/%s", path, name);
+        limit = lower(limit, file_number(file, ""));
+        char *slash = strrchr(path, '/');
+        if (!slash || (size_t)(slash - path) < top)
+            return limit;
+        *slash = '\0';
+    }
+}
+
+// Whether "memory" is in a list such as "cpu,memory".
+static bool controls_memory(const char *list, size_t size)
+{
+    for (size_t begin = 0, end; begin < size; begin = end + 1) {
+        for (end = begin; end < size && list[end] != ',';)
+            end++;
+        if (end - begin == 6 && memcmp(list + begin, "memory", 6) == 0)
+            return true;
+    }
+    return false;
+}
+
+// A line is "0::/path" for the second version, "4:cpu,memory:/path" for the first.
+static int64_t cgroup_line_limit(char *line, const char *root)
+{
+    char path[CGROUP_PATH_MAX];
+    char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;
+    if (!group)
+        return -1;
+    bool second = group == list + 1;
+    group[1 + strcspn(group + 1, "\n")] = '\0';
+    if (!second && !controls_memory(list + 1, (size_t)(group - list - 1)))
+        return -1;
+    const char *hierarchy = second ? "" : "/memory";
+    size_t top = strlen(root) + strlen(hierarchy);
+    int length = snprintf(path, sizeof(path), "%s%s%s", root, hierarchy,
+                          strcmp(group + 1, "/") == 0 ? "" : group + 1);
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return -1;
+    return cgroup_chain_limit(path, top, second ? "memory.max" : "memory.limit_in_bytes");
+}
+
+int64_t host_cgroup_limit(const char *groups, const char *root)
+{
+    char line[CGROUP_PATH_MAX];
+    int64_t limit = -1;
+    FILE *file = fopen(groups, "re");
     if (!file)
         return -1;
-    while (fgets(line, sizeof(line), file)) {
-        if (strncmp(line, "0::", 3) != 0)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", line + 3);
-        limit = file_number(path, "");
-    }
+    while (fgets(line, sizeof(line), file))
+        limit = lower(limit, cgroup_line_limit(line, root));
     fclose(file);
     return limit;
 }
@@ -69,7 +118,7 @@ int64_t host_memory_available(void)
 {
     int64_t kib = file_number("/proc/meminfo", "MemAvailable:");
     int64_t bytes = kib > 0 ? kib * 1024 : MEMORY_FALLBACK_BYTES;
-    int64_t limit = cgroup_limit();
+    int64_t limit = host_cgroup_limit("/proc/self/cgroup", "/sys/fs/cgroup");
     return limit > 0 && limit < bytes ? limit : bytes;
 }
 

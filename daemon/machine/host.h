@@ -8,7 +8,12 @@
 // Cores this process may run on, 1..DEVICES_MAX.
 int host_cores(void);
 
-// Bytes that can be used without swapping, and no more than the control group of this process may
+// The lowest limit of memory in bytes of the control groups in the file `groups`, as
+// /proc/self/cgroup lists them, and of all that they are in, of both versions; `root` is where
+// their hierarchies are. -1: there is none.
+int64_t host_cgroup_limit(const char *groups, const char *root);
+
+// Bytes that can be used without swapping, and no more than the control groups of this process may
 // use in all. Positive.
 int64_t host_memory_available(void);
 

@@ -19,6 +19,7 @@ struct core *core_config_make(const struct service_config *config)
         .user_queue_max = config->user_queue_max,
         .user = config->user,
         .timeout_max_ns = config->description.timeout_max_ns,
+        .memory_max = (uint64_t)config->description.memory_bytes_max,
         .ranks_max = RANKS_MAX,
         .start_timeout_ns = config->start_timeout_ns,
         .peer_grace_ns = PEER_GRACE_NS,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/core/core.h"
 #include "daemon/pool/mesh.h"
 
 bool gate_is_ruler(const struct peer *peer)
@@ -50,16 +51,32 @@ enum status gate_check_peer(const struct service_config *config, const struct pe
                      (unsigned)peer->uid);
 }
 
+// Bytes over all ranks.
+static int64_t memory_over_ranks(const struct cp_case *c, int64_t rank_bytes)
+{
+    int64_t bytes;
+    return __builtin_mul_overflow(rank_bytes, (int64_t)c->world_size, &bytes) ? INT64_MAX : bytes;
+}
+
+uint64_t gate_memory(const struct cp_case *c)
+{
+    int64_t rank_bytes;
+    struct error error;
+    if (case_memory(c, &rank_bytes, &error) != STATUS_OK)
+        return 0; // refused for that
+    uint64_t bytes = (uint64_t)memory_over_ranks(c, rank_bytes);
+    return bytes < CORE_MEMORY_MAX ? bytes : CORE_MEMORY_MAX;
+}
+
 static enum status memory_check(const struct service_config *config, const struct cp_case *c,
                                 struct error *error)
 {
     const double gib = 1024. * 1024. * 1024.;
-    int64_t rank_bytes, bytes, limit = config->description.memory_bytes_max;
+    int64_t rank_bytes, limit = config->description.memory_bytes_max;
     enum status status = case_memory(c, &rank_bytes, error);
     if (status != STATUS_OK)
         return status;
-    if (__builtin_mul_overflow(rank_bytes, (int64_t)c->world_size, &bytes))
-        bytes = INT64_MAX;
+    int64_t bytes = memory_over_ranks(c, rank_bytes);
     if (bytes > limit)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "the case needs %.1f GiB over %d ranks, this daemon grants %.1f GiB; make "

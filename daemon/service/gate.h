@@ -28,6 +28,9 @@ enum status gate_check_peer(const struct service_config *config, const struct pe
 // is no such guest.
 int gate_implementation(const struct service_config *config, const struct cp_case *c);
 
+// What the case takes of the memory that cases may take together, over all its ranks.
+uint64_t gate_memory(const struct cp_case *c);
+
 // INVALID_ARGUMENT: there is no such implementation, with those that there are.
 // FAILED_PRECONDITION: it does not take the world size. UNIMPLEMENTED: the daemon has GPUs.
 // RESOURCE_EXHAUSTED: it needs more memory than is granted. FAILED_PRECONDITION: its ranks need

@@ -369,6 +369,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
         .patience_ns = request->patience_ns,
         .cancel_on_disconnect = request->cancel_on_disconnect,
         .case_hash = case_hash(c),
+        .memory = gate_memory(c),
         .cost_ns = time_bounds_case_ns(&s->config.rates, c),
     };
     struct admission admission;
@@ -509,7 +510,8 @@ void service_limit(struct service *s, const struct service_limits *limits)
                &(struct core_limits){.user_queue_max = limits->user_queue_max,
                                      .idle_timeout_ns = limits->idle_timeout_ns,
                                      .user = limits->user,
-                                     .timeout_max_ns = limits->timeout_max_ns});
+                                     .timeout_max_ns = limits->timeout_max_ns,
+                                     .memory_max = (uint64_t)limits->memory_bytes_max});
     actions_do(s);
 }
 

@@ -282,7 +282,8 @@ static const struct setting {
     {"idle-timeout", "TIME", "Stop a pool that has nothing to do for this long; 0: never [10m]",
      idle_timeout_set, DURATION_SYNTAX},
     {"memory", "SIZE",
-     "Refuse a case that needs more over all ranks [the memory of the GPUs; else half of what is "
+     "What cases that run at a time may take together; one that needs more is refused [the memory "
+     "of the GPUs; else half of what is "
      "available at the start]",
      memory_set, "a size such as 8G, 512MiB or 1073741824"},
     {"rank-user", "USER",

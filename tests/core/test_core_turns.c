@@ -293,6 +293,60 @@ START_TEST(the_longest_time_limit_is_a_setting)
 }
 END_TEST
 
+// ---- memory ------------------------------------------------------------------------------------
+
+static int submit_taking(int world_size, uint64_t memory)
+{
+    struct core_request request = request_make(world_size);
+    int slot = -1;
+    request.memory = memory;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    return slot;
+}
+
+static void begin_with_memory(uint64_t memory_max)
+{
+    struct core_config config = fixture_config();
+    config.memory_max = memory_max;
+    fixture_again(&config);
+}
+
+START_TEST(memory_is_promised_in_sum)
+{
+    begin_with_memory(10);
+    int first = submit_taking(1, 6);
+    struct ranks one = start_ready(1, 0);
+    struct action run = expect_run(one, first);
+    int large = submit_taking(1, 5);
+    struct ranks two = start_ready(1, 1);
+    expect_none();
+    // There would be memory for a small one, which comes later.
+    int small = submit_taking(1, 1);
+    start_ready(1, 2);
+    expect_none();
+    run_finish(one, run);
+    run = expect_run(one, large);
+    expect_run(two, small);
+}
+END_TEST
+
+// It was admitted with more, before a reload.
+START_TEST(what_needs_more_than_there_is_runs_alone)
+{
+    begin_with_memory(10);
+    int first = submit_taking(1, 6);
+    struct ranks one = start_ready(1, 0);
+    struct action run = expect_run(one, first);
+    int large = submit_taking(1, 9);
+    start_ready(1, 1);
+    core_limit(f.core, f.now_ns, &(struct core_limits){.memory_max = 5});
+    expect_none();
+    run_finish(one, run);
+    expect_run(one, large);
+    core_limit(f.core, f.now_ns, &(struct core_limits){.memory_max = 0});
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core turns");
@@ -309,6 +363,8 @@ int main(void)
     tcase_add_test(all, device_time_is_limited);
     tcase_add_test(all, device_time_lapses_evenly);
     tcase_add_test(all, the_longest_time_limit_is_a_setting);
+    tcase_add_test(all, memory_is_promised_in_sum);
+    tcase_add_test(all, what_needs_more_than_there_is_runs_alone);
     suite_add_tcase(suite, all);
     return runner_run(suite);
 }

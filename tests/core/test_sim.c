@@ -93,6 +93,7 @@ static void totals_check(const struct sim_totals *t)
     ck_assert_uint_gt(t->forgotten, t->lives / 10);
     ck_assert_uint_gt(t->limited, t->lives / 10);
     ck_assert_uint_gt(t->late, t->lives / 1000);
+    ck_assert_uint_gt(t->crowded, t->lives / 10);
     ck_assert_uint_gt(t->held, t->lives / 10);
     ck_assert_uint_gt(t->spent, t->lives / 10);
     ck_assert_uint_gt(t->spares, t->lives);

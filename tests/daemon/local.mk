@@ -25,6 +25,9 @@ tests_daemon_test_gpus_SOURCES = tests/daemon/test_gpus.c \
     daemon/process/spawn.c daemon/process/spawn.h daemon/process/confine.c daemon/process/confine.h \
     daemon/process/proc.c daemon/process/proc.h
 
+test_programs += tests/daemon/test_host
+tests_daemon_test_host_SOURCES = tests/daemon/test_host.c daemon/machine/host.c daemon/machine/host.h
+
 test_programs += tests/daemon/test_time_bounds
 tests_daemon_test_time_bounds_SOURCES = tests/daemon/test_time_bounds.c daemon/machine/time_bounds.c \
     daemon/machine/time_bounds.h

@@ -230,6 +230,8 @@ static void judge_run(struct sim *s, const struct action *a)
               "RUN on devices that are at work");
     SIM_CHECK(s, !(record_stuck(s) & a->devices), "RUN on devices with ranks that are stuck");
     SIM_CHECK(s, !record_stands_by(s, crew), "RUN in a pool that stands by for another");
+    SIM_CHECK(s, s->interrupted || record_memory_fits(s, job), "slot %d runs without memory for it",
+              a->slot);
     SIM_CHECK(s, s->interrupted || turns_may_run(s, job->user),
               "slot %d is one too many of user %u", a->slot, job->user);
     judge_order(s, a, s->by_slot[a->slot]);
@@ -483,7 +485,8 @@ static void settled_first(struct sim *s)
     const struct sim_job *job = &s->jobs[first];
     SIM_CHECK(s, !s->habits.calm || s->now_ns - s->first_ns <= calm_wait_ns_max(s),
               "slot %d starves", job->slot);
-    if (size_is_starting(s, job->world_size))
+    s->totals->crowded += !record_memory_fits(s, job);
+    if (size_is_starting(s, job->world_size) || !record_memory_fits(s, job))
         return;
     uint64_t leased = record_leased(s) | record_stuck(s);
     for (int i = 0; i < record_instances(s, job->world_size); i++) {

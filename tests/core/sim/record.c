@@ -142,6 +142,16 @@ uint64_t record_leased_for(const struct sim *s, int world_size, int instance)
     return leased;
 }
 
+bool record_memory_fits(const struct sim *s, const struct sim_job *job)
+{
+    uint64_t taken = 0;
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        const struct sim_job *other = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : NULL;
+        taken += other && other->place == PLACE_RUNNING ? other->bytes : 0;
+    }
+    return s->config.memory_max == 0 || taken == 0 || taken + job->bytes <= s->config.memory_max;
+}
+
 int record_alive(const struct sim *s)
 {
     int alive = 0;

@@ -35,6 +35,8 @@ bool record_unserved(const struct sim *s, int world_size);
 uint64_t record_leased(const struct sim *s); // devices
 // Without those of its twin that was killed: a pool that is up takes them over.
 uint64_t record_leased_for(const struct sim *s, int world_size, int instance);
+// Whether there is memory for the job beside those that run; alone it may have any.
+bool record_memory_fits(const struct sim *s, const struct sim_job *job);
 int record_alive(const struct sim *s); // ranks, without those that are stuck
 // When, from now, a new job of the world size and user begins to run at the best: its pools have
 // nothing else to do from now on, and take those of the user that wait in order, each for its bound

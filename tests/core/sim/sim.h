@@ -70,7 +70,7 @@ enum place { PLACE_QUEUED, PLACE_RUNNING, PLACE_ANSWERED };
 struct sim_job {
     enum place place;
     uint64_t id, hash, number; // number: 0 until an action has told it
-    uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns, patience_ns, cost_ns;
+    uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns, patience_ns, cost_ns, bytes;
     int slot, world_size, crew;
     uint32_t user;
     unsigned clients; // bit mask of those that wait for its answer
@@ -123,6 +123,7 @@ struct sim_totals {
     uint64_t causes[SIM_CAUSE_MAX];
     uint64_t refused[STATUS_COUNT];
     uint64_t attached, repeated, forgotten, limited, late;
+    uint64_t crowded;     // jobs that were next and waited for memory
     uint64_t held, spent; // runs of users at their limit; refused for what was used
     uint64_t starts, kills, exits, stale, side_by_side;
     uint64_t spares, takeovers, stuck, left_stuck;
@@ -240,6 +241,7 @@ void judge_submission(struct sim *s, const struct core_request *request, enum st
                       const struct admission *admission, const struct sim_job *known);
 void judge_action(struct sim *s, const struct action *action);
 // Whose turn it is (turns.c). Before an event; when a job was admitted, before it counts; a RUN.
+void turns_draw_limits(struct sim *s);
 void turns_charge(struct sim *s);
 void turns_admitted(struct sim *s, uint32_t user);
 void turns_run(struct sim *s, const struct sim_job *job);

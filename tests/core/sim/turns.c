@@ -9,6 +9,17 @@ static uint64_t window_ns(const struct sim *s)
     return 60 * S * (uint64_t)s->config.device_count;
 }
 
+// By the seed.
+void turns_draw_limits(struct sim *s)
+{
+    if (s->seed / 1024 % 4 == 1)
+        s->user_limits.running_max = 1 + (int)(s->seed / 4096 % 3);
+    if (s->seed / 1024 % 4 > 1)
+        s->user_limits = (struct user_limits){.running_max = s->seed / 1024 % 4 == 3 ? 2 : 0,
+                                              .time_ns = 50 * MS + s->seed % 7 * 30 * MS,
+                                              .window_ns = 200 * MS};
+}
+
 static int user_queued(const struct sim *s, uint32_t user)
 {
     int queued = 0;

@@ -143,6 +143,7 @@ static void client_admitted(struct sim *s, const struct core_request *request, u
                          .patience_ns = request->patience_ns,
                          .cancel_on_disconnect = request->cancel_on_disconnect,
                          .cost_ns = request->cost_ns,
+                         .bytes = request->memory,
                          .slot = slot,
                          .world_size = request->world_size,
                          .user = request->user,
@@ -170,6 +171,7 @@ static struct core_request draw_request(struct sim *s, int world_size, uint64_t 
     }
     id_make(&request.id, *id);
     request.cost_ns = cost_of(s, *id);
+    request.memory = *id >> 16 & 0xf;
     request.patience_ns = patience_of(*id);
     request.cancel_on_disconnect = *id >> 24 & 1;
     return request;
@@ -240,6 +242,7 @@ static void limits_change(struct sim *s)
         .idle_timeout_ns = s->config.idle_timeout_ns,
         .user = s->config.user,
         .timeout_max_ns = s->config.timeout_max_ns,
+        .memory_max = s->config.memory_max,
     };
     core_limit(s->core, s->now_ns, &limits);
     s->totals->limited++;
@@ -454,12 +457,8 @@ static void life_draw_later(struct sim *s)
     if (kind % 8 == 5 || kind % 8 == 7)
         s->habits.run_timeout = 500;
     s->habits.costs = s->seed / 16 % 8 == 4 || s->seed / 16 % 8 == 6;
-    if (s->seed / 1024 % 4 == 1)
-        s->user_limits.running_max = 1 + (int)(s->seed / 4096 % 3);
-    if (s->seed / 1024 % 4 > 1)
-        s->user_limits = (struct user_limits){.running_max = s->seed / 1024 % 4 == 3 ? 2 : 0,
-                                              .time_ns = 50 * MS + s->seed % 7 * 30 * MS,
-                                              .window_ns = 200 * MS};
+    turns_draw_limits(s);
+    s->config.memory_max = s->seed / 64 % 8 < 3 ? 8 + s->seed % 16 : 0;
     s->config.timeout_max_ns = s->seed / 4096 % 4 == 1 ? 2 * S : 0;
     s->habits.early_end = 0xb0 >> s->seed / 128 % 8 & 1 ? 500 : 0; // 4, 5, 7
     s->config.spares = 0x64ae >> kind & 1;                         // 1, 2, 3, 5, 7, 10, 13, 14
