@@ -50,7 +50,8 @@ class View:
     owner: Any
 
 
-def _contiguous(shape: tuple) -> tuple:
+def contiguous(shape: tuple) -> tuple:
+    """Strides of a tensor without gaps."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -99,7 +100,7 @@ def view(name: str, tensor: Any, dtype: str) -> View:
         )
     shape = tuple(found.shape[i] for i in range(found.ndim))
     strides = (
-        tuple(found.strides[i] for i in range(found.ndim)) if found.strides else _contiguous(shape)
+        tuple(found.strides[i] for i in range(found.ndim)) if found.strides else contiguous(shape)
     )
     device = found.device.id if found.device.type in CUDA_DEVICES else -1
     return View((found.data or 0) + found.byte_offset, shape, strides, device, (tensor, capsule))

@@ -195,6 +195,28 @@ class DescriptionStruct(ctypes.Structure):
         ("queue_max", ctypes.c_int32),
         ("gpu_count", ctypes.c_int32),
         ("provider_count", ctypes.c_int32),
+        ("guest_count", ctypes.c_int32),
+    ]
+
+
+class GuestStruct(ctypes.Structure):
+    """struct cpattn_implementation"""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("world_sizes", ctypes.c_uint64),
+        ("supports", ctypes.c_char_p),
+    ]
+
+
+class TensorsStruct(ctypes.Structure):
+    """struct cpattn_tensors"""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "d_out", "bias", "sink")),
+        *((name, ctypes.c_void_p) for name in ("out", "lse", "dq", "dk", "dv", "dbias", "dsink")),
+        ("max_logit", ctypes.c_void_p),
     ]
 
 
@@ -315,6 +337,16 @@ _CASE_FUNCTIONS = {
     "cpattn_case_check": (_INT, [_POINTER, _ERROR]),
     "cpattn_case_describe": (_INT, [_POINTER, _TEXT, ctypes.c_size_t]),
     "cpattn_case_command": (_INT, [_POINTER, _TEXT, ctypes.c_size_t]),
+    "cpattn_case_tensor": (
+        ctypes.c_int64,
+        [
+            _POINTER,
+            _TEXT,
+            ctypes.POINTER(ctypes.c_int64),
+            ctypes.POINTER(_INT),
+            ctypes.POINTER(_TEXT),
+        ],
+    ),
     "cpattn_field_next": (_POINTER, [_POINTER]),
     "cpattn_field_name": (_TEXT, [_POINTER]),
 }
@@ -370,6 +402,21 @@ _CLIENT_FUNCTIONS = {
     "cpattn_description_provider": (
         ctypes.POINTER(ProviderStruct),
         [ctypes.POINTER(DescriptionStruct), _INT],
+    ),
+    "cpattn_description_guest": (
+        ctypes.POINTER(GuestStruct),
+        [ctypes.POINTER(DescriptionStruct), _INT],
+    ),
+    "cpattn_attend": (
+        _INT,
+        [
+            _POINTER,
+            _POINTER,
+            ctypes.POINTER(TensorsStruct),
+            ctypes.c_uint64,
+            ctypes.POINTER(ctypes.POINTER(ResultStruct)),
+            _ERROR,
+        ],
     ),
     "cpattn_description_destroy": (None, [ctypes.POINTER(DescriptionStruct)]),
     "cpattn_query_status": (

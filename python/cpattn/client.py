@@ -19,6 +19,7 @@ import os
 import time
 from typing import Any, Iterable, Iterator, Optional, Union
 
+from cpattn import _attend
 from cpattn._library import (
     DaemonStatusStruct,
     DescriptionStruct,
@@ -128,7 +129,8 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a daemon is and offers."""
+    """What a daemon is and offers. GPUs and providers are dicts of struct cpattn_gpu and
+    cpattn_provider_entry, guests of their name, world_sizes and what they say that they support."""
 
     version: str
     backend: str
@@ -140,6 +142,7 @@ class Description:
     queue_max: int
     gpus: tuple
     providers: tuple
+    guests: tuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,6 +353,37 @@ class Client:
         """Runs a case and waits for what becomes of it."""
         return self.submit(case, timeout, run_timeout).answer()
 
+    def attend(
+        self, case: CaseLike, timeout: float = 90, **inputs: Any
+    ) -> tuple[Answer, dict[str, Any]]:
+        """Runs a case on tensors of the caller and returns the answer and the results by name.
+
+        Inputs are q, k and v; with `training` do, the gradient of out; bias and sink where the case
+        has them. They are whole tensors of the case's format and dtype, contiguous, in host memory;
+        with bf16 numpy's are of uint16. shapes() tells their shapes. Results are of the same
+        library: out, lse, the gradients with `training`, max_logit; none unless the answer's status
+        is OK. Whether they are judged is the case's `verify`. Not over a network.
+        """
+        case = _case(case)
+        tensors = _attend.Tensors(case, inputs)
+        result, error = ctypes.POINTER(ResultStruct)(), Error()
+        status = self._library.cpattn_attend(
+            self._handle,
+            case._handle,
+            ctypes.byref(tensors.struct),
+            _ns(timeout),
+            ctypes.byref(result),
+            ctypes.byref(error),
+        )
+        answer = _answer(self._library, case, status, error, result)
+        return answer, tensors.results if status == Status.OK else {}
+
+    @staticmethod
+    def shapes(case: CaseLike) -> dict[str, tuple]:
+        """The shapes of all tensors that attend() takes and returns for a case, by name."""
+        found = {name: _attend.shape(_case(case), name) for name in _attend.INPUTS + _attend.RESULTS}
+        return {name: has[0] for name, has in found.items() if has is not None}
+
     def wait_any(self, timeout: Optional[float] = None) -> Optional[Request]:
         """The next request that is answered, each one once. None: the time is over, or nothing is
         in flight."""
@@ -424,10 +458,18 @@ class Client:
             members(self._library.cpattn_description_provider(found, i).contents)
             for i in range(values["provider_count"])
         ]
+        guests = [
+            members(self._library.cpattn_description_guest(found, i).contents)
+            for i in range(values["guest_count"])
+        ]
+        for guest in guests:
+            sizes = guest["world_sizes"]
+            guest["world_sizes"] = [w + 1 for w in range(64) if sizes >> w & 1]
         self._library.cpattn_description_destroy(found)
         return Description(
             gpus=tuple(gpus),
             providers=tuple(providers),
+            guests=tuple(guests),
             timeout_default=values["timeout_default_ns"] / _SECOND,
             timeout_max=values["timeout_max_ns"] / _SECOND,
             **{

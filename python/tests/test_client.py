@@ -20,7 +20,7 @@ class Daemon:
         self.start()
 
     def start(self):
-        command = [DAEMON, "--socket", self.socket, "--backend", "cpu"]
+        command = [DAEMON, "--socket", self.socket, "--backend", "cpu", "--guest", "mine=/bin/true"]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while True:
             try:
@@ -122,12 +122,76 @@ def test_the_daemon_describes_itself(client, daemon):
     assert description.backend == "cpu" and description.world_size_max >= 2
     assert description.gpus == () and description.timeout_default > 0
     assert description.providers == ()
+    (guest,) = description.guests
+    assert guest["name"] == "mine" and set(guest["world_sizes"]) >= {1, 2} and not guest["supports"]
     assert client.run({"world_size": 2, **SMALL})
     later = client.status()
     assert later.passed > status.passed or later.passed > 0
     assert later.uptime >= status.uptime and not later.draining
     assert any(pool["world_size"] == 2 and pool["state"] for pool in later.pools)
     assert client.socket == daemon.socket
+
+
+WHOLE = {"sharding": "contiguous", "kv_heads": 1, "dtype": "bf16", **SMALL}
+
+
+def drawn(library, **more):
+    """The check of one rank that has all tokens, and its inputs."""
+    check = cpattn.Check(cpattn.Case(world_size=1, **{**WHOLE, **more}))
+    named = dict(zip(("q", "k", "v", "do"), check.inputs(library)))
+    for name in ("bias", "sink"):
+        if check.has(name):
+            named[name] = check.input(name, library)
+    return check, named
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"format": "sbhd", "dtype": "fp16"},
+        {"dtype": "fp32", "bias": "1h1s", "softmax": "learnable", "max_logit": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_attention_of_own_tensors(client, library, fields):
+    pytest.importorskip(library)
+    check, inputs = drawn(library, **fields)
+    case = cpattn.Case(world_size=2, **{**WHOLE, **fields})
+    answer, results = client.attend(case, **inputs)
+    assert answer and answer.status == cpattn.Status.OK
+    shapes = client.shapes(case)
+    assert set(shapes) == set(inputs) | set(results)
+    assert all(tuple(t.shape) == shapes[n] for n, t in {**inputs, **results}.items())
+    assert all(type(t) is type(inputs["q"]) for t in results.values())
+    check.insist(**results)
+    results["out"][0, 1] = results["out"][1, 0]
+    assert not check.verify(**results)
+
+
+def test_attention_of_own_tensors_forward_alone(client):
+    _, inputs = drawn("numpy")
+    del inputs["do"]
+    answer, results = client.attend({"world_size": 2, "training": False, **WHOLE}, **inputs)
+    assert answer and set(results) == {"out", "lse"}
+
+
+def test_own_tensors_that_do_not_fit(client):
+    _, inputs = drawn("numpy")
+    case = cpattn.Case(world_size=2, **WHOLE)
+    with pytest.raises(ValueError, match=r"k has the shape \(2, 39, 1, 16\); the case's is"):
+        client.attend(case, **{**inputs, "k": inputs["k"][:, :-1].copy()})
+    with pytest.raises(ValueError, match="v is not contiguous"):
+        client.attend(case, **{**inputs, "v": inputs["v"].repeat(2, axis=3)[..., ::2]})
+    with pytest.raises(TypeError, match="q has elements of"):
+        client.attend(case, **{**inputs, "q": inputs["q"].astype("float32")})
+    with pytest.raises(ValueError, match="the case has no sink"):
+        client.attend(case, sink=inputs["q"], **inputs)
+    with pytest.raises(TypeError, match="x is no input; inputs are q, k, v, do, bias, sink"):
+        client.attend(case, x=inputs["q"], **inputs)
+    answer, results = client.attend(case, q=inputs["q"], k=inputs["k"], v=inputs["v"])
+    assert answer.status == cpattn.Status.INVALID_ARGUMENT and "do" in answer.text and results == {}
 
 
 def test_a_loop_that_is_left_cancels_the_rest(client):
