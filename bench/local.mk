@@ -23,8 +23,9 @@ bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_lib
 
 # Chaos, for as long as it is told to.
 bench_programs += bench/soak
-bench_soak_SOURCES = bench/soak.c bench/soak.h bench/soak_client.c bench/soak_process.c \
-    bench/soak_process.h bench/soak_report.c tests/support/raw_client.c tests/support/raw_client.h \
+bench_soak_SOURCES = bench/soak.c bench/soak_client.c bench/soak_client.h bench/soak_process.c \
+    bench/soak_process.h bench/soak_report.c bench/soak_report.h bench/soak_state.c bench/soak_state.h \
+    bench/spread.c bench/spread.h tests/support/raw_client.c tests/support/raw_client.h \
     daemon/process/proc.c daemon/process/proc.h
 bench_soak_LDADD = tests/support/libtesting.a $(base_libs) $(third_party_libs)
 

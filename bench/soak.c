@@ -8,7 +8,6 @@
 //
 //     soak SECONDS [PATH OF cpattnd [SEED [RANK PROGRAM WITH FAULTS]]] [-- OPTION OF cpattnd...]
 #include <arpa/inet.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/soak.h"
+#include "bench/soak_client.h"
+#include "bench/soak_report.h"
+#include "bench/soak_state.h"
 #include "tests/support/generate.h"
 
 #define QUEUE_MAX  "48"
@@ -31,32 +32,6 @@
 #define TELL_US    (30000 * MS_US)
 #define QUIET_US   (40000 * MS_US)
 #define REST_S     30
-
-struct soak soak;
-
-int64_t soak_now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-bool soak_chance(int per_mille)
-{
-    return generate_below(&soak.random, 1000) < per_mille;
-}
-
-void problem(const char *format, ...)
-{
-    va_list arguments;
-    if (++soak.problems > 50)
-        return;
-    va_start(arguments, format);
-    fprintf(stderr, "PROBLEM at %.1f s: ", (double)(soak_now_us() - soak.began_us) * 1e-6);
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "\n");
-    va_end(arguments);
-}
 
 // Whether something that happens every so often is due; a bit irregular, so that nothing beats.
 static bool due(int64_t *next_us, int64_t now_us, int64_t every_us)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The clients of the soak: what they ask, and whether what they get is what they may get.
+#include "bench/soak_client.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -7,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/soak.h"
+#include "bench/soak_state.h"
 #include "common/token.h"
 #include "tests/support/generate.h"
 #include "tests/support/raw_client.h"
