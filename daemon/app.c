@@ -19,6 +19,7 @@
 #include "daemon/net/port.h"
 #include "daemon/net/server.h"
 #include "daemon/notify.h"
+#include "daemon/reload.h"
 #include "daemon/service/core_config.h"
 #include "daemon/service/service.h"
 
@@ -58,6 +59,7 @@ struct app {
     uint64_t drain_ns, stop_ns; // when these began; 0: not yet
     bool drained;
     int exit_status;
+    struct reload *reload;
 };
 
 // ---- the end -----------------------------------------------------------------------------------
@@ -149,14 +151,10 @@ static void reload_refused(const struct error *error)
               log_quote(&(struct log_quoted){0}, error->text));
 }
 
-static void reload(struct app *s)
+static void settings_apply(struct app *s, const struct settings *read)
 {
-    struct settings config;
+    struct settings config = *read;
     struct error error;
-    if (settings_reread(&s->config, &config, &error) != STATUS_OK) {
-        reload_refused(&error);
-        return;
-    }
     const char *fixed = settings_fixed_difference(&s->config, &config);
     bool same_port = strcmp(s->config.listen.text, config.listen.text) == 0;
     if (same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) {
@@ -178,6 +176,18 @@ static void reload(struct app *s)
     log_init(config.log_level);
 }
 
+static void on_read(void *context, const struct settings *settings, const struct error *error)
+{
+    struct app *s = context;
+    if (s->drain_ns)
+        return;
+    if (settings)
+        settings_apply(s, settings);
+    else
+        reload_refused(error);
+    notify_send(&s->notify, "READY=1");
+}
+
 // With the clock that the service manager compares to its own, so that it knows which of two is the
 // later.
 static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
@@ -188,8 +198,7 @@ static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
     if (s->drain_ns)
         return;
     notify_send(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / 1000);
-    reload(s);
-    notify_send(&s->notify, "READY=1");
+    reload_begin(s->reload, &s->config);
 }
 
 // ---- time --------------------------------------------------------------------------------------
@@ -358,6 +367,8 @@ enum status app_create(const struct settings *config, struct app **app, struct e
     if (status == STATUS_OK)
         status = port_open(&s->config.listen, &s->port, error);
     if (status == STATUS_OK)
+        status = reload_create(s->loop, on_read, s, &s->reload, error);
+    if (status == STATUS_OK)
         status = parts_create(s, descriptors, error);
     if (status != STATUS_OK) {
         app_destroy(s);
@@ -379,6 +390,7 @@ void app_destroy(struct app *s)
 {
     if (!s)
         return;
+    reload_destroy(s->reload);
     deposits_destroy(s->deposits);
     server_destroy(s->server);
     service_destroy(s->service);

@@ -95,6 +95,10 @@ test_programs += tests/daemon/test_failing_calls
 tests_daemon_test_failing_calls_SOURCES = tests/daemon/test_failing_calls.c tests/support/raw_client.c \
     tests/support/raw_client.h
 tests_daemon_test_failing_calls_LDADD = $(daemon_fixture_libs)
+check_LTLIBRARIES += tests/daemon/slow_users.la
+tests_daemon_slow_users_la_SOURCES = tests/daemon/slow_users.c
+tests_daemon_slow_users_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+
 check_LTLIBRARIES += tests/daemon/fail_calls.la
 tests_daemon_fail_calls_la_SOURCES = tests/daemon/fail_calls.c
 tests_daemon_fail_calls_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere

@@ -182,6 +182,39 @@ START_TEST(test_sighup_reloads)
 }
 END_TEST
 
+// The daemon serves while somebody who is to be looked up is not found for long.
+START_TEST(test_slow_lookups_hold_nothing_up)
+{
+    char path[128], mark[128], library[4096];
+    snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
+    snprintf(mark, sizeof(mark), "%s/mark", d.folder);
+    ck_assert(runner_build(library, sizeof(library), "tests/daemon/.libs/slow_users.so"));
+    settings_write(path, "memory: 21G\n");
+    setenv("LD_PRELOAD", library, 1);
+    setenv("CPATTN_SLOW_USERS", mark, 1);
+    const char *const arguments[] = {"--config", path, NULL};
+    daemon_start(&d, arguments);
+    unsetenv("LD_PRELOAD");
+    settings_write(mark, "");
+    settings_write(path, "memory: 22G\nallow-users: nobody\n");
+    kill(d.pid, SIGHUP);
+    run_and_pass(&d, 2);
+    kill(d.pid, SIGHUP); // again, while the first is under way
+    run_and_pass(&d, 2);
+    ck_assert_int_eq(memory_granted(), INT64_C(21) << 30);
+    unlink(mark);
+    while (memory_granted() != INT64_C(22) << 30)
+        usleep(1000);
+    // One that is under way does not keep the daemon from its end.
+    settings_write(mark, "");
+    kill(d.pid, SIGHUP);
+    run_and_pass(&d, 2);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    unlink(mark);
+    unlink(path);
+}
+END_TEST
+
 START_TEST(test_sighup_ignored_at_the_start_stays_so)
 {
     signal(SIGHUP, SIG_IGN);
@@ -265,6 +298,7 @@ int main(void)
     tcase_add_test(tcase, test_second_daemon_refused);
     tcase_add_test(tcase, test_socket_mode);
     tcase_add_test(tcase, test_sighup_reloads);
+    tcase_add_test(tcase, test_slow_lookups_hold_nothing_up);
     tcase_add_test(tcase, test_sighup_ignored_at_the_start_stays_so);
     tcase_add_test(tcase, test_notifies_service_manager);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
