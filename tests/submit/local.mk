@@ -44,3 +44,4 @@ tests_submit_wrong_rank_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_submit_wrong_rank_LDADD = $(mutated_libs)
 tests_submit_wrong_rank_LDFLAGS = $(mutated_ldflags)
 test_scripts += tests/submit/test_submit_tensors.sh
+test_scripts += tests/submit/test_trace.sh

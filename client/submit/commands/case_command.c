@@ -7,6 +7,7 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/trace_file.h"
 #include "client/submit/show/progress.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/write/json.h"
@@ -18,10 +19,10 @@ struct case_options {
     struct options_case about;
     int repeat;
     bool verbose;
-    const char *dump_fails;
+    const char *dump_fails, *trace;
 };
 
-enum { KEY_REPEAT = 1, KEY_DUMP_FAILS };
+enum { KEY_REPEAT = 1, KEY_DUMP_FAILS, KEY_TRACE };
 
 static const struct argp_option option_table[] = {
     {.doc = "How to run and show it:", .group = 100},
@@ -29,6 +30,10 @@ static const struct argp_option option_table[] = {
      "run it N times, one after the other; all results have to be the same to the last bit [1]",
      100},
     {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "write a trace that Perfetto reads: the predicted timeline of each rank, and what was "
+     "measured",
+     100},
     {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 100},
     {.name = NULL}};
 
@@ -40,6 +45,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return options_count("repeat", value, 1, REPEAT_MAX, &o->repeat);
     case 'v':
         o->verbose = true;
+        return 0;
+    case KEY_TRACE:
+        o->trace = value;
         return 0;
     case KEY_DUMP_FAILS:
         o->dump_fails = value;
@@ -98,6 +106,14 @@ static void fail_dump(const struct runs *runs)
                     name);
 }
 
+// Of the last run, which replaces that of the one before.
+static int write_trace(const struct runs *runs, const struct cpattn_result *result)
+{
+    struct timeline_rates rates;
+    timeline_rates_init(&rates);
+    return trace_file_write(runs->options->trace, runs->c, &rates, result);
+}
+
 // Runs the case once more. The exit status.
 static int run(struct runs *runs)
 {
@@ -119,6 +135,10 @@ static int run(struct runs *runs)
     int exit_status = memory ? command_exit(memory) : show(runs, &outcome, result);
     if (!memory && outcome.kind == OUTCOME_FAIL && runs->options->dump_fails)
         fail_dump(runs);
+    if (!memory && runs->options->trace && result && cpattn_result_rank(result, 0)) {
+        int traced = write_trace(runs, result);
+        exit_status = exit_status ? exit_status : traced;
+    }
     outcome_fini(&outcome);
     cpattn_result_destroy(result);
     return exit_status;

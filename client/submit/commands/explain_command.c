@@ -6,22 +6,25 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/trace_file.h"
 #include "client/submit/show/svg.h"
 #include "common/duration.h"
 
 struct explain_options {
     struct options_case about;
     int rank;
-    const char *svg;
+    const char *svg, *trace;
     struct timeline_rates rates;
 };
 
-enum { KEY_RANK = 1, KEY_SVG, KEY_TFLOPS, KEY_MEMORY, KEY_LINK, KEY_OVERHEAD };
+enum { KEY_RANK = 1, KEY_SVG, KEY_TRACE, KEY_TFLOPS, KEY_MEMORY, KEY_LINK, KEY_OVERHEAD };
 
 static const struct argp_option option_table[] = {
     {.doc = "What to show:", .group = 100},
     {"rank", KEY_RANK, "R", 0, "the rank whose plan is shown, from 0 [0]", 100},
     {"svg", KEY_SVG, "FILE", 0, "draw a timeline of all ranks into this file instead", 100},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "write the timeline of all ranks as a trace that Perfetto reads", 100},
     {.doc = "What the timeline is predicted with:", .group = 110},
     {"rate-tflops", KEY_TFLOPS, "N", 0, "attention, in TFLOP/s [400]", 110},
     {"rate-memory", KEY_MEMORY, "N", 0, "memory of a device, in GB/s [3000]", 110},
@@ -64,6 +67,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return options_count("rank", value, 0, WORLD_SIZE_MAX - 1, &o->rank);
     case KEY_SVG:
         o->svg = value;
+        return 0;
+    case KEY_TRACE:
+        o->trace = value;
         return 0;
     case KEY_TFLOPS:
         return parse_rate("rate-tflops", value, 1e12, &o->rates.flops);
@@ -162,5 +168,8 @@ int command_explain(int argc, char **argv)
                          c->world_size - 1, c->world_size);
         return COMMAND_USAGE;
     }
-    return explain_into(c, &options);
+    exit_status = explain_into(c, &options);
+    if (exit_status == COMMAND_PASS && options.trace)
+        exit_status = trace_file_write(options.trace, c, &options.rates, NULL);
+    return exit_status;
 }

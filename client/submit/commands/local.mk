@@ -27,3 +27,5 @@ submit_sources += client/submit/commands/matrix_run.h
 submit_sources += client/submit/commands/report_command.c
 submit_sources += client/submit/commands/sweep.c
 submit_sources += client/submit/commands/sweep.h
+submit_sources += client/submit/commands/trace_file.c
+submit_sources += client/submit/commands/trace_file.h

@@ -12,3 +12,5 @@ submit_sources += client/submit/write/report_page.c
 submit_sources += client/submit/write/report_page.h
 submit_sources += client/submit/write/report_style.c
 submit_sources += client/submit/write/report_style.h
+submit_sources += client/submit/write/trace.c
+submit_sources += client/submit/write/trace.h

@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Traces: the events have what the trace-event format asks for, and say what the plan says. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+fake=$top_builddir/tests/submit/submit_fake
+scratch=$(mktemp -d) || exit 99
+trap 'rm -rf "$scratch"' EXIT
+unset CPATTN_SOCKET
+if ! command -v python3 >/dev/null; then
+    tap_skip "traces" "there is no python3"
+    tap_done
+    exit 0
+fi
+
+# Prints what is wrong with a trace, and else counts of its events.
+cat >"$scratch/check.py" <<'END'
+import json, sys
+from collections import Counter, defaultdict
+events = json.load(open(sys.argv[1]))["traceEvents"]
+wrong, lanes, flows, names = [], defaultdict(list), defaultdict(dict), {}
+needed = {"M": ("name", "pid", "args"), "X": ("name", "cat", "pid", "tid", "ts", "dur", "args"),
+          "s": ("name", "cat", "id", "pid", "tid", "ts"), "f": ("name", "cat", "id", "pid", "tid", "ts", "bp")}
+for e in events:
+    if e.get("ph") not in needed:
+        wrong.append("kind of event %r" % e.get("ph"))
+        continue
+    if e["ph"] == "X" and e["cat"] == "measured":
+        e.setdefault("args", {})
+    wrong += ["no %s in %r" % (n, e) for n in needed[e["ph"]] if n not in e]
+    if e["ph"] == "X":
+        lanes[e["pid"], e["tid"]].append((e["ts"], e["ts"] + e["dur"]))
+        if e["ts"] < 0 or e["dur"] < 0:
+            wrong.append("negative time in %r" % e)
+    elif e["ph"] in "sf":
+        flows[e["id"]][e["ph"]] = e
+    elif e["name"] == "process_name":
+        names[e["pid"]] = e["args"]["name"]
+for lane, spans in lanes.items():
+    spans.sort()
+    wrong += ["%r overlap in %r" % ((a, b), lane) for a, b in zip(spans, spans[1:]) if b[0] < a[1] - 1e-3]
+    if lane[0] not in names:
+        wrong.append("process %d has no name" % lane[0])
+for id, ends in flows.items():
+    if set(ends) != {"s", "f"} or ends["s"]["pid"] == ends["f"]["pid"]:
+        wrong.append("flow %s has no two ends" % id)
+        continue
+    for end in ends.values():
+        if not any(a <= end["ts"] <= b for a, b in lanes[end["pid"], end["tid"]]):
+            wrong.append("an end of flow %s lies in no exchange" % id)
+count = Counter(e["name"] if e["ph"] == "X" else e["ph"] for e in events)
+print("\n".join(wrong[:5]) or " ".join("%s=%d" % x for x in sorted(count.items())))
+print("; ".join(n for _, n in sorted(names.items())))
+END
+check() { # FILE
+    python3 "$scratch/check.py" "$1" | tr '\n' '|'
+}
+
+"$fake" explain --world-size 2 --trace "$scratch/two.json" >"$scratch/out"
+tap_is "two ranks" "$(check "$scratch/two.json")" "M=8 add=2 attend=4 attend backward=4 convert=6 exchange=4 f=4 fill=10 row dot=2 s=4|rank 0, predicted; rank 1, predicted|"
+for comm in p2p all_gather a2a a2a+p2p; do
+    "$fake" explain --world-size 4 --comm "$comm" --trace "$scratch/$comm.json" >"$scratch/out"
+    tap_has "$comm" "$(check "$scratch/$comm.json")" "rank 0, predicted; rank 1, predicted; rank 2, predicted; rank 3, predicted|"
+    tap_has "$comm: every kind of work" "$(check "$scratch/$comm.json")" " attend backward="
+done
+"$fake" explain --world-size 1 --trace "$scratch/one.json" >"$scratch/out"
+tap_lacks "one rank sends nothing" "$(check "$scratch/one.json")" " s="
+"$fake" explain --world-size 64 --heads 64 --seqlen 4096 --trace "$scratch/many.json" >"$scratch/out"
+tap_has "64 ranks" "$(check "$scratch/many.json")" "rank 63, predicted|"
+
+"$fake" case --world-size 2 --trace "$scratch/case.json" >"$scratch/out"
+tap_is "a case: exit status" "$?" 0
+tap_has "a case: both kinds of lanes" "$(check "$scratch/case.json")" \
+    "rank 0, predicted; rank 0, measured; rank 1, predicted; rank 1, measured|"
+tap_has "a case: its phases" "$(check "$scratch/case.json")" " backward=2 compare=2 "
+"$fake" case --model fail1 --trace "$scratch/fail.json" >"$scratch/out"
+tap_is "a case that fails has a trace" "$? $(check "$scratch/fail.json" | grep -c measured)" "1 1"
+"$fake" case --trace "$scratch/none/x" >"$scratch/out" 2>"$scratch/err"
+tap_is "no place for it" "$? $(cat "$scratch/err")" \
+    "64 cpattn-submit: $scratch/none/x cannot be written: No such file or directory"
+tap_done
