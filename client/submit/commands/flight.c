@@ -210,10 +210,14 @@ static void land(struct air *air, struct slot *slot)
 
 // ---- a daemon that went away ------------------------------------------------------------------
 
+// One that refuses even this is there: it tells the cases why.
 static bool takes_cases(struct cpattn_client *client)
 {
     struct cpattn_daemon_status *status;
-    if (cpattn_query_status(client, ASK_NS, &status, NULL) != CPATTN_OK)
+    enum cpattn_status answer = cpattn_query_status(client, ASK_NS, &status, NULL);
+    if (answer == CPATTN_UNAUTHENTICATED || answer == CPATTN_PERMISSION_DENIED)
+        return true;
+    if (answer != CPATTN_OK)
         return false;
     bool takes = !status->draining;
     cpattn_daemon_status_destroy(status);
