@@ -300,6 +300,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
         .guests = &c->guests,
         .confinement = b->confinement,
         .start_timeout_ns = start_timeout(s),
+        .kill_timeout_ns = c->kill_timeout_ns,
         .shares_devices = b->shares_devices,
         .spares = b->spares,
         .idle_timeout_ns = c->idle_timeout_ns,

@@ -4,8 +4,6 @@
 #include "common/clock.h"
 #include "daemon/settings/guests.h"
 
-// Long enough for the kernel to take tens of GiB of memory down.
-#define KILL_TIMEOUT_NS (10 * NS_PER_S)
 // A rank that sees a peer's end of file tells before the kernel tells us of the death.
 #define PEER_GRACE_NS   (250 * NS_PER_MS)
 
@@ -24,7 +22,7 @@ struct core *core_config_make(const struct service_config *config)
         .start_timeout_ns = config->start_timeout_ns,
         .peer_grace_ns = PEER_GRACE_NS,
         .idle_timeout_ns = config->idle_timeout_ns,
-        .kill_timeout_ns = KILL_TIMEOUT_NS,
+        .kill_timeout_ns = config->kill_timeout_ns,
         .guest_count = config->guests->count,
     };
     for (int i = 0; i < config->guests->count; i++)

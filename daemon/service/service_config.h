@@ -20,8 +20,9 @@ struct service_config {
     const struct guests *guests;         // borrowed; those of the description, in this order
     struct confinement confinement;
     uint64_t start_timeout_ns;
-    bool shares_devices; // a pool may have more ranks than there are devices
-    bool spares;         // a second pool stands by behind each
+    uint64_t kill_timeout_ns; // from a rank's SIGKILL until its devices are out of use
+    bool shares_devices;      // a pool may have more ranks than there are devices
+    bool spares;              // a second pool stands by behind each
     uint64_t idle_timeout_ns;
     struct user_limits user;      // what of a user's cases runs
     int user_queue_max;           // cases of one user, up to the description's queue_max

@@ -18,6 +18,8 @@
 
 #define QUEUE_MAX_DEFAULT       1024
 #define IDLE_TIMEOUT_DEFAULT_NS (UINT64_C(600) * 1000000000)
+// Long enough for the kernel to take tens of GiB of memory down.
+#define KILL_TIMEOUT_DEFAULT_NS (UINT64_C(10) * 1000000000)
 // With less there is hardly a case that could run: the libraries take most of it.
 #define RANK_MEMORY_MIN         (INT64_C(256) << 20)
 #define USAGE_STATUS            64
@@ -207,6 +209,15 @@ static bool start_timeout_set(struct settings *c, const char *text)
     return true;
 }
 
+static bool kill_timeout_set(struct settings *c, const char *text)
+{
+    uint64_t timeout_ns;
+    if (!duration_parse(text, &timeout_ns) || timeout_ns == 0)
+        return false;
+    c->kill_timeout_ns = timeout_ns;
+    return true;
+}
+
 static bool provider_set(struct settings *c, const char *text)
 {
     return provider_list_add(&c->providers, text);
@@ -299,6 +310,10 @@ static const struct setting {
     {"start-timeout", "TIME",
      "Give up a pool that is not ready after this long [10s on the CPU, 30s on GPUs]",
      start_timeout_set, DURATION_SYNTAX ", more than 0"},
+    {"kill-timeout", "TIME",
+     "Take the devices of a rank that has been killed out of use when it has not ended after this "
+     "long [10s]",
+     kill_timeout_set, DURATION_SYNTAX ", more than 0"},
     {"rank-program", "PATH",
      "The program of the ranks [cpattn-rank beside cpattnd, else " CPATTN_RANK_PROGRAM "]",
      rank_program_set, "a path"},
@@ -482,6 +497,7 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
                                 .backend = BACKEND_AUTO,
                                 .queue_max = QUEUE_MAX_DEFAULT,
                                 .idle_timeout_ns = IDLE_TIMEOUT_DEFAULT_NS,
+                                .kill_timeout_ns = KILL_TIMEOUT_DEFAULT_NS,
                                 .timeout_max_ns = TIMEOUT_MAX_NS,
                                 .log_level = LOG_LEVEL_INFO,
                                 .argc = argc,
@@ -525,6 +541,8 @@ const char *settings_fixed_difference(const struct settings *a, const struct set
         return "rank-memory";
     if (a->start_timeout_ns != b->start_timeout_ns)
         return "start-timeout";
+    if (a->kill_timeout_ns != b->kill_timeout_ns)
+        return "kill-timeout";
     if (!provider_list_same(&a->providers, &b->providers))
         return "provider";
     if (!guests_same(&a->guests, &b->guests))

@@ -45,6 +45,7 @@ struct settings {
     struct rank_user rank_user;
     int64_t rank_memory_bytes; // of one rank; 0: not limited
     uint64_t start_timeout_ns; // of a pool; 0: as is good for the backend
+    uint64_t kill_timeout_ns;  // of a rank, until its devices are out of use; > 0
     struct guests guests;
     enum log_level log_level;
     // The command line, for settings_reread(); borrowed.

@@ -18,9 +18,11 @@
 #include "tests/daemon/daemon_fixture.h"
 
 // Far beyond what anything takes.
-#define PATIENCE_US 60000000
-#define PAUSE_US    10000
-#define MS          UINT64_C(1000000)
+#define PATIENCE_US  60000000
+#define PAUSE_US     10000
+#define MS           UINT64_C(1000000)
+// Shorter than by default, and longer than any rank here takes to end.
+#define KILL_TIMEOUT "2s"
 
 static struct daemon d;
 static pid_t tracer;
@@ -29,7 +31,8 @@ static void start(const char *rank_program)
 {
     static char program[4096];
     runner_build(program, sizeof(program), rank_program);
-    const char *const arguments[] = {"--rank-program", program, "--devices", "4", NULL};
+    const char *const arguments[] = {"--rank-program", program,      "--devices", "4",
+                                     "--kill-timeout", KILL_TIMEOUT, NULL};
     daemon_init(&d);
     daemon_start(&d, arguments);
 }
