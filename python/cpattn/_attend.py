@@ -22,7 +22,7 @@ def shape(case: Case, tensor: str) -> Optional[tuple]:
     found = case._library.cpattn_case_tensor(
         case._handle, tensor.encode(), sizes, ctypes.byref(dims), ctypes.byref(dtype)
     )
-    if found < 0:
+    if found < 0 or dtype.value is None:
         return None
     return tuple(sizes[: dims.value]), dtype.value.decode()
 

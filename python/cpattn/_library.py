@@ -297,7 +297,7 @@ class OpenRequestStruct(ctypes.Structure):
 def members(struct: ctypes.Structure) -> dict[str, Any]:
     """The members of a struct, texts as str: what is left when its owner is destroyed."""
     values = {name: getattr(struct, name) for name, *_ in struct._fields_}
-    texts = {name for name, kind in struct._fields_ if kind in (ctypes.c_char_p, ctypes.c_char)}
+    texts = {field[0] for field in struct._fields_ if field[1] in (ctypes.c_char_p, ctypes.c_char)}
     return {
         name: (value or b"").decode(errors="replace") if name in texts else value
         for name, value in values.items()

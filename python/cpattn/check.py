@@ -160,6 +160,7 @@ class Check:
         self.rank = rank
         self._placed = {"q": False, "k": False}
         self._device: Optional[tuple] = None
+        self._handle: Optional[ctypes.c_void_p] = None
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_check_create(
             case._handle, rank, ctypes.byref(handle), ctypes.byref(error)
@@ -363,7 +364,7 @@ class Check:
     def _whole_array(self, tensor: str, view: _arrays.View) -> Array:
         s = self._library.cpattn_check_whole(self._handle, TENSORS.index(tensor))
         layout, batch = self.case["format"], int(self.case["batch"])
-        shape = (s.rows, s.heads, s.dim)
+        shape: tuple = (s.rows, s.heads, s.dim)
         if layout == "bshd":
             shape = (batch, s.rows // batch, s.heads, s.dim)
         elif layout == "sbhd":

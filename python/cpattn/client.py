@@ -167,7 +167,8 @@ class Request:
     """A case on its way, answered exactly once. One that is dropped unanswered is cancelled."""
 
     def __init__(self, client: "Client", case: Case, handle: int) -> None:
-        self._library, self._client, self._handle = client._library, client, handle
+        self._library, self._client = client._library, client
+        self._handle: Optional[int] = handle
         self._answer: Optional[Answer] = None
         self.case = case
         self.id = self._library.cpattn_request_id(handle).decode()
@@ -199,7 +200,8 @@ class Request:
             status = self._library.cpattn_collect(
                 self._handle, ctypes.byref(result), ctypes.byref(error)
             )
-            self._client._flying.pop(self._handle, None)
+            if self._handle is not None:
+                self._client._flying.pop(self._handle, None)
             self._answer = _answer(self._library, self.case, status, error, result)
         return self._answer
 
@@ -345,6 +347,7 @@ class Client:
             ctypes.byref(error),
         )
         insist(status, error)
+        assert handle.value is not None
         request = Request(self, case, handle.value)
         self._flying[handle.value] = request
         return request
@@ -420,10 +423,10 @@ class Client:
                         time.sleep(0.1)
                         break
                     flying[request], absent_since = waiting.popleft()[1], None
-                request = self.wait_any(0.1) if flying else None
-                if request not in flying:
+                answered = self.wait_any(0.1) if flying else None
+                if answered is None or answered not in flying:
                     continue
-                tried, answer = flying.pop(request), request.answer()
+                tried, answer = flying.pop(answered), answered.answer()
                 if answer.status == Status.UNAVAILABLE and tried < tries:
                     waiting.append((answer.case, tried + 1))
                 else:

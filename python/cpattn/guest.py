@@ -319,7 +319,8 @@ class Shard:
     def tokens(self, side: str = "q") -> list:
         """Sequence and position of each row of the queries ("q") or the keys ("k"); a row is one
         index of all dimensions in front of the heads. Positions behind the last token are padding."""
-        library, found = _guest_library(), []
+        library = _guest_library()
+        found: list = []
         sequence, position = ctypes.c_int32(), ctypes.c_int64()
         while library.cpattn_guest_token(
             self._job, side != "q", len(found), ctypes.byref(sequence), ctypes.byref(position)
@@ -392,7 +393,10 @@ def _environment_follow() -> None:
     process = ctypes.CDLL(None)
     variables = ctypes.POINTER(ctypes.c_char_p).in_dll(process, "environ")
     now = {}
-    for variable in itertools.takewhile(lambda v: v is not None, variables):
+    for index in itertools.count():
+        variable = variables[index]
+        if variable is None:  # the end
+            break
         name, _, value = os.fsdecode(variable).partition("=")
         now[name] = value
     for name in set(os.environ) - set(now):
