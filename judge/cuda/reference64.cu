@@ -89,9 +89,9 @@ static __device__ __forceinline__ double logit_of(const attend &a, const place &
     double logit = score * a.scale;
     *slope = 1;
     if (EXTRAS && a.softcap != 0) {
-        double t = tanh(logit / a.softcap);
-        logit = a.softcap * t;
-        *slope = 1 - t * t;
+        double x = logit / a.softcap, e = exp(-2 * fabs(x));
+        logit = a.softcap * tanh(x);
+        *slope = 4 * e / ((1 + e) * (1 + e)); // 1 - tanh^2, which leaves nothing near 1
     }
     if (EXTRAS && a.c.bias.present)
         logit += attend_bias(a.c, p.at, query, key);
