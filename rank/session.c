@@ -253,12 +253,6 @@ static void memory_take(struct job *j)
     }
 }
 
-// Given inputs are judged by the CPU's judge, whatever the engine is.
-static double verify_work(const struct engine *e, const struct job *j)
-{
-    return j->c->source ? VERIFY_WORK : e->ops->verify_work;
-}
-
 static enum status job_work(struct session *s, struct job *j, struct error *error)
 {
     struct engine *e = s->engine;
@@ -273,7 +267,8 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     if (status == STATUS_OK)
         status = e->ops->verify(e, j, error);
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
-        status = complete_check(j->c, j->rank, verify_work(e, j), !j->lse_absent, j->report, error);
+        status =
+            complete_check(j->c, j->rank, e->ops->verify_work, !j->lse_absent, j->report, error);
     return status;
 }
 

@@ -504,7 +504,7 @@ static enum status judgement_run(struct judgement *x, device_failed *failed,
     if (x->check->given && !given_push(x->j, x->check))
         return queue_finish(&x->j->queue, error);
     if (x->check->given)
-        memcpy(x->v.given, x->j->given, sizeof(x->v.given));
+        memcpy(x->v.given, x->j->given, sizeof(x->j->given));
     results_take(x);
     status = verify_cuda_start(&x->v, x->j->events[0], x->j->events[1], &verify, error);
     finished = queue_finish(&x->j->queue, error);

@@ -15,6 +15,7 @@ struct bias_source {
     struct input_draw draw;
     enum case_dtype dtype;
     bool present;
+    const void *given;                       // NULL: drawn
     int64_t batch_step, head_step, row_step; // elements; 0 where one is for all
 };
 
@@ -41,13 +42,15 @@ static inline int distance_clamped(int64_t distance)
     return distance == WINDOW_UNBOUNDED || distance > DISTANCE_MAX ? DISTANCE_MAX : (int)distance;
 }
 
-static inline bias_source bias_source_of(const struct cp_case *c)
+static inline bias_source bias_source_of(const struct reference_cuda *r)
 {
+    const struct cp_case *c = r->c;
     bias_source bias = {};
     if (c->bias == BIAS_NONE)
         return bias;
     struct bias_dims dims = input_bias_dims(c);
     bias.present = true;
+    bias.given = r->given_bias;
     bias.draw = input_draw_of(c, INPUT_BIAS);
     bias.dtype = c->dtype;
     bias.row_step = dims.rows > 1 ? c->seqlen_kv : 0;
@@ -66,7 +69,7 @@ static inline attend_case attend_case_of(const struct reference_cuda *r)
     a.left = distance_clamped(c->window_left);
     a.right = causal ? 0 : distance_clamped(c->window_right);
     a.softcap = (float)c->softcap;
-    a.bias = bias_source_of(c);
+    a.bias = bias_source_of(r);
     a.seqlen_kv = c->seqlen_kv;
     return a;
 }
@@ -106,7 +109,8 @@ static __device__ __forceinline__ float attend_bias(const attend_case &a, const 
 {
     int64_t index = p.tile.sequence * a.bias.batch_step + p.head * a.bias.head_step +
                     query * a.bias.row_step + key;
-    return element_drawn(a.bias.draw, a.bias.dtype, (uint64_t)index);
+    return a.bias.given ? element_loaded(a.bias.dtype, a.bias.given, index)
+                        : element_drawn(a.bias.draw, a.bias.dtype, (uint64_t)index);
 }
 
 // The logit of a pair whose scaled score is `scaled`; *slope becomes that of the softcap, which is

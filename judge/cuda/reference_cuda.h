@@ -64,6 +64,7 @@ struct reference_cuda {
     int kv_first, kv_count;
     // Whole tensors of the case's source (plan/whole.h) in device memory; NULL: it is drawn.
     const void *given[REFERENCE_INPUTS];
+    const void *given_bias;
 };
 
 // Results of the reference, one of the two, and of the twin. What is NULL is not wanted.

@@ -14,6 +14,7 @@
 #include "common/report.h"
 #include "judge/results.h"
 #include "plan/shard.h"
+#include "plan/whole.h"
 
 // A way to swap messages of device memory that is lent to the judge. start() puts the swap behind
 // all that is on the queue's stream by then, join() puts what comes on that stream from then on
@@ -25,6 +26,9 @@ struct swap_cuda {
     enum status (*join)(void *context, struct error *error);
     void *context;
 };
+
+// Inputs of a case's source that are read on the device, by enum whole_tensor.
+#define VERIFY_CUDA_GIVEN (WHOLE_BIAS + 1)
 
 // What is judged.
 struct verification_cuda {
@@ -45,9 +49,9 @@ struct verification_cuda {
     // other; format is not sbhd, and there is no dbias.
     bool placed;
     int64_t token_rows[2];
-    // Q, K, V and dO of the case's source (judge/source.h) in device memory, as it has them; NULL:
-    // the source does not give it, or there is none.
-    const void *given[4];
+    // Q, K, V, dO and bias of the case's source (judge/source.h) in device memory, as it has them;
+    // NULL: the source does not give it, or there is none.
+    const void *given[VERIFY_CUDA_GIVEN];
 };
 
 // What a rank spends with `verify: auto` (judge/tiles.h): some 0.4 s of an H200 where reference and

@@ -288,8 +288,10 @@ static struct verify_cuda *host_take(const struct verification_cuda *v)
     *x = (struct verify_cuda){.v = *v,
                               .c = c,
                               .extent = {.fp64 = wants_fp64(c), .fraction = fraction_of(c)},
-                              .r = {.queue = v->queue, .c = c}};
-    _Static_assert(sizeof(x->r.given) == sizeof(v->given), "the same inputs in the same order");
+                              .r = {.queue = v->queue, .c = c, .given_bias = v->given[WHOLE_BIAS]}};
+    _Static_assert(REFERENCE_Q == (int)WHOLE_Q && REFERENCE_K == (int)WHOLE_K &&
+                       REFERENCE_V == (int)WHOLE_V && REFERENCE_DO == (int)WHOLE_DO,
+                   "the same inputs in the same order");
     memcpy(x->r.given, v->given, sizeof(x->r.given));
     for (int side = SIDE_Q; side <= SIDE_KV; side++)
         x->tiles[side] = arena_take(v->host, tiles_room(v, (enum shard_side)side),

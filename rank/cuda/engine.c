@@ -56,6 +56,7 @@ struct cuda {
     int inputs[2];    // timed events around them
     int verify_begin; // timed event
     const uint64_t *sums[JOB_OUTPUTS];
+    const void *given[VERIFY_CUDA_GIVEN]; // whole inputs for the judge
 };
 
 static struct cuda *self(struct engine *e)
@@ -107,9 +108,9 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
             device_arena_add(&cuda->device_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
     if (status == STATUS_OK)
         status = buffers_reserve(cuda, j, error);
-    if (status == STATUS_OK && j->c->verify != VERIFY_OFF && j->c->source)
-        status = given_reserve(j, host_bytes, error);
-    else if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
+    if (status == STATUS_OK)
+        status = given_reserve(j, &cuda->device_bytes, error);
+    if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
         status = verify_cuda_reserve(j->c, j->rank, host_bytes, &cuda->device_bytes, error);
     return status;
 }
@@ -166,7 +167,13 @@ static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
     return result;
 }
 
-static void input_fill(struct cuda *cuda, const struct job *j, enum input_tensor tensor,
+// NULL: the case has no such input, or it is given.
+static void *drawn_memory(const struct job *j, enum buffer_role role)
+{
+    return given_has(j, role) ? NULL : job_memory(j, role);
+}
+
+static void input_draw(struct cuda *cuda, const struct job *j, enum input_tensor tensor,
                        enum shard_side side, void *data)
 {
     if (data)
@@ -174,17 +181,17 @@ static void input_fill(struct cuda *cuda, const struct job *j, enum input_tensor
                          j->span_count[side], data);
 }
 
-static void inputs_fill_all(struct cuda *cuda, const struct job *j)
+static void inputs_draw(struct cuda *cuda, const struct job *j)
 {
-    char *kv = job_memory(j, BUFFER_INPUT_KV);
-    input_fill(cuda, j, INPUT_K, SIDE_KV, kv);
-    input_fill(cuda, j, INPUT_V, SIDE_KV, kv ? kv + job_key_bytes(j) : NULL);
-    input_fill(cuda, j, INPUT_Q, SIDE_Q, job_memory(j, BUFFER_INPUT_Q));
-    input_fill(cuda, j, INPUT_DO, SIDE_Q, job_memory(j, BUFFER_INPUT_DO));
-    float *sink = job_memory(j, BUFFER_INPUT_SINK);
+    char *kv = drawn_memory(j, BUFFER_INPUT_KV);
+    input_draw(cuda, j, INPUT_K, SIDE_KV, kv);
+    input_draw(cuda, j, INPUT_V, SIDE_KV, kv ? kv + job_key_bytes(j) : NULL);
+    input_draw(cuda, j, INPUT_Q, SIDE_Q, drawn_memory(j, BUFFER_INPUT_Q));
+    input_draw(cuda, j, INPUT_DO, SIDE_Q, drawn_memory(j, BUFFER_INPUT_DO));
+    float *sink = drawn_memory(j, BUFFER_INPUT_SINK);
     if (sink)
         inputs_cuda_fill_sink(attention_cuda_queue(cuda->backend), j->c, sink);
-    void *bias = job_memory(j, BUFFER_INPUT_BIAS);
+    void *bias = drawn_memory(j, BUFFER_INPUT_BIAS);
     if (bias)
         inputs_cuda_fill_bias(attention_cuda_queue(cuda->backend), j->c, j->rank,
                               j->spans_of_others, bias);
@@ -197,10 +204,12 @@ static enum status cuda_prepare(struct engine *e, struct job *j, struct error *e
     cudaError_t result = events_record(&cuda->times, cuda->compute, &cuda->inputs[0]);
     if (result == cudaSuccess)
         result = buffers_take(cuda, j);
-    if (result == cudaSuccess && j->c->source)
+    if (result == cudaSuccess)
         result = given_fill(j, cuda->compute);
-    else if (result == cudaSuccess)
-        inputs_fill_all(cuda, j);
+    if (result == cudaSuccess)
+        result = given_push(j, &cuda->arena, cuda->compute, cuda->given);
+    if (result == cudaSuccess)
+        inputs_draw(cuda, j);
     if (result == cudaSuccess)
         result = events_record(&cuda->times, cuda->compute, &cuda->inputs[1]);
     if (result == cudaSuccess && !cuda->executor)
@@ -257,21 +266,21 @@ static uint64_t digest_finish(const struct cuda *cuda, const struct job *j)
     return digest;
 }
 
-// Whether the device's judge works behind the plan on the same streams.
-static bool judged_there(const struct job *j)
+// The judge works behind the plan on the same streams.
+static bool is_judged(const struct job *j)
 {
-    return j->c->verify != VERIFY_OFF && !j->c->source;
+    return j->c->verify != VERIFY_OFF;
 }
 
 static enum status cuda_execute(struct engine *e, struct job *j, struct error *error)
 {
     struct cuda *cuda = self(e);
     enum status status = cuda_executor_start(cuda->executor, &cuda->execution, error);
-    if (status == STATUS_OK && !judged_there(j)) {
+    if (status == STATUS_OK && !is_judged(j)) {
         digest_start(cuda, j);
         status = work_wait(cuda, j, error);
     }
-    if (status == STATUS_OK && !judged_there(j))
+    if (status == STATUS_OK && !is_judged(j))
         status = windows_trim(cuda, error);
     cuda->broken = status != STATUS_OK;
     return status;
@@ -285,7 +294,7 @@ static struct verification_cuda verification_of(struct cuda *cuda, const struct 
         .queue = attention_cuda_queue(cuda->backend),
         .over = {j->control, j->progress, j->number << 24 | REPORT_REFERENCE << 16}};
     cuda->swap = (struct swap_nccl){attention_cuda_queue(cuda->backend), cuda->transport};
-    return (struct verification_cuda){
+    struct verification_cuda v = {
         .c = j->c,
         .rank = j->rank,
         .spans = {j->spans[SIDE_Q], j->spans[SIDE_KV]},
@@ -296,6 +305,8 @@ static struct verification_cuda verification_of(struct cuda *cuda, const struct 
         .device = &cuda->arena,
         .swap = cuda->executor ? swap_nccl(&cuda->swap) : swap_staged(&cuda->swap_staged),
     };
+    memcpy(v.given, cuda->given, sizeof(v.given));
+    return v;
 }
 
 static enum status verify_timings(const struct cuda *cuda, struct timings *timings,
@@ -330,7 +341,7 @@ static enum status cuda_wait(struct engine *e, bool look, struct error *error)
     return cuda->broken ? cuda_failed(result, "the device", error) : STATUS_OK;
 }
 
-// Of a guest's results whose verdict is not computed there.
+// Of a guest's results that are not judged.
 static enum status digest_make(struct cuda *cuda, struct job *j, struct error *error)
 {
     digest_start(cuda, j);
@@ -343,11 +354,11 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
 {
     struct cuda *cuda = self(e);
     struct verify_cuda *x = NULL;
-    if (!judged_there(j)) { // execute() has waited for it, but for that of a guest
+    if (!is_judged(j)) { // execute() has waited for it, but for that of a guest
         if (!cuda->executor && digest_make(cuda, j, error) != STATUS_OK)
             return error->status;
         j->report->digest = digest_finish(cuda, j);
-        return j->c->verify == VERIFY_OFF ? STATUS_OK : given_judge(j, error);
+        return STATUS_OK;
     }
     enum status status = verify_start(cuda, j, &x, error);
     if (status == STATUS_OK)

@@ -3,10 +3,33 @@
 
 #include <stdlib.h>
 
+#include "judge/source.h"
 #include "rank/inputs.h"
-#include "rank/judge_host.h"
 
-// ---- inputs ----
+// ---- what a rank computes with ----
+
+static bool is_given(const struct job *j, enum whole_tensor tensor)
+{
+    return j->c->source && j->c->source->tensors[tensor];
+}
+
+bool given_has(const struct job *j, enum buffer_role role)
+{
+    switch (role) {
+    case BUFFER_INPUT_Q:
+        return is_given(j, WHOLE_Q);
+    case BUFFER_INPUT_KV:
+        return is_given(j, WHOLE_K) || is_given(j, WHOLE_V);
+    case BUFFER_INPUT_DO:
+        return is_given(j, WHOLE_DO);
+    case BUFFER_INPUT_SINK:
+        return is_given(j, WHOLE_SINK);
+    case BUFFER_INPUT_BIAS:
+        return is_given(j, WHOLE_BIAS);
+    default:
+        return false;
+    }
+}
 
 static void tensor_fill(const struct job *j, enum input_tensor tensor, enum shard_side side,
                         void *data)
@@ -38,6 +61,13 @@ static void buffer_fill(const struct job *j, enum buffer_role role, char *data)
     }
 }
 
+static cudaError_t copy(void *device, const void *host, int64_t bytes, cudaStream_t stream)
+{
+    cudaError_t result =
+        cudaMemcpyAsync(device, host, (size_t)bytes, cudaMemcpyHostToDevice, stream);
+    return result == cudaSuccess ? cudaStreamSynchronize(stream) : result;
+}
+
 cudaError_t given_fill(const struct job *j, cudaStream_t stream)
 {
     static const enum buffer_role roles[] = {BUFFER_INPUT_Q, BUFFER_INPUT_KV, BUFFER_INPUT_DO,
@@ -46,68 +76,49 @@ cudaError_t given_fill(const struct job *j, cudaStream_t stream)
     for (size_t i = 0; i < sizeof(roles) / sizeof(*roles) && result == cudaSuccess; i++) {
         int64_t bytes;
         void *device = job_buffer(j, roles[i], &bytes);
-        char *host = device && bytes > 0 ? calloc((size_t)bytes, 1) : NULL;
-        if (!device || bytes == 0)
+        if (!device || bytes == 0 || !given_has(j, roles[i]))
             continue;
+        char *host = calloc((size_t)bytes, 1);
         if (!host)
             return cudaErrorMemoryAllocation;
         buffer_fill(j, roles[i], host);
-        result = cudaMemcpyAsync(device, host, (size_t)bytes, cudaMemcpyHostToDevice, stream);
-        if (result == cudaSuccess)
-            result = cudaStreamSynchronize(stream);
+        result = copy(device, host, bytes, stream);
         free(host);
     }
     return result;
 }
 
-// ---- results ----
+// ---- what the judge reads ----
 
-enum status given_reserve(const struct job *j, size_t *host_bytes, struct error *error)
+// 0: nothing of the tensor is given.
+static int64_t whole_given(const struct job *j, int tensor)
 {
-    enum status status = STATUS_OK;
-    for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
-        for (int output = 0; output < JOB_OUTPUTS && status == STATUS_OK; output++)
-            if (j->plan->buffers[i].role == job_outputs[output])
-                status = arena_add(host_bytes, j->plan->buffers[i].bytes, 1, error);
-    return status == STATUS_OK ? job_judge_reserve(j, host_bytes, error) : status;
+    return is_given(j, (enum whole_tensor)tensor)
+               ? whole_bytes(j->c->source->c, (enum whole_tensor)tensor)
+               : 0;
 }
 
-// A copy of a buffer in the job's arena; NULL where the plan has none.
-static enum status copy_back(const struct job *j, enum buffer_role role, const void **copy,
-                             struct error *error)
+enum status given_reserve(const struct job *j, size_t *device_bytes, struct error *error)
 {
-    int64_t bytes;
-    const void *device = job_buffer(j, role, &bytes);
-    *copy = NULL;
-    if (!device)
-        return STATUS_OK;
-    void *host = arena_take(j->arena, bytes, 1);
-    *copy = host;
-    if (bytes == 0 ||
-        cudaMemcpy(host, device, (size_t)bytes, cudaMemcpyDeviceToHost) == cudaSuccess)
-        return STATUS_OK;
-    return error_set(error, STATUS_INTERNAL, "results cannot be read from the device");
+    enum status status = STATUS_OK;
+    for (int i = 0; i < VERIFY_CUDA_GIVEN && status == STATUS_OK; i++)
+        if (j->c->verify != VERIFY_OFF && whole_given(j, i) > 0)
+            status = device_arena_add(device_bytes, whole_given(j, i), 1, error);
+    return status;
 }
 
-enum status given_judge(struct job *j, struct error *error)
+cudaError_t given_push(const struct job *j, struct device_arena *arena, cudaStream_t stream,
+                       const void *whole[VERIFY_CUDA_GIVEN])
 {
-    const void *copies[JOB_OUTPUTS];
-    enum status status = STATUS_OK;
-    for (int i = 0; i < JOB_OUTPUTS && status == STATUS_OK; i++)
-        status = copy_back(j, job_outputs[i], &copies[i], error);
-    if (status != STATUS_OK)
-        return status;
-    // In the order of job_outputs.
-    const char *dkv = copies[3];
-    const struct rank_results results = {
-        .out = copies[0],
-        .lse = copies[1],
-        .dq = copies[2],
-        .dk = dkv,
-        .dv = dkv ? dkv + job_key_bytes(j) : NULL,
-        .dsink = copies[4],
-        .dbias = copies[5],
-        .max_logit = copies[6],
-    };
-    return job_judge(j, &results, error);
+    cudaError_t result = cudaSuccess;
+    for (int i = 0; i < VERIFY_CUDA_GIVEN; i++) {
+        int64_t bytes = whole_given(j, i);
+        whole[i] = NULL;
+        if (j->c->verify == VERIFY_OFF || bytes == 0 || result != cudaSuccess)
+            continue;
+        void *device = device_arena_take(arena, bytes, 1);
+        result = copy(device, j->c->source->tensors[i], bytes, stream);
+        whole[i] = device;
+    }
+    return result;
 }

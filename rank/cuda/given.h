@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases whose inputs a client gives: they are filled on the host and copied to the device, and the
-// results are copied back and judged by the CPU's judge. The kernels of the device's judge draw
-// inputs as they need them.
+// Cases whose inputs a client gives. A rank's part of them is put together on the host and copied;
+// the device's judge reads the whole tensors, each on every rank, in memory of their own.
 #ifndef CPATTN_RANK_CUDA_GIVEN_H
 #define CPATTN_RANK_CUDA_GIVEN_H
 
 #include <cuda_runtime_api.h>
 
+#include "common/cuda/device_arena.h"
+#include "judge/cuda/verify.h"
 #include "rank/job.h"
 
-// Fills the input buffers of the job and waits for the copies.
+// Whether the source of the job's case gives something of what a buffer holds; false without one.
+bool given_has(const struct job *j, enum buffer_role role);
+
+// Fills the buffers of which given_has() says so and waits for the copies.
 cudaError_t given_fill(const struct job *j, cudaStream_t stream);
 
-// Adds what given_judge() takes of the job's arena.
-enum status given_reserve(const struct job *j, size_t *host_bytes, struct error *error) MUST_CHECK;
+// Adds what given_push() takes of the arena; nothing where the case wants no verdict.
+enum status given_reserve(const struct job *j, size_t *device_bytes,
+                          struct error *error) MUST_CHECK;
 
-// The verdict, once the device is through with the case.
-enum status given_judge(struct job *j, struct error *error) MUST_CHECK;
+// Copies what the judge reads to the device and waits for it. `whole`: where each tensor is, or
+// NULL, as verification_cuda.given has them.
+cudaError_t given_push(const struct job *j, struct device_arena *arena, cudaStream_t stream,
+                       const void *whole[VERIFY_CUDA_GIVEN]);
 
 #endif

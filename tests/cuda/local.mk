@@ -80,6 +80,12 @@ tests_cuda_test_check_given_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir
 tests_cuda_test_check_given_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/librank.a \
     check/libcheck.la client/libclient.la $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_given_cuda
+tests_cuda_test_given_cuda_SOURCES = tests/cuda/test_given_cuda.c $(harness_sources) \
+    tests/generate.c tests/generate.h
+tests_cuda_test_given_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_given_cuda_LDADD = $(cuda_rank_libs)
+
 # A rank with faults, for trials of the daemon on a device.
 tests_cuda_faulty_rank_SOURCES = tests/cuda/faulty_rank.c tests/cuda/faulty.c tests/cuda/faulty.h
 tests_cuda_faulty_rank_CPPFLAGS = $(cuda_test_cppflags)
