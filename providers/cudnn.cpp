@@ -22,10 +22,12 @@ void *cudnn_dlhandle;
 namespace
 {
 
-// One operation: its graph, and where its tables lie on the device.
+// One operation: its graph and its tables, which each run copies into its workspace.
 struct operation {
     std::shared_ptr<graph> plan;
-    char *tables = nullptr;                        // packed groups: lengths and offsets
+    char *tables = nullptr; // packed groups: lengths and offsets, in pinned memory
+    int64_t table_bytes = 0;
+    int64_t tables_place = 0;                      // in the workspace
     std::unordered_map<int64_t, int64_t> table_at; // by tensor
 };
 
@@ -100,9 +102,11 @@ bool tables_make(const cpattn_attention *a, operation *o)
     t.lengths(a);
     if (!a->dense)
         t.all_offsets(a);
-    return cudaMalloc((void **)&o->tables, t.bytes.size()) == cudaSuccess &&
-           cudaMemcpy(o->tables, t.bytes.data(), t.bytes.size(), cudaMemcpyHostToDevice) ==
-               cudaSuccess;
+    if (cudaMallocHost((void **)&o->tables, t.bytes.size()) != cudaSuccess)
+        return false;
+    o->table_bytes = (int64_t)t.bytes.size();
+    memcpy(o->tables, t.bytes.data(), t.bytes.size());
+    return true;
 }
 
 // ---- running ------------------------------------------------------------------------------------
@@ -154,16 +158,21 @@ bool queries_add(const cpattn_attention *a, const operation *o, const cpattn_bac
            gather(a, args->d_out, a->head_dim_v, d_out, args->stream);
 }
 
-void tables_add(const operation *o, variant *v)
+bool tables_add(const operation *o, char *workspace, void *stream, variant *v)
 {
+    char *tables = workspace + o->tables_place;
     for (const auto &entry : o->table_at)
-        (*v)[entry.first] = o->tables + entry.second;
+        (*v)[entry.first] = tables + entry.second;
+    return !o->tables ||
+           cudaMemcpyAsync(tables, o->tables, (size_t)o->table_bytes, cudaMemcpyHostToDevice,
+                           (cudaStream_t)stream) == cudaSuccess;
 }
 
 int run(library *l, const operation *o, variant &v, void *workspace, void *stream, char *reason,
         uint64_t size)
 {
-    tables_add(o, &v);
+    if (!tables_add(o, (char *)workspace, stream, &v))
+        return say(CPATTN_PROVIDER_FAILED, reason, size, "tables cannot be copied");
     if (l->set_stream(l->handle, (cudaStream_t)stream) != CUDNN_STATUS_SUCCESS)
         return say(CPATTN_PROVIDER_FAILED, reason, size, "cudnnSetStream() failed");
     auto result = o->plan->graph.execute(l->handle, v, workspace);
@@ -245,12 +254,11 @@ int cudnn_prepare(void *state, const cpattn_attention *a, cpattn_prepared *prepa
         o->plan = graph_of((library *)state, a);
         if (!o->plan->refusal.empty())
             return say(CPATTN_PROVIDER_UNSUPPORTED, reason, size, o->plan->refusal);
-        if (!tables_make(a, o.get())) {
-            cudaFree(o->tables);
-            return say(CPATTN_PROVIDER_NO_MEMORY, reason, size, "no device memory for tables");
-        }
-        prepared->workspace_bytes = aligned(o->plan->workspace) + copy_bytes(a, a->head_dim_qk) +
-                                    copy_bytes(a, a->head_dim_v);
+        if (!tables_make(a, o.get()))
+            return say(CPATTN_PROVIDER_NO_MEMORY, reason, size, "no pinned memory for tables");
+        o->tables_place = aligned(o->plan->workspace) + copy_bytes(a, a->head_dim_qk) +
+                          copy_bytes(a, a->head_dim_v);
+        prepared->workspace_bytes = o->tables_place + aligned(o->table_bytes);
         prepared->lse_layout = a->dense ? CPATTN_LSE_BY_RECTANGLE : CPATTN_LSE_BY_ROW;
         prepared->wants_out = a->backward;
         prepared->state = o.release();
@@ -263,7 +271,7 @@ void cudnn_discard(void *state, void *prepared)
     (void)state;
     operation *o = (operation *)prepared;
     if (o && o->tables)
-        cudaFree(o->tables);
+        cudaFreeHost(o->tables);
     delete o;
 }
 
