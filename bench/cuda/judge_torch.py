@@ -14,6 +14,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 
 import torch
 
@@ -107,6 +108,10 @@ def results_write(path, results):
             file.write(data.view(torch.uint8).numpy().tobytes())
 
 
+# cuDNN's attention in PyTorch 2.11 crashes where several threads call it at once.
+kernels_lock = threading.Lock()
+
+
 def case_judge(judges, case):
     """{kernel: words of the verdict, or None where the kernel refuses the case}"""
     judge = judges.get()
@@ -118,7 +123,9 @@ def case_judge(judges, case):
             inputs = inputs_read(path, case)
             for name, kernel in KERNELS.items():
                 try:
-                    results = kernel(*inputs, case["mask"] == "causal")
+                    with kernels_lock:
+                        results = kernel(*inputs, case["mask"] == "causal")
+                        torch.cuda.synchronize()
                 except (RuntimeError, ValueError):
                     answers[name] = None
                     continue

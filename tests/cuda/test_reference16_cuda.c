@@ -8,6 +8,7 @@
 #include "judge/cuda/reference16.h"
 #include "judge/cuda/reference64.h"
 #include "judge/inputs.h"
+#include "judge/rules.h"
 #include "plan/bias.h"
 #include "tests/cuda/harness.h"
 #include "tests/support/generate.h"
@@ -340,6 +341,7 @@ static double lse_worst(const struct sample *s, double *worst_max, double *magni
     struct reference_stat64 *exact = fetch(s->stats64, rows * (int64_t)sizeof(*exact));
     float *max = fetch(s->max, rows * 4);
     double worst = 0;
+    struct rules rules = rules_of(&s->c, TENSOR_LSE), max_rules = rules_of(&s->c, TENSOR_MAX_LOGIT);
     struct reference_stat *stats = fetch(s->stats, rows * (int64_t)sizeof(*stats));
     float *max16 = fetch(s->max16, rows * 4);
     for (int64_t i = 0; i < rows; i++) {
@@ -348,12 +350,11 @@ static double lse_worst(const struct sample *s, double *worst_max, double *magni
             worst = got == exact[i].lse ? worst : INFINITY;
             continue;
         }
-        double allowed = 0x1p-24 * (64 + 8 * fabs(exact[i].lse));
-        worst = fmax(worst, fabs(got - exact[i].lse) / allowed);
+        worst = fmax(worst, fabs(got - exact[i].lse) / rules_logarithm(&rules, exact[i].lse));
         *magnitude = fmax(*magnitude, fabs(exact[i].lse));
         if (isfinite(max[i]))
             *worst_max =
-                fmax(*worst_max, fabs(max16[i] - max[i]) / (0x1p-24 * (64 + 8 * fabs(max[i]))));
+                fmax(*worst_max, fabs(max16[i] - max[i]) / rules_logarithm(&max_rules, max[i]));
     }
     free(exact);
     free(max);
