@@ -82,7 +82,7 @@ tests_cuda_test_check_given_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/librank.
 
 cuda_test_programs += tests/cuda/test_given_cuda
 tests_cuda_test_given_cuda_SOURCES = tests/cuda/test_given_cuda.c $(harness_sources) \
-    tests/generate.c tests/generate.h
+    tests/support/generate.c tests/support/generate.h
 tests_cuda_test_given_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_given_cuda_LDADD = $(cuda_rank_libs)
 

@@ -9,7 +9,7 @@
 #include "rank/cuda/engine.h"
 #include "rank/session.h"
 #include "tests/cuda/harness.h"
-#include "tests/generate.h"
+#include "tests/support/generate.h"
 
 static void insist(enum status status, const struct error *error)
 {
