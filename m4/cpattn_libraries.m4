@@ -53,6 +53,31 @@ AC_DEFUN([CPATTN_TLS], [
     AM_CONDITIONAL([TLS], [test $cpattn_tls = yes])
 ])
 
+# CPATTN_SECCOMP
+# Filters of system calls for ranks. Sets the conditional SECCOMP, and cpattn_seccomp_note for the
+# summary.
+AC_DEFUN([CPATTN_SECCOMP], [
+    AC_ARG_WITH([seccomp],
+        [AS_HELP_STRING([--with-seccomp=CHOICE], [filters of system calls for ranks: auto, yes or no [auto: where libseccomp is installed]])],
+        [], [with_seccomp=auto])
+    AS_CASE([$with_seccomp], [auto|yes|no], [],
+        [AC_MSG_ERROR([--with-seccomp=$with_seccomp: choose auto, yes or no])])
+    cpattn_seccomp=no
+    cpattn_seccomp_note="off: --with-seccomp=no"
+    AS_IF([test "x$with_seccomp" != xno], [
+        PKG_CHECK_MODULES([SECCOMP], [libseccomp >= 2.5], [
+            cpattn_seccomp=yes
+            cpattn_seccomp_note="libseccomp `$PKG_CONFIG --modversion libseccomp`"
+        ], [
+            cpattn_seccomp_note="off: no libseccomp (Debian: libseccomp-dev)"
+            AS_IF([test "x$with_seccomp" = xyes], [CPATTN_MISSING([libseccomp-dev])])
+        ])
+    ])
+    AC_SUBST([SECCOMP_CFLAGS])
+    AC_SUBST([SECCOMP_LIBS])
+    AM_CONDITIONAL([SECCOMP], [test $cpattn_seccomp = yes])
+])
+
 # CPATTN_BLAS
 AC_DEFUN([CPATTN_BLAS], [
     AC_ARG_WITH([blas],
@@ -93,6 +118,7 @@ AC_DEFUN([CPATTN_LIBRARIES], [
     AC_PATH_PROGS([PROTOC_C], [protoc-c])
     AS_IF([test -z "$PROTOC_C"], [CPATTN_MISSING([protobuf-c-compiler])])
     CPATTN_TLS
+    CPATTN_SECCOMP
     CPATTN_BLAS
     CPATTN_PKG([YAML], [yaml-0.1], [libyaml-dev])
     CPATTN_PKG([JANSSON], [jansson], [libjansson-dev])

@@ -18,6 +18,7 @@ needs=(
     "libnng-dev         inc nng/nng.h"
     "libev-dev          inc ev.h"
     "libssl-dev         pkg openssl"
+    "libseccomp-dev     pkg libseccomp"
     "libprotobuf-c-dev  pkg libprotobuf-c"
     "protobuf-c-compiler cmd protoc-c"
     "libopenblas-dev    pkg openblas"

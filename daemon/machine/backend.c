@@ -100,6 +100,28 @@ static enum status choose_cuda(const struct settings *config, const struct wire_
     return status;
 }
 
+// What a sanitizer does at the end of a process would be refused, and what a driver does is not
+// known.
+static bool filters_fit(const struct confinement *c)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void)c;
+    return false;
+#else
+    return !c->uses_gpus && filter_is_there();
+#endif
+}
+
+static enum status filters_choose(enum filter_choice choice, struct confinement *c,
+                                  struct error *error)
+{
+    if (choice == FILTER_OFF || (choice == FILTER_AUTO && !filters_fit(c)))
+        return STATUS_OK;
+    // NCCL and frameworks meet over networks.
+    enum status status = filter_create(c->uses_gpus, &c->filter, error);
+    return status == STATUS_OK ? filter_create(true, &c->guest_filter, error) : status;
+}
+
 // The driver maps the memory of all devices, and what it shares with them, into each rank.
 static enum status confinement_choose(const struct settings *config, struct backend *b,
                                       struct error *error)
@@ -113,6 +135,9 @@ static enum status confinement_choose(const struct settings *config, struct back
             "--rank-memory cannot be kept with the CUDA backend, whose driver maps far "
             "more into each rank than it uses; --memory limits what a case may take, "
             "and MemoryMax= of the unit what all take together");
+    enum status status = filters_choose(config->rank_filter, &b->confinement, error);
+    if (status != STATUS_OK)
+        return status;
     return spawn_try(&b->confinement, b->program, error);
 }
 
@@ -140,8 +165,9 @@ enum status backend_choose(const struct settings *config, struct backend *backen
         return status;
     backend->spares =
         config->spares == SPARES_ON || (config->spares == SPARES_AUTO && spares_fit(backend));
-    log_notice("backend name=%s devices=%d spares=%s reason=%s", backend->name,
+    log_notice("backend name=%s devices=%d spares=%s rank_filter=%s reason=%s", backend->name,
                backend->device_count, backend->spares ? "on" : "off",
+               backend->confinement.filter.count > 0 ? "on" : "off",
                log_quote(&(struct log_quoted){0}, config->backend != BACKEND_AUTO ? "configured"
                                                   : backend->gpu_count > 0        ? "GPUs are there"
                                                                                   : reason.text));

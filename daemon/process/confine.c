@@ -69,7 +69,9 @@ static void oom_score_plan(struct confine_orders *o)
 
 void confine_plan(const struct confinement *c, int descriptors, struct confine_orders *orders)
 {
-    *orders = (struct confine_orders){.user = c->user.set ? &c->user : NULL};
+    const struct filter *filter = c->is_guest ? &c->guest_filter : &c->filter;
+    *orders = (struct confine_orders){.user = c->user.set ? &c->user : NULL,
+                                      .filter = filter->count > 0 ? filter : NULL};
     bool free = c->uses_gpus || c->is_guest;
     rlim_t room = free ? DESCRIPTORS_ROOM_GPU : DESCRIPTORS_ROOM;
     limit_add(orders, RLIMIT_CORE, 0);

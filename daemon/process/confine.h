@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "common/status.h"
+#include "daemon/process/filter.h"
 #include "daemon/settings/rank_user.h"
 
 // Of a rank's memory, what its libraries take before there is a case: most of it OpenBLAS's
@@ -20,7 +21,8 @@ struct confinement {
     struct rank_user user; // not set: the daemon's own
     int64_t memory_bytes;  // of data, the libraries' included; 0: no limit
     bool uses_gpus;        // what the driver needs is let be
-    bool is_guest;         // what a framework needs is let be: files, descriptors
+    bool is_guest;         // what a framework needs is let be: files, descriptors, sockets
+    struct filter filter, guest_filter; // of their system calls
 };
 
 #define CONFINE_LIMITS_MAX 8
@@ -28,6 +30,7 @@ struct confinement {
 // The same, worked out for a process, so that the child only has to carry it out.
 struct confine_orders {
     const struct rank_user *user; // NULL: the daemon's own
+    const struct filter *filter;  // NULL: none
     int limit_count;
     struct {
         int resource;

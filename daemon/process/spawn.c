@@ -43,7 +43,16 @@ int spawn_fd_lift(int fd)
 // What the kernel takes for a signal's action is smaller.
 #define ACTION_WORDS 8
 
-enum step { STEP_SIGNALS, STEP_GROUP, STEP_FDS, STEP_LIMITS, STEP_USER, STEP_PARENT, STEP_PROGRAM };
+enum step {
+    STEP_SIGNALS,
+    STEP_GROUP,
+    STEP_FDS,
+    STEP_LIMITS,
+    STEP_USER,
+    STEP_PARENT,
+    STEP_FILTER,
+    STEP_PROGRAM
+};
 
 // In memory that both have.
 struct outcome {
@@ -109,7 +118,10 @@ static bool child_prepare(const struct child *c)
     if (c->orders.user && !confine_user(c->orders.user))
         return false;
     o->step = STEP_PARENT;
-    return parent_bind(c);
+    if (!parent_bind(c))
+        return false;
+    o->step = STEP_FILTER;
+    return !c->orders.filter || filter_load(c->orders.filter);
 }
 
 static void child_run(const struct child *c)
@@ -146,11 +158,10 @@ static pid_t child_start(const struct child *c)
 
 static enum status step_explain(const struct child *c, struct error *error)
 {
-    static const char *const steps[] = {[STEP_SIGNALS] = "reset its signals",
-                                        [STEP_GROUP] = "give it a process group",
-                                        [STEP_FDS] = "give it descriptors",
-                                        [STEP_LIMITS] = "limit it",
-                                        [STEP_PARENT] = "bind it to the daemon"};
+    static const char *const steps[] = {
+        [STEP_SIGNALS] = "reset its signals",    [STEP_GROUP] = "give it a process group",
+        [STEP_FDS] = "give it descriptors",      [STEP_LIMITS] = "limit it",
+        [STEP_PARENT] = "bind it to the daemon", [STEP_FILTER] = "filter its system calls"};
     const char *reason = strerror(c->outcome->error);
     if (c->outcome->step == STEP_USER)
         return error_set(error, STATUS_PERMISSION_DENIED, "cannot make it a process of user %u: %s",

@@ -191,6 +191,15 @@ static bool rank_user_set(struct settings *c, const char *text)
     return rank_user_parse(text, &c->rank_user);
 }
 
+static bool rank_filter_set(struct settings *c, const char *text)
+{
+    static const char *const names[] = {
+        [FILTER_AUTO] = "auto", [FILTER_ON] = "on", [FILTER_OFF] = "off"};
+    int found = choice_find(text, names, sizeof(names) / sizeof(names[0]));
+    c->rank_filter = found < 0 ? c->rank_filter : (enum filter_choice)found;
+    return found >= 0;
+}
+
 static bool rank_memory_set(struct settings *c, const char *text)
 {
     int64_t bytes;
@@ -304,6 +313,10 @@ static const struct setting {
      rank_user_set,
      "a user of this machine or a number, in up to " TEXT_OF(
          RANK_GROUPS_MAX) " groups, and not root"},
+    {"rank-filter", "WHEN",
+     "Refuse ranks system calls that they have no use for: on, off, or auto for the CPU backend "
+     "where the kernel can [auto]",
+     rank_filter_set, "auto, on or off"},
     {"rank-memory", "SIZE",
      "Let each rank have this much memory for its data; on the CPU only [not limited]",
      rank_memory_set, "a size of at least 256M, such as 2G"},
@@ -537,6 +550,8 @@ const char *settings_fixed_difference(const struct settings *a, const struct set
         return "queue-max";
     if (!rank_user_same(&a->rank_user, &b->rank_user))
         return "rank-user";
+    if (a->rank_filter != b->rank_filter)
+        return "rank-filter";
     if (a->rank_memory_bytes != b->rank_memory_bytes)
         return "rank-memory";
     if (a->start_timeout_ns != b->start_timeout_ns)

@@ -17,6 +17,7 @@
 
 enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
 enum spares_choice { SPARES_AUTO, SPARES_ON, SPARES_OFF };
+enum filter_choice { FILTER_AUTO, FILTER_ON, FILTER_OFF };
 
 // "4" or "0,2-3".
 struct device_choice {
@@ -44,6 +45,7 @@ struct settings {
     int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
     struct rank_user rank_user;
     int64_t rank_memory_bytes; // of one rank; 0: not limited
+    enum filter_choice rank_filter;
     uint64_t start_timeout_ns; // of a pool; 0: as is good for the backend
     uint64_t kill_timeout_ns;  // of a rank, until its devices are out of use; > 0
     struct guests guests;

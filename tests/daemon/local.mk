@@ -58,6 +58,12 @@ test_programs += tests/daemon/test_daemon_limits
 tests_daemon_test_daemon_limits_SOURCES = tests/daemon/test_daemon_limits.c $(daemon_fixture)
 tests_daemon_test_daemon_limits_LDADD = $(daemon_fixture_libs)
 
+if SECCOMP
+test_programs += tests/daemon/test_daemon_filter
+tests_daemon_test_daemon_filter_SOURCES = tests/daemon/test_daemon_filter.c $(daemon_fixture)
+tests_daemon_test_daemon_filter_LDADD = $(daemon_fixture_libs)
+endif
+
 test_programs += tests/daemon/test_daemon_rank_user
 tests_daemon_test_daemon_rank_user_SOURCES = tests/daemon/test_daemon_rank_user.c $(daemon_fixture)
 tests_daemon_test_daemon_rank_user_LDADD = $(daemon_fixture_libs)

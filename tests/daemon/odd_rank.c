@@ -2,8 +2,10 @@
 // Stands in for cpattn-rank in tests of the daemon: computes nothing, and misbehaves on request.
 // What the last rank of a pool does with a case stands in the case's label; a world of 5 to 7 ranks
 // does not come up at all. Whoever is of its user may trace it.
+#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/channel.h"
@@ -254,6 +257,32 @@ static void odd_pry(uint64_t job)
     report_send(job);
 }
 
+// Calls that a filter refuses; those that some other right is needed for as well come last. Passes
+// when all are refused with EPERM, and ends with the number of the first that is not.
+static void odd_calls(uint64_t job)
+{
+    static const long numbers[] = {SYS_ptrace,          SYS_process_vm_readv,
+                                   SYS_unshare,         SYS_keyctl,
+                                   SYS_io_uring_setup,  SYS_userfaultfd,
+                                   SYS_perf_event_open, SYS_bpf,
+                                   SYS_mount,           SYS_setns,
+                                   SYS_kexec_load,      SYS_reboot};
+    int number = 0;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && number == 0; i++)
+        if (syscall(numbers[i], -1, -1, -1, -1, -1, -1) != -1 || errno != EPERM)
+            number = (int)i + 1;
+    if (number == 0 &&
+        (syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0) != -1 || errno != EPERM))
+        number = 20;
+    if (number == 0 && (socket(AF_INET, SOCK_STREAM, 0) != -1 || errno != EPERM))
+        number = 21;
+    if (number == 0 && socket(AF_UNIX, SOCK_STREAM, 0) < 0)
+        number = 22;
+    if (number)
+        _exit(number);
+    report_send(job);
+}
+
 static void odd_flood(uint64_t job)
 {
     (void)job;
@@ -340,21 +369,37 @@ static const struct {
     const char *label;
     void (*act)(uint64_t job);
 } oddities[] = {
-    {"garbage", odd_garbage}, {"magic", odd_magic},
-    {"case", odd_case},       {"short", odd_short},
-    {"job", odd_job},         {"twice", odd_twice},
-    {"figures", odd_figures}, {"tensor", odd_tensor},
-    {"broken", odd_broken},   {"stale", odd_stale},
-    {"mute", odd_mute},       {"child", odd_child},
-    {"flood", odd_flood},     {"words", odd_words},
-    {"stopped", odd_stopped}, {"exit", odd_exit},
-    {"killed", odd_killed},   {"silent", odd_silent},
-    {"failed", odd_failed},   {"peer", odd_peer},
-    {"blame", odd_blame},     {"verdict", odd_fail_verdict},
-    {"alone", odd_failed},    {"traced", odd_traced},
-    {"memory", odd_memory},   {"file", odd_file},
-    {"pry", odd_pry},         {"hoard", odd_hoard},
-    {"judged", odd_judged},   {"diagnosis", odd_diagnosis},
+    {"garbage", odd_garbage},
+    {"magic", odd_magic},
+    {"case", odd_case},
+    {"short", odd_short},
+    {"job", odd_job},
+    {"twice", odd_twice},
+    {"figures", odd_figures},
+    {"tensor", odd_tensor},
+    {"broken", odd_broken},
+    {"stale", odd_stale},
+    {"mute", odd_mute},
+    {"child", odd_child},
+    {"flood", odd_flood},
+    {"words", odd_words},
+    {"stopped", odd_stopped},
+    {"exit", odd_exit},
+    {"killed", odd_killed},
+    {"silent", odd_silent},
+    {"failed", odd_failed},
+    {"peer", odd_peer},
+    {"blame", odd_blame},
+    {"verdict", odd_fail_verdict},
+    {"alone", odd_failed},
+    {"traced", odd_traced},
+    {"memory", odd_memory},
+    {"file", odd_file},
+    {"pry", odd_pry},
+    {"calls", odd_calls},
+    {"hoard", odd_hoard},
+    {"judged", odd_judged},
+    {"diagnosis", odd_diagnosis},
 };
 
 // ---- the process -------------------------------------------------------------------------------

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks whose system calls are filtered: real ones do their work, and one that tries what it has no
+// use for is refused.
+#include "tests/support/runner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/daemon/daemon_fixture.h"
+
+#define WORLD 2
+
+static struct daemon d;
+static char odd_rank[4096];
+
+static void setup(void)
+{
+    runner_build(odd_rank, sizeof(odd_rank), "tests/daemon/odd_rank");
+    daemon_init(&d);
+}
+
+static void teardown(void)
+{
+    daemon_fini(&d);
+}
+
+static void run(const char *label, enum status status, const char *part)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
+    request.run.world_size = WORLD;
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, status);
+    expect_text(reply.message, part);
+    wire_reply_fini(&reply);
+}
+
+// The number behind this word in the state of a process.
+static int state_of(pid_t pid, const char *word)
+{
+    char path[64], line[256];
+    int value = -1;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file))
+        if (strncmp(line, word, strlen(word)) == 0)
+            sscanf(line + strlen(word), ":%d", &value);
+    fclose(file);
+    return value;
+}
+
+START_TEST(real_ranks_are_filtered_and_work)
+{
+    static const char *const arguments[] = {"--rank-filter", "on", NULL};
+    daemon_start(&d, arguments);
+    run_and_pass(&d, 1);
+    run_and_pass(&d, WORLD);
+    for (int rank = 0; rank < WORLD; rank++) {
+        pid_t pid = daemon_rank_pid(&d, WORLD, rank);
+        ck_assert_int_eq(state_of(pid, "Seccomp_filters"), state_of(d.pid, "Seccomp_filters") + 1);
+        ck_assert_int_eq(state_of(pid, "NoNewPrivs"), 1);
+    }
+    ck_assert(daemon_logged(&d, "rank_filter=on"));
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(calls_without_a_use_are_refused)
+{
+    const char *const arguments[] = {"--rank-filter", "on", "--rank-program", odd_rank, NULL};
+    daemon_start(&d, arguments);
+    run("calls", STATUS_OK, "");
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// Else the test above would prove nothing.
+START_TEST(without_a_filter_they_are_carried_out)
+{
+    const char *const arguments[] = {"--rank-filter", "off", "--rank-program", odd_rank, NULL};
+    daemon_start(&d, arguments);
+    run("calls", STATUS_ABORTED, "exited with ");
+    ck_assert(daemon_logged(&d, "rank_filter=off"));
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("daemon_filter");
+    TCase *tcase = tcase_create("filter");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, real_ranks_are_filtered_and_work);
+    tcase_add_test(tcase, calls_without_a_use_are_refused);
+    tcase_add_test(tcase, without_a_filter_they_are_carried_out);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
