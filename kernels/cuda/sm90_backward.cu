@@ -53,16 +53,22 @@ static const struct sm90_backward_kernel *kernel_capped(const struct attention_s
 }
 
 // With bias. Where dbias has to be the same bits in every run, tiles that add to it follow each
-// other in one thread block, which only the portable kernels know. They also take head dimensions
-// up to 64, of which the kernels here would waste half.
+// other in one thread block, which only the portable kernels know. They also take a bias and a cap
+// at head dimensions up to 64, of which the kernels here would waste half.
 static const struct sm90_backward_kernel *kernel_biased(const struct attention_backward *args)
 {
     const struct attention_shape *shape = &args->shape;
+    bool bf16 = shape->dtype == DTYPE_BF16;
     int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
-    if (d <= SM90_GENERAL_ABOVE || (args->dbias && shape->deterministic))
+    if (args->dbias && shape->deterministic)
         return NULL;
-    return shape->dtype == DTYPE_BF16 ? sm90_general_bf16(shape->d_qk, shape->d_v)
-                                      : sm90_general_fp16(shape->d_qk, shape->d_v);
+    if (shape->softcap == 0 && d <= SM90_BACKWARD_NARROW)
+        return bf16 ? sm90_biased_bf16(d, shape->deterministic)
+                    : sm90_biased_fp16(d, shape->deterministic);
+    if (d <= SM90_GENERAL_ABOVE)
+        return NULL;
+    return bf16 ? sm90_general_bf16(shape->d_qk, shape->d_v)
+                : sm90_general_fp16(shape->d_qk, shape->d_v);
 }
 
 static const struct sm90_backward_kernel *kernel_for(const struct attention_backward *args)

@@ -37,6 +37,10 @@ const struct sm90_backward_kernel *sm90_backward_fp16(int d, bool ordered);
 const struct sm90_backward_kernel *sm90_capped_bf16(int d, bool ordered);
 const struct sm90_backward_kernel *sm90_capped_fp16(int d, bool ordered);
 
+// The same with bias.
+const struct sm90_backward_kernel *sm90_biased_bf16(int d, bool ordered);
+const struct sm90_backward_kernel *sm90_biased_fp16(int d, bool ordered);
+
 // By type, for those above; with turns they give the same bits in every run.
 const struct sm90_backward_kernel *sm90_wide_bf16(int d_qk, int d_v);
 const struct sm90_backward_kernel *sm90_wide_fp16(int d_qk, int d_v);

@@ -12,6 +12,7 @@
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_KERNEL_CUH
 
 #include "kernels/cuda/sm90_backward_add.cuh"
+#include "kernels/cuda/sm90_backward_bias.cuh"
 #include "kernels/cuda/sm90_backward_load.cuh"
 #include "kernels/cuda/sm90_cap.cuh"
 
@@ -206,6 +207,55 @@ p_make_capped(const struct backward_params &p, const struct sm90_step *step, int
     }
 }
 
+// The same with a bias.
+template <typename T, class C>
+__device__ __forceinline__ void p_make_biased(float factor, const struct sm90_step *step, int group,
+                                              int stage, uint32_t shared, float (&s)[C::SCORES])
+{
+    if (step->keys != 0)
+        scores_hide<C>(step, factor < 0 ? INFINITY : -INFINITY, s);
+    const uint32_t lse = lse_place<C>(stage, shared), bias = bias_place<C>(group, stage, shared);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 8) {
+        uint32_t pairs[4];
+        matrices_load(bias + i / 8 * 16 * C::BIAS_ROW, pairs);
+#pragma unroll
+        for (int k = 0; k < 8; k += 2) {
+            float2 l = shared_pair(lse + (i + k) / 4 * 32), b = pair_floats<T>(pairs[k / 2]);
+            s[i + k] = fast_exp2(fmaf(s[i + k], factor, fmaf(b.x, LOG2_E, -l.x)));
+            s[i + k + 1] = fast_exp2(fmaf(s[i + k + 1], factor, fmaf(b.y, LOG2_E, -l.y)));
+        }
+    }
+}
+
+// dP' to dS', by way of what dbias gets, before both it and P' are packed.
+template <typename T, class C>
+__device__ __forceinline__ void
+ds_make_biased(const struct backward_params &p, const struct sm90_step *step, int stage,
+               uint32_t shared, const float (&weights)[C::SCORES], float (&dp)[C::SCORES],
+               uint32_t (&p16)[C::SCORES / 8][4], uint32_t (&ds16)[C::SCORES / 8][4])
+{
+    const uint32_t delta = lse_place<C>(stage, shared) + (C::DELTA - C::LSE);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 d = shared_pair(delta + i / 4 * 32);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            dp[i + k] = weights[i + k] * (dp[i + k] - (k % 2 ? d.y : d.x));
+        const float four[4] = {weights[i], weights[i + 1], weights[i + 2], weights[i + 3]};
+        weights_pack<T>(four, i, p16);
+    }
+    if (p.dbias)
+        dbias_add<C>(p, step, dp, scores_seen<C>(step));
+    const float scale = early_scale<T>(p);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        const float four[4] = {dp[i] * scale, dp[i + 1] * scale, dp[i + 2] * scale,
+                               dp[i + 3] * scale};
+        weights_pack<T>(four, i, ds16);
+    }
+}
+
 // dP' to dS', and both it and P' to 16 bits, as products take them. P is packed only here, since
 // registers are short before, unless there is a cap.
 template <typename T, class C>
@@ -300,11 +350,16 @@ __device__ __forceinline__ void step_consume(const struct backward_params &p, un
     const struct sm90_step *step = (const struct sm90_step *)(memory + C::STEP) + number % C::STEPS;
     if constexpr (C::CAPPED)
         p_make_capped<T, C>(p, step, stage, shared, s, p16);
+    else if constexpr (C::GENERAL)
+        p_make_biased<T, C>(p.product_factor, step, group, stage, shared, s);
     else
         p_make<C>(p.product_factor, step, stage, shared, s);
     product_wait<0>();
     registers_settle(dp);
-    ds_make<T, C>(p.scale, stage, shared, s, dp, p16, ds16);
+    if constexpr (C::GENERAL)
+        ds_make_biased<T, C>(p, step, stage, shared, s, dp, p16, ds16);
+    else
+        ds_make<T, C>(p.scale, stage, shared, s, dp, p16, ds16);
     product_begin();
     keys_begin<T, C>(dv, p16, q + (C::DO - C::Q));
     ds_store<C>(group, stage, shared, ds16);
@@ -347,7 +402,8 @@ __device__ __forceinline__ void begin(const struct sm90_backward_params &p, char
     if (threadIdx.x == 0) {
         *(struct backward_unit *)(memory + C::UNIT) = unit_take(p.all);
         for (int i = 0; i < C::STAGES; i++) {
-            barrier_init(shared + C::FULL + i * 8, 1 + WARP_LANES); // vectors, and numbers
+            // Vectors, numbers, and twice the bias.
+            barrier_init(shared + C::FULL + i * 8, 1 + (C::GENERAL ? 3 : 1) * WARP_LANES);
             barrier_init(shared + C::EMPTY + i * 8, CONSUMER_THREADS / WARP_LANES);
         }
         barrier_init(shared + C::KV_FULL, 1);
@@ -416,6 +472,21 @@ template <typename T> const struct sm90_backward_kernel *sm90_capped_16(int d, b
         narrow_ordered = sm90_backward_instance<T, sm90_backward_config<64, 96, 2, true, true>>(),
         wide = sm90_backward_instance<T, sm90_backward_config<128, 64, 2, false, true>>(),
         wide_ordered = sm90_backward_instance<T, sm90_backward_config<128, 64, 2, true, true>>();
+    if (d <= narrow.d)
+        return ordered ? &narrow_ordered : &narrow;
+    return ordered ? &wide_ordered : &wide;
+}
+
+// With a bias there is no room for a second stage of dQ.
+template <typename T> const struct sm90_backward_kernel *sm90_biased_16(int d, bool ordered)
+{
+    static const struct sm90_backward_kernel
+        narrow = sm90_backward_instance<T, sm90_backward_config<64, 96, 1, false, false, true>>(),
+        narrow_ordered =
+            sm90_backward_instance<T, sm90_backward_config<64, 96, 1, true, false, true>>(),
+        wide = sm90_backward_instance<T, sm90_backward_config<128, 64, 1, false, false, true>>(),
+        wide_ordered =
+            sm90_backward_instance<T, sm90_backward_config<128, 64, 1, true, false, true>>();
     if (d <= narrow.d)
         return ordered ? &narrow_ordered : &narrow;
     return ordered ? &wide_ordered : &wide;

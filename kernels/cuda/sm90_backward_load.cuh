@@ -4,6 +4,7 @@
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_LOAD_CUH
 
 #include "kernels/cuda/sm90_backward_work.cuh"
+#include "kernels/cuda/sm90_bias.cuh"
 
 // `rows` rows of d elements into a tile; the rest of it is cleared. By one warp, which returns when
 // matrix products may read it, if a barrier follows.
@@ -115,7 +116,43 @@ template <class C> __device__ __forceinline__ void stage_wait(int number, uint32
                      (uint32_t)(number / C::STAGES - 1) & 1);
 }
 
-// The warp that loads K, V, and Q and dO of all steps.
+// The bias of a block of queries, from `first` on, as a warp: 0 where a query does not see the key,
+// where there need not be any.
+template <class C>
+__device__ __forceinline__ void bias_load(const struct backward_params &p,
+                                          const struct sm90_work &work,
+                                          const struct backward_fragment *f, int head, int first,
+                                          int rows, int stage, uint32_t shared)
+{
+    constexpr int CHUNKS = C::BIAS_ROW / CHUNK_BYTES, AT_ONCE = WARP_LANES / CHUNKS;
+    const int lane = (int)threadIdx.x % WARP_LANES, chunk = lane % CHUNKS;
+    const int low = f->low + first, high = f->high + first;
+    const int key = chunk * CHUNK_ELEMENTS;
+    const int64_t stride = p.bias_query_stride;
+    const uint32_t to = shared + C::BIAS + stage * C::BIAS_BYTES,
+                   full = shared + C::FULL + stage * 8;
+    const uint16_t *from = (const uint16_t *)p.bias + head * p.bias_head_stride + f->bias +
+                           (first + lane / CHUNKS) * stride + key;
+    bool whole = rows == C::Q_ROWS && work.rows == C::TILE && low <= 1 - rows &&
+                 high >= C::TILE - 1 &&
+                 ((uintptr_t)from | (uintptr_t)stride * 2) % CHUNK_BYTES == 0;
+    if (whole) {
+#pragma unroll 4
+        for (int row = lane / CHUNKS; row < C::Q_ROWS; row += AT_ONCE, from += AT_ONCE * stride)
+            chunk_copy(to + row * C::BIAS_ROW + ((chunk ^ (row & 7)) * CHUNK_BYTES), from);
+    } else {
+#pragma unroll 1
+        for (int row = lane / CHUNKS; row < C::Q_ROWS; row += AT_ONCE, from += AT_ONCE * stride) {
+            int begin = low + row - key, end = min(high + row + 1, work.rows) - key;
+            bias_chunk_load(to + row * C::BIAS_ROW + ((chunk ^ (row & 7)) * CHUNK_BYTES), from,
+                            begin, row < rows ? end : 0);
+        }
+    }
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
+    barrier_arrive(full); // for what was stored
+}
+
+// The warp that loads K, V, and Q and dO of all steps, and the bias.
 template <class C>
 __device__ __forceinline__ void vectors_load(const struct sm90_backward_params &p,
                                              const struct sm90_work &work, uint32_t shared)
@@ -127,6 +164,8 @@ __device__ __forceinline__ void vectors_load(const struct sm90_backward_params &
         stage_wait<C>(number, shared);
         queries_load<C>(p, f->residue * all.heads + head, f->begin + first, rows,
                         number % C::STAGES, shared);
+        if constexpr (C::GENERAL)
+            bias_load<C>(all, work, f, head, first, rows, number % C::STAGES, shared);
     });
 }
 

@@ -33,11 +33,11 @@ struct __align__(16) sm90_step
     int64_t bias;  // element of query 0 and key 0
 };
 
-// ORDERED: adding to dQ waits for turns. CAPPED: with softcap.
-template <int D_, int Q_ROWS_, int DQ_STAGES_, bool ORDERED_, bool CAPPED_ = false>
+// ORDERED: adding to dQ waits for turns. CAPPED: with softcap. BIASED: with bias.
+template <int D_, int Q_ROWS_, int DQ_STAGES_, bool ORDERED_, bool CAPPED_ = false,
+          bool BIASED_ = false>
 struct sm90_backward_config {
-    static constexpr bool GENERAL = false; // without bias
-    static constexpr bool ORDERED = ORDERED_, CAPPED = CAPPED_;
+    static constexpr bool ORDERED = ORDERED_, CAPPED = CAPPED_, GENERAL = BIASED_;
     static constexpr int D = D_, Q_ROWS = Q_ROWS_, TILE = KV_ROWS, PANELS = D / PANEL;
     static constexpr int SCORES = Q_ROWS / 2, KEYS = D / 2; // accumulators of a thread
     // The warpgroups share dQ by elements where there are two panels, else by queries.
@@ -50,7 +50,10 @@ struct sm90_backward_config {
     static constexpr int DQ_PANEL = DQ_ROWS * PANEL_FLOATS * 4, DQ_BYTES = 2 * DQ_PANEL;
     static constexpr int K = 0, V = K + KV_BYTES, Q = V + KV_BYTES, DO = Q + STAGES * Q_BYTES;
     static constexpr int DS = DO + STAGES * Q_BYTES, DQ = DS + STAGES * DS_BYTES;
-    static constexpr int LSE = DQ + 2 * DQ_STAGES * DQ_BYTES, DELTA = LSE + STAGES * Q_ROWS * 4;
+    // The bias, rows of queries; chunk c of a row lies where c ^ (row % 8) is.
+    static constexpr int BIAS_ROW = KV_ROWS * 2, BIAS_BYTES = GENERAL ? Q_ROWS * BIAS_ROW : 0;
+    static constexpr int BIAS = DQ + 2 * DQ_STAGES * DQ_BYTES;
+    static constexpr int LSE = BIAS + STAGES * BIAS_BYTES, DELTA = LSE + STAGES * Q_ROWS * 4;
     static constexpr int STEP = DELTA + STAGES * Q_ROWS * 4;
     static constexpr int FULL = STEP + STEPS * (int)sizeof(struct sm90_step);
     static constexpr int EMPTY = FULL + STAGES * 8, KV_FULL = EMPTY + STAGES * 8;

@@ -3,6 +3,7 @@
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_FEATURES_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_FEATURES_CUH
 
+#include "kernels/cuda/sm90_bias.cuh"
 #include "kernels/cuda/sm90_cap.cuh"
 #include "kernels/cuda/sm90_forward_load.cuh"
 
@@ -95,32 +96,6 @@ __device__ __forceinline__ void scores_bias(float (&scores)[S::N / 2], uint32_t 
 // ---- bias, loading ------------------------------------------------------------------------------
 
 #define BIAS_THREADS (SM90_BIAS_WARPS * WARP_LANES)
-
-// Eight elements, of which those in [begin, end) are there; 0 for the others.
-template <typename T>
-__device__ __forceinline__ void bias_chunk_load(uint32_t to, const T *from, int begin, int end)
-{
-    uintptr_t address = (uintptr_t)from;
-    if (begin <= 0 && end >= CHUNK_ELEMENTS && address % 4 == 0) {
-        if (address % CHUNK_BYTES == 0) {
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)
-                         : "memory");
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < CHUNK_BYTES; i += 4)
-            asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to + i),
-                         "l"((const char *)from + i)
-                         : "memory");
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < CHUNK_ELEMENTS; i++) {
-        const unsigned short *element = (const unsigned short *)from + i;
-        unsigned short x = i >= begin && i < end ? *element : 0;
-        asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + i * 2), "h"(x) : "memory");
-    }
-}
 
 // A block of keys from `key` on. Rows behind the tile's get 0, and so do keys that their row does
 // not see, where there need not be any bias. Each thread has one chunk of every few rows.

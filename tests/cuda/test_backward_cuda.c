@@ -332,6 +332,29 @@ static void long_sequences(void)
     }
 }
 
+// The same with a bias of each head, whose rows begin at multiples of 16 bytes or do not, or of all
+// heads and queries; and with a cap that scores reach, or hardly any.
+static void long_sequences_with_features(void)
+{
+    static const int32_t widths[] = {64, 96, 128, 192, 256};
+    for (int i = 0; i < (harness_small() ? 5 : 20); i++) {
+        int64_t length = harness_small() ? 300 : 1000;
+        struct trial trial = {.problem =
+                                  problem_square(2, 1 + i % 2, length, widths[i % 5], i % 4 < 2)};
+        struct problem *p = &trial.problem;
+        if (i < 10) {
+            p->shape.bias_row_step = i != 7;
+            p->shape.bias_row_stride = length + (i < 5 ? 0 : 3);
+            p->shape.bias_head_stride = i == 7 ? 0 : length * p->shape.bias_row_stride;
+            p->bias_count = 2 * length * p->shape.bias_row_stride;
+        } else {
+            p->shape.softcap = i < 15 ? 1 : 50;
+            p->shape.deterministic = i % 3 == 0;
+        }
+        trial_run(&trial);
+    }
+}
+
 // Scratch of just what a backward says that it takes.
 static struct twin scratch_create(const struct problem *p, const struct tensors *t)
 {
@@ -431,6 +454,7 @@ static const struct harness_test tests[] = {
     {"drawn_problems", drawn_problems},
     {"lengths_around_tiles", lengths_around_tiles},
     {"long_sequences", long_sequences},
+    {"long_sequences_with_features", long_sequences_with_features},
     {"repeats_are_the_same_bits", repeats_are_the_same_bits},
 };
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// On sm_90a: a bias on its way into shared memory.
+#ifndef CPATTN_KERNELS_CUDA_SM90_BIAS_CUH
+#define CPATTN_KERNELS_CUDA_SM90_BIAS_CUH
+
+#include "kernels/cuda/sm90.cuh"
+
+// A chunk of 16 bytes.
+static __device__ __forceinline__ void chunk_copy(uint32_t to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+// Eight elements, of which those in [begin, end) are there; 0 for the others.
+template <typename T>
+__device__ __forceinline__ void bias_chunk_load(uint32_t to, const T *from, int begin, int end)
+{
+    uintptr_t address = (uintptr_t)from;
+    if (begin <= 0 && end >= CHUNK_ELEMENTS && address % 4 == 0) {
+        if (address % CHUNK_BYTES == 0) {
+            chunk_copy(to, from);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < CHUNK_BYTES; i += 4)
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to + i),
+                         "l"((const char *)from + i)
+                         : "memory");
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNK_ELEMENTS; i++) {
+        const unsigned short *element = (const unsigned short *)from + i;
+        unsigned short x = i >= begin && i < end ? *element : 0;
+        asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + i * 2), "h"(x) : "memory");
+    }
+}
+
+#endif
