@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times calls of the CUDA backend. Each line of standard input is one measurement:
-//     VERB DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V full|causal|dealtN BURSTS
-// and is answered by a line: the median and the least milliseconds of a call. Forward calls follow
-// each other in bursts, so that the device waits for the host in none but the first; of other calls
-// each is a burst. Enough of them come first to warm the device up. VERB is forward,
-// forward_capped: with a softcap, forward_biased: with a bias of each head, batch 1, forward_max:
-// with max_logit, backward, ordered: backward with the same bits on every repeat, capped: backward
-// with a softcap, or biased: backward with a bias of each head and its gradient, batch 1. Keys and
-// queries are as many. dealtN is causal; rows lie as N ranks have them that share a sequence, two
-// chunks each. bench/cuda/beside_torch.py asks, between measurements of its own.
+//     VERB DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V MASK BURSTS
+// and is answered by a line: the median and the least milliseconds of a call, and at the median
+// TFLOP/s of what queries see. Forward calls follow each other in bursts, so that the device waits
+// for the host in none but the first; of other calls each is a burst. Enough of them come first to
+// warm the device up. VERB is forward, forward_capped: with a softcap, forward_biased: with a bias
+// of each head, batch 1, forward_max: with max_logit, forward_sink: with a sink of each head,
+// backward, ordered: backward with the same bits on every repeat, capped: backward with a softcap,
+// or biased: backward with a bias of each head and its gradient, batch 1. Keys and queries are as
+// many. MASK is full, causal, windowN: causal, of the last N keys, packedN: causal, documents of
+// drawn lengths up to an N-th of the sequence, or dealtN: causal; rows lie as N ranks have them
+// that share a sequence, two chunks each. bench/cuda/beside_torch.py asks, between measurements of
+// its own.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +20,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/dtype.h"
+#include "plan/slice.h"
 
 #define BURSTS_MAX  1000
 #define BURST_MS    20 // a burst of forward calls lasts about as long
@@ -28,7 +32,7 @@
 #define SLICES_MOST (BATCH_MOST * RANKS_MOST * (2 * RANKS_MOST + 1))
 
 struct request {
-    char verb[16], dtype[8], mask[8];
+    char verb[16], dtype[8], mask[16];
     int batch, heads, kv_heads, seqlen, d_qk, d_v, bursts;
 };
 
@@ -209,14 +213,52 @@ static int sequence_slices(const struct request *r, int64_t row, int ranks, stru
     return count;
 }
 
+// Documents in a sequence: a quarter of the longest one at least, but for the last.
+static int document_slices(const struct request *r, int64_t row, int parts, struct slice *slices)
+{
+    int64_t most = r->seqlen / parts, begin = 0, length;
+    int count = 0;
+    srand48(row + 1);
+    for (; begin < r->seqlen; begin += length) {
+        length = most / 4 + (int64_t)(drand48() * (double)(most - most / 4 + 1));
+        if (length > r->seqlen - begin)
+            length = r->seqlen - begin;
+        slices[count++] = (struct slice){.q_row = row + begin,
+                                         .q_len = length,
+                                         .kv_row = row + begin,
+                                         .kv_len = length,
+                                         .left = SLICE_UNBOUNDED};
+    }
+    return count;
+}
+
 static int request_slices(const struct request *r, struct slice slices[SLICES_MOST])
 {
-    int ranks = 0, count = 0;
+    int ranks = 0, window = 0, parts = 0, count = 0;
     if (sscanf(r->mask, "dealt%d", &ranks) == 1 && (ranks < 1 || ranks > RANKS_MOST))
         exit(1);
-    for (int i = 0; i < r->batch; i++)
-        count += sequence_slices(r, (int64_t)i * r->seqlen, ranks, slices + count);
+    if (sscanf(r->mask, "packed%d", &parts) == 1 && (parts < 1 || parts > RANKS_MOST))
+        exit(1);
+    sscanf(r->mask, "window%d", &window);
+    for (int i = 0; i < r->batch; i++) {
+        int64_t row = (int64_t)i * r->seqlen;
+        int first = count;
+        count += parts > 0 ? document_slices(r, row, parts, slices + count)
+                           : sequence_slices(r, row, ranks, slices + count);
+        if (window > 0)
+            slices[first].left = window - 1;
+    }
     return count;
+}
+
+// TFLOP/s, when a call takes so many milliseconds.
+static double request_rate(const struct request *r, const struct slice *slices, int count,
+                           double time)
+{
+    double pairs = 0;
+    for (int i = 0; i < count; i++)
+        pairs += (double)slice_pairs(&slices[i]);
+    return pairs * r->heads * (r->d_qk + r->d_v) * (is_forward(r) ? 2 : 5) / time / 1e9;
 }
 
 static int compare_times(const void *a, const void *b)
@@ -230,13 +272,14 @@ struct call {
     struct attention_forward forward;
     struct attention_backward backward;
     bool is_forward;
+    float lse; // of each row before forward
 };
 
 static void call_prepare(struct attention_backend *backend, const struct call *call)
 {
     const struct attention_forward *args = &call->forward;
     if (call->is_forward)
-        backend_cuda.fill(backend, args->lse, -INFINITY, args->shape.heads * args->shape.q_rows);
+        backend_cuda.fill(backend, args->lse, call->lse, args->shape.heads * args->shape.q_rows);
 }
 
 // D is a part of backward here, as it is in PyTorch.
@@ -304,7 +347,8 @@ static void time_calls(struct attention_backend *backend, const struct call *cal
 static struct call request_call(const struct request *r, const struct tensors *t,
                                 const struct slice *slices, int slice_count)
 {
-    struct call call = {.is_forward = is_forward(r)};
+    struct call call = {.is_forward = is_forward(r),
+                        .lse = strcmp(r->verb, "forward_sink") == 0 ? 0 : -INFINITY};
     struct attention_shape shape = request_shape(r);
     shape.deterministic = strcmp(r->verb, "ordered") == 0;
     call.forward = (struct attention_forward){.shape = shape,
@@ -355,14 +399,15 @@ static void answer(struct attention_backend *backend, const struct request *r)
     if (!call.is_forward)
         prepare_backward(backend, &call);
     time_calls(backend, &call, r->bursts, times);
-    printf("%.4f %.4f\n", times[r->bursts / 2], times[0]);
+    double median = times[r->bursts / 2];
+    printf("%.4f %.4f %.1f\n", median, times[0], request_rate(r, slices, slice_count, median));
     fflush(stdout);
     tensors_destroy(&t);
 }
 
 static bool request_read(struct request *r)
 {
-    return scanf("%15s %7s %d %d %d %d %d %d %7s %d", r->verb, r->dtype, &r->batch, &r->heads,
+    return scanf("%15s %7s %d %d %d %d %d %d %15s %d", r->verb, r->dtype, &r->batch, &r->heads,
                  &r->kv_heads, &r->seqlen, &r->d_qk, &r->d_v, r->mask, &r->bursts) == 10 &&
            r->batch >= 1 && r->batch <= BATCH_MOST && r->heads >= 1 && r->kv_heads >= 1 &&
            (!is_biased(r) || r->batch == 1) && r->heads % r->kv_heads == 0 && r->seqlen >= 1 &&
