@@ -26,8 +26,8 @@ template <class C, int GROUP> using wide_role = wide_panels<C::DQK, C::DV, GROUP
 enum {
     WIDE_BARRIER_P = 1,     // P is written
     WIDE_BARRIER_DS = 2,    // dS is written, and P has been read
-    WIDE_BARRIER_OUT = 3,   // and the next: dQ of a warpgroup is written
-    WIDE_BARRIER_GROUP = 5, // and the next: of a warpgroup alone
+    WIDE_BARRIER_OUT = 3,   // and the next: dQ of a warpgroup is written; two more of odd steps
+    WIDE_BARRIER_GROUP = 7, // and the next: of a warpgroup alone
 };
 
 // A thread's queries are 16 w + g and 8 more, its keys 8 i + 2 t + {0, 1} of its warpgroup's, where
@@ -91,52 +91,120 @@ __device__ __forceinline__ void wide_rows_add(const struct backward_params &p, i
         }
 }
 
+// Panels that a warpgroup hands over at once.
+template <class C, class R> struct wide_pass {
+    static constexpr int PANELS = C::DQ_AT_ONCE < R::DQ ? C::DQ_AT_ONCE : R::DQ;
+    static constexpr int COUNT = R::DQ / PANELS;
+};
+
+// Adds a pass of a warpgroup's dQ. `ordered`: behind what this thread waited for.
+template <class C, class R>
+__device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p,
+                                            const struct sm90_step *step, int group, int pass,
+                                            bool ordered, uint32_t shared)
+{
+    constexpr int PANELS = wide_pass<C, R>::PANELS;
+    const struct backward_params &all = p.all;
+    const uint32_t from = wide_out<C>(group, shared);
+    int y = step->y, z = step->z, rows = step->rows, x = (R::dq_first + pass * PANELS) * PANEL;
+    if (rows < C::Q_ROWS) {
+        wide_rows_add<C>(all, vector_of(all, all.heads, y, z), x, 2 * PANELS, rows, from);
+    } else if (threadIdx.x % WARP_LANES == 0) {
+        if (ordered)
+            fence_all();
+        for (int i = 0; i < 2 * PANELS; i++)
+            tensor_add_4d(&p.dq, x + i * PANEL_FLOATS, z, y, 0, from + i * C::OUT_PANEL);
+        bulk_commit();
+    }
+}
+
+// Gives back where a pass of dQ lay, once it was read.
+template <class C>
+__device__ __forceinline__ void wide_out_free(int group, bool last, uint32_t shared)
+{
+    __syncwarp();
+    if (threadIdx.x % WARP_LANES != 0)
+        return;
+    bulk_wait_read();
+    barrier_arrive(shared + C::OUT_EMPTY + group * 8);
+    if (C::OUT_OVER_P && last && group == 0)
+        barrier_arrive(shared + C::P_EMPTY);
+}
+
+// Lets the next turn of a block of queries begin when this thread's additions are in memory.
+static __device__ __forceinline__ void wide_turn_end(unsigned *counter, unsigned turn)
+{
+    bulk_wait();
+    fence_all();
+    counter_set(counter, turn + 1);
+}
+
 // One of the warps that add dQ: that of warpgroup `group`.
 template <class C, class R>
 __device__ __forceinline__ void wide_dq_add_all(const struct sm90_backward_params &p, int group,
                                                 int steps, const char *memory, uint32_t shared)
 {
-    constexpr int AT_ONCE = C::DQ_AT_ONCE < R::DQ ? C::DQ_AT_ONCE : R::DQ;
-    const struct backward_params &all = p.all;
+    constexpr int PASSES = wide_pass<C, R>::COUNT;
     const struct sm90_step *ring = (const struct sm90_step *)(memory + C::STEP);
-    const uint32_t from = wide_out<C>(group, shared);
-    bool leader = threadIdx.x % WARP_LANES == 0, ordered = all.taken != NULL;
+    bool leader = threadIdx.x % WARP_LANES == 0, ordered = p.all.taken != NULL;
 #pragma unroll 1
     for (int number = 0; number < steps; number++) {
         const struct sm90_step *step = &ring[number % C::STEPS];
+        unsigned *counter = NULL, turn = 0;
 #pragma unroll 1
-        for (int panel = 0; panel < R::DQ; panel += AT_ONCE) {
+        for (int pass = 0; pass < PASSES; pass++) {
             threads_sync(WIDE_BARRIER_OUT + group, DQ_THREADS);
-            int y = step->y, z = step->z, rows = step->rows, x = (R::dq_first + panel) * PANEL;
-            unsigned *counter = all.taken + (int64_t)step->block * BACKWARD_WARPS + group;
-            unsigned turn = (unsigned)step->turn;
-            if (ordered && panel == 0) {
+            if (ordered && pass == 0) {
+                counter = p.all.taken + (int64_t)step->block * BACKWARD_WARPS + group;
+                turn = (unsigned)step->turn;
                 if (leader)
                     counter_wait(counter, turn);
                 __syncwarp();
             }
-            if (rows == C::Q_ROWS && leader) {
-                if (ordered)
-                    fence_all();
-                for (int i = 0; i < 2 * AT_ONCE; i++)
-                    tensor_add_4d(&p.dq, x + i * PANEL_FLOATS, z, y, 0, from + i * C::OUT_PANEL);
-                bulk_commit();
-                bulk_wait_read();
-            }
-            if (rows < C::Q_ROWS)
-                wide_rows_add<C>(all, vector_of(all, all.heads, y, z), x, 2 * AT_ONCE, rows, from);
-            __syncwarp();
-            bool last = panel + AT_ONCE >= R::DQ;
-            if (leader)
-                barrier_arrive(shared + C::OUT_EMPTY + group * 8);
-            if (C::OUT_OVER_P && leader && last && group == 0)
-                barrier_arrive(shared + C::P_EMPTY);
-            if (ordered && leader && last) {
-                bulk_wait();
-                fence_all();
-                counter_set(counter, turn + 1);
-            }
+            wide_dq_add<C, R>(p, step, group, pass, ordered, shared);
+            wide_out_free<C>(group, pass + 1 == PASSES, shared);
         }
+        if (ordered && leader)
+            wide_turn_end(counter, turn);
+    }
+}
+
+// One of the warps that add dQ in turns: that of even or of odd steps, so that one step waits for
+// its turn while the other is on its way to memory. Without a place of its own for dQ that only
+// makes the warpgroups wait for each other.
+template <class C>
+__device__ __forceinline__ void wide_dq_add_ordered(const struct sm90_backward_params &p, int odd,
+                                                    int steps, const char *memory, uint32_t shared)
+{
+    typedef wide_role<C, 0> R0;
+    typedef wide_role<C, 1> R1;
+    constexpr int PASSES = wide_pass<C, R0>::COUNT;
+    static_assert(PASSES == wide_pass<C, R1>::COUNT, "the warpgroups go together");
+    const struct sm90_step *ring = (const struct sm90_step *)(memory + C::STEP);
+    const int barrier = WIDE_BARRIER_OUT + 2 * odd;
+    bool leader = threadIdx.x % WARP_LANES == 0;
+#pragma unroll 1
+    for (int number = odd; number < steps; number += 2) {
+        const struct sm90_step *step = &ring[number % C::STEPS];
+        unsigned *counter = NULL, turn = 0;
+#pragma unroll 1
+        for (int pass = 0; pass < PASSES; pass++) {
+            threads_sync(barrier, DQ_THREADS);
+            if (pass == 0) {
+                counter = p.all.taken + (int64_t)step->block * BACKWARD_WARPS;
+                turn = (unsigned)step->turn;
+                if (leader)
+                    counter_wait(counter, turn);
+                __syncwarp();
+            }
+            wide_dq_add<C, R0>(p, step, 0, pass, true, shared);
+            threads_sync(barrier + 1, DQ_THREADS);
+            wide_dq_add<C, R1>(p, step, 1, pass, true, shared);
+            wide_out_free<C>(0, pass + 1 == PASSES, shared);
+            wide_out_free<C>(1, pass + 1 == PASSES, shared);
+        }
+        if (leader)
+            wide_turn_end(counter, turn);
     }
 }
 

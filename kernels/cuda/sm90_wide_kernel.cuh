@@ -151,7 +151,8 @@ __device__ __forceinline__ void wide_dq_step(const struct backward_params &p, un
                                              int group, uint32_t q, uint32_t shared,
                                              float (&dk)[R::DK][C::GRADIENT])
 {
-    constexpr int AT_ONCE = C::DQ_AT_ONCE < R::DQ ? C::DQ_AT_ONCE : R::DQ;
+    constexpr int AT_ONCE = wide_pass<C, R>::PANELS;
+    int barrier = WIDE_BARRIER_OUT + group + (C::ALTERNATING && p.taken && number % 2 ? 2 : 0);
 #pragma unroll
     for (int panel = 0; panel < R::DQ; panel += AT_ONCE) {
         float dq[AT_ONCE * 32];
@@ -168,7 +169,7 @@ __device__ __forceinline__ void wide_dq_step(const struct backward_params &p, un
         unsigned pass = number * (R::DQ / AT_ONCE) + panel / AT_ONCE;
         barrier_wait(shared + C::OUT_EMPTY + group * 8, pass - 1 & 1);
         wide_dq_stage<C>(dq, late_scale<T>(p), wide_out<C>(group, shared));
-        threads_arrive(WIDE_BARRIER_OUT + group, DQ_THREADS);
+        threads_arrive(barrier, DQ_THREADS);
         product_wait<0>();
     }
 }
@@ -302,6 +303,8 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
             wide_vectors_load<C>(p, work, shared);
         else if (warp == 1)
             numbers_load<T, C>(p, work, memory, shared);
+        else if (C::ALTERNATING && p.all.taken)
+            wide_dq_add_ordered<C>(p, warp - 2, work.steps, memory, shared);
         else if (warp == 2)
             wide_dq_add_all<C, wide_role<C, 0>>(p, 0, work.steps, memory, shared);
         else
