@@ -164,7 +164,7 @@ __device__ __forceinline__ void p_make_within(float factor, float cap, uint32_t 
         float weights[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            float t = cap_tanh<REACH>(s[i + k] * factor, 1);
+            float t = cap_tanh<REACH>(s[i + k] * factor);
             weights[k] = fast_exp2(fmaf(t, cap, k % 2 ? -l.y : -l.x));
             s[i + k] = weights[k] * fmaf(-t, t, 1);
         }

@@ -18,28 +18,31 @@ __device__ __forceinline__ enum cap_reach cap_reach_of(const float (&products)[C
     for (int i = 0; i < COUNT; i++)
         most[i % 2] = fmaxf(most[i % 2], fabsf(products[i]));
     float x = fmaxf(most[0], most[1]) * fabsf(factor);
-    if (__all_sync(0xffffffffu, x <= 0.4f))
+    if (__all_sync(0xffffffffu, x <= 0.2f))
         return CAP_CLOSE;
     return __all_sync(0xffffffffu, x <= 0.8f) ? CAP_NEAR : CAP_FAR;
 }
 
-// scale * tanh(x) for x within the reach, with a relative error of 2e-7. The products of `scale` do
-// not depend on x.
-template <enum cap_reach REACH> __device__ __forceinline__ float cap_tanh(float x, float scale)
+// tanh(x) / x within the reach, as a series in x^2, with a relative error of 2e-7.
+#define CAP_CLOSE_SERIES 0.999999881f, -0.333285898f, 0.130154073f
+#define CAP_NEAR_SERIES                                                                            \
+    0.99999994f, -0.333326757f, 0.133210480f, -0.0531143174f, 0.0190933011f, -0.00435529975f
+
+template <int TERMS>
+__device__ __forceinline__ float cap_series(const float (&terms)[TERMS], float z)
 {
-    float z = x * x, series;
-    if (REACH == CAP_CLOSE) {
-        series = fmaf(z, -0.0475536026f * scale, 0.132709771f * scale);
-        series = fmaf(z, series, -0.333313614f * scale);
-        series = fmaf(z, series, 0.999999881f * scale);
-        return x * series;
-    }
-    series = fmaf(z, -0.00435529975f * scale, 0.0190933011f * scale);
-    series = fmaf(z, series, -0.0531143174f * scale);
-    series = fmaf(z, series, 0.133210480f * scale);
-    series = fmaf(z, series, -0.333326757f * scale);
-    series = fmaf(z, series, 0.99999994f * scale);
-    return x * series;
+    float sum = terms[TERMS - 1];
+#pragma unroll
+    for (int i = TERMS - 2; i >= 0; i--)
+        sum = fmaf(z, sum, terms[i]);
+    return sum;
+}
+
+// tanh(x) for x within the reach.
+template <enum cap_reach REACH> __device__ __forceinline__ float cap_tanh(float x)
+{
+    const float close[] = {CAP_CLOSE_SERIES}, near[] = {CAP_NEAR_SERIES};
+    return x * (REACH == CAP_CLOSE ? cap_series(close, x * x) : cap_series(near, x * x));
 }
 
 // For any x, and the slope 1 - tanh^2 without its cancellation.
@@ -47,7 +50,7 @@ static __device__ __forceinline__ float cap_tanh_far(float x, float *slope)
 {
     float e = fast_exp2(fabsf(x) * -2.885390081777927f), half = __fdividef(1, 1 + e);
     *slope = 4 * e * half * half;
-    return fabsf(x) < 0.8f ? cap_tanh<CAP_NEAR>(x, 1) : copysignf((1 - e) * half, x);
+    return fabsf(x) < 0.8f ? cap_tanh<CAP_NEAR>(x) : copysignf((1 - e) * half, x);
 }
 
 #endif

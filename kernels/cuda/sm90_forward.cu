@@ -4,6 +4,7 @@
 
 #include <limits.h>
 
+#include "kernels/cuda/sm90_cap.cuh"
 #include "kernels/cuda/sm90_tensor.h"
 
 // Biases are divided by the scale.
@@ -68,6 +69,16 @@ const struct forward_instance *forward_sm90_instance(const struct attention_forw
     return plain ? instance_plain(&args->shape) : instance_with(args);
 }
 
+// The terms of cap * tanh(factor * x) / x.
+template <int TERMS>
+static void series_set(const struct forward_work &work, const float (&tanh_terms)[TERMS],
+                       float (&terms)[TERMS])
+{
+    double scale = (double)work.cap * work.factor;
+    for (int i = 0; i < TERMS; i++, scale *= (double)work.factor * work.factor)
+        terms[i] = (float)(tanh_terms[i] * scale);
+}
+
 cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype dtype, int rows,
                               int keys, struct sm90_forward *args)
 {
@@ -78,6 +89,8 @@ cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype d
     v.address = work.v;
     v.d = work.d_v;
     args->work = work;
+    series_set(work, {CAP_CLOSE_SERIES}, args->work.cap_close);
+    series_set(work, {CAP_NEAR_SERIES}, args->work.cap_near);
     cudaError_t error = sm90_tensor_map(&q, rows, &args->q);
     if (error == cudaSuccess)
         error = sm90_tensor_map(&k, keys, &args->k);

@@ -40,10 +40,30 @@ __device__ __forceinline__ void scores_mask(struct sm90_state<S> &state, int low
     }
 }
 
+// Logits in base 2, of scores: `factor` times them,
+struct logit_linear {
+    float factor;
+
+    __device__ __forceinline__ float operator()(float score, float less = 0) const
+    {
+        return fmaf(score, factor, -less);
+    }
+};
+
+// or capped, as a series.
+template <int TERMS> struct logit_series {
+    const float (&terms)[TERMS];
+
+    __device__ __forceinline__ float operator()(float score, float less = 0) const
+    {
+        return fmaf(score, cap_series(terms, score * score), -less);
+    }
+};
+
 // Raises the rows' maxima as the scores call for. Returns whether some lane's grew; then `out` is
 // to be multiplied by `shrink`.
-template <class S>
-__device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, float factor,
+template <class S, class Logit>
+__device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const Logit &logit,
                                              float shrink[2])
 {
     float max[2];
@@ -55,7 +75,7 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, float 
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 most[i] = fmaxf(most[i], state.scores[4 * n + 2 * half + i]);
-        max[half] = quad_max(fmaxf(most[0], most[1])) * factor;
+        max[half] = logit(quad_max(fmaxf(most[0], most[1])));
         if (S::MAX)
             state.seen[half] = fmaxf(state.seen[half], max[half]);
     }
@@ -75,8 +95,8 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, float 
 
 // Scores become weights. A block's weights are summed before they meet the sum of all before, which
 // may be so large that single ones would vanish beside it.
-template <class S>
-__device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, float factor)
+template <class S, class Logit>
+__device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, const Logit &logit)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -86,7 +106,7 @@ __device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, float 
             float *pair = &state.scores[4 * n + 2 * half];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                pair[i] = fast_exp2(fmaf(pair[i], factor, -state.max[half]));
+                pair[i] = fast_exp2(logit(pair[i], state.max[half]));
                 sums[i] += pair[i];
             }
         }
@@ -248,15 +268,13 @@ template <class S> __device__ __forceinline__ void values_clear(uint32_t v, int 
     threads_sync(1 + group, GROUP_THREADS);
 }
 
-// Masks the scores where some row of the group does not see all keys of the block.
+// Whether some row of the group does not see all keys of the block.
 template <class S>
-__device__ __forceinline__ void block_mask(struct sm90_state<S> &state,
-                                           const struct sm90_walk &walk,
-                                           const struct sm90_group &group)
+__device__ __forceinline__ bool block_is_masked(const struct sm90_walk &walk,
+                                                const struct sm90_group &group)
 {
     int first = group.index * GROUP_ROWS, last = first + GROUP_ROWS - 1;
-    if (walk.key < walk.low + last || walk.key + S::N > min(walk.high + first, walk.keys))
-        scores_mask<S>(state, walk.low, walk.high, walk.keys, walk.key, group.row);
+    return walk.key < walk.low + last || walk.key + S::N > min(walk.high + first, walk.keys);
 }
 
 template <class S> __device__ __forceinline__ uint64_t keys_operand(uint32_t shared, int place)
@@ -279,23 +297,53 @@ __device__ __forceinline__ void values_wait(uint32_t shared, const struct sm90_r
         values_clear<S>(shared + S::V + at.place * S::V_BYTES, rows, group);
 }
 
-// Products become logits, as far as that is not left to the weighing.
+// Adds the bias of a block.
 template <class S>
-__device__ __forceinline__ void scores_finish(struct sm90_state<S> &state,
-                                              const struct forward_work &work, uint32_t shared,
-                                              int row, struct sm90_stages<S> *stages)
+__device__ __forceinline__ void scores_add_bias(struct sm90_state<S> &state, uint32_t shared,
+                                                int row, float factor,
+                                                struct sm90_stages<S> *stages)
 {
+    int at = 8 * stages->bias.place;
+    barrier_wait(shared + S::BIAS_FULL + at, stages->bias.phase);
+    scores_bias<S>(state.scores, shared + S::BIAS_BLOCK + stages->bias.place * S::BIAS_BYTES, row,
+                   factor);
+    __syncwarp();
+    warp_arrive(shared + S::BIAS_EMPTY + at);
+    stages->bias.next();
+}
+
+// Scores become weights. Returns what maxima_raise() does.
+template <class S, class Logit>
+__device__ __forceinline__ bool block_weigh_as(struct sm90_state<S> &state, const Logit &logit,
+                                               float shrink[2])
+{
+    bool grown = maxima_raise<S>(state, logit, shrink);
+    scores_weigh<S>(state, logit);
+    return grown;
+}
+
+template <class S>
+__device__ __forceinline__ bool
+block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32_t shared,
+            const struct sm90_walk &walk, const struct sm90_group &group,
+            struct sm90_stages<S> *stages, float shrink[2])
+{
+    const bool masked = block_is_masked<S>(walk, group);
+    if (S::CAP && !S::BIAS && !masked) {
+        enum cap_reach reach = cap_reach_of(state.scores, work.factor);
+        if (reach == CAP_CLOSE)
+            return block_weigh_as<S>(state, logit_series<3>{work.cap_close}, shrink);
+        if (reach == CAP_NEAR)
+            return block_weigh_as<S>(state, logit_series<6>{work.cap_near}, shrink);
+    }
     if (S::CAP)
         scores_cap<S>(state.scores, work.factor, work.cap);
-    if (S::BIAS) {
-        int at = 8 * stages->bias.place;
-        barrier_wait(shared + S::BIAS_FULL + at, stages->bias.phase);
-        scores_bias<S>(state.scores, shared + S::BIAS_BLOCK + stages->bias.place * S::BIAS_BYTES,
-                       row, S::CAP ? LOG2_E : LOG2_E / work.factor);
-        __syncwarp();
-        warp_arrive(shared + S::BIAS_EMPTY + at);
-        stages->bias.next();
-    }
+    if constexpr (S::BIAS)
+        scores_add_bias<S>(state, shared, group.row, S::CAP ? LOG2_E : LOG2_E / work.factor,
+                           stages);
+    if (masked)
+        scores_mask<S>(state, walk.low, walk.high, walk.keys, walk.key, group.row);
+    return block_weigh_as<S>(state, logit_linear{S::CAP ? 1 : work.factor}, shrink);
 }
 
 // The blocks of `span`, of which there is at least one. The ring stands at the first. The products
@@ -313,7 +361,6 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
                                                  const struct sm90_group &group,
                                                  struct sm90_stages<S> *stages)
 {
-    const float factor = S::CAP ? 1 : work.factor;
     float shrink[2];
     struct sm90_walk walk = {task->tile.fragment, span.begin * S::N, 0, 0, 0};
     walk_enter(&walk, task->first);
@@ -333,10 +380,7 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         product_wait<1>();
         registers_settle(state.scores);
         warp_arrive(shared + S::K_EMPTY + 8 * ring.place);
-        scores_finish<S>(state, work, shared, group.row, stages);
-        block_mask<S>(state, walk, group);
-        bool grown = maxima_raise<S>(state, factor, shrink);
-        scores_weigh<S>(state, factor);
+        bool grown = block_weigh<S>(state, work, shared, walk, group, stages, shrink);
         registers_settle(state.scores);
         registers_settle(state.sum);
         // Branches in front of the wait keep the compiler from moving the wait up, and so from
@@ -372,20 +416,25 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
 
 template <class S>
 __device__ __forceinline__ void
-tile_compute(const struct forward_work &work, uint32_t shared, int slot,
-             const struct sm90_task *task, const struct sm90_span &span,
-             const struct sm90_group &group, struct sm90_stages<S> *stages)
+tile_compute(const struct forward_work &work, uint32_t shared,
+             const struct sm90_ring<S::SLOTS> &slot, const struct sm90_task *task,
+             const struct sm90_span &span, const struct sm90_group &group,
+             struct sm90_stages<S> *stages)
 {
     struct sm90_state<S> state;
     state.max[0] = state.max[1] = MAX_NONE;
     state.seen[0] = state.seen[1] = -CUDART_INF_F;
     state.sum[0] = state.sum[1] = 0;
-    uint32_t q = shared + slot * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;
+    rows_cache(work, task, group.row);
+    uint32_t q = shared + slot.place * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;
     uint32_t last = span_compute<S>(state, work, shared, task, q, span, group, stages);
+    // Passes at once. Its branch keeps the compiler from putting what follows, and waits for
+    // memory, in between the last products.
+    barrier_wait(shared + S::Q_FULL + 8 * slot.place, slot.phase);
     struct sm90_rows rows = rows_read(work, task, group.row);
     int head = task->head;
     __syncwarp();
-    warp_arrive(shared + S::Q_EMPTY + 8 * slot);
+    warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);
     product_wait<0>();
     registers_settle(state.out);
     warp_arrive(last);
@@ -416,7 +465,7 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
         struct sm90_span span = group_span<S>(task, group.index);
         blocks_skip<S>(shared, span.begin, &stages);
         if (span.begin < span.end) {
-            tile_compute<S>(args.work, shared, slot.place, task, span, group, &stages);
+            tile_compute<S>(args.work, shared, slot, task, span, group, &stages);
         } else {
             __syncwarp();
             warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);

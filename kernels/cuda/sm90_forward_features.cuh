@@ -11,24 +11,14 @@ static const float LOG2_E = 1.4426950408889634f;
 
 // ---- softcap ------------------------------------------------------------------------------------
 
-template <class S, enum cap_reach REACH>
-__device__ __forceinline__ void scores_cap_within(float (&scores)[S::N / 2], float factor,
-                                                  float cap)
-{
-#pragma unroll
-    for (int i = 0; i < S::N / 2; i++)
-        scores[i] = cap_tanh<REACH>(scores[i] * factor, cap);
-}
-
 // Products become capped logits in base 2: cap * tanh(factor * score).
 template <class S>
 __device__ __forceinline__ void scores_cap(float (&scores)[S::N / 2], float factor, float cap)
 {
-    enum cap_reach reach = cap_reach_of(scores, factor);
-    if (reach == CAP_CLOSE) {
-        scores_cap_within<S, CAP_CLOSE>(scores, factor, cap);
-    } else if (reach == CAP_NEAR) {
-        scores_cap_within<S, CAP_NEAR>(scores, factor, cap);
+    if (cap_reach_of(scores, factor) != CAP_FAR) {
+#pragma unroll
+        for (int i = 0; i < S::N / 2; i++)
+            scores[i] = cap * cap_tanh<CAP_NEAR>(scores[i] * factor);
     } else {
         float slope;
 #pragma unroll

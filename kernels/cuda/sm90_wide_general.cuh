@@ -47,7 +47,7 @@ __device__ __forceinline__ void wide_p_within(float factor, float cap, const flo
 {
 #pragma unroll
     for (int i = 0; i < C::SCORES; i++) {
-        float t = cap_tanh<REACH>(s[i] * factor, 1);
+        float t = cap_tanh<REACH>(s[i] * factor);
         s[i] = fast_exp2(fmaf(t, cap, -lse[i / 2 % 2]));
         slopes[i] = fmaf(-t, t, 1);
     }

@@ -127,11 +127,14 @@ static int compare_numbers(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-// The most expensive first; equals in the order of their rows.
+// The most expensive first; of those with as many blocks the ones with more rows, and equals in the
+// order of their rows.
 static int compare_tiles(const void *a, const void *b)
 {
     const struct work_tile *x = a, *y = b;
     int order = compare_numbers(y->blocks, x->blocks);
+    if (order == 0)
+        order = compare_numbers(y->rows, x->rows);
     return order != 0 ? order : compare_numbers(x->q_row, y->q_row);
 }
 
