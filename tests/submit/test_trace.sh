@@ -80,4 +80,17 @@ tap_is "a case that fails has a trace" "$? $(check "$scratch/fail.json" | grep -
 "$fake" case --trace "$scratch/none/x" >"$scratch/out" 2>"$scratch/err"
 tap_is "no place for it" "$? $(cat "$scratch/err")" \
     "64 cpattn-submit: $scratch/none/x cannot be written: No such file or directory"
+
+# ---- pictures of many ranks ----
+
+"$fake" explain --world-size 64 --heads 64 --seqlen 4096 --svg - >"$scratch/64.svg"
+tap_is "64 ranks that are alike are drawn once" "$(grep -c '>64 ranks<' "$scratch/64.svg") $(grep -c '>ranks 0-63<' "$scratch/64.svg")" "1 1"
+tap_is "in at most 1 MB" "$(($(wc -c <"$scratch/64.svg") <= 1000000))" 1
+tap_is "and nothing else on standard output" "$(head -c 4 "$scratch/64.svg")" "<svg"
+tap_has "with what waiting costs" "$(cat "$scratch/64.svg")" "which ends last, loses"
+"$fake" explain --world-size 16 --heads 16 --seqlen 64k --window-left 3000 --sharding contiguous --svg "$scratch/16.svg" >/dev/null
+tap_is "the ends of a window are others" "$(grep -o '>rank[s 0-9-]*<' "$scratch/16.svg" | sort -u | tr '\n' ' ')" \
+    ">rank 0< >rank 15< >ranks 1-14< "
+"$fake" explain --world-size 8 --heads 8 --svg "$scratch/8.svg" >/dev/null
+tap_is "few ranks have a row each" "$(grep -o '>rank [0-7]<' "$scratch/8.svg" | sort -u | wc -l)" 8
 tap_done

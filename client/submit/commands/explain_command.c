@@ -22,7 +22,8 @@ enum { KEY_RANK = 1, KEY_SVG, KEY_TRACE, KEY_TFLOPS, KEY_MEMORY, KEY_LINK, KEY_O
 static const struct argp_option option_table[] = {
     {.doc = "What to show:", .group = 100},
     {"rank", KEY_RANK, "R", 0, "the rank whose plan is shown, from 0 [0]", 100},
-    {"svg", KEY_SVG, "FILE", 0, "draw a timeline of all ranks into this file instead", 100},
+    {"svg", KEY_SVG, "FILE", 0,
+     "draw a timeline of all ranks into this file instead, or - for standard output", 100},
     {"trace", KEY_TRACE, "FILE", 0,
      "write the timeline of all ranks as a trace that Perfetto reads", 100},
     {.doc = "What the timeline is predicted with:", .group = 110},
@@ -93,8 +94,9 @@ static enum status draw(const struct explain_options *o, FILE *svg, struct plan 
         return status;
     char end[DURATION_TEXT_MAX];
     svg_draw(svg, plans, timeline, &o->rates);
-    printf("%s: %s predicted\n", o->svg,
-           duration_format((uint64_t)(timeline->end * 1e9), end, sizeof(end)));
+    if (svg != stdout)
+        printf("%s: %s predicted\n", o->svg,
+               duration_format((uint64_t)(timeline->end * 1e9), end, sizeof(end)));
     timeline_destroy(timeline);
     return STATUS_OK;
 }
@@ -120,7 +122,7 @@ static enum status explain(const struct cp_case *c, const struct explain_options
 {
     struct plan *plans[WORLD_SIZE_MAX] = {NULL};
     enum status status = make_plans(c, svg ? -1 : o->rank, plans, error);
-    if (!status)
+    if (!status && svg != stdout)
         printf("checked together: the plans of %d rank%s have no race and no deadlock\n",
                c->world_size, c->world_size == 1 ? "" : "s");
     if (!status && svg) {
@@ -137,14 +139,15 @@ static enum status explain(const struct cp_case *c, const struct explain_options
 static int explain_into(const struct cp_case *c, const struct explain_options *o)
 {
     struct error error;
-    FILE *svg = o->svg ? fopen(o->svg, "we") : NULL;
+    bool shown = o->svg && strcmp(o->svg, "-") == 0;
+    FILE *svg = shown ? stdout : o->svg ? fopen(o->svg, "we") : NULL;
     if (o->svg && !svg) {
         command_complain("%s cannot be written: %s", o->svg, strerror(errno));
         return COMMAND_USAGE;
     }
     enum status status = explain(c, o, svg, &error);
     bool torn = svg && ferror(svg);
-    torn = (svg && fclose(svg) != 0) || torn;
+    torn = (svg && !shown && fclose(svg) != 0) || torn;
     if (!status && torn)
         status = error_set(&error, STATUS_DATA_LOSS, "%s could not be written: %s", o->svg,
                            strerror(errno));

@@ -18,3 +18,5 @@ submit_sources += client/submit/show/verdict.c
 submit_sources += client/submit/show/verdict.h
 submit_sources += client/submit/show/bench_table.c
 submit_sources += client/submit/show/bench_table.h
+submit_sources += client/submit/show/lanes.c
+submit_sources += client/submit/show/lanes.h

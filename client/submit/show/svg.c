@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/submit/outcome/text.h"
+#include "client/submit/show/lanes.h"
 
 #define WIDTH       1600
 #define PLOT_LEFT   120
@@ -32,6 +33,7 @@ struct picture {
     struct plan *const *plans;
     const struct timeline *timeline;
     const struct timeline_rates *rates;
+    struct lanes lanes;
     double second; // its width
 };
 
@@ -101,15 +103,20 @@ static double place_x(const struct picture *p, double seconds)
     return PLOT_LEFT + seconds * p->second;
 }
 
-static double place_y(int rank, enum plan_stream stream)
+static double row_y(int row, enum plan_stream stream)
 {
     int lane = stream == STREAM_COMM ? LANE_HEIGHT + LANE_GAP : 0;
-    return PLOT_TOP + rank * RANK_HEIGHT + lane;
+    return PLOT_TOP + row * RANK_HEIGHT + lane;
+}
+
+static double place_y(const struct picture *p, int rank, enum plan_stream stream)
+{
+    return row_y(p->lanes.row[rank], stream);
 }
 
 static double plot_bottom(const struct picture *p)
 {
-    return place_y(p->timeline->world_size, STREAM_COMPUTE) - RANK_GAP;
+    return row_y(p->lanes.rows, STREAM_COMPUTE) - RANK_GAP;
 }
 
 // ---- what an operation is ---------------------------------------------------------------------
@@ -215,7 +222,7 @@ static void put_label(const struct picture *p, const struct plan *plan, const st
         op_label(plan, op, room, text);
         if (text_width(text) * LABEL_CHARACTER + 4 > width)
             continue;
-        put_text(p, "label", x + width / 2, place_y(plan->rank, op->stream) + 19, "%s", text);
+        put_text(p, "label", x + width / 2, place_y(p, plan->rank, op->stream) + 19, "%s", text);
         return;
     }
 }
@@ -275,7 +282,7 @@ static void put_op(const struct picture *p, const struct plan *plan, int32_t ind
     const struct op *op = &plan->ops[index];
     const struct timeline_span *span = &p->timeline->ranks[plan->rank].spans[index];
     double x = place_x(p, span->moves), width = (span->end - span->moves) * p->second;
-    double posted = place_x(p, span->start), y = place_y(plan->rank, op->stream);
+    double posted = place_x(p, span->start), y = place_y(p, plan->rank, op->stream);
     if (op->kind == OP_EXCHANGE && op->transfer_count == 0)
         return;
     fputs("<g>", p->out);
@@ -293,7 +300,7 @@ static void put_idle(const struct picture *p, const struct plan *plan, const str
     char text[TEXT_MAX] = "", number[32];
     const struct timeline_span *span = &p->timeline->ranks[plan->rank].spans[op - plan->ops];
     double x = place_x(p, from), width = (span->start - from) * p->second;
-    double y = place_y(plan->rank, op->stream);
+    double y = place_y(p, plan->rank, op->stream);
     if (width < 1)
         return;
     put_rectangle(p, "idle", x, y + LANE_HEIGHT / 4.0, width, LANE_HEIGHT / 2.0);
@@ -310,7 +317,7 @@ static void put_wait(const struct picture *p, const struct plan *plan, const str
         return;
     double x = place_x(p, span->start), lane = LANE_HEIGHT;
     bool down = op->stream == STREAM_COMM;
-    double from = place_y(plan->rank, STREAM_COMPUTE) + lane, to = from + LANE_GAP;
+    double from = place_y(p, plan->rank, STREAM_COMPUTE) + lane, to = from + LANE_GAP;
     fprintf(p->out, "<path class=\"wait\" d=\"M%.2f %.1fV%.1f\" marker-end=\"url(#head)\"/>\n", x,
             down ? from - 4 : to + 4, down ? to + 1 : from - 1);
 }
@@ -356,8 +363,8 @@ static void put_message(const struct picture *p, const struct plan *plan, int32_
     const struct timeline_span *sends = &p->timeline->ranks[plan->rank].spans[index];
     const struct timeline_span *receives = &p->timeline->ranks[t->peer].spans[other];
     bool down = t->peer > plan->rank;
-    double y1 = place_y(plan->rank, STREAM_COMM) + (down ? LANE_HEIGHT : 0);
-    double y2 = place_y(t->peer, STREAM_COMM) + (down ? 0 : LANE_HEIGHT);
+    double y1 = place_y(p, plan->rank, STREAM_COMM) + (down ? LANE_HEIGHT : 0);
+    double y2 = place_y(p, t->peer, STREAM_COMM) + (down ? 0 : LANE_HEIGHT);
     fprintf(p->out,
             "<path class=\"message\" d=\"M%.2f %.1fL%.2f %.1f\" marker-end=\"url(#tip)\"/>\n",
             place_x(p, sends->moves), y1, place_x(p, receives->end), y2);
@@ -424,26 +431,39 @@ static void put_axis(const struct picture *p)
     }
 }
 
+static void put_row_name(const struct picture *p, int row)
+{
+    char ranks[32];
+    double y = row_y(row, STREAM_COMM) - LANE_GAP / 2.0 + 4;
+    lanes_ranks(&p->lanes, row, ranks, sizeof(ranks));
+    if (p->lanes.count[row] == 1) {
+        put_text(p, "rank", 12, y, "rank %s", ranks);
+        return;
+    }
+    put_text(p, "rank", 12, y - 7, "%d ranks", p->lanes.count[row]);
+    put_text(p, "small", 12, y + 8, "%s", ranks);
+}
+
 static void put_lanes(const struct picture *p)
 {
     static const char *const names[] = {[STREAM_COMPUTE] = "compute", [STREAM_COMM] = "comm"};
-    for (int r = 0; r < p->timeline->world_size; r++) {
-        put_text(p, "rank", 12, place_y(r, STREAM_COMM) - LANE_GAP / 2.0 + 4, "rank %d", r);
+    for (int row = 0; row < p->lanes.rows; row++) {
+        put_row_name(p, row);
         for (int stream = 0; stream < PLAN_STREAMS; stream++) {
-            double y = place_y(r, (enum plan_stream)stream);
+            double y = row_y(row, (enum plan_stream)stream);
             put_rectangle(p, "lane", PLOT_LEFT, y, PLOT_RIGHT - PLOT_LEFT, LANE_HEIGHT);
-            put_text(p, "small", 68, y + 19, "%s", names[stream]);
+            put_text(p, "small", 72, y + 19, "%s", names[stream]);
         }
     }
 }
 
-// A line in each rank where its forward ends.
+// A line in each row where the forward of its ranks ends.
 static void put_phases(const struct picture *p)
 {
-    for (int r = 0; r < p->timeline->world_size; r++) {
-        double x = place_x(p, p->timeline->ranks[r].forward_end);
-        double y = place_y(r, STREAM_COMPUTE);
-        if (p->plans[r]->c.training)
+    for (int row = 0; row < p->lanes.rows; row++) {
+        double x = place_x(p, p->timeline->ranks[p->lanes.first[row]].forward_end);
+        double y = row_y(row, STREAM_COMPUTE);
+        if (p->plans[0]->c.training)
             fprintf(p->out, "<path class=\"phase\" d=\"M%.2f %.1fV%.1f\"/>\n", x, y - 5,
                     y + 2 * LANE_HEIGHT + LANE_GAP + 5);
     }
@@ -479,6 +499,21 @@ static void put_legend(const struct picture *p)
     put_text(p, "small", x + 6, 71, "forward ends");
 }
 
+// The sentence on what waiting costs.
+static void put_lost(const struct picture *p)
+{
+    char total[32], longest[32];
+    struct lanes_lost lost = lanes_find_lost(p->plans, p->timeline);
+    if (lost.exchange < 0)
+        put_text(p, "right", PLOT_RIGHT, 24, "nothing is lost by waiting for exchanges");
+    else
+        put_text(p, "right", PLOT_RIGHT, 24,
+                 "rank %d, which ends last, loses %s by waiting for exchanges, %s of it for "
+                 "operation %d",
+                 lost.rank, time_text(lost.total, total), time_text(lost.longest, longest),
+                 (int)lost.exchange);
+}
+
 static void put_head(const struct picture *p)
 {
     char what[256], end[32], overhead[32];
@@ -490,6 +525,7 @@ static void put_head(const struct picture *p)
              "direction, %s before each operation",
              p->rates->flops / 1e12, p->rates->memory_bytes / 1e9, p->rates->link_bytes / 1e9,
              time_text(p->rates->overhead_s, overhead));
+    put_lost(p);
 }
 
 // ---- the sums ---------------------------------------------------------------------------------
@@ -506,12 +542,13 @@ static void put_cell(const struct picture *p, int column, double y, const char *
     put_text(p, "right", columns[column].x, y, "%s", text);
 }
 
-static void put_sums_of(const struct picture *p, int rank, double y)
+static void put_sums_of(const struct picture *p, int row, double y)
 {
-    const struct timeline_rank *r = &p->timeline->ranks[rank];
+    const struct timeline_rank *r = &p->timeline->ranks[p->lanes.first[row]];
     double busy = r->busy[STREAM_COMPUTE];
     char text[32];
-    put_text(p, "rank", 12, y, "rank %d", rank);
+    lanes_ranks(&p->lanes, row, text, sizeof(text));
+    put_text(p, "rank", 12, y, "rank%s %s", p->lanes.count[row] > 1 ? "s" : "", text);
     put_cell(p, 0, y, time_text(r->forward_end, text));
     put_cell(p, 1, y, time_text(r->end, text));
     put_cell(p, 2, y, time_text(busy, text));
@@ -529,8 +566,8 @@ static void put_sums(const struct picture *p)
     double y = plot_bottom(p) + 40;
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
         put_cell(p, (int)i, y, columns[i].name);
-    for (int r = 0; r < p->timeline->world_size; r++)
-        put_sums_of(p, r, y + (r + 1) * ROW_HEIGHT);
+    for (int row = 0; row < p->lanes.rows; row++)
+        put_sums_of(p, row, y + (row + 1) * ROW_HEIGHT);
 }
 
 // ---- the whole --------------------------------------------------------------------------------
@@ -539,7 +576,9 @@ void svg_draw(FILE *out, struct plan *const *plans, const struct timeline *timel
               const struct timeline_rates *rates)
 {
     struct picture p = {.out = out, .plans = plans, .timeline = timeline, .rates = rates};
-    double height = plot_bottom(&p) + 40 + (timeline->world_size + 1) * ROW_HEIGHT;
+    bool few = timeline->world_size <= SVG_MESSAGES_RANKS_MAX;
+    lanes_init(&p.lanes, plans, timeline, !few);
+    double height = plot_bottom(&p) + 40 + (p.lanes.rows + 1) * ROW_HEIGHT;
     p.second = timeline->end > 0 ? (PLOT_RIGHT - PLOT_LEFT) / timeline->end : 0;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
@@ -550,12 +589,12 @@ void svg_draw(FILE *out, struct plan *const *plans, const struct timeline *timel
     put_legend(&p);
     put_lanes(&p);
     put_axis(&p);
-    for (int r = 0; r < timeline->world_size; r++)
-        put_idles(&p, plans[r]);
-    for (int r = 0; r < timeline->world_size && timeline->world_size <= SVG_MESSAGES_RANKS_MAX; r++)
+    for (int row = 0; row < p.lanes.rows; row++)
+        put_idles(&p, plans[p.lanes.first[row]]);
+    for (int r = 0; r < timeline->world_size && few; r++)
         put_messages(&p, plans[r]);
-    for (int r = 0; r < timeline->world_size; r++)
-        put_ops(&p, plans[r]);
+    for (int row = 0; row < p.lanes.rows; row++)
+        put_ops(&p, plans[p.lanes.first[row]]);
     put_phases(&p);
     put_sums(&p);
     fputs("</svg>\n", out);

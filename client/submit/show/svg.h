@@ -8,7 +8,8 @@
 
 #include "plan/timeline.h"
 
-// With more ranks the messages between them are left out, they would cover everything.
+// With more ranks the messages between them are left out, which would cover everything, and ranks
+// that do the same at the same times are drawn once.
 #define SVG_MESSAGES_RANKS_MAX 8
 
 // Draws the plans of all ranks as the timeline made of them says. Errors of the stream are the
