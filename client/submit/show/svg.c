@@ -24,7 +24,6 @@
 
 #define LABEL_ROOM_MAX  3
 #define PEERS_SHOWN_MAX 3
-
 // Width of a character at the size that boxes are labelled with, a little more than it is.
 #define LABEL_CHARACTER 5.9
 
