@@ -5,7 +5,7 @@
 #include "daemon/settings/guests.h"
 
 // A rank that sees a peer's end of file tells before the kernel tells us of the death.
-#define PEER_GRACE_NS   (250 * NS_PER_MS)
+#define PEER_GRACE_NS (250 * NS_PER_MS)
 
 struct core *core_config_make(const struct service_config *config)
 {
