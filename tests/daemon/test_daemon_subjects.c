@@ -98,16 +98,16 @@ START_TEST(each_subject_has_a_share_of_the_queue)
     daemon_start(&d, arguments);
     open_greeted(&one, &proper);
     open_greeted(&two, &others);
-    struct wire_request long_one = daemon_request_long(1), more = daemon_request(METHOD_RUN);
+    struct wire_request long_one = daemon_request_medium(), more = daemon_request(METHOD_RUN);
     send_one(&one, &long_one);
     daemon_await_running(&d, 1);
     struct wire_reply reply = ask(&one, &more, "");
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(cancelled_by(&two, &long_one.id), STATUS_PERMISSION_DENIED);
     more = daemon_request(METHOD_RUN);
     more.run.world_size = 1;
     reply = ask(&two, &more, "");
     expect_pass(&reply);
-    ck_assert_int_eq(cancelled_by(&two, &long_one.id), STATUS_PERMISSION_DENIED);
     tls_client_close(&one);
     tls_client_close(&two);
 }
