@@ -2,6 +2,11 @@
 test_programs += tests/rank/test_transport
 tests_rank_test_transport_SOURCES = tests/rank/test_transport.c
 
+# A transport of the test's own, under whole cases.
+test_programs += tests/rank/test_toy_transport
+tests_rank_test_toy_transport_SOURCES = tests/rank/test_toy_transport.c tests/rank/toy_transport.c \
+    tests/rank/toy_transport.h tests/support/world.c tests/support/world.h
+
 test_programs += tests/rank/test_executor
 tests_rank_test_executor_SOURCES = tests/rank/test_executor.c tests/support/generate.c \
     tests/support/generate.h

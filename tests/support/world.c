@@ -37,6 +37,7 @@ struct world {
     int controls[WORLD_SIZE_MAX];
     struct progress *progress;
     struct rank_failure failure;
+    void *shared; // of its transport
 };
 
 static const struct engine_kind *engine = &engine_cpu;
@@ -44,6 +45,13 @@ static const struct engine_kind *engine = &engine_cpu;
 void world_engine(const struct engine_kind *kind)
 {
     engine = kind;
+}
+
+static const struct world_transport *exchange;
+
+void world_transport(const struct world_transport *kind)
+{
+    exchange = kind;
 }
 
 static void insist(bool holds, const char *what)
@@ -55,6 +63,14 @@ static void insist(bool holds, const char *what)
 }
 
 // ---- a rank ----
+
+static enum status transport_open(const struct world *w, int rank, const int *mesh,
+                                  struct transport **transport, struct error *error)
+{
+    if (exchange)
+        return exchange->create(w->shared, rank, w->size, mesh, transport, error);
+    return transport_socket_create(rank, w->size, mesh, transport, error);
+}
 
 static void answer_fill(struct session *s, const struct request *request, struct answer *answer)
 {
@@ -75,7 +91,7 @@ static int rank_main(struct world *w, int rank, const int *mesh, int control)
     char number[12], *arguments[] = {engine->argument_max > 0 ? number : NULL, NULL};
     snprintf(number, sizeof(number), "%d", rank);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (transport_socket_create(rank, w->size, mesh, &transport, &error) != STATUS_OK ||
+    if (transport_open(w, rank, mesh, &transport, &error) != STATUS_OK ||
         session_init(&session, engine, arguments, transport, &w->progress[rank], &error) !=
             STATUS_OK) {
         fprintf(stderr, "rank %d: %s\n", rank, error.text);
@@ -142,6 +158,7 @@ struct world *world_create(int world_size)
     struct world *w = calloc(1, sizeof(*w));
     insist(w != NULL, "calloc");
     w->size = world_size;
+    w->shared = exchange ? exchange->share(world_size) : NULL;
     w->progress = mmap(NULL, sizeof(struct progress) * WORLD_SIZE_MAX, PROT_READ | PROT_WRITE,
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     insist(w->progress != MAP_FAILED, "mmap");

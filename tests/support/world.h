@@ -11,10 +11,22 @@
 
 struct world;
 struct engine_kind;
+struct transport;
 
 // What the ranks of the worlds that are created from now on compute with; at first engine_cpu. The
 // arguments of rank r: r as text, where there may be any.
 void world_engine(const struct engine_kind *kind);
+
+// How the ranks of the worlds that are created from now on exchange; at first by sockets, NULL.
+struct world_transport {
+    // What the ranks of a world have in common, made before they are forked; for the life of the
+    // process. NULL: the system refuses.
+    void *(*share)(int world_size);
+    // As transport_socket_create(), with that.
+    enum status (*create)(void *shared, int rank, int world_size, const int *peer_fds,
+                          struct transport **transport, struct error *error);
+};
+void world_transport(const struct world_transport *kind);
 
 // Starts the ranks. They have what this process has in memory now, a mutation included. Aborts when
 // the system refuses.
