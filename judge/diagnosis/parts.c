@@ -9,11 +9,13 @@
 #include "judge/diagnosis/trial.h"
 #include "plan/bias.h"
 
-// Some keys of each sequence: a chunk, a rank's chunks, one key of a chunk, or those at the end
-// that do not fill a tile.
+// Some keys of each sequence: a chunk, a rank's chunks, those of adjacent ranks, one key of a
+// chunk, or those at the end that do not fill a tile.
 struct part {
     int chunk; // or -1
-    int rank;  // where there is no chunk
+    int rank;  // where there is no chunk: the first one's
+    int more;  // ranks that follow it
+    int half;  // of these ranks' chunks: 0 all, 1 the first of each, 2 the second
     int edge;  // 0 all of it, 1 its first key, 2 its last one
     int tile;  // 0: not of a tile
 };
@@ -22,7 +24,11 @@ static bool part_has(const struct chunks *x, const struct part *part, int chunk)
 {
     if (part->tile)
         return true;
-    return part->chunk >= 0 ? part->chunk == chunk : x->ranks[chunk] == part->rank;
+    if (part->chunk >= 0)
+        return part->chunk == chunk;
+    int rank = x->ranks[chunk] - part->rank;
+    return 0 <= rank && rank <= part->more &&
+           (part->half == 0 || x->halves[chunk] == part->half - 1);
 }
 
 static void part_range(const struct chunks *x, const struct part *part, int chunk, int64_t *begin,
@@ -204,11 +210,29 @@ static int merge_parts(const struct trial *t, int way, struct part *parts)
     return count;
 }
 
-static void suspect_merge(struct trial *t, int way, double *values, double *weights)
+// The same of teams, whose chunks of one half lie side by side: one a team, one a half of a team,
+// or one a team and two of the own.
+static int merge_team_parts(const struct trial *t, int way, struct part *parts)
 {
-    struct part parts[MERGE_PARTS_MAX];
+    int count = 0, members = team_size(t->c);
+    for (int rank = 0; rank < t->c->world_size; rank += members) {
+        bool own = t->in->rank / members == rank / members;
+        int halves = way == 1 || (way == 2 && own) ? 2 : 1;
+        for (int half = 0; half < halves; half++) {
+            if (count == MERGE_PARTS_MAX)
+                return 0;
+            parts[count++] = (struct part){
+                .chunk = -1, .rank = rank, .more = members - 1, .half = halves > 1 ? half + 1 : 0};
+        }
+    }
+    return count;
+}
+
+static void suspect_merge(struct trial *t, const struct part *parts, int parts_count,
+                          double *values, double *weights)
+{
     double *components[MERGE_PARTS_MAX], factors[MERGE_PARTS_MAX];
-    int parts_count = merge_parts(t, way, parts), count = 0, n = t->rows * t->dim;
+    int count = 0, n = t->rows * t->dim;
     for (int i = 0; i < parts_count; i++) {
         double *component = values + (int64_t)count * n, most = 0;
         part_evaluate(t, &parts[i], component, weights);
@@ -235,6 +259,15 @@ static void suspect_merge(struct trial *t, int way, double *values, double *weig
                 "%d partial results are put together with fixed weights, %.3g to %.3g, instead of "
                 "by their LSE",
                 count, least, largest);
+}
+
+static void suspect_merges(struct trial *t, double *values, double *weights)
+{
+    struct part parts[MERGE_PARTS_MAX];
+    for (int way = 0; way < 3; way++)
+        suspect_merge(t, parts, merge_parts(t, way, parts), values, weights);
+    for (int way = 0; way < 3 && team_size(t->c) > 1; way++)
+        suspect_merge(t, parts, merge_team_parts(t, way, parts), values, weights);
 }
 
 // ---- several at once ----------------------------------------------------------------------------
@@ -308,8 +341,8 @@ void suspect_parts(struct trial *t)
             suspect_part(t, &(struct part){.chunk = -1, .tile = tile}, values, weights);
     if (world > 2)
         suspect_remote(t, values, weights);
-    for (int way = 0; way < 3 && t->in->tensor == TENSOR_OUT; way++)
-        suspect_merge(t, way, values, weights);
+    if (t->in->tensor == TENSOR_OUT)
+        suspect_merges(t, values, weights);
     if (world > 2 && world <= FIT_PARTS_MAX && t->in->tensor == TENSOR_DQ)
         suspect_counts(t, values, weights);
     free(values);
