@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's attention as a provider, over the header-only cuDNN frontend. libcudnn.so.9 is loaded
-// when a case first needs it. What a version of cuDNN cannot do, or is known to do wrong, the
-// frontend refuses, and its sentence is the reason.
+// cuDNN's attention as a provider, over the header-only cuDNN frontend. open() loads
+// libcudnn.so.9. What a version of cuDNN cannot do, or is known to do wrong, the frontend refuses,
+// and its sentence is the reason.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
