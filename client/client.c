@@ -379,6 +379,8 @@ static struct cpattn_daemon_status *status_create(struct wire_status *wire)
         .failed = wire->failed,
         .errors = wire->errors,
         .refused = wire->refused,
+        .unverified = wire->unverified,
+        .devices_out = wire->devices_out,
         .draining = wire->draining,
         .pool_count = wire->pool_count,
         .request_count = wire->open_count,

@@ -443,6 +443,8 @@ struct cpattn_daemon_status {
     bool draining;
     int32_t pool_count;
     int32_t request_count; // that the status lists; `queued` and `running` count all
+    uint64_t unverified;   // ran to their end, and asked for no comparison
+    uint64_t devices_out;  // bit mask, as in cpattn_pool: out of use by an administrator's order
 };
 
 // One pool: the rank processes of one world size.
@@ -546,6 +548,23 @@ CPATTN_API enum cpattn_status cpattn_cancel(struct cpattn_request *request,
 CPATTN_API enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id,
                                                uint64_t timeout_ns,
                                                struct cpattn_error *error) CPATTN_MUST_CHECK;
+
+// What an administrator asks of the daemon: root, the user that the daemon runs as, or one of its
+// setting admin-users, through the unix socket.
+enum cpattn_order {
+    CPATTN_ORDER_DRAIN = 1,    // start and run nothing more on the device; what runs there goes on
+    CPATTN_ORDER_ENABLE = 2,   // use it again
+    CPATTN_ORDER_UNPOISON = 3, // refuse no case any more because it has killed its pools
+    CPATTN_ORDER_RELOAD = 4,   // read the settings again; the daemon's log tells what came of it
+};
+
+// Gives an order. `device` is a GPU by its index, or a core, of the first two, else 0. *count,
+// where it is not NULL, gets how many devices are out of use now, or how many cases are no longer
+// refused. timeout_ns 0: 5 s. PERMISSION_DENIED: this user is no administrator; INVALID_ARGUMENT:
+// no such order or device.
+CPATTN_API enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order order,
+                                           int device, uint64_t timeout_ns, uint64_t *count,
+                                           struct cpattn_error *error) CPATTN_MUST_CHECK;
 
 // Ends a request; one that is not answered is cancelled first, without waiting.
 CPATTN_API void cpattn_request_destroy(struct cpattn_request *request);

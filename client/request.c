@@ -206,6 +206,27 @@ enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id
     return client_status(status, &inner, error);
 }
 
+enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order order, int device,
+                                uint64_t timeout_ns, uint64_t *count, struct cpattn_error *error)
+{
+    struct error inner = {.status = STATUS_OK};
+    struct wire_request request;
+    struct wire_reply reply;
+    enum status status = client_request_init(&request, METHOD_ORDER, &inner);
+    if (status == STATUS_OK && (order < CPATTN_ORDER_DRAIN || order > CPATTN_ORDER_RELOAD))
+        status = error_set(&inner, STATUS_INVALID_ARGUMENT, "order is %d; accepted is 1 to %d",
+                           (int)order, (int)CPATTN_ORDER_RELOAD);
+    if (status == STATUS_OK && (device < 0 || device > DEVICE_NUMBER_MAX))
+        status = error_set(&inner, STATUS_INVALID_ARGUMENT, "device is %d; accepted is 0 to %d",
+                           device, DEVICE_NUMBER_MAX);
+    request.order = (struct wire_order){(enum wire_order_kind)order, device};
+    if (status == STATUS_OK)
+        status = client_ask(client, &request, timeout_ns, &reply, &inner);
+    if (status == STATUS_OK && count)
+        *count = reply.done;
+    return client_status(status, &inner, error);
+}
+
 void cpattn_request_destroy(struct cpattn_request *request)
 {
     struct error unheard;

@@ -138,6 +138,7 @@ static struct service_limits limits_of(const struct app *s, const struct setting
                  .window_ns = c->user_window_ns},
         .timeout_max_ns = c->timeout_max_ns,
         .allowed = c->allowed,
+        .administrators = c->administrators,
         .subjects = c->listen.subjects,
         .token = s->port.token,
         .idle_timeout_ns = c->idle_timeout_ns,
@@ -190,15 +191,20 @@ static void on_read(void *context, const struct settings *settings, const struct
 
 // With the clock that the service manager compares to its own, so that it knows which of two is the
 // later.
-static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
+static void reload_ordered(void *context)
 {
-    (void)loop;
-    (void)events;
-    struct app *s = watcher->data;
+    struct app *s = context;
     if (s->drain_ns)
         return;
     notify_send(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / 1000);
     reload_begin(s->reload, &s->config);
+}
+
+static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    reload_ordered(watcher->data);
 }
 
 // ---- time --------------------------------------------------------------------------------------
@@ -307,6 +313,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
         .user_queue_max = limits.user_queue_max,
         .user = limits.user,
         .allowed = limits.allowed,
+        .administrators = limits.administrators,
         .subjects = limits.subjects,
         .token = limits.token,
         .descriptors_max = descriptors - DESCRIPTORS_OWN - clients,
@@ -341,6 +348,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
                                          .clients_max = clients,
                                          .user_clients_max = half(clients),
                                          .port = s->port.fd >= 0 ? &port : NULL};
+    service_on_reload(s->service, reload_ordered);
     const struct server_handler handler = service_handler(s->service);
     status = server_create(s->loop, &server, &handler, &s->server, error);
     if (status != STATUS_OK)

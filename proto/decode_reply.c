@@ -302,6 +302,10 @@ static enum status decode_answer(const Cpattn__V1__Reply *message, struct wire_r
     case CPATTN__V1__REPLY__ANSWER_CANCELLED:
         reply->method = METHOD_CANCEL;
         return STATUS_OK;
+    case CPATTN__V1__REPLY__ANSWER_DONE:
+        reply->method = METHOD_ORDER;
+        reply->done = message->done->count;
+        return STATUS_OK;
     case CPATTN__V1__REPLY__ANSWER__NOT_SET:
     default:
         break;

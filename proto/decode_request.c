@@ -38,6 +38,22 @@ static enum status decode_run(const Cpattn__V1__Run *run, struct wire_request *r
     return attend_decode(&request->run, &run->attend->base, &request->places, error);
 }
 
+static enum status decode_order(const Cpattn__V1__Order *message, struct wire_order *order,
+                                struct error *error)
+{
+    if (message->kind < CPATTN__V1__ORDER_KIND__ORDER_KIND_DRAIN_DEVICE ||
+        message->kind > CPATTN__V1__ORDER_KIND__ORDER_KIND_RELOAD)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "order.kind is %d; accepted is %d to %d",
+                         (int)message->kind, ORDER_DRAIN_DEVICE, ORDER_RELOAD);
+    if (message->device < 0 || message->device > DEVICE_NUMBER_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "order.device is %lld; accepted is 0 to %d", (long long)message->device,
+                         DEVICE_NUMBER_MAX);
+    order->kind = (enum wire_order_kind)message->kind;
+    order->device = (int32_t)message->device;
+    return STATUS_OK;
+}
+
 static enum status decode_method(const Cpattn__V1__Request *message, struct wire_request *request,
                                  struct error *error)
 {
@@ -53,6 +69,9 @@ static enum status decode_method(const Cpattn__V1__Request *message, struct wire
     case CPATTN__V1__REQUEST__METHOD_CANCEL:
         request->method = METHOD_CANCEL;
         return decode_id(&message->cancel->id, "cancel.id", &request->cancel, error);
+    case CPATTN__V1__REQUEST__METHOD_ORDER:
+        request->method = METHOD_ORDER;
+        return decode_order(message->order, &request->order, error);
     case CPATTN__V1__REQUEST__METHOD__NOT_SET:
     default:
         break;
@@ -60,7 +79,7 @@ static enum status decode_method(const Cpattn__V1__Request *message, struct wire
     if (message->base.n_unknown_fields > 0)
         return map_refuse_unknown(&message->base, "request", error);
     return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "method is missing; accepted is run, describe, status or cancel");
+                     "method is missing; accepted is run, describe, status, cancel or order");
 }
 
 static enum status decode_time(const char *name, uint64_t ns, uint64_t *time_ns,

@@ -113,6 +113,24 @@ static Cpattn__V1__Cancel *build_cancel(struct build *b, const struct request_id
     return cancel;
 }
 
+static Cpattn__V1__Order *build_order(struct build *b, const struct wire_order *order)
+{
+    Cpattn__V1__Order *message = build_message(b, &cpattn__v1__order__descriptor);
+    if (message) {
+        message->kind = (Cpattn__V1__OrderKind)order->kind;
+        message->device = order->device;
+    }
+    return message;
+}
+
+static Cpattn__V1__Done *build_done(struct build *b, uint64_t count)
+{
+    Cpattn__V1__Done *message = build_message(b, &cpattn__v1__done__descriptor);
+    if (message)
+        message->count = count;
+    return message;
+}
+
 static void build_request(struct build *b, const struct wire_request *r,
                           Cpattn__V1__Request *message)
 {
@@ -143,6 +161,10 @@ static void build_request(struct build *b, const struct wire_request *r,
     case METHOD_CANCEL:
         message->method_case = CPATTN__V1__REQUEST__METHOD_CANCEL;
         message->cancel = build_cancel(b, &r->cancel);
+        return;
+    case METHOD_ORDER:
+        message->method_case = CPATTN__V1__REQUEST__METHOD_ORDER;
+        message->order = build_order(b, &r->order);
         return;
     }
     b->status = error_set(b->error, STATUS_INTERNAL, "a request has the method %d", (int)r->method);
@@ -286,6 +308,10 @@ static void build_answer(struct build *b, const struct wire_reply *r, Cpattn__V1
     case METHOD_CANCEL:
         message->answer_case = CPATTN__V1__REPLY__ANSWER_CANCELLED;
         message->cancelled = build_message(b, &cpattn__v1__cancelled__descriptor);
+        return;
+    case METHOD_ORDER:
+        message->answer_case = CPATTN__V1__REPLY__ANSWER_DONE;
+        message->done = build_done(b, r->done);
         return;
     }
     b->status =

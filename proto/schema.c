@@ -173,6 +173,8 @@ const struct map_field schema_status[] = {
     UINT(wire_status, errors),
     UINT(wire_status, refused),
     BOOL(wire_status, draining),
+    UINT(wire_status, unverified),
+    UINT(wire_status, devices_out),
     END,
 };
 

@@ -19,7 +19,22 @@ struct request_id {
 
 #define PATIENCE_ENDLESS UINT64_MAX
 
-enum wire_method { METHOD_RUN = 1, METHOD_DESCRIBE, METHOD_STATUS, METHOD_CANCEL };
+enum wire_method { METHOD_RUN = 1, METHOD_DESCRIBE, METHOD_STATUS, METHOD_CANCEL, METHOD_ORDER };
+
+enum wire_order_kind {
+    ORDER_DRAIN_DEVICE = 1,
+    ORDER_ENABLE_DEVICE,
+    ORDER_UNPOISON,
+    ORDER_RELOAD,
+};
+
+// What an administrator asks for.
+struct wire_order {
+    enum wire_order_kind kind;
+    int32_t device; // 0..DEVICE_NUMBER_MAX; of the first two kinds
+};
+
+#define DEVICE_NUMBER_MAX 63
 
 struct wire_request {
     uint32_t version;
@@ -35,6 +50,7 @@ struct wire_request {
     union {
         struct cp_case run;
         struct request_id cancel; // the request to cancel
+        struct wire_order order;
     };
 };
 
@@ -148,6 +164,8 @@ struct wire_status {
     uint64_t uptime_ns;
     int32_t queued, running;
     uint64_t admitted, passed, failed, errors, refused; // since the start
+    uint64_t unverified;
+    uint64_t devices_out; // bit mask, as in wire_pool
     bool draining;
     int32_t pool_count;
     struct wire_pool *pools; // owned
@@ -165,6 +183,7 @@ struct wire_reply {
     struct wire_failure failure;  // METHOD_RUN that failed with the ranks' states (world_size > 0)
     struct wire_description description;
     struct wire_status pools;
+    uint64_t done; // METHOD_ORDER
 };
 
 // Encoding allocates *data with malloc; the caller frees it. RESOURCE_EXHAUSTED when memory is

@@ -17,6 +17,10 @@ static const struct command commands[] = {
     {"describe", "say what the daemon is and what it takes", command_describe},
     {"status", "say what the daemon is doing", command_status},
     {"cancel", "cancel a request", command_cancel},
+    {"drain", "take a device out of use", command_drain},
+    {"enable", "use a device again", command_enable},
+    {"unpoison", "let cases run again that killed their pools", command_unpoison},
+    {"reload", "have the daemon read its settings again", command_reload},
     {"version", "print the version", command_version},
 };
 

@@ -158,7 +158,7 @@ static void core_begin(struct core *core, uint64_t now_ns)
 {
     if (now_ns <= core->now_ns)
         return;
-    if (!core->kept && (core->devices_leased | core->devices_stuck) != core->devices_all)
+    if (!core->kept && (core->devices_leased | core_unusable(core)) != core->devices_all)
         core->kept = line_first(core);
     core_charge(core, now_ns - core->now_ns);
     core->now_ns = now_ns;
@@ -199,9 +199,22 @@ static void core_wind_down(struct core *core)
     actions_push(&core->actions, &action);
 }
 
+// What waits on devices that were taken out of use goes.
+static void core_leave_devices(struct core *core, enum pool_mode mode)
+{
+    LIST_FOREACH (node, &core->modes[mode])
+        if (pool_entry(node)->devices & core->devices_out)
+            pool_handle(core, pool_entry(node),
+                        &(struct pool_event){.kind = POOL_STOP, .rank = -1});
+}
+
 static void core_settle(struct core *core)
 {
     core_expire(core);
+    if (core->devices_out) {
+        core_leave_devices(core, MODE_IDLE);
+        core_leave_devices(core, MODE_STARTING);
+    }
     schedule_pass(core);
     if (core->draining)
         core_wind_down(core);
@@ -262,7 +275,7 @@ static uint64_t core_next_try_ns(const struct core *core, const struct size *siz
         return TIMERS_NEVER;
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
         uint64_t at_ns = core->timers.at_ns[core->config.queue_max + pool->index];
-        if (pool->devices & core->devices_stuck)
+        if (pool->devices & core_unusable(core))
             continue;
         if (!twin_rests(pool))
             return TIMERS_NEVER;
@@ -295,6 +308,15 @@ static enum status core_refuse_stuck(const struct core *core, int world_size,
                      world_size, stuck->rank, pool->world_size, stuck->device);
 }
 
+// Every pool of the size needs a device that is out of use, one at least by order.
+static bool size_is_out(const struct core *core, const struct size *size)
+{
+    for (int i = 0; i < size->pool_count; i++)
+        if (!(size->pools[i].devices & core_unusable(core)))
+            return false;
+    return core->devices_out != 0;
+}
+
 static enum status core_refuse_load(const struct core *core, const struct core_request *request,
                                     struct error *error)
 {
@@ -308,6 +330,11 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
         return core_refuse_down(core, size, next_try_ns, error);
     if (core_is_stuck(core, request->implementation, request->world_size, &stuck))
         return core_refuse_stuck(core, request->world_size, &stuck, error);
+    if (size_is_out(core, size))
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "no pool of %d ranks can be had: an administrator has taken devices out "
+                         "of use (cpattn-submit enable ends that)",
+                         size->world_size);
     if (list_empty(&core->jobs_free))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "the queue is full: %d requests wait or run, which is the limit",
@@ -483,6 +510,27 @@ void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *li
     core_settle(core);
 }
 
+void core_set_devices_out(struct core *core, uint64_t now_ns, uint64_t devices)
+{
+    core_begin(core, now_ns);
+    assert(!(devices & ~core->devices_all));
+    core->devices_out = devices;
+    core_settle(core);
+}
+
+uint64_t core_devices_out(const struct core *core)
+{
+    return core->devices_out;
+}
+
+int core_unpoison(struct core *core, uint64_t now_ns)
+{
+    core_begin(core, now_ns);
+    int lifted = poison_lift(&core->poison, core->now_ns);
+    core_settle(core);
+    return lifted;
+}
+
 void core_drain(struct core *core, uint64_t now_ns)
 {
     core_begin(core, now_ns);
@@ -508,51 +556,4 @@ bool core_next_action(struct core *core, struct action *action)
 uint64_t core_next_time(const struct core *core)
 {
     return timers_next_ns(&core->timers);
-}
-
-static void core_describe(const struct pool *pool, struct wire_pool *wire)
-{
-    bool stuck = pool->mode == MODE_STUCK;
-    struct error loss;
-    pool_loss_text(pool, &loss);
-    if (stuck)
-        error_set(&loss, STATUS_OK, "rank %d was killed and does not end",
-                  __builtin_ctzll(pool->alive));
-    *wire = (struct wire_pool){
-        .guest = pool->size->implementation,
-        .world_size = pool->world_size,
-        .instance = pool->instance,
-        .state = pool_state(pool),
-        .generation = pool->starts,
-        .jobs = pool->jobs,
-        .deaths = pool->deaths,
-        .spare = !twin_leads(pool),
-        .devices = stuck ? stuck_devices(pool) : pool->devices,
-    };
-    memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
-}
-
-// Every pool that has ever been started; where there are too many, cold ones are left out.
-static int core_describe_pools(const struct core *core, struct wire_pool *pools)
-{
-    int cold_max = POOLS_MAX - core->pool_count + (int)list_length(&core->modes[MODE_COLD]);
-    int count = 0;
-    for (int i = 0; i < core->pool_count && count < POOLS_MAX; i++) {
-        const struct pool *pool = &core->pools[i];
-        if (pool->mode != MODE_COLD || (pool->starts > 0 && cold_max-- > 0))
-            core_describe(pool, &pools[count++]);
-    }
-    return count;
-}
-
-void core_status(const struct core *core, struct wire_status *status, struct wire_pool *pools)
-{
-    status->queued = core->job_counts[JOB_QUEUED];
-    status->running = core->job_counts[JOB_RUNNING];
-    status->admitted = core->number;
-    status->errors = core->errors;
-    status->refused = core->refused;
-    status->draining = core->draining;
-    status->pool_count = core_describe_pools(core, pools);
-    status->pools = pools;
 }

@@ -164,6 +164,15 @@ struct core_limits {
 };
 void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits);
 
+// Devices (bit mask) that nothing is to be started or run on from now on; jobs that run there go
+// on, and what waits there is stopped. Others may be used again. Jobs that no pool can serve
+// meanwhile wait, and new ones of their kind are UNAVAILABLE.
+void core_set_devices_out(struct core *core, uint64_t now_ns, uint64_t devices);
+uint64_t core_devices_out(const struct core *core);
+
+// Forgets what cases have done to their pools. Gives how many were refused for it.
+int core_unpoison(struct core *core, uint64_t now_ns);
+
 // No new jobs from now on; EXIT once all are answered and every rank is reaped, but for those that
 // are stuck: these may still be reported as exited after it.
 void core_drain(struct core *core, uint64_t now_ns);

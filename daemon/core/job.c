@@ -158,7 +158,7 @@ static struct pool *job_awaited(struct core *core, struct job *job)
             pool->mode == MODE_BACKOFF || (pool->mode == MODE_STOPPING && pool->start_failed);
         bool starting =
             (pool->mode == MODE_STARTING && twin_leads(pool)) || (again && !pool->as_spare);
-        if (!starting || pool->devices & core->devices_stuck)
+        if (!starting || pool->devices & core_unusable(core))
             continue;
         if (before-- == 0)
             return pool;

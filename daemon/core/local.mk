@@ -32,3 +32,4 @@ daemon_libcore_a_SOURCES += daemon/core/twin.c
 daemon_libcore_a_SOURCES += daemon/core/twin.h
 daemon_libcore_a_SOURCES += daemon/core/users.c
 daemon_libcore_a_SOURCES += daemon/core/users.h
+daemon_libcore_a_SOURCES += daemon/core/view.c

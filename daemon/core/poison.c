@@ -44,6 +44,17 @@ void poison_convict(struct poison *p, uint64_t now_ns, uint64_t hash)
     entry->until_ns = now_ns + POISON_NS;
 }
 
+int poison_lift(struct poison *p, uint64_t now_ns)
+{
+    int refused = 0;
+    for (int i = 0; i < POISON_ENTRIES; i++) {
+        const struct poison_entry *entry = &p->entries[i];
+        refused += entry->kills >= POISON_KILLS && poison_counts(entry, now_ns);
+    }
+    *p = (struct poison){0};
+    return refused;
+}
+
 void poison_acquit(struct poison *p, uint64_t hash)
 {
     for (int i = 0; i < POISON_ENTRIES; i++)

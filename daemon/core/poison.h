@@ -25,6 +25,8 @@ struct poison {
 uint64_t poison_left_ns(const struct poison *p, uint64_t now_ns, uint64_t hash);
 // A pool was lost while it ran the case.
 void poison_convict(struct poison *p, uint64_t now_ns, uint64_t hash);
+// Forgets all evidence; gives how many cases were refused.
+int poison_lift(struct poison *p, uint64_t now_ns);
 // The case ran to its end.
 void poison_acquit(struct poison *p, uint64_t hash);
 

@@ -21,7 +21,7 @@ static int size_starting(const struct core *core, const struct size *size)
         return 0;
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
         starting +=
-            pool->mode == MODE_STARTING && pool->leased && !(pool->devices & core->devices_stuck);
+            pool->mode == MODE_STARTING && pool->leased && !(pool->devices & core_unusable(core));
     return starting;
 }
 
@@ -92,14 +92,14 @@ static struct job *pass_take(struct core *core)
 // Not claimed by an earlier job, and nobody works or is stuck on its devices.
 static bool pool_is_free(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
-    return !(pool->devices & (core->devices_leased | core->devices_stuck | pass->reserved));
+    return !(pool->devices & (core->devices_leased | core_unusable(core) | pass->reserved));
 }
 
 // The same, for one that is up: what its twin leaves to it is free.
 static bool pool_can_run(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
     uint64_t leased = core->devices_leased & ~twin_hands_over(pool);
-    return !(pool->devices & (leased | core->devices_stuck | pass->reserved));
+    return !(pool->devices & (leased | core_unusable(core) | pass->reserved));
 }
 
 static struct pool *size_idle(const struct core *core, const struct pass *pass,
@@ -149,7 +149,7 @@ static struct pool *size_nearest(const struct core *core, const struct pass *pas
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
         int busy = bits_in(pool->devices & core->devices_leased);
         if (twin_leads(pool) && !twin_rests(pool) &&
-            !(pool->devices & (pass->reserved | core->devices_stuck)) && busy < best_busy) {
+            !(pool->devices & (pass->reserved | core_unusable(core))) && busy < best_busy) {
             best = pool;
             best_busy = busy;
         }
@@ -308,7 +308,7 @@ static void start_spares(struct core *core, struct room *taken, enum pool_mode m
 {
     LIST_FOREACH (node, &core->modes[mode]) {
         struct pool *twin = pool_entry(node)->twin;
-        if (!twin || twin->mode != MODE_COLD || twin->devices & core->devices_stuck ||
+        if (!twin || twin->mode != MODE_COLD || twin->devices & core_unusable(core) ||
             !room_for(core, taken, twin))
             continue;
         taken->ranks += twin->world_size;
@@ -322,7 +322,7 @@ static void start_spares(struct core *core, struct room *taken, enum pool_mode m
 static bool pass_goes_on(const struct core *core, const struct pass *pass)
 {
     uint64_t leased = core->devices_leased & ~pass->yielding;
-    return (leased | core->devices_stuck | pass->reserved) != core->devices_all;
+    return (leased | core_unusable(core) | pass->reserved) != core->devices_all;
 }
 
 // To wake for whoever has to wait for no other reason.

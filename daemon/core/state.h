@@ -56,6 +56,7 @@ struct core {
     uint64_t slots_used;           // bit mask
     uint64_t devices_all, devices_leased;
     uint64_t devices_stuck; // ranks of pools that are STUCK sit on them
+    uint64_t devices_out;   // that an administrator has taken out of use
     int ranks_alive, ranks_stuck, pools_stuck;
     uint64_t pass; // of the scheduler, counted
 
@@ -97,6 +98,12 @@ static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)
 static inline int timer_of_users(const struct core *core)
 {
     return core->config.queue_max + core->pool_count;
+}
+
+// Devices that nothing is started or run on.
+static inline uint64_t core_unusable(const struct core *core)
+{
+    return core->devices_stuck | core->devices_out;
 }
 
 static inline struct size *core_size(const struct core *core, int implementation, int world_size)

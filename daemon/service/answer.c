@@ -324,3 +324,18 @@ void answer_failure(const struct action *action, struct crew *crew, uint64_t tim
     reply->status = action->status;
     memcpy(reply->message, error.text, sizeof(reply->message));
 }
+
+// A stop from outside ends cases through the core's cancel; the client did not ask for that.
+void answer_stopped(struct wire_reply *reply)
+{
+    reply->status = STATUS_UNAVAILABLE;
+    snprintf(reply->message, sizeof(reply->message),
+             "the daemon was stopped before the case was done; submit it again once it is back");
+}
+
+// The time limit that a case which has passed one has passed.
+uint64_t answer_limit_ns(const struct task *task, const struct action *a)
+{
+    bool of_run = task->run_timeout_ns > 0 && a->run_ns >= task->run_timeout_ns;
+    return of_run ? task->run_timeout_ns : task->timeout_ns;
+}

@@ -6,6 +6,7 @@
 
 #include "daemon/core/core.h"
 #include "daemon/pool/crew.h"
+#include "daemon/service/tasks.h"
 #include "proto/wire.h"
 
 // Fills reply->result from the reports of the pool's ranks, whose array it borrows; or status and
@@ -18,5 +19,11 @@ void answer_result(const struct action *action, const struct crew *crew, struct 
 // devices, or "".
 void answer_failure(const struct action *action, struct crew *crew, uint64_t timeout_ns,
                     const char *detail, struct wire_reply *reply);
+
+// Of a case that the stop of the daemon has ended, through the core's cancel.
+void answer_stopped(struct wire_reply *reply);
+
+// The time limit that a case which has passed one has passed.
+uint64_t answer_limit_ns(const struct task *task, const struct action *action);
 
 #endif

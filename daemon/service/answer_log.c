@@ -73,3 +73,14 @@ void answer_log_cancel(const struct request_id *id, const struct peer *peer, enu
     log_info("cancel id=%s client=%u %s status=%s", answer_log_id(id, text), peer->client,
              peer_describe(peer, who), status_name(status));
 }
+
+void answer_log_order(const struct wire_order *order, const struct peer *peer, enum status status)
+{
+    static const char *const names[] = {[ORDER_DRAIN_DEVICE] = "drain",
+                                        [ORDER_ENABLE_DEVICE] = "enable",
+                                        [ORDER_UNPOISON] = "unpoison",
+                                        [ORDER_RELOAD] = "reload"};
+    char who[PEER_TEXT_MAX];
+    log_notice("order kind=%s device=%d %s status=%s", names[order->kind], order->device,
+               peer_describe(peer, who), status_name(status));
+}

@@ -22,4 +22,7 @@ void answer_log_admitted(const struct task *task);
 void answer_log_run(const struct task *task, const struct action *a);
 void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status);
 
+// An administrator's order, or what somebody else took for one.
+void answer_log_order(const struct wire_order *order, const struct peer *peer, enum status status);
+
 #endif

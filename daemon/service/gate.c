@@ -8,9 +8,22 @@
 #include "daemon/core/core.h"
 #include "daemon/pool/mesh.h"
 
-bool gate_is_ruler(const struct peer *peer)
+bool gate_is_ruler(const struct service_config *config, const struct peer *peer)
 {
-    return !peer_is_remote(peer) && (peer->uid == 0 || peer->uid == geteuid());
+    return !peer_is_remote(peer) && (peer->uid == 0 || peer->uid == geteuid() ||
+                                     user_list_has(&config->administrators, peer->uid));
+}
+
+enum status gate_check_ruler(const struct service_config *config, const struct peer *peer,
+                             struct error *error)
+{
+    char who[PEER_TEXT_MAX];
+    if (gate_is_ruler(config, peer))
+        return STATUS_OK;
+    return error_set(error, STATUS_PERMISSION_DENIED,
+                     "%s is not an administrator: root, the user that the daemon runs as, or one "
+                     "of admin-users, through the unix socket",
+                     peer_describe_user(peer, who));
 }
 
 enum status gate_check_token(const struct service_config *config, const struct peer *peer,
@@ -43,7 +56,7 @@ enum status gate_check_peer(const struct service_config *config, const struct pe
                          "the subject of the certificate, '%s', is not among those that this "
                          "daemon serves (allow-subjects)",
                          peer->subject);
-    if (allowed->count == 0 || peer_is_remote(peer) || gate_is_ruler(peer) ||
+    if (allowed->count == 0 || peer_is_remote(peer) || gate_is_ruler(config, peer) ||
         user_list_has(allowed, peer->uid))
         return STATUS_OK;
     return error_set(error, STATUS_PERMISSION_DENIED,

@@ -10,8 +10,13 @@
 #include "daemon/net/peer.h"
 #include "daemon/service/service_config.h"
 
-// Root, and who runs the daemon: served in any case, and obeyed about others' requests.
-bool gate_is_ruler(const struct peer *peer);
+// Root, who runs the daemon, and whom the settings name: served in any case, and obeyed about
+// others' requests, devices and settings.
+bool gate_is_ruler(const struct service_config *config, const struct peer *peer);
+
+// PERMISSION_DENIED, where it is somebody else.
+enum status gate_check_ruler(const struct service_config *config, const struct peer *peer,
+                             struct error *error) MUST_CHECK;
 
 // UNAUTHENTICATED, where it came over a network and its request, which is not decoded for that,
 // presents another token than is asked for; `id` is filled in as far as it can be read.

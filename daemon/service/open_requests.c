@@ -5,7 +5,6 @@
 
 #include "common/clock.h"
 #include "daemon/service/answer_log.h"
-#include "daemon/service/gate.h"
 
 static bool is_before(const struct task *a, const struct task *b)
 {
@@ -53,14 +52,14 @@ static void owner_fill(const struct task *task, struct wire_open_request *open)
 }
 
 static void open_fill(const struct task *task, struct crews *crews, const struct peer *peer,
-                      uint64_t now_ns, struct wire_open_request *open)
+                      bool rules, uint64_t now_ns, struct wire_open_request *open)
 {
     bool mine = peer_is_known(peer) && peer->uid == task->peer.uid;
     *open = (struct wire_open_request){.world_size = task->c.world_size,
                                        .running = task->run_ns > 0,
                                        .age_ns = now_ns - task->admitted_ns,
                                        .run_ns = task->run_ns > 0 ? now_ns - task->run_ns : 0};
-    if (mine || gate_is_ruler(peer))
+    if (mine || rules)
         owner_fill(task, open);
     else
         peer_describe_user(&task->peer, open->user);
@@ -69,7 +68,8 @@ static void open_fill(const struct task *task, struct crews *crews, const struct
 }
 
 int open_requests_list(const struct tasks *tasks, int slots, struct crews *crews,
-                       const struct peer *peer, struct wire_open_request open[OPEN_LISTED_MAX])
+                       const struct peer *peer, bool rules,
+                       struct wire_open_request open[OPEN_LISTED_MAX])
 {
     const struct task *list[OPEN_LISTED_MAX];
     int count = 0;
@@ -77,6 +77,6 @@ int open_requests_list(const struct tasks *tasks, int slots, struct crews *crews
         if (tasks_get(tasks, slot))
             count = insert(list, count, tasks_get(tasks, slot));
     for (int i = 0; i < count; i++)
-        open_fill(list[i], crews, peer, clock_now_ns(), &open[i]);
+        open_fill(list[i], crews, peer, rules, clock_now_ns(), &open[i]);
     return count;
 }

@@ -12,6 +12,7 @@
 // returns how many there are. The id and the case of a request are filled in for its own user and
 // for those who rule the daemon. Each client over a network counts as another user.
 int open_requests_list(const struct tasks *tasks, int slots, struct crews *crews,
-                       const struct peer *peer, struct wire_open_request open[OPEN_LISTED_MAX]);
+                       const struct peer *peer, bool rules,
+                       struct wire_open_request open[OPEN_LISTED_MAX]);
 
 #endif

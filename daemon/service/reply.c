@@ -40,3 +40,12 @@ void reply_status(struct exchange *exchange, const struct wire_request *request,
     snprintf(reply.message, sizeof(reply.message), "%s", error->text);
     reply_send(exchange, &reply);
 }
+
+void reply_done(struct exchange *exchange, const struct wire_request *request,
+                struct wire_reply *done, const struct error *error)
+{
+    if (done)
+        reply_send(exchange, done);
+    else
+        reply_status(exchange, request, error);
+}

@@ -20,4 +20,8 @@ void reply_send(struct exchange *exchange, struct wire_reply *reply);
 void reply_status(struct exchange *exchange, const struct wire_request *request,
                   const struct error *error);
 
+// Sends the first where there is one, else the error.
+void reply_done(struct exchange *exchange, const struct wire_request *request,
+                struct wire_reply *done, const struct error *error);
+
 #endif

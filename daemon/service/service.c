@@ -18,6 +18,7 @@
 #include "daemon/service/gate.h"
 #include "daemon/service/loss_reasons.h"
 #include "daemon/service/open_requests.h"
+#include "daemon/service/order.h"
 #include "daemon/service/pool_text.h"
 #include "daemon/service/reply.h"
 #include "daemon/service/tasks.h"
@@ -27,12 +28,12 @@ struct service {
     struct service_config config;
     struct core *core;
     struct crews *crews;
-    void (*exited)(void *context);
+    void (*exited)(void *context), (*reload)(void *context);
     void *context;
     ev_timer deadline;
     uint64_t armed_ns; // what `deadline` is set to; UINT64_MAX: nothing
     uint64_t began_ns;
-    uint64_t passed, failed, refused; // refused: before the core was asked
+    uint64_t passed, failed, unverified, refused; // refused: before the core was asked
     bool stopping;
     struct tasks *tasks;       // what the core's slots stand for
     struct deposits *deposits; // clients' tensors
@@ -52,23 +53,13 @@ static struct crew *crew_of(struct service *s, const struct action *a)
     return crew && crew->generation == a->generation && crew->world_size > 0 ? crew : NULL;
 }
 
-// The GPU of each rank, NULL where there are none. The core counts devices by their place.
-static const int *gpus_of(const struct service *s, const struct action *a, int gpus[DEVICES_MAX])
-{
-    const struct wire_description *d = &s->config.description;
-    int count = 0;
-    for (int place = 0; place < d->gpu_count; place++)
-        if (a->devices >> place & 1)
-            gpus[count++] = d->gpus[place].index;
-    return count == a->world_size ? gpus : NULL;
-}
-
 static void on_start(struct service *s, const struct action *a)
 {
     int gpus[DEVICES_MAX];
     struct error error;
-    const struct crew_start start = {a->generation, a->implementation, a->world_size,
-                                     gpus_of(s, a, gpus)};
+    const struct crew_start start = {
+        a->generation, a->implementation, a->world_size,
+        order_gpus(&s->config.description, a->devices, a->world_size, gpus)};
     log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
                " spare=%d",
                guests_name(s->config.guests, a->implementation), a->world_size, a->instance,
@@ -104,21 +95,6 @@ static void on_kill(struct service *s, const struct action *a)
     crew_kill(crew);
 }
 
-// A stop from outside ends cases through the core's cancel; the client did not ask for that.
-static void stop_tell(struct wire_reply *reply)
-{
-    reply->status = STATUS_UNAVAILABLE;
-    snprintf(reply->message, sizeof(reply->message),
-             "the daemon was stopped before the case was done; submit it again once it is back");
-}
-
-// The time limit that a case which has passed one has passed.
-static uint64_t limit_of(const struct task *task, const struct action *a)
-{
-    bool of_run = task->run_timeout_ns > 0 && a->run_ns >= task->run_timeout_ns;
-    return of_run ? task->run_timeout_ns : task->timeout_ns;
-}
-
 // What belongs to an answer and the core does not know.
 static const char *detail_of(const struct service *s, const struct action *a,
                              const struct task *task, struct error *stuck)
@@ -150,13 +126,14 @@ static void on_answer(struct service *s, const struct action *a)
         answer_result(a, crew, &reply);
         s->passed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_PASS;
         s->failed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_FAIL;
+        s->unverified += reply.status == STATUS_OK && reply.result.verdict == VERDICT_UNVERIFIED;
     } else {
         struct error stuck;
-        answer_failure(a, a->cause == CAUSE_STUCK ? NULL : crew, limit_of(task, a),
+        answer_failure(a, a->cause == CAUSE_STUCK ? NULL : crew, answer_limit_ns(task, a),
                        detail_of(s, a, task, &stuck), &reply);
         loss_note(s, a, task, &reply);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
-            stop_tell(&reply);
+            answer_stopped(&reply);
     }
     answer_log(task, a, &reply);
     size_t size = 0;
@@ -394,13 +371,26 @@ static void request_cancel(struct service *s, struct exchange *exchange, const s
 {
     struct error error;
     struct wire_reply done = {.id = request->id, .method = METHOD_CANCEL};
-    uint32_t user = gate_is_ruler(peer) ? CORE_ANY_USER : peer->uid;
+    uint32_t user = gate_is_ruler(&s->config, peer) ? CORE_ANY_USER : peer->uid;
     enum status status = core_cancel(s->core, clock_now_ns(), &request->cancel, user, &error);
     answer_log_cancel(&request->cancel, peer, status);
-    if (status == STATUS_OK)
-        reply_send(exchange, &done);
-    else
-        reply_status(exchange, request, &error);
+    reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
+    actions_do(s);
+}
+
+static void request_order(struct service *s, struct exchange *exchange, const struct peer *peer,
+                          const struct wire_request *request)
+{
+    struct error error;
+    struct wire_reply done = {.id = request->id, .method = METHOD_ORDER};
+    enum status status = gate_check_ruler(&s->config, peer, &error);
+    if (status == STATUS_OK && request->order.kind == ORDER_RELOAD)
+        s->reload(s->context);
+    else if (status == STATUS_OK)
+        status = order_do(s->core, clock_now_ns(), &s->config.description, &request->order,
+                          &done.done, &error);
+    answer_log_order(&request->order, peer, status);
+    reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
     actions_do(s);
 }
 
@@ -419,6 +409,8 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
     status->uptime_ns = clock_now_ns() - s->began_ns;
     status->passed = s->passed;
     status->failed = s->failed;
+    status->unverified = s->unverified;
+    status->devices_out = order_numbers(&s->config.description, core_devices_out(s->core));
     status->refused += s->refused;
     pool_text_status(&s->config.description, s->start_errors, pools, status->pool_count);
 }
@@ -431,8 +423,8 @@ static void request_status(struct service *s, struct exchange *exchange, const s
     struct wire_reply reply = {.id = request->id, .method = METHOD_STATUS};
     status_fill(s, &reply.pools, pools);
     reply.pools.open = open;
-    reply.pools.open_count =
-        open_requests_list(s->tasks, s->config.description.queue_max, s->crews, peer, open);
+    reply.pools.open_count = open_requests_list(s->tasks, s->config.description.queue_max, s->crews,
+                                                peer, gate_is_ruler(&s->config, peer), open);
     reply_send(exchange, &reply);
 }
 
@@ -441,10 +433,9 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
 {
     static void (*const methods[])(struct service *, struct exchange *, const struct peer *,
                                    const struct wire_request *) = {
-        [METHOD_RUN] = request_run,
-        [METHOD_DESCRIBE] = request_describe,
-        [METHOD_STATUS] = request_status,
-        [METHOD_CANCEL] = request_cancel,
+        [METHOD_RUN] = request_run,       [METHOD_DESCRIBE] = request_describe,
+        [METHOD_STATUS] = request_status, [METHOD_CANCEL] = request_cancel,
+        [METHOD_ORDER] = request_order,
     };
     struct service *s = context;
     struct wire_request request = {0};
@@ -501,6 +492,7 @@ void service_limit(struct service *s, const struct service_limits *limits)
 {
     s->config.user_queue_max = limits->user_queue_max;
     s->config.allowed = limits->allowed;
+    s->config.administrators = limits->administrators;
     s->config.subjects = limits->subjects;
     s->config.token = limits->token;
     s->config.idle_timeout_ns = limits->idle_timeout_ns;
@@ -513,6 +505,11 @@ void service_limit(struct service *s, const struct service_limits *limits)
                                      .timeout_max_ns = limits->timeout_max_ns,
                                      .memory_max = (uint64_t)limits->memory_bytes_max});
     actions_do(s);
+}
+
+void service_on_reload(struct service *s, void (*reload)(void *context))
+{
+    s->reload = reload;
 }
 
 void service_drain(struct service *s)

@@ -33,12 +33,16 @@ struct server_handler service_handler(struct service *service);
 void service_set_deposits(struct service *service, struct deposits *deposits);
 enum status service_check_peer(void *service, const struct peer *peer, struct error *error);
 
+// What an administrator's order to reload calls, with the context of `exited`; before the first
+// request.
+void service_on_reload(struct service *service, void (*reload)(void *context));
+
 // What may change while it serves. What was admitted stays.
 struct service_limits {
     int user_queue_max;
     struct user_limits user;
     uint64_t timeout_max_ns;
-    struct user_list allowed;
+    struct user_list allowed, administrators;
     struct subject_list subjects;
     struct token token;
     uint64_t idle_timeout_ns;

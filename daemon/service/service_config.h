@@ -24,13 +24,14 @@ struct service_config {
     bool shares_devices;      // a pool may have more ranks than there are devices
     bool spares;              // a second pool stands by behind each
     uint64_t idle_timeout_ns;
-    struct user_limits user;      // what of a user's cases runs
-    int user_queue_max;           // cases of one user, up to the description's queue_max
-    struct user_list allowed;     // empty: everybody
-    struct subject_list subjects; // allowed over a network; empty: everybody
-    struct token token;           // of clients over a network; "": none is asked
-    int descriptors_max;          // that this process may open
-    struct device_rates rates;    // of the devices
+    struct user_limits user;         // what of a user's cases runs
+    int user_queue_max;              // cases of one user, up to the description's queue_max
+    struct user_list allowed;        // empty: everybody
+    struct user_list administrators; // beside root and the daemon's own user
+    struct subject_list subjects;    // allowed over a network; empty: everybody
+    struct token token;              // of clients over a network; "": none is asked
+    int descriptors_max;             // that this process may open
+    struct device_rates rates;       // of the devices
 };
 
 #endif

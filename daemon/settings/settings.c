@@ -176,6 +176,11 @@ static bool allow_subjects_set(struct settings *c, const char *text)
     return subject_list_parse(text, &c->listen.subjects);
 }
 
+static bool admin_users_set(struct settings *c, const char *text)
+{
+    return user_list_parse(text, &c->administrators);
+}
+
 static bool idle_timeout_set(struct settings *c, const char *text)
 {
     return duration_parse(text, &c->idle_timeout_ns);
@@ -299,6 +304,12 @@ static const struct setting {
      allow_subjects_set,
      "up to " TEXT_OF(SUBJECT_LIST_MAX) " subjects such as CN=alice,O=Lab, with semicolons between "
                                         "them"},
+    {"admin-users", "LIST",
+     "Take orders from these users, names or numbers, beside root and the daemon's own: cancel "
+     "what "
+     "is another's, drain devices, lift POISON, reload [nobody]",
+     admin_users_set,
+     "up to " TEXT_OF(USER_LIST_MAX) " users of this machine or numbers, with commas between them"},
     {"idle-timeout", "TIME", "Stop a pool that has nothing to do for this long; 0: never [10m]",
      idle_timeout_set, DURATION_SYNTAX},
     {"memory", "SIZE",

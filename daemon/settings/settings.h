@@ -40,6 +40,7 @@ struct settings {
     uint64_t user_time_ns, user_window_ns; // device time of one user in a window; 0: not limited
     uint64_t timeout_max_ns;               // 1..TIMEOUT_MAX_NS
     struct user_list allowed;              // empty: whoever can open the socket
+    struct user_list administrators;       // beside root and the user of the daemon
     struct provider_list providers;
     uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
     int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has

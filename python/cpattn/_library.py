@@ -257,6 +257,8 @@ class DaemonStatusStruct(ctypes.Structure):
         ("draining", ctypes.c_bool),
         ("pool_count", ctypes.c_int32),
         ("request_count", ctypes.c_int32),
+        ("unverified", ctypes.c_uint64),
+        ("devices_out", ctypes.c_uint64),
     ]
 
 
@@ -380,6 +382,10 @@ _CLIENT_FUNCTIONS = {
     ),
     "cpattn_cancel": (_INT, [_POINTER, _ERROR]),
     "cpattn_cancel_id": (_INT, [_POINTER, _TEXT, ctypes.c_uint64, _ERROR]),
+    "cpattn_order": (
+        _INT,
+        [_POINTER, _INT, _INT, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64), _ERROR],
+    ),
     "cpattn_result_destroy": (None, [ctypes.POINTER(ResultStruct)]),
     "cpattn_result_rank": (ctypes.POINTER(RankStruct), [ctypes.POINTER(ResultStruct), _INT]),
     "cpattn_result_figures": (

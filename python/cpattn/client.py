@@ -161,6 +161,8 @@ class DaemonStatus:
     draining: bool
     pools: tuple
     requests: tuple
+    unverified: int
+    devices_out: int
 
 
 class Request:
@@ -442,6 +444,30 @@ class Client:
             self._handle, request_id.encode(), _ns(timeout), ctypes.byref(error)
         )
         insist(status, error)
+
+    def drain(self, device: int, timeout: float = 5) -> int:
+        """Takes a device out of use, as administrators may; how many are out of use then."""
+        return self._order(1, device, timeout)
+
+    def enable(self, device: int, timeout: float = 5) -> int:
+        """Uses a device again, as administrators may; how many are out of use then."""
+        return self._order(2, device, timeout)
+
+    def unpoison(self, timeout: float = 5) -> int:
+        """Lets cases run again that have killed their pools; how many were refused for it."""
+        return self._order(3, 0, timeout)
+
+    def reload(self, timeout: float = 5) -> None:
+        """Has the daemon read its settings again."""
+        self._order(4, 0, timeout)
+
+    def _order(self, order: int, device: int, timeout: float) -> int:
+        count, error = ctypes.c_uint64(), Error()
+        status = self._library.cpattn_order(
+            self._handle, order, device, _ns(timeout), ctypes.byref(count), ctypes.byref(error)
+        )
+        insist(status, error)
+        return count.value
 
     # ---- the daemon ----
 

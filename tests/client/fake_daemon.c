@@ -170,6 +170,9 @@ static void reply_fill(struct wire_reply *reply, const struct wire_request *requ
     case METHOD_CANCEL:
         reply->status = cancel(&request->cancel);
         break;
+    case METHOD_ORDER:
+        reply->done = 10 * (uint64_t)request->order.kind + (uint64_t)request->order.device;
+        break;
     }
 }
 

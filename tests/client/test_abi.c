@@ -124,6 +124,8 @@ static const struct place {
     AT(cpattn_daemon_status, failed, 32),
     AT(cpattn_daemon_status, errors, 40),
     AT(cpattn_daemon_status, refused, 48),
+    AT(cpattn_daemon_status, unverified, 72),
+    AT(cpattn_daemon_status, devices_out, 80),
     AT(cpattn_daemon_status, draining, 56),
     AT(cpattn_daemon_status, pool_count, 60),
     AT(cpattn_daemon_status, request_count, 64),

@@ -323,6 +323,22 @@ START_TEST(a_silent_daemon_costs_the_time_limit)
 }
 END_TEST
 
+// ---- orders -------------------------------------------------------------------------------------
+
+START_TEST(orders_are_given)
+{
+    uint64_t count = 0;
+    ck_assert_int_eq(cpattn_order(client, CPATTN_ORDER_DRAIN, 5, 0, &count, &error), CPATTN_OK);
+    ck_assert_uint_eq(count, 15); // which is what the other side makes of it
+    ck_assert_int_eq(cpattn_order(client, CPATTN_ORDER_RELOAD, 0, 0, NULL, &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_order(client, (enum cpattn_order)5, 0, 0, &count, &error),
+                     CPATTN_INVALID_ARGUMENT);
+    ck_assert_int_eq(cpattn_order(client, CPATTN_ORDER_ENABLE, 64, 0, &count, &error),
+                     CPATTN_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.text, "device is 64; accepted is 0 to 63");
+}
+END_TEST
+
 // ---- cancelling ---------------------------------------------------------------------------------
 
 static void wait_held(int count)
@@ -489,6 +505,7 @@ int main(void)
     tcase_add_test(flight, a_request_can_be_waited_for_alone);
     tcase_add_test(flight, requests_in_flight_are_limited);
     tcase_add_test(flight, a_silent_daemon_costs_the_time_limit);
+    tcase_add_test(flight, orders_are_given);
     tcase_add_test(flight, a_request_is_cancelled);
     tcase_add_test(flight, a_destroyed_request_is_cancelled);
     tcase_add_test(flight, any_request_is_cancelled_by_its_id);

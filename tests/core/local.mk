@@ -52,6 +52,7 @@ test_programs += tests/core/test_sim
 tests_core_test_sim_SOURCES = \
     tests/core/test_sim.c \
     tests/core/sim/judge.c \
+    tests/core/sim/orders.c \
     tests/core/sim/ranks.c \
     tests/core/sim/record.c \
     tests/core/sim/record.h \

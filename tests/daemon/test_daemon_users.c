@@ -146,6 +146,60 @@ START_TEST(test_share_of_those_who_ask_again)
 }
 END_TEST
 
+static uint64_t order_as(int fd, enum wire_order_kind kind, int device)
+{
+    struct wire_request request = daemon_request(METHOD_ORDER);
+    request.order = (struct wire_order){kind, device};
+    daemon_send(fd, 5, &request);
+    struct wire_reply reply = daemon_receive(fd);
+    expect_status(&reply, STATUS_OK);
+    uint64_t done = reply.done;
+    wire_reply_fini(&reply);
+    return done;
+}
+
+// Those that the settings name are obeyed, and nobody else.
+START_TEST(test_administrators)
+{
+    static const char *const arguments[] = {"--admin-users", "61001", "--devices", "2", NULL};
+    start_open(arguments);
+    int alice = connect_as(ALICE), bob = connect_as(BOB);
+    struct wire_request request = daemon_request(METHOD_ORDER);
+    request.order = (struct wire_order){ORDER_DRAIN_DEVICE, 0};
+    expect_reply(bob, &request, STATUS_PERMISSION_DENIED, "uid=61002 is not an administrator");
+    request.order.device = 2;
+    expect_reply(alice, &request, STATUS_INVALID_ARGUMENT, "device is 2; this daemon has 0, 1");
+
+    // Bob's case runs on, and the next one cannot.
+    struct wire_request his = daemon_request_long(2), next = daemon_request(METHOD_RUN);
+    daemon_send(bob, 1, &his);
+    daemon_await_running(&d, 1);
+    ck_assert_uint_eq(order_as(alice, ORDER_DRAIN_DEVICE, 1), 1);
+    ck_assert_uint_eq(daemon_status(&d).devices_out, 2);
+    ck_assert_int_eq(daemon_status(&d).running, 1);
+    expect_reply(alice, &next, STATUS_UNAVAILABLE, "an administrator has taken devices out of use");
+
+    // An administrator cancels what is another's.
+    struct wire_request cancel = daemon_request(METHOD_CANCEL);
+    cancel.cancel = his.id;
+    expect_reply(alice, &cancel, STATUS_OK, "");
+    struct wire_reply reply = daemon_receive(bob);
+    expect_status(&reply, STATUS_CANCELLED);
+    wire_reply_fini(&reply);
+    ck_assert_uint_eq(order_as(alice, ORDER_ENABLE_DEVICE, 1), 0);
+    next = daemon_request(METHOD_RUN);
+    expect_reply(alice, &next, STATUS_OK, "");
+    ck_assert_uint_eq(order_as(alice, ORDER_UNPOISON, 0), 0);
+    ck_assert_uint_eq(order_as(alice, ORDER_RELOAD, 0), 0);
+    while (!daemon_logged(&d, "reloaded "))
+        usleep(1000);
+    ck_assert(daemon_logged(&d, "order kind=drain device=1 uid=61001"));
+    close(alice);
+    close(bob);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 static struct wire_open_request first_open(int fd)
 {
     struct wire_request request = daemon_request(METHOD_STATUS);
@@ -253,6 +307,7 @@ int main(void)
     if (geteuid() == 0) {
         tcase_add_test(tcase, test_allow_users);
         tcase_add_test(tcase, test_share_of_those_who_ask_again);
+        tcase_add_test(tcase, test_administrators);
         tcase_add_test(tcase, test_status_shows_a_user_what_is_theirs);
         tcase_add_test(tcase, test_share_of_the_queue);
         tcase_add_test(tcase, test_connections_of_one_user);

@@ -17,6 +17,7 @@ struct request_tree {
     Cpattn__V1__Run run;
     Cpattn__V1__Case spec;
     Cpattn__V1__Cancel cancel;
+    Cpattn__V1__Order order;
     uint8_t id[16], cancel_id[17]; // one more than a good one has
 };
 
@@ -26,6 +27,7 @@ static void tree_init(struct request_tree *t)
     cpattn__v1__run__init(&t->run);
     cpattn__v1__case__init(&t->spec);
     cpattn__v1__cancel__init(&t->cancel);
+    cpattn__v1__order__init(&t->order);
     memset(t->id, 7, sizeof t->id);
     memset(t->cancel_id, 9, sizeof t->cancel_id);
     t->request.version = WIRE_VERSION;
@@ -150,7 +152,7 @@ START_TEST(envelopes_are_refused)
     REFUSED(tree.request.run_timeout_ns = TIMEOUT_MAX_NS + 1, INVALID_ARGUMENT,
             "run_timeout_ns is 86400000000001; accepted is 0 to 86400000000000");
     REFUSED(tree.request.method_case = 0, INVALID_ARGUMENT,
-            "method is missing; accepted is run, describe, status or cancel");
+            "method is missing; accepted is run, describe, status, cancel or order");
     REFUSED(tree.run.spec = NULL, INVALID_ARGUMENT, "case is missing");
     REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_CANCEL,
              tree.request.cancel = &tree.cancel, tree.cancel.id.len = 17),
@@ -158,6 +160,12 @@ START_TEST(envelopes_are_refused)
     REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_CANCEL,
              tree.request.cancel = &tree.cancel, memset(tree.cancel_id, 0, 16)),
             INVALID_ARGUMENT, "cancel.id is all zeros");
+    REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_ORDER,
+             tree.request.order = &tree.order),
+            INVALID_ARGUMENT, "order.kind is 0; accepted is 1 to 4");
+    REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_ORDER,
+             tree.request.order = &tree.order, tree.order.kind = 1, tree.order.device = 64),
+            INVALID_ARGUMENT, "order.device is 64; accepted is 0 to 63");
 }
 END_TEST
 

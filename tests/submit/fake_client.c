@@ -467,6 +467,17 @@ enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id
     return fake_error(error, CPATTN_NOT_FOUND, "no such request waits or runs");
 }
 
+enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order order, int device,
+                                uint64_t timeout_ns, uint64_t *count, struct cpattn_error *error)
+{
+    (void)client;
+    (void)timeout_ns;
+    if (order == CPATTN_ORDER_DRAIN && device == 63)
+        return fake_error(error, CPATTN_INVALID_ARGUMENT, "device is 63; this daemon has 0, 1");
+    *count = order == CPATTN_ORDER_UNPOISON ? 1 : order == CPATTN_ORDER_DRAIN ? 2 : 0;
+    return CPATTN_OK;
+}
+
 void cpattn_request_destroy(struct cpattn_request *request)
 {
     struct cpattn_request **r = &request->client->first;
@@ -538,8 +549,10 @@ enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t ti
                                              .queued = 3,
                                              .running = 1,
                                              .admitted = 20,
-                                             .passed = 14,
+                                             .passed = 12,
                                              .failed = 1,
+                                             .unverified = 2,
+                                             .devices_out = 0x5,
                                              .errors = 1,
                                              .refused = 2,
                                              .pool_count = 2,

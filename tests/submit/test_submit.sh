@@ -559,6 +559,11 @@ tap_has "status: a request that runs" "$(printf '%s' "$out" | tr -s ' ')" \
 tap_has "status: another user's that waits" "$(printf '%s' "$out" | tr -s ' ')" \
     "- waiting 1.00 s - - uid=1001 torch -"
 tap_has "status: not all are listed" "$out" "and 2 more"
+tap_has "status: what becomes of cases adds up" "$out" \
+    "20 cases taken in: 12 passed, 1 failed, 2 unverified, 1 not brought to its end; 2 refused"
+tap_has "status: devices out of use" "$out" "out of use by order: 0 2"
+run status --check
+tap_is "status --check: a pool that is down" "$status" 1
 run status --json
 tap_is "status --json: requests" "$(peeks requests.0.id requests.0.phase requests.1.running)" \
     "00112233445566778899aabbccddeeff forward false "
@@ -580,6 +585,18 @@ tap_is "describe --json" "$("$peek" json queue_max <"$scratch/out")" 4096
 tap_is "describe --json: fields" "$("$peek" json fields.format <"$scratch/out")" "bshd, sbhd or thd"
 run cancel 0123456789abcdef0123456789abcdef
 tap_is "cancel" "$status$out$err" 0
+run drain 3
+tap_is "drain" "$status $out" "0 2 devices out of use"
+run drain 63
+tap_is "drain: no such device" "$status $err" "67 cpattn-submit: device is 63; this daemon has 0, 1"
+run enable 3
+tap_is "enable" "$status $out" "0 0 devices out of use"
+run unpoison
+tap_is "unpoison" "$status $out" "0 1 case may run again"
+run reload
+tap_is "reload" "$status $out" "0 the settings are being read again; the log tells what came of it"
+refuses 64 "device is 'x'; expected the number of a GPU or core, 0 to 63" drain x
+refuses 64 "the number of a device is missing; see cpattn-submit enable --help" enable
 run version
 tap_is "version" "$status $out" "0 cpattn-submit 0.0.0-fake"
 run --version
@@ -625,7 +642,7 @@ fi
 
 # ---- the truth of the help ----
 
-commands="case attend dump bench matrix report explain describe status cancel version"
+commands="case attend dump bench matrix report explain describe status cancel drain enable unpoison reload version"
 page=$top_srcdir/doc/cpattn-submit.1
 for command in $commands; do
     run "$command" --help

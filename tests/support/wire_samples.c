@@ -328,6 +328,8 @@ void sample_status(struct sample *s, int pools, struct wire_status *status)
     status->failed = sample_bits(s);
     status->errors = sample_bits(s);
     status->refused = sample_bits(s);
+    status->unverified = sample_bits(s);
+    status->devices_out = sample_bits(s);
     status->draining = sample_bits(s) & 1;
     status->pool_count = pools;
     status->pools = zeroed((size_t)pools + 1, sizeof *status->pools);

@@ -38,6 +38,10 @@ int command_describe(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_cancel(int argc, char **argv);
+int command_drain(int argc, char **argv);
+int command_enable(int argc, char **argv);
+int command_unpoison(int argc, char **argv);
+int command_reload(int argc, char **argv);
 int command_version(int argc, char **argv);
 
 // Writes "cpattn-submit: SENTENCE" to stderr.

@@ -13,10 +13,10 @@
 
 struct daemon_options {
     const char *socket, *id;
-    bool json;
+    bool json, check;
 };
 
-enum { KEY_SOCKET = 1, KEY_JSON };
+enum { KEY_SOCKET = 1, KEY_JSON, KEY_CHECK };
 
 #define OPTION_SOCKET                                                                              \
     {                                                                                              \
@@ -28,6 +28,12 @@ enum { KEY_SOCKET = 1, KEY_JSON };
     }
 
 static const struct argp_option query_table[] = {OPTION_SOCKET, OPTION_JSON, {.name = NULL}};
+static const struct argp_option status_table[] = {
+    OPTION_SOCKET,
+    OPTION_JSON,
+    {"check", KEY_CHECK, NULL, 0,
+     "exit with 1 where the daemon drains, or a pool is DOWN or STUCK; for monitors", 3},
+    {.name = NULL}};
 static const struct argp_option socket_table[] = {OPTION_SOCKET, {.name = NULL}};
 
 static const struct argp_child access_child[] = {COMMAND_ACCESS_CHILD, {.argp = NULL}};
@@ -36,6 +42,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 {
     struct daemon_options *o = state->input;
     switch (key) {
+    case KEY_CHECK:
+        o->check = true;
+        return 0;
     case KEY_SOCKET:
         o->socket = value;
         return 0;
@@ -236,6 +245,26 @@ static void print_requests(const struct cpattn_daemon_status *s)
         printf("and %d more\n", s->running + s->queued - s->request_count);
 }
 
+static void print_devices_out(uint64_t devices)
+{
+    printf("out of use by order:");
+    for (int device = 0; device < 64; device++)
+        if (devices >> device & 1)
+            printf(" %d", device);
+    printf("; cpattn-submit enable ends that\n");
+}
+
+// What a monitor is to notice: no new cases are taken, or some cannot be run.
+static bool status_is_bad(const struct cpattn_daemon_status *s)
+{
+    bool bad = s->draining;
+    for (int i = 0; i < s->pool_count; i++) {
+        const char *state = cpattn_daemon_status_pool(s, i)->state;
+        bad = bad || strcmp(state, "down") == 0 || strcmp(state, "stuck") == 0;
+    }
+    return bad;
+}
+
 static void print_status(const struct cpattn_daemon_status *s)
 {
     char uptime[DURATION_TEXT_MAX];
@@ -243,9 +272,11 @@ static void print_status(const struct cpattn_daemon_status *s)
            duration_format(s->uptime_ns, uptime, sizeof(uptime)),
            s->draining ? ", draining: no new cases" : "", s->running, s->queued);
     printf("%" PRIu64 " case%s taken in: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
-           " not brought to %s end; %" PRIu64 " refused\n",
-           s->admitted, s->admitted == 1 ? "" : "s", s->passed, s->failed, s->errors,
+           " unverified, %" PRIu64 " not brought to %s end; %" PRIu64 " refused\n",
+           s->admitted, s->admitted == 1 ? "" : "s", s->passed, s->failed, s->unverified, s->errors,
            s->errors == 1 ? "its" : "their", s->refused);
+    if (s->devices_out)
+        print_devices_out(s->devices_out);
     if (s->pool_count == 0)
         printf("no pool yet: the first case of a world size starts one\n");
     else
@@ -257,7 +288,7 @@ static void print_status(const struct cpattn_daemon_status *s)
 int command_status(int argc, char **argv)
 {
     static const struct argp argp = {
-        .options = query_table,
+        .options = status_table,
         .parser = parse_option,
         .children = access_child,
         .doc = "Says what the daemon is doing: cases, pools of rank processes, counts since its "
@@ -276,6 +307,8 @@ int command_status(int argc, char **argv)
         exit_status = command_json_exit(json_status(stdout, status));
     else
         print_status(status);
+    if (exit_status == 0 && o.check && status_is_bad(status))
+        exit_status = 1;
     cpattn_daemon_status_destroy(status);
     cpattn_client_destroy(client);
     return exit_status;

@@ -6,6 +6,7 @@ submit_sources += client/submit/commands/case_command.c
 submit_sources += client/submit/commands/command.c
 submit_sources += client/submit/commands/command.h
 submit_sources += client/submit/commands/daemon_command.c
+submit_sources += client/submit/commands/order_command.c
 submit_sources += client/submit/commands/dump.c
 submit_sources += client/submit/commands/dump.h
 submit_sources += client/submit/commands/explain_command.c

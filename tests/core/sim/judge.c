@@ -46,6 +46,15 @@ static bool is_too_long(const struct core_request *r)
     return r->cost_ns > r->timeout_ns || (r->run_timeout_ns > 0 && r->cost_ns > r->run_timeout_ns);
 }
 
+// No pool of the world size can be had while devices are out of use.
+static bool is_out(const struct sim *s, int world_size)
+{
+    for (int i = 0; i < record_instances(s, world_size); i++)
+        if (!(record_devices(s, world_size, i) & record_unusable(s)))
+            return false;
+    return s->devices_out != 0;
+}
+
 static enum status submission_status(const struct sim *s, const struct core_request *r)
 {
     uint64_t down_ns;
@@ -60,6 +69,10 @@ static enum status submission_status(const struct sim *s, const struct core_requ
         (record_down(s, r->world_size, &down_ns) && s->now_ns - down_ns >= r->patience_ns &&
          record_down_rests(s, r->world_size, s->told_ns)))
         return STATUS_UNAVAILABLE;
+    if (is_out(s, r->world_size)) {
+        s->totals->taken_out++;
+        return STATUS_UNAVAILABLE;
+    }
     if (s->live == s->config.queue_max || user_is_at_limit(s, r->user))
         return STATUS_RESOURCE_EXHAUSTED;
     uint64_t wait_ns = turns_wait_ns(s, r->user);
@@ -149,7 +162,7 @@ static void judge_start(struct sim *s, const struct action *a)
                   a->devices == record_devices(s, a->world_size, a->instance),
               "instance %d of world size %d on devices %#llx", a->instance, a->world_size,
               (unsigned long long)a->devices);
-    SIM_CHECK(s, !(record_stuck(s) & a->devices), "START on devices with ranks that are stuck");
+    SIM_CHECK(s, !(record_unusable(s) & a->devices), "START on devices with ranks that are stuck");
     if (a->spare)
         judge_spare_start(s, a);
     else
@@ -178,7 +191,7 @@ static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t
 {
     bool rests = true;
     for (int i = 0; i < record_instances(s, waiting->world_size); i++) {
-        if (record_devices(s, waiting->world_size, i) & record_stuck(s))
+        if (record_devices(s, waiting->world_size, i) & record_unusable(s))
             continue;
         if (!record_leader(s, waiting->world_size, i) &&
             !record_may_start(s, waiting->world_size, i, s->now_ns))
@@ -228,7 +241,7 @@ static void judge_run(struct sim *s, const struct action *a)
     SIM_CHECK(s, !crew->working, "RUN in a pool that runs");
     SIM_CHECK(s, !(record_leased_for(s, a->world_size, a->instance) & a->devices),
               "RUN on devices that are at work");
-    SIM_CHECK(s, !(record_stuck(s) & a->devices), "RUN on devices with ranks that are stuck");
+    SIM_CHECK(s, !(record_unusable(s) & a->devices), "RUN on devices with ranks that are stuck");
     SIM_CHECK(s, !record_stands_by(s, crew), "RUN in a pool that stands by for another");
     SIM_CHECK(s, s->interrupted || record_memory_fits(s, job), "slot %d runs without memory for it",
               a->slot);
@@ -294,11 +307,12 @@ static bool size_is_starting(const struct sim *s, int world_size)
 {
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
         if (c->up && c->world_size == world_size && !c->is_ready && !c->stuck &&
-            !(c->spare && c->killed) && !record_stands_by(s, c) && !(c->devices & record_stuck(s)))
+            !(c->spare && c->killed) && !record_stands_by(s, c) &&
+            !(c->devices & record_unusable(s)))
             return true;
     for (int i = 0; i < record_instances(s, world_size); i++)
         if (record_rests(&s->berths[world_size][i], s->told_ns) &&
-            !(record_devices(s, world_size, i) & record_stuck(s)))
+            !(record_devices(s, world_size, i) & record_unusable(s)))
             return true;
     return false;
 }
@@ -432,6 +446,8 @@ static void settled_crews(const struct sim *s)
         if (!c->up || c->killed)
             continue;
         SIM_CHECK(s, !c->doomed, "pool %d is lost and not killed", pool);
+        SIM_CHECK(s, c->working || !(c->devices & s->devices_out),
+                  "pool %d stays on devices that are out of use", pool);
         SIM_CHECK(s, c->is_ready || s->now_ns < c->started_ns + s->config.start_timeout_ns,
                   "pool %d takes too long to start", pool);
         SIM_CHECK(s,
@@ -488,12 +504,12 @@ static void settled_first(struct sim *s)
     s->totals->crowded += !record_memory_fits(s, job);
     if (size_is_starting(s, job->world_size) || !record_memory_fits(s, job))
         return;
-    uint64_t leased = record_leased(s) | record_stuck(s);
+    uint64_t leased = record_leased(s) | record_unusable(s);
     for (int i = 0; i < record_instances(s, job->world_size); i++) {
         const struct crew *leader = record_leader(s, job->world_size, i);
         bool free = !(record_devices(s, job->world_size, i) & leased);
         bool free_for_leader = !(record_devices(s, job->world_size, i) &
-                                 (record_leased_for(s, job->world_size, i) | record_stuck(s)));
+                                 (record_leased_for(s, job->world_size, i) | record_unusable(s)));
         SIM_CHECK(s, !free || !leader, "slot %d waits, and instance %d is idle", job->slot, i);
         SIM_CHECK(s, !free_for_leader || !leader || !leader->is_ready,
                   "slot %d waits, and instance %d could take over", job->slot, i);

@@ -117,6 +117,11 @@ uint64_t record_devices_alive(const struct sim *s, const struct crew *crew)
     return devices;
 }
 
+uint64_t record_unusable(const struct sim *s)
+{
+    return record_stuck(s) | s->devices_out;
+}
+
 uint64_t record_stuck(const struct sim *s)
 {
     uint64_t devices = 0;
@@ -202,7 +207,7 @@ int record_starting(const struct sim *s, int world_size)
     int starting = 0;
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
         starting += c->up && !c->killed && c->world_size == world_size && !c->is_ready &&
-                    !c->doomed && !record_stands_by(s, c) && !(c->devices & record_stuck(s));
+                    !c->doomed && !record_stands_by(s, c) && !(c->devices & record_unusable(s));
     return starting;
 }
 
@@ -212,7 +217,7 @@ bool record_down(const struct sim *s, int world_size, uint64_t *since_ns)
     *since_ns = 0;
     for (int i = 0; i < record_instances(s, world_size); i++) {
         const struct berth *berth = &s->berths[world_size][i];
-        if (record_devices(s, world_size, i) & record_stuck(s))
+        if (record_devices(s, world_size, i) & record_unusable(s))
             continue;
         if (berth->failures < DOWN_FAILURES)
             return false;
@@ -228,7 +233,7 @@ bool record_down_rests(const struct sim *s, int world_size, uint64_t now_ns)
     if (!record_down(s, world_size, &since_ns))
         return false;
     for (int i = 0; i < record_instances(s, world_size); i++)
-        if (!(record_devices(s, world_size, i) & record_stuck(s)) &&
+        if (!(record_devices(s, world_size, i) & record_unusable(s)) &&
             !record_rests(&s->berths[world_size][i], now_ns))
             return false;
     return true;

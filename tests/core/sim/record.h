@@ -29,7 +29,8 @@ bool record_may_start(const struct sim *s, int world_size, int instance, uint64_
 // The device that a rank of a crew sits on, and those of the ranks that are not reaped.
 int record_device(const struct sim *s, const struct crew *crew, int rank);
 uint64_t record_devices_alive(const struct sim *s, const struct crew *crew);
-uint64_t record_stuck(const struct sim *s); // devices
+uint64_t record_stuck(const struct sim *s);    // devices
+uint64_t record_unusable(const struct sim *s); // these, and those taken out of use
 // No pool of the world size can be had because of stuck ranks on the devices of each.
 bool record_unserved(const struct sim *s, int world_size);
 uint64_t record_leased(const struct sim *s); // devices

@@ -35,8 +35,10 @@ enum news_kind {
     NEWS_CANCEL,
     NEWS_CLIENT_GONE,
     NEWS_DRAIN,
-    NEWS_LIMIT, // other limits
-    NEWS_TIME,  // core_time()
+    NEWS_LIMIT,  // other limits
+    NEWS_DEVICE, // an administrator takes a device out of use, or allows it again
+    NEWS_UNPOISON,
+    NEWS_TIME, // core_time()
     NEWS_KINDS,
 };
 
@@ -123,8 +125,9 @@ struct sim_totals {
     uint64_t causes[SIM_CAUSE_MAX];
     uint64_t refused[STATUS_COUNT];
     uint64_t attached, repeated, forgotten, limited, late;
-    uint64_t crowded;     // jobs that were next and waited for memory
-    uint64_t held, spent; // runs of users at their limit; refused for what was used
+    uint64_t taken_out, lifted; // refused for devices out of use; cases that may run again
+    uint64_t crowded;           // jobs that were next and waited for memory
+    uint64_t held, spent;       // runs of users at their limit; refused for what was used
     uint64_t starts, kills, exits, stale, side_by_side;
     uint64_t spares, takeovers, stuck, left_stuck;
     uint64_t early_ends;
@@ -139,6 +142,7 @@ struct sim {
     struct core *core;
     uint64_t now_ns;
     uint64_t told_ns; // when the core was told the time before this event
+    uint64_t devices_out;
     bool quiet;       // nothing goes wrong any more
     bool interrupted; // a failure was reported while actions of this event were left to take
     bool draining, exited;
@@ -204,6 +208,13 @@ static inline bool sim_kills_from_outside(uint32_t generation, int rank)
 {
     return (generation * 7 + (uint32_t)rank) % 3 == 0;
 }
+
+// Orders of an administrator (orders.c).
+void orders_begin(struct sim *s);
+void orders_draw_limits(struct sim *s);
+void orders_limit(struct sim *s);
+void orders_device(struct sim *s);
+void orders_unpoison(struct sim *s);
 
 // For a life that is traced.
 void trace_life(const struct sim *s);

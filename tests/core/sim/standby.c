@@ -56,7 +56,7 @@ static bool awaits_spare(struct sim *s, int world_size)
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
         if (c->up && c->spare && !c->is_ready && !c->killed && !c->doomed &&
             c->world_size == world_size && !record_stands_by(s, c) &&
-            !(c->devices & (record_leased(s) | record_stuck(s))))
+            !(c->devices & (record_leased(s) | record_unusable(s))))
             return true;
     return false;
 }
@@ -72,7 +72,7 @@ void judge_leader_start(struct sim *s, const struct action *a)
     int starting = 0;
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
         starting += c->up && c->world_size == a->world_size && !c->is_ready && !c->doomed &&
-                    !c->spare && !(c->devices & record_stuck(s));
+                    !c->killed && !c->spare && !(c->devices & record_unusable(s));
     SIM_CHECK(s, starting < record_waiting(s, a->world_size),
               "START without a job that waits for it");
     SIM_CHECK(s, s->interrupted || !awaits_spare(s, a->world_size),
@@ -99,14 +99,14 @@ void judge_kill_standby(struct sim *s, const struct crew *crew)
 {
     const struct crew *leader = record_leader(s, crew->world_size, crew->instance);
     SIM_CHECK(s,
-              crew->doomed || s->draining || s->interrupted || room_is_needed(s) ||
-                  idles_out(s, leader),
+              crew->doomed || s->draining || s->interrupted || crew->devices & s->devices_out ||
+                  room_is_needed(s) || idles_out(s, leader),
               "KILL of a spare without need");
 }
 
 void judge_kill_leader(struct sim *s, const struct crew *crew)
 {
-    bool lost = crew->doomed || s->draining || s->interrupted;
+    bool lost = crew->doomed || s->draining || s->interrupted || crew->devices & s->devices_out;
     SIM_CHECK(s, crew->is_ready || lost, "KILL of a pool that starts as it should");
     if (!lost && !idles_out(s, crew)) {
         SIM_CHECK(s, room_is_needed(s), "KILL of a pool without need");
@@ -127,7 +127,7 @@ void judge_standby_settled(struct sim *s)
 {
     if (!s->config.spares || s->draining || s->queued > 0)
         return;
-    uint64_t stuck = record_stuck(s);
+    uint64_t stuck = record_unusable(s);
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
         SIM_CHECK(s,
                   !c->up || c->killed || !c->is_ready ||

@@ -19,6 +19,8 @@ static const char *const news_names[NEWS_KINDS] = {
     [NEWS_CLIENT_GONE] = "client gone",
     [NEWS_DRAIN] = "drain",
     [NEWS_LIMIT] = "limit",
+    [NEWS_DEVICE] = "device",
+    [NEWS_UNPOISON] = "unpoison",
     [NEWS_TIME] = "time",
 };
 

@@ -71,7 +71,7 @@ static bool keeps(const struct sim *s, int job)
 static void turns_keep(struct sim *s)
 {
     uint64_t all = record_all(s->config.device_count);
-    if ((s->kept < 0 || !keeps(s, s->kept)) && (record_leased(s) | record_stuck(s)) != all)
+    if ((s->kept < 0 || !keeps(s, s->kept)) && (record_leased(s) | record_unusable(s)) != all)
         s->kept = turns_first(s);
 }
 

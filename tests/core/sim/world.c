@@ -93,13 +93,6 @@ static int draw_world_size(struct sim *s)
     return sim_chance(s, 990) ? s->habits.world_sizes[sim_draw(s, 4)] : odd[sim_draw(s, 5)];
 }
 
-static void draw_limits(struct sim *s)
-{
-    struct core_config *config = &s->config;
-    config->user_queue_max = sim_chance(s, 500) ? 0 : 1 + sim_draw(s, config->queue_max);
-    config->idle_timeout_ns = sim_chance(s, 500) ? 0 : 1 + sim_draw_ns(s, 500 * MS);
-}
-
 static void client_follow_up(struct sim *s, int job)
 {
     if (sim_chance(s, s->habits.cancel))
@@ -231,27 +224,6 @@ static void client_cancel(struct sim *s, int job)
               status_name(status));
 }
 
-// Somebody has changed the settings.
-static void limits_change(struct sim *s)
-{
-    draw_limits(s);
-    bool lifted = s->config.user.running_max > 0 || s->config.user.time_ns > 0;
-    s->config.user = lifted ? (struct user_limits){0} : s->user_limits;
-    const struct core_limits limits = {
-        .user_queue_max = s->config.user_queue_max,
-        .idle_timeout_ns = s->config.idle_timeout_ns,
-        .user = s->config.user,
-        .timeout_max_ns = s->config.timeout_max_ns,
-        .memory_max = s->config.memory_max,
-    };
-    core_limit(s->core, s->now_ns, &limits);
-    s->totals->limited++;
-    for (struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-        c->idle_ns = s->now_ns;
-    if (!s->quiet)
-        sim_post(s, sim_draw_ns(s, S), NEWS_LIMIT);
-}
-
 // ---- telling the core --------------------------------------------------------------------------
 
 static void tell_core(struct sim *s, const struct news *n)
@@ -294,7 +266,13 @@ static void tell_core(struct sim *s, const struct news *n)
         core_drain(core, s->now_ns);
         break;
     case NEWS_LIMIT:
-        limits_change(s);
+        orders_limit(s);
+        break;
+    case NEWS_DEVICE:
+        orders_device(s);
+        break;
+    case NEWS_UNPOISON:
+        orders_unpoison(s);
         break;
     default:
         core_time(core, s->now_ns);
@@ -478,7 +456,7 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
     s->first = s->kept = -1;
     memset(s->by_slot, -1, sizeof(s->by_slot));
     life_draw_config(s);
-    draw_limits(s);
+    orders_draw_limits(s);
     life_draw_habits(s);
     life_draw_later(s);
     s->habits.calm = sim_chance(s, 200);
@@ -498,6 +476,7 @@ static void life_begin(struct sim *s, uint64_t seed, bool trace, struct sim_tota
         sim_post(s, sim_draw_ns(s, S), NEWS_LIMIT);
     if (sim_chance(s, s->habits.drain))
         sim_post(s, sim_draw_ns(s, S), NEWS_DRAIN);
+    orders_begin(s);
     trace_life(s);
 }
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit drain, enable, unpoison and reload: orders of an administrator.
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/commands/options.h"
+
+#define KEY_SOCKET 0x100
+
+struct order_options {
+    const char *socket;
+    bool wants_device, has_device;
+    int device;
+};
+
+static error_t device_take(struct order_options *o, const char *text)
+{
+    char *end;
+    errno = 0;
+    long device = strtol(text, &end, 10);
+    if (end == text || *end || errno != 0 || device < 0 || device > 63) {
+        command_complain("device is '%s'; expected the number of a GPU or core, 0 to 63", text);
+        return EINVAL;
+    }
+    o->device = (int)device;
+    o->has_device = true;
+    return 0;
+}
+
+static error_t parse_order(int key, char *value, struct argp_state *state)
+{
+    struct order_options *o = state->input;
+    switch (key) {
+    case KEY_SOCKET:
+        o->socket = value;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->wants_device && !o->has_device)
+            return device_take(o, value);
+        return options_no_argument(state, value);
+    case ARGP_KEY_END:
+        if (!o->wants_device || o->has_device)
+            return 0;
+        command_complain("the number of a device is missing; see %s --help", state->name);
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// What the daemon has made of it.
+static void print_done(enum cpattn_order order, uint64_t count)
+{
+    if (order == CPATTN_ORDER_UNPOISON)
+        printf("%" PRIu64 " case%s may run again\n", count, count == 1 ? "" : "s");
+    else if (order == CPATTN_ORDER_RELOAD)
+        printf("the settings are being read again; the log tells what came of it\n");
+    else
+        printf("%" PRIu64 " device%s out of use\n", count, count == 1 ? "" : "s");
+}
+
+static int order_give(int argc, char **argv, enum cpattn_order order, const char *about)
+{
+    static const struct argp_option options[] = {
+        {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 1}, {.name = NULL}};
+    static const struct argp_child access[] = {COMMAND_ACCESS_CHILD, {.argp = NULL}};
+    static const struct command_requests no_cases;
+    bool of_device = order == CPATTN_ORDER_DRAIN || order == CPATTN_ORDER_ENABLE;
+    const struct argp argp = {.options = options,
+                              .parser = parse_order,
+                              .children = access,
+                              .args_doc = of_device ? "DEVICE" : NULL,
+                              .doc = about};
+    struct order_options o = {.wants_device = of_device};
+    struct cpattn_error error;
+    uint64_t count = 0;
+    int exit_status = options_parse(&argp, argc, argv, &o);
+    struct cpattn_client *client =
+        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
+    if (!client)
+        return exit_status;
+    if (cpattn_order(client, order, o.device, 0, &count, &error) == CPATTN_OK) {
+        print_done(order, count);
+    } else {
+        command_complain("%s", error.text);
+        exit_status = command_exit((enum status)error.status);
+    }
+    cpattn_client_destroy(client);
+    return exit_status;
+}
+
+int command_drain(int argc, char **argv)
+{
+    return order_give(argc, argv, CPATTN_ORDER_DRAIN,
+                      "Takes a device out of use: nothing more is started or run on it, and what "
+                      "runs there goes on. For administrators.\vExample:\n"
+                      "  cpattn-submit drain 3");
+}
+
+int command_enable(int argc, char **argv)
+{
+    return order_give(argc, argv, CPATTN_ORDER_ENABLE,
+                      "Uses a device again that was drained. For administrators.\vExample:\n"
+                      "  cpattn-submit enable 3");
+}
+
+int command_unpoison(int argc, char **argv)
+{
+    return order_give(argc, argv, CPATTN_ORDER_UNPOISON,
+                      "Lets cases run again that are refused as POISON because they have killed "
+                      "their pools. For administrators.");
+}
+
+int command_reload(int argc, char **argv)
+{
+    return order_give(argc, argv, CPATTN_ORDER_RELOAD,
+                      "Has the daemon read its settings again, as SIGHUP does. For "
+                      "administrators.");
+}

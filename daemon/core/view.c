@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the core tells of itself.
+#include <string.h>
+
+#include "daemon/core/core.h"
+#include "daemon/core/state.h"
+
+static void core_describe(const struct pool *pool, struct wire_pool *wire)
+{
+    bool stuck = pool->mode == MODE_STUCK;
+    struct error loss;
+    pool_loss_text(pool, &loss);
+    if (stuck)
+        error_set(&loss, STATUS_OK, "rank %d was killed and does not end",
+                  __builtin_ctzll(pool->alive));
+    *wire = (struct wire_pool){
+        .guest = pool->size->implementation,
+        .world_size = pool->world_size,
+        .instance = pool->instance,
+        .state = pool_state(pool),
+        .generation = pool->starts,
+        .jobs = pool->jobs,
+        .deaths = pool->deaths,
+        .spare = !twin_leads(pool),
+        .devices = stuck ? stuck_devices(pool) : pool->devices,
+    };
+    memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
+}
+
+// Every pool that has ever been started; where there are too many, cold ones are left out.
+static int core_describe_pools(const struct core *core, struct wire_pool *pools)
+{
+    int cold_max = POOLS_MAX - core->pool_count + (int)list_length(&core->modes[MODE_COLD]);
+    int count = 0;
+    for (int i = 0; i < core->pool_count && count < POOLS_MAX; i++) {
+        const struct pool *pool = &core->pools[i];
+        if (pool->mode != MODE_COLD || (pool->starts > 0 && cold_max-- > 0))
+            core_describe(pool, &pools[count++]);
+    }
+    return count;
+}
+
+void core_status(const struct core *core, struct wire_status *status, struct wire_pool *pools)
+{
+    status->queued = core->job_counts[JOB_QUEUED];
+    status->running = core->job_counts[JOB_RUNNING];
+    status->admitted = core->number;
+    status->errors = core->errors;
+    status->refused = core->refused;
+    status->draining = core->draining;
+    status->pool_count = core_describe_pools(core, pools);
+    status->pools = pools;
+}

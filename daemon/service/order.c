@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/order.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static int number_of(const struct wire_description *d, int place)
+{
+    return d->gpu_count > 0 ? d->gpus[place].index : place;
+}
+
+uint64_t order_numbers(const struct wire_description *description, uint64_t places)
+{
+    uint64_t numbers = 0;
+    for (int place = 0; place < description->devices; place++)
+        if (places >> place & 1)
+            numbers |= UINT64_C(1) << number_of(description, place);
+    return numbers;
+}
+
+static enum status device_find(const struct wire_description *d, int device, uint64_t *bit,
+                               struct error *error)
+{
+    char names[4 * DEVICES_MAX + 1] = "";
+    size_t used = 0;
+    for (int place = 0; place < d->devices; place++) {
+        if (number_of(d, place) == device) {
+            *bit = UINT64_C(1) << place;
+            return STATUS_OK;
+        }
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%d", place > 0 ? ", " : "",
+                                 number_of(d, place));
+    }
+    return error_set(error, STATUS_INVALID_ARGUMENT, "device is %d; this daemon has %s", device,
+                     names);
+}
+
+enum status order_do(struct core *core, uint64_t now_ns, const struct wire_description *description,
+                     const struct wire_order *order, uint64_t *count, struct error *error)
+{
+    uint64_t bit = 0, out = core_devices_out(core);
+    if (order->kind == ORDER_UNPOISON) {
+        *count = (uint64_t)core_unpoison(core, now_ns);
+        return STATUS_OK;
+    }
+    enum status status = device_find(description, order->device, &bit, error);
+    if (status != STATUS_OK)
+        return status;
+    out = order->kind == ORDER_DRAIN_DEVICE ? out | bit : out & ~bit;
+    core_set_devices_out(core, now_ns, out);
+    *count = (uint64_t)__builtin_popcountll(out);
+    return STATUS_OK;
+}
+
+const int *order_gpus(const struct wire_description *d, uint64_t places, int ranks,
+                      int gpus[DEVICES_MAX])
+{
+    int count = 0;
+    for (int place = 0; place < d->gpu_count; place++)
+        if (places >> place & 1)
+            gpus[count++] = d->gpus[place].index;
+    return count == ranks ? gpus : NULL;
+}
