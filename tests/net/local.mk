@@ -22,3 +22,5 @@ test_programs += tests/net/test_server_limits
 tests_net_test_server_limits_SOURCES = tests/net/test_server_limits.c $(server_scene)
 tests_net_test_server_limits_LDADD = $(server_scene_libs)
 tests_net_test_server_limits_LDFLAGS = $(server_scene_flags)
+test_scripts += tests/net/test_wire_clients.sh
+EXTRA_DIST += tests/net/wire_clients.py
