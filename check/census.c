@@ -28,7 +28,7 @@ static int64_t all_tokens(const struct cpattn_check *check, enum shard_side side
     return check->first[side][check->c.batch];
 }
 
-static enum status stretch_alloc(struct census *x, struct error *error)
+static enum status range_alloc(struct census *x, struct error *error)
 {
     const struct cp_case *c = &x->check->c;
     size_t n = VERIFY_BLOCK_ROWS, qk = (size_t)c->head_dim_qk, v = (size_t)c->head_dim_v;
@@ -101,7 +101,7 @@ enum status census_init(struct census *x, struct cpattn_check *check,
     *x = (struct census){.check = check, .wants_sums = heads || bias};
     x->all =
         keys || (check->sums == CPATTN_SUMS_ALL && (heads || (bias && bias_is_shared(&check->c))));
-    enum status status = stretch_alloc(x, error);
+    enum status status = range_alloc(x, error);
     if (status == STATUS_OK && x->wants_sums)
         status = heads_alloc(x, error);
     if (status == STATUS_OK && bias)
@@ -143,7 +143,7 @@ const double *census_delta(const struct census *x, int32_t sequence, int head)
     return x->statistics ? statistic_at(x, STATISTIC_DELTA, sequence, head) : NULL;
 }
 
-static void statistics_put(struct census *x, const struct stretch *s)
+static void statistics_put(struct census *x, const struct position_range *s)
 {
     const double *from[STATISTICS] = {x->rows.lse, x->delta, x->delta_twin};
     for (int i = 0; i < STATISTICS; i++)
@@ -169,9 +169,9 @@ static struct token token_of(const struct census *x, enum shard_side side, int32
     return t;
 }
 
-// Where the sums of a stretch go, whose first token is `t`.
-static struct expected_sums sums_of(const struct census *x, const struct stretch *s, int rank,
-                                    struct token t)
+// Where the sums of a range go, whose first token is `t`.
+static struct expected_sums sums_of(const struct census *x, const struct position_range *s,
+                                    int rank, struct token t)
 {
     const struct cp_case *c = &x->check->c;
     struct expected_sums sums = {0};
@@ -195,7 +195,7 @@ static struct expected_sums sums_of(const struct census *x, const struct stretch
     return sums;
 }
 
-static enum status queries_expect(struct census *x, const struct stretch *s, int rank,
+static enum status queries_expect(struct census *x, const struct position_range *s, int rank,
                                   struct token first, struct error *error)
 {
     const struct cp_case *c = &x->check->c;
@@ -216,7 +216,8 @@ static enum status queries_expect(struct census *x, const struct stretch *s, int
     return status;
 }
 
-static enum status keys_expect(struct census *x, const struct stretch *s, struct error *error)
+static enum status keys_expect(struct census *x, const struct position_range *s,
+                               struct error *error)
 {
     const struct cp_case *c = &x->check->c;
     int head = s->head * (c->heads / c->kv_heads);
@@ -240,11 +241,11 @@ struct walk {
     struct census *x;
     enum shard_side side;
     bool compute, all;
-    stretch_function *function;
+    range_function *function;
     void *context;
 };
 
-static enum status piece_visit(const struct walk *w, const struct stretch *s, int rank,
+static enum status piece_visit(const struct walk *w, const struct position_range *s, int rank,
                                struct token first, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -309,7 +310,7 @@ static enum status block_walk(const struct walk *w, const struct span *span, int
         if (!w->all && first.row < 0)
             continue;
         count = piece_length(w, span->sequence, at, block.end);
-        const struct stretch s = {w->side, span->sequence, head, at, count};
+        const struct position_range s = {w->side, span->sequence, head, at, count};
         status = piece_visit(w, &s, rank, first, error);
     }
     return status;
@@ -356,7 +357,7 @@ static enum status rank_walk(const struct walk *w, int rank, struct span *spans,
 }
 
 enum status census_walk(struct census *x, enum shard_side side, bool compute,
-                        stretch_function *function, void *context, struct error *error)
+                        range_function *function, void *context, struct error *error)
 {
     const struct cp_case *c = &x->check->c;
     const struct walk w = {.x = x,

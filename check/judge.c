@@ -63,9 +63,9 @@ static void judging_fini(struct judging *g)
         }
 }
 
-// What is expected of row i of a stretch.
+// What is expected of row i of a range.
 static struct tally_expected expected_row(const struct cpattn_check *check,
-                                          enum cpattn_tensor tensor, const struct stretch *s,
+                                          enum cpattn_tensor tensor, const struct position_range *s,
                                           const struct expected_rows *e, int64_t i)
 {
     struct mask mask = mask_of(&check->c, s->sequence);
@@ -83,8 +83,8 @@ static struct tally_expected expected_row(const struct cpattn_check *check,
                                    .zero = seen == 0};
 }
 
-static void row_judge(struct judging *g, const struct stretch *s, const struct expected_rows *e,
-                      int64_t i, int64_t row)
+static void row_judge(struct judging *g, const struct position_range *s,
+                      const struct expected_rows *e, int64_t i, int64_t row)
 {
     int chunk = g->check->rows[s->side].chunk[row];
     const struct element where = {
@@ -102,8 +102,8 @@ static void row_judge(struct judging *g, const struct stretch *s, const struct e
     }
 }
 
-static enum status stretch_judge(void *context, const struct stretch *s,
-                                 const struct expected_rows *e, struct error *error)
+static enum status range_judge(void *context, const struct position_range *s,
+                               const struct expected_rows *e, struct error *error)
 {
     struct judging *g = context;
     (void)error;
@@ -201,12 +201,12 @@ static enum status side_judge(struct census *x, enum shard_side side,
     bool wanted = side == SIDE_Q && (x->all || x->wants_sums);
     enum status status = judging_init(&g, side, results, error);
     if (status == STATUS_OK && (g.count > 0 || wanted))
-        status = census_walk(x, side, true, g.count > 0 ? stretch_judge : NULL, &g, error);
+        status = census_walk(x, side, true, g.count > 0 ? range_judge : NULL, &g, error);
     for (int k = 0; k < g.count; k++)
         for (int chunk = 0; chunk < CHECK_CHUNKS; chunk++)
             tally_turn(&g.judged[k].tallies[chunk]);
     if (status == STATUS_OK && g.count > 0)
-        status = census_walk(x, side, false, stretch_judge, &g, error);
+        status = census_walk(x, side, false, range_judge, &g, error);
     for (int k = 0; k < g.count && status == STATUS_OK; k++)
         judged_append(&g, &g.judged[k], v);
     judging_fini(&g);
@@ -303,8 +303,8 @@ struct filling {
     const struct cpattn_array *array;
 };
 
-static void row_put(const struct filling *f, const struct stretch *s, const struct expected_rows *e,
-                    int64_t i, int64_t row)
+static void row_put(const struct filling *f, const struct position_range *s,
+                    const struct expected_rows *e, int64_t i, int64_t row)
 {
     float values[HEAD_DIM_MAX];
     struct tally_expected expected = expected_row(f->check, f->tensor, s, e, i);
@@ -313,8 +313,8 @@ static void row_put(const struct filling *f, const struct stretch *s, const stru
     array_write(f->check, f->tensor, f->array, row, s->head, values);
 }
 
-static enum status stretch_put(void *context, const struct stretch *s,
-                               const struct expected_rows *e, struct error *error)
+static enum status range_put(void *context, const struct position_range *s,
+                             const struct expected_rows *e, struct error *error)
 {
     const struct filling *f = context;
     (void)error;
@@ -344,9 +344,9 @@ static enum status expected_put(struct filling *f, struct error *error)
     wanted[f->tensor] = true;
     enum status status = census_init(&x, f->check, wanted, error);
     if (status == STATUS_OK)
-        status = census_walk(&x, SIDE_Q, true, tokens && !keys ? stretch_put : NULL, f, error);
+        status = census_walk(&x, SIDE_Q, true, tokens && !keys ? range_put : NULL, f, error);
     if (status == STATUS_OK && keys)
-        status = census_walk(&x, SIDE_KV, true, stretch_put, f, error);
+        status = census_walk(&x, SIDE_KV, true, range_put, f, error);
     if (status == STATUS_OK && tokens)
         padding_put(f);
     else if (status == STATUS_OK)

@@ -126,13 +126,13 @@ size_t tensor_element_bytes(const struct cp_case *c, enum cpattn_tensor tensor);
 // ---- the reference ------------------------------------------------------------------------------
 
 // Consecutive positions of a sequence and head.
-struct stretch {
+struct position_range {
     enum shard_side side;
     int32_t sequence, head;
     int64_t position, count;
 };
 
-// What is expected of a stretch: out or dv is `wide`, dq or dk is `other`.
+// What is expected of a range: out or dv is `wide`, dq or dk is `other`.
 struct expected_rows {
     double *wide, *other, *lse, *terms;
     float *wide_twin, *other_twin;
@@ -147,7 +147,7 @@ struct census {
     struct totals heads; // its `heads` alone, by the rank that has the queries
     double *numbers;     // the memory of these
     double *bias, *bias_twin; // [heads of the bias][lines][seqlen_kv]; NULL: not wanted
-    // Memory for one stretch.
+    // Memory for one range.
     double *doubles;
     float *floats;
     struct expected_rows rows;
@@ -159,14 +159,14 @@ enum status census_init(struct census *x, struct cpattn_check *check,
                         const bool wanted[CPATTN_TENSORS], struct error *error) MUST_CHECK;
 void census_fini(struct census *x);
 
-// Called for each stretch in which the check has tokens, in the same order every time: that of the
+// Called for each range in which the check has tokens, in the same order every time: that of the
 // daemon's own verification. `e` is NULL where nothing is computed.
-typedef enum status stretch_function(void *context, const struct stretch *s,
-                                     const struct expected_rows *e, struct error *error);
+typedef enum status range_function(void *context, const struct position_range *s,
+                                   const struct expected_rows *e, struct error *error);
 
 // Walks over a side; queries first. The function may be NULL. `compute`: the reference is made.
 enum status census_walk(struct census *x, enum shard_side side, bool compute,
-                        stretch_function *function, void *context, struct error *error) MUST_CHECK;
+                        range_function *function, void *context, struct error *error) MUST_CHECK;
 
 // LSE and delta of all queries of a sequence and head, or NULL.
 const double *census_lse(const struct census *x, int32_t sequence, int head);

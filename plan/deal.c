@@ -2,13 +2,13 @@
 #include "plan/deal.h"
 
 // `rows` rows from `first` on, and again every `step` rows.
-struct rows {
+struct row_pattern {
     int64_t first, rows, repeats, step;
 };
 
 // Some heads of some rows of a tensor [rows][heads][width bytes].
-static struct region columns(struct region tensor, struct rows rows, int64_t heads, int64_t width,
-                             int64_t first, int64_t count)
+static struct region heads_region(struct region tensor, struct row_pattern rows, int64_t heads,
+                                  int64_t width, int64_t first, int64_t count)
 {
     struct region r =
         region_part(tensor, rows.first * heads * width + first * width, count * width);
@@ -20,8 +20,8 @@ static struct region columns(struct region tensor, struct rows rows, int64_t hea
 }
 
 // The same of a tensor [heads][all][4 bytes].
-static struct region lines(struct region tensor, struct rows rows, int64_t all, int64_t first,
-                           int64_t count)
+static struct region lse_region(struct region tensor, struct row_pattern rows, int64_t all,
+                                int64_t first, int64_t count)
 {
     struct region r = region_part(tensor, (first * all + rows.first) * 4, rows.rows * 4);
     r.rows = rows.repeats;
@@ -31,14 +31,14 @@ static struct region lines(struct region tensor, struct rows rows, int64_t all, 
     return region_make(r);
 }
 
-static struct rows own_rows(const struct team_block *b)
+static struct row_pattern own_rows(const struct team_block *b)
 {
-    return (struct rows){b->own, b->rows, b->repeats, b->own_step};
+    return (struct row_pattern){b->own, b->rows, b->repeats, b->own_step};
 }
 
-static struct rows rows_in_team(const struct team_block *b)
+static struct row_pattern rows_in_team(const struct team_block *b)
 {
-    return (struct rows){b->team, b->rows, b->repeats, b->team_step};
+    return (struct row_pattern){b->team, b->rows, b->repeats, b->team_step};
 }
 
 // A tensor on the way: all heads of the own tokens here, some heads of the team's tokens there.
@@ -64,7 +64,8 @@ static struct region own_side(const struct deal *d, const struct crossing *x, in
                               const struct team_block *own)
 {
     const struct heads *h = &d->heads[member];
-    return columns(x->own, own_rows(own), x->heads, x->width, heads_first(x, h), heads_count(x, h));
+    return heads_region(x->own, own_rows(own), x->heads, x->width, heads_first(x, h),
+                        heads_count(x, h));
 }
 
 // Of the team's tensor some rows of a member.
@@ -72,7 +73,7 @@ static struct region team_side(const struct deal *d, const struct crossing *x,
                                const struct team_block *theirs)
 {
     int64_t heads = heads_count(x, &d->part.heads);
-    return columns(x->team, rows_in_team(theirs), heads, x->width, 0, heads);
+    return heads_region(x->team, rows_in_team(theirs), heads, x->width, 0, heads);
 }
 
 // Calls `put` for every block of every member, with the own rows and those of the member that are
@@ -112,8 +113,9 @@ static void put_lse(struct deal *d, const struct crossing *x, int member,
                     const struct team_block *own, const struct team_block *theirs)
 {
     const struct heads *h = &d->heads[member];
-    put(d, member, lines(x->team, rows_in_team(theirs), d->part.q_rows, 0, d->part.heads.count),
-        lines(x->own, own_rows(own), d->tensors->q_rows, h->first, h->count));
+    put(d, member,
+        lse_region(x->team, rows_in_team(theirs), d->part.q_rows, 0, d->part.heads.count),
+        lse_region(x->own, own_rows(own), d->tensors->q_rows, h->first, h->count));
 }
 
 static void exchange(struct deal *d)
@@ -155,7 +157,7 @@ static void put_home(struct deal *d, const struct crossing *x, int member, struc
 {
     int64_t heads = d->heads[member].kv_count;
     put(d, member, team_side(d, x, theirs),
-        columns(home, own_rows(own), heads, x->width, 0, heads));
+        heads_region(home, own_rows(own), heads, x->width, 0, heads));
 }
 
 static void put_keys(struct deal *d, const struct crossing *x, int member,
@@ -182,15 +184,16 @@ static void keys_home(struct deal *d, struct pair dkv)
 static void keys_add(struct deal *d, struct pair sum)
 {
     const struct cp_case *c = d->part.c;
-    struct rows rows = {.rows = d->tensors->kv_rows, .repeats = 1};
+    struct row_pattern rows = {.rows = d->tensors->kv_rows, .repeats = 1};
     for (int m = 0; m < d->part.team.size; m++) {
         const struct heads *h = &d->heads[m];
         struct pair home = home_pair(d, m);
         builder_add(
             d->part.b, home.k,
-            columns(sum.k, rows, c->kv_heads, c->head_dim_qk * 4, h->kv_first, h->kv_count));
-        builder_add(d->part.b, home.v,
-                    columns(sum.v, rows, c->kv_heads, c->head_dim_v * 4, h->kv_first, h->kv_count));
+            heads_region(sum.k, rows, c->kv_heads, c->head_dim_qk * 4, h->kv_first, h->kv_count));
+        builder_add(
+            d->part.b, home.v,
+            heads_region(sum.v, rows, c->kv_heads, c->head_dim_v * 4, h->kv_first, h->kv_count));
     }
 }
 

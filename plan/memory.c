@@ -15,13 +15,13 @@ static int64_t product(int64_t a, int64_t b)
 }
 
 // Rows of one side: of the rank that has most, of the team of ranks that has most, of all ranks.
-struct rows {
+struct row_counts {
     int64_t rank, team, all;
 };
 
-static struct rows rows_of(const struct cp_case *c, enum shard_side side, int size)
+static struct row_counts row_counts_of(const struct cp_case *c, enum shard_side side, int size)
 {
-    struct rows rows = {0, 0, 0};
+    struct row_counts rows = {0, 0, 0};
     int64_t team = 0;
     for (int rank = 0; rank < c->world_size; rank++) {
         int64_t own = shard_rows(c, side, rank);
@@ -64,14 +64,14 @@ static int64_t ring_memory(const struct cp_case *c, int64_t rows, int64_t heads)
     return keys_memory(c, rows, heads, 2 * case_element_bytes(c) + 3 * 4);
 }
 
-static int64_t p2p_memory(const struct cp_case *c, struct rows q, struct rows kv)
+static int64_t p2p_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
     return sums_memory(c, q.rank, c->heads) + ring_memory(c, kv.rank, c->kv_heads);
 }
 
 // The keys of all ranks stay; the gradients of the own keys come from every rank, those of others
 // leave by two buffers.
-static int64_t gather_memory(const struct cp_case *c, struct rows q, struct rows kv)
+static int64_t gather_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
     return sums_memory(c, q.rank, c->heads) +
            keys_memory(c, kv.all, c->kv_heads, case_element_bytes(c)) +
@@ -79,7 +79,8 @@ static int64_t gather_memory(const struct cp_case *c, struct rows q, struct rows
 }
 
 // A team of ranks deals the heads: some heads of the tokens of all.
-static int64_t team_memory(const struct cp_case *c, int size, struct rows q, struct rows kv)
+static int64_t team_memory(const struct cp_case *c, int size, struct row_counts q,
+                           struct row_counts kv)
 {
     int element = case_element_bytes(c), group = c->heads / c->kv_heads;
     int64_t heads = (c->heads + size - 1) / size, kv_heads = (heads + group - 2) / group + 1;
@@ -93,7 +94,7 @@ static int64_t team_memory(const struct cp_case *c, int size, struct rows q, str
            keys_memory(c, kv.rank, c->kv_heads, 4);
 }
 
-static int64_t comm_memory(const struct cp_case *c, struct rows q, struct rows kv)
+static int64_t comm_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
     switch (c->comm) {
     case COMM_P2P:
@@ -125,7 +126,7 @@ static int64_t bias_whole_memory(const struct cp_case *c, int64_t head)
 
 // Else the bias of the team with its gradient, both in dtype, and the sum; the gradient of the own
 // queries, with the parts of all members where these share a head.
-static int64_t bias_memory(const struct cp_case *c, struct rows q)
+static int64_t bias_memory(const struct cp_case *c, struct row_counts q)
 {
     int element = case_element_bytes(c), size = team_size(c);
     int64_t heads = bias_has_heads(c) ? c->heads : 1, held = (heads + size - 1) / size;
@@ -142,7 +143,7 @@ static int64_t bias_memory(const struct cp_case *c, struct rows q)
 // Of what is expected some rows with LSE, deltas and terms; the errors of all tensors of a side,
 // those of queries or those of keys; LSE and two deltas of every query in fp64 for what is expected
 // of keys, once more in order for the heads that share a key head; the list of what is judged.
-static int64_t reference_memory(const struct cp_case *c, struct rows q, struct rows kv)
+static int64_t reference_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
     int64_t most = q.rank > kv.rank ? q.rank : kv.rank;
     int64_t q_vectors = product(q.rank, c->heads), kv_vectors = product(kv.rank, c->kv_heads);
@@ -155,7 +156,7 @@ static int64_t reference_memory(const struct cp_case *c, struct rows q, struct r
 
 // What sums up over all queries: of each rank five numbers a head; the bias's gradient in fp64 as
 // it is before the ranks are added up, and the twin's, the parts of all ranks, and the errors.
-static int64_t reference_sums_memory(const struct cp_case *c, struct rows q)
+static int64_t reference_sums_memory(const struct cp_case *c, struct row_counts q)
 {
     int64_t sum = product(c->heads, 5 * 8 * (int64_t)c->world_size);
     if (c->bias == BIAS_NONE)
@@ -181,7 +182,8 @@ int64_t plan_slices_bound(const struct cp_case *c)
 
 enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *error)
 {
-    struct rows q = rows_of(c, SIDE_Q, team_size(c)), kv = rows_of(c, SIDE_KV, team_size(c));
+    struct row_counts q = row_counts_of(c, SIDE_Q, team_size(c)),
+                      kv = row_counts_of(c, SIDE_KV, team_size(c));
     int64_t sum =
         tensors_memory(c, q.rank, kv.rank) + comm_memory(c, q, kv) + reference_memory(c, q, kv);
     // Slices twice: the plan's and those of the part that is being planned, in arrays that grow.

@@ -141,7 +141,8 @@ static const struct support_rule rules[] = {
      "choice, as fp8, is not built.",
      "--head-dim-qk 257", case_check_fields},
     {"a number of heads that is no multiple of kv_heads",
-     "Every key head serves as many query heads; which would serve more is no one's convention.",
+     "Every key head serves as many query heads; with another number of heads no convention says "
+     "which serve more.",
      "--heads 12 --kv-heads 5", check_heads},
     {"an a2a_size with another comm than a2a+p2p", "It would have no effect.", "--a2a-size 4",
      check_group_unused},

@@ -4,22 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void entry_drop(struct answer_cache *r, int place)
+static void entry_drop(struct answer_cache *r, int index)
 {
-    struct answer_cache_entry *entry = &r->entries[place];
+    struct answer_cache_entry *entry = &r->entries[index];
     free(entry->data);
     r->bytes -= entry->size;
     *entry = (struct answer_cache_entry){0};
 }
 
-void answer_cache_keep(struct answer_cache *r, int place, const void *data, size_t size)
+void answer_cache_keep(struct answer_cache *r, int index, const void *data, size_t size)
 {
-    struct answer_cache_entry *entry = &r->entries[place];
-    entry_drop(r, place);
+    struct answer_cache_entry *entry = &r->entries[index];
+    entry_drop(r, index);
     if (r->bytes == 0)
-        r->oldest = place;
-    else if (place == r->oldest)
-        r->oldest = (place + 1) % ANSWERED_IDS_MAX;
+        r->oldest = index;
+    else if (index == r->oldest)
+        r->oldest = (index + 1) % ANSWERED_IDS_MAX;
     while (r->bytes > 0 && r->bytes + size > RECALL_BYTES_MAX) {
         entry_drop(r, r->oldest);
         r->oldest = (r->oldest + 1) % ANSWERED_IDS_MAX;
@@ -32,9 +32,9 @@ void answer_cache_keep(struct answer_cache *r, int place, const void *data, size
     r->bytes += size;
 }
 
-bool answer_cache_find(const struct answer_cache *r, int place, const void **data, size_t *size)
+bool answer_cache_find(const struct answer_cache *r, int index, const void **data, size_t *size)
 {
-    const struct answer_cache_entry *entry = &r->entries[place];
+    const struct answer_cache_entry *entry = &r->entries[index];
     *data = entry->data;
     *size = entry->size;
     return entry->data != NULL;
@@ -42,6 +42,6 @@ bool answer_cache_find(const struct answer_cache *r, int place, const void **dat
 
 void answer_cache_clear(struct answer_cache *r)
 {
-    for (int place = 0; place < ANSWERED_IDS_MAX; place++)
-        entry_drop(r, place);
+    for (int index = 0; index < ANSWERED_IDS_MAX; index++)
+        entry_drop(r, index);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The last answers, as they were sent, so that a request that is made again gets the same one. Kept
-// at the places that the pool core gives them, in a ring; where they take too much memory the
+// in a ring, at the indices that the pool core gives them; where they take too much memory the
 // oldest are given up first.
 #ifndef CPATTN_DAEMON_SERVICE_ANSWER_CACHE_H
 #define CPATTN_DAEMON_SERVICE_ANSWER_CACHE_H
@@ -16,15 +16,15 @@ struct answer_cache {
         size_t size;
     } entries[ANSWERED_IDS_MAX];
     size_t bytes;
-    int oldest; // no place before it, up to the newest, holds any
+    int oldest; // from here to the newest entries may be kept, and no others
 };
 
-// Keeps a copy at the place, which follows that of the call before. Where memory is short it is not
+// Keeps a copy at an index, which follows that of the call before. Where memory is short it is not
 // kept. A zeroed one is empty.
-void answer_cache_keep(struct answer_cache *r, int place, const void *data, size_t size);
+void answer_cache_keep(struct answer_cache *r, int index, const void *data, size_t size);
 
-// The answer at the place; false when it was given up. It is valid until the next call.
-bool answer_cache_find(const struct answer_cache *r, int place, const void **data, size_t *size);
+// The answer at an index; false when it was given up. It is valid until the next call.
+bool answer_cache_find(const struct answer_cache *r, int index, const void **data, size_t *size);
 
 // Gives all up.
 void answer_cache_clear(struct answer_cache *r);

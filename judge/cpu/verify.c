@@ -185,7 +185,7 @@ struct tensor {
 };
 
 // Tokens [first, first + count) of a span, of one head.
-struct stretch {
+struct token_range {
     const struct span *span;
     int head;
     int64_t first, count;
@@ -193,7 +193,7 @@ struct stretch {
 
 // Tensors of one side, whose rows are expected by one function.
 struct group;
-typedef enum status expected_function(struct verifier *x, const struct stretch *s,
+typedef enum status expected_function(struct verifier *x, const struct token_range *s,
                                       struct error *error);
 struct group {
     enum shard_side side;
@@ -205,7 +205,7 @@ struct group {
 };
 
 static void tensor_row(const struct verifier *x, const struct group *g, const struct tensor *t,
-                       const struct stretch *s, int64_t i, float *values)
+                       const struct token_range *s, int64_t i, float *values)
 {
     int64_t rows = shard_rows(x->c, g->side, x->v->rank);
     int64_t row = s->span->row + (s->first + i) * shard_row_step(x->c);
@@ -215,7 +215,8 @@ static void tensor_row(const struct verifier *x, const struct group *g, const st
 
 // ---- what is expected ---------------------------------------------------------------------------
 
-static enum status queries_expect(struct verifier *x, const struct stretch *s, struct error *error)
+static enum status queries_expect(struct verifier *x, const struct token_range *s,
+                                  struct error *error)
 {
     const struct block *b = &x->block;
     int64_t begin = s->span->position + s->first;
@@ -239,7 +240,7 @@ static enum status queries_expect(struct verifier *x, const struct stretch *s, s
     return status;
 }
 
-static enum status keys_expect(struct verifier *x, const struct stretch *s, struct error *error)
+static enum status keys_expect(struct verifier *x, const struct token_range *s, struct error *error)
 {
     const struct block *b = &x->block;
     struct statistics *all = &x->statistics;
@@ -255,7 +256,8 @@ static enum status keys_expect(struct verifier *x, const struct stretch *s, stru
                          &x->room, &e, error);
 }
 
-// ---- one stretch --------------------------------------------------------------------------------
+// ---- one range of tokens
+// --------------------------------------------------------------------------------
 
 // Keys that a query sees, or queries that see a key.
 static int64_t row_sight(const struct mask *mask, enum shard_side side, int64_t position)
@@ -264,7 +266,7 @@ static int64_t row_sight(const struct mask *mask, enum shard_side side, int64_t 
     return r.end - r.begin;
 }
 
-static void stretch_compare(struct verifier *x, struct group *g, const struct stretch *s)
+static void range_compare(struct verifier *x, struct group *g, const struct token_range *s)
 {
     struct tally *tallies = g->tallies[s->span->chunk];
     struct mask mask = mask_of(x->c, s->span->sequence);
@@ -286,24 +288,24 @@ static void stretch_compare(struct verifier *x, struct group *g, const struct st
     }
 }
 
-typedef enum status stretch_function(struct verifier *x, struct group *g, const struct stretch *s,
-                                     struct error *error);
+typedef enum status range_function(struct verifier *x, struct group *g, const struct token_range *s,
+                                   struct error *error);
 
-static enum status stretch_judge(struct verifier *x, struct group *g, const struct stretch *s,
-                                 struct error *error)
+static enum status range_judge(struct verifier *x, struct group *g, const struct token_range *s,
+                               struct error *error)
 {
     uint64_t start_ns = clock_now_ns();
     enum status status = g->expect(x, s, error);
     uint64_t expected_ns = clock_now_ns();
     x->report->timings.reference_ns += expected_ns - start_ns;
     if (status == STATUS_OK)
-        stretch_compare(x, g, s);
+        range_compare(x, g, s);
     x->report->timings.compare_ns += clock_now_ns() - expected_ns;
     return status;
 }
 
-static enum status stretch_judge_again(struct verifier *x, struct group *g, const struct stretch *s,
-                                       struct error *error)
+static enum status range_judge_again(struct verifier *x, struct group *g,
+                                     const struct token_range *s, struct error *error)
 {
     struct tally *tallies = g->tallies[s->span->chunk];
     (void)error;
@@ -321,23 +323,22 @@ static enum status stretch_judge_again(struct verifier *x, struct group *g, cons
 // ---- all chunks ---------------------------------------------------------------------------------
 
 static enum status head_walk(struct verifier *x, struct group *g, const struct tile *tiles,
-                             int64_t count, int head, stretch_function *function,
-                             struct error *error)
+                             int64_t count, int head, range_function *function, struct error *error)
 {
     enum status status = STATUS_OK;
     for (int64_t i = 0; i < count && status == STATUS_OK; i++) {
         const struct span *span = &x->v->spans[g->side][tiles[i].span];
-        struct stretch s = {span, head, tiles[i].first, tiles[i].count};
+        struct token_range s = {span, head, tiles[i].first, tiles[i].count};
         if (span->chunk < g->chunks)
             status = function(x, g, &s, error);
     }
     return status;
 }
 
-// All stretches, sequence by sequence, head by head: the chunks of a head share what is loaded of
-// the other side.
+// All ranges of tokens, sequence by sequence, head by head: the chunks of a head share what is
+// loaded of the other side.
 static enum status group_walk(struct verifier *x, struct group *g, bool keys,
-                              stretch_function *function, struct error *error)
+                              range_function *function, struct error *error)
 {
     const struct tile *tiles = x->tiles[g->side];
     const struct span *spans = x->v->spans[g->side];
@@ -430,13 +431,13 @@ static enum status group_judge(struct verifier *x, struct group *g, int step, st
 {
     progress_note(x, step);
     tallies_init(x, g);
-    enum status status = group_walk(x, g, g->side == SIDE_KV, stretch_judge, error);
+    enum status status = group_walk(x, g, g->side == SIDE_KV, range_judge, error);
     if (status != STATUS_OK)
         return status;
     progress_note(x, step + 1);
     uint64_t start_ns = clock_now_ns();
     tallies_turn(g);
-    status = group_walk(x, g, false, stretch_judge_again, error);
+    status = group_walk(x, g, false, range_judge_again, error);
     tallies_finish(x, g);
     x->report->timings.compare_ns += clock_now_ns() - start_ns;
     for (int k = 0; k < g->count && status == STATUS_OK; k++)

@@ -27,12 +27,12 @@
 #define DELAY_NS_MAX 300000
 
 // Two timed events.
-struct stretch {
+struct event_pair {
     int from, to;
 };
 
-struct stretches {
-    struct stretch *list; // room for one of each operation of the plan, and one more
+struct event_pairs {
+    struct event_pair *list; // room for one of each operation of the plan, and one more
     int count;
 };
 
@@ -54,7 +54,7 @@ struct cuda_executor {
     struct message *messages;
     struct region_copy *copies;
     int op_max, transfer_max, copy_max;
-    struct stretches exchanges, exposed;
+    struct event_pairs exchanges, exposed;
     int begin, forward_end[PLAN_STREAMS], end; // timed events
     uint64_t random;                           // state of the exploration; 0: no delays
     struct position position;
@@ -188,7 +188,7 @@ static void messages_deliver(struct cuda_executor *x, const struct op *op, cudaS
 static enum status exchange_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream,
                                 struct error *error)
 {
-    struct stretch *taken = &x->exchanges.list[x->exchanges.count];
+    struct event_pair *taken = &x->exchanges.list[x->exchanges.count];
     cudaError_t result = events_record(&x->times, stream, &taken->from);
     if (result == cudaSuccess)
         result = messages_make(x, op, stream);
@@ -233,7 +233,7 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
 static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
 {
     bool timed = op->stream == STREAM_COMPUTE && op->wait_count > 0;
-    struct stretch *lost = &x->exposed.list[x->exposed.count];
+    struct event_pair *lost = &x->exposed.list[x->exposed.count];
     cudaError_t result = timed ? events_record(&x->times, stream, &lost->from) : cudaSuccess;
     for (int32_t i = 0; i < op->wait_count && result == cudaSuccess; i++) {
         int event = x->event_of[x->plan->waits[op->wait_first + i]];
@@ -295,8 +295,8 @@ static enum status tables_grow(struct cuda_executor *x, struct error *error)
         free(x->exposed.list);
         x->event_of = calloc((size_t)op_count, sizeof(*x->event_of));
         x->awaited = calloc((size_t)op_count, sizeof(*x->awaited));
-        x->exchanges.list = calloc((size_t)op_count, sizeof(struct stretch));
-        x->exposed.list = calloc((size_t)op_count, sizeof(struct stretch));
+        x->exchanges.list = calloc((size_t)op_count, sizeof(struct event_pair));
+        x->exposed.list = calloc((size_t)op_count, sizeof(struct event_pair));
         x->op_max = op_count;
     }
     if (transfer_count > x->transfer_max) {
@@ -394,7 +394,7 @@ enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execu
     status = ops_put(x, error);
     if (status != STATUS_OK)
         return status;
-    struct stretch *tail = &x->exposed.list[x->exposed.count++];
+    struct event_pair *tail = &x->exposed.list[x->exposed.count++];
     result = events_record(&x->times, compute, &tail->from);
     if (result == cudaSuccess)
         result = streams_join(x, STREAM_COMM, STREAM_COMPUTE);
@@ -452,8 +452,8 @@ enum status cuda_executor_wait(struct cuda_executor *x, struct error *error)
 
 // ---- timings ----
 
-static cudaError_t stretches_sum(const struct cuda_executor *x, const struct stretches *s,
-                                 uint64_t *sum_ns)
+static cudaError_t event_pairs_sum(const struct cuda_executor *x, const struct event_pairs *s,
+                                   uint64_t *sum_ns)
 {
     cudaError_t result = cudaSuccess;
     *sum_ns = 0;
@@ -476,9 +476,9 @@ enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timin
         forward_ns = ns > forward_ns ? ns : forward_ns;
     }
     if (result == cudaSuccess)
-        result = stretches_sum(x, &x->exchanges, &timings->exchange_ns);
+        result = event_pairs_sum(x, &x->exchanges, &timings->exchange_ns);
     if (result == cudaSuccess)
-        result = stretches_sum(x, &x->exposed, &timings->exposed_ns);
+        result = event_pairs_sum(x, &x->exposed, &timings->exposed_ns);
     if (result != cudaSuccess)
         return cuda_failed(x, result, NULL, error);
     timings->forward_ns = forward_ns;

@@ -54,28 +54,28 @@ static void store(const struct cpattn_check *check, enum cpattn_tensor tensor, v
 // ---- arrays -------------------------------------------------------------------------------------
 
 // An array with gaps behind heads and rows, in either memory.
-struct lot {
+struct filled_array {
     struct cpattn_array array;
     size_t bytes;
 };
 
-static struct lot lot_make(const struct cpattn_check *check, enum cpattn_tensor tensor,
-                           struct cpattn_shape s, int gap)
+static struct filled_array filled_make(const struct cpattn_check *check, enum cpattn_tensor tensor,
+                                       struct cpattn_shape s, int gap)
 {
     int64_t width = s.dim + gap;
-    struct lot lot = {{.row_stride = s.heads * width + gap, .head_stride = width}, 0};
-    lot.bytes = (size_t)((s.rows + 1) * lot.array.row_stride + width) *
-                tensor_element_bytes(&check->c, tensor);
-    lot.array.data = malloc(lot.bytes);
-    memset(lot.array.data, 0x11, lot.bytes);
-    return lot;
+    struct filled_array filled = {{.row_stride = s.heads * width + gap, .head_stride = width}, 0};
+    filled.bytes = (size_t)((s.rows + 1) * filled.array.row_stride + width) *
+                   tensor_element_bytes(&check->c, tensor);
+    filled.array.data = malloc(filled.bytes);
+    memset(filled.array.data, 0x11, filled.bytes);
+    return filled;
 }
 
-static struct cpattn_array push(const struct lot *lot)
+static struct cpattn_array push(const struct filled_array *filled)
 {
-    struct cpattn_array array = lot->array;
-    CUDA(cudaMalloc(&array.data, lot->bytes));
-    CUDA(cudaMemcpy(array.data, lot->array.data, lot->bytes, cudaMemcpyHostToDevice));
+    struct cpattn_array array = filled->array;
+    CUDA(cudaMalloc(&array.data, filled->bytes));
+    CUDA(cudaMemcpy(array.data, filled->array.data, filled->bytes, cudaMemcpyHostToDevice));
     return array;
 }
 
@@ -89,7 +89,7 @@ static bool has(const struct cpattn_check *check, enum cpattn_tensor tensor)
 
 // Whether an array of the device has the bytes of the host's, but for NaN of other bits.
 static bool is_same(const struct cpattn_check *check, enum cpattn_tensor tensor,
-                    const struct lot *host, const struct cpattn_array *device)
+                    const struct filled_array *host, const struct cpattn_array *device)
 {
     struct cpattn_shape s = cpattn_check_shape(check, tensor);
     enum case_dtype dtype = tensor_dtype(&check->c, tensor);
@@ -135,14 +135,14 @@ static void pair_give(const struct pair *p)
     for (int t = 0; t < (p->host->c.training ? GIVEN : GIVEN - 1); t++) {
         enum cpattn_tensor tensor = (enum cpattn_tensor)t;
         struct cpattn_shape s = cpattn_check_whole(p->host, tensor);
-        struct lot lot = lot_make(p->host, tensor, s, (int)harness_below(3));
+        struct filled_array filled = filled_make(p->host, tensor, s, (int)harness_below(3));
         for (int64_t row = 0; row < s.rows; row++)
             for (int head = 0; head < s.heads; head++)
                 for (int k = 0; k < s.dim; k++)
-                    store(p->host, tensor, lot.array.data, array_offset(&lot.array, row, head) + k,
-                          harness_uniform() * 2);
-        host[t] = lot.array;
-        device[t] = push(&lot);
+                    store(p->host, tensor, filled.array.data,
+                          array_offset(&filled.array, row, head) + k, harness_uniform() * 2);
+        host[t] = filled.array;
+        device[t] = push(&filled);
     }
     public_check(cpattn_check_give(p->host, host, CPATTN_TENSORS, &error), &error);
     public_check(cpattn_check_give(p->device, device, CPATTN_TENSORS, &error), &error);
@@ -193,12 +193,12 @@ static bool pair_agrees(const struct pair *p, enum cpattn_tensor tensor, fill_fu
     struct cpattn_error error;
     if (!has(p->host, tensor))
         return true;
-    struct lot lot = lot_make(p->host, tensor, s, (int)harness_below(3));
-    struct cpattn_array device = push(&lot);
-    public_check(fill(p->host, tensor, &lot.array, &error), &error);
+    struct filled_array filled = filled_make(p->host, tensor, s, (int)harness_below(3));
+    struct cpattn_array device = push(&filled);
+    public_check(fill(p->host, tensor, &filled.array, &error), &error);
     public_check(fill(p->device, tensor, &device, &error), &error);
-    bool same = is_same(p->host, tensor, &lot, &device);
-    free(lot.array.data);
+    bool same = is_same(p->host, tensor, &filled, &device);
+    free(filled.array.data);
     CUDA(cudaFree(device.data));
     return same;
 }
@@ -243,17 +243,17 @@ static int given_check(const struct pair *p, bool spoilt)
         struct cpattn_shape s = cpattn_check_shape(p->host, tensor);
         if (!has(p->host, tensor))
             continue;
-        struct lot lot = lot_make(p->host, tensor, s, 1);
-        public_check(cpattn_check_expected(p->host, tensor, &lot.array, &error), &error);
+        struct filled_array filled = filled_make(p->host, tensor, s, 1);
+        public_check(cpattn_check_expected(p->host, tensor, &filled.array, &error), &error);
         enum case_dtype dtype = tensor_dtype(&p->host->c, tensor);
         float x;
-        dtype_read(dtype, lot.array.data, 0, 1, &x);
+        dtype_read(dtype, filled.array.data, 0, 1, &x);
         if (spoilt && t == CPATTN_TENSOR_OUT && !row_is_padding(p->host, SIDE_Q, 0)) {
-            store(p->host, tensor, lot.array.data, 0, x + 9);
+            store(p->host, tensor, filled.array.data, 0, x + 9);
             wrong = 1;
         }
-        arrays[t] = push(&lot);
-        free(lot.array.data);
+        arrays[t] = push(&filled);
+        free(filled.array.data);
         there++;
     }
     if (there == 0)
