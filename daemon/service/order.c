@@ -9,15 +9,6 @@ static int number_of(const struct wire_description *d, int place)
     return d->gpu_count > 0 ? d->gpus[place].index : place;
 }
 
-uint64_t order_numbers(const struct wire_description *description, uint64_t places)
-{
-    uint64_t numbers = 0;
-    for (int place = 0; place < description->devices; place++)
-        if (places >> place & 1)
-            numbers |= UINT64_C(1) << number_of(description, place);
-    return numbers;
-}
-
 static enum status device_find(const struct wire_description *d, int device, uint64_t *bit,
                                struct error *error)
 {

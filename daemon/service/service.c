@@ -410,7 +410,7 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
     status->passed = s->passed;
     status->failed = s->failed;
     status->unverified = s->unverified;
-    status->devices_out = order_numbers(&s->config.description, core_devices_out(s->core));
+    status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core));
     status->refused += s->refused;
     pool_text_status(&s->config.description, s->start_errors, pools, status->pool_count);
 }
