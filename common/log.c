@@ -16,13 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/journal.h"
+
 static struct {
     pthread_mutex_t writing;
     enum log_level level;
     bool journal;
+    int socket;       // of the journal, for fields; -1: none, and lines go to stderr
     bool torn;        // a line has begun and is not complete
     uint64_t dropped; // lines, since one was written
-} logger = {.writing = PTHREAD_MUTEX_INITIALIZER, .level = LOG_LEVEL_INFO};
+} logger = {.writing = PTHREAD_MUTEX_INITIALIZER, .level = LOG_LEVEL_INFO, .socket = -1};
 
 // systemd puts "device:inode" of the stream it connected into JOURNAL_STREAM. The comparison tells
 // whether stderr still is that stream, or the variable was only inherited.
@@ -41,6 +44,9 @@ void log_init(enum log_level level)
 {
     logger.level = level;
     logger.journal = stderr_is_journal();
+    const char *path = getenv("CPATTN_JOURNAL_SOCKET"); // for tests
+    if (logger.journal && logger.socket < 0)
+        logger.socket = journal_connect(path ? path : JOURNAL_SOCKET);
 }
 
 bool log_enabled(enum log_level level)
@@ -170,6 +176,18 @@ static bool text_write(const char *text, size_t length)
     return true;
 }
 
+// The line without its prefix and newline, as an entry with fields.
+static bool entry_send(enum log_level level, const struct line *line, size_t prefix)
+{
+    static char entry[JOURNAL_ROOM(sizeof(line->text))]; // one at a time
+    size_t length = line->length - prefix - 1;
+    if (logger.socket < 0)
+        return false;
+    return journal_send(logger.socket, entry,
+                        journal_compose((int)level, program_invocation_short_name,
+                                        line->text + prefix, length, entry));
+}
+
 // A line that was not let through to its end is ended before the next.
 static void line_flush(const struct line *line)
 {
@@ -200,14 +218,16 @@ void log_write(enum log_level level, const char *format, ...)
     size_t kept = length < LOG_LINE_MAX ? length : LOG_LINE_MAX;
 
     struct line line;
-    line.length = prefix_write(level, line.text);
+    size_t prefix = prefix_write(level, line.text);
+    line.length = prefix;
     line_append(&line, text, kept);
     if (kept < length)
         line.length +=
             (size_t)snprintf(line.text + line.length, 64, " truncated=%zu", length - kept);
     line.text[line.length++] = '\n';
     pthread_mutex_lock(&logger.writing);
-    line_flush(&line);
+    if (!entry_send(level, &line, prefix))
+        line_flush(&line);
     pthread_mutex_unlock(&logger.writing);
     errno = saved_errno;
 }

@@ -19,8 +19,9 @@ enum log_level {
 #define LOG_LINE_MAX 8192
 
 // Levels up to `level` are written (LOG_LEVEL_INFO before the first call). Finds out whether stderr
-// is the journal, and if so puts the "<N>" prefix before each line, else the time in UTC, as
-// "2031-05-27T09:30:00.125Z ". Call before threads are started.
+// is the journal: then lines go there as entries with fields (common/journal.h), or, where that
+// does not take them at once, to stderr with the prefix "<N>". Otherwise they have the time in UTC,
+// as "2031-05-27T09:30:00.125Z ". Call before threads are started.
 void log_init(enum log_level level);
 
 // Whether a line of this level would be written, to spare the work of preparing it.

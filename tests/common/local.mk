@@ -14,3 +14,6 @@ test_programs += tests/common/test_torture
 tests_common_test_torture_SOURCES = tests/common/test_torture.c $(wire_samples)
 tests_common_test_torture_LDADD = tests/support/libtesting.a $(submit_libs) daemon/libcore.a $(base_libs) \
     $(third_party_libs)
+
+test_programs += tests/common/test_journal
+tests_common_test_journal_SOURCES = tests/common/test_journal.c

@@ -217,6 +217,7 @@ static void log_capture(bool journal)
     snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)stat.st_dev,
              (uintmax_t)stat.st_ino + !journal);
     setenv("JOURNAL_STREAM", stream, 1);
+    setenv("CPATTN_JOURNAL_SOCKET", "/none", 1);
 }
 
 static const char *log_captured(void)

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines of the log as entries of systemd's journal, each key=value a field of its own, in the
+// journal's native protocol: datagrams to a unix socket.
+#ifndef CPATTN_COMMON_JOURNAL_H
+#define CPATTN_COMMON_JOURNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define JOURNAL_SOCKET       "/run/systemd/journal/socket"
+// An entry of a line of `length` bytes takes no more.
+#define JOURNAL_ROOM(length) (8 * (length) + 256)
+
+// Connected, never waiting, closed in other programs; -1: there is none.
+int journal_connect(const char *path);
+
+// Writes "event key=value key="quoted value" ..." as an entry: PRIORITY, SYSLOG_IDENTIFIER, MESSAGE
+// (the line), CPATTN_EVENT and CPATTN_KEY for each key. The line has no newline; `out` has
+// JOURNAL_ROOM(length). Gives the bytes written.
+size_t journal_compose(int priority, const char *identifier, const char *line, size_t length,
+                       char *out);
+
+// False: it could not be sent at once.
+bool journal_send(int fd, const char *entry, size_t size);
+
+#endif
