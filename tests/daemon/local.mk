@@ -23,7 +23,13 @@ test_programs += tests/daemon/test_gpus
 tests_daemon_test_gpus_SOURCES = tests/daemon/test_gpus.c \
     daemon/machine/gpus.c daemon/machine/gpus.h daemon/process/probe.c daemon/process/probe.h \
     daemon/process/spawn.c daemon/process/spawn.h daemon/process/confine.c daemon/process/confine.h \
-    daemon/process/proc.c daemon/process/proc.h
+    daemon/process/proc.c daemon/process/proc.h daemon/process/filter.h
+if SECCOMP
+tests_daemon_test_gpus_SOURCES += daemon/process/filter.c
+tests_daemon_test_gpus_LDADD = $(LDADD) $(SECCOMP_LIBS)
+else
+tests_daemon_test_gpus_SOURCES += daemon/process/filter_none.c
+endif
 
 test_programs += tests/daemon/test_host
 tests_daemon_test_host_SOURCES = tests/daemon/test_host.c daemon/machine/host.c daemon/machine/host.h
