@@ -14,6 +14,7 @@ cpattnd_SOURCES += daemon/service/loss_reasons.c
 cpattnd_SOURCES += daemon/service/loss_reasons.h
 cpattnd_SOURCES += daemon/service/open_requests.c
 cpattnd_SOURCES += daemon/service/open_requests.h
+cpattnd_SOURCES += daemon/service/fates.c daemon/service/fates.h
 cpattnd_SOURCES += daemon/service/order.c daemon/service/order.h
 cpattnd_SOURCES += daemon/service/pool_text.c
 cpattnd_SOURCES += daemon/service/pool_text.h

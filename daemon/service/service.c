@@ -15,6 +15,7 @@
 #include "daemon/service/answer_cache.h"
 #include "daemon/service/answer_log.h"
 #include "daemon/service/core_config.h"
+#include "daemon/service/fates.h"
 #include "daemon/service/gate.h"
 #include "daemon/service/loss_reasons.h"
 #include "daemon/service/open_requests.h"
@@ -40,6 +41,7 @@ struct service {
     struct answer_cache answers;
     struct loss_reasons loss_reasons;
     bool acting;
+    struct fates fates;
     // Why ranks could not be brought up, last: by implementation and world size.
     struct error (*start_errors)[WORLD_SIZE_MAX + 1];
 };
@@ -60,6 +62,7 @@ static void on_start(struct service *s, const struct action *a)
     const struct crew_start start = {
         a->generation, a->implementation, a->world_size,
         order_gpus(&s->config.description, a->devices, a->world_size, gpus)};
+    fates_start(&s->fates, a);
     log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
                " spare=%d",
                guests_name(s->config.guests, a->implementation), a->world_size, a->instance,
@@ -92,6 +95,7 @@ static void on_kill(struct service *s, const struct action *a)
     if (!crew)
         return;
     pool_text_late(crew, &s->start_errors[a->implementation][a->world_size]);
+    fates_kill(&s->fates, a, crew);
     crew_kill(crew);
 }
 
@@ -109,14 +113,6 @@ static const char *detail_of(const struct service *s, const struct action *a,
                                     : s->start_errors[a->implementation][a->world_size].text;
 }
 
-static void loss_note(struct service *s, const struct action *a, const struct task *task,
-                      const struct wire_reply *reply)
-{
-    if (a->cause == CAUSE_RANK_EXITED || a->cause == CAUSE_RANK_FAILED ||
-        a->cause == CAUSE_PEER_LOST)
-        loss_reasons_note(&s->loss_reasons, case_hash(&task->c), reply->message);
-}
-
 static void on_answer(struct service *s, const struct action *a)
 {
     const struct task *task = tasks_get(s->tasks, a->slot);
@@ -131,7 +127,9 @@ static void on_answer(struct service *s, const struct action *a)
         struct error stuck;
         answer_failure(a, a->cause == CAUSE_STUCK ? NULL : crew, answer_limit_ns(task, a),
                        detail_of(s, a, task, &stuck), &reply);
-        loss_note(s, a, task, &reply);
+        if (a->cause == CAUSE_RANK_EXITED || a->cause == CAUSE_RANK_FAILED ||
+            a->cause == CAUSE_PEER_LOST)
+            loss_reasons_note(&s->loss_reasons, case_hash(&task->c), reply.message);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
             answer_stopped(&reply);
     }
@@ -257,6 +255,7 @@ static void on_exited(void *context, int pool, uint32_t generation, int rank, bo
 {
     struct service *s = context;
     start_error_note(s, crews_get(s->crews, pool), rank);
+    fates_exit(&s->fates, crews_get(s->crews, pool), rank);
     core_rank_exited(s->core, clock_now_ns(), pool, generation, rank, from_outside);
     actions_do(s);
 }
@@ -412,6 +411,7 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
     status->unverified = s->unverified;
     status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core));
     status->refused += s->refused;
+    fates_tell(&s->fates, pools, status->pool_count);
     pool_text_status(&s->config.description, s->start_errors, pools, status->pool_count);
 }
 

@@ -273,6 +273,10 @@ START_TEST(test_rank_killed)
     struct wire_status status = daemon_status(&d);
     ck_assert_uint_eq(status.errors, 1);
     ck_assert_uint_eq(status.passed, 4);
+    struct wire_request request = daemon_request(METHOD_STATUS);
+    reply = daemon_call(&d, &request);
+    ck_assert_str_eq(reply.pools.pools[0].last_failure, "rank 1 was killed by signal 9 (SIGKILL)");
+    wire_reply_fini(&reply);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
