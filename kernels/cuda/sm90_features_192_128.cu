@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/sm90_forward.cuh"
 
-template <typename T> using with_max = sm90_traits<T, 192, 128, 2, 128, 2, 1, false, SM90_MAX>;
+template <typename T> using with_max = sm90_traits<T, 192, 128, 3, 80, 3, 1, false, SM90_MAX>;
 template <typename T>
 using with_cap = sm90_traits<T, 192, 128, 2, 128, 2, 1, false, SM90_MAX | SM90_CAP>;
 template <typename T>

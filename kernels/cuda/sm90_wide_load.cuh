@@ -89,6 +89,30 @@ static __device__ __forceinline__ void wide_stage_wait(uint32_t empty, int numbe
         barrier_wait(empty + number % stages * 8, (uint32_t)(number / stages - 1) & 1);
 }
 
+// Fetches the bias of the block behind `block` into L2, as a warp, if it is read whole: it comes
+// from memory then while the step before is on its way.
+template <class C>
+__device__ __forceinline__ void bias_fetch(const struct backward_params &p,
+                                           const struct sm90_work &work,
+                                           const struct backward_fragment *f, int head, int block)
+{
+    constexpr int LINE = 128;
+    block += p.reversed ? 1 : -1;
+    const int first = block * C::Q_ROWS;
+    if (block < f->block_begin || block >= f->block_end || first + C::Q_ROWS > f->q_len ||
+        work.rows < C::TILE || f->low + first > 1 - C::Q_ROWS || f->high + first < C::TILE - 1)
+        return;
+    const char *from = (const char *)((const uint16_t *)p.bias + head * p.bias_head_stride +
+                                      f->bias + first * p.bias_query_stride);
+#pragma unroll 1
+    for (int row = (int)threadIdx.x % WARP_LANES; row < C::Q_ROWS; row += WARP_LANES)
+#pragma unroll
+        for (int byte = 0; byte < C::TILE * 2; byte += LINE)
+            asm volatile(
+                "prefetch.global.L2 [%0];" ::"l"(from + row * p.bias_query_stride * 2 + byte)
+                : "memory");
+}
+
 // The warp that loads K, V, and Q and dO of all steps.
 template <class C>
 __device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_params &p,
@@ -112,6 +136,8 @@ __device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_par
         tile_load<C::Q_ROWS, C::V_PANELS>(shared + C::DO + d_out_stage * C::DO_BYTES, &p.d_out,
                                           all.d_out, all, all.heads, all.d_v, y, z, rows,
                                           shared + C::DO_FULL + d_out_stage * 8);
+        if constexpr (C::GENERAL)
+            bias_fetch<C>(all, work, f, head, block);
     });
 }
 

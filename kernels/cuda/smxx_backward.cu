@@ -12,6 +12,11 @@
 // Thread blocks for each multiprocessor that are enough for an even load.
 #define UNITS_LEAST   4
 
+// Tiles of a head that take turns begin one behind the other. Where all see the same queries and
+// have few steps, that is a good part of their time unless few of a head begin together.
+#define TURNS_STEPS 128
+#define TURNS_TILES 22
+
 // One of both, and how it wants the work to be cut.
 struct chosen {
     const struct sm90_backward_kernel *sm90;
@@ -90,6 +95,14 @@ static void params_shape(const struct attention_backward *args, struct backward_
                aligned(args->dk, 8) && aligned(args->dv, 8);
 }
 
+static bool tiles_are_short(const struct backward_worklist *list)
+{
+    for (int32_t i = 0; i < list->tile_count; i++)
+        if (list->tiles[i].steps > TURNS_STEPS || list->tiles[i].steps != list->tiles[0].steps)
+            return false;
+    return true;
+}
+
 // A thread block takes all heads that share a key head, unless that makes few thread blocks, or
 // long ones of those that wait for each other.
 static void params_units(const struct attention_backend *backend,
@@ -106,6 +119,9 @@ static void params_units(const struct attention_backend *backend,
     int64_t bytes = (int64_t)list->block_count * q_rows * (2 * p->d_v + 6 * p->d_qk);
     bytes *= p->by_query_head ? 1 : p->group;
     int64_t heads = SECTION_BYTES / (bytes > 0 ? bytes : 1);
+    int32_t together = backend->queue.sm_count / TURNS_TILES;
+    if (p->reversed && heads < together && tiles_are_short(list))
+        heads = together;
     p->section_heads = (int32_t)(heads < 1 ? 1 : heads > p->unit_heads ? p->unit_heads : heads);
 }
 
