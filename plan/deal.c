@@ -244,7 +244,7 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
     int crossings = d->block_count[SIDE_Q] + 2 * d->block_count[SIDE_KV]; // at most at once
     if (crossings < 2 * d->block_count[SIDE_Q])
         crossings = 2 * d->block_count[SIDE_Q];
-    d->transfers = builder_alloc(b, (size_t)(team.size * crossings), sizeof *d->transfers);
+    d->transfers = builder_alloc(b, (size_t)team.size * (size_t)crossings, sizeof *d->transfers);
     if (!d->transfers || !part_init_team(p, b, t, team, d->heads[d->place], suffix))
         return false;
     int64_t rows = p->q_rows * p->heads.count;

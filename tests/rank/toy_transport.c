@@ -99,14 +99,14 @@ static enum status toy_start(struct transport *base, uint64_t tag, const struct 
     size_t room = (size_t)(count > 0 ? count : 1);
     if (t->failed || t->count > 0)
         return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before is not done");
-    struct message *copy = reallocarray(t->messages, room, sizeof(*copy));
-    t->messages = copy ? copy : t->messages;
+    free(t->messages);
     free(t->sent);
+    t->messages = calloc(room, sizeof(*t->messages));
     t->sent = calloc(room, 2 * sizeof(*t->sent));
-    if (!copy || !t->sent)
+    if (!t->messages || !t->sent)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for an exchange");
     t->received = t->sent + room;
-    memcpy(copy, messages, (size_t)count * sizeof(*copy));
+    memcpy(t->messages, messages, (size_t)count * sizeof(*messages));
     t->count = count;
     t->tag = tag;
     return own_copy(messages, count, base->rank, error);
@@ -146,7 +146,7 @@ static enum status receive_step(struct toy *t, int i, int64_t *moved, struct err
 {
     const struct message *m = &t->messages[i];
     struct ring *ring = ring_of(t, m->peer, t->base.rank);
-    struct header header;
+    struct header header = {0};
     if (t->received[i] > 0) {
         *moved = ring_take(ring, (char *)m->receive + (t->received[i] - HEADER_BYTES),
                            HEADER_BYTES + (int64_t)m->receive_bytes - t->received[i]);
@@ -264,8 +264,8 @@ static void *toy_share(int world_size)
 static enum status toy_create(void *shared, int rank, int world_size, const int *peer_fds,
                               struct transport **transport, struct error *error)
 {
-    struct toy *t = calloc(1, sizeof(*t));
-    if (!t || !shared)
+    struct toy *t = shared ? calloc(1, sizeof(*t)) : NULL;
+    if (!t)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the transport");
     t->base = (struct transport){&toy_ops, rank, world_size};
     t->rings = shared;

@@ -14,7 +14,6 @@ unset CPATTN_SOCKET
 run() {
     "$fake" bench "$@" >"$scratch/out" 2>"$scratch/err"
     status=$?
-    out=$(cat "$scratch/out")
     err=$(cat "$scratch/err")
 }
 

@@ -10,7 +10,7 @@ submit=$top_builddir/cpattn-submit
 peek=$top_builddir/tests/support/peek
 scratch=$(mktemp -d) || exit 99
 unset CPATTN_SOCKET
-one= two=
+one='' two=''
 # shellcheck disable=SC2086
 trap 'kill -KILL $one $two 2>/dev/null; rm -rf "$scratch"' EXIT
 
@@ -58,7 +58,7 @@ tap_is "and both have worked" "$worked" yes
 "$submit" matrix "$scratch/m.yaml" $both -j 2 --set seqlen=512 --save "$scratch/less.jsonl" \
     >"$scratch/out" 2>"$scratch/err" &
 running=$!
-until [ "$(cat "$scratch/less.jsonl" 2>/dev/null | wc -l)" -gt 4 ]; do sleep 0.02; done
+until [ "$(grep -c '' "$scratch/less.jsonl" 2>/dev/null)" -gt 4 ] 2>/dev/null; do sleep 0.02; done
 kill -KILL "$two"
 wait "$running"
 tap_is "one goes away: exit status" "$?" 0

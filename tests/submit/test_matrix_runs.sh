@@ -146,6 +146,7 @@ END
 : >"$scratch/w.md"
 echo before >"$scratch/w.md"
 run "$scratch/wild.yaml" --markdown "$scratch/w.md"
+# shellcheck disable=SC2016
 tap_is "Markdown is added, and text stays text" "$(head -n 2 "$scratch/w.md")" \
     'before
 ### a &lt;b> \| \*c\* \`d\`'

@@ -180,7 +180,7 @@ static void fill_slot(struct air *air, struct slot *slot, bool room)
 static void fill(struct air *air)
 {
     int ports = air->flight->client_count;
-    bool room[FLIGHT_CLIENTS_MAX];
+    bool room[FLIGHT_CLIENTS_MAX] = {false};
     for (int i = 0; i < ports; i++) {
         room[i] = air->ports[i].room || air->ports[i].flying == 0;
         air->ports[i].room = false;
