@@ -589,7 +589,8 @@ run drain 3
 tap_is "drain" "$status $out" "0 2 devices out of use"
 run drain 63
 tap_is "drain: no such device" "$status $err" "67 cpattn-submit: device is 63; this daemon has 0, 1"
-run 'enable' 3
+# shellcheck disable=SC3044
+run enable 3
 tap_is "enable" "$status $out" "0 0 devices out of use"
 run unpoison
 tap_is "unpoison" "$status $out" "0 1 case may run again"
@@ -653,7 +654,9 @@ for command in $commands; do
     done
     tap_is "$command --help: every option is in the manual" "$status$undocumented" 0
     cp "$scratch/out" "$scratch/help.$command"
-    # Examples are lines that a person can type: they are at least understood.
+    # Examples are lines that a person can type, with records that are there: they are at least understood.
+    : >"$scratch/run.jsonl"
+    : >"$scratch/old.jsonl"
     sed -n 's/^  cpattn-submit //p' "$scratch/out" | while read -r line; do
         # shellcheck disable=SC2086
         (cd "$scratch" && cp "$cases"/*.yaml . && "$fake" $line >/dev/null 2>&1)

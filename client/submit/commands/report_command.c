@@ -60,7 +60,7 @@ static const struct argp argp = {
         "\vExamples:\n"
         "  cpattn-submit matrix demonstration.yaml --save run.jsonl\n"
         "  cpattn-submit report run.jsonl -o report.html\n"
-        "  cpattn-submit report run.jsonl --compare yesterday.jsonl -o report.html"};
+        "  cpattn-submit report run.jsonl --compare old.jsonl -o report.html"};
 
 static int write_page(const struct report_options *o, const struct report_page *page)
 {
