@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks, their tokens and their inputs.
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,18 +12,6 @@
 
 _Static_assert((int)CPATTN_QUERIES == (int)SIDE_Q && (int)CPATTN_KEYS == (int)SIDE_KV,
                "sides agree");
-
-// ---- errors -------------------------------------------------------------------------------------
-
-enum cpattn_status status_public(enum status status, const struct error *from,
-                                 struct cpattn_error *error)
-{
-    if (error) {
-        error->status = (enum cpattn_status)status;
-        snprintf(error->text, sizeof(error->text), "%s", status == STATUS_OK ? "" : from->text);
-    }
-    return (enum cpattn_status)status;
-}
 
 // ---- life ---------------------------------------------------------------------------------------
 

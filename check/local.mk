@@ -10,6 +10,7 @@ check_libcheck_la_SOURCES = \
     check/device.h \
     check/diagnose.c \
     check/elements.c \
+    check/errors.c \
     check/given.c \
     check/rows.c \
     check/state.h \
