@@ -568,6 +568,8 @@ run status --json
 tap_is "status --json: requests" "$(peeks requests.0.id requests.0.phase requests.1.running)" \
     "00112233445566778899aabbccddeeff forward false "
 tap_is "status --json" "$("$peek" json pools.1.state <"$scratch/out")" down
+tap_is "status --json: devices out of use, unverified cases" \
+    "$(peeks devices_out.0 devices_out.1 unverified)" "0 2 2 "
 tap_is "status --json: spares" "$(
     for i in 0 1; do "$peek" json pools.$i.spare <"$scratch/out"; done | tr '\n' ' '
 )" "true false "

@@ -524,6 +524,7 @@ bool json_status(FILE *out, const struct cpattn_daemon_status *s)
     put_int(&w, object, "errors", (int64_t)s->errors);
     put_int(&w, object, "refused", (int64_t)s->refused);
     put_int(&w, object, "unverified", (int64_t)s->unverified);
+    put(&w, object, "devices_out", devices_array(&w, s->devices_out));
     put(&w, object, "draining", json_boolean(s->draining));
     for (int i = 0; (pool = cpattn_daemon_status_pool(s, i)); i++)
         if (json_array_append_new(pools, pool_object(&w, pool)))
