@@ -52,21 +52,22 @@ static int complain_unwritten(const char *path)
     return command_exit(STATUS_INTERNAL);
 }
 
-static bool write_junit(struct matrix_outputs *outputs, struct junit_suite *suite)
+static bool write_junit(struct matrix_outputs *outputs, const struct junit_suite *cases)
 {
+    struct junit_suite suite = *cases;
     char host[HOST_NAME_MAX + 1] = "";
     struct junit_property properties[3];
     if (gethostname(host, sizeof(host) - 1) == 0)
-        suite->host = host;
+        suite.host = host;
     if (outputs->daemon) {
         const struct cpattn_gpu *gpu = cpattn_description_gpu(outputs->daemon, 0);
         properties[0] = (struct junit_property){"daemon", outputs->daemon->version};
         properties[1] = (struct junit_property){"backend", outputs->daemon->backend};
         properties[2] = (struct junit_property){"gpu", gpu ? gpu->name : ""};
-        suite->properties = properties;
-        suite->property_count = gpu ? 3 : 2;
+        suite.properties = properties;
+        suite.property_count = gpu ? 3 : 2;
     }
-    return whole_file_commit(&outputs->junit, junit_write(outputs->junit.out, suite));
+    return whole_file_commit(&outputs->junit, junit_write(outputs->junit.out, &suite));
 }
 
 int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run *run,
