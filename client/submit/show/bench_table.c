@@ -69,7 +69,7 @@ static enum status print_series(FILE *out, const struct bench_shown *shown, stru
 
 enum status bench_device_ns(const struct bench *bench, double *ns, struct error *error)
 {
-    struct bench_summary forward, backward;
+    struct bench_summary forward = {0}, backward = {0};
     enum status status = bench_sum(bench, BENCH_FORWARD, &forward, error);
     if (!status)
         status = bench_sum(bench, BENCH_BACKWARD, &backward, error);
