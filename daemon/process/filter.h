@@ -22,7 +22,7 @@ struct filter {
 bool filter_is_there(void);
 
 // `sockets`: whether it may have other sockets than those of the unix kind. UNIMPLEMENTED: this
-// build has no filters; UNAVAILABLE: it could not be made.
+// build has no filters; UNAVAILABLE: it could not be made. To be called before there are threads.
 enum status filter_create(bool sockets, struct filter *filter, struct error *error) MUST_CHECK;
 
 // To be called in a child that is about to become the program, last. False with errno when the
