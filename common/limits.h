@@ -29,8 +29,8 @@
 #define REQUEST_BYTES_MAX (64 * 1024)
 // A reply: 64 ranks times their figures and stderr tails.
 #define REPLY_BYTES_MAX   (1024 * 1024)
-// The token that clients over a network present: as many characters as nobody guesses, and a line
-// of text at most.
+// Characters of the token that clients over a network present; a line feed may follow them in its
+// file.
 #define TOKEN_BYTES_MIN   16
 #define TOKEN_BYTES_MAX   256
 // What unpacking one message may allocate. protobuf-c expands small input up to 49-fold.

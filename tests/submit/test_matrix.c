@@ -544,6 +544,7 @@ int main(void)
     Suite *suite = suite_create("matrix");
     TCase *product = tcase_create("product"), *choice = tcase_create("choice"),
           *wrong = tcase_create("mistakes");
+    tcase_set_timeout(product, 60); // 100,000 cases
     tcase_add_test(product, models_first_then_axes_the_last_fastest);
     tcase_add_test(product, fields_come_from_defaults_model_axes_and_set);
     tcase_add_test(product, values_of_an_axis_can_set_several_fields);
