@@ -5,6 +5,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -30,6 +31,9 @@ static const char *const refused[] = {
     "add_key", "bpf", "fanotify_init", "io_uring_enter", "io_uring_register", "io_uring_setup",
     "keyctl", "lookup_dcookie", "modify_ldt", "name_to_handle_at", "open_by_handle_at",
     "perf_event_open", "request_key", "uselib", "userfaultfd", "ustat"};
+
+// It takes some milliseconds.
+#define MAKE_SECONDS 5
 
 // As flags of clone(); clone3() has them in memory, where no filter sees them.
 static const unsigned namespaces[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEWIPC,   CLONE_NEWUSER,
@@ -73,11 +77,13 @@ static bool rules_export(scmp_filter_ctx rules, struct filter *filter)
     return good;
 }
 
-// The library does not take it well when memory is short, and is therefore used in a process of its
-// own, which fills in what both have.
+// The library crashes, or does not come back, where memory is short, and is therefore used in a
+// process of its own, which fills in what both have.
 static void filter_make(bool sockets, struct filter *filter)
 {
     prctl(PR_SET_DUMPABLE, 0);
+    signal(SIGALRM, SIG_DFL);
+    alarm(MAKE_SECONDS);
     scmp_filter_ctx rules = seccomp_init(SCMP_ACT_ALLOW);
     _exit(rules && rules_add(rules, sockets) && rules_export(rules, filter) ? 0 : 1);
 }
