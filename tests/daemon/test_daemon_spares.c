@@ -161,7 +161,7 @@ START_TEST(test_a_spare_dies)
     run_and_pass(&d, WORLD);
     struct pair after = pair_await(2);
     ck_assert_uint_eq(after.spare.deaths, 1);
-    expect_text(after.spare.last_failure, "rank 0 was killed from outside");
+    expect_text(after.spare.last_failure, "rank 0 was killed by signal 9 (SIGKILL)");
     ck_assert_uint_eq(after.leader.jobs, 2);
     ck_assert_uint_eq(after.leader.generation, 1);
     ck_assert_int_eq(pids_of(0).leader, pids.leader);
