@@ -95,10 +95,10 @@ static void totals_check(const struct sim_totals *t)
     ck_assert_uint_gt(t->late, t->lives / 1000);
     ck_assert_uint_gt(t->crowded, t->lives / 10);
     ck_assert_uint_gt(t->taken_out, t->lives / 10);
-    ck_assert_uint_gt(t->lifted, t->lives / 100);
+    ck_assert_uint_gt(t->lifted, t->lives / 250);
     ck_assert_uint_gt(t->held, t->lives / 10);
-    ck_assert_uint_gt(t->spent, t->lives / 10);
-    ck_assert_uint_gt(t->spares, t->lives);
+    ck_assert_uint_gt(t->spent, t->lives / 25);
+    ck_assert_uint_gt(t->spares, t->lives / 2);
     ck_assert_uint_gt(t->takeovers, t->lives / 10);
     ck_assert_uint_gt(t->stuck, t->lives / 10);
     ck_assert_uint_gt(t->left_stuck, t->lives / 10);
