@@ -30,6 +30,14 @@ void timeline_rates_init(struct timeline_rates *rates)
 
 // ---- work -------------------------------------------------------------------------------------
 
+int32_t timeline_exchange(const struct plan *plan, int32_t number)
+{
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].kind == OP_EXCHANGE && number-- == 0)
+            return i;
+    return -1;
+}
+
 int64_t timeline_bytes(const struct op *op)
 {
     int64_t bytes = 0;

@@ -51,6 +51,10 @@ void timeline_destroy(struct timeline *timeline);
 // Bytes that an operation touches: its operands, those both read and written twice.
 int64_t timeline_bytes(const struct op *op);
 
+// The number-th exchange of a plan, from 0; -1: there are fewer. Exchanges with the same number
+// meet.
+int32_t timeline_exchange(const struct plan *plan, int32_t number);
+
 // Bytes that an exchange sends to other ranks, and receives from them.
 void timeline_traffic(const struct plan *plan, const struct op *op, int64_t *sent,
                       int64_t *received);

@@ -4,9 +4,8 @@
 // what was used counts from a level that rises as turns are given, so that
 // - who comes back after a while begins where the others are, and neither gets what was not asked
 //   for meanwhile nor pays for devices that nobody else wanted;
-// - nobody is ahead of the level, or behind it, by more than a window: a day-long job costs its
-// user
-//   no day, and a user whose pools could not be had for a day does not keep the others waiting.
+// - nobody is ahead of the level, or behind it, by more than a window: a job of a day costs its
+//   user no day, and who could not have a pool for a day does not keep the others waiting.
 // Nobody starves: whoever is served comes nearer to those that wait.
 //
 // An administrator may limit how many jobs of a user run at a time, and the device time that they

@@ -91,6 +91,13 @@ tap_is "no file" "$status $err" \
 run "$scratch/m.yaml" --save "$scratch/none/x"
 tap_is "no place to save" "$status $err" \
     "64 cpattn-submit: $scratch/none/x cannot be written: No such file or directory"
+if [ -e /dev/full ]; then
+    run "$scratch/good.yaml" --save /dev/full
+    tap_is "a full disk" "$status $err" "79 cpattn-submit: /dev/full could not be written: No space left on device"
+    "$fake" bench --save /dev/full >/dev/null 2>"$scratch/err"
+    tap_is "a full disk under a bench" "$? $(cat "$scratch/err")" \
+        "79 cpattn-submit: /dev/full could not be written: No space left on device"
+fi
 run "$scratch/m.yaml" --save "$scratch/x" --resume "$scratch/all.jsonl"
 tap_is "save and resume" "$status $err" \
     "64 cpattn-submit: --save does not go with --resume, which adds to its own file"

@@ -228,8 +228,9 @@ static int show(struct series *series, const struct session *s, int point)
                                 .repeat = o->repeat,
                                 .sent = bytes_sent(&s->c),
                                 .earlier_ns = earlier_ns(series, &s->c)};
-    if ((o->about.asking.json && !json_bench(stdout, &s->c, &s->verified, o->warmup, &s->bench)) ||
-        (series->save && !json_bench(series->save, &s->c, &s->verified, o->warmup, &s->bench)))
+    if (series->save && !json_bench(series->save, &s->c, &s->verified, o->warmup, &s->bench))
+        return command_file_failed(series->save, o->save, "the record");
+    if (o->about.asking.json && !json_bench(stdout, &s->c, &s->verified, o->warmup, &s->bench))
         return command_show_failed("the JSON");
     enum status status = judge(series, &shown, &error);
     if (!status && series->table) {
@@ -317,8 +318,9 @@ static int open_files(struct series *series)
 
 static int close_files(struct series *series, int exit_status)
 {
+    bool told = series->save && ferror(series->save); // when a case was not taken
     bench_record_destroy(series->earlier);
-    if (!series->save || fclose(series->save) == 0)
+    if (!series->save || fclose(series->save) == 0 || told)
         return exit_status;
     command_complain("%s could not be written: %s", series->options->save, strerror(errno));
     return exit_status ? exit_status : command_exit(STATUS_DATA_LOSS);

@@ -182,6 +182,14 @@ int command_show_failed(const char *what)
     return command_exit(STATUS_RESOURCE_EXHAUSTED);
 }
 
+int command_file_failed(FILE *file, const char *path, const char *what)
+{
+    if (!ferror(file))
+        return command_show_failed(what);
+    command_complain("%s could not be written: %s", path, strerror(errno));
+    return command_exit(STATUS_DATA_LOSS);
+}
+
 int command_json_exit(bool written)
 {
     return written ? COMMAND_PASS : command_show_failed("the JSON");

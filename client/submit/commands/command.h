@@ -98,6 +98,9 @@ uint64_t command_now_ns(void);
 // leaves a stream that takes nothing to command_output_complete().
 int command_show_failed(const char *what);
 
+// The same of one that could not write to a file of this name, right after the stream refused.
+int command_file_failed(FILE *file, const char *path, const char *what);
+
 // The same of one whose line of JSON went to stdout, or not.
 int command_json_exit(bool written);
 

@@ -27,14 +27,14 @@ enum slot_state {
 
 struct slot {
     enum slot_state state;
-    int port;
+    int daemon;
     struct cpattn_request *request; // of one that flies
     int number, tries;
     int64_t served; // what had been answered when it was crowded out; -1: it was not
 };
 
 // A daemon.
-struct port {
+struct daemon {
     struct cpattn_client *client;
     int flying;
     int64_t served;           // answers other than RESOURCE_EXHAUSTED
@@ -47,25 +47,25 @@ struct port {
 
 struct air {
     const struct flight *flight;
-    struct slot *slots; // [slot_count]: as many of each port
-    struct port *ports; // [flight->client_count]
+    struct slot *slots;     // [slot_count]: as many of each daemon
+    struct daemon *daemons; // [flight->client_count]
     int slot_count, flying, held, crowded;
-    int turn; // the port whose answers are waited for
+    int turn; // the daemon whose answers are waited for
     bool more, stopping;
     uint64_t ticked_ns;
 };
 
-static struct port *port_of(struct air *air, const struct slot *slot)
+static struct daemon *daemon_of(struct air *air, const struct slot *slot)
 {
-    return &air->ports[slot->port];
+    return &air->daemons[slot->daemon];
 }
 
 // How many daemons are there.
-static int ports_there(const struct air *air)
+static int daemons_there(const struct air *air)
 {
     int there = 0;
     for (int i = 0; i < air->flight->client_count; i++)
-        there += air->ports[i].lost_ns == 0;
+        there += air->daemons[i].lost_ns == 0;
     return there;
 }
 
@@ -80,17 +80,17 @@ static void answer(struct air *air, struct slot *slot, const struct cpattn_error
 // Holds a case whose daemon went away or takes none; false where the answer stands.
 static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
-    struct port *port = port_of(air, slot);
-    port->patient = port->patient || error->status == CPATTN_OK;
-    bool elsewhere = ports_there(air) > (port->lost_ns == 0);
+    struct daemon *daemon = daemon_of(air, slot);
+    daemon->patient = daemon->patient || error->status == CPATTN_OK;
+    bool elsewhere = daemons_there(air) > (daemon->lost_ns == 0);
     if (error->status != CPATTN_UNAVAILABLE || slot->tries >= TRIES_MAX || air->stopping ||
-        !(port->patient || elsewhere))
+        !(daemon->patient || elsewhere))
         return false;
     slot->state = SLOT_HELD;
     air->held++;
-    port->lost = *error;
-    if (port->lost_ns == 0)
-        port->lost_ns = command_now_ns();
+    daemon->lost = *error;
+    if (daemon->lost_ns == 0)
+        daemon->lost_ns = command_now_ns();
     return true;
 }
 
@@ -98,11 +98,11 @@ static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *
 // refused again with nothing answered since lacks something else, such as memory.
 static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
-    struct port *port = port_of(air, slot);
-    if (error->status != CPATTN_RESOURCE_EXHAUSTED || port->flying == 0 || air->stopping ||
-        slot->served == port->served)
+    struct daemon *daemon = daemon_of(air, slot);
+    if (error->status != CPATTN_RESOURCE_EXHAUSTED || daemon->flying == 0 || air->stopping ||
+        slot->served == daemon->served)
         return false;
-    slot->served = port->served;
+    slot->served = daemon->served;
     slot->state = SLOT_CROWDED;
     slot->tries--;
     air->crowded++;
@@ -112,14 +112,14 @@ static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error 
 // Submits the case of a slot; what cannot even be submitted is answered at once, or held.
 static void submit(struct air *air, struct slot *slot)
 {
-    struct port *port = port_of(air, slot);
+    struct daemon *daemon = daemon_of(air, slot);
     struct cpattn_error error = {CPATTN_RESOURCE_EXHAUSTED, "not enough memory for the case"};
     struct cpattn_case *made =
         command_library_case(air->flight->load(air->flight->context, slot->number));
     enum cpattn_status status = CPATTN_RESOURCE_EXHAUSTED;
     if (made)
-        status = cpattn_submit_limited(port->client, made, TIMEOUT_MAX_NS, air->flight->timeout_ns,
-                                       &slot->request, &error);
+        status = cpattn_submit_limited(daemon->client, made, TIMEOUT_MAX_NS,
+                                       air->flight->timeout_ns, &slot->request, &error);
     cpattn_case_destroy(made);
     error.status = status;
     slot->tries++;
@@ -127,7 +127,7 @@ static void submit(struct air *air, struct slot *slot)
         slot->state = SLOT_FLIES;
         cpattn_request_set_tag(slot->request, slot);
         air->flying++;
-        port->flying++;
+        daemon->flying++;
     } else if (!hold(air, slot, &error)) {
         answer(air, slot, &error, NULL);
     }
@@ -144,7 +144,7 @@ static bool adopt(struct air *air, struct slot *slot)
 {
     for (int i = 0; i < air->slot_count && air->held > 0; i++) {
         struct slot *other = &air->slots[i];
-        if (other->state != SLOT_HELD || port_of(air, other)->lost_ns == 0)
+        if (other->state != SLOT_HELD || daemon_of(air, other)->lost_ns == 0)
             continue;
         slot->number = other->number;
         slot->tries = other->tries;
@@ -162,7 +162,7 @@ static void fill_slot(struct air *air, struct slot *slot, bool room)
         submit_again(air, slot, &air->held);
     else if (slot->state == SLOT_CROWDED && room)
         submit_again(air, slot, &air->crowded);
-    while (slot->state == SLOT_FREE && !air->stopping && port_of(air, slot)->lost_ns == 0) {
+    while (slot->state == SLOT_FREE && !air->stopping && daemon_of(air, slot)->lost_ns == 0) {
         if (adopt(air, slot))
             continue;
         if (!air->more)
@@ -179,32 +179,32 @@ static void fill_slot(struct air *air, struct slot *slot, bool room)
 // the slot to the next. The daemons are filled in turn.
 static void fill(struct air *air)
 {
-    int ports = air->flight->client_count;
+    int daemons = air->flight->client_count;
     bool room[FLIGHT_CLIENTS_MAX] = {false};
-    for (int i = 0; i < ports; i++) {
-        room[i] = air->ports[i].room || air->ports[i].flying == 0;
-        air->ports[i].room = false;
+    for (int i = 0; i < daemons; i++) {
+        room[i] = air->daemons[i].room || air->daemons[i].flying == 0;
+        air->daemons[i].room = false;
     }
     for (int i = 0; i < air->slot_count; i++)
-        if (air->ports[air->slots[i].port].lost_ns == 0)
-            fill_slot(air, &air->slots[i], room[air->slots[i].port]);
+        if (air->daemons[air->slots[i].daemon].lost_ns == 0)
+            fill_slot(air, &air->slots[i], room[air->slots[i].daemon]);
 }
 
 static void land(struct air *air, struct slot *slot)
 {
-    struct port *port = port_of(air, slot);
+    struct daemon *daemon = daemon_of(air, slot);
     struct cpattn_result *result = NULL;
     struct cpattn_error error = {.text = ""};
     error.status = cpattn_collect(slot->request, &result, &error);
     cpattn_request_destroy(slot->request);
     air->flying--;
-    port->flying--;
+    daemon->flying--;
     if (hold(air, slot, &error) || crowd(air, slot, &error)) {
         cpattn_result_destroy(result);
     } else {
         answer(air, slot, &error, result);
-        port->room = true;
-        port->served += error.status != CPATTN_RESOURCE_EXHAUSTED;
+        daemon->room = true;
+        daemon->served += error.status != CPATTN_RESOURCE_EXHAUSTED;
     }
 }
 
@@ -224,13 +224,13 @@ static bool takes_cases(struct cpattn_client *client)
     return takes;
 }
 
-// Answers what waits: all of a port, or of all for NULL.
-static void answer_waiting(struct air *air, const struct port *port, enum slot_state state,
+// Answers what waits: all of a daemon, or of all for NULL.
+static void answer_waiting(struct air *air, const struct daemon *daemon, enum slot_state state,
                            const struct cpattn_error *error, int *waiting)
 {
     for (int i = 0; i < air->slot_count; i++) {
         struct slot *slot = &air->slots[i];
-        if (slot->state != state || (port && port_of(air, slot) != port))
+        if (slot->state != state || (daemon && daemon_of(air, slot) != daemon))
             continue;
         (*waiting)--;
         answer(air, slot, error, NULL);
@@ -239,27 +239,27 @@ static void answer_waiting(struct air *air, const struct port *port, enum slot_s
 
 // Looks for a daemon that takes cases; gives the cases that wait for it up after a time, unless
 // another daemon will take them.
-static void look_for_daemon(struct air *air, struct port *port)
+static void look_for_daemon(struct air *air, struct daemon *daemon)
 {
     uint64_t now_ns = command_now_ns();
-    bool others = ports_there(air) > 0;
-    if (now_ns - port->asked_ns < (others ? ASKS_BESIDE_NS : ASKS_NS))
+    bool others = daemons_there(air) > 0;
+    if (now_ns - daemon->asked_ns < (others ? ASKS_BESIDE_NS : ASKS_NS))
         return;
-    port->asked_ns = now_ns;
-    if (takes_cases(port->client)) {
-        port->lost_ns = 0;
-    } else if (!others && now_ns - port->lost_ns > air->flight->patience_ns) {
-        port->patient = false;
-        answer_waiting(air, port, SLOT_HELD, &port->lost, &air->held);
-        port->lost_ns = 0;
+    daemon->asked_ns = now_ns;
+    if (takes_cases(daemon->client)) {
+        daemon->lost_ns = 0;
+    } else if (!others && now_ns - daemon->lost_ns > air->flight->patience_ns) {
+        daemon->patient = false;
+        answer_waiting(air, daemon, SLOT_HELD, &daemon->lost, &air->held);
+        daemon->lost_ns = 0;
     }
 }
 
 static void look_for_daemons(struct air *air)
 {
     for (int i = 0; i < air->flight->client_count; i++)
-        if (air->ports[i].lost_ns > 0)
-            look_for_daemon(air, &air->ports[i]);
+        if (air->daemons[i].lost_ns > 0)
+            look_for_daemon(air, &air->daemons[i]);
 }
 
 // ---- stopping ---------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ static void give_up(struct air *air)
             continue;
         cpattn_request_destroy(air->slots[i].request);
         air->flying--;
-        port_of(air, &air->slots[i])->flying--;
+        daemon_of(air, &air->slots[i])->flying--;
         answer(air, &air->slots[i], &error, NULL);
     }
 }
@@ -292,8 +292,8 @@ static void give_up(struct air *air)
 static const char *lost_text(const struct air *air)
 {
     for (int i = 0; i < air->flight->client_count; i++)
-        if (air->ports[i].lost_ns > 0)
-            return air->ports[i].lost.text;
+        if (air->daemons[i].lost_ns > 0)
+            return air->daemons[i].lost.text;
     return NULL;
 }
 
@@ -303,7 +303,7 @@ static void tick(struct air *air)
     if (now_ns - air->ticked_ns < TICK_NS)
         return;
     air->ticked_ns = now_ns;
-    if (air->flight->tick(air->flight->context, lost_text(air), ports_there(air) > 0) &&
+    if (air->flight->tick(air->flight->context, lost_text(air), daemons_there(air) > 0) &&
         !air->stopping)
         stop(air);
 }
@@ -315,15 +315,15 @@ static void tick(struct air *air)
 static struct cpattn_request *next_answer(struct air *air)
 {
     static const struct timespec pause = {.tv_nsec = (long)TICK_NS};
-    int ports = air->flight->client_count;
+    int daemons = air->flight->client_count;
     struct cpattn_request *request = NULL;
-    for (int i = 0; i < ports && ports > 1 && !request; i++)
-        if (air->ports[i].flying > 0)
-            request = cpattn_wait_any(air->ports[i].client, 0);
-    for (int i = 0; i < ports && !request; i++) {
-        struct port *port = &air->ports[air->turn++ % ports];
-        if (port->flying > 0)
-            return cpattn_wait_any(port->client, ports > 1 ? TURN_NS : TICK_NS);
+    for (int i = 0; i < daemons && daemons > 1 && !request; i++)
+        if (air->daemons[i].flying > 0)
+            request = cpattn_wait_any(air->daemons[i].client, 0);
+    for (int i = 0; i < daemons && !request; i++) {
+        struct daemon *daemon = &air->daemons[air->turn++ % daemons];
+        if (daemon->flying > 0)
+            return cpattn_wait_any(daemon->client, daemons > 1 ? TURN_NS : TICK_NS);
     }
     if (!request)
         nanosleep(&pause, NULL);
@@ -335,15 +335,15 @@ static bool air_init(struct air *air, const struct flight *flight)
     *air = (struct air){.flight = flight, .more = true};
     air->slot_count = flight->jobs * flight->client_count;
     air->slots = calloc((size_t)air->slot_count, sizeof(*air->slots));
-    air->ports = calloc((size_t)flight->client_count, sizeof(*air->ports));
-    if (!air->slots || !air->ports)
+    air->daemons = calloc((size_t)flight->client_count, sizeof(*air->daemons));
+    if (!air->slots || !air->daemons)
         return false;
     for (int i = 0; i < flight->client_count; i++) {
-        air->ports[i].client = flight->clients[i];
-        air->ports[i].patient = true;
+        air->daemons[i].client = flight->clients[i];
+        air->daemons[i].patient = true;
     }
     for (int i = 0; i < air->slot_count; i++)
-        air->slots[i].port = i % flight->client_count;
+        air->slots[i].daemon = i % flight->client_count;
     return true;
 }
 
@@ -366,6 +366,6 @@ enum status flight_run(const struct flight *flight)
             give_up(&air);
     }
     free(air.slots);
-    free(air.ports);
+    free(air.daemons);
     return ready ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
 }

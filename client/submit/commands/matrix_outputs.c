@@ -104,9 +104,11 @@ int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run
 int matrix_outputs_close(struct matrix_outputs *outputs, const struct matrix_options *o)
 {
     int exit_status = COMMAND_PASS;
-    if (outputs->save && fclose(outputs->save) != 0)
+    bool told = outputs->save && ferror(outputs->save); // when an answer was not taken
+    if (outputs->save && fclose(outputs->save) != 0 && !told)
         exit_status = complain_unwritten(o->save ? o->save : o->resume);
-    if (outputs->markdown && fclose(outputs->markdown) != 0)
+    told = outputs->markdown && ferror(outputs->markdown);
+    if (outputs->markdown && fclose(outputs->markdown) != 0 && !told)
         exit_status = complain_unwritten(o->markdown);
     whole_file_abandon(&outputs->junit);
     cpattn_description_destroy(outputs->daemon);

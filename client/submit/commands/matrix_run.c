@@ -138,10 +138,15 @@ static void write_answer(struct matrix_run *run, int number, const struct cp_cas
     const struct outcome *o = &run->outcomes[number];
     const char *id = run->list->cases[number].id;
     bool written = !run->options->json || json_answer(stdout, id, c, o, result);
-    if (written && run->save && o->kind != OUTCOME_NOT_RUN)
-        written = json_answer(run->save, id, c, o, result);
     if (!written)
         run->failed_io = run->stopped = true;
+    if (run->save && !run->save_exit && o->kind != OUTCOME_NOT_RUN &&
+        !json_answer(run->save, id, c, o, result)) {
+        const struct matrix_options *options = run->options;
+        run->save_exit = command_file_failed(
+            run->save, options->save ? options->save : options->resume, "the record");
+        run->stopped = true;
+    }
 }
 
 // Tells the world of the outcome of a case, which is final.
@@ -416,6 +421,8 @@ static int exit_of(const struct matrix_run *run)
     int exit_status = COMMAND_PASS;
     if (run->failed_io)
         return command_show_failed("the answers");
+    if (run->save_exit)
+        return run->save_exit;
     for (int i = run->list->count - 1; i >= 0; i--)
         if (run->outcomes[i].kind == OUTCOME_ERROR)
             exit_status = command_exit(run->outcomes[i].status);

@@ -15,6 +15,7 @@ struct matrix_run {
     struct outcome *outcomes;     // [list->count]
     struct progress progress;
     bool failed_io; // memory or an output failed
+    int save_exit;  // the exit status, after a complaint, where `save` did not take an answer
 
     // Private from here on.
     struct matrix_flight *flights; // [list->count]

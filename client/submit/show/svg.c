@@ -341,23 +341,14 @@ static void put_ops(const struct picture *p, const struct plan *plan)
 
 // ---- messages ---------------------------------------------------------------------------------
 
-// The exchange of that number.
-static int32_t nth_exchange(const struct plan *plan, int32_t number)
-{
-    int32_t i = 0;
-    while (i < plan->op_count && (plan->ops[i].kind != OP_EXCHANGE || number-- > 0))
-        i++;
-    return i;
-}
-
 // From the exchange that sends, when the bytes begin to move, to the one that receives, when it has
 // them.
 static void put_message(const struct picture *p, const struct plan *plan, int32_t index,
                         const struct transfer *t, int32_t number)
 {
     const struct plan *peer = p->plans[t->peer];
-    int32_t other = nth_exchange(peer, number);
-    if (t->send.bytes == 0 || t->peer == plan->rank || other == peer->op_count)
+    int32_t other = timeline_exchange(peer, number);
+    if (t->send.bytes == 0 || t->peer == plan->rank || other < 0)
         return;
     const struct timeline_span *sends = &p->timeline->ranks[plan->rank].spans[index];
     const struct timeline_span *receives = &p->timeline->ranks[t->peer].spans[other];

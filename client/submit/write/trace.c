@@ -95,15 +95,6 @@ static void put_plan(struct trace *t, const struct plan *plan, const struct time
         put_op(t, plan, i, &rank->spans[i]);
 }
 
-// The number-th exchange of a plan; the exchanges of all ranks have the same numbers.
-static int32_t exchange_find(const struct plan *plan, int32_t number)
-{
-    for (int32_t i = 0; i < plan->op_count; i++)
-        if (plan->ops[i].kind == OP_EXCHANGE && number-- == 0)
-            return i;
-    return -1;
-}
-
 static bool is_message(const struct plan *plan, const struct transfer *transfer)
 {
     return transfer->peer != plan->rank && region_total(&transfer->send) > 0;
@@ -139,7 +130,7 @@ static void put_messages_of(struct trace *t, struct plan *const *plans,
         const struct transfer *transfer = &plan->transfers[op->transfer_first + i];
         if (!is_message(plan, transfer))
             continue;
-        int32_t there = exchange_find(plans[transfer->peer], number);
+        int32_t there = timeline_exchange(plans[transfer->peer], number);
         if (there < 0)
             continue;
         const struct timeline_span *to = &timeline->ranks[transfer->peer].spans[there];
