@@ -580,7 +580,7 @@ GPU 0          NVIDIA H200, sm_90, 139.0 GiB
 GPU 3          NVIDIA A100, sm_80, 40.0 GiB
 world sizes    1 to 2"
 tap_has "describe: what a field accepts" "$out" "bf16, fp16 or fp32"
-tap_has "describe: what is refused" "$out" "a number of heads that is no multiple of kv_heads (--heads 12 --kv-heads 5)"
+tap_has "describe: what is refused" "$out" "a number of heads that is not a multiple of kv_heads (--heads 12 --kv-heads 5)"
 run describe --json
 tap_is "describe --json: GPUs" "$("$peek" json gpus.1.name <"$scratch/out")" "NVIDIA A100"
 tap_is "describe --json" "$("$peek" json queue_max <"$scratch/out")" 4096
