@@ -20,7 +20,7 @@ static struct cpattn_element element_public(const struct element *e)
 struct cpattn_figures figures_public(const struct figures *f)
 {
     return (struct cpattn_figures){
-        .tensor = report_tensor_name(f->tensor),
+        .tensor = figures_name(f),
         .chunk = f->chunk,
         .broken = (uint32_t)f->broken,
         .elements = f->elements,

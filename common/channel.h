@@ -22,7 +22,8 @@ int channel_last_fd(void);
 #define CHANNEL_MAGIC   UINT32_C(0x43504154) // "CPAT"
 #define CHANNEL_VERSION 1
 
-// X(name, number, who sends it). Payloads: HELLO struct channel_hello; CASE the case's struct;
+// X(name, number, who sends it). Payloads: HELLO struct channel_hello; CASE struct job_frame
+// (plan/kind.h), a job of any kind;
 // REPORT struct rank_report; FAILED struct rank_failure (common/report.h); TENSORS struct
 // places_frame (plan/places.h); the others none.
 #define CHANNEL_TYPE_LIST(X)                                                                       \

@@ -2,6 +2,7 @@
 #include "common/report.h"
 
 #include <stddef.h>
+#include <string.h>
 
 const char *report_phase_name(int phase)
 {
@@ -23,6 +24,18 @@ const char *report_tensor_name(int tensor)
         [TENSOR_DSINK] = "dsink", [TENSOR_MAX_LOGIT] = "max_logit",
     };
     return tensor > 0 && tensor < TENSOR_COUNT ? names[tensor] : "?";
+}
+
+bool report_name_is_valid(const char name[TENSOR_NAME_MAX])
+{
+    static const char accepted[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    size_t length = strnlen(name, TENSOR_NAME_MAX);
+    return length > 0 && length < TENSOR_NAME_MAX && strspn(name, accepted) == length;
+}
+
+const char *figures_name(const struct figures *f)
+{
+    return f->tensor == 0 ? f->name : report_tensor_name(f->tensor);
 }
 
 // The word, from the top: job 24 bits, step 16, phase 8, rank waited for plus one 8, unused 8.

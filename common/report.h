@@ -50,11 +50,13 @@ struct element {
 // The rows of a rank's tensor that belong to no token, as a chunk.
 #define CHUNK_PADDING 2
 
+#define TENSOR_NAME_MAX 16 // with its NUL
+
 // One tensor, one chunk of one rank. Of the padding there are only elements, those that are not
 // zero (mismatches), those that are not finite, the largest and the first. A tensor that is not cut
 // into chunks (dbias, dsink, max_logit) is chunk 0.
 struct figures {
-    int32_t tensor; // enum report_tensor
+    int32_t tensor; // enum report_tensor; 0: a tensor of another kind of job, by its `name`
     int32_t chunk;  // 0 or 1 of the rank, or CHUNK_PADDING
     int32_t broken; // RULE_* bits
     int64_t elements;
@@ -77,6 +79,7 @@ struct figures {
     int64_t judged;        // elements that were compared; fewer than `elements` of a sample
     int64_t te_mismatches; // elements outside TransformerEngine's elementwise rule; decides nothing
     int32_t remark;        // enum report_remark
+    char name[TENSOR_NAME_MAX]; // letters, digits and underscores; "" with attention
 };
 
 struct timings {
@@ -134,6 +137,12 @@ enum report_phase {
 };
 const char *report_phase_name(int phase);
 const char *report_tensor_name(int tensor);
+
+// Whether a name can be that of a tensor.
+bool report_name_is_valid(const char name[TENSOR_NAME_MAX]);
+
+// The name of the tensor that figures are of, whatever the kind of job.
+const char *figures_name(const struct figures *f);
 
 enum failure_kind {
     FAILURE_OWN = 1,   // this rank is the cause

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plan/libplan.la
 plan_libplan_la_SOURCES = \
+    plan/attention.c \
     plan/bias.c \
     plan/bias.h \
     plan/bias_grad.c \
@@ -21,8 +22,13 @@ plan_libplan_la_SOURCES = \
     plan/fields.c \
     plan/gather.c \
     plan/hierarchical.c \
+    plan/kind.c \
+    plan/kind.h \
+    plan/kinds.c \
     plan/lengths.c \
     plan/lengths.h \
+    plan/members.c \
+    plan/members.h \
     plan/memory.c \
     plan/number.c \
     plan/number.h \

@@ -65,10 +65,27 @@ static enum status check_judged(const struct figures *f, const struct map_path *
                      (long long)f->elements);
 }
 
+// A tensor of attention has a number, that of another kind of job a name.
+static enum status decode_tensor(const Cpattn__V1__Figures *message, const struct map_path *path,
+                                 struct figures *f, struct error *error)
+{
+    char text[MAP_PATH_MAX];
+    if (message->tensor != CPATTN__V1__TENSOR__TENSOR_UNSPECIFIED || message->name.len == 0)
+        return map_decode(&message->base, schema_tensor, path, f, error);
+    enum status status = map_decode(&message->base, schema_tensor_name, path, f, error);
+    if (status != STATUS_OK || report_name_is_valid(f->name))
+        return status;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "%s is '%s'; accepted are letters, digits and underscores",
+                     map_path_text(path, "name", text), f->name);
+}
+
 static enum status decode_figures(const Cpattn__V1__Figures *message, const struct map_path *path,
                                   struct figures *f, struct error *error)
 {
-    enum status status = map_decode(&message->base, schema_figures, path, f, error);
+    enum status status = decode_tensor(message, path, f, error);
+    if (status == STATUS_OK)
+        status = map_decode(&message->base, schema_figures, path, f, error);
     if (status == STATUS_OK)
         status = check_judged(f, path, error);
     if (status == STATUS_OK)

@@ -22,15 +22,55 @@ static enum status decode_id(const ProtobufCBinaryData *bytes, const char *name,
     return STATUS_OK;
 }
 
+static const struct map_field job_kind_field[] = {
+    {.name = "kind", .kind = MAP_TEXT, .size = KIND_NAME_MAX}, {.name = NULL}};
+static const struct map_field job_fields[] = {{.name = "name",
+                                               .kind = MAP_TEXT,
+                                               .offset = offsetof(struct job_field, name),
+                                               .size = JOB_FIELD_NAME_MAX},
+                                              {.name = "value",
+                                               .kind = MAP_TEXT,
+                                               .offset = offsetof(struct job_field, value),
+                                               .size = JOB_FIELD_VALUE_MAX},
+                                              {.name = NULL}};
+
+static enum status decode_job(const Cpattn__V1__Run *run, struct job_text *job, struct error *error)
+{
+    static const struct map_path path = {.name = "job", .index = -1};
+    const Cpattn__V1__Job *message = run->job;
+    if (run->spec || run->attend)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "job is given beside a case or tensors; accepted is one of the two");
+    enum status status = map_refuse_unknown(&message->base, "job", error);
+    if (status == STATUS_OK)
+        status = map_decode(&message->base, job_kind_field, &path, job->kind, error);
+    if (status == STATUS_OK && message->n_fields > JOB_FIELDS_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "job.fields has %zu entries; accepted are up to %d", message->n_fields,
+                         JOB_FIELDS_MAX);
+    for (size_t i = 0; status == STATUS_OK && i < message->n_fields; i++) {
+        struct map_path entry = {.parent = &path, .name = "fields", .index = (int)i};
+        status = map_refuse_unknown(&message->fields[i]->base, "job.fields", error);
+        if (status == STATUS_OK)
+            status =
+                map_decode(&message->fields[i]->base, job_fields, &entry, &job->fields[i], error);
+    }
+    job->field_count = status == STATUS_OK ? (int32_t)message->n_fields : 0;
+    return status;
+}
+
 static enum status decode_run(const Cpattn__V1__Run *run, struct wire_request *request,
                               struct error *error)
 {
     enum status status = map_refuse_unknown(&run->base, "run", error);
     if (status != STATUS_OK)
         return status;
+    request->method = METHOD_RUN;
+    request->is_job = run->job;
+    if (run->job)
+        return decode_job(run, &request->job, error);
     if (!run->spec)
         return error_set(error, STATUS_INVALID_ARGUMENT, "case is missing");
-    request->method = METHOD_RUN;
     status = spec_decode(&run->spec->base, &request->run, error);
     if (status != STATUS_OK || !run->attend)
         return status;

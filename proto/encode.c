@@ -89,9 +89,43 @@ static enum status pack(const ProtobufCMessage *message, size_t size_max, void *
 
 // ---- requests -----------------------------------------------------------------------------------
 
+static ProtobufCBinaryData build_text(struct build *b, const char *text)
+{
+    return build_bytes(b, text, strlen(text));
+}
+
+static Cpattn__V1__JobField *build_job_field(struct build *b, const struct job_field *field)
+{
+    Cpattn__V1__JobField *message = build_message(b, &cpattn__v1__job_field__descriptor);
+    if (!message)
+        return NULL;
+    message->name = build_text(b, field->name);
+    message->value = build_text(b, field->value);
+    return b->status == STATUS_OK ? message : NULL;
+}
+
+static Cpattn__V1__Run *build_job(struct build *b, const struct job_text *job)
+{
+    Cpattn__V1__Run *run = build_message(b, &cpattn__v1__run__descriptor);
+    Cpattn__V1__Job *message = build_message(b, &cpattn__v1__job__descriptor);
+    if (b->status == STATUS_OK && (job->field_count < 0 || job->field_count > JOB_FIELDS_MAX))
+        b->status = error_set(b->error, STATUS_INTERNAL, "a job has more fields than allowed");
+    if (b->status != STATUS_OK)
+        return NULL;
+    run->job = message;
+    message->kind = build_text(b, job->kind);
+    message->n_fields = (size_t)job->field_count;
+    message->fields = build_list(b, message->n_fields);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_fields; i++)
+        message->fields[i] = build_job_field(b, &job->fields[i]);
+    return b->status == STATUS_OK ? run : NULL;
+}
+
 static Cpattn__V1__Run *build_run(struct build *b, const struct wire_request *r)
 {
     const struct cp_case *c = &r->run;
+    if (r->is_job)
+        return build_job(b, &r->job);
     Cpattn__V1__Run *run = build_message(b, &cpattn__v1__run__descriptor);
     Cpattn__V1__Case *spec = build_message(b, &cpattn__v1__case__descriptor);
     if (!run || !spec)
@@ -195,6 +229,8 @@ static Cpattn__V1__Figures *build_figures(struct build *b, const struct figures 
         build_record(b, &cpattn__v1__element__descriptor, schema_element, &f->worst_row);
     message->first_bad =
         build_record(b, &cpattn__v1__element__descriptor, schema_element, &f->first_bad);
+    message->tensor = (Cpattn__V1__Tensor)f->tensor;
+    message->name = build_text(b, f->tensor == 0 ? f->name : "");
     return message;
 }
 

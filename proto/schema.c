@@ -81,8 +81,17 @@ const struct map_field schema_timings[] = {
     UINT(timings, reference_ns), UINT(timings, compare_ns),  END,
 };
 
-const struct map_field schema_figures[] = {
+const struct map_field schema_tensor[] = {
     ENUM(figures, tensor, TENSOR_OUT, TENSOR_COUNT - 1, 0),
+    END,
+};
+
+const struct map_field schema_tensor_name[] = {
+    TEXT(figures, name),
+    END,
+};
+
+const struct map_field schema_figures[] = {
     INT(figures, chunk, 0, CHUNK_PADDING),
     INT(figures, broken, 0, RULES_ALL),
     INT(figures, elements, 0, INT64_MAX),

@@ -6,7 +6,7 @@
 
 #include "common/report.h"
 #include "common/token.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 #include "plan/places.h"
 
 // Major version of the protocol. A peer of another one is told FAILED_PRECONDITION with both
@@ -47,8 +47,10 @@ struct wire_request {
     enum wire_method method;
     bool attends;               // RUN: a client's tensors take part
     struct whole_places places; // of these
+    bool is_job;                // RUN: of another kind than attention
     union {
         struct cp_case run;
+        struct job_text job;      // with is_job; as it came, of any kind there may be
         struct request_id cancel; // the request to cancel
         struct wire_order order;
     };
@@ -202,7 +204,8 @@ enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *s
 // decoded and no memory taken. The token is the one that decoding would give: the last.
 void wire_peek_request(const void *data, size_t size, struct request_id *id, struct token *token);
 
-// Validates every field with its name in the message; case_check() is part of it. For a request
+// Validates every field with its name in the message; case_check() is part of it, and for a job of
+// another kind all is left to job_spec_parse(). For a request
 // whose envelope could be read but whose content is refused, `request->id` is filled, so that the
 // refusal can be addressed; all zeros mean that it could not be read. The same holds for
 // `request->token`. INVALID_ARGUMENT for

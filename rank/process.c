@@ -15,7 +15,7 @@
 
 #include "common/channel.h"
 #include "common/fault.h"
-#include "rank/session.h"
+#include "rank/kind.h"
 
 #define PROGRESS_FD (CHANNEL_FD + 1)
 #define MESH_FD     (CHANNEL_FD + 2)
@@ -215,32 +215,32 @@ static enum status tensors_serve(struct rank *r, const struct channel_frame *fra
     return STATUS_OK;
 }
 
-static enum status case_run(struct rank *r, const struct cp_case *c, uint64_t job,
-                            struct rank_report *report, struct error *error)
+static enum status job_run(struct rank *r, const struct job_spec *spec, uint64_t job,
+                           struct rank_report *report, struct error *error)
 {
     struct segments segments;
     if (r->fds[0] < 0 && r->fds[1] < 0)
-        return session_run(&r->session, c, job, NULL, report, error);
-    enum status status = segments_open(&segments, c, &r->tensors, r->fds, error);
+        return rank_kind_run(&r->session, spec, job, NULL, report, error);
+    if (spec->kind != &job_kind_attention)
+        return error_set(error, STATUS_DATA_LOSS, "tensors came with a job '%s'", spec->kind->name);
+    enum status status = segments_open(&segments, &spec->attention, &r->tensors, r->fds, error);
     r->fds[0] = r->fds[1] = -1;
     if (status != STATUS_OK)
         return status;
-    status = session_run(&r->session, c, job, &segments, report, error);
+    status = rank_kind_run(&r->session, spec, job, &segments, report, error);
     segments_close(&segments);
     return status;
 }
 
-static enum status case_serve(struct rank *r, const struct channel_frame *frame,
-                              struct error *error)
+static enum status job_serve(struct rank *r, const struct channel_frame *frame, struct error *error)
 {
-    struct cp_case c;
+    struct job_spec spec;
     struct rank_report report;
     FAULT_KNOW_JOB(frame->job);
     FAULT(RECEIPT);
-    enum status status = case_load(&c, r->payload, frame->length, error);
-    if (status != STATUS_OK)
-        return status;
-    status = case_run(r, &c, frame->job, &report, error);
+    enum status status = job_frame_load(r->payload, frame->length, &spec, error);
+    if (status == STATUS_OK)
+        status = job_run(r, &spec, frame->job, &report, error);
     if (status != STATUS_OK)
         return status;
     FAULT(REPORT);
@@ -258,7 +258,7 @@ static enum status frame_serve(struct rank *r, const struct channel_frame *frame
         close(fds[i]);
     switch (frame->type) {
     case CHANNEL_CASE:
-        return case_serve(r, frame, error);
+        return job_serve(r, frame, error);
     case CHANNEL_PING:
         return say(r, CHANNEL_PONG, frame->job, NULL, 0, error);
     default:

@@ -95,13 +95,20 @@ struct device_rates time_bounds_rates(const struct wire_description *d, int core
 }
 
 // A rank computes in one thread of a core, or on one GPU.
+uint64_t time_bounds_ns(const struct device_rates *rates, int world_size,
+                        const struct case_cost *cost)
+{
+    int at_work = world_size < rates->devices ? world_size : rates->devices;
+    double seconds = cost->drawn / rates->drawn +
+                     (cost->forward + cost->backward) / rates->attention +
+                     cost->reference / rates->reference;
+    double ns = seconds / at_work * 1e9;
+    return ns < (double)CORE_COST_MAX_NS ? (uint64_t)ns : CORE_COST_MAX_NS;
+}
+
 uint64_t time_bounds_case_ns(const struct device_rates *rates, const struct cp_case *c)
 {
     struct case_cost cost;
-    int at_work = c->world_size < rates->devices ? c->world_size : rates->devices;
     case_cost(c, &cost);
-    double seconds = cost.drawn / rates->drawn + (cost.forward + cost.backward) / rates->attention +
-                     cost.reference / rates->reference;
-    double ns = seconds / at_work * 1e9;
-    return ns < (double)CORE_COST_MAX_NS ? (uint64_t)ns : CORE_COST_MAX_NS;
+    return time_bounds_ns(rates, c->world_size, &cost);
 }

@@ -4,7 +4,7 @@
 #ifndef CPATTN_DAEMON_MACHINE_TIME_BOUNDS_H
 #define CPATTN_DAEMON_MACHINE_TIME_BOUNDS_H
 
-#include "plan/case.h"
+#include "plan/cost.h"
 #include "proto/wire.h"
 
 // Of one device in a second.
@@ -19,9 +19,12 @@ struct device_rates {
 // Of GPUs that differ, the fastest counts.
 struct device_rates time_bounds_rates(const struct wire_description *description, int cores);
 
-// No rank can have done its part of the case in less time: inputs, attention and reference follow
-// one another, and the work is that of all ranks dealt evenly. Up to CORE_COST_MAX_NS. Of a case
-// that case_check() admits.
+// No rank can have done its part of so much work in less time: inputs, computation and reference
+// follow one another, and the work is that of all ranks dealt evenly. Up to CORE_COST_MAX_NS.
+uint64_t time_bounds_ns(const struct device_rates *rates, int world_size,
+                        const struct case_cost *cost);
+
+// Of a case that case_check() admits.
 uint64_t time_bounds_case_ns(const struct device_rates *rates, const struct cp_case *c);
 
 #endif

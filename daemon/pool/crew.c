@@ -253,20 +253,24 @@ static enum status tensors_send(const struct rank_process *r, uint64_t job,
                             sizeof(frame), fds, count, error);
 }
 
-static enum status case_send(const struct rank_process *r, uint64_t job,
-                             const struct crew_task *task, struct error *error)
+static enum status job_send(const struct rank_process *r, uint64_t job,
+                            const struct crew_task *task, const struct job_frame *frame,
+                            uint32_t bytes, struct error *error)
 {
     enum status status = task->places ? tensors_send(r, job, task, error) : STATUS_OK;
     if (status == STATUS_OK)
-        status = channel_send(r->channel, CHANNEL_CASE, r->crew->generation, job, task->c,
-                              (uint32_t)case_bytes(task->c), error);
+        status =
+            channel_send(r->channel, CHANNEL_CASE, r->crew->generation, job, frame, bytes, error);
     return status;
 }
 
 void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task)
 {
+    struct job_frame frame;
+    uint32_t bytes = job_frame_fill(&frame, task->spec);
     crew->job = job;
-    crew->verify = task->c->verify != VERIFY_OFF;
+    crew->kind = task->spec->kind;
+    crew->verify = job_spec_needs(task->spec).verdict;
     for (int rank = 0; rank < crew->world_size; rank++)
         crew->ranks[rank].reported = false;
     for (int rank = 0; rank < crew->world_size; rank++) {
@@ -275,7 +279,7 @@ void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task)
         // Without a channel its end is known and about to be reported.
         if (r->channel < 0)
             continue;
-        enum status status = case_send(r, job, task, &error);
+        enum status status = job_send(r, job, task, &frame, bytes, &error);
         // Where the other end is closed, the channel's watcher finds that out, after what the rank
         // had to say, and the exit tells why.
         if (status == STATUS_OK || status == STATUS_UNAVAILABLE)

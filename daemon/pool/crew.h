@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "daemon/pool/crew_state.h"
+#include "plan/kind.h"
 #include "plan/places.h"
 
 // `program`: path of cpattn-rank; borrowed for the life of the pools, as are guests and
@@ -36,7 +37,7 @@ enum status crew_start(struct crews *crews, int index, const struct crew_start *
 
 // What the ranks of a pool are to run; all is borrowed for the call.
 struct crew_task {
-    const struct cp_case *c;
+    const struct job_spec *spec;
     const struct whole_places *places; // of a client's tensors; NULL: it brings and wants none
     int given_fd, wanted_fd;           // with places: the memory of these, or -1
 };

@@ -14,6 +14,7 @@
 #include "daemon/pool/stderr_pipe.h"
 #include "daemon/process/confine.h"
 #include "daemon/settings/guests.h"
+#include "plan/kind.h"
 
 // What becomes of ranks; named like the core's events, which they lead to.
 struct crew_handler {
@@ -63,8 +64,9 @@ struct crew {
     bool killed;
     ev_timer grace; // ranks that were asked to end, or told to
     bool told;
-    uint64_t job; // current or last; 0: none
-    bool verify;  // its case wants a verdict
+    uint64_t job;                // current or last; 0: none
+    const struct job_kind *kind; // of that job
+    bool verify;                 // it wants a verdict
 };
 
 struct crews {

@@ -94,19 +94,26 @@ static void text_clean(char *text, size_t size)
     }
 }
 
+// A tensor of attention has a number, that of another kind of job a name.
+static bool tensor_plausible(const struct figures *f, bool attention)
+{
+    return attention ? f->tensor > 0 && f->tensor < TENSOR_COUNT
+                     : f->tensor == 0 && report_name_is_valid(f->name);
+}
+
 // Whoever passes has broken no rule.
 static bool figures_plausible(const struct figures *f, bool pass)
 {
-    return f->tensor > 0 && f->tensor < TENSOR_COUNT && f->chunk >= 0 &&
-           f->chunk <= CHUNK_PADDING && f->elements >= 0 && f->mismatches >= 0 &&
+    return f->chunk >= 0 && f->chunk <= CHUNK_PADDING && f->elements >= 0 && f->mismatches >= 0 &&
            f->nonfinite >= 0 && f->judged >= 0 && f->judged <= f->elements &&
            f->te_mismatches >= 0 && f->remark >= 0 && f->remark < REMARK_COUNT && f->broken >= 0 &&
            f->broken <= RULES_ALL && !(pass && f->broken != 0);
 }
 
-static bool diagnosis_plausible(const struct diagnosis *d)
+static bool diagnosis_plausible(const struct diagnosis *d, bool attention)
 {
-    return d->tensor >= 0 && d->tensor < TENSOR_COUNT && d->explained >= 0 && d->explained <= 1;
+    return d->tensor >= 0 && d->tensor < (attention ? TENSOR_COUNT : 1) && d->explained >= 0 &&
+           d->explained <= 1;
 }
 
 static bool use_plausible(const struct provider_use *use)
@@ -115,16 +122,18 @@ static bool use_plausible(const struct provider_use *use)
            use->provider_backward >= 0;
 }
 
-static bool report_plausible(const struct rank_report *report, int rank)
+static bool report_plausible(const struct rank_report *report, int rank, bool attention)
 {
     unsigned char pass;
     memcpy(&pass, &report->pass, 1);
     bool plausible = pass <= 1 && report->rank == rank && report->refusal.status >= STATUS_OK &&
                      report->refusal.status < STATUS_COUNT && report->figures_count >= 0 &&
                      report->figures_count <= REPORT_FIGURES_MAX &&
-                     diagnosis_plausible(&report->diagnosis) && use_plausible(&report->use);
+                     diagnosis_plausible(&report->diagnosis, attention) &&
+                     use_plausible(&report->use);
     for (int i = 0; plausible && i < report->figures_count; i++)
-        plausible = figures_plausible(&report->figures[i], pass);
+        plausible = tensor_plausible(&report->figures[i], attention) &&
+                    figures_plausible(&report->figures[i], pass);
     return plausible;
 }
 
@@ -139,7 +148,7 @@ static enum status on_report(struct rank_process *r, const struct channel_frame 
         return error_set(error, STATUS_DATA_LOSS, "rank %d reports on a case it does not run",
                          r->rank);
     memcpy(report, payload, sizeof(*report));
-    if (!report_plausible(report, r->rank))
+    if (!report_plausible(report, r->rank, r->crew->kind == &job_kind_attention))
         return error_set(error, STATUS_DATA_LOSS, "rank %d reports figures that cannot be",
                          r->rank);
     text_clean(report->refusal.text, sizeof(report->refusal.text));

@@ -39,7 +39,7 @@ void answer_log(const struct task *task, const struct action *a, const struct wi
     char id[ID_TEXT_MAX], text[CASE_TEXT_MAX], who[PEER_TEXT_MAX];
     if (!log_enabled(LOG_LEVEL_INFO))
         return;
-    case_describe(&task->c, text, sizeof(text));
+    job_spec_describe(&task->spec, text, sizeof(text));
     log_info("answered id=%s client=%u %s case=%s status=%s verdict=%s queue_us=%" PRIu64
              " run_us=%" PRIu64 " message=%s",
              answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
@@ -53,7 +53,7 @@ void answer_log_admitted(const struct task *task)
     char id[ID_TEXT_MAX], text[CASE_TEXT_MAX], who[PEER_TEXT_MAX];
     if (!log_enabled(LOG_LEVEL_INFO))
         return;
-    case_describe(&task->c, text, sizeof(text));
+    job_spec_describe(&task->spec, text, sizeof(text));
     log_info("admitted id=%s client=%u %s case=%s timeout_ms=%" PRIu64,
              answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
              log_quote(&(struct log_quoted){0}, text), task->timeout_ns / 1000000);

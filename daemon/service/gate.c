@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/core/core.h"
 #include "daemon/pool/mesh.h"
 
 bool gate_is_ruler(const struct service_config *config, const struct peer *peer)
@@ -65,36 +64,36 @@ enum status gate_check_peer(const struct service_config *config, const struct pe
 }
 
 // Bytes over all ranks.
-static int64_t memory_over_ranks(const struct cp_case *c, int64_t rank_bytes)
+static int64_t memory_over_ranks(int world_size, int64_t rank_bytes)
 {
     int64_t bytes;
-    return __builtin_mul_overflow(rank_bytes, (int64_t)c->world_size, &bytes) ? INT64_MAX : bytes;
+    return __builtin_mul_overflow(rank_bytes, (int64_t)world_size, &bytes) ? INT64_MAX : bytes;
 }
 
-uint64_t gate_memory(const struct cp_case *c)
+static uint64_t memory_of(const struct job_spec *spec, int world_size)
 {
     int64_t rank_bytes;
     struct error error;
-    if (case_memory(c, &rank_bytes, &error) != STATUS_OK)
+    if (job_spec_memory(spec, &rank_bytes, &error) != STATUS_OK)
         return 0; // refused for that
-    uint64_t bytes = (uint64_t)memory_over_ranks(c, rank_bytes);
+    uint64_t bytes = (uint64_t)memory_over_ranks(world_size, rank_bytes);
     return bytes < CORE_MEMORY_MAX ? bytes : CORE_MEMORY_MAX;
 }
 
-static enum status memory_check(const struct service_config *config, const struct cp_case *c,
-                                struct error *error)
+static enum status memory_check(const struct service_config *config, const struct job_spec *spec,
+                                int world_size, struct error *error)
 {
     const double gib = 1024. * 1024. * 1024.;
     int64_t rank_bytes, limit = config->description.memory_bytes_max;
-    enum status status = case_memory(c, &rank_bytes, error);
+    enum status status = job_spec_memory(spec, &rank_bytes, error);
     if (status != STATUS_OK)
         return status;
-    int64_t bytes = memory_over_ranks(c, rank_bytes);
+    int64_t bytes = memory_over_ranks(world_size, rank_bytes);
     if (bytes > limit)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "the case needs %.1f GiB over %d ranks, this daemon grants %.1f GiB; make "
                          "the case smaller, or start the daemon with a larger --memory",
-                         (double)bytes / gib, c->world_size, (double)limit / gib);
+                         (double)bytes / gib, world_size, (double)limit / gib);
     limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
     if (config->confinement.memory_bytes > 0 && rank_bytes > limit)
         return error_set(
@@ -127,29 +126,30 @@ static void providers_name(const struct wire_description *d, char *text, size_t 
                                  d->providers[i].name);
 }
 
-static enum status provider_check(const struct service_config *config, const struct cp_case *c,
+static enum status provider_check(const struct service_config *config, const char *provider,
                                   struct error *error)
 {
     const struct wire_description *d = &config->description;
     char names[PROVIDERS_MAX * (PROVIDER_NAME_MAX + 2)];
     for (int i = 0; i < d->provider_count; i++)
-        if (strcmp(d->providers[i].name, c->provider) == 0)
+        if (strcmp(d->providers[i].name, provider) == 0)
             return STATUS_OK;
-    if (!c->provider[0])
+    if (!provider[0])
         return STATUS_OK;
     providers_name(d, names, sizeof(names));
     return error_set(error, STATUS_FAILED_PRECONDITION,
                      "provider is '%s'; this daemon has %s; its setting `provider` adds one",
-                     c->provider, names[0] ? names : "none but its own kernels");
+                     provider, names[0] ? names : "none but its own kernels");
 }
 
-int gate_implementation(const struct service_config *config, const struct cp_case *c)
+// 0 for our own, i + 1 for the i-th guest, -1 where there is no such guest.
+static int implementation_find(const struct service_config *config, const char *name)
 {
     const struct guests *guests = config->guests;
-    if (!c->implementation[0])
+    if (!name[0])
         return 0;
     for (int i = 0; i < guests->count; i++)
-        if (strcmp(guests->list[i].name, c->implementation) == 0)
+        if (strcmp(guests->list[i].name, name) == 0)
             return i + 1;
     return -1;
 }
@@ -173,10 +173,10 @@ static void sizes_write(uint64_t sizes, char *text, size_t size)
 }
 
 static enum status implementation_check(const struct service_config *config,
-                                        const struct cp_case *c, struct error *error)
+                                        const struct job_needs *needs, struct error *error)
 {
     const struct guests *guests = config->guests;
-    int implementation = gate_implementation(config, c);
+    int implementation = implementation_find(config, needs->implementation);
     char text[ERROR_TEXT_MAX / 2] = "";
     size_t used = 0;
     if (implementation == 0)
@@ -186,34 +186,66 @@ static enum status implementation_check(const struct service_config *config,
                                  i + 1 < guests->count ? ", " : " or ", guests->list[i].name);
     if (implementation < 0)
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "implementation is '%s'; accepted here is cpattn%s%s", c->implementation,
-                         text, guests->count > 0 ? "" : ": this daemon has no guests (--guest)");
+                         "implementation is '%s'; accepted here is cpattn%s%s",
+                         needs->implementation, text,
+                         guests->count > 0 ? "" : ": this daemon has no guests (--guest)");
     const struct guest *guest = &guests->list[implementation - 1];
     sizes_write(guest->world_sizes, text, sizeof(text));
-    if (!(guest->world_sizes >> (c->world_size - 1) & 1))
+    if (!(guest->world_sizes >> (needs->world_size - 1) & 1))
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "world_size is %d with implementation %s; accepted is %s there",
-                         c->world_size, guest->name, text);
+                         needs->world_size, guest->name, text);
     return STATUS_OK;
 }
 
-enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
-                            struct error *error)
+enum status gate_check_job(const struct service_config *config, const struct job_spec *spec,
+                           struct error *error)
 {
-    enum status status = implementation_check(config, c, error);
+    struct job_needs needs = job_spec_needs(spec);
+    enum status status = implementation_check(config, &needs, error);
     if (status == STATUS_OK)
-        status = provider_check(config, c, error);
+        status = provider_check(config, needs.provider, error);
     if (status == STATUS_OK)
-        status = memory_check(config, c, error);
-    return status == STATUS_OK ? descriptors_check(config, c->world_size, error) : status;
+        status = memory_check(config, spec, needs.world_size, error);
+    return status == STATUS_OK ? descriptors_check(config, needs.world_size, error) : status;
 }
 
-enum status gate_check_tensors(const struct service_config *config, const struct cp_case *c,
+enum status gate_read_job(const struct wire_request *request, struct job_spec *spec,
+                          struct error *error)
+{
+    if (request->is_job)
+        return job_spec_parse(spec, &request->job, error);
+    job_spec_of_case(spec, &request->run);
+    return STATUS_OK;
+}
+
+struct core_request gate_core_request(const struct service_config *config,
+                                      const struct wire_request *request,
+                                      const struct job_spec *spec, const struct peer *peer)
+{
+    struct job_needs needs = job_spec_needs(spec);
+    return (struct core_request){
+        .id = request->id,
+        .user = peer->uid,
+        .implementation = implementation_find(config, needs.implementation),
+        .world_size = needs.world_size,
+        .timeout_ns =
+            request->timeout_ns ? request->timeout_ns : config->description.timeout_default_ns,
+        .run_timeout_ns = request->run_timeout_ns,
+        .patience_ns = request->patience_ns,
+        .cancel_on_disconnect = request->cancel_on_disconnect,
+        .case_hash = job_spec_hash(spec),
+        .memory = memory_of(spec, needs.world_size),
+        .cost_ns = time_bounds_ns(&config->rates, needs.world_size, &needs.cost),
+    };
+}
+
+enum status gate_check_tensors(const struct service_config *config, const struct job_spec *spec,
                                int64_t bytes, struct error *error)
 {
     const double gib = 1024. * 1024. * 1024.;
     int64_t rank_bytes, limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
-    enum status status = case_memory(c, &rank_bytes, error);
+    enum status status = job_spec_memory(spec, &rank_bytes, error);
     if (status != STATUS_OK || config->confinement.memory_bytes == 0 || rank_bytes + bytes <= limit)
         return status;
     return error_set(error, STATUS_RESOURCE_EXHAUSTED,

@@ -7,8 +7,10 @@
 #include <stdbool.h>
 
 #include "common/status.h"
+#include "daemon/core/core.h"
 #include "daemon/net/peer.h"
 #include "daemon/service/service_config.h"
+#include "plan/kind.h"
 
 // Root, who runs the daemon, and whom the settings name: served in any case, and obeyed about
 // others' requests, devices and settings.
@@ -29,23 +31,27 @@ enum status gate_check_token(const struct service_config *config, const struct p
 enum status gate_check_peer(const struct service_config *config, const struct peer *peer,
                             struct error *error) MUST_CHECK;
 
-// The number of the case's implementation: 0 for our own, i + 1 for the i-th guest, -1 where there
-// is no such guest.
-int gate_implementation(const struct service_config *config, const struct cp_case *c);
+// What is asked for, from a RUN: a case, or a job of another kind. INVALID_ARGUMENT: it is of no
+// kind that there is, or job_spec_parse() refuses it.
+enum status gate_read_job(const struct wire_request *request, struct job_spec *spec,
+                          struct error *error) MUST_CHECK;
 
-// What the case takes of the memory that cases may take together, over all its ranks.
-uint64_t gate_memory(const struct cp_case *c);
+// The same for the pool core, with the bounds of time and what it takes of the memory that jobs may
+// take together.
+struct core_request gate_core_request(const struct service_config *config,
+                                      const struct wire_request *request,
+                                      const struct job_spec *spec, const struct peer *peer);
 
 // INVALID_ARGUMENT: there is no such implementation, with those that there are.
-// FAILED_PRECONDITION: it does not take the world size. UNIMPLEMENTED: the daemon has GPUs.
+// FAILED_PRECONDITION: it does not take the world size, or there is no such provider.
 // RESOURCE_EXHAUSTED: it needs more memory than is granted. FAILED_PRECONDITION: its ranks need
 // more descriptors than there are.
-enum status gate_check_case(const struct service_config *config, const struct cp_case *c,
-                            struct error *error) MUST_CHECK;
+enum status gate_check_job(const struct service_config *config, const struct job_spec *spec,
+                           struct error *error) MUST_CHECK;
 
-// Whether ranks can map so many bytes of a client's tensors beside what the case needs.
+// Whether ranks can map so many bytes of a client's tensors beside what the job needs.
 // RESOURCE_EXHAUSTED.
-enum status gate_check_tensors(const struct service_config *config, const struct cp_case *c,
+enum status gate_check_tensors(const struct service_config *config, const struct job_spec *spec,
                                int64_t bytes, struct error *error) MUST_CHECK;
 
 #endif

@@ -48,14 +48,15 @@ static void owner_fill(const struct task *task, struct wire_open_request *open)
 {
     answer_log_id(&task->id, open->id);
     peer_describe(&task->peer, open->user);
-    case_describe(&task->c, open->case_text, sizeof(open->case_text));
+    job_spec_describe(&task->spec, open->case_text, sizeof(open->case_text));
 }
 
 static void open_fill(const struct task *task, struct crews *crews, const struct peer *peer,
                       bool rules, uint64_t now_ns, struct wire_open_request *open)
 {
     bool mine = peer_is_known(peer) && peer->uid == task->peer.uid;
-    *open = (struct wire_open_request){.world_size = task->c.world_size,
+    struct job_needs needs = job_spec_needs(&task->spec);
+    *open = (struct wire_open_request){.world_size = needs.world_size,
                                        .running = task->run_ns > 0,
                                        .age_ns = now_ns - task->admitted_ns,
                                        .run_ns = task->run_ns > 0 ? now_ns - task->run_ns : 0};
@@ -63,7 +64,7 @@ static void open_fill(const struct task *task, struct crews *crews, const struct
         owner_fill(task, open);
     else
         peer_describe_user(&task->peer, open->user);
-    snprintf(open->implementation, sizeof(open->implementation), "%s", task->c.implementation);
+    snprintf(open->implementation, sizeof(open->implementation), "%s", needs.implementation);
     place_fill(task, crews, open);
 }
 

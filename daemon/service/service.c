@@ -81,7 +81,7 @@ static void on_run(struct service *s, const struct action *a)
     const struct task *task = tasks_get(s->tasks, a->slot);
     tasks_run(s->tasks, a->slot, a->pool, a->generation);
     answer_log_run(task, a);
-    const struct crew_task given = {&task->c, task->attends ? &task->places : NULL,
+    const struct crew_task given = {&task->spec, task->attends ? &task->places : NULL,
                                     task->segments.given_fd, task->segments.wanted_fd};
     if (crew)
         crew_run(crew, a->job, &given);
@@ -109,8 +109,9 @@ static const char *detail_of(const struct service *s, const struct action *a,
         pool_text_stuck(s->crews, &s->config.description, a->world_size, &rank, stuck);
         return stuck->text;
     }
-    return a->cause == CAUSE_POISON ? loss_reasons_find(&s->loss_reasons, case_hash(&task->c))
-                                    : s->start_errors[a->implementation][a->world_size].text;
+    return a->cause == CAUSE_POISON
+               ? loss_reasons_find(&s->loss_reasons, job_spec_hash(&task->spec))
+               : s->start_errors[a->implementation][a->world_size].text;
 }
 
 static void on_answer(struct service *s, const struct action *a)
@@ -129,7 +130,7 @@ static void on_answer(struct service *s, const struct action *a)
                        detail_of(s, a, task, &stuck), &reply);
         if (a->cause == CAUSE_RANK_EXITED || a->cause == CAUSE_RANK_FAILED ||
             a->cause == CAUSE_PEER_LOST)
-            loss_reasons_note(&s->loss_reasons, case_hash(&task->c), reply.message);
+            loss_reasons_note(&s->loss_reasons, job_spec_hash(&task->spec), reply.message);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
             answer_stopped(&reply);
     }
@@ -280,13 +281,13 @@ static void request_recall(struct service *s, struct exchange *exchange, const s
 }
 
 static void request_admitted(struct service *s, struct exchange *exchange, const struct peer *peer,
-                             const struct wire_request *request, uint64_t timeout_ns,
-                             const struct admission *admission)
+                             const struct wire_request *request, const struct job_spec *spec,
+                             uint64_t timeout_ns, const struct admission *admission)
 {
     struct error error;
     switch (admission->kind) {
     case ADMISSION_NEW:
-        tasks_begin(s->tasks, admission->place, request, timeout_ns, exchange, peer);
+        tasks_begin(s->tasks, admission->place, request, spec, timeout_ns, exchange, peer);
         answer_log_admitted(tasks_get(s->tasks, admission->place));
         if (request->attends)
             tasks_set_segments(s->tasks, admission->place,
@@ -303,63 +304,63 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
 }
 
 // Why the core refuses a case that has killed pools, or for which there is none: what is known.
-static void refusal_explain(const struct service *s, const struct cp_case *c, struct error *error)
+static void refusal_explain(const struct service *s, const struct core_request *job,
+                            struct error *error)
 {
     struct core_stuck stuck;
     struct error told = *error;
     if (error->status == STATUS_UNAVAILABLE &&
-        core_is_stuck(s->core, gate_implementation(&s->config, c), c->world_size, &stuck))
-        pool_text_stuck(s->crews, &s->config.description, c->world_size, &stuck, error);
+        core_is_stuck(s->core, job->implementation, job->world_size, &stuck))
+        pool_text_stuck(s->crews, &s->config.description, job->world_size, &stuck, error);
     if (error->status != STATUS_FAILED_PRECONDITION)
         return;
-    uint64_t hash = case_hash(c);
-    const char *loss = loss_reasons_find(&s->loss_reasons, hash);
-    if (core_is_poison(s->core, hash) && loss[0])
+    const char *loss = loss_reasons_find(&s->loss_reasons, job->case_hash);
+    if (core_is_poison(s->core, job->case_hash) && loss[0])
         error_set(error, told.status, "%s; the last time: %s", told.text, loss);
 }
 
 // A request that is made again needs its tensors no more.
 static enum status tensors_check(const struct service *s, const struct peer *peer,
-                                 const struct wire_request *request, struct error *error)
+                                 const struct wire_request *request, const struct job_spec *spec,
+                                 struct error *error)
 {
     int64_t bytes = 0;
     if (!request->attends || core_knows(s->core, &request->id))
         return STATUS_OK;
     enum status status = deposits_check(s->deposits, peer, request, &bytes, error);
-    return status == STATUS_OK ? gate_check_tensors(&s->config, &request->run, bytes, error)
-                               : status;
+    return status == STATUS_OK ? gate_check_tensors(&s->config, spec, bytes, error) : status;
+}
+
+static enum status job_submit(struct service *s, const struct peer *peer,
+                              const struct wire_request *request, const struct job_spec *spec,
+                              struct core_request *job, struct admission *admission,
+                              struct error *error)
+{
+    *job = gate_core_request(&s->config, request, spec, peer);
+    enum status status = gate_check_job(&s->config, spec, error);
+    if (status == STATUS_OK)
+        status = tensors_check(s, peer, request, spec, error);
+    s->refused += status != STATUS_OK;
+    if (status == STATUS_OK)
+        status = core_submit(s->core, clock_now_ns(), job, admission, error);
+    if (status != STATUS_OK)
+        refusal_explain(s, job, error);
+    return status;
 }
 
 static void request_run(struct service *s, struct exchange *exchange, const struct peer *peer,
                         const struct wire_request *request)
 {
-    const struct cp_case *c = &request->run;
-    struct core_request job = {
-        .id = request->id,
-        .user = peer->uid,
-        .implementation = gate_implementation(&s->config, c),
-        .world_size = c->world_size,
-        .timeout_ns =
-            request->timeout_ns ? request->timeout_ns : s->config.description.timeout_default_ns,
-        .run_timeout_ns = request->run_timeout_ns,
-        .patience_ns = request->patience_ns,
-        .cancel_on_disconnect = request->cancel_on_disconnect,
-        .case_hash = case_hash(c),
-        .memory = gate_memory(c),
-        .cost_ns = time_bounds_case_ns(&s->config.rates, c),
-    };
+    struct job_spec spec;
+    struct core_request job;
     struct admission admission;
     struct error error;
-    enum status status = gate_check_case(&s->config, c, &error);
-    if (status == STATUS_OK)
-        status = tensors_check(s, peer, request, &error);
+    enum status status = gate_read_job(request, &spec, &error);
     s->refused += status != STATUS_OK;
     if (status == STATUS_OK)
-        status = core_submit(s->core, clock_now_ns(), &job, &admission, &error);
-    if (status != STATUS_OK)
-        refusal_explain(s, c, &error);
+        status = job_submit(s, peer, request, &spec, &job, &admission, &error);
     if (status == STATUS_OK)
-        request_admitted(s, exchange, peer, request, job.timeout_ns, &admission);
+        request_admitted(s, exchange, peer, request, &spec, job.timeout_ns, &admission);
     else
         answer_refuse(exchange, peer, request, &error);
     actions_do(s);

@@ -91,15 +91,16 @@ static void waiter_remove(struct tasks *t, struct waiter *waiter)
     list_push_front(&t->free, &waiter->same);
 }
 
-void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, uint64_t timeout_ns,
-                 struct exchange *exchange, const struct peer *peer)
+void tasks_begin(struct tasks *t, int slot, const struct wire_request *request,
+                 const struct job_spec *spec, uint64_t timeout_ns, struct exchange *exchange,
+                 const struct peer *peer)
 {
     t->tasks[slot] = (struct task){.id = request->id,
                                    .peer = *peer,
                                    .admitted_ns = clock_now_ns(),
                                    .timeout_ns = timeout_ns,
                                    .run_timeout_ns = request->run_timeout_ns,
-                                   .c = request->run,
+                                   .spec = *spec,
                                    .attends = request->attends,
                                    .places = request->places,
                                    .segments = {.given_fd = -1, .wanted_fd = -1}};

@@ -22,7 +22,7 @@ struct task {
     int pool;                     // that runs it
     uint32_t generation;
     uint64_t timeout_ns, run_timeout_ns;
-    struct cp_case c;
+    struct job_spec spec;
     bool attends; // a client's tensors take part
     struct whole_places places;
     struct segments segments; // with the memory of these; the service's
@@ -37,8 +37,9 @@ enum status tasks_create(int slots, struct tasks **tasks, struct error *error) M
 void tasks_destroy(struct tasks *t);
 
 // Fills a free slot; the exchange waits for its answer.
-void tasks_begin(struct tasks *t, int slot, const struct wire_request *request, uint64_t timeout_ns,
-                 struct exchange *exchange, const struct peer *peer);
+void tasks_begin(struct tasks *t, int slot, const struct wire_request *request,
+                 const struct job_spec *spec, uint64_t timeout_ns, struct exchange *exchange,
+                 const struct peer *peer);
 
 // The task of a slot begins to run.
 void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation);

@@ -19,7 +19,7 @@
 
 #include "common/channel.h"
 #include "common/report.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 #define PROGRESS_FD 4
 
@@ -474,7 +474,7 @@ int main(int argc, char **argv)
         struct error error;
         if (channel_recv(CHANNEL_FD, &frame, self.payload, &error) != STATUS_OK)
             return 0;
-        memcpy(&c, self.payload, sizeof(c));
+        memcpy(&c, ((const struct job_frame *)(const void *)self.payload)->spec, sizeof(c));
         if (frame.type == CHANNEL_CASE)
             case_serve(&c, frame.job);
         else if (frame.type == CHANNEL_STOP)

@@ -90,6 +90,9 @@ static void write_requests(struct sample *s)
     request.places.expected[WHOLE_DV] = 1 << 21;
     write_request("run-attend", &request);
     request.attends = false;
+    request.is_job = true;
+    request.job = (struct job_text){"sum", 2, {{"world_size", "2"}, {"count", "100"}}};
+    write_request("run-job", &request);
     request = request_of(s, METHOD_DESCRIBE);
     write_request("describe", &request);
     request.version = WIRE_VERSION + 1;

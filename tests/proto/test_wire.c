@@ -73,7 +73,10 @@ static void assert_request_survives(const struct wire_request *sent, struct wire
     void *data;
     size_t size;
     ck_assert_msg(wire_encode_request(sent, &data, &size, &error) == STATUS_OK, "%s", error.text);
-    ck_assert_uint_lt(size, 1024 + (sent->method == METHOD_RUN ? case_bytes(&sent->run) : 0));
+    size_t content = sent->method != METHOD_RUN ? 0
+                     : sent->is_job             ? sizeof(sent->job)
+                                                : case_bytes(&sent->run);
+    ck_assert_uint_lt(size, 1024 + content);
     enum status status = wire_decode_request(data, size, got, &error);
     free(data);
     ck_assert_msg(status == STATUS_OK, "%s", error.text);
@@ -94,6 +97,20 @@ START_TEST(random_cases_survive)
         sample_case(&s, &sent.run);
         assert_request_survives(&sent, &got);
         ck_assert_mem_eq(&got.run, &sent.run, sizeof got.run);
+    }
+}
+END_TEST
+
+START_TEST(random_jobs_of_other_kinds_survive)
+{
+    struct sample s = {3};
+    for (int i = 0; i < 300; i++) {
+        struct wire_request sent = request_of(METHOD_RUN, &s), got;
+        sent.is_job = true;
+        sample_job(&s, &sent.job);
+        assert_request_survives(&sent, &got);
+        ck_assert(got.is_job);
+        ck_assert_mem_eq(&got.job, &sent.job, sizeof got.job);
     }
 }
 END_TEST
@@ -459,6 +476,7 @@ int main(void)
     TCase *trips = tcase_create("round trips");
     tcase_set_timeout(trips, 30);
     tcase_add_test(trips, random_cases_survive);
+    tcase_add_test(trips, random_jobs_of_other_kinds_survive);
     tcase_add_loop_test(trips, every_field_of_a_case_is_carried, 0, case_field_count());
     tcase_add_test(trips, other_requests_survive);
     tcase_add_test(trips, results_survive);

@@ -71,6 +71,7 @@ START_TEST(results_are_refused)
     struct rank_report *rank = &reply.result.ranks[1];
     rank->figures_count = 2;
     rank->figures[0].tensor = rank->figures[1].tensor = TENSOR_OUT;
+    rank->figures[0].name[0] = rank->figures[1].name[0] = '\0';
     struct figures *f = &rank->figures[1];
     REPLY_REFUSED(reply.result.verdict, 0, "result.verdict is not specified");
     REPLY_REFUSED(reply.result.verdict, 4, "result.verdict is 4; accepted is 1 to 3");
@@ -79,6 +80,10 @@ START_TEST(results_are_refused)
     REPLY_REFUSED(rank->rank, -1, "result.ranks[1].rank is -1; accepted is 0 to 63");
     REPLY_REFUSED(f->tensor, 0, "result.ranks[1].figures[1].tensor is not specified");
     REPLY_REFUSED(f->tensor, 9, "figures[1].tensor is 9; accepted is 1 to 8");
+    f->tensor = 0; // a name has its place
+    strcpy(f->name, "sum");
+    REPLY_REFUSED(f->name[1], 'U', "figures[1].name is 'sUm'; accepted are letters");
+    f->tensor = TENSOR_OUT;
     REPLY_REFUSED(f->chunk, 3, "figures[1].chunk is 3");
     REPLY_REFUSED(f->broken, 128, "figures[1].broken is 128; accepted is 0 to 127");
     REPLY_REFUSED(f->elements, -1, "figures[1].elements is -1");

@@ -95,6 +95,41 @@ static void tree_setup(void)
     tree_init(&tree);
 }
 
+// ---- jobs of other kinds ----
+
+START_TEST(a_job_that_cannot_be_is_refused_by_its_field)
+{
+    static char text[] = "0123456789012345678901234567890123456789";
+    Cpattn__V1__Job job = CPATTN__V1__JOB__INIT;
+    Cpattn__V1__JobField field = CPATTN__V1__JOB_FIELD__INIT, *fields[JOB_FIELDS_MAX + 1];
+    for (int i = 0; i <= JOB_FIELDS_MAX; i++)
+        fields[i] = &field;
+    tree.run.job = &job;
+    assert_tree_refused(&tree, STATUS_INVALID_ARGUMENT, "job is given beside a case");
+    tree.run.spec = NULL;
+    job.kind = (ProtobufCBinaryData){32, (uint8_t *)text};
+    assert_tree_refused(&tree, STATUS_INVALID_ARGUMENT, "job.kind has 32 characters");
+    job.kind.len = 3;
+    job.fields = fields;
+    job.n_fields = JOB_FIELDS_MAX + 1;
+    assert_tree_refused(&tree, STATUS_INVALID_ARGUMENT, "job.fields has 33 entries");
+    job.n_fields = 2;
+    field.name = (ProtobufCBinaryData){40, (uint8_t *)text};
+    assert_tree_refused(&tree, STATUS_INVALID_ARGUMENT, "job.fields[0].name has 40 characters");
+    field.name.len = 4;
+    field.value = (ProtobufCBinaryData){3, (uint8_t *)"a\nb"};
+    assert_tree_refused(&tree, STATUS_INVALID_ARGUMENT, "job.fields[0].value has the byte 0x0a");
+    field.value.len = 1;
+    struct wire_request request;
+    ck_assert_msg(tree_send(&tree, &request) == STATUS_OK, "%s", error.text);
+    ck_assert(request.is_job);
+    ck_assert_str_eq(request.job.kind, "012");
+    ck_assert_int_eq(request.job.field_count, 2);
+    ck_assert_str_eq(request.job.fields[1].name, "0123");
+    ck_assert_str_eq(request.job.fields[1].value, "a");
+}
+END_TEST
+
 START_TEST(the_good_request_is_taken)
 {
     struct wire_request request;
@@ -404,6 +439,7 @@ int main(void)
     TCase *requests = tcase_create("requests");
     tcase_add_checked_fixture(requests, tree_setup, NULL);
     tcase_add_test(requests, the_good_request_is_taken);
+    tcase_add_test(requests, a_job_that_cannot_be_is_refused_by_its_field);
     tcase_add_test(requests, verify_says_on_the_wire_whether_and_how_much);
     tcase_add_test(requests, envelopes_are_refused);
     tcase_add_test(requests, cases_are_refused);

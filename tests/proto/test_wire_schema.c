@@ -134,7 +134,9 @@ START_TEST(every_field_has_its_member)
     assert_table_covers(&cpattn__v1__rank__descriptor, schema_rank, 4);
     assert_table_covers(&cpattn__v1__diagnosis__descriptor, schema_diagnosis, 0);
     assert_table_covers(&cpattn__v1__timings__descriptor, schema_timings, 0);
-    assert_table_covers(&cpattn__v1__figures__descriptor, schema_figures, 2);
+    assert_table_covers(&cpattn__v1__figures__descriptor, schema_figures, 4);
+    assert_field_fits(&cpattn__v1__figures__descriptor, schema_tensor);
+    assert_field_fits(&cpattn__v1__figures__descriptor, schema_tensor_name);
     assert_table_covers(&cpattn__v1__element__descriptor, schema_element, 0);
     assert_table_covers(&cpattn__v1__description__descriptor, schema_description, 3);
     assert_table_covers(&cpattn__v1__provider__descriptor, schema_provider, 0);

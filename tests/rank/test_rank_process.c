@@ -17,7 +17,7 @@
 
 #include "common/channel.h"
 #include "common/report.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 #define GENERATION 7
 #define FD_HIGH    100
@@ -157,6 +157,16 @@ static void small_case(struct cp_case *c, int world_size)
     c->seqlen_q = c->seqlen_kv = 20;
 }
 
+static void tell_case(struct pool *p, int rank, uint32_t generation, uint64_t job,
+                      const struct cp_case *c)
+{
+    struct job_spec spec;
+    struct job_frame frame;
+    job_spec_of_case(&spec, c);
+    uint32_t bytes = job_frame_fill(&frame, &spec);
+    tell(p, rank, CHANNEL_CASE, generation, job, &frame, bytes);
+}
+
 // ---- life ----
 
 START_TEST(serves_cases_until_told_to_stop)
@@ -169,7 +179,7 @@ START_TEST(serves_cases_until_told_to_stop)
     small_case(&c, 2);
     for (uint64_t job = 1; job <= 2; job++) {
         for (int rank = 0; rank < 2; rank++)
-            tell(&p, rank, CHANNEL_CASE, GENERATION, job, &c, (uint32_t)case_bytes(&c));
+            tell_case(&p, rank, GENERATION, job, &c);
         for (int rank = 0; rank < 2; rank++) {
             ck_assert_int_eq(hear(&p, rank, &frame, payload_buffer), CHANNEL_REPORT);
             ck_assert_uint_eq(frame.job, job);
@@ -196,7 +206,7 @@ START_TEST(answers_pings_and_ignores_the_past)
     pool_ready(&p, 1);
     small_case(&c, 1);
     tell(&p, 0, CHANNEL_STOP, GENERATION - 1, 0, NULL, 0);
-    tell(&p, 0, CHANNEL_CASE, GENERATION - 1, 1, &c, (uint32_t)case_bytes(&c));
+    tell_case(&p, 0, GENERATION - 1, 1, &c);
     tell(&p, 0, CHANNEL_PING, GENERATION, 33, NULL, 0);
     ck_assert_int_eq(hear(&p, 0, &frame, payload_buffer), CHANNEL_PONG);
     ck_assert_uint_eq(frame.job, 33);
@@ -245,7 +255,7 @@ START_TEST(tells_what_it_cannot_do)
     pool_ready(&p, 1);
     small_case(&c, 1);
     c.kv_heads = 3;
-    tell(&p, 0, CHANNEL_CASE, GENERATION, 9, &c, (uint32_t)case_bytes(&c));
+    tell_case(&p, 0, GENERATION, 9, &c);
     expect_failure(&p, 0, 9, &failure);
     ck_assert_int_eq(failure.status, STATUS_INVALID_ARGUMENT);
     ck_assert_int_eq(failure.kind, FAILURE_OWN);
@@ -286,7 +296,7 @@ START_TEST(tells_whom_it_has_lost)
     small_case(&c, 2);
     kill(p.pids[0], SIGKILL);
     ck_assert(WIFSIGNALED(status_of(&p, 0)));
-    tell(&p, 1, CHANNEL_CASE, GENERATION, 1, &c, (uint32_t)case_bytes(&c));
+    tell_case(&p, 1, GENERATION, 1, &c);
     expect_failure(&p, 1, 1, &failure);
     ck_assert_int_eq(failure.status, STATUS_UNAVAILABLE);
     ck_assert_int_eq(failure.kind, FAILURE_PEER_LOST);

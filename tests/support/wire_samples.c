@@ -150,6 +150,16 @@ void sample_case(struct sample *s, struct cp_case *c)
     } while (case_check(c, NULL) != STATUS_OK);
 }
 
+void sample_job(struct sample *s, struct job_text *job)
+{
+    sample_text(s, job->kind, sizeof job->kind, false);
+    job->field_count = (int32_t)sample_range(s, 0, JOB_FIELDS_MAX);
+    for (int i = 0; i < job->field_count; i++) {
+        sample_text(s, job->fields[i].name, sizeof job->fields[i].name, false);
+        sample_text(s, job->fields[i].value, sizeof job->fields[i].value, false);
+    }
+}
+
 // ---- replies ------------------------------------------------------------------------------------
 
 static void *zeroed(size_t count, size_t size)
@@ -170,7 +180,9 @@ static void sample_element(struct sample *s, struct element *e)
 
 static void sample_figures(struct sample *s, struct figures *f)
 {
-    f->tensor = (int32_t)sample_range(s, 1, TENSOR_COUNT - 1);
+    f->tensor = (int32_t)sample_range(s, 0, TENSOR_COUNT - 1);
+    for (int i = 0; f->tensor == 0 && i < TENSOR_NAME_MAX - 1; i++)
+        f->name[i] = (char)sample_range(s, 'a', 'z');
     f->chunk = (int32_t)sample_range(s, 0, CHUNK_PADDING);
     f->broken = (int32_t)sample_range(s, 0, RULES_ALL);
     f->elements = sample_range(s, 0, INT64_MAX);

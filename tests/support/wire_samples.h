@@ -15,6 +15,8 @@ int64_t sample_range(struct sample *s, int64_t min, int64_t max); // both includ
 void sample_id(struct sample *s, struct request_id *id);
 void sample_case(struct sample *s, struct cp_case *c); // one that case_check() admits
 
+void sample_job(struct sample *s, struct job_text *job); // of zeros; of no kind that there is
+
 // Each fills a zeroed struct; wire_reply_fini() of the reply around it frees the lists.
 void sample_result(struct sample *s, int world_size, struct wire_result *r);
 void sample_failure(struct sample *s, int world_size, struct wire_failure *f);

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/kind.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/members.h"
+
+const struct job_kind *job_kind_find(const char *name)
+{
+    for (const struct job_kind *const *kind = job_kinds; *kind; kind++)
+        if (strcmp((*kind)->name, name) == 0)
+            return *kind;
+    return NULL;
+}
+
+void job_spec_of_case(struct job_spec *spec, const struct cp_case *c)
+{
+    spec->kind = &job_kind_attention;
+    spec->attention = *c;
+}
+
+// ---- from text ----------------------------------------------------------------------------------
+
+// "attention" has a message of its own, and is asked for with that.
+static enum status refuse_kind(const char *name, struct error *error)
+{
+    char known[ERROR_TEXT_MAX / 2] = "";
+    size_t used = 0;
+    for (const struct job_kind *const *kind = job_kinds; *kind; kind++)
+        if ((*kind)->fields && used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
+                                     (*kind)->name);
+    return error_set(error, STATUS_INVALID_ARGUMENT, "kind is '%s'; accepted is %s", name,
+                     used ? known : "none but a case of attention, in a message of its own");
+}
+
+static enum status refuse_field(const struct job_kind *kind, const char *name, struct error *error)
+{
+    char whole[KIND_NAME_MAX + 16];
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (const struct case_field *field = kind->fields; field->name; field++)
+        nearest_offer(&nearest, field->name);
+    snprintf(whole, sizeof whole, "a job '%s'", kind->name);
+    return members_refuse_name(whole, name, &nearest, error);
+}
+
+static bool is_given_before(const struct job_text *text, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (members_name_is(text->fields[i].name, text->fields[index].name))
+            return true;
+    return false;
+}
+
+static enum status field_parse(struct job_spec *spec, const struct job_text *text, int index,
+                               struct error *error)
+{
+    const struct job_field *given = &text->fields[index];
+    const struct case_field *field = members_find(spec->kind->fields, given->name);
+    if (!field)
+        return refuse_field(spec->kind, given->name, error);
+    if (is_given_before(text, index))
+        return error_set(error, STATUS_INVALID_ARGUMENT, "%s is given twice; accepted is once",
+                         field->name);
+    return members_set(spec->bytes, field, given->value, error);
+}
+
+enum status job_spec_parse(struct job_spec *spec, const struct job_text *text, struct error *error)
+{
+    const struct job_kind *kind = job_kind_find(text->kind);
+    if (!kind || !kind->fields)
+        return refuse_kind(text->kind, error);
+    spec->kind = kind;
+    memset(spec->bytes, 0, sizeof spec->bytes);
+    kind->init(spec->bytes);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < text->field_count && status == STATUS_OK; i++)
+        status = field_parse(spec, text, i, error);
+    if (status == STATUS_OK)
+        status = members_check(spec->bytes, kind->fields, error);
+    return status == STATUS_OK ? kind->check(spec->bytes, error) : status;
+}
+
+// ---- what is known of one -----------------------------------------------------------------------
+
+struct job_needs job_spec_needs(const struct job_spec *spec)
+{
+    struct job_needs needs = {.implementation = "", .provider = ""};
+    spec->kind->needs(spec->bytes, &needs);
+    return needs;
+}
+
+enum status job_spec_memory(const struct job_spec *spec, int64_t *rank_bytes, struct error *error)
+{
+    return spec->kind->memory(spec->bytes, rank_bytes, error);
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    do {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3); // FNV-1a
+    } while (*text++);
+    return hash;
+}
+
+uint64_t job_spec_hash(const struct job_spec *spec)
+{
+    const struct job_kind *kind = spec->kind;
+    if (kind->hash)
+        return kind->hash(spec->bytes);
+    uint64_t hash = hash_text(UINT64_C(0xcbf29ce484222325), kind->name);
+    for (const struct case_field *field = kind->fields; field->name; field++) {
+        char text[JOB_FIELD_VALUE_MAX];
+        members_get(spec->bytes, field, text, sizeof text);
+        hash = hash_text(hash, text);
+    }
+    return hash;
+}
+
+// "sum w4 count=100"
+static int fields_describe(const struct job_spec *spec, char *text, size_t size)
+{
+    struct job_spec usual = {.kind = spec->kind};
+    int length = snprintf(text, size, "%s w%d", spec->kind->name, job_spec_needs(spec).world_size);
+    spec->kind->init(usual.bytes);
+    for (const struct case_field *field = spec->kind->fields; field->name; field++) {
+        char value[JOB_FIELD_VALUE_MAX], usual_value[JOB_FIELD_VALUE_MAX];
+        bool room = (size_t)length < size;
+        members_get(spec->bytes, field, value, sizeof value);
+        members_get(usual.bytes, field, usual_value, sizeof usual_value);
+        if (strcmp(value, usual_value) != 0 && strcmp(field->name, "world_size") != 0)
+            length += snprintf(room ? text + length : NULL, room ? size - (size_t)length : 0,
+                               " %s=%s", field->name, value);
+    }
+    return length;
+}
+
+int job_spec_describe(const struct job_spec *spec, char *text, size_t size)
+{
+    return spec->kind->describe ? spec->kind->describe(spec->bytes, text, size)
+                                : fields_describe(spec, text, size);
+}
+
+// ---- frames -------------------------------------------------------------------------------------
+
+uint32_t job_frame_fill(struct job_frame *frame, const struct job_spec *spec)
+{
+    bool attends = spec->kind == &job_kind_attention;
+    size_t bytes = attends ? case_bytes(&spec->attention) : spec->kind->spec_bytes;
+    memset(frame->kind, 0, sizeof frame->kind);
+    memcpy(frame->kind, spec->kind->name, strlen(spec->kind->name));
+    memcpy(frame->spec, spec->bytes, bytes);
+    return (uint32_t)(offsetof(struct job_frame, spec) + bytes);
+}
+
+enum status job_frame_load(const void *data, size_t size, struct job_spec *spec,
+                           struct error *error)
+{
+    const struct job_frame *frame = data;
+    if (size < offsetof(struct job_frame, spec) || !memchr(frame->kind, '\0', sizeof frame->kind))
+        return error_set(error, STATUS_DATA_LOSS, "%zu bytes are no job", size);
+    size -= offsetof(struct job_frame, spec);
+    spec->kind = job_kind_find(frame->kind);
+    if (!spec->kind)
+        return error_set(error, STATUS_DATA_LOSS, "a job is of a kind that is not known here");
+    if (spec->kind == &job_kind_attention)
+        return case_load(&spec->attention, frame->spec, size, error);
+    if (size != spec->kind->spec_bytes)
+        return error_set(error, STATUS_DATA_LOSS, "a job '%s' has %zu bytes instead of %zu",
+                         spec->kind->name, size, spec->kind->spec_bytes);
+    memcpy(spec->bytes, frame->spec, size);
+    return STATUS_OK;
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/kind.h"
+
+#include <stdio.h>
+
+#include "rank/swap.h"
+
+// ---- attention, whose jobs are cases ----
+
+static enum status attention_run(const struct rank_task *task, struct error *error)
+{
+    return session_run(task->session, task->spec, task->number, task->segments, task->report,
+                       error);
+}
+
+const struct rank_kind rank_kind_attention = {.kind = &job_kind_attention, .run = attention_run};
+
+// ---- any kind ----
+
+static const struct rank_kind *kind_of(const struct job_spec *spec)
+{
+    for (const struct rank_kind *const *kind = rank_kinds; *kind; kind++)
+        if ((*kind)->kind == spec->kind)
+            return *kind;
+    return NULL;
+}
+
+static enum status task_admit(const struct session *s, const struct job_spec *spec,
+                              struct error *error)
+{
+    if (s->out_of_step)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "rank %d broke a job off and is out of step with its peers", s->rank);
+    if (s->engine->ops->brings_execution)
+        return error_set(error, STATUS_UNIMPLEMENTED, "a guest runs cases of attention alone");
+    enum status status = spec->kind->check(spec->bytes, error);
+    int world_size = status == STATUS_OK ? job_spec_needs(spec).world_size : 0;
+    if (status == STATUS_OK && world_size != s->world_size)
+        status = error_set(error, STATUS_INVALID_ARGUMENT,
+                           "world_size %d reached a pool of %d ranks", world_size, s->world_size);
+    return status;
+}
+
+enum status rank_kind_run(struct session *s, const struct job_spec *spec, uint64_t number,
+                          const struct segments *segments, struct rank_report *report,
+                          struct error *error)
+{
+    const struct rank_kind *kind = kind_of(spec);
+    struct rank_report result = {.rank = s->rank};
+    const struct rank_task task = {.session = s,
+                                   .spec = spec->bytes,
+                                   .number = number,
+                                   .segments = segments,
+                                   .report = &result};
+    if (!kind)
+        return error_set(error, STATUS_UNIMPLEMENTED, "no rank runs jobs '%s'", spec->kind->name);
+    enum status status = STATUS_OK;
+    if (kind != &rank_kind_attention) // a session looks at its cases itself
+        status = task_admit(s, spec, error);
+    if (status == STATUS_OK)
+        status = kind->run(&task, error);
+    arena_trim(&s->arena);
+    if (status != STATUS_OK) {
+        s->out_of_step = true;
+        return status;
+    }
+    rank_task_at(&task, REPORT_IDLE, 0);
+    *report = result;
+    return STATUS_OK;
+}
+
+// ---- for those who write a kind ----
+
+void rank_task_at(const struct rank_task *task, enum report_phase phase, int step)
+{
+    progress_store(task->session->progress, (struct progress_view){.job = (uint32_t)task->number,
+                                                                   .phase = phase,
+                                                                   .step = step,
+                                                                   .waiting_for = -1});
+}
+
+enum status rank_task_exchange(const struct rank_task *task, int number,
+                               const struct message *messages, int count, struct error *error)
+{
+    struct session *s = task->session;
+    struct transport_swap over = {.transport = s->transport,
+                                  .progress = s->progress,
+                                  .tag = task->number << 24 | (uint64_t)number};
+    struct swap swap = transport_swap(&over);
+    enum status status = swap.run(swap.context, messages, count, error);
+    if (status == STATUS_OK) {
+        struct progress_view view = progress_load(s->progress);
+        view.waiting_for = -1;
+        progress_store(s->progress, view);
+    }
+    return status;
+}
+
+struct figures *rank_task_figures(const struct rank_task *task, const char *name)
+{
+    struct figures *f = &task->report->figures[task->report->figures_count++];
+    *f = (struct figures){.first_bad = {.position = -1}, .worst_row = {.position = -1}};
+    snprintf(f->name, sizeof(f->name), "%s", name);
+    return f;
+}
