@@ -254,100 +254,96 @@ static const struct setting {
 } settings[] = {
     {"socket", "PATH", "Listen on this unix socket [" CPATTN_SOCKET_PATH "]", socket_set, "a path"},
     {"listen", "URL",
-     "Listen on a network, too: tcp://HOST:PORT, or tls+tcp://HOST:PORT with TLS [nowhere]",
+     "Also listen on a network, at tcp://HOST:PORT or, with TLS, tls+tcp://HOST:PORT [no network]",
      listen_set, NET_URL_SYNTAX},
-    {"token-file", "PATH", "What clients over a network have to present; needed with tcp://",
+    {"token-file", "PATH", "File with the token of network clients; required with tcp://",
      token_file_set, "a path"},
     {"tls-certificate", "PATH", "The daemon's certificate for tls+tcp://, PEM", tls_certificate_set,
      "a path"},
-    {"tls-key", "PATH", "Its key, PEM", tls_key_set, "a path"},
-    {"tls-clients", "PATH", "Ask clients for certificates that one of these has signed, PEM",
-     tls_clients_set, "a path"},
-    {"tls-version-min", "VERSION", "Serve no older TLS: 1.2 or 1.3 [1.2]", tls_version_min_set,
-     "1.2 or 1.3"},
+    {"tls-key", "PATH", "The key of tls-certificate, PEM", tls_key_set, "a path"},
+    {"tls-clients", "PATH",
+     "Require client certificates that one of these authorities has signed, PEM", tls_clients_set,
+     "a path"},
+    {"tls-version-min", "VERSION", "Oldest TLS version to accept: 1.2 or 1.3 [1.2]",
+     tls_version_min_set, "1.2 or 1.3"},
     {"backend", "NAME",
-     "What ranks compute with: cpu, cuda, or auto for GPUs where there are any [auto]", backend_set,
+     "Hardware of the ranks: cpu, cuda, or auto for the GPUs if there are any [auto]", backend_set,
      "auto, cpu or cuda"},
     {"devices", "LIST",
-     "What pools share without overlap: how many GPUs or cores, or which GPUs, such as 0,2-3 [all]",
+     "Devices that the pools share: a number of GPUs or cores, or a list of GPUs, such as 0,2-3 "
+     "[all]",
      devices_set,
      "a count from 1 to " TEXT_OF(DEVICES_MAX) ", or GPUs such as 0,2-3, each once (2-2 is GPU 2)"},
     {"spares", "WHEN",
-     "Keep a second pool ready behind each one: on, off, or auto for GPUs that all have 32 GiB or "
-     "more [auto]",
+     "Keep a spare of each pool ready: on, off, or auto: on if all GPUs have 32 GiB or more [auto]",
      spares_set, "auto, on or off"},
     {"queue-max", "N",
-     "Cases queued and running; more are refused [" TEXT_OF(QUEUE_MAX_DEFAULT) "]", queue_max_set,
-     "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
-    {"user-queue-max", "N", "Of them, cases of one user [half of queue-max]", user_queue_max_set,
-     "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+     "Maximum number of queued and running cases; more are refused [" TEXT_OF(
+         QUEUE_MAX_DEFAULT) "]",
+     queue_max_set, "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
+    {"user-queue-max", "N",
+     "Maximum number of queued and running cases of one user [half of queue-max]",
+     user_queue_max_set, "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
     {"user-running-max", "N",
-     "Cases of one user that run at a time; others wait [as many as there are devices for]",
+     "Maximum number of running cases of one user; more wait [as many as there are devices for]",
      user_running_max_set, "a whole number from 1 to " TEXT_OF(JOBS_MAX)},
     {"user-device-time", "TIME/WINDOW",
-     "Device time that cases of one user may use in any WINDOW, such as 2h/24h; beyond it they "
-     "wait "
+     "Maximum device time of one user in any WINDOW, such as 2h/24h; then the user's cases wait "
      "[not limited]",
      user_device_time_set,
      "two lengths of time such as 2h/24h, each more than 0, the second up to 720h"},
     {"timeout-max", "TIME", "Refuse a request with a longer time limit [24h]", timeout_max_set,
      DURATION_SYNTAX ", more than 0 and up to 24h"},
     {"allow-users", "LIST",
-     "Serve these users only, names or numbers such as alice,1002, beside root and the daemon's "
-     "own "
-     "[whoever can open the socket]",
+     "Serve only these users (names or numbers such as alice,1002), root and the daemon's user "
+     "[every user who can open the socket]",
      allow_users_set,
      "up to " TEXT_OF(USER_LIST_MAX) " users of this machine or numbers, with commas between them"},
     {"allow-subjects", "LIST",
-     "Of clients with certificates serve these only, subjects such as 'CN=alice,O=Lab; CN=bob' "
-     "[whoever tls-clients have signed]",
+     "Of the clients with certificates serve only these, such as 'CN=alice,O=Lab; CN=bob' "
+     "[every subject that tls-clients have signed]",
      allow_subjects_set,
      "up to " TEXT_OF(SUBJECT_LIST_MAX) " subjects such as CN=alice,O=Lab, with semicolons between "
                                         "them"},
     {"admin-users", "LIST",
-     "Take orders from these users, names or numbers, beside root and the daemon's own: cancel "
-     "what "
-     "is another's, drain devices, lift POISON, reload [nobody]",
+     "Administrators (names or numbers) besides root and the daemon's user; they may cancel "
+     "requests of others, drain devices, lift POISON, reload [none]",
      admin_users_set,
      "up to " TEXT_OF(USER_LIST_MAX) " users of this machine or numbers, with commas between them"},
-    {"idle-timeout", "TIME", "Stop a pool that has nothing to do for this long; 0: never [10m]",
+    {"idle-timeout", "TIME", "Stop a pool that is idle for this long; 0: never [10m]",
      idle_timeout_set, DURATION_SYNTAX},
     {"memory", "SIZE",
-     "What cases that run at a time may take together; one that needs more is refused [the memory "
-     "of the GPUs; else half of what is "
-     "available at the start]",
+     "Memory that running cases may take together; a case that needs more is refused [the memory "
+     "of the GPUs; on the CPU half of what is available at the start]",
      memory_set, "a size such as 8G, 512MiB or 1073741824"},
     {"rank-user", "USER",
-     "Run ranks as this user, a name or a number, with its groups; takes a daemon that is root or "
-     "has "
+     "Run ranks as this user (a name or a number) with its groups; the daemon must be root or have "
      "CAP_SETUID, CAP_SETGID and CAP_KILL [the daemon's own]",
      rank_user_set,
      "a user of this machine or a number, in up to " TEXT_OF(
          RANK_GROUPS_MAX) " groups, and not root"},
     {"rank-filter", "WHEN",
-     "Refuse ranks system calls that they have no use for: on, off, or auto for the CPU backend "
-     "where the kernel can [auto]",
+     "Filter system calls that ranks do not need: on, off, or auto: on with the CPU backend if the "
+     "kernel supports it [auto]",
      rank_filter_set, "auto, on or off"},
-    {"rank-memory", "SIZE",
-     "Let each rank have this much memory for its data; on the CPU only [not limited]",
+    {"rank-memory", "SIZE", "Limit the data memory of each rank; on the CPU only [not limited]",
      rank_memory_set, "a size of at least 256M, such as 2G"},
     {"start-timeout", "TIME",
-     "Give up a pool that is not ready after this long [10s on the CPU, 30s on GPUs]",
+     "Give up a pool that is not ready after this time [10s on the CPU, 30s on GPUs]",
      start_timeout_set, DURATION_SYNTAX ", more than 0"},
     {"kill-timeout", "TIME",
-     "Take the devices of a rank that has been killed out of use when it has not ended after this "
-     "long [10s]",
+     "If a killed rank has not ended after this time, take its devices out of use [10s]",
      kill_timeout_set, DURATION_SYNTAX ", more than 0"},
     {"rank-program", "PATH",
-     "The program of the ranks [cpattn-rank beside cpattnd, else " CPATTN_RANK_PROGRAM "]",
+     "The rank program [cpattn-rank beside cpattnd, else " CPATTN_RANK_PROGRAM "]",
      rank_program_set, "a path"},
     {"cuda-rank-program", "PATH",
-     "The program of the ranks on GPUs [cpattn-rank-cuda beside cpattnd, "
+     "The rank program for GPUs [cpattn-rank-cuda beside cpattnd, "
      "else " CPATTN_CUDA_RANK_PROGRAM "]",
      cuda_rank_program_set, "a path"},
     {"provider", "NAME=FILE",
-     "Let cases name these attention kernels, a shared object (cpattn_provider.h); several times "
-     "for several [none]",
+     "Attention kernels that cases may name, a shared object (cpattn_provider.h); may be repeated "
+     "[none]",
      provider_set,
      "NAME=FILE, up to " TEXT_OF(PROVIDERS_MAX) " of them, names of letters, digits, -, _ and ."},
     {"log-level", "LEVEL", "error, warning, notice, info or debug [info]", log_level_set,
@@ -422,13 +418,13 @@ static void line_read(struct line *line, int argc, char **argv)
         .name = "guest",
         .key = KEY_GUEST,
         .arg = "NAME=COMMAND",
-        .doc = "Take cases with `implementation: NAME`, which ranks of this command run; may be "
-               "repeated"};
+        .doc =
+            "Run cases with `implementation: NAME` on processes of this command; may be repeated"};
     const struct argp argp = {
         .options = options,
         .parser = option_take,
         .doc = "Runs context-parallel attention cases on warm pools of rank processes and answers "
-               "with verdicts. Stays in the foreground; SIGTERM finishes what was admitted."};
+               "with verdicts. Stays in the foreground; SIGTERM finishes the admitted cases."};
     argp_program_version_hook = version_print;
     argp_err_exit_status = USAGE_STATUS;
     argp_parse(&argp, argc, argv, 0, NULL, line);
