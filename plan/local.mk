@@ -24,6 +24,7 @@ plan_libplan_la_SOURCES = \
     plan/hierarchical.c \
     plan/kind.c \
     plan/kind.h \
+    plan/kind_list.h \
     plan/kinds.c \
     plan/lengths.c \
     plan/lengths.h \

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of jobs that ranks run.
+#include "plan/kind_list.h"
 #include "rank/kind.h"
 
-const struct rank_kind *const rank_kinds[] = {&rank_kind_attention, NULL};
+#define KIND_EXTERN(name) extern const struct rank_kind rank_kind_##name;
+KIND_LIST(KIND_EXTERN)
+
+#define KIND_ENTRY(name) &rank_kind_##name,
+const struct rank_kind *const rank_kinds[] = {KIND_LIST(KIND_ENTRY) NULL};

@@ -46,6 +46,7 @@ static void pause_ms(int ms)
 void daemon_init(struct daemon *d)
 {
     memset(d, 0, sizeof(*d));
+    d->program = "cpattnd";
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     strcpy(d->folder, "/tmp/cpattnd-test-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(d->folder));
@@ -53,11 +54,12 @@ void daemon_init(struct daemon *d)
     snprintf(d->log, sizeof(d->log), "%s/log", d->folder);
 }
 
-static pid_t daemon_spawn(const char *const *arguments, const char *socket, int stderr_fd)
+static pid_t daemon_spawn(const char *name, const char *const *arguments, const char *socket,
+                          int stderr_fd)
 {
     char program[4096];
-    char *argv[DAEMON_ARGUMENTS_MAX + 6] = {
-        runner_build(program, sizeof(program), "cpattnd") ? program : NULL};
+    char *argv[DAEMON_ARGUMENTS_MAX + 6] = {runner_build(program, sizeof(program), name) ? program
+                                                                                         : NULL};
     int count = 1;
     pid_t pid;
     // The arguments, which come later, may say otherwise.
@@ -119,7 +121,7 @@ void daemon_start(struct daemon *d, const char *const *arguments)
 {
     int log = open(d->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     ck_assert_int_ge(log, 0);
-    d->pid = daemon_spawn(arguments, d->socket, log);
+    d->pid = daemon_spawn(d->program, arguments, d->socket, log);
     close(log);
     for (int waited = 0; !daemon_logged(d, "ready "); waited += 10) {
         ck_assert_int_lt(waited, PATIENCE_MS);
@@ -204,7 +206,7 @@ int daemon_run(const char *const *arguments, char *text, size_t size)
 {
     int ends[2], status;
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    pid_t pid = daemon_spawn(arguments, NULL, ends[1]);
+    pid_t pid = daemon_spawn("cpattnd", arguments, NULL, ends[1]);
     close(ends[1]);
     size_t length = 0;
     for (ssize_t got; (got = read(ends[0], text + length, size - 1 - length)) > 0;)

@@ -13,10 +13,11 @@
 #define DAEMON_ARGUMENTS_MAX 16
 
 struct daemon {
-    char folder[64]; // holds the socket, its lock, and the log
-    char socket[96]; // path
-    char log[96];    // path of what it writes to stderr
-    pid_t pid;       // 0: not running
+    const char *program; // in the build folder; daemon_init() names cpattnd
+    char folder[64];     // holds the socket, its lock, and the log
+    char socket[96];     // path
+    char log[96];        // path of what it writes to stderr
+    pid_t pid;           // 0: not running
     nng_socket client;
     bool connected;
 };

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# A kind of job of the test's own. The daemon and the ranks are the real ones, but for the lists of
+# kinds: what stands here goes before the libraries, which have theirs in files of their own.
+toy_spec = tests/kinds/toy_sum.c tests/kinds/toy_sum.h tests/kinds/toy_kinds.c
+
+test_helpers += tests/kinds/toy_daemon
+tests_kinds_toy_daemon_SOURCES = $(toy_spec) $(cpattnd_SOURCES)
+tests_kinds_toy_daemon_LDADD = $(cpattnd_LDADD)
+
+test_helpers += tests/kinds/toy_rank
+tests_kinds_toy_rank_SOURCES = $(toy_spec) tests/kinds/toy_sum_rank.c tests/kinds/toy_rank_kinds.c rank/main.c
+tests_kinds_toy_rank_LDADD = $(cpattn_rank_LDADD)
+
+test_programs += tests/kinds/test_kinds
+tests_kinds_test_kinds_SOURCES = tests/kinds/test_kinds.c $(daemon_fixture)
+tests_kinds_test_kinds_LDADD = $(daemon_fixture_libs)
+
+test_programs += tests/kinds/test_kind_table
+tests_kinds_test_kind_table_SOURCES = tests/kinds/test_kind_table.c $(toy_spec)
