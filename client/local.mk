@@ -8,6 +8,7 @@ client_libclient_la_SOURCES = \
     client/client.c \
     client/client.h \
     client/cpattn.h \
+    client/cpattn_watch.h \
     client/figures.c \
     client/figures.h \
     client/link.c \
@@ -20,8 +21,10 @@ client_libclient_la_SOURCES = \
     client/rpc.h \
     client/status.c \
     client/target.c \
-    client/target.h
-include_HEADERS += client/cpattn.h
+    client/target.h \
+    client/watch.c
+client_libclient_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
+include_HEADERS += client/cpattn.h client/cpattn_watch.h
 
 lib_LTLIBRARIES += client/libcpattn.la
 client_libcpattn_la_SOURCES =

@@ -52,6 +52,12 @@
 #define ATTACHED_MAX     1024
 // Connections of clients.
 #define CLIENTS_MAX      1024
+// Events that the daemon remembers for watchers, 1.5 MiB, and those of one answer to them.
+#define EVENTS_KEPT      1024
+#define EVENTS_REPLY_MAX 256
+// Watchers that wait for one, in all and of one user.
+#define WATCHERS_MAX     64
+#define WATCHERS_USER    16
 // Rank processes alive at once over all pools; the least recently used idle pool makes room.
 #define RANKS_MAX        256
 // Pools alive at once.
@@ -66,5 +72,7 @@
 // Deadline of a request that names none, and the longest that may be asked for.
 #define TIMEOUT_DEFAULT_NS (UINT64_C(90) * 1000000000)
 #define TIMEOUT_MAX_NS     (UINT64_C(24) * 3600 * 1000000000)
+// How long a watcher may wait for an event before it asks again.
+#define WATCH_WAIT_MAX_NS  (UINT64_C(60) * 1000000000)
 
 #endif

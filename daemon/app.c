@@ -37,9 +37,8 @@
 #define START_TIMEOUT_GPU_NS (30 * NS_PER_S)
 // To load a provider and open it, which may be the first contact with a driver, too.
 #define PROVIDER_LIMIT_MS    30000
-// Requests that the server takes beyond those that the service keeps; each of these is answered at
-// once.
-#define REQUESTS_SPARE       (256 + ATTACHED_MAX)
+// Requests that the server takes beyond those of cases.
+#define REQUESTS_SPARE       (256 + ATTACHED_MAX + WATCHERS_MAX)
 // Descriptors beside clients and ranks: logs, epoll, the listening socket and its lock.
 #define DESCRIPTORS_OWN      32
 

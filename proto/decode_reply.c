@@ -249,6 +249,29 @@ static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct
     return status == STATUS_OK ? decode_open(message, &path, s, error) : status;
 }
 
+// ---- events -------------------------------------------------------------------------------------
+
+static enum status decode_events(const Cpattn__V1__Events *message, struct wire_events *e,
+                                 struct error *error)
+{
+    static const struct map_path path = {.name = "events", .index = -1};
+    void *list;
+    enum status status = map_decode(&message->base, schema_events, &path, e, error);
+    if (status == STATUS_OK)
+        status = check_count(message->n_events, 0, EVENTS_REPLY_MAX, &path, "events", error);
+    if (status == STATUS_OK)
+        status = list_alloc(message->n_events, sizeof *e->list, &list, error);
+    if (status != STATUS_OK)
+        return status;
+    e->list = list;
+    e->count = (int32_t)message->n_events;
+    for (size_t i = 0; status == STATUS_OK && i < message->n_events; i++) {
+        struct map_path entry = {.parent = &path, .name = "events", .index = (int)i};
+        status = map_decode(&message->events[i]->base, schema_event, &entry, &e->list[i], error);
+    }
+    return status;
+}
+
 // ---- the envelope -------------------------------------------------------------------------------
 
 static enum status decode_providers(const Cpattn__V1__Description *message,
@@ -323,6 +346,9 @@ static enum status decode_answer(const Cpattn__V1__Reply *message, struct wire_r
         reply->method = METHOD_ORDER;
         reply->done = message->done->count;
         return STATUS_OK;
+    case CPATTN__V1__REPLY__ANSWER_EVENTS:
+        reply->method = METHOD_WATCH;
+        return decode_events(message->events, &reply->events, error);
     case CPATTN__V1__REPLY__ANSWER__NOT_SET:
     default:
         break;

@@ -4,7 +4,7 @@
 
 #include "proto/attend.h"
 #include "proto/cpattn.pb-c.h"
-#include "proto/map.h"
+#include "proto/schema.h"
 #include "proto/spec.h"
 #include "proto/wire.h"
 
@@ -94,6 +94,17 @@ static enum status decode_order(const Cpattn__V1__Order *message, struct wire_or
     return STATUS_OK;
 }
 
+static enum status decode_watch(const Cpattn__V1__Watch *message, struct wire_watch *watch,
+                                struct error *error)
+{
+    static const struct map_path path = {.name = "watch", .index = -1};
+    enum status status = map_decode(&message->base, schema_watch, &path, watch, error);
+    if (status != STATUS_OK || watch->wait_ns <= WATCH_WAIT_MAX_NS)
+        return status;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "watch.wait_ns is %llu; accepted is 0 to %llu",
+                     (unsigned long long)watch->wait_ns, (unsigned long long)WATCH_WAIT_MAX_NS);
+}
+
 static enum status decode_method(const Cpattn__V1__Request *message, struct wire_request *request,
                                  struct error *error)
 {
@@ -112,14 +123,18 @@ static enum status decode_method(const Cpattn__V1__Request *message, struct wire
     case CPATTN__V1__REQUEST__METHOD_ORDER:
         request->method = METHOD_ORDER;
         return decode_order(message->order, &request->order, error);
+    case CPATTN__V1__REQUEST__METHOD_WATCH:
+        request->method = METHOD_WATCH;
+        return decode_watch(message->watch, &request->watch, error);
     case CPATTN__V1__REQUEST__METHOD__NOT_SET:
     default:
         break;
     }
     if (message->base.n_unknown_fields > 0)
         return map_refuse_unknown(&message->base, "request", error);
-    return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "method is missing; accepted is run, describe, status, cancel or order");
+    return error_set(
+        error, STATUS_INVALID_ARGUMENT,
+        "method is missing; accepted is run, describe, status, cancel, order or watch");
 }
 
 static enum status decode_time(const char *name, uint64_t ns, uint64_t *time_ns,

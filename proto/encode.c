@@ -157,6 +157,11 @@ static Cpattn__V1__Order *build_order(struct build *b, const struct wire_order *
     return message;
 }
 
+static Cpattn__V1__Watch *build_watch(struct build *b, const struct wire_watch *watch)
+{
+    return build_record(b, &cpattn__v1__watch__descriptor, schema_watch, watch);
+}
+
 static Cpattn__V1__Done *build_done(struct build *b, uint64_t count)
 {
     Cpattn__V1__Done *message = build_message(b, &cpattn__v1__done__descriptor);
@@ -199,6 +204,10 @@ static void build_request(struct build *b, const struct wire_request *r,
     case METHOD_ORDER:
         message->method_case = CPATTN__V1__REQUEST__METHOD_ORDER;
         message->order = build_order(b, &r->order);
+        return;
+    case METHOD_WATCH:
+        message->method_case = CPATTN__V1__REQUEST__METHOD_WATCH;
+        message->watch = build_watch(b, &r->watch);
         return;
     }
     b->status = error_set(b->error, STATUS_INTERNAL, "a request has the method %d", (int)r->method);
@@ -308,6 +317,20 @@ static Cpattn__V1__DaemonStatus *build_status(struct build *b, const struct wire
     return message;
 }
 
+static Cpattn__V1__Events *build_events(struct build *b, const struct wire_events *e)
+{
+    Cpattn__V1__Events *message =
+        build_record(b, &cpattn__v1__events__descriptor, schema_events, e);
+    if (!message)
+        return NULL;
+    message->n_events = (size_t)e->count;
+    message->events = build_list(b, message->n_events);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_events; i++)
+        message->events[i] =
+            build_record(b, &cpattn__v1__event__descriptor, schema_event, &e->list[i]);
+    return message;
+}
+
 static const struct map_field error_message[] = {
     {.name = "message", .kind = MAP_TEXT, .size = ERROR_TEXT_MAX}, {.name = NULL}};
 
@@ -349,6 +372,10 @@ static void build_answer(struct build *b, const struct wire_reply *r, Cpattn__V1
         message->answer_case = CPATTN__V1__REPLY__ANSWER_DONE;
         message->done = build_done(b, r->done);
         return;
+    case METHOD_WATCH:
+        message->answer_case = CPATTN__V1__REPLY__ANSWER_EVENTS;
+        message->events = build_events(b, &r->events);
+        return;
     }
     b->status =
         error_set(b->error, STATUS_INTERNAL, "a good reply has the method %d", (int)r->method);
@@ -364,7 +391,8 @@ static enum status check_counts(const struct wire_reply *r, struct error *error)
                 r->description.provider_count >= 0 &&
                 r->description.provider_count <= PROVIDERS_MAX && r->description.guest_count >= 0 &&
                 r->description.guest_count <= GUESTS_MAX && r->result.world_size >= 0 &&
-                r->result.world_size <= WORLD_SIZE_MAX;
+                r->result.world_size <= WORLD_SIZE_MAX && r->events.count >= 0 &&
+                r->events.count <= EVENTS_REPLY_MAX;
     for (int rank = 0; good && rank < r->result.world_size; rank++)
         good = r->result.ranks[rank].figures_count >= 0 &&
                r->result.ranks[rank].figures_count <= REPORT_FIGURES_MAX;

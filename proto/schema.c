@@ -215,6 +215,43 @@ const struct map_field schema_open[] = {
     END,
 };
 
+const struct map_field schema_watch[] = {
+    UINT(wire_watch, stream),  UINT(wire_watch, after), INT(wire_watch, recent, 0, EVENTS_KEPT),
+    UINT(wire_watch, wait_ns), UINT(wire_watch, kinds), END,
+};
+
+const struct map_field schema_events[] = {
+    UINT(wire_events, stream),
+    UINT(wire_events, last),
+    UINT(wire_events, lost),
+    END,
+};
+
+const struct map_field schema_event[] = {
+    UINT(wire_event, number),
+    UINT(wire_event, time_ns),
+    ENUM(wire_event, kind, EVENT_ADMITTED, EVENT_DAEMON, 0),
+    TEXT(wire_event, implementation),
+    INT(wire_event, world_size, 0, WORLD_SIZE_MAX),
+    INT(wire_event, instance, 0, INT32_MAX),
+    UINT(wire_event, generation),
+    TEXT(wire_event, id),
+    TEXT(wire_event, user),
+    TEXT(wire_event, case_text),
+    ENUM(wire_event, verdict, 0, VERDICT_UNVERIFIED, 0),
+    ENUM(wire_event, code, STATUS_OK, STATUS_COUNT - 1, 0),
+    UINT(wire_event, queue_ns),
+    UINT(wire_event, start_ns),
+    UINT(wire_event, run_ns),
+    UINT(wire_event, total_ns),
+    ENUM(wire_event, pool, 0, POOL_STUCK, 0),
+    ENUM(wire_event, device, 0, DEVICE_STUCK, 0),
+    UINT(wire_event, devices),
+    BOOL(wire_event, spare),
+    TEXT(wire_event, text),
+    END,
+};
+
 static enum map_kind case_kind(enum case_field_kind kind)
 {
     switch (kind) {

@@ -23,6 +23,9 @@ extern const struct map_field schema_guest[];       // Guest        | struct wir
 extern const struct map_field schema_status[];      // DaemonStatus | struct wire_status
 extern const struct map_field schema_pool[];        // Pool         | struct wire_pool
 extern const struct map_field schema_open[];        // OpenRequest  | struct wire_open_request
+extern const struct map_field schema_watch[];       // Watch        | struct wire_watch
+extern const struct map_field schema_events[];      // Events       | struct wire_events
+extern const struct map_field schema_event[];       // Event        | struct wire_event
 
 // The same for a field of a case: Case | struct cp_case. Choices are taken as they come; whether
 // one is known is case_check()'s to say.

@@ -14,11 +14,28 @@ const char *pool_state_name(enum pool_state state)
     return state >= POOL_STARTING && state <= POOL_STUCK ? names[state] : "?";
 }
 
+const char *event_kind_name(enum wire_event_kind kind)
+{
+    static const char *const names[] = {
+        [EVENT_ADMITTED] = "admitted", [EVENT_STARTED] = "started", [EVENT_FINISHED] = "finished",
+        [EVENT_POOL] = "pool",         [EVENT_DEVICE] = "device",   [EVENT_DAEMON] = "daemon",
+    };
+    return kind >= EVENT_ADMITTED && kind <= EVENT_DAEMON ? names[kind] : "?";
+}
+
+const char *device_state_name(enum device_state state)
+{
+    static const char *const names[] = {
+        [DEVICE_ENABLED] = "enabled", [DEVICE_DRAINED] = "drained", [DEVICE_STUCK] = "stuck"};
+    return state >= DEVICE_ENABLED && state <= DEVICE_STUCK ? names[state] : "?";
+}
+
 void wire_reply_fini(struct wire_reply *reply)
 {
     free(reply->result.ranks);
     free(reply->failure.ranks);
     free(reply->pools.pools);
     free(reply->pools.open);
+    free(reply->events.list);
     memset(reply, 0, sizeof *reply);
 }

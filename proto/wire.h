@@ -19,7 +19,14 @@ struct request_id {
 
 #define PATIENCE_ENDLESS UINT64_MAX
 
-enum wire_method { METHOD_RUN = 1, METHOD_DESCRIBE, METHOD_STATUS, METHOD_CANCEL, METHOD_ORDER };
+enum wire_method {
+    METHOD_RUN = 1,
+    METHOD_DESCRIBE,
+    METHOD_STATUS,
+    METHOD_CANCEL,
+    METHOD_ORDER,
+    METHOD_WATCH,
+};
 
 enum wire_order_kind {
     ORDER_DRAIN_DEVICE = 1,
@@ -35,6 +42,15 @@ struct wire_order {
 };
 
 #define DEVICE_NUMBER_MAX 63
+
+// What a watcher asks for.
+struct wire_watch {
+    uint64_t stream;  // of the answer before; 0: there was none
+    uint64_t after;   // the last event of it
+    int32_t recent;   // 0..EVENTS_KEPT; without a stream: begin with so many that are past
+    uint64_t wait_ns; // up to WATCH_WAIT_MAX_NS
+    uint64_t kinds;   // bit mask of 1 << enum wire_event_kind; 0: all
+};
 
 struct wire_request {
     uint32_t version;
@@ -53,6 +69,7 @@ struct wire_request {
         struct job_text job;      // with is_job; as it came, of any kind there may be
         struct request_id cancel; // the request to cancel
         struct wire_order order;
+        struct wire_watch watch;
     };
 };
 
@@ -175,6 +192,49 @@ struct wire_status {
     struct wire_open_request *open; // owned; first those that run, each in order of admission
 };
 
+enum wire_event_kind {
+    EVENT_ADMITTED = 1,
+    EVENT_STARTED,
+    EVENT_FINISHED,
+    EVENT_POOL,
+    EVENT_DEVICE,
+    EVENT_DAEMON,
+};
+// "admitted", "pool" ...
+const char *event_kind_name(enum wire_event_kind kind);
+
+enum device_state { DEVICE_ENABLED = 1, DEVICE_DRAINED, DEVICE_STUCK };
+const char *device_state_name(enum device_state state);
+
+// What an event of its kind does not have is 0 or "".
+struct wire_event {
+    uint64_t number;  // from 1
+    uint64_t time_ns; // since the beginning of 1970
+    enum wire_event_kind kind;
+    int32_t world_size, instance;
+    uint32_t generation;
+    char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
+    char id[33];                                  // as in wire_open_request, like the next two
+    char user[384];
+    char case_text[256];
+    enum wire_verdict verdict; // EVENT_FINISHED: this, or
+    enum status code;          // why there is none
+    uint64_t queue_ns, start_ns, run_ns, total_ns;
+    enum pool_state pool;
+    enum device_state device;
+    uint64_t devices; // bit mask, as in wire_pool
+    bool spare;
+    char text[ERROR_TEXT_MAX];
+};
+
+struct wire_events {
+    uint64_t stream;         // which life of the daemon
+    uint64_t last;           // for wire_watch.after
+    uint64_t lost;           // that are forgotten
+    int32_t count;           // 0..EVENTS_REPLY_MAX
+    struct wire_event *list; // owned
+};
+
 struct wire_reply {
     uint32_t version;
     struct request_id id;
@@ -185,7 +245,8 @@ struct wire_reply {
     struct wire_failure failure;  // METHOD_RUN that failed with the ranks' states (world_size > 0)
     struct wire_description description;
     struct wire_status pools;
-    uint64_t done; // METHOD_ORDER
+    uint64_t done;             // METHOD_ORDER
+    struct wire_events events; // METHOD_WATCH
 };
 
 // Encoding allocates *data with malloc; the caller frees it. RESOURCE_EXHAUSTED when memory is

@@ -2,7 +2,7 @@
 # The command: a library that the tests link too, and its main function.
 noinst_LIBRARIES += client/libsubmit.a
 client_libsubmit_a_SOURCES = $(submit_sources)
-client_libsubmit_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS) $(SMARTCOLS_CFLAGS)
+client_libsubmit_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client $(JANSSON_CFLAGS) $(XML_CFLAGS) $(SMARTCOLS_CFLAGS)
 
 submit_sources =
 include $(top_srcdir)/client/submit/outcome/local.mk

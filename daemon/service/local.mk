@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Requests to events of the core, its actions to replies.
+cpattnd_SOURCES += daemon/service/alarm.c daemon/service/alarm.h
 cpattnd_SOURCES += daemon/service/answer.c
 cpattnd_SOURCES += daemon/service/answer.h
 cpattnd_SOURCES += daemon/service/answer_cache.c
@@ -8,6 +9,7 @@ cpattnd_SOURCES += daemon/service/answer_log.c
 cpattnd_SOURCES += daemon/service/answer_log.h
 cpattnd_SOURCES += daemon/service/core_config.c
 cpattnd_SOURCES += daemon/service/core_config.h
+cpattnd_SOURCES += daemon/service/events.c daemon/service/events.h
 cpattnd_SOURCES += daemon/service/gate.c
 cpattnd_SOURCES += daemon/service/gate.h
 cpattnd_SOURCES += daemon/service/loss_reasons.c
@@ -18,10 +20,13 @@ cpattnd_SOURCES += daemon/service/fates.c daemon/service/fates.h
 cpattnd_SOURCES += daemon/service/order.c daemon/service/order.h
 cpattnd_SOURCES += daemon/service/pool_text.c
 cpattnd_SOURCES += daemon/service/pool_text.h
+cpattnd_SOURCES += daemon/service/reasons.c daemon/service/reasons.h
 cpattnd_SOURCES += daemon/service/reply.c
 cpattnd_SOURCES += daemon/service/reply.h
 cpattnd_SOURCES += daemon/service/service.c
 cpattnd_SOURCES += daemon/service/service.h
 cpattnd_SOURCES += daemon/service/service_config.h
+cpattnd_SOURCES += daemon/service/tally.c daemon/service/tally.h
 cpattnd_SOURCES += daemon/service/tasks.c
 cpattnd_SOURCES += daemon/service/tasks.h
+cpattnd_SOURCES += daemon/service/watchers.c daemon/service/watchers.h

@@ -11,39 +11,41 @@
 #include "common/log.h"
 #include "daemon/core/core.h"
 #include "daemon/pool/crew.h"
+#include "daemon/service/alarm.h"
 #include "daemon/service/answer.h"
 #include "daemon/service/answer_cache.h"
 #include "daemon/service/answer_log.h"
 #include "daemon/service/core_config.h"
+#include "daemon/service/events.h"
 #include "daemon/service/fates.h"
 #include "daemon/service/gate.h"
-#include "daemon/service/loss_reasons.h"
 #include "daemon/service/open_requests.h"
 #include "daemon/service/order.h"
 #include "daemon/service/pool_text.h"
+#include "daemon/service/reasons.h"
 #include "daemon/service/reply.h"
+#include "daemon/service/tally.h"
 #include "daemon/service/tasks.h"
+#include "daemon/service/watchers.h"
 
 struct service {
-    struct ev_loop *loop;
     struct service_config config;
     struct core *core;
     struct crews *crews;
     void (*exited)(void *context), (*reload)(void *context);
     void *context;
-    ev_timer deadline;
-    uint64_t armed_ns; // what `deadline` is set to; UINT64_MAX: nothing
-    uint64_t began_ns;
-    uint64_t passed, failed, unverified, refused; // refused: before the core was asked
+    struct alarm deadline;
+    struct tally tally;
     bool stopping;
     struct tasks *tasks;       // what the core's slots stand for
     struct deposits *deposits; // clients' tensors
     struct answer_cache answers;
-    struct loss_reasons loss_reasons;
+    struct reasons reasons;
     bool acting;
     struct fates fates;
-    // Why ranks could not be brought up, last: by implementation and world size.
-    struct error (*start_errors)[WORLD_SIZE_MAX + 1];
+    struct events *events;
+    struct watchers *watchers;
+    bool moved; // pools or devices are perhaps not as `events` has seen them last
 };
 
 // ---- the core's actions ------------------------------------------------------------------------
@@ -62,6 +64,7 @@ static void on_start(struct service *s, const struct action *a)
     const struct crew_start start = {
         a->generation, a->implementation, a->world_size,
         order_gpus(&s->config.description, a->devices, a->world_size, gpus)};
+    s->moved = true;
     fates_start(&s->fates, a);
     log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
                " spare=%d",
@@ -71,7 +74,7 @@ static void on_start(struct service *s, const struct action *a)
         return;
     log_error("pool_start_failed world=%d generation=%u error=%s", a->world_size, a->generation,
               log_quote(&(struct log_quoted){0}, error.text));
-    s->start_errors[a->implementation][a->world_size] = error;
+    *reasons_start_error(&s->reasons, a) = error;
     core_start_failed(s->core, clock_now_ns(), a->pool, a->generation);
 }
 
@@ -81,6 +84,7 @@ static void on_run(struct service *s, const struct action *a)
     const struct task *task = tasks_get(s->tasks, a->slot);
     tasks_run(s->tasks, a->slot, a->pool, a->generation);
     answer_log_run(task, a);
+    events_started(s->events, task, a);
     const struct crew_task given = {&task->spec, task->attends ? &task->places : NULL,
                                     task->segments.given_fd, task->segments.wanted_fd};
     if (crew)
@@ -90,28 +94,14 @@ static void on_run(struct service *s, const struct action *a)
 static void on_kill(struct service *s, const struct action *a)
 {
     struct crew *crew = crew_of(s, a);
+    s->moved = true;
     log_notice("pool_kill world=%d instance=%d generation=%u rank=%d reason=%s", a->world_size,
                a->instance, a->generation, a->rank, log_quote(&(struct log_quoted){0}, a->reason));
     if (!crew)
         return;
-    pool_text_late(crew, &s->start_errors[a->implementation][a->world_size]);
+    pool_text_late(crew, reasons_start_error(&s->reasons, a));
     fates_kill(&s->fates, a, crew);
     crew_kill(crew);
-}
-
-// What belongs to an answer and the core does not know.
-static const char *detail_of(const struct service *s, const struct action *a,
-                             const struct task *task, struct error *stuck)
-{
-    if (a->cause == CAUSE_STUCK) {
-        const struct core_stuck rank = {a->pool, a->generation, a->rank,
-                                        __builtin_ctzll(a->devices)};
-        pool_text_stuck(s->crews, &s->config.description, a->world_size, &rank, stuck);
-        return stuck->text;
-    }
-    return a->cause == CAUSE_POISON
-               ? loss_reasons_find(&s->loss_reasons, job_spec_hash(&task->spec))
-               : s->start_errors[a->implementation][a->world_size].text;
 }
 
 static void on_answer(struct service *s, const struct action *a)
@@ -121,20 +111,17 @@ static void on_answer(struct service *s, const struct action *a)
     struct wire_reply reply = {.id = task->id};
     if (a->status == STATUS_OK && crew) {
         answer_result(a, crew, &reply);
-        s->passed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_PASS;
-        s->failed += reply.status == STATUS_OK && reply.result.verdict == VERDICT_FAIL;
-        s->unverified += reply.status == STATUS_OK && reply.result.verdict == VERDICT_UNVERIFIED;
     } else {
         struct error stuck;
         answer_failure(a, a->cause == CAUSE_STUCK ? NULL : crew, answer_limit_ns(task, a),
-                       detail_of(s, a, task, &stuck), &reply);
-        if (a->cause == CAUSE_RANK_EXITED || a->cause == CAUSE_RANK_FAILED ||
-            a->cause == CAUSE_PEER_LOST)
-            loss_reasons_note(&s->loss_reasons, job_spec_hash(&task->spec), reply.message);
+                       reasons_detail(&s->reasons, a, task, &stuck), &reply);
+        reasons_note_answer(&s->reasons, a, task, reply.message);
         if (s->stopping && a->cause == CAUSE_CANCELLED)
             answer_stopped(&reply);
     }
     answer_log(task, a, &reply);
+    events_finished(s->events, task, a, &reply);
+    tally_answer(&s->tally, &reply);
     size_t size = 0;
     void *data = reply_encode(&reply, &size);
     if (data && a->memory >= 0)
@@ -146,8 +133,13 @@ static void on_answer(struct service *s, const struct action *a)
     free(reply.failure.ranks);
 }
 
+static void events_look(struct service *s);
+
 static void action_do(struct service *s, const struct action *a)
 {
+    // A pool is told of before the case that it gets, and all before the end.
+    if (a->kind == ACTION_RUN || a->kind == ACTION_EXIT)
+        events_look(s);
     switch (a->kind) {
     case ACTION_START:
         on_start(s, a);
@@ -162,28 +154,29 @@ static void action_do(struct service *s, const struct action *a)
         on_kill(s, a);
         break;
     case ACTION_STUCK:
+        s->moved = true;
         pool_text_log_stuck(s->crews, &s->config.description, a);
         break;
     case ACTION_EXIT:
+        watchers_close(s->watchers);
         s->exited(s->context);
         break;
     }
 }
 
-static void deadline_arm(struct service *s)
+static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools);
+
+// What has become of pools and devices, for those who watch.
+static void events_look(struct service *s)
 {
-    uint64_t next_ns = core_next_time(s->core);
-    if (next_ns == s->armed_ns)
-        return;
-    s->armed_ns = next_ns;
-    ev_timer_stop(s->loop, &s->deadline);
-    if (next_ns == UINT64_MAX)
-        return;
-    uint64_t now_ns = clock_now_ns();
-    double delay = next_ns > now_ns ? (double)(next_ns - now_ns) / (double)NS_PER_S : 0.;
-    ev_now_update(s->loop); // timers count from the time the loop last looked
-    ev_timer_set(&s->deadline, delay, 0.);
-    ev_timer_start(s->loop, &s->deadline);
+    struct wire_pool pools[POOLS_MAX];
+    struct wire_status status = {0};
+    if (s->moved)
+        status_fill(s, &status, pools);
+    if (s->moved)
+        events_compare(s->events, &status);
+    s->moved = false;
+    watchers_notice(s->watchers);
 }
 
 // After each event. One that is reported while an action is carried out leaves its actions to the
@@ -197,15 +190,13 @@ static void actions_do(struct service *s)
     while (core_next_action(s->core, &action))
         action_do(s, &action);
     s->acting = false;
-    deadline_arm(s);
+    alarm_set(&s->deadline, core_next_time(s->core));
+    events_look(s);
 }
 
-static void on_deadline(struct ev_loop *loop, ev_timer *watcher, int events)
+static void on_deadline(void *context)
 {
-    (void)loop;
-    (void)events;
-    struct service *s = watcher->data;
-    s->armed_ns = UINT64_MAX;
+    struct service *s = context;
     core_time(s->core, clock_now_ns());
     actions_do(s);
 }
@@ -218,6 +209,7 @@ static void on_ready(void *context, int pool, uint32_t generation, int rank)
     const struct crew *crew = crews_get(s->crews, pool);
     if (crew_is_ready(crew))
         log_notice("pool_ready world=%d generation=%u", crew->world_size, crew->generation);
+    s->moved |= crew_is_ready(crew);
     core_rank_ready(s->core, clock_now_ns(), pool, generation, rank);
     actions_do(s);
 }
@@ -229,17 +221,10 @@ static void on_reported(void *context, int pool, uint32_t generation, int rank, 
     actions_do(s);
 }
 
-static void start_error_note(struct service *s, const struct crew *crew, int rank)
-{
-    const struct rank_process *r = &crew->ranks[rank];
-    if (!r->said_ready && !crew->killed)
-        pool_text_not_ready(crew, rank, &s->start_errors[crew->implementation][crew->world_size]);
-}
-
 static void on_failed(void *context, int pool, uint32_t generation, int rank, int kind, int peer)
 {
     struct service *s = context;
-    start_error_note(s, crews_get(s->crews, pool), rank);
+    reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
     core_rank_failed(s->core, clock_now_ns(), pool, generation, rank, kind, peer);
     actions_do(s);
 }
@@ -247,7 +232,7 @@ static void on_failed(void *context, int pool, uint32_t generation, int rank, in
 static void on_ending(void *context, int pool, uint32_t generation, int rank, bool from_outside)
 {
     struct service *s = context;
-    start_error_note(s, crews_get(s->crews, pool), rank);
+    reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
     core_rank_ending(s->core, clock_now_ns(), pool, generation, rank, from_outside);
     actions_do(s);
 }
@@ -255,8 +240,9 @@ static void on_ending(void *context, int pool, uint32_t generation, int rank, bo
 static void on_exited(void *context, int pool, uint32_t generation, int rank, bool from_outside)
 {
     struct service *s = context;
-    start_error_note(s, crews_get(s->crews, pool), rank);
+    reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
     fates_exit(&s->fates, crews_get(s->crews, pool), rank);
+    s->moved = true;
     core_rank_exited(s->core, clock_now_ns(), pool, generation, rank, from_outside);
     actions_do(s);
 }
@@ -289,6 +275,7 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
     case ADMISSION_NEW:
         tasks_begin(s->tasks, admission->place, request, spec, timeout_ns, exchange, peer);
         answer_log_admitted(tasks_get(s->tasks, admission->place));
+        events_admitted(s->events, tasks_get(s->tasks, admission->place));
         if (request->attends)
             tasks_set_segments(s->tasks, admission->place,
                                deposits_take(s->deposits, peer, request));
@@ -301,22 +288,6 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
         request_recall(s, exchange, peer, request, admission->place);
         break;
     }
-}
-
-// Why the core refuses a case that has killed pools, or for which there is none: what is known.
-static void refusal_explain(const struct service *s, const struct core_request *job,
-                            struct error *error)
-{
-    struct core_stuck stuck;
-    struct error told = *error;
-    if (error->status == STATUS_UNAVAILABLE &&
-        core_is_stuck(s->core, job->implementation, job->world_size, &stuck))
-        pool_text_stuck(s->crews, &s->config.description, job->world_size, &stuck, error);
-    if (error->status != STATUS_FAILED_PRECONDITION)
-        return;
-    const char *loss = loss_reasons_find(&s->loss_reasons, job->case_hash);
-    if (core_is_poison(s->core, job->case_hash) && loss[0])
-        error_set(error, told.status, "%s; the last time: %s", told.text, loss);
 }
 
 // A request that is made again needs its tensors no more.
@@ -340,11 +311,11 @@ static enum status job_submit(struct service *s, const struct peer *peer,
     enum status status = gate_check_job(&s->config, spec, error);
     if (status == STATUS_OK)
         status = tensors_check(s, peer, request, spec, error);
-    s->refused += status != STATUS_OK;
+    s->tally.refused += status != STATUS_OK;
     if (status == STATUS_OK)
         status = core_submit(s->core, clock_now_ns(), job, admission, error);
     if (status != STATUS_OK)
-        refusal_explain(s, job, error);
+        reasons_explain_refusal(&s->reasons, job, error);
     return status;
 }
 
@@ -356,7 +327,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
     struct admission admission;
     struct error error;
     enum status status = gate_read_job(request, &spec, &error);
-    s->refused += status != STATUS_OK;
+    s->tally.refused += status != STATUS_OK;
     if (status == STATUS_OK)
         status = job_submit(s, peer, request, &spec, &job, &admission, &error);
     if (status == STATUS_OK)
@@ -389,6 +360,7 @@ static void request_order(struct service *s, struct exchange *exchange, const st
     else if (status == STATUS_OK)
         status = order_do(s->core, clock_now_ns(), &s->config.description, &request->order,
                           &done.done, &error);
+    s->moved = true;
     answer_log_order(&request->order, peer, status);
     reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
     actions_do(s);
@@ -406,14 +378,10 @@ static void request_describe(struct service *s, struct exchange *exchange, const
 static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools)
 {
     core_status(s->core, status, pools);
-    status->uptime_ns = clock_now_ns() - s->began_ns;
-    status->passed = s->passed;
-    status->failed = s->failed;
-    status->unverified = s->unverified;
+    tally_fill(&s->tally, clock_now_ns(), status);
     status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core));
-    status->refused += s->refused;
     fates_tell(&s->fates, pools, status->pool_count);
-    pool_text_status(&s->config.description, s->start_errors, pools, status->pool_count);
+    pool_text_status(&s->config.description, s->reasons.start_errors, pools, status->pool_count);
 }
 
 static void request_status(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -429,6 +397,15 @@ static void request_status(struct service *s, struct exchange *exchange, const s
     reply_send(exchange, &reply);
 }
 
+static void request_watch(struct service *s, struct exchange *exchange, const struct peer *peer,
+                          const struct wire_request *request)
+{
+    struct error error;
+    if (watchers_take(s->watchers, exchange, request, peer, gate_is_ruler(&s->config, peer),
+                      &error) != STATUS_OK)
+        answer_refuse(exchange, peer, request, &error);
+}
+
 static void on_request(void *context, struct exchange *exchange, const struct peer *peer,
                        const void *data, size_t size)
 {
@@ -436,7 +413,7 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
                                    const struct wire_request *) = {
         [METHOD_RUN] = request_run,       [METHOD_DESCRIBE] = request_describe,
         [METHOD_STATUS] = request_status, [METHOD_CANCEL] = request_cancel,
-        [METHOD_ORDER] = request_order,
+        [METHOD_ORDER] = request_order,   [METHOD_WATCH] = request_watch,
     };
     struct service *s = context;
     struct wire_request request = {0};
@@ -444,7 +421,7 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
     // Nothing is decoded for whoever has not shown the token, and nothing else that is wrong is
     // told.
     if (gate_check_token(&s->config, peer, data, size, &request.id, &error) != STATUS_OK) {
-        s->refused++;
+        s->tally.refused++;
         server_strike(exchange);
         reply_status(exchange, &request, &error);
         return;
@@ -454,7 +431,7 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
     if (status == STATUS_OK)
         status = gate_check_peer(&s->config, peer, &error);
     if (status != STATUS_OK) {
-        s->refused++;
+        s->tally.refused++;
         answer_refuse(exchange, peer, &request, &error);
         return;
     }
@@ -466,6 +443,7 @@ static void on_client_gone(void *context, uint32_t client)
     struct service *s = context;
     const int *slots;
     int count = tasks_client_gone(s->tasks, client, &slots);
+    watchers_client_gone(s->watchers, client);
     core_abandon(s->core, clock_now_ns(), slots, count);
     actions_do(s);
 }
@@ -515,6 +493,7 @@ void service_on_reload(struct service *s, void (*reload)(void *context))
 
 void service_drain(struct service *s)
 {
+    s->moved = true;
     core_drain(s->core, clock_now_ns());
     actions_do(s);
 }
@@ -557,18 +536,18 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
     struct service *s = calloc(1, sizeof(*s));
     if (!s)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the service");
-    s->loop = loop;
     s->config = *config;
     s->exited = exited;
     s->context = context;
-    s->armed_ns = UINT64_MAX;
-    s->began_ns = clock_now_ns();
-    ev_init(&s->deadline, on_deadline);
-    s->deadline.data = s;
+    s->tally.began_ns = clock_now_ns();
+    alarm_init(&s->deadline, loop, on_deadline, s);
     s->core = core_config_make(config);
-    s->start_errors = calloc((size_t)config->guests->count + 1, sizeof(*s->start_errors));
     enum status status = tasks_create(config->description.queue_max, &s->tasks, error);
-    if (status == STATUS_OK && !(s->core && s->start_errors))
+    if (status == STATUS_OK)
+        status = events_create(&s->events, error);
+    if (status == STATUS_OK)
+        status = watchers_create(loop, s->events, &s->watchers, error);
+    if (status == STATUS_OK && !(reasons_init(&s->reasons, &s->config) && s->core))
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pool core");
     const struct crew_handler handler = {s, on_ready, on_reported, on_failed, on_ending, on_exited};
     if (status == STATUS_OK)
@@ -578,6 +557,8 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
         service_destroy(s);
         return status;
     }
+    s->reasons.core = s->core;
+    s->reasons.crews = s->crews;
     *service = s;
     return STATUS_OK;
 }
@@ -586,12 +567,14 @@ void service_destroy(struct service *s)
 {
     if (!s)
         return;
-    ev_timer_stop(s->loop, &s->deadline);
+    alarm_fini(&s->deadline);
+    watchers_destroy(s->watchers);
+    events_destroy(s->events);
     crews_destroy(s->crews);
     core_destroy(s->core);
     tasks_destroy(s->tasks);
     token_wipe(&s->config.token);
     answer_cache_clear(&s->answers);
-    free(s->start_errors);
+    reasons_fini(&s->reasons);
     free(s);
 }

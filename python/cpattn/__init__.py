@@ -19,7 +19,7 @@ CPATTN_LIBRARY_PATH says, then where the system looks for libraries.
 """
 from cpattn._library import CpattnError, Status
 from cpattn.case import Case
-from cpattn.client import Answer, Client, Request
+from cpattn.client import Answer, Client, Event, Request
 from cpattn.check import Check, Diagnosis, Figures, Verdict, VerdictError
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Client",
     "CpattnError",
     "Diagnosis",
+    "Event",
     "Figures",
     "Request",
     "Status",

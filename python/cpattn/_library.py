@@ -296,6 +296,35 @@ class OpenRequestStruct(ctypes.Structure):
     ]
 
 
+class EventStruct(ctypes.Structure):
+    """struct cpattn_event"""
+
+    _fields_ = [
+        ("number", ctypes.c_uint64),
+        ("lost", ctypes.c_uint64),
+        ("time_ns", ctypes.c_uint64),
+        ("kind", ctypes.c_int),
+        ("restarted", ctypes.c_bool),
+        ("spare", ctypes.c_bool),
+        ("world_size", ctypes.c_int32),
+        ("instance", ctypes.c_int32),
+        ("generation", ctypes.c_uint32),
+        ("implementation", ctypes.c_char_p),
+        ("id", ctypes.c_char_p),
+        ("user", ctypes.c_char_p),
+        ("case_text", ctypes.c_char_p),
+        ("verdict", ctypes.c_int),
+        ("code", ctypes.c_int),
+        ("queue_ns", ctypes.c_uint64),
+        ("start_ns", ctypes.c_uint64),
+        ("run_ns", ctypes.c_uint64),
+        ("total_ns", ctypes.c_uint64),
+        ("state", ctypes.c_char_p),
+        ("devices", ctypes.c_uint64),
+        ("text", ctypes.c_char_p),
+    ]
+
+
 def members(struct: ctypes.Structure) -> dict[str, Any]:
     """The members of a struct, texts as str: what is left when its owner is destroyed."""
     values = {name: getattr(struct, name) for name, *_ in struct._fields_}
@@ -438,6 +467,16 @@ _CLIENT_FUNCTIONS = {
         [ctypes.POINTER(DaemonStatusStruct), _INT],
     ),
     "cpattn_daemon_status_destroy": (None, [ctypes.POINTER(DaemonStatusStruct)]),
+    "cpattn_event_kind_name": (_TEXT, [_INT]),
+    "cpattn_watch_create": (
+        _INT,
+        [_POINTER, ctypes.c_uint64, _INT, ctypes.POINTER(_POINTER), _ERROR],
+    ),
+    "cpattn_watch_next": (
+        _INT,
+        [_POINTER, ctypes.c_uint64, ctypes.POINTER(ctypes.POINTER(EventStruct)), _ERROR],
+    ),
+    "cpattn_watch_destroy": (None, [_POINTER]),
 }
 _CHECK_FUNCTIONS = {
     "cpattn_check_create": (_INT, [_POINTER, _INT, ctypes.POINTER(_POINTER), _ERROR]),

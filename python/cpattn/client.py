@@ -24,6 +24,7 @@ from cpattn._library import (
     DaemonStatusStruct,
     DescriptionStruct,
     Error,
+    EventStruct,
     OptionsStruct,
     ResultStruct,
     Status,
@@ -163,6 +164,53 @@ class DaemonStatus:
     requests: tuple
     unverified: int
     devices_out: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What has happened at a daemon. What an event of its kind does not have is 0, "" or None.
+
+    `kind` is "admitted", "started" or "finished" of a case, "pool", "device" or "daemon". `lost` is how
+    many events before it the daemon had forgotten. Of another user's case there are neither id nor
+    case nor text, unless one is an administrator. See struct cpattn_event in <cpattn_watch.h>.
+    """
+
+    number: int
+    lost: int
+    time: float
+    kind: str
+    restarted: bool
+    spare: bool
+    world_size: int
+    instance: int
+    generation: int
+    implementation: str
+    id: str
+    user: str
+    case_text: str
+    verdict: Optional[str]
+    code: Status
+    seconds: dict
+    state: str
+    devices: int
+    text: str
+
+
+_EVENT_KINDS = ("admitted", "started", "finished", "pool", "device", "daemon")
+
+
+def _event(library: Any, event: EventStruct) -> Event:
+    values = members(event)
+    verdict = values.pop("verdict")
+    values["kind"] = library.cpattn_event_kind_name(values["kind"]).decode()
+    values["code"] = Status(values["code"])
+    seconds = {n[:-3]: values.pop(n) / _SECOND for n in list(values) if n.endswith("_ns")}
+    return Event(
+        time=seconds.pop("time"),
+        seconds=seconds,
+        verdict=library.cpattn_verdict_name(verdict).decode() if verdict else None,
+        **values,
+    )
 
 
 class Request:
@@ -537,3 +585,35 @@ class Client:
             requests=tuple(requests),
             **values,
         )
+
+    def watch(
+        self, kinds: Iterable[str] = (), recent: int = 0, timeout: Optional[float] = None
+    ) -> Iterator[Event]:
+        """What happens, as it happens, until nothing has for so many seconds (None: for ever).
+
+        `kinds` are those of Event.kind, none: all. Begins with up to `recent` events (0 to 1024) that
+        are past; with a timeout of 0 these are all. A daemon that goes away raises CpattnError.
+        """
+        mask = sum(2 << _EVENT_KINDS.index(kind) for kind in set(kinds))
+        watch, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_watch_create(
+            self._handle, mask, recent, ctypes.byref(watch), ctypes.byref(error)
+        )
+        insist(status, error)
+        try:
+            until = None if timeout is None else time.monotonic() + timeout
+            while True:
+                # Short enough for a signal to be dealt with.
+                left = 1.0 if until is None else min(1.0, max(0.0, until - time.monotonic()))
+                found = ctypes.POINTER(EventStruct)()
+                status = self._library.cpattn_watch_next(
+                    watch, _ns(left), ctypes.byref(found), ctypes.byref(error)
+                )
+                insist(status, error)
+                if found:
+                    yield _event(self._library, found.contents)
+                    until = None if timeout is None else time.monotonic() + timeout
+                elif until is not None and time.monotonic() >= until:
+                    return
+        finally:
+            self._library.cpattn_watch_destroy(watch)

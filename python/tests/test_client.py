@@ -225,3 +225,14 @@ def test_without_a_daemon_it_is_said_how_to_start_one(tmp_path):
     with pytest.raises(cpattn.CpattnError, match="start it with") as raised:
         cpattn.Client(tmp_path / "absent")
     assert raised.value.status == cpattn.Status.UNAVAILABLE
+
+
+def test_events_tell_what_happened(client):
+    client.run(cpattn.Case(world_size=2, seed=3, **SMALL))
+    *_, last = client.watch(kinds=["finished"], recent=5, timeout=0)
+    assert last.kind == "finished" and last.verdict == "pass" and last.code == cpattn.Status.OK
+    assert last.world_size == 2 and len(last.id) == 32 and last.seconds["run"] > 0
+    kinds = {event.kind for event in client.watch(recent=1024, timeout=0)}
+    assert {"admitted", "started", "finished", "pool"} <= kinds
+    with pytest.raises(ValueError):
+        next(client.watch(kinds=["nonsense"]))

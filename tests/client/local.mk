@@ -29,6 +29,11 @@ tests_client_test_client_cases_SOURCES = tests/client/test_client_cases.c
 test_programs += tests/client/test_client
 tests_client_test_client_SOURCES = tests/client/test_client.c tests/client/fake.c tests/client/fake.h
 
+test_programs += tests/client/test_client_watch
+tests_client_test_client_watch_SOURCES = tests/client/test_client_watch.c tests/client/fake.c \
+    tests/client/fake.h
+tests_client_test_client_watch_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
+
 test_programs += tests/client/test_client_faults
 tests_client_test_client_faults_SOURCES = tests/client/test_client_faults.c tests/client/fake.c \
     tests/client/fake.h
@@ -50,4 +55,5 @@ tests_client_test_attend_LDADD = $(LDADD)
 # What programs that are compiled already find in the library.
 test_programs += tests/client/test_abi
 tests_client_test_abi_SOURCES = tests/client/test_abi.c
+tests_client_test_abi_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 EXTRA_DIST += tests/client/exported.txt

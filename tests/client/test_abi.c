@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "client/cpattn.h"
+#include "client/cpattn_watch.h"
 #include "tests/support/runner.h"
 
 #define AT(type, member, offset)                                                                   \
@@ -149,6 +149,28 @@ static const struct place {
     AT(cpattn_pool, devices, 48),
     AT(cpattn_pool, spare, 56),
     AT(cpattn_pool, implementation, 64),
+    AT(cpattn_event, number, 0),
+    AT(cpattn_event, lost, 8),
+    AT(cpattn_event, time_ns, 16),
+    AT(cpattn_event, kind, 24),
+    AT(cpattn_event, restarted, 28),
+    AT(cpattn_event, spare, 29),
+    AT(cpattn_event, world_size, 32),
+    AT(cpattn_event, instance, 36),
+    AT(cpattn_event, generation, 40),
+    AT(cpattn_event, implementation, 48),
+    AT(cpattn_event, id, 56),
+    AT(cpattn_event, user, 64),
+    AT(cpattn_event, case_text, 72),
+    AT(cpattn_event, verdict, 80),
+    AT(cpattn_event, code, 84),
+    AT(cpattn_event, queue_ns, 88),
+    AT(cpattn_event, start_ns, 96),
+    AT(cpattn_event, run_ns, 104),
+    AT(cpattn_event, total_ns, 112),
+    AT(cpattn_event, state, 120),
+    AT(cpattn_event, devices, 128),
+    AT(cpattn_event, text, 136),
 };
 
 START_TEST(members_stay_where_they_are)
@@ -193,6 +215,10 @@ START_TEST(numbers_keep_their_meaning)
     static const int rules[] = {CPATTN_RULE_ELEMENT,   CPATTN_RULE_RMSE,    CPATTN_RULE_ROW,
                                 CPATTN_RULE_NONFINITE, CPATTN_RULE_PADDING, CPATTN_RULE_SLOPE,
                                 CPATTN_RULE_ZERO};
+    static const int events[] = {CPATTN_EVENT_ADMITTED, CPATTN_EVENT_STARTED, CPATTN_EVENT_FINISHED,
+                                 CPATTN_EVENT_POOL,     CPATTN_EVENT_DEVICE,  CPATTN_EVENT_DAEMON};
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_eq(events[i], i + 1);
     for (int i = 0; i < 17; i++)
         ck_assert_int_eq(statuses[i], i);
     for (int i = 0; i < 7; i++)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# libcpattn.so gives away what <cpattn.h> declares, all of it and nothing else, and still all that a
+# libcpattn.so gives away what <cpattn.h> and <cpattn_watch.h> declare, all of it and nothing else, and still all that a
 # program may have been linked with; what is added goes into tests/client/exported.txt. libcpattn-check.so gives
 # away what <cpattn_check.h> declares, libcpattn-guest.so what <cpattn_guest.h>. Prints TAP.
 set -u
@@ -20,7 +20,10 @@ declared_in() { # HEADER
 }
 
 exported=$(exported_by "$library")
-declared=$(declared_in "$top_srcdir/client/cpattn.h")
+declared=$(
+    declared_in "$top_srcdir/client/cpattn.h"
+    declared_in "$top_srcdir/client/cpattn_watch.h"
+)
 check_exported=$(exported_by "$check_library")
 check_declared=$(declared_in "$top_srcdir/check/cpattn_check.h")
 guest_exported=$(exported_by "$guest_library")

@@ -189,6 +189,11 @@ static enum status live_status(void)
     return live_reply(METHOD_STATUS, STATUS_OK);
 }
 
+static enum status live_events(void)
+{
+    return live_reply(METHOD_WATCH, STATUS_OK);
+}
+
 static enum status live_core(void)
 {
     const struct core_config config = {.device_count = 2,
@@ -218,9 +223,9 @@ static const struct {
     const char *name;
     enum status (*live)(void);
 } lives[] = {
-    {"yaml", live_yaml},    {"matrix", live_matrix},   {"request", live_request},
-    {"reply", live_result}, {"failure", live_failure}, {"status", live_status},
-    {"core", live_core},    {"plan", live_plan},
+    {"yaml", live_yaml},     {"matrix", live_matrix},   {"request", live_request},
+    {"reply", live_result},  {"failure", live_failure}, {"status", live_status},
+    {"events", live_events}, {"core", live_core},       {"plan", live_plan},
 };
 
 START_TEST(test_life)

@@ -127,6 +127,10 @@ test_programs += tests/daemon/test_daemon_users
 tests_daemon_test_daemon_users_SOURCES = tests/daemon/test_daemon_users.c $(daemon_fixture)
 tests_daemon_test_daemon_users_LDADD = $(daemon_fixture_libs)
 
+test_programs += tests/daemon/test_daemon_watch
+tests_daemon_test_daemon_watch_SOURCES = tests/daemon/test_daemon_watch.c $(daemon_fixture)
+tests_daemon_test_daemon_watch_LDADD = $(daemon_fixture_libs)
+
 test_programs += tests/daemon/test_daemon_socket
 tests_daemon_test_daemon_socket_SOURCES = tests/daemon/test_daemon_socket.c $(daemon_fixture)
 tests_daemon_test_daemon_socket_LDADD = $(daemon_fixture_libs)

@@ -241,6 +241,52 @@ START_TEST(test_status_shows_a_user_what_is_theirs)
 }
 END_TEST
 
+// What a user is told of a case from its admission on; `text`: of its end.
+static struct wire_event told_of_end(int fd)
+{
+    struct wire_request request = daemon_request(METHOD_WATCH);
+    request.watch = (struct wire_watch){.recent = 1, .kinds = 1 << EVENT_FINISHED};
+    daemon_send(fd, 78, &request);
+    struct wire_reply reply = daemon_receive(fd);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_int_eq(reply.events.count, 1);
+    struct wire_event event = reply.events.list[0];
+    wire_reply_fini(&reply);
+    return event;
+}
+
+START_TEST(test_events_show_a_user_what_is_theirs)
+{
+    start_open(NULL);
+    struct wire_request request = daemon_request_long(2), cancel = daemon_request(METHOD_CANCEL);
+    int alice = connect_as(ALICE), bob = connect_as(BOB), root = connect_as(0);
+    daemon_send(alice, 1, &request);
+    daemon_await_running(&d, 1);
+    cancel.cancel = request.id;
+    expect_reply(root, &cancel, STATUS_OK, "");
+    struct wire_reply reply = daemon_receive(alice);
+    expect_status(&reply, STATUS_CANCELLED);
+    wire_reply_fini(&reply);
+    for (int i = 0; i < 2; i++) {
+        struct wire_event event = told_of_end(i ? root : alice);
+        ck_assert_uint_eq(strlen(event.id), 32);
+        expect_text(event.user, "uid=61001 pid=");
+        expect_text(event.case_text, "w2");
+        expect_text(event.text, "cancelled");
+    }
+    struct wire_event event = told_of_end(bob);
+    ck_assert_str_eq(event.id, "");
+    ck_assert_str_eq(event.user, "uid=61001");
+    ck_assert_str_eq(event.case_text, "");
+    ck_assert_str_eq(event.text, "");
+    ck_assert_int_eq(event.code, STATUS_CANCELLED);
+    close(root);
+    close(alice);
+    close(bob);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 START_TEST(test_share_of_the_queue)
 {
     static const char *const arguments[] = {"--queue-max", "4", NULL};
@@ -309,6 +355,7 @@ int main(void)
         tcase_add_test(tcase, test_share_of_those_who_ask_again);
         tcase_add_test(tcase, test_administrators);
         tcase_add_test(tcase, test_status_shows_a_user_what_is_theirs);
+        tcase_add_test(tcase, test_events_show_a_user_what_is_theirs);
         tcase_add_test(tcase, test_share_of_the_queue);
         tcase_add_test(tcase, test_connections_of_one_user);
     }

@@ -104,6 +104,9 @@ static void write_requests(struct sample *s)
     request = request_of(s, METHOD_CANCEL);
     sample_id(s, &request.cancel);
     write_request("cancel", &request);
+    struct wire_request watch = request_of(s, METHOD_WATCH);
+    watch.watch = (struct wire_watch){.stream = 7, .after = 12, .recent = 3, .kinds = 8};
+    write_request("watch", &watch);
     memset(&request.id, 0, sizeof request.id);
     write_request("id-zero", &request);
 }
@@ -155,6 +158,9 @@ static void write_replies(struct sample *s)
     write_reply("status", &reply);
     reply = (struct wire_reply){.version = WIRE_VERSION, .method = METHOD_CANCEL};
     write_reply("cancelled", &reply);
+    reply = (struct wire_reply){.version = WIRE_VERSION, .method = METHOD_WATCH};
+    sample_events(s, 2, &reply.events);
+    write_reply("events", &reply);
     reply = (struct wire_reply){.version = WIRE_VERSION + 1, .method = METHOD_CANCEL};
     write_reply("version", &reply);
     write_diagnosed(s);

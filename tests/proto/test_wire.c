@@ -169,6 +169,16 @@ START_TEST(other_requests_survive)
         ck_assert_int_eq(got.order.kind, kind);
         ck_assert_int_eq(got.order.device, 16 * kind - 1);
     }
+    for (int i = 0; i < 100; i++) {
+        sent = request_of(METHOD_WATCH, &s);
+        sent.watch = (struct wire_watch){.stream = sample_bits(&s),
+                                         .after = sample_bits(&s),
+                                         .recent = (int32_t)sample_range(&s, 0, EVENTS_KEPT),
+                                         .wait_ns = sample_bits(&s) % WATCH_WAIT_MAX_NS,
+                                         .kinds = sample_bits(&s)};
+        assert_request_survives(&sent, &got);
+        ck_assert_mem_eq(&got.watch, &sent.watch, sizeof sent.watch);
+    }
 }
 END_TEST
 
@@ -252,6 +262,25 @@ START_TEST(statuses_survive)
 }
 END_TEST
 
+START_TEST(events_survive)
+{
+    struct sample s = {9};
+    for (int i = 0; i < 200; i++) {
+        struct wire_reply sent, got;
+        sample_reply(&s, METHOD_WATCH, STATUS_OK, &sent);
+        got = reply_echo(&sent);
+        ck_assert_int_eq(sent.events.count, got.events.count);
+        ck_assert_mem_eq(sent.events.list, got.events.list,
+                         (size_t)sent.events.count * sizeof *sent.events.list);
+        ck_assert_uint_eq(sent.events.stream, got.events.stream);
+        ck_assert_uint_eq(sent.events.last, got.events.last);
+        ck_assert_uint_eq(sent.events.lost, got.events.lost);
+        wire_reply_fini(&sent);
+        wire_reply_fini(&got);
+    }
+}
+END_TEST
+
 START_TEST(other_replies_survive)
 {
     struct sample s = {6};
@@ -268,6 +297,12 @@ START_TEST(the_largest_replies_fit)
 {
     struct wire_reply sent = {.version = WIRE_VERSION, .method = METHOD_RUN}, got;
     sample_result_largest(&sent.result);
+    got = reply_echo(&sent);
+    wire_reply_fini(&got);
+    wire_reply_fini(&sent);
+
+    sent = (struct wire_reply){.version = WIRE_VERSION, .method = METHOD_WATCH};
+    sample_events_largest(&sent.events);
     got = reply_echo(&sent);
     wire_reply_fini(&got);
     wire_reply_fini(&sent);
@@ -388,7 +423,7 @@ START_TEST(any_allocation_may_fail)
     sample_case(&s, &request.run);
     assert_torture(step_encode_request, &request, 1);
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct wire_reply reply = {.version = WIRE_VERSION, .method = METHOD_RUN};
         struct bytes b;
         if (i == 0) {
@@ -396,9 +431,12 @@ START_TEST(any_allocation_may_fail)
         } else if (i == 1) {
             reply.status = STATUS_ABORTED;
             sample_failure_largest(&reply.failure);
-        } else {
+        } else if (i == 2) {
             reply.method = METHOD_STATUS;
             sample_status(&s, POOLS_MAX, &reply.pools);
+        } else {
+            reply.method = METHOD_WATCH;
+            sample_events_largest(&reply.events);
         }
         assert_torture(step_encode_reply, &reply, 2);
         ck_assert_int_eq(wire_encode_reply(&reply, &b.data, &b.size, &error), STATUS_OK);
@@ -482,6 +520,7 @@ int main(void)
     tcase_add_test(trips, results_survive);
     tcase_add_test(trips, failures_survive);
     tcase_add_test(trips, statuses_survive);
+    tcase_add_test(trips, events_survive);
     tcase_add_test(trips, other_replies_survive);
     tcase_add_test(trips, the_largest_replies_fit);
     tcase_add_test(trips, unprintable_texts_go_out_printable);

@@ -18,6 +18,7 @@ struct request_tree {
     Cpattn__V1__Case spec;
     Cpattn__V1__Cancel cancel;
     Cpattn__V1__Order order;
+    Cpattn__V1__Watch watch;
     uint8_t id[16], cancel_id[17]; // one more than a good one has
 };
 
@@ -28,6 +29,7 @@ static void tree_init(struct request_tree *t)
     cpattn__v1__case__init(&t->spec);
     cpattn__v1__cancel__init(&t->cancel);
     cpattn__v1__order__init(&t->order);
+    cpattn__v1__watch__init(&t->watch);
     memset(t->id, 7, sizeof t->id);
     memset(t->cancel_id, 9, sizeof t->cancel_id);
     t->request.version = WIRE_VERSION;
@@ -187,7 +189,7 @@ START_TEST(envelopes_are_refused)
     REFUSED(tree.request.run_timeout_ns = TIMEOUT_MAX_NS + 1, INVALID_ARGUMENT,
             "run_timeout_ns is 86400000000001; accepted is 0 to 86400000000000");
     REFUSED(tree.request.method_case = 0, INVALID_ARGUMENT,
-            "method is missing; accepted is run, describe, status, cancel or order");
+            "method is missing; accepted is run, describe, status, cancel, order or watch");
     REFUSED(tree.run.spec = NULL, INVALID_ARGUMENT, "case is missing");
     REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_CANCEL,
              tree.request.cancel = &tree.cancel, tree.cancel.id.len = 17),
@@ -201,6 +203,15 @@ START_TEST(envelopes_are_refused)
     REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_ORDER,
              tree.request.order = &tree.order, tree.order.kind = 1, tree.order.device = 64),
             INVALID_ARGUMENT, "order.device is 64; accepted is 0 to 63");
+    REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_WATCH,
+             tree.request.watch = &tree.watch, tree.watch.recent = 1025),
+            INVALID_ARGUMENT, "watch.recent is 1025; accepted is 0 to 1024");
+    REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_WATCH,
+             tree.request.watch = &tree.watch, tree.watch.recent = -1),
+            INVALID_ARGUMENT, "watch.recent is -1");
+    REFUSED((tree.request.method_case = CPATTN__V1__REQUEST__METHOD_WATCH,
+             tree.request.watch = &tree.watch, tree.watch.wait_ns = 60000000001),
+            INVALID_ARGUMENT, "watch.wait_ns is 60000000001; accepted is 0 to 60000000000");
 }
 END_TEST
 

@@ -146,6 +146,9 @@ START_TEST(every_field_has_its_member)
     assert_table_covers(&cpattn__v1__daemon_status__descriptor, schema_status, 2);
     assert_table_covers(&cpattn__v1__pool__descriptor, schema_pool, 0);
     assert_table_covers(&cpattn__v1__open_request__descriptor, schema_open, 0);
+    assert_table_covers(&cpattn__v1__watch__descriptor, schema_watch, 0);
+    assert_table_covers(&cpattn__v1__events__descriptor, schema_events, 1);
+    assert_table_covers(&cpattn__v1__event__descriptor, schema_event, 0);
     unsigned count = 0;
     for (const struct case_field *field = case_fields(); field->name; field++, count++) {
         struct map_field map = schema_case_field(field);
@@ -195,6 +198,16 @@ START_TEST(enums_agree_with_those_inside)
     assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_PASS, "pass");
     assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_FAIL, "fail");
     assert_value_named(&cpattn__v1__verdict__descriptor, VERDICT_UNVERIFIED, "unverified");
+    for (int kind = EVENT_ADMITTED; kind <= EVENT_DAEMON; kind++)
+        assert_value_named(&cpattn__v1__event_kind__descriptor, kind,
+                           event_kind_name((enum wire_event_kind)kind));
+    for (int state = DEVICE_ENABLED; state <= DEVICE_STUCK; state++)
+        assert_value_named(&cpattn__v1__device_state__descriptor, state,
+                           device_state_name((enum device_state)state));
+    ck_assert_uint_eq(cpattn__v1__event_kind__descriptor.n_values, EVENT_DAEMON + 1);
+    ck_assert_uint_eq(cpattn__v1__device_state__descriptor.n_values, DEVICE_STUCK + 1);
+    ck_assert_str_eq(event_kind_name(EVENT_DAEMON + 1), "?");
+    ck_assert_str_eq(device_state_name(0), "?");
     ck_assert_str_eq(pool_state_name(0), "?");
     ck_assert_str_eq(pool_state_name(POOL_STUCK + 1), "?");
 }

@@ -353,6 +353,42 @@ void sample_status(struct sample *s, int pools, struct wire_status *status)
         sample_open(s, &status->open[i]);
 }
 
+static void sample_event(struct sample *s, struct wire_event *e)
+{
+    e->number = sample_bits(s);
+    e->time_ns = sample_bits(s);
+    e->kind = (enum wire_event_kind)sample_range(s, EVENT_ADMITTED, EVENT_DAEMON);
+    e->world_size = (int32_t)sample_range(s, 0, WORLD_SIZE_MAX);
+    e->instance = (int32_t)sample_range(s, 0, INT32_MAX);
+    e->generation = (uint32_t)sample_bits(s);
+    sample_text(s, e->implementation, sizeof e->implementation, false);
+    sample_text(s, e->id, sizeof e->id, false);
+    sample_text(s, e->user, sizeof e->user, false);
+    sample_text(s, e->case_text, sizeof e->case_text, false);
+    e->verdict = (enum wire_verdict)sample_range(s, 0, VERDICT_UNVERIFIED);
+    e->code = (enum status)sample_range(s, STATUS_OK, STATUS_COUNT - 1);
+    e->queue_ns = sample_bits(s);
+    e->start_ns = sample_bits(s);
+    e->run_ns = sample_bits(s);
+    e->total_ns = sample_bits(s);
+    e->pool = (enum pool_state)sample_range(s, 0, POOL_STUCK);
+    e->device = (enum device_state)sample_range(s, 0, DEVICE_STUCK);
+    e->devices = sample_bits(s);
+    e->spare = sample_bits(s) & 1;
+    sample_text(s, e->text, sizeof e->text, false);
+}
+
+void sample_events(struct sample *s, int count, struct wire_events *events)
+{
+    events->stream = sample_bits(s);
+    events->last = sample_bits(s);
+    events->lost = sample_bits(s);
+    events->count = count;
+    events->list = zeroed((size_t)count + 1, sizeof *events->list);
+    for (int i = 0; i < count; i++)
+        sample_event(s, &events->list[i]);
+}
+
 void sample_result_largest(struct wire_result *r)
 {
     struct sample s = {1};
@@ -376,6 +412,22 @@ void sample_result_largest(struct wire_result *r)
             f->worst_row_limit = f->first_bad_got = f->first_bad_expected = 1.1;
             f->worst_row.position = f->first_bad.position = SEQLEN_MAX - 1;
         }
+    }
+}
+
+void sample_events_largest(struct wire_events *events)
+{
+    struct sample s = {1};
+    sample_events(&s, EVENTS_REPLY_MAX, events);
+    for (int i = 0; i < EVENTS_REPLY_MAX; i++) {
+        struct wire_event *e = &events->list[i];
+        e->number = e->time_ns = e->devices = UINT64_MAX;
+        e->queue_ns = e->start_ns = e->run_ns = e->total_ns = UINT64_MAX;
+        memset(e->implementation, 'i', sizeof e->implementation - 1);
+        memset(e->id, 'f', sizeof e->id - 1);
+        memset(e->user, 'u', sizeof e->user - 1);
+        memset(e->case_text, 'c', sizeof e->case_text - 1);
+        memset(e->text, 't', sizeof e->text - 1);
     }
 }
 
@@ -408,5 +460,7 @@ void sample_reply(struct sample *s, enum wire_method method, enum status status,
         sample_description(s, &reply->description);
     } else if (method == METHOD_STATUS) {
         sample_status(s, (int)sample_range(s, 0, 8), &reply->pools);
+    } else if (method == METHOD_WATCH) {
+        sample_events(s, (int)sample_range(s, 0, 8), &reply->events);
     }
 }

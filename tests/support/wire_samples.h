@@ -22,9 +22,11 @@ void sample_result(struct sample *s, int world_size, struct wire_result *r);
 void sample_failure(struct sample *s, int world_size, struct wire_failure *f);
 void sample_description(struct sample *s, struct wire_description *d);
 void sample_status(struct sample *s, int pools, struct wire_status *status);
+void sample_events(struct sample *s, int count, struct wire_events *events);
 
-// The largest result and the largest failure that can be sent.
+// The largest result, the largest failure and the most events that can be sent.
 void sample_result_largest(struct wire_result *r);
+void sample_events_largest(struct wire_events *events);
 void sample_failure_largest(struct wire_failure *f);
 
 // A reply with a random answer of the given method, or of the status where that is not OK.

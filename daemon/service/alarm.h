@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A timer of the loop for one time that is told again and again.
+#ifndef CPATTN_DAEMON_SERVICE_ALARM_H
+#define CPATTN_DAEMON_SERVICE_ALARM_H
+
+#include <ev.h>
+#include <stdint.h>
+
+struct alarm {
+    struct ev_loop *loop;
+    ev_timer timer;
+    uint64_t at_ns; // what it is set to; UINT64_MAX: nothing
+    void (*ring)(void *context);
+    void *context;
+};
+
+void alarm_init(struct alarm *a, struct ev_loop *loop, void (*ring)(void *context), void *context);
+void alarm_fini(struct alarm *a); // takes one that was not set
+
+// Rings once at this time of CLOCK_MONOTONIC, and not at another that was set before; UINT64_MAX:
+// never.
+void alarm_set(struct alarm *a, uint64_t at_ns);
+
+#endif

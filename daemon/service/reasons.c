@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/reasons.h"
+
+#include <stdlib.h>
+
+#include "daemon/service/pool_text.h"
+
+bool reasons_init(struct reasons *r, const struct service_config *config)
+{
+    r->config = config;
+    r->start_errors = calloc((size_t)config->guests->count + 1, sizeof(*r->start_errors));
+    return r->start_errors;
+}
+
+void reasons_fini(struct reasons *r)
+{
+    free(r->start_errors);
+}
+
+struct error *reasons_start_error(struct reasons *r, const struct action *a)
+{
+    return &r->start_errors[a->implementation][a->world_size];
+}
+
+void reasons_note_rank(struct reasons *r, const struct crew *crew, int rank)
+{
+    if (!crew->ranks[rank].said_ready && !crew->killed)
+        pool_text_not_ready(crew, rank, &r->start_errors[crew->implementation][crew->world_size]);
+}
+
+void reasons_note_answer(struct reasons *r, const struct action *a, const struct task *task,
+                         const char *message)
+{
+    if (a->cause == CAUSE_RANK_EXITED || a->cause == CAUSE_RANK_FAILED ||
+        a->cause == CAUSE_PEER_LOST)
+        loss_reasons_note(&r->losses, job_spec_hash(&task->spec), message);
+}
+
+const char *reasons_detail(const struct reasons *r, const struct action *a, const struct task *task,
+                           struct error *room)
+{
+    if (a->cause == CAUSE_STUCK) {
+        const struct core_stuck rank = {a->pool, a->generation, a->rank,
+                                        __builtin_ctzll(a->devices)};
+        pool_text_stuck(r->crews, &r->config->description, a->world_size, &rank, room);
+        return room->text;
+    }
+    return a->cause == CAUSE_POISON ? loss_reasons_find(&r->losses, job_spec_hash(&task->spec))
+                                    : r->start_errors[a->implementation][a->world_size].text;
+}
+
+void reasons_explain_refusal(const struct reasons *r, const struct core_request *job,
+                             struct error *error)
+{
+    struct core_stuck stuck;
+    struct error told = *error;
+    if (error->status == STATUS_UNAVAILABLE &&
+        core_is_stuck(r->core, job->implementation, job->world_size, &stuck))
+        pool_text_stuck(r->crews, &r->config->description, job->world_size, &stuck, error);
+    if (error->status != STATUS_FAILED_PRECONDITION)
+        return;
+    const char *loss = loss_reasons_find(&r->losses, job->case_hash);
+    if (core_is_poison(r->core, job->case_hash) && loss[0])
+        error_set(error, told.status, "%s; the last time: %s", told.text, loss);
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who waits for the next event. Watchers are told of several events that come close together at
+// once, some 50 ms late, so that what many of them cost the loop does not grow with the events.
+#ifndef CPATTN_DAEMON_SERVICE_WATCHERS_H
+#define CPATTN_DAEMON_SERVICE_WATCHERS_H
+
+#include <ev.h>
+
+#include "daemon/net/server.h"
+#include "daemon/service/events.h"
+
+struct watchers;
+
+// `events` is borrowed.
+enum status watchers_create(struct ev_loop *loop, const struct events *events,
+                            struct watchers **watchers, struct error *error) MUST_CHECK;
+
+// Exchanges that are left are the server's. Takes NULL.
+void watchers_destroy(struct watchers *w);
+
+// Takes a WATCH request: answers it at once, or keeps it. RESOURCE_EXHAUSTED: too many are kept, of
+// this user or in all; then the exchange is still the caller's.
+enum status watchers_take(struct watchers *w, struct exchange *exchange,
+                          const struct wire_request *request, const struct peer *peer, bool rules,
+                          struct error *error) MUST_CHECK;
+
+// There may be new events.
+void watchers_notice(struct watchers *w);
+
+void watchers_client_gone(struct watchers *w, uint32_t client);
+
+// Answers all, and from now on everybody at once.
+void watchers_close(struct watchers *w);
+
+#endif

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library follows events: all of them in order, with what was lost, over a new life of the
+// daemon.
+#include <string.h>
+
+#include "client/cpattn_watch.h"
+#include "tests/client/fake.h"
+#include "tests/support/runner.h"
+
+static struct fake fake;
+static struct cpattn_client *client;
+static struct cpattn_watch *watch;
+static struct cpattn_error error;
+
+static void setup(void)
+{
+    client = fake_open(&fake);
+}
+
+static void teardown(void)
+{
+    cpattn_watch_destroy(watch);
+    fake_close(&fake, client);
+}
+
+static const struct cpattn_event *next(uint64_t timeout_ns)
+{
+    const struct cpattn_event *event = (const void *)&error;
+    enum cpattn_status status = cpattn_watch_next(watch, timeout_ns, &event, &error);
+    ck_assert_msg(status == CPATTN_OK, "%s", error.text);
+    return event;
+}
+
+START_TEST(events_come_in_order)
+{
+    ck_assert_int_eq(cpattn_watch_create(client, 0, 0, &watch, &error), CPATTN_OK);
+    for (uint64_t i = 1; i <= 999; i++) {
+        const struct cpattn_event *event = next(UINT64_MAX);
+        ck_assert_uint_eq(event->number, i);
+        ck_assert_uint_eq(event->lost, i == 4 ? 5 : 0);
+        ck_assert_int_eq(event->restarted, i == 10);
+        ck_assert_str_ne(cpattn_event_kind_name(event->kind), "?");
+        ck_assert_ptr_nonnull(event->text);
+        ck_assert_str_ne(event->state, "?");
+    }
+    while (next(0)) // some more at the end of the last answer
+        ;
+    ck_assert_ptr_null(next(1000000));
+    ck_assert_str_eq(cpattn_event_kind_name(0), "?");
+    ck_assert_str_eq(cpattn_event_kind_name(CPATTN_EVENT_POOL), "pool");
+}
+END_TEST
+
+START_TEST(what_cannot_be_asked_is_refused)
+{
+    ck_assert_int_eq(cpattn_watch_create(client, 0, 1025, &watch, &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.text, "recent is 1025; accepted is 0 to 1024");
+    ck_assert_int_eq(cpattn_watch_create(client, 0, -1, &watch, &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_ptr_null(watch);
+    cpattn_watch_destroy(NULL);
+}
+END_TEST
+
+// What happens while the daemon is away is an error; then it goes on.
+START_TEST(a_watch_outlives_the_daemon)
+{
+    const struct cpattn_event *event = NULL;
+    ck_assert_int_eq(cpattn_watch_create(client, 0, 0, &watch, &error), CPATTN_OK);
+    for (uint64_t i = 1; i <= 3; i++)
+        ck_assert_uint_eq(next(0)->number, i);
+    fake_stop(&fake);
+    ck_assert_int_eq(cpattn_watch_next(watch, 0, &event, &error), CPATTN_UNAVAILABLE);
+    ck_assert_ptr_null(event);
+    ck_assert_str_ne(error.text, "");
+    fake_start(&fake);
+    ck_assert_uint_eq(next(0)->number, 4);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client_watch");
+    TCase *all = tcase_create("watch");
+    tcase_set_timeout(all, 30);
+    tcase_add_checked_fixture(all, setup, teardown);
+    tcase_add_test(all, events_come_in_order);
+    tcase_add_test(all, what_cannot_be_asked_is_refused);
+    tcase_add_test(all, a_watch_outlives_the_daemon);
+    suite_add_tcase(suite, all);
+    return runner_run(suite);
+}
