@@ -16,6 +16,7 @@ static const struct command commands[] = {
     {"explain", "show the plan of a case, without a daemon", command_explain},
     {"describe", "say what the daemon is and what it takes", command_describe},
     {"status", "say what the daemon is doing", command_status},
+    {"watch", "show what happens at the daemon", command_watch},
     {"cancel", "cancel a request", command_cancel},
     {"drain", "take a device out of use", command_drain},
     {"enable", "use a device again", command_enable},

@@ -62,6 +62,10 @@ refuses 64 "--repeat is '0'; accepted is 1 to 1000000" case --repeat 0
 refuses 64 "--warmup is '-1'; accepted is 0 to 100000" bench --warmup=-1
 refuses 64 "--rank is 2; accepted is 0 to 1 with world_size 2" explain --rank 2
 refuses 64 "unknown option '--verbose'; cpattn-submit status --help lists them" status --verbose
+refuses 64 "--kind is 'pol'; accepted is admitted, started, finished, pool, device or daemon (did you \
+mean 'pool'?)" watch --kind finished,pol
+refuses 64 "--last is '1025'; accepted is 0 to 1024" watch --last 1025
+refuses 64 "unexpected argument 'x'; see cpattn-submit watch --help" watch x
 refuses 64 "the id of a request is missing; see cpattn-submit cancel --help" cancel
 refuses 69 "no such request waits or runs" cancel 00000000000000000000000000000000
 refuses 64 "the matrix file is missing; see cpattn-submit matrix --help" matrix
@@ -549,6 +553,37 @@ if [ -c /dev/full ]; then
     tap_is "explain --svg: a full disk" "$status $err" \
         "79 cpattn-submit: /dev/full could not be written: No space left on device"
 fi
+TZ=UTC
+export TZ
+run watch
+tap_is "watch: a line for each event, and for those that were lost" "$status $out" \
+    "0 7 events lost
+22:13:20.000 pool      2 ranks, instance 0 on 0-1: idle
+22:13:21.005 admitted  bf16 w2 s512; uid=1000 pid=4242 id=00112233445566778899aabbccddeeff
+22:13:21.006 started   bf16 w2 s512; uid=1000 pid=4242 id=00112233445566778899aabbccddeeff
+22:13:22.000 finished  pass in 40.0 ms with a wait of 10.0 ms; bf16 w2 s512; uid=1000 pid=4242 \
+id=00112233445566778899aabbccddeeff
+22:13:23.000 finished  ABORTED in 1.00 ms; 4 ranks; uid=1001
+22:13:24.000 finished  fail in 2.00 ms; bf16 w2 s1024; uid=1000 pid=4243 id=10112233445566778899aabbccddeeff
+22:13:25.000 pool      4 ranks, instance 0 on 0-3: down; rank 3 exited with 1 while it started
+22:13:26.000 device    0,2: drained
+22:13:27.000 daemon    draining"
+run watch --last 2
+tap_is "watch --last" "$status $(wc -l <"$scratch/out")" "0 2"
+run watch --kind finished,device --last 3
+tap_is "watch --kind" "$status $(cut -d ' ' -f 2 "$scratch/out" | tr '\n' ' ')" "0 finished finished device "
+run watch --user 1000
+tap_is "watch --user, by number" "$status $(wc -l <"$scratch/out") $(grep -c -v uid=1000 "$scratch/out")" "0 4 0"
+run watch --user uid=1001
+tap_is "watch --user, a part" "$status $(wc -l <"$scratch/out")" "0 1"
+run watch --user 100
+tap_is "watch --user: a number is whole" "$status $out" "0 "
+run watch --json --kind finished --last 1
+tap_is "watch --json" "$status $(peeks event number lost time_ns verdict status case total_ns user text)" \
+    "0 finished 106 0 1700000004000000000 fail OK bf16 w2 s1024 2000000 uid=1000 pid=4243 - "
+run watch --follow --last 1
+tap_is "watch --follow: the daemon goes away" "$status $(wc -l <"$scratch/out") $err" \
+    "78 1 cpattn-submit: the daemon went away"
 run status
 tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
     " 4 0 0-3 down - 6 0 5 rank 3 exited with 1 while it started"
@@ -645,7 +680,9 @@ fi
 
 # ---- the truth of the help ----
 
-commands="case attend dump bench matrix report explain describe status cancel drain enable unpoison reload version"
+run --help
+commands=$(sed -n '/^  cpattn-submit/d; s/^  \([a-z]*\)  *[a-z].*/\1/p' "$scratch/out")
+tap_has "--help: names the commands" "$(echo "$commands" | tr '\n' ' ')" "case attend dump bench "
 page=$top_srcdir/doc/cpattn-submit.1
 for command in $commands; do
     run "$command" --help

@@ -118,12 +118,24 @@ run case --world-size 64 --seqlen 4194304
 tap_is "more memory than there is" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
     "72 RESOURCE_EXHAUSTED"
 
+run watch --kind finished --last 1 --json
+tap_is "watch: what the last case has come to" "$status $("$peek" json verdict <"$scratch/out") $(
+    "$peek" json case <"$scratch/out")" "0 pass bf16 bshd p2p w2 b2 h8 s0 d128 causal"
+"$submit" watch --follow --last 0 --kind pool >"$scratch/followed" 2>&1 &
+watcher=$!
 run matrix "$top_srcdir/cases/demonstration.yaml" --junit "$scratch/report.xml"
 tap_is "the demonstration passes" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "0 16 cases: 16 passed"
 [ "$status" -eq 0 ] || sed 's/^/# /' "$scratch/out"
 tap_is "its report says so" "$("$peek" xml 'concat(//testsuite/@tests, " ", //testsuite/@failures, " ",
     //testsuite/@errors, " ", //testsuite/@skipped)' <"$scratch/report.xml")" "16 0 0 0"
+until grep -q ': idle' "$scratch/followed"; do
+    kill -0 "$watcher" 2>/dev/null || break
+    sleep 0.05
+done
+kill -INT "$watcher"
+wait "$watcher"
+tap_is "watch --follow: ends with Ctrl-C" "$? $(grep -c ': idle' "$scratch/followed" | sed 's/[1-9][0-9]*/some/')" "0 some"
 
 # ---- what goes wrong ----
 

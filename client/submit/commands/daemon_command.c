@@ -6,6 +6,7 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/show/event_line.h"
 #include "client/submit/show/support.h"
 #include "client/submit/show/table.h"
 #include "client/submit/write/json.h"
@@ -169,27 +170,10 @@ static enum terminal_paint state_paint(const char *state)
     return strcmp(state, "running") == 0 ? PAINT_GOOD : PAINT_PLAIN;
 }
 
-// "0-3,6"
-static void devices_cell(struct table *table, uint64_t devices)
-{
-    char text[256] = "";
-    size_t used = 0;
-    for (int first = 0; first < 64; first++) {
-        int last = first;
-        if (!(devices >> first & 1))
-            continue;
-        while (last < 63 && devices >> (last + 1) & 1)
-            last++;
-        used += (size_t)snprintf(text + used, sizeof(text) - used,
-                                 last > first ? "%s%d-%d" : "%s%d", used ? "," : "", first, last);
-        first = last;
-    }
-    table_cell(table, PAINT_PLAIN, "%s", used ? text : "-");
-}
-
 static void print_pools(const struct cpattn_daemon_status *s)
 {
     const struct cpattn_pool *pool;
+    char devices[DEVICES_TEXT_MAX];
     putchar('\n');
     struct table *table = table_create(stdout, "IMPLEMENTATION >WORLD_SIZE >INSTANCE DEVICES STATE "
                                                "SPARE >STARTED >JOBS >DEATHS LAST_FAILURE");
@@ -199,7 +183,7 @@ static void print_pools(const struct cpattn_daemon_status *s)
                    pool->implementation[0] ? pool->implementation : "cpattn");
         table_cell(table, PAINT_PLAIN, "%d", pool->world_size);
         table_cell(table, PAINT_PLAIN, "%d", pool->instance);
-        devices_cell(table, pool->devices);
+        table_cell(table, PAINT_PLAIN, "%s", devices_text(pool->devices, devices));
         table_cell(table, state_paint(pool->state), "%s", pool->state);
         table_cell(table, PAINT_PLAIN, "%s", pool->spare ? "yes" : "-");
         table_cell(table, PAINT_PLAIN, "%u", pool->generation);

@@ -536,3 +536,50 @@ bool json_status(FILE *out, const struct cpattn_daemon_status *s)
     put(&w, object, "requests", requests);
     return write_line(&w, out, object);
 }
+
+static void put_given(struct writer *w, json_t *object, const char *name, const char *text)
+{
+    if (text[0])
+        put_text(w, object, name, text);
+}
+
+static void put_finished(struct writer *w, json_t *object, const struct cpattn_event *e)
+{
+    if (e->verdict != CPATTN_VERDICT_NONE)
+        put_text(w, object, "verdict", cpattn_verdict_name(e->verdict));
+    put_text(w, object, "status", cpattn_status_name(e->code));
+    put_int(w, object, "queue_ns", (int64_t)e->queue_ns);
+    put_int(w, object, "start_ns", (int64_t)e->start_ns);
+    put_int(w, object, "run_ns", (int64_t)e->run_ns);
+    put_int(w, object, "total_ns", (int64_t)e->total_ns);
+}
+
+// What the event does not have is left out.
+bool json_event(FILE *out, const struct cpattn_event *e)
+{
+    struct writer w = {false};
+    json_t *object = json_object();
+    put_text(&w, object, "event", cpattn_event_kind_name(e->kind));
+    put_int(&w, object, "number", (int64_t)e->number);
+    put_int(&w, object, "lost", (int64_t)e->lost);
+    put_int(&w, object, "time_ns", (int64_t)e->time_ns);
+    if (e->world_size > 0)
+        put_int(&w, object, "world_size", e->world_size);
+    if (e->kind == CPATTN_EVENT_POOL || e->kind == CPATTN_EVENT_STARTED) {
+        put_int(&w, object, "instance", e->instance);
+        put_int(&w, object, "generation", e->generation);
+    }
+    put_given(&w, object, "implementation", e->implementation);
+    put_given(&w, object, "id", e->id);
+    put_given(&w, object, "user", e->user);
+    put_given(&w, object, "case", e->case_text);
+    if (e->kind == CPATTN_EVENT_FINISHED)
+        put_finished(&w, object, e);
+    put_given(&w, object, "state", e->state);
+    if (e->devices)
+        put(&w, object, "devices", devices_array(&w, e->devices));
+    if (e->kind == CPATTN_EVENT_POOL)
+        put(&w, object, "spare", json_boolean(e->spare));
+    put_given(&w, object, "text", e->text);
+    return write_line(&w, out, object);
+}

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "client/cpattn_watch.h"
 #include "client/submit/outcome/bench.h"
 #include "client/submit/outcome/outcome.h"
 #include "plan/case.h"
@@ -19,5 +20,6 @@ bool json_bench(FILE *out, const struct cp_case *c, const struct outcome *verifi
                 const struct bench *bench);
 bool json_description(FILE *out, const struct cpattn_description *d);
 bool json_status(FILE *out, const struct cpattn_daemon_status *s);
+bool json_event(FILE *out, const struct cpattn_event *e);
 
 #endif

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit watch: what happens at the daemon, one line an event.
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cpattn_watch.h"
+#include "client/submit/commands/command.h"
+#include "client/submit/commands/options.h"
+#include "client/submit/show/event_line.h"
+#include "client/submit/write/json.h"
+#include "common/nearest.h"
+
+#define LAST_DEFAULT 20
+#define LAST_MAX     1024
+// How long one wait takes, so that an interrupt is looked at.
+#define WAIT_NS      UINT64_C(250000000)
+
+struct watch_options {
+    const char *socket;
+    bool json, follow;
+    int last; // -1: not given
+    uint64_t kinds;
+    const char *user; // part of what an event says of its user, or NULL
+    char uid[32];     // "uid=1000", or ""
+};
+
+enum { KEY_SOCKET = 0x100, KEY_JSON, KEY_KIND, KEY_LAST, KEY_USER };
+
+static const struct argp_option table[] = {
+    {"follow", 'f', NULL, 0, "go on with what happens, until Ctrl-C", 1},
+    {"last", KEY_LAST, "N", 0, "begin with the last N events, 0 to 1024 [20]", 1},
+    {"kind", KEY_KIND, "WORD", 0,
+     "only events of this kind, several with commas: admitted, started, finished, pool, device or "
+     "daemon",
+     2},
+    {"user", KEY_USER, "USER", 0,
+     "only cases of this user: a name, a number, or part of what `status` shows", 2},
+    {"json", KEY_JSON, NULL, 0, "print a JSON object for each event", 3},
+    {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 3},
+    {.name = NULL}};
+
+static error_t kind_take(struct watch_options *o, const char *word, size_t length)
+{
+    char hint[NEAREST_WORD_MAX + 32], given[64];
+    struct nearest nearest;
+    snprintf(given, sizeof(given), "%.*s", length < 40 ? (int)length : 40, word);
+    nearest_init(&nearest, given);
+    for (int kind = CPATTN_EVENT_ADMITTED; kind <= CPATTN_EVENT_DAEMON; kind++) {
+        const char *name = cpattn_event_kind_name((enum cpattn_event_kind)kind);
+        nearest_offer(&nearest, name);
+        if (strcmp(name, given) == 0) {
+            o->kinds |= UINT64_C(1) << kind;
+            return 0;
+        }
+    }
+    command_complain("--kind is '%s'; accepted is admitted, started, finished, pool, device or "
+                     "daemon%s",
+                     given, nearest_hint(&nearest, hint, sizeof(hint)));
+    return EINVAL;
+}
+
+static error_t kinds_take(struct watch_options *o, const char *words)
+{
+    for (;; words++) {
+        size_t length = strcspn(words, ",");
+        error_t error = kind_take(o, words, length);
+        if (error || !words[length])
+            return error;
+        words += length;
+    }
+}
+
+// A name or a number of this machine means the user with that number.
+static void user_take(struct watch_options *o, const char *user)
+{
+    char *end;
+    unsigned long uid = strtoul(user, &end, 10);
+    const struct passwd *entry = getpwnam(user);
+    o->user = user;
+    if (*user && !*end)
+        snprintf(o->uid, sizeof(o->uid), "uid=%lu", uid);
+    else if (entry)
+        snprintf(o->uid, sizeof(o->uid), "uid=%lu", (unsigned long)entry->pw_uid);
+}
+
+static error_t parse_watch(int key, char *value, struct argp_state *state)
+{
+    struct watch_options *o = state->input;
+    switch (key) {
+    case 'f':
+        o->follow = true;
+        return 0;
+    case KEY_LAST:
+        return options_count("last", value, 0, LAST_MAX, &o->last);
+    case KEY_KIND:
+        return kinds_take(o, value);
+    case KEY_USER:
+        user_take(o, value);
+        return 0;
+    case KEY_JSON:
+        o->json = true;
+        return 0;
+    case KEY_SOCKET:
+        o->socket = value;
+        return 0;
+    case ARGP_KEY_ARG:
+        return options_no_argument(state, value);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool is_of_user(const struct watch_options *o, const struct cpattn_event *event)
+{
+    if (!o->user)
+        return true;
+    if (!o->uid[0])
+        return strstr(event->user, o->user) != NULL;
+    size_t length = strlen(o->uid);
+    return strncmp(event->user, o->uid, length) == 0 &&
+           (event->user[length] == ' ' || event->user[length] == '\0');
+}
+
+static void print_event(const struct cpattn_event *event)
+{
+    char line[EVENT_LINE_MAX], time[EVENT_TIME_MAX];
+    bool colours = terminal_colours(stdout);
+    if (event->restarted)
+        puts("the daemon was started again");
+    if (event->lost > 0)
+        printf("%" PRIu64 " event%s lost\n", event->lost, event->lost == 1 ? "" : "s");
+    printf("%s %s%s%s\n", event_time(event, time), terminal_paint(colours, event_paint(event)),
+           event_line(event, line), terminal_unpaint(colours));
+}
+
+// The first of stdout's troubles ends it.
+static bool show(const struct watch_options *o, const struct cpattn_event *event)
+{
+    if (!is_of_user(o, event))
+        return true;
+    if (o->json)
+        return json_event(stdout, event);
+    print_event(event);
+    return fflush(stdout) == 0;
+}
+
+static int watch_run(const struct watch_options *o, struct cpattn_watch *watch)
+{
+    const struct cpattn_event *event;
+    struct cpattn_error error;
+    while (!command_interrupted()) {
+        if (cpattn_watch_next(watch, o->follow ? WAIT_NS : 0, &event, &error) != CPATTN_OK) {
+            command_complain("%s", error.text);
+            return command_exit((enum status)error.status);
+        }
+        if (event && !show(o, event))
+            return command_show_failed("the events");
+        if (!event && !o->follow)
+            break;
+    }
+    return COMMAND_PASS;
+}
+
+int command_watch(int argc, char **argv)
+{
+    static const struct argp_child access[] = {COMMAND_ACCESS_CHILD, {.argp = NULL}};
+    static const struct argp argp = {
+        .options = table,
+        .parser = parse_watch,
+        .children = access,
+        .doc = "Shows what has happened at the daemon to cases, pools and devices, one line an "
+               "event.\vExamples:\n"
+               "  cpattn-submit watch --follow\n"
+               "  cpattn-submit watch --kind finished,pool --user alice --json"};
+    static const struct command_requests no_cases;
+    struct watch_options o = {.last = LAST_DEFAULT};
+    struct cpattn_watch *watch = NULL;
+    struct cpattn_error error;
+    int exit_status = options_parse(&argp, argc, argv, &o);
+    struct cpattn_client *client =
+        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
+    if (!client)
+        return exit_status;
+    command_catch_interrupts();
+    if (cpattn_watch_create(client, o.kinds, o.last, &watch, &error) == CPATTN_OK) {
+        exit_status = watch_run(&o, watch);
+    } else {
+        command_complain("%s", error.text);
+        exit_status = command_exit((enum status)error.status);
+    }
+    cpattn_watch_destroy(watch);
+    cpattn_client_destroy(client);
+    return exit_status;
+}
