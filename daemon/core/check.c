@@ -41,9 +41,9 @@ static void check_job(const struct core *core, const struct job *job)
     assert(job->size->pool_count > 0);
     assert(job->admitted_ns <= core->now_ns && job->deadline_ns > core->now_ns);
     const struct ids_claim *claim;
-    int place;
-    assert(ids_find(&core->ids, ids_of(&core->ids, job->slot), &place, &claim) == IDS_LIVING);
-    assert(place == job->slot && claim->case_hash == job->case_hash && !job->abandoned);
+    int index;
+    assert(ids_find(&core->ids, ids_of(&core->ids, job->slot), &index, &claim) == IDS_LIVING);
+    assert(index == job->slot && claim->case_hash == job->case_hash && !job->abandoned);
 }
 
 static int check_job_list(const struct core *core, const struct list *head, enum job_state state,
@@ -106,7 +106,7 @@ static void check_jobs(const struct core *core)
         assert(count == 0 || stuck_leaves(core, size));
     }
     assert(core->job_counts[JOB_QUEUED] == queued);
-    assert(!core->kept || core->kept->state == JOB_QUEUED);
+    assert(!core->pinned || core->pinned->state == JOB_QUEUED);
     assert(core->memory == check_memory(core));
     assert(core->job_counts[JOB_RUNNING] ==
            check_job_list(core, &core->jobs_running, JOB_RUNNING, NULL));
@@ -146,7 +146,7 @@ static void check_ranks(const struct core *core, const struct pool *pool)
 {
     uint64_t all = mask_of(pool->world_size);
     bool runs = pool->mode == MODE_RUNNING || pool->mode == MODE_SUSPECT;
-    assert(core->slots[pool->slot] == pool && core->slots_used & bit_of(pool->slot));
+    assert(core->crews[pool->crew] == pool && core->crews_used & bit_of(pool->crew));
     assert(pool->generation >= 1 && pool->generation <= core->generation);
     assert(!(pool->alive & ~all) && !(pool->ready & ~all) && !(pool->reported & ~all));
     assert(pool->alive != 0);
@@ -170,7 +170,7 @@ static void check_ranks(const struct core *core, const struct pool *pool)
 
 static void check_no_ranks(const struct pool *pool)
 {
-    assert(pool->slot == -1 && !pool->alive && !pool->job && !pool->leased);
+    assert(pool->crew == -1 && !pool->alive && !pool->job && !pool->leased);
     assert(!pool->start_failed && !pool->must_wait);
     assert(pool->mode != MODE_BACKOFF || pool->as_spare || pool->failures.count > 0);
 }
@@ -243,7 +243,7 @@ static void check_pool(const struct core *core, const struct pool *pool)
 // What holds for all pools together; counts them by mode.
 static void check_pools_together(const struct core *core)
 {
-    uint64_t leased = 0, slots = 0, devices_stuck = 0;
+    uint64_t leased = 0, crews = 0, devices_stuck = 0;
     int ranks = 0, ranks_stuck = 0, pools_stuck = 0;
     for (int i = 0; i < core->pool_count; i++) {
         const struct pool *pool = &core->pools[i];
@@ -256,16 +256,16 @@ static void check_pools_together(const struct core *core)
             ranks_stuck += bits_in(pool->alive);
             pools_stuck++;
         }
-        if (pool->slot >= 0)
-            slots |= bit_of(pool->slot);
+        if (pool->crew >= 0)
+            crews |= bit_of(pool->crew);
     }
     assert(leased == core->devices_leased && !(leased & ~core->devices_all));
-    assert(slots == core->slots_used && ranks == core->ranks_alive);
+    assert(crews == core->crews_used && ranks == core->ranks_alive);
     assert(devices_stuck == core->devices_stuck && !(devices_stuck & ~core->devices_all));
     assert(ranks_stuck == core->ranks_stuck && pools_stuck == core->pools_stuck);
-    assert(ranks - ranks_stuck <= core->config.ranks_max || bits_in(slots) - pools_stuck == 1);
-    for (int slot = 0; slot < POOLS_MAX; slot++)
-        assert((core->slots[slot] != NULL) == ((slots >> slot) & 1));
+    assert(ranks - ranks_stuck <= core->config.ranks_max || bits_in(crews) - pools_stuck == 1);
+    for (int crew = 0; crew < POOLS_MAX; crew++)
+        assert((core->crews[crew] != NULL) == ((crews >> crew) & 1));
 }
 
 static void check_pool_lists(const struct core *core)
@@ -293,6 +293,6 @@ void core_assert(const struct core *core)
     check_users(core);
     check_pools_together(core);
     check_pool_lists(core);
-    assert(!core->exited || (core->draining && bits_in(core->slots_used) == core->pools_stuck &&
+    assert(!core->exited || (core->draining && bits_in(core->crews_used) == core->pools_stuck &&
                              core->job_counts[JOB_FREE] == core->config.queue_max));
 }

@@ -158,8 +158,8 @@ static void core_begin(struct core *core, uint64_t now_ns)
 {
     if (now_ns <= core->now_ns)
         return;
-    if (!core->kept && (core->devices_leased | core_unusable(core)) != core->devices_all)
-        core->kept = line_first(core);
+    if (!core->pinned && (core->devices_leased | core_unusable(core)) != core->devices_all)
+        core->pinned = line_first(core);
     core_charge(core, now_ns - core->now_ns);
     core->now_ns = now_ns;
 }
@@ -192,7 +192,7 @@ static void core_wind_down(struct core *core)
     core_stop_unwanted(core, MODE_IDLE);
     core_stop_unwanted(core, MODE_STARTING);
     int jobs = core->job_counts[JOB_QUEUED] + core->job_counts[JOB_RUNNING];
-    if (core->exited || jobs > 0 || bits_in(core->slots_used) > core->pools_stuck)
+    if (core->exited || jobs > 0 || bits_in(core->crews_used) > core->pools_stuck)
         return;
     core->exited = true;
     struct action action = pool_action(ACTION_EXIT, NULL);
@@ -224,7 +224,7 @@ static void core_settle(struct core *core)
 
 // The same request again, or another one under an id that is taken.
 static enum status core_admit_again(const struct core_request *request, enum ids_state state,
-                                    const struct ids_claim *claim, int place,
+                                    const struct ids_claim *claim, int index,
                                     struct admission *admission, struct error *error)
 {
     if (claim->user != request->user || claim->case_hash != request->case_hash)
@@ -232,7 +232,7 @@ static enum status core_admit_again(const struct core_request *request, enum ids
                          "this request id is that of another %s; a new request needs a new id",
                          claim->user != request->user ? "user's request" : "case");
     admission->kind = state == IDS_LIVING ? ADMISSION_ATTACHED : ADMISSION_ANSWERED;
-    admission->place = place;
+    admission->index = index;
     return STATUS_OK;
 }
 
@@ -301,7 +301,7 @@ static enum status core_refuse_down(const struct core *core, const struct size *
 static enum status core_refuse_stuck(const struct core *core, int world_size,
                                      const struct core_stuck *stuck, struct error *error)
 {
-    const struct pool *pool = core->slots[stuck->pool];
+    const struct pool *pool = core->crews[stuck->pool];
     return error_set(error, STATUS_UNAVAILABLE,
                      "no pool of %d ranks can be had: rank %d of a pool of %d ranks was killed and "
                      "does not end, and keeps device %d from use",
@@ -366,15 +366,15 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
                         struct admission *admission, struct error *error)
 {
     const struct ids_claim *claim;
-    int place;
+    int index;
     // The slot given out must not be one whose ANSWER the shell has not seen.
     assert(core->actions.count == 0);
     core_begin(core, now_ns);
     assert(request->cost_ns <= CORE_COST_MAX_NS && request->memory <= CORE_MEMORY_MAX);
-    enum ids_state known = ids_find(&core->ids, &request->id, &place, &claim);
+    enum ids_state known = ids_find(&core->ids, &request->id, &index, &claim);
     enum status status = known == IDS_UNKNOWN
                              ? core_admit_new(core, request, admission, error)
-                             : core_admit_again(request, known, claim, place, admission, error);
+                             : core_admit_again(request, known, claim, index, admission, error);
     core->refused += status != STATUS_OK;
     core_settle(core);
     return status;
@@ -383,8 +383,8 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
 bool core_knows(const struct core *core, const struct request_id *id)
 {
     const struct ids_claim *claim;
-    int place;
-    return ids_find(&core->ids, id, &place, &claim) != IDS_UNKNOWN;
+    int index;
+    return ids_find(&core->ids, id, &index, &claim) != IDS_UNKNOWN;
 }
 
 bool core_is_poison(const struct core *core, uint64_t case_hash)
@@ -434,12 +434,12 @@ static bool core_rank_lives(const struct pool *pool, const struct pool_event *ev
 }
 
 // Hands an event to the pool if it is of the generation that lives.
-static void core_hear(struct core *core, uint64_t now_ns, int slot, uint32_t generation,
+static void core_hear(struct core *core, uint64_t now_ns, int crew, uint32_t generation,
                       const struct pool_event *event)
 {
     core_begin(core, now_ns);
-    assert(slot >= 0 && slot < POOLS_MAX);
-    struct pool *pool = core->slots[slot];
+    assert(crew >= 0 && crew < POOLS_MAX);
+    struct pool *pool = core->crews[crew];
     if (pool && pool->generation == generation && core_rank_lives(pool, event))
         pool_handle(core, pool, event);
     core_settle(core);
@@ -459,9 +459,9 @@ void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t g
 }
 
 // A rank that blames nobody who could be lost is itself to blame.
-static bool core_blames_peer(const struct core *core, int slot, int rank, int kind, int peer)
+static bool core_blames_peer(const struct core *core, int crew, int rank, int kind, int peer)
 {
-    const struct pool *pool = slot >= 0 && slot < POOLS_MAX ? core->slots[slot] : NULL;
+    const struct pool *pool = crew >= 0 && crew < POOLS_MAX ? core->crews[crew] : NULL;
     return kind == FAILURE_PEER_LOST && pool && peer >= 0 && peer < pool->world_size &&
            peer != rank;
 }

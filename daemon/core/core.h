@@ -80,12 +80,12 @@ struct core_request {
 // What becomes of a request that is not refused.
 struct admission {
     enum {
-        ADMISSION_NEW, // a job; `place` is its slot, under which the shell keeps the case until
+        ADMISSION_NEW, // a job; `index` is its slot, under which the shell keeps the case until
                        // the ANSWER action
-        ADMISSION_ATTACHED, // this request is queued or running already, in the slot `place`
-        ADMISSION_ANSWERED, // it was answered; `place` as in that ANSWER's `memory`
+        ADMISSION_ATTACHED, // this request is queued or running already, in the slot `index`
+        ADMISSION_ANSWERED, // it was answered; `index` is that ANSWER's `answer_index`
     } kind;
-    int place; // 0..JOBS_MAX-1, 0..ANSWERED_IDS_MAX-1
+    int index; // 0..JOBS_MAX-1, 0..ANSWERED_IDS_MAX-1
 };
 
 // Admits a job, unless its request id is known: then it is the same request again, and gets the
@@ -215,15 +215,15 @@ enum cause {
 
 struct action {
     enum action_kind kind;
-    // 0..POOLS_MAX-1; -1 where none. Names the pool from its START until the last of its ranks is
-    // reaped, and then perhaps another. The ANSWERs that a last exit brings still carry it.
+    // 0..POOLS_MAX-1; -1 where none. Names the pool, by its crew, from its START until the last of its ranks
+    // is reaped, and then perhaps another. The ANSWERs that a last exit brings still carry it.
     int pool;
     uint32_t generation; // counts the starts of all pools; never used twice
     int implementation, world_size, instance;
     bool spare;         // START: it is to stand by for the pool that works on these devices
     int slot;           // RUN, ANSWER
     const char *reason; // KILL: in words, with the `rank` that is its cause
-    int memory;         // ANSWER: the place to keep it at, in case it is asked for again, or -1
+    int answer_index;   // ANSWER: what to keep it under, in case it is asked for again, or -1
     enum status status;
     enum cause cause;
     int rank;         // the causing rank, or -1

@@ -81,7 +81,7 @@ enum status deadline_check_share(const struct core *core, const struct core_requ
 // ---- the queue ------------------------------------------------------------------------------
 
 // What certainly goes before a new job: the jobs of its user that wait for the same size. Those of
-// others may, but whose turn comes first is not known yet.
+// others may, but who will have used less by then is not known yet.
 struct ahead {
     int jobs;
     uint64_t sum_ns, max_ns;

@@ -57,17 +57,17 @@ static void ids_unlink(struct ids *ids, int index)
     entry->used = false;
 }
 
-enum ids_state ids_find(const struct ids *ids, const struct request_id *id, int *place,
+enum ids_state ids_find(const struct ids *ids, const struct request_id *id, int *index,
                         const struct ids_claim **claim)
 {
-    int index = *ids_bucket(ids, id) - 1;
-    while (index >= 0 && memcmp(&ids->entries[index].id, id, sizeof(*id)) != 0)
-        index = ids->entries[index].next - 1;
-    if (index < 0)
+    int at = *ids_bucket(ids, id) - 1;
+    while (at >= 0 && memcmp(&ids->entries[at].id, id, sizeof(*id)) != 0)
+        at = ids->entries[at].next - 1;
+    if (at < 0)
         return IDS_UNKNOWN;
-    bool lives = index < ids->slots;
-    *place = lives ? index : index - ids->slots;
-    *claim = &ids->entries[index].claim;
+    bool lives = at < ids->slots;
+    *index = lives ? at : at - ids->slots;
+    *claim = &ids->entries[at].claim;
     return lives ? IDS_LIVING : IDS_ANSWERED;
 }
 
@@ -87,12 +87,12 @@ int ids_answer(struct ids *ids, int slot)
 {
     struct ids_entry entry = ids->entries[slot];
     ids_forget(ids, slot);
-    int place = ids->oldest, index = ids->slots + place;
-    if (ids->entries[index].used)
-        ids_unlink(ids, index);
-    ids_link(ids, index, &entry.id, &entry.claim);
-    ids->oldest = (place + 1) % ANSWERED_IDS_MAX;
-    return place;
+    int index = ids->oldest, at = ids->slots + index;
+    if (ids->entries[at].used)
+        ids_unlink(ids, at);
+    ids_link(ids, at, &entry.id, &entry.claim);
+    ids->oldest = (index + 1) % ANSWERED_IDS_MAX;
+    return index;
 }
 
 const struct request_id *ids_of(const struct ids *ids, int slot)

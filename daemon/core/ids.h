@@ -13,8 +13,8 @@
 
 enum ids_state {
     IDS_UNKNOWN,
-    IDS_LIVING,   // the place is the slot of the job
-    IDS_ANSWERED, // the place is that of its answer, 0..ANSWERED_IDS_MAX-1
+    IDS_LIVING,   // the index is the slot of the job
+    IDS_ANSWERED, // the index is that of its answer, 0..ANSWERED_IDS_MAX-1
 };
 
 // What a request id stands for.
@@ -35,20 +35,20 @@ struct ids {
     struct ids_entry *entries;
     int *buckets; // 1 + index of the first; 0: empty
     int slots;
-    int oldest; // of the ring: the place that the next answered id takes
+    int oldest; // index in the ring that the next answered id takes
 };
 
 // Slots are 0..slots-1. False when memory is short; ids_fini() takes that state and a zeroed one.
 bool ids_init(struct ids *ids, int slots);
 void ids_fini(struct ids *ids);
 
-// `place` is set where the id is known; `claim` points into the table then, until it changes.
-enum ids_state ids_find(const struct ids *ids, const struct request_id *id, int *place,
+// `index` is set where the id is known; `claim` points into the table then, until it changes.
+enum ids_state ids_find(const struct ids *ids, const struct request_id *id, int *index,
                         const struct ids_claim **claim);
 // The id must be unknown and the slot free.
 void ids_add(struct ids *ids, int slot, const struct request_id *id, const struct ids_claim *claim);
 // The job of the slot has been answered: its id moves to the ring, where the oldest is forgotten.
-// Gives the place.
+// Gives its index there.
 int ids_answer(struct ids *ids, int slot);
 // The job of the slot is gone as if it had never been.
 void ids_forget(struct ids *ids, int slot);

@@ -51,8 +51,8 @@ static void job_move(struct core *core, struct job *job, enum job_state state)
     list_remove(&job->node);
     if (job->state == JOB_QUEUED)
         line_leave(core, job);
-    if (core->kept == job)
-        core->kept = NULL;
+    if (core->pinned == job)
+        core->pinned = NULL;
     job->state = state;
     list_push_back(job_list(core, job), &job->node);
     if (state == JOB_QUEUED)
@@ -139,7 +139,7 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     if (job->abandoned)
         ids_forget(&core->ids, job->slot);
     else
-        answer.memory = ids_answer(&core->ids, job->slot);
+        answer.answer_index = ids_answer(&core->ids, job->slot);
     job_move(core, job, JOB_FREE);
     users_leave(&core->users, account, core->now_ns, was_running);
     actions_push(&core->actions, &answer);
@@ -170,7 +170,7 @@ static struct pool *job_awaited(struct core *core, struct job *job)
 
 typedef void job_handler(struct core *core, struct job *job, const struct job_event *event);
 
-// What has waited for its turn for long has as much time to run as any other.
+// What has waited for long has as much time to run as any other.
 static void job_limit(struct core *core, struct job *job)
 {
     uint64_t limit_ns = time_after(core->now_ns, job->run_timeout_ns);

@@ -47,8 +47,8 @@ void line_leave(struct core *core, struct job *job)
 bool line_goes_before(const struct core *core, const struct job *job, const struct job *other)
 {
     uint64_t used_ns = job->account->used_ns, other_ns = other->account->used_ns;
-    if (core->kept == job || core->kept == other)
-        return core->kept == job;
+    if (core->pinned == job || core->pinned == other)
+        return core->pinned == job;
     return used_ns != other_ns ? used_ns < other_ns : job->number < other->number;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines: the jobs of one user that wait for one size, in order of admission. Whose turn it is: the
+// Lines: the jobs of one user that wait for one size, in order of admission. The
 // job of the user who has used least device time goes first, among these the one that was admitted
-// first. But a job whose turn it was, and which found no place while devices were idle, keeps its
-// turn until it runs: else those who use little could for long keep all devices from one that needs
-// many at a time.
+// first. But a job that was first and could not run while devices were idle is pinned: it goes first
+// until it runs. Else those who use little could for long keep all devices from one that needs many
+// at a time.
 #ifndef CPATTN_DAEMON_CORE_LINE_H
 #define CPATTN_DAEMON_CORE_LINE_H
 
@@ -30,14 +30,14 @@ struct line *line_find(struct size *size, const struct account *account);
 
 void line_init(struct core *core, struct line *line);
 
-// A queued job takes its place at the end of its line, or leaves it.
+// A queued job goes to the end of its line, or leaves it.
 void line_join(struct core *core, struct job *job);
 void line_leave(struct core *core, struct job *job);
 
-// Whether the turn of a queued job comes before that of another.
+// Whether a queued job goes before another.
 bool line_goes_before(const struct core *core, const struct job *job, const struct job *other);
 
-// The queued job whose turn comes first among those whose users may run one, or NULL.
+// The queued job that goes first among those whose users may run one, or NULL.
 struct job *line_first(struct core *core);
 
 // Jobs of its size that go before the queued job, and how many of them are of its own user.

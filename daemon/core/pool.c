@@ -44,7 +44,7 @@ void pool_init(struct core *core, int index, struct size *size, int instance, ui
         .instance = instance,
         .devices = devices,
         .twin = twin,
-        .slot = -1,
+        .crew = -1,
         .suspect = -1,
         .loss_rank = -1,
     };
@@ -103,10 +103,10 @@ static void pool_hand_back(struct core *core, struct pool *pool)
 
 struct action pool_action(enum action_kind kind, const struct pool *pool)
 {
-    struct action action = {.kind = kind, .pool = -1, .slot = -1, .memory = -1, .rank = -1};
+    struct action action = {.kind = kind, .pool = -1, .slot = -1, .answer_index = -1, .rank = -1};
     if (pool) {
-        action.pool = pool->slot;
-        action.generation = pool->slot >= 0 ? pool->generation : 0;
+        action.pool = pool->crew;
+        action.generation = pool->crew >= 0 ? pool->generation : 0;
         action.implementation = pool->size->implementation;
         action.world_size = pool->world_size;
         action.instance = pool->instance;
@@ -159,9 +159,9 @@ static void pool_reaped(struct core *core, struct pool *pool)
     stuck_count(core);
     if (pool->start_failed)
         failures_refuse_waiting(core, pool->size);
-    core->slots[pool->slot] = NULL;
-    core->slots_used &= ~bit_of(pool->slot);
-    pool->slot = -1;
+    core->crews[pool->crew] = NULL;
+    core->crews_used &= ~bit_of(pool->crew);
+    pool->crew = -1;
     pool->start_failed = pool->must_wait = false;
 }
 
@@ -226,10 +226,10 @@ static uint64_t pool_start_until(const struct core *core, const struct pool *poo
 
 static void pool_start(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    int slot = __builtin_ctzll(~core->slots_used & mask_of(POOLS_MAX));
-    core->slots_used |= bit_of(slot);
-    core->slots[slot] = pool;
-    pool->slot = slot;
+    int crew = __builtin_ctzll(~core->crews_used & mask_of(POOLS_MAX));
+    core->crews_used |= bit_of(crew);
+    core->crews[crew] = pool;
+    pool->crew = crew;
     pool->generation = ++core->generation;
     pool->starts++;
     pool->alive = mask_of(pool->world_size);
@@ -456,7 +456,7 @@ static void pool_thaw(struct core *core, struct pool *pool, const struct pool_ev
     pool_move(core, pool, MODE_COLD, TIMERS_NEVER);
 }
 
-// A rank that says what has no place in the mode has broken the protocol: it failed. An empty cell
+// A rank that says what does not fit the mode has broken the protocol: it failed. An empty cell
 // cannot happen: without ranks nothing is heard, and orders are given only where they fit.
 static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
     [MODE_COLD] = {[POOL_START] = pool_start},

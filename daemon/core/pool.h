@@ -55,7 +55,7 @@ struct pool {
     struct pool *twin; // or NULL: see twin.h
 
     // Of the ranks, from START until the last is reaped:
-    int slot; // the shell's name for it, or -1
+    int crew; // by which the shell knows them: their index in core->crews; else -1
     uint32_t generation;
     uint64_t alive, ready, reported; // bit masks of ranks
     uint64_t victims;                // ranks that said they lost a peer

@@ -5,7 +5,7 @@
 
 #include "daemon/core/state.h"
 
-// One look at the waiting jobs, in the order of their turns.
+// One look at the waiting jobs, in the order in which they go.
 struct pass {
     uint64_t reserved; // devices that an earlier job waits for
     bool room;         // no earlier job waits for room to start its pool
@@ -64,7 +64,7 @@ static struct job *line_next(const struct core *core, struct line *line)
     return line->next == &line->jobs ? NULL : mate_entry(line->next);
 }
 
-// Of the size, the one whose turn comes first among the next ones and `first`, which may be NULL.
+// Of the size, the one that goes first among the next ones and `first`, which may be NULL.
 static struct job *size_first(const struct core *core, struct size *size, struct job *first)
 {
     LIST_FOREACH (node, &size->lines) {
@@ -75,7 +75,7 @@ static struct job *size_first(const struct core *core, struct size *size, struct
     return first;
 }
 
-// The job whose turn comes first among the next ones, or NULL; steps over it.
+// The job that goes first among the next ones, or NULL; steps over it.
 static struct job *pass_take(struct core *core)
 {
     struct job *first = NULL;
@@ -159,7 +159,7 @@ static struct pool *size_nearest(const struct core *core, const struct pass *pas
 
 // ---- room for the ranks of one more pool ----------------------------------------------------
 
-// What is taken. Ranks that are stuck take only their pool's slot: nobody can make them go.
+// What is taken. Ranks that are stuck take only their pool's crew: nobody can make them go.
 struct room {
     int ranks, pools;
 };
@@ -167,7 +167,7 @@ struct room {
 static struct room room_taken(const struct core *core)
 {
     return (struct room){.ranks = core->ranks_alive - core->ranks_stuck,
-                         .pools = bits_in(core->slots_used) - core->pools_stuck};
+                         .pools = bits_in(core->crews_used) - core->pools_stuck};
 }
 
 // A pool that is larger than the limit may be alone.
@@ -241,10 +241,10 @@ static struct room room_after_starts(const struct core *core)
     return taken;
 }
 
-// ---- placing a job --------------------------------------------------------------------------
+// ---- dispatch -------------------------------------------------------------------------------
 
 // Starts the pool for the job if there is room; otherwise later jobs must not take the room.
-static bool place_start(struct core *core, struct pass *pass, struct pool *pool)
+static bool dispatch_start(struct core *core, struct pass *pass, struct pool *pool)
 {
     if (!pass->room)
         return false;
@@ -268,7 +268,7 @@ static void pool_reserve(const struct core *core, struct pass *pass, struct pool
 }
 
 // Runs the job, or sees to it that it can run later.
-static void place(struct core *core, struct pass *pass, struct job *job)
+static void dispatch(struct core *core, struct pass *pass, struct job *job)
 {
     struct size *size = job->size;
     struct pool *pool = size_idle(core, pass, size);
@@ -288,7 +288,7 @@ static void place(struct core *core, struct pass *pass, struct job *job)
     pool = size_awaited(core, pass, size);
     if (!pool) {
         pool = size_cold(core, pass, size);
-        if (pool && place_start(core, pass, pool))
+        if (pool && dispatch_start(core, pass, pool))
             return;
     }
     pool = pool ? pool : size_nearest(core, pass, size);
@@ -346,7 +346,7 @@ void schedule_pass(struct core *core)
     struct pass pass;
     pass_begin(core, &pass);
     for (struct job *job; pass_goes_on(core, &pass) && (job = pass_take(core));)
-        place(core, &pass, job);
+        dispatch(core, &pass, job);
     wake_for_users(core);
     if (!core->config.spares || core->draining || !pass.room)
         return;

@@ -15,7 +15,7 @@
 #include "daemon/core/users.h"
 
 _Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
-               "ranks, devices, world sizes and slots are bits of one word");
+               "ranks, devices, world sizes and crews are bits of one word");
 
 // A world size of an implementation: who waits for it, and the pools that can serve it.
 struct size {
@@ -29,7 +29,7 @@ struct size {
     int side_by_side;      // how many of them can work at a time
     int modes[MODE_COUNT]; // how many of its pools are in each
     // Of a pass of the scheduler, while the queue is not empty:
-    bool closed;  // no job of it finds a place
+    bool closed;  // no job of it can run
     int starting; // pools being started on devices of their own that no earlier job waits for
 };
 
@@ -42,7 +42,7 @@ struct core {
     struct line *lines; // [config.queue_max]
     struct list lines_free;
     uint64_t memory;  // that jobs which run take
-    struct job *kept; // the queued job that keeps its turn, or NULL
+    struct job *pinned; // the queued job that goes first until it runs, or NULL: line.h
     int job_counts[JOB_STATES];
     struct size *sizes; // [size_count], core_size()
     int size_count;
@@ -52,8 +52,8 @@ struct core {
     struct pool *pools;
     int pool_count;
     struct list modes[MODE_COUNT];
-    struct pool *slots[POOLS_MAX]; // of those with ranks; NULL: free
-    uint64_t slots_used;           // bit mask
+    struct pool *crews[POOLS_MAX]; // the pools with ranks; NULL: free
+    uint64_t crews_used;           // bit mask
     uint64_t devices_all, devices_leased;
     uint64_t devices_stuck; // ranks of pools that are STUCK sit on them
     uint64_t devices_out;   // that an administrator has taken out of use

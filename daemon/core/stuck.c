@@ -29,7 +29,7 @@ void stuck_count(struct core *core)
     }
 }
 
-// Without a slot nothing can be started, and then nothing else is up.
+// Without a free crew nothing can be started, and then nothing else is up.
 bool stuck_leaves(const struct core *core, const struct size *size)
 {
     if (core->pools_stuck == POOLS_MAX)
@@ -65,15 +65,15 @@ static bool stuck_find(const struct core *core, const struct size *size, struct 
     if (core->pools_stuck == 0 || stuck_leaves(core, size))
         return false;
     uint64_t wanted = stuck_wanted(size);
-    for (int slot = 0; slot < POOLS_MAX; slot++) {
-        const struct pool *pool = core->slots[slot];
+    for (int crew = 0; crew < POOLS_MAX; crew++) {
+        const struct pool *pool = core->crews[crew];
         bool any = core->pools_stuck == POOLS_MAX && wanted;
         int rank = pool && pool->mode == MODE_STUCK
                        ? stuck_rank_on(pool, any ? core->devices_all : wanted)
                        : -1;
         if (rank < 0)
             continue;
-        *stuck = (struct core_stuck){slot, pool->generation, rank, stuck_device(pool, rank)};
+        *stuck = (struct core_stuck){crew, pool->generation, rank, stuck_device(pool, rank)};
         return true;
     }
     return false;
@@ -92,7 +92,7 @@ void stuck_refuse_waiting(struct core *core, struct size *size)
     if (list_empty(queue) || !stuck_find(core, size, &stuck))
         return;
     struct job_event event = {
-        .kind = JOB_REFUSE_STUCK, .pool = core->slots[stuck.pool], .rank = stuck.rank};
+        .kind = JOB_REFUSE_STUCK, .pool = core->crews[stuck.pool], .rank = stuck.rank};
     LIST_FOREACH (node, queue)
         job_handle(core, job_entry(node), &event);
 }

@@ -9,16 +9,16 @@ bool timers_init(struct timers *t, int ids)
 {
     memset(t, 0, sizeof(*t));
     t->at_ns = calloc((size_t)ids, sizeof(*t->at_ns));
-    t->place = calloc((size_t)ids, sizeof(*t->place));
+    t->heap_at = calloc((size_t)ids, sizeof(*t->heap_at));
     t->heap = calloc((size_t)ids, sizeof(*t->heap));
     t->ids = ids;
-    return t->at_ns && t->place && t->heap;
+    return t->at_ns && t->heap_at && t->heap;
 }
 
 void timers_fini(struct timers *t)
 {
     free(t->at_ns);
-    free(t->place);
+    free(t->heap_at);
     free(t->heap);
     memset(t, 0, sizeof(*t));
 }
@@ -31,7 +31,7 @@ static bool timers_earlier(const struct timers *t, int a, int b)
 static void timers_put(struct timers *t, int at, int id)
 {
     t->heap[at] = id;
-    t->place[id] = at + 1;
+    t->heap_at[id] = at + 1;
 }
 
 static void timers_swap(struct timers *t, int a, int b)
@@ -78,11 +78,11 @@ void timers_set(struct timers *t, int id, uint64_t at_ns)
 void timers_clear(struct timers *t, int id)
 {
     assert(id >= 0 && id < t->ids);
-    if (t->place[id] == 0)
+    if (t->heap_at[id] == 0)
         return;
-    int at = t->place[id] - 1;
+    int at = t->heap_at[id] - 1;
     int last = t->heap[--t->count];
-    t->place[id] = 0;
+    t->heap_at[id] = 0;
     if (last == id)
         return;
     timers_put(t, at, last);
@@ -92,7 +92,7 @@ void timers_clear(struct timers *t, int id)
 
 bool timers_is_set(const struct timers *t, int id)
 {
-    return t->place[id] != 0;
+    return t->heap_at[id] != 0;
 }
 
 uint64_t timers_next_ns(const struct timers *t)
@@ -113,7 +113,7 @@ void timers_assert(const struct timers *t)
 {
     assert(t->count >= 0 && t->count <= t->ids);
     for (int at = 0; at < t->count; at++) {
-        assert(t->place[t->heap[at]] == at + 1);
+        assert(t->heap_at[t->heap[at]] == at + 1);
         assert(at == 0 || !timers_earlier(t, at, (at - 1) / 2));
     }
 }

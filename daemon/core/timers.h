@@ -11,7 +11,7 @@
 
 struct timers {
     uint64_t *at_ns; // [ids], valid while set
-    int *place;      // [ids], 1 + place in the heap; 0: not set
+    int *heap_at;    // [ids], 1 + index in the heap; 0: not set
     int *heap;       // [count] ids
     int ids, count;
 };

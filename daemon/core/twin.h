@@ -23,7 +23,7 @@ bool twin_stands_by(const struct pool *pool);
 bool twin_leads(const struct pool *pool);
 
 // It may not be started for a job yet, because of failed starts of its own or of its twin in its
-// place.
+// stead.
 bool twin_rests(const struct pool *pool);
 
 // The devices that the twin still holds although it was killed, and leaves to this one alone; 0

@@ -75,7 +75,7 @@ static void account_close(struct users *u, struct account *account)
 }
 
 // Of those without jobs, the one that has used least goes; the level must not stay behind it, or
-// its user had the first turn again and again.
+// its user went first again and again.
 static void users_forget_one(struct users *u)
 {
     struct account *least = NULL;

@@ -124,8 +124,8 @@ static void on_answer(struct service *s, const struct action *a)
     tally_answer(&s->tally, &reply);
     size_t size = 0;
     void *data = reply_encode(&reply, &size);
-    if (data && a->memory >= 0)
-        answer_cache_keep(&s->answers, a->memory, data, size);
+    if (data && a->answer_index >= 0)
+        answer_cache_keep(&s->answers, a->answer_index, data, size);
     struct segments segments = task->segments;
     tasks_answer(s->tasks, a->slot, data, size);
     deposits_release(s->deposits, &segments);
@@ -273,19 +273,19 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
     struct error error;
     switch (admission->kind) {
     case ADMISSION_NEW:
-        tasks_begin(s->tasks, admission->place, request, spec, timeout_ns, exchange, peer);
-        answer_log_admitted(tasks_get(s->tasks, admission->place));
-        events_admitted(s->events, tasks_get(s->tasks, admission->place));
+        tasks_begin(s->tasks, admission->index, request, spec, timeout_ns, exchange, peer);
+        answer_log_admitted(tasks_get(s->tasks, admission->index));
+        events_admitted(s->events, tasks_get(s->tasks, admission->index));
         if (request->attends)
-            tasks_set_segments(s->tasks, admission->place,
+            tasks_set_segments(s->tasks, admission->index,
                                deposits_take(s->deposits, peer, request));
         break;
     case ADMISSION_ATTACHED:
-        if (tasks_attach(s->tasks, admission->place, exchange, peer, &error) != STATUS_OK)
+        if (tasks_attach(s->tasks, admission->index, exchange, peer, &error) != STATUS_OK)
             answer_refuse(exchange, peer, request, &error);
         break;
     case ADMISSION_ANSWERED:
-        request_recall(s, exchange, peer, request, admission->place);
+        request_recall(s, exchange, peer, request, admission->index);
         break;
     }
 }

@@ -60,7 +60,7 @@ enum status submit_request(const struct core_request *request, int *slot)
     core_assert(f.core);
     if (status == STATUS_OK) {
         ck_assert_int_eq(admission.kind, ADMISSION_NEW);
-        *slot = admission.place;
+        *slot = admission.index;
     }
     return status;
 }

@@ -33,7 +33,7 @@ END_TEST
 static void expect_admission(struct admission admission, int kind, int place)
 {
     ck_assert_int_eq((int)admission.kind, kind);
-    ck_assert_int_eq(admission.place, place);
+    ck_assert_int_eq(admission.index, place);
 }
 
 START_TEST(a_request_id_runs_once)
@@ -50,7 +50,7 @@ START_TEST(a_request_id_runs_once)
     ranks_report(ranks, run.job);
     struct action answer = expect_answer(slot, CAUSE_NONE, -1);
     run = expect_run(ranks, other);
-    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.memory);
+    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.answer_index);
     run_finish(ranks, run);
 }
 END_TEST
@@ -69,7 +69,7 @@ START_TEST(an_answered_request_is_forgotten_after_so_many_others)
     // The next answer takes its place.
     struct action run = run_in(ranks);
     ranks_report(ranks, run.job);
-    ck_assert_int_eq(expect_answer(run.slot, CAUSE_NONE, -1).memory, admission.place);
+    ck_assert_int_eq(expect_answer(run.slot, CAUSE_NONE, -1).answer_index, admission.index);
     ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
     expect_run(ranks, slot);
 }
@@ -107,10 +107,10 @@ START_TEST(every_outcome_is_remembered)
     rank_dies(ranks, 2);
     struct action answer = expect_answer(slot, CAUSE_RANK_EXITED, 2);
     expect_kill(ranks);
-    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.memory);
+    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.answer_index);
     // Also while nothing new is taken.
     core_drain(f.core, f.now_ns);
-    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.memory);
+    expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.answer_index);
 }
 END_TEST
 
@@ -279,14 +279,14 @@ START_TEST(what_nobody_waits_for_is_dropped_from_the_queue)
     const int gone[] = {slots[0], slots[1], slots[3]};
     core_abandon(f.core, f.now_ns, gone, 3);
     core_assert(f.core);
-    ck_assert_int_eq(expect_answer(slots[1], CAUSE_CANCELLED, -1).memory, -1);
+    ck_assert_int_eq(expect_answer(slots[1], CAUSE_CANCELLED, -1).answer_index, -1);
     expect_answer(slots[3], CAUSE_CANCELLED, -1);
     expect_none(); // what runs goes on
     ranks_report(ranks, run.job);
     struct action answer = expect_answer(slots[0], CAUSE_NONE, -1);
     expect_run(ranks, slots[2]);
     // What ran is remembered, what did not may come again.
-    expect_admission(submit_again(&requests[0]), ADMISSION_ANSWERED, answer.memory);
+    expect_admission(submit_again(&requests[0]), ADMISSION_ANSWERED, answer.answer_index);
     ck_assert_int_eq(submit_request(&requests[1], &slots[1]), STATUS_OK);
 }
 END_TEST

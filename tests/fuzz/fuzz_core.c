@@ -73,13 +73,13 @@ static void submit(void)
                                    .run_timeout_ns = who >= 128 ? timeout_of(take()) : 0,
                                    .case_hash = who / 3 % 4,
                                    .cost_ns = cost_of(time)};
-    struct admission admission = {.place = -1};
+    struct admission admission = {.index = -1};
     struct error error = {.text = ""};
     request_id(&request.id, number + 1);
     enum status status = core_submit(w.core, w.now_ns, &request, &admission, &error);
     if (status == STATUS_OK) {
         require(admission.kind == ADMISSION_NEW);
-        admitted(&request, admission.place);
+        admitted(&request, admission.index);
     } else {
         require(error.text[0] != '\0');
         require_refusal(&request, status);
@@ -92,7 +92,7 @@ static void submit_again(void)
     unsigned which = take(), how = take();
     const struct asked *asked = &w.asked[which % REQUESTS_MAX];
     struct core_request request = asked->request;
-    struct admission admission = {.place = -1};
+    struct admission admission = {.index = -1};
     struct error error = {.text = ""};
     bool known = asked->life == LIFE_LIVING || asked->life == LIFE_ANSWERED;
     if (asked->life == LIFE_NONE)
@@ -105,13 +105,13 @@ static void submit_again(void)
         require(status != STATUS_OK || admission.kind == ADMISSION_NEW);
         if (status == STATUS_OK) {
             w.asked[which % REQUESTS_MAX].life = LIFE_NONE;
-            admitted(&request, admission.place);
+            admitted(&request, admission.index);
         }
         return;
     }
     bool same = how % 4 != 1 && how % 4 != 2;
     require(status == (same ? STATUS_OK : STATUS_ALREADY_EXISTS));
-    require(!same || admission.place == asked->place);
+    require(!same || admission.index == asked->place);
     require(!same || (int)admission.kind ==
                          (asked->life == LIFE_LIVING ? ADMISSION_ATTACHED : ADMISSION_ANSWERED));
 }

@@ -131,8 +131,8 @@ static void answered(const struct action *a)
     require(a->status == status_of(a->cause));
     require(a->total_ns == w.now_ns - job->admitted_ns);
     require(a->queue_ns + a->start_ns + a->run_ns == a->total_ns);
-    require(!job->abandoned || (a->cause == CAUSE_CANCELLED && a->memory == -1));
-    require(a->memory >= (job->abandoned ? -1 : 0) && a->memory < ANSWERED_IDS_MAX);
+    require(!job->abandoned || (a->cause == CAUSE_CANCELLED && a->answer_index == -1));
+    require(a->answer_index >= (job->abandoned ? -1 : 0) && a->answer_index < ANSWERED_IDS_MAX);
     if (job->runs) {
         struct crew *crew = &w.crews[job->pool];
         require(a->job == job->number && a->pool == job->pool && crew->slot == a->slot);
@@ -145,8 +145,8 @@ static void answered(const struct action *a)
     }
     if (job->asked >= 0) {
         struct asked *asked = &w.asked[job->asked];
-        asked->life = a->memory < 0 ? LIFE_FORGOTTEN : LIFE_ANSWERED;
-        asked->place = a->memory;
+        asked->life = a->answer_index < 0 ? LIFE_FORGOTTEN : LIFE_ANSWERED;
+        asked->place = a->answer_index;
     }
     job->lives = false;
 }

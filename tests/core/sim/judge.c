@@ -95,15 +95,15 @@ static void judge_repetition(struct sim *s, const struct admission *admission,
     bool lives = known->place != PLACE_ANSWERED;
     SIM_CHECK(s,
               (int)admission->kind == (lives ? ADMISSION_ATTACHED : ADMISSION_ANSWERED) &&
-                  admission->place == (lives ? known->slot : known->memory),
-              "asked again: admission %d place %d", (int)admission->kind, admission->place);
+                  admission->index == (lives ? known->slot : known->answer_index),
+              "asked again: admission %d index %d", (int)admission->kind, admission->index);
     *(lives ? &s->totals->attached : &s->totals->repeated) += 1;
 }
 
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission, const struct sim_job *known)
 {
-    bool again = known && (known->place != PLACE_ANSWERED || known->memory >= 0);
+    bool again = known && (known->place != PLACE_ANSWERED || known->answer_index >= 0);
     enum status expected =
         again ? repetition_status(request, known) : submission_status(s, request);
     SIM_CHECK(s, status == expected, "submitted with world size %d: %s instead of %s",
@@ -358,9 +358,9 @@ static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
 static void judge_memory(struct sim *s, struct sim_job *job, const struct action *a)
 {
     bool forget = job->abandoned && a->cause == CAUSE_CANCELLED;
-    SIM_CHECK(s, a->memory == (forget ? -1 : s->answered % ANSWERED_IDS_MAX),
-              "the answer of slot %d is kept at %d", a->slot, a->memory);
-    job->memory = a->memory;
+    SIM_CHECK(s, a->answer_index == (forget ? -1 : s->answered % ANSWERED_IDS_MAX),
+              "the answer of slot %d is kept at %d", a->slot, a->answer_index);
+    job->answer_index = a->answer_index;
     s->answered += !forget;
     s->totals->forgotten += forget;
 }

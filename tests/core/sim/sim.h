@@ -76,7 +76,7 @@ struct sim_job {
     int slot, world_size, crew;
     uint32_t user;
     unsigned clients; // bit mask of those that wait for its answer
-    int memory;       // ANSWERED: the place of the answer; -1: none, the id is forgotten
+    int answer_index; // ANSWERED: of the answer; -1: none, the id is forgotten
     bool ended;       // in this event it was cancelled: it must be answered
     bool cancel_on_disconnect;
     bool abandoned; // in this event the last client went: it must be answered and forgotten

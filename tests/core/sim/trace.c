@@ -53,7 +53,7 @@ void trace_submission(const struct sim *s, const struct core_request *request, e
     trace_time(s);
     printf("  world size %d timeout %.3f ms hash %d: %s %d place %d %s\n", request->world_size,
            (double)request->timeout_ns / 1e6, (int)request->case_hash, status_name(status),
-           (int)admission->kind, admission->place, error->text);
+           (int)admission->kind, admission->index, error->text);
 }
 
 void trace_action(const struct sim *s, const struct action *a)

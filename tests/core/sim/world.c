@@ -141,7 +141,7 @@ static void client_admitted(struct sim *s, const struct core_request *request, u
                          .world_size = request->world_size,
                          .user = request->user,
                          .crew = -1,
-                         .memory = -1};
+                         .answer_index = -1};
 }
 
 // Another request, or one that was made before: mostly the same in all it says.
@@ -175,7 +175,7 @@ static void client_submit(struct sim *s, int world_size, uint64_t timeout_ns, ui
     uint64_t id;
     struct core_request request = draw_request(s, world_size, timeout_ns, hash, &id);
     struct sim_job *job = job_by_id(s, id);
-    struct admission admission = {.place = -1};
+    struct admission admission = {.index = -1};
     struct error error = {0};
     enum status status = core_submit(s->core, s->now_ns, &request, &admission, &error);
     trace_submission(s, &request, status, &admission, &error);
@@ -185,7 +185,7 @@ static void client_submit(struct sim *s, int world_size, uint64_t timeout_ns, ui
     if (status != STATUS_OK || admission.kind == ADMISSION_ANSWERED)
         return;
     if (admission.kind == ADMISSION_NEW) {
-        client_admitted(s, &request, id, admission.place);
+        client_admitted(s, &request, id, admission.index);
         job = &s->jobs[s->job_count - 1];
         client_follow_up(s, s->job_count - 1);
     }
