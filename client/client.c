@@ -381,6 +381,8 @@ static struct cpattn_daemon_status *status_create(struct wire_status *wire)
         .refused = wire->refused,
         .unverified = wire->unverified,
         .devices_out = wire->devices_out,
+        .loop_lag_max_ns = wire->loop_lag_max_ns,
+        .loop_lag_p99_ns = wire->loop_lag_p99_ns,
         .draining = wire->draining,
         .pool_count = wire->pool_count,
         .request_count = wire->open_count,

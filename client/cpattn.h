@@ -445,6 +445,9 @@ struct cpattn_daemon_status {
     int32_t request_count; // that the status lists; `queued` and `running` count all
     uint64_t unverified;   // ran to their end, and asked for no comparison
     uint64_t devices_out;  // bit mask, as in cpattn_pool: out of use by an administrator's order
+    // For how long the daemon looked at nothing new, in the last minute or two: at most, and in 99
+    // of 100 rounds of its loop. 0 where the daemon is older than this.
+    uint64_t loop_lag_max_ns, loop_lag_p99_ns;
 };
 
 // One pool: the rank processes of one world size.

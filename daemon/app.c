@@ -53,6 +53,7 @@ struct app {
     struct deposits *deposits;
     ev_timer tick;
     ev_signal term, interrupt, hangup;
+    struct loop_lag lag;
     uint64_t ticks, ticked_ns;
     uint64_t fed_ns;            // the last word to the watchdog
     uint64_t drain_ns, stop_ns; // when these began; 0: not yet
@@ -274,6 +275,7 @@ static void watchers_start(struct app *s)
     s->tick.data = s;
     s->ticked_ns = clock_now_ns();
     ev_timer_start(s->loop, &s->tick);
+    loop_lag_start(&s->lag, s->loop);
     signal_watch(s, &s->term, SIGTERM, on_signal);
     signal_watch(s, &s->interrupt, SIGINT, on_signal);
     // Who starts the daemon with nohup wants it to outlive the terminal.
@@ -306,6 +308,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
         .confinement = b->confinement,
         .start_timeout_ns = start_timeout(s),
         .kill_timeout_ns = c->kill_timeout_ns,
+        .lag = &s->lag,
         .shares_devices = b->shares_devices,
         .spares = b->spares,
         .idle_timeout_ns = c->idle_timeout_ns,

@@ -184,6 +184,8 @@ const struct map_field schema_status[] = {
     BOOL(wire_status, draining),
     UINT(wire_status, unverified),
     UINT(wire_status, devices_out),
+    UINT(wire_status, loop_lag_max_ns),
+    UINT(wire_status, loop_lag_p99_ns),
     END,
 };
 

@@ -185,6 +185,7 @@ struct wire_status {
     uint64_t admitted, passed, failed, errors, refused; // since the start
     uint64_t unverified;
     uint64_t devices_out; // bit mask, as in wire_pool
+    uint64_t loop_lag_max_ns, loop_lag_p99_ns;
     bool draining;
     int32_t pool_count;
     struct wire_pool *pools; // owned

@@ -476,19 +476,17 @@ void core_rank_failed(struct core *core, uint64_t now_ns, int pool, uint32_t gen
 }
 
 void core_rank_ending(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
-                      bool from_outside)
+                      const struct rank_end *end)
 {
-    core_hear(
-        core, now_ns, pool, generation,
-        &(struct pool_event){.kind = POOL_ENDING, .rank = rank, .from_outside = from_outside});
+    core_hear(core, now_ns, pool, generation,
+              &(struct pool_event){.kind = POOL_ENDING, .rank = rank, .end = *end});
 }
 
 void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
-                      bool from_outside)
+                      const struct rank_end *end)
 {
-    core_hear(
-        core, now_ns, pool, generation,
-        &(struct pool_event){.kind = POOL_EXITED, .rank = rank, .from_outside = from_outside});
+    core_hear(core, now_ns, pool, generation,
+              &(struct pool_event){.kind = POOL_EXITED, .rank = rank, .end = *end});
 }
 
 void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation)

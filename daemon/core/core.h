@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "common/limits.h"
+#include "common/rank_end.h"
 #include "common/status.h"
 #include "daemon/core/users.h"
 #include "proto/wire.h" // struct request_id, enum pool_state
@@ -144,13 +145,13 @@ void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t g
 void core_rank_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
                       int kind, int peer);
 // The process is ending: its exit is certain, and may take a while, in which nothing is heard of
-// it. As good a cause as the exit. May be left out. `from_outside`: a signal has ended it that a
-// fault of its own does not bring, such as SIGKILL; that is no evidence against its case.
+// it. As good a cause as the exit. May be left out. An end by a signal from outside
+// (common/rank_end.h) is no evidence against its case.
 void core_rank_ending(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
-                      bool from_outside);
+                      const struct rank_end *end);
 // The process is reaped. Reported exactly once per started rank.
 void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank,
-                      bool from_outside);
+                      const struct rank_end *end);
 // A START that could not be carried out; no rank of that generation is alive.
 void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation);
 
@@ -215,15 +216,17 @@ enum cause {
 
 struct action {
     enum action_kind kind;
-    // 0..POOLS_MAX-1; -1 where none. Names the pool, by its crew, from its START until the last of its ranks
-    // is reaped, and then perhaps another. The ANSWERs that a last exit brings still carry it.
+    // 0..POOLS_MAX-1; -1 where none. Names the pool, by its crew, from its START until the last of
+    // its ranks is reaped, and then perhaps another. The ANSWERs that a last exit brings still
+    // carry it.
     int pool;
     uint32_t generation; // counts the starts of all pools; never used twice
     int implementation, world_size, instance;
-    bool spare;         // START: it is to stand by for the pool that works on these devices
-    int slot;           // RUN, ANSWER
-    const char *reason; // KILL: in words, with the `rank` that is its cause
-    int answer_index;   // ANSWER: what to keep it under, in case it is asked for again, or -1
+    bool spare;          // START: it is to stand by for the pool that works on these devices
+    int slot;            // RUN, ANSWER
+    const char *reason;  // KILL: in words, with the `rank` that is its cause
+    struct rank_end end; // KILL: how that rank ended, if this is the reason
+    int answer_index;    // ANSWER: what to keep it under, in case it is asked for again, or -1
     enum status status;
     enum cause cause;
     int rank;         // the causing rank, or -1

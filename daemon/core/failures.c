@@ -85,7 +85,7 @@ void failures_refuse_waiting(struct core *core, struct size *size)
     if (down_ns == TIMERS_NEVER)
         return;
     struct pool *pool = failures_culprit(size);
-    struct job_event event = {.kind = JOB_REFUSE_DOWN, .pool = pool, .rank = pool->loss_rank};
+    struct job_event event = {.kind = JOB_REFUSE_DOWN, .pool = pool, .rank = pool->loss.rank};
     LIST_FOREACH (node, &size->queue) {
         if (core->draining || core->now_ns - down_ns >= job_entry(node)->patience_ns)
             job_handle(core, job_entry(node), &event);

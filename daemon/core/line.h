@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines: the jobs of one user that wait for one size, in order of admission. The
 // job of the user who has used least device time goes first, among these the one that was admitted
-// first. But a job that was first and could not run while devices were idle is pinned: it goes first
-// until it runs. Else those who use little could for long keep all devices from one that needs many
-// at a time.
+// first. But a job that was first and could not run while devices were idle is pinned: it goes
+// first until it runs. Else those who use little could for long keep all devices from one that
+// needs many at a time.
 #ifndef CPATTN_DAEMON_CORE_LINE_H
 #define CPATTN_DAEMON_CORE_LINE_H
 

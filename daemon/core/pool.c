@@ -46,7 +46,7 @@ void pool_init(struct core *core, int index, struct size *size, int instance, ui
         .twin = twin,
         .crew = -1,
         .suspect = -1,
-        .loss_rank = -1,
+        .loss = {.rank = -1},
     };
     size->modes[MODE_COLD]++;
     list_init(&pool->node);
@@ -132,10 +132,14 @@ static const char *loss_words(enum pool_loss loss)
 
 void pool_loss_text(const struct pool *pool, struct error *text)
 {
-    if (pool->loss_rank >= 0)
-        error_set(text, STATUS_OK, "rank %d %s", pool->loss_rank, loss_words(pool->loss));
+    const struct loss *loss = &pool->loss;
+    char end[RANK_END_TEXT_MAX];
+    if (loss->rank >= 0)
+        error_set(text, STATUS_OK, "rank %d %s", loss->rank,
+                  loss->end.kind == RANK_LIVES ? loss_words(loss->kind)
+                                               : rank_end_said(&loss->end, end));
     else
-        error_set(text, STATUS_OK, "%s", loss_words(pool->loss));
+        error_set(text, STATUS_OK, "%s", loss_words(loss->kind));
 }
 
 enum pool_state pool_state(const struct pool *pool)
@@ -165,12 +169,18 @@ static void pool_reaped(struct core *core, struct pool *pool)
     pool->start_failed = pool->must_wait = false;
 }
 
+static struct loss loss_by(enum pool_loss kind, int rank)
+{
+    return (struct loss){.kind = kind, .rank = rank};
+}
+
 static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss)
 {
     assert(!pool->job);
     struct action kill = pool_action(ACTION_KILL, pool);
     kill.reason = loss == LOSS_NONE ? "no longer needed" : loss_words(loss);
-    kill.rank = loss == LOSS_NONE ? -1 : pool->loss_rank;
+    kill.rank = loss == LOSS_NONE ? -1 : pool->loss.rank;
+    kill.end = loss == LOSS_NONE ? (struct rank_end){RANK_LIVES} : pool->loss.end;
     pool_move(core, pool, MODE_STOPPING, time_after(core->now_ns, core->config.kill_timeout_ns));
     if (pool->alive)
         actions_push(&core->actions, &kill);
@@ -178,34 +188,33 @@ static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss)
         pool_reaped(core, pool);
 }
 
-static void pool_note_loss(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
+static void pool_note_loss(struct core *core, struct pool *pool, struct loss loss)
 {
     pool->lost_ns = core->now_ns;
     pool->loss = loss;
-    pool->loss_rank = rank;
     pool->deaths++;
 }
 
 // Answers the job, if it runs one, and takes all ranks down.
-static void pool_lose(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
+static void pool_lose(struct core *core, struct pool *pool, struct loss loss)
 {
-    pool_note_loss(core, pool, loss, rank);
+    pool_note_loss(core, pool, loss);
     pool->must_wait = pool->as_spare && !pool->used;
     if (pool->job) {
         struct job_event event = {.kind = JOB_LOSE,
-                                  .cause = pool_causes[loss],
-                                  .rank = rank,
-                                  .no_evidence = loss == LOSS_KILLED};
+                                  .cause = pool_causes[loss.kind],
+                                  .rank = loss.rank,
+                                  .no_evidence = loss.kind == LOSS_KILLED};
         job_handle(core, pool->job, &event);
     }
-    pool_kill(core, pool, loss);
+    pool_kill(core, pool, loss.kind);
 }
 
-static void pool_fail_start(struct core *core, struct pool *pool, enum pool_loss loss, int rank)
+static void pool_fail_start(struct core *core, struct pool *pool, struct loss loss)
 {
     failures_note(core, pool);
     pool->start_failed = true;
-    pool_lose(core, pool, loss, rank);
+    pool_lose(core, pool, loss);
 }
 
 // ---- the cells of the table -----------------------------------------------------------------
@@ -268,7 +277,7 @@ void pool_wait_anew(struct core *core, struct pool *pool)
 static void pool_hear_ready(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     if (pool->ready & bit_of(event->rank)) {
-        pool_fail_start(core, pool, LOSS_FAILED, event->rank);
+        pool_fail_start(core, pool, loss_by(LOSS_FAILED, event->rank));
         return;
     }
     pool->ready |= bit_of(event->rank);
@@ -294,7 +303,7 @@ static void pool_run(struct core *core, struct pool *pool, const struct pool_eve
 static void pool_hear_report(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     if (event->number != pool->job->number || pool->reported & bit_of(event->rank)) {
-        pool_lose(core, pool, LOSS_FAILED, event->rank);
+        pool_lose(core, pool, loss_by(LOSS_FAILED, event->rank));
         return;
     }
     pool->reported |= bit_of(event->rank);
@@ -328,12 +337,13 @@ static void pool_hear_more_lost(struct core *core, struct pool *pool,
 static void pool_end_suspicion(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     (void)event;
-    pool_lose(core, pool, LOSS_PEER, pool->suspect);
+    pool_lose(core, pool, loss_by(LOSS_PEER, pool->suspect));
 }
 
-static enum pool_loss exit_loss(const struct pool_event *event)
+static struct loss exit_loss(const struct pool_event *event)
 {
-    return event->from_outside ? LOSS_KILLED : LOSS_EXITED;
+    return (struct loss){rank_end_is_from_outside(&event->end) ? LOSS_KILLED : LOSS_EXITED,
+                         event->rank, event->end};
 }
 
 // A victim that gives up is not the cause. When nobody is left, no better one will come.
@@ -341,7 +351,7 @@ static void pool_hear_exit_suspect(struct core *core, struct pool *pool,
                                    const struct pool_event *event)
 {
     if (!(pool->victims & bit_of(event->rank)))
-        pool_lose(core, pool, exit_loss(event), event->rank);
+        pool_lose(core, pool, exit_loss(event));
     else if (!pool->alive)
         pool_end_suspicion(core, pool, event);
 }
@@ -351,56 +361,56 @@ static void pool_hear_failed_suspect(struct core *core, struct pool *pool,
                                      const struct pool_event *event)
 {
     if (!(pool->victims & bit_of(event->rank)))
-        pool_lose(core, pool, LOSS_FAILED, event->rank);
+        pool_lose(core, pool, loss_by(LOSS_FAILED, event->rank));
 }
 
 static void pool_hear_exit(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    pool_lose(core, pool, exit_loss(event), event->rank);
+    pool_lose(core, pool, exit_loss(event));
 }
 
 static void pool_hear_failed(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    pool_lose(core, pool, LOSS_FAILED, event->rank);
+    pool_lose(core, pool, loss_by(LOSS_FAILED, event->rank));
 }
 
 static void pool_hear_lost_idle(struct core *core, struct pool *pool,
                                 const struct pool_event *event)
 {
-    pool_lose(core, pool, LOSS_PEER, event->peer);
+    pool_lose(core, pool, loss_by(LOSS_PEER, event->peer));
 }
 
 static void pool_exit_starting(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    pool_fail_start(core, pool, exit_loss(event), event->rank);
+    pool_fail_start(core, pool, exit_loss(event));
 }
 
 static void pool_fail_starting(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    pool_fail_start(core, pool, LOSS_FAILED, event->rank);
+    pool_fail_start(core, pool, loss_by(LOSS_FAILED, event->rank));
 }
 
 static void pool_lost_starting(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    pool_fail_start(core, pool, LOSS_PEER, event->peer);
+    pool_fail_start(core, pool, loss_by(LOSS_PEER, event->peer));
 }
 
 static void pool_not_started(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     (void)event;
-    pool_fail_start(core, pool, LOSS_NOT_STARTED, -1);
+    pool_fail_start(core, pool, loss_by(LOSS_NOT_STARTED, -1));
 }
 
 static void pool_start_timeout(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     (void)event;
-    pool_fail_start(core, pool, LOSS_START_TIMEOUT, -1);
+    pool_fail_start(core, pool, loss_by(LOSS_START_TIMEOUT, -1));
 }
 
 static void pool_stop(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     if (event->loss != LOSS_NONE)
-        pool_note_loss(core, pool, event->loss, event->rank);
+        pool_note_loss(core, pool, loss_by(event->loss, event->rank));
     pool_kill(core, pool, event->loss);
 }
 

@@ -43,6 +43,12 @@ enum pool_loss {
     LOSS_COUNT,
 };
 
+struct loss {
+    enum pool_loss kind;
+    int rank;            // its cause, or -1
+    struct rank_end end; // EXITED, KILLED: how that ended
+};
+
 struct pool {
     struct list node;
     enum pool_mode mode;
@@ -71,9 +77,8 @@ struct pool {
     struct failures failures, spare_failures;
     uint32_t starts;
     uint64_t jobs, deaths;
-    enum pool_loss loss; // the last
-    int loss_rank;       // its cause, or -1
-    uint64_t lost_ns;    // when
+    struct loss loss; // the last
+    uint64_t lost_ns; // when
 
     uint64_t pass; // of the scheduler: the last in which a waiting job reserved it
 };
@@ -102,8 +107,8 @@ struct pool_event {
     uint64_t number;
     struct job *job;
     enum pool_loss loss;
-    bool spare;        // to stand by for its twin, which is up
-    bool from_outside; // ENDING, EXITED: what ended it was no fault of its own
+    bool spare;          // to stand by for its twin, which is up
+    struct rank_end end; // ENDING, EXITED
 };
 
 // `instance` of its size, without ranks; core->pools[index]. `twin` may be NULL.

@@ -41,7 +41,7 @@ struct core {
     struct list jobs_free, jobs_running;
     struct line *lines; // [config.queue_max]
     struct list lines_free;
-    uint64_t memory;  // that jobs which run take
+    uint64_t memory;    // that jobs which run take
     struct job *pinned; // the queued job that goes first until it runs, or NULL: line.h
     int job_counts[JOB_STATES];
     struct size *sizes; // [size_count], core_size()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has jobs, and whose job goes first. Each user has an account of the device time that their jobs
-// have used: devices times the time for which they have run. Whoever has used least goes first;
-// what was used counts from a level that rises as jobs are run, so that
+// Who has jobs, and whose job goes first. Each user has an account of the device time that their
+// jobs have used: devices times the time for which they have run. Whoever has used least goes
+// first; what was used counts from a level that rises as jobs are run, so that
 // - who comes back after a while begins where the others are, and neither gets what was not asked
 //   for meanwhile nor pays for devices that nobody else wanted;
 // - nobody is ahead of the level, or behind it, by more than a window: a job of a day costs its

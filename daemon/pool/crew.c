@@ -24,6 +24,10 @@
 #define GRACE_S         .25
 #define STRAYS_PAUSE_MS 2
 
+// Of a round of the loop, for starting ranks. A rank is a copy of the daemon until it runs its
+// program, and the daemon waits for that.
+#define START_ROUND_NS (4 * NS_PER_MS)
+
 #define LIBRARY_PIECE_BYTES (INT64_C(33) << 20)
 
 // ---- all crews ---------------------------------------------------------------------------------
@@ -34,9 +38,23 @@ static void ranks_kill(struct crew *crew)
         rank_process_kill(&crew->ranks[rank]);
 }
 
+static void starting_end(struct crew *crew)
+{
+    struct crew_starting *s = &crew->starting;
+    if (!s->active)
+        return;
+    ev_check_stop(crew->crews->loop, &s->step);
+    ev_idle_stop(crew->crews->loop, &s->awake);
+    mesh_fini(&s->mesh);
+    if (s->progress_fd >= 0)
+        close(s->progress_fd);
+    s->active = false;
+}
+
 static void crew_fini(struct crew *crew, uint64_t deadline_ns)
 {
     ranks_kill(crew);
+    starting_end(crew);
     if (crew->crews)
         ev_timer_stop(crew->crews->loop, &crew->grace);
     for (int rank = 0; crew->ranks && rank < crew->world_size; rank++)
@@ -55,8 +73,10 @@ static void on_rank_gone(struct crew *crew, int rank)
     const struct crew_handler *handler = &crew->crews->handler;
     uint32_t generation = crew->generation;
     crew->alive--;
-    handler->exited(handler->context, crew->index, generation, rank,
-                    crew->ranks[rank].from_outside);
+    if (crew->starting.error.status == STATUS_OK)
+        handler->exited(handler->context, crew->index, generation, rank, &crew->ranks[rank].end);
+    else if (crew->alive == 0)
+        handler->not_started(handler->context, crew->index, generation, &crew->starting.error);
     if (crew->generation == generation && crew->alive == 0)
         crew_fini(crew, 0);
 }
@@ -195,7 +215,7 @@ static enum status crew_init(struct crews *p, struct crew *crew, const struct cr
     if (!crew->ranks || !crew->reports || !crew->snapshot)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool of %d ranks",
                          world_size);
-    crew->world_size = world_size;
+    crew->world_size = crew->alive = world_size;
     for (int rank = 0; rank < world_size; rank++) {
         struct rank_process *r = &crew->ranks[rank];
         r->crew = crew;
@@ -206,19 +226,83 @@ static enum status crew_init(struct crews *p, struct crew *crew, const struct cr
     return STATUS_OK;
 }
 
-static enum status ranks_start(struct crew *crew, int progress_fd, struct error *error)
+// ---- the start ---------------------------------------------------------------------------------
+
+static enum status rank_start_next(struct crew *crew)
 {
-    struct mesh mesh = {0};
-    enum status status = mesh_init(&mesh, crew->world_size, error);
-    for (int rank = 0; status == STATUS_OK && rank < crew->world_size; rank++) {
-        status = mesh_open(&mesh, rank, error);
-        if (status == STATUS_OK)
-            status = rank_process_start(&crew->ranks[rank], &mesh, progress_fd, error);
-        mesh_close(&mesh, rank);
-        crew->alive += status == STATUS_OK;
-    }
-    mesh_fini(&mesh);
+    struct crew_starting *s = &crew->starting;
+    int rank = s->next;
+    enum status status = mesh_open(&s->mesh, rank, &s->error);
+    if (status == STATUS_OK)
+        status = rank_process_start(&crew->ranks[rank], &s->mesh, s->progress_fd, &s->error);
+    mesh_close(&s->mesh, rank);
+    s->next += status == STATUS_OK;
     return status;
+}
+
+// Starts one rank, and more until the time is over.
+static enum status ranks_start(struct crew *crew)
+{
+    uint64_t end_ns = clock_now_ns() + START_ROUND_NS;
+    enum status status;
+    do
+        status = rank_start_next(crew);
+    while (status == STATUS_OK && crew->starting.next < crew->world_size &&
+           clock_now_ns() < end_ns);
+    return status;
+}
+
+// Nothing is heard any more of those that were started; the last that is reaped brings the news.
+static void starting_fail(struct crew *crew)
+{
+    int started = crew->starting.next;
+    rank_process_fini(&crew->ranks[started], clock_now_ns() + REAP_MAX_NS);
+    crew->alive -= crew->world_size - started;
+    for (int rank = 0; rank < started; rank++)
+        rank_process_abandon(&crew->ranks[rank]);
+    starting_end(crew);
+}
+
+// Of a crew that was killed: ranks that never were are as good as reaped.
+static void unstarted_tell(struct crew *crew)
+{
+    int world_size = crew->world_size;
+    starting_end(crew);
+    for (int rank = crew->starting.next; rank < world_size; rank++)
+        on_rank_gone(crew, rank);
+}
+
+static void on_step(struct ev_loop *loop, ev_check *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct crew *crew = watcher->data;
+    if (crew->killed)
+        unstarted_tell(crew);
+    else if (ranks_start(crew) != STATUS_OK)
+        starting_fail(crew);
+    else if (crew->starting.next == crew->world_size)
+        starting_end(crew);
+}
+
+static void on_awake(struct ev_loop *loop, ev_idle *watcher, int events)
+{
+    (void)loop;
+    (void)watcher;
+    (void)events;
+}
+
+static enum status starting_begin(struct crew *crew)
+{
+    struct crew_starting *s = &crew->starting;
+    *s = (struct crew_starting){.active = true};
+    ev_check_init(&s->step, on_step);
+    ev_idle_init(&s->awake, on_awake);
+    s->step.data = crew;
+    s->progress_fd = progress_create(crew, &s->error);
+    enum status status =
+        s->progress_fd < 0 ? s->error.status : mesh_init(&s->mesh, crew->world_size, &s->error);
+    return status == STATUS_OK ? ranks_start(crew) : status;
 }
 
 enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
@@ -226,16 +310,24 @@ enum status crew_start(struct crews *crews, int index, const struct crew_start *
 {
     struct crew *crew = &crews->table[index];
     enum status status = crew_init(crews, crew, start, error);
-    if (status == STATUS_OK) {
-        int progress_fd = progress_create(crew, error);
-        status = progress_fd < 0 ? error->status : ranks_start(crew, progress_fd, error);
-        if (progress_fd >= 0)
-            close(progress_fd);
+    if (status == STATUS_OK && starting_begin(crew) != STATUS_OK) {
+        status = crew->starting.next > 0 ? STATUS_OK : crew->starting.error.status;
+        *error = crew->starting.error;
     }
-    if (status != STATUS_OK)
+    if (status != STATUS_OK) {
         crew_fini(crew, clock_now_ns() + REAP_MAX_NS);
+    } else if (crew->starting.error.status != STATUS_OK) {
+        starting_fail(crew);
+    } else if (crew->starting.next == crew->world_size) {
+        starting_end(crew);
+    } else {
+        ev_check_start(crews->loop, &crew->starting.step);
+        ev_idle_start(crews->loop, &crew->starting.awake);
+    }
     return status;
 }
+
+// ---- work --------------------------------------------------------------------------------------
 
 // Descriptors first, so that they are there when the case is read.
 static enum status tensors_send(const struct rank_process *r, uint64_t job,

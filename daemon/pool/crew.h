@@ -31,7 +31,9 @@ struct crew_start {
     const int *gpus; // in order of the ranks; NULL: none
 };
 
-// Starts all ranks of a pool. On failure none is alive, and nothing is left of those that were.
+// Starts the ranks of a pool: some at once, the others in the next rounds of the loop. On failure
+// none is alive, and nothing is left of those that were; what fails later is told by `not_started`,
+// unless the pool is killed before that.
 enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
                        struct error *error) MUST_CHECK;
 

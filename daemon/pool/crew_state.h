@@ -10,7 +10,10 @@
 #include <sys/types.h>
 
 #include "common/channel.h"
+#include "common/rank_end.h"
 #include "common/report.h"
+#include "common/status.h"
+#include "daemon/pool/mesh.h"
 #include "daemon/pool/stderr_pipe.h"
 #include "daemon/process/confine.h"
 #include "daemon/settings/guests.h"
@@ -19,14 +22,16 @@
 // What becomes of ranks; named like the core's events, which they lead to.
 struct crew_handler {
     void *context;
+    // The rest of a start has failed; no rank is alive.
+    void (*not_started)(void *context, int pool, uint32_t generation, const struct error *error);
     void (*ready)(void *context, int pool, uint32_t generation, int rank);
     void (*reported)(void *context, int pool, uint32_t generation, int rank, uint64_t job);
     void (*failed)(void *context, int pool, uint32_t generation, int rank, int kind, int peer);
-    void (*ending)(void *context, int pool, uint32_t generation, int rank, bool from_outside);
-    void (*exited)(void *context, int pool, uint32_t generation, int rank, bool from_outside);
+    void (*ending)(void *context, int pool, uint32_t generation, int rank,
+                   const struct rank_end *end);
+    void (*exited)(void *context, int pool, uint32_t generation, int rank,
+                   const struct rank_end *end);
 };
-
-#define FATE_MAX 96
 
 struct crew;
 struct rank_process {
@@ -43,10 +48,20 @@ struct rank_process {
     bool said_hello, said_ready;
     bool reported;               // the current job
     struct rank_failure failure; // what it said, or what is held against it; status 0: nothing
-    char fate[FATE_MAX];         // how it ended, "" while it lives
-    bool from_outside;           // its end: of a signal that no fault of its own brings
+    struct rank_end end;         // once it is known
     char state;                  // as of crew_snapshot()
     bool at_memory_limit;        // likewise: it has all that rank-memory leaves it
+};
+
+// The start of a crew, a few ranks in each round of the loop.
+struct crew_starting {
+    bool active;
+    int next; // the rank that is started next
+    int progress_fd;
+    struct mesh mesh;
+    struct error error; // why it has failed; status 0: it has not
+    ev_check step;
+    ev_idle awake; // keeps the loop from sleeping meanwhile
 };
 
 struct crews;
@@ -56,7 +71,9 @@ struct crew {
     uint32_t generation; // 0: never started
     int implementation;
     const struct guest *guest; // whose program it is; NULL: ours
-    int world_size, alive;
+    int world_size;
+    int alive; // ranks that are not reaped, those to be started with them
+    struct crew_starting starting;
     struct rank_process *ranks;  // [world_size]
     struct rank_report *reports; // [world_size], of the current job
     struct progress *progress;   // [world_size], shared with the ranks

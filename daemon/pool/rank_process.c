@@ -265,31 +265,12 @@ static void on_silence(struct ev_loop *loop, ev_timer *watcher, int events)
 
 // ---- the end -----------------------------------------------------------------------------------
 
-// Signals that an operator, a batch system or the kernel, when memory is short, ends a process
-// with.
-static bool is_from_outside(int number)
-{
-    return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP;
-}
-
-static void fate_write(struct rank_process *r, int wait_status)
-{
-    int number = WTERMSIG(wait_status);
-    const char *name = sigabbrev_np(number);
-    r->from_outside = !WIFEXITED(wait_status) && is_from_outside(number);
-    if (WIFEXITED(wait_status))
-        snprintf(r->fate, FATE_MAX, "exited with %d", WEXITSTATUS(wait_status));
-    else
-        snprintf(r->fate, FATE_MAX, "killed by signal %d (SIG%s)", number, name ? name : "?");
-}
-
-static void fate_of(struct rank_process *r, const siginfo_t *info)
+static struct rank_end end_of(const siginfo_t *info)
 {
     if (info->si_pid == 0)
-        snprintf(r->fate, FATE_MAX, "vanished");
-    else
-        fate_write(r, info->si_code == CLD_EXITED ? W_EXITCODE(info->si_status, 0)
-                                                  : W_EXITCODE(0, info->si_status));
+        return (struct rank_end){.kind = RANK_VANISHED};
+    return rank_end_of(info->si_code == CLD_EXITED ? W_EXITCODE(info->si_status, 0)
+                                                   : W_EXITCODE(0, info->si_status));
 }
 
 // A rank that is stopped hears it when it goes on; one that has gone already needs not hear it.
@@ -316,6 +297,14 @@ void rank_process_kill(const struct rank_process *r)
     kill(-r->pid, SIGKILL);
     if (r->pidfd >= 0)
         process_fd_signal(r->pidfd, SIGKILL);
+}
+
+void rank_process_abandon(struct rank_process *r)
+{
+    rank_process_kill(r);
+    ev_timer_stop(r->crew->crews->loop, &r->silence);
+    channel_close(r);
+    r->ending = true;
 }
 
 static void process_forget(struct rank_process *r)
@@ -355,10 +344,10 @@ static void end_tell(struct rank_process *r)
     if (r->ending || !proc_exit_status(r->pid, &wait_status) || (wait_status == 0 && hidden))
         return;
     r->ending = true;
-    fate_write(r, wait_status);
+    r->end = rank_end_of(wait_status);
     stderr_pipe_drain(&r->stderr_pipe);
     handler_of(r)->ending(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank,
-                          r->from_outside);
+                          &r->end);
 }
 
 // What the rank said before its end is reported before its end. Its group is killed while the
@@ -367,6 +356,7 @@ static void end_look(struct rank_process *r)
 {
     struct crew *crew = r->crew;
     siginfo_t info = {0};
+    char text[RANK_END_TEXT_MAX];
     r->ending = true;
     for (int i = 0; i < FRAMES_AT_END_MAX && frame_take(r); i++)
         ;
@@ -375,11 +365,11 @@ static void end_look(struct rank_process *r)
         reap_later(r);
         return;
     }
-    fate_of(r, &info);
+    r->end = end_of(&info);
     log_write(crew->killed ? LOG_LEVEL_DEBUG : LOG_LEVEL_NOTICE,
               "rank_exited rank=%d world=%d generation=%u pid=%d fate=%s", r->rank,
               crew->world_size, crew->generation, (int)r->pid,
-              log_quote(&(struct log_quoted){0}, r->fate));
+              log_quote(&(struct log_quoted){0}, rank_end_text(&r->end, text)));
     stderr_pipe_close(&r->stderr_pipe);
     process_forget(r);
     crew->crews->rank_gone(crew, r->rank);

@@ -20,6 +20,9 @@ void rank_process_signal(const struct rank_process *r, int number);
 // SIGKILL to the process and its group; without effect once it is reaped.
 void rank_process_kill(const struct rank_process *r);
 
+// Kills a rank that nothing is to be heard of any more but that it is reaped.
+void rank_process_abandon(struct rank_process *r);
+
 // What is held against a rank that does not keep to the channel's rules, or cannot be reached.
 void rank_process_distrust(struct rank_process *r, const struct error *error);
 

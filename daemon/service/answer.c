@@ -108,12 +108,14 @@ static int culprit_find(const struct action *action, const struct crew *crew)
 
 static void fate_tell(const struct rank_process *r, bool culprit, enum cause cause, char *fate)
 {
+    bool lives = r->end.kind == RANK_LIVES;
+    char end[RANK_END_TEXT_MAX];
     const char *text = "aborted sibling";
-    if (culprit || (r->fate[0] && !r->crew->killed))
-        text = r->fate;
-    if (culprit && !r->fate[0])
+    if (!lives && (culprit || !r->crew->killed))
+        text = rank_end_text(&r->end, end);
+    if (lives && culprit)
         text = cause == CAUSE_RANK_FAILED ? "" : "stopped by the daemon";
-    snprintf(fate, FATE_MAX, "%s", text);
+    snprintf(fate, RANK_END_TEXT_MAX, "%s", text);
 }
 
 // The word of a rank that has not begun this case tells of another one.
@@ -137,7 +139,7 @@ static void rank_describe(const struct rank_process *r, const struct action *act
     state->step = view.step;
     state->waiting_for = view.waiting_for;
     state->state = r->state;
-    _Static_assert(sizeof(state->fate) == FATE_MAX, "a fate fits the wire");
+    _Static_assert(sizeof(state->fate) == RANK_END_TEXT_MAX, "it fits the wire");
     fate_tell(r, culprit, action->cause, state->fate);
     if (r->failure.status != STATUS_OK)
         memcpy(state->text, r->failure.text, sizeof(state->text));
@@ -204,15 +206,14 @@ static const char *reason_of(const struct sentence *s)
 static void rank_exited_write(const struct sentence *s, struct error *error)
 {
     const struct rank_process *r = culprit_of(s);
-    const char *fate = r && r->fate[0] ? r->fate : "lost";
-    bool was = strncmp(fate, "killed", 6) == 0 || strcmp(fate, "lost") == 0;
+    char end[RANK_END_TEXT_MAX];
+    const char *said = r && r->end.kind != RANK_LIVES ? rank_end_said(&r->end, end) : "was lost";
     char guest[IMPLEMENTATION_NAME_MAX + 16], wrote[ERROR_TEXT_MAX] = "";
     pool_text_guest(s->crew, guest, sizeof(guest));
     if (r && guest[0])
         pool_text_wrote(r, wrote, sizeof(wrote));
-    error_set(error, s->action->status,
-              "rank %d of %d%s %s%s %s%s%s%s; the pool is being restarted", s->culprit,
-              s->action->world_size, guest, was ? "was " : "", fate, s->place,
+    error_set(error, s->action->status, "rank %d of %d%s %s %s%s%s%s; the pool is being restarted",
+              s->culprit, s->action->world_size, guest, said, s->place,
               r && r->failure.text[0] ? ": " : "", r ? r->failure.text : "", wrote);
 }
 

@@ -80,22 +80,18 @@ void pool_text_wrote(const struct rank_process *r, char *text, size_t size)
     snprintf(text, size, "%s%s", lines[0] ? "; it wrote: " : "", lines);
 }
 
-static bool was_killed(const char *fate)
-{
-    return strncmp(fate, "killed", 6) == 0;
-}
-
 void pool_text_not_ready(const struct crew *crew, int rank, struct error *error)
 {
     const struct rank_process *r = &crew->ranks[rank];
     char guest[IMPLEMENTATION_NAME_MAX + 16], command[GUEST_COMMAND_MAX], wrote[ERROR_TEXT_MAX];
-    const char *fate = r->fate[0] ? r->fate : "failed";
-    bool returned = crew->guest && strcmp(fate, "exited with 0") == 0;
+    char end[RANK_END_TEXT_MAX];
+    bool returned = crew->guest && r->end.kind == RANK_EXITED && r->end.number == 0;
     pool_text_guest(crew, guest, sizeof(guest));
     command_write(crew->guest, command, sizeof(command));
     pool_text_wrote(r, wrote, sizeof(wrote));
-    error_set(error, STATUS_UNAVAILABLE, "rank %d of %d%s%s %s%s before it was ready%s%s%s%s", rank,
-              crew->world_size, guest, command, was_killed(fate) ? "was " : "", fate,
+    error_set(error, STATUS_UNAVAILABLE, "rank %d of %d%s%s %s before it was ready%s%s%s%s", rank,
+              crew->world_size, guest, command,
+              r->end.kind == RANK_LIVES ? "failed" : rank_end_said(&r->end, end),
               r->failure.text[0] ? ": " : "", r->failure.text, wrote,
               returned
                   ? "; a guest calls cpattn.guest.serve() or cpattn_guest_main(), which do not "
@@ -109,7 +105,7 @@ void pool_text_late(const struct crew *crew, struct error *error)
     const struct rank_process *late = NULL;
     for (int rank = crew->world_size - 1; rank >= 0; rank--) {
         const struct rank_process *r = &crew->ranks[rank];
-        if (r->fate[0] || r->ending || r->failure.status != STATUS_OK)
+        if (r->end.kind != RANK_LIVES || r->ending || r->failure.status != STATUS_OK)
             return;
         late = r->said_ready ? late : r;
     }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/log.h"
 #include "daemon/service/pool_text.h"
 
 bool reasons_init(struct reasons *r, const struct service_config *config)
@@ -20,6 +21,14 @@ void reasons_fini(struct reasons *r)
 struct error *reasons_start_error(struct reasons *r, const struct action *a)
 {
     return &r->start_errors[a->implementation][a->world_size];
+}
+
+void reasons_note_start(struct reasons *r, int implementation, int world_size, uint32_t generation,
+                        const struct error *error)
+{
+    log_error("pool_start_failed world=%d generation=%u error=%s", world_size, generation,
+              log_quote(&(struct log_quoted){0}, error->text));
+    r->start_errors[implementation][world_size] = *error;
 }
 
 void reasons_note_rank(struct reasons *r, const struct crew *crew, int rank)

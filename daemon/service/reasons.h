@@ -26,6 +26,10 @@ void reasons_fini(struct reasons *r); // takes a zeroed one
 // Of a pool that a START or KILL means.
 struct error *reasons_start_error(struct reasons *r, const struct action *a);
 
+// The processes of a pool could not be had; logged.
+void reasons_note_start(struct reasons *r, int implementation, int world_size, uint32_t generation,
+                        const struct error *error);
+
 // A rank is lost or says that it has failed: notes why it was not ready, if it was not.
 void reasons_note_rank(struct reasons *r, const struct crew *crew, int rank);
 

@@ -17,7 +17,6 @@
 #include "daemon/service/answer_log.h"
 #include "daemon/service/core_config.h"
 #include "daemon/service/events.h"
-#include "daemon/service/fates.h"
 #include "daemon/service/gate.h"
 #include "daemon/service/open_requests.h"
 #include "daemon/service/order.h"
@@ -42,7 +41,6 @@ struct service {
     struct answer_cache answers;
     struct reasons reasons;
     bool acting;
-    struct fates fates;
     struct events *events;
     struct watchers *watchers;
     bool moved; // pools or devices are perhaps not as `events` has seen them last
@@ -65,16 +63,13 @@ static void on_start(struct service *s, const struct action *a)
         a->generation, a->implementation, a->world_size,
         order_gpus(&s->config.description, a->devices, a->world_size, gpus)};
     s->moved = true;
-    fates_start(&s->fates, a);
     log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
                " spare=%d",
                guests_name(s->config.guests, a->implementation), a->world_size, a->instance,
                a->generation, a->devices, a->spare);
     if (crew_start(s->crews, a->pool, &start, &error) == STATUS_OK)
         return;
-    log_error("pool_start_failed world=%d generation=%u error=%s", a->world_size, a->generation,
-              log_quote(&(struct log_quoted){0}, error.text));
-    *reasons_start_error(&s->reasons, a) = error;
+    reasons_note_start(&s->reasons, a->implementation, a->world_size, a->generation, &error);
     core_start_failed(s->core, clock_now_ns(), a->pool, a->generation);
 }
 
@@ -94,13 +89,15 @@ static void on_run(struct service *s, const struct action *a)
 static void on_kill(struct service *s, const struct action *a)
 {
     struct crew *crew = crew_of(s, a);
+    char end[RANK_END_TEXT_MAX];
     s->moved = true;
     log_notice("pool_kill world=%d instance=%d generation=%u rank=%d reason=%s", a->world_size,
-               a->instance, a->generation, a->rank, log_quote(&(struct log_quoted){0}, a->reason));
+               a->instance, a->generation, a->rank,
+               log_quote(&(struct log_quoted){0},
+                         a->end.kind == RANK_LIVES ? a->reason : rank_end_said(&a->end, end)));
     if (!crew)
         return;
     pool_text_late(crew, reasons_start_error(&s->reasons, a));
-    fates_kill(&s->fates, a, crew);
     crew_kill(crew);
 }
 
@@ -221,6 +218,16 @@ static void on_reported(void *context, int pool, uint32_t generation, int rank, 
     actions_do(s);
 }
 
+static void on_not_started(void *context, int pool, uint32_t generation, const struct error *error)
+{
+    struct service *s = context;
+    const struct crew *crew = crews_get(s->crews, pool);
+    reasons_note_start(&s->reasons, crew->implementation, crew->world_size, generation, error);
+    s->moved = true;
+    core_start_failed(s->core, clock_now_ns(), pool, generation);
+    actions_do(s);
+}
+
 static void on_failed(void *context, int pool, uint32_t generation, int rank, int kind, int peer)
 {
     struct service *s = context;
@@ -229,21 +236,22 @@ static void on_failed(void *context, int pool, uint32_t generation, int rank, in
     actions_do(s);
 }
 
-static void on_ending(void *context, int pool, uint32_t generation, int rank, bool from_outside)
+static void on_ending(void *context, int pool, uint32_t generation, int rank,
+                      const struct rank_end *end)
 {
     struct service *s = context;
     reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
-    core_rank_ending(s->core, clock_now_ns(), pool, generation, rank, from_outside);
+    core_rank_ending(s->core, clock_now_ns(), pool, generation, rank, end);
     actions_do(s);
 }
 
-static void on_exited(void *context, int pool, uint32_t generation, int rank, bool from_outside)
+static void on_exited(void *context, int pool, uint32_t generation, int rank,
+                      const struct rank_end *end)
 {
     struct service *s = context;
     reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
-    fates_exit(&s->fates, crews_get(s->crews, pool), rank);
     s->moved = true;
-    core_rank_exited(s->core, clock_now_ns(), pool, generation, rank, from_outside);
+    core_rank_exited(s->core, clock_now_ns(), pool, generation, rank, end);
     actions_do(s);
 }
 
@@ -379,8 +387,9 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
 {
     core_status(s->core, status, pools);
     tally_fill(&s->tally, clock_now_ns(), status);
+    loop_lag_tell(s->config.lag, clock_now_ns(), &status->loop_lag_max_ns,
+                  &status->loop_lag_p99_ns);
     status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core));
-    fates_tell(&s->fates, pools, status->pool_count);
     pool_text_status(&s->config.description, s->reasons.start_errors, pools, status->pool_count);
 }
 
@@ -549,7 +558,8 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
         status = watchers_create(loop, s->events, &s->watchers, error);
     if (status == STATUS_OK && !(reasons_init(&s->reasons, &s->config) && s->core))
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pool core");
-    const struct crew_handler handler = {s, on_ready, on_reported, on_failed, on_ending, on_exited};
+    const struct crew_handler handler = {s,         on_not_started, on_ready, on_reported,
+                                         on_failed, on_ending,      on_exited};
     if (status == STATUS_OK)
         status = crews_create(loop, config->rank_program, config->guests, &s->config.confinement,
                               &handler, &s->crews, error);

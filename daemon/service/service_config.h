@@ -9,6 +9,7 @@
 #include "daemon/core/users.h"
 #include "daemon/machine/time_bounds.h"
 #include "daemon/process/confine.h"
+#include "daemon/service/loop_lag.h"
 #include "daemon/settings/guests.h"
 #include "daemon/settings/subject_list.h"
 #include "daemon/settings/user_list.h"
@@ -32,6 +33,7 @@ struct service_config {
     struct token token;              // of clients over a network; "": none is asked
     int descriptors_max;             // that this process may open
     struct device_rates rates;       // of the devices
+    struct loop_lag *lag;            // of the loop that it runs on; borrowed
 };
 
 #endif

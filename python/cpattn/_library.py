@@ -259,6 +259,8 @@ class DaemonStatusStruct(ctypes.Structure):
         ("request_count", ctypes.c_int32),
         ("unverified", ctypes.c_uint64),
         ("devices_out", ctypes.c_uint64),
+        ("loop_lag_max_ns", ctypes.c_uint64),
+        ("loop_lag_p99_ns", ctypes.c_uint64),
     ]
 
 

@@ -164,6 +164,8 @@ class DaemonStatus:
     requests: tuple
     unverified: int
     devices_out: int
+    loop_lag_max: float
+    loop_lag_p99: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -581,6 +583,8 @@ class Client:
         self._library.cpattn_daemon_status_destroy(found)
         return DaemonStatus(
             uptime=values.pop("uptime_ns") / _SECOND,
+            loop_lag_max=values.pop("loop_lag_max_ns") / _SECOND,
+            loop_lag_p99=values.pop("loop_lag_p99_ns") / _SECOND,
             pools=tuple(pools),
             requests=tuple(requests),
             **values,

@@ -128,6 +128,7 @@ def test_the_daemon_describes_itself(client, daemon):
     later = client.status()
     assert later.passed > status.passed or later.passed > 0
     assert later.uptime >= status.uptime and not later.draining
+    assert 0 < later.loop_lag_p99 <= later.loop_lag_max
     assert any(pool["world_size"] == 2 and pool["state"] for pool in later.pools)
     assert client.socket == daemon.socket
 

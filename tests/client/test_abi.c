@@ -126,6 +126,8 @@ static const struct place {
     AT(cpattn_daemon_status, refused, 48),
     AT(cpattn_daemon_status, unverified, 72),
     AT(cpattn_daemon_status, devices_out, 80),
+    AT(cpattn_daemon_status, loop_lag_max_ns, 88),
+    AT(cpattn_daemon_status, loop_lag_p99_ns, 96),
     AT(cpattn_daemon_status, draining, 56),
     AT(cpattn_daemon_status, pool_count, 60),
     AT(cpattn_daemon_status, request_count, 64),

@@ -182,7 +182,8 @@ void ranks_report(struct ranks ranks, uint64_t job)
 
 void rank_dies(struct ranks ranks, int rank)
 {
-    core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, rank, false);
+    core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, rank,
+                     &(struct rank_end){RANK_EXITED, 1});
     core_assert(f.core);
 }
 

@@ -363,13 +363,16 @@ START_TEST(a_kill_from_outside_is_no_evidence)
         ck_assert_int_eq(submit_case(666, &slot), STATUS_OK);
         expect_run(ranks, slot);
         if (i % 2)
-            core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 0, true);
+            core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 0,
+                             &(struct rank_end){RANK_SIGNALLED, 9});
         else
-            core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, 0, true);
+            core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, 0,
+                             &(struct rank_end){RANK_SIGNALLED, 9});
         expect_answer(slot, CAUSE_RANK_EXITED, 0);
         if (i % 2) {
             expect_kill(ranks);
-            core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, 0, true);
+            core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, 0,
+                             &(struct rank_end){RANK_SIGNALLED, 9});
         }
         ranks = pool_up(1);
     }

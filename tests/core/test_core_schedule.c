@@ -403,7 +403,7 @@ START_TEST(status_tells_pools_and_counts)
     ck_assert_ptr_eq(status.pools, pools);
     ck_assert_int_eq(pools[0].world_size, 2);
     ck_assert_int_eq(pools[0].state, POOL_STOPPING);
-    ck_assert_str_eq(pools[0].last_failure, "rank 1 exited");
+    ck_assert_str_eq(pools[0].last_failure, "rank 1 exited with 1");
     ck_assert_uint_eq(pools[0].deaths, 1);
     ck_assert_uint_eq(pools[0].jobs, 1);
     ck_assert_int_eq(pools[1].state, POOL_RUNNING);

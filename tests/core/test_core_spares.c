@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hot spares in the pool core: when one takes over, and what comes of those that are lost.
+#include <signal.h>
+
 #include "tests/core/core_fixture.h"
 #include "tests/support/runner.h"
 
@@ -248,6 +250,27 @@ START_TEST(a_spare_that_has_worked_comes_back_at_once)
 }
 END_TEST
 
+// Of two pools on the same devices each has an end of its own to tell, whoever leads by then.
+START_TEST(each_pool_tells_how_it_was_lost_itself)
+{
+    struct wire_pool pools[POOLS_MAX];
+    struct wire_status status = {0};
+    struct pair pair = pair_up(2);
+    core_rank_exited(f.core, f.now_ns, pair.spare.pool, pair.spare.generation, 1,
+                     &(struct rank_end){RANK_SIGNALLED, SIGSEGV});
+    expect_kill(pair.spare);
+    rank_dies(pair.spare, 0);
+    core_rank_exited(f.core, f.now_ns, pair.leader.pool, pair.leader.generation, 1,
+                     &(struct rank_end){RANK_EXITED, 3});
+    expect_kill(pair.leader);
+    core_status(f.core, &status, pools);
+    ck_assert_int_eq(status.pool_count, 2);
+    int leader = pools[0].state == POOL_STOPPING ? 0 : 1;
+    ck_assert_str_eq(pools[leader].last_failure, "rank 1 exited with 3");
+    ck_assert_str_eq(pools[!leader].last_failure, "rank 1 was killed by signal 11 (SIGSEGV)");
+}
+END_TEST
+
 START_TEST(spares_that_do_not_start_are_tried_less_and_less)
 {
     struct pair pair = pair_starting(2);
@@ -347,6 +370,7 @@ int main(void)
     tcase_add_test(on, two_kills_are_poison_with_spares_too);
     tcase_add_test(on, a_spare_that_dies_unused_comes_back_after_a_second);
     tcase_add_test(on, a_spare_that_has_worked_comes_back_at_once);
+    tcase_add_test(on, each_pool_tells_how_it_was_lost_itself);
     tcase_add_test(on, spares_that_do_not_start_are_tried_less_and_less);
     tcase_add_test(on, a_pool_is_down_after_five_starts_as_ever);
     suite_add_tcase(suite, on);

@@ -58,11 +58,13 @@ START_TEST(a_rank_that_is_ending_is_as_good_as_gone)
     struct ranks ranks = pool_up(4);
     struct action run = run_in(ranks);
     int queued = submit(4);
-    core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 1, false);
+    core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 1,
+                     &(struct rank_end){RANK_EXITED, 1});
     core_assert(f.core);
     expect_answer(run.slot, CAUSE_RANK_EXITED, 1);
     expect_kill(ranks);
-    core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 0, false);
+    core_rank_ending(f.core, f.now_ns, ranks.pool, ranks.generation, 0,
+                     &(struct rank_end){RANK_EXITED, 1});
     for (int rank = 0; rank < 3; rank++)
         rank_dies(ranks, rank);
     expect_none();

@@ -34,6 +34,11 @@ endif
 test_programs += tests/daemon/test_host
 tests_daemon_test_host_SOURCES = tests/daemon/test_host.c daemon/machine/host.c daemon/machine/host.h
 
+test_programs += tests/daemon/test_loop_lag
+tests_daemon_test_loop_lag_SOURCES = tests/daemon/test_loop_lag.c daemon/service/loop_lag.c \
+    daemon/service/loop_lag.h
+tests_daemon_test_loop_lag_LDADD = $(LDADD) $(EV_LIBS)
+
 test_programs += tests/daemon/test_time_bounds
 tests_daemon_test_time_bounds_SOURCES = tests/daemon/test_time_bounds.c daemon/machine/time_bounds.c \
     daemon/machine/time_bounds.h

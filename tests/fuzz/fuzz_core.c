@@ -202,7 +202,8 @@ static void rank_ending(int pool, int rank)
     if (!crew->up || !(crew->alive >> rank & 1))
         return;
     crew->ending |= UINT64_C(1) << rank;
-    core_rank_ending(w.core, w.now_ns, pool, crew->generation, rank, false);
+    core_rank_ending(w.core, w.now_ns, pool, crew->generation, rank,
+                     &(struct rank_end){RANK_EXITED, 1});
 }
 
 static void rank_exited(int pool, int rank)
@@ -212,7 +213,8 @@ static void rank_exited(int pool, int rank)
         return;
     crew->alive &= ~(UINT64_C(1) << rank);
     crew->up = crew->alive != 0;
-    core_rank_exited(w.core, w.now_ns, pool, crew->generation, rank, false);
+    core_rank_exited(w.core, w.now_ns, pool, crew->generation, rank,
+                     &(struct rank_end){RANK_EXITED, 1});
 }
 
 enum deed { DEED_READY, DEED_REPORT, DEED_EXIT };

@@ -553,6 +553,8 @@ enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t ti
                                              .failed = 1,
                                              .unverified = 2,
                                              .devices_out = 0x5,
+                                             .loop_lag_max_ns = 12000000,
+                                             .loop_lag_p99_ns = 400000,
                                              .errors = 1,
                                              .refused = 2,
                                              .pool_count = 2,

@@ -342,6 +342,8 @@ void sample_status(struct sample *s, int pools, struct wire_status *status)
     status->refused = sample_bits(s);
     status->unverified = sample_bits(s);
     status->devices_out = sample_bits(s);
+    status->loop_lag_max_ns = sample_bits(s);
+    status->loop_lag_p99_ns = sample_bits(s);
     status->draining = sample_bits(s) & 1;
     status->pool_count = pools;
     status->pools = zeroed((size_t)pools + 1, sizeof *status->pools);

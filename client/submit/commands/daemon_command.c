@@ -238,6 +238,14 @@ static void print_devices_out(uint64_t devices)
     printf("; cpattn-submit enable ends that\n");
 }
 
+static void print_lag(const struct cpattn_daemon_status *s)
+{
+    char longest[DURATION_TEXT_MAX], p99[DURATION_TEXT_MAX];
+    printf("the loop was busy for %s at most, 99 %% of its rounds for %s or less\n",
+           duration_format(s->loop_lag_max_ns, longest, sizeof(longest)),
+           duration_format(s->loop_lag_p99_ns, p99, sizeof(p99)));
+}
+
 // What a monitor is to notice: no new cases are taken, or some cannot be run.
 static bool status_is_bad(const struct cpattn_daemon_status *s)
 {
@@ -259,6 +267,8 @@ static void print_status(const struct cpattn_daemon_status *s)
            " unverified, %" PRIu64 " not brought to %s end; %" PRIu64 " refused\n",
            s->admitted, s->admitted == 1 ? "" : "s", s->passed, s->failed, s->unverified, s->errors,
            s->errors == 1 ? "its" : "their", s->refused);
+    if (s->loop_lag_max_ns)
+        print_lag(s);
     if (s->devices_out)
         print_devices_out(s->devices_out);
     if (s->pool_count == 0)

@@ -525,6 +525,8 @@ bool json_status(FILE *out, const struct cpattn_daemon_status *s)
     put_int(&w, object, "refused", (int64_t)s->refused);
     put_int(&w, object, "unverified", (int64_t)s->unverified);
     put(&w, object, "devices_out", devices_array(&w, s->devices_out));
+    put_int(&w, object, "loop_lag_max_ns", (int64_t)s->loop_lag_max_ns);
+    put_int(&w, object, "loop_lag_p99_ns", (int64_t)s->loop_lag_p99_ns);
     put(&w, object, "draining", json_boolean(s->draining));
     for (int i = 0; (pool = cpattn_daemon_status_pool(s, i)); i++)
         if (json_array_append_new(pools, pool_object(&w, pool)))

@@ -6,6 +6,7 @@
 #ifndef CPATTN_TESTS_CORE_SIM_SIM_H
 #define CPATTN_TESTS_CORE_SIM_SIM_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -207,6 +208,12 @@ static inline bool sim_chance(struct sim *s, int per_mille)
 static inline bool sim_kills_from_outside(uint32_t generation, int rank)
 {
     return (generation * 7 + (uint32_t)rank) % 3 == 0;
+}
+
+static inline struct rank_end sim_end(uint32_t generation, int rank)
+{
+    return sim_kills_from_outside(generation, rank) ? (struct rank_end){RANK_SIGNALLED, SIGKILL}
+                                                    : (struct rank_end){RANK_EXITED, 1 + rank};
 }
 
 // Orders of an administrator (orders.c).

@@ -229,6 +229,7 @@ static void client_cancel(struct sim *s, int job)
 static void tell_core(struct sim *s, const struct news *n)
 {
     struct core *core = s->core;
+    const struct rank_end end = sim_end(n->generation, n->rank);
     switch (n->kind) {
     case NEWS_READY:
         core_rank_ready(core, s->now_ns, n->slot, n->generation, n->rank);
@@ -242,12 +243,10 @@ static void tell_core(struct sim *s, const struct news *n)
                          n->kind == NEWS_FAILED ? FAILURE_OWN : FAILURE_PEER_LOST, n->peer);
         break;
     case NEWS_ENDING:
-        core_rank_ending(core, s->now_ns, n->slot, n->generation, n->rank,
-                         sim_kills_from_outside(n->generation, n->rank));
+        core_rank_ending(core, s->now_ns, n->slot, n->generation, n->rank, &end);
         break;
     case NEWS_EXIT:
-        core_rank_exited(core, s->now_ns, n->slot, n->generation, n->rank,
-                         sim_kills_from_outside(n->generation, n->rank));
+        core_rank_exited(core, s->now_ns, n->slot, n->generation, n->rank, &end);
         break;
     case NEWS_START_FAILED:
         core_start_failed(core, s->now_ns, n->slot, n->generation);

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the process of a rank ended.
+#ifndef CPATTN_COMMON_RANK_END_H
+#define CPATTN_COMMON_RANK_END_H
+
+#include <stdbool.h>
+
+enum rank_end_kind {
+    RANK_LIVES,
+    RANK_EXITED,    // `number`: its exit status
+    RANK_SIGNALLED, // `number`: the signal that ended it
+    RANK_VANISHED,  // it is gone, and how is not known
+};
+
+struct rank_end {
+    enum rank_end_kind kind;
+    int number;
+};
+
+#define RANK_END_TEXT_MAX 96
+
+// From what wait() tells.
+struct rank_end rank_end_of(int wait_status);
+
+// Whether a signal has ended it that a fault of its own does not bring: one that an operator, a
+// batch system or the kernel, when memory is short, ends a process with.
+bool rank_end_is_from_outside(const struct rank_end *end);
+
+// "exited with 1", "killed by signal 9 (SIGKILL)", "vanished"; "" while it lives.
+const char *rank_end_text(const struct rank_end *end, char text[RANK_END_TEXT_MAX]);
+
+// The same as what is said of the rank: "was killed by signal 9 (SIGKILL)".
+const char *rank_end_said(const struct rank_end *end, char text[RANK_END_TEXT_MAX]);
+
+#endif

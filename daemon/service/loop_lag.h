@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long the daemon's loop is busy at a stretch: the time of each round, from the end of one wait
+// for events to the beginning of the next. What comes meanwhile waits for so long at most.
+#ifndef CPATTN_DAEMON_SERVICE_LOOP_LAG_H
+#define CPATTN_DAEMON_SERVICE_LOOP_LAG_H
+
+#include <ev.h>
+#include <stdint.h>
+
+// What is told is of the last minute or two.
+#define LAG_WINDOW_NS (UINT64_C(60) * 1000000000)
+
+#define LAG_BUCKETS 320
+
+// Rounds by their time: buckets grow by an eighth of a power of two.
+struct lag_window {
+    uint64_t begin_ns, rounds, longest_ns;
+    uint64_t buckets[LAG_BUCKETS];
+};
+
+struct loop_lag {
+    ev_check awake;
+    ev_prepare asleep;
+    uint64_t awake_ns;            // when the round began; 0: not in one
+    struct lag_window windows[2]; // this minute, and the one before
+};
+
+// Pure: a round of so long ended at `now_ns`.
+void loop_lag_note(struct loop_lag *lag, uint64_t now_ns, uint64_t round_ns);
+
+// The longest round, and a time that 99 of 100 rounds did not exceed, at most an eighth too much;
+// both 0 before the first.
+void loop_lag_tell(struct loop_lag *lag, uint64_t now_ns, uint64_t *longest_ns, uint64_t *p99_ns);
+
+// Watches the loop until that is destroyed. The struct must not move meanwhile.
+void loop_lag_start(struct loop_lag *lag, struct ev_loop *loop);
+
+#endif
