@@ -2,7 +2,8 @@
 // Loaded in front of the C library (LD_PRELOAD): CPATTN_FAIL="NAME N" makes the N-th call of that
 // name fail, once, as the system would, and creates the file CPATTN_FAIL_FILE then. "memory" stands
 // for malloc, calloc and realloc, except for those of libev, which ends the process; "unpack" for
-// what decodes messages of the wire.
+// what decodes messages of the wire. CPATTN_SLOW_CLONE: that each process takes so many
+// microseconds longer to make.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,10 +40,12 @@ void *__libc_realloc(void *data, size_t size);
 
 static char chosen[32];
 static long left; // calls until the one that fails, that one included; 0: none
+static useconds_t clone_us;
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *order = getenv("CPATTN_FAIL");
+    const char *order = getenv("CPATTN_FAIL"), *slow = getenv("CPATTN_SLOW_CLONE");
+    clone_us = slow ? (useconds_t)strtoul(slow, NULL, 10) : 0;
     if (order && sscanf(order, "%31s %ld", chosen, &left) != 2)
         left = 0;
 }
@@ -126,6 +129,8 @@ long syscall(long number, ...)
     for (int i = 0; i < 6; i++)
         a[i] = va_arg(arguments, long);
     va_end(arguments);
+    if (number == SYS_clone && clone_us > 0)
+        usleep(clone_us);
     if (number == SYS_clone && fails("clone", NULL, EAGAIN))
         return -1;
     if (number == SYS_pidfd_open && fails("pidfd_open", NULL, EMFILE))

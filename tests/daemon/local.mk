@@ -65,6 +65,10 @@ test_programs += tests/daemon/test_daemon_stuck
 tests_daemon_test_daemon_stuck_SOURCES = tests/daemon/test_daemon_stuck.c $(daemon_fixture)
 tests_daemon_test_daemon_stuck_LDADD = $(daemon_fixture_libs)
 
+test_programs += tests/daemon/test_daemon_start
+tests_daemon_test_daemon_start_SOURCES = tests/daemon/test_daemon_start.c $(daemon_fixture)
+tests_daemon_test_daemon_start_LDADD = $(daemon_fixture_libs)
+
 test_programs += tests/daemon/test_daemon_limits
 tests_daemon_test_daemon_limits_SOURCES = tests/daemon/test_daemon_limits.c $(daemon_fixture)
 tests_daemon_test_daemon_limits_LDADD = $(daemon_fixture_libs)

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The start of a pool of 64 ranks, with processes that take long to make: the daemon serves
+// meanwhile, and copes with what happens before the last of them is there.
+#include "tests/support/runner.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/daemon/daemon_fixture.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void)
+{
+    printf("1..0 # SKIP a sanitizer stands in front of the C library itself\n");
+    return 77;
+}
+#else
+
+#define WORLD 64
+// More than a round of the loop has for it: one rank in each.
+#define SLOW  "6000"
+
+static struct daemon d;
+
+static void start(const char *fails)
+{
+    char library[4096];
+    daemon_init(&d);
+    ck_assert(runner_build(library, sizeof(library), "tests/daemon/.libs/fail_calls.so"));
+    setenv("LD_PRELOAD", library, 1);
+    setenv("CPATTN_SLOW_CLONE", SLOW, 1);
+    if (fails)
+        setenv("CPATTN_FAIL", fails, 1);
+    const char *const arguments[] = {"--devices", "2", NULL};
+    daemon_start(&d, arguments);
+    unsetenv("LD_PRELOAD");
+}
+
+static void teardown(void)
+{
+    daemon_fini(&d);
+}
+
+static struct wire_request request_wide(void)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = WORLD;
+    return request;
+}
+
+// The state of the pool, and that the daemon answers; 0: there is no pool yet.
+static enum pool_state state(void)
+{
+    struct wire_request request = daemon_request(METHOD_STATUS);
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_OK);
+    enum pool_state state = reply.pools.pool_count > 0 ? reply.pools.pools[0].state : 0;
+    wire_reply_fini(&reply);
+    return state;
+}
+
+static void await_ranks(int count)
+{
+    while (daemon_rank_count(&d) < count)
+        usleep(500);
+}
+
+START_TEST(test_daemon_serves_while_ranks_are_made)
+{
+    start(NULL);
+    struct wire_request request = request_wide();
+    struct call call = daemon_call_begin(&d, &request);
+    await_ranks(2);
+    int answered = 0;
+    while (daemon_rank_count(&d) < WORLD && state() == POOL_STARTING)
+        answered++;
+    ck_assert_int_ge(answered, 8);
+    struct wire_reply reply = daemon_call_end(&call);
+    expect_pass(&reply);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_a_rank_in_the_middle_cannot_be_made)
+{
+    start("clone 40");
+    struct wire_request request = request_wide();
+    struct wire_reply reply = daemon_call(&d, &request); // by the second try
+    expect_pass(&reply);
+    ck_assert(daemon_logged(&d, "pool_start_failed world=64"));
+    ck_assert(daemon_logged(&d, "of 64 is not started: cannot make a process"));
+    ck_assert(!daemon_logged(&d, "pool_stuck"));
+    ck_assert_int_eq(daemon_rank_count(&d), WORLD);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_a_rank_dies_before_the_last_is_made)
+{
+    start(NULL);
+    struct wire_request request = request_wide();
+    struct call call = daemon_call_begin(&d, &request);
+    await_ranks(2);
+    kill(daemon_rank_pid(&d, WORLD, 0), SIGKILL);
+    struct wire_reply reply = daemon_call_end(&call);
+    expect_pass(&reply);
+    ck_assert(daemon_logged(&d, "pool_kill world=64"));
+    ck_assert(!daemon_logged(&d, "pool_stuck"));
+    ck_assert_int_eq(daemon_rank_count(&d), WORLD);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(test_the_daemon_ends_before_the_last_is_made)
+{
+    start(NULL);
+    struct wire_request request = request_wide(), cancel = daemon_request(METHOD_CANCEL);
+    struct call call = daemon_call_begin(&d, &request);
+    await_ranks(2);
+    cancel.cancel = request.id;
+    struct wire_reply reply = daemon_call(&d, &cancel);
+    expect_status(&reply, STATUS_OK);
+    wire_reply_fini(&reply);
+    reply = daemon_call_end(&call);
+    expect_status(&reply, STATUS_CANCELLED);
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    ck_assert(!daemon_logged(&d, "pool_ready"));
+    ck_assert(!daemon_logged(&d, "pool_stuck"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("daemon start");
+    TCase *tcase = tcase_create("wide");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, NULL, teardown);
+    tcase_add_test(tcase, test_daemon_serves_while_ranks_are_made);
+    tcase_add_test(tcase, test_a_rank_in_the_middle_cannot_be_made);
+    tcase_add_test(tcase, test_a_rank_dies_before_the_last_is_made);
+    tcase_add_test(tcase, test_the_daemon_ends_before_the_last_is_made);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
+
+#endif
