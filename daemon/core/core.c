@@ -158,8 +158,7 @@ static void core_begin(struct core *core, uint64_t now_ns)
 {
     if (now_ns <= core->now_ns)
         return;
-    if (!core->pinned && (core->devices_leased | core_unusable(core)) != core->devices_all)
-        core->pinned = line_first(core);
+    line_pin(core);
     core_charge(core, now_ns - core->now_ns);
     core->now_ns = now_ns;
 }

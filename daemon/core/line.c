@@ -52,10 +52,23 @@ bool line_goes_before(const struct core *core, const struct job *job, const stru
     return used_ns != other_ns ? used_ns < other_ns : job->number < other->number;
 }
 
-struct job *line_first(struct core *core)
+// Whether there is a pool that a job of the size could run in, sooner or later.
+static bool size_is_served(const struct core *core, const struct size *size)
+{
+    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        if (!(pool->devices & core_unusable(core)) && (twin_is_up(pool) || !twin_rests(pool)))
+            return true;
+    return false;
+}
+
+// The queued job that goes first among those that can be served and whose users may run one, or
+// NULL.
+static struct job *line_first(struct core *core)
 {
     struct job *first = NULL;
-    LIST_FOREACH (node, &core->sizes_waiting)
+    LIST_FOREACH (node, &core->sizes_waiting) {
+        if (!size_is_served(core, size_entry(node)))
+            continue;
         LIST_FOREACH (line, &size_entry(node)->lines) {
             struct job *job = mate_entry(line_entry(line)->jobs.next);
             if (!users_may_run(&core->users, job->account, core->now_ns))
@@ -63,7 +76,16 @@ struct job *line_first(struct core *core)
             if (!first || line_goes_before(core, job, first))
                 first = job;
         }
+    }
     return first;
+}
+
+void line_pin(struct core *core)
+{
+    if (core->pinned && !size_is_served(core, core->pinned->size))
+        core->pinned = NULL;
+    if (!core->pinned && (core->devices_leased | core_unusable(core)) != core->devices_all)
+        core->pinned = line_first(core);
 }
 
 int line_before(const struct core *core, const struct job *job, int *own)

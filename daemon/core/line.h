@@ -37,8 +37,10 @@ void line_leave(struct core *core, struct job *job);
 // Whether a queued job goes before another.
 bool line_goes_before(const struct core *core, const struct job *job, const struct job *other);
 
-// The queued job that goes first among those whose users may run one, or NULL.
-struct job *line_first(struct core *core);
+// Before time goes on: pins the job that has been first while devices were idle, unless another is
+// pinned. One that can have no pool as things are, because of devices that are out of use or of
+// starts that fail, is not pinned, or no longer.
+void line_pin(struct core *core);
 
 // Jobs of its size that go before the queued job, and how many of them are of its own user.
 int line_before(const struct core *core, const struct job *job, int *own);

@@ -146,6 +146,39 @@ START_TEST(who_waits_beside_idle_devices_keeps_the_turn)
 }
 END_TEST
 
+// Its devices are out of use: what waits behind it is kept from starving all the same.
+START_TEST(who_cannot_be_served_does_not_keep_the_turn)
+{
+    begin_with_queue(32);
+    struct ranks four = pool_up(4), ones[3];
+    struct action run = expect_run(four, submit_as(1, 4, 600 * S)), runs[3];
+    pass(10 * S);
+    submit_as(9, 4, 600 * S);
+    pass(S);
+    core_set_devices_out(f.core, f.now_ns, 1 << 3);
+    run_finish(four, run);
+    expect_kill(four);
+    for (int rank = 0; rank < 4; rank++)
+        rank_dies(four, rank);
+    for (int i = 0; i < 3; i++) {
+        int slot = submit_as(2, 1, 600 * S);
+        ones[i] = start_ready(1, i);
+        runs[i] = expect_run(ones[i], slot);
+    }
+    int wide = submit_as(1, 2, 600 * S); // on the devices 0 and 1
+    run_finish(ones[2], runs[2]);
+    pass(S);
+    run = expect_run(ones[2], submit_as(3, 1, 600 * S));
+    int narrow = submit_as(3, 1, 600 * S);
+    run_finish(ones[0], runs[0]);
+    expect_none();
+    run_finish(ones[1], runs[1]);
+    expect_run(start_ready(2, 0), wide);
+    run_finish(ones[2], run);
+    expect_run(ones[2], narrow);
+}
+END_TEST
+
 // The advice to ask for less at once belongs to those who ask for much.
 START_TEST(who_expires_is_told_of_its_own_jobs)
 {
@@ -357,6 +390,7 @@ int main(void)
     tcase_add_test(all, device_time_counts_devices);
     tcase_add_test(all, absence_is_no_credit);
     tcase_add_test(all, who_waits_beside_idle_devices_keeps_the_turn);
+    tcase_add_test(all, who_cannot_be_served_does_not_keep_the_turn);
     tcase_add_test(all, who_expires_is_told_of_its_own_jobs);
     tcase_add_test(all, a_user_runs_no_more_than_may_run);
     tcase_add_test(all, what_cannot_run_takes_no_share);

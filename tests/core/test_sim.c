@@ -94,6 +94,7 @@ static void totals_check(const struct sim_totals *t)
     ck_assert_uint_gt(t->limited, t->lives / 10);
     ck_assert_uint_gt(t->late, t->lives / 1000);
     ck_assert_uint_gt(t->crowded, t->lives / 10);
+    ck_assert_uint_gt(t->unpinned, t->lives / 100);
     ck_assert_uint_gt(t->taken_out, t->lives / 10);
     ck_assert_uint_gt(t->lifted, t->lives / 250);
     ck_assert_uint_gt(t->held, t->lives / 10);

@@ -203,13 +203,14 @@ static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t
     return rests;
 }
 
-// Whether its user may run it beside those of its own that go before.
+// Whether its user may run it beside those of its own that run or go before.
 static bool may_go(const struct sim *s, int job)
 {
     int most = s->config.user.running_max, before = 0;
     for (int slot = 0; slot < s->config.queue_max; slot++) {
         int other = s->by_slot[slot];
-        before += other >= 0 && other < job && s->jobs[other].user == s->jobs[job].user;
+        before += other >= 0 && s->jobs[other].user == s->jobs[job].user &&
+                  (s->jobs[other].place == PLACE_RUNNING || turns_before(s, other, job));
     }
     return turns_may_run(s, s->jobs[job].user) && (most == 0 || before < most);
 }

@@ -128,6 +128,7 @@ struct sim_totals {
     uint64_t attached, repeated, forgotten, limited, late;
     uint64_t taken_out, lifted; // refused for devices out of use; cases that may run again
     uint64_t crowded;           // jobs that were next and waited for memory
+    uint64_t unpinned;          // jobs that were first and could not be served any more
     uint64_t held, spent;       // runs of users at their limit; refused for what was used
     uint64_t starts, kills, exits, stale, side_by_side;
     uint64_t spares, takeovers, stuck, left_stuck;

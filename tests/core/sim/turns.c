@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Users take turns: whose jobs have used least device time goes first, and of one user's jobs, or
 // of users who have used the same, the one that was
-// admitted first. One that is first and finds no place, while devices are idle, stays first.
+// admitted first. One that is first and does not run, while devices are idle, stays first as long
+// as there is a pool for it.
 #include "tests/core/sim/record.h"
 
 static uint64_t window_ns(const struct sim *s)
@@ -67,12 +68,44 @@ static bool keeps(const struct sim *s, int job)
     return job == s->kept && s->jobs[job].place == PLACE_QUEUED;
 }
 
-// It was the turn of the first one, which found no place, and devices were idle.
+// Until now there was a pool that it could run in, sooner or later.
+static bool is_served(const struct sim *s, int world_size)
+{
+    for (int i = 0; i < record_instances(s, world_size); i++)
+        if (!(record_devices(s, world_size, i) & record_unusable(s)) &&
+            (record_leader(s, world_size, i) || record_may_start(s, world_size, i, s->charged_ns)))
+            return true;
+    return false;
+}
+
+static int first_of(const struct sim *s, bool served)
+{
+    int first = -1;
+    for (int slot = 0; slot < s->config.queue_max; slot++) {
+        int job = s->by_slot[slot];
+        if (job >= 0 && s->jobs[job].place == PLACE_QUEUED && turns_may_run(s, s->jobs[job].user) &&
+            (!served || is_served(s, s->jobs[job].world_size)) &&
+            (first < 0 || turns_before(s, job, first)))
+            first = job;
+    }
+    return first;
+}
+
+int turns_first(const struct sim *s)
+{
+    return first_of(s, false);
+}
+
+// The first one that could be served did not run, and devices were idle.
 static void turns_keep(struct sim *s)
 {
     uint64_t all = record_all(s->config.device_count);
-    if ((s->kept < 0 || !keeps(s, s->kept)) && (record_leased(s) | record_unusable(s)) != all)
-        s->kept = turns_first(s);
+    if (s->kept >= 0 && (!keeps(s, s->kept) || !is_served(s, s->jobs[s->kept].world_size))) {
+        s->totals->unpinned += keeps(s, s->kept);
+        s->kept = -1;
+    }
+    if (s->kept < 0 && (record_leased(s) | record_unusable(s)) != all)
+        s->kept = first_of(s, true);
 }
 
 void turns_charge(struct sim *s)
@@ -124,18 +157,6 @@ bool turns_before(const struct sim *s, int job, int other)
     if (job == other || keeps(s, job) || keeps(s, other))
         return job != other && keeps(s, job);
     return mine_ns != theirs_ns ? mine_ns < theirs_ns : job < other;
-}
-
-int turns_first(const struct sim *s)
-{
-    int first = -1;
-    for (int slot = 0; slot < s->config.queue_max; slot++) {
-        int job = s->by_slot[slot];
-        if (job >= 0 && s->jobs[job].place == PLACE_QUEUED && turns_may_run(s, s->jobs[job].user) &&
-            (first < 0 || turns_before(s, job, first)))
-            first = job;
-    }
-    return first;
 }
 
 // In a calm world each of the others has a few turns before one that waits.
