@@ -24,8 +24,10 @@
 #define GRACE_S         .25
 #define STRAYS_PAUSE_MS 2
 
-// Of a round of the loop, for starting ranks. A rank is a copy of the daemon until it runs its
-// program, and the daemon waits for that.
+// Of a round of the loop, for starting ranks. Of our own so many at least may be on their way to
+// their first word at a time, and as many as there are cores: more of them would keep the daemon
+// from its core, and none would be ready sooner.
+#define STARTING_MIN   4
 #define START_ROUND_NS (4 * NS_PER_MS)
 
 #define LIBRARY_PIECE_BYTES (INT64_C(33) << 20)
@@ -67,16 +69,31 @@ static void crew_fini(struct crew *crew, uint64_t deadline_ns)
     memset(crew, 0, sizeof(*crew));
 }
 
+// Nothing is heard any more of the ranks that were started; the last that is reaped brings the
+// news.
+static void start_fail(struct crew *crew, const struct error *error)
+{
+    int started = crew->starting.active ? crew->starting.next : crew->world_size;
+    crew->start_error = *error;
+    crew->alive -= crew->world_size - started;
+    for (int rank = 0; rank < started; rank++)
+        rank_process_abandon(&crew->ranks[rank]);
+    starting_end(crew);
+}
+
 // What is known of a pool is kept for the answers that its last exit brings, and no longer.
 static void on_rank_gone(struct crew *crew, int rank)
 {
     const struct crew_handler *handler = &crew->crews->handler;
     uint32_t generation = crew->generation;
+    const struct error *refusal = &crew->ranks[rank].refusal;
+    if (refusal->status != STATUS_OK && !crew->killed && crew->start_error.status == STATUS_OK)
+        start_fail(crew, refusal);
     crew->alive--;
-    if (crew->starting.error.status == STATUS_OK)
+    if (crew->start_error.status == STATUS_OK)
         handler->exited(handler->context, crew->index, generation, rank, &crew->ranks[rank].end);
     else if (crew->alive == 0)
-        handler->not_started(handler->context, crew->index, generation, &crew->starting.error);
+        handler->not_started(handler->context, crew->index, generation, &crew->start_error);
     if (crew->generation == generation && crew->alive == 0)
         crew_fini(crew, 0);
 }
@@ -97,6 +114,8 @@ enum status crews_create(struct ev_loop *loop, const char *program, const struct
     c->guest_confinement = *confinement;
     c->guest_confinement.is_guest = true;
     c->kills_strays = strays_are_ours();
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    c->starting_max = cores > STARTING_MIN ? (int)cores : STARTING_MIN;
     c->table = calloc(POOLS_MAX, sizeof(*c->table));
     c->environment = spawn_environment_create(false);
     c->guest_environment = spawn_environment_create(true);
@@ -228,39 +247,39 @@ static enum status crew_init(struct crews *p, struct crew *crew, const struct cr
 
 // ---- the start ---------------------------------------------------------------------------------
 
-static enum status rank_start_next(struct crew *crew)
+static enum status rank_start_next(struct crew *crew, struct error *error)
 {
     struct crew_starting *s = &crew->starting;
-    int rank = s->next;
-    enum status status = mesh_open(&s->mesh, rank, &s->error);
+    struct rank_process *r = &crew->ranks[s->next];
+    enum status status = mesh_open(&s->mesh, s->next, error);
     if (status == STATUS_OK)
-        status = rank_process_start(&crew->ranks[rank], &s->mesh, s->progress_fd, &s->error);
-    mesh_close(&s->mesh, rank);
+        status = rank_process_start(r, &s->mesh, s->progress_fd, error);
+    if (status != STATUS_OK)
+        rank_process_fini(r, clock_now_ns() + REAP_MAX_NS);
+    mesh_close(&s->mesh, s->next);
     s->next += status == STATUS_OK;
     return status;
 }
 
+// Guests may wait for one another before they say anything.
+static bool must_wait(const struct crew *crew)
+{
+    int silent = 0;
+    for (int rank = 0; rank < crew->starting.next; rank++)
+        silent += !crew->ranks[rank].said_hello;
+    return !crew->guest && silent >= crew->crews->starting_max;
+}
+
 // Starts one rank, and more until the time is over.
-static enum status ranks_start(struct crew *crew)
+static enum status ranks_start(struct crew *crew, struct error *error)
 {
     uint64_t end_ns = clock_now_ns() + START_ROUND_NS;
     enum status status;
     do
-        status = rank_start_next(crew);
-    while (status == STATUS_OK && crew->starting.next < crew->world_size &&
+        status = rank_start_next(crew, error);
+    while (status == STATUS_OK && crew->starting.next < crew->world_size && !must_wait(crew) &&
            clock_now_ns() < end_ns);
     return status;
-}
-
-// Nothing is heard any more of those that were started; the last that is reaped brings the news.
-static void starting_fail(struct crew *crew)
-{
-    int started = crew->starting.next;
-    rank_process_fini(&crew->ranks[started], clock_now_ns() + REAP_MAX_NS);
-    crew->alive -= crew->world_size - started;
-    for (int rank = 0; rank < started; rank++)
-        rank_process_abandon(&crew->ranks[rank]);
-    starting_end(crew);
 }
 
 // Of a crew that was killed: ranks that never were are as good as reaped.
@@ -274,15 +293,19 @@ static void unstarted_tell(struct crew *crew)
 
 static void on_step(struct ev_loop *loop, ev_check *watcher, int events)
 {
-    (void)loop;
     (void)events;
     struct crew *crew = watcher->data;
+    struct error error;
     if (crew->killed)
         unstarted_tell(crew);
-    else if (ranks_start(crew) != STATUS_OK)
-        starting_fail(crew);
+    else if (must_wait(crew))
+        ev_idle_stop(loop, &crew->starting.awake); // for a word of theirs
+    else if (ranks_start(crew, &error) != STATUS_OK)
+        start_fail(crew, &error);
     else if (crew->starting.next == crew->world_size)
         starting_end(crew);
+    else
+        ev_idle_start(loop, &crew->starting.awake);
 }
 
 static void on_awake(struct ev_loop *loop, ev_idle *watcher, int events)
@@ -292,17 +315,15 @@ static void on_awake(struct ev_loop *loop, ev_idle *watcher, int events)
     (void)events;
 }
 
-static enum status starting_begin(struct crew *crew)
+static enum status starting_begin(struct crew *crew, struct error *error)
 {
     struct crew_starting *s = &crew->starting;
     *s = (struct crew_starting){.active = true};
     ev_check_init(&s->step, on_step);
     ev_idle_init(&s->awake, on_awake);
     s->step.data = crew;
-    s->progress_fd = progress_create(crew, &s->error);
-    enum status status =
-        s->progress_fd < 0 ? s->error.status : mesh_init(&s->mesh, crew->world_size, &s->error);
-    return status == STATUS_OK ? ranks_start(crew) : status;
+    s->progress_fd = progress_create(crew, error);
+    return s->progress_fd < 0 ? error->status : mesh_init(&s->mesh, crew->world_size, error);
 }
 
 enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
@@ -310,21 +331,23 @@ enum status crew_start(struct crews *crews, int index, const struct crew_start *
 {
     struct crew *crew = &crews->table[index];
     enum status status = crew_init(crews, crew, start, error);
-    if (status == STATUS_OK && starting_begin(crew) != STATUS_OK) {
-        status = crew->starting.next > 0 ? STATUS_OK : crew->starting.error.status;
-        *error = crew->starting.error;
+    if (status == STATUS_OK)
+        status = starting_begin(crew, error);
+    if (status == STATUS_OK)
+        status = ranks_start(crew, error);
+    if (status != STATUS_OK && crew->starting.next == 0) {
+        crew_fini(crew, clock_now_ns() + REAP_MAX_NS);
+        return status;
     }
     if (status != STATUS_OK) {
-        crew_fini(crew, clock_now_ns() + REAP_MAX_NS);
-    } else if (crew->starting.error.status != STATUS_OK) {
-        starting_fail(crew);
+        start_fail(crew, error);
     } else if (crew->starting.next == crew->world_size) {
         starting_end(crew);
     } else {
         ev_check_start(crews->loop, &crew->starting.step);
         ev_idle_start(crews->loop, &crew->starting.awake);
     }
-    return status;
+    return STATUS_OK;
 }
 
 // ---- work --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@
 #include "daemon/pool/mesh.h"
 #include "daemon/pool/stderr_pipe.h"
 #include "daemon/process/confine.h"
+#include "daemon/process/spawn.h"
 #include "daemon/settings/guests.h"
 #include "plan/kind.h"
 
@@ -39,6 +40,7 @@ struct rank_process {
     int rank;
     int device; // its GPU, or -1
     pid_t pid;  // 0: not started, or reaped
+    struct spawned spawned;
     int pidfd, channel;
     ev_io exit_watcher, channel_watcher;
     bool ending;      // told
@@ -49,6 +51,7 @@ struct rank_process {
     bool reported;               // the current job
     struct rank_failure failure; // what it said, or what is held against it; status 0: nothing
     struct rank_end end;         // once it is known
+    struct error refusal;        // once reaped: why it never became its program; status 0: it did
     char state;                  // as of crew_snapshot()
     bool at_memory_limit;        // likewise: it has all that rank-memory leaves it
 };
@@ -59,7 +62,6 @@ struct crew_starting {
     int next; // the rank that is started next
     int progress_fd;
     struct mesh mesh;
-    struct error error; // why it has failed; status 0: it has not
     ev_check step;
     ev_idle awake; // keeps the loop from sleeping meanwhile
 };
@@ -74,6 +76,7 @@ struct crew {
     int world_size;
     int alive; // ranks that are not reaped, those to be started with them
     struct crew_starting starting;
+    struct error start_error;    // why it could not be started; status 0: nothing is wrong
     struct rank_process *ranks;  // [world_size]
     struct rank_report *reports; // [world_size], of the current job
     struct progress *progress;   // [world_size], shared with the ranks
@@ -98,6 +101,7 @@ struct crews {
     char **environment, **guest_environment;
     int null_fd;
     bool kills_strays;
+    int starting_max;   // ranks of a crew of ours that may be on their way to their first word
     struct crew *table; // [POOLS_MAX]
     // One frame's payload; frames are dealt with one at a time.
     _Alignas(16) uint8_t payload[CHANNEL_PAYLOAD_MAX];

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,9 @@
 #define OOM_SCORE            500
 #define OOM_SCORE_ABOVE      250
 #define OOM_SCORE_MAX        1000
+
+// Ranks on the CPU leave the daemon the core that it needs for a moment.
+#define NICE_ABOVE 5
 
 #ifdef __SANITIZE_THREAD__
 #define THREAD_SANITIZER true
@@ -88,6 +92,7 @@ void confine_plan(const struct confinement *c, int descriptors, struct confine_o
     if (c->user.set)
         limit_add(orders, RLIMIT_NPROC, THREADS_MAX);
     oom_score_plan(orders);
+    orders->nice = getpriority(PRIO_PROCESS, 0) + (c->uses_gpus ? 0 : NICE_ABOVE);
 }
 
 // ---- in the child ------------------------------------------------------------------------------
@@ -97,6 +102,7 @@ bool confine_limits(const struct confine_orders *o)
     for (int i = 0; i < o->limit_count; i++)
         if (syscall(SYS_prlimit64, 0, o->limits[i].resource, &o->limits[i].limit, NULL) != 0)
             return false;
+    syscall(SYS_setpriority, PRIO_PROCESS, 0, o->nice);
     // Where this is not possible, memory that runs out costs more than it should, and no more.
     long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0)

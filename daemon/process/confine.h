@@ -37,6 +37,7 @@ struct confine_orders {
         struct rlimit limit;
     } limits[CONFINE_LIMITS_MAX];
     char oom_score[8];
+    int nice;
 };
 
 // `descriptors`: how many it starts with. The confinement is borrowed by the orders.
