@@ -195,6 +195,9 @@ struct cpattn_rank {
     // provider; why the provider did not support the first of the former, or "".
     int32_t own_forward, own_backward, provider_forward, provider_backward;
     const char *provider_reason;
+    uint64_t
+        launch_ns; // the host put the operations on the device's streams; 0: it ran them itself
+    int32_t operations; // of the rank's plan; 0: it has none, as a guest's
 };
 
 // The rules that a tensor broke. Errors are measured in units of the twin's error. The twin is the
@@ -460,12 +463,6 @@ struct cpattn_pool {
     const char *implementation; // a guest's name, or "" for the daemon's own
 };
 
-// Where a rank stands in a case. Never changes.
-struct cpattn_rank_place {
-    const char *phase; // "plan", "inputs", "forward", "backward", "reference", "compare", or "idle"
-    int32_t step;      // of the algorithm, in that phase
-};
-
 // A waiting or running case; up to 64 are listed, running ones first.
 struct cpattn_open_request {
     const char *id;   // for cpattn-submit cancel; "": it belongs to another user
@@ -476,10 +473,8 @@ struct cpattn_open_request {
     int32_t step;               // of the algorithm, in that phase
     int32_t world_size;
     bool running;
-    uint64_t age_ns;                       // since admission
-    uint64_t run_ns;                       // since its ranks received it; 0: it waits
-    int32_t rank_count;                    // of `ranks`: 0 while it waits
-    const struct cpattn_rank_place *ranks; // [rank_count]
+    uint64_t age_ns; // since admission
+    uint64_t run_ns; // since its ranks received it; 0: it waits
 };
 
 // timeout_ns 0: 5 s.

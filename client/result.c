@@ -49,6 +49,8 @@ static struct cpattn_rank rank_public(const struct rank_report *report)
         .provider_forward = report->use.provider_forward,
         .provider_backward = report->use.provider_backward,
         .provider_reason = report->use.reason,
+        .launch_ns = report->timings.launch_ns,
+        .operations = report->operations,
     };
 }
 

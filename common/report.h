@@ -87,6 +87,7 @@ struct timings {
     uint64_t exchange_ns; // an exchange was under way
     uint64_t exposed_ns;  // nothing but an exchange could go on
     uint64_t reference_ns, compare_ns;
+    uint64_t launch_ns; // the host put the plan on the device's streams; 0: it ran it itself
 };
 
 // Why a case was not run, where the ranks have found so before it began and are ready for the next.
@@ -119,8 +120,9 @@ struct rank_report {
     int32_t figures_count;
     struct figures figures[REPORT_FIGURES_MAX];
     struct timings timings;
-    double flops;    // of the attention this rank computed, forward and backward
-    uint64_t digest; // of all bits of the rank's outputs: equal digests, equal results
+    double flops;       // of the attention this rank computed, forward and backward
+    int32_t operations; // of the plan
+    uint64_t digest;    // of all bits of the rank's outputs: equal digests, equal results
     struct diagnosis diagnosis;
     struct provider_use use;
 };

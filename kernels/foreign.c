@@ -247,8 +247,19 @@ static void prepared_destroy(const struct foreign *f, struct prepared_op *x)
     free(x);
 }
 
+// Rows of all groups, where the device reads them.
+static size_t tables_bytes(const struct foreign *f, const struct prepared_op *x)
+{
+    size_t bytes = 0;
+    if (!f->ops->on_device || merges(f))
+        return 0;
+    for (int32_t i = 0; i < x->groups.count; i++)
+        bytes += packed_rows_bytes(&x->groups.list[i].q) + packed_rows_bytes(&x->groups.list[i].kv);
+    return bytes;
+}
+
 static enum status foreign_prepare(struct attention_provider *p, const struct attention_op *op,
-                                   struct prepared_op **prepared, size_t *scratch_bytes,
+                                   struct prepared_op **prepared, struct op_needs *needs,
                                    struct error *error)
 {
     struct foreign *f = self(p);
@@ -273,9 +284,27 @@ static enum status foreign_prepare(struct attention_provider *p, const struct at
         prepared_destroy(f, x);
         return status;
     }
-    *scratch_bytes += most;
+    needs->scratch_bytes = most;
+    needs->table_bytes = tables_bytes(f, x);
     *prepared = x;
     return STATUS_OK;
+}
+
+static void foreign_place(struct attention_provider *p, struct prepared_op *x, void *host,
+                          const void *device, void *zeros)
+{
+    size_t used = 0;
+    (void)p;
+    (void)zeros;
+    for (int32_t i = 0; i < x->groups.count; i++) {
+        struct packed_rows *sides[] = {&x->groups.list[i].q, &x->groups.list[i].kv};
+        for (int k = 0; k < 2; k++) {
+            size_t bytes = packed_rows_bytes(sides[k]);
+            memcpy((char *)host + used, sides[k]->runs, bytes);
+            sides[k]->table = (const char *)device + used;
+            used += bytes;
+        }
+    }
 }
 
 static void foreign_discard(struct attention_provider *p, struct prepared_op *prepared)
@@ -398,6 +427,7 @@ static enum status foreign_backward(struct attention_provider *p, const struct p
 static const struct provider_ops foreign_ops = {
     .supports = foreign_supports,
     .prepare = foreign_prepare,
+    .place = foreign_place,
     .forward = foreign_forward,
     .backward = foreign_backward,
     .discard = foreign_discard,

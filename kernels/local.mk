@@ -23,7 +23,9 @@ kernels_sources = \
     kernels/groups.c \
     kernels/groups.h \
     kernels/own.c \
+    kernels/prepared.h \
     kernels/provider.h \
+    kernels/rows.c \
     kernels/rows.h \
     kernels/vector.c \
     kernels/vector.h \

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of a tensor that lie one behind the other in a packed one: what providers work on whose
-// kernels do not merge.
+// kernels do not merge, and what the gradient of a sink is summed up over.
 #ifndef CPATTN_KERNELS_ROWS_H
 #define CPATTN_KERNELS_ROWS_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include "plan/slice.h"
 
 // Row i of the run is row `row + i * row_step` of the tensor and row `packed + i` of the packed
 // one.
@@ -14,10 +17,21 @@ struct row_run {
 
 struct packed_rows {
     const struct row_run *runs; // host memory; the packed rows ascend without a gap from 0 on
+    const void *table;          // a copy of them on the device; NULL: there is none
     int32_t run_count;
     int64_t total;    // packed rows
     int64_t row_step; // between the rows of a run
 };
+
+// Bytes of the table.
+static inline size_t packed_rows_bytes(const struct packed_rows *rows)
+{
+    return (size_t)rows->run_count * sizeof(*rows->runs);
+}
+
+// The queries of slices, of which none has another's. runs[slice_count] are the caller's.
+void packed_rows_of_slices(struct packed_rows *rows, struct row_run *runs,
+                           const struct slice *slices, int32_t slice_count, int64_t row_step);
 
 // Where a value of a head and a packed row lies: [heads][rows of the run], from element packed *
 // heads of the run on; or [packed rows][heads].

@@ -71,14 +71,17 @@ const struct map_field schema_rank[] = {
     INT(rank_report, rank, 0, WORLD_SIZE_MAX - 1),
     BOOL(rank_report, pass),
     REAL(rank_report, flops),
+    INT(rank_report, operations, 0, INT32_MAX),
     UINT(rank_report, digest),
     END,
 };
 
 const struct map_field schema_timings[] = {
-    UINT(timings, plan_ns),      UINT(timings, inputs_ns),   UINT(timings, forward_ns),
-    UINT(timings, backward_ns),  UINT(timings, exchange_ns), UINT(timings, exposed_ns),
-    UINT(timings, reference_ns), UINT(timings, compare_ns),  END,
+    UINT(timings, plan_ns),      UINT(timings, inputs_ns),
+    UINT(timings, forward_ns),   UINT(timings, backward_ns),
+    UINT(timings, exchange_ns),  UINT(timings, exposed_ns),
+    UINT(timings, reference_ns), UINT(timings, compare_ns),
+    UINT(timings, launch_ns),    END,
 };
 
 const struct map_field schema_tensor[] = {
@@ -216,12 +219,6 @@ const struct map_field schema_open[] = {
     UINT(wire_open_request, run_ns),
     END,
 };
-
-// Phases as the enum Phase numbers them.
-const struct map_field schema_rank_phases = {
-    .name = "rank_phases", .kind = MAP_LIST, .min = REPORT_IDLE + 1, .max = REPORT_PHASES};
-const struct map_field schema_rank_steps = {
-    .name = "rank_steps", .kind = MAP_LIST, .min = 0, .max = INT32_MAX};
 
 const struct map_field schema_watch[] = {
     UINT(wire_watch, stream),  UINT(wire_watch, after), INT(wire_watch, recent, 0, EVENTS_KEPT),

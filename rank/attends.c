@@ -11,6 +11,19 @@ static bool is_attention(const struct op *op)
     return op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD;
 }
 
+// Buffers begin at multiples of 256 bytes.
+static bool is_aligned(const struct op *op)
+{
+    static const int forward[] = {ATTEND_Q, ATTEND_K, ATTEND_V, ATTEND_O};
+    static const int backward[] = {ATTEND_Q,  ATTEND_K,  ATTEND_V, ATTEND_DO,
+                                   ATTEND_DQ, ATTEND_DK, ATTEND_DV};
+    bool is_forward = op->kind == OP_ATTEND_FORWARD;
+    int64_t all = 0;
+    for (int i = 0; i < (is_forward ? 4 : 7); i++)
+        all |= op->operand[is_forward ? forward[i] : backward[i]].offset;
+    return all % 16 == 0;
+}
+
 static struct attention_op attention_of(const struct plan *plan, const struct op *op)
 {
     return (struct attention_op){.shape = operations_shape(plan, op),
@@ -18,6 +31,7 @@ static struct attention_op attention_of(const struct plan *plan, const struct op
                                  .bias = op->operand[ATTEND_BIAS].bytes > 0,
                                  .dbias = op->operand[ATTEND_DBIAS].bytes > 0,
                                  .max_logit = op->operand[ATTEND_MAX].bytes > 0,
+                                 .aligned = is_aligned(op),
                                  .slices = plan->slices + op->slice_first,
                                  .slice_count = op->slice_count};
 }
@@ -65,15 +79,14 @@ static enum status attend_prepare(struct attends *x, int32_t index,
 {
     struct attend *a = &x->list[index];
     struct attention_op op = attention_of(x->plan, &x->plan->ops[index]);
-    size_t bytes = 0;
+    struct op_needs needs = {0};
     enum status status = provider->ops->supports(provider, &op, error);
     if (status == STATUS_OK)
-        status = provider->ops->prepare(provider, &op, &a->prepared, &bytes, error);
+        status = provider->ops->prepare(provider, &op, &a->prepared, &needs, error);
     if (status != STATUS_OK)
         return status;
     a->provider = provider;
-    if (bytes > x->scratch_bytes)
-        x->scratch_bytes = bytes;
+    a->needs = needs;
     return STATUS_OK;
 }
 
@@ -98,7 +111,7 @@ static void use_note(struct attends *x, bool wanted, const struct op *op)
         (*(wanted ? &use->provider_forward : &use->own_forward))++;
 }
 
-static enum status attend_choose(struct attends *x, int32_t index, struct attention_provider *own,
+static enum status attend_choose(struct attends *x, int32_t index,
                                  struct attention_provider *wanted, bool fallback,
                                  struct error *error)
 {
@@ -117,6 +130,7 @@ static enum status attend_choose(struct attends *x, int32_t index, struct attent
             memcpy(x->use.reason, reason.text, sizeof(x->use.reason));
     }
     use_note(x, status == STATUS_OK, op);
+    struct attention_provider *own = (struct attention_provider *)(uintptr_t)&x->own->base;
     return status == STATUS_OK ? STATUS_OK : attend_prepare(x, index, own, error);
 }
 
@@ -135,7 +149,104 @@ static enum status all_supported(const struct attends *x, struct attention_provi
     return STATUS_OK;
 }
 
-enum status attends_create(const struct plan *plan, struct attention_provider *own,
+// ---- the gradient of sinks ----
+
+static enum status sink_prepare(struct attends *x, int32_t index, struct error *error)
+{
+    const struct op *op = &x->plan->ops[index];
+    const struct backend_ops *ops = x->own->ops;
+    struct attend *a = &x->list[index];
+    struct attention_shape shape = operations_shape(x->plan, op);
+    struct row_run *runs;
+    a->rows = malloc(sizeof(*a->rows) + (size_t)op->slice_count * sizeof(*runs));
+    if (!a->rows)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d slices",
+                         op->slice_count);
+    runs = (struct row_run *)(void *)(a->rows + 1);
+    packed_rows_of_slices(a->rows, runs, x->plan->slices + op->slice_first, op->slice_count,
+                          shape.row_step);
+    if (ops->on_device)
+        a->needs.table_bytes = packed_rows_bytes(a->rows);
+    if (ops->sink_grad_scratch)
+        a->needs.scratch_bytes = ops->sink_grad_scratch(&shape, a->rows);
+    return STATUS_OK;
+}
+
+// ---- tables -------------------------------------------------------------------------------------
+
+#define ALIGNMENT 256
+
+static size_t piece(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static void attend_place(struct attend *a, void *host, const void *device, void *zeros)
+{
+    if (a->rows) {
+        memcpy(host, a->rows->runs, packed_rows_bytes(a->rows));
+        a->rows->table = device;
+    } else {
+        a->provider->ops->place(a->provider, a->prepared, host, device, zeros);
+    }
+}
+
+// All tables, then all zeros.
+static void tables_fill(struct attends *x, char *host, char *device, size_t table_bytes)
+{
+    size_t table = 0, zeros = table_bytes;
+    for (int32_t i = 0; i < x->plan->op_count; i++) {
+        struct attend *a = &x->list[i];
+        if (a->needs.table_bytes + a->needs.zero_bytes == 0)
+            continue;
+        attend_place(a, host + table, device + table, device + zeros);
+        table += piece(a->needs.table_bytes);
+        zeros += piece(a->needs.zero_bytes);
+    }
+}
+
+static enum status tables_make(struct attends *x, struct error *error)
+{
+    const struct backend_ops *ops = x->own->ops;
+    size_t tables = 0;
+    void *host, *device;
+    for (int32_t i = 0; i < x->plan->op_count; i++) {
+        const struct op_needs *needs = &x->list[i].needs;
+        tables += piece(needs->table_bytes);
+        x->zero_bytes += piece(needs->zero_bytes);
+        if (needs->scratch_bytes > x->scratch_bytes)
+            x->scratch_bytes = needs->scratch_bytes;
+    }
+    if (tables + x->zero_bytes == 0)
+        return STATUS_OK;
+    enum status status =
+        ops->tables_reserve(x->own->backend, tables + x->zero_bytes, &host, &device, error);
+    if (status != STATUS_OK)
+        return status;
+    tables_fill(x, host, device, tables);
+    ops->tables_push(x->own->backend, tables);
+    x->zeros = x->zero_bytes > 0 ? (char *)device + tables : NULL;
+    return STATUS_OK;
+}
+
+void attends_begin(const struct attends *x)
+{
+    if (x->zeros)
+        x->own->ops->fill(x->own->backend, x->zeros, 0, (int64_t)(x->zero_bytes / sizeof(float)));
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+static enum status op_prepare(struct attends *x, int32_t index, struct attention_provider *wanted,
+                              bool fallback, struct error *error)
+{
+    const struct op *op = &x->plan->ops[index];
+    if (is_attention(op))
+        return attend_choose(x, index, wanted, fallback, error);
+    return op->kind == OP_SINK_GRAD ? sink_prepare(x, index, error) : STATUS_OK;
+}
+
+enum status attends_create(const struct plan *plan, struct own_provider *own,
                            struct attention_provider *wanted, bool fallback,
                            struct attends **attends, struct error *error)
 {
@@ -149,11 +260,13 @@ enum status attends_create(const struct plan *plan, struct attention_provider *o
     }
     enum status status = STATUS_OK;
     x->plan = plan;
+    x->own = own;
     if (wanted && !fallback)
         status = all_supported(x, wanted, error);
     for (int32_t i = 0; i < plan->op_count && status == STATUS_OK; i++)
-        if (is_attention(&plan->ops[i]))
-            status = attend_choose(x, i, own, wanted, fallback, error);
+        status = op_prepare(x, i, wanted, fallback, error);
+    if (status == STATUS_OK)
+        status = tables_make(x, error);
     if (status != STATUS_OK) {
         attends_destroy(x);
         return status;
@@ -170,7 +283,10 @@ void attends_destroy(struct attends *attends)
         struct attend *a = &attends->list[i];
         if (a->provider)
             a->provider->ops->discard(a->provider, a->prepared);
+        free(a->rows);
     }
+    if (attends->own->ops->tables_release)
+        attends->own->ops->tables_release(attends->own->backend);
     free(attends->list);
     free(attends);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which provider computes each attention of a plan. The choice is made here and nowhere else.
+// What of a plan is prepared before it runs: which provider computes each attention, which is
+// decided here and nowhere else, and the tables of all operations, which go to the device together.
 #ifndef CPATTN_RANK_ATTENDS_H
 #define CPATTN_RANK_ATTENDS_H
 
@@ -12,23 +13,31 @@ struct attend {
     struct attention_provider *provider; // NULL: it is no attention
     struct prepared_op *prepared;
     struct region o; // backward: the running result of the forward, fp32; empty: it is gone by then
+    struct packed_rows *rows; // of a sink's gradient; else NULL
+    struct op_needs needs;
 };
 
 struct attends {
     const struct plan *plan;
+    const struct own_provider *own;
     struct attend *list;  // by index of the operation
     size_t scratch_bytes; // what any of them needs; they run one after the other
+    void *zeros;          // of all operations; NULL: none needs any
+    size_t zero_bytes;
     struct provider_use use;
 };
 
-// Chooses and prepares. `wanted` is the provider that the case names; NULL: it names none, and our
-// own computes all. What the wanted one does not support is computed by `own` where `fallback`
-// allows it, else the case is refused: UNIMPLEMENTED with the operation and the reason.
-// RESOURCE_EXHAUSTED when memory is short. Borrows plan and providers until attends_destroy(),
-// which takes NULL.
-enum status attends_create(const struct plan *plan, struct attention_provider *own,
+// Chooses and prepares, and puts the tables on the device. `wanted` is the provider that the case
+// names; NULL: it names none, and our own computes all. What the wanted one does not support is
+// computed by `own` where `fallback` allows it, else the case is refused: UNIMPLEMENTED with the
+// operation and the reason. RESOURCE_EXHAUSTED when memory is short. Borrows plan and providers
+// until attends_destroy(), which takes NULL. A backend has the attends of one plan at a time.
+enum status attends_create(const struct plan *plan, struct own_provider *own,
                            struct attention_provider *wanted, bool fallback,
                            struct attends **attends, struct error *error) MUST_CHECK;
 void attends_destroy(struct attends *attends);
+
+// To be called before each run of the plan: clears what operations begin with.
+void attends_begin(const struct attends *attends);
 
 #endif

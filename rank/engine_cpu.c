@@ -30,7 +30,7 @@ static struct cpu *self(struct engine *e)
 static enum status cpu_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                struct error *error)
 {
-    enum status status = providers_choose(&self(e)->providers, &self(e)->own.base, j, error);
+    enum status status = providers_choose(&self(e)->providers, &self(e)->own, j, error);
     if (status == STATUS_OK)
         status = arena_add(host_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
     for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)

@@ -346,6 +346,8 @@ enum status executor_run(const struct execution *e, struct timings *timings, str
     enum status status;
     if (x.done && x.messages && x.staging) {
         executor_init(&x);
+        if (e->attends)
+            attends_begin(e->attends);
         status = executor_loop(&x, error);
     } else {
         status =

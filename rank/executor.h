@@ -18,7 +18,7 @@ struct execution {
     struct transport *transport;   // nothing under way
     struct progress *progress;     // kept up to date at every operation and before every wait
     uint64_t job;                  // with phase and step it names each exchange to the peers
-    const struct attends *attends; // who computes attention; NULL: the backend's own kernels
+    const struct attends *attends; // what is prepared; NULL: as in rank/operations.h
     void *scratch;                 // attends->scratch_bytes of it
 };
 

@@ -31,7 +31,7 @@ struct attention_shape operations_shape(const struct plan *plan, const struct op
                                     .deterministic = c->deterministic};
 }
 
-// The choice of a provider; NULL: there was none to make.
+// What is prepared of an operation; NULL: nothing is, of any.
 static const struct attend *attend_of(const struct operations *x, const struct op *op)
 {
     return x->attends ? &x->attends->list[op - x->plan->ops] : NULL;
@@ -106,7 +106,7 @@ static void fill_heads(const struct operations *x, const struct op *op)
 static void sink_grad(const struct operations *x, const struct op *op)
 {
     struct attention_shape shape = operations_shape(x->plan, op);
-    x->ops->sink_grad(x->backend, &shape, x->plan->slices + op->slice_first, op->slice_count,
+    x->ops->sink_grad(x->backend, &shape, attend_of(x, op)->rows, x->scratch,
                       at(x, op->operand[SINK_GRAD_SINK]), at(x, op->operand[SINK_GRAD_LSE]),
                       at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));
 }

@@ -12,8 +12,10 @@ struct operations {
     void *const *buffers; // memory of the plan's buffers, by index
     const struct backend_ops *ops;
     struct attention_backend *backend;
-    const struct attends *attends; // of the plan; NULL: the backend's own kernels compute all
-    void *scratch;                 // attends->scratch_bytes of it
+    // What is prepared of the plan. NULL: nothing; the backend's own kernels compute attention at
+    // once, and there is no gradient of a sink.
+    const struct attends *attends;
+    void *scratch; // attends->scratch_bytes of it
 };
 
 // The shape of an operation that has heads.

@@ -65,7 +65,7 @@ static enum status provider_find(struct providers *p, const char *name,
     return provider_load(p, name, provider, error);
 }
 
-enum status providers_choose(struct providers *p, struct attention_provider *own, struct job *j,
+enum status providers_choose(struct providers *p, struct own_provider *own, struct job *j,
                              struct error *error)
 {
     struct attention_provider *wanted;

@@ -27,7 +27,7 @@ bool providers_file(const char *name, char file[PATH_MAX]);
 
 // Makes the attends of a job that has none yet, with the provider that its case names and `own`.
 // FAILED_PRECONDITION: there is no such provider, or it cannot be used; else as attends_create().
-enum status providers_choose(struct providers *p, struct attention_provider *own, struct job *j,
+enum status providers_choose(struct providers *p, struct own_provider *own, struct job *j,
                              struct error *error) MUST_CHECK;
 
 #endif

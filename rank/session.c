@@ -55,6 +55,7 @@ static void kept_take(struct session *s, struct job *j)
     if (s->kept.plan && is_repeat(&s->kept.c, j->c)) {
         j->plan = s->kept.plan;
         j->attends = s->kept.attends;
+        j->report->flops = s->kept.flops;
         s->kept.plan = NULL;
         s->kept.attends = NULL;
     }
@@ -69,10 +70,12 @@ static void kept_store(struct session *s, const struct job *j, bool complete)
     s->kept.plan = j->plan;
     s->kept.attends = j->attends;
     if (!complete || !plan || !j->attends || j->c->source || s->engine->ops->brings_execution ||
-        plan->op_count + plan->slice_count + plan->transfer_count > KEPT_PARTS_MAX)
+        plan->op_count + plan->slice_count + plan->transfer_count > KEPT_PARTS_MAX) {
         kept_drop(s);
-    else
+    } else {
         s->kept.c = *j->c;
+        s->kept.flops = j->report->flops;
+    }
 }
 
 void session_fini(struct session *s)
@@ -234,12 +237,15 @@ static enum status job_plan(struct session *s, struct job *j, struct error *erro
     job_phase(j, REPORT_PLAN);
     uint64_t start_ns = clock_now_ns();
     kept_take(s, j);
-    enum status status = j->plan ? STATUS_OK : plan_make(s, j, error);
+    bool kept = j->plan;
+    enum status status = kept ? STATUS_OK : plan_make(s, j, error);
     j->report->timings.plan_ns = clock_now_ns() - start_ns;
-    for (int i = 0; status == STATUS_OK && i < j->plan->op_count; i++)
+    for (int i = 0; status == STATUS_OK && !kept && i < j->plan->op_count; i++)
         j->report->flops += op_flops(j->plan, &j->plan->ops[i]);
     if (status == STATUS_OK && s->engine->ops->brings_execution)
         plan_keep_tensors(j->plan);
+    if (status == STATUS_OK)
+        j->report->operations = j->plan->op_count;
     return status;
 }
 

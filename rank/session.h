@@ -21,6 +21,7 @@ struct session {
         struct cp_case c;
         struct plan *plan;
         struct attends *attends;
+        double flops;
     } kept;
     bool out_of_step; // a case was broken off: the ranks are no longer at the same point
 };

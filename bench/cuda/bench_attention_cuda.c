@@ -273,26 +273,70 @@ struct call {
     struct attention_backward backward;
     bool is_forward;
     float lse; // of each row before forward
+    // What is prepared, and its memory, which is given back at the end of the program.
+    struct attention_work *work;
+    struct op_needs needs;
+    void *zeros, *scratch;
 };
+
+static void call_equip(struct attention_backend *backend, struct call *call)
+{
+    const struct attention_kernels *kernels = backend_cuda.attention;
+    const struct attention_forward *f = &call->forward;
+    const struct attention_backward *b = &call->backward;
+    const struct attention_op op = {.shape = f->shape,
+                                    .backward = !call->is_forward,
+                                    .bias = f->bias,
+                                    .dbias = b->dbias,
+                                    .max_logit = f->max_logit,
+                                    .aligned = true,
+                                    .slices = f->slices,
+                                    .slice_count = f->slice_count};
+    struct error error;
+    void *host, *device;
+    call->needs = (struct op_needs){0};
+    check_status(kernels->prepare(backend, &op, &call->work, &call->needs, &error), &error);
+    size_t tables = (call->needs.table_bytes + 255) / 256 * 256;
+    check_status(backend_cuda.tables_reserve(backend, tables + call->needs.zero_bytes, &host,
+                                             &device, &error),
+                 &error);
+    call->zeros = (char *)device + tables;
+    CHECK(cudaMalloc(&call->scratch, call->needs.scratch_bytes + 1));
+    if (tables > 0)
+        kernels->place(backend, call->work, host, device, call->zeros);
+    backend_cuda.tables_push(backend, tables);
+}
+
+static void call_discard(struct attention_backend *backend, struct call *call)
+{
+    backend_cuda.attention->discard(backend, call->work);
+    CHECK(cudaFree(call->scratch));
+}
 
 static void call_prepare(struct attention_backend *backend, const struct call *call)
 {
     const struct attention_forward *args = &call->forward;
     if (call->is_forward)
         backend_cuda.fill(backend, args->lse, call->lse, args->shape.heads * args->shape.q_rows);
+    if (call->needs.zero_bytes > 0)
+        backend_cuda.fill(backend, call->zeros, 0, (int64_t)(call->needs.zero_bytes / 4));
 }
 
 // D is a part of backward here, as it is in PyTorch.
 static void call_run(struct attention_backend *backend, const struct call *call)
 {
+    const struct attention_kernels *kernels = backend_cuda.attention;
     const struct attention_backward *args = &call->backward;
     struct error error;
     if (call->is_forward) {
-        check_status(backend_cuda.attention->forward(backend, &call->forward, &error), &error);
+        check_status(
+            kernels->launch_forward(backend, call->work, &call->forward, call->scratch, &error),
+            &error);
         return;
     }
     backend_cuda.row_dot(backend, &args->shape, args->d_out, call->forward.o, (float *)args->d);
-    check_status(backend_cuda.attention->backward(backend, args, &error), &error);
+    check_status(kernels->launch_backward(backend, call->work, args, call->scratch, &error),
+                 &error);
 }
 
 struct timer {
@@ -385,7 +429,7 @@ static void prepare_backward(struct attention_backend *backend, const struct cal
     struct error error;
     forward.is_forward = true;
     call_prepare(backend, &forward);
-    call_run(backend, &forward);
+    check_status(backend_cuda.attention->forward(backend, &forward.forward, &error), &error);
     check_status(attention_cuda_finish(backend, &error), &error);
 }
 
@@ -398,7 +442,9 @@ static void answer(struct attention_backend *backend, const struct request *r)
     struct call call = request_call(r, &t, slices, slice_count);
     if (!call.is_forward)
         prepare_backward(backend, &call);
+    call_equip(backend, &call);
     time_calls(backend, &call, r->bursts, times);
+    call_discard(backend, &call);
     double median = times[r->bursts / 2];
     printf("%.4f %.4f %.1f\n", median, times[0], request_rate(r, slices, slice_count, median));
     fflush(stdout);

@@ -108,8 +108,9 @@ static void row_dot(void)
 static void sink_grad(void)
 {
     struct attention_shape shape = {.heads = 32, .q_rows = count / 32, .row_step = 1};
-    struct slice all = {.q_len = shape.q_rows};
-    backend_cuda.sink_grad(backend, &shape, &all, 1, z, x, y, z + 64);
+    struct row_run all = {.count = shape.q_rows};
+    struct packed_rows rows = {.runs = &all, .run_count = 1, .total = all.count, .row_step = 1};
+    backend_cuda.sink_grad(backend, &shape, &rows, NULL, z, x, y, z + 64);
 }
 
 static void inputs(void)

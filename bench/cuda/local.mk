@@ -16,6 +16,12 @@ bench_cuda_bench_ops_cuda_SOURCES = bench/cuda/bench_ops_cuda.c
 bench_cuda_bench_ops_cuda_CPPFLAGS = $(cuda_test_cppflags)
 bench_cuda_bench_ops_cuda_LDADD = $(cuda_test_libs)
 
+cuda_bench_programs += bench/cuda/bench_launch_cuda
+bench_cuda_bench_launch_cuda_SOURCES = bench/cuda/bench_launch_cuda.c tests/support/world.c \
+    tests/support/world.h
+bench_cuda_bench_launch_cuda_CPPFLAGS = $(cuda_test_cppflags)
+bench_cuda_bench_launch_cuda_LDADD = $(cuda_rank_libs)
+
 if CUDA
 bench_programs += $(cuda_bench_programs)
 endif

@@ -124,16 +124,17 @@ static void backend_fill_heads(struct attention_backend *backend,
 }
 
 static void backend_sink_grad(struct attention_backend *backend,
-                              const struct attention_shape *shape, const struct slice *slices,
-                              int32_t slice_count, const float *sink, const float *lse,
-                              const float *d, float *dsink)
+                              const struct attention_shape *shape, const struct packed_rows *rows,
+                              void *scratch, const float *sink, const float *lse, const float *d,
+                              float *dsink)
 {
     (void)backend;
+    (void)scratch;
     for (int head = 0; head < shape->heads; head++) {
         double sum = 0;
-        for (int32_t n = 0; n < slice_count; n++)
-            for (int64_t i = 0; i < slices[n].q_len; i++) {
-                int64_t at = head * shape->q_rows + slices[n].q_row + i * shape->row_step;
+        for (int32_t n = 0; n < rows->run_count; n++)
+            for (int64_t i = 0; i < rows->runs[n].count; i++) {
+                int64_t at = head * shape->q_rows + rows->runs[n].row + i * rows->row_step;
                 sum += exp((double)sink[head] - lse[at]) * d[at];
             }
         dsink[head] -= MUTATED(SINK_GRAD_SIGN) ? -(float)sum : (float)sum;

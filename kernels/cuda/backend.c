@@ -1,10 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's table and its life.
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/packed_cuda.h"
+
+// ---- tables ----
+
+// Tables up to this size stay for the next plan.
+#define TABLES_KEPT ((size_t)4 << 20)
+
+static void tables_free(struct attention_backend *backend)
+{
+    struct memory_block *t = &backend->tables;
+    cudaFreeHost(t->host);
+    cudaFree(t->device);
+    cudaGetLastError(); // of a device that has failed; whoever waits for it gets to know
+    *t = (struct memory_block){0};
+}
+
+static enum status tables_reserve(struct attention_backend *backend, size_t bytes, void **host,
+                                  void **device, struct error *error)
+{
+    struct memory_block *t = &backend->tables;
+    if (bytes > t->bytes) {
+        tables_free(backend);
+        size_t least = bytes > TABLES_KEPT / 4 ? bytes : TABLES_KEPT / 4;
+        cudaError_t result = cudaMalloc((void **)&t->device, least);
+        if (result == cudaSuccess)
+            result = cudaMallocHost((void **)&t->host, least);
+        if (!cuda_note(backend, result, "the tables of a plan")) {
+            tables_free(backend);
+            return cuda_report(backend, error);
+        }
+        t->bytes = least;
+    }
+    *host = t->host;
+    *device = t->device;
+    return STATUS_OK;
+}
+
+static void tables_push(struct attention_backend *backend, size_t bytes)
+{
+    staging_push(backend, backend->tables.device, backend->tables.host, bytes);
+}
+
+static void tables_release(struct attention_backend *backend)
+{
+    if (backend->tables.bytes > TABLES_KEPT)
+        tables_free(backend);
+}
 
 // ---- life ----
 
@@ -50,7 +97,8 @@ static void backend_destroy(struct attention_backend *backend)
 {
     if (!backend)
         return;
-    queue_fini(&backend->queue);
+    queue_fini(&backend->queue); // waits for whatever uses the tables
+    tables_free(backend);
     free(backend);
 }
 
@@ -85,24 +133,134 @@ enum status attention_cuda_finish(struct attention_backend *backend, struct erro
 
 // ---- the table ----
 
+static enum status work_prepare(struct attention_backend *backend, const struct attention_op *op,
+                                struct attention_work **work, struct op_needs *needs,
+                                struct error *error)
+{
+    return op->backward ? backward_prepare_cuda(backend, op, work, needs, error)
+                        : forward_prepare_cuda(backend, op, work, needs, error);
+}
+
+static void work_place(struct attention_backend *backend, struct attention_work *work, void *host,
+                       const void *device, void *zeros)
+{
+    (void)backend;
+    if (work->backward)
+        backward_place_cuda(work, host, device);
+    else
+        forward_place_cuda(work, host, device, zeros);
+}
+
+static void work_discard(struct attention_backend *backend, struct attention_work *work)
+{
+    (void)backend;
+    if (work && work->backward)
+        backward_discard_cuda(work);
+    else if (work)
+        forward_discard_cuda(work);
+}
+
+// ---- at once ----
+
+// Makes a work with memory of the queue's; false, with the error remembered, where that is short.
+static bool work_equip(struct attention_backend *backend, struct attention_work *work,
+                       const struct op_needs *needs, void **scratch)
+{
+    size_t table = scratch_bytes(needs->table_bytes);
+    void *device;
+    *scratch = needs->scratch_bytes > 0 ? scratch_take(backend, needs->scratch_bytes) : NULL;
+    if (table + needs->zero_bytes == 0)
+        return true;
+    char *host = staging_take(backend, table + needs->zero_bytes, &device);
+    if (!host || (needs->scratch_bytes > 0 && !*scratch))
+        return false;
+    work_place(backend, work, host, device, (char *)device + table);
+    memset(host + table, 0, needs->zero_bytes);
+    staging_push(backend, device, host, table + needs->zero_bytes);
+    return true;
+}
+
+static enum status work_make(struct attention_backend *backend, const struct attention_op *op,
+                             struct attention_work **work, void **scratch, struct error *error)
+{
+    struct op_needs needs = {0};
+    enum status status = cuda_report(backend, error);
+    if (status == STATUS_OK)
+        status = work_prepare(backend, op, work, &needs, error);
+    if (status != STATUS_OK || work_equip(backend, *work, &needs, scratch))
+        return status;
+    work_discard(backend, *work);
+    return cuda_report(backend, error);
+}
+
+static bool are_aligned(const void *const *tensors, int count)
+{
+    uintptr_t all = 0;
+    for (int i = 0; i < count; i++)
+        all |= (uintptr_t)tensors[i];
+    return all % 16 == 0;
+}
+
 static enum status backend_forward(struct attention_backend *backend,
                                    const struct attention_forward *args, struct error *error)
 {
-    enum status status = cuda_report(backend, error);
-    return status == STATUS_OK ? forward_cuda(backend, args, error) : status;
+    const void *tensors[] = {args->q, args->k, args->v, args->o};
+    const struct attention_op op = {.shape = args->shape,
+                                    .bias = args->bias,
+                                    .max_logit = args->max_logit,
+                                    .aligned = are_aligned(tensors, 4),
+                                    .slices = args->slices,
+                                    .slice_count = args->slice_count};
+    struct attention_work *work;
+    void *scratch;
+    enum status status = work_make(backend, &op, &work, &scratch, error);
+    if (status != STATUS_OK)
+        return status;
+    status = forward_launch_cuda(backend, work, args, error);
+    work_discard(backend, work);
+    return status;
 }
 
 static enum status backend_backward(struct attention_backend *backend,
                                     const struct attention_backward *args, struct error *error)
 {
-    enum status status = cuda_report(backend, error);
-    return status == STATUS_OK ? backward_cuda(backend, args, error) : status;
+    const void *tensors[] = {args->q, args->k, args->v, args->d_out, args->dq, args->dk, args->dv};
+    const struct attention_op op = {.shape = args->shape,
+                                    .backward = true,
+                                    .bias = args->bias,
+                                    .dbias = args->dbias,
+                                    .aligned = are_aligned(tensors, 7),
+                                    .slices = args->slices,
+                                    .slice_count = args->slice_count};
+    struct attention_work *work;
+    void *scratch;
+    enum status status = work_make(backend, &op, &work, &scratch, error);
+    if (status != STATUS_OK)
+        return status;
+    status = backward_launch_cuda(backend, work, args, scratch, error);
+    work_discard(backend, work);
+    return status;
 }
 
-static void backend_lend(struct attention_backend *backend, void *scratch, size_t bytes)
+// ---- prepared ----
+
+static enum status launch_forward(struct attention_backend *backend,
+                                  const struct attention_work *work,
+                                  const struct attention_forward *args, void *scratch,
+                                  struct error *error)
 {
-    backend->lent = scratch;
-    backend->lent_bytes = bytes;
+    (void)scratch;
+    enum status status = cuda_report(backend, error);
+    return status == STATUS_OK ? forward_launch_cuda(backend, work, args, error) : status;
+}
+
+static enum status launch_backward(struct attention_backend *backend,
+                                   const struct attention_work *work,
+                                   const struct attention_backward *args, void *scratch,
+                                   struct error *error)
+{
+    enum status status = cuda_report(backend, error);
+    return status == STATUS_OK ? backward_launch_cuda(backend, work, args, scratch, error) : status;
 }
 
 static void *backend_stream(struct attention_backend *backend)
@@ -112,8 +270,11 @@ static void *backend_stream(struct attention_backend *backend)
 
 static const struct attention_kernels kernels = {.forward = backend_forward,
                                                  .backward = backend_backward,
-                                                 .backward_scratch = backward_scratch_cuda,
-                                                 .lend = backend_lend};
+                                                 .prepare = work_prepare,
+                                                 .place = work_place,
+                                                 .launch_forward = launch_forward,
+                                                 .launch_backward = launch_backward,
+                                                 .discard = work_discard};
 
 const struct backend_ops backend_cuda = {
     .name = "cuda",
@@ -126,11 +287,15 @@ const struct backend_ops backend_cuda = {
     .max = max_cuda,
     .fill_heads = fill_heads_cuda,
     .sink_grad = sink_grad_cuda,
+    .sink_grad_scratch = sink_grad_scratch_cuda,
     .convert = convert_cuda,
     .fill = fill_cuda,
     .merge_rows = merge_rows_cuda,
     .pack_rows = pack_rows_cuda,
     .add_rows = add_rows_cuda,
     .pack_heads = pack_heads_cuda,
+    .tables_reserve = tables_reserve,
+    .tables_push = tables_push,
+    .tables_release = tables_release,
     .stream = backend_stream,
 };

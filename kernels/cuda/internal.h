@@ -4,6 +4,8 @@
 #define CPATTN_KERNELS_CUDA_INTERNAL_H
 
 #include "kernels/cuda/backend.h"
+#include "kernels/prepared.h"
+#include "kernels/rows.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -11,9 +13,8 @@ extern "C" {
 
 struct attention_backend {
     struct cuda_queue queue;
-    int capability; // such as 90 for sm_90
-    char *lent;     // scratch for the call at hand, from here on
-    size_t lent_bytes;
+    int capability;             // such as 90 for sm_90
+    struct memory_block tables; // of the plan at hand
 };
 
 // What common/cuda/queue.h says, of the backend's queue.
@@ -49,11 +50,6 @@ static inline void staging_pull(struct attention_backend *backend, void *host, c
     queue_pull(&backend->queue, host, device, bytes);
 }
 
-static inline void *staging_copy(struct attention_backend *backend, const void *host, size_t bytes)
-{
-    return queue_copy(&backend->queue, host, bytes);
-}
-
 #define SCRATCH_ALIGNMENT 256
 
 static inline size_t scratch_bytes(size_t bytes)
@@ -61,16 +57,9 @@ static inline size_t scratch_bytes(size_t bytes)
     return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
 }
 
-// From what is lent, if it is enough.
 static inline void *scratch_take(struct attention_backend *backend, size_t bytes)
 {
-    size_t taken = scratch_bytes(bytes);
-    char *lent = backend->lent;
-    if (backend->lent_bytes < taken || bytes == 0)
-        return queue_scratch(&backend->queue, bytes);
-    backend->lent += taken;
-    backend->lent_bytes -= taken;
-    return lent;
+    return queue_scratch(&backend->queue, bytes);
 }
 
 // The table, by file. elementwise.cu:
@@ -83,28 +72,38 @@ void fill_cuda(struct attention_backend *backend, float *destination, float valu
 void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, const float *source,
                   void *destination, int64_t count);
 
-// push.cu: staging_push() for a list. Up to 15 bytes more than `bytes` are written.
-void list_push_cuda(struct attention_backend *backend, void *device, const void *host,
-                    size_t bytes);
-
 // rows.cu:
 void row_dot_cuda(struct attention_backend *backend, const struct attention_shape *shape,
                   const void *d_out, const float *o, float *d);
 void fill_heads_cuda(struct attention_backend *backend, const struct attention_shape *shape,
                      const float *source, float *destination);
 void sink_grad_cuda(struct attention_backend *backend, const struct attention_shape *shape,
-                    const struct slice *slices, int32_t slice_count, const float *sink,
+                    const struct packed_rows *rows, void *scratch, const float *sink,
                     const float *lse, const float *d, float *dsink);
+size_t sink_grad_scratch_cuda(const struct attention_shape *shape, const struct packed_rows *rows);
 
-// smxx_forward.cu, smxx_backward.cu. Both return what cuda_report() gives at the end.
-enum status forward_cuda(struct attention_backend *backend, const struct attention_forward *args,
-                         struct error *error);
-enum status backward_cuda(struct attention_backend *backend, const struct attention_backward *args,
-                          struct error *error);
-// What a deterministic backward takes to keep its order.
-enum status backward_scratch_cuda(struct attention_backend *backend,
-                                  const struct attention_backward *args, size_t *bytes,
+// smxx_forward.cu, smxx_backward.cu: what kernels/backend.h says of prepared attention. A launch
+// returns what cuda_report() gives at its end.
+struct attention_work {
+    bool backward;
+};
+enum status forward_prepare_cuda(struct attention_backend *backend, const struct attention_op *op,
+                                 struct attention_work **work, struct op_needs *needs,
+                                 struct error *error);
+void forward_place_cuda(struct attention_work *work, void *host, const void *device, void *zeros);
+enum status forward_launch_cuda(struct attention_backend *backend,
+                                const struct attention_work *work,
+                                const struct attention_forward *args, struct error *error);
+void forward_discard_cuda(struct attention_work *work);
+enum status backward_prepare_cuda(struct attention_backend *backend, const struct attention_op *op,
+                                  struct attention_work **work, struct op_needs *needs,
                                   struct error *error);
+void backward_place_cuda(struct attention_work *work, void *host, const void *device);
+enum status backward_launch_cuda(struct attention_backend *backend,
+                                 const struct attention_work *work,
+                                 const struct attention_backward *args, void *scratch,
+                                 struct error *error);
+void backward_discard_cuda(struct attention_work *work);
 
 #ifdef __cplusplus
 }

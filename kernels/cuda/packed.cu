@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows between packed tensors and those of a plan.
-#include "common/cuda/runs.cuh"
 #include "kernels/cuda/dtype.cuh"
-#include "kernels/cuda/internal.h"
+#include "kernels/cuda/rows_table.cuh"
 
 extern "C" {
 #include "kernels/cuda/packed_cuda.h"
@@ -10,36 +9,6 @@ extern "C" {
 
 #define THREADS 256
 #define LANES   32
-
-// A run of rows, behind `before` packed rows.
-struct run {
-    int64_t before, first, count;
-};
-
-struct table {
-    const struct run *runs;
-    int count;
-    int64_t total, row_step;
-};
-
-// Puts the runs on the device; false when there are no rows, or memory is short.
-static bool table_make(struct attention_backend *backend, const struct packed_rows *rows,
-                       struct table *t)
-{
-    void *device;
-    *t = {NULL, rows->run_count, rows->total, rows->row_step};
-    if (rows->total <= 0)
-        return false;
-    size_t bytes = (size_t)rows->run_count * sizeof(struct run);
-    struct run *runs = (struct run *)staging_take(backend, bytes, &device);
-    if (!runs)
-        return false;
-    for (int i = 0; i < rows->run_count; i++)
-        runs[i] = {rows->runs[i].packed, rows->runs[i].row, rows->runs[i].count};
-    staging_push(backend, device, runs, bytes);
-    t->runs = (const struct run *)device;
-    return true;
-}
 
 static __device__ __forceinline__ int64_t row_of(const struct table &t, const struct run *r,
                                                  int64_t packed)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations on the rows of heads: sums along them and over them.
-#include "common/cuda/runs.cuh"
 #include "kernels/cuda/dtype.cuh"
-#include "kernels/cuda/internal.h"
+#include "kernels/cuda/rows_table.cuh"
 
 #define THREADS 256
 #define LANES   32
@@ -118,16 +117,9 @@ void fill_heads_cuda(struct attention_backend *backend, const struct attention_s
 // sum is the same on every device.
 #define SINK_ROWS (THREADS * 16)
 
-// The rows of one slice, behind `before` rows of those in front of it.
-struct sink_run {
-    int64_t before, first;
-};
-
 struct sink_arguments {
-    const struct sink_run *runs;
-    int run_count;
-    int64_t total; // rows of all runs
-    int64_t q_rows, row_step;
+    struct table rows;
+    int64_t q_rows;
     const float *sink, *lse, *d;
     double *parts; // [heads][blocks]
 };
@@ -153,10 +145,10 @@ __global__ __launch_bounds__(THREADS) void sink_parts_kernel(struct sink_argumen
     double sum = 0, sink = a.sink[head];
     for (int k = 0; k < SINK_ROWS / THREADS; k++) {
         int64_t row = (int64_t)blockIdx.x * SINK_ROWS + k * THREADS + threadIdx.x;
-        if (row >= a.total)
+        if (row >= a.rows.total)
             break;
-        struct sink_run run = *run_find(a.runs, a.run_count, row);
-        int64_t at = head * a.q_rows + run.first + (row - run.before) * a.row_step;
+        struct run run = *run_find(a.rows.runs, a.rows.count, row);
+        int64_t at = head * a.q_rows + run.first + (row - run.before) * a.rows.row_step;
         sum += exp(sink - a.lse[at]) * a.d[at];
     }
     sum = block_sum(sum);
@@ -175,45 +167,30 @@ __global__ __launch_bounds__(THREADS) void sink_sum_kernel(const double *parts, 
         dsink[blockIdx.x] -= (float)sum;
 }
 
-// Puts the slices that have rows on the device. Returns the rows of all, 0 when there are none or
-// memory is short.
-static int64_t sink_runs(struct attention_backend *backend, const struct slice *slices, int count,
-                         struct sink_arguments *a)
+static int64_t sink_blocks(const struct packed_rows *rows)
 {
-    void *device;
-    struct sink_run *runs =
-        (struct sink_run *)staging_take(backend, (size_t)count * sizeof(*runs), &device);
-    if (!runs)
-        return 0;
-    int64_t total = 0;
-    for (int n = 0; n < count; n++) {
-        if (slices[n].q_len <= 0)
-            continue;
-        runs[a->run_count++] = {total, slices[n].q_row};
-        total += slices[n].q_len;
-    }
-    staging_push(backend, device, runs, (size_t)a->run_count * sizeof(*runs));
-    a->runs = (const struct sink_run *)device;
-    return total;
+    return (rows->total + SINK_ROWS - 1) / SINK_ROWS;
+}
+
+size_t sink_grad_scratch_cuda(const struct attention_shape *shape, const struct packed_rows *rows)
+{
+    return (size_t)(sink_blocks(rows) * shape->heads) * sizeof(double);
 }
 
 void sink_grad_cuda(struct attention_backend *backend, const struct attention_shape *shape,
-                    const struct slice *slices, int32_t slice_count, const float *sink,
+                    const struct packed_rows *rows, void *scratch, const float *sink,
                     const float *lse, const float *d, float *dsink)
 {
     struct sink_arguments a = {};
-    if (slice_count <= 0 || shape->heads <= 0)
+    if (shape->heads <= 0 || !table_make(backend, rows, &a.rows))
         return;
-    a.total = sink_runs(backend, slices, slice_count, &a);
-    if (a.total == 0)
-        return;
-    int64_t blocks = (a.total + SINK_ROWS - 1) / SINK_ROWS;
+    int64_t blocks = sink_blocks(rows);
     a.q_rows = shape->q_rows;
-    a.row_step = shape->row_step;
     a.sink = sink;
     a.lse = lse;
     a.d = d;
-    a.parts = (double *)scratch_take(backend, (size_t)(blocks * shape->heads) * sizeof(double));
+    a.parts =
+        (double *)(scratch ? scratch : scratch_take(backend, sink_grad_scratch_cuda(shape, rows)));
     if (!a.parts)
         return;
     dim3 grid((unsigned)blocks, (unsigned)shape->heads);

@@ -100,13 +100,10 @@ struct mapper {
     enum case_dtype dtype;
     cudaError_t error;
 
-    mapper(const struct attention_backward *args, bool queries) : error(cudaSuccess)
+    mapper(const struct attention_shape *shape, int32_t heads_of_side, int64_t rows)
+        : heads((int32_t)(shape->row_step * heads_of_side)), positions(rows), dtype(shape->dtype),
+          error(cudaSuccess)
     {
-        const struct attention_shape *shape = &args->shape;
-        heads = (int32_t)(shape->row_step * (queries ? shape->heads : shape->kv_heads));
-        positions =
-            sm90_extent_of(args->slices, args->slice_count, shape->row_step, queries).positions;
-        dtype = shape->dtype;
     }
 
     void make(const void *address, enum case_dtype type, int32_t d, int32_t box_rows,
@@ -120,10 +117,13 @@ struct mapper {
 
 static cudaError_t maps_make(const struct attention_backward *args,
                              const struct sm90_backward_kernel *kernel,
+                             const struct sm90_backward_extent *extent,
                              struct sm90_backward_params *p)
 {
-    int32_t d_qk = args->shape.d_qk, d_v = args->shape.d_v;
-    mapper queries(args, true), keys(args, false);
+    const struct attention_shape *shape = &args->shape;
+    int32_t d_qk = shape->d_qk, d_v = shape->d_v;
+    mapper queries(shape, shape->heads, extent->q_positions);
+    mapper keys(shape, shape->kv_heads, extent->kv_positions);
     queries.make(args->q, queries.dtype, d_qk, kernel->q_rows, &p->q);
     queries.make(args->d_out, queries.dtype, d_v, kernel->q_rows, &p->d_out);
     queries.make(args->dq, DTYPE_FP32, d_qk, kernel->dq_rows, &p->dq);
@@ -134,18 +134,20 @@ static cudaError_t maps_make(const struct attention_backward *args,
     return queries.error != cudaSuccess ? queries.error : keys.error;
 }
 
+cudaError_t sm90_backward_ready(const struct sm90_backward_kernel *kernel)
+{
+    return cudaFuncSetAttribute((const void *)kernel->run,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize, kernel->shared_bytes);
+}
+
 void sm90_backward_launch(struct attention_backend *backend, const struct attention_backward *args,
                           const struct sm90_backward_kernel *kernel,
+                          const struct sm90_backward_extent *extent,
                           const struct backward_params *params)
 {
     struct sm90_backward_params p = {};
     p.all = *params;
-    if (!cuda_note(backend, maps_make(args, kernel, &p), "the tensor maps of backward") ||
-        !cuda_note(backend,
-                   cudaFuncSetAttribute((const void *)kernel->run,
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        kernel->shared_bytes),
-                   "the shared memory of backward"))
+    if (!cuda_note(backend, maps_make(args, kernel, extent, &p), "the tensor maps of backward"))
         return;
     unsigned grid = (unsigned)p.all.chain_count * (unsigned)p.all.unit_heads;
     kernel

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's part of backward: chooses the kernel, cuts the work, puts both on the stream.
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/sm90_backward.h"
+
+extern "C" {
+#include "kernels/cuda/sm90_tensor.h"
+}
 
 // Of L2: what the heads that are worked on at the same time may need of their queries' side. Half
 // of the smallest L2 of the chips that matter.
@@ -56,9 +61,8 @@ static bool aligned(const void *pointer, uintptr_t bytes)
     return (uintptr_t)pointer % bytes == 0;
 }
 
-static void params_scores(const struct attention_backward *args, struct backward_params *p)
+static void params_scores(const struct attention_shape *shape, struct backward_params *p)
 {
-    const struct attention_shape *shape = &args->shape;
     double cap = shape->softcap;
     p->scale = (float)shape->scale;
     p->product_factor = (float)(shape->scale * (cap != 0 ? 1 / cap : M_LOG2E));
@@ -67,7 +71,19 @@ static void params_scores(const struct attention_backward *args, struct backward
     p->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
 }
 
-static void params_shape(const struct attention_backward *args, struct backward_params *p)
+static void params_shape(const struct attention_shape *shape, struct backward_params *p)
+{
+    p->heads = shape->heads;
+    p->kv_heads = shape->kv_heads;
+    p->group = shape->group;
+    p->head_phase = shape->head_phase;
+    p->d_qk = shape->d_qk;
+    p->d_v = shape->d_v;
+    p->row_step = shape->row_step;
+    p->q_rows = shape->q_rows;
+}
+
+static void params_tensors(const struct attention_backward *args, struct backward_params *p)
 {
     const struct attention_shape *shape = &args->shape;
     p->q = args->q;
@@ -81,14 +97,6 @@ static void params_shape(const struct attention_backward *args, struct backward_
     p->dk = args->dk;
     p->dv = args->dv;
     p->dbias = args->bias ? args->dbias : NULL;
-    p->heads = shape->heads;
-    p->kv_heads = shape->kv_heads;
-    p->group = shape->group;
-    p->head_phase = shape->head_phase;
-    p->d_qk = shape->d_qk;
-    p->d_v = shape->d_v;
-    p->row_step = shape->row_step;
-    p->q_rows = shape->q_rows;
     p->vectors = shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 && aligned(args->q, 16) &&
                  aligned(args->k, 16) && aligned(args->v, 16) && aligned(args->d_out, 16);
     p->pairs = shape->d_qk % 2 == 0 && shape->d_v % 2 == 0 && aligned(args->dq, 8) &&
@@ -106,15 +114,16 @@ static bool tiles_are_short(const struct backward_worklist *list)
 // A thread block takes all heads that share a key head, unless that makes few thread blocks, or
 // long ones of those that wait for each other.
 static void params_units(const struct attention_backend *backend,
-                         const struct backward_worklist *list, bool ordered, int32_t q_rows,
-                         struct backward_params *p)
+                         const struct backward_worklist *list, const struct attention_op *op,
+                         int32_t q_rows, struct backward_params *p)
 {
+    bool ordered = op->shape.deterministic;
     bool few =
         (int64_t)list->chain_count * p->kv_heads < UNITS_LEAST * (int64_t)backend->queue.sm_count;
     p->chain_count = list->chain_count;
     p->by_query_head = ordered || few;
     p->unit_heads = p->by_query_head ? p->heads : p->kv_heads;
-    p->heads_chained = ordered && p->dbias && p->bias_head_stride == 0;
+    p->heads_chained = ordered && op->bias && op->dbias && p->bias_head_stride == 0;
     // Those that are worked on at the same time, so that their queries stay in L2.
     int64_t bytes = (int64_t)list->block_count * q_rows * (2 * p->d_v + 6 * p->d_qk);
     bytes *= p->by_query_head ? 1 : p->group;
@@ -125,26 +134,16 @@ static void params_units(const struct attention_backend *backend,
     p->section_heads = (int32_t)(heads < 1 ? 1 : heads > p->unit_heads ? p->unit_heads : heads);
 }
 
-// The list to the device, in one copy: small ones take their time one by one.
-static bool params_list(struct attention_backend *backend, const struct backward_worklist *list,
-                        struct backward_params *p)
+// The parts of a list, one behind the other.
+struct list_bytes {
+    size_t tiles, fragments, chains;
+};
+
+static struct list_bytes list_bytes_of(const struct backward_worklist *list)
 {
-    size_t tiles = (size_t)list->tile_count * sizeof(*list->tiles);
-    size_t fragments = (size_t)list->fragment_count * sizeof(*list->fragments);
-    size_t chains = (size_t)(list->chain_count + 1) * sizeof(*list->chains);
-    void *place;
-    char *host = (char *)staging_take(backend, tiles + fragments + chains, &place);
-    if (!host)
-        return false;
-    char *device = (char *)place;
-    memcpy(host, list->tiles, tiles);
-    memcpy(host + tiles, list->fragments, fragments);
-    memcpy(host + tiles + fragments, list->chains, chains);
-    list_push_cuda(backend, device, host, tiles + fragments + chains);
-    p->tiles = (const struct backward_tile *)device;
-    p->fragments = (const struct backward_fragment *)(device + tiles);
-    p->chains = (const int32_t *)(device + tiles + fragments);
-    return true;
+    return {(size_t)list->tile_count * sizeof(*list->tiles),
+            (size_t)list->fragment_count * sizeof(*list->fragments),
+            (size_t)(list->chain_count + 1) * sizeof(*list->chains)};
 }
 
 // ---- order --------------------------------------------------------------------------------------
@@ -208,72 +207,39 @@ static size_t counters_bytes(const struct order &order)
     return (order.taken + order.keys + 1) * sizeof(unsigned);
 }
 
-static bool params_order(struct attention_backend *backend, const struct backward_worklist *list,
-                         struct backward_params *p)
+// Numbers of the list that outlive it.
+struct backward_prepared {
+    struct attention_work base;
+    struct chosen kernel;
+    bool ordered, aligned;
+    struct sm90_backward_extent extent;
+    struct order order;
+    int32_t block_count;
+    struct backward_params params; // all of a launch's but tensors and order
+    struct backward_worklist list; // until it is placed
+};
+
+// Clears the counters of an ordered backward and has its turns counted.
+static void order_begin(struct attention_backend *backend, const struct backward_prepared *x,
+                        char *scratch, struct backward_params *p)
 {
-    struct order order = order_of(list, p->heads, p->kv_heads);
-    size_t taken = order.taken, keys = order.keys, bytes = counters_bytes(order);
-    unsigned *counters = (unsigned *)scratch_take(backend, bytes);
-    int32_t *turns = (int32_t *)scratch_take(backend, order.turns * sizeof(int32_t));
-    if (!counters || !turns)
-        return false;
+    const struct order *order = &x->order;
+    size_t bytes = counters_bytes(*order);
+    unsigned *counters = (unsigned *)scratch;
+    p->taken = counters;
+    p->taken_keys = counters + order->taken;
+    p->tickets = counters + order->taken + order->keys;
+    int32_t *turns = (int32_t *)(scratch + scratch_bytes(bytes));
+    p->turns = turns;
     cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->queue.stream),
               "clearing the turns");
-    int32_t warps = TURN_THREADS / 32, grid = (list->block_count + warps - 1) / warps;
+    int32_t warps = TURN_THREADS / 32, grid = (x->block_count + warps - 1) / warps;
     count_turns<<<(unsigned)grid, TURN_THREADS, 0, backend->queue.stream>>>(
-        p->tiles, list->tile_count, p->fragments, list->block_count, p->reversed, turns);
-    p->taken = counters;
-    p->taken_keys = counters + taken;
-    p->tickets = counters + taken + keys;
-    p->turns = turns;
-    return cuda_launched(backend, "counting turns");
+        p->tiles, p->tile_count, p->fragments, x->block_count, p->reversed, turns);
+    cuda_launched(backend, "counting turns");
 }
 
-// ---- launch -------------------------------------------------------------------------------------
-
-static bool params_work(struct attention_backend *backend, const struct attention_backward *args,
-                        const struct backward_worklist *list, int32_t q_rows,
-                        struct backward_params *p)
-{
-    p->tile_count = list->tile_count;
-    if (!params_list(backend, list, p))
-        return false;
-    params_units(backend, list, args->shape.deterministic, q_rows, p);
-    return !args->shape.deterministic || params_order(backend, list, p);
-}
-
-static void launch_portable(struct attention_backend *backend, const struct backward_kernel *kernel,
-                            const struct backward_params *p)
-{
-    if (!cuda_note(backend,
-                   cudaFuncSetAttribute((const void *)kernel->run,
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        kernel->shared_bytes),
-                   "the shared memory of backward"))
-        return;
-    unsigned grid = (unsigned)p->chain_count * (unsigned)(p->heads_chained ? 1 : p->unit_heads);
-    kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->queue.stream>>>(
-        *p);
-    cuda_launched(backend, "backward");
-}
-
-static void launch(struct attention_backend *backend, const struct attention_backward *args,
-                   const struct chosen *kernel, const struct backward_worklist *list)
-{
-    struct backward_params p = {};
-    params_shape(args, &p);
-    params_scores(args, &p);
-    p.reversed = kernel->sm90 && args->shape.deterministic;
-    if (list->tile_count == 0 || !params_work(backend, args, list, kernel->q_rows, &p))
-        return;
-#ifdef CPATTN_SM90
-    if (kernel->sm90) {
-        sm90_backward_launch(backend, args, kernel->sm90, &p);
-        return;
-    }
-#endif
-    launch_portable(backend, kernel->portable, &p);
-}
+// ---- preparing ----------------------------------------------------------------------------------
 
 static enum status check_shape(const struct attention_shape *shape, struct error *error)
 {
@@ -298,51 +264,164 @@ static enum status check_list(const struct attention_shape *shape,
     return STATUS_OK;
 }
 
-// The kernel, and the work as it wants it, which the caller gives back.
-static enum status work_cut(struct attention_backend *backend,
-                            const struct attention_backward *args, struct chosen *kernel,
-                            struct backward_worklist *list, struct error *error)
+// Arguments as those of the operation will be, as far as the choice of a kernel goes.
+static struct attention_backward args_like(const struct attention_op *op)
 {
-    enum status status = check_shape(&args->shape, error);
+    alignas(16) static float place[2];
+    float *tensor = op->aligned ? place : place + 1;
+    struct attention_backward args = {};
+    args.shape = op->shape;
+    args.q = args.k = args.v = args.d_out = tensor;
+    args.lse = args.d = args.o = tensor;
+    args.dq = args.dk = args.dv = tensor;
+    args.bias = op->bias ? tensor : NULL;
+    args.dbias = op->dbias ? tensor : NULL;
+    args.slices = op->slices;
+    args.slice_count = op->slice_count;
+    return args;
+}
+
+static void params_set(struct attention_backend *backend, const struct attention_op *op,
+                       struct backward_prepared *x)
+{
+    struct backward_params *p = &x->params;
+    const struct attention_shape *shape = &op->shape;
+    params_shape(shape, p);
+    params_scores(shape, p);
+    p->reversed = x->kernel.sm90 && shape->deterministic;
+    p->tile_count = x->list.tile_count;
+    x->block_count = x->list.block_count;
+    params_units(backend, &x->list, op, x->kernel.q_rows, p);
+    x->order = order_of(&x->list, shape->heads, shape->kv_heads);
+    x->extent = {sm90_extent_of(op->slices, op->slice_count, shape->row_step, true).positions,
+                 sm90_extent_of(op->slices, op->slice_count, shape->row_step, false).positions};
+}
+
+static cudaError_t kernel_ready(const struct chosen *kernel)
+{
+#ifdef CPATTN_SM90
+    if (kernel->sm90)
+        return sm90_backward_ready(kernel->sm90);
+#endif
+    return cudaFuncSetAttribute((const void *)kernel->portable->run,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                kernel->portable->shared_bytes);
+}
+
+static enum status work_make(struct attention_backend *backend, const struct attention_op *op,
+                             struct backward_prepared *x, struct error *error)
+{
+    const struct attention_shape *shape = &op->shape;
+    const struct attention_backward args = args_like(op);
+    enum status status = check_shape(shape, error);
     if (status != STATUS_OK)
         return status;
-    *kernel = kernel_choose(backend, args);
-    struct backward_cut cut = {kernel->q_rows, kernel->kv_rows,
-                               args->shape.deterministic && args->bias && args->dbias};
-    status =
-        backward_worklist_build(list, &args->shape, args->slices, args->slice_count, cut, error);
-    return status == STATUS_OK ? check_list(&args->shape, list, error) : status;
+    x->kernel = kernel_choose(backend, &args);
+    struct backward_cut cut = {x->kernel.q_rows, x->kernel.kv_rows,
+                               shape->deterministic && op->bias && op->dbias};
+    status = backward_worklist_build(&x->list, shape, op->slices, op->slice_count, cut, error);
+    if (status == STATUS_OK)
+        status = check_list(shape, &x->list, error);
+    if (status != STATUS_OK || x->list.tile_count == 0)
+        return status;
+    params_set(backend, op, x);
+    cuda_note(backend, kernel_ready(&x->kernel), "the shared memory of backward");
+    return cuda_report(backend, error);
 }
 
-enum status backward_cuda(struct attention_backend *backend, const struct attention_backward *args,
-                          struct error *error)
-{
-    struct backward_worklist list = {};
-    struct chosen kernel;
-    enum status status = work_cut(backend, args, &kernel, &list, error);
-    if (status == STATUS_OK) {
-        launch(backend, args, &kernel, &list);
-        status = cuda_report(backend, error);
-    }
-    backward_worklist_fini(&list);
-    return status;
-}
-
-enum status backward_scratch_cuda(struct attention_backend *backend,
-                                  const struct attention_backward *args, size_t *bytes,
+enum status backward_prepare_cuda(struct attention_backend *backend, const struct attention_op *op,
+                                  struct attention_work **work, struct op_needs *needs,
                                   struct error *error)
 {
-    struct backward_worklist list = {};
-    struct chosen kernel;
-    *bytes = 0;
-    if (!args->shape.deterministic)
-        return STATUS_OK;
-    enum status status = work_cut(backend, args, &kernel, &list, error);
-    if (status == STATUS_OK && list.tile_count > 0) {
-        struct order order = order_of(&list, args->shape.heads, args->shape.kv_heads);
-        *bytes =
-            scratch_bytes(counters_bytes(order)) + scratch_bytes(order.turns * sizeof(int32_t));
+    struct backward_prepared *x = (struct backward_prepared *)calloc(1, sizeof(*x));
+    if (!x)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for an operation");
+    x->base.backward = true;
+    x->ordered = op->shape.deterministic;
+    x->aligned = op->aligned;
+    enum status status = work_make(backend, op, x, error);
+    if (status != STATUS_OK) {
+        backward_discard_cuda(&x->base);
+        return status;
     }
-    backward_worklist_fini(&list);
-    return status;
+    if (x->list.tile_count > 0) {
+        struct list_bytes bytes = list_bytes_of(&x->list);
+        needs->table_bytes = bytes.tiles + bytes.fragments + bytes.chains;
+        if (x->ordered)
+            needs->scratch_bytes = scratch_bytes(counters_bytes(x->order)) +
+                                   scratch_bytes(x->order.turns * sizeof(int32_t));
+    }
+    *work = &x->base;
+    return STATUS_OK;
+}
+
+void backward_place_cuda(struct attention_work *work, void *host, const void *device)
+{
+    struct backward_prepared *x = (struct backward_prepared *)work;
+    struct list_bytes bytes = list_bytes_of(&x->list);
+    char *at = (char *)host;
+    const char *there = (const char *)device;
+    memcpy(at, x->list.tiles, bytes.tiles);
+    memcpy(at + bytes.tiles, x->list.fragments, bytes.fragments);
+    memcpy(at + bytes.tiles + bytes.fragments, x->list.chains, bytes.chains);
+    x->params.tiles = (const struct backward_tile *)there;
+    x->params.fragments = (const struct backward_fragment *)(there + bytes.tiles);
+    x->params.chains = (const int32_t *)(there + bytes.tiles + bytes.fragments);
+    backward_worklist_fini(&x->list);
+}
+
+void backward_discard_cuda(struct attention_work *work)
+{
+    struct backward_prepared *x = (struct backward_prepared *)work;
+    backward_worklist_fini(&x->list);
+    free(x);
+}
+
+// ---- launch -------------------------------------------------------------------------------------
+
+static void launch_portable(struct attention_backend *backend, const struct backward_kernel *kernel,
+                            const struct backward_params *p)
+{
+    unsigned grid = (unsigned)p->chain_count * (unsigned)(p->heads_chained ? 1 : p->unit_heads);
+    kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->queue.stream>>>(
+        *p);
+    cuda_launched(backend, "backward");
+}
+
+static bool is_aligned(const struct attention_backward *args)
+{
+    return aligned(args->q, 16) && aligned(args->k, 16) && aligned(args->v, 16) &&
+           aligned(args->d_out, 16) && aligned(args->dq, 16) && aligned(args->dk, 16) &&
+           aligned(args->dv, 16);
+}
+
+static void launch(struct attention_backend *backend, const struct attention_backward *args,
+                   const struct backward_prepared *x, char *scratch)
+{
+    struct backward_params p = x->params;
+    params_tensors(args, &p);
+    if (x->ordered)
+        order_begin(backend, x, scratch, &p);
+#ifdef CPATTN_SM90
+    if (x->kernel.sm90) {
+        sm90_backward_launch(backend, args, x->kernel.sm90, &x->extent, &p);
+        return;
+    }
+#endif
+    launch_portable(backend, x->kernel.portable, &p);
+}
+
+enum status backward_launch_cuda(struct attention_backend *backend,
+                                 const struct attention_work *work,
+                                 const struct attention_backward *args, void *scratch,
+                                 struct error *error)
+{
+    const struct backward_prepared *x = (const struct backward_prepared *)work;
+    if (x->params.tile_count == 0)
+        return cuda_report(backend, error);
+    if (x->aligned && !is_aligned(args))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "tensors of a backward are not aligned as they were said to be");
+    launch(backend, args, x, (char *)scratch);
+    return cuda_report(backend, error);
 }

@@ -3,6 +3,7 @@
 #include "kernels/cuda/smxx_forward.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/internal.h"
@@ -70,24 +71,22 @@ static void list_order(struct worklist *list, const struct forward_instance *ins
                    blocks / heads_last);
 }
 
-static bool is_aligned(const struct attention_forward *args)
-{
-    uintptr_t addresses = (uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v;
-    return addresses % 16 == 0 && args->shape.d_qk % 8 == 0 && args->shape.d_v % 8 == 0;
-}
+// A prepared forward: all of a launch's argument but the tensors.
+struct forward_prepared {
+    struct attention_work base;
+    const struct forward_instance *instance;
+    enum case_dtype dtype;
+    bool aligned; // what the operation says of its tensors
+    struct forward_work work;
+    struct worklist list; // until it is placed
+};
 
-static void work_set(struct forward_work *work, const struct forward_instance *instance,
-                     const struct attention_forward *args, const struct worklist *list)
+static void work_set(struct attention_backend *backend, const struct attention_op *op,
+                     struct forward_prepared *x)
 {
-    const struct attention_shape *shape = &args->shape;
-    *work = forward_work{};
-    work->q = args->q;
-    work->k = args->k;
-    work->v = args->v;
-    work->bias = args->bias;
-    work->o = args->o;
-    work->lse = args->lse;
-    work->max_logit = args->max_logit;
+    const struct attention_shape *shape = &op->shape;
+    struct forward_work *work = &x->work;
+    struct worklist *list = &x->list;
     work->tile_count = list->tile_count;
     work->heads = shape->heads;
     work->kv_heads = shape->kv_heads;
@@ -98,35 +97,27 @@ static void work_set(struct forward_work *work, const struct forward_instance *i
     work->q_rows = shape->q_rows;
     work->row_step = shape->row_step;
     work->q_positions =
-        sm90_extent_of(args->slices, args->slice_count, shape->row_step, true).positions;
+        sm90_extent_of(op->slices, op->slice_count, shape->row_step, true).positions;
     work->kv_positions =
-        sm90_extent_of(args->slices, args->slice_count, shape->row_step, false).positions;
+        sm90_extent_of(op->slices, op->slice_count, shape->row_step, false).positions;
     work->bias_head_stride = shape->bias_head_stride;
     work->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
     work->cap = (float)(shape->softcap * LOG2_E);
     work->factor = (float)(shape->scale * (shape->softcap != 0 ? 1 / shape->softcap : LOG2_E));
-    work->aligned = is_aligned(args);
+    work->multiprocessors = backend->queue.sm_count;
+    work->section = section_heads(x->instance, shape, list);
+    work->sections = section_count(work);
+    list_order(list, x->instance, work, shape);
 }
 
-// The lists and a zero, in one copy.
-static bool work_push(struct attention_backend *backend, struct forward_work *work,
-                      const struct worklist *list)
+static size_t tiles_bytes(const struct worklist *list)
 {
-    size_t tiles = (size_t)list->tile_count * sizeof(*list->tiles);
-    size_t fragments = (size_t)list->fragment_count * sizeof(*list->fragments);
-    size_t bytes = tiles + fragments + sizeof(*work->taken);
-    void *device;
-    char *host = (char *)staging_take(backend, bytes, &device);
-    if (!host)
-        return false;
-    memcpy(host, list->tiles, tiles);
-    memcpy(host + tiles, list->fragments, fragments);
-    memset(host + tiles + fragments, 0, sizeof(*work->taken));
-    list_push_cuda(backend, device, host, bytes);
-    work->tiles = (const struct work_tile *)device;
-    work->fragments = (const struct work_fragment *)((char *)device + tiles);
-    work->taken = (int32_t *)((char *)device + tiles + fragments);
-    return true;
+    return (size_t)list->tile_count * sizeof(*list->tiles);
+}
+
+static size_t fragments_bytes(const struct worklist *list)
+{
+    return (size_t)list->fragment_count * sizeof(*list->fragments);
 }
 
 // The first portable instance for a shape that the device has the shared memory for; NULL if there
@@ -158,55 +149,132 @@ static const struct forward_instance *instance_choose(const struct attention_bac
     return instance_portable(backend, &args->shape);
 }
 
-static cudaError_t work_launch(const struct forward_instance *instance,
-                               const struct forward_work &work, enum case_dtype dtype,
-                               cudaStream_t stream)
+// Arguments as those of the operation will be, as far as the choice of an instance goes.
+static struct attention_forward args_like(const struct attention_op *op)
 {
-    bool plain = !work.bias && !work.max_logit && work.cap == 0 && work.aligned && work.factor > 0;
-    return instance->launch(work, dtype, plain, stream);
+    alignas(16) static float place[2];
+    float *tensor = op->aligned ? place : place + 1;
+    struct attention_forward args = {};
+    args.shape = op->shape;
+    args.q = args.k = args.v = args.o = args.lse = tensor;
+    args.bias = op->bias ? tensor : NULL;
+    args.max_logit = op->max_logit ? tensor : NULL;
+    args.slices = op->slices;
+    args.slice_count = op->slice_count;
+    return args;
 }
 
-static enum status list_launch(struct attention_backend *backend,
-                               const struct forward_instance *instance,
-                               const struct attention_forward *args, struct worklist *list,
-                               struct error *error)
+static enum status instance_find(struct attention_backend *backend, const struct attention_op *op,
+                                 const struct forward_instance **instance, struct error *error)
 {
-    if (list->tile_count == 0)
-        return STATUS_OK;
-    if ((int64_t)list->tile_count * args->shape.heads > INT_MAX)
+    const struct attention_forward args = args_like(op);
+    enum status status = check_shape(&op->shape, error);
+    if (status != STATUS_OK)
+        return status;
+    *instance = instance_choose(backend, &args);
+    return *instance ? STATUS_OK
+                     : error_set(error, STATUS_UNIMPLEMENTED,
+                                 "head dimensions of %d and %d take more shared memory than the "
+                                 "%d bytes that a thread block of device %d can have",
+                                 op->shape.d_qk, op->shape.d_v, backend->queue.shared_bytes_max,
+                                 backend->queue.device);
+}
+
+static enum status work_make(struct attention_backend *backend, const struct attention_op *op,
+                             struct forward_prepared *x, struct error *error)
+{
+    struct worklist *list = &x->list;
+    enum status status = instance_find(backend, op, &x->instance, error);
+    if (status == STATUS_OK)
+        status =
+            worklist_build(list, &op->shape, op->slices, op->slice_count, x->instance->cut, error);
+    if (status != STATUS_OK || list->tile_count == 0)
+        return status;
+    if ((int64_t)list->tile_count * op->shape.heads > INT_MAX)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "%d tiles of %d heads are more than one launch takes", list->tile_count,
-                         args->shape.heads);
-    struct forward_work work;
-    work_set(&work, instance, args, list);
-    work.multiprocessors = backend->queue.sm_count;
-    work.section = section_heads(instance, &args->shape, list);
-    work.sections = section_count(&work);
-    list_order(list, instance, &work, &args->shape);
-    if (work_push(backend, &work, list))
-        cuda_note(backend, work_launch(instance, work, args->shape.dtype, backend->queue.stream),
-                  "the forward kernel");
+                         op->shape.heads);
+    work_set(backend, op, x);
+    return STATUS_OK;
+}
+
+enum status forward_prepare_cuda(struct attention_backend *backend, const struct attention_op *op,
+                                 struct attention_work **work, struct op_needs *needs,
+                                 struct error *error)
+{
+    struct forward_prepared *x = (struct forward_prepared *)calloc(1, sizeof(*x));
+    if (!x)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for an operation");
+    x->dtype = op->shape.dtype;
+    x->aligned = op->aligned;
+    enum status status = work_make(backend, op, x, error);
+    if (status != STATUS_OK) {
+        forward_discard_cuda(&x->base);
+        return status;
+    }
+    if (x->list.tile_count > 0) {
+        needs->table_bytes = tiles_bytes(&x->list) + fragments_bytes(&x->list);
+        needs->zero_bytes = sizeof(*x->work.taken);
+    }
+    *work = &x->base;
+    return STATUS_OK;
+}
+
+void forward_place_cuda(struct attention_work *work, void *host, const void *device, void *zeros)
+{
+    struct forward_prepared *x = (struct forward_prepared *)work;
+    size_t tiles = tiles_bytes(&x->list);
+    memcpy(host, x->list.tiles, tiles);
+    memcpy((char *)host + tiles, x->list.fragments, fragments_bytes(&x->list));
+    x->work.tiles = (const struct work_tile *)device;
+    x->work.fragments = (const struct work_fragment *)((const char *)device + tiles);
+    x->work.taken = (int32_t *)zeros;
+    worklist_fini(&x->list);
+}
+
+// ---- launch -------------------------------------------------------------------------------------
+
+static bool is_aligned(const struct attention_forward *args)
+{
+    uintptr_t addresses = (uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v;
+    return addresses % 16 == 0 && args->shape.d_qk % 8 == 0 && args->shape.d_v % 8 == 0;
+}
+
+static void work_point(struct forward_work *work, const struct attention_forward *args)
+{
+    work->q = args->q;
+    work->k = args->k;
+    work->v = args->v;
+    work->bias = args->bias;
+    work->o = args->o;
+    work->lse = args->lse;
+    work->max_logit = args->max_logit;
+    work->aligned = is_aligned(args);
+}
+
+enum status forward_launch_cuda(struct attention_backend *backend,
+                                const struct attention_work *work,
+                                const struct attention_forward *args, struct error *error)
+{
+    const struct forward_prepared *x = (const struct forward_prepared *)work;
+    if (x->work.tile_count == 0)
+        return cuda_report(backend, error);
+    struct forward_work launched = x->work;
+    work_point(&launched, args);
+    if (x->aligned &&
+        ((uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v | (uintptr_t)args->o) % 16)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "tensors of a forward are not aligned as they were said to be");
+    bool plain = !launched.bias && !launched.max_logit && launched.cap == 0 && launched.aligned &&
+                 launched.factor > 0;
+    cuda_note(backend, x->instance->launch(launched, x->dtype, plain, backend->queue.stream),
+              "the forward kernel");
     return cuda_report(backend, error);
 }
 
-enum status forward_cuda(struct attention_backend *backend, const struct attention_forward *args,
-                         struct error *error)
+void forward_discard_cuda(struct attention_work *work)
 {
-    const struct attention_shape *shape = &args->shape;
-    enum status status = check_shape(shape, error);
-    if (status != STATUS_OK)
-        return status;
-    const struct forward_instance *instance = instance_choose(backend, args);
-    if (!instance)
-        return error_set(error, STATUS_UNIMPLEMENTED,
-                         "head dimensions of %d and %d take more shared memory than the %d bytes "
-                         "that a thread block of device %d can have",
-                         shape->d_qk, shape->d_v, backend->queue.shared_bytes_max,
-                         backend->queue.device);
-    struct worklist list = {};
-    status = worklist_build(&list, shape, args->slices, args->slice_count, instance->cut, error);
-    if (status == STATUS_OK)
-        status = list_launch(backend, instance, args, &list, error);
-    worklist_fini(&list);
-    return status;
+    struct forward_prepared *x = (struct forward_prepared *)work;
+    worklist_fini(&x->list);
+    free(x);
 }

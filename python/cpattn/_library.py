@@ -162,6 +162,8 @@ class RankStruct(ctypes.Structure):
         ("provider_forward", ctypes.c_int32),
         ("provider_backward", ctypes.c_int32),
         ("provider_reason", ctypes.c_char_p),
+        ("launch_ns", ctypes.c_uint64),
+        ("operations", ctypes.c_int32),
     ]
 
 
@@ -281,12 +283,6 @@ class PoolStruct(ctypes.Structure):
     ]
 
 
-class RankPlaceStruct(ctypes.Structure):
-    """struct cpattn_rank_place"""
-
-    _fields_ = [("phase", ctypes.c_char_p), ("step", ctypes.c_int32)]
-
-
 class OpenRequestStruct(ctypes.Structure):
     """struct cpattn_open_request"""
 
@@ -301,8 +297,6 @@ class OpenRequestStruct(ctypes.Structure):
         ("running", ctypes.c_bool),
         ("age_ns", ctypes.c_uint64),
         ("run_ns", ctypes.c_uint64),
-        ("rank_count", ctypes.c_int32),
-        ("ranks", ctypes.POINTER(RankPlaceStruct)),
     ]
 
 

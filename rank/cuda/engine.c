@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/cuda/device_arena.h"
 #include "judge/cuda/digest_cuda.h"
 #include "judge/cuda/inputs_cuda.h"
@@ -102,7 +103,7 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
 {
     struct cuda *cuda = self(e);
     cuda->device_bytes = 0;
-    enum status status = providers_choose(&cuda->providers, &cuda->own.base, j, error);
+    enum status status = providers_choose(&cuda->providers, &cuda->own, j, error);
     if (status == STATUS_OK)
         status =
             device_arena_add(&cuda->device_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
@@ -275,7 +276,9 @@ static bool is_judged(const struct job *j)
 static enum status cuda_execute(struct engine *e, struct job *j, struct error *error)
 {
     struct cuda *cuda = self(e);
+    uint64_t start_ns = clock_now_ns();
     enum status status = cuda_executor_start(cuda->executor, &cuda->execution, error);
+    j->report->timings.launch_ns = clock_now_ns() - start_ns;
     if (status == STATUS_OK && !is_judged(j)) {
         digest_start(cuda, j);
         status = work_wait(cuda, j, error);

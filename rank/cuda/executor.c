@@ -391,6 +391,7 @@ enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execu
         result = streams_join(x, STREAM_COMPUTE, STREAM_COMM);
     if (result != cudaSuccess)
         return cuda_failed(x, result, NULL, error);
+    attends_begin(e->attends);
     status = ops_put(x, error);
     if (status != STATUS_OK)
         return status;

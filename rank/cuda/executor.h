@@ -27,7 +27,7 @@ struct cuda_execution {
                           // backend's stream
     char *staging;        // device memory, window_staging_bytes() of it
     uint64_t job;
-    const struct attends *attends; // who computes attention; NULL: the backend's own kernels
+    const struct attends *attends; // what is prepared of the plan; not NULL
     void *scratch;                 // device memory, attends->scratch_bytes of it
 };
 

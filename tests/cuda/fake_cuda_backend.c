@@ -60,8 +60,7 @@ struct call {
     const void *data;
     const float *source, *lse, *d;
     void *destination;
-    const struct slice *slices;
-    int32_t slice_count;
+    const struct packed_rows *packed;
     enum case_dtype dtype;
     int64_t count, rows, stride;
     float value;
@@ -185,18 +184,18 @@ static void fill_heads(struct attention_backend *backend, const struct attention
 static void sink_grad_run(void *arguments)
 {
     struct call *c = arguments;
-    backend_cpu.sink_grad(c->cpu, &c->shape, c->slices, c->slice_count, c->source, c->lse, c->d,
+    backend_cpu.sink_grad(c->cpu, &c->shape, c->packed, NULL, c->source, c->lse, c->d,
                           c->destination);
 }
 
 static void sink_grad(struct attention_backend *backend, const struct attention_shape *shape,
-                      const struct slice *slices, int32_t slice_count, const float *sink,
+                      const struct packed_rows *rows, void *scratch, const float *sink,
                       const float *lse, const float *d, float *dsink)
 {
+    (void)scratch;
     call_push(backend, sink_grad_run,
               (struct call){.shape = *shape,
-                            .slices = slices,
-                            .slice_count = slice_count,
+                            .packed = rows,
                             .source = sink,
                             .lse = lse,
                             .d = d,

@@ -355,23 +355,52 @@ static void long_sequences_with_features(void)
     }
 }
 
-// Scratch of just what a backward says that it takes.
-static struct twin scratch_create(const struct problem *p, const struct tensors *t)
+// A backward that is prepared, in memory of just what it says that it takes.
+struct prepared {
+    struct attention_work *work;
+    struct twin table, scratch;
+};
+
+static void prepared_create(const struct problem *p, const struct tensors *t, struct prepared *x)
 {
     struct error error;
-    size_t bytes = 0;
     struct attention_backward args = backward_args(p, t, true);
-    EXPECT(backend_cuda.attention->backward_scratch(harness_cuda, &args, &bytes, &error) ==
+    struct op_needs needs = {0};
+    uintptr_t all = (uintptr_t)args.q | (uintptr_t)args.k | (uintptr_t)args.v |
+                    (uintptr_t)args.d_out | (uintptr_t)args.dq | (uintptr_t)args.dk |
+                    (uintptr_t)args.dv;
+    const struct attention_op op = {.shape = args.shape,
+                                    .backward = true,
+                                    .bias = args.bias,
+                                    .dbias = args.dbias,
+                                    .aligned = all % 16 == 0,
+                                    .slices = args.slices,
+                                    .slice_count = args.slice_count};
+    EXPECT(backend_cuda.attention->prepare(harness_cuda, &op, &x->work, &needs, &error) ==
                STATUS_OK,
            "%s", error.text);
-    return twin_create(bytes, 0);
+    EXPECT(needs.zero_bytes == 0, "%zu zeros", needs.zero_bytes);
+    x->table = twin_create(needs.table_bytes, 0);
+    x->scratch = twin_create(needs.scratch_bytes, 0);
+    if (needs.table_bytes == 0)
+        return;
+    backend_cuda.attention->place(harness_cuda, x->work, x->table.host, x->table.device, NULL);
+    twin_push(&x->table);
 }
 
-// Starts from the same numbers and returns the gradients, one behind the other. `scratch` is lent
-// unless it is NULL.
-static char *gradients_of(const struct problem *p, struct tensors *t, const struct twin *scratch,
+static void prepared_destroy(struct prepared *x)
+{
+    backend_cuda.attention->discard(harness_cuda, x->work);
+    twin_destroy(&x->table);
+    twin_destroy(&x->scratch);
+}
+
+// Starts from the same numbers and returns the gradients, one behind the other. What is prepared is
+// launched; NULL: all is done at once.
+static char *gradients_of(const struct problem *p, struct tensors *t, const struct prepared *x,
                           size_t *bytes)
 {
+    const struct attention_kernels *kernels = backend_cuda.attention;
     struct error error;
     struct twin *all[] = {&t->dq, &t->dk, &t->dv, &t->dbias};
     char *gradients;
@@ -382,11 +411,10 @@ static char *gradients_of(const struct problem *p, struct tensors *t, const stru
         *bytes += all[i]->bytes;
     }
     struct attention_backward args = backward_args(p, t, true);
-    if (scratch)
-        backend_cuda.attention->lend(harness_cuda, scratch->device, scratch->bytes);
-    EXPECT(backend_cuda.attention->backward(harness_cuda, &args, &error) == STATUS_OK, "%s",
-           error.text);
-    backend_cuda.attention->lend(harness_cuda, NULL, 0);
+    enum status status =
+        x ? kernels->launch_backward(harness_cuda, x->work, &args, x->scratch.device, &error)
+          : kernels->backward(harness_cuda, &args, &error);
+    EXPECT(status == STATUS_OK, "%s", error.text);
     harness_finish();
     gradients = malloc(*bytes);
     char *at = gradients;
@@ -413,10 +441,11 @@ static void expect_repeats(const struct problem *p, int repeats)
     twin_push(&t.d);
     size_t bytes;
     char *first = gradients_of(p, &t, NULL, &bytes);
-    struct twin scratch = scratch_create(p, &t);
+    struct prepared prepared;
+    prepared_create(p, &t, &prepared);
     int different = 0;
     for (int i = 0; i < repeats; i++) {
-        char *again = gradients_of(p, &t, i % 2 ? NULL : &scratch, &bytes);
+        char *again = gradients_of(p, &t, i % 2 ? NULL : &prepared, &bytes);
         different += memcmp(first, again, bytes) != 0;
         free(again);
     }
@@ -424,7 +453,7 @@ static void expect_repeats(const struct problem *p, int repeats)
     if (different > 0)
         problem_note(p);
     free(first);
-    twin_destroy(&scratch);
+    prepared_destroy(&prepared);
     tensors_destroy(&t);
 }
 

@@ -33,6 +33,8 @@ struct device_rank {
     struct window window;
     struct cuda_executor *executor;
     struct plan *plan;
+    struct own_provider own;
+    struct attends *attends;
     struct job job;
     struct cuda_execution execution;
     void *buffers[64];
@@ -135,6 +137,8 @@ static void rank_init(struct device_rank *r, const struct cp_case *c, int rank)
     ck_assert_int_eq(plan_create(c, rank, &r->plan, &error), STATUS_OK);
     ck_assert_int_le(r->plan->buffer_count, 64);
     r->backend = fake_backend();
+    own_provider_init(&r->own, &backend_cuda, r->backend);
+    ck_assert_int_eq(attends_create(r->plan, &r->own, NULL, false, &r->attends, &error), STATUS_OK);
     r->transport = fake_transport(rank, c->world_size);
     ck_assert_int_eq(window_set(&r->window, r->plan, &error), STATUS_OK);
 }
@@ -160,7 +164,8 @@ static void rank_start(struct device_rank *r, const struct cp_case *c, int rank)
         (struct cuda_execution){.plan = r->plan,
                                 .buffers = r->buffers,
                                 .staging = window ? window + r->window.staging : r->staging,
-                                .job = 7};
+                                .job = 7,
+                                .attends = r->attends};
     ck_assert_int_eq(cuda_executor_start(r->executor, &r->execution, &error), STATUS_OK);
 }
 
@@ -171,6 +176,7 @@ static void rank_fini(struct device_rank *r)
         if (!lies_in_window(r, i))
             free(r->buffers[i]);
     free(r->staging);
+    attends_destroy(r->attends);
     plan_destroy(r->plan);
 }
 

@@ -458,14 +458,17 @@ static void sink_grad_compare(int64_t length)
     for (int i = 0; i < 4; i++)
         twin_push(all[i]);
     float *expected = malloc(head_bytes), *got[2];
+    struct row_run runs[9];
+    struct packed_rows rows;
+    packed_rows_of_slices(&rows, runs, slices, count, shape.row_step);
     memcpy(expected, dsink.host, head_bytes);
     for (int run = 0; run < 2; run++) {
         twin_push(&dsink);
-        backend_cuda.sink_grad(harness_cuda, &shape, slices, count, floats(sink.device),
+        backend_cuda.sink_grad(harness_cuda, &shape, &rows, NULL, floats(sink.device),
                                floats(lse.device), floats(d.device), floats(dsink.device));
         got[run] = twin_fetch(&dsink);
     }
-    backend_cpu.sink_grad(harness_cpu, &shape, slices, count, floats(sink.host), floats(lse.host),
+    backend_cpu.sink_grad(harness_cpu, &shape, &rows, NULL, floats(sink.host), floats(lse.host),
                           floats(d.host), expected);
     expect_close(got[0], expected, shape.heads, 1e-6, "sink gradient");
     compare_bytes(got[0], got[1], head_bytes, "sink gradient, once more");

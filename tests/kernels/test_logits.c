@@ -280,8 +280,11 @@ static void run(struct trial *t)
                                         .slice_count = 2};
     ck_assert_int_eq(ops->attention->forward(backend, &forward, &error), STATUS_OK);
     ops->row_dot(backend, &t->shape, t->d_out_data, t->o, t->d);
+    struct row_run runs[1];
+    struct packed_rows rows;
+    packed_rows_of_slices(&rows, runs, t->slices, 1, t->shape.row_step);
     if (t->s->sink)
-        ops->sink_grad(backend, &t->shape, t->slices, 1, t->sink, t->lse, t->d, t->dsink);
+        ops->sink_grad(backend, &t->shape, &rows, NULL, t->sink, t->lse, t->d, t->dsink);
     struct attention_backward backward = {.shape = t->shape,
                                           .q = t->q_data,
                                           .k = t->k_data,

@@ -1,123 +1,181 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend's own kernels as a provider: what a backward takes is known before it is run, and
-// lent to it alone.
+// The backend's own kernels as a provider: what a backend prepares is launched and given back, and
+// where it prepares nothing its kernels run at once.
 #include "tests/support/runner.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #include "kernels/provider.h"
 
-static char scratch[512];
+static char scratch[512], host[64], device[64], zeros[8];
 static struct {
-    void *memory;
-    size_t bytes;
-    int backwards;
-    bool biased;
-} lent;
+    int at_once, prepared, placed, forwards, backwards, discarded;
+} calls;
 
-static enum status fake_forward(struct attention_backend *backend,
-                                const struct attention_forward *args, struct error *error)
+static enum status forward(struct attention_backend *backend, const struct attention_forward *args,
+                           struct error *error)
 {
     (void)backend;
     (void)args;
     (void)error;
-    ck_assert_ptr_null(lent.memory);
+    calls.at_once++;
     return STATUS_OK;
 }
 
-static enum status fake_backward(struct attention_backend *backend,
-                                 const struct attention_backward *args, struct error *error)
+static enum status backward(struct attention_backend *backend,
+                            const struct attention_backward *args, struct error *error)
 {
     (void)backend;
+    (void)args;
     (void)error;
-    lent.backwards++;
-    ck_assert_ptr_eq(lent.memory, args->shape.deterministic ? scratch : NULL);
-    ck_assert_uint_eq(lent.bytes, args->shape.deterministic ? 300 : 0);
+    calls.at_once++;
     return STATUS_OK;
 }
 
-static enum status fake_scratch(struct attention_backend *backend,
-                                const struct attention_backward *args, size_t *bytes,
-                                struct error *error)
+struct attention_work {
+    int slice_count;
+};
+
+static struct attention_work the_work;
+
+static enum status prepare(struct attention_backend *backend, const struct attention_op *op,
+                           struct attention_work **work, struct op_needs *needs,
+                           struct error *error)
 {
     (void)backend;
-    ck_assert_int_eq(args->bias != NULL, lent.biased);
-    ck_assert_int_eq(args->dbias != NULL, lent.biased);
-    ck_assert_int_eq(args->slice_count, 7);
-    *bytes = args->shape.deterministic ? 300 : 0;
-    return args->shape.heads == 13 ? error_set(error, STATUS_RESOURCE_EXHAUSTED, "too many")
-                                   : STATUS_OK;
+    calls.prepared++;
+    if (op->shape.heads == 13)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "too many");
+    the_work.slice_count = op->slice_count;
+    *work = &the_work;
+    *needs = (struct op_needs){64, 8, 300};
+    return STATUS_OK;
 }
 
-static void fake_lend(struct attention_backend *backend, void *memory, size_t bytes)
+static void place(struct attention_backend *backend, struct attention_work *work, void *to,
+                  const void *there, void *cleared)
 {
     (void)backend;
-    lent.memory = memory;
-    lent.bytes = bytes;
+    calls.placed++;
+    ck_assert_ptr_eq(work, &the_work);
+    ck_assert_ptr_eq(to, host);
+    ck_assert_ptr_eq(there, device);
+    ck_assert_ptr_eq(cleared, zeros);
 }
 
-static const struct attention_kernels fake_kernels = {.forward = fake_forward,
-                                                      .backward = fake_backward,
-                                                      .backward_scratch = fake_scratch,
-                                                      .lend = fake_lend};
-static const struct backend_ops fake_ops = {.name = "fake", .attention = &fake_kernels};
+static enum status launch_forward(struct attention_backend *backend,
+                                  const struct attention_work *work,
+                                  const struct attention_forward *args, void *memory,
+                                  struct error *error)
+{
+    (void)backend;
+    calls.forwards++;
+    ck_assert_ptr_eq(work, &the_work);
+    ck_assert_ptr_eq(memory, scratch);
+    return error_set(error, STATUS_INTERNAL, "%d heads", args->shape.heads);
+}
+
+static enum status launch_backward(struct attention_backend *backend,
+                                   const struct attention_work *work,
+                                   const struct attention_backward *args, void *memory,
+                                   struct error *error)
+{
+    (void)backend;
+    (void)args;
+    (void)error;
+    calls.backwards++;
+    ck_assert_ptr_eq(work, &the_work);
+    ck_assert_ptr_eq(memory, scratch);
+    return STATUS_OK;
+}
+
+static void discard(struct attention_backend *backend, struct attention_work *work)
+{
+    (void)backend;
+    ck_assert_ptr_eq(work, &the_work);
+    calls.discarded++;
+}
+
+static const struct attention_kernels at_once_kernels = {.forward = forward, .backward = backward};
+static const struct attention_kernels prepared_kernels = {.forward = forward,
+                                                          .backward = backward,
+                                                          .prepare = prepare,
+                                                          .place = place,
+                                                          .launch_forward = launch_forward,
+                                                          .launch_backward = launch_backward,
+                                                          .discard = discard};
+static const struct backend_ops at_once = {.name = "at once", .attention = &at_once_kernels};
+static const struct backend_ops prepares = {.name = "prepares", .attention = &prepared_kernels};
 
 static struct own_provider own;
 static struct error error;
 
 static void setup(void)
 {
-    lent.memory = NULL;
-    lent.bytes = 0;
-    lent.backwards = 0;
-    lent.biased = false;
-    own_provider_init(&own, &fake_ops, NULL);
+    memset(&calls, 0, sizeof(calls));
 }
 
-// Prepares an operation, runs it, and returns the scratch that it is admitted with.
-static size_t run(const struct attention_op *op)
+// ---- tests ----
+
+START_TEST(what_is_prepared_is_launched_and_given_back)
 {
-    const struct provider_ops *ops = own.base.ops;
+    const struct provider_ops *ops;
+    struct attention_op op = {.shape = {.heads = 2}, .slice_count = 7};
+    const struct attention_forward forward_args = {.shape = op.shape};
+    const struct attention_backward backward_args = {.shape = op.shape};
     struct prepared_op *prepared;
-    size_t bytes = 0;
-    ck_assert_int_eq(ops->prepare(&own.base, op, &prepared, &bytes, &error), STATUS_OK);
-    const struct attention_forward forward = {.shape = op->shape};
-    const struct attention_backward backward = {.shape = op->shape};
-    ck_assert_int_eq(op->backward ? ops->backward(&own.base, prepared, &backward, scratch, &error)
-                                  : ops->forward(&own.base, prepared, &forward, scratch, &error),
+    struct op_needs needs = {0};
+    own_provider_init(&own, &prepares, NULL);
+    ops = own.base.ops;
+    ck_assert_int_eq(ops->prepare(&own.base, &op, &prepared, &needs, &error), STATUS_OK);
+    ck_assert_int_eq(the_work.slice_count, 7);
+    ck_assert_uint_eq(needs.table_bytes, 64);
+    ck_assert_uint_eq(needs.zero_bytes, 8);
+    ck_assert_uint_eq(needs.scratch_bytes, 300);
+    ops->place(&own.base, prepared, host, device, zeros);
+    ck_assert_int_eq(ops->forward(&own.base, prepared, &forward_args, scratch, &error),
+                     STATUS_INTERNAL);
+    ck_assert_str_eq(error.text, "2 heads");
+    ck_assert_int_eq(ops->backward(&own.base, prepared, &backward_args, scratch, &error),
                      STATUS_OK);
-    ck_assert_ptr_null(lent.memory);
-    ck_assert_uint_eq(lent.bytes, 0);
     ops->discard(&own.base, prepared);
-    return bytes;
-}
-
-START_TEST(a_backward_is_lent_what_it_takes)
-{
-    struct attention_op op = {.shape = {.deterministic = true}, .backward = true, .slice_count = 7};
-    ck_assert_uint_eq(run(&op), 300);
-    ck_assert_int_eq(lent.backwards, 1);
-    op.bias = op.dbias = lent.biased = true;
-    ck_assert_uint_eq(run(&op), 300);
+    ck_assert_int_eq(calls.at_once, 0);
+    ck_assert_int_eq(calls.placed, 1);
+    ck_assert_int_eq(calls.forwards, 1);
+    ck_assert_int_eq(calls.backwards, 1);
+    ck_assert_int_eq(calls.discarded, 1);
 }
 END_TEST
 
-START_TEST(others_take_nothing)
+START_TEST(where_nothing_is_prepared_kernels_run_at_once)
 {
-    struct attention_op op = {.backward = true, .slice_count = 7};
-    ck_assert_uint_eq(run(&op), 0);
-    op = (struct attention_op){.shape = {.deterministic = true}};
-    ck_assert_uint_eq(run(&op), 0);
+    const struct provider_ops *ops;
+    struct attention_op op = {.slice_count = 7};
+    const struct attention_forward forward_args = {.shape = op.shape};
+    const struct attention_backward backward_args = {.shape = op.shape};
+    struct prepared_op *prepared = (struct prepared_op *)&op;
+    struct op_needs needs = {0};
+    own_provider_init(&own, &at_once, NULL);
+    ops = own.base.ops;
+    ck_assert_int_eq(ops->prepare(&own.base, &op, &prepared, &needs, &error), STATUS_OK);
+    ck_assert_ptr_null(prepared);
+    ck_assert_uint_eq(needs.table_bytes + needs.zero_bytes + needs.scratch_bytes, 0);
+    ck_assert_int_eq(ops->forward(&own.base, prepared, &forward_args, NULL, &error), STATUS_OK);
+    ck_assert_int_eq(ops->backward(&own.base, prepared, &backward_args, NULL, &error), STATUS_OK);
+    ck_assert_int_eq(calls.at_once, 2);
+    ops->discard(&own.base, prepared);
 }
 END_TEST
 
-START_TEST(what_cannot_be_counted_is_refused)
+START_TEST(what_cannot_be_prepared_is_refused)
 {
-    const struct attention_op op = {.shape = {.heads = 13}, .backward = true, .slice_count = 7};
+    const struct attention_op op = {.shape = {.heads = 13}};
     struct prepared_op *prepared;
-    size_t bytes = 0;
-    ck_assert_int_eq(own.base.ops->prepare(&own.base, &op, &prepared, &bytes, &error),
+    struct op_needs needs = {0};
+    own_provider_init(&own, &prepares, NULL);
+    ck_assert_int_eq(own.base.ops->prepare(&own.base, &op, &prepared, &needs, &error),
                      STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(calls.discarded, 0);
 }
 END_TEST
 
@@ -126,9 +184,9 @@ static Suite *own_suite(void)
     Suite *suite = suite_create("own kernels");
     TCase *tcase = tcase_create("provider");
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, a_backward_is_lent_what_it_takes);
-    tcase_add_test(tcase, others_take_nothing);
-    tcase_add_test(tcase, what_cannot_be_counted_is_refused);
+    tcase_add_test(tcase, what_is_prepared_is_launched_and_given_back);
+    tcase_add_test(tcase, where_nothing_is_prepared_kernels_run_at_once);
+    tcase_add_test(tcase, what_cannot_be_prepared_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -61,13 +61,19 @@ END_TEST
 // The buffers of a plan one behind the other, twice: as they were before an operation, and after.
 struct memory {
     const struct plan *plan;
+    struct own_provider own;
+    struct attends *attends;
     int64_t bytes, first[BUFFERS]; // by buffer
     char *before, *after;
 };
 
-static void memory_init(struct memory *m, const struct plan *plan)
+static void memory_init(struct memory *m, const struct plan *plan,
+                        struct attention_backend *backend)
 {
+    struct error error;
     *m = (struct memory){.plan = plan};
+    own_provider_init(&m->own, &backend_cpu, backend);
+    ck_assert_int_eq(attends_create(plan, &m->own, NULL, false, &m->attends, &error), STATUS_OK);
     ck_assert_int_le(plan->buffer_count, BUFFERS);
     for (int32_t i = 0; i < plan->buffer_count; i++) {
         m->first[i] = m->bytes;
@@ -80,6 +86,7 @@ static void memory_init(struct memory *m, const struct plan *plan)
 
 static void memory_fini(struct memory *m)
 {
+    attends_destroy(m->attends);
     free(m->before);
     free(m->after);
 }
@@ -112,8 +119,11 @@ static void run(const struct memory *m, const struct op *op, struct attention_ba
     memcpy(m->after, m->before, (size_t)m->bytes);
     for (int32_t i = 0; i < m->plan->buffer_count; i++)
         buffers[i] = m->after + m->first[i];
-    const struct operations x = {
-        .plan = m->plan, .buffers = buffers, .ops = &backend_cpu, .backend = backend};
+    const struct operations x = {.plan = m->plan,
+                                 .buffers = buffers,
+                                 .ops = &backend_cpu,
+                                 .backend = backend,
+                                 .attends = m->attends};
     ck_assert_msg(operations_run(&x, op, &error) == STATUS_OK, "%s", error.text);
 }
 
@@ -234,7 +244,7 @@ START_TEST(operations_do_what_the_words_say)
         c.dtype = DTYPE_FP32;
         plans_create(&p, &c);
         struct memory m;
-        memory_init(&m, p.plans[seed % (uint64_t)p.size]);
+        memory_init(&m, p.plans[seed % (uint64_t)p.size], backend);
         for (int32_t n = 0; n < m.plan->op_count; n++)
             if (m.plan->ops[n].kind != OP_EXCHANGE)
                 try_operation(&m, &m.plan->ops[n], backend, &random);

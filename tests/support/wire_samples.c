@@ -217,8 +217,9 @@ static void sample_diagnosis(struct sample *s, struct diagnosis *d)
 
 static void sample_timings(struct sample *s, struct timings *t)
 {
-    uint64_t *all[] = {&t->plan_ns,     &t->inputs_ns,  &t->forward_ns,   &t->backward_ns,
-                       &t->exchange_ns, &t->exposed_ns, &t->reference_ns, &t->compare_ns};
+    uint64_t *all[] = {&t->plan_ns,      &t->inputs_ns,   &t->forward_ns,
+                       &t->backward_ns,  &t->exchange_ns, &t->exposed_ns,
+                       &t->reference_ns, &t->compare_ns,  &t->launch_ns};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         *all[i] = sample_bits(s);
 }
@@ -238,6 +239,7 @@ void sample_result(struct sample *s, int world_size, struct wire_result *r)
         report->rank = rank;
         report->pass = sample_bits(s) & 1;
         report->flops = sample_real(s);
+        report->operations = (int32_t)sample_range(s, 0, INT32_MAX);
         report->digest = sample_bits(s);
         sample_timings(s, &report->timings);
         sample_diagnosis(s, &report->diagnosis);
@@ -328,11 +330,6 @@ static void sample_open(struct sample *s, struct wire_open_request *open)
     open->running = sample_bits(s) & 1;
     open->age_ns = sample_bits(s);
     open->run_ns = sample_bits(s);
-    open->rank_count = open->running ? open->world_size : 0;
-    for (int rank = 0; rank < open->rank_count; rank++) {
-        open->rank_phases[rank] = (int32_t)sample_range(s, REPORT_IDLE, REPORT_PHASES - 1);
-        open->rank_steps[rank] = (int32_t)sample_range(s, 0, INT32_MAX);
-    }
 }
 
 void sample_status(struct sample *s, int pools, struct wire_status *status)

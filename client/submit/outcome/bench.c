@@ -41,6 +41,9 @@ void bench_add(struct bench *bench, const struct cp_case *c, const struct cpattn
         take_longest(&values[BENCH_BACKWARD], rank->backward_ns);
         take_longest(&values[BENCH_EXCHANGE], rank->exchange_ns);
         take_longest(&values[BENCH_EXPOSED], rank->exposed_ns);
+        take_longest(&values[BENCH_LAUNCH], rank->launch_ns);
+        if (rank->operations > bench->operations)
+            bench->operations = rank->operations;
         values[BENCH_FORWARD_RATE] += rates.forward / result->world_size;
         values[BENCH_BACKWARD_RATE] += rates.backward / result->world_size;
         values[BENCH_RATE] += rates.both / result->world_size;
@@ -52,9 +55,9 @@ void bench_add(struct bench *bench, const struct cp_case *c, const struct cpattn
 
 const char *bench_series_name(enum bench_series series)
 {
-    static const char *const names[BENCH_SERIES] = {"forward",         "backward", "exchange",
-                                                    "exposed",         "wall",     "forward_tflops",
-                                                    "backward_tflops", "tflops"};
+    static const char *const names[BENCH_SERIES] = {"forward",        "backward",        "exchange",
+                                                    "exposed",        "launch",          "wall",
+                                                    "forward_tflops", "backward_tflops", "tflops"};
     return names[series];
 }
 

@@ -16,7 +16,8 @@ enum bench_series {
     BENCH_BACKWARD,
     BENCH_EXCHANGE,
     BENCH_EXPOSED,
-    BENCH_WALL, // from admission to answer
+    BENCH_LAUNCH, // of the host
+    BENCH_WALL,   // from admission to answer
     // FLOP per second and rank, which is one device: the mean over the ranks, each by its own time.
     BENCH_FORWARD_RATE,
     BENCH_BACKWARD_RATE,
@@ -27,6 +28,7 @@ enum bench_series {
 struct bench {
     int runs_max, runs;
     double *values[BENCH_SERIES]; // [runs_max], of the runs in their order
+    int operations;               // of a rank's plan, the most of all ranks
 };
 
 // Owns its arrays. RESOURCE_EXHAUSTED when memory is short; bench_fini() takes that state, too.

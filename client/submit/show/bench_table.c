@@ -44,7 +44,7 @@ static void print_head(FILE *out, const struct bench_shown *shown)
 static enum status print_series(FILE *out, const struct bench_shown *shown, struct error *error)
 {
     static const char *const names[BENCH_SERIES] = {
-        "forward", "backward", "exchange", "exposed exchange",
+        "forward", "backward", "exchange", "exposed exchange",    "launch",
         "wall",    "forward",  "backward", "forward and backward"};
     struct table *table = table_create(out, "OF_EACH_RUN >MEDIAN >LEAST >MOST >SPREAD");
     enum status status = STATUS_OK;
@@ -90,6 +90,17 @@ static enum status print_exchange(FILE *out, const struct bench_shown *shown, st
     return status;
 }
 
+static enum status print_launch(FILE *out, const struct bench_shown *shown, struct error *error)
+{
+    struct bench_summary launch;
+    int operations = shown->bench->operations;
+    enum status status = bench_sum(shown->bench, BENCH_LAUNCH, &launch, error);
+    if (!status && launch.median > 0 && operations > 0)
+        fprintf(out, "\na rank launches %d operations: %.3g us of the host's time each\n",
+                operations, launch.median / operations * 1e-3);
+    return status;
+}
+
 enum status bench_table_print(FILE *out, const struct bench_shown *shown, struct error *error)
 {
     double ns = 0;
@@ -97,6 +108,8 @@ enum status bench_table_print(FILE *out, const struct bench_shown *shown, struct
     enum status status = print_series(out, shown, error);
     if (!status)
         status = print_exchange(out, shown, error);
+    if (!status)
+        status = print_launch(out, shown, error);
     if (!status && shown->earlier_ns > 0)
         status = bench_device_ns(shown->bench, &ns, error);
     if (!status && shown->earlier_ns > 0)

@@ -161,10 +161,10 @@ static json_t *rank_times(struct writer *w, const struct cpattn_rank *r)
     const struct {
         const char *name;
         uint64_t ns;
-    } times[] = {{"plan", r->plan_ns},           {"inputs", r->inputs_ns},
-                 {"forward", r->forward_ns},     {"backward", r->backward_ns},
-                 {"exchange", r->exchange_ns},   {"exposed", r->exposed_ns},
-                 {"reference", r->reference_ns}, {"compare", r->compare_ns}};
+    } times[] = {
+        {"plan", r->plan_ns},           {"inputs", r->inputs_ns},     {"forward", r->forward_ns},
+        {"backward", r->backward_ns},   {"exchange", r->exchange_ns}, {"exposed", r->exposed_ns},
+        {"reference", r->reference_ns}, {"compare", r->compare_ns},   {"launch", r->launch_ns}};
     json_t *object = json_object();
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
         put_int(w, object, times[i].name, (int64_t)times[i].ns);
@@ -506,12 +506,6 @@ static json_t *open_object(struct writer *w, const struct cpattn_open_request *r
     put_int(w, object, "run_ns", (int64_t)r->run_ns);
     put_text(w, object, "phase", r->phase);
     put_int(w, object, "step", r->step);
-    json_t *ranks = json_array();
-    for (int i = 0; i < r->rank_count; i++)
-        if (json_array_append_new(ranks, json_pack("{s:s,s:i}", "phase", r->ranks[i].phase, "step",
-                                                   (int)r->ranks[i].step)))
-            w->failed = true;
-    put(w, object, "ranks", ranks);
     return object;
 }
 

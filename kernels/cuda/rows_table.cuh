@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs of rows on the device.
+#ifndef CPATTN_KERNELS_CUDA_ROWS_TABLE_CUH
+#define CPATTN_KERNELS_CUDA_ROWS_TABLE_CUH
+
+#include <stddef.h>
+#include <string.h>
+
+#include "common/cuda/runs.cuh"
+#include "kernels/cuda/internal.h"
+#include "kernels/rows.h"
+
+// A run of rows, behind `before` packed rows: a struct row_run as run_find() takes it.
+struct run {
+    int64_t first, before, count;
+};
+static_assert(sizeof(struct run) == sizeof(struct row_run) &&
+                  offsetof(struct run, first) == offsetof(struct row_run, row) &&
+                  offsetof(struct run, before) == offsetof(struct row_run, packed) &&
+                  offsetof(struct run, count) == offsetof(struct row_run, count),
+              "the table of packed rows is a copy of their runs");
+
+struct table {
+    const struct run *runs;
+    int count;
+    int64_t total, row_step;
+};
+
+// Takes the table that the rows have, or puts one on the device; false when there are no rows, or
+// memory is short.
+static inline bool table_make(struct attention_backend *backend, const struct packed_rows *rows,
+                              struct table *t)
+{
+    void *device;
+    *t = {(const struct run *)rows->table, rows->run_count, rows->total, rows->row_step};
+    if (rows->total <= 0 || t->runs)
+        return rows->total > 0;
+    size_t bytes = packed_rows_bytes(rows);
+    void *host = staging_take(backend, bytes, &device);
+    if (!host)
+        return false;
+    memcpy(host, rows->runs, bytes);
+    staging_push(backend, device, host, bytes);
+    t->runs = (const struct run *)device;
+    return true;
+}
+
+#endif
