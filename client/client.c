@@ -328,6 +328,7 @@ struct daemon_status {
     struct wire_pool *wire;         // [face.pool_count], holds the texts
     struct wire_open_request *open; // [face.request_count], likewise
     struct cpattn_open_request requests[OPEN_LISTED_MAX];
+    struct cpattn_rank_place places[OPEN_LISTED_MAX][WORLD_SIZE_MAX];
     struct cpattn_pool pools[];
 };
 
@@ -347,8 +348,12 @@ static struct cpattn_pool pool_public(const struct wire_pool *wire)
     };
 }
 
-static struct cpattn_open_request open_public(const struct wire_open_request *wire)
+static struct cpattn_open_request open_public(const struct wire_open_request *wire,
+                                              struct cpattn_rank_place *places)
 {
+    for (int rank = 0; rank < wire->rank_count; rank++)
+        places[rank] = (struct cpattn_rank_place){report_phase_name(wire->rank_phases[rank]),
+                                                  wire->rank_steps[rank]};
     return (struct cpattn_open_request){
         .id = wire->id,
         .user = wire->user,
@@ -360,6 +365,8 @@ static struct cpattn_open_request open_public(const struct wire_open_request *wi
         .running = wire->running,
         .age_ns = wire->age_ns,
         .run_ns = wire->run_ns,
+        .rank_count = wire->rank_count,
+        .ranks = places,
     };
 }
 
@@ -392,7 +399,7 @@ static struct cpattn_daemon_status *status_create(struct wire_status *wire)
     wire->pools = NULL;
     wire->open = NULL;
     for (int i = 0; i < wire->open_count; i++)
-        s->requests[i] = open_public(&s->open[i]);
+        s->requests[i] = open_public(&s->open[i], s->places[i]);
     for (size_t i = 0; i < count; i++)
         s->pools[i] = pool_public(&s->wire[i]);
     return &s->face;

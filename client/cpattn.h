@@ -463,6 +463,12 @@ struct cpattn_pool {
     const char *implementation; // a guest's name, or "" for the daemon's own
 };
 
+// Where a rank stands in a case. Never changes.
+struct cpattn_rank_place {
+    const char *phase; // "plan", "inputs", "forward", "backward", "reference", "compare", or "idle"
+    int32_t step;      // of the algorithm, in that phase
+};
+
 // A waiting or running case; up to 64 are listed, running ones first.
 struct cpattn_open_request {
     const char *id;   // for cpattn-submit cancel; "": it belongs to another user
@@ -473,8 +479,10 @@ struct cpattn_open_request {
     int32_t step;               // of the algorithm, in that phase
     int32_t world_size;
     bool running;
-    uint64_t age_ns; // since admission
-    uint64_t run_ns; // since its ranks received it; 0: it waits
+    uint64_t age_ns;                       // since admission
+    uint64_t run_ns;                       // since its ranks received it; 0: it waits
+    int32_t rank_count;                    // of `ranks`: 0 while it waits
+    const struct cpattn_rank_place *ranks; // [rank_count]
 };
 
 // timeout_ns 0: 5 s.

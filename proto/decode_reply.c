@@ -209,6 +209,26 @@ static enum status decode_error(const Cpattn__V1__Error *message, struct wire_re
 
 // ---- the daemon's status ------------------------------------------------------------------------
 
+static enum status decode_places(const ProtobufCMessage *message, const struct map_path *path,
+                                 struct wire_open_request *open, struct error *error)
+{
+    int32_t steps;
+    char text[MAP_PATH_MAX];
+    enum status status = map_decode_list(message, &schema_rank_phases, path, open->rank_phases,
+                                         WORLD_SIZE_MAX, &open->rank_count, error);
+    if (status == STATUS_OK)
+        status = map_decode_list(message, &schema_rank_steps, path, open->rank_steps,
+                                 WORLD_SIZE_MAX, &steps, error);
+    if (status != STATUS_OK)
+        return status;
+    for (int rank = 0; rank < open->rank_count; rank++)
+        open->rank_phases[rank]--;
+    if (steps == open->rank_count)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "%s has %d entries; accepted are %d",
+                     map_path_text(path, "rank_steps", text), steps, open->rank_count);
+}
+
 static enum status decode_open(const Cpattn__V1__DaemonStatus *message, const struct map_path *path,
                                struct wire_status *s, struct error *error)
 {
@@ -224,6 +244,8 @@ static enum status decode_open(const Cpattn__V1__DaemonStatus *message, const st
     for (size_t i = 0; status == STATUS_OK && i < message->n_requests; i++) {
         struct map_path entry = {.parent = path, .name = "requests", .index = (int)i};
         status = map_decode(&message->requests[i]->base, schema_open, &entry, &s->open[i], error);
+        if (status == STATUS_OK)
+            status = decode_places(&message->requests[i]->base, &entry, &s->open[i], error);
     }
     return status;
 }

@@ -298,6 +298,23 @@ static Cpattn__V1__Description *build_description(struct build *b, const struct 
     return message;
 }
 
+static Cpattn__V1__OpenRequest *build_open(struct build *b, const struct wire_open_request *open)
+{
+    int32_t phases[WORLD_SIZE_MAX];
+    Cpattn__V1__OpenRequest *message =
+        build_record(b, &cpattn__v1__open_request__descriptor, schema_open, open);
+    if (!message)
+        return NULL;
+    for (int rank = 0; rank < open->rank_count; rank++)
+        phases[rank] = open->rank_phases[rank] + 1;
+    b->status = map_encode_list(&message->base, &schema_rank_phases, phases, open->rank_count,
+                                &b->scratch, b->error);
+    if (b->status == STATUS_OK)
+        b->status = map_encode_list(&message->base, &schema_rank_steps, open->rank_steps,
+                                    open->rank_count, &b->scratch, b->error);
+    return message;
+}
+
 static Cpattn__V1__DaemonStatus *build_status(struct build *b, const struct wire_status *s)
 {
     Cpattn__V1__DaemonStatus *message =
@@ -312,8 +329,7 @@ static Cpattn__V1__DaemonStatus *build_status(struct build *b, const struct wire
     message->n_requests = (size_t)s->open_count;
     message->requests = build_list(b, message->n_requests);
     for (size_t i = 0; b->status == STATUS_OK && i < message->n_requests; i++)
-        message->requests[i] =
-            build_record(b, &cpattn__v1__open_request__descriptor, schema_open, &s->open[i]);
+        message->requests[i] = build_open(b, &s->open[i]);
     return message;
 }
 
@@ -393,6 +409,8 @@ static enum status check_counts(const struct wire_reply *r, struct error *error)
                 r->description.guest_count <= GUESTS_MAX && r->result.world_size >= 0 &&
                 r->result.world_size <= WORLD_SIZE_MAX && r->events.count >= 0 &&
                 r->events.count <= EVENTS_REPLY_MAX;
+    for (int i = 0; good && i < r->pools.open_count; i++)
+        good = r->pools.open[i].rank_count >= 0 && r->pools.open[i].rank_count <= WORLD_SIZE_MAX;
     for (int rank = 0; good && rank < r->result.world_size; rank++)
         good = r->result.ranks[rank].figures_count >= 0 &&
                r->result.ranks[rank].figures_count <= REPORT_FIGURES_MAX;

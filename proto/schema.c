@@ -220,6 +220,12 @@ const struct map_field schema_open[] = {
     END,
 };
 
+// Phases as the enum Phase numbers them.
+const struct map_field schema_rank_phases = {
+    .name = "rank_phases", .kind = MAP_LIST, .min = REPORT_IDLE + 1, .max = REPORT_PHASES};
+const struct map_field schema_rank_steps = {
+    .name = "rank_steps", .kind = MAP_LIST, .min = 0, .max = INT32_MAX};
+
 const struct map_field schema_watch[] = {
     UINT(wire_watch, stream),  UINT(wire_watch, after), INT(wire_watch, recent, 0, EVENTS_KEPT),
     UINT(wire_watch, wait_ns), UINT(wire_watch, kinds), END,

@@ -23,6 +23,8 @@ extern const struct map_field schema_guest[];       // Guest        | struct wir
 extern const struct map_field schema_status[];      // DaemonStatus | struct wire_status
 extern const struct map_field schema_pool[];        // Pool         | struct wire_pool
 extern const struct map_field schema_open[];        // OpenRequest  | struct wire_open_request
+extern const struct map_field schema_rank_phases;   // OpenRequest.rank_phases, larger by 1
+extern const struct map_field schema_rank_steps;    // OpenRequest.rank_steps
 extern const struct map_field schema_watch[];       // Watch        | struct wire_watch
 extern const struct map_field schema_events[];      // Events       | struct wire_events
 extern const struct map_field schema_event[];       // Event        | struct wire_event

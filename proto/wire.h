@@ -177,6 +177,8 @@ struct wire_open_request {
     int32_t world_size, step;
     bool running;
     uint64_t age_ns, run_ns; // since it was admitted; since its ranks have it, or 0
+    int32_t rank_count;      // whose places follow: 0, or all
+    int32_t rank_phases[WORLD_SIZE_MAX], rank_steps[WORLD_SIZE_MAX]; // enum report_phase
 };
 
 struct wire_status {

@@ -25,7 +25,16 @@ static int insert(const struct task **list, int count, const struct task *task)
     return count < OPEN_LISTED_MAX ? count + 1 : count;
 }
 
-// Where the rank stands that holds up the others.
+// The word of a rank that has not begun this case tells of another one.
+static struct progress_view view_of(const struct progress *word, const struct crew *crew)
+{
+    struct progress_view view = progress_load(word);
+    if (view.job != (crew->job & 0xffffff) || view.phase >= REPORT_PHASES)
+        return (struct progress_view){.phase = REPORT_IDLE};
+    return view;
+}
+
+// Where the ranks stand, and which of them holds up the others.
 static void place_fill(const struct task *task, struct crews *crews, struct wire_open_request *open)
 {
     const struct crew *crew = crews_get(crews, task->pool);
@@ -34,9 +43,14 @@ static void place_fill(const struct task *task, struct crews *crews, struct wire
     struct progress words[WORLD_SIZE_MAX]; // theirs may change while they are looked at
     for (int rank = 0; rank < crew->world_size; rank++)
         progress_store(&words[rank], progress_load(&crew->progress[rank]));
-    struct progress_view view = progress_load(&words[progress_culprit(words, crew->world_size)]);
-    if (view.job != (crew->job & 0xffffff) || view.phase >= REPORT_PHASES ||
-        view.phase == REPORT_IDLE)
+    open->rank_count = crew->world_size;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        struct progress_view view = view_of(&words[rank], crew);
+        open->rank_phases[rank] = view.phase;
+        open->rank_steps[rank] = view.step;
+    }
+    struct progress_view view = view_of(&words[progress_culprit(words, crew->world_size)], crew);
+    if (view.phase == REPORT_IDLE)
         return;
     snprintf(open->phase, sizeof(open->phase), "%s", report_phase_name(view.phase));
     open->step = view.step;

@@ -283,6 +283,12 @@ class PoolStruct(ctypes.Structure):
     ]
 
 
+class RankPlaceStruct(ctypes.Structure):
+    """struct cpattn_rank_place"""
+
+    _fields_ = [("phase", ctypes.c_char_p), ("step", ctypes.c_int32)]
+
+
 class OpenRequestStruct(ctypes.Structure):
     """struct cpattn_open_request"""
 
@@ -297,6 +303,8 @@ class OpenRequestStruct(ctypes.Structure):
         ("running", ctypes.c_bool),
         ("age_ns", ctypes.c_uint64),
         ("run_ns", ctypes.c_uint64),
+        ("rank_count", ctypes.c_int32),
+        ("ranks", ctypes.POINTER(RankPlaceStruct)),
     ]
 
 

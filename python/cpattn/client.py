@@ -580,6 +580,9 @@ class Client:
             members(self._library.cpattn_daemon_status_request(found, i).contents)
             for i in range(values.pop("request_count"))
         ]
+        for request in requests:
+            places = request.pop("ranks")
+            request["ranks"] = [members(places[i]) for i in range(request.pop("rank_count"))]
         self._library.cpattn_daemon_status_destroy(found)
         return DaemonStatus(
             uptime=values.pop("uptime_ns") / _SECOND,

@@ -143,6 +143,10 @@ static const struct place {
     AT(cpattn_open_request, running, 48),
     AT(cpattn_open_request, age_ns, 56),
     AT(cpattn_open_request, run_ns, 64),
+    AT(cpattn_open_request, rank_count, 72),
+    AT(cpattn_open_request, ranks, 80),
+    AT(cpattn_rank_place, phase, 0),
+    AT(cpattn_rank_place, step, 8),
     AT(cpattn_pool, world_size, 0),
     AT(cpattn_pool, instance, 4),
     AT(cpattn_pool, state, 8),
@@ -189,6 +193,7 @@ START_TEST(structs_of_the_caller_keep_their_size)
 {
     ck_assert_uint_eq(sizeof(struct cpattn_error), 516);
     ck_assert_uint_eq(sizeof(struct cpattn_element), 24);
+    ck_assert_uint_eq(sizeof(struct cpattn_rank_place), 16);
 }
 END_TEST
 

@@ -207,6 +207,7 @@ static struct wire_open_request first_open(int fd)
     struct wire_reply reply = daemon_receive(fd);
     expect_status(&reply, STATUS_OK);
     ck_assert_int_eq(reply.pools.open_count, 1);
+    ck_assert_int_eq(reply.pools.open[0].rank_count, 2);
     struct wire_open_request open = reply.pools.open[0];
     wire_reply_fini(&reply);
     return open;

@@ -50,6 +50,8 @@ static void reply_setup(void)
             reply.result.ranks[rank].figures_count = 0;
     sample_failure(&s, 3, &reply.failure);
     sample_status(&s, 3, &reply.pools);
+    reply.pools.open[0].rank_count = 2;
+    sample_events(&s, 3, &reply.events);
 }
 
 static void reply_teardown(void)
@@ -169,6 +171,14 @@ START_TEST(statuses_are_refused)
     REPLY_REFUSED(pool->state, 0, "status.pools[1].state is not specified");
     REPLY_REFUSED(pool->state, 9, "status.pools[1].state is 9; accepted is 1 to 8");
     REPLY_REFUSED(pool->world_size, 0, "status.pools[1].world_size is 0; accepted is 1 to 64");
+    REPLY_REFUSED(reply.pools.open[0].rank_phases[1], REPORT_PHASES,
+                  "status.requests[0].rank_phases[1] is 8; accepted is 1 to 7");
+    REPLY_REFUSED(reply.pools.open[0].rank_steps[0], -1, "status.requests[0].rank_steps[0] is -1");
+    reply.method = METHOD_WATCH;
+    REPLY_REFUSED(reply.events.list[1].kind, 0, "events.events[1].kind is not specified");
+    REPLY_REFUSED(reply.events.list[1].kind, 7, "events.events[1].kind is 7; accepted is 1 to 6");
+    REPLY_REFUSED(reply.events.list[0].code, 17,
+                  "events.events[0].code is 17; accepted is 0 to 16");
     reply.method = METHOD_DESCRIBE;
     REPLY_REFUSED(reply.description.devices, -1, "description.devices is -1");
 }

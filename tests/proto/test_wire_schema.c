@@ -145,7 +145,9 @@ START_TEST(every_field_has_its_member)
     assert_table_covers(&cpattn__v1__guest__descriptor, schema_guest, 0);
     assert_table_covers(&cpattn__v1__daemon_status__descriptor, schema_status, 2);
     assert_table_covers(&cpattn__v1__pool__descriptor, schema_pool, 0);
-    assert_table_covers(&cpattn__v1__open_request__descriptor, schema_open, 0);
+    assert_table_covers(&cpattn__v1__open_request__descriptor, schema_open, 2);
+    assert_field_fits(&cpattn__v1__open_request__descriptor, &schema_rank_phases);
+    assert_field_fits(&cpattn__v1__open_request__descriptor, &schema_rank_steps);
     assert_table_covers(&cpattn__v1__watch__descriptor, schema_watch, 0);
     assert_table_covers(&cpattn__v1__events__descriptor, schema_events, 1);
     assert_table_covers(&cpattn__v1__event__descriptor, schema_event, 0);

@@ -570,10 +570,11 @@ const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_s
     return index >= 0 && index < status->pool_count ? &fake_pools[index] : NULL;
 }
 
+static const struct cpattn_rank_place fake_places[] = {{"forward", 3}, {"backward", 1}};
 static const struct cpattn_open_request fake_requests[] = {
     {"00112233445566778899aabbccddeeff", "uid=1000 pid=4242", "", "bf16 w2 s512", "forward", 3, 2,
-     true, 5000000000, 4000000000},
-    {"", "uid=1001", "torch", "", "", 0, 4, false, 1000000000, 0},
+     true, 5000000000, 4000000000, 2, fake_places},
+    {"", "uid=1001", "torch", "", "", 0, 4, false, 1000000000, 0, 0, NULL},
 };
 
 const struct cpattn_open_request *

@@ -601,8 +601,8 @@ tap_has "status: the loop" "$out" "the loop was busy for 12.0 ms at most, 99 % o
 run status --check
 tap_is "status --check: a pool that is down" "$status" 1
 run status --json
-tap_is "status --json: requests" "$(peeks requests.0.id requests.0.phase requests.1.running)" \
-    "00112233445566778899aabbccddeeff forward false "
+tap_is "status --json: requests" "$(peeks requests.0.id requests.0.phase requests.1.running requests.0.ranks.1.phase)" \
+    "00112233445566778899aabbccddeeff forward false backward "
 tap_is "status --json" "$("$peek" json pools.1.state <"$scratch/out")" down
 tap_is "status --json: devices out of use, unverified cases" \
     "$(peeks devices_out.0 devices_out.1 unverified)" "0 2 2 "

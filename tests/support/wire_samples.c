@@ -330,6 +330,11 @@ static void sample_open(struct sample *s, struct wire_open_request *open)
     open->running = sample_bits(s) & 1;
     open->age_ns = sample_bits(s);
     open->run_ns = sample_bits(s);
+    open->rank_count = open->running ? open->world_size : 0;
+    for (int rank = 0; rank < open->rank_count; rank++) {
+        open->rank_phases[rank] = (int32_t)sample_range(s, REPORT_IDLE, REPORT_PHASES - 1);
+        open->rank_steps[rank] = (int32_t)sample_range(s, 0, INT32_MAX);
+    }
 }
 
 void sample_status(struct sample *s, int pools, struct wire_status *status)

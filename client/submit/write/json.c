@@ -506,6 +506,12 @@ static json_t *open_object(struct writer *w, const struct cpattn_open_request *r
     put_int(w, object, "run_ns", (int64_t)r->run_ns);
     put_text(w, object, "phase", r->phase);
     put_int(w, object, "step", r->step);
+    json_t *ranks = json_array();
+    for (int i = 0; i < r->rank_count; i++)
+        if (json_array_append_new(ranks, json_pack("{s:s,s:i}", "phase", r->ranks[i].phase, "step",
+                                                   (int)r->ranks[i].step)))
+            w->failed = true;
+    put(w, object, "ranks", ranks);
     return object;
 }
 
