@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,6 +55,11 @@ static int oom_score_of(pid_t pid)
     return score;
 }
 
+static int nice_above(int nice)
+{
+    return nice + 5 < 19 ? nice + 5 : 19;
+}
+
 static void run(const char *label, enum status status, const char *part)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
@@ -79,6 +85,9 @@ START_TEST(test_limits)
 #endif
         ck_assert_uint_eq(limit_of(pid, "Max open files"), 5 + WORLD + 64);
         ck_assert_int_eq(oom_score_of(pid), 500);
+        // Less priority than the daemon.
+        ck_assert_int_eq(getpriority(PRIO_PROCESS, (id_t)pid),
+                         nice_above(getpriority(PRIO_PROCESS, (id_t)d.pid)));
     }
 #ifndef __SANITIZE_THREAD__
     run("file", STATUS_ABORTED, "rank 1 of 2 was killed by signal 25 (SIGXFSZ)");

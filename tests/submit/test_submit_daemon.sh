@@ -201,6 +201,17 @@ if command -v script >/dev/null 2>&1; then
 else
     tap_skip "cancel by the id that a waiting case shows" "no script command"
 fi
+# With nothing but what status says: whose case runs where, and how to end it.
+# shellcheck disable=SC2086
+"$submit" $long >"$scratch/long" 2>&1 &
+await_status running 1
+run status
+line=$(printf '%s\n' "$out" | tr -s ' ' | grep '^[0-9a-f]\{32\} running ')
+tap_has "status names who runs a case" "$line" " uid=$(id -u) pid=$! "
+tap_has "and the case" "$line" "s32768"
+run cancel "${line%% *}"
+wait $!
+tap_is "cancel by the id that status shows" "$status$err $?" "0 65"
 run cancel 0123456789abcdef0123456789abcdef
 tap_is "cancel of a request that is not there" "$status" 69
 run cancel nonsense
@@ -277,12 +288,29 @@ daemon_start
 
 # ---- the end of the daemon ----
 
+# What was in flight is in the log: admitted, and not answered.
+run case --seqlen 64
 # shellcheck disable=SC2086
 "$submit" $long >"$scratch/long" 2>&1 &
+running=$!
 await_status running 1
+# shellcheck disable=SC2086
+"$submit" $long >/dev/null 2>&1 &
+waiting=$!
+await_status queued 1
 kill -KILL "$daemon"
-wait $!
+wait $running
 tap_is "a daemon that dies: exit status" "$?" 78
+wait $waiting
+of() { # EVENT
+    sed -n "s/^.* $1 id=\([0-9a-f]*\) .*/\1/p" "$scratch/log"
+}
+flying=$(of admitted | grep -vxF "$(of answered)")
+tap_is "the log tells what was in flight" "$(for id in $flying; do
+    sed -n "s/^.* admitted id=$id client=[0-9]* \(uid=[0-9]* pid=[0-9]*\) case=.* s32768 .*/\1/p" "$scratch/log"
+done)" "uid=$(id -u) pid=$running
+uid=$(id -u) pid=$waiting"
+tap_is "and what of it was running" "$(of run | grep -xF "$flying")" "$(echo "$flying" | head -n 1)"
 wait "$daemon" 2>/dev/null
 daemon=
 tap_done
