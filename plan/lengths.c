@@ -214,8 +214,7 @@ enum status lengths_check_multiple(const struct cp_case *c, struct error *error)
     }
     if (!listed)
         return STATUS_OK;
-    return error_set(
-        error, STATUS_INVALID_ARGUMENT,
-        "pad_multiple is %d and padded_q and padded_kv say it all; accepted is 1 there",
-        c->pad_multiple);
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "pad_multiple is %d with padded lengths for both sides; accepted is 1 there",
+                     c->pad_multiple);
 }

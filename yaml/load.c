@@ -106,7 +106,7 @@ static enum status read_key(struct reader *r, const yaml_event_t *event)
     if (!twin)
         return STATUS_OK;
     char why[160];
-    snprintf(why, sizeof(why), "key '%.80s' is there twice; first in line %d", r->key,
+    snprintf(why, sizeof(why), "key '%.80s' occurs twice; first in line %d", r->key,
              twin->key_line);
     return refuse(r, &event->start_mark, why);
 }

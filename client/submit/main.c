@@ -12,16 +12,16 @@ static const struct command commands[] = {
     {"dump", "write all tensors of a case to a file", command_dump},
     {"bench", "measure how fast a case is", command_bench},
     {"matrix", "run the cases of a matrix file", command_matrix},
-    {"report", "make a page of a run of a matrix", command_report},
+    {"report", "make an HTML page from a matrix run", command_report},
     {"explain", "show the plan of a case, without a daemon", command_explain},
-    {"describe", "say what the daemon is and what it takes", command_describe},
-    {"status", "say what the daemon is doing", command_status},
-    {"watch", "show what happens at the daemon", command_watch},
+    {"describe", "show what the daemon is and accepts", command_describe},
+    {"status", "show the state of the daemon", command_status},
+    {"watch", "show events at the daemon", command_watch},
     {"cancel", "cancel a request", command_cancel},
     {"drain", "take a device out of use", command_drain},
     {"enable", "use a device again", command_enable},
-    {"unpoison", "let cases run again that killed their pools", command_unpoison},
-    {"reload", "have the daemon read its settings again", command_reload},
+    {"unpoison", "run cases again that killed their pools", command_unpoison},
+    {"reload", "make the daemon read its settings again", command_reload},
     {"version", "print the version", command_version},
 };
 
@@ -34,7 +34,8 @@ static void print_help(FILE *out)
           out);
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n`cpattn-submit COMMAND --help` lists the options of a command.\n"
+    fputs("\n"
+          "`cpattn-submit COMMAND --help` lists the options of a command.\n"
           "\n"
           "Examples:\n"
           "  cpattn-submit case --world-size 4 --seqlen 4096\n"
@@ -42,8 +43,9 @@ static void print_help(FILE *out)
           "  cpattn-submit matrix demonstration.yaml\n"
           "  cpattn-submit explain --world-size 4 --rank 1\n"
           "\n"
-          "Exit status: 0 all passed, 1 a verdict is a fail, 64 the command line or a file cannot\n"
-          "be understood, 64 plus the number of the status when something could not be run.\n",
+          "Exit status: 0 all passed, 1 a verdict is a fail, 64 the command line or a file "
+          "is\n"
+          "not valid, 64 plus the number of the status if something could not be run.\n",
           out);
 }
 

@@ -219,7 +219,7 @@ START_TEST(padding_that_nothing_uses_is_refused)
     ck_assert_int_eq(case_check(&listed, NULL), STATUS_OK);
     listed.pad_multiple = 4;
     expect_refused(&listed, STATUS_INVALID_ARGUMENT,
-                   "pad_multiple is 4 and padded_q and padded_kv say it all; accepted is 1 there");
+                   "pad_multiple is 4 with padded lengths for both sides; accepted is 1 there");
     cases_set(&listed, "lengths_kv", "1,2"); // of which no list says what they occupy
     ck_assert_int_eq(case_check(&listed, NULL), STATUS_OK);
     outside.format = FORMAT_SBHD;

@@ -43,7 +43,7 @@ refuses() { # STATUS SENTENCE ARGUMENTS...
     tap_is "refused: $*" "$status $err" "$wanted"
 }
 refuses 64 "heads is 'x'; accepted is 1 to 4096" --heads 8,x
-refuses 64 "--heads is there twice" --heads 8,9 --heads 1,2
+refuses 64 "--heads is given twice" --heads 8,9 --heads 1,2
 refuses 67 "heads is 9 and kv_heads is 4; accepted is a heads that is a multiple of kv_heads" \
     --heads 8,9 --kv-heads 4
 refuses 64 "--slower is 'x'; accepted is 0 to 10000" --slower x

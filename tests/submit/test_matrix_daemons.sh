@@ -70,5 +70,5 @@ tap_has "one goes away: the sentence" "$(cat "$scratch/err")" "its cases go to a
 "$submit" matrix "$scratch/m.yaml" $both >"$scratch/out" 2>"$scratch/err"
 tap_is "one that is not there at the start is refused" "$? $(grep -c "no daemon at $scratch/two.sock" "$scratch/err")" "78 1"
 "$submit" matrix "$scratch/m.yaml" --socket x --socket x 2>"$scratch/err"
-tap_is "one twice" "$? $(cat "$scratch/err")" "64 cpattn-submit: --socket x is there twice"
+tap_is "one twice" "$? $(cat "$scratch/err")" "64 cpattn-submit: --socket x is given twice"
 tap_done

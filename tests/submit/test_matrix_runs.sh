@@ -140,7 +140,7 @@ tap_is "repeats that differ: sum" "$status $(summary)" "1 2 cases: 1 passed, 1 f
 tap_has "repeats that differ: the sentence" "$out" "the results differ between runs"
 run "$scratch/drift.yaml" --repeat 3 --retry 1
 tap_is "repeat and retry" "$status $err" \
-    "64 cpattn-submit: --retry does not go with --repeat: a repeated case has to pass each time"
+    "64 cpattn-submit: --retry does not go with --repeat: a repeated case must pass each time"
 
 # ---- reports ----
 

@@ -70,7 +70,7 @@ refuses 64 "the id of a request is missing; see cpattn-submit cancel --help" can
 refuses 69 "no such request waits or runs" cancel 00000000000000000000000000000000
 refuses 64 "the matrix file is missing; see cpattn-submit matrix --help" matrix
 refuses 64 "unexpected argument 'b'; see cpattn-submit matrix --help" matrix a b
-refuses 64 "--excluded goes with --list" matrix a --excluded
+refuses 64 "--excluded requires --list" matrix a --excluded
 refuses 64 "--jobs is '513'; accepted is 1 to 512" matrix a -j 513
 refuses 64 "--seqlen-scale is '0'; accepted is 1 to 16777216" matrix a --seqlen-scale 0
 refuses 64 "there is no file $scratch/none" matrix "$scratch/none"
@@ -595,7 +595,7 @@ tap_has "status: another user's that waits" "$(printf '%s' "$out" | tr -s ' ')" 
     "- waiting 1.00 s - - uid=1001 torch -"
 tap_has "status: not all are listed" "$out" "and 2 more"
 tap_has "status: what becomes of cases adds up" "$out" \
-    "20 cases taken in: 12 passed, 1 failed, 2 unverified, 1 not brought to its end; 2 refused"
+    "20 cases admitted: 12 passed, 1 failed, 2 unverified, 1 did not come to its end; 2 refused"
 tap_has "status: devices out of use" "$out" "out of use by order: 0 2"
 tap_has "status: the loop" "$out" "the loop was busy for 12.0 ms at most, 99 % of its rounds for 400 us or less"
 run status --check
@@ -634,7 +634,7 @@ tap_is "enable" "$status $out" "0 0 devices out of use"
 run unpoison
 tap_is "unpoison" "$status $out" "0 1 case may run again"
 run reload
-tap_is "reload" "$status $out" "0 the settings are being read again; the log tells what came of it"
+tap_is "reload" "$status $out" "0 the daemon reads its settings again; its log has the result"
 refuses 64 "device is 'x'; expected the number of a GPU or core, 0 to 63" drain x
 refuses 64 "the number of a device is missing; see cpattn-submit enable --help" enable
 run version

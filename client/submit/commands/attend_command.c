@@ -21,17 +21,20 @@ enum { KEY_IN = 1, KEY_OUT, KEY_COMPARE, KEY_PICTURE };
 
 static const struct argp_option attend_table[] = {
     {.doc = "Files:", .group = 100},
-    {"in", KEY_IN, "FILE", 0, "safetensors with q, k, v, and do for gradients; bias, sink", 100},
-    {"out", KEY_OUT, "FILE", 0, "write the results here, as safetensors", 100},
+    {"in", KEY_IN, "FILE", 0,
+     "read q, k, v from this safetensors file; do for gradients, "
+     "bias, sink",
+     100},
+    {"out", KEY_OUT, "FILE", 0, "write the results to this safetensors file", 100},
     {"compare", KEY_COMPARE, "FILE", 0,
-     "safetensors with results to compare with ours: out, lse, dq, dk, dv", 100},
+     "compare the results with those in this safetensors file: out, lse, dq, dk, dv", 100},
     {.doc = "How to run and show it:", .group = 101},
     {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 101},
     {.name = NULL}};
 
 static const struct argp_option dump_table[] = {
     {.doc = "Files:", .group = 100},
-    {"out", KEY_OUT, "FILE", 0, "write inputs, results and what is expected here", 100},
+    {"out", KEY_OUT, "FILE", 0, "write inputs, results and expected results to this file", 100},
     {"picture", KEY_PICTURE, "FILE", 0, "draw the errors by chunk and head, as SVG", 100},
     {.doc = "How to run and show it:", .group = 101},
     {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 101},
@@ -62,30 +65,29 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 }
 
 static const char attend_help[] =
-    "Runs attention on the numbers of a file, over the ranks of a daemon of this machine. Sizes "
-    "and "
-    "dtype are those of the tensors; what they do not tell is an option. Nothing is compared with "
-    "the reference unless --verify asks for it."
-    "\vTensors are dense and whole: q, k, v, do as [batch, seqlen, heads, head_dim] (--format "
-    "bshd), "
-    "lse as [batch, heads, seqlen].\n"
+    "Runs attention on the tensors of a file, on the ranks of a daemon on this machine. "
+    "Sizes and dtype follow from the tensors; the other fields are options. Results are "
+    "compared with the reference only with --verify."
+    "\vTensors are dense and whole: q, k, v, do as [batch, seqlen, heads, head_dim] "
+    "(--format bshd), lse as [batch, heads, seqlen].\n"
     "\n"
     "Examples:\n"
     "  cpattn-submit attend --in qkv.safetensors --out o.safetensors\n"
     "  cpattn-submit attend --in qkv.safetensors --mask none --world-size 4 --verify\n"
     "  cpattn-submit attend --in qkv.safetensors --compare mine.safetensors --verify\n"
     "\n"
-    "Exit status: as of cpattn-submit case, and 1 also where --compare finds a difference that two "
-    "right results do not have.";
+    "Exit status: as for cpattn-submit case; also 1 if --compare finds a difference that two "
+    "right results cannot have.";
 
-static const char dump_help[] = "Runs one case and writes all its tensors: inputs, the results of "
-                                "the ranks, and these again as "
-                                "the reference has them (expected.out)."
+static const char dump_help[] = "Runs one case and writes all its tensors: the inputs, the "
+                                "results of the ranks, and the results of the reference "
+                                "(expected.out)."
                                 "\vExamples:\n"
                                 "  cpattn-submit dump --out case.safetensors --seqlen 256\n"
-                                "  cpattn-submit dump --out case.safetensors --picture errors.svg\n"
+                                "  cpattn-submit dump --out case.safetensors --picture "
+                                "errors.svg\n"
                                 "\n"
-                                "Exit status: as of cpattn-submit case.";
+                                "Exit status: as for cpattn-submit case.";
 
 static const struct argp attend_argp = {
     .options = attend_table, .parser = parse_option, .doc = attend_help};

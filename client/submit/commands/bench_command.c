@@ -31,12 +31,11 @@ enum { KEY_REPEAT = 1, KEY_WARMUP, KEY_SAVE, KEY_COMPARE, KEY_SLOWER };
 static const struct argp_option option_table[] = {
     {.doc = "How to measure and show it:", .group = 100},
     {"repeat", KEY_REPEAT, "N", 0, "timed runs [20]", 100},
-    {"warmup", KEY_WARMUP, "N", 0, "runs before them that are not timed [5]", 100},
-    {"save", KEY_SAVE, "FILE", 0, "write a JSON object per case into this file as well", 100},
+    {"warmup", KEY_WARMUP, "N", 0, "untimed runs before them [5]", 100},
+    {"save", KEY_SAVE, "FILE", 0, "also write a JSON object per case to this file", 100},
     {"compare", KEY_COMPARE, "FILE", 0,
-     "compare with the bench that this file records; exit with 1 where a case has become slower",
-     100},
-    {"slower", KEY_SLOWER, "PERCENT", 0, "with --compare: how much slower is too slow [5]", 100},
+     "compare with the bench that this file records; exit with 1 if a case has become slower", 100},
+    {"slower", KEY_SLOWER, "PERCENT", 0, "with --compare: how much slower a case may be [5]", 100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -61,20 +60,20 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 }
 
 static const char help_text[] =
-    "Measures how fast a case is: runs it once and checks the result, then several times without "
-    "the check, and shows the median of what the slowest rank took and how far the runs lie apart. "
-    "With --verify off the check is left out. What is not given has the default in brackets. "
-    "Options "
-    "of the case with commas, as --seqlen 4k,16k, stand for several cases, each with each."
+    "Measures how fast a case is. Runs it once and verifies the result, then repeats it "
+    "without verification, and shows the median time of the slowest rank and the spread. "
+    "With --verify off nothing is verified. Defaults are in brackets. An option of the case "
+    "with commas, as --seqlen 4k,16k, stands for several cases; several such options are "
+    "combined."
     "\vExamples:\n"
     "  cpattn-submit bench --world-size 4 --batch 1 --heads 32 --seqlen 16384\n"
     "  cpattn-submit bench --training false --repeat 100 --json\n"
     "  cpattn-submit bench --seqlen 4k,16k,64k --world-size 4 --save old.jsonl\n"
     "  cpattn-submit bench --seqlen 4k,16k,64k --world-size 4 --compare old.jsonl\n"
     "\n"
-    "Exit status: 0 measured, 1 a result is wrong or slower than --compare allows, 64 the command "
-    "line is wrong, 64 plus the "
-    "number of the status when the case could not be run; cpattn-submit(1) lists them.";
+    "Exit status: 0 measured, 1 a result is wrong or slower than --compare allows, 64 the "
+    "command line is wrong, 64 plus the number of the status if the case could not be run; "
+    "cpattn-submit(1) lists them.";
 
 static const struct argp argp = {.options = option_table, .parser = parse_option, .doc = help_text};
 
@@ -203,7 +202,7 @@ static enum status judge(struct series *series, const struct bench_shown *shown,
         ns <= shown->earlier_ns * (1 + series->options->slower / 100.0))
         return status;
     case_describe(shown->c, what, sizeof(what));
-    command_complain("%s: forward and backward take %.3f times what they took in %s", what,
+    command_complain("%s: forward and backward take %.3f times as long as in %s", what,
                      ns / shown->earlier_ns, series->options->compare);
     series->slower++;
     return STATUS_OK;

@@ -27,13 +27,12 @@ enum { KEY_REPEAT = 1, KEY_DUMP_FAILS, KEY_TRACE };
 static const struct argp_option option_table[] = {
     {.doc = "How to run and show it:", .group = 100},
     {"repeat", KEY_REPEAT, "N", 0,
-     "run it N times, one after the other; all results have to be the same to the last bit [1]",
+     "run it N times, one after the other; all runs must give the same results bit for bit "
+     "[1]",
      100},
     {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
     {"trace", KEY_TRACE, "FILE", 0,
-     "write a trace that Perfetto reads: the predicted timeline of each rank, and what was "
-     "measured",
-     100},
+     "write a trace for Perfetto: the predicted timeline of each rank and the measured times", 100},
     {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 100},
     {.name = NULL}};
 
@@ -58,15 +57,15 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 }
 
 static const char help_text[] =
-    "Runs one case and checks its result against an independent reference. What is not given has "
-    "the default in brackets."
+    "Runs one case and compares its results with an independent reference. Defaults are in "
+    "brackets."
     "\vExamples:\n"
     "  cpattn-submit case\n"
     "  cpattn-submit case --world-size 4 --heads 32 --kv-heads 4 --seqlen 4096\n"
     "  cpattn-submit case --dtype fp16 --mask none --repeat 20\n"
     "\n"
-    "Exit status: 0 pass, 1 fail, 64 the command line is wrong, 64 plus the number of the status "
-    "when the case could not be run; cpattn-submit(1) lists them.";
+    "Exit status: 0 pass, 1 fail, 64 the command line is wrong, 64 plus the number of the "
+    "status if the case could not be run; cpattn-submit(1) lists them.";
 
 static const struct argp argp = {.options = option_table, .parser = parse_option, .doc = help_text};
 

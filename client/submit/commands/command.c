@@ -42,11 +42,17 @@ void command_complain(const char *format, ...)
 enum { KEY_TOKEN_FILE = 2000, KEY_TLS_CA, KEY_TLS_CERTIFICATE, KEY_TLS_KEY };
 
 static const struct argp_option access_table[] = {
-    {"token-file", KEY_TOKEN_FILE, "PATH", 0, "its token [$CPATTN_TOKEN_FILE]", 1},
-    {"tls-ca", KEY_TLS_CA, "PATH", 0, "who signs its certificate, PEM [$CPATTN_TLS_CA]", 1},
+    {"token-file", KEY_TOKEN_FILE, "PATH", 0, "file with the token [$CPATTN_TOKEN_FILE]", 1},
+    {"tls-ca", KEY_TLS_CA, "PATH", 0,
+     "signer of the daemon's certificate, PEM "
+     "[$CPATTN_TLS_CA]",
+     1},
     {"tls-certificate", KEY_TLS_CERTIFICATE, "PATH", 0,
-     "our certificate, where it asks for one, PEM [$CPATTN_TLS_CERTIFICATE]", 1},
-    {"tls-key", KEY_TLS_KEY, "PATH", 0, "the key of that, PEM [$CPATTN_TLS_KEY]", 1},
+     "certificate of the client, if the daemon asks for one, PEM [$CPATTN_TLS_CERTIFICATE]", 1},
+    {"tls-key", KEY_TLS_KEY, "PATH", 0,
+     "key of the client's certificate, PEM "
+     "[$CPATTN_TLS_KEY]",
+     1},
     {.name = NULL}};
 
 static struct cpattn_options access_options = CPATTN_OPTIONS_INIT;

@@ -33,7 +33,7 @@ static const struct argp_option status_table[] = {
     OPTION_SOCKET,
     OPTION_JSON,
     {"check", KEY_CHECK, NULL, 0,
-     "exit with 1 where the daemon drains, or a pool is DOWN or STUCK; for monitors", 3},
+     "exit with 1 if the daemon drains, or a pool is DOWN or STUCK; for monitors", 3},
     {.name = NULL}};
 static const struct argp_option socket_table[] = {OPTION_SOCKET, {.name = NULL}};
 
@@ -120,7 +120,7 @@ static void print_description(const struct cpattn_client *client,
     guests_print(d);
     printf("memory         up to %.1f GiB for one case over all ranks\n",
            (double)d->memory_bytes_max / (1 << 30));
-    printf("time limit     %s where none is given, %s at most\n",
+    printf("time limit     %s by default, %s at most\n",
            duration_format(d->timeout_default_ns, usual, sizeof(usual)),
            duration_format(d->timeout_max_ns, most, sizeof(most)));
     printf("queue          %d cases\n", d->queue_max);
@@ -139,7 +139,10 @@ int command_describe(int argc, char **argv)
         .options = query_table,
         .parser = parse_option,
         .children = access_child,
-        .doc = "Says what the daemon is and what it takes.\vExample:\n  cpattn-submit describe"};
+        .doc = "Shows the daemon's version, devices and limits, and the cases that it "
+               "accepts."
+               "\vExample:\n"
+               "  cpattn-submit describe"};
     struct daemon_options o = {.socket = NULL};
     struct cpattn_description *description = NULL;
     struct cpattn_error error;
@@ -235,7 +238,7 @@ static void print_devices_out(uint64_t devices)
     for (int device = 0; device < 64; device++)
         if (devices >> device & 1)
             printf(" %d", device);
-    printf("; cpattn-submit enable ends that\n");
+    printf("; cpattn-submit enable uses them again\n");
 }
 
 static void print_lag(const struct cpattn_daemon_status *s)
@@ -263,8 +266,8 @@ static void print_status(const struct cpattn_daemon_status *s)
     printf("up %s%s; %d running, %d queued\n",
            duration_format(s->uptime_ns, uptime, sizeof(uptime)),
            s->draining ? ", draining: no new cases" : "", s->running, s->queued);
-    printf("%" PRIu64 " case%s taken in: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
-           " unverified, %" PRIu64 " not brought to %s end; %" PRIu64 " refused\n",
+    printf("%" PRIu64 " case%s admitted: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
+           " unverified, %" PRIu64 " did not come to %s end; %" PRIu64 " refused\n",
            s->admitted, s->admitted == 1 ? "" : "s", s->passed, s->failed, s->unverified, s->errors,
            s->errors == 1 ? "its" : "their", s->refused);
     if (s->loop_lag_max_ns)
@@ -285,8 +288,10 @@ int command_status(int argc, char **argv)
         .options = status_table,
         .parser = parse_option,
         .children = access_child,
-        .doc = "Says what the daemon is doing: cases, pools of rank processes, counts since its "
-               "start.\vExample:\n  cpattn-submit status"};
+        .doc = "Shows the state of the daemon: cases, pools of rank processes, counters "
+               "since its start."
+               "\vExample:\n"
+               "  cpattn-submit status"};
     struct daemon_options o = {.socket = NULL};
     struct cpattn_daemon_status *status = NULL;
     struct cpattn_error error;
@@ -330,8 +335,9 @@ int command_cancel(int argc, char **argv)
         .parser = parse_cancel,
         .children = access_child,
         .args_doc = "ID",
-        .doc = "Cancels a request of any client by its id: 32 hexadecimal digits, as the daemon "
-               "logs it and as `case` shows it while it waits.\vExample:\n"
+        .doc = "Cancels a request of any client by its id, 32 hexadecimal digits. The daemon "
+               "logs the id, and `case` shows it while it waits."
+               "\vExample:\n"
                "  cpattn-submit cancel 0123456789abcdef0123456789abcdef"};
     struct daemon_options o = {.socket = NULL};
     struct cpattn_error error;

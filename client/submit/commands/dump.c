@@ -89,7 +89,7 @@ static enum status directory_make(const char *directory, struct error *error)
 {
     if (mkdir(directory, 0777) == 0 || errno == EEXIST)
         return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT, "the directory %s cannot be made: %s",
+    return error_set(error, STATUS_INVALID_ARGUMENT, "the directory %s cannot be created: %s",
                      directory, strerror(errno));
 }
 
@@ -112,7 +112,7 @@ static enum status fail_write(struct cpattn_client *client, const struct cp_case
     if (status == STATUS_OK)
         status = dump_picture(c, &t, picture, NULL, error);
     if (status == STATUS_OK && result && result->verdict == CPATTN_VERDICT_PASS)
-        command_complain("the case passed when it was run again for %s", tensors);
+        command_complain("the case passed when it was run again to write %s", tensors);
     cpattn_result_destroy(result);
     tensors_fini(&t);
     return status;

@@ -23,20 +23,18 @@ static const struct argp_option option_table[] = {
     {.doc = "What to show:", .group = 100},
     {"rank", KEY_RANK, "R", 0, "the rank whose plan is shown, from 0 [0]", 100},
     {"svg", KEY_SVG, "FILE", 0,
-     "draw a timeline of all ranks into this file instead, or - for standard output", 100},
-    {"trace", KEY_TRACE, "FILE", 0,
-     "write the timeline of all ranks as a trace that Perfetto reads", 100},
-    {.doc = "What the timeline is predicted with:", .group = 110},
+     "draw a timeline of all ranks to this file instead; - is standard output", 100},
+    {"trace", KEY_TRACE, "FILE", 0, "write the timeline of all ranks as a trace for Perfetto", 100},
+    {.doc = "Rates that the timeline is based on:", .group = 110},
     {"rate-tflops", KEY_TFLOPS, "N", 0, "attention, in TFLOP/s [400]", 110},
     {"rate-memory", KEY_MEMORY, "N", 0, "memory of a device, in GB/s [3000]", 110},
-    {"rate-link", KEY_LINK, "N", 0, "what a rank sends, in GB/s [300]", 110},
-    {"overhead", KEY_OVERHEAD, "TIME", 0, "before each operation's work [3us]", 110},
+    {"rate-link", KEY_LINK, "N", 0, "exchange of a rank, in GB/s [300]", 110},
+    {"overhead", KEY_OVERHEAD, "TIME", 0, "overhead of each operation [3us]", 110},
     {.name = NULL}};
 
 static const char help_text[] =
-    "Shows the plan of a case: what each step of a rank computes, moves and waits for. The plans "
-    "of "
-    "all ranks are checked for races and deadlocks first. Needs no daemon."
+    "Shows the plan of a case: what each step of a rank computes, moves and waits for. First "
+    "checks the plans of all ranks for races and deadlocks. Needs no daemon."
     "\vExamples:\n"
     "  cpattn-submit explain --world-size 4\n"
     "  cpattn-submit explain --world-size 4 --sharding contiguous --rank 3\n"

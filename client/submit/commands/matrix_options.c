@@ -48,58 +48,62 @@ enum {
 static const struct argp_option option_table[] = {
     {.doc = "Which cases:", .group = 1},
     {"filter", KEY_FILTER, "FILTER", 0,
-     "only cases with FIELD=VALUE[,VALUE...], with FIELD!=VALUE[,VALUE...], with FIELD>NUMBER (or "
-     ">=, <, <=), or whose id matches a shell pattern or contains a text; 'A or B' matches what "
-     "either does; a case has to match all of several filters",
+     "only cases with FIELD=VALUE[,VALUE...], FIELD!=VALUE[,VALUE...] or FIELD>NUMBER (or "
+     ">=, <, <=), or with an id that matches a shell pattern or contains a text; 'A or B' "
+     "matches if one of them does; a case must match all filters",
      1},
     {"subset", KEY_SUBSET, "NAME", 0, "only this subset of the file", 1},
     {"set", KEY_SET, "FIELD=VALUE", 0,
-     "set a field in every case; a field that is an axis has this one value then", 1},
+     "set a field in every case; for an axis this value replaces the list", 1},
     {"unskip", KEY_UNSKIP, NULL, 0,
-     "run what the file excludes only because a backend it was made for does not do it", 1},
+     "also run cases that the file excludes only because its backend does not support them", 1},
     {"seqlen-scale", KEY_SEQLEN_SCALE, "N", 0,
-     "divide lengths, padding and windows by N, rounding up; which cases there are stays the same",
-     1},
+     "divide lengths, padding and windows by N, rounding up; the list of cases stays the same", 1},
     {"shard", KEY_SHARD, "I/N", 0,
-     "only the I-th of N parts, 1/N to N/N, which have every case once between them", 1},
+     "only part I of N, from 1/N to N/N; together the parts have every case once", 1},
     {"last-failed", KEY_LAST_FAILED, "FILE", 0,
      "only cases that failed or could not be run in the run that FILE records (--save)", 1},
     {"list", 'l', NULL, 0, "print the cases and run nothing", 1},
-    {"excluded", KEY_EXCLUDED, NULL, 0, "with --list: print what is excluded, and why", 1},
+    {"excluded", KEY_EXCLUDED, NULL, 0,
+     "with --list: print the excluded cases with their "
+     "reasons",
+     1},
     {.doc = "How to run them:", .group = 10},
-    {"jobs", 'j', "N", 0, "submit N at once to each daemon [4]", 10},
+    {"jobs", 'j', "N", 0, "submit N cases at once to each daemon [4]", 10},
     {"timeout", KEY_TIMEOUT, "TIME", 0,
-     "give a case up after this time, the wait for its turn not included: 90, 90s, 5m; up to 24h "
-     "[that of the file, or 90s]",
+     "give up a case after this time, without the wait for its turn: 90, 90s, 5m; up to 24h "
+     "[the limit in the file, or 90s]",
      10},
     {"patience", KEY_PATIENCE, "TIME", 0,
-     "wait this long for a daemon that goes away while cases are left, and submit once more what "
-     "it left unanswered; also for ranks that cannot be started [60s]",
+     "if a daemon goes away, wait this long for the next one and submit unanswered cases "
+     "once more; also how long to wait for ranks that cannot be started [60s]",
      10},
     {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},
-    {"shuffle", KEY_SHUFFLE, "SEED", 0, "submit in an order drawn from this number", 10},
+    {"shuffle", KEY_SHUFFLE, "SEED", 0, "submit in a random order drawn from this seed", 10},
     {"repeat", KEY_REPEAT, "N", 0,
-     "run each case N times; all its results have to be the same to the last bit [1]", 10},
+     "run each case N times; all runs must give the same results bit for bit [1]", 10},
     {"retry", KEY_RETRY, "N", 0,
-     "run a case that does not pass up to N times more; one that passes then is called flaky [0]",
-     10},
+     "run a case that does not pass up to N more times; if it passes then, it is flaky [0]", 10},
     {"resume", KEY_RESUME, "FILE", 0,
-     "go on with the run that FILE records: cases with a verdict there are not run again, and new "
-     "answers are added to it",
+     "continue the run that FILE records: cases with a verdict are not run again, and new "
+     "answers are appended",
      10},
     {"socket", KEY_SOCKET, "PATH", 0,
-     COMMAND_SOCKET_HELP "; several times for several daemons, over which the cases are spread",
-     10},
+     COMMAND_SOCKET_HELP "; may be repeated to distribute the cases over several daemons", 10},
     {.doc = "What to write:", .group = 20},
-    {"verbose", 'v', NULL, 0, "a row for each case and every failure in full, however many", 20},
-    {"json", KEY_JSON, NULL, 0, "print a JSON object per case as it is answered", 20},
-    {"durations", KEY_DURATIONS, "N", 0, "name the N cases that ran longest", 20},
+    {"verbose", 'v', NULL, 0,
+     "print a row for each case and every failure in full, without "
+     "a limit",
+     20},
+    {"json", KEY_JSON, NULL, 0, "print a JSON object per case when it is answered", 20},
+    {"durations", KEY_DURATIONS, "N", 0, "list the N cases that ran longest", 20},
     {"save", KEY_SAVE, "FILE", 0,
-     "record the run: a JSON object per case as it is answered, for --resume and --last-failed",
+     "record the run for --resume, --last-failed and report: a JSON object per case when it "
+     "is answered",
      20},
     {"markdown", KEY_MARKDOWN, "FILE", 0,
-     "add a summary in Markdown to FILE, such as \"$GITHUB_STEP_SUMMARY\"", 20},
-    {"junit", KEY_JUNIT, "FILE", 0, "write a JUnit report as well", 20},
+     "append a summary in Markdown to FILE, such as \"$GITHUB_STEP_SUMMARY\"", 20},
+    {"junit", KEY_JUNIT, "FILE", 0, "also write a JUnit report", 20},
     {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 20},
     {.name = NULL}};
 
@@ -107,7 +111,7 @@ static error_t add_choice(const char *option, const char **values, int *count, i
                           const char *value)
 {
     if (*count == max) {
-        command_complain("--%s is there more than %d times", option, max);
+        command_complain("--%s is given more than %d times", option, max);
         return EINVAL;
     }
     values[(*count)++] = value;
@@ -137,12 +141,11 @@ static error_t parse_end(const struct matrix_options *o, const struct argp_state
     if (!o->file)
         command_complain("the matrix file is missing; see %s --help", state->name);
     else if (o->excluded && !o->list)
-        command_complain("--excluded goes with --list");
+        command_complain("--excluded requires --list");
     else if (o->list && conflict_with_list(o))
         command_complain("--%s does not go with --list", conflict_with_list(o));
     else if (o->repeat > 1 && o->retry)
-        command_complain(
-            "--retry does not go with --repeat: a repeated case has to pass each time");
+        command_complain("--retry does not go with --repeat: a repeated case must pass each time");
     else if (o->save && o->resume)
         command_complain("--save does not go with --resume, which adds to its own file");
     else
@@ -180,7 +183,7 @@ static error_t add_socket(struct matrix_options *o, const char *value)
 {
     for (int i = 0; i < o->socket_count; i++)
         if (strcmp(o->sockets[i], value) == 0) {
-            command_complain("--socket %s is there twice", value);
+            command_complain("--socket %s is given twice", value);
             return EINVAL;
         }
     return add_choice("socket", o->sockets, &o->socket_count, FLIGHT_CLIENTS_MAX, value);
@@ -287,21 +290,20 @@ static const struct argp argp = {
     .parser = parse_option,
     .children = access_child,
     .args_doc = "FILE",
-    .doc =
-        "Runs the cases of a matrix file, cpattn-matrix(5): models times axes, less what is "
-        "excluded."
-        "\vExamples:\n"
-        "  cpattn-submit matrix demonstration.yaml\n"
-        "  cpattn-submit matrix demonstration.yaml --list\n"
-        "  cpattn-submit matrix demonstration.yaml --filter model=cp_2_0 -j 8\n"
-        "  cpattn-submit matrix demonstration.yaml --set seqlen=1000 --junit report.xml\n"
-        "  cpattn-submit matrix transformer-engine.yaml --seqlen-scale 16 --unskip\n"
-        "  cpattn-submit matrix transformer-engine.yaml --shard 2/8 --save 2.jsonl\n"
-        "  cpattn-submit matrix transformer-engine.yaml --last-failed 2.jsonl\n"
-        "\n"
-        "Exit status: 0 all passed, 1 a verdict is a fail, 64 the command line or the file cannot "
-        "be understood, 64 plus the number of the status of the first case that could not be run; "
-        "cpattn-submit(1) lists them."};
+    .doc = "Runs the cases of a matrix file, cpattn-matrix(5): all combinations of models and "
+           "axes, except the excluded ones."
+           "\vExamples:\n"
+           "  cpattn-submit matrix demonstration.yaml\n"
+           "  cpattn-submit matrix demonstration.yaml --list\n"
+           "  cpattn-submit matrix demonstration.yaml --filter model=cp_2_0 -j 8\n"
+           "  cpattn-submit matrix demonstration.yaml --set seqlen=1000 --junit report.xml\n"
+           "  cpattn-submit matrix transformer-engine.yaml --seqlen-scale 16 --unskip\n"
+           "  cpattn-submit matrix transformer-engine.yaml --shard 2/8 --save 2.jsonl\n"
+           "  cpattn-submit matrix transformer-engine.yaml --last-failed 2.jsonl\n"
+           "\n"
+           "Exit status: 0 all passed, 1 a verdict is a fail, 64 the command line or the file "
+           "is not valid, 64 plus the number of the status of the first case that could not be "
+           "run; cpattn-submit(1) lists them."};
 
 int matrix_options_parse(int argc, char **argv, struct matrix_options *o)
 {

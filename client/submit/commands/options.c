@@ -268,10 +268,11 @@ enum { KEY_TIMEOUT = 1, KEY_PATIENCE, KEY_JSON, KEY_SOCKET };
 
 static const struct argp_option asking_table[] = {
     {"timeout", KEY_TIMEOUT, "TIME", 0,
-     "give a run up after this time, the wait for a turn included: 90, 90s, 5m; up to 24h [90s]",
+     "give up a run after this time, including the wait for a turn: 90, 90s, 5m; up to 24h "
+     "[90s]",
      100},
     {"patience", KEY_PATIENCE, "TIME", 0,
-     "give up if the daemon cannot start the ranks for this long [10s]", 100},
+     "give up if the daemon cannot start the ranks within this time [10s]", 100},
     {"json", KEY_JSON, NULL, 0, "print JSON instead of tables", 100},
     {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 100},
     {.name = NULL}};

@@ -58,7 +58,7 @@ static void print_done(enum cpattn_order order, uint64_t count)
     if (order == CPATTN_ORDER_UNPOISON)
         printf("%" PRIu64 " case%s may run again\n", count, count == 1 ? "" : "s");
     else if (order == CPATTN_ORDER_RELOAD)
-        printf("the settings are being read again; the log tells what came of it\n");
+        printf("the daemon reads its settings again; its log has the result\n");
     else
         printf("%" PRIu64 " device%s out of use\n", count, count == 1 ? "" : "s");
 }
@@ -96,28 +96,30 @@ static int order_give(int argc, char **argv, enum cpattn_order order, const char
 int command_drain(int argc, char **argv)
 {
     return order_give(argc, argv, CPATTN_ORDER_DRAIN,
-                      "Takes a device out of use: nothing more is started or run on it, and what "
-                      "runs there goes on. For administrators.\vExample:\n"
+                      "Takes a device out of use: nothing more is started or run on it, and "
+                      "running cases finish. For administrators."
+                      "\vExample:\n"
                       "  cpattn-submit drain 3");
 }
 
 int command_enable(int argc, char **argv)
 {
     return order_give(argc, argv, CPATTN_ORDER_ENABLE,
-                      "Uses a device again that was drained. For administrators.\vExample:\n"
+                      "Uses a drained device again. For administrators."
+                      "\vExample:\n"
                       "  cpattn-submit enable 3");
 }
 
 int command_unpoison(int argc, char **argv)
 {
     return order_give(argc, argv, CPATTN_ORDER_UNPOISON,
-                      "Lets cases run again that are refused as POISON because they have killed "
-                      "their pools. For administrators.");
+                      "Runs cases again that are refused as POISON because they killed their "
+                      "pools. For administrators.");
 }
 
 int command_reload(int argc, char **argv)
 {
     return order_give(argc, argv, CPATTN_ORDER_RELOAD,
-                      "Has the daemon read its settings again, as SIGHUP does. For "
+                      "Makes the daemon read its settings again, as SIGHUP does. For "
                       "administrators.");
 }

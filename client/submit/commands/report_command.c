@@ -16,8 +16,11 @@ struct report_options {
 enum { KEY_COMPARE = 1, KEY_TITLE };
 
 static const struct argp_option option_table[] = {
-    {"output", 'o', "FILE", 0, "write the page into this file [standard output]", 0},
-    {"compare", KEY_COMPARE, "FILE", 0, "say what changed since the run that this file records", 0},
+    {"output", 'o', "FILE", 0, "write the page to this file [standard output]", 0},
+    {"compare", KEY_COMPARE, "FILE", 0,
+     "list the changes since the run that this file "
+     "records",
+     0},
     {"title", KEY_TITLE, "TEXT", 0, "the heading of the page [the name of the record]", 0},
     {.name = NULL}};
 
@@ -53,14 +56,13 @@ static const struct argp argp = {
     .options = option_table,
     .parser = parse_option,
     .args_doc = "FILE",
-    .doc =
-        "Makes a page of HTML of the run that FILE records (cpattn-submit matrix --save): "
-        "verdicts, errors against their limits, times, what did not pass. Needs no daemon and no "
-        "network."
-        "\vExamples:\n"
-        "  cpattn-submit matrix demonstration.yaml --save run.jsonl\n"
-        "  cpattn-submit report run.jsonl -o report.html\n"
-        "  cpattn-submit report run.jsonl --compare old.jsonl -o report.html"};
+    .doc = "Makes one HTML page from the run that FILE records (cpattn-submit matrix --save): "
+           "verdicts, errors relative to their limits, times, and the cases that did not pass. "
+           "Needs no daemon and no network."
+           "\vExamples:\n"
+           "  cpattn-submit matrix demonstration.yaml --save run.jsonl\n"
+           "  cpattn-submit report run.jsonl -o report.html\n"
+           "  cpattn-submit report run.jsonl --compare old.jsonl -o report.html"};
 
 static int write_page(const struct report_options *o, const struct report_page *page)
 {

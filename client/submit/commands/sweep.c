@@ -42,7 +42,7 @@ enum status sweep_add(struct sweep *sweep, const char *name, const char *value, 
 {
     for (int i = 0; i < sweep->count; i++)
         if (strcmp(sweep->fields[i].name, name) == 0)
-            return error_set(error, STATUS_INVALID_ARGUMENT, "--%s is there twice", name);
+            return error_set(error, STATUS_INVALID_ARGUMENT, "--%s is given twice", name);
     if (sweep->count == SWEEP_FIELDS_MAX)
         return error_set(error, STATUS_INVALID_ARGUMENT, "more than %d options have several values",
                          SWEEP_FIELDS_MAX);
@@ -56,7 +56,9 @@ enum status sweep_add(struct sweep *sweep, const char *name, const char *value, 
     for (char *one; !status && (one = strsep(&rest, ","));)
         status = value_add(field, one, error);
     if (!status && sweep_points(sweep) > SWEEP_POINTS_MAX)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "these are %d cases; accepted are %d",
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "these options make %d cases; "
+                         "accepted are %d",
                          sweep_points(sweep), SWEEP_POINTS_MAX);
     return status;
 }

@@ -31,14 +31,14 @@ struct watch_options {
 enum { KEY_SOCKET = 0x100, KEY_JSON, KEY_KIND, KEY_LAST, KEY_USER };
 
 static const struct argp_option table[] = {
-    {"follow", 'f', NULL, 0, "go on with what happens, until Ctrl-C", 1},
+    {"follow", 'f', NULL, 0, "continue with new events until Ctrl-C", 1},
     {"last", KEY_LAST, "N", 0, "begin with the last N events, 0 to 1024 [20]", 1},
     {"kind", KEY_KIND, "WORD", 0,
      "only events of this kind, several with commas: admitted, started, finished, pool, device or "
      "daemon",
      2},
     {"user", KEY_USER, "USER", 0,
-     "only cases of this user: a name, a number, or part of what `status` shows", 2},
+     "only cases of this user: a name, a number, or a part of the user in `status`", 2},
     {"json", KEY_JSON, NULL, 0, "print a JSON object for each event", 3},
     {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 3},
     {.name = NULL}};
@@ -172,8 +172,8 @@ int command_watch(int argc, char **argv)
         .options = table,
         .parser = parse_watch,
         .children = access,
-        .doc = "Shows what has happened at the daemon to cases, pools and devices, one line an "
-               "event.\vExamples:\n"
+        .doc = "Shows events of cases, pools and devices at the daemon, one line each."
+               "\vExamples:\n"
                "  cpattn-submit watch --follow\n"
                "  cpattn-submit watch --kind finished,pool --user alice --json"};
     static const struct command_requests no_cases;

@@ -53,7 +53,7 @@ static enum status value_add(struct matrix_axis *axis, const struct yaml_node *n
 {
     for (int i = 0; i < axis->count; i++)
         if (strcmp(axis->values[i].label, value->label) == 0)
-            return yaml_error(node, error, "'%s' is there twice in axis '%s'", value->label,
+            return yaml_error(node, error, "'%s' occurs twice in axis '%s'", value->label,
                               axis->name);
     axis->values[axis->count++] = *value;
     return STATUS_OK;
