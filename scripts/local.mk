@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 dist_noinst_SCRIPTS = scripts/check scripts/quickstart scripts/lint scripts/coverage
 dist_noinst_SCRIPTS += scripts/sanitize-cuda
-dist_noinst_SCRIPTS += scripts/bundle scripts/bundle-check scripts/wheel
+dist_noinst_SCRIPTS += scripts/bundle scripts/bundle-check scripts/wheel scripts/packages scripts/packages-check
 EXTRA_DIST += scripts/lib.sh
 
 test_scripts += scripts/layering
@@ -96,3 +96,14 @@ wheel: $(wheel_libs)
 
 clean-local:
 	rm -rf bundle wheel
+
+# Debian packages, and their trial in a root of their own.
+.PHONY: packages packages-check
+packages:
+	$(AM_V_at)$(top_srcdir)/scripts/packages "$(abs_top_builddir)"
+packages-check: packages
+	$(AM_V_at)$(top_srcdir)/scripts/packages-check "$(abs_top_builddir)"
+EXTRA_DIST += packaging/debian/changelog packaging/debian/control packaging/debian/copyright packaging/debian/rules \
+    packaging/debian/entry_points packaging/debian/source/format packaging/debian/cpattnd.install \
+    packaging/debian/cpattnd-cuda.install packaging/debian/libcpattn0.install packaging/debian/libcpattn-dev.install \
+    packaging/debian/python3-cpattn.install packaging/cpattnd.spec
