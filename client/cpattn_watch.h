@@ -64,7 +64,7 @@ CPATTN_API enum cpattn_status cpattn_watch_create(struct cpattn_client *client, 
 // Returns the next event, which is valid until the next call on the watch. Events arrive about 50
 // ms late, and a slow watcher loses some (`lost`). OK with *event NULL: no event within timeout_ns
 // (0: do not wait; UINT64_MAX: no limit). Other statuses: the daemon cannot be asked or refuses.
-// The caller may try again; events in between are not lost. RESOURCE_EXHAUSTED: too many watchers.
+// The caller may try again; events in between arrive then. RESOURCE_EXHAUSTED: too many watchers.
 CPATTN_API enum cpattn_status cpattn_watch_next(struct cpattn_watch *watch, uint64_t timeout_ns,
                                                 const struct cpattn_event **event,
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
