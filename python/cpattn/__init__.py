@@ -8,14 +8,14 @@
     q, k, v, do = check.inputs()
     ...                                        # your kernel, your ring
     verdict = check.verify(out=out, dq=dq, dk=dk, dv=dv)
-    print(verdict)                             # the whole story
+    print(verdict)                             # errors, limits, diagnosis
     assert verdict
 
-Tensors are numpy arrays, PyTorch tensors, or anything else that speaks DLPack, without copies where
-they are in host memory. Neither numpy nor PyTorch is needed to import this package.
+Tensors are numpy arrays, PyTorch tensors, or other objects with DLPack. Tensors in host memory are not
+copied. Importing this package needs neither numpy nor PyTorch.
 
-The judge is the library libcpattn-check. It is looked up beside this package, then where
-CPATTN_LIBRARY_PATH says, then where the system looks for libraries.
+The judge is the library libcpattn-check. The package searches for it in its own folder, then in the
+folder CPATTN_LIBRARY_PATH, then in the library path of the system.
 """
 from cpattn._library import CpattnError, Status
 from cpattn.case import Case

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of others: where they lie, through DLPack, without copies."""
+"""Access to the memory of tensors through DLPack, without copies."""
 from __future__ import annotations
 
 import ctypes
@@ -41,7 +41,7 @@ _get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 @dataclasses.dataclass
 class View:
-    """Memory of a tensor, which lives as long as the view."""
+    """Memory of a tensor. It stays valid as long as the view."""
 
     address: int
     shape: tuple
@@ -65,13 +65,13 @@ def _detached(tensor: Any) -> Any:
 
 
 def _capsule(tensor: Any) -> Any:
-    """The tensor's memory. Whoever reads it goes behind the stream that stream_of() names."""
+    """The tensor's memory. Readers must wait for the stream of stream_of()."""
     device = tensor.__dlpack_device__() if hasattr(tensor, "__dlpack_device__") else (1, 0)
     return tensor.__dlpack__(stream=-1) if device[0] in CUDA_DEVICES else tensor.__dlpack__()
 
 
 def stream_of(device: int) -> int:
-    """The stream that PyTorch works on now, or the default stream."""
+    """PyTorch's current stream, or the default stream."""
     torch = sys.modules.get("torch")
     return torch.cuda.current_stream(device).cuda_stream if torch is not None else 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of the caller for a daemon: what a case has of them, and where they lie."""
+"""Tensors of the caller for a daemon: shapes and memory."""
 from __future__ import annotations
 
 import ctypes
@@ -48,7 +48,7 @@ def _library_of(tensor: Any) -> str:
 
 
 class Tensors:
-    """What goes to the daemon and comes back: `struct` points into `results` and the inputs."""
+    """Inputs and results of attend(): `struct` points to `results` and the inputs."""
 
     def __init__(self, case: Case, inputs: dict[str, Any]) -> None:
         unknown = set(inputs) - set(INPUTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to compute and check."""
+"""Cases: what to compute and check."""
 from __future__ import annotations
 
 import ctypes
@@ -22,12 +22,12 @@ def _text(value: Value) -> str:
 
 
 class Case:
-    """A case: named fields with values, defaults where nothing is said.
+    """A case: named fields with values; other fields have defaults.
 
     Fields are those of cpattn-submit(1), with underscores: Case(world_size=4, mask="none"). `seqlen`
-    sets seqlen_q and seqlen_kv, `head_dim` head_dim_qk and head_dim_v; kv_heads follow heads until they
-    are given. A field that does not exist
-    or does not take the value raises CpattnError with the reason.
+    sets seqlen_q and seqlen_kv, `head_dim` sets head_dim_qk and head_dim_v; kv_heads equals heads
+    until it is set. An unknown field, or a value that a field does not accept, raises CpattnError
+    with the reason.
     """
 
     def __init__(self, **fields: Value) -> None:
@@ -67,7 +67,7 @@ class Case:
         return {name: self[name] for name in names}
 
     def command(self) -> str:
-        """The command line that runs the same case."""
+        """The command line that runs this case."""
         text = ctypes.create_string_buffer(1 << 16)
         self._library.cpattn_case_command(self._handle, text, len(text))
         return text.value.decode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge: inputs of a case, and the verdict on what was computed from them."""
+"""The judge: inputs of a case, and the verdict on results computed from them."""
 from __future__ import annotations
 
 import ctypes
@@ -45,14 +45,14 @@ def _place(element: Element) -> Optional[dict[str, int]]:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """How far one tensor, in one chunk of the rank, is from the reference.
+    """The errors of one tensor in one chunk of the rank.
 
     Errors are RMS errors relative to the RMS of the reference; `times_twin` is the error in units of
-    an honest kernel's. `broken` names the rules that it broke.
+    the error of an honest kernel. `broken` names the broken rules.
     """
 
     tensor: str
-    chunk: int  # 0 or 1; PADDING: rows that belong to no token
+    chunk: int  # 0 or 1; PADDING: the rows of padding
     broken: tuple
     elements: int
     mismatches: int
@@ -100,7 +100,7 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """The mistake that explains a fail, and the share of the tensor's squared error it explains."""
+    """The mistake that explains a fail, and the explained share of the tensor's squared error."""
 
     text: str
     tensor: str
@@ -112,8 +112,8 @@ class Diagnosis:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Verdict:
-    """True if all that was judged passed. Its text has a line for each tensor and chunk, and the
-    diagnosis, which is None where nothing is known that explains a fail."""
+    """True if every judged tensor passed. The text has a line for each tensor and chunk, and the
+    diagnosis. `diagnosis` is None if no known mistake explains a fail."""
 
     passed: bool
     figures: tuple
@@ -132,7 +132,7 @@ class Verdict:
 
 
 class VerdictError(AssertionError):
-    """A verdict that failed; its text is that of the verdict."""
+    """A failed verdict; its text is the text of the verdict."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(str(verdict))
@@ -140,18 +140,20 @@ class VerdictError(AssertionError):
 
 
 class Check:
-    """The judge of a case for one rank, or for any tokens that place() names.
+    """The judge of a case for one rank, or for the tokens of place().
 
-    Tensors have the shapes that the case's format says: [batch, tokens, heads, dim] for bshd,
-    [tokens, batch, heads, dim] for sbhd, [tokens, heads, dim] for thd, with the rank's own tokens.
-    LSE is [batch, heads, tokens], for thd [heads, tokens]. After place() every tensor is [tokens,
-    heads, dim], LSE [heads, tokens]. The bias and its gradient are [batch or 1, heads or 1, tokens
-    or 1, seqlen_kv], as the case names it: with the rank's own tokens, for thd without the batch
-    where each query has a row of its own, and else with all positions. Sinks, their gradient and the
-    largest logits are [heads]. Any strides will do as long as the last dimension is consecutive.
+    Shapes, with the rank's own tokens:
+    - bshd: [batch, tokens, heads, dim]; LSE [batch, heads, tokens]
+    - sbhd: [tokens, batch, heads, dim]; LSE [batch, heads, tokens]
+    - thd, and after place(): [tokens, heads, dim]; LSE [heads, tokens]
+    - bias and dbias: [batch or 1, heads or 1, tokens or 1, seqlen_kv], by the case's bias. With thd
+      there is no batch dimension if each query has a row of its own; otherwise the rows are all
+      positions.
+    - sinks, dsink and largest logits: [heads]
+    Strides are arbitrary, except that the last dimension is consecutive.
 
-    Gradients of bias and sinks and the largest logits are over all queries of the case, as they are
-    when ranks have added them up; with sums="own" over those of this check alone.
+    dbias, dsink and the largest logits cover all queries of the case, after the ranks have been added
+    up. With sums="own" they cover the queries of this check alone.
     """
 
     def __init__(self, case: Case, rank: int = 0, sums: str = "all") -> None:
@@ -201,7 +203,7 @@ class Check:
         self._placed[side] = True
 
     def tokens(self, side: str) -> list[tuple[int, int]]:
-        """Sequence and position of each row of the queries ("q") or the keys ("k")."""
+        """The sequence and position of each row of the queries ("q") or the keys ("k")."""
         rows = self._library.cpattn_check_shape(self._handle, TENSORS.index(side)).rows
         which = int(side == "k")
         return [
@@ -219,7 +221,7 @@ class Check:
         return "thd" if placed else self.case["format"]
 
     def has(self, tensor: str) -> bool:
-        """Whether the case has the tensor: without a bias there is no "bias", and so on."""
+        """True if the case has the tensor: for example "bias" only with a bias."""
         if tensor in RESULTS and tensor.startswith("d") and self.case["training"] != "true":
             return False
         return self._library.cpattn_check_shape(self._handle, TENSORS.index(tensor)).heads > 0
@@ -308,7 +310,7 @@ class Check:
         return made
 
     def _use(self, device: int) -> None:
-        """Says where arrays of the next call lie."""
+        """Selects the memory of the arrays of the next call."""
         if device < 0 and self._device is None:
             return
         stream = _arrays.stream_of(device) if device >= 0 else 0
@@ -325,24 +327,24 @@ class Check:
     def inputs(self, library: Optional[str] = None, device: Any = None) -> tuple:
         """q, k, v and dO of the tokens, as PyTorch tensors if PyTorch is imported, else numpy arrays.
 
-        `library` is "torch" or "numpy"; `device` is that of PyTorch tensors, as "cuda": they are
-        drawn there. numpy has no bf16: its arrays hold the bits as uint16. Padding is filled with
-        NaN.
+        `library` is "torch" or "numpy". `device` is a device of PyTorch, as "cuda", on which the
+        inputs are drawn. numpy has no bf16: its arrays hold the bits as uint16. Padding is filled
+        with NaN.
         """
         fill = self._library.cpattn_check_fill
         return tuple(self._filled(fill, tensor, library, device) for tensor in INPUTS[:4])
 
     def input(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
-        """One input: as those of inputs(), or "bias" or "sink" where the case has them."""
+        """One input: one of inputs(), or "bias" or "sink" if the case has it."""
         return self._filled(self._library.cpattn_check_fill, tensor, library, device)
 
     def give(self, **inputs: Any) -> None:
-        """Takes q, k, v and do of all tokens of all sequences in the place of drawn ones.
+        """Uses these inputs instead of drawn ones: q, k, v and do of all tokens of all sequences.
 
-        Shapes are those of the case's format with all tokens, whichever this check is about: [batch,
-        seqlen, heads, dim] for bshd, and so on. They are copied, from host memory or all from one CUDA
-        device. inputs() then hands out the part of this check. Without arguments inputs are drawn
-        again.
+        Shapes are those of the case's format with all tokens, whichever tokens this check covers:
+        [batch, seqlen, heads, dim] for bshd, and so on. The tensors, all in host memory or all on one
+        CUDA device, are copied. inputs() then returns the part of this check. Without arguments
+        inputs are drawn again.
         """
         arrays, views = (Array * len(TENSORS))(), []
         for tensor, value in inputs.items():
@@ -379,13 +381,14 @@ class Check:
         return Array(view.address, strides[1], strides[2], shape[1], strides[0])
 
     def expected(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
-        """The reference's numbers of a result, rounded to its dtype."""
+        """A result with the values of the reference, rounded to its dtype."""
         made = self._filled(self._library.cpattn_check_expected, tensor, library, None)
         return made if device is None else made.to(device)
 
     def verify(self, **results: Any) -> Verdict:
-        """Judges any of out, lse, dq, dk, dv, dbias, dsink and max_logit, where they lie: all in
-        host memory, or all on one CUDA device, behind what is on PyTorch's current stream."""
+        """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit. They are all in host
+        memory or all on one CUDA device, where the work on PyTorch's current stream is finished
+        first."""
         arrays = (Array * len(TENSORS))()
         views = []
         for tensor, value in results.items():
@@ -410,7 +413,7 @@ class Check:
             self._library.cpattn_check_verdict_destroy(handle)
 
     def insist(self, **results: Any) -> Verdict:
-        """As verify(), but raises VerdictError where the verdict is a fail."""
+        """As verify(), but raises VerdictError if the verdict is a fail."""
         verdict = self.verify(**results)
         if not verdict:
             raise VerdictError(verdict)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to a daemon: cases in, verdicts out.
+"""A client of a daemon: submits cases and returns verdicts.
 
     with cpattn.Client() as client:
         print(client.run(cpattn.Case(world_size=4)))
-        for answer in client.answers(cases):           # many in flight, as they come
+        for answer in client.answers(cases):           # many in flight, in order of arrival
             print(answer.case, answer.verdict or answer.text)
 
-A client is for one thread at a time; each thread, and each process after a fork, makes its own.
+Use a client from one thread at a time; each thread, and each process after a fork, creates its own.
 Times are in seconds.
 """
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _wait_ns(timeout: Optional[float]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Rank:
-    """What one rank measured. Times are in seconds, by phase."""
+    """The measurements of one rank. Times are in seconds, by phase."""
 
     rank: int
     passed: bool
@@ -65,8 +65,8 @@ class Rank:
     flops: float
     seconds: dict
     diagnosis: Optional[Diagnosis]
-    # Operations of attention that the daemon's own kernels computed, and the case's provider, and
-    # why the former computed the first that the provider did not.
+    # Number of attention operations computed by the daemon's own kernels and by the case's provider;
+    # why the provider did not support the first of the former.
     own_operations: int
     provider_operations: int
     provider_reason: str
@@ -74,7 +74,7 @@ class Rank:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """Where a rank stood when a case was not brought to its end."""
+    """The state of a rank when a case did not come to its end."""
 
     rank: int
     culprit: bool
@@ -89,10 +89,10 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What became of a case. True if it passed.
+    """The answer to a case. True if the case passed.
 
-    `verdict` is "pass", "fail" or "unverified", or None where the case was not brought to its end:
-    `status` and `text` say why, then, and `failures` where each rank stood.
+    `verdict` is "pass", "fail" or "unverified". It is None if the case did not come to its end; then
+    `status` and `text` give the reason, and `failures` the state of each rank.
     """
 
     case: Case
@@ -114,7 +114,7 @@ class Answer:
 
     @property
     def diagnosis(self) -> Optional[Diagnosis]:
-        """The first rank's that has one."""
+        """The diagnosis of the first rank that has one."""
         return next((rank.diagnosis for rank in self.ranks if rank.diagnosis), None)
 
     def __str__(self) -> str:
@@ -130,8 +130,8 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a daemon is and offers. GPUs and providers are dicts of struct cpattn_gpu and
-    cpattn_provider_entry, guests of their name, world_sizes and what they say that they support."""
+    """A daemon and its limits. GPUs and providers are dicts of struct cpattn_gpu and
+    cpattn_provider_entry; guests are dicts with name, world_sizes and supports."""
 
     version: str
     backend: str
@@ -148,8 +148,8 @@ class Description:
 
 @dataclasses.dataclass(frozen=True)
 class DaemonStatus:
-    """What a daemon is doing. Counts are since its start; pools and requests
-    are dicts of struct cpattn_pool and cpattn_open_request."""
+    """The state of a daemon. Counters begin at its start; pools and requests are dicts of struct
+    cpattn_pool and cpattn_open_request."""
 
     uptime: float
     queued: int
@@ -170,11 +170,11 @@ class DaemonStatus:
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What has happened at a daemon. What an event of its kind does not have is 0, "" or None.
+    """An event at a daemon. Members that its kind does not have are 0, "" or None.
 
-    `kind` is "admitted", "started" or "finished" of a case, "pool", "device" or "daemon". `lost` is how
-    many events before it the daemon had forgotten. Of another user's case there are neither id nor
-    case nor text, unless one is an administrator. See struct cpattn_event in <cpattn_watch.h>.
+    `kind` is "admitted", "started" or "finished" (of a case), "pool", "device" or "daemon". `lost` is
+    the number of lost events before it. id, case_text and text of another user's case are "", except
+    for administrators. See struct cpattn_event in <cpattn_watch.h>.
     """
 
     number: int
@@ -216,7 +216,7 @@ def _event(library: Any, event: EventStruct) -> Event:
 
 
 class Request:
-    """A case on its way, answered exactly once. One that is dropped unanswered is cancelled."""
+    """A submitted case. It is answered exactly once; deleting it before cancels the case."""
 
     def __init__(self, client: "Client", case: Case, handle: int) -> None:
         self._library, self._client = client._library, client
@@ -232,15 +232,15 @@ class Request:
 
     @property
     def answered(self) -> bool:
-        """Whether the answer is there."""
+        """True if the request is answered."""
         return self._library.cpattn_poll(self._handle)
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits for the answer, at most so many seconds. Returns whether it is there."""
+        """Waits up to `timeout` seconds. Returns True if the request is answered."""
         return self._library.cpattn_wait(self._handle, _wait_ns(timeout))
 
     def cancel(self) -> None:
-        """Asks the daemon to cancel; the request is then answered CANCELLED, or as it ended."""
+        """Asks the daemon to cancel the request, which is then answered CANCELLED or with its result."""
         error = Error()
         insist(self._library.cpattn_cancel(self._handle, ctypes.byref(error)), error)
 
@@ -316,11 +316,11 @@ class Client:
     """Connects to a daemon.
 
     `socket` is a path, tcp://HOST:PORT or tls+tcp://HOST:PORT; None: $CPATTN_SOCKET, else the daemon
-    of this machine. `grace` is how long after a request's time limit its answer may come, `in_flight`
-    how many requests there may be at once. `patience` is how long a case waits if the daemon cannot
-    start its ranks; None: as long as its time limit. With `cancel_on_disconnect` cases that run are
-    cancelled when this process goes away. The files are for daemons on a network; see cpattn(3).
-    Raises CpattnError where nobody listens.
+    of this machine. `grace` is the extra wait for an answer after the time limit of its request.
+    `in_flight` is the maximum number of requests at once. `patience` is how long a case waits if the
+    daemon cannot start its ranks; None: as long as its time limit. With `cancel_on_disconnect` running
+    cases are cancelled when this process ends. The files are for daemons on a network; see cpattn(3).
+    Raises CpattnError if no daemon listens.
     """
 
     def __init__(
@@ -364,7 +364,7 @@ class Client:
         self._handle = handle
 
     def close(self) -> None:
-        """Gives up what is in flight, and ends the client."""
+        """Gives up the requests in flight and ends the client."""
         if getattr(self, "_handle", None):
             self._library.cpattn_client_destroy(self._handle)
             self._handle = None
@@ -379,15 +379,15 @@ class Client:
 
     @property
     def socket(self) -> str:
-        """The socket or address that the client talks to."""
+        """The socket or address of the daemon."""
         return self._library.cpattn_client_socket(self._handle).decode()
 
     # ---- cases ----
 
     def submit(self, case: CaseLike, timeout: float = 90, run_timeout: float = 0) -> Request:
-        """Sends a case and does not wait. `timeout` counts from the arrival at the daemon and
-        includes the wait for its turn; `run_timeout`, unless 0, from when the ranks have the case.
-        Both are at most a day."""
+        """Sends a case and returns without waiting. `timeout` counts from the arrival at the daemon
+        and includes the wait for a turn. `run_timeout` counts from the moment when the ranks receive
+        the case; 0: no limit. Both are at most a day."""
         case = _case(case)
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_submit_limited(
@@ -405,7 +405,7 @@ class Client:
         return request
 
     def run(self, case: CaseLike, timeout: float = 90, run_timeout: float = 0) -> Answer:
-        """Runs a case and waits for what becomes of it."""
+        """Runs a case and waits for the answer."""
         return self.submit(case, timeout, run_timeout).answer()
 
     def attend(
@@ -413,11 +413,11 @@ class Client:
     ) -> tuple[Answer, dict[str, Any]]:
         """Runs a case on tensors of the caller and returns the answer and the results by name.
 
-        Inputs are q, k and v; with `training` do, the gradient of out; bias and sink where the case
-        has them. They are whole tensors of the case's format and dtype, contiguous, in host memory;
-        with bf16 numpy's are of uint16. shapes() tells their shapes. Results are of the same
-        library: out, lse, the gradients with `training`, max_logit; none unless the answer's status
-        is OK. Whether they are judged is the case's `verify`. Not over a network.
+        Inputs are q, k and v; with `training` do, the gradient of out; bias and sink if the case has
+        them. They are whole tensors of the case's format and dtype, contiguous, in host memory; numpy
+        arrays of bf16 are uint16. shapes() returns their shapes. Results have the type of the inputs:
+        out, lse, the gradients with `training`, max_logit; none unless the answer's status is OK. The
+        case's `verify` decides whether they are judged. Not available over a network.
         """
         case = _case(case)
         tensors = _attend.Tensors(case, inputs)
@@ -440,8 +440,8 @@ class Client:
         return {name: has[0] for name, has in found.items() if has is not None}
 
     def wait_any(self, timeout: Optional[float] = None) -> Optional[Request]:
-        """The next request that is answered, each one once. None: the time is over, or nothing is
-        in flight."""
+        """The next answered request; each is returned once. None: the time is over, or nothing is in
+        flight."""
         handle = self._library.cpattn_wait_any(self._handle, _wait_ns(timeout))
         return self._flying.get(handle) if handle else None
 
@@ -452,11 +452,11 @@ class Client:
         tries: int = 2,
         patience: float = 20,
     ) -> Iterator[Answer]:
-        """Runs many cases and yields the answers as they come.
+        """Runs many cases and yields the answers in order of arrival.
 
-        What is in flight is cancelled when the loop is left early. A case whose daemon goes away is
-        tried again, up to `tries` times in all, for it may be what the daemon died of; `patience` is
-        how long to wait for a daemon.
+        Leaving the loop early cancels the cases in flight. If a daemon goes away, its cases are
+        submitted again, each at most `tries` times in total, because a case may be what ended the
+        daemon. `patience` is how long to wait for a daemon.
         """
         waiting = collections.deque((_case(case), 1) for case in cases)
         flying: dict[Request, int] = {}
@@ -496,19 +496,19 @@ class Client:
         insist(status, error)
 
     def drain(self, device: int, timeout: float = 5) -> int:
-        """Takes a device out of use, as administrators may; how many are out of use then."""
+        """Takes a device out of use; for administrators. Returns the number of devices out of use."""
         return self._order(1, device, timeout)
 
     def enable(self, device: int, timeout: float = 5) -> int:
-        """Uses a device again, as administrators may; how many are out of use then."""
+        """Uses a device again; for administrators. Returns the number of devices out of use."""
         return self._order(2, device, timeout)
 
     def unpoison(self, timeout: float = 5) -> int:
-        """Lets cases run again that have killed their pools; how many were refused for it."""
+        """Runs cases again that killed their pools; for administrators. Returns their number."""
         return self._order(3, 0, timeout)
 
     def reload(self, timeout: float = 5) -> None:
-        """Has the daemon read its settings again."""
+        """Makes the daemon read its settings again; for administrators."""
         self._order(4, 0, timeout)
 
     def _order(self, order: int, device: int, timeout: float) -> int:
@@ -522,7 +522,7 @@ class Client:
     # ---- the daemon ----
 
     def describe(self, timeout: float = 5) -> Description:
-        """What the daemon is and offers."""
+        """The daemon and its limits."""
         found, error = ctypes.POINTER(DescriptionStruct)(), Error()
         status = self._library.cpattn_describe(
             self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
@@ -565,7 +565,7 @@ class Client:
         )
 
     def status(self, timeout: float = 5) -> DaemonStatus:
-        """What the daemon is doing."""
+        """The state of the daemon."""
         found, error = ctypes.POINTER(DaemonStatusStruct)(), Error()
         status = self._library.cpattn_query_status(
             self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
@@ -596,10 +596,10 @@ class Client:
     def watch(
         self, kinds: Iterable[str] = (), recent: int = 0, timeout: Optional[float] = None
     ) -> Iterator[Event]:
-        """What happens, as it happens, until nothing has for so many seconds (None: for ever).
+        """Yields events until there is none for `timeout` seconds (None: without end).
 
-        `kinds` are those of Event.kind, none: all. Begins with up to `recent` events (0 to 1024) that
-        are past; with a timeout of 0 these are all. A daemon that goes away raises CpattnError.
+        `kinds` are values of Event.kind; empty: all. Begins with up to `recent` past events (0 to
+        1024); with a timeout of 0 only these. Raises CpattnError if the daemon goes away.
         """
         mask = sum(2 << _EVENT_KINDS.index(kind) for kind in set(kinds))
         watch, error = ctypes.c_void_p(), Error()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a program the ranks of a guest: an implementation of attention that cpattnd starts, keeps
-warm, supervises and judges like its own.
+"""Turn a program into a guest: an implementation of attention that cpattnd starts, keeps warm,
+supervises and judges like its own.
 
     import cpattn.guest
 
@@ -44,11 +44,11 @@ _KEPT_BYTES = 1 << 30
 
 
 class Unsupported(Exception):
-    """Raise it from attend() on all ranks for a case that the guest does not do; say why."""
+    """Raise this from attend() on all ranks, with the reason, if the guest does not support a case."""
 
 
 class WrongResult(Exception):
-    """What attend() returned is no result of the case."""
+    """attend() returned something that is not a result of the case."""
 
 
 class _Place(ctypes.Structure):
@@ -144,10 +144,10 @@ def _value(name: str, text: str) -> Any:
 
 
 class Case(types.SimpleNamespace):
-    """The fields of a case as attributes, with the types they have: case.heads is a number,
-    case.dtype a text such as "bf16", case.training true or false, case.lengths_q a list.
+    """The fields of a case as typed attributes: case.heads is a number, case.dtype a text such as
+    "bf16", case.training a bool, case.lengths_q a list.
 
-    Beside those of cpattn-submit(1) there are `softmax_scale`, the scale with its default filled in,
+    In addition to the fields of cpattn-submit(1) there are `softmax_scale`, the scale or its default,
     and `causal`.
     """
 
@@ -160,8 +160,8 @@ class Case(types.SimpleNamespace):
         return self.mask in ("causal", "causal_bottom_right")
 
     def chunks(self, rank: int, side: str = "q") -> list:
-        """The positions that a rank has of each sequence in bshd and sbhd, as ranges in the order of
-        its tokens."""
+        """The positions of each sequence that a rank has with bshd and sbhd, as ranges in the order
+        of its tokens."""
         length = self.seqlen_q if side == "q" else self.seqlen_kv
         count = self.world_size * (2 if self.sharding == "zigzag" else 1)
         mine = [rank, count - 1 - rank] if self.sharding == "zigzag" else [rank]
@@ -182,7 +182,7 @@ def _case_of(job: int) -> Case:
 
 
 class _DeviceMemory:
-    """Device memory as PyTorch takes it in."""
+    """Device memory in the form that PyTorch accepts."""
 
     def __init__(self, tensor: _Tensor, size: int) -> None:
         kind = "<f4" if tensor.dtype == 3 else "<i2"
@@ -230,9 +230,9 @@ class _Torch:
             self.torch.cuda.synchronize(self.device)
 
     def trim(self) -> None:
-        """What PyTorch keeps of the device between cases is lacking for their inputs and verdicts."""
+        """Frees memory that PyTorch would keep between cases: inputs and verdicts need it."""
         if self.device.type == "cuda" and self.torch.cuda.memory_reserved() > _KEPT_BYTES:
-            with contextlib.suppress(RuntimeError):  # a broken device tells so by itself
+            with contextlib.suppress(RuntimeError):  # a broken device is reported elsewhere
                 self.torch.cuda.empty_cache()
 
     def objection(self, view: Any, value: Any) -> Optional[str]:
@@ -292,13 +292,15 @@ class _Numpy:
 class Shard:
     """A rank's share of a case.
 
-    `q`, `k`, `v`, `do`, `sink` and `bias` are inputs, copies that the guest may keep and change; None
-    where the case has none. [batch, tokens, heads, dim] with format bshd, [tokens, batch, heads, dim]
-    with sbhd, [tokens, heads, dim] with thd. Padding is NaN, and has to be zero in results.
-    The bias is [batch or 1, heads or 1, tokens or 1, seqlen_kv] as the case names it, with the rank's
-    own queries and all keys of the sequence; with thd all positions are in the place of the tokens, or
-    where sequences have rows of their own it is [heads or 1, tokens, seqlen_kv].
-    `rank`, `world_size` and `device` say where the rank runs: a number of a GPU, or -1.
+    `q`, `k`, `v`, `do`, `sink` and `bias` are inputs, or None if the case does not have them. They are
+    copies that the guest may keep and change.
+    - Shape: [batch, tokens, heads, dim] with bshd, [tokens, batch, heads, dim] with sbhd, [tokens,
+      heads, dim] with thd.
+    - Padding is NaN in inputs and must be zero in results.
+    - The bias is [batch or 1, heads or 1, tokens or 1, seqlen_kv], by the case's bias, with the rank's
+      own queries and all keys of the sequence. With thd it is [heads or 1, tokens, seqlen_kv] if
+      sequences have rows of their own; otherwise all positions take the place of the tokens.
+    - `rank` and `world_size` are those of the rank; `device` is the number of its GPU, or -1.
     """
 
     def __init__(self, job: int, memory: Any) -> None:
@@ -317,8 +319,8 @@ class Shard:
         return self._memory.view(tensor, tuple(shape), tuple(strides))
 
     def tokens(self, side: str = "q") -> list:
-        """Sequence and position of each row of the queries ("q") or the keys ("k"); a row is one
-        index of all dimensions in front of the heads. Positions behind the last token are padding."""
+        """The sequence and position of each row of the queries ("q") or the keys ("k"). Rows number
+        the dimensions before the heads. Positions behind the last token are padding."""
         library = _guest_library()
         found: list = []
         sequence, position = ctypes.c_int32(), ctypes.c_int64()
@@ -329,7 +331,7 @@ class Shard:
         return found
 
     def backward(self) -> None:
-        """Says that the backward pass begins: for the times and the progress of the answer."""
+        """Marks the begin of the backward pass, for times and progress."""
         _guest_library().cpattn_guest_backward(self._job)
 
     def _deliver(self, results: Any) -> None:
@@ -349,7 +351,7 @@ class Shard:
                 continue
             if value is None:
                 raise WrongResult(f"attend returned no {name}")
-            of_all = name == "dbias" and shared  # of which the rank delivers a share
+            of_all = name == "dbias" and shared  # the rank delivers a share
             objection = self._memory.objection(self._view("bias") if of_all else view, value)
             if objection:
                 raise WrongResult(f"{name} {objection}")
@@ -366,7 +368,7 @@ class Shard:
 
 
 def _group_create(place: _Place) -> Any:
-    """PyTorch's process group of the pool, over the port that rank 0 listens on already."""
+    """Creates PyTorch's process group of the pool, over the port on which rank 0 listens."""
     import torch
     import torch.distributed as dist
 
@@ -388,8 +390,8 @@ def _group_create(place: _Place) -> Any:
 
 
 def _environment_follow() -> None:
-    """Takes over what the library has done to the environment, which os.environ does not notice: of the
-    devices it leaves those of the pool visible, and PyTorch counts them there."""
+    """Copies the environment of the process to os.environ, which does not see the library's changes.
+    The library leaves only the pool's devices visible, and PyTorch counts them by os.environ."""
     process = ctypes.CDLL(None)
     variables = ctypes.POINTER(ctypes.c_char_p).in_dll(process, "environ")
     now = {}
@@ -407,7 +409,7 @@ def _environment_follow() -> None:
 
 
 def _environment_set(place: _Place) -> None:
-    """As torchrun has it, for code that looks there."""
+    """Sets the variables of torchrun, for code that reads them."""
     os.environ.update(
         RANK=str(place.rank),
         LOCAL_RANK=str(place.rank),
@@ -492,13 +494,17 @@ class _Server:
 def serve(attend: Callable, *, library: Optional[str] = None, group: bool = True) -> None:
     """Serves cases until the daemon ends the process; does not return.
 
-    attend(case, shard, group) gets a Case, its Shard, and PyTorch's process group of all ranks (None
-    with numpy, or without `group`): gloo for host memory, NCCL for GPUs. It returns a dict of tensors:
-    out; dq, dk and dv with case.training; dsink with case.softmax == "learnable" and training; dbias,
-    of the shape of the bias, with a bias and training; max_logit with case.max_logit; lse if it likes.
-    dsink and max_logit are over the queries of all ranks, and so is dbias where the bias has one row for
-    all queries or, with thd, a row for each position. What it raises is the answer to the case, and so is
-    what it returns wrongly; the process goes on. `library` is "torch" or "numpy".
+    attend(case, shard, group) gets a Case, its Shard, and PyTorch's process group of all ranks: gloo
+    for host memory, NCCL for GPUs, None with numpy or without `group`. It returns a dict of tensors:
+    - out;
+    - dq, dk and dv with case.training;
+    - dsink with case.softmax == "learnable" and training;
+    - dbias, with the shape of the bias, with a bias and training;
+    - max_logit with case.max_logit;
+    - lse, optional.
+    dsink and max_logit cover the queries of all ranks. So does dbias if the bias has one row for all
+    queries or, with thd, a row for each position. If attend raises an exception or returns a wrong
+    result, the case is answered with that, and the process continues. `library` is "torch" or "numpy".
     """
     server = _Server(attend, library, group)
     guest = _Guest(_START(server.start), _ATTEND(server.attend), None)

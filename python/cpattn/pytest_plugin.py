@@ -7,8 +7,8 @@
 
     pytest --cpattn-matrix cases.yaml -k bf16 -n 4
 
-Tests that take the fixture `cpattn_case` or `cpattn_check` run once for each case of the file, under
-the case's id. A verdict that fails is reported with its figures and without a traceback.
+A test with the fixture `cpattn_case` or `cpattn_check` runs once for each case of the file, under the
+id of the case. A failed verdict is reported with its figures and without a traceback.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 from cpattn.case import Case
 from cpattn.check import Check, VerdictError
 
-# What a case says that only a daemon has a use for.
+# Fields that only a daemon uses.
 _OF_DAEMONS = ("verify", "explore_seed")
 
 
@@ -34,7 +34,7 @@ def pytest_addoption(parser: Any) -> None:
         metavar="FILTER",
         action="append",
         default=[],
-        help="only cases that match, as cpattn-submit matrix --filter; may be repeated",
+        help="only matching cases, as cpattn-submit matrix --filter; may be repeated",
     )
     group.addoption(
         "--cpattn-scale", metavar="N", help="divide lengths by N, as cpattn-submit --seqlen-scale"
@@ -75,7 +75,7 @@ def pytest_configure(config: Any) -> None:
 def pytest_generate_tests(metafunc: Any) -> None:
     cases = metafunc.config.stash.get(_CASES, None)
     if "cpattn_case" not in metafunc.fixturenames or cases is None:
-        return  # without a matrix the fixture says what is missing
+        return  # the fixture reports the missing matrix
     metafunc.parametrize(
         "cpattn_case", [c["case"] for c in cases], ids=[c["id"] for c in cases], indirect=True
     )
@@ -92,7 +92,7 @@ def cpattn_case(request: Any) -> Case:
 
 @pytest.fixture
 def cpattn_check(cpattn_case: Case) -> Check:
-    """The judge of this test's case, for the rank that RANK names, as torchrun sets it, or rank 0."""
+    """The judge of this test's case, for the rank in $RANK, which torchrun sets, or rank 0."""
     return Check(cpattn_case, rank=int(os.environ.get("RANK", "0")))
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests that come with cpattnd, to be run as `python3 -m cpattn.guests.NAME`."""
+"""The guests of cpattnd. Run one with `python3 -m cpattn.guests.NAME`."""

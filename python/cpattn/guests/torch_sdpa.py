@@ -3,8 +3,8 @@
 
     cpattnd --guest sdpa="python3 -m cpattn.guests.torch_sdpa [--backend NAME]"
 
-The backend is one of cudnn, flash, efficient and math, which alone may be used then, or any, the
-default, for PyTorch's own choice.
+The backend is cudnn, flash, efficient or math, and PyTorch then uses no other; or any, the default:
+PyTorch chooses.
 """
 import argparse
 import contextlib
@@ -26,7 +26,7 @@ BACKENDS = {
 
 
 def objection(case):
-    """Why PyTorch has no such attention, or None."""
+    """Why PyTorch does not support the case, or None."""
     if case.format == "thd" or case.lengths_q or case.lengths_kv:
         return "takes bshd and sbhd without lists of lengths"
     if case.mask not in ("none", "none_bottom_right", "causal"):
@@ -41,7 +41,7 @@ def objection(case):
 
 
 def sdpa(case, q, k, v, bias=None):
-    """Of [batch, heads, tokens, dim]."""
+    """Attention of tensors [batch, heads, tokens, dim]."""
     if bias is not None and case.causal:  # PyTorch takes one of the two
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
         bias = bias.masked_fill(~seen, -torch.inf)
@@ -57,7 +57,7 @@ def sdpa(case, q, k, v, bias=None):
 
 
 def no_kernel(error, complaints):
-    """What PyTorch says where a backend has no kernel for the case, or None."""
+    """PyTorch's message if a backend has no kernel for the case, or None."""
     if not any(words in str(error) for words in ("No available kernel", "No viable backend")):
         return None
     told = [str(c.message).split(" (Triggered")[0] for c in complaints]
