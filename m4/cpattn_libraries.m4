@@ -78,6 +78,31 @@ AC_DEFUN([CPATTN_SECCOMP], [
     AM_CONDITIONAL([SECCOMP], [test $cpattn_seccomp = yes])
 ])
 
+# CPATTN_OPTIONAL(NAME, PREFIX, MODULE, DEBIAN-PACKAGE, PURPOSE)
+# --with-NAME=auto|yes|no for a library that the build can do without. Sets the conditional PREFIX,
+# PREFIX_CFLAGS, PREFIX_LIBS, and cpattn_NAME_note for the summary.
+AC_DEFUN([CPATTN_OPTIONAL], [
+    AC_ARG_WITH([$1],
+        [AS_HELP_STRING([--with-$1=CHOICE], [$5: auto, yes or no [auto: where $4 is installed]])],
+        [], [with_$1=auto])
+    AS_CASE([$with_$1], [auto|yes|no], [],
+        [AC_MSG_ERROR([--with-$1=$with_$1: choose auto, yes or no])])
+    cpattn_$1=no
+    cpattn_$1_note="off: --with-$1=no"
+    AS_IF([test "x$with_$1" != xno], [
+        PKG_CHECK_MODULES([$2], [$3], [
+            cpattn_$1=yes
+            cpattn_$1_note="`$PKG_CONFIG --modversion $3`"
+        ], [
+            cpattn_$1_note="off: not found (Debian: $4)"
+            AS_IF([test "x$with_$1" = xyes], [CPATTN_MISSING([$4])])
+        ])
+    ])
+    AC_SUBST([$2_CFLAGS])
+    AC_SUBST([$2_LIBS])
+    AM_CONDITIONAL([$2], [test $cpattn_$1 = yes])
+])
+
 # CPATTN_BLAS
 AC_DEFUN([CPATTN_BLAS], [
     AC_ARG_WITH([blas],
@@ -119,6 +144,7 @@ AC_DEFUN([CPATTN_LIBRARIES], [
     AS_IF([test -z "$PROTOC_C"], [CPATTN_MISSING([protobuf-c-compiler])])
     CPATTN_TLS
     CPATTN_SECCOMP
+    CPATTN_OPTIONAL([curses], [CURSES], [ncurses], [libncurses-dev], [cpattn-submit top on the whole screen])
     CPATTN_BLAS
     CPATTN_PKG([YAML], [yaml-0.1], [libyaml-dev])
     CPATTN_PKG([JANSSON], [jansson], [libjansson-dev])

@@ -26,6 +26,7 @@ needs=(
     "libjansson-dev     pkg jansson"
     "libxml2-dev        pkg libxml-2.0"
     "libsmartcols-dev   pkg smartcols"
+    "libncurses-dev     pkg ncurses"
     "check              pkg check"
 )
 

@@ -16,6 +16,7 @@ static const struct command commands[] = {
     {"explain", "show the plan of a case, without a daemon", command_explain},
     {"describe", "show what the daemon is and accepts", command_describe},
     {"status", "show the state of the daemon", command_status},
+    {"top", "show the daemon at work on the whole screen", command_top},
     {"watch", "show events at the daemon", command_watch},
     {"cancel", "cancel a request", command_cancel},
     {"drain", "take a device out of use", command_drain},

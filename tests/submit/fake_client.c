@@ -533,16 +533,10 @@ void cpattn_description_destroy(struct cpattn_description *description)
     free(description);
 }
 
-static const struct cpattn_pool fake_pools[] = {
-    {2, 0, "idle", 1, 12, 0, "", 0x9, true, ""},
-    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false, "torch"},
-};
-
 enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t timeout_ns,
                                        struct cpattn_daemon_status **status,
                                        struct cpattn_error *error)
 {
-    (void)client;
     (void)timeout_ns;
     *status = malloc(sizeof(**status));
     if (!*status)
@@ -561,29 +555,7 @@ enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t ti
                                              .refused = 2,
                                              .pool_count = 2,
                                              .request_count = 2};
+    if (strcmp(client->socket, "many") == 0)
+        (*status)->request_count = 1;
     return CPATTN_OK;
-}
-
-const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_status *status,
-                                                    int index)
-{
-    return index >= 0 && index < status->pool_count ? &fake_pools[index] : NULL;
-}
-
-static const struct cpattn_rank_place fake_places[] = {{"forward", 3}, {"backward", 1}};
-static const struct cpattn_open_request fake_requests[] = {
-    {"00112233445566778899aabbccddeeff", "uid=1000 pid=4242", "", "bf16 w2 s512", "forward", 3, 2,
-     true, 5000000000, 4000000000, 2, fake_places},
-    {"", "uid=1001", "torch", "", "", 0, 4, false, 1000000000, 0, 0, NULL},
-};
-
-const struct cpattn_open_request *
-cpattn_daemon_status_request(const struct cpattn_daemon_status *status, int index)
-{
-    return index >= 0 && index < status->request_count ? &fake_requests[index] : NULL;
-}
-
-void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status)
-{
-    free(status);
 }

@@ -584,6 +584,48 @@ tap_is "watch --json" "$status $(peeks event number lost time_ns verdict status 
 run watch --follow --last 1
 tap_is "watch --follow: the daemon goes away" "$status $(wc -l <"$scratch/out") $err" \
     "78 1 cpattn-submit: the daemon went away"
+run top --once --columns 80
+tap_is "top --once: one picture" "$status $(tail -n +2 "$scratch/out")" \
+    "0 cases  1 running, 3 queued; 12 passed, 1 failed, 1 errors, 2 unverified, 2 refus
+rate   0.0022/s since the start; last 3: median 2.00 ms, p90 40.0 ms
+drained: 0,2
+
+POOL      STATE     DEVICES      CASES DEATHS  LAST FAILURE
+    2.0  idle*      0,3            12      0
+    4.0  down       0-3             0      5  torch: rank 3 exited with 1 while
+
+RANKS     USER          RUNS      SLOWEST RANK  CASE
+    2     uid=1000      4.00 s    forward 3     bf16 w2 s512
+          0 forward 3     1 backward 1
+
+RANKS     USER          WAITS     CASE
+    4     uid=1001      1.00 s    torch
+  and 2 more
+
+USER                 RUNNING  QUEUED  FINISHED  FAILED
+uid=1000                   1       0         2       1
+uid=1001                   0       1         1       1
+
+ENDED     USER          TOOK      VERDICT       CASE
+22:13:24  uid=1000      2.00 ms   fail          bf16 w2 s1024
+22:13:23  uid=1001      1.00 ms   ABORTED       4 ranks
+22:13:22  uid=1000      40.0 ms   pass          bf16 w2 s512"
+tap_has "top --once: its head" "$(head -n 1 "$scratch/out")" "cpattnd up 2 h 01 m"
+for columns in 40 60 80 200; do
+    run top --once --columns "$columns"
+    tap_is "top --once --columns $columns: no line is longer" \
+        "$status $(awk -v most="$columns" 'length > most' "$scratch/out")" "0 "
+done
+run top --once --columns 80 --socket many
+tap_is "top: 64 ranks, a letter for each" "$(grep -o '[a-z.]\{64\}$' "$scratch/out")" \
+    "........ppppppppiiiiiiiiffffffffbbbbbbbbrrrrrrrrcccccccc........"
+run top --once --columns 60 --socket many
+tap_is "top: 64 ranks on a narrow terminal" "$(grep -o '^ *[0-9]*  [a-z.]\{32\}$' "$scratch/out")" \
+    "       0  ........ppppppppiiiiiiiiffffffff
+      32  bbbbbbbbrrrrrrrrcccccccc........"
+refuses 64 "--sort is 'x'; accepted is age, user or ranks" top --sort x
+refuses 73 "standard input and output are no terminal; --once prints one picture" top
+refuses 64 "--columns is '39'; accepted is 40 to 512" top --columns 39
 run status
 tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
     " 4 0 0-3 down - 6 0 5 rank 3 exited with 1 while it started"
@@ -676,6 +718,17 @@ if command -v script >/dev/null 2>&1; then
     tap_has "it has a line for each case" "$(terminal dumb matrix "$demonstration")" \
         "16/16 pass  cp_2_1/fp16/w4"
     tap_lacks "NO_COLOR: no colour" "$(NO_COLOR=1 terminal xterm case)" "$escape"
+    # Without curses it says so, and --once has the picture.
+    drawn=$(printf q | TERM=xterm script -qec "$fake top" /dev/null)
+    case $drawn in
+    *"no curses"*) tap_skip "top on the whole screen" "no curses" ;;
+    *)
+        tap_has "top on the whole screen" "$drawn" "SLOWEST RANK"
+        tap_has "top: it gives the screen back" "$drawn" "${escape}[?1049l"
+        drawn=$(printf q | NO_COLOR=1 TERM=xterm script -qec "$fake top" /dev/null)
+        tap_lacks "top, NO_COLOR: no colour" "$drawn" "${escape}[31m"
+        ;;
+    esac
 else
     tap_skip "what is drawn on terminals" "no script command"
 fi

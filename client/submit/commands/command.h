@@ -36,6 +36,7 @@ int command_matrix(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_describe(int argc, char **argv);
 int command_status(int argc, char **argv);
+int command_top(int argc, char **argv);
 int command_watch(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_cancel(int argc, char **argv);

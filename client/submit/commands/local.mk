@@ -29,5 +29,6 @@ submit_sources += client/submit/commands/report_command.c
 submit_sources += client/submit/commands/sweep.c
 submit_sources += client/submit/commands/sweep.h
 submit_sources += client/submit/commands/trace_file.c
+submit_sources += client/submit/commands/top_command.c
 submit_sources += client/submit/commands/trace_file.h
 submit_sources += client/submit/commands/watch_command.c

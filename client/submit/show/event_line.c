@@ -89,7 +89,7 @@ static void case_add(struct line *line, const struct cpattn_event *e)
     if (e->kind == CPATTN_EVENT_FINISHED && wait_ns > 0)
         add(line, " with a wait of %s; ", duration_format(wait_ns, text, sizeof(text)));
     if (e->case_text[0])
-        add(line, "%s%s%s", e->implementation, e->implementation[0] ? ", " : "", e->case_text);
+        add(line, "%s", e->case_text);
     else
         ranks_add(line, e);
     add(line, "; %s%s%s", e->user, e->id[0] ? " id=" : "", e->id);

@@ -4,6 +4,8 @@ submit_sources += client/submit/show/event_line.c
 submit_sources += client/submit/show/event_line.h
 submit_sources += client/submit/show/figures.c
 submit_sources += client/submit/show/figures.h
+submit_sources += client/submit/show/frame.c
+submit_sources += client/submit/show/frame.h
 submit_sources += client/submit/show/matrix_report.c
 submit_sources += client/submit/show/matrix_report.h
 submit_sources += client/submit/show/progress.c
@@ -15,6 +17,8 @@ submit_sources += client/submit/show/svg.h
 submit_sources += client/submit/show/table.c
 submit_sources += client/submit/show/table.h
 submit_sources += client/submit/show/terminal.c
+submit_sources += client/submit/show/top.c
+submit_sources += client/submit/show/top.h
 submit_sources += client/submit/show/terminal.h
 submit_sources += client/submit/show/verdict.c
 submit_sources += client/submit/show/verdict.h
@@ -22,3 +26,9 @@ submit_sources += client/submit/show/bench_table.c
 submit_sources += client/submit/show/bench_table.h
 submit_sources += client/submit/show/lanes.c
 submit_sources += client/submit/show/lanes.h
+submit_sources += client/submit/show/screen.h
+if CURSES
+submit_sources += client/submit/show/screen.c
+else
+submit_sources += client/submit/show/screen_none.c
+endif

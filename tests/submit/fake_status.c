@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcpattn's functions of watching without a daemon: the same events each time, then nothing more.
+// libcpattn's functions of looking at a daemon, without one: the same pools, cases and events each
+// time.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -173,4 +174,60 @@ enum cpattn_status cpattn_watch_next(struct cpattn_watch *w, uint64_t timeout_ns
 void cpattn_watch_destroy(struct cpattn_watch *watch)
 {
     free(watch);
+}
+
+// ---- the parts of a status ----------------------------------------------------------------------
+
+static const struct cpattn_pool fake_pools[] = {
+    {2, 0, "idle", 1, 12, 0, "", 0x9, true, ""},
+    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false, "torch"},
+};
+
+const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_status *status,
+                                                    int index)
+{
+    return index >= 0 && index < status->pool_count ? &fake_pools[index] : NULL;
+}
+
+static const struct cpattn_rank_place fake_places[] = {{"forward", 3}, {"backward", 1}};
+static const struct cpattn_open_request fake_requests[] = {
+    {"00112233445566778899aabbccddeeff", "uid=1000 pid=4242", "", "bf16 w2 s512", "forward", 3, 2,
+     true, 5000000000, 4000000000, 2, fake_places},
+    {"", "uid=1001", "torch", "", "", 0, 4, false, 1000000000, 0, 0, NULL},
+};
+
+// The daemon at "many" has one case, of 64 ranks.
+static const struct cpattn_open_request *many_ranks(void)
+{
+    static struct cpattn_rank_place places[64];
+    static const struct cpattn_open_request many = {"00112233445566778899aabbccddeeff",
+                                                    "uid=1000 pid=4242",
+                                                    "",
+                                                    "bf16 w64 s65536",
+                                                    "forward",
+                                                    17,
+                                                    64,
+                                                    true,
+                                                    5000000000,
+                                                    4000000000,
+                                                    64,
+                                                    places};
+    static const char *const phases[] = {"idle",     "plan",      "inputs", "forward",
+                                         "backward", "reference", "compare"};
+    for (int rank = 0; rank < 64; rank++)
+        places[rank] = (struct cpattn_rank_place){phases[rank / 8 % 7], 17};
+    return &many;
+}
+
+const struct cpattn_open_request *
+cpattn_daemon_status_request(const struct cpattn_daemon_status *status, int index)
+{
+    if (status->request_count == 1)
+        return index == 0 ? many_ranks() : NULL;
+    return index >= 0 && index < status->request_count ? &fake_requests[index] : NULL;
+}
+
+void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status)
+{
+    free(status);
 }

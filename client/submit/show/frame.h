@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A picture of lines of text with paints: what a full-screen display draws, or a script reads.
+#ifndef CPATTN_CLIENT_SUBMIT_SHOW_FRAME_H
+#define CPATTN_CLIENT_SUBMIT_SHOW_FRAME_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "client/submit/show/terminal.h"
+
+#define FRAME_COLUMNS_MAX 512
+#define FRAME_ROWS_MAX    512
+
+struct frame {
+    int columns, rows_max; // up to the bounds above
+    int rows;              // in use; the last is written to
+    struct frame_row {
+        int length;
+        char text[FRAME_COLUMNS_MAX + 1];
+        unsigned char paints[FRAME_COLUMNS_MAX]; // enum terminal_paint
+    } list[FRAME_ROWS_MAX];
+};
+
+// Empties it.
+void frame_begin(struct frame *f, int columns, int rows_max);
+
+// Begins a row; false: there is none left, and what is put is lost until frame_begin().
+bool frame_row(struct frame *f);
+
+// Appends to the row; what does not fit is cut off.
+void frame_put(struct frame *f, enum terminal_paint paint, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Goes on at this column, or one blank further where the row is beyond it already.
+void frame_tab(struct frame *f, int column);
+
+// Writes the rows, with paints where `colours`.
+void frame_print(const struct frame *f, FILE *out, bool colours);
+
+#endif

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The picture of a daemon at work: pools, cases that run with the places of their ranks, the queue,
+// users, rates, recent verdicts. Knows neither the daemon nor the terminal.
+#ifndef CPATTN_CLIENT_SUBMIT_SHOW_TOP_H
+#define CPATTN_CLIENT_SUBMIT_SHOW_TOP_H
+
+#include <stdint.h>
+
+#include "client/cpattn_watch.h"
+#include "client/submit/show/frame.h"
+
+#define TOP_USER_MAX   64
+#define TOP_RECENT_MAX 128
+#define TOP_USERS_MAX  64
+#define TOP_RATES_MAX  128
+
+enum top_sort { TOP_BY_AGE, TOP_BY_USER, TOP_BY_RANKS };
+
+// What cases of one user have come to, as far as events told.
+struct top_user {
+    char name[TOP_USER_MAX];
+    uint64_t finished, failed; // failed: a verdict of fail, or none but for those cancelled
+    int running, queued;       // now
+};
+
+struct top {
+    bool local; // user numbers are those of this machine
+    char address[128];
+    enum top_sort sort;
+    bool paused;
+    struct {
+        uint64_t time_ns, total_ns;
+        char outcome[32], user[TOP_USER_MAX], what[160];
+        enum terminal_paint paint;
+    } recent[TOP_RECENT_MAX]; // the last at recent_count % TOP_RECENT_MAX - 1
+    uint64_t recent_count;
+    int user_count;
+    struct top_user users[TOP_USERS_MAX];
+    struct {
+        uint64_t at_ns, done;
+    } rates[TOP_RATES_MAX]; // likewise
+    uint64_t rate_count;
+    char trouble[CPATTN_ERROR_TEXT_MAX]; // why nothing new is known, or ""
+};
+
+// Takes a FINISHED event; others are left alone.
+void top_event(struct top *t, const struct cpattn_event *event);
+
+// Takes the counts of a status for the rates; `now_ns` is monotonic.
+void top_rate(struct top *t, const struct cpattn_daemon_status *s, uint64_t now_ns);
+
+// Draws into a frame that has begun. `s` may be NULL: nothing is known yet. `keys`: says below
+// which keys there are.
+void top_draw(struct top *t, const struct cpattn_daemon_status *s, bool keys, struct frame *f);
+
+#endif
