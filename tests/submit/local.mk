@@ -20,6 +20,7 @@ tests_submit_submit_fake_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 tests_submit_submit_fake_LDADD = client/libsubmit.a yaml/libyamltree.la plan/libplan.la common/libcommon.la \
     $(third_party_libs)
 test_scripts += tests/submit/test_bench_runs.sh
+test_scripts += tests/submit/test_tutorial.sh
 test_scripts += tests/submit/test_matrix_daemons.sh
 test_scripts += tests/submit/test_matrix_runs.sh
 test_scripts += tests/submit/test_report.sh
