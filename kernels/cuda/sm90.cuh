@@ -166,6 +166,23 @@ template <int COUNT> __device__ __forceinline__ void registers_settle(float (&d)
         asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// A thread's columns of a row, counted from its first: 8 i + j is bit 2 i + j. How many of them lie
+// before a column,
+static __device__ __forceinline__ int columns_before(int column)
+{
+    column = max(column, 0);
+    return column / 8 * 2 + min(column % 8, 2);
+}
+
+// and as bits those in [begin, end). Tests of bits take fewer instructions than comparisons.
+static __device__ __forceinline__ uint32_t columns_between(int begin, int end)
+{
+    int first = columns_before(begin), count = max(columns_before(end) - first, 0);
+    uint32_t bits;
+    asm("bmsk.clamp.b32 %0, %1, %2;" : "=r"(bits) : "r"(first), "r"(count));
+    return bits;
+}
+
 // D (64 x N) = A B, or D += A B with `add`, for 16 elements of the summed dimension. ss(): A and B
 // in shared memory; rs(): A in registers. Transposed operands are operand_columns(), others
 // operand_rows().

@@ -20,23 +20,23 @@
 
 // Which of a thread's scores its queries see.
 template <class C> struct scores_seen {
-    int first;
-    unsigned spans[2];
+    uint32_t queries[2]; // bits of each key's, as columns_between() has them
 
     __device__ __forceinline__ scores_seen(const struct sm90_step *step)
     {
         unsigned thread = thread_number(), lane = thread % WARP_LANES;
-        int keys = step->keys, key = (int)((thread / WARP_LANES - 4) * 16 + lane / 4);
-        unsigned span = (unsigned)(step->high - step->low) + 1;
-        first = key - (int)(lane % 4 * 2) - step->low;
-        spans[0] = key < keys ? span : 0;
-        spans[1] = key + 8 < keys ? span : 0;
+        int key = (int)((thread / WARP_LANES - 4) * 16 + lane / 4);
+#pragma unroll
+        for (int h = 0; h < 2; h++, key += 8) {
+            int first = key - (int)(lane % 4 * 2);
+            queries[h] =
+                key < step->keys ? columns_between(first - step->high, first - step->low + 1) : 0;
+        }
     }
 
     __device__ __forceinline__ bool operator()(int i) const
     {
-        int h = i / 2 % 2, query = i / 4 * 8 + i % 2;
-        return (unsigned)(first + h * 8 - query) < spans[h];
+        return queries[i / 2 % 2] & 1u << (i / 4 * 2 + i % 2);
     }
 };
 

@@ -29,13 +29,13 @@ __device__ __forceinline__ void scores_mask(struct sm90_state<S> &state, int low
     int column = key + 2 * ((int)threadIdx.x % 4);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int begin = low + row + 8 * half - column;
-        int end = min(high + row + 8 * half, keys) - column;
+        uint32_t seen = columns_between(low + row + 8 * half - column,
+                                        min(high + row + 8 * half, keys) - column);
 #pragma unroll
         for (int n = 0; n < S::N / 8; n++)
 #pragma unroll
             for (int i = 0; i < 2; i++)
-                if (n * 8 + i < begin || n * 8 + i >= end)
+                if (!(seen & 1u << (2 * n + i)))
                     state.scores[4 * n + 2 * half + i] = -CUDART_INF_F;
     }
 }
@@ -414,11 +414,12 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
 
 // ---- kernel -------------------------------------------------------------------------------------
 
+// A tile of which the group sees the blocks of `span`, `behind` which others are.
 template <class S>
 __device__ __forceinline__ void
 tile_compute(const struct forward_work &work, uint32_t shared,
              const struct sm90_ring<S::SLOTS> &slot, const struct sm90_task *task,
-             const struct sm90_span &span, const struct sm90_group &group,
+             const struct sm90_span &span, const struct sm90_group &group, int behind,
              struct sm90_stages<S> *stages)
 {
     struct sm90_state<S> state;
@@ -438,6 +439,7 @@ tile_compute(const struct forward_work &work, uint32_t shared,
     product_wait<0>();
     registers_settle(state.out);
     warp_arrive(last);
+    blocks_skip<S>(shared, behind, stages); // not behind the merge: others wait for their stages
     state_merge<S>(state, work, rows, head);
     if (S::MAX)
         state_seen<S>(state, work, rows, head);
@@ -465,12 +467,12 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
         struct sm90_span span = group_span<S>(task, group.index);
         blocks_skip<S>(shared, span.begin, &stages);
         if (span.begin < span.end) {
-            tile_compute<S>(args.work, shared, slot, task, span, group, &stages);
+            tile_compute<S>(args.work, shared, slot, task, span, group, blocks - span.end, &stages);
         } else {
             __syncwarp();
             warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);
+            blocks_skip<S>(shared, blocks, &stages);
         }
-        blocks_skip<S>(shared, blocks - span.end, &stages);
     }
 }
 

@@ -19,14 +19,18 @@ template <class C>
 __device__ __forceinline__ void wide_hide(const struct sm90_step *step, int group, float hidden,
                                           float (&s)[C::SCORES])
 {
-    int key = group * C::KEYS + (int)((unsigned)thread_number() % 4 * 2), keys = step->keys - key;
-    int first = key - (int)wide_query() - step->low;
-    unsigned span = (unsigned)(step->high - step->low) + 1;
+    int key = group * C::KEYS + (int)((unsigned)thread_number() % 4 * 2);
+    int first = (int)wide_query() - key;
 #pragma unroll
-    for (int i = 0; i < C::SCORES; i++) {
-        int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
-        if (x >= keys || (unsigned)(first + x - h * 8) >= span)
-            s[i] = hidden;
+    for (int h = 0; h < 2; h++, first += 8) {
+        uint32_t seen =
+            columns_between(first + step->low, min(first + step->high + 1, step->keys - key));
+#pragma unroll
+        for (int i = 0; i < C::SCORES; i += 4)
+#pragma unroll
+            for (int k = 0; k < 2; k++)
+                if (!(seen & 1u << (i / 2 + k)))
+                    s[i + 2 * h + k] = hidden;
     }
 }
 
