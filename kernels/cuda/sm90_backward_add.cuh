@@ -80,6 +80,36 @@ static __device__ __forceinline__ void dq_wait_read(void)
     __syncwarp();
 }
 
+// Four numbers in shared memory.
+static __device__ __forceinline__ float4 shared_four(uint32_t address)
+{
+    float4 x;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"(address)
+                 : "memory");
+    return x;
+}
+
+// Adds half of a step's gradient of the bias, row by row, as a warp.
+template <class C>
+__device__ __forceinline__ void dbias_add_rows(const struct backward_params &p,
+                                               const struct sm90_step *step, int half,
+                                               uint32_t shared)
+{
+    const int lane = (int)threadIdx.x % WARP_LANES;
+    threads_sync(BARRIER_DBIAS_FULL, DBIAS_THREADS);
+    if (step->dbias_staged) {
+        const int64_t stride = p.bias_query_stride;
+        float *to = p.dbias + step->bias + half * (C::Q_ROWS / 2) * stride + lane * 4;
+        uint32_t from = shared + C::DQ + half * (C::Q_ROWS / 2) * C::DBIAS_PITCH + lane * 16;
+#pragma unroll 2
+        for (int row = 0; row < C::Q_ROWS / 2; row++)
+            add_four(to + row * stride, shared_four(from + row * C::DBIAS_PITCH));
+    }
+    threads_arrive(BARRIER_DBIAS_EMPTY, DBIAS_THREADS);
+}
+
 // One of the warps that add dQ: that of warpgroup `group`.
 template <class C>
 __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p, int group,
@@ -89,10 +119,17 @@ __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p,
 #pragma unroll 1
     for (int number = 0; number < steps; number++) {
         int barrier = dq_barrier(number, group);
+        const struct sm90_step *step = &ring[number % C::STEPS];
+        if (C::DBIAS && p.all.dbias)
+            dbias_add_rows<C>(p.all, step, group, shared);
         threads_sync(BARRIER_DQ_FULL + barrier, DQ_THREADS);
-        dq_add<C>(p, &ring[number % C::STEPS], group, shared + dq_place<C>(number, group));
+        dq_add<C>(p, step, group, shared + dq_place<C>(number, group));
         dq_wait_read();
-        if (number + C::DQ_STAGES < steps)
+        if (number + C::DQ_STAGES >= steps)
+            continue;
+        if (C::DBIAS)
+            threads_arrive(BARRIER_DQ_EMPTY, DBIAS_THREADS);
+        else
             threads_arrive(BARRIER_DQ_EMPTY + barrier, DQ_THREADS);
     }
 }

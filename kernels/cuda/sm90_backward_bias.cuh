@@ -90,6 +90,21 @@ __device__ __forceinline__ void dbias_add_pairs(const struct dbias_place &place,
     }
 }
 
+// Writes it to shared memory, rows of queries, from where a warp adds it.
+template <class C>
+__device__ __forceinline__ void dbias_stage(const float (&x)[C::SCORES], uint32_t shared)
+{
+    unsigned thread = thread_number(), lane = thread % WARP_LANES;
+    uint32_t to = shared + C::DQ + lane % 4 * 2 * C::DBIAS_PITCH +
+                  ((thread / WARP_LANES - 4) * 16 + lane / 4) * 4;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++)
+        asm volatile("st.shared.f32 [%0], %1;"
+                     :
+                     : "r"(to + (i / 4 * 8 + i % 2) * C::DBIAS_PITCH + i / 2 % 2 * 32), "f"(x[i])
+                     : "memory");
+}
+
 // Adds dS before the scale, which is 0 where a query does not see the key.
 template <class C, class Seen>
 __device__ __forceinline__ void dbias_add(const struct backward_params &p,

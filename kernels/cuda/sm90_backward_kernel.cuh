@@ -228,14 +228,43 @@ __device__ __forceinline__ void p_make_biased(float factor, const struct sm90_st
     }
 }
 
+// Waits until a warpgroup, or all where the gradient of the bias lies there too, may write dQ of a
+// step.
+template <class C> __device__ __forceinline__ void dq_wait_empty(unsigned number, int group)
+{
+    if (number < C::DQ_STAGES)
+        return;
+    if (C::DBIAS)
+        threads_sync(BARRIER_DQ_EMPTY, DBIAS_THREADS);
+    else
+        threads_sync(BARRIER_DQ_EMPTY + dq_barrier(number - C::DQ_STAGES, group), DQ_THREADS);
+}
+
+// Adds to dbias, or has a warp do so.
+template <class C>
+__device__ __forceinline__ void dbias_hand_over(const struct backward_params &p,
+                                                const struct sm90_step *step, unsigned number,
+                                                const float (&x)[C::SCORES], uint32_t shared)
+{
+    if (C::DBIAS) {
+        dq_wait_empty<C>(number, 0);
+        if (step->dbias_staged)
+            dbias_stage<C>(x, shared);
+        shared_fence();
+        threads_arrive(BARRIER_DBIAS_FULL, DBIAS_THREADS);
+    }
+    if (!C::DBIAS || !step->dbias_staged)
+        dbias_add<C>(p, step, x, scores_seen<C>(step));
+}
+
 // dP' to dS', by way of what dbias gets, before both it and P' are packed.
 template <typename T, class C>
 __device__ __forceinline__ void
-ds_make_biased(const struct backward_params &p, const struct sm90_step *step, int stage,
+ds_make_biased(const struct backward_params &p, const struct sm90_step *step, unsigned number,
                uint32_t shared, const float (&weights)[C::SCORES], float (&dp)[C::SCORES],
                uint32_t (&p16)[C::SCORES / 8][4], uint32_t (&ds16)[C::SCORES / 8][4])
 {
-    const uint32_t delta = lse_place<C>(stage, shared) + (C::DELTA - C::LSE);
+    const uint32_t delta = lse_place<C>(number % C::STAGES, shared) + (C::DELTA - C::LSE);
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
         float2 d = shared_pair(delta + i / 4 * 32);
@@ -246,7 +275,7 @@ ds_make_biased(const struct backward_params &p, const struct sm90_step *step, in
         weights_pack<T>(four, i, p16);
     }
     if (p.dbias)
-        dbias_add<C>(p, step, dp, scores_seen<C>(step));
+        dbias_hand_over<C>(p, step, number, dp, shared);
     const float scale = early_scale<T>(p);
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
@@ -323,11 +352,14 @@ __device__ __forceinline__ void dq_begin(int group, int stage, uint32_t shared,
 
 // Hands dQ to the warp that adds it.
 template <class C>
-__device__ __forceinline__ void dq_hand_over(unsigned number, int group, float factor,
-                                             const float (&dq)[C::QUERIES], uint32_t shared)
+__device__ __forceinline__ void dq_hand_over(const struct backward_params &p, unsigned number,
+                                             int group, float factor, const float (&dq)[C::QUERIES],
+                                             uint32_t shared)
 {
-    if (number >= C::DQ_STAGES)
-        threads_sync(BARRIER_DQ_EMPTY + dq_barrier(number - C::DQ_STAGES, group), DQ_THREADS);
+    if (C::DBIAS && p.dbias)
+        threads_sync(BARRIER_DBIAS_EMPTY, DBIAS_THREADS);
+    else
+        dq_wait_empty<C>(number, group);
     dq_stage<C>(dq, factor, shared + dq_place<C>(number, group));
     shared_fence();
     threads_arrive(BARRIER_DQ_FULL + dq_barrier(number, group), DQ_THREADS);
@@ -357,7 +389,7 @@ __device__ __forceinline__ void step_consume(const struct backward_params &p, un
     product_wait<0>();
     registers_settle(dp);
     if constexpr (C::GENERAL)
-        ds_make_biased<T, C>(p, step, stage, shared, s, dp, p16, ds16);
+        ds_make_biased<T, C>(p, step, number, shared, s, dp, p16, ds16);
     else
         ds_make<T, C>(p.scale, stage, shared, s, dp, p16, ds16);
     product_begin();
@@ -368,7 +400,7 @@ __device__ __forceinline__ void step_consume(const struct backward_params &p, un
     keys_begin<T, C>(dk, ds16, q);
     product_wait<1>();
     registers_settle(dq);
-    dq_hand_over<C>(number, group, late_scale<T>(p), dq, shared);
+    dq_hand_over<C>(p, number, group, late_scale<T>(p), dq, shared);
     product_wait<0>();
     registers_settle(dk);
     registers_settle(dv);
@@ -481,7 +513,7 @@ template <typename T> const struct sm90_backward_kernel *sm90_capped_16(int d, b
 template <typename T> const struct sm90_backward_kernel *sm90_biased_16(int d, bool ordered)
 {
     static const struct sm90_backward_kernel
-        narrow = sm90_backward_instance<T, sm90_backward_config<64, 96, 1, false, false, true>>(),
+        narrow = sm90_backward_instance<T, sm90_backward_config<64, 64, 1, false, false, true>>(),
         narrow_ordered =
             sm90_backward_instance<T, sm90_backward_config<64, 96, 1, true, false, true>>(),
         wide = sm90_backward_instance<T, sm90_backward_config<128, 64, 1, false, false, true>>(),

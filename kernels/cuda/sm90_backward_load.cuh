@@ -187,6 +187,10 @@ step_write(const struct backward_params &p, const struct sm90_work &work,
     step->block = (f->block_first + block) * p.heads + head;
     if (C::GENERAL)
         step->bias = head * p.bias_head_stride + f->bias + first * p.bias_query_stride;
+    if (C::DBIAS)
+        step->dbias_staged =
+            p.dbias && !masked && p.bias_query_stride != 0 &&
+            ((uintptr_t)(p.dbias + step->bias) | p.bias_query_stride * 4) % 16 == 0;
 }
 
 // The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no

@@ -29,8 +29,9 @@ struct __align__(16) sm90_step
     int32_t low, high;
     int32_t keys; // of the tile, if any query sees less than all of them or is not there; else 0
     int32_t turn;
-    int32_t block; // number of the block and head in `taken`
-    int64_t bias;  // element of query 0 and key 0
+    int32_t block;        // number of the block and head in `taken`
+    int64_t bias;         // element of query 0 and key 0
+    int32_t dbias_staged; // whether the gradient of the bias goes through shared memory
 };
 
 // ORDERED: adding to dQ waits for turns. CAPPED: with softcap. BIASED: with bias.
@@ -38,6 +39,7 @@ template <int D_, int Q_ROWS_, int DQ_STAGES_, bool ORDERED_, bool CAPPED_ = fal
           bool BIASED_ = false>
 struct sm90_backward_config {
     static constexpr bool ORDERED = ORDERED_, CAPPED = CAPPED_, GENERAL = BIASED_;
+    static constexpr bool DBIAS = BIASED_ && !ORDERED_; // or its gradient is not wanted
     static constexpr int D = D_, Q_ROWS = Q_ROWS_, TILE = KV_ROWS, PANELS = D / PANEL;
     static constexpr int SCORES = Q_ROWS / 2, KEYS = D / 2; // accumulators of a thread
     // The warpgroups share dQ by elements where there are two panels, else by queries.
@@ -52,7 +54,11 @@ struct sm90_backward_config {
     static constexpr int DS = DO + STAGES * Q_BYTES, DQ = DS + STAGES * DS_BYTES;
     // The bias, rows of queries; chunk c of a row lies where c ^ (row % 8) is.
     static constexpr int BIAS_ROW = KV_ROWS * 2, BIAS_BYTES = GENERAL ? Q_ROWS * BIAS_ROW : 0;
-    static constexpr int BIAS = DQ + 2 * DQ_STAGES * DQ_BYTES;
+    // The gradient of the bias, rows of queries, on its way to memory where dQ is later in a step.
+    static constexpr int DBIAS_PITCH = KV_ROWS * 4 + 16;
+    static constexpr int DBIAS_BYTES = DBIAS ? Q_ROWS * DBIAS_PITCH : 0;
+    static constexpr int DQ_ALL = 2 * DQ_STAGES * DQ_BYTES;
+    static constexpr int BIAS = DQ + (DQ_ALL > DBIAS_BYTES ? DQ_ALL : DBIAS_BYTES);
     static constexpr int LSE = BIAS + STAGES * BIAS_BYTES, DELTA = LSE + STAGES * Q_ROWS * 4;
     static constexpr int STEP = DELTA + STAGES * Q_ROWS * 4;
     static constexpr int FULL = STEP + STEPS * (int)sizeof(struct sm90_step);
@@ -62,6 +68,7 @@ struct sm90_backward_config {
     static_assert(DS % 1024 == 0 && DQ % 1024 == 0 && Q_PANEL % 1024 == 0 && DQ_PANEL % 1024 == 0,
                   "panels begin at multiples of 1024 bytes");
     static_assert(Q_ROWS % 16 == 0 && BYTES <= 227 * 1024, "it fits");
+    static_assert(!DBIAS || DQ_STAGES == 1, "dQ and the gradient of the bias take turns");
     // Gradients of the keys leave through what K and V, Q and dO were in.
     static constexpr int KEY_PANEL = PANEL * PANEL_FLOATS * 4, KEY_BYTES = 2 * PANELS * KEY_PANEL;
     static_assert(2 * KEY_BYTES <= Q && 2 * KEY_BYTES <= DS - Q, "gradients of keys fit");
@@ -71,10 +78,13 @@ struct sm90_backward_config {
 enum {
     BARRIER_DS = 1,      // dS is written
     BARRIER_DQ_FULL = 2, // and the next three: dQ of an even or odd step and a warpgroup is written
-    BARRIER_DQ_EMPTY = 6, // and the next three: it was read
-    BARRIER_GROUP = 10,   // and the next: of a warpgroup alone
+    BARRIER_DQ_EMPTY = 6,    // and the next three: it was read
+    BARRIER_GROUP = 10,      // and the next: of a warpgroup alone
+    BARRIER_DBIAS_FULL = 12, // the gradient of the bias is written; it was read
+    BARRIER_DBIAS_EMPTY = 13,
 };
-#define DQ_THREADS (GROUP_THREADS + WARP_LANES)
+#define DQ_THREADS    (GROUP_THREADS + WARP_LANES)
+#define DBIAS_THREADS (CONSUMER_THREADS + 2 * WARP_LANES)
 
 // Bytes from the beginning of a tile in panels of `panel` bytes to a chunk of a row.
 static __device__ __forceinline__ uint32_t panel_offset(unsigned panel, unsigned row,

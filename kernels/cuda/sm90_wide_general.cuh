@@ -3,6 +3,7 @@
 #ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_GENERAL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_WIDE_GENERAL_CUH
 
+#include "kernels/cuda/sm90_backward_bias.cuh"
 #include "kernels/cuda/sm90_cap.cuh"
 #include "kernels/cuda/sm90_wide_add.cuh"
 
@@ -92,6 +93,17 @@ __device__ __forceinline__ void wide_bias_load(const struct backward_params &p,
     const wide_mask<C> mask(step, group);
     const T *from = (const T *)p.bias + step->bias + wide_query() * p.bias_query_stride +
                     group * C::KEYS + (unsigned)thread_number() % 4 * 2;
+    bool pairs = ((uintptr_t)from | (uintptr_t)p.bias_query_stride * 2) % 4 == 0;
+    if (pairs && mask.all) {
+#pragma unroll
+        for (int i = 0; i < C::SCORES; i += 2) {
+            const T *at = from + i / 2 % 2 * 8 * p.bias_query_stride + i / 4 * 8;
+            float2 pair = pair_floats<T>(__ldg((const uint32_t *)at));
+            bias[i] = pair.x * LOG2_E;
+            bias[i + 1] = pair.y * LOG2_E;
+        }
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < C::SCORES; i++) {
         int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
@@ -99,6 +111,16 @@ __device__ __forceinline__ void wide_bias_load(const struct backward_params &p,
         if (p.bias && mask.visible(h, x))
             bias[i] = to_float(from[h * 8 * p.bias_query_stride + x]) * LOG2_E;
     }
+}
+
+// S to P, where all is seen and nothing capped, in place.
+template <class C>
+__device__ __forceinline__ void wide_p_biased(float factor, const float (&lse)[2],
+                                              float (&s)[C::SCORES], const float (&bias)[C::SCORES])
+{
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++)
+        s[i] = fast_exp2(fmaf(s[i], factor, bias[i] - lse[i / 2 % 2]));
 }
 
 // S to P, and the bias to the slope of the cap, in place. tanh' is 1 - tanh^2 without its
@@ -112,6 +134,13 @@ wide_p_general(const struct backward_params &p, const struct sm90_step *step, in
     wide_numbers(lse_at, lse);
     const wide_mask<C> mask(step, group);
     bool capped = p.cap_factor != 0;
+    if (mask.all && !capped) {
+        wide_p_biased<C>(p.product_factor, lse, s, bias);
+#pragma unroll
+        for (int i = 0; i < C::SCORES; i++)
+            bias[i] = 1;
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < C::SCORES; i++) {
         int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
@@ -128,6 +157,35 @@ wide_p_general(const struct backward_params &p, const struct sm90_step *step, in
         s[i] = fast_exp2(logit - lse[h]);
         bias[i] = slope;
     }
+}
+
+// Adds to dbias, where all is seen: neighbouring lanes exchange pairs of two blocks of 8 keys, so
+// that each adds four keys of one.
+template <class C>
+__device__ __forceinline__ void wide_dbias_fours(float *to, int64_t stride,
+                                                 const float (&gradient)[C::SCORES])
+{
+    const bool odd = (unsigned)thread_number() % 2;
+    float *fours = to + (odd ? 8 - 2 : 0);
+#pragma unroll
+    for (int i = 0; i + 8 <= C::SCORES; i += 8)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float *even_block = &gradient[i + 2 * h], *odd_block = &gradient[i + 4 + 2 * h];
+            float mine[2], other[2];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                mine[k] = odd ? odd_block[k] : even_block[k];
+                other[k] = __shfl_xor_sync(0xffffffffu, odd ? even_block[k] : odd_block[k], 1);
+            }
+            add_four(fours + h * 8 * stride + i * 2,
+                     odd ? make_float4(other[0], other[1], mine[0], mine[1])
+                         : make_float4(mine[0], mine[1], other[0], other[1]));
+        }
+    constexpr int LAST = C::SCORES / 8 * 8;
+#pragma unroll
+    for (int i = LAST; i < C::SCORES; i += 2)
+        add_pair(to + (i - LAST) / 2 * 8 * stride + LAST * 2, gradient[i], gradient[i + 1]);
 }
 
 // Adds to dbias, where the queries share it: first over the rows of a warp.
@@ -163,19 +221,16 @@ __device__ __forceinline__ void wide_dbias_add(const struct backward_params &p,
     const wide_mask<C> mask(step, group);
     float *to = p.dbias + step->bias + wide_query() * p.bias_query_stride + group * C::KEYS +
                 (unsigned)thread_number() % 4 * 2;
-    bool pairs = ((uintptr_t)(p.dbias + step->bias) % 8 | (p.bias_query_stride & 1)) == 0;
+    bool fours = ((uintptr_t)(p.dbias + step->bias) | p.bias_query_stride * 4) % 16 == 0;
+    if (fours && mask.all) {
+        wide_dbias_fours<C>(to, p.bias_query_stride, gradient);
+        return;
+    }
 #pragma unroll
-    for (int i = 0; i < C::SCORES; i += 2) {
-        int h = i / 2 % 2, x = i / 4 * 8;
-        float *at = to + h * 8 * p.bias_query_stride + x;
-        if (pairs && mask.all) {
-            add_pair(at, gradient[i], gradient[i + 1]);
-        } else {
-            if (mask.visible(h, x))
-                add_float(at, gradient[i]);
-            if (mask.visible(h, x + 1))
-                add_float(at + 1, gradient[i + 1]);
-        }
+    for (int i = 0; i < C::SCORES; i++) {
+        int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
+        if (mask.visible(h, x))
+            add_float(to + h * 8 * p.bias_query_stride + x, gradient[i]);
     }
 }
 

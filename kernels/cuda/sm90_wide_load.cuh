@@ -16,6 +16,7 @@ struct sm90_wide_config {
     static constexpr bool OUT_OVER_P = OUT_OVER_P_, GENERAL = GENERAL_, CAPPED = CAPPED_;
     // Where turns are kept, a warp adds dQ of every other step, rather than of a warpgroup.
     static constexpr bool ALTERNATING = !OUT_OVER_P;
+    static constexpr bool DBIAS = false; // its gradient leaves by threads
     static constexpr int DQK = DQK_, DV = DV_, TILE = KEYS_, DO_STAGES = DO_STAGES_;
     static constexpr int DQ_AT_ONCE = DQ_AT_ONCE_;
     static constexpr int Q_ROWS = 64, STAGES = 2, STEPS = 8;

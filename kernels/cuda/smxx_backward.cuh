@@ -239,6 +239,20 @@ static __device__ __forceinline__ void add_pair(float *where, float x, float y)
 #endif
 }
 
+// Four, to an address that is a multiple of 16.
+static __device__ __forceinline__ void add_four(float *where, float4 x)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(where), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w)
+                 : "memory");
+#else
+    add_pair(where, x.x, x.y);
+    add_pair(where + 2, x.z, x.w);
+#endif
+}
+
 // Turns. A warp adds its part of a gradient when its turn has come, by reductions alone: it reads
 // nothing that others wrote, so looking at the counter need not acquire anything.
 static __device__ __forceinline__ unsigned turn_look(const unsigned *taken)

@@ -70,20 +70,20 @@ static void draw_slices(struct problem *p, int64_t residue)
 static void draw_bias(struct problem *p)
 {
     struct attention_shape *s = &p->shape;
-    int64_t rows = 0, columns = 0;
+    int64_t rows = 0, columns = 0, unit = ONE_OF(1, 8); // 8: rows begin at multiples of 16 bytes
     if (harness_below(3) != 0)
         return;
     s->bias_row_step = harness_below(2);
     for (int i = 0; i < p->slice_count; i++) {
         struct slice *slice = &p->slices[i];
         slice->bias_row = harness_below(5);
-        slice->bias_column = harness_below(9);
+        slice->bias_column = harness_below(9) / unit * unit;
         int64_t last = slice->bias_row + slice->q_len * s->bias_row_step + 1;
         rows = last > rows ? last : rows;
         last = slice->bias_column + slice->kv_len;
         columns = last > columns ? last : columns;
     }
-    s->bias_row_stride = columns + harness_below(3);
+    s->bias_row_stride = (columns + harness_below(3) + unit - 1) / unit * unit;
     s->bias_head_stride = harness_below(2) * rows * s->bias_row_stride;
     p->bias_count = rows * s->bias_row_stride + (s->heads - 1) * s->bias_head_stride;
 }

@@ -70,7 +70,7 @@ static void tensors_create(const struct problem *p, struct tensors *t)
     t->dq = twin_create(q * d_qk * sizeof(float), 0);
     t->dk = twin_create(kv * d_qk * sizeof(float), 0);
     t->dv = twin_create(kv * d_v * sizeof(float), 0);
-    t->dbias = twin_create((size_t)p->bias_count * sizeof(float), 4);
+    t->dbias = twin_create((size_t)p->bias_count * sizeof(float), (size_t)ONE_OF(0, 0, 4, 8));
     fill_rows(p, &t->q, false, s->heads, s->d_qk, p->magnitude);
     fill_rows(p, &t->d_out, false, s->heads, s->d_v, 1);
     fill_rows(p, &t->k, true, s->kv_heads, s->d_qk, 1);
