@@ -16,6 +16,7 @@
 #include "daemon/machine/host.h"
 #include "daemon/machine/providers.h"
 #include "daemon/net/deposits.h"
+#include "daemon/net/http.h"
 #include "daemon/net/port.h"
 #include "daemon/net/server.h"
 #include "daemon/notify.h"
@@ -51,6 +52,7 @@ struct app {
     struct server *server;
     struct service *service;
     struct deposits *deposits;
+    struct http *http; // NULL: no metrics
     ev_timer tick;
     ev_signal term, interrupt, hangup;
     struct loop_lag lag;
@@ -215,6 +217,8 @@ static void ready_tell(const struct app *s)
         log_notice("listening url=%s token=%s tls=%s client_certificates=%s", s->config.listen.text,
                    s->port.token.text[0] ? "yes" : "no", s->port.tls ? "yes" : "no",
                    s->config.listen.tls_clients[0] ? "yes" : "no");
+    if (s->http)
+        log_notice("metrics url=http://%s/metrics", s->config.metrics.text);
     log_notice("ready socket=%s devices=%d version=%s", s->config.socket, s->backend.device_count,
                PACKAGE_VERSION);
     notify_send(&s->notify, "READY=1\nSTATUS=serving on %s", s->config.socket);
@@ -254,8 +258,41 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
         survey(s);
     s->ticks++;
     server_tick(s->server, now_ns);
+    http_tick(s->http);
     watchdog_feed(s, now_ns);
     drain_watch(s, now_ns);
+}
+
+// ---- metrics -----------------------------------------------------------------------------------
+
+static bool on_page(void *context, const char *path, struct http_page *page)
+{
+    struct app *s = context;
+    bool draining;
+    if (strcmp(path, "/healthz") == 0) {
+        page->text = strdup("ok\n");
+        return true;
+    }
+    bool ready = strcmp(path, "/readyz") == 0;
+    if (!ready && strcmp(path, "/metrics") != 0)
+        return false;
+    page->text = service_metrics(s->service, &draining);
+    if (!ready) {
+        page->type = "text/plain; version=0.0.4; charset=utf-8";
+        return true;
+    }
+    free(page->text);
+    page->text = strdup(draining ? "draining\n" : "ready\n");
+    page->code = draining ? 503 : 200;
+    return true;
+}
+
+static enum status metrics_serve(struct app *s, struct error *error)
+{
+    const struct http_handler handler = {s, on_page};
+    if (!s->config.metrics.text[0])
+        return STATUS_OK;
+    return http_create(s->loop, &s->config.metrics, &handler, &s->http, error);
 }
 
 // ---- life --------------------------------------------------------------------------------------
@@ -358,7 +395,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
     const struct deposits_handler deposits = {s->service, service_check_peer};
     status = deposits_create(s->loop, c->socket, descriptors, &deposits, &s->deposits, error);
     service_set_deposits(s->service, s->deposits);
-    return status;
+    return status == STATUS_OK ? metrics_serve(s, error) : status;
 }
 
 enum status app_create(const struct settings *config, struct app **app, struct error *error)
@@ -402,6 +439,7 @@ void app_destroy(struct app *s)
     if (!s)
         return;
     reload_destroy(s->reload);
+    http_destroy(s->http);
     deposits_destroy(s->deposits);
     server_destroy(s->server);
     service_destroy(s->service);

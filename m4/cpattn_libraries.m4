@@ -92,7 +92,7 @@ AC_DEFUN([CPATTN_OPTIONAL], [
     AS_IF([test "x$with_$1" != xno], [
         PKG_CHECK_MODULES([$2], [$3], [
             cpattn_$1=yes
-            cpattn_$1_note="`$PKG_CONFIG --modversion $3`"
+            cpattn_$1_note="`$PKG_CONFIG --modversion "$3" | head -n 1`"
         ], [
             cpattn_$1_note="off: not found (Debian: $4)"
             AS_IF([test "x$with_$1" = xyes], [CPATTN_MISSING([$4])])
@@ -144,6 +144,7 @@ AC_DEFUN([CPATTN_LIBRARIES], [
     AS_IF([test -z "$PROTOC_C"], [CPATTN_MISSING([protobuf-c-compiler])])
     CPATTN_TLS
     CPATTN_SECCOMP
+    CPATTN_OPTIONAL([microhttpd], [MICROHTTPD], [libmicrohttpd >= 0.9.71], [libmicrohttpd-dev], [metrics of the daemon over HTTP])
     CPATTN_OPTIONAL([curses], [CURSES], [ncurses], [libncurses-dev], [cpattn-submit top on the whole screen])
     CPATTN_BLAS
     CPATTN_PKG([YAML], [yaml-0.1], [libyaml-dev])

@@ -17,6 +17,7 @@ AC_DEFUN([CPATTN_SUMMARY], [
     cpattn_line nng "$cpattn_nng_version"
     cpattn_line tls "$cpattn_tls_note"
     cpattn_line seccomp "$cpattn_seccomp_note"
+    cpattn_line microhttpd "$cpattn_microhttpd_note"
     cpattn_line curses "$cpattn_curses_note"
     cpattn_line cuda "$cpattn_cuda_note"
     cpattn_line cudnn "$cpattn_cudnn_note"

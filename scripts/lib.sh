@@ -27,6 +27,7 @@ needs=(
     "libxml2-dev        pkg libxml-2.0"
     "libsmartcols-dev   pkg smartcols"
     "libncurses-dev     pkg ncurses"
+    "libmicrohttpd-dev  pkg libmicrohttpd"
     "check              pkg check"
 )
 

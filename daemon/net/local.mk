@@ -31,3 +31,9 @@ cpattnd_SOURCES += daemon/net/deposits.c
 cpattnd_SOURCES += daemon/net/deposits.h
 cpattnd_SOURCES += daemon/net/port.c
 cpattnd_SOURCES += daemon/net/port.h
+cpattnd_SOURCES += daemon/net/http.h
+if MICROHTTPD
+cpattnd_SOURCES += daemon/net/http.c
+else
+cpattnd_SOURCES += daemon/net/http_none.c
+endif

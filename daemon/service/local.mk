@@ -16,6 +16,7 @@ cpattnd_SOURCES += daemon/service/loop_lag.c
 cpattnd_SOURCES += daemon/service/loop_lag.h
 cpattnd_SOURCES += daemon/service/loss_reasons.c
 cpattnd_SOURCES += daemon/service/loss_reasons.h
+cpattnd_SOURCES += daemon/service/metrics.c daemon/service/metrics.h
 cpattnd_SOURCES += daemon/service/open_requests.c
 cpattnd_SOURCES += daemon/service/open_requests.h
 cpattnd_SOURCES += daemon/service/order.c daemon/service/order.h

@@ -18,6 +18,7 @@
 #include "daemon/service/core_config.h"
 #include "daemon/service/events.h"
 #include "daemon/service/gate.h"
+#include "daemon/service/metrics.h"
 #include "daemon/service/open_requests.h"
 #include "daemon/service/order.h"
 #include "daemon/service/pool_text.h"
@@ -45,6 +46,31 @@ struct service {
     struct watchers *watchers;
     bool moved; // pools or devices are perhaps not as `events` has seen them last
 };
+
+// ---- the state of things -----------------------------------------------------------------------
+
+static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools)
+{
+    core_status(s->core, status, pools);
+    tally_fill(&s->tally, clock_now_ns(), status);
+    loop_lag_tell(s->config.lag, clock_now_ns(), &status->loop_lag_max_ns,
+                  &status->loop_lag_p99_ns);
+    status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core));
+    pool_text_status(&s->config.description, s->reasons.start_errors, pools, status->pool_count);
+}
+
+// What has become of pools and devices, for those who watch.
+static void events_look(struct service *s)
+{
+    struct wire_pool pools[POOLS_MAX];
+    struct wire_status status = {0};
+    if (s->moved) {
+        status_fill(s, &status, pools);
+        events_compare(s->events, &status);
+    }
+    s->moved = false;
+    watchers_notice(s->watchers);
+}
 
 // ---- the core's actions ------------------------------------------------------------------------
 
@@ -118,7 +144,7 @@ static void on_answer(struct service *s, const struct action *a)
     }
     answer_log(task, a, &reply);
     events_finished(s->events, task, a, &reply);
-    tally_answer(&s->tally, &reply);
+    tally_answer(&s->tally, a, &reply);
     size_t size = 0;
     void *data = reply_encode(&reply, &size);
     if (data && a->answer_index >= 0)
@@ -129,8 +155,6 @@ static void on_answer(struct service *s, const struct action *a)
     free(data);
     free(reply.failure.ranks);
 }
-
-static void events_look(struct service *s);
 
 static void action_do(struct service *s, const struct action *a)
 {
@@ -159,21 +183,6 @@ static void action_do(struct service *s, const struct action *a)
         s->exited(s->context);
         break;
     }
-}
-
-static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools);
-
-// What has become of pools and devices, for those who watch.
-static void events_look(struct service *s)
-{
-    struct wire_pool pools[POOLS_MAX];
-    struct wire_status status = {0};
-    if (s->moved)
-        status_fill(s, &status, pools);
-    if (s->moved)
-        events_compare(s->events, &status);
-    s->moved = false;
-    watchers_notice(s->watchers);
 }
 
 // After each event. One that is reported while an action is carried out leaves its actions to the
@@ -383,14 +392,13 @@ static void request_describe(struct service *s, struct exchange *exchange, const
     reply_send(exchange, &reply);
 }
 
-static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools)
+char *service_metrics(struct service *s, bool *draining)
 {
-    core_status(s->core, status, pools);
-    tally_fill(&s->tally, clock_now_ns(), status);
-    loop_lag_tell(s->config.lag, clock_now_ns(), &status->loop_lag_max_ns,
-                  &status->loop_lag_p99_ns);
-    status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core));
-    pool_text_status(&s->config.description, s->reasons.start_errors, pools, status->pool_count);
+    struct wire_pool pools[POOLS_MAX];
+    struct wire_status status = {0};
+    status_fill(s, &status, pools);
+    *draining = status.draining;
+    return metrics_text(&s->config.description, &status, &s->tally);
 }
 
 static void request_status(struct service *s, struct exchange *exchange, const struct peer *peer,

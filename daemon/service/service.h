@@ -59,6 +59,10 @@ void service_stop(struct service *service);
 // Once a second.
 void service_tick(struct service *service);
 
+// The daemon in figures (daemon/service/metrics.h), and whether it takes no more cases. From
+// malloc(); NULL: memory is short.
+char *service_metrics(struct service *service, bool *draining);
+
 // Cases queued and running, pools with ranks, for a line of text.
 void service_counts(struct service *service, int *queued, int *running, int *pools);
 

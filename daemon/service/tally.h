@@ -5,16 +5,28 @@
 
 #include <stdint.h>
 
+#include "daemon/core/core.h"
 #include "proto/wire.h"
+
+// Upper bounds of times that are counted together, in ns; what is longer has a count of its own.
+#define TALLY_BOUNDS 14
+extern const uint64_t tally_bounds_ns[TALLY_BOUNDS];
+
+struct tally_times {
+    uint64_t counts[TALLY_BOUNDS + 1]; // of times up to the bound and above the one before
+    double sum_s;
+};
 
 struct tally {
     uint64_t began_ns;
     uint64_t verdicts[VERDICT_UNVERIFIED + 1];
-    uint64_t refused; // before the core was asked
+    uint64_t codes[STATUS_COUNT]; // of cases that were admitted and got no verdict
+    uint64_t refused;             // before the core was asked
+    struct tally_times total, wait, run;
 };
 
 // A case is answered.
-void tally_answer(struct tally *t, const struct wire_reply *reply);
+void tally_answer(struct tally *t, const struct action *answer, const struct wire_reply *reply);
 
 // Fills in what it knows of a status.
 void tally_fill(const struct tally *t, uint64_t now_ns, struct wire_status *status);

@@ -5,6 +5,7 @@ settings_sources += daemon/settings/guests.c
 settings_sources += daemon/settings/guests.h
 settings_sources += daemon/settings/listen.c
 settings_sources += daemon/settings/listen.h
+settings_sources += daemon/settings/metrics_address.c daemon/settings/metrics_address.h
 settings_sources += daemon/settings/provider_list.c
 settings_sources += daemon/settings/provider_list.h
 settings_sources += daemon/settings/rank_programs.c daemon/settings/rank_programs.h

@@ -55,6 +55,11 @@ static bool listen_set(struct settings *c, const char *text)
     return listen_parse(&c->listen, text);
 }
 
+static bool metrics_set(struct settings *c, const char *text)
+{
+    return metrics_address_parse(&c->metrics, text);
+}
+
 static bool token_file_set(struct settings *c, const char *text)
 {
     return path_set(c->listen.token_file, text);
@@ -346,6 +351,10 @@ static const struct setting {
      "[none]",
      provider_set,
      "NAME=FILE, up to " TEXT_OF(PROVIDERS_MAX) " of them, names of letters, digits, -, _ and ."},
+    {"metrics", "ADDRESS",
+     "Serve metrics for Prometheus over HTTP on the loopback interface, such as 127.0.0.1:9464 "
+     "[off]",
+     metrics_set, METRICS_ADDRESS_SYNTAX},
     {"log-level", "LEVEL", "error, warning, notice, info or debug [info]", log_level_set,
      "error, warning, notice, info or debug"},
 };
@@ -547,6 +556,8 @@ const char *settings_fixed_difference(const struct settings *a, const struct set
         return "socket";
     if (strcmp(a->listen.text, b->listen.text) != 0)
         return "listen";
+    if (strcmp(a->metrics.text, b->metrics.text) != 0)
+        return "metrics";
     if (a->backend != b->backend)
         return "backend";
     if (a->devices.count != b->devices.count || a->devices.named != b->devices.named)

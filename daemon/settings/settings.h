@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "daemon/settings/guests.h"
 #include "daemon/settings/listen.h"
+#include "daemon/settings/metrics_address.h"
 #include "daemon/settings/provider_list.h"
 #include "daemon/settings/rank_user.h"
 #include "daemon/settings/user_list.h"
@@ -28,6 +29,7 @@ struct device_choice {
 struct settings {
     char socket[PATH_MAX];
     struct listen_config listen; // beside the socket
+    struct metrics_address metrics;
     // Of cpattn-rank and cpattn-rank-cuda, absolute or relative to the working directory. The
     // second need not be there.
     char rank_program[PATH_MAX], cuda_rank_program[PATH_MAX];

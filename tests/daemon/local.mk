@@ -147,6 +147,12 @@ tests_daemon_test_daemon_socket_LDADD = $(daemon_fixture_libs)
 # Clients over a network.
 net_client = tests/daemon/net_client.c tests/daemon/net_client.h
 
+if MICROHTTPD
+test_programs += tests/daemon/test_daemon_metrics
+tests_daemon_test_daemon_metrics_SOURCES = tests/daemon/test_daemon_metrics.c $(net_client) $(daemon_fixture)
+tests_daemon_test_daemon_metrics_LDADD = $(daemon_fixture_libs)
+endif
+
 test_programs += tests/daemon/test_daemon_tcp
 tests_daemon_test_daemon_tcp_SOURCES = tests/daemon/test_daemon_tcp.c $(net_client) $(daemon_fixture)
 tests_daemon_test_daemon_tcp_LDADD = $(daemon_fixture_libs)

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/http.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Monitors ask every few seconds.
+#define CONNECTIONS_MAX 8
+#define CONNECTION_S    5 // that a connection may be idle
+#define MEMORY_BYTES    (16 * 1024)
+// After each step, which serves every connection once.
+#define REST_S          0.01
+
+struct http {
+    struct MHD_Daemon *mhd;
+    struct ev_loop *loop;
+    ev_io ready;
+    ev_timer rest;
+    struct http_handler handler;
+};
+
+const char *http_library(void)
+{
+    return MHD_get_version();
+}
+
+// ---- requests ----------------------------------------------------------------------------------
+
+static enum MHD_Result answer(struct MHD_Connection *connection, struct http_page *page)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        page->text ? strlen(page->text) : 0, page->text, MHD_RESPMEM_MUST_FREE);
+    if (!response) {
+        free(page->text);
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, page->type);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    if (page->code == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result result = MHD_queue_response(connection, (unsigned)page->code, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *connection, int code, const char *text)
+{
+    struct http_page page = {code, "text/plain; charset=utf-8", strdup(text)};
+    return answer(connection, &page);
+}
+
+// Called once when the head of a request is there, and again when all of it is.
+static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
+                                  const char *path, const char *method, const char *version,
+                                  const char *data, size_t *size, void **seen)
+{
+    static char mark;
+    struct http *h = context;
+    struct http_page page = {MHD_HTTP_OK, "text/plain; charset=utf-8", NULL};
+    (void)version;
+    (void)data;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD are served\n");
+    if (!*seen) {
+        *seen = &mark;
+        return MHD_YES;
+    }
+    *size = 0; // a body says nothing
+    if (!h->handler.page(h->handler.context, path, &page))
+        return refuse(connection, MHD_HTTP_NOT_FOUND, "there are /metrics, /healthz and /readyz\n");
+    if (!page.text)
+        return refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "memory is short\n");
+    return answer(connection, &page);
+}
+
+// ---- the loop ----------------------------------------------------------------------------------
+
+static void step(struct http *h)
+{
+    ev_io_stop(h->loop, &h->ready);
+    MHD_run(h->mhd);
+    if (ev_is_active(&h->rest))
+        return;
+    ev_timer_set(&h->rest, REST_S, 0.);
+    ev_timer_start(h->loop, &h->rest);
+}
+
+static void on_ready(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    step(watcher->data);
+}
+
+// What the library has still to do is not told by its descriptor.
+static void on_rest(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    struct http *h = watcher->data;
+    MHD_UNSIGNED_LONG_LONG wait_ms;
+    (void)events;
+    if (MHD_get_timeout(h->mhd, &wait_ms) == MHD_YES && wait_ms == 0)
+        step(h);
+    else
+        ev_io_start(loop, &h->ready);
+}
+
+void http_tick(struct http *h)
+{
+    if (h)
+        MHD_run(h->mhd);
+}
+
+// ---- life --------------------------------------------------------------------------------------
+
+static enum status listen_on(const struct metrics_address *address, int *fd, struct error *error)
+{
+    const int on = 1;
+    int opened = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (opened >= 0)
+        setsockopt(opened, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (opened >= 0 &&
+        bind(opened, (const struct sockaddr *)&address->socket, address->length) == 0 &&
+        listen(opened, CONNECTIONS_MAX) == 0) {
+        *fd = opened;
+        return STATUS_OK;
+    }
+    enum status status = errno == EADDRINUSE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE;
+    error_set(error, status, "metrics: cannot listen on %s: %s%s", address->text, strerror(errno),
+              errno == EADDRINUSE ? "; choose another port with --metrics" : "");
+    if (opened >= 0)
+        close(opened);
+    return status;
+}
+
+enum status http_create(struct ev_loop *loop, const struct metrics_address *address,
+                        const struct http_handler *handler, struct http **http, struct error *error)
+{
+    int fd = -1;
+    enum status status = listen_on(address, &fd, error);
+    if (status != STATUS_OK)
+        return status;
+    struct http *h = calloc(1, sizeof(*h));
+    const union MHD_DaemonInfo *info = NULL;
+    if (h) {
+        h->loop = loop;
+        h->handler = *handler;
+        h->mhd = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, h,
+                                  MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                  (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+                                  (unsigned)CONNECTION_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                  (size_t)MEMORY_BYTES, MHD_OPTION_END);
+    }
+    if (h && h->mhd)
+        info = MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info) {
+        if (!h || !h->mhd)
+            close(fd);
+        if (h && h->mhd)
+            MHD_stop_daemon(h->mhd);
+        free(h);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "metrics: no memory for HTTP");
+    }
+    ev_io_init(&h->ready, on_ready, info->epoll_fd, EV_READ);
+    ev_set_priority(&h->ready, EV_MINPRI);
+    ev_init(&h->rest, on_rest);
+    h->ready.data = h->rest.data = h;
+    ev_io_start(loop, &h->ready);
+    *http = h;
+    return STATUS_OK;
+}
+
+void http_destroy(struct http *h)
+{
+    if (!h)
+        return;
+    ev_io_stop(h->loop, &h->ready);
+    ev_timer_stop(h->loop, &h->rest);
+    MHD_stop_daemon(h->mhd);
+    free(h);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages over HTTP on the loopback interface, for monitors. A page is made on the loop's thread when
+// it is asked for; few connections are served at a time, with a rest after each step, so that what
+// asks without end takes a bounded part of the loop's time. Everything of the library behind it is
+// in http.c; a build without that has http_none.c instead, where http_create() refuses.
+#ifndef CPATTN_DAEMON_NET_HTTP_H
+#define CPATTN_DAEMON_NET_HTTP_H
+
+#include <ev.h>
+#include <stdbool.h>
+
+#include "common/status.h"
+#include "daemon/settings/metrics_address.h"
+
+struct http;
+
+struct http_page {
+    int code;         // 200, 503 ...
+    const char *type; // "text/plain; charset=utf-8"
+    char *text;       // from malloc(); NULL: memory was short
+};
+
+struct http_handler {
+    void *context;
+    // Makes the page of a path; false: there is none.
+    bool (*page)(void *context, const char *path, struct http_page *page);
+};
+
+// The library and its version; NULL: this build has none.
+const char *http_library(void);
+
+// Listens. FAILED_PRECONDITION: somebody else does there; UNAVAILABLE: the system refused;
+// UNIMPLEMENTED: this build has no HTTP.
+enum status http_create(struct ev_loop *loop, const struct metrics_address *address,
+                        const struct http_handler *handler, struct http **http,
+                        struct error *error) MUST_CHECK;
+
+// Ends all connections. Takes NULL.
+void http_destroy(struct http *http);
+
+// To be called several times a second: ends connections that are late. Takes NULL.
+void http_tick(struct http *http);
+
+#endif
