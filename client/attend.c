@@ -175,7 +175,7 @@ static enum status socket_open(const char *address, int *fd, struct error *error
     if (opened >= 0)
         close(opened);
     return error_set(error, number == EACCES ? STATUS_PERMISSION_DENIED : STATUS_UNAVAILABLE,
-                     "the daemon takes no tensors at %s: %s; one of this version does",
+                     "the daemon accepts no tensors at %s: %s; a daemon of this version does",
                      name.sun_path, strerror(number));
 }
 
@@ -209,7 +209,7 @@ static enum status descriptors_send(const struct attend *a, const struct request
     memcpy(CMSG_DATA(header), fds, bytes);
     if (sendmsg(a->socket, &message, MSG_NOSIGNAL) == (ssize_t)sizeof(request))
         return STATUS_OK;
-    return error_set(error, STATUS_UNAVAILABLE, "the daemon does not take the tensors: %s",
+    return error_set(error, STATUS_UNAVAILABLE, "the daemon refuses the tensors: %s",
                      strerror(errno));
 }
 
@@ -221,9 +221,7 @@ static enum status reply_receive(int socket, struct error *error)
         got = recv(socket, &reply, sizeof(reply), 0);
     while (got < 0 && errno == EINTR);
     if (got != (ssize_t)sizeof(reply))
-        return error_set(error, STATUS_UNAVAILABLE,
-                         "the daemon does not say whether it takes the "
-                         "tensors");
+        return error_set(error, STATUS_UNAVAILABLE, "the daemon has not confirmed the tensors");
     if (reply.status == STATUS_OK)
         return STATUS_OK;
     reply.text[sizeof(reply.text) - 1] = '\0';

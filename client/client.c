@@ -192,7 +192,7 @@ enum status client_answer(struct rpc_call *call, const struct request_id *id,
         return error_set(error, reply->status, "%s",
                          reply->message[0] ? reply->message : status_text(reply->status));
     else if (reply->method != method)
-        status = error_set(error, STATUS_DATA_LOSS, "the daemon answered another question");
+        status = error_set(error, STATUS_DATA_LOSS, "the daemon's answer is of another kind");
     if (status != STATUS_OK)
         wire_reply_fini(reply);
     return status;
@@ -311,8 +311,8 @@ enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeou
         if (created)
             *description = created;
         else
-            status =
-                error_set(&inner, STATUS_RESOURCE_EXHAUSTED, "memory is short for the description");
+            status = error_set(&inner, STATUS_RESOURCE_EXHAUSTED,
+                               "not enough memory for the description");
     }
     return client_status(status, &inner, error);
 }

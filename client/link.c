@@ -127,7 +127,7 @@ static void answer_failure(const struct link *link, int result, link_done *done,
                  "the connection to the daemon at %s was lost before the answer came", link->path);
     } else if (result == NNG_ENOMEM) {
         status = STATUS_RESOURCE_EXHAUSTED;
-        snprintf(text, sizeof text, "memory is short for the request");
+        snprintf(text, sizeof text, "not enough memory for the request");
     } else {
         snprintf(text, sizeof text, "talking to the daemon at %s: %s", link->path,
                  nng_strerror(result));
@@ -394,8 +394,8 @@ static enum status refuse_unreachable(const char *path, struct error *error)
     struct stat status;
     if (net_url_is_meant(path))
         return error_set(error, STATUS_UNAVAILABLE,
-                         "no daemon at %s: nobody listens there; start it there with 'cpattnd "
-                         "--listen %s' and what that needs, see cpattnd(8)",
+                         "no daemon at %s: nothing listens there; start one there with "
+                         "'cpattnd --listen %s', see cpattnd(8), NETWORK",
                          path, path);
     bool absent = stat(path, &status) != 0 && errno == ENOENT;
     int folder = folder_length(path);
@@ -412,7 +412,7 @@ static enum status refuse_unreachable(const char *path, struct error *error)
     return error_set(error, STATUS_UNAVAILABLE,
                      "no daemon at %s: %s; start it with 'systemctl start cpattnd' or "
                      "'cpattnd --socket %s'",
-                     path, absent ? "there is no such socket" : "nobody listens there", path);
+                     path, absent ? "there is no such socket" : "nothing listens there", path);
 }
 
 // What comes of connections over a network alone; `result` is not 0. nng does not tell which side
@@ -422,17 +422,17 @@ static enum status remote_status(const char *url, bool tls, int result, struct e
     if (result == NNG_EADDRINVAL)
         return error_set(error, STATUS_UNAVAILABLE, "%s: there is no such host", url);
     if (result == NNG_EUNREACHABLE)
-        return error_set(error, STATUS_UNAVAILABLE, "%s: there is no way to that host", url);
+        return error_set(error, STATUS_UNAVAILABLE, "%s: there is no route to that host", url);
     if (!tls)
         return error_set(error, STATUS_UNAVAILABLE,
                          "the connection to %s was closed at once: no cpattnd listens there, or "
                          "one with TLS, which takes tls+tcp:// (%s)",
                          url, nng_strerror(result));
     return error_set(error, STATUS_UNAUTHENTICATED,
-                     "the TLS handshake with %s came to nothing (%s). Its certificate has to be "
-                     "signed by one of those in --tls-ca and made out to that name; where it asks "
-                     "for ours, --tls-certificate and --tls-key have to name one that it trusts. "
-                     "Its log tells more, if it is a cpattnd with TLS",
+                     "the TLS handshake with %s failed (%s). The daemon's certificate must "
+                     "be signed by an authority in --tls-ca and issued for that name; if the "
+                     "daemon asks for a client certificate, --tls-certificate and --tls-key "
+                     "must name one that it trusts. The daemon's log has details",
                      url, nng_strerror(result));
 }
 
@@ -454,7 +454,7 @@ static enum status dial_status(struct link *link, struct error *error)
     case NNG_ENOMEM:
     case NNG_ENOFILES:
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "connecting to %s: memory or file descriptors are short", link->path);
+                         "connecting to %s: not enough memory or file descriptors", link->path);
     case NNG_ETIMEDOUT:
     case NNG_EAGAIN:
         return error_set(error, STATUS_DEADLINE_EXCEEDED,
@@ -475,8 +475,8 @@ enum status link_check_process(struct error *error)
     if (process_allowed())
         return STATUS_OK;
     return error_set(error, STATUS_FAILED_PRECONDITION,
-                     "this process was forked from one that had a client; it has to exec before it "
-                     "can have one of its own");
+                     "this process was forked from a process with a client; it must exec "
+                     "before it can create a client");
 }
 
 enum status link_open(const struct link_target *target, uint64_t until_ns, struct link **link,
@@ -547,8 +547,7 @@ static enum status message_create(const void *data, size_t size, nng_msg **messa
 {
     if (size > REQUEST_BYTES_MAX)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "a request of %zu bytes is larger than the %d that one may have", size,
-                         REQUEST_BYTES_MAX);
+                         "a request of %zu bytes exceeds the limit of %d", size, REQUEST_BYTES_MAX);
     if (nng_msg_alloc(message, size) != 0)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a request");
     memcpy(nng_msg_body(*message), data, size);

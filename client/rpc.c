@@ -128,7 +128,9 @@ static enum status lane_open(const struct rpc_config *config, struct lane **lane
 {
     struct lane *opened = calloc(1, sizeof *opened);
     if (!opened)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a connection");
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                         "not enough memory for a "
+                         "connection");
     list_init(&opened->node);
     enum status status =
         link_open(&config->target, link_now_ns() + config->connect_ns, &opened->link, error);

@@ -18,8 +18,8 @@ static enum status devices_check(struct error *error)
     if (cudaGetDeviceCount(&seen) != cudaSuccess || seen <= wanted)
         return STATUS_OK;
     return error_set(error, STATUS_FAILED_PRECONDITION,
-                     "the guest has used CUDA before it was served and sees %d GPUs, its pool has "
-                     "%d; cpattn.guest.serve(), or cpattn_guest_main(), goes first",
+                     "the guest has used CUDA before it was served and sees %d GPUs, its "
+                     "pool has %d; call cpattn.guest.serve() or cpattn_guest_main() first",
                      seen, wanted);
 }
 

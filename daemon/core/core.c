@@ -302,8 +302,8 @@ static enum status core_refuse_stuck(const struct core *core, int world_size,
 {
     const struct pool *pool = core->crews[stuck->pool];
     return error_set(error, STATUS_UNAVAILABLE,
-                     "no pool of %d ranks can be had: rank %d of a pool of %d ranks was killed and "
-                     "does not end, and keeps device %d from use",
+                     "no pool of %d ranks is available: rank %d of a pool of %d ranks was "
+                     "killed and does not end, so device %d is out of use",
                      world_size, stuck->rank, pool->world_size, stuck->device);
 }
 
@@ -331,8 +331,8 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
         return core_refuse_stuck(core, request->world_size, &stuck, error);
     if (size_is_out(core, size))
         return error_set(error, STATUS_UNAVAILABLE,
-                         "no pool of %d ranks can be had: an administrator has taken devices out "
-                         "of use (cpattn-submit enable ends that)",
+                         "no pool of %d ranks is available: an administrator has taken "
+                         "devices out of use (cpattn-submit enable uses them again)",
                          size->world_size);
     if (list_empty(&core->jobs_free))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,

@@ -84,8 +84,8 @@ static enum status gpus_look(const struct settings *config, struct wire_device *
     const struct confinement confinement = {.user = config->rank_user, .uses_gpus = true};
     if (access(program, X_OK) != 0)
         return error_set(error, STATUS_UNAVAILABLE,
-                         "there is no %s: this build has no CUDA backend, or it lies elsewhere and "
-                         "--cuda-rank-program can name it",
+                         "there is no %s: this build has no CUDA backend, or the program is "
+                         "elsewhere; name it with --cuda-rank-program",
                          program);
     return gpus_probe(program, &confinement, PROBE_LIMIT_MS, all, count, error);
 }
@@ -132,9 +132,9 @@ static enum status confinement_choose(const struct settings *config, struct back
     if (b->gpu_count > 0 && config->rank_memory_bytes > 0)
         return error_set(
             error, STATUS_FAILED_PRECONDITION,
-            "--rank-memory cannot be kept with the CUDA backend, whose driver maps far "
-            "more into each rank than it uses; --memory limits what a case may take, "
-            "and MemoryMax= of the unit what all take together");
+            "--rank-memory does not work with the CUDA backend, because the GPU driver maps "
+            "far more memory into each rank than it uses; limit cases with --memory, and all "
+            "processes with MemoryMax= of the unit");
     enum status status = filters_choose(config->rank_filter, &b->confinement, error);
     if (status != STATUS_OK)
         return status;
@@ -155,7 +155,8 @@ enum status backend_choose(const struct settings *config, struct backend *backen
         status = choose_cuda(config, all, count, backend, error);
     else if (config->backend == BACKEND_CUDA)
         status = error_set(error, STATUS_FAILED_PRECONDITION,
-                           "--backend cuda cannot be had: %s; --backend cpu runs the same cases",
+                           "--backend cuda is not available: %s; --backend cpu runs the same "
+                           "cases",
                            reason.text);
     else
         choose_cpu(config, backend);

@@ -340,7 +340,7 @@ const char *connection_overdue(const struct connection *c, uint64_t now_ns)
         return NULL;
     if (!c->greeted)
         return "it has not greeted in time";
-    return c->in_end > c->in_begin ? "its request has not come to an end in time" : NULL;
+    return c->in_end > c->in_begin ? "its request was not complete in time" : NULL;
 }
 
 struct connection *connection_create(struct ev_loop *loop, int fd, enum framing framing,

@@ -281,13 +281,13 @@ static const char *certificate_fault(const struct tls_session *s)
     case X509_V_ERR_CERT_REVOKED:
         return "its certificate is revoked";
     case X509_V_ERR_UNABLE_TO_GET_CRL:
-        return "who has signed its certificate has no list of revoked ones in tls-clients";
+        return "tls-clients has no revocation list of the issuer of its certificate";
     case X509_V_ERR_CRL_HAS_EXPIRED:
         return "the list of revoked certificates in tls-clients has expired";
     case X509_V_ERR_CERT_CHAIN_TOO_LONG:
         return "its chain of certificates is too long";
     case X509_V_ERR_INVALID_PURPOSE:
-        return "its certificate is not made out for clients";
+        return "its certificate is not issued for clients";
     case X509_V_ERR_EE_KEY_TOO_SMALL:
     case X509_V_ERR_CA_KEY_TOO_SMALL:
     case X509_V_ERR_CA_MD_TOO_WEAK:
@@ -329,9 +329,9 @@ static const char *fault_of(const struct tls_session *s, unsigned long code)
     case SSL_R_NO_SHARED_CIPHER:
     case SSL_R_NO_SHARED_GROUPS:
     case SSL_R_NO_SUITABLE_KEY_SHARE:
-        return "its TLS has no cipher or no group of this daemon's";
+        return "it supports no cipher or no group of this daemon";
     default:
-        return "it does not speak TLS as it should";
+        return "it violates the TLS protocol";
     }
 }
 

@@ -149,8 +149,7 @@ static enum status on_report(struct rank_process *r, const struct channel_frame 
                          r->rank);
     memcpy(report, payload, sizeof(*report));
     if (!report_plausible(report, r->rank, r->crew->kind == &job_kind_attention))
-        return error_set(error, STATUS_DATA_LOSS, "rank %d reports figures that cannot be",
-                         r->rank);
+        return error_set(error, STATUS_DATA_LOSS, "rank %d reports impossible figures", r->rank);
     text_clean(report->refusal.text, sizeof(report->refusal.text));
     text_clean(report->diagnosis.text, sizeof(report->diagnosis.text));
     text_clean(report->use.reason, sizeof(report->use.reason));
@@ -177,8 +176,7 @@ static enum status on_failed(struct rank_process *r, const struct channel_frame 
         return status;
     memcpy(&failure, payload, sizeof(failure));
     if (!failure_plausible(&failure, r->rank, r->crew->world_size))
-        return error_set(error, STATUS_DATA_LOSS, "rank %d reports a failure that cannot be",
-                         r->rank);
+        return error_set(error, STATUS_DATA_LOSS, "rank %d reports an impossible failure", r->rank);
     text_clean(failure.text, sizeof(failure.text));
     if (r->failure.status == STATUS_OK)
         r->failure = failure;
@@ -210,7 +208,9 @@ static enum status frame_handle(struct rank_process *r, const struct channel_fra
     if (!r->said_hello)
         return on_hello(r, frame, payload, error);
     if (frame->type >= sizeof(handlers) / sizeof(handlers[0]) || !handlers[frame->type])
-        return error_set(error, STATUS_DATA_LOSS, "rank %d sends %s, which is not its to send",
+        return error_set(error, STATUS_DATA_LOSS,
+                         "rank %d sends %s, which ranks must not "
+                         "send",
                          r->rank, channel_type_name(frame->type));
     return handlers[frame->type](r, frame, payload, error);
 }
@@ -259,7 +259,8 @@ static void on_silence(struct ev_loop *loop, ev_timer *watcher, int events)
     char state = proc_state(r->pid);
     if (state == 'Z' || state == 'X')
         return; // dead, its exit is about to be seen
-    error_set(&error, STATUS_UNAVAILABLE, "rank %d closed its channel and lives on", r->rank);
+    error_set(&error, STATUS_UNAVAILABLE, "rank %d closed its channel and continues to run",
+              r->rank);
     rank_process_distrust(r, &error);
 }
 

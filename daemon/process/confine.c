@@ -163,7 +163,7 @@ enum status confine_check(const struct rank_user *user, pid_t pid, struct error 
     char text[1024];
     if (!proc_status_line(pid, "Uid:", text, sizeof(text)))
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "cannot see in /proc what user the process is of; hidepid= and "
+                         "cannot read the user of the process in /proc; hidepid= and "
                          "ProtectProc= must let the daemon see the processes of rank-user");
     if (!ids_are(text, user->uid))
         return error_set(error, STATUS_FAILED_PRECONDITION, "it runs as the users %s", text);

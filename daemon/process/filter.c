@@ -111,8 +111,8 @@ enum status filter_create(bool sockets, struct filter *filter, struct error *err
         munmap(made, sizeof(*made));
     return good ? STATUS_OK
                 : error_set(error, STATUS_UNAVAILABLE,
-                            "the filter of system calls for ranks cannot be made; --rank-filter "
-                            "off does without");
+                            "the filter of system calls for ranks cannot be created; "
+                            "--rank-filter off disables it");
 }
 
 bool filter_load(const struct filter *filter)

@@ -13,8 +13,8 @@ enum status filter_create(bool sockets, struct filter *filter, struct error *err
     (void)sockets;
     (void)filter;
     return error_set(error, STATUS_UNIMPLEMENTED,
-                     "this cpattnd was built without libseccomp (Debian: libseccomp-dev), so that "
-                     "--rank-filter on cannot be had");
+                     "this cpattnd was built without libseccomp (Debian: libseccomp-dev), so "
+                     "--rank-filter on is not available");
 }
 
 bool filter_load(const struct filter *filter)

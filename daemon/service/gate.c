@@ -38,11 +38,10 @@ enum status gate_check_token(const struct service_config *config, const struct p
     if (shown)
         return STATUS_OK;
     return error_set(error, STATUS_UNAUTHENTICATED,
-                     presented ? "the token is not that of this daemon; ask its administrator "
-                                 "for the file that token-file names there"
-                               : "this daemon asks clients over a network for its token; give "
-                                 "the file that holds it with --token-file, or "
-                                 "CPATTN_TOKEN_FILE");
+                     presented ? "the token is wrong; ask the administrator of this daemon "
+                                 "for its token file"
+                               : "this daemon requires its token from network clients; name "
+                                 "the file with --token-file or CPATTN_TOKEN_FILE");
 }
 
 enum status gate_check_peer(const struct service_config *config, const struct peer *peer,

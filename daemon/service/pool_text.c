@@ -140,8 +140,8 @@ void pool_text_stuck(struct crews *crews, const struct wire_description *d, int 
     device_name(d, stuck->device, device, sizeof(device));
     process_describe(crews, stuck->pool, stuck->generation, stuck->rank, process);
     error_set(error, STATUS_UNAVAILABLE,
-              "no pool of %d ranks can be had: rank %d of a pool was killed and does not end (%s), "
-              "and %s is not used until it does",
+              "no pool of %d ranks is available: rank %d of a pool was killed and does not "
+              "end (%s), and %s is out of use until it does",
               world_size, stuck->rank, process, device);
 }
 

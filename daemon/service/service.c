@@ -278,8 +278,8 @@ static void request_recall(struct service *s, struct exchange *exchange, const s
         return;
     }
     error_set(&error, STATUS_ALREADY_EXISTS,
-              "this request has been answered, and its answer is not kept any more; a new request "
-              "needs a new id");
+              "this request has been answered, and its answer is no longer stored; a new "
+              "request needs a new id");
     answer_refuse(exchange, peer, request, &error);
 }
 

@@ -137,13 +137,14 @@ enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange,
 {
     if (attached_of(t, peer->uid) >= ATTACHED_USER_MAX)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "this request is queued or running already, and %d that this user has "
-                         "made again wait for their answers, which is one user's share",
+                         "this request is already queued or running, and %d repeated "
+                         "requests of this user wait for their answers, which is one user's "
+                         "share",
                          ATTACHED_USER_MAX);
     if (t->attached == ATTACHED_MAX)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "this request is queued or running already, and %d that were made again "
-                         "wait for their answers, which is the limit",
+                         "this request is already queued or running, and %d repeated "
+                         "requests wait for their answers, which is the limit",
                          ATTACHED_MAX);
     waiter_add(t, slot, exchange, peer);
     return STATUS_OK;

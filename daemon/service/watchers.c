@@ -107,11 +107,10 @@ static enum status room_check(const struct watchers *w, const struct peer *peer,
 {
     if (waiting_of(w, peer) >= WATCHERS_USER)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "%d requests that watch wait for this user, which is one user's share",
-                         WATCHERS_USER);
+                         "%d watchers of this user wait, which is one user's share", WATCHERS_USER);
     if (w->count >= WATCHERS_MAX)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "%d requests that watch wait, which is the limit", WATCHERS_MAX);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "%d watchers wait, which is the limit",
+                         WATCHERS_MAX);
     return STATUS_OK;
 }
 

@@ -20,14 +20,14 @@ static enum status tls_check(const struct listen_config *l, struct error *error)
                          l->text);
     if (!l->tls_clients[0] && !l->token_file[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "listen: whoever reaches %s could use the daemon; name the certificates "
-                         "that sign those of clients with tls-clients, or a token with token-file, "
-                         "or both",
+                         "listen: everyone who reaches %s could use the daemon; name the "
+                         "authorities of client certificates with tls-clients, or a token "
+                         "with token-file, or both",
                          l->text);
     if (l->subjects.count > 0 && !l->tls_clients[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "allow-subjects: subjects are those of certificates, which clients are "
-                         "asked for with tls-clients");
+                         "allow-subjects: subjects need client certificates; require them "
+                         "with tls-clients");
     return STATUS_OK;
 }
 
@@ -57,12 +57,13 @@ enum status listen_check(const struct listen_config *l, struct error *error)
         return tls_check(l, error);
     if (l->text[0] && !l->token_file[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "listen: whoever reaches %s could use the daemon; name a file with a "
-                         "token for its clients with token-file, or listen on tls+tcp://",
+                         "listen: everyone who reaches %s could use the daemon; name a file "
+                         "with a token for its clients with token-file, or listen on "
+                         "tls+tcp://",
                          l->text);
     if (!l->text[0] && l->token_file[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "token-file: tokens are for clients over a network; say where they come "
-                         "in with listen: tcp://HOST:PORT or tls+tcp://HOST:PORT");
+                         "token-file: only network clients present a token; set listen: "
+                         "tcp://HOST:PORT or tls+tcp://HOST:PORT");
     return useless_check(l, error);
 }

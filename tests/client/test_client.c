@@ -180,7 +180,7 @@ START_TEST(answers_that_make_no_sense_are_told)
     assert_lost("version", CPATTN_FAILED_PRECONDITION,
                 "the daemon speaks version 2 of the protocol, this client version 1");
     assert_lost("other-id", CPATTN_DATA_LOSS, "answered another request");
-    assert_lost("other-method", CPATTN_DATA_LOSS, "answered another question");
+    assert_lost("other-method", CPATTN_DATA_LOSS, "answer is of another kind");
     assert_lost("oversized", CPATTN_UNAVAILABLE, "lost");
 }
 END_TEST

@@ -89,10 +89,10 @@ START_TEST(without_a_daemon_the_error_tells_how_to_start_one)
     assert_no_client(fake.path, 0, CPATTN_UNAVAILABLE, "there is no such socket; start it with");
     ck_assert_ptr_nonnull(strstr(error.text, fake.path));
     close(listen_raw(fake.path));
-    assert_no_client(fake.path, 0, CPATTN_UNAVAILABLE, "nobody listens there; start it with");
+    assert_no_client(fake.path, 0, CPATTN_UNAVAILABLE, "nothing listens there; start it with");
     unlink(fake.path);
     close(open(fake.path, O_CREAT | O_WRONLY, 0600));
-    assert_no_client(fake.path, 0, CPATTN_UNAVAILABLE, "nobody listens there");
+    assert_no_client(fake.path, 0, CPATTN_UNAVAILABLE, "nothing listens there");
 }
 END_TEST
 
@@ -443,7 +443,7 @@ static int in_child(struct cpattn_request *request, struct cpattn_case *c)
     HOLDS(cpattn_collect(request, &result, &error) == CPATTN_FAILED_PRECONDITION);
     HOLDS(cpattn_wait_any(client, UINT64_MAX) == NULL);
     HOLDS(cpattn_client_create(&options, &mine, &error) == CPATTN_FAILED_PRECONDITION);
-    HOLDS(strstr(error.text, "has to exec") != NULL);
+    HOLDS(strstr(error.text, "must exec") != NULL);
     HOLDS(cpattn_case_set(c, "heads", "16", &error) == CPATTN_OK);
     cpattn_request_destroy(request);
     cpattn_client_destroy(client);

@@ -180,7 +180,7 @@ START_TEST(wrong_token_is_told_each_time)
         struct cpattn_result *result;
         enum cpattn_status status = cpattn_run(client, c, 0, &result, &error);
         ck_assert_msg(status == CPATTN_UNAUTHENTICATED, "%d: %s", i, error.text);
-        expect_text(error.text, "not that of this daemon");
+        expect_text(error.text, "the token is wrong");
         ck_assert_ptr_null(result);
     }
     cpattn_client_destroy(client);
@@ -188,7 +188,7 @@ START_TEST(wrong_token_is_told_each_time)
     client = client_of(&options);
     struct cpattn_daemon_status *status;
     ck_assert_int_eq(cpattn_query_status(client, 0, &status, &error), CPATTN_UNAUTHENTICATED);
-    expect_text(error.text, "--token-file, or CPATTN_TOKEN_FILE");
+    expect_text(error.text, "--token-file or CPATTN_TOKEN_FILE");
     cpattn_client_destroy(client);
     cpattn_case_destroy(c);
 }
@@ -197,7 +197,7 @@ END_TEST
 START_TEST(bad_files_and_addresses_are_told)
 {
     struct cpattn_options options = tcp_options();
-    expect_no_client(&options, CPATTN_UNAVAILABLE, "nobody listens there");
+    expect_no_client(&options, CPATTN_UNAVAILABLE, "nothing listens there");
     ck_assert_int_eq(chmod(token_file, 0644), 0);
     expect_no_client(&options, CPATTN_PERMISSION_DENIED, "chmod 0600");
     options.token_file = net_file(&d, "other", "short");
@@ -279,11 +279,11 @@ START_TEST(daemon_that_is_another_is_refused)
 {
     start_tls(&misnamed);
     struct cpattn_options options = tls_options();
-    expect_no_client(&options, CPATTN_UNAUTHENTICATED, "made out to that name");
+    expect_no_client(&options, CPATTN_UNAUTHENTICATED, "issued for that name");
     ck_assert_int_eq(daemon_stop(&d), 0);
     start_tls(&server);
     options.tls_ca = stranger.file;
-    expect_no_client(&options, CPATTN_UNAUTHENTICATED, "signed by one of those in --tls-ca");
+    expect_no_client(&options, CPATTN_UNAUTHENTICATED, "signed by an authority in --tls-ca");
     options.tls_ca = ca.file;
     expect_served(&options);
 }
@@ -329,7 +329,7 @@ START_TEST(tls_on_one_side_alone_is_told)
     ck_assert_int_eq(daemon_stop(&d), 0);
     start_tcp();
     options = tls_options();
-    expect_no_client(&options, CPATTN_UNAUTHENTICATED, "if it is a cpattnd with TLS");
+    expect_no_client(&options, CPATTN_UNAUTHENTICATED, "The daemon's log has details");
 }
 END_TEST
 

@@ -41,7 +41,7 @@ START_TEST(other_certificates_do_not)
                         unsigned_text);
     // A right certificate with the key of another.
     ck_assert_int_ne(nng_try(&client, &imposter), 0);
-    while (!daemon_logged(&d, "it does not speak TLS as it should"))
+    while (!daemon_logged(&d, "it violates the TLS protocol"))
         usleep(10000);
     expect(&proper, "", STATUS_OK);
     certificate_remove(&expired);
@@ -56,7 +56,7 @@ START_TEST(poor_certificates_do_not)
         const char *logged;
     } poor[] = {
         {{.future = true}, "its certificate is not valid yet"},
-        {{.for_servers = true}, "its certificate is not made out for clients"},
+        {{.for_servers = true}, "its certificate is not issued for clients"},
         {{.weak = true}, "its certificate has a key or digest that is too weak"},
         {{.comment_bytes = 20000},
          "its certificates, or another message of its handshake, are too"},

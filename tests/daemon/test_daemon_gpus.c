@@ -223,8 +223,9 @@ static void assert_no_start(const char *probe, const char *backend, const char *
 START_TEST(what_was_asked_for_and_is_not_there_stops_the_start)
 {
     assert_no_start(NULL, "cuda", NULL, "has no CUDA backend");
-    assert_no_start("echo 'the driver is not loaded' >&2; exit 69", "cuda", NULL,
-                    "--backend cuda cannot be had: the driver is not loaded; --backend cpu runs");
+    assert_no_start(
+        "echo 'the driver is not loaded' >&2; exit 69", "cuda", NULL,
+        "--backend cuda is not available: the driver is not loaded; --backend cpu runs");
     assert_no_start(FOUR, "cuda", "5", "asks for 5 GPUs, and this machine has 4");
     assert_no_start(FOUR, "auto", "0,3", "names the GPU 3, which is not among the 4");
 }

@@ -125,7 +125,7 @@ START_TEST(test_gpus_have_no_limit_of_memory)
         "--socket",      path, "--backend", "cuda", "--cuda-rank-program", script,
         "--rank-memory", "1G", NULL};
     ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
-    expect_text(text, "--rank-memory cannot be kept with the CUDA backend");
+    expect_text(text, "--rank-memory does not work with the CUDA backend");
     unlink(script);
 }
 END_TEST

@@ -115,12 +115,12 @@ static const struct {
     {"case", "STOP"},
     {"short", "failed"},
     {"job", "a case it does not run"},
-    {"figures", "figures that cannot be"},
-    {"tensor", "figures that cannot be"},
-    {"broken", "figures that cannot be"},
-    {"judged", "figures that cannot be"},
-    {"diagnosis", "figures that cannot be"},
-    {"blame", "a failure that cannot be"},
+    {"figures", "impossible figures"},
+    {"tensor", "impossible figures"},
+    {"broken", "impossible figures"},
+    {"judged", "impossible figures"},
+    {"diagnosis", "impossible figures"},
+    {"blame", "an impossible failure"},
     {"mute", "closed its channel"},
 };
 

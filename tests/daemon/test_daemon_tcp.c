@@ -121,7 +121,7 @@ START_TEST(refusal_says_what_to_do_and_no_more)
     net_ask(fd, 1, &request, "a wrong token, all of it");
     reply = net_answer(fd);
     expect_status(&reply, STATUS_UNAUTHENTICATED);
-    expect_text(reply.message, "not that of this daemon");
+    expect_text(reply.message, "the token is wrong");
     ck_assert_ptr_null(strstr(reply.message, "a wrong token"));
     net_ask(fd, 1, &request, NET_TOKEN);
     reply = net_answer(fd);
@@ -391,7 +391,7 @@ START_TEST(latecomers_are_closed)
     net_expect_closed(half);
     net_expect_closed(begun);
     ck_assert(daemon_logged(&d, "it has not greeted in time"));
-    ck_assert(daemon_logged(&d, "its request has not come to an end in time"));
+    ck_assert(daemon_logged(&d, "its request was not complete in time"));
     net_expect(idle, NET_TOKEN, STATUS_OK); // who has nothing to say may stay
     close(idle);
 }
@@ -441,9 +441,9 @@ START_TEST(unguarded_ports_are_refused)
     NO_START(64, "name a file with a token", "--listen", url);
     NO_START(64, "there is TLS only with", "--listen", url, "--token-file", token, "--tls-clients",
              token);
-    NO_START(64, "tokens are for clients over a network", "--token-file", token);
+    NO_START(64, "only network clients present a token", "--token-file", token);
     NO_START(64, "needs the certificate of this daemon", "--listen", "tls+tcp://127.0.0.1:4433");
-    NO_START(64, "name the certificates", "--listen", "tls+tcp://127.0.0.1:4433",
+    NO_START(64, "name the authorities", "--listen", "tls+tcp://127.0.0.1:4433",
              "--tls-certificate", token, "--tls-key", token);
     // The same in a file of settings.
     char settings[128];

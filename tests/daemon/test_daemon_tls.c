@@ -102,7 +102,7 @@ START_TEST(garbage_instead_of_a_handshake)
         net_send(fd, noise, sizeof(noise));
         net_expect_closed(fd);
     }
-    ck_assert(daemon_logged(&d, "it does not speak TLS as it should"));
+    ck_assert(daemon_logged(&d, "it violates the TLS protocol"));
     expect(&proper, "", STATUS_OK);
 }
 END_TEST

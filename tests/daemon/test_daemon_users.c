@@ -122,7 +122,7 @@ START_TEST(test_share_of_those_who_ask_again)
     for (int i = 0; i < ATTACHED_MAX - ATTACHED_MAX / 4; i++) {
         struct wire_reply reply = daemon_receive(again);
         expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
-        expect_text(reply.message, "256 that this user has made again");
+        expect_text(reply.message, "256 repeated requests of this user");
         wire_reply_fini(&reply);
     }
     daemon_send(bob, 1, &his);

@@ -246,7 +246,7 @@ START_TEST(test_watchers_have_a_share)
     daemon_send(fd, 99, &more);
     struct wire_reply reply = daemon_receive(fd);
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
-    expect_text(reply.message, "16 requests that watch wait for this user");
+    expect_text(reply.message, "16 watchers of this user wait");
     wire_reply_fini(&reply);
     // All of them are told, and have room for the next.
     order(ORDER_DRAIN_DEVICE, 0);

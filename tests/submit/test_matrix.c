@@ -353,7 +353,7 @@ END_TEST
 static const struct {
     const char *text, *message;
 } mistakes[] = {
-    {"", "f:1:1: neither 'models' nor 'axes' is there: no case to make"},
+    {"", "f:1:1: neither 'models' nor 'axes' is given: there is no case"},
     {"- a\n", "f:1:1: a list: expected a map"},
     {"titel: x\n", "f:1:1: unknown key 'titel' (did you mean 'title'?); known: title, timeout, "
                    "defaults, models, axes, set, exclude, subsets"},
@@ -415,7 +415,7 @@ static const struct {
     {SMALL "exclude: [{when: {heads: {mni: 3}}, reason: x}]\n",
      "f:8:27: unknown key 'mni' (did you mean 'min'?); known: min, max, multiple_of, field"},
     {SMALL "exclude: [{when: {heads: {not: 3, min: 1}}, reason: x}]\n",
-     "f:8:26: 'not' stands alone; put the other tests into it"},
+     "f:8:26: 'not' must be the only key; move the other tests into it"},
     {SMALL "exclude: [{when: {heads: {}}, reason: x}]\n",
      "f:8:26: key 'heads': a map: expected a test: min, max, multiple_of or field"},
     {SMALL "exclude: [{when: {heads: []}, reason: x}]\n",

@@ -205,12 +205,12 @@ static const struct {
     {"exclude: [{when: {heads: 8}, reason: x, kind: funny}]",
      "f:2:47: key 'kind': value 'funny': expected backend, duplicate or meaningless"},
     {"exclude: [{when: {heads*mask: 8}, reason: x}]",
-     "f:2:19: 'heads*mask' is no product of up to 8 fields that are whole numbers"},
+     "f:2:19: 'heads*mask' is not a product of up to 8 integer fields"},
     {"exclude: [{when: {heads*: 8}, reason: x}]",
-     "f:2:19: 'heads*' is no product of up to 8 fields that are whole numbers"},
+     "f:2:19: 'heads*' is not a product of up to 8 integer fields"},
     {"exclude: [{when: {heads*heads*heads*heads*heads*heads*heads*heads*heads: 8}, reason: x}]",
-     "f:2:19: 'heads*heads*heads*heads*heads*heads*heads*heads*heads' is no product of up to 8 "
-     "fields that are whole numbers"},
+     "f:2:19: 'heads*heads*heads*heads*heads*heads*heads*heads*heads' is not a product of up to 8 "
+     "integer fields"},
     {"exclude: [{when: {heads*batch: many}, reason: x}]",
      "f:2:32: 'many' is no value of a product; accepted is a whole number"},
     {"exclude: [{when: {heads*batch: 99999999999999999999}, reason: x}]",

@@ -267,7 +267,7 @@ tap_is "unverified: exit status and outcome" "$status $(head -n 1 "$scratch/out"
 run case --verify false
 tap_is "unverified in the words of before" "$status $(head -n 1 "$scratch/out")" \
     "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
-tap_has "unverified: the sentence" "$out" "compared with nothing"
+tap_has "unverified: the sentence" "$out" "but not compared"
 case $out in
 *TENSOR*) tap_fail "unverified: no figures" "$out" ;;
 *) tap_pass "unverified: no figures" ;;
@@ -443,8 +443,8 @@ printf 'models: {good: {}, sample: {}, remark: {}, remark2: {}, blind: {window_l
 run matrix "$scratch/notes.yaml"
 tap_is "a matrix: what the verdicts do not say" "$(tail -n 6 "$scratch/out" | head -n 4)" \
     "1 case judged by a sample; --set verify=full judges every element
-2 cases with a remark, which --json has
-1 case passed with something that cannot show there; --json says what
+2 cases with a remark; --json has it
+1 case passed with a feature that cannot show in the verdict; --json names it
 2 cases with elements that TransformerEngine's own rule refuses, for comparison"
 run matrix "$scratch/notes.yaml" --filter model=good
 tap_lacks "a matrix: nothing is said of nothing" "$out" "cases with"

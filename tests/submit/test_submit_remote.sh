@@ -44,13 +44,13 @@ for command in status describe "case $small" "bench $small --repeat 2" \
     tap_is "$name with the token" "$status $err" "0 "
     run $command --socket "$url" --token-file "$scratch/other"
     tap_is "$name with another" "$status" 80
-    tap_has "$name is told so" "$err$(cat "$scratch/out")" "not that of this daemon"
+    tap_has "$name is told so" "$err$(cat "$scratch/out")" "the token is wrong"
 done
 run cancel 0123456789abcdef0123456789abcdef --socket "$url" --token-file "$scratch/token"
 tap_is "cancel with the token" "$status" 69
 run status --socket "$url"
 tap_is "without a token" "$status" 80
-tap_has "what to do is told" "$err" "--token-file, or"
+tap_has "what to do is told" "$err" "--token-file or"
 
 CPATTN_SOCKET=$url CPATTN_TOKEN_FILE=$scratch/token
 export CPATTN_SOCKET CPATTN_TOKEN_FILE

@@ -221,7 +221,7 @@ static enum status condition_aim_product(struct filter_condition *condition, con
             field = case_field_find(name);
         if (!field || field->kind != FIELD_INT)
             return error_set(error, STATUS_INVALID_ARGUMENT,
-                             "'%.80s' is no product of up to %d fields that are whole numbers", key,
+                             "'%.80s' is not a product of up to %d integer fields", key,
                              FILTER_FACTORS_MAX);
         condition->factors[condition->factor_count++] = field;
         at += length;
@@ -423,7 +423,9 @@ static enum status yaml_add_condition(struct filter *filter, const struct yaml_n
     if (!negation)
         return yaml_add_any(condition, node, error);
     if (yaml_count(node) > 1)
-        return yaml_error(node, error, "'not' stands alone; put the other tests into it");
+        return yaml_error(node, error,
+                          "'not' must be the only key; move the other tests "
+                          "into it");
     condition->negated = true;
     return yaml_add_any(condition, negation, error);
 }

@@ -223,7 +223,9 @@ static enum status read_axes(struct matrix *m, const struct yaml_node *root, uin
     for (const struct yaml_node *n = axes ? yaml_first(axes) : NULL; n && !status; n = yaml_next(n))
         status = read_axis(m, models, n, error);
     if (!status && m->axis_count == 0)
-        return yaml_error(root, error, "neither 'models' nor 'axes' is there: no case to make");
+        return yaml_error(root, error,
+                          "neither 'models' nor 'axes' is given: there is no "
+                          "case");
     return status ? status : check_overlap(m, axes, defaults, error);
 }
 

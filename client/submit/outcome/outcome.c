@@ -384,7 +384,7 @@ enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
     if (outcome->kind == OUTCOME_PASS)
         return STATUS_OK;
     if (outcome->kind == OUTCOME_UNVERIFIED)
-        snprintf(sentence, sizeof(sentence), "run and timed, and compared with nothing, as asked");
+        snprintf(sentence, sizeof(sentence), "run and timed, but not compared (verify is off)");
     outcome->sentence = strdup(sentence);
     if (!outcome->sentence)
         return STATUS_RESOURCE_EXHAUSTED;

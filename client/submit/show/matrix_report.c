@@ -291,8 +291,9 @@ static void print_notes(FILE *out, const struct matrix_report *report)
         int count;
         const char *words;
     } notes[] = {{sampled, "judged by a sample; --set verify=full judges every element"},
-                 {remarked, "with a remark, which --json has"},
-                 {blind, "passed with something that cannot show there; --json says what"},
+                 {remarked, "with a remark; --json has it"},
+                 {blind, "passed with a feature that cannot show in the verdict; --json "
+                         "names it"},
                  {te, "with elements that TransformerEngine's own rule refuses, for comparison"}};
     bool any = sampled || remarked || blind || te;
     if (any)
