@@ -73,7 +73,7 @@ static void crew_fini(struct crew *crew, uint64_t deadline_ns)
 // news.
 static void start_fail(struct crew *crew, const struct error *error)
 {
-    int started = crew->starting.active ? crew->starting.next : crew->world_size;
+    int started = crew->starting.next;
     crew->start_error = *error;
     crew->alive -= crew->world_size - started;
     for (int rank = 0; rank < started; rank++)
@@ -86,9 +86,6 @@ static void on_rank_gone(struct crew *crew, int rank)
 {
     const struct crew_handler *handler = &crew->crews->handler;
     uint32_t generation = crew->generation;
-    const struct error *refusal = &crew->ranks[rank].refusal;
-    if (refusal->status != STATUS_OK && !crew->killed && crew->start_error.status == STATUS_OK)
-        start_fail(crew, refusal);
     crew->alive--;
     if (crew->start_error.status == STATUS_OK)
         handler->exited(handler->context, crew->index, generation, rank, &crew->ranks[rank].end);

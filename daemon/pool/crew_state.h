@@ -16,7 +16,6 @@
 #include "daemon/pool/mesh.h"
 #include "daemon/pool/stderr_pipe.h"
 #include "daemon/process/confine.h"
-#include "daemon/process/spawn.h"
 #include "daemon/settings/guests.h"
 #include "plan/kind.h"
 
@@ -40,7 +39,6 @@ struct rank_process {
     int rank;
     int device; // its GPU, or -1
     pid_t pid;  // 0: not started, or reaped
-    struct spawned spawned;
     int pidfd, channel;
     ev_io exit_watcher, channel_watcher;
     bool ending;      // told
@@ -51,7 +49,6 @@ struct rank_process {
     bool reported;               // the current job
     struct rank_failure failure; // what it said, or what is held against it; status 0: nothing
     struct rank_end end;         // once it is known
-    struct error refusal;        // once reaped: why it never became its program; status 0: it did
     char state;                  // as of crew_snapshot()
     bool at_memory_limit;        // likewise: it has all that rank-memory leaves it
 };

@@ -316,7 +316,6 @@ static void process_forget(struct rank_process *r)
     channel_close(r);
     if (r->pidfd >= 0)
         close(r->pidfd);
-    spawned_fini(&r->spawned);
     r->pidfd = -1;
     r->pid = 0;
 }
@@ -342,10 +341,8 @@ static void reap_later(struct rank_process *r)
 static void end_tell(struct rank_process *r)
 {
     int wait_status;
-    struct error refusal; // is told once it is reaped
     bool hidden = r->crew->crews->confinement->user.set;
-    if (r->ending || !proc_exit_status(r->pid, &wait_status) || (wait_status == 0 && hidden) ||
-        spawn_was_refused(&r->spawned, &refusal))
+    if (r->ending || !proc_exit_status(r->pid, &wait_status) || (wait_status == 0 && hidden))
         return;
     r->ending = true;
     r->end = rank_end_of(wait_status);
@@ -375,8 +372,6 @@ static void end_look(struct rank_process *r)
               crew->world_size, crew->generation, (int)r->pid,
               log_quote(&(struct log_quoted){0}, rank_end_text(&r->end, text)));
     stderr_pipe_close(&r->stderr_pipe);
-    if (spawn_was_refused(&r->spawned, &r->refusal))
-        error_prefix(&r->refusal, "rank %d of %d is not started", r->rank, crew->world_size);
     process_forget(r);
     crew->crews->rank_gone(crew, r->rank);
 }
@@ -412,7 +407,7 @@ static void watch(struct rank_process *r)
 static enum status process_spawn(struct rank_process *r, const struct spawn *spawn,
                                  struct error *error)
 {
-    enum status status = spawn_rank(spawn, &r->pid, &r->spawned, error);
+    enum status status = spawn_rank(spawn, &r->pid, error);
     if (status != STATUS_OK) {
         r->pid = 0;
         return status;

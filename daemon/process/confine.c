@@ -102,7 +102,6 @@ bool confine_limits(const struct confine_orders *o)
     for (int i = 0; i < o->limit_count; i++)
         if (syscall(SYS_prlimit64, 0, o->limits[i].resource, &o->limits[i].limit, NULL) != 0)
             return false;
-    syscall(SYS_setpriority, PRIO_PROCESS, 0, o->nice);
     // Where this is not possible, memory that runs out costs more than it should, and no more.
     long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0)
@@ -113,6 +112,11 @@ bool confine_limits(const struct confine_orders *o)
     syscall(SYS_write, fd, o->oom_score, length);
     syscall(SYS_close, fd);
     return true;
+}
+
+void confine_priority(const struct confine_orders *o)
+{
+    syscall(SYS_setpriority, PRIO_PROCESS, 0, o->nice);
 }
 
 bool confine_user(const struct rank_user *user)

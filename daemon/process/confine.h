@@ -46,6 +46,8 @@ void confine_plan(const struct confinement *c, int descriptors, struct confine_o
 // To be called in a child that is about to become the program. False with errno when the system
 // refuses.
 bool confine_limits(const struct confine_orders *orders);
+// As late as can be: the daemon waits until the child has become the program.
+void confine_priority(const struct confine_orders *orders);
 bool confine_user(const struct rank_user *user);
 
 // Whether the process is that user and nobody else, has no capability and no way to get one, as far

@@ -35,8 +35,8 @@ int spawn_fd_lift(int fd)
 
 // ---- the child ---------------------------------------------------------------------------------
 
-// The child is a copy of the daemon until it runs its program. Calls of the system are made as
-// such: the C library, and sanitizers in front of it, would act for what
+// The child is a copy of the daemon until it runs its program, and the daemon waits for that. Calls
+// of the system are made as such: the C library, and sanitizers in front of it, would act for what
 // the daemon is and the child is not.
 
 #define SIGNALS      64
@@ -55,7 +55,7 @@ enum step {
 };
 
 // In memory that both have.
-struct spawn_outcome {
+struct outcome {
     volatile enum step step; // the last that was begun
     volatile int error;      // 0: it became the program
 };
@@ -64,7 +64,7 @@ struct child {
     const struct spawn_process *p;
     struct confine_orders orders;
     pid_t parent;
-    struct spawn_outcome *outcome;
+    struct outcome *outcome;
 };
 
 // The daemon's handlers and what it ignores are nothing to the program. Signals are blocked until
@@ -101,7 +101,7 @@ static bool parent_bind(const struct child *c)
 
 static bool child_prepare(const struct child *c)
 {
-    struct spawn_outcome *o = c->outcome;
+    struct outcome *o = c->outcome;
     o->step = STEP_SIGNALS;
     if (!signals_reset())
         return false;
@@ -120,6 +120,7 @@ static bool child_prepare(const struct child *c)
     o->step = STEP_PARENT;
     if (!parent_bind(c))
         return false;
+    confine_priority(&c->orders);
     o->step = STEP_FILTER;
     return !c->orders.filter || filter_load(c->orders.filter);
 }
@@ -142,12 +143,12 @@ static void child_run(const struct child *c)
 // ---- the daemon's side -------------------------------------------------------------------------
 
 // With all signals blocked: the child must not run the daemon's handlers.
-static pid_t child_start(const struct child *c, unsigned long flags)
+static pid_t child_start(const struct child *c)
 {
     sigset_t all, old;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &old);
-    pid_t pid = (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
     int error = errno;
     if (pid == 0)
         child_run(c);
@@ -156,23 +157,22 @@ static pid_t child_start(const struct child *c, unsigned long flags)
     return pid;
 }
 
-static enum status step_explain(const struct spawn_outcome *o, const struct rank_user *user,
-                                const char *program, struct error *error)
+static enum status step_explain(const struct child *c, struct error *error)
 {
     static const char *const steps[] = {
         [STEP_SIGNALS] = "reset its signals",    [STEP_GROUP] = "give it a process group",
         [STEP_FDS] = "give it descriptors",      [STEP_LIMITS] = "limit it",
         [STEP_PARENT] = "bind it to the daemon", [STEP_FILTER] = "filter its system calls"};
-    const char *reason = strerror(o->error);
-    if (o->step == STEP_USER)
+    const char *reason = strerror(c->outcome->error);
+    if (c->outcome->step == STEP_USER)
         return error_set(error, STATUS_PERMISSION_DENIED, "cannot make it a process of user %u: %s",
-                         (unsigned)user->uid, reason);
-    if (o->step == STEP_PROGRAM && user)
+                         (unsigned)c->orders.user->uid, reason);
+    if (c->outcome->step == STEP_PROGRAM && c->orders.user)
         return error_set(error, STATUS_FAILED_PRECONDITION, "user %u cannot execute %s: %s",
-                         (unsigned)user->uid, program, reason);
-    if (o->step == STEP_PROGRAM)
-        return error_set(error, STATUS_UNAVAILABLE, "cannot execute %s: %s", program, reason);
-    return error_set(error, STATUS_UNAVAILABLE, "cannot %s: %s", steps[o->step], reason);
+                         (unsigned)c->orders.user->uid, c->p->program, reason);
+    if (c->outcome->step == STEP_PROGRAM)
+        return error_set(error, STATUS_UNAVAILABLE, "cannot execute %s: %s", c->p->program, reason);
+    return error_set(error, STATUS_UNAVAILABLE, "cannot %s: %s", steps[c->outcome->step], reason);
 }
 
 static void child_reap(pid_t pid)
@@ -181,36 +181,21 @@ static void child_reap(pid_t pid)
         ;
 }
 
-// Makes the process. Its outcome is the caller's to unmap.
-static enum status child_make(const struct spawn_process *p, unsigned long flags, struct child *c,
-                              pid_t *pid, struct error *error)
-{
-    *c = (struct child){.p = p, .parent = getpid()};
-    c->outcome =
-        mmap(NULL, sizeof(*c->outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (c->outcome == MAP_FAILED)
-        return error_set(error, STATUS_UNAVAILABLE, "no memory for a process: %s", strerror(errno));
-    confine_plan(p->confinement, p->fd_count, &c->orders);
-    pid_t started = child_start(c, flags);
-    if (started < 0) {
-        error_set(error, STATUS_UNAVAILABLE, "cannot make a process: %s", strerror(errno));
-        munmap(c->outcome, sizeof(*c->outcome));
-        return error->status;
-    }
-    *pid = started;
-    return STATUS_OK;
-}
-
 enum status spawn_process(const struct spawn_process *p, pid_t *pid, struct error *error)
 {
-    struct child c;
-    pid_t started;
-    enum status status = child_make(p, CLONE_VFORK, &c, &started, error);
-    if (status != STATUS_OK)
-        return status;
-    if (c.outcome->error != 0) {
+    struct child c = {.p = p, .parent = getpid()};
+    enum status status = STATUS_OK;
+    c.outcome =
+        mmap(NULL, sizeof(*c.outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (c.outcome == MAP_FAILED)
+        return error_set(error, STATUS_UNAVAILABLE, "no memory for a process: %s", strerror(errno));
+    confine_plan(p->confinement, p->fd_count, &c.orders);
+    pid_t started = child_start(&c);
+    if (started < 0) {
+        status = error_set(error, STATUS_UNAVAILABLE, "cannot make a process: %s", strerror(errno));
+    } else if (c.outcome->error != 0) {
         child_reap(started);
-        status = step_explain(c.outcome, c.orders.user, p->program, error);
+        status = step_explain(&c, error);
     } else {
         *pid = started;
     }
@@ -247,8 +232,7 @@ static void environment_extend(char *const *environment, char *variable,
     extended[count] = NULL;
 }
 
-enum status spawn_rank(const struct spawn *s, pid_t *pid, struct spawned *spawned,
-                       struct error *error)
+enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
 {
     char rank[12], world[12], generation[12], parent[12], device[12], name[] = "cpattn-rank";
     int fds[SPAWN_FD_MESH + WORLD_SIZE_MAX] = {s->null_fd, s->stderr_fd, s->stderr_fd,
@@ -273,31 +257,10 @@ enum status spawn_rank(const struct spawn *s, pid_t *pid, struct spawned *spawne
         .fd_count = SPAWN_FD_MESH + s->world_size,
         .confinement = s->confinement,
     };
-    struct child c;
-    enum status status = child_make(&p, 0, &c, pid, error);
+    enum status status = spawn_process(&p, pid, error);
     if (status != STATUS_OK)
-        return error_prefix(error, "rank %d of %d is not started", s->rank, s->world_size);
-    spawned->program = p.program;
-    spawned->confinement = s->confinement;
-    spawned->outcome = c.outcome;
-    return STATUS_OK;
-}
-
-bool spawn_was_refused(const struct spawned *spawned, struct error *error)
-{
-    const struct spawn_outcome *o = spawned->outcome;
-    const struct rank_user *user = &spawned->confinement->user;
-    if (!o || o->error == 0)
-        return false;
-    step_explain(o, user->set ? user : NULL, spawned->program, error);
-    return true;
-}
-
-void spawned_fini(struct spawned *spawned)
-{
-    if (spawned->outcome)
-        munmap(spawned->outcome, sizeof(*spawned->outcome));
-    *spawned = (struct spawned){.outcome = NULL};
+        error_prefix(error, "rank %d of %d is not started", s->rank, s->world_size);
+    return status;
 }
 
 // ---- the environment ---------------------------------------------------------------------------

@@ -62,23 +62,8 @@ struct spawn {
     const int *mesh; // [world_size], the own entry -1
 };
 
-// What comes of a process that was started, and may not have become its program yet.
-struct spawned {
-    const char *program; // borrowed from the spawn, as are its words
-    const struct confinement *confinement;
-    struct spawn_outcome *outcome; // in memory that both have
-};
-
-// Starts a rank, from the main thread, and does not wait until it runs its program: what comes of
-// that is known when it has said something, or ended. UNAVAILABLE when there is no process.
-enum status spawn_rank(const struct spawn *s, pid_t *pid, struct spawned *spawned,
-                       struct error *error) MUST_CHECK;
-
-// Of a process that has ended: whether it did not become the program, and why.
-bool spawn_was_refused(const struct spawned *spawned, struct error *error);
-
-// Frees what is kept for that. Takes a zeroed one.
-void spawned_fini(struct spawned *spawned);
+// Starts a rank, as spawn_process().
+enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error) MUST_CHECK;
 
 // The environment of ranks: one BLAS thread each, a plain locale, and of the daemon's own PATH,
 // LD_LIBRARY_PATH, what sanitizers read, CUDA_* and NCCL_*; that of guests has what Python and
