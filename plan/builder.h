@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an algorithm writes a plan with. Operations are added in an order that is correct when
-// executed one after the other; the builder derives the waits that keep it correct on several
-// streams. A wait that stream order or an earlier wait implies is left out.
+// The builder, with which an algorithm writes a plan. The algorithm adds operations in an order
+// that is correct when executed one after the other. The builder derives the waits that keep it
+// correct on several streams. It leaves out waits that the stream order or an earlier wait implies.
 #ifndef CPATTN_PLAN_BUILDER_H
 #define CPATTN_PLAN_BUILDER_H
 
 #include "plan/plan.h"
 #include "plan/shard.h"
 
-struct builder; // memory errors are sticky: every call is legal after one, the plan is then refused
+struct builder; // after a memory error every call is legal, and builder_finish() fails
 
-// For plan_create(): a builder for the plan of `rank`, NULL when memory is short; the end of a
-// build, which hands the plan over (RESOURCE_EXHAUSTED after a memory error). Destroy takes NULL.
+// For plan_create(). create: NULL if out of memory. finish: moves the plan to the caller, or
+// RESOURCE_EXHAUSTED after a memory error. destroy: accepts NULL.
 struct builder *builder_create(const struct cp_case *c, int rank);
 enum status builder_finish(struct builder *b, struct plan **plan, struct error *error) MUST_CHECK;
 void builder_destroy(struct builder *b);
@@ -20,20 +20,20 @@ void builder_destroy(struct builder *b);
 const struct cp_case *builder_case(const struct builder *b);
 int builder_rank(const struct builder *b);
 
-// Zeroed memory for the algorithm's own arrays, valid until its build function returns. NULL when
-// memory is short; the algorithm then just returns.
+// Zeroed memory for the algorithm's own arrays, valid until its build function returns. NULL: out
+// of memory; the algorithm then returns.
 void *builder_alloc(struct builder *b, size_t count, size_t size);
 
-// Adds a buffer and returns its index. The name is borrowed for the call.
+// Adds a buffer and returns its index. The name is copied.
 int32_t builder_buffer(struct builder *b, const char *name, enum buffer_role role, int64_t bytes);
 
-// Marks the operations added from here on.
+// Sets phase and step of the operations that are added from here on.
 void builder_step(struct builder *b, enum plan_phase phase, int step);
 
 // Each adds an operation: exchanges on STREAM_COMM, all others on STREAM_COMPUTE. Slices, transfers
-// and operands are copied. What has no slices or an empty destination is not added. An exchange is
-// added even if nothing of it is left after its empty sides are dropped, so that the n-th exchange
-// of all ranks is the same one.
+// and operands are copied. An operation without slices or with an empty destination is not added.
+// An exchange is added even if all its messages are empty, so that the n-th exchange is the same on
+// all ranks.
 void builder_attend(struct builder *b, enum op_kind kind, struct heads heads, int64_t q_rows,
                     int64_t bias_rows, const struct region operand[OPERANDS_MAX],
                     const struct slice *slices, int count);
@@ -41,7 +41,7 @@ void builder_row_dot(struct builder *b, struct heads heads, int64_t q_rows, stru
                      struct region out, struct region d);
 void builder_fill_heads(struct builder *b, struct heads heads, int64_t q_rows, struct region source,
                         struct region destination);
-// Over the rows of the slices, whose keys do not matter.
+// Over the query rows of the slices; their keys are ignored.
 void builder_sink_grad(struct builder *b, struct heads heads, int64_t q_rows,
                        const struct region operand[OPERANDS_MAX], const struct slice *slices,
                        int count);
@@ -51,7 +51,7 @@ void builder_convert(struct builder *b, struct region source, struct region dest
 void builder_fill(struct builder *b, struct region destination, float value);
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count);
 
-// Each algorithm is one function in one file of this name.
+// Each algorithm is one function in a file of the same name.
 void ring_build(struct builder *b);         // p2p
 void gather_build(struct builder *b);       // all_gather
 void ulysses_build(struct builder *b);      // a2a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The query side of an attention: some heads of a team's queries, which stay where they are, and
-// what is summed up for them while keys come by. Every algorithm is made of such parts.
+// A part: the query side of an attention. It holds a subset of heads of a team's queries, and their
+// accumulators. The queries stay in place while keys arrive. Every algorithm is made of parts.
 #ifndef CPATTN_PLAN_PART_H
 #define CPATTN_PLAN_PART_H
 
@@ -17,27 +17,27 @@ struct part {
     struct region o_sum;                  // fp32, running result
     struct region lse;                    // fp32 [heads][q_rows], running result
     struct region d, dq_sum;              // fp32, when training
-    struct region sink, dsink, max_logit; // of the part's heads; the latter two are the rank's part
-    struct region bias, dbias;            // of the part's heads; dbias is the rank's part
+    struct region sink, dsink, max_logit; // of the part's heads; the latter two: this rank's part
+    struct region bias, dbias;            // of the part's heads; dbias: this rank's part
     int64_t bias_rows;
 
     struct span *q_spans, *kv_spans;
     int q_span_count;
     struct slice *slices;
-    int slice_count, slice_source; // those there are, of the team that begins there; -1: others
+    int slice_count, slice_source; // `slices` holds those of this source team's keys; -1: none
 };
 
-// A part over all heads of the rank's own tokens: its operands are inputs and outputs as they are.
-// Each init makes the buffers of the sums and returns false when memory is short: the algorithm
-// then just returns.
+// Creates a part over all heads of the rank's own tokens, directly on the inputs and outputs. Each
+// init creates the buffers of the accumulators. False: out of memory; the algorithm then returns.
 bool part_init_own(struct part *p, struct builder *b, const struct tensors *t);
 
-// A part over some heads of a team's tokens, all in buffers of its own with `suffix` behind their
-// names. q and d_out are the caller's to fill.
+// Creates a part for a subset of heads of a team's tokens. Its buffers are new, named with
+// `suffix`. The caller fills q and d_out.
 bool part_init_team(struct part *p, struct builder *b, const struct tensors *t, struct team team,
                     struct heads heads, const char *suffix);
 
-// Starts the running result: O = 0, and LSE = -inf or the sink: a logit without a value.
+// Initializes the running result: O = 0, and LSE = -inf or the sink, a logit without a value
+// vector.
 void part_forward_begin(struct part *p);
 // Attends the keys and values of `source`.
 void part_forward(struct part *p, struct pair kv, struct team source);
@@ -46,7 +46,7 @@ void part_backward_begin(struct part *p);
 // Adds to dQ and to `dkv` (fp32) the contributions of the keys and values of `source`.
 void part_backward(struct part *p, struct pair kv, struct pair dkv, struct team source);
 
-// For the part's key heads: a new buffer of some rows, and the pair in one.
+// For the part's key heads: creates a buffer of `rows` rows; returns K and V in such a buffer.
 int32_t part_key_buffer(const struct part *p, const char *name, const char *suffix, int64_t rows,
                         int element);
 struct pair part_keys(const struct part *p, int32_t buffer, int64_t rows, int element);

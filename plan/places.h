@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the whole tensors of a case lie that a client hands in and wants back. There are two
-// segments of memory: one that holds inputs, one that takes what is wanted.
+// Places of a client's whole tensors in two segments of memory: one with given inputs, one for the
+// wanted results.
 #ifndef CPATTN_PLAN_PLACES_H
 #define CPATTN_PLAN_PLACES_H
 
@@ -16,7 +16,7 @@ struct whole_places {
     int64_t expected[WHOLE_TENSORS]; // in the second: results as the reference has them
 };
 
-// What the daemon sends a rank with the descriptors of the segments.
+// Frame to a rank that comes with the descriptors of the segments.
 struct places_frame {
     struct whole_places places;
     int32_t has_given, has_wanted; // the descriptors that come, in this order
@@ -27,14 +27,14 @@ void places_init(struct whole_places *p); // none
 bool places_have_given(const struct whole_places *p);
 bool places_have_wanted(const struct whole_places *p); // wanted or expected
 
-// Lays tensors out one behind the other, each at a multiple of PLACE_ALIGNMENT: those whose place
-// is not PLACE_NONE get one. The sizes of the segments; 0 where a segment holds nothing.
+// Assigns consecutive places, multiples of PLACE_ALIGNMENT, to all tensors whose place is not
+// PLACE_NONE. Stores the sizes of the segments; 0: an empty segment.
 void places_lay_out(const struct cp_case *c, struct whole_places *p, int64_t *given_bytes,
                     int64_t *wanted_bytes);
 
-// Whether every place is a multiple of 4 and its tensor, which the case has, lies within segments
-// of these sizes. INVALID_ARGUMENT with the tensor that does not; UNIMPLEMENTED for what is not
-// delivered.
+// Checks that the case has every placed tensor, that the place is a multiple of 4, and that the
+// tensor is inside its segment. INVALID_ARGUMENT names the tensor; UNIMPLEMENTED: a tensor that is
+// not delivered.
 enum status places_check(const struct cp_case *c, const struct whole_places *p, int64_t given_bytes,
                          int64_t wanted_bytes, struct error *error) MUST_CHECK;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: what one rank has to execute for a case, as data. Operations with the memory they read
-// and write; the waits between streams are derived from that by the builder and by nobody else.
+// A plan: what one rank executes for a case, as data: operations with the memory that they read and
+// write. Only the builder makes waits between streams; it derives them from that memory.
 //
 // Building is pure: the same case and rank give the same plan. A plan owns its arrays.
 #ifndef CPATTN_PLAN_PLAN_H
@@ -11,10 +11,10 @@
 #include "plan/case.h"
 #include "plan/slice.h"
 
-// Operations of one stream run in plan order; operations of different streams only as `waits` says.
+// Operations of one stream run in plan order; `waits` orders operations of different streams.
 enum plan_stream { STREAM_COMPUTE, STREAM_COMM, PLAN_STREAMS };
 
-// Who fills a buffer before the first operation, and who reads it after the last.
+// The contents of a buffer before the first operation (inputs) or after the last (results).
 enum buffer_role {
     BUFFER_INPUT_Q,    // dtype [q rows][heads][d_qk]
     BUFFER_INPUT_KV,   // dtype K [kv rows][kv_heads][d_qk] followed by V [kv rows][kv_heads][d_v]
@@ -28,7 +28,7 @@ enum buffer_role {
     BUFFER_INPUT_SINK, // fp32 [heads of the case]
     BUFFER_DSINK,      // fp32 [heads of the case], the same on every rank
     BUFFER_MAX_LOGIT,  // fp32 [heads of the case], the same on every rank
-    BUFFER_SCRATCH,    // nobody
+    BUFFER_SCRATCH,    // undefined
 };
 
 struct plan_buffer {
@@ -37,10 +37,10 @@ struct plan_buffer {
     int64_t bytes;
 };
 
-// Part of a buffer: `rows` pieces of `bytes` bytes each, `stride` bytes apart, the first at
-// `offset`; and that `blocks` times, `block_stride` bytes apart. rows 0 and 1 are one piece,
-// without a stride and without blocks; blocks 0 and 1 are one block. Pieces ascend and do not meet.
-// bytes == 0 is an empty region that conflicts with nothing.
+// Part of a buffer: `blocks` blocks, `block_stride` bytes apart, the first at `offset`. A block has
+// `rows` pieces of `bytes` bytes each, `stride` bytes apart. rows 0 and 1 are one piece, without
+// stride and blocks; blocks 0 and 1 are one block. Pieces ascend and do not overlap. bytes == 0: an
+// empty region.
 struct region {
     int32_t buffer;
     int64_t offset, bytes;
@@ -48,7 +48,7 @@ struct region {
     int64_t blocks, block_stride;
 };
 
-// The region with as few pieces as it can be told with; empty where any of the counts is 0.
+// Returns the region with its pieces merged where possible; empty if any count is 0.
 struct region region_make(struct region r);
 
 static inline int64_t region_blocks(const struct region *r)
@@ -59,7 +59,7 @@ static inline int64_t region_pieces(const struct region *r)
 {
     return r->rows > 1 ? r->rows * region_blocks(r) : 1;
 }
-// Where the i-th piece begins in the buffer.
+// Offset of the i-th piece in the buffer.
 static inline int64_t region_piece(const struct region *r, int64_t i)
 {
     if (r->rows <= 1)
@@ -83,7 +83,7 @@ static inline struct region region_part(struct region whole, int64_t offset, int
     return (struct region){.buffer = whole.buffer, .offset = whole.offset + offset, .bytes = bytes};
 }
 
-// Consecutive heads of the case: query heads and the key heads that they use.
+// A range of query heads of the case, and the range of key heads that they use.
 struct heads {
     int32_t first, count;
     int32_t kv_first, kv_count;
@@ -126,13 +126,13 @@ enum { SINK_GRAD_SINK, SINK_GRAD_LSE, SINK_GRAD_D, SINK_GRAD_DSINK };
 
 enum access { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_READ_WRITE = 3 };
 
-// What an operation of this kind does to its i-th operand; ACCESS_NONE where it has none.
+// How an operation of this kind accesses its i-th operand; ACCESS_NONE: it has no such operand.
 enum access op_access(enum op_kind kind, int operand);
 const char *op_kind_name(enum op_kind kind);
 
 // One message pair with a peer inside an exchange: `send` is read, `receive` is written; either may
-// be empty. peer == own rank is a local copy. The k-th send to a peer that is not empty meets the
-// k-th receive that is not empty in the peer's list.
+// be empty. peer == own rank is a local copy. The k-th non-empty send to a peer matches the k-th
+// non-empty receive from this rank in the peer's list.
 struct transfer {
     int32_t peer;
     struct region send, receive;
@@ -144,15 +144,15 @@ struct op {
     enum op_kind kind;
     enum plan_stream stream;
     enum plan_phase phase;
-    int32_t step; // of the algorithm, for people and for progress
+    int32_t step; // of the algorithm, for output and progress
     struct region operand[OPERANDS_MAX];
-    struct heads heads; // attend, row dot, fill heads, sink gradient: those that the operands hold
-    int64_t q_rows;     // of the same: rows of the query side's operands
-    int64_t bias_rows;  // attend, with a bias
+    struct heads heads; // attend, row dot, fill heads, sink gradient: heads of the operands
+    int64_t q_rows;     // same operations: rows of the query operands
+    int64_t bias_rows;  // attend with a bias
     float value;        // fill
     int32_t slice_first, slice_count;       // attend, sink gradient (without keys): in plan.slices
     int32_t transfer_first, transfer_count; // exchange: in plan.transfers
-    int32_t wait_first, wait_count; // in plan.waits: operations of other streams, done before this
+    int32_t wait_first, wait_count; // in plan.waits: operations of other streams to wait for
 };
 
 struct plan {
@@ -170,42 +170,43 @@ struct plan {
     int32_t wait_count;
 };
 
-// Builds the plan of `rank` for a case that case_check() admits. RESOURCE_EXHAUSTED when memory is
-// short.
+// Builds the plan of `rank` for a case that case_check() admits. RESOURCE_EXHAUSTED: out of memory.
 enum status plan_create(const struct cp_case *c, int rank, struct plan **plan,
                         struct error *error) MUST_CHECK;
-// Most slices that a plan may have, and a bound of those that the plan of any rank of the case has:
-// every span of queries with every span of keys. case_check() refuses a case beyond. 4096 sequences
-// on 64 ranks pass in a ring.
+// Limit of slices in a plan, and an upper bound for the plan of any rank of a case: every span of
+// queries with every span of keys. case_check() refuses a case whose bound exceeds the limit. A
+// ring of 64 ranks with 4096 sequences stays below it.
 #define PLAN_SLICES_MAX (INT64_C(9) << 18)
 int64_t plan_slices_bound(const struct cp_case *c);
 
-// Frees the slices of a plan that is to be neither executed nor explained.
+// Frees the slices of a plan that will be neither executed nor explained.
 void plan_forget_slices(struct plan *plan);
-// Leaves the buffers of inputs and results, and no operation: for who computes in another way.
+// Removes everything except the buffers of inputs and results; for ranks that do not execute a
+// plan.
 void plan_keep_tensors(struct plan *plan);
 void plan_destroy(struct plan *plan);
 
-// Checks the plans of all ranks of one case together, knowing nothing of how they were built:
+// Checks the plans of all ranks of one case together, independently of the builder:
 // - each input and output of the case exists once and has its size; inputs are not written;
-// - regions lie inside their buffers, slices inside their operands, operands fit to each other;
-// - waits point backwards to other streams, exchanges and nothing else are on STREAM_COMM;
-// - every two operations that touch the same bytes, one of them writing, are ordered by streams and
-//   waits, and no operation writes what it touches otherwise;
+// - regions are inside their buffers, slices inside their operands, operands match each other;
+// - waits refer to earlier operations of other streams; exactly the exchanges are on STREAM_COMM;
+// - any two operations that access the same bytes, of which one writes, are ordered by streams and
+//   waits; no operation writes bytes that it also accesses through another operand;
 // - nothing is read before it was written or is an input; every output is written completely;
-// - all ranks have the same number of exchanges, and what one sends in its n-th is what the peer
-//   receives in its n-th, message by message, byte by byte. Hence nothing can deadlock.
-// INTERNAL with a sentence that names rank, operations and bytes of the first fault;
-// RESOURCE_EXHAUSTED when memory is short.
+// - all ranks have the same number of exchanges, and the messages that a rank sends in its n-th
+//   exchange match those that its peers receive in their n-th, in number and bytes. So no deadlock
+//   is possible.
+// INTERNAL: a sentence names rank, operations and bytes of the first fault. RESOURCE_EXHAUSTED: out
+// of memory.
 enum status plan_check(struct plan *const *plans, int world_size, struct error *error) MUST_CHECK;
-// The same in two steps, for who does not want to keep all slices at once: all but the last point,
-// of one plan; and the last, for which no slices are needed.
+// The same in two steps, for callers that do not keep all slices at once: all points except the
+// last, for one plan; then the last point, which needs no slices.
 enum status plan_check_alone(const struct plan *plan, struct error *error) MUST_CHECK;
 enum status plan_check_exchanges(struct plan *const *plans, int world_size,
                                  struct error *error) MUST_CHECK;
 
-// The plan for people: buffers, then per step what is computed (FLOPs), what moves (bytes, peers),
-// what waits. Written to `out` as aligned text. Errors of the stream are the caller's to check.
+// Writes the plan to `out` as aligned text: buffers, then per step the computation (FLOPs), the
+// transfers (bytes, peers) and the waits. The caller checks the stream for errors.
 void plan_explain(const struct plan *plan, FILE *out);
 
 double op_flops(const struct plan *plan, const struct op *op);  // attend operations, else 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which teams' keys the queries of a team see at all: what an algorithm has to bring there.
+// Which teams' keys the queries of a team see: the keys that an algorithm must bring to it.
 #ifndef CPATTN_PLAN_SIGHT_H
 #define CPATTN_PLAN_SIGHT_H
 
@@ -10,7 +10,7 @@ struct sight {
     uint64_t teams[WORLD_SIZE_MAX];
 };
 
-// Of all teams of `size` consecutive ranks; size divides the world's.
+// For all teams of `size` consecutive ranks; size divides the world size.
 void sight_init(struct sight *sight, const struct cp_case *c, int size);
 
 static inline bool sight_has(const struct sight *sight, int team, int source)

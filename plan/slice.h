@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slice: a rectangle of the attention matrix in local memory rows, with its place in the global
-// one.
+// A slice: a rectangle of the attention matrix in local rows, with its place in the global matrix.
 #ifndef CPATTN_PLAN_SLICE_H
 #define CPATTN_PLAN_SLICE_H
 
@@ -9,20 +8,20 @@
 
 #define SLICE_UNBOUNDED (INT64_C(1) << 40)
 
-// Local query i (0 <= i < q_len) sees local key j (0 <= j < kv_len) iff
-// -left <= j + offset - i <= right. Query i lies in row q_row + i * row_step of Q, O, LSE, dO, dQ;
-// key j in row kv_row + j * row_step of K, V, dK, dV (row_step: the case's, plan/shard.h). offset =
-// global position of the first key - that of the first query (plus the mask's shift).
+// Local query i (0 <= i < q_len) sees local key j (0 <= j < kv_len) iff -left <= j + offset - i <=
+// right. Query i lies in row q_row + i * row_step of Q, O, LSE, dO, dQ; key j in row kv_row + j *
+// row_step of K, V, dK, dV (row_step: the case's, plan/shard.h). offset = global position of the
+// first key - that of the first query (plus the mask's shift).
 struct slice {
     int64_t q_row, q_len;
     int64_t kv_row, kv_len;
     int64_t offset;
     int64_t left, right; // >= SLICE_UNBOUNDED: no bound on that side
-    // Where in the bias (plan/bias.h) the first query's row and the first key's column are.
+    // Row of the first query and column of the first key in the bias (plan/bias.h).
     int64_t bias_row, bias_column;
 };
 
-// Keys [*begin, *end) of the slice that query i sees; empty where begin >= end.
+// Keys [*begin, *end) of the slice that query i sees; none if begin >= end.
 static inline void slice_visible(const struct slice *s, int64_t i, int64_t *begin, int64_t *end)
 {
     int64_t lo = s->left >= SLICE_UNBOUNDED ? 0 : i - s->offset - s->left;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a case in one piece, as a program without ranks has them: their names, shapes and
-// the rows of their tokens.
+// Whole tensors of a case, as a program without ranks has them: names, shapes, rows of tokens.
 //
-// q, k, v, do and what has their shape are [batch][seqlen][heads][head_dim] in bshd,
+// q, k, v, do, out, dq, dk and dv are [batch][seqlen][heads][head_dim] in bshd,
 // [seqlen][batch][heads][head_dim] in sbhd, and [tokens][heads][head_dim] in thd, where the
 // sequences follow each other, each with the tokens that it occupies. A row is one token: all its
 // heads. lse is fp32 [batch][heads][seqlen_q], in thd [heads][tokens]. bias and dbias are [1 or
-// batch][1 or heads][1 or seqlen_q][seqlen_kv]; sink, dsink and max_logit are fp32 [heads]. All
-// are dense, without a gap.
+// batch][1 or heads][1 or seqlen_q][seqlen_kv]; sink, dsink and max_logit are fp32 [heads]. All are
+// dense, without a gap.
 #ifndef CPATTN_PLAN_WHOLE_H
 #define CPATTN_PLAN_WHOLE_H
 
@@ -49,10 +48,10 @@ struct whole_shape {
     enum case_dtype dtype;
 };
 
-// False where the case has no such tensor: do and gradients without training, bias, sink.
+// False: the case has no such tensor, as do and gradients without training.
 bool whole_shape(const struct cp_case *c, enum whole_tensor tensor, struct whole_shape *shape);
 
-// Its bytes; 0 where the case has none. The case is one that case_check() admits.
+// Size in bytes; 0: the case has no such tensor. The case must pass case_check().
 int64_t whole_bytes(const struct cp_case *c, enum whole_tensor tensor);
 
 // "bf16 [2, 512, 8, 128]". Returns `text`.
