@@ -39,6 +39,7 @@ tests_client_test_client_faults_SOURCES = tests/client/test_client_faults.c test
     tests/client/fake.h
 tests_client_test_client_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc
 test_scripts += tests/client/test_examples.sh
+test_scripts += tests/client/test_protocol.sh
 
 if TLS
 test_programs += tests/client/test_client_remote
