@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention operations work on. Who computes them is said in kernels/provider.h; the
-// operations of a backend around them are in kernels/backend.h.
+// Arguments of attention operations. kernels/provider.h is the interface of their kernels;
+// kernels/backend.h has the other operations of a backend.
 //
 // Layouts (C order): Q, dO-like [rows][heads][d]; K, V-like [rows][kv_heads][d]; LSE, D
 // [heads][q_rows]. Inputs are in the case's dtype, accumulators (O, LSE, dQ, dK, dV) in fp32. Query
-// head h uses key head (h + head_phase) / group. Memory belongs to the caller; a backend keeps only
-// scratch of its own.
+// head h uses key head (h + head_phase) / group. The caller owns the memory; a backend owns only
+// its scratch.
 #ifndef CPATTN_KERNELS_ATTENTION_H
 #define CPATTN_KERNELS_ATTENTION_H
 
@@ -21,9 +21,9 @@ struct attention_shape {
     int64_t row_step;   // of the slices
     double scale;
     double softcap; // logit = softcap * tanh(scale * qk / softcap); 0: logit = scale * qk
-    // Bias of query head h, query i and key j of a slice, added to the logit:
-    // bias[h * bias_head_stride + (bias_row + i * bias_row_step) * bias_row_stride + bias_column +
-    // j]; a head stride or row step of 0: one for all.
+    // Bias of query head h, query i and key j of a slice, added to the logit: bias[h *
+    // bias_head_stride + (bias_row + i * bias_row_step) * bias_row_stride + bias_column + j]; a
+    // head stride or row step of 0: one for all.
     int64_t bias_head_stride, bias_row_stride, bias_row_step;
     bool deterministic; // the same bits in every run; a backend may be faster without
 };
@@ -36,7 +36,7 @@ struct attention_forward {
     // Merge in fp32 with what was there (L0): L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L) o.
     float *o, *lse;
     const void *bias; // dtype; NULL: none
-    float *max_logit; // [heads]: raised to the largest visible logit; NULL: not wanted
+    float *max_logit; // [heads]: is raised to the largest visible logit; NULL: not wanted
     const struct slice *slices;
     int32_t slice_count;
 };
@@ -45,12 +45,12 @@ struct attention_backward {
     struct attention_shape shape;
     const void *q, *k, *v, *d_out;
     const float *lse, *d; // of the complete forward; rows with LSE = -inf contribute nothing
-    const float *o;       // of the complete forward, [q_rows][heads][d_v]; NULL: only D is at hand
+    const float *o;       // of the complete forward, [q_rows][heads][d_v]; NULL: only D is given
     // P = exp(logit - LSE), dS = P (dO V' - D): dV += P' dO, dbias += dS; then, with a softcap, dS
     // times the slope of tanh: dQ += scale dS K, dK += scale dS' Q.
     float *dq, *dk, *dv;
     const void *bias; // as in forward
-    float *dbias;     // laid out as the bias; NULL: not wanted
+    float *dbias;     // layout of the bias; NULL: not wanted
     const struct slice *slices;
     int32_t slice_count;
 };

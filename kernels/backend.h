@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend: its life, its own attention kernels, and the elementwise operations that every plan
-// needs. One table per backend; plans know nothing else of it. Layouts are those of
-// kernels/attention.h.
+// A backend: its lifetime, its own attention kernels, and the elementwise operations of plans.
+// There is one table per backend; plans use nothing else. Layouts are those of kernels/attention.h.
 #ifndef CPATTN_KERNELS_BACKEND_H
 #define CPATTN_KERNELS_BACKEND_H
 
@@ -11,14 +10,14 @@
 
 struct attention_work; // one attention, prepared by a backend's own kernels
 
-// The project's own kernels. They take every case, merge into O and LSE, and add into gradients.
+// The project's own kernels. They support every case, merge into O and LSE, and add to gradients.
 struct attention_kernels {
-    // At once: what is prepared otherwise is done here, in memory that the backend finds itself.
+    // Without preparation: prepares and computes in one call, in the backend's own memory.
     enum status (*forward)(struct attention_backend *backend, const struct attention_forward *args,
                            struct error *error);
     enum status (*backward)(struct attention_backend *backend,
                             const struct attention_backward *args, struct error *error);
-    // As of a provider (kernels/provider.h). All NULL: there is nothing to prepare.
+    // As in struct provider_ops (kernels/provider.h). All NULL: there is nothing to prepare.
     enum status (*prepare)(struct attention_backend *backend, const struct attention_op *op,
                            struct attention_work **work, struct op_needs *needs,
                            struct error *error);
@@ -53,20 +52,20 @@ struct backend_ops {
     void (*fill_heads)(struct attention_backend *backend, const struct attention_shape *shape,
                        const float *source, float *destination);
     // dsink[h] -= sum over the rows of exp(sink[h] - LSE[h][row]) * D[h][row]. `scratch` has
-    // sink_grad_scratch() bytes; NULL: the backend finds its own.
+    // sink_grad_scratch() bytes; NULL: the backend uses its own.
     void (*sink_grad)(struct attention_backend *backend, const struct attention_shape *shape,
                       const struct packed_rows *rows, void *scratch, const float *sink,
                       const float *lse, const float *d, float *dsink);
-    // NULL: it takes none.
+    // NULL: no scratch is needed.
     size_t (*sink_grad_scratch)(const struct attention_shape *shape,
                                 const struct packed_rows *rows);
     void (*convert)(struct attention_backend *backend, enum case_dtype dtype, const float *source,
                     void *destination, int64_t count);
     void (*fill)(struct attention_backend *backend, float *destination, float value, int64_t count);
 
-    // For providers whose kernels do not merge. Packed tensors are in `dtype`. Packed rows that
-    // have no table get one for each call.
-    // Merges O and LSE of packed rows into running ones, as kernels/attention.h says.
+    // Generic operations for providers whose kernels do not merge. Packed tensors are in `dtype`.
+    // Packed rows without a table get a temporary one for each call. Merges O and LSE of packed
+    // rows into running ones, as kernels/attention.h says.
     void (*merge_rows)(struct attention_backend *backend, const struct attention_shape *shape,
                        const struct packed_rows *rows, enum case_dtype dtype, const void *o_packed,
                        const float *lse_packed, enum packed_layout layout, float *o, float *lse);
@@ -80,16 +79,16 @@ struct backend_ops {
     void (*pack_heads)(struct attention_backend *backend, const struct attention_shape *shape,
                        const struct packed_rows *rows, enum packed_layout layout,
                        const float *source, float *packed);
-    // Memory for the tables and zeros of one plan, host and device side by side, until release().
-    // RESOURCE_EXHAUSTED. Nothing that uses the memory of the plan before is under way. NULL:
-    // no operation of this backend has a table.
+    // Allocates memory for the tables and zeros of one plan, on host and device, until release().
+    // Work that uses the memory of the previous plan must be finished. RESOURCE_EXHAUSTED. NULL: no
+    // operation of this backend has a table.
     enum status (*tables_reserve)(struct attention_backend *backend, size_t bytes, void **host,
                                   void **device, struct error *error);
-    // Puts a copy of the first bytes of it on the stream.
+    // Enqueues a copy of the first `bytes` bytes from host to device.
     void (*tables_push)(struct attention_backend *backend, size_t bytes);
     void (*tables_release)(struct attention_backend *backend);
 
-    // The cudaStream_t that work is put on; NULL where work is done at once.
+    // The cudaStream_t on which work is enqueued; NULL: work is done immediately.
     void *(*stream)(struct attention_backend *backend);
 };
 

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A provider in a shared object (kernels/cpattn_provider.h) behind the contract of
-// kernels/provider.h.
+// Adapts a provider in a shared object (kernels/cpattn_provider.h) to kernels/provider.h.
 #ifndef CPATTN_KERNELS_FOREIGN_H
 #define CPATTN_KERNELS_FOREIGN_H
 
 #include "kernels/provider.h"
 
-// Whether the object can be loaded and its table be used with that backend; it stays loaded then.
-// FAILED_PRECONDITION as foreign_open(), which also calls the provider's open().
+// Loads the object and checks that its table works with this backend; does not call the provider's
+// open(). The object stays loaded. FAILED_PRECONDITION as for foreign_open().
 enum status foreign_look(const char *file, const struct backend_ops *ops,
                          struct error *error) MUST_CHECK;
 
-// Loads the object, whose provider is called `name` from then on, for tensors of that backend,
-// which it borrows. FAILED_PRECONDITION with the reason: the file cannot be loaded, is no provider,
-// is of another version, or does not work with this backend.
+// Loads the object and opens its provider under the name `name`, for tensors of this backend.
+// Borrows the backend. FAILED_PRECONDITION with the reason: the file cannot be loaded, is not a
+// provider, has another version, or does not work with this backend.
 enum status foreign_open(const char *name, const char *file, const struct backend_ops *ops,
                          struct attention_backend *backend, struct attention_provider **provider,
                          struct error *error) MUST_CHECK;
 void foreign_close(struct attention_provider *provider); // takes NULL
 
-// What an open provider says of itself, for people; "" where it says nothing.
+// Description of an open provider, for people; "": none.
 const char *foreign_about(struct attention_provider *provider);
 
 #endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of jobs. A job is what ranks are asked to do: a case of attention, or something else that
-// has a row in job_kinds. What a job asks for is its *spec*: plain data without pointers, a struct
-// of its kind's, that is copied between the processes of one build. The daemon knows of a kind what
-// stands here; rank/kind.h has what ranks do for it.
+// Kinds of jobs, the daemon's side; rank/kind.h has the ranks' side. A job is what ranks are asked
+// to do: a case of attention, or another kind in job_kinds. Its *spec* is plain data without
+// pointers, a struct of its kind, which is copied between the processes of one build.
 #ifndef CPATTN_PLAN_KIND_H
 #define CPATTN_PLAN_KIND_H
 
@@ -12,38 +11,38 @@
 
 #define KIND_NAME_MAX 32 // with its NUL
 
-// Bytes that the spec of a kind may have; attention's may have more.
+// Maximum bytes of a spec; attention's may have more.
 #define JOB_SPEC_BYTES 2048
 
-// What the daemon has to know of a job. Pointers lead into the spec.
+// Properties of a job that the daemon uses. Pointers refer to the spec.
 struct job_needs {
     int32_t world_size;         // 1..WORLD_SIZE_MAX
-    const char *implementation; // the guest whose ranks run it, or "": our own
+    const char *implementation; // the guest that runs it, or "": the daemon's own ranks
     const char *provider;       // of attention kernels, or ""
-    bool verdict;               // its results are compared with something; else it is UNVERIFIED
-    struct case_cost cost;      // what it takes at least; zeros where nobody has counted
+    bool verdict;               // its results are compared; otherwise it is UNVERIFIED
+    struct case_cost cost;      // lower bounds of its work; zeros: not known
 };
 
-// Functions get specs that check() admits, but for init() and check().
+// All functions except init() and check() get specs that have passed check().
 struct job_kind {
     const char *name;  // a word: letters, digits and underscores
     size_t spec_bytes; // up to JOB_SPEC_BYTES
-    // Members of the spec that a request may set by name; NULL: attention, whose case has a message
-    // of its own on the wire.
+    // Members of the spec that a request may set by name; NULL: attention, whose case has its own
+    // message on the wire.
     const struct case_field *fields;
     void (*init)(void *spec); // defaults, into zeros
-    // OK, or the reason why not, as case_check(): of members within the ranges of the table.
+    // OK, or the reason of a refusal, as case_check(). All members are within the table's ranges.
     enum status (*check)(const void *spec, struct error *error);
     void (*needs)(const void *spec, struct job_needs *needs);
-    // Bytes that one rank (the largest) takes at most. RESOURCE_EXHAUSTED: no machine has them.
+    // Maximum bytes of one rank (the largest). RESOURCE_EXHAUSTED: more than any machine has.
     enum status (*memory)(const void *spec, int64_t *rank_bytes, struct error *error);
-    // Equal for specs that are the same job, on every machine; NULL: as the fields are.
+    // Equal for specs of the same job, on every machine; NULL: computed from the fields.
     uint64_t (*hash)(const void *spec);
-    // A line for people, as case_describe(); NULL: the fields that differ from init().
+    // One line for people, as case_describe(); NULL: lists the fields that differ from init().
     int (*describe)(const void *spec, char *text, size_t size);
 };
 
-// Those that there are; ends with NULL. Attention is the first.
+// All kinds; ends with NULL. Attention is the first.
 extern const struct job_kind *const job_kinds[];
 extern const struct job_kind job_kind_attention;
 
@@ -51,7 +50,7 @@ const struct job_kind *job_kind_find(const char *name); // NULL: there is none
 
 // ---- specs ----
 
-// A job with its spec, which nothing outside points into.
+// A job with its spec. It contains no pointers.
 struct job_spec {
     const struct job_kind *kind;
     union {
@@ -61,7 +60,7 @@ struct job_spec {
     };
 };
 
-// A job of another kind as it travels between client and daemon: names and values as text.
+// A job of another kind between client and daemon: names and values as text.
 #define JOB_FIELDS_MAX      32
 #define JOB_FIELD_NAME_MAX  40 // with its NUL, as the next
 #define JOB_FIELD_VALUE_MAX 88
@@ -76,8 +75,8 @@ struct job_text {
 
 void job_spec_of_case(struct job_spec *spec, const struct cp_case *c);
 
-// Makes a spec of text: defaults, then the fields. INVALID_ARGUMENT: there is no such kind, or it
-// has no such field, or a field does not take its value, or is there twice; else what check() says.
+// Builds a spec from text: defaults, then the fields. INVALID_ARGUMENT: an unknown kind or field, a
+// value that a field does not accept, or a field given twice; otherwise the status of check().
 enum status job_spec_parse(struct job_spec *spec, const struct job_text *text,
                            struct error *error) MUST_CHECK;
 
@@ -96,10 +95,10 @@ struct job_frame {
                                                                             : JOB_SPEC_BYTES];
 };
 
-// Fills a frame and gives the bytes of it that are in use.
+// Fills a frame and returns the number of used bytes.
 uint32_t job_frame_fill(struct job_frame *frame, const struct job_spec *spec);
 
-// Makes a spec of the first `size` bytes of a frame, unchecked. DATA_LOSS: they are no such frame.
+// Builds an unchecked spec from the first `size` bytes of a frame. DATA_LOSS: not a valid frame.
 enum status job_frame_load(const void *frame, size_t size, struct job_spec *spec,
                            struct error *error) MUST_CHECK;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain structs whose members are set, checked and printed by their names, as a table of
-// struct case_field (plan/case.h) has them. A case is one, and so is what any other kind of job
-// asks for. A table ends with a NULL name. FIELD_LIST is for cases alone.
+// Sets, checks and prints members of plain structs by name, driven by a table of struct case_field
+// (plan/case.h). Cases and the specs of other kinds use such tables. A table ends with a NULL name.
+// Only cases have FIELD_LIST.
 #ifndef CPATTN_PLAN_MEMBERS_H
 #define CPATTN_PLAN_MEMBERS_H
 
@@ -21,13 +21,13 @@
 #define MEMBER_CHOICE(type, member, list, text)                                                    \
     MEMBER_FIELD(type, member, FIELD_CHOICE, .choices = list, .help = text)
 
-// Whether two names are the same; '-' in the first reads as '_'.
+// True if the names are equal; '-' in the first counts as '_'.
 bool members_name_is(const char *name, const char *field);
 
-// The field of that name, or NULL.
+// Finds a field by name; NULL: none.
 const struct case_field *members_find(const struct case_field *fields, const char *name);
 
-// INVALID_ARGUMENT for the first member outside its range, with what is accepted.
+// INVALID_ARGUMENT: a sentence names the first member outside its range and what is accepted.
 enum status members_check(const void *record, const struct case_field *fields,
                           struct error *error) MUST_CHECK;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session leaves to a backend: memory, inputs, execution, verification. An engine is made
-// once in the life of a rank and runs one case after the other.
+// An engine does the work of a session that depends on the backend: memory, inputs, execution,
+// verification. A rank creates one engine, which runs one case after the other.
 #ifndef CPATTN_RANK_ENGINE_H
 #define CPATTN_RANK_ENGINE_H
 
@@ -10,58 +10,58 @@ struct engine {
     const struct engine_ops *ops;
 };
 
-// Called in this order for each case. After an error, or a lack, nothing but release() follows.
+// Called in this order for each case. After an error or missing memory only release() follows.
 struct engine_ops {
     const char *name; // "cpu"
-    // There is no plan to run: execute() gets a job whose plan has the buffers of inputs and
-    // results and nothing else. What such an engine delivers is judged to the last element. Where
-    // execute() has filled the report's refusal, verify() does not follow.
+    // The engine computes without a plan: execute() gets a job whose plan has only the buffers of
+    // inputs and results. Every element of its results is judged. If execute() fills in the
+    // report's refusal, verify() is not called.
     bool brings_execution;
-    double verify_work; // what a rank spends on a verdict with `verify: auto` (judge/tiles.h)
-    // Chooses who computes the job's attention, and adds to *host_bytes what the engine takes of
-    // the job's arena.
+    double verify_work; // work of a rank for a verdict with `verify: auto` (judge/tiles.h)
+    // Chooses the providers of the job's attention, and adds to *host_bytes the bytes that the
+    // engine needs from the job's arena.
     enum status (*reserve)(struct engine *e, struct job *j, size_t *host_bytes,
                            struct error *error);
-    // Makes sure of all other memory of the case and leaves the rest as it is, so that ranks can
-    // still go back. NULL: there is none.
+    // Ensures all other memory of the case and changes nothing else, so that the case can still be
+    // refused. NULL: there is none.
     enum status (*admit)(struct engine *e, const struct job *j, struct error *error);
-    // Called by all ranks once all have admitted the case: what they have to settle among each
-    // other. *lacks: some rank has not got the memory for it; all ranks are told so and are as they
-    // were, and `error` has the sentence of the one that lacks it. NULL: there is nothing.
+    // Called by all ranks after all have admitted the case, for agreements between ranks. *lacks: a
+    // rank has too little memory for this; all ranks learn it and are unchanged, and `error` has
+    // the sentence of that rank. NULL: there is nothing to agree on.
     enum status (*join)(struct engine *e, const struct job *j, bool *lacks, struct error *error);
-    // Points the job's buffers to memory. Inputs are filled, all other bytes all ones, which is a
-    // NaN in every dtype: whatever is read or delivered without having been written shall show.
+    // Points the job's buffers to memory. Fills the inputs, and all other bytes with ones, which is
+    // NaN in every dtype, so that reading or delivering unwritten memory becomes visible.
     enum status (*prepare)(struct engine *e, struct job *j, struct error *error);
-    // Runs the plan. Where the case wants a verdict, a part of that may still be under way
-    // afterwards: verify() waits for it.
+    // Runs the plan. If the case is verified, work may still be under way when this returns;
+    // verify() waits for it.
     enum status (*execute)(struct engine *e, struct job *j, struct error *error);
-    // Waits for what others have put on the engine's device, as a guest's code does, or with `look`
-    // for nothing. An error: the device is of no use any more. NULL: there is no device.
+    // Waits for work that others, as a guest's code, have put on the engine's device; with `look`
+    // only checks the device. An error: the device is unusable. NULL: there is no device.
     enum status (*wait)(struct engine *e, bool look, struct error *error);
-    // Fills the digest of the report, and figures and pass if the case wants a verdict. All ranks
-    // of the case call it.
+    // Fills in the report's digest and, if the case is verified, figures and pass. All ranks of the
+    // case call it.
     enum status (*verify)(struct engine *e, struct job *j, struct error *error);
-    // Copies bytes of the engine's memory to the host's, once verify() is through; false: it
-    // cannot. NULL: it is the host's.
+    // Copies bytes from the engine's memory to the host, after verify(); false: failed. NULL: the
+    // engine's memory is host memory.
     bool (*read)(struct engine *e, const void *from, size_t bytes, void *to);
-    void (*release)(struct engine *e); // memory that an idle rank does not keep
+    void (*release)(struct engine *e); // frees memory that an idle rank does not keep
     void (*destroy)(struct engine *e);
 };
 
-// How a rank program makes its engine.
+// Arguments of an engine's creation.
 struct engine_setup {
     struct transport *control; // sockets, nothing under way; borrowed for the engine's life
     struct progress *progress;
-    char *const *arguments; // of the command line, behind those of every rank program
-    // Of a guest: nothing but inputs, memory and verdict is asked of the engine, and ranks tell
-    // each other what a verdict takes over `control`. Inputs are there when prepare() returns, and
-    // wait() goes before verify().
+    char *const *arguments; // of the command line, after those of every rank program
+    // The rank is a guest: the engine only provides inputs, memory and verdict, and ranks exchange
+    // the messages of a verdict over `control`. Inputs are complete when prepare() returns, and
+    // wait() is called before verify().
     bool guest;
 };
 
 struct engine_kind {
     const char *program;   // "cpattn-rank"
-    const char *arguments; // for its usage, with a space in front; "" where it has none
+    const char *arguments; // for the usage message, with a leading space; "": none
     int argument_min, argument_max;
     enum status (*create)(const struct engine_setup *setup, struct engine **engine,
                           struct error *error);

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks do for a kind of job (plan/kind.h): from its spec to a report.
+// The ranks' side of a kind of job (plan/kind.h): from its spec to a report.
 #ifndef CPATTN_RANK_KIND_H
 #define CPATTN_RANK_KIND_H
 
 #include "plan/kind.h"
 #include "rank/session.h"
 
-// One job on one rank. All is borrowed for the call.
+// One job on one rank. Everything is borrowed for the call.
 struct rank_task {
     struct session *session; // its rank, world size, transport (nothing under way) and arena, which
                              // run() reserves for itself
-    const void *spec;        // check() has admitted it, and its world size is the session's
+    const void *spec;        // has passed check(); its world size is the session's
     uint64_t number;         // of the job, the same on all ranks
     const struct segments *segments; // of a client's tensors; NULL: none
-    struct rank_report *report;      // zeros but for the rank
+    struct rank_report *report;      // zeroed, except the rank
 };
 
 struct rank_kind {
     const struct job_kind *kind;
     // Fills the report: pass, digest, figures, times. A mismatch is a result, and so is a refusal
-    // that all ranks have agreed on. All ranks of the world call it, for the same jobs in the same
-    // order. After an error the ranks are out of step, and the session is of no further use.
+    // on which all ranks have agreed. All ranks of the world call it, for the same jobs in the same
+    // order. After an error the session is unusable.
     enum status (*run)(const struct rank_task *task, struct error *error);
 };
 
-// Those that there are, one for each of job_kinds; ends with NULL.
+// One entry for each of job_kinds; ends with NULL.
 extern const struct rank_kind *const rank_kinds[];
 extern const struct rank_kind rank_kind_attention;
 
@@ -33,20 +33,20 @@ enum status rank_kind_run(struct session *s, const struct job_spec *spec, uint64
                           const struct segments *segments, struct rank_report *report,
                           struct error *error) MUST_CHECK;
 
-// ---- for those who write a kind ----
+// ---- for the code of a kind ----
 
-// Says in the progress word where the rank is.
+// Updates the progress word.
 void rank_task_at(const struct rank_task *task, enum report_phase phase, int step);
 
-// Exchanges messages with other ranks and waits for it; the progress word tells for whom. `number`
-// names the exchange: the same on all ranks that take part, another for each exchange of a job,
-// 1..2^24-1. Errors are the transport's.
+// Exchanges messages with other ranks and waits for completion; the progress word has the awaited
+// rank. `number` identifies the exchange: the same on all participating ranks, different for each
+// exchange of a job, 1..2^24-1. Errors are those of the transport.
 enum status rank_task_exchange(const struct rank_task *task, int number,
                                const struct message *messages, int count,
                                struct error *error) MUST_CHECK;
 
-// The next figures of the report, zeros but for the tensor's name and no bad element; there are at
-// most REPORT_FIGURES_MAX.
+// Adds figures to the report: zeroed, with the tensor's name and no bad element. At most
+// REPORT_FIGURES_MAX.
 struct figures *rank_task_figures(const struct rank_task *task, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving bytes between the ranks of a pool: one operation, the exchange.
+// A transport moves bytes between the ranks of a pool. It has one operation, the exchange.
 #ifndef CPATTN_TRANSPORT_TRANSPORT_H
 #define CPATTN_TRANSPORT_TRANSPORT_H
 
@@ -8,25 +8,24 @@
 #include "common/message.h"
 #include "common/status.h"
 
-// At most one exchange is under way at a time; ranks that have exchanges in common start them in
-// the same order. Memory named in the messages belongs to the transport until the exchange is done.
+// At most one exchange is under way at a time. Ranks that share exchanges start them in the same
+// order. The memory of the messages belongs to the transport until the exchange is complete.
 struct transport;
 
 struct transport_ops {
     const char *name; // "socket"
-    // Starts an exchange. `tag` names it: the same on all ranks that take part, another for the
-    // next one. It travels with each message and is compared, as is the size, so that ranks that
-    // disagree about the schedule fail at once. Copies `messages`. A side of 0 bytes does not
-    // travel at all; messages between two ranks match in list order, the empty ones left out. What
-    // goes to the own rank is copied right here. FAILED_PRECONDITION: the one before is not done or
-    // has failed; INVALID_ARGUMENT: no such peer, or local copies of unequal sides.
+    // Starts an exchange. `tag` identifies it: the same on all participating ranks, another for the
+    // next exchange. Each message carries tag and size, and the receiver compares them, so ranks
+    // that disagree about the schedule fail at once. Copies `messages`. Messages of 0 bytes are not
+    // sent; the others between two ranks match in list order. A message to the own rank is copied
+    // in this call. FAILED_PRECONDITION: the previous exchange is not complete or has failed;
+    // INVALID_ARGUMENT: no such peer, or local copies of unequal sides.
     enum status (*start)(struct transport *t, uint64_t tag, const struct message *messages,
                          int count, struct error *error);
-    // Moves what can be moved; waits up to timeout_ms (0: not at all, -1: until something moves)
-    // when nothing can. *done tells whether the exchange is complete. UNAVAILABLE: a peer is gone
-    // (lost_peer() says which), also one that this exchange has no business with; INTERNAL: a peer
-    // runs another schedule. After a failure the ranks are out of step and the transport is of no
-    // further use.
+    // Moves as many bytes as possible without waiting. If none can be moved, waits up to timeout_ms
+    // (0: do not wait, -1: until some can). *done: the exchange is complete. UNAVAILABLE: a peer is
+    // gone (lost_peer()), also one that takes no part in this exchange; INTERNAL: a peer runs
+    // another schedule. After a failure the transport is unusable.
     enum status (*progress)(struct transport *t, int timeout_ms, int *done, struct error *error);
     int (*waiting_for)(const struct transport *t); // a peer the exchange still waits for, or -1
     int (*lost_peer)(const struct transport *t);   // the peer that is gone, or -1
