@@ -6,10 +6,10 @@
 #include "common/report.h"
 #include "plan/shard.h"
 
-// Tokens of the spans, which are those of one side of a rank, that belong to the chunk.
+// Number of tokens in the chunk; `spans` are those of one side of a rank.
 int64_t chunk_tokens(const struct span *spans, int count, int chunk);
 
-// Where row `index` of a chunk lies, dim 0. The chunk has such a row.
+// Place of row `index` of a chunk, with dim 0. The row must exist.
 struct element chunk_element(const struct span *spans, int count, int chunk, int heads,
                              int64_t index);
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a verdict is one: a verification that has looked at less than it should, for whatever
-// reason, must not pass for one that has found nothing.
+// Completeness check: rejects a report that does not cover every element that must be judged, so
+// that an incomplete verification cannot pass.
 #ifndef CPATTN_JUDGE_COMPLETE_H
 #define CPATTN_JUDGE_COMPLETE_H
 
 #include "common/report.h"
 #include "plan/case.h"
 
-// Checks that a rank has figures for each chunk of each tensor that the case has on it, padding
-// included, exactly once, of as many elements as there are, and that it has judged all of them, or
-// those of the sample that `work` makes (judge/tiles.h). Without `lse` there must be none of LSE.
-// Counts by itself what there is. INTERNAL, with the tensor and the numbers, where it is not so.
-// RESOURCE_EXHAUSTED when memory is short.
+// Checks that a rank has figures for each chunk of each of its tensors, including padding, exactly
+// once and with the right number of elements, and that all elements, or those of the sample for
+// `work` (judge/tiles.h), are judged. Without `lse` there must be no figures of LSE. Counts
+// independently of the backends. INTERNAL names the tensor and the numbers. RESOURCE_EXHAUSTED: out
+// of memory.
 enum status complete_check(const struct cp_case *c, int rank, double work, bool lse,
                            const struct rank_report *report, struct error *error) MUST_CHECK;
 

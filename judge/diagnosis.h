@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a wrong result looks like, in one sentence.
+// Diagnosis: names the mistake that explains a wrong result, in one sentence.
 //
-// Some rows of a tensor that has failed are computed in fp64 as if the attention had been done
-// wrong in one of many ways: a chunk of the keys left out or taken twice, another scale, mask or
-// window, another head, a rank's part missing from a gradient, and so on. What such a suspicion
-// would deliver is compared with what was delivered. A sentence is said only where one suspicion
-// explains nearly all of the error beyond rounding and no suspicion of another kind explains it
-// nearly as well.
+// Computes some rows of a failed tensor in fp64 with one of many possible mistakes: a chunk of keys
+// left out or taken twice, another scale, mask or window, another head, a rank's part missing from
+// a gradient, and so on. It compares the outcome of each mistake with the delivered rows. It
+// returns a sentence only if one mistake explains nearly all of the error beyond rounding, and no
+// mistake of another kind explains it nearly as well.
 //
-// Plain computation on one thread: no clock, no I/O. Memory and work are bounded by
-// DIAGNOSIS_ELEMENTS_MAX and DIAGNOSIS_PAIRS_MAX; where sequences are long, fewer rows are looked
-// at, and where they are longer than that, none. A search takes some tenths of a second where rows
-// see some thousand tokens, some seconds at the bounds.
+// Plain computation on one thread: no clock, no I/O. DIAGNOSIS_ELEMENTS_MAX and DIAGNOSIS_PAIRS_MAX
+// bound memory and work; with long sequences fewer rows are examined, and with longer ones none. A
+// search takes some tenths of a second if rows see some thousand tokens, some seconds at the
+// bounds.
 #ifndef CPATTN_JUDGE_DIAGNOSIS_H
 #define CPATTN_JUDGE_DIAGNOSIS_H
 
@@ -22,7 +21,7 @@
 #define DIAGNOSIS_ELEMENTS_MAX (INT64_C(1) << 24) // fp64, of the other side's inputs
 #define DIAGNOSIS_PAIRS_MAX    (INT64_C(1) << 17) // of a row and a token of the other side
 
-// X(name, what it is about)
+// X(name, subject)
 #define DIAGNOSIS_LIST(X)                                                                          \
     X(NOT_FINITE, "NaN or infinity")                                                               \
     X(PADDING, "rows of padding hold something, or a key of padding is seen")                      \
@@ -63,19 +62,19 @@ enum diagnosis_kind {
         DIAGNOSIS_KINDS
 };
 
-// One row as it was delivered: of a token and a head; the head of dK and dV is a key head. A row of
-// dsink or max_logit is all heads. One of dbias is that of the bias's own sequence, head and
-// position, each 0 where the bias has one for all.
+// A delivered row, of one token and head; for dK and dV a key head. A row of dsink or max_logit has
+// all heads. A row of dbias has the sequence, head and position of the bias, each 0 for a broadcast
+// dimension.
 struct diagnosis_row {
     int32_t sequence, head;
     int64_t position;
     const float *got;
-    double lse;           // of out: the delivered one, NAN where it is not known
+    double lse;           // of out: the delivered LSE; NAN: not known
     int64_t first, count; // of dbias: columns [first, first + count) are given
 };
 
-// LSE and delta = dO.O of all queries of one sequence and head, in the order of positions. False
-// where they are not to be had.
+// Returns LSE and delta = dO.O of all queries of one sequence and head, in the order of positions.
+// False: not available.
 typedef bool diagnosis_statistics(void *context, int32_t sequence, int32_t head, double *lse,
                                   double *delta);
 
@@ -85,25 +84,25 @@ struct diagnosis_input {
     enum report_tensor tensor;
     const struct diagnosis_row *rows;
     int count;                        // up to DIAGNOSIS_ROWS_MAX
-    double noise;                     // RMS error of an honest result / RMS; 0: what is usual
+    double noise;                     // RMS error of an honest result / RMS; 0: the usual value
     bool zero_alone;                  // no rule but RULE_ZERO is broken
-    diagnosis_statistics *statistics; // NULL: they are computed where that is little work
+    diagnosis_statistics *statistics; // NULL: computed if that is little work
     void *statistics_context;
-    // Whether to end the search; or NULL. What has been tried until then has to explain all but
-    // all.
+    // Returns true to end the search; may be NULL. A mistake found before then must explain almost
+    // all of the error.
     bool (*enough)(void *context);
     void *enough_context;
 };
 
 struct finding {
-    enum diagnosis_kind kind; // NONE: nothing is said, and the rest is 0
+    enum diagnosis_kind kind; // NONE: no sentence, and the rest is 0
     struct diagnosis said;
 };
 
 // "MISSING_KEYS"; "NONE".
 const char *diagnosis_kind_name(enum diagnosis_kind kind);
 
-// Finds the sentence for the rows, or none. Where memory is short, none is found.
+// Finds the sentence for the rows, or none; out of memory: none.
 void diagnosis_find(const struct diagnosis_input *input, struct finding *result);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a word of 64 bits enters a digest (judge/digest.h): mixed with its place, then summed, so
-// that words can be taken in any order and by any number of hands. Plain C that a CUDA compiler
-// takes as well.
+// A 64-bit word's share of a digest (judge/digest.h): the word is mixed with its place, and the
+// shares are summed, so that words can be processed in any order and in parallel. Plain C that also
+// compiles as CUDA.
 #ifndef CPATTN_JUDGE_DIGEST_WORD_H
 #define CPATTN_JUDGE_DIGEST_WORD_H
 
@@ -13,8 +13,8 @@
 #define DIGEST_INLINE static inline
 #endif
 
-// What word number `index` adds. One to one for words of one place, so that a single word that
-// differs always shows.
+// The share of word number `index`. Different words at one place have different shares, so a single
+// different word always changes the digest.
 DIGEST_INLINE uint64_t digest_word(uint64_t word, uint64_t index)
 {
     // The finaliser of SplitMix64 (Steele, Lea, Flood, 2014).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a failed tensor that a diagnosis looks at: those that the figures name, their
-// neighbours, and a seeded few of the same chunk.
+// The rows of a failed tensor that a diagnosis examines: those named in the figures, their
+// neighbours, and some rows of the same chunk drawn from the seed.
 #ifndef CPATTN_JUDGE_EVIDENCE_H
 #define CPATTN_JUDGE_EVIDENCE_H
 
@@ -8,8 +8,8 @@
 #include "judge/results.h"
 #include "plan/shard.h"
 
-// Elements [first, first + count) of what the rank has to show of a tensor, in the layout of
-// plan/plan.h, as fp32. False where they cannot be had.
+// Reads elements [first, first + count) of a result of the rank as fp32, in the layout of
+// plan/plan.h. False: not available.
 typedef bool evidence_read(void *context, enum report_tensor tensor, int64_t first, int64_t count,
                            float *values);
 
@@ -18,30 +18,30 @@ struct evidence {
     int rank;
     const struct span *spans[2]; // of the rank, by enum shard_side
     int span_count[2];
-    int64_t lse_rows; // between two heads of LSE; 0: the rank's rows
+    int64_t lse_rows; // row stride between heads of LSE; 0: the rank's rows
     evidence_read *read;
     void *read_context;
     diagnosis_statistics *statistics; // or NULL
     void *statistics_context;
-    uint64_t deadline_ns; // of the monotonic clock, when the search ends; 0: never
+    uint64_t deadline_ns; // end of the search by the monotonic clock; 0: none
 };
 
-// Reads results that lie in the memory of this process; its context.
+// A reader of results in the memory of this process, and its context.
 struct evidence_host {
     const struct cp_case *c;
     const struct rank_results *results;
 };
 evidence_read evidence_host_read;
 
-// The same in parts, where the memory is of another kind: where elements lie (NULL: there is no
-// such tensor), and what a copy of them in host memory holds.
+// The parts of this reader, for other memory: the address of elements (NULL: no such tensor), and
+// the values in a host copy of them.
 const void *evidence_place(const struct evidence_host *host, enum report_tensor tensor,
                            int64_t first, int64_t count, size_t *bytes);
 void evidence_convert(const struct cp_case *c, enum report_tensor tensor, const void *data,
                       int64_t count, float *values);
 
-// Looks for a sentence on the tensors that the report says have failed, those that others are
-// computed from first, and ends with the first one found.
+// Searches for a sentence for the failed tensors of the report, first for tensors from which others
+// are computed. Returns the first sentence found.
 void evidence_diagnose(const struct evidence *e, const struct rank_report *report,
                        struct finding *result);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Padding in a rank's tensors: rows that belong to no token. In the inputs they hold NaN, in the
-// results they must be exactly zero.
+// Padding in a rank's tensors: rows without a token. They are NaN in the inputs and must be exactly
+// zero in the results.
 #ifndef CPATTN_JUDGE_PADDING_H
 #define CPATTN_JUDGE_PADDING_H
 
@@ -14,8 +14,8 @@ struct padded_tensor {
     int heads, dim;
 };
 
-// Fills the figures of the padding of a tensor: elements, those that are not zero, the first of
-// them. False, and nothing is filled, where there is no padding.
+// Fills the figures of a tensor's padding: number of elements, number and first of those that are
+// not zero. False: there is no padding, and nothing is filled.
 bool padding_judge(const struct cp_case *c, int rank, const struct padded_tensor *tensor,
                    struct figures *figures);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs that somebody gives, instead of having them drawn. A case points to its source, so that
-// whoever asks judge/inputs.h for an element gets the given one.
+// A source of given inputs, instead of drawn ones. A case points to its source, and the functions
+// of judge/inputs.h then return the given elements.
 #ifndef CPATTN_JUDGE_SOURCE_H
 #define CPATTN_JUDGE_SOURCE_H
 
@@ -11,8 +11,8 @@ struct input_source {
     const struct cp_case *c;           // whose tensors they are; borrowed
     const void *tensors[WHOLE_INPUTS]; // as plan/whole.h lays them out; borrowed; NULL: drawn
     int64_t *first[2];                 // [batch]: row of the first token of each sequence
-    double q_rms, k_rms;               // of the given ones; 0 where they are drawn
-    double logits;                     // about the deviation of the logits, with the scale
+    double q_rms, k_rms;               // of the given tensors; 0: drawn
+    double logits;                     // approximate deviation of the logits, with the scale
 };
 
 // `tensors` are by enum whole_tensor, aligned for their elements, and must stay as they are until

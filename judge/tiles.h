@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows of a rank's tensors are judged: all of them, or where that were too much work a sample
-// that the case's seed draws. It is made of tiles of up to 64 consecutive tokens with all heads.
-// The first and the last tile of every span, which are the edges of chunks and sequences, are
-// always in it, unless spans are so many that these alone were too much. Of the others some begin
-// on a multiple of 64 tokens from the beginning of their span, and some lie across a multiple of
-// 128, where kernels begin a tile of theirs.
+// The rows of a rank's tensors that are judged: all of them, or a sample if that would be too much
+// work. A sample consists of tiles of up to 64 consecutive tokens with all heads, drawn from the
+// case's seed. It always has the first and the last tile of every span (the edges of chunks and
+// sequences), unless there are too many spans. Some of the other tiles begin at a multiple of 64
+// tokens of their span, and some cross a multiple of 128, where kernels begin their own tiles.
 //
 // Queries of a sample are judged against all keys that they see. Keys of a sample are judged
 // against all queries that see them, with the LSE and the delta of the run itself, which the sample
@@ -16,29 +15,29 @@
 
 #define TILE_TOKENS 64
 
-// Tokens [first, first + count) of one span of the list that the rank has.
+// Tokens [first, first + count) of one of the rank's spans.
 struct tile {
     int32_t span;
     int64_t first;
     int32_t count; // 1..TILE_TOKENS
 };
 
-// Multiplications that judging all of a rank's share takes, all ranks taken to have the same: pairs
-// of queries and keys that see each other, heads and dims, and the products of each.
+// Number of multiplications for judging a rank's whole share, if all ranks have equal shares:
+// visible pairs, times heads and dims, times products of each.
 double tiles_work(const struct cp_case *c);
 
-// The part of the tiles that are judged, 0..1, where `work` is what a rank may do: 1 where the case
-// wants all judged, or has a gradient of a bias, which no sample tells much about, or where it is
-// not too much.
+// The share of tiles that are judged, 0..1, if a rank may do `work` multiplications. 1 if the case
+// wants everything judged, or has a gradient of a bias, for which a sample shows little, or if it
+// is not too much work.
 double tiles_fraction(const struct cp_case *c, double work);
 
-// The tiles of a side, in the order of the spans and of their tokens, without overlap; with a
-// fraction of 1 they cover everything. tiles[] has room for `max`; returns how many there are,
-// which may be more. Pure: the same on every rank, machine and backend.
+// Fills in the tiles of a side, in the order of spans and tokens, without overlap; a fraction of 1
+// covers everything. tiles[] has room for `max`. Returns the number of tiles, which may exceed
+// `max`. Pure: the same on every rank, machine and backend.
 int64_t tiles_list(const struct cp_case *c, enum shard_side side, double fraction,
                    const struct span *spans, int count, struct tile *tiles, int64_t max);
 
-// Tokens of the tiles that lie in one chunk of the rank.
+// Number of tokens of the tiles in one chunk of the rank.
 int64_t tiles_tokens(const struct tile *tiles, int64_t tile_count, const struct span *spans,
                      int chunk);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification of what adds up over the queries of all ranks: the largest logits, the gradients of
-// the sinks and that of the bias. Each rank adds up what is expected of its own queries; the sums
-// are exchanged in fp64.
+// Verification of sums (and maxima) over the queries of all ranks: the largest logits, the
+// gradients of sinks and bias. Each rank computes the expected values of its own queries; the ranks
+// exchange them in fp64.
 #ifndef CPATTN_JUDGE_TOTALS_H
 #define CPATTN_JUDGE_TOTALS_H
 
@@ -36,12 +36,12 @@ struct totals {
     float *errors, *twins;           // for a tally
 };
 
-// Whether a case has numbers per head, and a gradient of the bias.
+// True if a case has numbers per head; true if it has a gradient of the bias.
 bool totals_has_heads(const struct cp_case *c);
 bool totals_has_bias(const struct cp_case *c);
 bool totals_has_sink(const struct cp_case *c);
 
-// Adds what totals_take() takes from the arena; nothing where the case has none of all this.
+// Adds the bytes that totals_take() needs from the arena; 0 if the case has no such tensor.
 enum status totals_reserve(const struct cp_case *c, int rank, size_t *total,
                            struct error *error) MUST_CHECK;
 void totals_take(struct totals *t, const struct cp_case *c, int rank, struct arena *arena);

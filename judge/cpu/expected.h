@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What results are compared with: the reference and the twin.
+// The expected results: the reference and the twin.
 //
 // The twin is an honest kernel: unfused attention that rounds only where every kernel on matrix
 // units must. Forward: P~ = round(exp(s - max)), O = round(P~ V / sum of exp(s - max)). delta =
@@ -8,10 +8,10 @@
 // heads that share a key head summed before; dbias = round(sum of P (dP - delta)). It is computed
 // in fp32; with dtype fp32 nothing else is rounded.
 //
-// The reference is fp64 (judge/cpu/reference.h), or for dtypes of 16 bits, thousands of times as
-// exact as they are, the twin and its residual from the same pass in fp32: scores, P and dP are
-// computed once, P = round(P) + rest and dS likewise, and the products with the rests are what the
-// twin lacks.
+// The reference is fp64 (judge/cpu/reference.h). For 16-bit dtypes it is the twin plus its
+// residual, from the same pass in fp32, which is thousands of times as exact as the dtype: scores,
+// P and dP are computed once, P = round(P) + rest and dS likewise, and the products with the rests
+// are the residual.
 #ifndef CPATTN_JUDGE_CPU_EXPECTED_H
 #define CPATTN_JUDGE_CPU_EXPECTED_H
 
