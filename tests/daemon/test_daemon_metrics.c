@@ -120,11 +120,11 @@ static bool ends_with(const char *text, size_t length, const char *end)
 // A sample belongs to the family that was announced last.
 static void sample_take(const char *line)
 {
+    ck_assert_int_gt(page.family_count, 0);
     const struct family *family = &page.families[page.family_count - 1];
     size_t length = name_length(line, true), own = strlen(family->name);
     const char *at = line + length;
     bool histogram = strcmp(family->type, "histogram") == 0;
-    ck_assert_int_gt(page.family_count, 0);
     ck_assert_msg(strncmp(line, family->name, own) == 0, "%s in the family %s", line, family->name);
     if (histogram)
         ck_assert(ends_with(line, length, "_bucket") || ends_with(line, length, "_sum") ||
@@ -150,7 +150,6 @@ static void comment_take(const char *line)
 {
     char word[8], name[128];
     ck_assert_msg(sscanf(line, "# %7s %127s", word, name) == 2, "%s", line);
-    struct family *last = &page.families[page.family_count - 1];
     if (strcmp(word, "HELP") == 0) {
         for (int i = 0; i < page.family_count; i++)
             ck_assert_str_ne(page.families[i].name, name);
@@ -162,6 +161,7 @@ static void comment_take(const char *line)
     }
     ck_assert_str_eq(word, "TYPE");
     ck_assert_int_gt(page.family_count, 0);
+    struct family *last = &page.families[page.family_count - 1];
     ck_assert_str_eq(last->name, name);
     ck_assert_str_eq(last->type, "");
     ck_assert_int_eq(sscanf(line, "# TYPE %*s %15s", last->type), 1);
@@ -239,6 +239,7 @@ START_TEST(test_metrics_are_what_happened)
     expect_status(&reply, STATUS_OK);
     reply = daemon_call_end(&call);
     expect_status(&reply, STATUS_CANCELLED);
+    wire_reply_fini(&reply);
     struct wire_request order = daemon_request(METHOD_ORDER);
     order.order = (struct wire_order){ORDER_DRAIN_DEVICE, 1};
     reply = daemon_call(&d, &order);

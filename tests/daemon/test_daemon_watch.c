@@ -136,6 +136,7 @@ START_TEST(test_a_cancelled_case_and_a_lost_pool)
     expect_status(&reply, STATUS_OK);
     reply = daemon_call_end(&call);
     expect_status(&reply, STATUS_CANCELLED);
+    wire_reply_fini(&reply);
     const struct wire_event *e = await(EVENT_FINISHED, 0);
     ck_assert_int_eq(e->verdict, 0);
     ck_assert_int_eq(e->code, STATUS_CANCELLED);
