@@ -27,7 +27,7 @@
 // Of a round of the loop, for starting ranks. Of our own so many at least may be on their way to
 // their first word at a time, and as many as there are cores: more of them would keep the daemon
 // from its core, and none would be ready sooner.
-#define STARTING_MIN   4
+#define STARTING_MIN   2
 #define START_ROUND_NS (4 * NS_PER_MS)
 
 #define LIBRARY_PIECE_BYTES (INT64_C(33) << 20)
