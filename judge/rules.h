@@ -14,8 +14,7 @@
 // - row: RMS error of a row <= 20 [16] times the largest of the twin's error there, the unit, and
 //   3/100 [1 1/2] of a step of the row's terms that cancel.
 // - element: error <= 4 [5] times the largest of the twin's largest error in the chunk, 4 units,
-// and a
-//   step of the dtype at the element.
+//   and a step of the dtype at the element.
 // - zero: results of a query that sees no key, or of a key that no query sees, are exactly zero.
 // - nonfinite: finite where the reference is, else the same infinity. Padding is exactly zero.
 //

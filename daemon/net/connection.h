@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection of a client: bytes in become frames, replies become bytes out, through TLS where
-// the connection has it. Memory is taken for what has come and for what could not be written yet,
-// never for what was announced; a connection without either holds none (a TLS session apart, whose
-// size is fixed). Closes nothing by itself: it tells, and the server decides.
+// One connection of a client: turns received bytes into frames and replies into sent bytes, through
+// TLS if the connection has it. Allocates memory for received and for unsent bytes, never for
+// announced ones; a connection without either has no buffer, except for a TLS session of fixed
+// size. It closes nothing by itself: it reports, and the server decides.
 #ifndef CPATTN_DAEMON_NET_CONNECTION_H
 #define CPATTN_DAEMON_NET_CONNECTION_H
 

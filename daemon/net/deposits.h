@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory that clients hand in before the request it belongs to (common/deposit.h). Nothing
-// is mapped here: of each descriptor the kernel is asked whether it is a memfd, its seals, its size
-// and whether it has holes. What holds for these once holds for as long as the descriptor lives.
+// Deposits: shared memory that clients hand in before the request that uses it (common/deposit.h).
+// Nothing is mapped here. The kernel tells whether a descriptor is a memfd, its seals, its size and
+// whether it has holes; the seals guarantee that these stay true.
 //
-// A client may keep so many of them and no more; without its request they are given up after a
-// while, and with its connection at once. All on the loop's thread.
+// The number of deposits of a client is limited. A deposit is dropped after a while if its request
+// does not arrive, and at once when its connection ends. All calls on the loop's thread.
 #ifndef CPATTN_DAEMON_NET_DEPOSITS_H
 #define CPATTN_DAEMON_NET_DEPOSITS_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages over HTTP on the loopback interface, for monitors. A page is made on the loop's thread when
-// it is asked for; few connections are served at a time, with a rest after each step, so that what
-// asks without end takes a bounded part of the loop's time. Everything of the library behind it is
-// in http.c; a build without that has http_none.c instead, where http_create() refuses.
+// Pages over HTTP on the loopback interface, for monitors. A page is built on the loop's thread for
+// each request. Few connections are served at a time, with a pause after each step, so that endless
+// requests take a bounded share of the loop's time. Only http.c uses the HTTP library; a build
+// without the library has http_none.c instead, in which http_create() fails.
 #ifndef CPATTN_DAEMON_NET_HTTP_H
 #define CPATTN_DAEMON_NET_HTTP_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket file of the daemon: one daemon to a path, over what a killed one left.
+// The socket file of the daemon: one daemon per path; replaces the socket of a killed daemon.
 #ifndef CPATTN_DAEMON_NET_LISTENER_H
 #define CPATTN_DAEMON_NET_LISTENER_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at the other end of a connection.
+// The identity of a connection's peer.
 #ifndef CPATTN_DAEMON_NET_PEER_H
 #define CPATTN_DAEMON_NET_PEER_H
 
@@ -25,8 +25,8 @@ struct peer {
     char subject[SUBJECT_TEXT_MAX]; // of the certificate that was asked for and shown, or ""
 };
 
-// Fills in who has connected to a unix socket, as the kernel knows it; false: it does not,
-// or says a number that is of no user.
+// Fills in who has connected to a unix socket, as the kernel knows it; false: it does not, or says
+// a number that is of no user.
 bool peer_local(int fd, struct peer *peer);
 
 // Fills in who has connected from this address.

@@ -9,9 +9,9 @@
 #include "daemon/settings/listen.h"
 
 struct port {
-    int fd;             // listens and does not block; -1: nowhere
+    int fd;             // listening, non-blocking; -1: none
     struct tls *tls;    // NULL: none
-    struct token token; // "": none is asked
+    struct token token; // "": not required
 };
 
 // Reads the files and listens; where the settings name no place the port is one with fd -1, which

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets of the daemon, that in the file system and, where there is one, that on a network:
-// requests in, replies out, connections gone. Knows bytes, not their meaning. Everything happens on
-// the loop's thread.
+// The sockets of the daemon, in the file system and optionally on a network. Delivers requests,
+// sends replies, reports closed connections. Does not interpret the bytes. Everything runs on the
+// loop's thread.
 //
-// No client can keep the loop from its other work, nor the others from being served: a round of the
-// loop serves so many requests, connections in turn, after all other watchers of that round. None
-// can pin memory either: requests that wait for their reply are counted for each connection and in
-// all, and one that is at its limit is not read; replies that are not read are bounded by size and
-// by time, and cost the connection.
+// No client can block the loop or other clients: a round of the loop serves a limited number of
+// requests, in turns of the connections, after all other watchers of that round. No client can
+// occupy unlimited memory: requests without a reply are counted per connection and in total, and a
+// connection at its limit is not read; unread replies are bounded by size and time, and end the
+// connection.
 #ifndef CPATTN_DAEMON_NET_SERVER_H
 #define CPATTN_DAEMON_NET_SERVER_H
 

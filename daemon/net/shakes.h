@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handshakes under way: so many at a time, and so many of one host, that what they take is bounded
-// while others come through. The rest wait, unread.
+// Concurrent TLS handshakes, limited in total and per host, so that their memory and time are
+// bounded and every host gets through. Further ones wait unread.
 #ifndef CPATTN_DAEMON_NET_SHAKES_H
 #define CPATTN_DAEMON_NET_SHAKES_H
 

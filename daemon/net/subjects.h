@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subjects of certificates as users: the same subject is the same number for as long as the daemon
-// runs.
+// Numbers subjects of certificates as users. A subject keeps its number as long as the daemon runs.
 #ifndef CPATTN_DAEMON_NET_SUBJECTS_H
 #define CPATTN_DAEMON_NET_SUBJECTS_H
 
@@ -9,7 +8,7 @@
 #include "daemon/settings/subject_list.h"
 
 #define SUBJECTS_MAX      4096
-// Numbers from here on are subjects, or those who have none (PEER_REMOTE_UID), and no users of the
+// Numbers from here on are subjects, or clients without one (PEER_REMOTE_UID), not users of the
 // machine.
 #define SUBJECT_UID_FIRST ((uid_t)0xf0000000)
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS 1.2 and 1.3 on the replying side: bytes of a connection in and out, plain on one side and
-// enciphered on the other. Waits for nothing and opens no socket; what it reads and writes goes
-// through functions of its user. Everything of the library behind it is in tls.c; a build without
-// that has tls_none.c instead, where tls_create() refuses and nothing else can be reached.
+// TLS 1.2 and 1.3, the server's side: converts between the plain and the encrypted bytes of a
+// connection. Never waits and opens no socket; reads and writes through functions of the caller.
+// Only tls.c uses the TLS library; a build without the library has tls_none.c instead, in which
+// tls_create() fails.
 #ifndef CPATTN_DAEMON_NET_TLS_H
 #define CPATTN_DAEMON_NET_TLS_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn it is to be read. Classes of connections take turns, in a class users do, and of a
-// user the connections: however many one has, and however much they ask for, another's next request
-// waits for one turn of each class and user at most.
+// Selects the next connection to read. Classes of connections take turns, inside a class its users,
+// and inside a user its connections. So the next request of a user waits for at most one turn of
+// each class and of each other user, however many connections these have.
 #ifndef CPATTN_DAEMON_NET_TURNS_H
 #define CPATTN_DAEMON_NET_TURNS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timer of the loop for one time that is told again and again.
+// A timer of the loop for a single time, which may be set repeatedly.
 #ifndef CPATTN_DAEMON_SERVICE_ALARM_H
 #define CPATTN_DAEMON_SERVICE_ALARM_H
 
@@ -9,7 +9,7 @@
 struct alarm {
     struct ev_loop *loop;
     ev_timer timer;
-    uint64_t at_ns; // what it is set to; UINT64_MAX: nothing
+    uint64_t at_ns; // UINT64_MAX: not set
     void (*ring)(void *context);
     void *context;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client is told about its case: the verdict with the figures of all ranks, or one sentence
-// about what went wrong and what is known of each rank.
+// Builds the answer to a case: the verdict with the figures of all ranks, or one sentence about the
+// failure and the state of each rank.
 #ifndef CPATTN_DAEMON_SERVICE_ANSWER_H
 #define CPATTN_DAEMON_SERVICE_ANSWER_H
 
@@ -9,14 +9,14 @@
 #include "daemon/service/tasks.h"
 #include "proto/wire.h"
 
-// Fills reply->result from the reports of the pool's ranks, whose array it borrows; or status and
-// message, where the ranks have refused the case.
+// Fills reply->result from the reports of the pool's ranks (borrowed), or status and message if the
+// ranks have refused the case.
 void answer_result(const struct action *action, const struct crew *crew, struct wire_reply *reply);
 
-// Fills status, message and, where a pool was involved, reply->failure, whose array is the
-// caller's to free (wire_reply_fini()). `crew`: of the pool the action names, or NULL; `detail`:
-// why it could not be started, or what the case has done to the last, or which rank keeps its
-// devices, or "".
+// Fills status, message and, where a pool was involved, reply->failure, whose array is the caller's
+// to free (wire_reply_fini()). `crew`: of the pool the action names, or NULL; `detail`: why it
+// could not be started, or what the case has done to the last, or which rank keeps its devices, or
+// "".
 void answer_failure(const struct action *action, struct crew *crew, uint64_t timeout_ns,
                     const char *detail, struct wire_reply *reply);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last answers, as they were sent, so that a request that is made again gets the same one. Kept
-// in a ring, at the indices that the pool core gives them; where they take too much memory the
-// oldest are given up first.
+// Stores the last answers as they were sent, so that a repeated request gets the same answer. The
+// pool core assigns their indices in a ring. When they take too much memory, the oldest are freed
+// first.
 #ifndef CPATTN_DAEMON_SERVICE_ANSWER_CACHE_H
 #define CPATTN_DAEMON_SERVICE_ANSWER_CACHE_H
 

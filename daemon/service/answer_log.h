@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of the log about answers.
+// Log lines about requests and answers.
 #ifndef CPATTN_DAEMON_SERVICE_ANSWER_LOG_H
 #define CPATTN_DAEMON_SERVICE_ANSWER_LOG_H
 
 #include "daemon/core/core.h"
 #include "daemon/service/tasks.h"
 
-// An id as the log writes it.
+// The text of an id in the log.
 #define ID_TEXT_MAX 33
 const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX]);
 
-// Refuses a request, and says so.
+// Refuses a request and logs it.
 void answer_refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error);
 

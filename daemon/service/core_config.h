@@ -6,10 +6,10 @@
 #include "daemon/core/core.h"
 #include "daemon/service/service_config.h"
 
-// core_destroy(); NULL when memory is short.
+// Free with core_destroy(). NULL: out of memory.
 struct core *core_config_make(const struct service_config *config);
 
-// The longest time limit, and that of requests that name none.
+// The maximum and the default time limit of requests.
 void description_set_timeouts(struct wire_description *description, uint64_t timeout_max_ns);
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has happened to cases, pools and devices: the last EVENTS_KEPT events, numbered from 1. A
-// new one takes the place of the oldest, so that who reads slowly loses events and is told how
-// many.
+// Events of cases, pools and devices: a ring of the last EVENTS_KEPT, numbered from 1. A new event
+// replaces the oldest; a slow reader loses events and learns their number.
 #ifndef CPATTN_DAEMON_SERVICE_EVENTS_H
 #define CPATTN_DAEMON_SERVICE_EVENTS_H
 

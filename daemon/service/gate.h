@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is refused before the pool core is asked: users that are not served, clients over a network
-// without the token, cases beyond what the machine has for them.
+// Checks of a request before the pool core gets it: refuses users that are not served, network
+// clients without the token, and cases that exceed the machine.
 #ifndef CPATTN_DAEMON_SERVICE_GATE_H
 #define CPATTN_DAEMON_SERVICE_GATE_H
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the daemon's loop is busy at a stretch: the time of each round, from the end of one wait
-// for events to the beginning of the next. What comes meanwhile waits for so long at most.
+// Measures the rounds of the daemon's loop, from the end of one wait for events to the beginning of
+// the next. An event waits for at most one round.
 #ifndef CPATTN_DAEMON_SERVICE_LOOP_LAG_H
 #define CPATTN_DAEMON_SERVICE_LOOP_LAG_H
 
 #include <ev.h>
 #include <stdint.h>
 
-// What is told is of the last minute or two.
+// The figures cover the last minute or two.
 #define LAG_WINDOW_NS (UINT64_C(60) * 1000000000)
 
 #define LAG_BUCKETS 320

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How cases have lost their pools, in a sentence each, for those who submit them again. The last
-// LOSS_REASONS_MAX cases; what the core still holds against a case is among them, unless many
-// others have done the same since.
+// Explains why recent cases lost their pool, so that a resubmission can be told the reason. Stores
+// the last LOSS_REASONS_MAX cases; an older entry may be evicted while its case is still refused.
 #ifndef CPATTN_DAEMON_SERVICE_LOSS_REASONS_H
 #define CPATTN_DAEMON_SERVICE_LOSS_REASONS_H
 
@@ -19,8 +18,7 @@ struct loss_reasons {
     int next;
 };
 
-// The last of its case counts. That the pool is being restarted is left out. A zeroed one is
-// empty.
+// The last of its case counts. That the pool is being restarted is left out. A zeroed one is empty.
 void loss_reasons_note(struct loss_reasons *l, uint64_t case_hash, const char *text);
 
 // "" when nothing is known.

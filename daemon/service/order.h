@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders of administrators, and the numbers by which they know devices: GPUs by their index, cores
-// from 0 on. The pool core counts devices by their place.
+// Orders of administrators. They number GPUs by index and cores from 0; the pool core uses the
+// position in its list of devices.
 #ifndef CPATTN_DAEMON_SERVICE_ORDER_H
 #define CPATTN_DAEMON_SERVICE_ORDER_H
 
@@ -10,8 +10,9 @@
 #include "daemon/core/core.h"
 #include "proto/wire.h"
 
-// Carries out all but ORDER_RELOAD. `count`: devices out of use after it, or cases that are refused
-// as POISON no more. INVALID_ARGUMENT: there is no such device, with those that there are.
+// Carries out all orders except ORDER_RELOAD. *count: devices that are out of use afterwards, or
+// cases that are no longer refused as POISON. INVALID_ARGUMENT: no such device; names the existing
+// ones.
 enum status order_do(struct core *core, uint64_t now_ns, const struct wire_description *description,
                      const struct wire_order *order, uint64_t *count,
                      struct error *error) MUST_CHECK;

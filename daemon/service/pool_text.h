@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon knows of pools and the core does not, in words: processes, and GPUs by the number
-// that people know them by.
+// Texts about pools from data that the core does not have: processes, and GPUs by index.
 #ifndef CPATTN_DAEMON_SERVICE_POOL_TEXT_H
 #define CPATTN_DAEMON_SERVICE_POOL_TEXT_H
 

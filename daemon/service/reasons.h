@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why cases are refused, answered without a verdict, or pools not up, as far as the pool core does
-// not know it.
+// Reasons, beyond those that the pool core knows, why a case is refused or has no verdict, or a
+// pool is not up.
 #ifndef CPATTN_DAEMON_SERVICE_REASONS_H
 #define CPATTN_DAEMON_SERVICE_REASONS_H
 

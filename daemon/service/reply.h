@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replies as bytes, and sent.
+// Encodes and sends replies.
 #ifndef CPATTN_DAEMON_SERVICE_REPLY_H
 #define CPATTN_DAEMON_SERVICE_REPLY_H
 
@@ -9,8 +9,8 @@
 #include "daemon/net/server.h"
 #include "proto/wire.h"
 
-// As bytes, for the caller to free. One that cannot be encoded becomes a short one with its status;
-// NULL when not even that can be made. Sets the version.
+// Encodes a reply; the caller frees the bytes. If it cannot be encoded, encodes a short one with
+// its status; NULL: not even that. Sets the version.
 void *reply_encode(struct wire_reply *reply, size_t *size);
 
 // Ends the exchange, with the reply if that can be encoded.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the clients, the pool core and the rank processes: requests become events, the core's
-// actions become starts, kills and replies. Decides nothing that the core could decide.
+// Connects clients, pool core and rank processes: turns requests into events of the core, and the
+// core's actions into starts, kills and replies. Leaves decisions to the core.
 #ifndef CPATTN_DAEMON_SERVICE_SERVICE_H
 #define CPATTN_DAEMON_SERVICE_SERVICE_H
 

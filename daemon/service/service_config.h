@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a service is given: the machine as clients are told of it, and the settings.
+// Configuration of a service: the machine as described to clients, and the settings.
 #ifndef CPATTN_DAEMON_SERVICE_SERVICE_CONFIG_H
 #define CPATTN_DAEMON_SERVICE_SERVICE_CONFIG_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has been counted since the start and the pool core does not count.
+// Counters since the daemon's start that the pool core does not keep.
 #ifndef CPATTN_DAEMON_SERVICE_TALLY_H
 #define CPATTN_DAEMON_SERVICE_TALLY_H
 
@@ -8,7 +8,7 @@
 #include "daemon/core/core.h"
 #include "proto/wire.h"
 
-// Upper bounds of times that are counted together, in ns; what is longer has a count of its own.
+// Upper bounds of the buckets of times, in ns; longer times have a bucket of their own.
 #define TALLY_BOUNDS 14
 extern const uint64_t tally_bounds_ns[TALLY_BOUNDS];
 

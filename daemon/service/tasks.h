@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the slots of the pool core stand for: the case, and who waits for its answer. A request that
-// is made again while it is queued or running has more than one who waits. All is allocated
-// beforehand.
+// Tasks: for each slot of the pool core the case and the clients that wait for its answer. A
+// request that is repeated while it is queued or running has several waiting clients. All memory is
+// allocated in advance.
 #ifndef CPATTN_DAEMON_SERVICE_TASKS_H
 #define CPATTN_DAEMON_SERVICE_TASKS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for the next event. Watchers are told of several events that come close together at
-// once, some 50 ms late, so that what many of them cost the loop does not grow with the events.
+// Clients that wait for the next event. Events that occur close together are delivered in one
+// reply, about 50 ms late, so that the loop's work for many watchers does not grow with the events.
 #ifndef CPATTN_DAEMON_SERVICE_WATCHERS_H
 #define CPATTN_DAEMON_SERVICE_WATCHERS_H
 
