@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine has to give, and what this process asks of the kernel before it starts anything.
+// Resources of the machine, and the setup of this process before it starts anything.
 #ifndef CPATTN_DAEMON_MACHINE_HOST_H
 #define CPATTN_DAEMON_MACHINE_HOST_H
 
 #include <stdint.h>
 
-// Cores this process may run on, 1..DEVICES_MAX.
+// Number of cores this process may run on, 1..DEVICES_MAX.
 int host_cores(void);
 
 // The lowest limit of memory in bytes of the control groups in the file `groups`, as
@@ -13,8 +13,7 @@ int host_cores(void);
 // their hierarchies are. -1: there is none.
 int64_t host_cgroup_limit(const char *groups, const char *root);
 
-// Bytes that can be used without swapping, and no more than the control groups of this process may
-// use in all. Positive.
+// Bytes that can be used without swapping, limited by the control groups of this process. Positive.
 int64_t host_memory_available(void);
 
 // Raises the limit of open descriptors as far as allowed and returns it; makes inherited

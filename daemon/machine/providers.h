@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The providers of the settings, tried at the daemon's start with the program of the ranks.
+// Tests the providers of the settings at the daemon's start, with the rank program.
 #ifndef CPATTN_DAEMON_MACHINE_PROVIDERS_H
 #define CPATTN_DAEMON_MACHINE_PROVIDERS_H
 

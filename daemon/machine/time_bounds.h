@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What devices cannot exceed, and so how long a case takes at the least. Generous where in doubt: a
-// case that could be computed in time must never be refused.
+// Upper bounds of the speed of devices, and from them lower bounds of the time of a case. In doubt
+// the speed is overestimated: a case that could be computed in time must never be refused.
 #ifndef CPATTN_DAEMON_MACHINE_TIME_BOUNDS_H
 #define CPATTN_DAEMON_MACHINE_TIME_BOUNDS_H
 
 #include "plan/cost.h"
 #include "proto/wire.h"
 
-// Of one device in a second.
+// Per device and second.
 struct device_rates {
     double attention; // operations in the dtypes of cases
     double reference; // operations in fp64
     double drawn;     // elements of the inputs
-    int devices;      // that work at a time
+    int devices;      // that work at the same time
 };
 
-// Of the machine that is described; `cores` are those that ranks may run on where it has no GPUs.
-// Of GPUs that differ, the fastest counts.
+// Bounds of the described machine; `cores`: number of cores for ranks if it has no GPUs. With
+// different GPUs the fastest counts.
 struct device_rates time_bounds_rates(const struct wire_description *description, int cores);
 
 // No rank can have done its part of so much work in less time: inputs, computation and reference

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rank processes of the daemon: starts them as the core orders, hands them cases, and reports
-// what they say and how they end. Decides nothing. All calls on the loop's thread, which must be
-// the main thread (daemon/process/spawn.h).
+// The rank processes of the daemon: starts them by order of the core, sends them cases, and reports
+// their messages and exits. Decides nothing. All calls on the loop's thread, which must be the main
+// thread (daemon/process/spawn.h).
 #ifndef CPATTN_DAEMON_POOL_CREW_H
 #define CPATTN_DAEMON_POOL_CREW_H
 
@@ -18,13 +18,14 @@ enum status crews_create(struct ev_loop *loop, const char *program, const struct
                          const struct confinement *confinement, const struct crew_handler *handler,
                          struct crews **crews, struct error *error) MUST_CHECK;
 
-// Kills and reaps what is left; what cannot be reaped within 2 s is logged and left. Takes NULL.
+// Kills and reaps all ranks; logs and leaves those that cannot be reaped within 2 s. Takes NULL.
 void crews_destroy(struct crews *crews);
 
 // Valid until the next crew_start() of this index.
 struct crew *crews_get(struct crews *crews, int index);
 
-// What a pool is started as. Implementations are those of the core: 0 is ours, i the guest i - 1.
+// Parameters of a start. Implementations are numbered as in the core: 0 is the daemon's own, i
+// guest i - 1.
 struct crew_start {
     uint32_t generation;
     int implementation, world_size;
@@ -44,28 +45,27 @@ struct crew_task {
     int given_fd, wanted_fd;           // with places: the memory of these, or -1
 };
 
-// Hands a case to every rank. A rank that cannot take it is reported through `failed`, from here.
+// Sends a case to every rank. Calls `failed` for a rank that cannot take it.
 void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task);
 
-// Remembers where each rank stands and what state its process is in. crew_kill() begins with it,
-// and what was remembered then stays.
+// Records the progress of each rank and the state of its process. crew_kill() does this first;
+// later calls then change nothing.
 void crew_snapshot(struct crew *crew);
 
-// Ends every rank and its process group; the exits are reported as they are reaped. Ranks that are
-// all well and have nothing to do are asked to end by themselves, so that what runs with them (a
-// profiler around each, say) can end its work; they get SIGTERM after a quarter of a second and
-// SIGKILL after half a second. All others get SIGKILL at once: nothing is gained by what a broken
-// pool would still do, and a case waits for the next one.
+// Ends every rank and its process group; reports each exit when it is reaped. If all ranks are
+// healthy and idle, they are asked to end, so that a program around them, such as a profiler, can
+// finish; they get SIGTERM after a quarter of a second and SIGKILL after half a second. Otherwise
+// all get SIGKILL at once: a broken pool can do nothing useful, and a case waits for the next pool.
 void crew_kill(struct crew *crew);
 
-// Whether all ranks have said READY.
+// True if all ranks have sent READY.
 bool crew_is_ready(const struct crew *crew);
 
-// Reads what the ranks have written to stderr by now.
+// Reads the pending stderr output of the ranks.
 void crew_drain_stderr(struct crew *crew);
 
-// Kills and reaps processes that ranks have left behind and that came to us as their reaper. Where
-// the daemon cannot tell them from others they are only reaped.
+// Kills and reaps processes that ranks have left behind and that became children of the daemon. If
+// the daemon cannot tell them from other children, it only reaps them.
 void crews_reap_strays(struct crews *crews);
 
 #endif

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the rank processes of the daemon: of each process, of the ranks of a pool, of
-// all pools.
+// State of the rank processes: of each process, of the ranks of a pool, of all pools.
 #ifndef CPATTN_DAEMON_POOL_CREW_STATE_H
 #define CPATTN_DAEMON_POOL_CREW_STATE_H
 
@@ -19,7 +18,7 @@
 #include "daemon/settings/guests.h"
 #include "plan/kind.h"
 
-// What becomes of ranks; named like the core's events, which they lead to.
+// Callbacks for events of ranks, named like the events of the core that they cause.
 struct crew_handler {
     void *context;
     // The rest of a start has failed; no rank is alive.

@@ -20,14 +20,14 @@ void rank_process_signal(const struct rank_process *r, int number);
 // SIGKILL to the process and its group; without effect once it is reaped.
 void rank_process_kill(const struct rank_process *r);
 
-// Kills a rank that nothing is to be heard of any more but that it is reaped.
+// Kills a rank; only its reaping is reported afterwards.
 void rank_process_abandon(struct rank_process *r);
 
-// What is held against a rank that does not keep to the channel's rules, or cannot be reached.
+// Records a failure of a rank that breaks the channel's rules or cannot be reached.
 void rank_process_distrust(struct rank_process *r, const struct error *error);
 
-// Kills, reaps without a report, closes everything. A process that cannot be reaped until then is
-// left behind, which the log tells. Takes a zeroed one.
+// Kills and reaps without a report, and closes everything. A process that cannot be reaped is
+// logged and left behind. Takes a zeroed struct.
 void rank_process_fini(struct rank_process *r, uint64_t deadline_ns);
 
 #endif

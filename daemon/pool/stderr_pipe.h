@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank writes to its stderr: read as it comes, so that the rank never stalls on a full pipe,
-// kept in a ring for answers, and passed on to the daemon's log line by line, up to a rate.
+// The stderr of a rank. It is read continuously, so that the rank never blocks on a full pipe. A
+// ring keeps the newest bytes for answers; lines go to the daemon's log, up to a rate.
 #ifndef CPATTN_DAEMON_POOL_STDERR_PIPE_H
 #define CPATTN_DAEMON_POOL_STDERR_PIPE_H
 
@@ -27,14 +27,14 @@ struct stderr_pipe {
     size_t logged_bytes, suppressed_bytes;
 };
 
-// Makes the pipe; *write_end (close-on-exec, blocking) is the caller's. RESOURCE_EXHAUSTED.
+// Creates the pipe; the caller owns *write_end (close-on-exec, blocking). RESOURCE_EXHAUSTED.
 enum status stderr_pipe_init(struct stderr_pipe *p, struct ev_loop *loop, int rank, int world_size,
                              uint32_t generation, int *write_end, struct error *error) MUST_CHECK;
 
-// Reads what is there now, however much, up to a bound.
+// Reads the pending bytes, up to a bound.
 void stderr_pipe_drain(struct stderr_pipe *p);
 
-// Drains, passes on what is left of the last line, and closes. The ring stays readable.
+// Drains the pipe, logs the rest of the last line, and closes. The ring stays readable.
 void stderr_pipe_close(struct stderr_pipe *p);
 
 // Closes, and frees the ring. Takes a zeroed one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank may not do, whatever its libraries try: the limits and the user that it starts with.
-// They are in force before the first instruction of its program, and it cannot lift them.
+// Confinement of ranks: limits, user and filter of a rank process. They are in force before the
+// first instruction of its program, and the rank cannot lift them.
 #ifndef CPATTN_DAEMON_PROCESS_CONFINE_H
 #define CPATTN_DAEMON_PROCESS_CONFINE_H
 
@@ -13,21 +13,20 @@
 #include "daemon/process/filter.h"
 #include "daemon/settings/rank_user.h"
 
-// Of a rank's memory, what its libraries take before there is a case: most of it OpenBLAS's
-// buffers.
+// Memory that a rank's libraries take before a case; most of it are OpenBLAS's buffers.
 #define CONFINE_LIBRARIES_BYTES (INT64_C(192) << 20)
 
 struct confinement {
     struct rank_user user; // not set: the daemon's own
     int64_t memory_bytes;  // of data, the libraries' included; 0: no limit
-    bool uses_gpus;        // what the driver needs is let be
-    bool is_guest;         // what a framework needs is let be: files, descriptors, sockets
+    bool uses_gpus;        // permit what the GPU driver needs
+    bool is_guest;         // permit what a framework needs: files, descriptors, sockets
     struct filter filter, guest_filter; // of their system calls
 };
 
 #define CONFINE_LIMITS_MAX 8
 
-// The same, worked out for a process, so that the child only has to carry it out.
+// The system calls for one process, prepared so that the child only executes them.
 struct confine_orders {
     const struct rank_user *user; // NULL: the daemon's own
     const struct filter *filter;  // NULL: none
@@ -40,22 +39,21 @@ struct confine_orders {
     int nice;
 };
 
-// `descriptors`: how many it starts with. The confinement is borrowed by the orders.
+// `descriptors`: the number of descriptors at its start. Borrows the confinement.
 void confine_plan(const struct confinement *c, int descriptors, struct confine_orders *orders);
 
-// To be called in a child that is about to become the program. False with errno when the system
-// refuses.
+// Call in the child just before it executes the program. False with errno: a call failed.
 bool confine_limits(const struct confine_orders *orders);
 // As late as can be: the daemon waits until the child has become the program.
 void confine_priority(const struct confine_orders *orders);
 bool confine_user(const struct rank_user *user);
 
-// Whether the process is that user and nobody else, has no capability and no way to get one, as far
-// as the kernel tells. FAILED_PRECONDITION with what is wrong.
+// Checks with the kernel that the process has only this user, no capabilities and no way to gain
+// them. FAILED_PRECONDITION names the violation.
 enum status confine_check(const struct rank_user *user, pid_t pid, struct error *error) MUST_CHECK;
 
-// Whether the daemon has the rights to run ranks as the user and to kill them then:
-// PERMISSION_DENIED with what is missing.
+// Checks that the daemon has the rights to run ranks as the user and to kill them.
+// PERMISSION_DENIED names the missing right.
 enum status confine_check_rights(const struct rank_user *user, struct error *error) MUST_CHECK;
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors that stand for processes. Calls of the system as such: the C library has them only
-// from glibc 2.36 on.
+// Process descriptors (pidfd), as direct system calls: the C library has them only since glibc
+// 2.36.
 #ifndef CPATTN_DAEMON_PROCESS_PIDFD_H
 #define CPATTN_DAEMON_PROCESS_PIDFD_H
 
@@ -10,7 +10,7 @@
 // Close-on-exec; readable once the process has ended. -1 with errno.
 int process_fd_open(pid_t pid);
 
-// As kill(), of that process and no other; -1 with errno.
+// As kill(), but never reaches another process; -1 with errno.
 int process_fd_signal(int fd, int signal);
 
 // As waitid() for its exit, without waiting.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short run of a rank program that says what it finds. The daemon itself loads neither CUDA nor
-// kernels of others: what these do to a process, they must not do to the supervisor.
+// Runs a rank program for a moment to learn about GPUs or providers. The daemon itself loads
+// neither CUDA nor outside kernels, so that they cannot harm the supervisor.
 #ifndef CPATTN_DAEMON_PROCESS_PROBE_H
 #define CPATTN_DAEMON_PROCESS_PROBE_H
 
@@ -12,21 +12,21 @@
 
 struct probe {
     bool in_time;                                  // it ended by itself
-    int status;                                    // as waitpid() tells it
-    char out[PROBE_TEXT_MAX], err[PROBE_TEXT_MAX]; // the beginning of what it wrote
+    int status;                                    // as from waitpid()
+    char out[PROBE_TEXT_MAX], err[PROBE_TEXT_MAX]; // the beginning of its output
 };
 
-// Runs a program with the environment and as confined as a rank. It has limit_ms and is killed
-// then. `arguments` begin with its name and end with NULL. UNAVAILABLE when it cannot be run. To be
-// called on the main thread.
+// Runs a program with the environment and confinement of a rank, and kills it after limit_ms.
+// `arguments` begin with its name and end with NULL. UNAVAILABLE: it cannot be run. Call on the
+// main thread.
 enum status probe_program(const char *program, char *const arguments[],
                           const struct confinement *confinement, int limit_ms, struct probe *result,
                           struct error *error) MUST_CHECK;
 
-// Puts a question mark for each byte that is not printable ASCII.
+// Replaces each byte that is not printable ASCII by a question mark.
 void probe_clean(char *text);
 
-// The first line of a text, which is cut there and cleaned.
+// Truncates a text to its first line, cleans it and returns it.
 const char *probe_line(char *text);
 
 #endif

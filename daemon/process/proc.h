@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says of a process of ours.
+// Information from /proc about a process of the daemon.
 #ifndef CPATTN_DAEMON_PROCESS_PROC_H
 #define CPATTN_DAEMON_PROCESS_PROC_H
 
@@ -8,28 +8,28 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// State letter; 'X' when the process is gone or hidden from us, or pid is 0.
+// State letter; 'X': the process is gone or hidden, or pid is 0.
 char proc_state(pid_t pid);
 
 // The line of /proc/PID/status that begins with `key` ("Uid:"), without the key and the space
 // behind it. False when there is none, or the process is gone or hidden.
 bool proc_status_line(pid_t pid, const char *key, char *text, size_t size);
 
-// How it ends, as wait() will tell, once it has begun to: a driver may take a tenth of a second to
-// take down what it used, and only then can it be reaped. 0 also where that is hidden from us, as
-// it may be with another user's process. False while it lives.
+// Returns the wait status of a process that has begun to end. A GPU driver may take a tenth of a
+// second before the process can be reaped. Status 0 also if it is hidden, as for another user's
+// process. False: the process lives.
 bool proc_exit_status(pid_t pid, int *wait_status);
 
-// Its memory that counts as data; 0 when that is not known.
+// Size of its data memory; 0: not known.
 int64_t proc_data_bytes(pid_t pid);
 
-// Its children, in the order of their starts, up to `max`. None also where the kernel keeps no
-// list, or the process is gone.
+// Its children in the order of their starts, up to `max`. None also if the kernel has no list, or
+// the process is gone.
 int proc_children(pid_t pid, pid_t *pids, int max);
 
 #define PROC_TEXT_MAX 128
 
-// What keeps a process that should have ended: "pid 4711, state D, in nvidia_poll", "pid 4711,
+// Describes why a killed process has not ended: "pid 4711, state D, in nvidia_poll", "pid 4711,
 // state Z, traced by process 12".
 const char *proc_describe(pid_t pid, char text[PROC_TEXT_MAX]);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a process that the daemon does not trust, and a rank with the descriptors that it gets.
-// What cpattn-rank may rely on:
+// Starts untrusted processes, and ranks with their descriptors. The start environment of
+// cpattn-rank:
 //     argv  cpattn-rank RANK WORLD GENERATION DAEMON_PID, and with GPUs the index of its own; a
 //           guest has the words of its command, and these numbers in CPATTN_GUEST
-//     fd 0  /dev/null        fd 1, 2  the pipe for what it has to say to people
+//     fd 0  /dev/null        fd 1, 2  the pipe for its output
 //     fd 3  the channel      fd 4     memory of WORLD progress words
 //     fd 5 + j  a stream socket to rank j, for all j but its own
 // and nothing else: no other descriptor, own process group, no signal blocked or ignored, an
@@ -39,13 +39,13 @@ struct spawn_process {
     const struct confinement *confinement;
 };
 
-// Starts it. Must run on the main thread: it is killed when the thread that started it ends.
-// UNAVAILABLE with a sentence of what the system refuses, and then there is no process.
+// Starts the process. Must run on the main thread: the process is killed when the starting thread
+// ends. UNAVAILABLE with a sentence about the failed call; then there is no process.
 enum status spawn_process(const struct spawn_process *p, pid_t *pid,
                           struct error *error) MUST_CHECK;
 
-// Whether processes of the confinement's user can be started and can run the program:
-// FAILED_PRECONDITION, PERMISSION_DENIED. Without a user of their own there is nothing to try.
+// Checks that processes of the confinement's user can be started and can run the program:
+// FAILED_PRECONDITION, PERMISSION_DENIED. Without a separate user there is nothing to check.
 enum status spawn_try(const struct confinement *c, const char *program,
                       struct error *error) MUST_CHECK;
 

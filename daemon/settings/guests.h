@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guests: rank programs of others that the settings name, each an implementation that a case may
-// ask for. Only settings hold commands; a client brings a name.
+// Guests: outside programs in the settings that a case may select as its ranks. Only settings have
+// commands; a client sends a name.
 #ifndef CPATTN_DAEMON_SETTINGS_GUESTS_H
 #define CPATTN_DAEMON_SETTINGS_GUESTS_H
 
@@ -31,7 +31,7 @@ struct guests {
     struct guest list[GUESTS_MAX];
 };
 
-// Whether both name the same guests in the same order, with the same commands and limits.
+// True if both have the same guests in the same order, with the same commands and limits.
 bool guests_same(const struct guests *a, const struct guests *b);
 
 // Adds the guest of "NAME=COMMAND", or replaces the one of that name. The command is cut into words
@@ -45,8 +45,8 @@ struct yaml_node;
 enum status guests_add_map(struct guests *guests, const struct yaml_node *node,
                            struct error *error) MUST_CHECK;
 
-// Looks the program of each up, in PATH where its name has no '/'. FAILED_PRECONDITION, with the
-// name, where one cannot be executed.
+// Finds the program of each guest, in PATH if its name has no '/'. FAILED_PRECONDITION names a
+// guest whose program cannot be executed.
 enum status guests_find_programs(struct guests *guests, struct error *error) MUST_CHECK;
 
 // The name of an implementation: 0 is "cpattn", i the guest i - 1.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the settings say about clients over a network: where they come in, and how they show that
-// they may.
+// Settings for network clients: the address, and the ways to authenticate.
 #ifndef CPATTN_DAEMON_SETTINGS_LISTEN_H
 #define CPATTN_DAEMON_SETTINGS_LISTEN_H
 
@@ -24,8 +23,8 @@ struct listen_config {
 // Reads a URL; false when the text is none, and nothing is changed then.
 bool listen_parse(struct listen_config *listen, const char *text);
 
-// Whether the settings fit together: nobody may come in who has shown nothing. INVALID_ARGUMENT
-// with what is missing.
+// Checks the combination of settings: network clients must have to authenticate. INVALID_ARGUMENT
+// names the missing setting.
 enum status listen_check(const struct listen_config *listen, struct error *error) MUST_CHECK;
 
 #endif

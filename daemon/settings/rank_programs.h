@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the programs of the ranks are.
+// Paths of the rank programs.
 #ifndef CPATTN_DAEMON_SETTINGS_RANK_PROGRAMS_H
 #define CPATTN_DAEMON_SETTINGS_RANK_PROGRAMS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The user that ranks run as where it is not the daemon's own.
+// The user of ranks, if it is not the daemon's own.
 #ifndef CPATTN_DAEMON_SETTINGS_RANK_USER_H
 #define CPATTN_DAEMON_SETTINGS_RANK_USER_H
 
@@ -16,9 +16,9 @@ struct rank_user {
     gid_t groups[RANK_GROUPS_MAX];
 };
 
-// Reads a name or a number. A user of this machine comes with its group and its supplementary
-// groups, a number that is nobody's with the group of that number and no others. False for anything
-// else, for root, and for who is in too many groups; `user` is untouched then.
+// Reads a name or a number. A user of this machine gets its group and supplementary groups; an
+// unused number gets only the group of that number. False for anything else, for root, and for a
+// user in too many groups; `user` is then unchanged.
 bool rank_user_parse(const char *text, struct rank_user *user);
 
 bool rank_user_same(const struct rank_user *a, const struct rank_user *b);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the daemon is set up: built-in values, overridden by a YAML file, overridden by options. One
-// table names the settings for both.
+// Settings of the daemon: defaults, overridden by a YAML file, overridden by options. One table
+// defines the settings for file and options.
 #ifndef CPATTN_DAEMON_SETTINGS_SETTINGS_H
 #define CPATTN_DAEMON_SETTINGS_SETTINGS_H
 
@@ -41,8 +41,8 @@ struct settings {
     int user_running_max;                  // 1..JOBS_MAX; 0: as many as there are devices for
     uint64_t user_time_ns, user_window_ns; // device time of one user in a window; 0: not limited
     uint64_t timeout_max_ns;               // 1..TIMEOUT_MAX_NS
-    struct user_list allowed;              // empty: whoever can open the socket
-    struct user_list administrators;       // beside root and the user of the daemon
+    struct user_list allowed;              // empty: every user who can open the socket
+    struct user_list administrators;       // in addition to root and the daemon's user
     struct provider_list providers;
     uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
     int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
@@ -58,19 +58,18 @@ struct settings {
     char **argv;
 };
 
-// Built-in values, then what the command line says. Handles --help and --version, and ends the
-// process with status 64 and a sentence where an option is wrong, as argp does. Fails with the
-// place and a sentence where the configuration file is wrong.
+// Reads defaults, configuration file and command line. Handles --help and --version. Like argp,
+// ends the process with status 64 and a sentence if an option is wrong. Fails with place and
+// sentence if the configuration file is wrong.
 enum status settings_read(struct settings *config, int argc, char **argv,
                           struct error *error) MUST_CHECK;
 
-// Reads the same again, as the configuration file is now. Fails as settings_read() where that is
-// wrong or gone.
+// Reads the same again with the current configuration file. Fails as settings_read() if the file is
+// wrong or missing.
 enum status settings_reread(const struct settings *old, struct settings *config,
                             struct error *error) MUST_CHECK;
 
-// Of what differs between the two, the name of a setting that a running daemon cannot change; NULL:
-// there is none.
+// Returns the name of a setting that differs and that a running daemon cannot change; NULL: none.
 const char *settings_fixed_difference(const struct settings *a, const struct settings *b);
 
 #endif
