@@ -546,6 +546,24 @@ svg() { "$peek" xml "$1" <"$scratch/plan.svg"; }
 tap_is "explain --svg: lanes" "$(svg "count(//*[@class='lane'])")" 6
 tap_has "explain --svg: the rates" "$(svg "string(//*[contains(text(), 'TFLOP/s')])")" \
     "with 7 TFLOP/s of attention, 3000 GB/s of memory, 300 GB/s between ranks in each direction, 1 s before"
+run explain --world-size 4 --seqlen 8192 --compare p2p,a2a,all_gather
+tap_is "explain --compare: a line for each" "$status$err $(awk 'NR > 1 { print $1 }' "$scratch/out" | tr '\n' ' ')" \
+    "0 p2p a2a all_gather "
+tap_is "explain --compare: times of the fastest" "$(awk 'NR > 1 { print $4 < 1, $4 == "1.00" }' "$scratch/out" | sort |
+    uniq -c | tr -s ' ' | tr '\n' ';')" " 2 0 0; 1 0 1;"
+run explain --world-size 4 --seqlen 8192 --compare p2p,a2a,all_gather --svg -
+cp "$scratch/out" "$scratch/plan.svg"
+tap_is "explain --compare --svg: one picture, three panels" \
+    "$status$err $(svg "count(/*)") $(svg "count(/*/*[local-name() = 'g'])")" "0 1 3"
+tap_is "explain --compare --svg: one axis" "$(for panel in 1 2 3; do
+    svg "string((/*/*[local-name() = 'g'])[$panel]/*[@class='tick'][last()])"; done | sort -u | wc -l)" 1
+tap_is "explain --compare --svg: one is the fastest" \
+    "$(svg "count(//*[contains(text(), 'predicted, the fastest')])") $(svg "count(//*[contains(text(), 'times the fastest')])")" "1 2"
+refuses 64 "--compare foo: comm is 'foo'; accepted is p2p, all_gather, a2a or a2a+p2p" \
+    explain --compare p2p,foo
+refuses 67 "--compare a2a+p2p: $("$fake" explain --world-size 3 --comm a2a+p2p 2>&1 | sed 's/^cpattn-submit: //')" \
+    explain --world-size 3 --compare p2p,a2a+p2p
+refuses 64 "--compare takes up to 8 values" explain --compare p2p,p2p,p2p,p2p,p2p,p2p,p2p,p2p,p2p
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" explain --svg "$scratch/none/x"
 refuses 64 "--rate-link is '0'; accepted is 1 to 1000000" explain --svg x --rate-link 0
 if [ -c /dev/full ]; then

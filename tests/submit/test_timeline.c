@@ -277,7 +277,7 @@ static xmlDoc *draw(const struct plans *p)
     timeline_rates_init(&rates);
     struct timeline *timeline = play(p, &rates);
     FILE *memory = open_memstream(&text, &size);
-    svg_draw(memory, p->plans, timeline, &rates);
+    svg_draw(memory, &(struct svg_panel){p->plans, timeline}, 1, &rates);
     ck_assert_int_eq(fclose(memory), 0);
     xmlDoc *document = xmlReadMemory(text, (int)size, "svg", NULL, XML_PARSE_NONET);
     ck_assert_msg(document != NULL, "not well-formed: %.200s", text);
@@ -431,7 +431,7 @@ START_TEST(a_case_without_tokens_can_be_drawn)
     char *text = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&text, &size);
-    svg_draw(memory, p.plans, timeline, &plain);
+    svg_draw(memory, &(struct svg_panel){p.plans, timeline}, 1, &plain);
     ck_assert_int_eq(fclose(memory), 0);
     ck_assert_ptr_null(strstr(text, "nan"));
     ck_assert_ptr_null(strstr(text, "inf"));

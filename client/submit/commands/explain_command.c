@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/explain_compare.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/svg.h"
@@ -13,17 +14,29 @@
 struct explain_options {
     struct options_case about;
     int rank;
-    const char *svg, *trace;
+    const char *svg, *trace, *compare;
     struct timeline_rates rates;
 };
 
-enum { KEY_RANK = 1, KEY_SVG, KEY_TRACE, KEY_TFLOPS, KEY_MEMORY, KEY_LINK, KEY_OVERHEAD };
+enum {
+    KEY_RANK = 1,
+    KEY_SVG,
+    KEY_TRACE,
+    KEY_COMPARE,
+    KEY_TFLOPS,
+    KEY_MEMORY,
+    KEY_LINK,
+    KEY_OVERHEAD
+};
 
 static const struct argp_option option_table[] = {
     {.doc = "What to show:", .group = 100},
     {"rank", KEY_RANK, "R", 0, "the rank whose plan is shown, from 0 [0]", 100},
     {"svg", KEY_SVG, "FILE", 0,
      "draw a timeline of all ranks to this file instead; - is standard output", 100},
+    {"compare", KEY_COMPARE, "LIST", 0,
+     "compare values of comm, such as p2p,a2a,all_gather: a table, and with --svg all on one axis",
+     100},
     {"trace", KEY_TRACE, "FILE", 0, "write the timeline of all ranks as a trace for Perfetto", 100},
     {.doc = "Rates that the timeline is based on:", .group = 110},
     {"rate-tflops", KEY_TFLOPS, "N", 0, "attention, in TFLOP/s [400]", 110},
@@ -38,7 +51,8 @@ static const char help_text[] =
     "\vExamples:\n"
     "  cpattn-submit explain --world-size 4\n"
     "  cpattn-submit explain --world-size 4 --sharding contiguous --rank 3\n"
-    "  cpattn-submit explain --world-size 4 --comm a2a --seqlen 8192 --svg a2a.svg";
+    "  cpattn-submit explain --world-size 4 --comm a2a --seqlen 8192 --svg a2a.svg\n"
+    "  cpattn-submit explain --world-size 4 --compare p2p,a2a,all_gather";
 
 static error_t parse_rate(const char *name, const char *value, double unit, double *rate)
 {
@@ -67,6 +81,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case KEY_SVG:
         o->svg = value;
         return 0;
+    case KEY_COMPARE:
+        o->compare = value;
+        return explain_check_words(value) ? 0 : EINVAL;
     case KEY_TRACE:
         o->trace = value;
         return 0;
@@ -91,7 +108,7 @@ static enum status draw(const struct explain_options *o, FILE *svg, struct plan 
     if (status)
         return status;
     char end[DURATION_TEXT_MAX];
-    svg_draw(svg, plans, timeline, &o->rates);
+    svg_draw(svg, &(struct svg_panel){plans, timeline}, 1, &o->rates);
     if (svg != stdout)
         printf("%s: %s predicted\n", o->svg,
                duration_format((uint64_t)(timeline->end * 1e9), end, sizeof(end)));
@@ -99,27 +116,14 @@ static enum status draw(const struct explain_options *o, FILE *svg, struct plan 
     return STATUS_OK;
 }
 
-// Checked one by one. Slices are kept of the plan that is shown, or of all for -1.
-static enum status make_plans(const struct cp_case *c, int shown, struct plan **plans,
-                              struct error *error)
-{
-    enum status status = STATUS_OK;
-    for (int r = 0; r < c->world_size && !status; r++) {
-        status = plan_create(c, r, &plans[r], error);
-        if (!status)
-            status = plan_check_alone(plans[r], error);
-        if (!status && shown >= 0 && r != shown)
-            plan_forget_slices(plans[r]);
-    }
-    return status ? status : plan_check_exchanges(plans, c->world_size, error);
-}
-
 // Checks the plans of a case; draws them into `svg`, or without it writes one as text.
 static enum status explain(const struct cp_case *c, const struct explain_options *o, FILE *svg,
                            struct error *error)
 {
     struct plan *plans[WORLD_SIZE_MAX] = {NULL};
-    enum status status = make_plans(c, svg ? -1 : o->rank, plans, error);
+    if (o->compare)
+        return explain_compare(c, o->compare, &o->rates, svg, error);
+    enum status status = explain_make_plans(c, svg ? -1 : o->rank, plans, error);
     if (!status && svg != stdout)
         printf("checked together: the plans of %d rank%s have no race and no deadlock\n",
                c->world_size, c->world_size == 1 ? "" : "s");

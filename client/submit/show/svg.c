@@ -9,6 +9,7 @@
 
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/lanes.h"
+#include "client/submit/show/units.h"
 
 #define WIDTH       1600
 #define PLOT_LEFT   120
@@ -19,6 +20,7 @@
 #define RANK_GAP    26
 #define RANK_HEIGHT (2 * LANE_HEIGHT + LANE_GAP + RANK_GAP)
 #define ROW_HEIGHT  18
+#define PANEL_GAP   30
 #define TEXT_MAX    192
 #define HEAD_MAX    120 // characters in large type
 
@@ -33,40 +35,12 @@ struct picture {
     const struct timeline *timeline;
     const struct timeline_rates *rates;
     struct lanes lanes;
-    double second; // its width
+    double end;     // of the axis, in seconds
+    double second;  // its width
+    double fastest; // end of the fastest of several; 0: there is one
 };
 
-// ---- numbers and texts ------------------------------------------------------------------------
-
-static const char *scaled(double value, const char *const *units, int count, double thousand,
-                          char text[32])
-{
-    int unit = 0;
-    if (value == 0)
-        return strcpy(text, "0");
-    for (; value >= thousand * 0.9995 && unit + 1 < count; unit++)
-        value /= thousand;
-    snprintf(text, 32, value < 999.5 ? "%.3g %s" : "%.0f %s", value, units[unit]);
-    return text;
-}
-
-static const char *time_text(double seconds, char text[32])
-{
-    static const char *const units[] = {"ns", "us", "ms", "s"};
-    return scaled(seconds * 1e9, units, 4, 1000, text);
-}
-
-static const char *bytes_text(int64_t bytes, char text[32])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    return scaled((double)bytes, units, 5, 1024, text);
-}
-
-static const char *flops_text(double flops, char text[32])
-{
-    static const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
-    return scaled(flops, units, 6, 1000, text);
-}
+// ---- texts ------------------------------------------------------------------------
 
 static void put_escaped(FILE *out, const char *text)
 {
@@ -180,7 +154,7 @@ static void exchange_label(const struct plan *plan, const struct op *op, int roo
     if (room > 1)
         append_all_peers(plan, op, text);
     if (room != 2)
-        text_append(text, TEXT_MAX, " %s", bytes_text(sent > received ? sent : received, number));
+        text_append(text, TEXT_MAX, " %s", units_bytes(sent > received ? sent : received, number));
 }
 
 // What an operation works on. The more room there is, up to LABEL_ROOM_MAX, the more it says; with
@@ -201,7 +175,7 @@ static void op_label(const struct plan *plan, const struct op *op, int room, cha
     if (attends)
         text_append(text, TEXT_MAX, " %s", plan->buffers[op->operand[ATTEND_K].buffer].name);
     if (room > 2 && attends)
-        text_append(text, TEXT_MAX, ", %s", flops_text(op_flops(plan, op), number));
+        text_append(text, TEXT_MAX, ", %s", units_flops(op_flops(plan, op), number));
 }
 
 // Characters as a reader counts them.
@@ -236,18 +210,18 @@ static void put_title(const struct picture *p, const struct plan *plan, const st
             op_kind_name(op->kind), op->phase == PHASE_FORWARD ? "forward" : "backward", op->step);
     if (op->kind == OP_EXCHANGE) {
         timeline_traffic(plan, op, &sent, &received);
-        fprintf(p->out, "sends %s, ", bytes_text(sent, number));
-        fprintf(p->out, "receives %s&#10;", bytes_text(received, number));
+        fprintf(p->out, "sends %s, ", units_bytes(sent, number));
+        fprintf(p->out, "receives %s&#10;", units_bytes(received, number));
     } else if (op_flops(plan, op) > 0) {
-        fprintf(p->out, "%s&#10;", flops_text(op_flops(plan, op), number));
+        fprintf(p->out, "%s&#10;", units_flops(op_flops(plan, op), number));
     } else {
-        fprintf(p->out, "touches %s&#10;", bytes_text(timeline_bytes(op), number));
+        fprintf(p->out, "touches %s&#10;", units_bytes(timeline_bytes(op), number));
     }
-    fprintf(p->out, "from %s, for %s", time_text(span->start, start),
-            time_text(span->end - span->start, length));
+    fprintf(p->out, "from %s, for %s", units_time(span->start, start),
+            units_time(span->end - span->start, length));
     if (span->moves > span->start)
         fprintf(p->out, ", of which %s waiting for rank %d",
-                time_text(span->moves - span->start, number), span->last);
+                units_time(span->moves - span->start, number), span->last);
     for (int32_t i = 0; i < op->wait_count; i++)
         fprintf(p->out, "%s %d", i == 0 ? "&#10;waits for" : ",", plan->waits[op->wait_first + i]);
     fputs("</title>", p->out);
@@ -271,7 +245,7 @@ static void put_posted(const struct picture *p, const struct timeline_span *span
         return;
     put_rectangle(p, "posted", x, y, width, LANE_HEIGHT);
     text_append(text, TEXT_MAX, "waits for rank %d, %s", span->last,
-                time_text(span->moves - span->start, number));
+                units_time(span->moves - span->start, number));
     if (text_width(text) * LABEL_CHARACTER + 4 < width)
         put_text(p, "outlined", x + width / 2, y + 19, "%s", text);
 }
@@ -303,7 +277,7 @@ static void put_idle(const struct picture *p, const struct plan *plan, const str
     if (width < 1)
         return;
     put_rectangle(p, "idle", x, y + LANE_HEIGHT / 4.0, width, LANE_HEIGHT / 2.0);
-    text_append(text, TEXT_MAX, "idle %s", time_text(span->start - from, number));
+    text_append(text, TEXT_MAX, "idle %s", units_time(span->start - from, number));
     if (text_width(text) * LABEL_CHARACTER + 4 < width)
         put_text(p, "faint", x + width / 2, y + 19, "%s", text);
 }
@@ -401,23 +375,15 @@ static const char style[] =
     "markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 6z\" fill=\"#157f5b\"/></marker>"
     "</defs>\n";
 
-// 1, 2 or 5 times a power of ten.
-static double tick_step(double all)
-{
-    double step = pow(10, floor(log10(all / 8)));
-    double times = all / 8 / step;
-    return step * (times > 7 ? 10 : times > 3 ? 5 : times > 1.4 ? 2 : 1);
-}
-
 static void put_axis(const struct picture *p)
 {
-    double end = p->timeline->end, bottom = plot_bottom(p), step = end > 0 ? tick_step(end) : 1;
+    double end = p->end, bottom = plot_bottom(p), step = end > 0 ? units_step(end) : 1;
     for (int i = 0; i * step <= end * 1.0001; i++) {
         char text[32];
         double x = place_x(p, i * step);
         fprintf(p->out, "<path class=\"grid\" d=\"M%.2f %dV%.1f\"/>\n", x, PLOT_TOP - 8,
                 bottom + 6);
-        put_text(p, "tick", x, PLOT_TOP - 12, "%s", time_text(i * step, text));
+        put_text(p, "tick", x, PLOT_TOP - 12, "%s", units_time(i * step, text));
     }
 }
 
@@ -500,21 +466,25 @@ static void put_lost(const struct picture *p)
         put_text(p, "right", PLOT_RIGHT, 24,
                  "rank %d, which ends last, loses %s by waiting for exchanges, %s of it for "
                  "operation %d",
-                 lost.rank, time_text(lost.total, total), time_text(lost.longest, longest),
+                 lost.rank, units_time(lost.total, total), units_time(lost.longest, longest),
                  (int)lost.exchange);
 }
 
 static void put_head(const struct picture *p)
 {
-    char what[256], end[32], overhead[32];
+    char what[256], end[32], overhead[32], ratio[48] = "";
     case_describe(&p->plans[0]->c, what, sizeof(what));
-    put_text(p, strlen(what) > HEAD_MAX ? "rank" : "head", 12, 24, "%s: %s predicted", what,
-             time_text(p->timeline->end, end));
+    if (p->fastest > 0 && p->timeline->end > p->fastest * 1.0005)
+        snprintf(ratio, sizeof(ratio), ", %.3g times the fastest", p->timeline->end / p->fastest);
+    else if (p->fastest > 0)
+        snprintf(ratio, sizeof(ratio), ", the fastest");
+    put_text(p, strlen(what) > HEAD_MAX ? "rank" : "head", 12, 24, "%s: %s predicted%s", what,
+             units_time(p->timeline->end, end), ratio);
     put_text(p, "small", 12, 44,
              "with %g TFLOP/s of attention, %g GB/s of memory, %g GB/s between ranks in each "
              "direction, %s before each operation",
              p->rates->flops / 1e12, p->rates->memory_bytes / 1e9, p->rates->link_bytes / 1e9,
-             time_text(p->rates->overhead_s, overhead));
+             units_time(p->rates->overhead_s, overhead));
     put_lost(p);
 }
 
@@ -539,13 +509,13 @@ static void put_sums_of(const struct picture *p, int row, double y)
     char text[32];
     lanes_ranks(&p->lanes, row, text, sizeof(text));
     put_text(p, "rank", 12, y, "rank%s %s", p->lanes.count[row] > 1 ? "s" : "", text);
-    put_cell(p, 0, y, time_text(r->forward_end, text));
-    put_cell(p, 1, y, time_text(r->end, text));
-    put_cell(p, 2, y, time_text(busy, text));
-    put_cell(p, 3, y, time_text(r->end - busy, text));
-    put_cell(p, 4, y, time_text(r->busy[STREAM_COMM], text));
-    put_cell(p, 5, y, flops_text(r->flops, text));
-    put_cell(p, 6, y, bytes_text(r->sent, text));
+    put_cell(p, 0, y, units_time(r->forward_end, text));
+    put_cell(p, 1, y, units_time(r->end, text));
+    put_cell(p, 2, y, units_time(busy, text));
+    put_cell(p, 3, y, units_time(r->end - busy, text));
+    put_cell(p, 4, y, units_time(r->busy[STREAM_COMM], text));
+    put_cell(p, 5, y, units_flops(r->flops, text));
+    put_cell(p, 6, y, units_bytes(r->sent, text));
     snprintf(text, sizeof(text), "%.0f %%",
              r->end > 0 ? 100 * r->flops / (r->end * p->rates->flops) : 0);
     put_cell(p, 7, y, text);
@@ -562,30 +532,66 @@ static void put_sums(const struct picture *p)
 
 // ---- the whole --------------------------------------------------------------------------------
 
-void svg_draw(FILE *out, struct plan *const *plans, const struct timeline *timeline,
+static double panel_height(const struct picture *p)
+{
+    return plot_bottom(p) + 40 + (p->lanes.rows + 1) * ROW_HEIGHT;
+}
+
+// The legend is the first panel's.
+static void panel_draw(const struct picture *p, bool first)
+{
+    bool few = p->timeline->world_size <= SVG_MESSAGES_RANKS_MAX;
+    put_head(p);
+    if (first)
+        put_legend(p);
+    put_lanes(p);
+    put_axis(p);
+    for (int row = 0; row < p->lanes.rows; row++)
+        put_idles(p, p->plans[p->lanes.first[row]]);
+    for (int r = 0; r < p->timeline->world_size && few; r++)
+        put_messages(p, p->plans[r]);
+    for (int row = 0; row < p->lanes.rows; row++)
+        put_ops(p, p->plans[p->lanes.first[row]]);
+    put_phases(p);
+    put_sums(p);
+}
+
+static struct picture panel_of(FILE *out, const struct svg_panel *panels, int count, int i,
+                               const struct timeline_rates *rates)
+{
+    struct picture p = {
+        .out = out, .plans = panels[i].plans, .timeline = panels[i].timeline, .rates = rates};
+    double fastest = panels[0].timeline->end;
+    for (int k = 0; k < count; k++) {
+        p.end = fmax(p.end, panels[k].timeline->end);
+        fastest = fmin(fastest, panels[k].timeline->end);
+    }
+    p.second = p.end > 0 ? (PLOT_RIGHT - PLOT_LEFT) / p.end : 0;
+    p.fastest = count > 1 ? fastest : 0;
+    lanes_init(&p.lanes, p.plans, p.timeline, p.timeline->world_size > SVG_MESSAGES_RANKS_MAX);
+    return p;
+}
+
+void svg_draw(FILE *out, const struct svg_panel *panels, int count,
               const struct timeline_rates *rates)
 {
-    struct picture p = {.out = out, .plans = plans, .timeline = timeline, .rates = rates};
-    bool few = timeline->world_size <= SVG_MESSAGES_RANKS_MAX;
-    lanes_init(&p.lanes, plans, timeline, !few);
-    double height = plot_bottom(&p) + 40 + (p.lanes.rows + 1) * ROW_HEIGHT;
-    p.second = timeline->end > 0 ? (PLOT_RIGHT - PLOT_LEFT) / timeline->end : 0;
+    double height = 0, y = 0;
+    for (int i = 0; i < count; i++) {
+        const struct picture p = panel_of(out, panels, count, i, rates);
+        height += panel_height(&p) + (i > 0 ? PANEL_GAP : 0);
+    }
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
             "viewBox=\"0 0 %d %.0f\">\n%s"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
             WIDTH, height, WIDTH, height, style);
-    put_head(&p);
-    put_legend(&p);
-    put_lanes(&p);
-    put_axis(&p);
-    for (int row = 0; row < p.lanes.rows; row++)
-        put_idles(&p, plans[p.lanes.first[row]]);
-    for (int r = 0; r < timeline->world_size && few; r++)
-        put_messages(&p, plans[r]);
-    for (int row = 0; row < p.lanes.rows; row++)
-        put_ops(&p, plans[p.lanes.first[row]]);
-    put_phases(&p);
-    put_sums(&p);
+    for (int i = 0; i < count; i++) {
+        const struct picture p = panel_of(out, panels, count, i, rates);
+        if (count > 1)
+            fprintf(out, "<g class=\"panel\" transform=\"translate(0 %.1f)\">\n", y);
+        panel_draw(&p, i == 0);
+        fputs(count > 1 ? "</g>\n" : "", out);
+        y += panel_height(&p) + PANEL_GAP;
+    }
     fputs("</svg>\n", out);
 }

@@ -12,9 +12,15 @@
 // that do the same at the same times are drawn once.
 #define SVG_MESSAGES_RANKS_MAX 8
 
-// Draws the plans of all ranks as the timeline made of them says. Errors of the stream are the
-// caller's to check.
-void svg_draw(FILE *out, struct plan *const *plans, const struct timeline *timeline,
+// The plans of all ranks, and the timeline made of them.
+struct svg_panel {
+    struct plan *const *plans;
+    const struct timeline *timeline;
+};
+
+// Draws one or several one below the other, all on the same axis of time. Errors of the stream are
+// the caller's to check.
+void svg_draw(FILE *out, const struct svg_panel *panels, int count,
               const struct timeline_rates *rates);
 
 #endif

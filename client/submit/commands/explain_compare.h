@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plans of a case, made and checked; and those of several ways to communicate side by side.
+#ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_EXPLAIN_COMPARE_H
+#define CPATTN_CLIENT_SUBMIT_COMMANDS_EXPLAIN_COMPARE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "plan/timeline.h"
+
+// Makes the plans of all ranks, and checks them one by one and together. Slices are kept of the
+// plan of rank `shown`, or of all for -1. `plans` has WORLD_SIZE_MAX places, NULL at first; what is
+// in them afterwards, also on failure, belongs to the caller.
+enum status explain_make_plans(const struct cp_case *c, int shown, struct plan **plans,
+                               struct error *error) MUST_CHECK;
+
+// Whether `words` ("p2p,a2a") are values of comm, and not too many; complains where not.
+bool explain_check_words(const char *words);
+
+// The case with each value of comm in `words` ("p2p,a2a"): a table on stdout, or a picture in
+// `svg`. What case_check() says of the case with one of the values.
+enum status explain_compare(const struct cp_case *c, const char *words,
+                            const struct timeline_rates *rates, FILE *svg,
+                            struct error *error) MUST_CHECK;
+
+#endif
