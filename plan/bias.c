@@ -19,22 +19,22 @@ bool bias_has_queries(const struct cp_case *c)
            c->bias == BIAS_BHSS;
 }
 
-// What a row of the bias in memory is.
-enum rows { ROWS_OF_QUERIES, ROWS_OF_TOKENS, ROWS_OF_POSITIONS, ROWS_OF_SEQUENCES };
+// What a row of the bias in memory stands for.
+enum bias_row_kind { ROW_OF_QUERY, ROW_OF_TOKEN, ROW_OF_POSITION, ROW_OF_SEQUENCE };
 
-static enum rows rows_kind(const struct cp_case *c)
+static enum bias_row_kind bias_row_kind(const struct cp_case *c)
 {
     if (!bias_has_queries(c))
-        return ROWS_OF_SEQUENCES;
+        return ROW_OF_SEQUENCE;
     if (bias_has_batch(c))
-        return ROWS_OF_QUERIES;
-    return c->format == FORMAT_THD ? ROWS_OF_POSITIONS : ROWS_OF_TOKENS;
+        return ROW_OF_QUERY;
+    return c->format == FORMAT_THD ? ROW_OF_POSITION : ROW_OF_TOKEN;
 }
 
 bool bias_is_whole(const struct cp_case *c)
 {
-    enum rows kind = rows_kind(c);
-    return kind == ROWS_OF_POSITIONS || kind == ROWS_OF_SEQUENCES;
+    enum bias_row_kind kind = bias_row_kind(c);
+    return kind == ROW_OF_POSITION || kind == ROW_OF_SEQUENCE;
 }
 
 struct team bias_team(const struct cp_case *c, int rank)
@@ -44,19 +44,19 @@ struct team bias_team(const struct cp_case *c, int rank)
 
 int64_t bias_row_base(const struct cp_case *c, struct team team, int member)
 {
-    if (rows_kind(c) == ROWS_OF_QUERIES)
+    if (bias_row_kind(c) == ROW_OF_QUERY)
         return team_row_base(c, SIDE_Q, team, member);
-    if (rows_kind(c) == ROWS_OF_TOKENS)
+    if (bias_row_kind(c) == ROW_OF_TOKEN)
         return team_row_base(c, SIDE_Q, team, member) / c->batch;
     return 0;
 }
 
 int64_t bias_rows(const struct cp_case *c, struct team team)
 {
-    switch (rows_kind(c)) {
-    case ROWS_OF_POSITIONS:
+    switch (bias_row_kind(c)) {
+    case ROW_OF_POSITION:
         return c->seqlen_q;
-    case ROWS_OF_SEQUENCES:
+    case ROW_OF_SEQUENCE:
         return bias_has_batch(c) ? c->batch : 1;
     default:
         return bias_row_base(c, team, team.size);
@@ -74,14 +74,14 @@ static int64_t local_token(const struct cp_case *c, int rank, const struct span 
 int64_t bias_row_of(const struct cp_case *c, struct team team, int member, const struct span *span)
 {
     int64_t base = bias_row_base(c, team, member);
-    switch (rows_kind(c)) {
-    case ROWS_OF_QUERIES:
+    switch (bias_row_kind(c)) {
+    case ROW_OF_QUERY:
         return base + span->row;
-    case ROWS_OF_TOKENS:
+    case ROW_OF_TOKEN:
         return base + local_token(c, team.first + member, span);
-    case ROWS_OF_POSITIONS:
+    case ROW_OF_POSITION:
         return span->position;
-    case ROWS_OF_SEQUENCES:
+    case ROW_OF_SEQUENCE:
         break;
     }
     return bias_has_batch(c) ? span->sequence : 0;
@@ -89,7 +89,7 @@ int64_t bias_row_of(const struct cp_case *c, struct team team, int member, const
 
 int64_t bias_row_step(const struct cp_case *c)
 {
-    if (rows_kind(c) == ROWS_OF_QUERIES)
+    if (bias_row_kind(c) == ROW_OF_QUERY)
         return shard_row_step(c);
     return bias_has_queries(c) ? 1 : 0;
 }

@@ -179,8 +179,8 @@ static bool blocks_meet(const struct region *a, const struct region *b, struct i
     return false;
 }
 
-// Whether two regions of a buffer have bytes in common; *common is the first stretch of them.
-static bool regions_meet(const struct region *a, const struct region *b, struct interval *common)
+// True if two regions of a buffer overlap; *common is the first common interval.
+static bool regions_overlap(const struct region *a, const struct region *b, struct interval *common)
 {
     if (a->rows > 1 && b->rows > 1 && a->stride == b->stride) {
         if (region_blocks(a) == 1 && region_blocks(b) == 1)
@@ -217,7 +217,7 @@ static bool races(const struct examined *x, const struct touch *a, const struct 
 {
     return ((a->access | b->access) & ACCESS_WRITE) &&
            (a->op == b->op || !ordered(x, a->op, b->op)) &&
-           regions_meet(&a->region, &b->region, common);
+           regions_overlap(&a->region, &b->region, common);
 }
 
 static enum status check_races(const struct examined *x, struct error *error)

@@ -5,7 +5,7 @@
 
 #include "plan/builder.h"
 
-// Keys and values of some rows (or their gradients), one behind the other.
+// Keys and values of some rows, or their gradients.
 struct pair {
     struct region k, v, both;
 };
@@ -33,12 +33,12 @@ struct tensors {
 };
 void tensors_init(struct tensors *t, struct builder *b);
 
-// Some heads of a tensor [heads of the case]; empty for an empty tensor.
+// A range of heads of a tensor [heads of the case]; empty for an empty tensor.
 struct region tensor_heads(struct region tensor, struct heads heads);
 
-// Starts the parts: maximum = -inf in forward, sums = 0 in backward.
+// Initializes the partial results: maximum = -inf in forward, sums = 0 in backward.
 void tensors_begin(const struct tensors *t, struct builder *b, enum plan_phase phase);
-// Exchanges the parts with all ranks and combines them in the order of ranks.
+// Exchanges the partial results with all ranks and combines them in the order of ranks.
 void tensors_reduce(const struct tensors *t, struct builder *b, enum plan_phase phase);
 
 #endif
