@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a plan is prepared before it runs: which provider computes each attention, which is
-// decided here and nowhere else, and the tables of all operations, which go to the device together.
+// Preparation of a plan before it runs: selects the provider of each attention (the only place that
+// does), and puts the tables of all operations on the device together.
 #ifndef CPATTN_RANK_ATTENDS_H
 #define CPATTN_RANK_ATTENDS_H
 
@@ -27,17 +27,18 @@ struct attends {
     struct provider_use use;
 };
 
-// Chooses and prepares, and puts the tables on the device. `wanted` is the provider that the case
-// names; NULL: it names none, and our own computes all. What the wanted one does not support is
-// computed by `own` where `fallback` allows it, else the case is refused: UNIMPLEMENTED with the
-// operation and the reason. RESOURCE_EXHAUSTED when memory is short. Borrows plan and providers
-// until attends_destroy(), which takes NULL. A backend has the attends of one plan at a time.
+// Selects providers, prepares the operations, and puts the tables on the device. `wanted` is the
+// provider that the case names; NULL: none, and `own` computes everything. Operations that `wanted`
+// does not support are computed by `own` with `fallback`; otherwise the case is refused:
+// UNIMPLEMENTED with the operation and the reason. RESOURCE_EXHAUSTED: out of memory. Borrows plan
+// and providers until attends_destroy(), which accepts NULL. A backend has the attends of one plan
+// at a time.
 enum status attends_create(const struct plan *plan, struct own_provider *own,
                            struct attention_provider *wanted, bool fallback,
                            struct attends **attends, struct error *error) MUST_CHECK;
 void attends_destroy(struct attends *attends);
 
-// To be called before each run of the plan: clears what operations begin with.
+// Call before each run of the plan: clears the initial values of operations.
 void attends_begin(const struct attends *attends);
 
 #endif

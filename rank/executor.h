@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executes a plan: the streams are queues, an operation is ready when it heads its stream and what
-// it waits for is done. Exchanges travel while compute operations go on.
+// Executes a plan: the streams are queues; an operation is ready when it is first in its stream and
+// the operations that it waits for are done. Exchanges proceed while compute operations run.
 #ifndef CPATTN_RANK_EXECUTOR_H
 #define CPATTN_RANK_EXECUTOR_H
 

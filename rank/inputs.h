@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shard of the inputs that a rank holds.
+// A rank's shard of the inputs.
 #ifndef CPATTN_RANK_INPUTS_H
 #define CPATTN_RANK_INPUTS_H
 

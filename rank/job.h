@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One case on one rank, as the session hands it to a backend's engine.
+// One case on one rank, as the session passes it to the engine.
 #ifndef CPATTN_RANK_JOB_H
 #define CPATTN_RANK_JOB_H
 

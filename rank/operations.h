@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of a plan that compute, as calls of a backend.
+// Runs the compute operations of a plan as calls of a backend.
 #ifndef CPATTN_RANK_OPERATIONS_H
 #define CPATTN_RANK_OPERATIONS_H
 

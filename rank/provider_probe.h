@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a provider can be used, tried before a case names it, in a process of its own.
+// Tests a provider before a case names it, in a separate process.
 #ifndef CPATTN_RANK_PROVIDER_PROBE_H
 #define CPATTN_RANK_PROVIDER_PROBE_H
 

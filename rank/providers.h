@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The providers that a rank may load. The daemon names them in CPATTN_PROVIDERS, one NAME=FILE a
-// line; an object is loaded when the first case names it, and stays.
+// The providers that a rank may load. CPATTN_PROVIDERS, set by the daemon, has one NAME=FILE per
+// line. An object is loaded when the first case names it, and stays loaded.
 #ifndef CPATTN_RANK_PROVIDERS_H
 #define CPATTN_RANK_PROVIDERS_H
 

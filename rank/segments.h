@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a client's tensors on a rank: where inputs are read, and where results go.
+// The memory of a client's tensors on a rank: given inputs and wanted results.
 //
-// The client may do with its memory what the seals leave it: it can free pages of what is wanted
-// while a rank writes them. So nothing is stored there directly: the kernel copies, and tells when
-// it cannot.
+// The seals do not prevent a client from freeing pages of the results while a rank writes them. So
+// the rank never stores there directly: the kernel copies, and reports a failure.
 #ifndef CPATTN_RANK_SEGMENTS_H
 #define CPATTN_RANK_SEGMENTS_H
 

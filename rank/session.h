@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank at work: one case after the other, from receipt to report. Knows no process, channel or
-// daemon, so that anything that has a transport can run cases.
+// A session runs one case after the other on a rank, from receipt to report. It knows no process,
+// channel or daemon, so that any program with a transport can run cases.
 #ifndef CPATTN_RANK_SESSION_H
 #define CPATTN_RANK_SESSION_H
 
@@ -23,7 +23,7 @@ struct session {
         struct attends *attends;
         double flops;
     } kept;
-    bool out_of_step; // a case was broken off: the ranks are no longer at the same point
+    bool out_of_step; // a case was aborted: the ranks are no longer at the same point
 };
 
 // Makes an engine of that kind, with `arguments` for its setup. Borrows transport and progress word
@@ -33,7 +33,7 @@ enum status session_init(struct session *s, const struct engine_kind *kind, char
                          struct error *error) MUST_CHECK;
 void session_fini(struct session *s); // also after a failed init and twice
 
-// Waits until all ranks of the world have come here.
+// Barrier: waits until all ranks of the world have called it.
 enum status session_barrier(struct session *s, struct error *error) MUST_CHECK;
 
 // Runs a case and fills the report: a mismatch is a result, and so it is that the ranks agreed not

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swaps of messages (common/message.h) over a transport.
+// Exchanges of messages (common/message.h) over a transport.
 #ifndef CPATTN_RANK_SWAP_H
 #define CPATTN_RANK_SWAP_H
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange between devices: messages name device memory, NCCL moves them.
 //
-// It differs from other transports in when things happen. start() puts an exchange on a stream
-// behind what is there already and waits for nothing but NCCL's own acceptance, so that several may
-// be under way; they run one after the other. What reads a message's memory later, or gave it its
-// contents before, has to be ordered by that stream. progress() tells whether the stream is through
-// with all of them. There are no tags: what a peer sends for another step is not noticed.
+// Unlike other transports it is asynchronous. start() enqueues an exchange on a stream and waits
+// only for NCCL's acceptance. Several exchanges may be under way; they run one after the other.
+// Work that writes a message's memory before, or reads it later, must be ordered by that stream.
+// progress() tells whether the stream has completed all of them. There are no tags: a message for
+// another step is not detected.
 #ifndef CPATTN_TRANSPORT_NCCL_H
 #define CPATTN_TRANSPORT_NCCL_H
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange between devices of one machine by their copy engines: each rank puts what it sends
-// straight into the receiver's memory, and no multiprocessor has a part in it.
+// The exchange between devices of one machine by copy engines: each rank writes directly to the
+// receiver's memory, without using multiprocessors.
 //
-// What ranks receive lies in their *windows*: device memory of one size on all ranks, which the
-// others have mapped (CUDA IPC). A receiver tells a sender that the places of an exchange are free
-// by raising a counter in the sender's memory, a sender tells that the bytes are there by raising
-// one in the receiver's. Streams raise and await these counters, in order, and the host takes no
-// part. Counters only grow, so that none is ever reset while somebody may still look at it.
+// Received bytes go to *windows*: device memory of equal size on all ranks, which the other ranks
+// have mapped (CUDA IPC). A receiver raises a counter in the sender's memory when the destination
+// of an exchange is free; the sender raises one in the receiver's memory when the bytes have
+// arrived. Streams raise and await these counters in order, without the host. Counters only grow,
+// so that none is reset while a peer may still read it.
 //
 // start() puts an exchange on the stream and waits for nothing, as that of transport/nccl.h does;
-// exchanges run one after the other. Every message of an exchange must have been announced. A peer
-// that dies leaves the stream waiting: the process has to be ended then.
+// exchanges run one after the other. Every message of an exchange must have been announced. If a
+// peer dies, the stream waits without end, and the process must be killed.
 #ifndef CPATTN_TRANSPORT_PEER_H
 #define CPATTN_TRANSPORT_PEER_H
 
@@ -26,8 +26,8 @@
 enum status transport_peer_create(struct transport *control, cudaStream_t stream,
                                   struct transport **t, struct error *error) MUST_CHECK;
 
-// Where the bytes of the coming exchanges land in the own window: of those that each peer sends,
-// in the order of the exchanges and their messages, without the empty ones.
+// Where the bytes of the coming exchanges land in the own window: of those that each peer sends, in
+// the order of the exchanges and their messages, without the empty ones.
 struct peer_landings {
     const int64_t *offsets[WORLD_SIZE_MAX]; // [count]
     int count[WORLD_SIZE_MAX];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices a rank's process sees: those of its pool. The driver takes a third of a second for
-// each that it shows, and NCCL twice as long where it cannot see those of the peers.
+// Restricts a rank process to the devices of its pool. The driver takes a third of a second for
+// each visible device, and NCCL takes twice as long if it cannot see the devices of the peers.
 #ifndef CPATTN_RANK_CUDA_DEVICE_H
 #define CPATTN_RANK_CUDA_DEVICE_H
 

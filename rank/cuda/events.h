@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events on streams, made when they are first needed and used again for the next case.
+// Events on streams, created on first use and reused by the next case.
 #ifndef CPATTN_RANK_CUDA_EVENTS_H
 #define CPATTN_RANK_CUDA_EVENTS_H
 
@@ -16,7 +16,7 @@ struct events {
 void events_init(struct events *e, bool timed);
 void events_fini(struct events *e);
 
-// Takes all events back.
+// Makes all events available again.
 void events_reset(struct events *e);
 
 // Records the next event behind what is on the stream. *index names it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executes plans on the device: puts every operation on its stream, with events where operations of
-// different streams wait for each other, and waits for nothing.
+// Executes plans on the device: enqueues every operation on its stream, with events between
+// streams. Does not wait.
 #ifndef CPATTN_RANK_CUDA_EXECUTOR_H
 #define CPATTN_RANK_CUDA_EXECUTOR_H
 
@@ -39,9 +39,8 @@ enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execu
                                 struct error *error) MUST_CHECK;
 
 // Waits until the backend's stream is through with all that is on it by now, and keeps the progress
-// word at the operation that the device is at: first of the plan, then as
-// REPORT_REFERENCE. INTERNAL with CUDA's or NCCL's sentence and the operation, when either has
-// failed.
+// word at the operation that the device is at: first of the plan, then as REPORT_REFERENCE.
+// INTERNAL with CUDA's or NCCL's sentence and the operation, when either has failed.
 enum status cuda_executor_wait(struct cuda_executor *x, struct error *error) MUST_CHECK;
 
 // Fills forward, backward, exchange and exposed times, after the wait.

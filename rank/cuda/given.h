@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases whose inputs a client gives. A rank's part of them is put together on the host and copied;
-// the device's judge reads the whole tensors, each on every rank, in memory of their own.
+// Cases with inputs of a client. The host assembles a rank's part and copies it. For the device's
+// judge every rank has all whole tensors in separate memory.
 #ifndef CPATTN_RANK_CUDA_GIVEN_H
 #define CPATTN_RANK_CUDA_GIVEN_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far streams have come, for a host that does not wait for them: numbers in host memory that
-// the device writes between two operations, without a kernel of its own.
+// Progress marks of streams: numbers in host memory that the device writes between two operations,
+// without a kernel, so that the host can read the progress without waiting.
 #ifndef CPATTN_RANK_CUDA_MARKS_H
 #define CPATTN_RANK_CUDA_MARKS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a device is in a plan, told from its marks, for the progress word and for error messages.
+// The position of a device in a plan, from its marks; for the progress word and error messages.
 #ifndef CPATTN_RANK_CUDA_POSITION_H
 #define CPATTN_RANK_CUDA_POSITION_H
 

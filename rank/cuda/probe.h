@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices this build can use.
+// Lists the devices that this build can use.
 #ifndef CPATTN_RANK_CUDA_PROBE_H
 #define CPATTN_RANK_CUDA_PROBE_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a plan's memory other ranks write into: the buffers that exchanges receive into, and the
-// place where regions in pieces are packed. Where devices put bytes into each other's memory
-// (transport/peer.h), all of this lies in the rank's window.
+// The window: the part of a plan's memory that other ranks write to. It has the buffers that
+// exchanges receive into, and the staging memory of regions in several pieces. With
+// transport/peer.h all of this is in memory that the peers have mapped.
 #ifndef CPATTN_RANK_CUDA_WINDOW_H
 #define CPATTN_RANK_CUDA_WINDOW_H
 
