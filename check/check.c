@@ -25,6 +25,9 @@ static enum status case_copy(const struct cpattn_case *from, struct cp_case *to,
     if (!text)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a case");
     case_init(to);
+    if (cpattn_case_get(from, "heads", text, CASE_VALUE_MAX) < 0)
+        status = error_set(error, STATUS_INVALID_ARGUMENT,
+                           "this is a job of another kind; accepted is a case of attention");
     while (status == STATUS_OK && (field = cpattn_field_next(field))) {
         const char *name = cpattn_field_name(field);
         if (cpattn_case_get(from, name, text, CASE_VALUE_MAX) >= 0)

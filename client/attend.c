@@ -299,6 +299,10 @@ enum cpattn_status cpattn_attend(struct cpattn_client *client, const struct cpat
                    [WHOLE_DSINK] = t.dsink,
                    [WHOLE_MAX_LOGIT] = t.max_logit},
     };
+    if (status == STATUS_OK && c->is_job)
+        status = error_set(&inner, STATUS_INVALID_ARGUMENT,
+                           "a job of the kind '%s' has no tensors; accepted is a case of attention",
+                           c->job.kind);
     if (status == STATUS_OK)
         status = case_check(&c->plain, &inner);
     if (status == STATUS_OK)
@@ -318,7 +322,7 @@ int64_t cpattn_case_tensor(const struct cpattn_case *c, const char *name, int64_
 {
     struct whole_shape found;
     struct error ignored;
-    if (case_check(&c->plain, &ignored) != STATUS_OK)
+    if (c->is_job || case_check(&c->plain, &ignored) != STATUS_OK)
         return -1;
     for (int i = 0; i < WHOLE_TENSORS; i++) {
         if (strcmp(whole_name((enum whole_tensor)i), name) != 0 ||

@@ -13,6 +13,8 @@
 struct cpattn_case {
     struct cp_case plain;
     bool kv_heads_given; // else they follow heads
+    bool is_job;         // of another kind than attention: `job` counts, and nothing above
+    struct job_text job;
 };
 
 // What requests say of themselves, beside their time limits.

@@ -65,7 +65,11 @@ static enum status run_request(const struct cpattn_case *c, const struct limits 
     request->run_timeout_ns = limits->run_timeout_ns;
     request->patience_ns = limits->wishes.patience_ns;
     request->cancel_on_disconnect = limits->wishes.cancel_on_disconnect;
-    request->run = c->plain;
+    request->is_job = c->is_job;
+    if (c->is_job)
+        request->job = c->job;
+    else
+        request->run = c->plain;
     return status;
 }
 

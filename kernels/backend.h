@@ -7,6 +7,7 @@
 #include "kernels/attention.h"
 #include "kernels/prepared.h"
 #include "kernels/rows.h"
+#include "plan/element.h"
 
 struct attention_work; // one attention, prepared by a backend's own kernels
 
@@ -88,6 +89,12 @@ struct backend_ops {
     void (*tables_push)(struct attention_backend *backend, size_t bytes);
     void (*tables_release)(struct attention_backend *backend);
 
+    // Of collectives, in host memory; NULL: the backend runs none. destination = destination
+    // (reduction) source. Real numbers are rounded to nearest even each time; an average is reduced
+    // like a sum, and divided afterwards.
+    void (*reduce)(enum collective_element element, enum collective_reduction reduction,
+                   const void *source, void *destination, int64_t count);
+    void (*divide)(enum collective_element element, int divisor, void *destination, int64_t count);
     // The cudaStream_t on which work is enqueued; NULL: work is done immediately.
     void *(*stream)(struct attention_backend *backend);
 };

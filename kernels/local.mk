@@ -13,6 +13,8 @@ kernels_sources = \
     kernels/cpu/backward.c \
     kernels/cpu/forward.c \
     kernels/cpu/gemm.h \
+    kernels/cpu/reduce.c \
+    kernels/cpu/reduce.h \
     kernels/cpu/rows.c \
     kernels/cpu/tile.c \
     kernels/cpu/tile.h \

@@ -39,6 +39,7 @@ static int describe(const void *spec, char *text, size_t size)
 
 const struct job_kind job_kind_attention = {
     .name = "attention",
+    .about = "run one case",
     .spec_bytes = sizeof(struct cp_case),
     .init = init,
     .check = check,

@@ -61,6 +61,18 @@ struct builder *builder_create(const struct cp_case *c, int rank)
     return b;
 }
 
+struct builder *builder_create_collective(const struct collective *c, int rank)
+{
+    struct cp_case stub;
+    case_init(&stub);
+    stub.world_size = c->world_size;
+    stub.explore_seed = c->explore_seed;
+    struct builder *b = builder_create(&stub, rank);
+    if (b)
+        b->plan->collective = *c;
+    return b;
+}
+
 void builder_destroy(struct builder *b)
 {
     if (!b)
@@ -418,6 +430,16 @@ void builder_convert(struct builder *b, struct region source, struct region dest
 void builder_fill(struct builder *b, struct region destination, float value)
 {
     unary(b, OP_FILL, (struct region){0}, destination, value);
+}
+
+void builder_reduce(struct builder *b, struct region source, struct region destination)
+{
+    unary(b, OP_REDUCE, source, destination, 0);
+}
+
+void builder_divide(struct builder *b, struct region destination, float value)
+{
+    unary(b, OP_DIVIDE, (struct region){0}, destination, value);
 }
 
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count)

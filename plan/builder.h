@@ -13,6 +13,8 @@ struct builder; // after a memory error every call is legal, and builder_finish(
 // For plan_create(). create: NULL if out of memory. finish: moves the plan to the caller, or
 // RESOURCE_EXHAUSTED after a memory error. destroy: accepts NULL.
 struct builder *builder_create(const struct cp_case *c, int rank);
+// The same for a collective.
+struct builder *builder_create_collective(const struct collective *c, int rank);
 enum status builder_finish(struct builder *b, struct plan **plan, struct error *error) MUST_CHECK;
 void builder_destroy(struct builder *b);
 
@@ -49,6 +51,8 @@ void builder_add(struct builder *b, struct region source, struct region destinat
 void builder_max(struct builder *b, struct region source, struct region destination);
 void builder_convert(struct builder *b, struct region source, struct region destination);
 void builder_fill(struct builder *b, struct region destination, float value);
+void builder_reduce(struct builder *b, struct region source, struct region destination);
+void builder_divide(struct builder *b, struct region destination, float value);
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count);
 
 // Each algorithm is one function in a file of the same name.

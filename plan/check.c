@@ -323,7 +323,7 @@ static int64_t intervals_max(const struct examined *x)
 static bool is_input(enum buffer_role role)
 {
     return role == BUFFER_INPUT_Q || role == BUFFER_INPUT_KV || role == BUFFER_INPUT_DO ||
-           role == BUFFER_INPUT_BIAS || role == BUFFER_INPUT_SINK;
+           role == BUFFER_INPUT_BIAS || role == BUFFER_INPUT_SINK || role == BUFFER_SEND;
 }
 
 static enum status touch_fault(const struct examined *x, const struct touch *t, const char *what,
@@ -357,7 +357,7 @@ static enum status check_defined(struct examined *x, int32_t buffer, struct erro
     struct region last = {.bytes = 0}; // written and not yet in the set
     struct byte_set written = {.intervals = x->intervals};
     struct interval *room = x->merged;
-    if (is_input(info->role))
+    if (is_input(info->role) || info->role == BUFFER_SHARED)
         set_add(&written, &room, &whole);
     for (int32_t i = x->touch_first[buffer]; i < x->touch_first[buffer + 1]; i++) {
         const struct touch *t = &x->touches[i];

@@ -108,9 +108,34 @@ static int64_t bias_bytes(const struct cp_case *c, int rank)
     return shape.heads * shape.rows * shape.columns * case_element_bytes(c);
 }
 
+// Of a collective's plan.
+static int64_t collective_elements(const struct plan *plan, enum buffer_role role)
+{
+    const struct collective *c = &plan->collective;
+    switch (role) {
+    case BUFFER_SEND:
+        return c->in_place ? 0 : collective_send_count(c, plan->rank);
+    case BUFFER_RECEIVE:
+        return c->in_place ? 0 : collective_receive_count(c, plan->rank);
+    case BUFFER_SHARED:
+        return c->in_place ? collective_shared(c, plan->rank).count : 0;
+    default:
+        return 0;
+    }
+}
+
+static bool is_collective(const struct plan *plan)
+{
+    return plan->collective.world_size > 0;
+}
+
 static int64_t role_bytes(const struct plan *plan, enum buffer_role role)
 {
     const struct cp_case *c = &plan->c;
+    if (is_collective(plan))
+        return role == BUFFER_SCRATCH ? -1
+                                      : collective_elements(plan, role) *
+                                            collective_element_bytes(plan->collective.dtype);
     int64_t q = shard_rows(c, SIDE_Q, plan->rank) * c->heads;
     int64_t kv = shard_rows(c, SIDE_KV, plan->rank) * c->kv_heads;
     int element = case_element_bytes(c);
@@ -134,6 +159,9 @@ static int64_t role_bytes(const struct plan *plan, enum buffer_role role)
     case BUFFER_DSINK:
     case BUFFER_MAX_LOGIT:
         return c->heads * 4;
+    case BUFFER_SEND:
+    case BUFFER_RECEIVE:
+    case BUFFER_SHARED:
     case BUFFER_SCRATCH:
         break;
     }
@@ -144,7 +172,13 @@ static bool role_expected(const struct plan *plan, enum buffer_role role)
 {
     const struct cp_case *c = &plan->c;
     bool sink = c->softmax == SOFTMAX_LEARNABLE, bias = c->bias != BIAS_NONE;
+    if (is_collective(plan))
+        return collective_elements(plan, role) > 0;
     switch (role) {
+    case BUFFER_SEND:
+    case BUFFER_RECEIVE:
+    case BUFFER_SHARED:
+        return false;
     case BUFFER_INPUT_DO:
     case BUFFER_DQ:
     case BUFFER_DKV:
@@ -298,6 +332,15 @@ static bool sink_grad_fits(const struct plan *plan, const struct op *op)
            op->operand[SINK_GRAD_D].bytes == rows && op->operand[SINK_GRAD_DSINK].bytes == heads;
 }
 
+static bool elements_fit(const struct plan *plan, const struct op *op)
+{
+    int64_t source = region_total(&op->operand[UNARY_SOURCE]);
+    int64_t destination = region_total(&op->operand[UNARY_DESTINATION]);
+    return is_collective(plan) && one_piece(op) &&
+           destination % collective_element_bytes(plan->collective.dtype) == 0 &&
+           (op->kind == OP_REDUCE ? source == destination : op->value > 0);
+}
+
 static bool operands_fit(const struct plan *plan, const struct op *op)
 {
     int64_t source = region_total(&op->operand[UNARY_SOURCE]);
@@ -321,6 +364,9 @@ static bool operands_fit(const struct plan *plan, const struct op *op)
                one_piece(op);
     case OP_FILL:
         return destination % 4 == 0 && one_piece(op);
+    case OP_REDUCE:
+    case OP_DIVIDE:
+        return elements_fit(plan, op);
     case OP_EXCHANGE:
     case OP_KINDS:
         break;

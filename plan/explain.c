@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as text for people.
+#include <string.h>
+
 #include "plan/plan.h"
 #include "plan/shard.h"
 
@@ -85,6 +87,7 @@ static const char *role_text(enum buffer_role role)
     case BUFFER_INPUT_DO:
     case BUFFER_INPUT_BIAS:
     case BUFFER_INPUT_SINK:
+    case BUFFER_SEND:
         return "input";
     case BUFFER_OUT:
     case BUFFER_LSE:
@@ -93,7 +96,10 @@ static const char *role_text(enum buffer_role role)
     case BUFFER_DBIAS:
     case BUFFER_DSINK:
     case BUFFER_MAX_LOGIT:
+    case BUFFER_RECEIVE:
         return "output";
+    case BUFFER_SHARED:
+        return "both";
     case BUFFER_SCRATCH:
         break;
     }
@@ -199,11 +205,15 @@ static void explain_what(const struct plan *plan, const struct op *op, FILE *out
     case OP_MAX:
     case OP_CONVERT:
     case OP_FILL_HEADS:
+    case OP_REDUCE:
         fprintf(out, "%s -> %s", region_name(plan, &r[UNARY_SOURCE]),
                 region_name(plan, &r[UNARY_DESTINATION]));
         break;
     case OP_FILL:
         fprintf(out, "%s = %g", region_name(plan, &r[UNARY_DESTINATION]), (double)op->value);
+        break;
+    case OP_DIVIDE:
+        fprintf(out, "%s /= %g", region_name(plan, &r[UNARY_DESTINATION]), (double)op->value);
         break;
     case OP_EXCHANGE:
         explain_transfers(plan, op, out);
@@ -281,12 +291,24 @@ static void explain_op(const struct plan *plan, int32_t index, FILE *out)
     explain_slices(plan, op, out);
 }
 
-void plan_explain(const struct plan *plan, FILE *out)
+static void explain_subject(const struct plan *plan, FILE *out)
 {
     char text[256];
-    case_describe(&plan->c, text, sizeof text);
-    fprintf(out, "%s\n", text);
-    explain_shard(plan, out);
+    if (plan->collective.world_size == 0) {
+        case_describe(&plan->c, text, sizeof text);
+        fprintf(out, "%s\n", text);
+        explain_shard(plan, out);
+        return;
+    }
+    struct job_spec spec = {.kind = &job_kind_collective};
+    memcpy(spec.bytes, &plan->collective, sizeof plan->collective);
+    job_spec_describe(&spec, text, sizeof text);
+    fprintf(out, "%s\nrank %d of %d\n", text, plan->rank, plan->c.world_size);
+}
+
+void plan_explain(const struct plan *plan, FILE *out)
+{
+    explain_subject(plan, out);
     explain_phase_total(plan, PHASE_FORWARD, "forward", out);
     explain_phase_total(plan, PHASE_BACKWARD, "backward", out);
     explain_buffers(plan, out);

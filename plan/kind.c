@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/kind.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -119,28 +120,83 @@ uint64_t job_spec_hash(const struct job_spec *spec)
     return hash;
 }
 
+// A text of bounded size under construction.
+struct line {
+    char *text;
+    size_t size;
+    int length; // with what did not fit, as snprintf has it
+};
+
+__attribute__((format(printf, 2, 3))) static void line_add(struct line *line, const char *format,
+                                                           ...)
+{
+    bool room = (size_t)line->length < line->size;
+    va_list arguments;
+    va_start(arguments, format);
+    line->length += vsnprintf(room ? line->text + line->length : NULL,
+                              room ? line->size - (size_t)line->length : 0, format, arguments);
+    va_end(arguments);
+}
+
+// Whether a field has not its default; `value` is what it has.
+static bool is_special(const struct job_spec *spec, const struct case_field *field,
+                       char value[JOB_FIELD_VALUE_MAX])
+{
+    struct job_spec usual = {.kind = spec->kind};
+    char usual_value[JOB_FIELD_VALUE_MAX];
+    spec->kind->init(usual.bytes);
+    members_get(spec->bytes, field, value, JOB_FIELD_VALUE_MAX);
+    members_get(usual.bytes, field, usual_value, sizeof usual_value);
+    return strcmp(value, usual_value) != 0;
+}
+
+static bool is_argument(const struct job_spec *spec, const struct case_field *field)
+{
+    return spec->kind->argument && strcmp(field->name, spec->kind->argument) == 0;
+}
+
 // "sum w4 count=100"
 static int fields_describe(const struct job_spec *spec, char *text, size_t size)
 {
-    struct job_spec usual = {.kind = spec->kind};
-    int length = snprintf(text, size, "%s w%d", spec->kind->name, job_spec_needs(spec).world_size);
-    spec->kind->init(usual.bytes);
+    struct line line = {.text = text, .size = size};
+    char value[JOB_FIELD_VALUE_MAX];
+    line_add(&line, "%s", spec->kind->name);
     for (const struct case_field *field = spec->kind->fields; field->name; field++) {
-        char value[JOB_FIELD_VALUE_MAX], usual_value[JOB_FIELD_VALUE_MAX];
-        bool room = (size_t)length < size;
-        members_get(spec->bytes, field, value, sizeof value);
-        members_get(usual.bytes, field, usual_value, sizeof usual_value);
-        if (strcmp(value, usual_value) != 0 && strcmp(field->name, "world_size") != 0)
-            length += snprintf(room ? text + length : NULL, room ? size - (size_t)length : 0,
-                               " %s=%s", field->name, value);
+        bool special = is_special(spec, field, value);
+        if (is_argument(spec, field))
+            line_add(&line, " %s", value);
+        else if (strcmp(field->name, "world_size") == 0)
+            line_add(&line, " w%s", value);
+        else if (special)
+            line_add(&line, " %s=%s", field->name, value);
     }
-    return length;
+    return line.length;
 }
 
 int job_spec_describe(const struct job_spec *spec, char *text, size_t size)
 {
     return spec->kind->describe ? spec->kind->describe(spec->bytes, text, size)
                                 : fields_describe(spec, text, size);
+}
+
+int job_spec_command(const struct job_spec *spec, char *text, size_t size)
+{
+    struct line line = {.text = text, .size = size};
+    char value[JOB_FIELD_VALUE_MAX], name[JOB_FIELD_NAME_MAX];
+    if (spec->kind == &job_kind_attention)
+        return case_command(&spec->attention, text, size);
+    line_add(&line, "cpattn-submit %s", spec->kind->name);
+    for (const struct case_field *field = spec->kind->fields; field->name; field++) {
+        bool special = is_special(spec, field, value);
+        snprintf(name, sizeof name, "%s", field->name);
+        for (char *c = name; *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        if (is_argument(spec, field))
+            line_add(&line, " %s", value);
+        else if (special)
+            line_add(&line, " --%s %s", name, value);
+    }
+    return line.length;
 }
 
 // ---- frames -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #define CPATTN_PLAN_KIND_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "plan/cost.h"
 
@@ -26,6 +27,9 @@ struct job_needs {
 // All functions except init() and check() get specs that have passed check().
 struct job_kind {
     const char *name;  // a word: letters, digits and underscores
+    const char *about; // for the command's help, a few words: "run one ..."
+    // The field that an argument without a name sets; NULL: none.
+    const char *argument;
     size_t spec_bytes; // up to JOB_SPEC_BYTES
     // Members of the spec that a request may set by name; NULL: attention, whose case has its own
     // message on the wire.
@@ -40,6 +44,8 @@ struct job_kind {
     uint64_t (*hash)(const void *spec);
     // One line for people, as case_describe(); NULL: lists the fields that differ from init().
     int (*describe)(const void *spec, char *text, size_t size);
+    // Prints what a rank will do. RESOURCE_EXHAUSTED: memory is short. NULL: nothing is said of it.
+    enum status (*explain)(const void *spec, int rank, FILE *out, struct error *error);
 };
 
 // All kinds; ends with NULL. Attention is the first.
@@ -82,7 +88,10 @@ enum status job_spec_parse(struct job_spec *spec, const struct job_text *text,
 
 struct job_needs job_spec_needs(const struct job_spec *spec);
 uint64_t job_spec_hash(const struct job_spec *spec);
-int job_spec_describe(const struct job_spec *spec, char *text, size_t size); // as snprintf
+// Both return the length as snprintf does: one line that tells the job from its neighbours, as "sum
+// w4 count=100", and the command line that runs it again.
+int job_spec_describe(const struct job_spec *spec, char *text, size_t size);
+int job_spec_command(const struct job_spec *spec, char *text, size_t size);
 enum status job_spec_memory(const struct job_spec *spec, int64_t *rank_bytes,
                             struct error *error) MUST_CHECK;
 

@@ -13,11 +13,18 @@ plan_libplan_la_SOURCES = \
     plan/check.c \
     plan/check.h \
     plan/check_fit.c \
+    plan/collective.c \
+    plan/collective.h \
+    plan/collective_layout.c \
+    plan/collective_layout.h \
+    plan/collective_plan.c \
+    plan/collective_reduce.c \
     plan/cost.c \
     plan/cost.h \
     plan/deal.c \
     plan/deal.h \
     plan/describe.c \
+    plan/element.h \
     plan/explain.c \
     plan/fields.c \
     plan/gather.c \

@@ -221,7 +221,7 @@ static bool set_choice(void *record, const struct case_field *field, const char 
 
 static bool counts_tokens(const struct case_field *field)
 {
-    return field->max == SEQLEN_MAX;
+    return field->max >= SEQLEN_MAX;
 }
 
 static bool parse_number(const struct case_field *field, const char *text, int64_t *value)

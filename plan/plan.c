@@ -16,6 +16,8 @@ static const char *const kind_names[OP_KINDS] = {
     [OP_FILL] = "fill",
     [OP_FILL_HEADS] = "fill heads",
     [OP_SINK_GRAD] = "sink gradient",
+    [OP_REDUCE] = "reduce",
+    [OP_DIVIDE] = "divide",
     [OP_EXCHANGE] = "exchange",
 };
 
@@ -50,6 +52,8 @@ static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
     [OP_CONVERT] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
     [OP_MAX] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_READ_WRITE},
     [OP_FILL] = {[UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_REDUCE] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_READ_WRITE},
+    [OP_DIVIDE] = {[UNARY_DESTINATION] = ACCESS_READ_WRITE},
     [OP_FILL_HEADS] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
     [OP_SINK_GRAD] =
         {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: what one rank executes for a case, as data: operations with the memory that they read and
-// write. Only the builder makes waits between streams; it derives them from that memory.
+// A plan: what one rank executes for a case or a collective, as data: operations with the memory
+// that they read and write. Only the builder makes waits between streams; it derives them from that
+// memory.
 //
 // Building is pure: the same case and rank give the same plan. A plan owns its arrays.
 #ifndef CPATTN_PLAN_PLAN_H
@@ -9,6 +10,7 @@
 #include <stdio.h>
 
 #include "plan/case.h"
+#include "plan/collective.h"
 #include "plan/slice.h"
 
 // Operations of one stream run in plan order; `waits` orders operations of different streams.
@@ -28,7 +30,10 @@ enum buffer_role {
     BUFFER_INPUT_SINK, // fp32 [heads of the case]
     BUFFER_DSINK,      // fp32 [heads of the case], the same on every rank
     BUFFER_MAX_LOGIT,  // fp32 [heads of the case], the same on every rank
-    BUFFER_SCRATCH,    // undefined
+    BUFFER_SEND,       // of a collective (plan/collective.h), as the next two
+    BUFFER_RECEIVE,
+    BUFFER_SHARED,  // send and receive in one: an input and a result
+    BUFFER_SCRATCH, // undefined
 };
 
 struct plan_buffer {
@@ -99,6 +104,8 @@ enum op_kind {
     OP_FILL,            // destination (fp32) = value
     OP_FILL_HEADS,      // destination (fp32 [heads][q rows]) = source (fp32 [heads]), head by head
     OP_SINK_GRAD,       // dsink[h] += -sum over the slices' rows of exp(sink[h] - LSE) D
+    OP_REDUCE,          // destination = destination (reduction) source, elements of a collective
+    OP_DIVIDE,          // destination /= value, elements of a collective
     OP_EXCHANGE,        // send and receive regions with peers, all at once
     OP_KINDS,
 };
@@ -121,7 +128,8 @@ enum {
     OPERANDS_MAX
 };
 enum { ROW_DOT_DO, ROW_DOT_O, ROW_DOT_D }; // dO in dtype, O in fp32 (the accumulator)
-enum { UNARY_SOURCE, UNARY_DESTINATION };  // all others; fill uses UNARY_DESTINATION only
+// All others; fill and divide use UNARY_DESTINATION only.
+enum { UNARY_SOURCE, UNARY_DESTINATION };
 enum { SINK_GRAD_SINK, SINK_GRAD_LSE, SINK_GRAD_D, SINK_GRAD_DSINK };
 
 enum access { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_READ_WRITE = 3 };
@@ -149,14 +157,15 @@ struct op {
     struct heads heads; // attend, row dot, fill heads, sink gradient: heads of the operands
     int64_t q_rows;     // same operations: rows of the query operands
     int64_t bias_rows;  // attend with a bias
-    float value;        // fill
+    float value;        // fill, divide
     int32_t slice_first, slice_count;       // attend, sink gradient (without keys): in plan.slices
     int32_t transfer_first, transfer_count; // exchange: in plan.transfers
     int32_t wait_first, wait_count; // in plan.waits: operations of other streams to wait for
 };
 
 struct plan {
-    struct cp_case c;
+    struct cp_case c;             // of a collective only world_size and explore_seed are its own
+    struct collective collective; // world_size 0: the plan is of a case
     int32_t rank;
     struct plan_buffer *buffers;
     int32_t buffer_count;

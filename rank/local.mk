@@ -4,6 +4,7 @@ rank_librank_a_SOURCES = $(rank_sources)
 
 # Compiled a second time, with mutations, for the tests.
 rank_sources =
+rank_sources += rank/collective.c
 rank_sources += rank/deliver.c
 rank_sources += rank/deliver.h
 rank_sources += rank/deliver_expected.c

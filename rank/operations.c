@@ -125,6 +125,12 @@ static void add(const struct operations *x, const struct op *op)
     }
 }
 
+// Of a collective.
+static int64_t elements(const struct operations *x, struct region region)
+{
+    return region_total(&region) / collective_element_bytes(x->plan->collective.dtype);
+}
+
 enum status operations_run(const struct operations *x, const struct op *op, struct error *error)
 {
     const struct backend_ops *ops = x->ops;
@@ -156,6 +162,14 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
         return STATUS_OK;
     case OP_FILL:
         ops->fill(backend, at(x, destination), op->value, floats(destination));
+        return STATUS_OK;
+    case OP_REDUCE:
+        ops->reduce(x->plan->collective.dtype, x->plan->collective.reduction, at(x, source),
+                    at(x, destination), elements(x, destination));
+        return STATUS_OK;
+    case OP_DIVIDE:
+        ops->divide(x->plan->collective.dtype, (int)op->value, at(x, destination),
+                    elements(x, destination));
         return STATUS_OK;
     case OP_EXCHANGE:
     case OP_KINDS:

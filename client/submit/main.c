@@ -34,7 +34,10 @@ static void print_help(FILE *out)
           "Submits cases of context-parallel attention to the cpattnd daemon of this machine.\n\n",
           out);
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-11s %s\n", commands[i].name, commands[i].summary);
+    for (const struct job_kind *const *kind = job_kinds; *kind; kind++)
+        if ((*kind)->fields)
+            fprintf(out, "  %-11s %s\n", (*kind)->name, (*kind)->about);
     fputs("\n"
           "`cpattn-submit COMMAND --help` lists the options of a command.\n"
           "\n"
@@ -57,6 +60,9 @@ static int unknown_command(const char *name)
     nearest_init(&nearest, name);
     for (size_t i = 0; i < COMMANDS; i++)
         nearest_offer(&nearest, commands[i].name);
+    for (const struct job_kind *const *kind = job_kinds; *kind; kind++)
+        if ((*kind)->fields)
+            nearest_offer(&nearest, (*kind)->name);
     command_complain("unknown command '%.40s'%s; cpattn-submit --help lists them", name,
                      nearest_hint(&nearest, hint, sizeof(hint)));
     return COMMAND_USAGE;
@@ -73,12 +79,14 @@ static bool asks_for_version(const char *word)
     return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
 }
 
-static int run_command(const struct command *command, int argc, char **argv)
+// One of the table, or of a kind of job.
+static int run_command(const struct command *command, const struct job_kind *kind, int argc,
+                       char **argv)
 {
     char name[64];
-    snprintf(name, sizeof(name), "cpattn-submit %s", command->name);
+    snprintf(name, sizeof(name), "cpattn-submit %s", command ? command->name : kind->name);
     argv[0] = name;
-    int exit_status = command->run(argc, argv);
+    int exit_status = command ? command->run(argc, argv) : command_job(kind, argc, argv);
     if (!command_output_complete() && exit_status == COMMAND_PASS)
         return command_exit(STATUS_DATA_LOSS);
     return exit_status;
@@ -89,8 +97,9 @@ static int dispatch(int argc, char **argv)
 {
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(argv[0], commands[i].name) == 0)
-            return run_command(&commands[i], argc, argv);
-    return unknown_command(argv[0]);
+            return run_command(&commands[i], NULL, argc, argv);
+    const struct job_kind *kind = job_kind_find(argv[0]);
+    return kind && kind->fields ? run_command(NULL, kind, argc, argv) : unknown_command(argv[0]);
 }
 
 int main(int argc, char **argv)

@@ -9,6 +9,7 @@
 #include "common/mutation.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/reduce.h"
 
 #define CACHE_LINE 64
 
@@ -177,4 +178,6 @@ const struct backend_ops backend_cpu = {
     .pack_rows = cpu_pack_rows,
     .add_rows = cpu_add_rows,
     .pack_heads = cpu_pack_heads,
+    .reduce = cpu_reduce,
+    .divide = cpu_divide,
 };

@@ -18,7 +18,7 @@ The judge is the library libcpattn-check. The package searches for it in its own
 folder CPATTN_LIBRARY_PATH, then in the library path of the system.
 """
 from cpattn._library import CpattnError, Status
-from cpattn.case import Case
+from cpattn.case import Case, Job
 from cpattn.client import Answer, Client, Event, Request
 from cpattn.check import Check, Diagnosis, Figures, Verdict, VerdictError
 
@@ -31,6 +31,7 @@ __all__ = [
     "Diagnosis",
     "Event",
     "Figures",
+    "Job",
     "Request",
     "Status",
     "Verdict",

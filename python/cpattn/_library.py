@@ -374,6 +374,7 @@ _ARRAY = ctypes.POINTER(Array)
 # name: (result, arguments)
 _CASE_FUNCTIONS = {
     "cpattn_case_create": (_POINTER, []),
+    "cpattn_case_create_kind": (_POINTER, [_TEXT]),
     "cpattn_case_destroy": (None, [_POINTER]),
     "cpattn_case_set": (_INT, [_POINTER, _TEXT, _TEXT, _ERROR]),
     "cpattn_case_get": (_INT, [_POINTER, _TEXT, _TEXT, ctypes.c_size_t]),

@@ -79,3 +79,35 @@ class Case:
 
     def __repr__(self) -> str:
         return f"<cpattn.Case {self}>"
+
+
+class Job(Case):
+    """A job of another kind than attention, for Client.run() and its like.
+
+    Job("collective", operation="all_gather", world_size=4, dtype="bf16"). Fields are those of
+    `cpattn-submit KIND --help`, with underscores; what is not given has the daemon's default. It has no
+    tensors and no Check.
+    """
+
+    def __init__(self, kind: str, **fields: Value) -> None:
+        self._library = case_library()
+        self._handle = self._library.cpattn_case_create_kind(kind.encode())
+        if not self._handle:
+            raise CpattnError(Status.INVALID_ARGUMENT, f"{kind!r} is no kind of job")
+        self.kind, self._given = kind, []
+        for name, value in fields.items():
+            self[name] = value
+        error = Error()
+        insist(self._library.cpattn_case_check(self._handle, ctypes.byref(error)), error)
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        super().__setitem__(name, value)
+        if name not in self._given:
+            self._given.append(name)
+
+    def fields(self) -> dict[str, str]:
+        """The fields that were given, as text."""
+        return {name: self[name] for name in self._given}
+
+    def __repr__(self) -> str:
+        return f"<cpattn.Job {self}>"

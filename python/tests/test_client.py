@@ -71,6 +71,22 @@ def test_the_daemon_says_what_check_says(client):
             assert (f.elements, f.worst_row_limit) == (like.elements, like.worst_row_limit)
 
 
+def test_a_job_of_another_kind(client):
+    job = cpattn.Job("collective", operation="all_gather", world_size=2, count=100, dtype="bf16")
+    assert job["operation"] == "all_gather"
+    assert str(job) == "collective all_gather w2 count=100 dtype=bf16"
+    assert job.fields()["count"] == "100"
+    answer = client.run(job)
+    assert answer.verdict == "pass"
+    assert {f.tensor for f in answer.ranks[0].figures} == {"receive", "send", "guards"}
+    with pytest.raises(cpattn.CpattnError, match="root is 2 with 2 ranks"):
+        cpattn.Job("collective", operation="reduce", root=2)
+    answer = client.run(cpattn.Job("no_such"))
+    assert "kind is 'no_such'; accepted is collective" in answer.text
+    with pytest.raises(cpattn.CpattnError):
+        cpattn.Check(job)
+
+
 def test_many_cases_come_as_they_are_answered(client):
     cases = [{"world_size": w, "seed": s, **SMALL} for w in (2, 4) for s in range(6)]
     answers = list(client.answers(cases))

@@ -52,6 +52,52 @@ START_TEST(cases_are_set_and_read_by_name)
 }
 END_TEST
 
+// Of a kind that the library knows it says what is wrong, of another nothing.
+START_TEST(jobs_of_other_kinds_are_set_and_read_by_name)
+{
+    char text[128], *long_text = text;
+    int64_t shape[4];
+    int dims;
+    const char *dtype;
+    struct cpattn_case *c = cpattn_case_create_kind("collective"), *copy, *other;
+    ck_assert_int_eq(cpattn_case_get(c, "count", text, sizeof text), -1);
+    ck_assert_int_eq(cpattn_case_set(c, "count", "99", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_set(c, "in-place", "false", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_set(c, "in_place", "true", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_get(c, "in-place", text, sizeof text), 4);
+    ck_assert_str_eq(text, "true");
+    ck_assert_int_eq(cpattn_case_check(c, &error), CPATTN_OK);
+    cpattn_case_describe(c, text, sizeof text);
+    ck_assert_str_eq(text, "collective all_reduce w2 count=99 in_place=true");
+    ck_assert_int_eq(cpattn_case_command(c, text, sizeof text), 62);
+    ck_assert_str_eq(text, "cpattn-submit collective all_reduce --count 99 --in-place true");
+    ck_assert_int_eq(cpattn_case_tensor(c, "out", shape, &dims, &dtype), -1);
+    copy = cpattn_case_copy(c);
+    ck_assert_int_eq(cpattn_case_set(copy, "root", "2", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_check(copy, &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.text, "root is 2 with 2 ranks; accepted is 0 to 1");
+    ck_assert_int_eq(cpattn_case_check(c, &error), CPATTN_OK);
+    memset(text, 'a', sizeof text);
+    long_text[sizeof text - 1] = '\0';
+    ck_assert_int_eq(cpattn_case_set(c, "seed", text, &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_int_eq(cpattn_case_set(c, text, "1", &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_int_eq(cpattn_case_set(c, "seed", "\n", &error), CPATTN_INVALID_ARGUMENT);
+    other = cpattn_case_create_kind("no_such");
+    ck_assert_int_eq(cpattn_case_set(other, "x", "1", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_check(other, &error), CPATTN_OK);
+    cpattn_case_describe(other, text, sizeof text);
+    ck_assert_str_eq(text, "no_such x=1");
+    cpattn_case_destroy(c);
+    cpattn_case_destroy(copy);
+    cpattn_case_destroy(other);
+    ck_assert_ptr_null(cpattn_case_create_kind(""));
+    ck_assert_ptr_null(cpattn_case_create_kind("a\tb"));
+    c = cpattn_case_create_kind("attention");
+    ck_assert_int_eq(cpattn_case_get(c, "heads", text, sizeof text), 1);
+    cpattn_case_destroy(c);
+}
+END_TEST
+
 static const char *kv_heads_of(const struct cpattn_case *c)
 {
     static char text[16];
@@ -135,6 +181,7 @@ int main(void)
     TCase *cases = tcase_create("cases");
     tcase_add_test(cases, statuses_have_names);
     tcase_add_test(cases, cases_are_set_and_read_by_name);
+    tcase_add_test(cases, jobs_of_other_kinds_are_set_and_read_by_name);
     tcase_add_test(cases, key_heads_follow_heads_until_they_are_given);
     tcase_add_test(cases, pairs_set_two_fields);
     tcase_add_test(cases, fields_are_listed);

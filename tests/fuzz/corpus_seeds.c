@@ -91,7 +91,7 @@ static void write_requests(struct sample *s)
     write_request("run-attend", &request);
     request.attends = false;
     request.is_job = true;
-    request.job = (struct job_text){"sum", 2, {{"world_size", "2"}, {"count", "100"}}};
+    request.job = (struct job_text){"collective", 2, {{"world_size", "2"}, {"count", "100"}}};
     write_request("run-job", &request);
     request = request_of(s, METHOD_DESCRIBE);
     write_request("describe", &request);

@@ -42,6 +42,29 @@ static void require_peek_agrees(const uint8_t *data, size_t size,
     require(memcmp(&token, &request->token, sizeof(token)) == 0);
 }
 
+// What the daemon makes of a job's text: a spec that can be looked at from all sides, or a
+// sentence.
+static void require_parses(const struct job_text *text)
+{
+    struct job_spec spec, loaded;
+    struct job_frame frame;
+    struct error error = {.status = STATUS_OK};
+    char line[256];
+    int64_t bytes;
+    enum status status = job_spec_parse(&spec, text, &error);
+    if (status != STATUS_OK) {
+        require(error.status == status && error.text[0] != '\0');
+        return;
+    }
+    int world_size = job_spec_needs(&spec).world_size;
+    require(world_size >= 1 && world_size <= WORLD_SIZE_MAX);
+    require(job_spec_describe(&spec, line, sizeof line) > 0);
+    status = job_spec_memory(&spec, &bytes, &error);
+    require(status == STATUS_OK ? bytes >= 0 : status == STATUS_RESOURCE_EXHAUSTED);
+    require(job_frame_load(&frame, job_frame_fill(&frame, &spec), &loaded, &error) == STATUS_OK);
+    require(job_spec_hash(&loaded) == job_spec_hash(&spec));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct wire_request request;
@@ -52,6 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case STATUS_OK:
         if (request.method == METHOD_RUN && !request.is_job)
             require(case_check(&request.run, NULL) == STATUS_OK);
+        if (request.method == METHOD_RUN && request.is_job)
+            require_parses(&request.job);
         require_survives(&request);
         return 0;
     case STATUS_INVALID_ARGUMENT:

@@ -17,3 +17,8 @@ tests_kinds_test_kinds_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/kinds/test_kind_table
 tests_kinds_test_kind_table_SOURCES = tests/kinds/test_kind_table.c $(toy_spec)
+
+# Collectives, on the real daemon.
+test_programs += tests/kinds/test_collectives
+tests_kinds_test_collectives_SOURCES = tests/kinds/test_collectives.c $(daemon_fixture)
+tests_kinds_test_collectives_LDADD = $(daemon_fixture_libs)

@@ -50,6 +50,7 @@ static enum status memory(const void *spec, int64_t *rank_bytes, struct error *e
 
 const struct job_kind job_kind_toy_sum = {
     .name = "sum",
+    .about = "add up a vector of each rank",
     .spec_bytes = sizeof(struct toy_sum),
     .fields = fields,
     .init = init,

@@ -44,3 +44,6 @@ tests_rank_test_waits_SOURCES = tests/rank/test_waits.c tests/support/world.c te
 tests_rank_test_waits_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_rank_test_waits_LDADD = $(mutated_libs)
 tests_rank_test_waits_LDFLAGS = $(mutated_ldflags)
+
+test_programs += tests/rank/test_collective
+tests_rank_test_collective_SOURCES = tests/rank/test_collective.c

@@ -73,6 +73,13 @@ struct cpattn_case *cpattn_case_create(void)
     return c;
 }
 
+// This client knows attention alone.
+struct cpattn_case *cpattn_case_create_kind(const char *kind)
+{
+    (void)kind;
+    return NULL;
+}
+
 void cpattn_case_destroy(struct cpattn_case *c)
 {
     free(c);

@@ -123,6 +123,30 @@ tap_is "watch: what the last case has come to" "$status $("$peek" json verdict <
     "$peek" json case <"$scratch/out")" "0 pass bf16 bshd p2p w2 b2 h8 s0 d128 causal"
 "$submit" watch --follow --last 0 --kind pool >"$scratch/followed" 2>&1 &
 watcher=$!
+
+# ---- another kind of job ----
+
+run collective all_gather --world-size 3 --dtype bf16 --count 1000 --repeat 3
+tap_is "a collective: exit status and verdict" "$status $(head -n 1 "$scratch/out")" \
+    "0 pass  collective all_gather w3 count=1000 dtype=bf16"
+tap_is "a collective: its tensors" "$(sed -n 's/^\(receive\|send\|guards\) .*/\1/p' "$scratch/out" | tr '\n' ' ')" \
+    "receive send guards "
+run collective --operation reduce --root 1 --count 100 --json
+tap_is "a collective in JSON" "$status $("$peek" json outcome <"$scratch/out") $(
+    "$peek" json job.kind <"$scratch/out") $("$peek" json job.root <"$scratch/out") $(
+    "$peek" json ranks.1.figures.0.tensor <"$scratch/out")" "0 pass collective 1 receive"
+tap_is "a collective: the command that runs it again" "$("$peek" json command <"$scratch/out")" \
+    "cpattn-submit collective reduce --count 100 --root 1"
+run collective all_reduce --count 1000000 --timeout 1ms
+tap_is "a collective that has no time" "$status" 68
+run collective all_gather --algorithm tree
+tap_is "a collective that is not built" "$status $err" "76 cpattn-submit: algorithm is tree with all_gather; \
+accepted is one that is built for it, as auto"
+run collective reduce --world-size 3 --explain 0 --count 10
+tap_is "the plan of a collective" "$status $(grep -c 'reduce .* -> receive' "$scratch/out")" "0 2"
+run collective reduce --explain 2
+tap_is "the plan of a rank that there is not" "$status" 64
+
 run matrix "$top_srcdir/cases/demonstration.yaml" --junit "$scratch/report.xml"
 tap_is "the demonstration passes" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "0 16 cases: 16 passed"

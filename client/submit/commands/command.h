@@ -9,7 +9,7 @@
 #include "client/cpattn.h"
 #include "client/submit/outcome/outcome.h"
 #include "common/status.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 // Exit statuses, documented in cpattn-submit(1) and never changed. What could not be run exits with
 // COMMAND_USAGE plus the number of its status.
@@ -45,6 +45,9 @@ int command_enable(int argc, char **argv);
 int command_unpoison(int argc, char **argv);
 int command_reload(int argc, char **argv);
 int command_version(int argc, char **argv);
+
+// "cpattn-submit KIND": one job of another kind than attention.
+int command_job(const struct job_kind *kind, int argc, char **argv);
 
 // Writes "cpattn-submit: SENTENCE" to stderr.
 void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

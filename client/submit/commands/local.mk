@@ -16,6 +16,7 @@ submit_sources += client/submit/commands/flight.c
 submit_sources += client/submit/commands/flight.h
 submit_sources += client/submit/commands/installed.c
 submit_sources += client/submit/commands/installed.h
+submit_sources += client/submit/commands/job_command.c
 submit_sources += client/submit/commands/matrix_command.c
 submit_sources += client/submit/commands/matrix_dump.c
 submit_sources += client/submit/commands/matrix_dump.h

@@ -9,6 +9,7 @@
 #include "client/submit/matrix/fields.h"
 #include "common/duration.h"
 #include "common/nearest.h"
+#include "plan/members.h"
 
 #define KEY_FIRST      1000 // beyond every letter
 #define CANDIDATES_MAX 6    // options that a message names
@@ -47,12 +48,9 @@ static void add_accepted(const struct case_field *field, char help[OPTIONS_HELP_
         snprintf(help + used, OPTIONS_HELP_MAX - used, ": %s", accepted);
 }
 
-static void add_default(const struct case_field *field, char help[OPTIONS_HELP_MAX])
+static void add_default(const struct case_field *field, const char *value,
+                        char help[OPTIONS_HELP_MAX])
 {
-    struct cp_case usual;
-    char value[CASE_VALUE_MAX];
-    case_init(&usual);
-    case_get(&usual, field, value, sizeof(value));
     size_t used = strlen(help);
     if (field == case_field_find("kv_heads"))
         snprintf(help + used, OPTIONS_HELP_MAX - used, " [as many as heads]");
@@ -82,6 +80,15 @@ static struct argp_option *add_option(struct options_fields *fields, struct argp
     return option;
 }
 
+static enum status field_set(struct options_fields *fields, const char *name, const char *value,
+                             struct error *error)
+{
+    if (fields->c)
+        return case_set(fields->c, name, value, error);
+    return members_set(fields->spec->bytes, members_find(fields->spec->kind->fields, name), value,
+                       error);
+}
+
 static error_t parse_field(int key, char *value, struct argp_state *state)
 {
     struct options_fields *fields = state->input;
@@ -91,26 +98,48 @@ static error_t parse_field(int key, char *value, struct argp_state *state)
         return ARGP_ERR_UNKNOWN;
     bool sweeps = fields->sweeps && sweep_is_meant(fields->names[index], value);
     enum status status = sweeps ? sweep_add(&fields->sweep, fields->names[index], value, &error)
-                                : case_set(fields->c, fields->names[index], value, &error);
+                                : field_set(fields, fields->names[index], value, &error);
     if (status == STATUS_OK)
         return 0;
     command_complain("%s", error.text);
     return EINVAL;
 }
 
-void options_fields_init(struct options_fields *fields, struct cp_case *c)
+// An option of each field; `usual` has the defaults. Returns the option behind them.
+static struct argp_option *add_fields(struct options_fields *fields, const struct case_field *table,
+                                      const void *usual, int *index)
 {
-    memset(fields, 0, sizeof(*fields));
-    fields->c = c;
     struct argp_option *option = fields->options;
-    int index = 0;
-    for (const struct case_field *field = case_fields(); field->name; field++) {
-        char *help = fields->help[index];
+    for (const struct case_field *field = table; field->name; field++) {
+        char *help = fields->help[*index], value[CASE_VALUE_MAX];
         snprintf(help, OPTIONS_HELP_MAX, "%s", field->help);
         add_accepted(field, help);
-        add_default(field, help);
-        option = add_option(fields, option, index++, field->name, value_word(field));
+        members_get(usual, field, value, sizeof(value));
+        add_default(field, value, help);
+        option = add_option(fields, option, (*index)++, field->name, value_word(field));
     }
+    return option;
+}
+
+void options_spec_init(struct options_fields *fields, struct job_spec *spec)
+{
+    int index = 0;
+    memset(fields, 0, sizeof(*fields));
+    fields->spec = spec;
+    memset(spec->bytes, 0, sizeof(spec->bytes));
+    spec->kind->init(spec->bytes);
+    add_fields(fields, spec->kind->fields, spec->bytes, &index);
+    fields->argp = (struct argp){.options = fields->options, .parser = parse_field};
+}
+
+void options_fields_init(struct options_fields *fields, struct cp_case *c)
+{
+    struct cp_case usual;
+    int index = 0;
+    memset(fields, 0, sizeof(*fields));
+    fields->c = c;
+    case_init(&usual);
+    struct argp_option *option = add_fields(fields, case_fields(), &usual, &index);
     for (const struct case_pair *pair = case_pairs(); pair->name; pair++) {
         snprintf(fields->help[index], OPTIONS_HELP_MAX, "%s", pair->help);
         option = add_option(fields, option, index++, pair->name, "N");
@@ -353,6 +382,62 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
     }
     if (o->fields.sweep.count == 0)
         fields_finish(&o->c);
+    if (status != STATUS_OK)
+        command_complain("%s", error.text);
+    return command_exit(status);
+}
+
+// ---- a command about one job of another kind --------------------------------------------------
+
+static error_t take_argument(struct options_job *o, const struct argp_state *state,
+                             const char *value)
+{
+    const struct job_kind *kind = o->spec.kind;
+    struct error error;
+    if (!kind->argument || state->arg_num > 0)
+        return options_no_argument(state, value);
+    if (members_set(o->spec.bytes, members_find(kind->fields, kind->argument), value, &error) ==
+        STATUS_OK)
+        return 0;
+    command_complain("%s", error.text);
+    return EINVAL;
+}
+
+static error_t parse_job(int key, char *value, struct argp_state *state)
+{
+    struct options_job *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[CHILD_FIELDS] = &o->fields;
+        state->child_inputs[CHILD_OWN] = o->own;
+        state->child_inputs[CHILD_ASKING] = &o->asking;
+        return 0;
+    case ARGP_KEY_ARG:
+        return take_argument(o, state, value);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int options_parse_job(struct options_job *o, const struct job_kind *kind, const struct argp *own,
+                      void *input, int argc, char **argv)
+{
+    struct argp commands = {.options = own->options, .parser = own->parser};
+    const struct argp_child children[CHILDREN + 1] = {[CHILD_FIELDS] = {.argp = &o->fields.argp},
+                                                      [CHILD_OWN] = {.argp = &commands},
+                                                      [CHILD_ASKING] = {.argp = &asking_argp},
+                                                      [CHILD_ACCESS] = COMMAND_ACCESS_CHILD};
+    const struct argp argp = {
+        .parser = parse_job, .doc = own->doc, .args_doc = own->args_doc, .children = children};
+    struct error error;
+    o->own = input;
+    o->asking = (struct options_asking){.patience_ns = PATIENCE_DEFAULT};
+    o->spec.kind = kind;
+    options_spec_init(&o->fields, &o->spec);
+    int exit_status = options_parse(&argp, argc, argv, o);
+    if (exit_status != COMMAND_PASS)
+        return exit_status;
+    enum status status = kind->check(o->spec.bytes, &error);
     if (status != STATUS_OK)
         command_complain("%s", error.text);
     return command_exit(status);

@@ -9,18 +9,19 @@
 #include <stdint.h>
 
 #include "client/submit/commands/sweep.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 #define OPTIONS_FIELDS_MAX 64
 #define OPTIONS_HELP_MAX   256
 
 // Options made of the fields: "--world-size=N"; "--world_size" is taken, too. A child parser that
-// sets fields of `c`.
+// sets fields of `c`, or of `spec`.
 struct options_fields {
     struct argp argp;
-    struct cp_case *c;  // borrowed
-    bool sweeps;        // a value with commas is several
-    struct sweep sweep; // sweep_fini()
+    struct cp_case *c;     // borrowed; NULL: of another kind of job
+    struct job_spec *spec; // borrowed; of that
+    bool sweeps;           // a value with commas is several
+    struct sweep sweep;    // sweep_fini()
     struct argp_option options[2 * OPTIONS_FIELDS_MAX + 2];
     char names[OPTIONS_FIELDS_MAX][64];
     char help[OPTIONS_FIELDS_MAX][OPTIONS_HELP_MAX];
@@ -28,6 +29,9 @@ struct options_fields {
 
 // Fills the struct; the parser's input is the struct itself.
 void options_fields_init(struct options_fields *fields, struct cp_case *c);
+
+// The same for a job of another kind, with the defaults in its spec.
+void options_spec_init(struct options_fields *fields, struct job_spec *spec);
 
 // How a command asks the daemon for a case.
 struct options_asking {
@@ -57,6 +61,19 @@ struct options_case {
 // case, or each of a sweep. The exit status; after a complaint where that is not COMMAND_PASS.
 int options_parse_case(struct options_case *o, const struct argp *own, void *input, bool asks,
                        int argc, char **argv);
+
+// A command about one job of another kind than attention.
+struct options_job {
+    struct job_spec spec; // of the caller's kind
+    struct options_asking asking;
+    struct options_fields fields;
+    void *own; // of options_parse_job()
+};
+
+// Parses a command line likewise. An argument without a name sets the field that the kind names for
+// it; others are refused.
+int options_parse_job(struct options_job *o, const struct job_kind *kind, const struct argp *own,
+                      void *input, int argc, char **argv);
 
 // The case of a point of the sweep, below sweep_points(&o->fields.sweep).
 void options_point(const struct options_case *o, int point, struct cp_case *c);

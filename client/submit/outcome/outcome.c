@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/submit/outcome/text.h"
+#include "common/report.h"
 
 const char *outcome_name(enum outcome_kind kind)
 {
@@ -267,11 +268,22 @@ void outcome_diagnosis(const struct cpattn_rank *rank, char *text, size_t size)
                  rank->rank);
 }
 
+static bool is_of_attention(const struct cpattn_figures *figures)
+{
+    for (int tensor = 1; tensor < TENSOR_COUNT; tensor++)
+        if (strcmp(figures->tensor, report_tensor_name(tensor)) == 0)
+            return true;
+    return false;
+}
+
 void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t size)
 {
     const struct cpattn_element *e = &figures->first_bad;
     text[0] = '\0';
-    if (e->position >= 0)
+    if (e->position >= 0 && !is_of_attention(figures))
+        snprintf(text, size, "%s, element %" PRId64 ": got %.17g, expected %.17g", figures->tensor,
+                 e->position, figures->first_bad_got, figures->first_bad_expected);
+    else if (e->position >= 0)
         snprintf(text, size,
                  "%s at sequence %d, head %d, position %" PRId64
                  ", dim %d: got %.9g, expected %.9g",

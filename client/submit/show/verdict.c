@@ -57,7 +57,8 @@ static void times_row(struct table *table, const struct cp_case *c, const struct
     time_cell(table, rank->exchange_ns);
     time_cell(table, rank->exposed_ns);
     time_cell(table, rank->reference_ns + rank->compare_ns);
-    table_cell(table, PAINT_PLAIN, "%.3g", measure_rates(c, rank).both * 1e-12);
+    if (c)
+        table_cell(table, PAINT_PLAIN, "%.3g", measure_rates(c, rank).both * 1e-12);
 }
 
 static int slowest_rank(const struct cpattn_result *result)
@@ -74,16 +75,17 @@ static int slowest_rank(const struct cpattn_result *result)
     return slowest;
 }
 
+// `c` NULL: of another kind of job, which does no attention.
 static void print_times(FILE *out, const struct cp_case *c, const struct cpattn_result *result,
                         bool verbose)
 {
+    char columns[128];
     bool all = verbose || result->world_size <= RANKS_SHOWN_MAX;
     int first = all ? 0 : slowest_rank(result), count = all ? result->world_size : 1;
-    struct table *table =
-        table_create(out, all ? ">RANK >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE >EXPOSED "
-                                ">VERIFY >TFLOP/S"
-                              : ">SLOWEST_RANK >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE "
-                                ">EXPOSED >VERIFY >TFLOP/S");
+    snprintf(columns, sizeof(columns),
+             ">%s >PLAN >INPUTS >FORWARD >BACKWARD >EXCHANGE >EXPOSED >VERIFY%s",
+             all ? "RANK" : "SLOWEST_RANK", c ? " >TFLOP/S" : "");
+    struct table *table = table_create(out, columns);
     for (int r = first; r < first + count; r++) {
         const struct cpattn_rank *rank = cpattn_result_rank(result, r);
         if (rank)
@@ -177,11 +179,9 @@ static void print_ranks(FILE *out, const char *indent, const struct cpattn_resul
     }
 }
 
-static void print_command(FILE *out, const char *indent, const struct cp_case *c,
-                          uint64_t timeout_ns)
+static void print_command(FILE *out, const char *indent, const char *text, uint64_t timeout_ns)
 {
-    char text[CASE_COMMAND_MAX], timeout[DURATION_TEXT_MAX];
-    case_command(c, text, sizeof(text));
+    char timeout[DURATION_TEXT_MAX];
     fprintf(out, "%sagain: %s", indent, text);
     if (timeout_ns && timeout_ns != TIMEOUT_DEFAULT_NS)
         fprintf(out, " --timeout %s", duration_ask(timeout_ns, timeout, sizeof(timeout)));
@@ -203,7 +203,7 @@ static void print_broken(FILE *out, const char *indent, const struct cpattn_resu
     terminal_wrap(out, indent, text);
 }
 
-static void print_cause(FILE *out, const char *indent, const struct cp_case *c,
+static void print_cause(FILE *out, const char *indent, const char *command,
                         const struct outcome *outcome, const struct cpattn_result *result)
 {
     if (outcome->kind == OUTCOME_ERROR)
@@ -214,30 +214,42 @@ static void print_cause(FILE *out, const char *indent, const struct cp_case *c,
         print_broken(out, indent, result);
     if (outcome->kind == OUTCOME_ERROR && result && cpattn_result_failure(result, 0))
         print_ranks(out, indent, result);
-    print_command(out, indent, c, outcome->timeout_ns);
+    print_command(out, indent, command, outcome->timeout_ns);
 }
 
 void verdict_print_cause(FILE *out, const char *indent, const struct cp_case *c,
                          const struct outcome *outcome, const struct cpattn_result *result)
 {
-    print_cause(out, indent, c, outcome, result);
+    char command[CASE_COMMAND_MAX];
+    case_command(c, command, sizeof(command));
+    print_cause(out, indent, command, outcome, result);
     if (outcome->kind == OUTCOME_FAIL)
         figures_print_notes(out, indent, c, result);
+}
+
+// The lines above the figures; false where there are none.
+static bool print_head(FILE *out, const char *what, const char *command,
+                       const struct outcome *outcome, const struct cpattn_result *result)
+{
+    verdict_print_line(out, what, outcome);
+    if (outcome->kind == OUTCOME_UNVERIFIED)
+        fprintf(out, "      %s\n", outcome->sentence);
+    else if (outcome->kind != OUTCOME_PASS)
+        print_cause(out, "      ", command, outcome, result);
+    if (outcome->kind == OUTCOME_ERROR)
+        return false;
+    print_summary(out, result);
+    return true;
 }
 
 void verdict_print(FILE *out, const struct cp_case *c, const struct outcome *outcome,
                    const struct cpattn_result *result, bool verbose)
 {
-    char what[256];
+    char what[256], command[CASE_COMMAND_MAX];
     case_describe(c, what, sizeof(what));
-    verdict_print_line(out, what, outcome);
-    if (outcome->kind == OUTCOME_UNVERIFIED)
-        fprintf(out, "      %s\n", outcome->sentence);
-    else if (outcome->kind != OUTCOME_PASS)
-        print_cause(out, "      ", c, outcome, result);
-    if (outcome->kind == OUTCOME_ERROR)
+    case_command(c, command, sizeof(command));
+    if (!print_head(out, what, command, outcome, result))
         return;
-    print_summary(out, result);
     print_use(out, c, result);
     fputc('\n', out);
     if (outcome->tensor[0] && outcome->kind != OUTCOME_UNVERIFIED) {
@@ -246,4 +258,20 @@ void verdict_print(FILE *out, const struct cp_case *c, const struct outcome *out
         fputc('\n', out);
     }
     print_times(out, c, result, verbose);
+}
+
+void verdict_print_job(FILE *out, const struct job_spec *spec, const struct outcome *outcome,
+                       const struct cpattn_result *result, bool verbose)
+{
+    char what[256], command[1024];
+    job_spec_describe(spec, what, sizeof(what));
+    job_spec_command(spec, command, sizeof(command));
+    if (!print_head(out, what, command, outcome, result))
+        return;
+    fputc('\n', out);
+    if (outcome->tensor[0] && outcome->kind != OUTCOME_UNVERIFIED) {
+        figures_print(out, result, verbose);
+        fputc('\n', out);
+    }
+    print_times(out, NULL, result, verbose);
 }

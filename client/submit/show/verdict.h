@@ -7,12 +7,16 @@
 
 #include "client/submit/outcome/outcome.h"
 #include "client/submit/show/terminal.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 // Prints the verdict, then what a person asks next. `result` may be NULL. Figures come as the worst
 // of each tensor, and all of them with `verbose`.
 void verdict_print(FILE *out, const struct cp_case *c, const struct outcome *outcome,
                    const struct cpattn_result *result, bool verbose);
+
+// The same of a job of another kind than attention.
+void verdict_print_job(FILE *out, const struct job_spec *spec, const struct outcome *outcome,
+                       const struct cpattn_result *result, bool verbose);
 
 enum terminal_paint verdict_paint(enum outcome_kind kind);
 

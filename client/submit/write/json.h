@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers for programs: one JSON object per line, its members in cpattn-submit(1). The one place
-// that knows jansson.
+// Answers for programs: one JSON object per line, its members in cpattn-submit(1).
 #ifndef CPATTN_CLIENT_SUBMIT_WRITE_JSON_H
 #define CPATTN_CLIENT_SUBMIT_WRITE_JSON_H
 
@@ -9,12 +8,15 @@
 #include "client/cpattn_watch.h"
 #include "client/submit/outcome/bench.h"
 #include "client/submit/outcome/outcome.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 // Each writes one line and returns whether memory sufficed and the stream took it. `id` and
 // `result` may be NULL.
 bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struct outcome *outcome,
                  const struct cpattn_result *result);
+// Of a job of another kind than attention.
+bool json_job(FILE *out, const struct job_spec *spec, const struct outcome *outcome,
+              const struct cpattn_result *result);
 // `c` is the case as it was timed, `verified` what became of the run before.
 bool json_bench(FILE *out, const struct cp_case *c, const struct outcome *verified, int warmup,
                 const struct bench *bench);

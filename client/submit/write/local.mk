@@ -2,6 +2,9 @@
 # For programs: JSON, JUnit, files.
 submit_sources += client/submit/write/json.c
 submit_sources += client/submit/write/json.h
+submit_sources += client/submit/write/json_daemon.c
+submit_sources += client/submit/write/json_writer.c
+submit_sources += client/submit/write/json_writer.h
 submit_sources += client/submit/write/junit.c
 submit_sources += client/submit/write/junit.h
 submit_sources += client/submit/write/markdown.c

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpattn-submit KIND: one job of another kind than attention, or the same one several times. Its
+// options are the fields of the kind.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/submit/commands/command.h"
+#include "client/submit/commands/options.h"
+#include "client/submit/show/verdict.h"
+#include "client/submit/write/json.h"
+#include "plan/members.h"
+
+#define REPEAT_MAX 1000000
+
+struct job_options {
+    struct options_job about;
+    int repeat, explained; // explained: a rank, or -1
+    bool verbose;
+};
+
+enum { KEY_REPEAT = 1, KEY_EXPLAIN };
+
+static const struct argp_option option_table[] = {
+    {.doc = "How to run and show it:", .group = 100},
+    {"repeat", KEY_REPEAT, "N", 0,
+     "run it N times, one after the other; all results have to be the same to the last bit [1]",
+     100},
+    {"verbose", 'v', NULL, 0, "show the figures and times of every rank", 100},
+    {"explain", KEY_EXPLAIN, "RANK", 0,
+     "print what this rank would do, and run nothing; without a daemon", 100},
+    {.name = NULL}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct job_options *o = state->input;
+    switch (key) {
+    case KEY_REPEAT:
+        return options_count("repeat", value, 1, REPEAT_MAX, &o->repeat);
+    case KEY_EXPLAIN:
+        return options_count("explain", value, 0, WORLD_SIZE_MAX - 1, &o->explained);
+    case 'v':
+        o->verbose = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// ---- without a daemon -------------------------------------------------------------------------
+
+static int explain(const struct job_options *o)
+{
+    const struct job_spec *spec = &o->about.spec;
+    int world_size = job_spec_needs(spec).world_size;
+    struct error error;
+    if (o->explained >= world_size) {
+        command_complain("--explain is '%d'; accepted is 0 to %d", o->explained, world_size - 1);
+        return COMMAND_USAGE;
+    }
+    if (!spec->kind->explain) {
+        command_complain("there is nothing to explain of a job '%s'", spec->kind->name);
+        return COMMAND_USAGE;
+    }
+    enum status status = spec->kind->explain(spec->bytes, o->explained, stdout, &error);
+    if (status != STATUS_OK)
+        command_complain("%s", error.text);
+    return command_exit(status);
+}
+
+// ---- with one ---------------------------------------------------------------------------------
+
+// The library's case of the job; NULL, after a complaint, when memory is short.
+static struct cpattn_case *library_case(const struct job_spec *spec)
+{
+    struct cpattn_case *made = cpattn_case_create_kind(spec->kind->name);
+    bool fine = made != NULL;
+    for (const struct case_field *field = spec->kind->fields; field->name && fine; field++) {
+        char value[JOB_FIELD_VALUE_MAX];
+        members_get(spec->bytes, field, value, sizeof(value));
+        fine = cpattn_case_set(made, field->name, value, NULL) == CPATTN_OK;
+    }
+    if (fine)
+        return made;
+    cpattn_case_destroy(made);
+    command_complain("not enough memory for a job");
+    return NULL;
+}
+
+static int show(const struct job_options *o, const struct outcome *outcome,
+                const struct cpattn_result *result, bool last)
+{
+    const struct options_job *about = &o->about;
+    if (about->asking.json)
+        return command_json_exit(json_job(stdout, &about->spec, outcome, result));
+    if (last || command_outcome_exit(outcome) != COMMAND_PASS)
+        verdict_print_job(stdout, &about->spec, outcome, result, o->verbose);
+    return COMMAND_PASS;
+}
+
+// Runs the job once more. The exit status.
+static int run(const struct job_options *o, struct cpattn_client *client,
+               const struct cpattn_case *c, struct outcome_digest *digest)
+{
+    struct cpattn_result *result = NULL;
+    struct cpattn_error error = {.text = ""};
+    struct outcome outcome;
+    enum cpattn_status status = command_run(client, c, o->about.asking.timeout_ns, &result, &error);
+    enum status memory = outcome_init(&outcome, status, result, error.text);
+    outcome.timeout_ns = o->about.asking.timeout_ns;
+    if (!memory && result)
+        memory = outcome_compare(&outcome, result, digest);
+    if (memory)
+        command_complain("not enough memory for the answer");
+    int shown =
+        memory ? command_exit(memory) : show(o, &outcome, result, digest->runs == o->repeat);
+    int exit_status = shown != COMMAND_PASS ? shown : command_outcome_exit(&outcome);
+    outcome_fini(&outcome);
+    cpattn_result_destroy(result);
+    return exit_status;
+}
+
+static int submit(const struct job_options *o)
+{
+    int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
+    struct cpattn_case *c = library_case(&o->about.spec);
+    if (!c)
+        return exit_status;
+    command_catch_interrupts();
+    struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
+    struct outcome_digest digest = {0};
+    if (client)
+        exit_status = COMMAND_PASS;
+    for (int i = 0; client && i < o->repeat && exit_status == COMMAND_PASS; i++)
+        exit_status =
+            command_interrupted() ? command_exit(STATUS_CANCELLED) : run(o, client, c, &digest);
+    cpattn_client_destroy(client);
+    cpattn_case_destroy(c);
+    return exit_status;
+}
+
+int command_job(const struct job_kind *kind, int argc, char **argv)
+{
+    char doc[1024], argument[JOB_FIELD_NAME_MAX + 2] = "";
+    struct job_options o = {.repeat = 1, .explained = -1};
+    if (kind->argument)
+        snprintf(argument, sizeof(argument), "[%s]", kind->argument);
+    for (char *c = argument; *c; c++)
+        *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+    snprintf(doc, sizeof(doc),
+             "Asks the daemon to %s, and checks the result. What is not given has the default in "
+             "brackets.\v"
+             "Exit status: 0 pass, 1 fail, 64 the command line is wrong, 64 plus the number of the "
+             "status when it could not be run; cpattn-submit(1) lists them.",
+             kind->about);
+    const struct argp argp = {.options = option_table,
+                              .parser = parse_option,
+                              .args_doc = kind->argument ? argument : NULL,
+                              .doc = doc};
+    int exit_status = options_parse_job(&o.about, kind, &argp, &o, argc, argv);
+    if (exit_status != COMMAND_PASS)
+        return exit_status;
+    return o.explained >= 0 ? explain(&o) : submit(&o);
+}

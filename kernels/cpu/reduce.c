@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/reduce.h"
+
+#include "kernels/dtype.h"
+
+// One loop for each reduction of a type. Sums and products of whole numbers are made of unsigned
+// ones, whose overflow is defined.
+#define LOOP(expression)                                                                           \
+    for (int64_t i = 0; i < count; i++)                                                            \
+    to[i] = (expression)
+#define REDUCE(name, type, wide)                                                                   \
+    static void name(enum collective_reduction reduction, const type *from, type *to,              \
+                     int64_t count)                                                                \
+    {                                                                                              \
+        switch (reduction) {                                                                       \
+        case REDUCTION_PROD:                                                                       \
+            LOOP((type)((wide)to[i] * (wide)from[i]));                                             \
+            break;                                                                                 \
+        case REDUCTION_MIN:                                                                        \
+            LOOP(from[i] < to[i] ? from[i] : to[i]);                                               \
+            break;                                                                                 \
+        case REDUCTION_MAX:                                                                        \
+            LOOP(from[i] > to[i] ? from[i] : to[i]);                                               \
+            break;                                                                                 \
+        default:                                                                                   \
+            LOOP((type)((wide)to[i] + (wide)from[i]));                                             \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+REDUCE(reduce_float, float, float)
+REDUCE(reduce_int32, int32_t, uint32_t)
+REDUCE(reduce_int64, int64_t, uint64_t)
+REDUCE(reduce_uint8, uint8_t, uint32_t)
+
+// Elements of 16 bits are reduced in fp32, some at a time.
+#define PIECE 256
+
+static enum case_dtype dtype_of(enum collective_element element)
+{
+    return element == ELEMENT_FP16 ? DTYPE_FP16 : element == ELEMENT_BF16 ? DTYPE_BF16 : DTYPE_FP32;
+}
+
+static void load(enum collective_element element, const void *data, int64_t first, int64_t count,
+                 float *values)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = dtype_load(dtype_of(element), data, first + i);
+}
+
+static void store(enum collective_element element, const float *values, int64_t first,
+                  int64_t count, void *data)
+{
+    for (int64_t i = 0; i < count; i++)
+        dtype_store(dtype_of(element), data, first + i, values[i]);
+}
+
+static void reduce_16(enum collective_element element, enum collective_reduction reduction,
+                      const void *source, void *destination, int64_t count)
+{
+    float from[PIECE], to[PIECE];
+    for (int64_t first = 0; first < count; first += PIECE) {
+        int64_t some = count - first < PIECE ? count - first : PIECE;
+        load(element, source, first, some, from);
+        load(element, destination, first, some, to);
+        reduce_float(reduction, from, to, some);
+        store(element, to, first, some, destination);
+    }
+}
+
+void cpu_reduce(enum collective_element element, enum collective_reduction reduction,
+                const void *source, void *destination, int64_t count)
+{
+    switch (element) {
+    case ELEMENT_FP32:
+        reduce_float(reduction, source, destination, count);
+        break;
+    case ELEMENT_INT32:
+        reduce_int32(reduction, source, destination, count);
+        break;
+    case ELEMENT_INT64:
+        reduce_int64(reduction, source, destination, count);
+        break;
+    case ELEMENT_UINT8:
+        reduce_uint8(reduction, source, destination, count);
+        break;
+    default:
+        reduce_16(element, reduction, source, destination, count);
+        break;
+    }
+}
+
+// ---- averages ----
+
+static void divide_real(enum collective_element element, int divisor, void *destination,
+                        int64_t count)
+{
+    float values[PIECE];
+    for (int64_t first = 0; first < count; first += PIECE) {
+        int64_t some = count - first < PIECE ? count - first : PIECE;
+        load(element, destination, first, some, values);
+        for (int64_t i = 0; i < some; i++)
+            values[i] /= (float)divisor;
+        store(element, values, first, some, destination);
+    }
+}
+
+#define DIVIDE(type)                                                                               \
+    for (int64_t i = 0; i < count; i++)                                                            \
+    ((type *)destination)[i] = (type)(((type *)destination)[i] / divisor)
+
+void cpu_divide(enum collective_element element, int divisor, void *destination, int64_t count)
+{
+    switch (element) {
+    case ELEMENT_INT32:
+        DIVIDE(int32_t);
+        break;
+    case ELEMENT_INT64:
+        DIVIDE(int64_t);
+        break;
+    case ELEMENT_UINT8:
+        DIVIDE(uint8_t);
+        break;
+    default:
+        divide_real(element, divisor, destination, count);
+        break;
+    }
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/collective.h"
+
+#include "plan/members.h"
+#include "plan/plan.h"
+
+static const struct case_choice operations[] = {{"all_reduce", COLLECTIVE_ALL_REDUCE},
+                                                {"all_gather", COLLECTIVE_ALL_GATHER},
+                                                {"reduce_scatter", COLLECTIVE_REDUCE_SCATTER},
+                                                {"all_to_all", COLLECTIVE_ALL_TO_ALL},
+                                                {"all_to_allv", COLLECTIVE_ALL_TO_ALLV},
+                                                {"broadcast", COLLECTIVE_BROADCAST},
+                                                {"reduce", COLLECTIVE_REDUCE},
+                                                {"send_receive", COLLECTIVE_SEND_RECEIVE},
+                                                {NULL, 0}};
+static const struct case_choice reductions[] = {{"sum", REDUCTION_SUM}, {"prod", REDUCTION_PROD},
+                                                {"min", REDUCTION_MIN}, {"max", REDUCTION_MAX},
+                                                {"avg", REDUCTION_AVG}, {NULL, 0}};
+static const struct case_choice elements[] = {{"fp32", ELEMENT_FP32},
+                                              {"fp16", ELEMENT_FP16},
+                                              {"bf16", ELEMENT_BF16},
+                                              {"int32", ELEMENT_INT32},
+                                              {"int64", ELEMENT_INT64},
+                                              {"uint8", ELEMENT_UINT8},
+                                              {NULL, 0}};
+static const struct case_choice algorithms[] = {
+    {"auto", ALGORITHM_AUTO},       {"ring", ALGORITHM_RING},     {"tree", ALGORITHM_TREE},
+    {"halving", ALGORITHM_HALVING}, {"direct", ALGORITHM_DIRECT}, {NULL, 0}};
+
+#define S struct collective
+static const struct case_field fields[] = {
+    MEMBER_CHOICE(S, operation, operations, "what is done"),
+    MEMBER_INT(S, world_size, 1, WORLD_SIZE_MAX, "ranks"),
+    MEMBER_INT(S, count, 0, COLLECTIVE_COUNT_MAX, "elements, as cpattn-submit(1) counts them"),
+    MEMBER_CHOICE(S, dtype, elements, "element type"),
+    MEMBER_CHOICE(S, reduction, reductions, "how all_reduce, reduce_scatter and reduce reduce"),
+    MEMBER_CHOICE(S, algorithm, algorithms, "who talks to whom"),
+    MEMBER_INT(S, root, 0, WORLD_SIZE_MAX - 1, "rank that broadcasts, or to which is reduced"),
+    MEMBER_BOOL(S, in_place, "send and receive are the same memory (true) or not (false)"),
+    MEMBER_INT(S, offset, 0, COLLECTIVE_OFFSET_MAX, "elements before the first in memory"),
+    MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
+    MEMBER_UINT(S, seed, "seed of the elements"),
+    MEMBER_UINT(S, explore_seed, "0: plan order, else a legal order drawn from this seed"),
+    {.name = NULL}};
+#undef S
+
+static void init(void *spec)
+{
+    *(struct collective *)spec = (struct collective){.world_size = 2,
+                                                     .operation = COLLECTIVE_ALL_REDUCE,
+                                                     .reduction = REDUCTION_SUM,
+                                                     .dtype = ELEMENT_FP32,
+                                                     .algorithm = ALGORITHM_AUTO,
+                                                     .count = 1 << 20,
+                                                     .verify = true,
+                                                     .seed = 1234};
+}
+
+// ---- facts --------------------------------------------------------------------------------------
+
+int collective_element_bytes(enum collective_element element)
+{
+    static const int bytes[ELEMENTS] = {
+        [ELEMENT_FP32] = 4,  [ELEMENT_FP16] = 2,  [ELEMENT_BF16] = 2,
+        [ELEMENT_INT32] = 4, [ELEMENT_INT64] = 8, [ELEMENT_UINT8] = 1};
+    return bytes[element];
+}
+
+bool collective_is_real(enum collective_element element)
+{
+    return element == ELEMENT_FP32 || element == ELEMENT_FP16 || element == ELEMENT_BF16;
+}
+
+bool collective_reduces(const struct collective *c)
+{
+    return c->operation == COLLECTIVE_ALL_REDUCE || c->operation == COLLECTIVE_REDUCE_SCATTER ||
+           c->operation == COLLECTIVE_REDUCE;
+}
+
+// From where on a ring's bandwidth is worth its many steps.
+#define RING_BYTES_MIN 65536
+
+static bool is_power_of_2(int number)
+{
+    return (number & (number - 1)) == 0;
+}
+
+enum collective_algorithm collective_algorithm(const struct collective *c)
+{
+    bool large = c->count * collective_element_bytes(c->dtype) >= RING_BYTES_MIN;
+    if (c->algorithm != ALGORITHM_AUTO)
+        return c->algorithm;
+    switch (c->operation) {
+    case COLLECTIVE_ALL_REDUCE:
+        return large ? ALGORITHM_RING : ALGORITHM_HALVING;
+    case COLLECTIVE_ALL_GATHER:
+    case COLLECTIVE_REDUCE_SCATTER:
+        return large || !is_power_of_2(c->world_size) ? ALGORITHM_RING : ALGORITHM_HALVING;
+    case COLLECTIVE_BROADCAST:
+    case COLLECTIVE_REDUCE:
+        return ALGORITHM_TREE;
+    default:
+        return ALGORITHM_DIRECT;
+    }
+}
+
+// A hash of seed and pair; one message in four is empty, one in four has all elements.
+static int64_t drawn_count(const struct collective *c, int from, int to)
+{
+    uint64_t z =
+        c->seed + (uint64_t)(from * WORLD_SIZE_MAX + to + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9); // splitmix64
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    z ^= z >> 31;
+    return z % 4 == 0 ? 0 : z % 4 == 1 ? c->count : (int64_t)((z >> 8) % ((uint64_t)c->count + 1));
+}
+
+int64_t collective_message(const struct collective *c, int from, int to)
+{
+    return c->operation == COLLECTIVE_ALL_TO_ALLV ? drawn_count(c, from, to) : c->count;
+}
+
+int64_t collective_send_count(const struct collective *c, int rank)
+{
+    int64_t sum = 0;
+    switch (c->operation) {
+    case COLLECTIVE_BROADCAST:
+        return rank == c->root ? c->count : 0;
+    case COLLECTIVE_REDUCE_SCATTER:
+    case COLLECTIVE_ALL_TO_ALL:
+        return c->count * c->world_size;
+    case COLLECTIVE_ALL_TO_ALLV:
+        for (int to = 0; to < c->world_size; to++)
+            sum += drawn_count(c, rank, to);
+        return sum;
+    default:
+        return c->count;
+    }
+}
+
+int64_t collective_receive_count(const struct collective *c, int rank)
+{
+    int64_t sum = 0;
+    switch (c->operation) {
+    case COLLECTIVE_REDUCE:
+        return rank == c->root ? c->count : 0;
+    case COLLECTIVE_ALL_GATHER:
+    case COLLECTIVE_ALL_TO_ALL:
+        return c->count * c->world_size;
+    case COLLECTIVE_ALL_TO_ALLV:
+        for (int from = 0; from < c->world_size; from++)
+            sum += drawn_count(c, from, rank);
+        return sum;
+    default:
+        return c->count;
+    }
+}
+
+struct collective_shared collective_shared(const struct collective *c, int rank)
+{
+    int64_t send = collective_send_count(c, rank), receive = collective_receive_count(c, rank);
+    struct collective_shared shared = {.count = send > receive ? send : receive};
+    if (c->operation == COLLECTIVE_ALL_GATHER)
+        shared.send = rank * c->count;
+    if (c->operation == COLLECTIVE_REDUCE_SCATTER)
+        shared.receive = rank * c->count;
+    return shared;
+}
+
+// ---- what the daemon asks -----------------------------------------------------------------------
+
+static bool algorithm_fits(const struct collective *c)
+{
+    bool moves = c->operation == COLLECTIVE_ALL_TO_ALL || c->operation == COLLECTIVE_ALL_TO_ALLV;
+    bool rooted = c->operation == COLLECTIVE_BROADCAST || c->operation == COLLECTIVE_REDUCE;
+    switch (c->algorithm) {
+    case ALGORITHM_RING:
+        return c->operation != COLLECTIVE_SEND_RECEIVE;
+    case ALGORITHM_TREE:
+        return rooted || c->operation == COLLECTIVE_ALL_REDUCE;
+    case ALGORITHM_HALVING:
+        return !moves && !rooted && c->operation != COLLECTIVE_SEND_RECEIVE;
+    default:
+        return true;
+    }
+}
+
+static enum status algorithm_check(const struct collective *c, struct error *error)
+{
+    const char *operation = case_choice_name(operations, (int)c->operation);
+    if (!algorithm_fits(c))
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "algorithm is %s with %s; accepted is one that is built for it, as auto",
+                         case_choice_name(algorithms, (int)c->algorithm), operation);
+    if (c->algorithm == ALGORITHM_HALVING && c->operation != COLLECTIVE_ALL_REDUCE &&
+        !is_power_of_2(c->world_size))
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "algorithm is halving with %s on %d ranks; accepted is a power of 2",
+                         operation, c->world_size);
+    return STATUS_OK;
+}
+
+static enum status check(const void *spec, struct error *error)
+{
+    const struct collective *c = spec;
+    if (c->root >= c->world_size)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "root is %d with %d ranks; accepted is 0 to %d", c->root, c->world_size,
+                         c->world_size - 1);
+    if (c->in_place && c->operation == COLLECTIVE_ALL_TO_ALLV)
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "in_place is true with all_to_allv, whose two sides are cut differently; "
+                         "accepted is false");
+    return algorithm_check(c, error);
+}
+
+static void needs_fill(const void *spec, struct job_needs *needs)
+{
+    const struct collective *c = spec;
+    needs->world_size = c->world_size;
+    needs->verdict = c->verify;
+    for (int rank = 0; rank < c->world_size; rank++)
+        needs->cost.drawn += (double)collective_send_count(c, rank);
+}
+
+// Elements of scratch memory, never fewer than the plan has.
+static int64_t scratch_bound(const struct collective *c)
+{
+    int64_t world = c->world_size;
+    switch (c->operation) {
+    case COLLECTIVE_ALL_REDUCE:
+    case COLLECTIVE_SEND_RECEIVE:
+        return 2 * c->count + world;
+    case COLLECTIVE_REDUCE_SCATTER:
+        return (2 * world + 2) * c->count;
+    case COLLECTIVE_REDUCE:
+        return (world + 3) * c->count;
+    case COLLECTIVE_ALL_TO_ALL:
+        return world * c->count;
+    default:
+        return 0;
+    }
+}
+
+static enum status memory(const void *spec, int64_t *rank_bytes, struct error *error)
+{
+    const struct collective *c = spec;
+    int64_t most = 0;
+    for (int rank = 0; rank < c->world_size; rank++) {
+        int64_t own = collective_send_count(c, rank) + collective_receive_count(c, rank);
+        most = own > most ? own : most;
+    }
+    // Counts are below 2^33 and ranks up to 64, so that none of this comes near 2^63.
+    *rank_bytes =
+        (most + scratch_bound(c) + 4 * COLLECTIVE_OFFSET_MAX) * collective_element_bytes(c->dtype) +
+        65536;
+    if (*rank_bytes <= INT64_C(1) << 50)
+        return STATUS_OK;
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "a rank would need more than 1 PiB");
+}
+
+static enum status explain(const void *spec, int rank, FILE *out, struct error *error)
+{
+    struct plan *plan;
+    enum status status = collective_plan(spec, rank, &plan, error);
+    if (status != STATUS_OK)
+        return status;
+    plan_explain(plan, out);
+    plan_destroy(plan);
+    return STATUS_OK;
+}
+
+const struct job_kind job_kind_collective = {
+    .name = "collective",
+    .about = "run one collective of the ranks",
+    .argument = "operation",
+    .spec_bytes = sizeof(struct collective),
+    .fields = fields,
+    .init = init,
+    .check = check,
+    .needs = needs_fill,
+    .memory = memory,
+    .explain = explain,
+};
+_Static_assert(sizeof(struct collective) <= JOB_SPEC_BYTES, "the spec has room");

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives as a kind of job: what is asked for, and which elements go where. All elements are
+// counted in a rank's *send* and its *receive*, arrays of one element type.
+//
+// With P ranks and a count of n, rank r has
+//
+//   operation       send                   receive
+//   all_reduce      n                      n, the reduction of all
+//   all_gather      n                      P n, block s is the send of rank s
+//   reduce_scatter  P n                    n, the reduction of all blocks r
+//   all_to_all      P n                    P n, block s is block r of rank s
+//   all_to_allv     c(r,0)+..+c(r,P-1)     c(0,r)+..+c(P-1,r), likewise; c is drawn from the seed
+//   broadcast       n on the root, else 0  n, the root's send
+//   reduce          n                      n on the root, else 0: the reduction of all
+//   send_receive    n                      n, the send of rank r-1 in the ring
+//
+// In place send and receive share memory: both begin at the same element, but that the send of an
+// all_gather is block r of the receive, and the receive of a reduce_scatter is block r of the send.
+#ifndef CPATTN_PLAN_COLLECTIVE_H
+#define CPATTN_PLAN_COLLECTIVE_H
+
+#include "plan/element.h"
+#include "plan/kind.h"
+
+enum collective_operation {
+    COLLECTIVE_ALL_REDUCE = 1,
+    COLLECTIVE_ALL_GATHER,
+    COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_ALL_TO_ALL,
+    COLLECTIVE_ALL_TO_ALLV,
+    COLLECTIVE_BROADCAST,
+    COLLECTIVE_REDUCE,
+    COLLECTIVE_SEND_RECEIVE,
+    COLLECTIVE_OPERATIONS
+};
+
+// RING: every rank talks to its two neighbours; in an all-to-all, to the rank s places further in
+// step s. TREE: binomial. HALVING: recursive halving and doubling. DIRECT: each rank to each. AUTO
+// is one of these, by operation and size.
+enum collective_algorithm {
+    ALGORITHM_AUTO = 1,
+    ALGORITHM_RING,
+    ALGORITHM_TREE,
+    ALGORITHM_HALVING,
+    ALGORITHM_DIRECT,
+    ALGORITHMS
+};
+
+#define COLLECTIVE_COUNT_MAX  (INT64_C(1) << 33)
+#define COLLECTIVE_OFFSET_MAX 63
+
+struct collective {
+    int32_t world_size; // 1..WORLD_SIZE_MAX
+    enum collective_operation operation;
+    enum collective_reduction reduction; // of those that reduce
+    enum collective_element dtype;
+    enum collective_algorithm algorithm;
+    int64_t count;  // elements, 0..COLLECTIVE_COUNT_MAX; of all_to_allv the most of any message
+    int32_t root;   // of broadcast and reduce
+    int32_t offset; // elements before the first in memory, so that it is not aligned
+    bool in_place;
+    bool verify;
+    uint64_t seed;         // of the elements
+    uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
+};
+
+extern const struct job_kind job_kind_collective; // its spec is a struct collective
+
+// ---- facts of one that check() admits ----
+
+int collective_element_bytes(enum collective_element element);
+bool collective_is_real(enum collective_element element); // else whole numbers
+bool collective_reduces(const struct collective *c);
+enum collective_algorithm collective_algorithm(const struct collective *c); // never AUTO
+
+// Elements that `from` sends to `to` in an all_to_all or all_to_allv.
+int64_t collective_message(const struct collective *c, int from, int to);
+
+// Elements of a rank's send and receive.
+int64_t collective_send_count(const struct collective *c, int rank);
+int64_t collective_receive_count(const struct collective *c, int rank);
+
+// In place: elements of the memory that both share, and where they begin in it.
+struct collective_shared {
+    int64_t count, send, receive;
+};
+struct collective_shared collective_shared(const struct collective *c, int rank);
+
+struct plan;
+
+// Builds the plan of a rank; plan_check() and the executor take it as any other. Its buffers are
+// `send` and `receive`, or `data`, where these are not empty, and scratch. RESOURCE_EXHAUSTED when
+// memory is short.
+enum status collective_plan(const struct collective *c, int rank, struct plan **plan,
+                            struct error *error) MUST_CHECK;
+
+#endif

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives as plans. All ranks have the same number of exchanges, some of them empty, so that
+// the n-th of each is the same one.
+//
+// Sums. A rank adds what it receives to its own: `started` tells whether the destination holds a
+// partial result already. The first partial sum of a rank is received where the result is to be,
+// and the rank's own elements are added there, so that no copy is made. In place, and wherever the
+// destination holds something, what is received goes to a temporary buffer first.
+#ifndef CPATTN_PLAN_COLLECTIVE_LAYOUT_H
+#define CPATTN_PLAN_COLLECTIVE_LAYOUT_H
+
+#include "plan/builder.h"
+
+// What a plan is made of.
+struct layout {
+    const struct collective *c;
+    struct builder *b;
+    int rank, size, element;
+    int32_t send_buffer, receive_buffer;
+    int64_t send_first, receive_first; // in elements of the buffers
+    int step;
+
+    // Of a reduction.
+    struct region sum;    // elements of it, where partial results are
+    struct region own;    // the rank's own, as many
+    bool started;         // `sum` holds a partial result
+    bool together;        // `sum` and `own` are the same memory
+    int32_t temporary[2]; // taking turns; as large as the largest message
+    int turn;
+};
+
+// Elements of something.
+struct layout_range {
+    int64_t first, count;
+};
+
+// ---- regions ----
+
+// Elements [first, first + count) of a buffer, of the rank's send, of its receive, of a region.
+struct region layout_region(const struct layout *l, int32_t buffer, int64_t first, int64_t count);
+struct region layout_sent(const struct layout *l, int64_t first, int64_t count);
+struct region layout_received(const struct layout *l, int64_t first, int64_t count);
+struct region layout_part(const struct layout *l, struct region whole, int64_t first,
+                          int64_t count);
+
+// The block of a rank in a send or receive that has one for each.
+struct region layout_block_sent(const struct layout *l, int block);
+struct region layout_block_received(const struct layout *l, int block);
+
+// The elements of chunks [from, to), where n elements are cut into so many as evenly as they can
+// be.
+struct layout_range layout_chunks(int64_t n, int from, int to, int chunks);
+
+// number modulo size, 0..size-1
+int layout_modulo(int number, int size);
+
+// A scratch buffer; none with 0 elements.
+int32_t layout_scratch(struct layout *l, const char *name, int64_t count);
+
+// Adds the buffers of send and receive.
+void layout_init(struct layout *l);
+
+// ---- exchanges, each a step of its own ----
+
+void layout_exchange(struct layout *l, const struct transfer *transfers, int count);
+
+// Sends to one rank and receives from another; -1: none.
+void layout_shift(struct layout *l, int to, struct region send, int from, struct region receive);
+
+// The rank's own elements to where they belong in the result; nothing where they are there.
+struct transfer layout_own_copy(const struct layout *l, struct region from, struct region to);
+
+// Down a binomial tree from `root`.
+void layout_broadcast(struct layout *l, int root, struct region data);
+
+// Among the first `size` ranks, a power of 2: of n elements in as many chunks each has that of its
+// own number, and gets those of all.
+void layout_double_up(struct layout *l, struct region data, int64_t n, int size);
+
+// ---- reductions (plan/collective_reduce.c) ----
+
+void layout_all_reduce(struct layout *l, enum collective_algorithm algorithm);
+void layout_reduce_scatter(struct layout *l, enum collective_algorithm algorithm);
+void layout_reduce(struct layout *l, enum collective_algorithm algorithm);
+
+#endif

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives that move elements, and the choice among all.
+#include "plan/collective_layout.h"
+
+// ---- all_gather ----
+
+static void gather_ring(struct layout *l)
+{
+    int size = l->size, next = layout_modulo(l->rank + 1, size),
+        before = layout_modulo(l->rank - 1, size);
+    const struct transfer own =
+        layout_own_copy(l, layout_sent(l, 0, l->c->count), layout_block_received(l, l->rank));
+    layout_exchange(l, &own, 1);
+    for (int s = 0; s + 1 < size; s++)
+        layout_shift(l, next, layout_block_received(l, layout_modulo(l->rank - s, size)), before,
+                     layout_block_received(l, layout_modulo(l->rank - s - 1, size)));
+}
+
+static void gather_direct(struct layout *l)
+{
+    struct transfer transfers[WORLD_SIZE_MAX];
+    struct region own = layout_sent(l, 0, l->c->count);
+    int k = 0;
+    transfers[k++] = layout_own_copy(l, own, layout_block_received(l, l->rank));
+    for (int peer = 0; peer < l->size; peer++)
+        if (peer != l->rank)
+            transfers[k++] = (struct transfer){
+                .peer = peer, .send = own, .receive = layout_block_received(l, peer)};
+    layout_exchange(l, transfers, k);
+}
+
+static void gather_doubling(struct layout *l)
+{
+    int64_t all = l->c->count * l->size;
+    const struct transfer own =
+        layout_own_copy(l, layout_sent(l, 0, l->c->count), layout_block_received(l, l->rank));
+    layout_exchange(l, &own, 1);
+    layout_double_up(l, layout_received(l, 0, all), all, l->size);
+}
+
+static void broadcast(struct layout *l, enum collective_algorithm algorithm)
+{
+    int64_t n = l->c->count;
+    int root = l->c->root, size = l->size, from = layout_modulo(l->rank - root, size);
+    struct region data = layout_received(l, 0, n);
+    if (l->rank == root) {
+        const struct transfer own = layout_own_copy(l, layout_sent(l, 0, n), data);
+        layout_exchange(l, &own, 1);
+    } else {
+        layout_exchange(l, NULL, 0);
+    }
+    if (algorithm == ALGORITHM_TREE) {
+        layout_broadcast(l, root, data);
+        return;
+    }
+    if (algorithm == ALGORITHM_DIRECT) {
+        struct transfer transfers[WORLD_SIZE_MAX];
+        int k = 0;
+        for (int peer = 0; peer < size; peer++)
+            if (l->rank == root && peer != root)
+                transfers[k++] = (struct transfer){.peer = peer, .send = data};
+        if (l->rank != root)
+            transfers[k++] = (struct transfer){.peer = root, .receive = data};
+        layout_exchange(l, transfers, k);
+        return;
+    }
+    // Chunk by chunk down the ring: the rank that is `from` places behind the root has chunk k
+    // after step k + from - 1.
+    for (int s = 0; s < 2 * size - 2; s++) {
+        int out = s - from, in = s - from + 1;
+        bool sends = from + 1 < size && out >= 0 && out < size;
+        bool receives = from > 0 && in >= 0 && in < size;
+        struct layout_range give = {0, 0}, take = {0, 0};
+        if (sends)
+            give = layout_chunks(n, out, out + 1, size);
+        if (receives)
+            take = layout_chunks(n, in, in + 1, size);
+        layout_shift(l, sends ? layout_modulo(l->rank + 1, size) : -1,
+                     layout_part(l, data, give.first, give.count),
+                     receives ? layout_modulo(l->rank - 1, size) : -1,
+                     layout_part(l, data, take.first, take.count));
+    }
+}
+
+// ---- moves ----
+
+// In place what is sent is put aside first, because it is written over.
+static void put_aside(struct layout *l)
+{
+    int64_t n = collective_send_count(l->c, l->rank);
+    if (!l->c->in_place || n == 0)
+        return;
+    int32_t aside = layout_scratch(l, "aside", n);
+    const struct transfer copy =
+        layout_own_copy(l, layout_sent(l, 0, n), layout_region(l, aside, 0, n));
+    layout_exchange(l, &copy, 1);
+    l->send_buffer = aside;
+    l->send_first = 0;
+}
+
+static void send_receive(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int next = layout_modulo(l->rank + 1, l->size), before = layout_modulo(l->rank - 1, l->size);
+    put_aside(l);
+    layout_shift(l, next, layout_sent(l, 0, n), before, layout_received(l, 0, n));
+}
+
+static void all_to_all(struct layout *l, enum collective_algorithm algorithm)
+{
+    struct transfer transfers[WORLD_SIZE_MAX];
+    int64_t to_first[WORLD_SIZE_MAX + 1] = {0}, from_first[WORLD_SIZE_MAX + 1] = {0};
+    for (int peer = 0; peer < l->size; peer++) {
+        to_first[peer + 1] = to_first[peer] + collective_message(l->c, l->rank, peer);
+        from_first[peer + 1] = from_first[peer] + collective_message(l->c, peer, l->rank);
+    }
+    put_aside(l);
+    for (int peer = 0; peer < l->size; peer++)
+        transfers[peer] = (struct transfer){
+            .peer = peer,
+            .send = layout_sent(l, to_first[peer], to_first[peer + 1] - to_first[peer]),
+            .receive =
+                layout_received(l, from_first[peer], from_first[peer + 1] - from_first[peer])};
+    if (algorithm == ALGORITHM_DIRECT) {
+        layout_exchange(l, transfers, l->size);
+        return;
+    }
+    for (int s = 0; s < l->size; s++) {
+        int to = layout_modulo(l->rank + s, l->size), from = layout_modulo(l->rank - s, l->size);
+        struct transfer send = transfers[to], receive = transfers[from];
+        if (to == from) {
+            layout_exchange(l, &send, 1);
+            continue;
+        }
+        layout_shift(l, to, send.send, from, receive.receive);
+    }
+}
+
+// ---- the choice ----
+
+// One rank alone has the result already, or copies it.
+static void alone(struct layout *l)
+{
+    int64_t n =
+        l->c->operation == COLLECTIVE_ALL_TO_ALLV ? collective_message(l->c, 0, 0) : l->c->count;
+    const struct transfer own = layout_own_copy(l, layout_sent(l, 0, n), layout_received(l, 0, n));
+    layout_exchange(l, &own, 1);
+}
+
+static void all_gather(struct layout *l, enum collective_algorithm algorithm)
+{
+    static void (*const build[ALGORITHMS])(struct layout *) = {
+        [ALGORITHM_RING] = gather_ring,
+        [ALGORITHM_HALVING] = gather_doubling,
+        [ALGORITHM_DIRECT] = gather_direct,
+    };
+    build[algorithm](l);
+}
+
+static void operation_build(struct layout *l)
+{
+    enum collective_algorithm algorithm = collective_algorithm(l->c);
+    if (l->size == 1) {
+        alone(l);
+        return;
+    }
+    switch (l->c->operation) {
+    case COLLECTIVE_ALL_REDUCE:
+        layout_all_reduce(l, algorithm);
+        break;
+    case COLLECTIVE_ALL_GATHER:
+        all_gather(l, algorithm);
+        break;
+    case COLLECTIVE_REDUCE_SCATTER:
+        layout_reduce_scatter(l, algorithm);
+        break;
+    case COLLECTIVE_BROADCAST:
+        broadcast(l, algorithm);
+        break;
+    case COLLECTIVE_REDUCE:
+        layout_reduce(l, algorithm);
+        break;
+    case COLLECTIVE_SEND_RECEIVE:
+        send_receive(l);
+        break;
+    default:
+        all_to_all(l, algorithm);
+        break;
+    }
+}
+
+enum status collective_plan(const struct collective *c, int rank, struct plan **plan,
+                            struct error *error)
+{
+    struct builder *b = builder_create_collective(c, rank);
+    if (!b)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the plan of rank %d",
+                         rank);
+    struct layout l = {.c = c,
+                       .b = b,
+                       .rank = rank,
+                       .size = c->world_size,
+                       .element = collective_element_bytes(c->dtype)};
+    layout_init(&l);
+    operation_build(&l);
+    enum status status = builder_finish(b, plan, error);
+    builder_destroy(b);
+    return status;
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives that reduce.
+#include "plan/collective_layout.h"
+
+// ---- partial results ----
+
+static void sum_begin(struct layout *l, struct region own, struct region sum, int64_t message_max)
+{
+    l->own = own;
+    l->sum = sum;
+    l->started = false;
+    l->together = own.buffer == sum.buffer && own.offset == sum.offset;
+    l->temporary[0] = layout_scratch(l, "part0", message_max);
+    l->temporary[1] = layout_scratch(l, "part1", message_max);
+}
+
+// What the rank has of these elements so far.
+static struct region sum_now(const struct layout *l, int64_t first, int64_t count)
+{
+    return layout_part(l, l->started ? l->sum : l->own, first, count);
+}
+
+static struct region sum_place(struct layout *l, int64_t first, int64_t count)
+{
+    if (!l->started && !l->together)
+        return layout_part(l, l->sum, first, count);
+    l->turn = !l->turn;
+    return layout_region(l, l->temporary[l->turn], 0, count);
+}
+
+// Adds what has come to sum_place() for these elements.
+static void sum_add(struct layout *l, int64_t first, int64_t count)
+{
+    struct region to = layout_part(l, l->sum, first, count);
+    if (!l->started && !l->together)
+        builder_reduce(l->b, layout_part(l, l->own, first, count), to);
+    else
+        builder_reduce(l->b, layout_region(l, l->temporary[l->turn], 0, count), to);
+}
+
+static void average(struct layout *l, struct region result)
+{
+    if (l->c->reduction == REDUCTION_AVG && l->size > 1)
+        builder_divide(l->b, result, (float)l->size);
+}
+
+// ---- all_reduce ----
+
+static struct layout_range chunk_of(const struct layout *l, int chunk)
+{
+    int of = layout_modulo(chunk, l->size);
+    return layout_chunks(l->c->count, of, of + 1, l->size);
+}
+
+// A ring that reduces chunks, then one that collects them. Of the first, rank r has chunk r + 1.
+static void all_reduce_ring(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int next = layout_modulo(l->rank + 1, l->size), before = layout_modulo(l->rank - 1, l->size);
+    sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n), n / l->size + 1);
+    for (int s = 0; s + 1 < l->size; s++) {
+        struct layout_range out = chunk_of(l, l->rank - s), in = chunk_of(l, l->rank - s - 1);
+        l->started = s > 0; // the chunk that came in the step before
+        struct region send = sum_now(l, out.first, out.count);
+        l->started = false; // of each chunk the first
+        layout_shift(l, next, send, before, sum_place(l, in.first, in.count));
+        sum_add(l, in.first, in.count);
+    }
+    for (int s = 0; s + 1 < l->size; s++) {
+        struct layout_range out = chunk_of(l, l->rank + 1 - s), in = chunk_of(l, l->rank - s);
+        struct region done = layout_part(l, l->sum, out.first, out.count);
+        if (s == 0)
+            average(l, done);
+        layout_shift(l, next, done, before, layout_part(l, l->sum, in.first, in.count));
+    }
+}
+
+// Adds what all others have sent to `sum`, which holds the own elements, in the order of ranks.
+static void sum_all(struct layout *l, int32_t parts, int64_t count, struct region sum)
+{
+    for (int i = 0; i + 1 < l->size; i++)
+        builder_reduce(l->b, layout_region(l, parts, i * count, count), sum);
+    average(l, sum);
+}
+
+// The place of a rank among the others.
+static int among_others(const struct layout *l, int peer)
+{
+    return peer - (peer > l->rank);
+}
+
+static void all_reduce_direct(struct layout *l)
+{
+    struct layout_range own = chunk_of(l, l->rank);
+    struct transfer transfers[WORLD_SIZE_MAX];
+    int32_t parts = layout_scratch(l, "parts", own.count * (l->size - 1));
+    struct region result = layout_received(l, own.first, own.count);
+    for (int peer = 0; peer < l->size; peer++) {
+        struct layout_range theirs = chunk_of(l, peer);
+        transfers[peer] = (struct transfer){
+            .peer = peer,
+            .send = layout_sent(l, theirs.first, theirs.count),
+            .receive = layout_region(l, parts, among_others(l, peer) * own.count, own.count)};
+    }
+    transfers[l->rank] = layout_own_copy(l, transfers[l->rank].send, result);
+    layout_exchange(l, transfers, l->size);
+    sum_all(l, parts, own.count, result);
+    for (int peer = 0; peer < l->size; peer++) {
+        struct layout_range theirs = chunk_of(l, peer);
+        transfers[peer] =
+            (struct transfer){.peer = peer,
+                              .send = result,
+                              .receive = layout_received(l, theirs.first, theirs.count)};
+    }
+    transfers[l->rank] = layout_own_copy(l, result, result);
+    layout_exchange(l, transfers, l->size);
+}
+
+// ---- trees ----
+
+// Up a binomial tree whose root is `root`; `from` counts ranks from there.
+static void tree_reduce(struct layout *l, int root, int64_t n)
+{
+    int from = layout_modulo(l->rank - root, l->size);
+    bool given = false;
+    for (int mask = 1; mask < l->size; mask *= 2) {
+        bool sends = !given && (from & mask), receives = !given && !sends && from + mask < l->size;
+        struct region place = {.bytes = 0};
+        if (receives)
+            place = sum_place(l, 0, n);
+        layout_shift(l, sends ? layout_modulo(l->rank - mask, l->size) : -1, sum_now(l, 0, n),
+                     receives ? layout_modulo(l->rank + mask, l->size) : -1, place);
+        if (receives) {
+            sum_add(l, 0, n);
+            l->started = true;
+        }
+        given = given || sends;
+    }
+}
+
+static void all_reduce_tree(struct layout *l)
+{
+    int64_t n = l->c->count;
+    sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n), n);
+    tree_reduce(l, 0, n);
+    if (l->rank == 0)
+        average(l, l->sum);
+    layout_broadcast(l, 0, l->sum);
+}
+
+// ---- halving and doubling ----
+
+// Among `size` ranks, a power of 2: each ends up with the sum of the block of its own number.
+static void halve(struct layout *l, int64_t n, int size)
+{
+    bool idle = l->rank >= size;
+    for (int mask = size / 2; mask > 0; mask /= 2) {
+        int base = l->rank & ~(2 * mask - 1), upper = (l->rank & mask) != 0;
+        int peer = idle ? -1 : l->rank ^ mask, kept = base + upper * mask,
+            given = base + !upper * mask;
+        struct layout_range keep = layout_chunks(n, kept, kept + mask, size);
+        struct layout_range give = layout_chunks(n, given, given + mask, size);
+        struct region place = {.bytes = 0};
+        if (!idle)
+            place = sum_place(l, keep.first, keep.count);
+        layout_shift(l, peer, idle ? place : sum_now(l, give.first, give.count), peer, place);
+        if (idle)
+            continue;
+        sum_add(l, keep.first, keep.count);
+        l->started = true;
+    }
+}
+
+// Ranks beyond a power of 2 give all they have to one below it, and get the result from there.
+static void all_reduce_halving(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int power = 1;
+    while (2 * power <= l->size)
+        power *= 2;
+    int extra = l->size - power, partner = l->rank < extra ? l->rank + power : -1;
+    int owner = l->rank >= power ? l->rank - power : -1;
+    sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n), n);
+    if (extra > 0) {
+        struct region place = {.bytes = 0};
+        if (partner >= 0)
+            place = sum_place(l, 0, n);
+        layout_shift(l, owner, sum_now(l, 0, n), partner, place);
+        if (partner >= 0) {
+            sum_add(l, 0, n);
+            l->started = true;
+        }
+    }
+    halve(l, n, power);
+    if (l->rank < power) {
+        struct layout_range own = layout_chunks(n, l->rank, l->rank + 1, power);
+        average(l, layout_part(l, l->sum, own.first, own.count));
+    }
+    layout_double_up(l, l->sum, n, power);
+    if (extra > 0)
+        layout_shift(l, partner, l->sum, owner, l->sum);
+}
+
+// ---- reduce_scatter ----
+
+// Partial sums travel round; what a rank gets, it adds its own block to and passes on.
+static void reduce_scatter_ring(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int size = l->size, next = layout_modulo(l->rank + 1, size),
+        before = layout_modulo(l->rank - 1, size);
+    int32_t sums[2] = {layout_scratch(l, "sum0", n), layout_scratch(l, "sum1", n)};
+    for (int s = 0; s + 1 < size; s++) {
+        int out = layout_modulo(l->rank - s - 1, size), in = layout_modulo(l->rank - s - 2, size);
+        struct region send =
+            s == 0 ? layout_block_sent(l, out) : layout_region(l, sums[(s + 1) % 2], 0, n);
+        struct region place = layout_region(l, sums[s % 2], 0, n);
+        bool last = s + 2 == size;
+        if (last && !l->c->in_place)
+            place = layout_received(l, 0, n);
+        layout_shift(l, next, send, before, place);
+        if (last && l->c->in_place) // the own block is where the result is to be
+            builder_reduce(l->b, place, layout_received(l, 0, n));
+        else
+            builder_reduce(l->b, layout_block_sent(l, in), place);
+    }
+    average(l, layout_received(l, 0, n));
+}
+
+static void reduce_scatter_direct(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int32_t parts = layout_scratch(l, "parts", n * (l->size - 1));
+    struct transfer transfers[WORLD_SIZE_MAX];
+    int k = 0;
+    transfers[k++] = layout_own_copy(l, layout_block_sent(l, l->rank), layout_received(l, 0, n));
+    for (int peer = 0; peer < l->size; peer++)
+        if (peer != l->rank)
+            transfers[k++] =
+                (struct transfer){.peer = peer,
+                                  .send = layout_block_sent(l, peer),
+                                  .receive = layout_region(l, parts, among_others(l, peer) * n, n)};
+    layout_exchange(l, transfers, k);
+    sum_all(l, parts, n, layout_received(l, 0, n));
+}
+
+static void reduce_scatter_halving(struct layout *l)
+{
+    int64_t n = l->c->count, all = n * l->size;
+    int32_t sums = layout_scratch(l, "sums", all);
+    sum_begin(l, layout_sent(l, 0, all), layout_region(l, sums, 0, all), all / 2);
+    halve(l, all, l->size);
+    const struct transfer copy =
+        layout_own_copy(l, layout_part(l, l->sum, l->rank * n, n), layout_received(l, 0, n));
+    layout_exchange(l, &copy, 1);
+    average(l, layout_received(l, 0, n));
+}
+
+// ---- reduce ----
+
+static void reduce_direct(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int root = l->c->root, k = 0;
+    struct transfer transfers[WORLD_SIZE_MAX];
+    if (l->rank != root) {
+        layout_shift(l, root, layout_sent(l, 0, n), -1, layout_sent(l, 0, 0));
+        return;
+    }
+    int32_t parts = layout_scratch(l, "parts", n * (l->size - 1));
+    transfers[k++] = layout_own_copy(l, layout_sent(l, 0, n), layout_received(l, 0, n));
+    for (int peer = 0; peer < l->size; peer++)
+        if (peer != root)
+            transfers[k++] = (struct transfer){
+                .peer = peer, .receive = layout_region(l, parts, among_others(l, peer) * n, n)};
+    layout_exchange(l, transfers, k);
+    sum_all(l, parts, n, layout_received(l, 0, n));
+}
+
+// Along a chain that ends at the root.
+static void reduce_chain(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int size = l->size, from = layout_modulo(l->rank - l->c->root, size);
+    for (int s = 0; s + 1 < size; s++) {
+        bool sends = from == size - 1 - s, receives = from == size - 2 - s;
+        struct region place = {.bytes = 0};
+        if (receives)
+            place = sum_place(l, 0, n);
+        layout_shift(l, sends ? layout_modulo(l->rank - 1, size) : -1, sum_now(l, 0, n),
+                     receives ? layout_modulo(l->rank + 1, size) : -1, place);
+        if (receives) {
+            sum_add(l, 0, n);
+            l->started = true;
+        }
+    }
+}
+
+void layout_reduce(struct layout *l, enum collective_algorithm algorithm)
+{
+    int64_t n = l->c->count;
+    bool is_root = l->rank == l->c->root;
+    if (algorithm == ALGORITHM_DIRECT) {
+        reduce_direct(l);
+        return;
+    }
+    struct region sum =
+        is_root ? layout_received(l, 0, n) : layout_region(l, layout_scratch(l, "sum", n), 0, n);
+    sum_begin(l, layout_sent(l, 0, n), sum, n);
+    if (algorithm == ALGORITHM_TREE)
+        tree_reduce(l, l->c->root, n);
+    else
+        reduce_chain(l);
+    if (is_root)
+        average(l, sum);
+}
+
+void layout_all_reduce(struct layout *l, enum collective_algorithm algorithm)
+{
+    static void (*const build[ALGORITHMS])(struct layout *) = {
+        [ALGORITHM_RING] = all_reduce_ring,
+        [ALGORITHM_TREE] = all_reduce_tree,
+        [ALGORITHM_HALVING] = all_reduce_halving,
+        [ALGORITHM_DIRECT] = all_reduce_direct,
+    };
+    build[algorithm](l);
+}
+
+void layout_reduce_scatter(struct layout *l, enum collective_algorithm algorithm)
+{
+    static void (*const build[ALGORITHMS])(struct layout *) = {
+        [ALGORITHM_RING] = reduce_scatter_ring,
+        [ALGORITHM_HALVING] = reduce_scatter_halving,
+        [ALGORITHM_DIRECT] = reduce_scatter_direct,
+    };
+    build[algorithm](l);
+}

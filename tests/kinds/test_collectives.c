@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives through the real daemon and its ranks: right results, the same bits in every order
+// and on ranks that have done something else, and ranks that die.
+#include "tests/support/runner.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/collective.h"
+#include "plan/members.h"
+#include "tests/daemon/daemon_fixture.h"
+
+static struct daemon d;
+
+static void setup(void)
+{
+    daemon_init(&d);
+    daemon_start(&d, NULL);
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    daemon_fini(&d);
+}
+
+static struct collective usual(void)
+{
+    struct collective c;
+    memset(&c, 0, sizeof(c));
+    job_kind_collective.init(&c);
+    c.world_size = 3;
+    c.count = 1000;
+    return c;
+}
+
+static struct wire_request request_of(const struct collective *c)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.is_job = true;
+    request.job = (struct job_text){.kind = "collective"};
+    for (const struct case_field *field = job_kind_collective.fields; field->name; field++) {
+        struct job_field *to = &request.job.fields[request.job.field_count++];
+        snprintf(to->name, sizeof(to->name), "%s", field->name);
+        members_get(c, field, to->value, sizeof(to->value));
+    }
+    return request;
+}
+
+// Runs what must pass and gives its digest.
+static uint64_t digest_of(const struct wire_request *request)
+{
+    struct wire_reply reply = daemon_call(&d, request);
+    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
+    uint64_t digest = reply.result.digest;
+    wire_reply_fini(&reply);
+    return digest;
+}
+
+static uint64_t run(const struct collective *c)
+{
+    struct wire_request request = request_of(c);
+    return digest_of(&request);
+}
+
+// ---- results ----
+
+START_TEST(every_operation_passes_with_figures)
+{
+    struct collective c = usual();
+    for (int o = COLLECTIVE_ALL_REDUCE; o < COLLECTIVE_OPERATIONS; o++) {
+        c.operation = (enum collective_operation)o;
+        c.offset = o;
+        struct wire_request request = request_of(&c);
+        struct wire_reply reply = daemon_call(&d, &request);
+        ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+        ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
+        for (int rank = 0; rank < 3; rank++) {
+            const struct rank_report *report = &reply.result.ranks[rank];
+            ck_assert_int_eq(report->figures_count, 3);
+            ck_assert_str_eq(report->figures[0].name, "receive");
+            ck_assert_int_eq(report->figures[0].judged, collective_receive_count(&c, rank));
+            ck_assert_str_eq(report->figures[1].name, "send");
+            ck_assert_int_eq(report->figures[1].judged, collective_send_count(&c, rank));
+            ck_assert_str_eq(report->figures[2].name, "guards");
+            ck_assert_int_gt(report->figures[2].judged, 0);
+        }
+        wire_reply_fini(&reply);
+    }
+}
+END_TEST
+
+static uint64_t random_state = 1;
+
+static int random_below(int bound)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int)((random_state >> 33) % (uint64_t)bound);
+}
+
+static struct collective random_collective(void)
+{
+    struct collective c = usual();
+    do {
+        c.operation = (enum collective_operation)(1 + random_below(COLLECTIVE_OPERATIONS - 1));
+        c.reduction = (enum collective_reduction)(1 + random_below(REDUCTIONS - 1));
+        c.dtype = (enum collective_element)(1 + random_below(ELEMENTS - 1));
+        c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHMS - 1));
+        c.world_size = 1 + random_below(4);
+        c.count = random_below(random_below(4) ? 300 : 20000);
+        c.root = random_below(c.world_size);
+        c.in_place = random_below(2);
+        c.offset = random_below(4);
+        c.seed = (uint64_t)random_below(1 << 30);
+    } while (job_kind_collective.check(&c, NULL) != STATUS_OK);
+    return c;
+}
+
+START_TEST(random_ones_have_the_same_bits_in_every_order)
+{
+    for (int i = 0; i < 60; i++) {
+        struct collective c = random_collective();
+        uint64_t digest = run(&c);
+        ck_assert_uint_eq(run(&c), digest);
+        c.explore_seed = (uint64_t)(i + 1);
+        ck_assert_uint_eq(run(&c), digest);
+        c.offset = 3 - c.offset;
+        c.explore_seed += 1000;
+        ck_assert_uint_eq(run(&c), digest);
+    }
+}
+END_TEST
+
+// What is exact does not depend on who adds up first.
+START_TEST(whole_numbers_have_the_same_bits_with_every_algorithm)
+{
+    struct collective c = usual();
+    c.dtype = ELEMENT_INT32;
+    c.world_size = 4;
+    for (int reduction = REDUCTION_SUM; reduction < REDUCTIONS; reduction++) {
+        c.reduction = (enum collective_reduction)reduction;
+        c.algorithm = ALGORITHM_RING;
+        uint64_t digest = run(&c);
+        for (int a = ALGORITHM_TREE; a < ALGORITHMS; a++) {
+            c.algorithm = (enum collective_algorithm)a;
+            ck_assert_uint_eq(run(&c), digest);
+        }
+    }
+}
+END_TEST
+
+START_TEST(other_kinds_in_between_change_no_bit)
+{
+    struct wire_request attention = daemon_request(METHOD_RUN);
+    struct collective c = usual();
+    attention.run.world_size = 3;
+    attention.run.seed = 9;
+    uint64_t of_attention = digest_of(&attention), digest = run(&c);
+    pid_t pid = daemon_rank_pid(&d, 3, 1);
+    for (int i = 0; i < 4; i++) {
+        struct collective other = random_collective();
+        run(&other);
+        attention.id = daemon_request(METHOD_RUN).id;
+        ck_assert_uint_eq(digest_of(&attention), of_attention);
+        ck_assert_uint_eq(run(&c), digest);
+    }
+    ck_assert_int_eq(daemon_rank_pid(&d, 3, 1), pid);
+}
+END_TEST
+
+START_TEST(one_that_is_not_verified_does_not_pass)
+{
+    struct collective c = usual();
+    c.verify = false;
+    struct wire_request request = request_of(&c);
+    struct wire_reply reply = daemon_call(&d, &request);
+    ck_assert_int_eq(reply.status, STATUS_OK);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_UNVERIFIED);
+    wire_reply_fini(&reply);
+}
+END_TEST
+
+// ---- refusals and faults ----
+
+static void expect_refused(const struct collective *c, enum status status, const char *text)
+{
+    struct wire_request request = request_of(c);
+    struct wire_reply reply = daemon_call(&d, &request);
+    ck_assert_int_eq(reply.status, status);
+    expect_text(reply.message, text);
+    wire_reply_fini(&reply);
+}
+
+START_TEST(what_cannot_be_is_refused)
+{
+    struct collective c = usual();
+    c.root = 3;
+    expect_refused(&c, STATUS_INVALID_ARGUMENT, "root is 3 with 3 ranks; accepted is 0 to 2");
+    c = usual();
+    c.in_place = true;
+    c.operation = COLLECTIVE_ALL_TO_ALLV;
+    expect_refused(&c, STATUS_UNIMPLEMENTED, "in_place is true with all_to_allv");
+    c = usual();
+    c.algorithm = ALGORITHM_TREE;
+    c.operation = COLLECTIVE_ALL_GATHER;
+    expect_refused(&c, STATUS_UNIMPLEMENTED, "algorithm is tree with all_gather");
+    c.algorithm = ALGORITHM_HALVING;
+    expect_refused(&c, STATUS_UNIMPLEMENTED, "halving with all_gather on 3 ranks");
+    c = usual();
+    c.count = COLLECTIVE_COUNT_MAX;
+    expect_refused(&c, STATUS_RESOURCE_EXHAUSTED, "GiB");
+}
+END_TEST
+
+START_TEST(a_rank_that_is_killed_is_the_root_cause)
+{
+    struct collective c = usual();
+    uint64_t digest = run(&c);
+    c.count = 20000000;
+    struct wire_request request = request_of(&c);
+    struct call call = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+    kill(daemon_rank_pid(&d, 3, 2), SIGKILL);
+    struct wire_reply reply = daemon_call_end(&call);
+    ck_assert_int_eq(reply.status, STATUS_ABORTED);
+    expect_text(reply.message, "rank 2 of 3 was killed by signal 9");
+    wire_reply_fini(&reply);
+    c = usual();
+    ck_assert_uint_eq(run(&c), digest);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("collectives");
+    TCase *tcase = tcase_create("collectives");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, every_operation_passes_with_figures);
+    tcase_add_test(tcase, random_ones_have_the_same_bits_in_every_order);
+    tcase_add_test(tcase, whole_numbers_have_the_same_bits_with_every_algorithm);
+    tcase_add_test(tcase, other_kinds_in_between_change_no_bit);
+    tcase_add_test(tcase, one_that_is_not_verified_does_not_pass);
+    tcase_add_test(tcase, what_cannot_be_is_refused);
+    tcase_add_test(tcase, a_rank_that_is_killed_is_the_root_cause);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
