@@ -16,12 +16,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/part.h"
 #include "tests/support/raw_client.h"
 #include "tests/support/runner.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 int main(void)
 {
+    test_part();
     printf("1..0 # SKIP a sanitizer stands in front of the C library itself\n");
     return 77;
 }
@@ -33,7 +35,8 @@ int main(void)
 
 extern char **environ;
 
-// How many calls of a kind are tried, or as many as there are.
+// How many calls of a kind are tried, or as many as there are. Of the allocations each run tries a
+// part.
 static const struct {
     const char *call;
     int count;
@@ -209,8 +212,10 @@ static bool fail_once(const char *call, int number)
 // The share of one worker; gives back how many calls failed, or -1.
 static int kind_run(int kind, int worker)
 {
-    int met = 0;
-    for (int n = 1 + worker; n <= kinds[kind].count; n += WORKERS) {
+    int met = 0, step = WORKERS;
+    if (strcmp(kinds[kind].call, "memory") == 0)
+        step *= test_part();
+    for (int n = 1 + worker; n <= kinds[kind].count; n += step) {
         if (!fail_once(kinds[kind].call, n))
             return w.trouble[0] ? -1 : met;
         met++;

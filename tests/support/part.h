@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of an exhaustive test a run of the suite does.
+#ifndef CPATTN_TESTS_SUPPORT_PART_H
+#define CPATTN_TESTS_SUPPORT_PART_H
+
+// An exhaustive test tries one of this many of its cases: CPATTN_TEST_PART, 1 to 16, 4 unless it is
+// set. Ends the program with a message if the variable holds anything else.
+int test_part(void);
+
+#endif
