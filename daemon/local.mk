@@ -17,4 +17,4 @@ cpattnd_SOURCES += daemon/notify.h
 cpattnd_SOURCES += daemon/reload.c
 cpattnd_SOURCES += daemon/reload.h
 cpattnd_LDADD = daemon/libcore.a daemon/libserver.a yaml/libyamltree.la $(base_libs) $(EV_LIBS) \
-    $(OPENSSL_LIBS) $(MICROHTTPD_LIBS) $(SECCOMP_LIBS) $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+    $(OPENSSL_LIBS) $(SECCOMP_LIBS) $(PROTOBUF_C_LIBS) $(YAML_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)

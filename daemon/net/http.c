@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/http.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdlib.h>
@@ -14,6 +15,27 @@
 // After each step, which serves every connection once.
 #define REST_S          0.01
 
+#define LIBRARY "libmicrohttpd.so.12"
+
+// The library brings others, a whole TLS among them, so that it is loaded where metrics are on, and
+// a daemon without them has none of it in its memory.
+#define FUNCTIONS(X)                                                                               \
+    X(MHD_start_daemon)                                                                            \
+    X(MHD_stop_daemon)                                                                             \
+    X(MHD_run)                                                                                     \
+    X(MHD_get_timeout)                                                                             \
+    X(MHD_get_daemon_info)                                                                         \
+    X(MHD_create_response_from_buffer)                                                             \
+    X(MHD_add_response_header)                                                                     \
+    X(MHD_queue_response)                                                                          \
+    X(MHD_destroy_response)
+
+static struct {
+#define MEMBER(name) __typeof__(name) *name;
+    FUNCTIONS(MEMBER)
+#undef MEMBER
+} library;
+
 struct http {
     struct MHD_Daemon *mhd;
     struct ev_loop *loop;
@@ -22,27 +44,22 @@ struct http {
     struct http_handler handler;
 };
 
-const char *http_library(void)
-{
-    return MHD_get_version();
-}
-
 // ---- requests ----------------------------------------------------------------------------------
 
 static enum MHD_Result answer(struct MHD_Connection *connection, struct http_page *page)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
+    struct MHD_Response *response = library.MHD_create_response_from_buffer(
         page->text ? strlen(page->text) : 0, page->text, MHD_RESPMEM_MUST_FREE);
     if (!response) {
         free(page->text);
         return MHD_NO;
     }
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, page->type);
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    library.MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, page->type);
+    library.MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     if (page->code == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    enum MHD_Result result = MHD_queue_response(connection, (unsigned)page->code, response);
-    MHD_destroy_response(response);
+        library.MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result result = library.MHD_queue_response(connection, (unsigned)page->code, response);
+    library.MHD_destroy_response(response);
     return result;
 }
 
@@ -81,7 +98,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 static void step(struct http *h)
 {
     ev_io_stop(h->loop, &h->ready);
-    MHD_run(h->mhd);
+    library.MHD_run(h->mhd);
     if (ev_is_active(&h->rest))
         return;
     ev_timer_set(&h->rest, REST_S, 0.);
@@ -101,7 +118,7 @@ static void on_rest(struct ev_loop *loop, ev_timer *watcher, int events)
     struct http *h = watcher->data;
     MHD_UNSIGNED_LONG_LONG wait_ms;
     (void)events;
-    if (MHD_get_timeout(h->mhd, &wait_ms) == MHD_YES && wait_ms == 0)
+    if (library.MHD_get_timeout(h->mhd, &wait_ms) == MHD_YES && wait_ms == 0)
         step(h);
     else
         ev_io_start(loop, &h->ready);
@@ -110,10 +127,26 @@ static void on_rest(struct ev_loop *loop, ev_timer *watcher, int events)
 void http_tick(struct http *h)
 {
     if (h)
-        MHD_run(h->mhd);
+        library.MHD_run(h->mhd);
 }
 
 // ---- life --------------------------------------------------------------------------------------
+
+static enum status library_load(const struct metrics_address *address, struct error *error)
+{
+    void *loaded = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    bool whole = loaded;
+#define LOAD(name)                                                                                 \
+    library.name = loaded ? (__typeof__(library.name))dlsym(loaded, #name) : NULL;                 \
+    whole = whole && library.name;
+    FUNCTIONS(LOAD)
+#undef LOAD
+    return whole ? STATUS_OK
+                 : error_set(error, STATUS_UNIMPLEMENTED,
+                             "metrics: %s: cannot load " LIBRARY "; install it (Debian: "
+                             "libmicrohttpd12)",
+                             address->text);
+}
 
 static enum status listen_on(const struct metrics_address *address, int *fd, struct error *error)
 {
@@ -139,7 +172,9 @@ enum status http_create(struct ev_loop *loop, const struct metrics_address *addr
                         const struct http_handler *handler, struct http **http, struct error *error)
 {
     int fd = -1;
-    enum status status = listen_on(address, &fd, error);
+    enum status status = library_load(address, error);
+    if (status == STATUS_OK)
+        status = listen_on(address, &fd, error);
     if (status != STATUS_OK)
         return status;
     struct http *h = calloc(1, sizeof(*h));
@@ -147,19 +182,19 @@ enum status http_create(struct ev_loop *loop, const struct metrics_address *addr
     if (h) {
         h->loop = loop;
         h->handler = *handler;
-        h->mhd = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, h,
-                                  MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                  (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-                                  (unsigned)CONNECTION_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                  (size_t)MEMORY_BYTES, MHD_OPTION_END);
+        h->mhd = library.MHD_start_daemon(
+            MHD_USE_EPOLL, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+            (unsigned)CONNECTION_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_BYTES,
+            MHD_OPTION_END);
     }
     if (h && h->mhd)
-        info = MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+        info = library.MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info) {
         if (!h || !h->mhd)
             close(fd);
         if (h && h->mhd)
-            MHD_stop_daemon(h->mhd);
+            library.MHD_stop_daemon(h->mhd);
         free(h);
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "metrics: no memory for HTTP");
     }
@@ -178,6 +213,6 @@ void http_destroy(struct http *h)
         return;
     ev_io_stop(h->loop, &h->ready);
     ev_timer_stop(h->loop, &h->rest);
-    MHD_stop_daemon(h->mhd);
+    library.MHD_stop_daemon(h->mhd);
     free(h);
 }

@@ -26,11 +26,8 @@ struct http_handler {
     bool (*page)(void *context, const char *path, struct http_page *page);
 };
 
-// The library and its version; NULL: this build has none.
-const char *http_library(void);
-
 // Listens. FAILED_PRECONDITION: somebody else does there; UNAVAILABLE: the system refused;
-// UNIMPLEMENTED: this build has no HTTP.
+// UNIMPLEMENTED: this build has no HTTP, or the library is not installed.
 enum status http_create(struct ev_loop *loop, const struct metrics_address *address,
                         const struct http_handler *handler, struct http **http,
                         struct error *error) MUST_CHECK;

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stddef.h>
-
 #include "daemon/net/http.h"
-
-const char *http_library(void)
-{
-    return NULL;
-}
 
 enum status http_create(struct ev_loop *loop, const struct metrics_address *address,
                         const struct http_handler *handler, struct http **http, struct error *error)
