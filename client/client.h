@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the library share.
+// Internal declarations shared by the parts of the library.
 #ifndef CPATTN_CLIENT_CLIENT_H
 #define CPATTN_CLIENT_CLIENT_H
 
@@ -12,12 +12,12 @@
 
 struct cpattn_case {
     struct cp_case plain;
-    bool kv_heads_given; // else they follow heads
-    bool is_job;         // of another kind than attention: `job` counts, and nothing above
+    bool kv_heads_given; // otherwise kv_heads equals heads
+    bool is_job;         // another kind than attention: only `job` is used
     struct job_text job;
 };
 
-// What requests say of themselves, beside their time limits.
+// Options that requests carry in addition to their time limits.
 struct client_wishes {
     uint64_t patience_ns; // as in struct wire_request
     bool cancel_on_disconnect;
@@ -31,7 +31,7 @@ struct cpattn_client {
     char socket[LINK_ADDRESS_MAX];
 };
 
-// Hands an inner error out: fills `out` (may be NULL) and returns the status.
+// Converts an internal error: fills `out` (may be NULL) and returns the status.
 enum cpattn_status client_status(enum status status, const struct error *error,
                                  struct cpattn_error *out);
 
@@ -48,13 +48,13 @@ enum status client_start(struct rpc *rpc, struct wire_request *request, uint64_t
                          enum rpc_kind kind, void *owner, struct rpc_call **call,
                          struct error *error) MUST_CHECK;
 
-// Reads the answer of an answered call: STATUS_OK and a reply of the request's method; or the
-// reason why not, with the states of ranks in the reply where the daemon sent them. The reply can
-// be ended with wire_reply_fini() in any case.
+// Decodes the answer of an answered call: STATUS_OK and a reply of the request's method; or the
+// failure, with the states of ranks in the reply if the daemon sent them. Call wire_reply_fini() in
+// any case.
 enum status client_answer(struct rpc_call *call, const struct request_id *id,
                           enum wire_method method, struct wire_reply *reply, struct error *error);
 
-// Sends a request and waits for its answer, which it reads like client_answer().
+// Sends a request, waits for its answer, and decodes it like client_answer().
 enum status client_ask(struct cpattn_client *client, struct wire_request *request,
                        uint64_t timeout_ns, struct wire_reply *reply,
                        struct error *error) MUST_CHECK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures as libraries hand them out.
+// Converts figures to the public struct.
 #ifndef CPATTN_CLIENT_FIGURES_H
 #define CPATTN_CLIENT_FIGURES_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to a daemon, on which one exchange at a time goes on. A link that is down stays
-// down; whoever needs a connection again opens another. Functions may be called from any thread,
-// none from a callback, and those on one link not at once, link_up() excepted.
+// A link: one connection to a daemon, with one exchange at a time. A link that is down stays down;
+// open another one to reconnect. Functions may be called from any thread, but not from a callback,
+// and, except link_up(), not concurrently on one link.
 #ifndef CPATTN_CLIENT_LINK_H
 #define CPATTN_CLIENT_LINK_H
 
@@ -24,29 +24,28 @@ struct link_target {
     struct nng_tls_config *tls;     // with tls+tcp://; see client/link_tls.h
 };
 
-// The outcome of an exchange: an answer (STATUS_OK; `data` belongs to the callee, who frees it), or
-// why there is none. Called exactly once per exchange that began, from a thread of the link,
-// without locks.
+// The outcome of an exchange: an answer (STATUS_OK; the callee frees `data`), or the failure.
+// Called exactly once for each exchange that has begun, from a thread of the link, without locks.
 typedef void link_done(void *arg, enum status status, const char *text, void *data, size_t size);
 
-// FAILED_PRECONDITION: the process was forked from one that had a link.
+// FAILED_PRECONDITION: the process was forked from a process with a link.
 enum status link_check_process(struct error *error) MUST_CHECK;
 
-// Connects, and waits for it until the given time of CLOCK_MONOTONIC. UNAVAILABLE: nobody listens;
-// PERMISSION_DENIED; UNAUTHENTICATED: one of the two sides refuses the other's certificate;
-// DEADLINE_EXCEEDED: somebody listens but does not answer; or what link_check_process() says.
+// Connects, and waits until the given time of CLOCK_MONOTONIC. UNAVAILABLE: there is no listener;
+// PERMISSION_DENIED; UNAUTHENTICATED: one side refuses the other's certificate; DEADLINE_EXCEEDED:
+// the listener does not answer; or the status of link_check_process().
 enum status link_open(const struct link_target *target, uint64_t until_ns, struct link **link,
                       struct error *error) MUST_CHECK;
 
 // Ends the link; an exchange under way is answered UNAVAILABLE first. Takes NULL.
 void link_close(struct link *link);
 
-// Whether the link can carry another exchange. False after one that was not answered in time, since
-// its answer may still come.
+// True if the link can carry another exchange. False after an exchange that was not answered in
+// time, because its answer may still arrive.
 bool link_up(struct link *link);
 
-// Sends bytes (copied) and answers them through `done` no later than the deadline. No exchange may
-// be under way. A failure here means that it did not begin and `done` is not called.
+// Sends bytes (copied) and calls `done` with the answer, at the deadline at the latest. No exchange
+// may be under way. On failure the exchange has not begun and `done` is not called.
 enum status link_exchange(struct link *link, const void *data, size_t size, uint64_t deadline_ns,
                           link_done *done, void *arg, struct error *error) MUST_CHECK;
 

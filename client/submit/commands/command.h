@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share: exit statuses, complaints, the connection, interruption.
+// Shared by the subcommands: exit statuses, error messages, connection, interruption.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_COMMAND_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_COMMAND_H
 
@@ -11,16 +11,16 @@
 #include "common/status.h"
 #include "plan/kind.h"
 
-// Exit statuses, documented in cpattn-submit(1) and never changed. What could not be run exits with
-// COMMAND_USAGE plus the number of its status.
+// Exit statuses, documented in cpattn-submit(1) and never changed. If something could not be run,
+// the exit status is COMMAND_USAGE plus the number of its status.
 enum {
-    COMMAND_PASS = 0,   // everything that was asked for was done, every verdict is a pass
+    COMMAND_PASS = 0,   // the command succeeded, and every verdict is a pass
     COMMAND_FAIL = 1,   // a verdict is a fail
-    COMMAND_USAGE = 64, // the command line or a file cannot be understood
+    COMMAND_USAGE = 64, // the command line or a file is not valid
 };
 int command_exit(enum status status);
 
-// The exit status that says what became of a case.
+// The exit status for the outcome of a case.
 int command_outcome_exit(const struct outcome *outcome);
 
 // One subcommand; argv[0] is "cpattn-submit NAME". Returns the exit status.
@@ -64,20 +64,20 @@ extern const struct argp command_access;
     "socket of the daemon, or tcp://HOST:PORT, tls+tcp://HOST:PORT [$CPATTN_SOCKET, or the one "   \
     "built in]"
 
-// How the requests of a command are made.
+// Options of a command's requests.
 struct command_requests {
     int max;              // at once; 0: the library's default
     uint64_t patience_ns; // how long cases wait for ranks that cannot be started; 0: not at all
     bool cancel_on_disconnect; // cases end with this process
 };
 
-// Connects to the daemon. Complains and returns NULL, with the exit status in *exit_status, where
-// that fails. cpattn_client_destroy().
+// Connects to the daemon. On failure prints a message and returns NULL, with the exit status in
+// *exit_status. Free with cpattn_client_destroy().
 struct cpattn_client *command_connect(const char *socket, const struct command_requests *requests,
                                       int *exit_status);
 
-// The library's case of a case that case_check() admits; NULL, after a complaint, when memory is
-// short.
+// Converts a case that has passed case_check() to the library's type. NULL, after a message: out of
+// memory.
 struct cpattn_case *command_library_case(const struct cp_case *c);
 
 // Submits a case and waits for the answer, as cpattn_run() gives it. Says on a terminal what it
@@ -87,7 +87,7 @@ enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn
                                uint64_t timeout_ns, struct cpattn_result **result,
                                struct cpattn_error *error);
 
-// The same of a request on its way, which it ends.
+// The same for a submitted request, which it destroys.
 enum cpattn_status command_collect(struct cpattn_request *request, struct cpattn_result **result,
                                    struct cpattn_error *error);
 
@@ -109,7 +109,7 @@ int command_file_failed(FILE *file, const char *path, const char *what);
 // The same of one whose line of JSON went to stdout, or not.
 int command_json_exit(bool written);
 
-// Whether everything written to stdout arrived; complains where not.
+// True if everything was written to stdout; otherwise prints a message.
 bool command_output_complete(void);
 
 #endif

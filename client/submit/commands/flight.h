@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many cases on their way at once, to one daemon or several, through the library's asynchronous
-// calls. Where a daemon goes away or drains, its cases go to another, or wait for the next one.
+// Runs many cases concurrently on one or several daemons, through the library's asynchronous calls.
+// If a daemon goes away or drains, its cases go to another daemon or wait for the next one.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_FLIGHT_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_FLIGHT_H
 
@@ -10,7 +10,7 @@
 #define FLIGHT_JOBS_MAX    512
 #define FLIGHT_CLIENTS_MAX 16
 
-// What to run, and whom to tell. All calls come from flight_run()'s thread.
+// The cases to run and the callbacks, which are all called from flight_run()'s thread.
 struct flight {
     struct cpattn_client *const *clients; // [client_count], each of another daemon
     int client_count;                     // 1..FLIGHT_CLIENTS_MAX
