@@ -104,6 +104,7 @@ struct cp_case {
 
     bool training;      // forward and backward, or forward only
     bool deterministic; // false: the result may differ from run to run in rounding
+    bool graph;         // ranks capture their plans as CUDA graphs and replay these; only on GPUs
     enum case_verify verify;
     enum case_inputs inputs;
     uint64_t seed; // of the inputs

@@ -110,6 +110,8 @@ static void add_unusual(struct line *line, const struct cp_case *c)
     add_scores(line, c, &usual);
     if (c->provider[0])
         line_add(line, " provider=%s%s", c->provider, c->provider_fallback ? "+own" : "");
+    if (c->graph)
+        line_add(line, " graph");
     if (!c->training)
         line_add(line, " forward");
     if (!c->deterministic)

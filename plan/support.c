@@ -115,6 +115,25 @@ static enum status check_guest_provider(const struct cp_case *c, struct error *e
                      c->provider, c->implementation);
 }
 
+static enum status check_graph_guest(const struct cp_case *c, struct error *error)
+{
+    if (!c->implementation[0] || !c->graph)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "graph is true with implementation %s; accepted is false there, or "
+                     "implementation cpattn",
+                     c->implementation);
+}
+
+static enum status check_graph_provider(const struct cp_case *c, struct error *error)
+{
+    if (!c->provider[0] || !c->graph)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "graph is true with provider %s; accepted is false there, or no provider",
+                     c->provider);
+}
+
 static enum status check_memory(const struct cp_case *c, struct error *error)
 {
     int64_t bytes;
@@ -181,6 +200,12 @@ static const struct support_rule rules[] = {
      "--implementation torch --explore-seed 7", check_guest_order},
     {"a provider with an implementation that is a guest", "It would have no effect.",
      "--implementation torch --provider cudnn", check_guest_provider},
+    {"a graph with an implementation that is a guest",
+     "A graph is captured from a plan, and guests have no plans.",
+     "--implementation torch --graph true", check_graph_guest},
+    {"a graph with a provider",
+     "Its kernels need not be able to be captured, and their arguments need not outlive a call.",
+     "--provider cudnn --graph true", check_graph_provider},
     {"sizes that take more than 1 PiB of memory on a rank",
      "No machine has that much. The daemon also refuses what exceeds its own machine.",
      "--batch 4096 --heads 4096 --kv-heads 4096 --seqlen-q 16777216 --seqlen-kv 16777216",

@@ -258,8 +258,10 @@ enum status attends_create(const struct plan *plan, struct own_provider *own,
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d operations",
                          plan->op_count);
     }
+    static uint64_t count;
     enum status status = STATUS_OK;
     x->plan = plan;
+    x->number = ++count;
     x->own = own;
     if (wanted && !fallback)
         status = all_supported(x, wanted, error);

@@ -19,6 +19,7 @@ struct attend {
 
 struct attends {
     const struct plan *plan;
+    uint64_t number; // no two of a process have the same
     const struct own_provider *own;
     struct attend *list;  // by index of the operation
     size_t scratch_bytes; // what any of them needs; they run one after the other

@@ -30,6 +30,10 @@ static struct cpu *self(struct engine *e)
 static enum status cpu_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                struct error *error)
 {
+    if (j->c->graph)
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "graph is true, and this backend is cpu, which has no graphs; accepted "
+                         "is false there");
     enum status status = providers_choose(&self(e)->providers, &self(e)->own, j, error);
     if (status == STATUS_OK)
         status = arena_add(host_bytes, (int64_t)j->attends->scratch_bytes, 1, error);

@@ -146,19 +146,19 @@ static enum status memory_reserve(struct session *s, struct job *j, struct error
 // Whether a case may be found to be impossible on a rank that stays as it is.
 static bool can_refuse(const struct session *s, const struct job *j)
 {
-    return s->engine->ops->admit || j->c->provider[0];
+    return s->engine->ops->admit || j->c->provider[0] || j->c->graph;
 }
 
 static bool is_refusal(const struct job *j, enum status status)
 {
     return status == STATUS_RESOURCE_EXHAUSTED ||
-           (j->c->provider[0] &&
+           ((j->c->provider[0] || j->c->graph) &&
             (status == STATUS_UNIMPLEMENTED || status == STATUS_FAILED_PRECONDITION));
 }
 
-// The case is run by all ranks or by none: where one is short of memory, or its provider does not
-// do the case, all report that and are at the same point as before. *refused tells whether it is
-// so.
+// The case is run by all ranks or by none: where one is short of memory, or its provider or backend
+// does not do the case, all report that and are at the same point as before. *refused tells whether
+// it is so.
 static enum status memory_agree(struct session *s, struct job *j, bool *refused,
                                 struct error *error)
 {

@@ -177,7 +177,10 @@ static enum status nccl_start(struct transport *t, uint64_t tag, const struct me
         status = group_put(n, messages, count, error);
     if (status != STATUS_OK)
         return status;
-    cudaError_t result = cudaEventRecord(n->last, n->stream);
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaError_t result = cudaStreamIsCapturing(n->stream, &capture);
+    if (result == cudaSuccess && capture == cudaStreamCaptureStatusNone)
+        result = cudaEventRecord(n->last, n->stream);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(n, result, "an exchange", error);
 }
 

@@ -8,20 +8,21 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "transport/driver.h"
-
-// Names the exchanges of this file on the control transport.
-#define TAG_PEER (UINT64_C(1) << 62)
+#include "transport/agree.h"
+#include "transport/stream_words.h"
 
 // Windows are allocated in these steps.
 #define WINDOW_STEP ((size_t)32 << 20)
 // A whole allocation of the driver's: a smaller one would share its mapping with others.
 #define FLAGS_BYTES ((size_t)2 << 20)
 
-// Counters in the memory of one rank, raised by the others.
-struct flags {
+// Counters in the memory of one rank, raised by the others; those of captured exchanges are 1 or 0.
+struct counters {
     uint32_t arrived[WORLD_SIZE_MAX]; // exchanges whose bytes from this rank are there
     uint32_t ready[WORLD_SIZE_MAX];   // exchanges whose places at this rank are free
+};
+struct flags {
+    struct counters eager, captured;
 };
 
 struct remote {
@@ -39,8 +40,9 @@ struct peer_transport {
     struct transport *control;
     cudaStream_t stream;
     cudaEvent_t fork, last;
-    CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
-    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
+    stream_words_run *run;
+    bool capturing;   // the exchange at hand
+    uint64_t windows; // how often windows were opened or closed
     char *window;
     size_t window_bytes; // of every rank
     struct flags *flags;
@@ -63,48 +65,6 @@ static enum status cuda_failed(struct peer_transport *p, cudaError_t result, con
                      cudaGetErrorName(result));
 }
 
-// ---- agreement between the hosts ----------------------------------------------------------------
-
-static enum status control_swap(struct peer_transport *p, const struct message *messages, int count,
-                                struct error *error)
-{
-    struct transport *t = p->control;
-    int done = 0;
-    enum status status = t->ops->start(t, TAG_PEER, messages, count, error);
-    while (status == STATUS_OK && !done)
-        status = t->ops->progress(t, -1, &done, error);
-    return status;
-}
-
-// Tells `bytes` to every peer and learns as many of each: theirs[world_size * bytes].
-static enum status control_share(struct peer_transport *p, const void *mine, char *theirs,
-                                 size_t bytes, struct error *error)
-{
-    struct message messages[WORLD_SIZE_MAX];
-    int count = 0;
-    memcpy(theirs + (size_t)p->base.rank * bytes, mine, bytes);
-    for (int peer = 0; peer < p->base.world_size; peer++)
-        if (peer != p->base.rank)
-            messages[count++] = (struct message){.peer = peer,
-                                                 .send = mine,
-                                                 .send_bytes = bytes,
-                                                 .receive = theirs + (size_t)peer * bytes,
-                                                 .receive_bytes = bytes};
-    return control_swap(p, messages, count, error);
-}
-
-// Whether all ranks have come here without a fault; *all is set only then.
-static enum status control_agree(struct peer_transport *p, bool mine, bool *all,
-                                 struct error *error)
-{
-    char own = mine, theirs[WORLD_SIZE_MAX];
-    enum status status = control_share(p, &own, theirs, 1, error);
-    *all = status == STATUS_OK;
-    for (int peer = 0; peer < p->base.world_size && status == STATUS_OK; peer++)
-        *all = *all && theirs[peer];
-    return status;
-}
-
 // ---- mappings -----------------------------------------------------------------------------------
 
 struct handle {
@@ -119,7 +79,7 @@ static enum status memory_map(struct peer_transport *p, void *own, void *places[
     struct handle mine = {.valid = 0}, theirs[WORLD_SIZE_MAX];
     memset(&mine, 0, sizeof(mine));
     mine.valid = own && cudaIpcGetMemHandle(&mine.memory, own) == cudaSuccess;
-    enum status status = control_share(p, &mine, (char *)theirs, sizeof(mine), error);
+    enum status status = agree_share(p->control, &mine, (char *)theirs, sizeof(mine), error);
     bool mapped = status == STATUS_OK && mine.valid;
     for (int peer = 0; peer < p->base.world_size; peer++) {
         places[peer] = NULL;
@@ -133,7 +93,7 @@ static enum status memory_map(struct peer_transport *p, void *own, void *places[
     }
     (void)cudaGetLastError(); // a refusal is an answer
     if (status == STATUS_OK)
-        status = control_agree(p, mapped, all, error);
+        status = agree_all(p->control, mapped, all, error);
     for (int peer = 0; peer < p->base.world_size; peer++)
         if (places[peer] && (status != STATUS_OK || !*all)) {
             (void)cudaIpcCloseMemHandle(places[peer]);
@@ -148,12 +108,13 @@ static enum status memory_map(struct peer_transport *p, void *own, void *places[
 static enum status windows_close(struct peer_transport *p, struct error *error)
 {
     bool all;
+    p->windows++;
     for (int peer = 0; peer < p->base.world_size; peer++) {
         if (p->remotes[peer].window)
             (void)cudaIpcCloseMemHandle(p->remotes[peer].window);
         p->remotes[peer].window = NULL;
     }
-    enum status status = control_agree(p, true, &all, error);
+    enum status status = agree_all(p->control, true, &all, error);
     if (status == STATUS_OK && p->window)
         (void)cudaFree(p->window);
     p->window = NULL;
@@ -198,6 +159,11 @@ static enum status windows_open(struct peer_transport *p, size_t bytes, bool *la
 char *transport_peer_window(const struct transport *t)
 {
     return self(t)->window;
+}
+
+uint64_t transport_peer_windows(const struct transport *t)
+{
+    return self(t)->windows;
 }
 
 enum status transport_peer_trim(struct transport *t, size_t keep_bytes, struct error *error)
@@ -251,7 +217,7 @@ static enum status landings_swap(struct peer_transport *p, const struct peer_lan
         out += outs + 1;
         in += ins + 1;
     }
-    enum status status = control_swap(p, messages, count, error);
+    enum status status = agree_swap(p->control, messages, count, error);
     *window_bytes = l->window_bytes;
     for (int i = 0; i < count && status == STATUS_OK; i++) {
         const int64_t *theirs = messages[i].receive;
@@ -322,21 +288,34 @@ static enum status messages_check(const struct peer_transport *p, const struct m
     return STATUS_OK;
 }
 
-static cudaError_t counter_raise(const struct peer_transport *p, cudaStream_t stream,
-                                 uint32_t *counter, uint32_t value)
+static struct counters *counters_of(const struct peer_transport *p, struct flags *flags)
 {
-    CUresult result = p->write_value((CUstream)stream, (CUdeviceptr)(uintptr_t)counter, value,
-                                     CU_STREAM_WRITE_VALUE_DEFAULT);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+    return p->capturing ? &flags->captured : &flags->eager;
 }
 
-// Values are compared as distances, so that a counter may pass 2^32.
-static cudaError_t counter_await(const struct peer_transport *p, cudaStream_t stream,
-                                 uint32_t *counter, uint32_t value)
+static void counter_raise(const struct peer_transport *p, struct stream_words *w, uint32_t *counter,
+                          uint32_t exchange)
 {
-    CUresult result = p->wait_value((CUstream)stream, (CUdeviceptr)(uintptr_t)counter, value,
-                                    CU_STREAM_WAIT_VALUE_GEQ);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+    stream_words_write(w, (CUdeviceptr)(uintptr_t)counter, p->capturing ? 1 : exchange);
+}
+
+static void counter_await(const struct peer_transport *p, struct stream_words *w, uint32_t *counter,
+                          uint32_t exchange)
+{
+    CUdeviceptr place = (CUdeviceptr)(uintptr_t)counter;
+    if (!p->capturing) {
+        stream_words_await(w, place, exchange, CU_STREAM_WAIT_VALUE_GEQ);
+        return;
+    }
+    stream_words_await(w, place, 1, CU_STREAM_WAIT_VALUE_EQ);
+    stream_words_write(w, place, 0);
+}
+
+// The number of the exchange at hand with a peer on one side; captured ones are not counted.
+static uint32_t exchange_next(const struct peer_transport *p, uint32_t *exchanges)
+{
+    *exchanges += !p->capturing;
+    return *exchanges;
 }
 
 static cudaError_t message_put(struct remote *r, const struct message *m, size_t window_bytes)
@@ -353,15 +332,19 @@ static cudaError_t peer_send(struct peer_transport *p, int peer, const struct me
                              int count)
 {
     struct remote *r = &p->remotes[peer];
-    uint32_t exchange = ++r->sends;
+    struct stream_words before, after;
+    uint32_t exchange = exchange_next(p, &r->sends);
+    before.count = after.count = 0;
+    counter_await(p, &before, &counters_of(p, p->flags)->ready[peer], exchange);
+    counter_raise(p, &after, &counters_of(p, r->flags)->arrived[p->base.rank], exchange);
     cudaError_t result = cudaStreamWaitEvent(r->stream, p->fork, 0);
     if (result == cudaSuccess)
-        result = counter_await(p, r->stream, &p->flags->ready[peer], exchange);
+        result = stream_words_put(p->run, &before, r->stream);
     for (int i = 0; i < count && result == cudaSuccess; i++)
         if (messages[i].peer == peer && messages[i].send_bytes > 0)
             result = message_put(r, &messages[i], p->window_bytes);
     if (result == cudaSuccess)
-        result = counter_raise(p, r->stream, &r->flags->arrived[p->base.rank], exchange);
+        result = stream_words_put(p->run, &after, r->stream);
     return result == cudaSuccess ? cudaEventRecord(r->sent, r->stream) : result;
 }
 
@@ -377,32 +360,57 @@ static cudaError_t own_copy(const struct peer_transport *p, const struct message
 }
 
 // First every peer is told that its places are free, so that nobody waits for a rank that waits.
-static cudaError_t exchange_put(struct peer_transport *p, const struct message *messages, int count,
-                                const struct traffic traffic[WORLD_SIZE_MAX])
+static cudaError_t peers_tell(struct peer_transport *p, const struct traffic *traffic)
 {
     int world_size = p->base.world_size, rank = p->base.rank;
-    cudaError_t result = cudaEventRecord(p->fork, p->stream);
-    for (int step = 1; step < world_size && result == cudaSuccess; step++) {
+    struct stream_words ready;
+    ready.count = 0;
+    for (int step = 1; step < world_size; step++) {
         int peer = (rank + world_size - step) % world_size;
         struct remote *r = &p->remotes[peer];
         if (traffic[peer].receive_bytes > 0)
-            result = counter_raise(p, p->stream, &r->flags->ready[rank], ++r->receives);
+            counter_raise(p, &ready, &counters_of(p, r->flags)->ready[rank],
+                          exchange_next(p, &r->receives));
     }
+    return stream_words_put(p->run, &ready, p->stream);
+}
+
+// All that is sent has left, then all that is received is there. The other way round, branches of a
+// graph that share a queue of the device could wait for each other.
+static cudaError_t peers_join(struct peer_transport *p, const struct traffic *traffic)
+{
+    struct stream_words arrived;
+    cudaError_t result = cudaSuccess;
+    arrived.count = 0;
+    for (int peer = 0; peer < p->base.world_size && result == cudaSuccess; peer++) {
+        if (peer == p->base.rank)
+            continue;
+        if (traffic[peer].receive_bytes > 0)
+            counter_await(p, &arrived, &counters_of(p, p->flags)->arrived[peer],
+                          p->remotes[peer].receives);
+        if (traffic[peer].send_bytes > 0)
+            result = cudaStreamWaitEvent(p->stream, p->remotes[peer].sent, 0);
+    }
+    return result == cudaSuccess ? stream_words_put(p->run, &arrived, p->stream) : result;
+}
+
+static cudaError_t exchange_put(struct peer_transport *p, const struct message *messages, int count,
+                                const struct traffic traffic[WORLD_SIZE_MAX])
+{
+    int world_size = p->base.world_size;
+    cudaError_t result = peers_tell(p, traffic);
+    if (result == cudaSuccess)
+        result = cudaEventRecord(p->fork, p->stream);
     for (int step = 1; step < world_size && result == cudaSuccess; step++) {
-        int peer = (rank + step) % world_size;
+        int peer = (p->base.rank + step) % world_size;
         if (traffic[peer].send_bytes > 0)
             result = peer_send(p, peer, messages, count);
     }
     if (result == cudaSuccess)
         result = own_copy(p, messages, count);
-    for (int peer = 0; peer < world_size && result == cudaSuccess; peer++) {
-        if (peer != rank && traffic[peer].receive_bytes > 0)
-            result =
-                counter_await(p, p->stream, &p->flags->arrived[peer], p->remotes[peer].receives);
-        if (peer != rank && traffic[peer].send_bytes > 0 && result == cudaSuccess)
-            result = cudaStreamWaitEvent(p->stream, p->remotes[peer].sent, 0);
-    }
-    return result == cudaSuccess ? cudaEventRecord(p->last, p->stream) : result;
+    if (result == cudaSuccess)
+        result = peers_join(p, traffic);
+    return result == cudaSuccess && !p->capturing ? cudaEventRecord(p->last, p->stream) : result;
 }
 
 static enum status peer_start(struct transport *t, uint64_t tag, const struct message *messages,
@@ -414,7 +422,11 @@ static enum status peer_start(struct transport *t, uint64_t tag, const struct me
     enum status status = messages_check(p, messages, count, traffic, error);
     if (status != STATUS_OK)
         return status;
-    cudaError_t result = exchange_put(p, messages, count, traffic);
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaError_t result = cudaStreamIsCapturing(p->stream, &capture);
+    p->capturing = capture != cudaStreamCaptureStatusNone;
+    if (result == cudaSuccess)
+        result = exchange_put(p, messages, count, traffic);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(p, result, "an exchange", error);
 }
 
@@ -492,13 +504,6 @@ static const struct transport_ops peer_ops = {
     .destroy = peer_destroy,
 };
 
-static bool driver_find(const char *name, void *function)
-{
-    void *found = driver_function(name);
-    memcpy(function, &found, sizeof(found));
-    return found;
-}
-
 static cudaError_t remotes_init(struct peer_transport *p)
 {
     int least, greatest;
@@ -516,8 +521,9 @@ static cudaError_t remotes_init(struct peer_transport *p)
 
 static cudaError_t peer_init(struct peer_transport *p)
 {
-    if (!driver_find("cuStreamWriteValue32", &p->write_value) ||
-        !driver_find("cuStreamWaitValue32", &p->wait_value))
+    p->windows = 1;
+    p->run = stream_words_find();
+    if (!p->run)
         return cudaErrorNotSupported;
     cudaError_t result = cudaEventCreateWithFlags(&p->fork, cudaEventDisableTiming);
     if (result == cudaSuccess)

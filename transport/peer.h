@@ -8,6 +8,12 @@
 // arrived. Streams raise and await these counters in order, without the host. Counters only grow,
 // so that none is reset while a peer may still read it.
 //
+// A graph would write and await the same numbers each time that it runs. So an exchange that is
+// captured has flags in the place of counters: each is raised by one stream, and lowered by the one
+// that has awaited it, before that tells the other to go on. They are all down between two runs,
+// and graphs and other exchanges follow each other in any order. All ranks must capture an
+// exchange, or none.
+//
 // start() puts an exchange on the stream and waits for nothing, as that of transport/nccl.h does;
 // exchanges run one after the other. Every message of an exchange must have been announced. If a
 // peer dies, the stream waits without end, and the process must be killed.
@@ -44,6 +50,9 @@ enum status transport_peer_announce(struct transport *t, const struct peer_landi
 
 // The own window, until the next announcement.
 char *transport_peer_window(const struct transport *t);
+
+// A number for the windows of all ranks as they are mapped now; another after any change, never 0.
+uint64_t transport_peer_windows(const struct transport *t);
 
 // Gives windows back that are larger than `keep_bytes`. All ranks must call it, with no exchange
 // under way. Errors of `control` are passed on.

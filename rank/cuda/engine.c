@@ -119,8 +119,8 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
 static enum status cuda_admit(struct engine *e, const struct job *j, struct error *error)
 {
     struct cuda *cuda = self(e);
-    // What is not verified is run to be timed.
-    if (j->c->verify == VERIFY_OFF)
+    // What is not verified is run to be timed. A graph finds its memory where it was.
+    if (j->c->verify == VERIFY_OFF && !j->c->graph)
         return device_arena_reserve_turn(&cuda->arena, cuda->device_bytes, error);
     return device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
 }
@@ -156,6 +156,7 @@ static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
         .job = j->number,
         .attends = j->attends,
         .scratch = device_arena_take(&cuda->arena, (int64_t)j->attends->scratch_bytes, 1),
+        .windows = cuda->peer ? transport_peer_windows(cuda->peer) : 0,
     };
     for (int i = 0; i < j->plan->buffer_count && result == cudaSuccess; i++) {
         const struct plan_buffer *buffer = &j->plan->buffers[i];

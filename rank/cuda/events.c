@@ -36,7 +36,9 @@ static cudaError_t event_make(struct events *e)
 cudaError_t events_record(struct events *e, cudaStream_t stream, int *index)
 {
     cudaError_t result = e->count < e->capacity ? cudaSuccess : event_make(e);
-    if (result == cudaSuccess)
+    if (result == cudaSuccess && e->captured)
+        result = cudaEventRecordWithFlags(e->list[e->count], stream, cudaEventRecordExternal);
+    else if (result == cudaSuccess)
         result = cudaEventRecord(e->list[e->count], stream);
     if (result == cudaSuccess)
         *index = e->count++;

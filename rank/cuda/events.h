@@ -9,6 +9,7 @@
 
 struct events {
     bool timed;
+    bool captured; // records go into a graph, which records the events each time it runs
     cudaEvent_t *list;
     int count, capacity; // used by the case at hand; made
 };

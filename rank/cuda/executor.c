@@ -10,7 +10,7 @@
 #include "common/fault.h"
 #include "kernels/cuda/delay_cuda.h"
 #include "kernels/cuda/regions_cuda.h"
-#include "rank/cuda/events.h"
+#include "rank/cuda/graph.h"
 #include "rank/cuda/marks.h"
 #include "rank/cuda/position.h"
 #include "rank/cuda/window.h"
@@ -26,23 +26,15 @@
 // Longest of the seeded delays; longer than most operations of the cases that are explored.
 #define DELAY_NS_MAX 300000
 
-// Two timed events.
-struct event_pair {
-    int from, to;
-};
-
-struct event_pairs {
-    struct event_pair *list; // room for one of each operation of the plan, and one more
-    int count;
-};
-
 struct cuda_executor {
     struct attention_backend *backend;
     struct transport *transport;
     struct progress *words; // of all ranks
     cudaStream_t streams[PLAN_STREAMS];
     struct marks marks;
-    struct events events, times;
+    struct events events;
+    struct timeline eager; // of plans that are launched operation by operation
+    struct graph graph;
     cudaEvent_t last; // what cuda_executor_wait() waits for
 
     // Of the plan at hand.
@@ -54,9 +46,8 @@ struct cuda_executor {
     struct message *messages;
     struct region_copy *copies;
     int op_max, transfer_max, copy_max;
-    struct event_pairs exchanges, exposed;
-    int begin, forward_end[PLAN_STREAMS], end; // timed events
-    uint64_t random;                           // state of the exploration; 0: no delays
+    struct timeline *times;
+    uint64_t random; // state of the exploration; 0: no delays
     struct position position;
 };
 
@@ -188,8 +179,9 @@ static void messages_deliver(struct cuda_executor *x, const struct op *op, cudaS
 static enum status exchange_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream,
                                 struct error *error)
 {
-    struct event_pair *taken = &x->exchanges.list[x->exchanges.count];
-    cudaError_t result = events_record(&x->times, stream, &taken->from);
+    struct event_pairs *exchanges = &x->times->exchanges;
+    struct event_pair *taken = &exchanges->list[exchanges->count];
+    cudaError_t result = events_record(&x->times->events, stream, &taken->from);
     if (result == cudaSuccess)
         result = messages_make(x, op, stream);
     if (result == cudaSuccess)
@@ -202,8 +194,8 @@ static enum status exchange_put(struct cuda_executor *x, const struct op *op, cu
         return status;
     FAULT(EXCHANGE);
     messages_deliver(x, op, stream);
-    result = events_record(&x->times, stream, &taken->to);
-    x->exchanges.count++;
+    result = events_record(&x->times->events, stream, &taken->to);
+    exchanges->count++;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, op, error);
 }
 
@@ -233,15 +225,17 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
 static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
 {
     bool timed = op->stream == STREAM_COMPUTE && op->wait_count > 0;
-    struct event_pair *lost = &x->exposed.list[x->exposed.count];
-    cudaError_t result = timed ? events_record(&x->times, stream, &lost->from) : cudaSuccess;
+    struct event_pairs *exposed = &x->times->exposed;
+    struct event_pair *lost = &exposed->list[exposed->count];
+    cudaError_t result =
+        timed ? events_record(&x->times->events, stream, &lost->from) : cudaSuccess;
     for (int32_t i = 0; i < op->wait_count && result == cudaSuccess; i++) {
         int event = x->event_of[x->plan->waits[op->wait_first + i]];
         result = cudaStreamWaitEvent(stream, x->events.list[event], 0);
     }
     if (timed && result == cudaSuccess)
-        result = events_record(&x->times, stream, &lost->to);
-    x->exposed.count += timed;
+        result = events_record(&x->times->events, stream, &lost->to);
+    exposed->count += timed;
     return result;
 }
 
@@ -291,12 +285,8 @@ static enum status tables_grow(struct cuda_executor *x, struct error *error)
     if (op_count > x->op_max) {
         free(x->event_of);
         free(x->awaited);
-        free(x->exchanges.list);
-        free(x->exposed.list);
         x->event_of = calloc((size_t)op_count, sizeof(*x->event_of));
         x->awaited = calloc((size_t)op_count, sizeof(*x->awaited));
-        x->exchanges.list = calloc((size_t)op_count, sizeof(struct event_pair));
-        x->exposed.list = calloc((size_t)op_count, sizeof(struct event_pair));
         x->op_max = op_count;
     }
     if (transfer_count > x->transfer_max) {
@@ -309,29 +299,31 @@ static enum status tables_grow(struct cuda_executor *x, struct error *error)
         x->copies = calloc((size_t)copy_count, sizeof(*x->copies));
         x->copy_max = copy_count;
     }
-    if (x->event_of && x->awaited && x->exchanges.list && x->exposed.list && x->messages &&
-        x->copies)
+    if (timeline_reset(x->times, op_count) && x->event_of && x->awaited && x->messages && x->copies)
         return STATUS_OK;
     x->op_max = x->transfer_max = x->copy_max = 0;
     return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d operations", op_count);
 }
 
-static enum status plan_take(struct cuda_executor *x, const struct cuda_execution *e,
-                             struct error *error)
+static void execution_take(struct cuda_executor *x, const struct cuda_execution *e)
 {
     x->e = e;
     x->plan = e->plan;
+    x->times = e->plan->c.graph ? &x->graph.timeline : &x->eager;
     x->position = (struct position){e->plan, &x->marks, x->words, e->job};
+    marks_reset(&x->marks);
+}
+
+static enum status plan_take(struct cuda_executor *x, struct error *error)
+{
+    const struct cuda_execution *e = x->e;
     x->operations =
         (struct operations){e->plan, e->buffers, &backend_cuda, x->backend, e->attends, e->scratch};
     enum status status = tables_grow(x, error);
     if (status != STATUS_OK)
         return status;
     events_reset(&x->events);
-    events_reset(&x->times);
-    marks_reset(&x->marks);
     random_start(x);
-    x->exchanges.count = x->exposed.count = 0;
     memset(x->awaited, 0, (size_t)x->plan->op_count * sizeof(*x->awaited));
     for (int32_t i = 0; i < x->plan->wait_count; i++)
         x->awaited[x->plan->waits[i]] = true;
@@ -366,12 +358,13 @@ static enum status ops_put(struct cuda_executor *x, struct error *error)
     cudaError_t result = cudaSuccess;
     forward_last(plan, last);
     for (int stream = 0; stream < PLAN_STREAMS; stream++)
-        x->forward_end[stream] = x->begin;
+        x->times->forward_end[stream] = x->times->begin;
     for (int32_t i = 0; i < plan->op_count && status == STATUS_OK; i++) {
         enum plan_stream stream = plan->ops[i].stream;
         status = op_put(x, i, error);
         if (status == STATUS_OK && i == last[stream])
-            result = events_record(&x->times, x->streams[stream], &x->forward_end[stream]);
+            result = events_record(&x->times->events, x->streams[stream],
+                                   &x->times->forward_end[stream]);
         if (result != cudaSuccess)
             status = cuda_failed(x, result, &plan->ops[i], error);
     }
@@ -379,30 +372,76 @@ static enum status ops_put(struct cuda_executor *x, struct error *error)
 }
 
 // The exchanges are behind whatever filled the inputs, and what follows is behind the exchanges.
-enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execution *e,
-                                struct error *error)
+static enum status plan_put(struct cuda_executor *x, struct error *error)
 {
-    enum status status = plan_take(x, e, error);
-    if (status != STATUS_OK)
-        return status;
+    struct timeline *times = x->times;
     cudaStream_t compute = x->streams[STREAM_COMPUTE];
-    cudaError_t result = events_record(&x->times, compute, &x->begin);
+    cudaError_t result = events_record(&times->events, compute, &times->begin);
     if (result == cudaSuccess)
         result = streams_join(x, STREAM_COMPUTE, STREAM_COMM);
     if (result != cudaSuccess)
         return cuda_failed(x, result, NULL, error);
-    attends_begin(e->attends);
-    status = ops_put(x, error);
+    attends_begin(x->e->attends);
+    enum status status = ops_put(x, error);
     if (status != STATUS_OK)
         return status;
-    struct event_pair *tail = &x->exposed.list[x->exposed.count++];
-    result = events_record(&x->times, compute, &tail->from);
+    struct event_pair *tail = &times->exposed.list[times->exposed.count++];
+    result = events_record(&times->events, compute, &tail->from);
     if (result == cudaSuccess)
         result = streams_join(x, STREAM_COMM, STREAM_COMPUTE);
     if (result == cudaSuccess)
-        result = events_record(&x->times, compute, &tail->to);
-    x->end = tail->to;
+        result = events_record(&times->events, compute, &tail->to);
+    times->end = tail->to;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
+}
+
+// ---- graphs ----
+
+static enum status plan_capture(struct cuda_executor *x, const struct graph_arguments *arguments,
+                                struct error *error)
+{
+    cudaStream_t compute = x->streams[STREAM_COMPUTE];
+    enum status status = plan_take(x, error);
+    if (status != STATUS_OK)
+        return status;
+    cudaError_t result = graph_begin(&x->graph, arguments, compute);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, NULL, error);
+    status = plan_put(x, error);
+    result = graph_end(&x->graph, status == STATUS_OK ? cudaSuccess : cudaErrorUnknown, compute);
+    if (status == STATUS_OK && result != cudaSuccess) {
+        status = cuda_failed(x, result, NULL, error);
+        error_prefix(error, "the graph of the plan");
+    }
+    return status;
+}
+
+static enum status graph_launch(struct cuda_executor *x, struct error *error)
+{
+    const struct cuda_execution *e = x->e;
+    const struct graph_arguments arguments = {.attends = e->attends->number,
+                                              .windows = e->windows,
+                                              .staging = e->staging,
+                                              .scratch = e->scratch,
+                                              .buffers = e->buffers,
+                                              .buffer_count = e->plan->buffer_count};
+    enum status status = STATUS_OK;
+    if (!graph_serves(&x->graph, &arguments))
+        status = plan_capture(x, &arguments, error);
+    if (status != STATUS_OK)
+        return status;
+    cudaError_t result = cudaGraphLaunch(x->graph.exec, x->streams[STREAM_COMPUTE]);
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
+}
+
+enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execution *e,
+                                struct error *error)
+{
+    execution_take(x, e);
+    if (e->plan->c.graph)
+        return graph_launch(x, error);
+    enum status status = plan_take(x, error);
+    return status == STATUS_OK ? plan_put(x, error) : status;
 }
 
 // ---- the wait ----
@@ -451,40 +490,11 @@ enum status cuda_executor_wait(struct cuda_executor *x, struct error *error)
     return wait_loop(x, error);
 }
 
-// ---- timings ----
-
-static cudaError_t event_pairs_sum(const struct cuda_executor *x, const struct event_pairs *s,
-                                   uint64_t *sum_ns)
-{
-    cudaError_t result = cudaSuccess;
-    *sum_ns = 0;
-    for (int i = 0; i < s->count && result == cudaSuccess; i++) {
-        uint64_t ns = 0;
-        result = events_between_ns(&x->times, s->list[i].from, s->list[i].to, &ns);
-        *sum_ns += ns;
-    }
-    return result;
-}
-
 enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timings,
                                   struct error *error)
 {
-    uint64_t forward_ns = 0, total_ns = 0;
-    cudaError_t result = events_between_ns(&x->times, x->begin, x->end, &total_ns);
-    for (int stream = 0; stream < PLAN_STREAMS && result == cudaSuccess; stream++) {
-        uint64_t ns = 0;
-        result = events_between_ns(&x->times, x->begin, x->forward_end[stream], &ns);
-        forward_ns = ns > forward_ns ? ns : forward_ns;
-    }
-    if (result == cudaSuccess)
-        result = event_pairs_sum(x, &x->exchanges, &timings->exchange_ns);
-    if (result == cudaSuccess)
-        result = event_pairs_sum(x, &x->exposed, &timings->exposed_ns);
-    if (result != cudaSuccess)
-        return cuda_failed(x, result, NULL, error);
-    timings->forward_ns = forward_ns;
-    timings->backward_ns = total_ns > forward_ns ? total_ns - forward_ns : 0;
-    return STATUS_OK;
+    cudaError_t result = timeline_read(x->times, timings);
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
 }
 
 // ---- life ----
@@ -502,7 +512,8 @@ enum status cuda_executor_create(struct attention_backend *backend, struct trans
     x->streams[STREAM_COMPUTE] = attention_cuda_stream(backend);
     x->streams[STREAM_COMM] = comm;
     events_init(&x->events, false);
-    events_init(&x->times, true);
+    timeline_init(&x->eager);
+    graph_init(&x->graph);
     enum status status = marks_init(&x->marks, error);
     if (status == STATUS_OK) {
         cudaError_t result = cudaEventCreateWithFlags(&x->last, cudaEventDisableTiming);
@@ -522,14 +533,13 @@ void cuda_executor_destroy(struct cuda_executor *x)
     if (!x)
         return;
     events_fini(&x->events);
-    events_fini(&x->times);
+    timeline_fini(&x->eager);
+    graph_fini(&x->graph);
     marks_fini(&x->marks);
     if (x->last)
         (void)cudaEventDestroy(x->last);
     free(x->event_of);
     free(x->awaited);
-    free(x->exchanges.list);
-    free(x->exposed.list);
     free(x->messages);
     free(x->copies);
     free(x);

@@ -29,12 +29,15 @@ struct cuda_execution {
     uint64_t job;
     const struct attends *attends; // what is prepared of the plan; not NULL
     void *scratch;                 // device memory, attends->scratch_bytes of it
+    uint64_t windows;              // transport_peer_windows(); 0: exchanges go by another transport
 };
 
 // Puts a plan on the streams; what is put on the backend's stream afterwards is behind all of it.
 // With an explore_seed in the plan's case operations are delayed at random, and receive regions are
 // filled with NaN before their exchange; the results are the same to the bit. Errors of operations
 // and of the transport are passed on. Borrows plan and buffers until cuda_executor_wait().
+// With `graph` in the case the plan is captured and the graph launched. As long as what is prepared
+// and all memory are those of the time before, that graph is launched again.
 enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execution *e,
                                 struct error *error) MUST_CHECK;
 

@@ -12,6 +12,8 @@ cuda_rank_sources += rank/cuda/executor.c
 cuda_rank_sources += rank/cuda/executor.h
 cuda_rank_sources += rank/cuda/given.c
 cuda_rank_sources += rank/cuda/given.h
+cuda_rank_sources += rank/cuda/graph.c
+cuda_rank_sources += rank/cuda/graph.h
 cuda_rank_sources += rank/cuda/marks.c
 cuda_rank_sources += rank/cuda/marks.h
 cuda_rank_sources += rank/cuda/position.c
@@ -24,13 +26,18 @@ cuda_rank_sources += rank/cuda/swap_nccl.c
 cuda_rank_sources += rank/cuda/swap_nccl.h
 cuda_rank_sources += rank/cuda/swap_staged.c
 cuda_rank_sources += rank/cuda/swap_staged.h
+cuda_rank_sources += rank/cuda/timeline.c
+cuda_rank_sources += rank/cuda/timeline.h
 cuda_rank_sources += rank/cuda/window.c
 cuda_rank_sources += rank/cuda/window.h
+cuda_rank_sources += transport/agree.c
+cuda_rank_sources += transport/agree.h
 cuda_rank_sources += transport/driver.h
 cuda_rank_sources += transport/nccl.c
 cuda_rank_sources += transport/nccl.h
 cuda_rank_sources += transport/peer.c
 cuda_rank_sources += transport/peer.h
+cuda_rank_sources += transport/stream_words.h
 
 # In link order. The daemon and the client link none of it.
 cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) judge/cuda/libjudgecuda.a judge/libjudge.a \

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "transport/driver.h"
-
 // Numbers of different streams lie in cache lines of their own.
 #define MARK_STRIDE 32
 #define MARKS_BYTES (PLAN_STREAMS * MARK_STRIDE * sizeof(uint32_t))
@@ -12,10 +10,10 @@
 enum status marks_init(struct marks *m, struct error *error)
 {
     *m = (struct marks){0};
-    void *device, *function = driver_function("cuStreamWriteValue32");
-    if (!function)
+    void *device;
+    m->run = stream_words_find();
+    if (!m->run)
         return STATUS_OK;
-    memcpy(&m->write, &function, sizeof(function));
     cudaError_t result = cudaHostAlloc((void **)&m->host, MARKS_BYTES, cudaHostAllocMapped);
     if (result == cudaSuccess)
         result = cudaHostGetDevicePointer(&device, m->host, 0);
@@ -46,8 +44,12 @@ void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t strea
 {
     CUdeviceptr place = m->device + (CUdeviceptr)which * MARK_STRIDE * sizeof(uint32_t);
     // Without it an answer to a hang is less precise, and nothing else.
-    if (m->host)
-        (void)m->write((CUstream)stream, place, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+    if (m->host) {
+        struct stream_words mark;
+        mark.count = 0;
+        stream_words_write(&mark, place, value);
+        (void)stream_words_put(m->run, &mark, stream);
+    }
 }
 
 uint32_t marks_get(const struct marks *m, enum plan_stream which)

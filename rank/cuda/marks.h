@@ -10,11 +10,12 @@
 
 #include "common/status.h"
 #include "plan/plan.h"
+#include "transport/stream_words.h"
 
 struct marks {
     uint32_t *host; // [PLAN_STREAMS]; NULL: the driver cannot do it, and nothing is ever marked
     CUdeviceptr device;
-    CUresult (*write)(CUstream stream, CUdeviceptr place, cuuint32_t value, unsigned int flags);
+    stream_words_run *run;
 };
 
 // For the device that is current.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/fake_stream.h"
 
 #include <cuda.h>
 #include <pthread.h>
@@ -10,34 +10,9 @@
 #include "common/limits.h"
 #include "kernels/cuda/delay_cuda.h"
 #include "tests/support/generate.h"
+#include "transport/stream_words.h"
 
-#define STREAMS_MAX (4 * WORLD_SIZE_MAX)
-
-enum item_kind { ITEM_WORK, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE, ITEM_COUNTER };
-
-struct fake_event {
-    uint64_t recorded, reached; // how often
-    uint64_t time;              // when it was reached
-};
-
-struct item {
-    struct item *next;
-    enum item_kind kind;
-    void (*work)(void *arguments);
-    void *arguments;
-    struct fake_event *event;
-    uint64_t number; // of the event's records
-    struct message *messages;
-    bool *sent, *received; // [count]
-    int count;
-    const uint32_t *counter; // is to reach `number`
-};
-
-struct fake_stream {
-    struct item *head, *tail;
-    struct transport *transport; // whose exchanges are here, or NULL
-    bool held;
-};
+#define STREAMS_MAX 1024
 
 struct fake_transport {
     struct transport base;
@@ -51,7 +26,7 @@ static int transport_count;
 static uint64_t now;
 static bool is_broken;
 
-static void insist(bool holds, const char *what)
+void fake_insist(bool holds, const char *what)
 {
     if (holds)
         return;
@@ -61,50 +36,77 @@ static void insist(bool holds, const char *what)
 
 // ---- queues ----
 
-static struct fake_stream *stream_of(cudaStream_t stream)
-{
-    return (struct fake_stream *)(void *)stream;
-}
-
 // Ranks make their streams in threads of their own.
 cudaStream_t fake_stream(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
-    insist(stream_count < STREAMS_MAX, "too many streams");
+    fake_insist(stream_count < STREAMS_MAX, "too many streams");
     struct fake_stream *made = &streams[stream_count++];
     *made = (struct fake_stream){0};
     pthread_mutex_unlock(&lock);
     return (cudaStream_t)(void *)made;
 }
 
-static struct item *push(cudaStream_t stream, enum item_kind kind)
+void fake_append(struct fake_stream *s, struct item *item)
 {
-    struct fake_stream *s = stream_of(stream);
-    struct item *item = calloc(1, sizeof(*item));
-    insist(item != NULL, "no memory");
-    item->kind = kind;
     if (s->tail)
         s->tail->next = item;
     else
         s->head = item;
     s->tail = item;
-    return item;
 }
 
 static void *copy_of(const void *data, size_t bytes)
 {
     void *copy = malloc(bytes + 1);
-    insist(copy != NULL, "no memory");
+    fake_insist(copy != NULL, "no memory");
     memcpy(copy, data, bytes);
     return copy;
 }
 
+struct item *fake_item_copy(const struct item *item)
+{
+    struct item *copy = copy_of(item, sizeof(*item));
+    size_t count = (size_t)item->count;
+    copy->next = NULL;
+    if (item->arguments)
+        copy->arguments = copy_of(item->arguments, item->bytes);
+    if (item->kind == ITEM_EXCHANGE) {
+        copy->messages = copy_of(item->messages, count * sizeof(*item->messages));
+        copy->sent = calloc(count + 1, 1);
+        copy->received = calloc(count + 1, 1);
+        fake_insist(copy->sent && copy->received, "no memory");
+    }
+    return copy;
+}
+
+void fake_item_free(struct item *item)
+{
+    free(item->arguments);
+    free(item->messages);
+    free(item->sent);
+    free(item->received);
+    free(item);
+}
+
+// Puts a copy on the stream, or into the graph that the stream is captured for.
+static void push(cudaStream_t stream, const struct item *item)
+{
+    struct fake_stream *s = stream_of(stream);
+    struct item *copy = fake_item_copy(item);
+    if (s->capture)
+        fake_graph_take(s->capture, s, copy);
+    else
+        fake_append(s, copy);
+}
+
 void fake_push(cudaStream_t stream, void (*work)(void *), const void *arguments, size_t bytes)
 {
-    struct item *item = push(stream, ITEM_WORK);
-    item->work = work;
-    item->arguments = copy_of(arguments, bytes);
+    push(stream, &(struct item){.kind = ITEM_WORK,
+                                .work = work,
+                                .arguments = (void *)(uintptr_t)arguments,
+                                .bytes = bytes});
 }
 
 static void pop(struct fake_stream *s)
@@ -113,11 +115,7 @@ static void pop(struct fake_stream *s)
     s->head = item->next;
     if (!s->head)
         s->tail = NULL;
-    free(item->arguments);
-    free(item->messages);
-    free(item->sent);
-    free(item->received);
-    free(item);
+    fake_item_free(item);
 }
 
 // ---- running ----
@@ -156,7 +154,7 @@ static bool message_move(int from, int to)
         return false;
     const struct message *send = &source->messages[sent];
     const struct message *receive = &destination->messages[received];
-    insist(send->send_bytes == receive->receive_bytes, "messages of different sizes meet");
+    fake_insist(send->send_bytes == receive->receive_bytes, "messages of different sizes meet");
     memmove(receive->receive, send->send, send->send_bytes);
     source->sent[sent] = destination->received[received] = true;
     return true;
@@ -205,7 +203,8 @@ static bool stream_advance(struct fake_stream *s, uint64_t *random)
     case ITEM_EXCHANGE:
         return exchange_advance(s, item, random);
     case ITEM_COUNTER:
-        if ((int32_t)(*item->counter - (uint32_t)item->number) < 0)
+        if (item->equal ? *item->counter != (uint32_t)item->number
+                        : (int32_t)(*item->counter - (uint32_t)item->number) < 0)
             return false;
         break;
     }
@@ -264,12 +263,10 @@ static enum status transport_start(struct transport *t, uint64_t tag,
 {
     (void)tag;
     (void)error;
-    struct item *item = push(((struct fake_transport *)(void *)t)->stream, ITEM_EXCHANGE);
-    item->messages = copy_of(messages, (size_t)count * sizeof(*messages));
-    item->sent = calloc((size_t)count + 1, 1);
-    item->received = calloc((size_t)count + 1, 1);
-    item->count = count;
-    insist(item->sent && item->received, "no memory");
+    push(((struct fake_transport *)(void *)t)->stream,
+         &(struct item){.kind = ITEM_EXCHANGE,
+                        .messages = (struct message *)(uintptr_t)messages,
+                        .count = count});
     return STATUS_OK;
 }
 
@@ -289,7 +286,7 @@ static const struct transport_ops transport_ops = {
 struct transport *fake_transport(int rank, int world_size)
 {
     struct fake_transport *t = calloc(1, sizeof(*t));
-    insist(t != NULL, "no memory");
+    fake_insist(t != NULL, "no memory");
     t->base = (struct transport){.ops = &transport_ops, .rank = rank, .world_size = world_size};
     t->stream = fake_stream();
     stream_of(t->stream)->transport = &t->base;
@@ -320,18 +317,31 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    struct item *item = push(stream, ITEM_RECORD);
-    item->event = (struct fake_event *)(void *)event;
-    item->number = ++item->event->recorded;
+    struct fake_event *e = (struct fake_event *)(void *)event;
+    e->captured = stream_of(stream)->capture;
+    e->recorded += !e->captured;
+    push(stream, &(struct item){.kind = ITEM_RECORD, .event = e, .number = e->recorded});
+    return cudaSuccess;
+}
+
+// In a capture: the graph records the event.
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
+{
+    struct fake_event *e = (struct fake_event *)(void *)event;
+    fake_insist(flags == cudaEventRecordExternal && stream_of(stream)->capture,
+                "an external record without a capture");
+    push(stream, &(struct item){.kind = ITEM_RECORD, .event = e});
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 {
-    struct item *item = push(stream, ITEM_WAIT);
+    struct fake_event *e = (struct fake_event *)(void *)event;
     (void)flags;
-    item->event = (struct fake_event *)(void *)event;
-    item->number = item->event->recorded;
+    if (e->captured)
+        fake_graph_join(e->captured, stream_of(stream));
+    fake_insist(e->captured == stream_of(stream)->capture, "a graph waits for what is not in it");
+    push(stream, &(struct item){.kind = ITEM_WAIT, .event = e, .number = e->recorded});
     return cudaSuccess;
 }
 
@@ -340,6 +350,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     const struct fake_event *e = (const struct fake_event *)(const void *)event;
     if (is_broken)
         return cudaErrorIllegalAddress;
+    if (e->captured)
+        return cudaErrorCapturedEvent;
     return e->reached == e->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -410,38 +422,45 @@ static void write_run(void *arguments)
     *c->place = c->value;
 }
 
-static CUresult stream_write_value(CUstream stream, CUdeviceptr place, cuuint32_t value,
-                                   unsigned int flags)
+// With the flags that drivers take.
+static CUresult batch_operation(cudaStream_t stream, const CUstreamBatchMemOpParams *p)
 {
-    struct write_call call = {(uint32_t *)(uintptr_t)place, value};
-    if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) // as drivers have it
+    if (p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
+        struct write_call call = {(uint32_t *)(uintptr_t)p->writeValue.address,
+                                  p->writeValue.value};
+        fake_push(stream, write_run, &call, sizeof(call));
+        return p->writeValue.flags == CU_STREAM_WRITE_VALUE_DEFAULT ? CUDA_SUCCESS
+                                                                    : CUDA_ERROR_INVALID_VALUE;
+    }
+    bool equal = p->waitValue.flags == CU_STREAM_WAIT_VALUE_EQ;
+    if (p->operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+        (!equal && p->waitValue.flags != CU_STREAM_WAIT_VALUE_GEQ))
         return CUDA_ERROR_INVALID_VALUE;
-    fake_push((cudaStream_t)stream, write_run, &call, sizeof(call));
+    push(stream, &(struct item){.kind = ITEM_COUNTER,
+                                .counter = (const uint32_t *)(uintptr_t)p->waitValue.address,
+                                .number = p->waitValue.value,
+                                .equal = equal});
     return CUDA_SUCCESS;
 }
 
-static CUresult stream_wait_value(CUstream stream, CUdeviceptr place, cuuint32_t value,
-                                  unsigned int flags)
+static CUresult batch_run(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations,
+                          unsigned int flags)
 {
-    if (flags != CU_STREAM_WAIT_VALUE_GEQ)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct item *item = push((cudaStream_t)stream, ITEM_COUNTER);
-    item->counter = (const uint32_t *)(uintptr_t)place;
-    item->number = value;
-    return CUDA_SUCCESS;
+    CUresult result = flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (unsigned int i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = batch_operation((cudaStream_t)stream, &operations[i]);
+    return result;
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
                                              unsigned int cudaVersion, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *driverStatus)
 {
-    CUresult (*functions[])(CUstream, CUdeviceptr, cuuint32_t, unsigned int) = {stream_write_value,
-                                                                                stream_wait_value};
-    bool waits = strcmp(symbol, "cuStreamWaitValue32") == 0;
+    stream_words_run *function = batch_run;
     (void)cudaVersion;
     (void)flags;
-    insist(waits || strcmp(symbol, "cuStreamWriteValue32") == 0, "another function of the driver");
-    memcpy(funcPtr, &functions[waits], sizeof(functions[waits]));
+    fake_insist(strcmp(symbol, "cuStreamBatchMemOp") == 0, "another function of the driver");
+    memcpy(funcPtr, &function, sizeof(function));
     *driverStatus = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }

@@ -43,6 +43,12 @@ tests_cuda_test_world_cuda_SOURCES = tests/cuda/test_world_cuda.c tests/cuda/fau
 tests_cuda_test_world_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_world_cuda_LDADD = $(cuda_rank_libs)
 
+cuda_test_programs += tests/cuda/test_graphs_cuda
+tests_cuda_test_graphs_cuda_SOURCES = tests/cuda/test_graphs_cuda.c \
+    tests/support/world.c tests/support/world.h tests/support/generate.c tests/support/generate.h
+tests_cuda_test_graphs_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_graphs_cuda_LDADD = $(cuda_rank_libs)
+
 cuda_test_programs += tests/cuda/test_reference_cuda
 tests_cuda_test_reference_cuda_SOURCES = tests/cuda/test_reference_cuda.c $(harness_sources) \
     tests/support/generate.c tests/support/generate.h
@@ -95,7 +101,8 @@ tests_cuda_faulty_rank_LDADD = $(cuda_rank_libs)
 tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cuda/fake_cuda.c \
     tests/cuda/fake_cuda_backend.c tests/cuda/fake_cuda.h tests/support/world.c tests/support/world.h \
     rank/cuda/device.c rank/cuda/executor.c rank/cuda/position.c \
-    rank/cuda/marks.c rank/cuda/events.c rank/cuda/window.c transport/peer.c
+    rank/cuda/marks.c rank/cuda/events.c rank/cuda/window.c rank/cuda/timeline.c rank/cuda/graph.c \
+    transport/peer.c transport/agree.c tests/cuda/fake_graph.c tests/cuda/fake_stream.h
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
 
 tests_cuda_test_device_arena_SOURCES = tests/cuda/test_device_arena.c common/cuda/device_arena.c

@@ -417,7 +417,8 @@ START_TEST(hash_sees_every_field)
                                            {"lengths_q", "512,5"},
                                            {"lengths_kv", "512,5"},
                                            {"seed", "1"},
-                                           {"explore_seed", "1"}};
+                                           {"explore_seed", "1"},
+                                           {"graph", "true"}};
     struct cp_case c = cases_usual();
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
         struct cp_case changed = c;

@@ -506,6 +506,29 @@ START_TEST(a_case_that_one_rank_lacks_memory_for_is_refused_by_all)
 }
 END_TEST
 
+START_TEST(a_graph_is_refused_where_there_are_none)
+{
+    struct cp_case c;
+    struct error error;
+    struct world *w = world_create(2);
+    model_case(&c, 0, 2, DTYPE_BF16);
+    c.graph = true;
+    for (int round = 0; round < 2; round++) {
+        ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_OK);
+        for (int rank = 0; rank < 2; rank++) {
+            ck_assert_int_eq(reports[rank].refusal.status, STATUS_UNIMPLEMENTED);
+            ck_assert_str_eq(reports[rank].refusal.text,
+                             "graph is true, and this backend is cpu, which has no graphs; "
+                             "accepted is false there");
+        }
+    }
+    c.graph = false;
+    ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_OK);
+    ck_assert(world_passed(reports, 2));
+    world_destroy(w);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("rank");
@@ -527,6 +550,7 @@ static Suite *suite(void)
     tcase_add_test(failures, a_case_for_others_is_refused);
     tcase_add_loop_test(failures, whoever_holds_up_the_others_is_found, 0, 2);
     tcase_add_test(failures, a_case_that_one_rank_lacks_memory_for_is_refused_by_all);
+    tcase_add_test(failures, a_graph_is_refused_where_there_are_none);
     tcase_add_test(failures, a_lost_peer_is_no_failure_of_ones_own);
     tcase_add_test(failures, a_repeat_takes_the_plan_that_is_there);
     tcase_add_test(failures, a_peer_of_another_schedule_is_a_failure);

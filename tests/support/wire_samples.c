@@ -144,6 +144,8 @@ void sample_case(struct sample *s, struct cp_case *c)
             memset(c->provider, 0, sizeof c->provider);
             c->provider_fallback = false;
         }
+        if (c->implementation[0] || c->provider[0])
+            c->graph = false;
         sample_lists(s, c);
         if (case_is_causal(c))
             c->window_right = sample_range(s, -1, 0);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The times of a plan on a device: timed events around what is told in an answer.
+#ifndef CPATTN_RANK_CUDA_TIMELINE_H
+#define CPATTN_RANK_CUDA_TIMELINE_H
+
+#include "common/report.h"
+#include "plan/plan.h"
+#include "rank/cuda/events.h"
+
+// Two timed events.
+struct event_pair {
+    int from, to;
+};
+
+struct event_pairs {
+    struct event_pair *list; // room for one of each operation of the plan, and one more
+    int count;
+};
+
+struct timeline {
+    struct events events;
+    struct event_pairs exchanges, exposed;
+    int pair_max;
+    int begin, forward_end[PLAN_STREAMS], end; // events
+};
+
+void timeline_init(struct timeline *t);
+void timeline_fini(struct timeline *t);
+
+// Takes all events back, for a plan of so many operations; false: there is no memory for it.
+bool timeline_reset(struct timeline *t, int op_count);
+
+// Fills forward, backward, exchange and exposed times, once the device is through.
+cudaError_t timeline_read(const struct timeline *t, struct timings *timings);
+
+#endif

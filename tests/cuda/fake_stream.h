@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queues of the made-up runtime (tests/cuda/fake_cuda.h), between its parts.
+#ifndef CPATTN_TESTS_CUDA_FAKE_STREAM_H
+#define CPATTN_TESTS_CUDA_FAKE_STREAM_H
+
+#include "tests/cuda/fake_cuda.h"
+
+enum item_kind { ITEM_WORK, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE, ITEM_COUNTER };
+
+struct fake_graph;
+
+struct fake_event {
+    uint64_t recorded, reached;  // how often
+    uint64_t time;               // when it was reached
+    struct fake_graph *captured; // whose part its last record is; NULL: none's
+};
+
+struct item {
+    struct item *next;
+    enum item_kind kind;
+    void (*work)(void *arguments);
+    void *arguments;
+    size_t bytes;
+    struct fake_event *event;
+    uint64_t number; // of the event's records
+    struct message *messages;
+    bool *sent, *received; // [count]
+    int count;
+    const uint32_t *counter; // is to reach `number`, or to be it
+    bool equal;
+};
+
+struct fake_stream {
+    struct item *head, *tail;
+    struct transport *transport; // whose exchanges are here, or NULL
+    bool held;
+    struct fake_graph *capture; // NULL: what is put here runs
+};
+
+static inline struct fake_stream *stream_of(cudaStream_t stream)
+{
+    return (struct fake_stream *)(void *)stream;
+}
+
+void fake_insist(bool holds, const char *what);
+
+// Puts an item at the end of a queue, whose it is then.
+void fake_append(struct fake_stream *s, struct item *item);
+struct item *fake_item_copy(const struct item *item);
+void fake_item_free(struct item *item);
+
+// Takes an item that is put on a stream of the capture.
+void fake_graph_take(struct fake_graph *g, struct fake_stream *s, struct item *item);
+// A stream that waits for one of the capture becomes a part of it.
+void fake_graph_join(struct fake_graph *g, struct fake_stream *s);
+
+#endif

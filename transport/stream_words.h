@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words that streams write and await, without a kernel. In a stream that is captured this becomes
+// part of the graph.
+#ifndef CPATTN_TRANSPORT_STREAM_WORDS_H
+#define CPATTN_TRANSPORT_STREAM_WORDS_H
+
+#include <cuda.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "common/limits.h"
+#include "transport/driver.h"
+
+typedef CUresult stream_words_run(CUstream stream, unsigned int count,
+                                  CUstreamBatchMemOpParams *operations, unsigned int flags);
+
+// The driver's function; NULL where it has none.
+static inline stream_words_run *stream_words_find(void)
+{
+    void *found = driver_function("cuStreamBatchMemOp");
+    stream_words_run *function;
+    memcpy(&function, &found, sizeof(found));
+    return function;
+}
+
+// Operations that are put on a stream together. They run one after the other.
+struct stream_words {
+    unsigned count; // 0 at first
+    CUstreamBatchMemOpParams list[2 * WORLD_SIZE_MAX];
+};
+
+static inline CUstreamBatchMemOpParams *stream_words_next(struct stream_words *w)
+{
+    CUstreamBatchMemOpParams *next = &w->list[w->count++];
+    memset(next, 0, sizeof(*next));
+    return next;
+}
+
+// What the stream has written before is to be seen before it.
+static inline void stream_words_write(struct stream_words *w, CUdeviceptr place, uint32_t value)
+{
+    CUstreamBatchMemOpParams *p = stream_words_next(w);
+    p->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    p->writeValue.address = place;
+    p->writeValue.value = value;
+    p->writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+}
+
+// `how`: CU_STREAM_WAIT_VALUE_EQ, or _GEQ, which compares as a distance, so that what grows may
+// pass 2^32.
+static inline void stream_words_await(struct stream_words *w, CUdeviceptr place, uint32_t value,
+                                      unsigned how)
+{
+    CUstreamBatchMemOpParams *p = stream_words_next(w);
+    p->waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    p->waitValue.address = place;
+    p->waitValue.value = value;
+    p->waitValue.flags = how;
+}
+
+static inline cudaError_t stream_words_put(stream_words_run *run, struct stream_words *w,
+                                           cudaStream_t stream)
+{
+    if (w->count == 0 || run((CUstream)stream, w->count, w->list, 0) == CUDA_SUCCESS)
+        return cudaSuccess;
+    return cudaErrorUnknown;
+}
+
+#endif
