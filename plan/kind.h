@@ -100,8 +100,8 @@ enum status job_spec_memory(const struct job_spec *spec, int64_t *rank_bytes,
 // The payload of CHANNEL_CASE: the kind, then the bytes of the spec that are in use.
 struct job_frame {
     char kind[KIND_NAME_MAX]; // zeros behind the name
-    _Alignas(max_align_t) char spec[sizeof(struct cp_case) > JOB_SPEC_BYTES ? sizeof(struct cp_case)
-                                                                            : JOB_SPEC_BYTES];
+    __attribute__((aligned(16))) char
+        spec[sizeof(struct cp_case) > JOB_SPEC_BYTES ? sizeof(struct cp_case) : JOB_SPEC_BYTES];
 };
 
 // Fills a frame and returns the number of used bytes.
