@@ -257,7 +257,7 @@ START_TEST(missing_fields_are_refused_by_name)
             "16777216");
     REFUSED(tree.spec.seqlen_kv_given_case = 0, INVALID_ARGUMENT, "case.seqlen_kv is missing");
     REFUSED(tree.spec.window_left_given_case = 0, INVALID_ARGUMENT,
-            "case.window_left is missing (keys seen left of the diagonal, -1: all); accepted is -1 "
+            "case.window_left is missing (visible keys before the diagonal, -1: all); accepted is -1 "
             "to 16777216");
     REFUSED(tree.spec.window_right_given_case = 0, INVALID_ARGUMENT,
             "case.window_right is missing");
