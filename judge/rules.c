@@ -32,6 +32,11 @@
 // How many units the gradient of a sink may err by.
 #define SINK_UNITS 5
 
+// Noise of a sink's gradient in fp32, in half steps of its terms: of the weight of a sink, and of a
+// delta of one query, whose products may cancel.
+#define SINK_NOISE_WEIGHT 16
+#define SINK_NOISE_DELTA  256
+
 // Where a row is of so few elements, all of it may cancel, and what is left in fp32 is noise of
 // terms around 1.
 #define DIM_FEW   2
@@ -223,7 +228,8 @@ double rules_sink_unit(const struct rules *r, const struct rules_sink *s)
 {
     double queries = s->queries > 1 ? (double)s->queries : 1;
     double chance = fmin(1, RULES_ROWS_FEW / queries) * r->narrow * sqrt(s->term_squares);
-    double noise = 0x1p-24 * sqrt(s->term_squares) * (16 + sqrt(queries));
+    double noise = 0x1p-24 * sqrt(s->term_squares) *
+                   (SINK_NOISE_WEIGHT + sqrt(queries) + SINK_NOISE_DELTA / queries);
     return sqrt(s->twin_squares) + chance + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
 }
 

@@ -193,12 +193,12 @@ struct rules_sink {
     double reference;    // of the terms
     double twin_squares; // (twin's term - term)^2
     double term_squares;
-    int64_t queries;
+    int64_t queries; // that see a key
 };
 
 // The unit of a head's gradient: the error of the twin's deltas in a sum with random signs, and the
-// noise of a sum in fp32. With few queries, where the twin may by chance have almost no rounding
-// error, also a step of the terms.
+// noise of a sum in fp32. With few queries the twin may by chance have almost no rounding error,
+// and the products of a delta may cancel: also a step of the terms, and more noise.
 double rules_sink_unit(const struct rules *r, const struct rules_sink *s);
 
 // Accumulated over heads.

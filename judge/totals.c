@@ -211,11 +211,23 @@ struct figures totals_judge_max_logit(const struct cp_case *c, double *const hea
     return tally.figures;
 }
 
+// Queries of a sequence that see a key.
+static int64_t queries_seeing(const struct cp_case *c, int32_t sequence)
+{
+    struct case_band band = case_band(c, sequence);
+    int64_t first = band.shift - band.right;
+    int64_t end = case_length(c, SIDE_KV, sequence) + band.shift + band.left;
+    int64_t queries = case_length(c, SIDE_Q, sequence);
+    first = first < 0 ? 0 : first;
+    end = end > queries ? queries : end;
+    return case_length(c, SIDE_KV, sequence) > 0 && end > first ? end - first : 0;
+}
+
 static int64_t all_queries(const struct cp_case *c)
 {
     int64_t queries = 0;
     for (int32_t i = 0; i < c->batch; i++)
-        queries += case_length(c, SIDE_Q, i);
+        queries += queries_seeing(c, i);
     return queries;
 }
 

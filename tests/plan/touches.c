@@ -90,14 +90,18 @@ void touches_find(const struct plan *plan, const struct op *op, struct touch tou
         touch[ROW_DOT_O] = reads(z.out * 4);
         touch[ROW_DOT_D] = writes(z.row * 4);
         break;
-    case OP_ADD: // destination += source
-    case OP_MAX: // destination = max(destination, source)
+    case OP_ADD:    // destination += source
+    case OP_MAX:    // destination = max(destination, source)
+    case OP_REDUCE: // destination = destination (reduction) source
         touch[UNARY_SOURCE] = reads(written);
         touch[UNARY_DESTINATION] = adds_to(written);
         break;
     case OP_CONVERT: // destination (dtype) = source (fp32)
         touch[UNARY_SOURCE] = reads(written / z.dtype * 4);
         touch[UNARY_DESTINATION] = writes(written);
+        break;
+    case OP_DIVIDE: // destination /= value
+        touch[UNARY_DESTINATION] = adds_to(written);
         break;
     case OP_FILL: // destination = value
         touch[UNARY_DESTINATION] = writes(written);

@@ -256,9 +256,10 @@ START_TEST(missing_fields_are_refused_by_name)
             "case.seqlen_q is missing (queries of a sequence over all ranks); accepted is 0 to "
             "16777216");
     REFUSED(tree.spec.seqlen_kv_given_case = 0, INVALID_ARGUMENT, "case.seqlen_kv is missing");
-    REFUSED(tree.spec.window_left_given_case = 0, INVALID_ARGUMENT,
-            "case.window_left is missing (visible keys before the diagonal, -1: all); accepted is -1 "
-            "to 16777216");
+    REFUSED(
+        tree.spec.window_left_given_case = 0, INVALID_ARGUMENT,
+        "case.window_left is missing (visible keys before the diagonal, -1: all); accepted is -1 "
+        "to 16777216");
     REFUSED(tree.spec.window_right_given_case = 0, INVALID_ARGUMENT,
             "case.window_right is missing");
     REFUSED(tree.spec.comm = 0, INVALID_ARGUMENT,
