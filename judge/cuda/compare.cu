@@ -17,11 +17,11 @@ struct row_errors {
 };
 
 // What rows add up to in the first pass and in the second.
-struct found {
+struct block_sums {
     rules_sums sums;
     int chunk;
 };
-struct worse {
+struct block_worst {
     rules_worst worst;
     int64_t index;     // of the worst row
     int64_t first_bad; // INDEX_NONE: none
@@ -30,8 +30,8 @@ struct worse {
 };
 
 struct scratch {
-    found *found_; // of blocks
-    worse *worse_;
+    block_sums *sums_of_blocks; // of blocks
+    block_worst *worst_of_blocks;
     row_errors *rows;
 };
 
@@ -198,14 +198,14 @@ template <class X> static __device__ __forceinline__ X warp_sum(X x)
     return x;
 }
 
-static __device__ __forceinline__ found found_nothing(int chunk)
+static __device__ __forceinline__ block_sums block_sums_zero(int chunk)
 {
-    found f = {};
+    block_sums f = {};
     f.chunk = chunk;
     return f;
 }
 
-static __device__ void found_add(found &f, const found &more)
+static __device__ void block_add(block_sums &f, const block_sums &more)
 {
     rules_sums &s = f.sums;
     const rules_sums &m = more.sums;
@@ -228,16 +228,16 @@ static __device__ void found_add(found &f, const found &more)
     s.twin_largest = fmax(s.twin_largest, m.twin_largest);
 }
 
-static __device__ __forceinline__ worse worse_nothing(int chunk)
+static __device__ __forceinline__ block_worst block_worst_none(int chunk)
 {
-    worse w = {};
+    block_worst w = {};
     w.worst.row = -1;
     w.index = w.first_bad = INDEX_NONE;
     w.chunk = chunk;
     return w;
 }
 
-static __device__ void found_add(worse &w, const worse &more)
+static __device__ void block_add(block_worst &w, const block_worst &more)
 {
     if (more.worst.row > w.worst.row || (more.worst.row == w.worst.row && more.index < w.index)) {
         w.worst.row = more.worst.row;
@@ -258,7 +258,7 @@ template <class FOUND> static __device__ void block_add(FOUND all[THREADS])
     for (int threads = THREADS / 2; threads > 0; threads /= 2) {
         __syncthreads();
         if ((int)threadIdx.x < threads)
-            found_add(all[threadIdx.x], all[threadIdx.x + threads]);
+            block_add(all[threadIdx.x], all[threadIdx.x + threads]);
     }
 }
 
@@ -328,26 +328,26 @@ static __device__ __forceinline__ void row_add(const ROWS &rows, const rules &r,
 
 template <class ROWS> __global__ void rows_kernel(const ROWS rows, const rules r, scratch s)
 {
-    __shared__ found all[THREADS];
-    found &f = all[threadIdx.x];
-    f = found_nothing(rows.chunk());
+    __shared__ block_sums all[THREADS];
+    block_sums &f = all[threadIdx.x];
+    f = block_sums_zero(rows.chunk());
     row_place p;
     for (int i = threadIdx.x / WARP; rows.place(i, p); i += WARPS)
         row_add(rows, r, p, f.sums, s.rows);
     block_add(all);
     if (threadIdx.x == 0)
-        s.found_[blockIdx.x] = all[0];
+        s.sums_of_blocks[blockIdx.x] = all[0];
 }
 
 // One block for each chunk.
-__global__ void sums_kernel(const found *blocks, int64_t count, compare_result *results)
+__global__ void sums_kernel(const block_sums *blocks, int64_t count, compare_result *results)
 {
-    __shared__ found all[THREADS];
-    found &f = all[threadIdx.x];
-    f = found_nothing(blockIdx.x);
+    __shared__ block_sums all[THREADS];
+    block_sums &f = all[threadIdx.x];
+    f = block_sums_zero(blockIdx.x);
     for (int64_t i = threadIdx.x; i < count; i += THREADS)
         if (blocks[i].chunk == (int)blockIdx.x)
-            found_add(f, blocks[i]);
+            block_add(f, blocks[i]);
     block_add(all);
     if (threadIdx.x == 0)
         results[blockIdx.x].sums = all[0].sums;
@@ -358,7 +358,7 @@ __global__ void sums_kernel(const found *blocks, int64_t count, compare_result *
 template <class ROWS>
 static __device__ __forceinline__ void
 element_again(const ROWS &rows, const rules &r, const struct rules_units &units, const row_place &p,
-              int64_t k, double unit, worse &w)
+              int64_t k, double unit, block_worst &w)
 {
     double got = rows.got(p.got + k), expected = rows.expected(p.expected + k);
     bool bad = got != expected;
@@ -384,11 +384,11 @@ template <class ROWS>
 __global__ void rows_again_kernel(const ROWS rows, const rules r, scratch s,
                                   const compare_result *results)
 {
-    __shared__ worse all[THREADS];
+    __shared__ block_worst all[THREADS];
     int chunk = rows.chunk();
     struct rules_units units = rules_units(&r, &results[chunk].sums);
-    worse &w = all[threadIdx.x];
-    w = worse_nothing(chunk);
+    block_worst &w = all[threadIdx.x];
+    w = block_worst_none(chunk);
     row_place p;
     for (int i = threadIdx.x / WARP; rows.place(i, p); i += WARPS) {
         row_errors row = s.rows[p.index];
@@ -403,18 +403,18 @@ __global__ void rows_again_kernel(const ROWS rows, const rules r, scratch s,
     }
     block_add(all);
     if (threadIdx.x == 0)
-        s.worse_[blockIdx.x] = all[0];
+        s.worst_of_blocks[blockIdx.x] = all[0];
 }
 
 // One block for each chunk.
-__global__ void worst_kernel(const worse *blocks, int64_t count, compare_result *results)
+__global__ void worst_kernel(const block_worst *blocks, int64_t count, compare_result *results)
 {
-    __shared__ worse all[THREADS];
-    worse &w = all[threadIdx.x];
-    w = worse_nothing(blockIdx.x);
+    __shared__ block_worst all[THREADS];
+    block_worst &w = all[threadIdx.x];
+    w = block_worst_none(blockIdx.x);
     for (int64_t i = threadIdx.x; i < count; i += THREADS)
         if (blocks[i].chunk == (int)blockIdx.x)
-            found_add(w, blocks[i]);
+            block_add(w, blocks[i]);
     block_add(all);
     if (threadIdx.x > 0)
         return;
@@ -431,15 +431,16 @@ __global__ void worst_kernel(const worse *blocks, int64_t count, compare_result 
 
 static int64_t scratch_bytes(int64_t rows, int64_t blocks)
 {
-    return blocks * (int64_t)(sizeof(found) + sizeof(worse)) + rows * (int64_t)sizeof(row_errors);
+    return blocks * (int64_t)(sizeof(block_sums) + sizeof(block_worst)) +
+           rows * (int64_t)sizeof(row_errors);
 }
 
 static scratch scratch_of(void *memory, int64_t blocks)
 {
     scratch s;
-    s.found_ = (found *)memory;
-    s.worse_ = (worse *)(s.found_ + blocks);
-    s.rows = (row_errors *)(s.worse_ + blocks);
+    s.sums_of_blocks = (block_sums *)memory;
+    s.worst_of_blocks = (block_worst *)(s.sums_of_blocks + blocks);
+    s.rows = (row_errors *)(s.worst_of_blocks + blocks);
     return s;
 }
 
@@ -461,10 +462,10 @@ static void compare(struct cuda_queue *queue, const ROWS &rows, int64_t blocks, 
     scratch s = scratch_of(memory, blocks);
     if (blocks > 0)
         rows_kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(rows, r, s);
-    sums_kernel<<<chunks, THREADS, 0, stream>>>(s.found_, blocks, results);
+    sums_kernel<<<chunks, THREADS, 0, stream>>>(s.sums_of_blocks, blocks, results);
     if (blocks > 0)
         rows_again_kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(rows, r, s, results);
-    worst_kernel<<<chunks, THREADS, 0, stream>>>(s.worse_, blocks, results);
+    worst_kernel<<<chunks, THREADS, 0, stream>>>(s.worst_of_blocks, blocks, results);
     queue_launched(queue, "the comparison");
 }
 

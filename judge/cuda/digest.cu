@@ -17,10 +17,10 @@ __global__ __launch_bounds__(THREADS) void digest_kernel(const uint64_t *words, 
     int64_t step = (int64_t)gridDim.x * THREADS;
     int64_t unit = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     for (; unit + (UNROLL - 1) * step < units; unit += UNROLL * step) {
-        lot<uint64_t, WIDTH> got[UNROLL];
+        vec<uint64_t, WIDTH> got[UNROLL];
 #pragma unroll
         for (int k = 0; k < UNROLL; k++)
-            got[k] = lot_load<WIDTH>(words + (unit + k * step) * WIDTH);
+            got[k] = vec_load<WIDTH>(words + (unit + k * step) * WIDTH);
 #pragma unroll
         for (int k = 0; k < UNROLL; k++)
             for (int w = 0; w < WIDTH; w++)

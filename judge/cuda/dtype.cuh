@@ -71,19 +71,19 @@ template <class Run> static void with_dtype(enum case_dtype dtype, Run run)
 
 // WIDTH elements that lie in a row; up to 16 bytes in one access, larger ones in several. The
 // address is a multiple of 16 bytes or of the whole, whichever is less.
-template <class T, int WIDTH> struct alignas(sizeof(T) * WIDTH < 16 ? sizeof(T) * WIDTH : 16) lot {
+template <class T, int WIDTH> struct alignas(sizeof(T) * WIDTH < 16 ? sizeof(T) * WIDTH : 16) vec {
     T at[WIDTH];
 };
 
-template <int WIDTH, class T> __device__ __forceinline__ lot<T, WIDTH> lot_load(const T *address)
+template <int WIDTH, class T> __device__ __forceinline__ vec<T, WIDTH> vec_load(const T *address)
 {
-    return *reinterpret_cast<const lot<T, WIDTH> *>(address);
+    return *reinterpret_cast<const vec<T, WIDTH> *>(address);
 }
 
 template <class T, int WIDTH>
-__device__ __forceinline__ void lot_store(T *address, const lot<T, WIDTH> &lot_)
+__device__ __forceinline__ void vec_store(T *address, const vec<T, WIDTH> &values)
 {
-    *reinterpret_cast<lot<T, WIDTH> *>(address) = lot_;
+    *reinterpret_cast<vec<T, WIDTH> *>(address) = values;
 }
 
 // Whether every address is a multiple of `bytes`.

@@ -45,14 +45,14 @@ __global__ __launch_bounds__(THREADS) void draw_kernel(struct draw_list list,
     int64_t plane = divide(row, run->rows, &row);
     column *= WIDTH;
     uint64_t index = run->index + row * run->index_row + plane * run->index_plane + column;
-    lot<typename Dtype::stored, WIDTH> drawn;
+    vec<typename Dtype::stored, WIDTH> drawn;
 #pragma unroll
     for (int i = 0; i < WIDTH; i++)
         drawn.at[i] = Dtype::round(draw_value(draw, index + i));
     data += run->memory + row * run->memory_row + plane * run->memory_plane + column;
     if (column + WIDTH <= run->columns &&
         reinterpret_cast<uintptr_t>(data) % alignof(decltype(drawn)) == 0)
-        lot_store(data, drawn);
+        vec_store(data, drawn);
     else
 #pragma unroll
         for (int i = 0; i < WIDTH; i++)

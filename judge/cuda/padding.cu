@@ -66,7 +66,7 @@ __global__ __launch_bounds__(LANES *WARPS) void padding_kernel(struct padding_ar
         return;
     const typename Dtype::stored *data = (const typename Dtype::stored *)a.data + row_begin(a, row);
     for (int64_t i = threadIdx.x % LANES * WIDTH; i < a.width; i += LANES * WIDTH) {
-        lot<typename Dtype::stored, WIDTH> got = lot_load<WIDTH>(data + i);
+        vec<typename Dtype::stored, WIDTH> got = vec_load<WIDTH>(data + i);
         for (int w = 0; w < WIDTH; w++)
             element_judge(a.tally, Dtype::value(got.at[w]), row * a.width + i + w);
     }

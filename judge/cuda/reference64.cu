@@ -46,7 +46,7 @@ struct attend {
 // ---- one block ----------------------------------------------------------------------------------
 
 // A block's place, and what a warp of it works on.
-struct place {
+struct warp_place {
     attend_place at;
     int warp, g, t; // see dmma.cuh
     int row;        // position of the warp's first row
@@ -83,8 +83,8 @@ static __device__ __forceinline__ void load_wait()
 
 // The logit of a pair, from its score; *slope becomes that of the softcap.
 template <bool EXTRAS>
-static __device__ __forceinline__ double logit_of(const attend &a, const place &p, double score,
-                                                  int query, int key, double *slope)
+static __device__ __forceinline__ double logit_of(const attend &a, const warp_place &p,
+                                                  double score, int query, int key, double *slope)
 {
     double logit = score * a.scale;
     *slope = 1;
@@ -119,8 +119,8 @@ struct online {
 // Scores of a step become exp(logit - largest so far), 0 where the key is not seen. `fade` is what
 // earlier sums are to be multiplied by.
 template <bool EXTRAS>
-static __device__ __forceinline__ void softmax_step(const attend &a, const place &p, int column,
-                                                    double s[DMMA_TILES][4], online &o,
+static __device__ __forceinline__ void softmax_step(const attend &a, const warp_place &p,
+                                                    int column, double s[DMMA_TILES][4], online &o,
                                                     double fade[2])
 {
 #pragma unroll
@@ -155,8 +155,8 @@ static __device__ __forceinline__ void softmax_step(const attend &a, const place
 }
 
 // dS of the rows of a warp and one column, added up over rows that share a line of the bias.
-static __device__ __forceinline__ void add_dbias(const attend &a, const place &p, int row, int key,
-                                                 double ds)
+static __device__ __forceinline__ void add_dbias(const attend &a, const warp_place &p, int row,
+                                                 int key, double ds)
 {
     int64_t line = p.at.tile.bias_row + (row - (int)p.at.tile.position) * a.dbias.row_step;
     if (a.dbias.row_step == 0)
@@ -170,7 +170,7 @@ static __device__ __forceinline__ void add_dbias(const attend &a, const place &p
 // added up by row. lse and delta are those of the two rows, or NULL: then those of the columns are
 // in shared memory.
 template <pass PASS, bool EXTRAS>
-static __device__ __forceinline__ void weigh_step(const attend &a, const place &p, int column,
+static __device__ __forceinline__ void weigh_step(const attend &a, const warp_place &p, int column,
                                                   double s[DMMA_TILES][4],
                                                   const double dp[DMMA_TILES][4], double terms[2])
 {
@@ -208,13 +208,14 @@ struct partial {
 };
 
 // The operand of the warp's own rows.
-static __device__ __forceinline__ const float *warp_rows(const attend &a, const place &p, int i)
+static __device__ __forceinline__ const float *warp_rows(const attend &a, const warp_place &p,
+                                                         int i)
 {
     return p.x[i] + p.warp * DMMA_ROWS * DMMA_PITCH(a.width[i]);
 }
 
 template <pass PASS, bool EXTRAS>
-static __device__ __forceinline__ void step_add(const attend &a, const place &p, int column,
+static __device__ __forceinline__ void step_add(const attend &a, const warp_place &p, int column,
                                                 int groups, struct partial &r)
 {
     const bool gradient = PASS == PASS_DQ || PASS == PASS_DK;
@@ -238,7 +239,7 @@ static __device__ __forceinline__ void step_add(const attend &a, const place &p,
 
 // Fetches a step: columns of the query or key head that is at hand.
 template <pass PASS>
-static __device__ __forceinline__ void step_fetch(const attend &a, const place &p, int head,
+static __device__ __forceinline__ void step_fetch(const attend &a, const warp_place &p, int head,
                                                   int column, int valid)
 {
     const bool keys = PASS == PASS_DV || PASS == PASS_DK;
@@ -256,9 +257,9 @@ static __device__ __forceinline__ void step_fetch(const attend &a, const place &
     load_wait();
 }
 
-// The columns of the place's head.
+// The columns of the head at this place.
 template <pass PASS, bool EXTRAS>
-static __device__ __forceinline__ void columns_add(const attend &a, const place &p, int head,
+static __device__ __forceinline__ void columns_add(const attend &a, const warp_place &p, int head,
                                                    int groups, struct partial &r)
 {
     const bool keys = PASS == PASS_DV || PASS == PASS_DK;
@@ -274,7 +275,7 @@ static __device__ __forceinline__ void columns_add(const attend &a, const place 
 }
 
 // LSE and the factor that completes the sums; a sink is one more logit, without a value.
-static __device__ __forceinline__ double softmax_end(const attend &a, const place &p,
+static __device__ __forceinline__ double softmax_end(const attend &a, const warp_place &p,
                                                      const online &o, int m, double *lse)
 {
     double sink = a.sinks[p.at.head], top = fmax(o.max[m], sink);
@@ -289,7 +290,7 @@ static __device__ __forceinline__ double softmax_end(const attend &a, const plac
 
 // What there is of a row beside the row itself. Returns what the row is multiplied by.
 template <pass PASS>
-static __device__ __forceinline__ double row_end(const attend &a, const place &p,
+static __device__ __forceinline__ double row_end(const attend &a, const warp_place &p,
                                                  const struct partial &r, int m, int64_t row)
 {
     bool first = p.t == 0 && blockIdx.y == 0;
@@ -311,8 +312,8 @@ static __device__ __forceinline__ double row_end(const attend &a, const place &p
 }
 
 template <pass PASS>
-static __device__ __forceinline__ void results_store(const attend &a, const place &p, int groups,
-                                                     const struct partial &r)
+static __device__ __forceinline__ void results_store(const attend &a, const warp_place &p,
+                                                     int groups, const struct partial &r)
 {
     int width = a.width[PASS == PASS_DQ || PASS == PASS_DK ? 0 : 1];
 #pragma unroll
@@ -335,7 +336,7 @@ static __device__ __forceinline__ void results_store(const attend &a, const plac
 
 // Where the block's operands are in shared memory.
 static __device__ __forceinline__ void memory_share(const attend &a, bool both, double *memory,
-                                                    place &p)
+                                                    warp_place &p)
 {
     int rows = (int)blockDim.x / 32 * DMMA_ROWS;
     p.lse = memory;
@@ -356,7 +357,7 @@ static size_t memory_bytes(const attend &a, bool both, int warps)
 
 // What the block is to do, or nothing (then false): blocks of fewer warps than a tile has rows for
 // share it.
-static __device__ __forceinline__ bool place_find(const attend &a, bool keys, place &p)
+static __device__ __forceinline__ bool place_find(const attend &a, bool keys, warp_place &p)
 {
     int rows = blockDim.x / 32 * DMMA_ROWS, parts = REFERENCE_TILE_ROWS / rows;
     int number = blockIdx.x / a.heads, skipped = number % parts * rows;
@@ -384,7 +385,7 @@ __global__ void __launch_bounds__(WARPS_MAX * 32, 2) attend_kernel(const attend 
     extern __shared__ __align__(16) double memory[];
     const bool keys = PASS == PASS_DV || PASS == PASS_DK;
     const bool gradient = PASS == PASS_DQ || PASS == PASS_DK;
-    place p;
+    warp_place p;
     if (!place_find(a, keys, p))
         return;
     memory_share(a, gradient, memory, p);

@@ -15,17 +15,17 @@ struct add_operation {
     const float *source;
     float *destination;
     template <int WIDTH> struct input {
-        lot<float, WIDTH> source, destination;
+        vec<float, WIDTH> source, destination;
     };
     template <int WIDTH> __device__ __forceinline__ input<WIDTH> read(int64_t i) const
     {
-        return {lot_load<WIDTH>(source + i), lot_load<WIDTH>(destination + i)};
+        return {vec_load<WIDTH>(source + i), vec_load<WIDTH>(destination + i)};
     }
     template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
     {
         for (int k = 0; k < WIDTH; k++)
             x.destination.at[k] += x.source.at[k];
-        lot_store(destination + i, x.destination);
+        vec_store(destination + i, x.destination);
     }
 };
 
@@ -35,7 +35,7 @@ struct max_operation : add_operation {
         for (int k = 0; k < WIDTH; k++)
             if (!(x.source.at[k] <= x.destination.at[k]) && !isnan(x.destination.at[k]))
                 x.destination.at[k] = x.source.at[k];
-        lot_store(destination + i, x.destination);
+        vec_store(destination + i, x.destination);
     }
 };
 
@@ -50,27 +50,27 @@ struct fill_operation {
     }
     template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH>) const
     {
-        lot<float, WIDTH> values;
+        vec<float, WIDTH> values;
         for (int k = 0; k < WIDTH; k++)
             values.at[k] = value;
-        lot_store(destination + i, values);
+        vec_store(destination + i, values);
     }
 };
 
 template <class Dtype> struct convert_operation {
     const float *source;
     typename Dtype::stored *destination;
-    template <int WIDTH> using input = lot<float, WIDTH>;
+    template <int WIDTH> using input = vec<float, WIDTH>;
     template <int WIDTH> __device__ __forceinline__ input<WIDTH> read(int64_t i) const
     {
-        return lot_load<WIDTH>(source + i);
+        return vec_load<WIDTH>(source + i);
     }
     template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
     {
-        lot<typename Dtype::stored, WIDTH> rounded;
+        vec<typename Dtype::stored, WIDTH> rounded;
         for (int k = 0; k < WIDTH; k++)
             rounded.at[k] = Dtype::round(x.at[k]);
-        lot_store(destination + i, rounded);
+        vec_store(destination + i, rounded);
     }
 };
 

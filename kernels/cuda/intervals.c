@@ -5,7 +5,7 @@
 #include <string.h>
 
 // A slice's rows on one side, as those of an interval.
-struct run {
+struct slice_rows {
     int64_t residue, begin, end;
     int32_t slice;
 };
@@ -15,9 +15,9 @@ struct cut {
 };
 
 struct sweep {
-    struct run *runs; // sorted
-    struct cut *cuts; // sorted
-    int32_t *active;  // runs that cover the interval, ascending slices
+    struct slice_rows *runs; // sorted
+    struct cut *cuts;        // sorted
+    int32_t *active;         // runs that cover the interval, ascending slices
     int32_t run_count, run_next, active_count;
 };
 
@@ -28,7 +28,7 @@ static int compare_numbers(int64_t a, int64_t b)
 
 static int compare_runs(const void *a, const void *b)
 {
-    const struct run *x = a, *y = b;
+    const struct slice_rows *x = a, *y = b;
     int order = compare_numbers(x->residue, y->residue);
     if (order == 0)
         order = compare_numbers(x->begin, y->begin);
@@ -81,7 +81,7 @@ static void sweep_add(struct sweep *sweep, const struct slice *slice, int32_t in
 {
     int64_t row = side == INTERVAL_Q ? slice->q_row : slice->kv_row;
     int64_t length = side == INTERVAL_Q ? slice->q_len : slice->kv_len;
-    struct run run = {row % row_step, row / row_step, row / row_step + length, index};
+    struct slice_rows run = {row % row_step, row / row_step, row / row_step + length, index};
     sweep->cuts[2 * sweep->run_count] = (struct cut){run.residue, run.begin};
     sweep->cuts[2 * sweep->run_count + 1] = (struct cut){run.residue, run.end};
     sweep->runs[sweep->run_count++] = run;
@@ -110,12 +110,12 @@ static void sweep_to(struct sweep *sweep, const struct cut *cut)
 {
     int32_t kept = 0;
     for (int32_t i = 0; i < sweep->active_count; i++) {
-        const struct run *run = &sweep->runs[sweep->active[i]];
+        const struct slice_rows *run = &sweep->runs[sweep->active[i]];
         if (run->residue == cut->residue && run->end > cut->position)
             sweep->active[kept++] = sweep->active[i];
     }
     for (; sweep->run_next < sweep->run_count; sweep->run_next++) {
-        const struct run *run = &sweep->runs[sweep->run_next];
+        const struct slice_rows *run = &sweep->runs[sweep->run_next];
         if (run->residue != cut->residue || run->begin != cut->position)
             break;
         sweep->active[kept++] = sweep->run_next;

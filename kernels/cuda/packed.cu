@@ -10,14 +10,15 @@ extern "C" {
 #define THREADS 256
 #define LANES   32
 
-static __device__ __forceinline__ int64_t row_of(const struct table &t, const struct run *r,
+static __device__ __forceinline__ int64_t row_of(const struct table &t, const struct device_run *r,
                                                  int64_t packed)
 {
     return r->first + (packed - r->before) * t.row_step;
 }
 
-static __device__ __forceinline__ int64_t value_of(enum packed_layout layout, const struct run *r,
-                                                   int64_t packed, int64_t head, int64_t heads)
+static __device__ __forceinline__ int64_t value_of(enum packed_layout layout,
+                                                   const struct device_run *r, int64_t packed,
+                                                   int64_t head, int64_t heads)
 {
     return layout == PACKED_BY_RUN ? r->before * heads + head * r->count + packed - r->before
                                    : packed * heads + head;
@@ -49,7 +50,7 @@ __global__ __launch_bounds__(THREADS) void merge_kernel(struct merge_arguments a
     int64_t packed = divide(item, a.heads, &head);
     if (packed >= a.table.total)
         return;
-    const struct run *r = run_find(a.table.runs, a.table.count, packed);
+    const struct device_run *r = run_find(a.table.runs, a.table.count, packed);
     int64_t row = row_of(a.table, r, packed);
     float *running = &a.lse[head * a.q_rows + row];
     double before = *running, lse = a.part_lse[value_of(a.layout, r, packed, head, a.heads)];
@@ -61,14 +62,14 @@ __global__ __launch_bounds__(THREADS) void merge_kernel(struct merge_arguments a
     const stored *from = (const stored *)a.part + item * a.d;
     float *to = a.o + (row * a.heads + head) * a.d;
     for (int i = threadIdx.x % LANES * WIDTH; i < a.d; i += LANES * WIDTH) {
-        lot<stored, WIDTH> x = lot_load<WIDTH>(from + i);
-        lot<float, WIDTH> y = {};
+        vec<stored, WIDTH> x = vec_load<WIDTH>(from + i);
+        vec<float, WIDTH> y = {};
         if (keep != 0)
-            y = lot_load<WIDTH>((const float *)to + i);
+            y = vec_load<WIDTH>((const float *)to + i);
         for (int w = 0; w < WIDTH; w++)
             y.at[w] =
                 keep == 0 ? Dtype::value(x.at[w]) : keep * y.at[w] + take * Dtype::value(x.at[w]);
-        lot_store(to + i, y);
+        vec_store(to + i, y);
     }
     __syncwarp();
     if (threadIdx.x % LANES == 0)
@@ -116,21 +117,21 @@ template <class Dtype, int WIDTH, bool ADDS>
 __global__ __launch_bounds__(THREADS) void rows_kernel(struct rows_arguments a)
 {
     typedef typename Dtype::stored stored;
-    const struct run *r = run_find(a.table.runs, a.table.count, blockIdx.x);
+    const struct device_run *r = run_find(a.table.runs, a.table.count, blockIdx.x);
     float *row = a.rows + row_of(a.table, r, blockIdx.x) * a.width;
     stored *packed = (stored *)a.packed + blockIdx.x * a.width;
     for (int64_t i = (int64_t)threadIdx.x * WIDTH; i < a.width; i += THREADS * WIDTH) {
-        lot<float, WIDTH> x = lot_load<WIDTH>((const float *)row + i);
-        lot<stored, WIDTH> y;
+        vec<float, WIDTH> x = vec_load<WIDTH>((const float *)row + i);
+        vec<stored, WIDTH> y;
         if (ADDS) {
-            y = lot_load<WIDTH>((const stored *)packed + i);
+            y = vec_load<WIDTH>((const stored *)packed + i);
             for (int w = 0; w < WIDTH; w++)
                 x.at[w] += Dtype::value(y.at[w]);
-            lot_store(row + i, x);
+            vec_store(row + i, x);
         } else {
             for (int w = 0; w < WIDTH; w++)
                 y.at[w] = Dtype::round(x.at[w]);
-            lot_store(packed + i, y);
+            vec_store(packed + i, y);
         }
     }
 }
@@ -179,7 +180,7 @@ __global__ __launch_bounds__(THREADS) void pack_heads_kernel(struct table table,
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x, head = blockIdx.y;
     if (at >= table.total)
         return;
-    const struct run *r = run_find(table.runs, table.count, at);
+    const struct device_run *r = run_find(table.runs, table.count, at);
     packed[value_of(layout, r, at, head, heads)] = source[head * q_rows + row_of(table, r, at)];
 }
 

@@ -118,7 +118,7 @@ static void copy_some(struct attention_backend *backend, cudaStream_t stream,
 {
     switch (width_of(copies, count)) {
     case 16:
-        return launch<lot<uint32_t, 4>, copy_units>(backend, stream, copies, count);
+        return launch<vec<uint32_t, 4>, copy_units>(backend, stream, copies, count);
     case 8:
         return launch<uint64_t, copy_units>(backend, stream, copies, count);
     case 4:
@@ -145,7 +145,7 @@ void regions_cuda_add(struct attention_backend *backend, const float *source, fl
     struct region_copy copy = {source,        destination,   rows,
                                count * bytes, count * bytes, stride * bytes};
     if (width_of(&copy, 1) == 16)
-        launch<lot<float, 4>, add_floats>(backend, backend->queue.stream, &copy, 1);
+        launch<vec<float, 4>, add_floats>(backend, backend->queue.stream, &copy, 1);
     else
-        launch<lot<float, 1>, add_floats>(backend, backend->queue.stream, &copy, 1);
+        launch<vec<float, 1>, add_floats>(backend, backend->queue.stream, &copy, 1);
 }

@@ -35,8 +35,8 @@ __global__ __launch_bounds__(THREADS) void row_dot_kernel(struct dot_arguments a
         int64_t at = (row * a.heads + head) * a.dim;
         if (row < a.rows)
             for (int i = lane * WIDTH; i < a.dim; i += a.lanes * WIDTH) {
-                lot<stored, WIDTH> x = lot_load<WIDTH>((const stored *)a.d_out + at + i);
-                lot<float, WIDTH> y = lot_load<WIDTH>(a.o + at + i);
+                vec<stored, WIDTH> x = vec_load<WIDTH>((const stored *)a.d_out + at + i);
+                vec<float, WIDTH> y = vec_load<WIDTH>(a.o + at + i);
                 for (int w = 0; w < WIDTH; w++)
                     sum[k] += Dtype::value(x.at[w]) * y.at[w];
             }
@@ -147,7 +147,7 @@ __global__ __launch_bounds__(THREADS) void sink_parts_kernel(struct sink_argumen
         int64_t row = (int64_t)blockIdx.x * SINK_ROWS + k * THREADS + threadIdx.x;
         if (row >= a.rows.total)
             break;
-        struct run run = *run_find(a.rows.runs, a.rows.count, row);
+        struct device_run run = *run_find(a.rows.runs, a.rows.count, row);
         int64_t at = head * a.q_rows + run.first + (row - run.before) * a.rows.row_step;
         sum += exp(sink - a.lse[at]) * a.d[at];
     }

@@ -11,17 +11,17 @@
 #include "kernels/rows.h"
 
 // A run of rows, behind `before` packed rows: a struct row_run as run_find() takes it.
-struct run {
+struct device_run {
     int64_t first, before, count;
 };
-static_assert(sizeof(struct run) == sizeof(struct row_run) &&
-                  offsetof(struct run, first) == offsetof(struct row_run, row) &&
-                  offsetof(struct run, before) == offsetof(struct row_run, packed) &&
-                  offsetof(struct run, count) == offsetof(struct row_run, count),
+static_assert(sizeof(struct device_run) == sizeof(struct row_run) &&
+                  offsetof(struct device_run, first) == offsetof(struct row_run, row) &&
+                  offsetof(struct device_run, before) == offsetof(struct row_run, packed) &&
+                  offsetof(struct device_run, count) == offsetof(struct row_run, count),
               "the table of packed rows is a copy of their runs");
 
 struct table {
-    const struct run *runs;
+    const struct device_run *runs;
     int count;
     int64_t total, row_step;
 };
@@ -32,7 +32,7 @@ static inline bool table_make(struct attention_backend *backend, const struct pa
                               struct table *t)
 {
     void *device;
-    *t = {(const struct run *)rows->table, rows->run_count, rows->total, rows->row_step};
+    *t = {(const struct device_run *)rows->table, rows->run_count, rows->total, rows->row_step};
     if (rows->total <= 0 || t->runs)
         return rows->total > 0;
     size_t bytes = packed_rows_bytes(rows);
@@ -41,7 +41,7 @@ static inline bool table_make(struct attention_backend *backend, const struct pa
         return false;
     memcpy(host, rows->runs, bytes);
     staging_push(backend, device, host, bytes);
-    t->runs = (const struct run *)device;
+    t->runs = (const struct device_run *)device;
     return true;
 }
 
