@@ -87,6 +87,31 @@ void ranks_end(const pid_t *pids, int count)
         trouble("ranks that were killed are not reaped");
 }
 
+static bool is_asleep(pid_t pid)
+{
+    char path[64], state = '?';
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+        state = '?';
+    if (file)
+        fclose(file);
+    return state == 'S';
+}
+
+void ranks_rest(const pid_t *pids, int count)
+{
+    int awake = count;
+    for (int waited = 0; awake > 0 && waited < PATIENCE_MS * 1000; waited += PAUSE_US) {
+        awake = 0;
+        for (int i = 0; i < count; i++)
+            awake += !is_asleep(pids[i]);
+        usleep(PAUSE_US);
+    }
+    if (awake > 0)
+        trouble("ranks that have nothing to do are not asleep");
+}
+
 void ranks_kill(void)
 {
     pid_t pids[CHILDREN_MAX];

@@ -62,7 +62,9 @@ bool on_gpus(void);
 int descriptors_count(void);                  // of the daemon
 int children_list(pid_t *pids);               // of the daemon, in the order of their starts
 void ranks_end(const pid_t *pids, int count); // kills them and waits until they are reaped
-void ranks_kill(void);                        // all of them
+// Waits until they sleep: the daemon calls a pool idle before its ranks have passed FAULT(IDLE).
+void ranks_rest(const pid_t *pids, int count);
+void ranks_kill(void); // all of them
 
 // Rank 1 is to do that when it comes there.
 void order_write(const struct cell *cell);

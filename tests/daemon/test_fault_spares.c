@@ -107,6 +107,7 @@ static void cell_run(const struct cell *cell)
         trouble("a pool and its spare are not all that is there");
         return;
     }
+    ranks_rest(pids, RANKS); // so that the order is for the spare
     order_write(cell);
     ranks_end(pids + RANKS, RANKS);
     order_await();
