@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that was captured as a CUDA graph, with all that its arguments refer to: it can be
-// launched again as long as that is the same.
+// A plan captured as a CUDA graph. The graph may be launched again while the memory and the
+// prepared operations that its nodes refer to are the same.
 #ifndef CPATTN_RANK_CUDA_GRAPH_H
 #define CPATTN_RANK_CUDA_GRAPH_H
 
 #include "rank/cuda/timeline.h"
 
-// The memory and what is prepared, as addresses and numbers.
+// Identifies the memory and the prepared operations of a graph.
 struct graph_arguments {
-    uint64_t attends; // their number
+    uint64_t attends; // number of the set of prepared operations
     uint64_t windows; // of the ranks, as transport_peer_windows() counts them
     const void *staging, *scratch;
     void *const *buffers;
@@ -24,16 +24,16 @@ struct graph {
 void graph_init(struct graph *g);
 void graph_fini(struct graph *g);
 
-// Whether what was captured serves for these.
+// True if the captured graph is valid for these arguments.
 bool graph_serves(const struct graph *g, const struct graph_arguments *arguments);
 
-// Everything that is put on the stream from now on, and on those that wait for it, becomes a graph
-// in the place of the one there is, which nothing runs any more.
+// Begins a capture: work on this stream, and on streams that wait for it, becomes the new graph.
+// The old graph is destroyed; it must not be running.
 cudaError_t graph_begin(struct graph *g, const struct graph_arguments *arguments,
                         cudaStream_t stream);
 
-// Ends the capture, whatever `result` has become of it, and returns that, or the first error of its
-// own. After an error there is no graph.
+// Ends the capture. Returns `result` if that is an error, else the first error of the capture
+// itself. After an error there is no graph.
 cudaError_t graph_end(struct graph *g, cudaError_t result, cudaStream_t stream);
 
 #endif
