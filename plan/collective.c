@@ -23,21 +23,29 @@ static const struct case_choice elements[] = {{"fp32", ELEMENT_FP32},
                                               {"int64", ELEMENT_INT64},
                                               {"uint8", ELEMENT_UINT8},
                                               {NULL, 0}};
-static const struct case_choice algorithms[] = {
-    {"auto", ALGORITHM_AUTO},       {"ring", ALGORITHM_RING},     {"tree", ALGORITHM_TREE},
-    {"halving", ALGORITHM_HALVING}, {"direct", ALGORITHM_DIRECT}, {NULL, 0}};
+static const struct case_choice algorithms[] = {{"auto", ALGORITHM_AUTO},
+                                                {"ring", ALGORITHM_RING},
+                                                {"tree", ALGORITHM_TREE},
+                                                {"halving", ALGORITHM_HALVING},
+                                                {"direct", ALGORITHM_DIRECT},
+                                                {"nccl", ALGORITHM_NCCL},
+                                                {NULL, 0}};
 
 #define S struct collective
 static const struct case_field fields[] = {
     MEMBER_CHOICE(S, operation, operations, "what is done"),
     MEMBER_INT(S, world_size, 1, WORLD_SIZE_MAX, "ranks"),
     MEMBER_INT(S, count, 0, COLLECTIVE_COUNT_MAX, "elements, as cpattn-submit(1) counts them"),
+    MEMBER_INT(S, size, 0, COLLECTIVE_SIZE_MAX,
+               "bytes instead of a count, as nccl-tests has them; 0: the count says"),
     MEMBER_CHOICE(S, dtype, elements, "element type"),
     MEMBER_CHOICE(S, reduction, reductions, "how all_reduce, reduce_scatter and reduce reduce"),
     MEMBER_CHOICE(S, algorithm, algorithms, "who talks to whom"),
     MEMBER_INT(S, root, 0, WORLD_SIZE_MAX - 1, "rank that broadcasts, or to which is reduced"),
     MEMBER_BOOL(S, in_place, "send and receive are the same memory (true) or not (false)"),
     MEMBER_INT(S, offset, 0, COLLECTIVE_OFFSET_MAX, "elements before the first in memory"),
+    MEMBER_INT(S, iterations, 1, COLLECTIVE_ITERATIONS_MAX,
+               "runs, one behind the other, whose mean time counts"),
     MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
     MEMBER_UINT(S, seed, "seed of the elements"),
     MEMBER_UINT(S, explore_seed, "0: plan order, else a legal order drawn from this seed"),
@@ -52,8 +60,30 @@ static void init(void *spec)
                                                      .dtype = ELEMENT_FP32,
                                                      .algorithm = ALGORITHM_AUTO,
                                                      .count = 1 << 20,
+                                                     .iterations = 1,
                                                      .verify = true,
                                                      .seed = 1234};
+}
+
+// Blocks of `count` elements that nccl-tests' size has.
+static int size_blocks(const struct collective *c)
+{
+    switch (c->operation) {
+    case COLLECTIVE_ALL_GATHER:
+    case COLLECTIVE_REDUCE_SCATTER:
+    case COLLECTIVE_ALL_TO_ALL:
+    case COLLECTIVE_ALL_TO_ALLV:
+        return c->world_size;
+    default:
+        return 1;
+    }
+}
+
+static void finish(void *spec)
+{
+    struct collective *c = spec;
+    if (c->size > 0)
+        c->count = c->size / collective_element_bytes(c->dtype) / size_blocks(c);
 }
 
 // ---- facts --------------------------------------------------------------------------------------
@@ -101,6 +131,27 @@ enum collective_algorithm collective_algorithm(const struct collective *c)
         return ALGORITHM_TREE;
     default:
         return ALGORITHM_DIRECT;
+    }
+}
+
+int64_t collective_size(const struct collective *c)
+{
+    return c->count * size_blocks(c) * collective_element_bytes(c->dtype);
+}
+
+double collective_bus_factor(const struct collective *c)
+{
+    double others = (double)(c->world_size - 1) / c->world_size;
+    switch (c->operation) {
+    case COLLECTIVE_ALL_REDUCE:
+        return 2 * others;
+    case COLLECTIVE_ALL_GATHER:
+    case COLLECTIVE_REDUCE_SCATTER:
+    case COLLECTIVE_ALL_TO_ALL:
+    case COLLECTIVE_ALL_TO_ALLV:
+        return others;
+    default:
+        return 1;
     }
 }
 
@@ -174,6 +225,8 @@ static bool algorithm_fits(const struct collective *c)
     bool moves = c->operation == COLLECTIVE_ALL_TO_ALL || c->operation == COLLECTIVE_ALL_TO_ALLV;
     bool rooted = c->operation == COLLECTIVE_BROADCAST || c->operation == COLLECTIVE_REDUCE;
     switch (c->algorithm) {
+    case ALGORITHM_NCCL:
+        return !c->in_place || (!moves && c->operation != COLLECTIVE_SEND_RECEIVE);
     case ALGORITHM_RING:
         return c->operation != COLLECTIVE_SEND_RECEIVE;
     case ALGORITHM_TREE:
@@ -190,8 +243,9 @@ static enum status algorithm_check(const struct collective *c, struct error *err
     const char *operation = case_choice_name(operations, (int)c->operation);
     if (!algorithm_fits(c))
         return error_set(error, STATUS_UNIMPLEMENTED,
-                         "algorithm is %s with %s; accepted is one that is built for it, as auto",
-                         case_choice_name(algorithms, (int)c->algorithm), operation);
+                         "algorithm is %s with %s%s; accepted is one that is built for it, as auto",
+                         case_choice_name(algorithms, (int)c->algorithm), operation,
+                         c->in_place ? " in place" : "");
     if (c->algorithm == ALGORITHM_HALVING && c->operation != COLLECTIVE_ALL_REDUCE &&
         !is_power_of_2(c->world_size))
         return error_set(error, STATUS_UNIMPLEMENTED,
@@ -211,6 +265,11 @@ static enum status check(const void *spec, struct error *error)
         return error_set(error, STATUS_UNIMPLEMENTED,
                          "in_place is true with all_to_allv, whose two sides are cut differently; "
                          "accepted is false");
+    if (c->in_place && c->iterations > 1 && c->verify && collective_reduces(c))
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "iterations is %d in place, where each run reduces what the one before "
+                         "left; accepted is 1, or verify false",
+                         c->iterations);
     return algorithm_check(c, error);
 }
 
@@ -266,8 +325,23 @@ static enum status explain(const void *spec, int rank, FILE *out, struct error *
     if (status != STATUS_OK)
         return status;
     plan_explain(plan, out);
+    if (((const struct collective *)spec)->algorithm == ALGORITHM_NCCL)
+        fputs("NCCL runs it, by a call of its own\n", out);
     plan_destroy(plan);
     return STATUS_OK;
+}
+
+static enum status plan_build(const void *spec, int rank, struct plan **plan, struct error *error)
+{
+    return collective_plan(spec, rank, plan, error);
+}
+
+static int rates(const void *spec, struct job_rate rates[JOB_RATES_MAX])
+{
+    double bytes = (double)collective_size(spec);
+    rates[0] = (struct job_rate){"ALGORITHM_GB/s", bytes, 1e9};
+    rates[1] = (struct job_rate){"BUS_GB/s", bytes * collective_bus_factor(spec), 1e9};
+    return 2;
 }
 
 const struct job_kind job_kind_collective = {
@@ -277,9 +351,12 @@ const struct job_kind job_kind_collective = {
     .spec_bytes = sizeof(struct collective),
     .fields = fields,
     .init = init,
+    .finish = finish,
     .check = check,
     .needs = needs_fill,
     .memory = memory,
     .explain = explain,
+    .plan = plan_build,
+    .rates = rates,
 };
 _Static_assert(sizeof(struct collective) <= JOB_SPEC_BYTES, "the spec has room");

@@ -36,18 +36,22 @@ enum collective_operation {
 
 // RING: every rank talks to its two neighbours; in an all-to-all, to the rank s places further in
 // step s. TREE: binomial. HALVING: recursive halving and doubling. DIRECT: each rank to each. AUTO
-// is one of these, by operation and size.
+// is one of these, by operation and size. NCCL: the library's own call, on GPUs; its plan has
+// buffers and no operations.
 enum collective_algorithm {
     ALGORITHM_AUTO = 1,
     ALGORITHM_RING,
     ALGORITHM_TREE,
     ALGORITHM_HALVING,
     ALGORITHM_DIRECT,
+    ALGORITHM_NCCL,
     ALGORITHMS
 };
 
-#define COLLECTIVE_COUNT_MAX  (INT64_C(1) << 33)
-#define COLLECTIVE_OFFSET_MAX 63
+#define COLLECTIVE_COUNT_MAX      (INT64_C(1) << 33)
+#define COLLECTIVE_SIZE_MAX       (INT64_C(1) << 36)
+#define COLLECTIVE_OFFSET_MAX     63
+#define COLLECTIVE_ITERATIONS_MAX 10000
 
 struct collective {
     int32_t world_size; // 1..WORLD_SIZE_MAX
@@ -55,9 +59,11 @@ struct collective {
     enum collective_reduction reduction; // of those that reduce
     enum collective_element dtype;
     enum collective_algorithm algorithm;
-    int64_t count;  // elements, 0..COLLECTIVE_COUNT_MAX; of all_to_allv the most of any message
-    int32_t root;   // of broadcast and reduce
-    int32_t offset; // elements before the first in memory, so that it is not aligned
+    int64_t count;      // elements, 0..COLLECTIVE_COUNT_MAX; of all_to_allv the most of any message
+    int64_t size;       // bytes that set the count, as nccl-tests has them; 0: the count is given
+    int32_t iterations; // how often it is run, one behind the other; times are their mean
+    int32_t root;       // of broadcast and reduce
+    int32_t offset;     // elements before the first in memory, so that it is not aligned
     bool in_place;
     bool verify;
     uint64_t seed;         // of the elements
@@ -75,6 +81,11 @@ enum collective_algorithm collective_algorithm(const struct collective *c); // n
 
 // Elements that `from` sends to `to` in an all_to_all or all_to_allv.
 int64_t collective_message(const struct collective *c, int from, int to);
+
+// Bytes as nccl-tests counts them: of the larger of a rank's send and receive. And what its bus
+// bandwidth is in parts of its algorithm bandwidth.
+int64_t collective_size(const struct collective *c);
+double collective_bus_factor(const struct collective *c);
 
 // Elements of a rank's send and receive.
 int64_t collective_send_count(const struct collective *c, int rank);

@@ -160,6 +160,8 @@ static void all_gather(struct layout *l, enum collective_algorithm algorithm)
 static void operation_build(struct layout *l)
 {
     enum collective_algorithm algorithm = collective_algorithm(l->c);
+    if (algorithm == ALGORITHM_NCCL)
+        return;
     if (l->size == 1) {
         alone(l);
         return;

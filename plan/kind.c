@@ -21,6 +21,73 @@ void job_spec_of_case(struct job_spec *spec, const struct cp_case *c)
     spec->attention = *c;
 }
 
+// ---- field by field -----------------------------------------------------------------------------
+
+static bool is_case(const struct job_kind *kind)
+{
+    return kind == &job_kind_attention;
+}
+
+const struct case_field *job_kind_fields(const struct job_kind *kind)
+{
+    return is_case(kind) ? case_fields() : kind->fields;
+}
+
+const struct case_field *job_kind_field(const struct job_kind *kind, const char *name)
+{
+    return is_case(kind) ? case_field_find(name) : members_find(kind->fields, name);
+}
+
+const struct case_pair *job_kind_pair(const struct job_kind *kind, const char *name)
+{
+    return is_case(kind) ? case_pair_find(name) : NULL;
+}
+
+void job_spec_init(struct job_spec *spec, const struct job_kind *kind)
+{
+    spec->kind = kind;
+    if (is_case(kind)) {
+        case_init(&spec->attention);
+        return;
+    }
+    memset(spec->bytes, 0, sizeof spec->bytes);
+    kind->init(spec->bytes);
+}
+
+static enum status refuse_field(const struct job_kind *kind, const char *name, struct error *error);
+
+enum status job_spec_set(struct job_spec *spec, const char *name, const char *value,
+                         struct error *error)
+{
+    if (is_case(spec->kind))
+        return case_set(&spec->attention, name, value, error);
+    const struct case_field *field = members_find(spec->kind->fields, name);
+    return field ? members_set(spec->bytes, field, value, error)
+                 : refuse_field(spec->kind, name, error);
+}
+
+int job_spec_get(const struct job_spec *spec, const struct case_field *field, char *text,
+                 size_t size)
+{
+    return is_case(spec->kind) ? case_get(&spec->attention, field, text, size)
+                               : members_get(spec->bytes, field, text, size);
+}
+
+enum status job_spec_finish(struct job_spec *spec, struct error *error)
+{
+    const struct job_kind *kind = spec->kind;
+    if (kind->finish)
+        kind->finish(spec->bytes);
+    enum status status =
+        is_case(kind) ? STATUS_OK : members_check(spec->bytes, kind->fields, error);
+    return status == STATUS_OK ? kind->check(spec->bytes, error) : status;
+}
+
+size_t job_spec_bytes(const struct job_spec *spec)
+{
+    return is_case(spec->kind) ? case_bytes(&spec->attention) : spec->kind->spec_bytes;
+}
+
 // ---- from text ----------------------------------------------------------------------------------
 
 // "attention" has a message of its own, and is asked for with that.
@@ -73,15 +140,11 @@ enum status job_spec_parse(struct job_spec *spec, const struct job_text *text, s
     const struct job_kind *kind = job_kind_find(text->kind);
     if (!kind || !kind->fields)
         return refuse_kind(text->kind, error);
-    spec->kind = kind;
-    memset(spec->bytes, 0, sizeof spec->bytes);
-    kind->init(spec->bytes);
+    job_spec_init(spec, kind);
     enum status status = STATUS_OK;
     for (int i = 0; i < text->field_count && status == STATUS_OK; i++)
         status = field_parse(spec, text, i, error);
-    if (status == STATUS_OK)
-        status = members_check(spec->bytes, kind->fields, error);
-    return status == STATUS_OK ? kind->check(spec->bytes, error) : status;
+    return status == STATUS_OK ? job_spec_finish(spec, error) : status;
 }
 
 // ---- what is known of one -----------------------------------------------------------------------
@@ -203,8 +266,7 @@ int job_spec_command(const struct job_spec *spec, char *text, size_t size)
 
 uint32_t job_frame_fill(struct job_frame *frame, const struct job_spec *spec)
 {
-    bool attends = spec->kind == &job_kind_attention;
-    size_t bytes = attends ? case_bytes(&spec->attention) : spec->kind->spec_bytes;
+    size_t bytes = job_spec_bytes(spec);
     memset(frame->kind, 0, sizeof frame->kind);
     memcpy(frame->kind, spec->kind->name, strlen(spec->kind->name));
     memcpy(frame->spec, spec->bytes, bytes);

@@ -10,6 +10,8 @@
 
 #include "plan/cost.h"
 
+struct plan;
+
 #define KIND_NAME_MAX 32 // with its NUL
 
 // Maximum bytes of a spec; attention's may have more.
@@ -24,7 +26,14 @@ struct job_needs {
     struct case_cost cost;      // lower bounds of its work; zeros: not known
 };
 
-// All functions except init() and check() get specs that have passed check().
+// What a bench shows of a job beside its time: `work` per second, in units of `unit`.
+#define JOB_RATES_MAX 4
+struct job_rate {
+    const char *name; // with its unit, '_' for a space: "BUS_GB/s"
+    double work, unit;
+};
+
+// All functions except init(), finish() and check() get specs that have passed check().
 struct job_kind {
     const char *name;  // a word: letters, digits and underscores
     const char *about; // for the command's help, a few words: "run one ..."
@@ -35,6 +44,9 @@ struct job_kind {
     // message on the wire.
     const struct case_field *fields;
     void (*init)(void *spec); // defaults, into zeros
+    // Fills members that follow from others, after all that are given are set, and changes nothing
+    // when it is called again; NULL: there are none.
+    void (*finish)(void *spec);
     // OK, or the reason of a refusal, as case_check(). All members are within the table's ranges.
     enum status (*check)(const void *spec, struct error *error);
     void (*needs)(const void *spec, struct job_needs *needs);
@@ -46,6 +58,10 @@ struct job_kind {
     int (*describe)(const void *spec, char *text, size_t size);
     // Prints what a rank will do. RESOURCE_EXHAUSTED: memory is short. NULL: nothing is said of it.
     enum status (*explain)(const void *spec, int rank, FILE *out, struct error *error);
+    // Builds what a rank executes, if that is a plan; the caller's to destroy. NULL: it is none.
+    enum status (*plan)(const void *spec, int rank, struct plan **plan, struct error *error);
+    // Fills in rates; returns how many. NULL: none.
+    int (*rates)(const void *spec, struct job_rate rates[JOB_RATES_MAX]);
 };
 
 // All kinds; ends with NULL. Attention is the first.
@@ -80,6 +96,22 @@ struct job_text {
 };
 
 void job_spec_of_case(struct job_spec *spec, const struct cp_case *c);
+
+// Specs of any kind, attention included, field by field. A name may be that of a pair of fields of
+// a case, as "seqlen".
+const struct case_field *job_kind_fields(const struct job_kind *kind); // ends with a NULL name
+const struct case_field *job_kind_field(const struct job_kind *kind, const char *name); // or NULL
+const struct case_pair *job_kind_pair(const struct job_kind *kind, const char *name);   // or NULL
+void job_spec_init(struct job_spec *spec, const struct job_kind *kind);
+// INVALID_ARGUMENT, with the spec unchanged: an unknown name, or a value that is not accepted.
+enum status job_spec_set(struct job_spec *spec, const char *name, const char *value,
+                         struct error *error) MUST_CHECK;
+int job_spec_get(const struct job_spec *spec, const struct case_field *field, char *text,
+                 size_t size); // as members_get()
+// finish(), the ranges of all fields, then check().
+enum status job_spec_finish(struct job_spec *spec, struct error *error) MUST_CHECK;
+// Bytes of the spec that are in use, from its first on.
+size_t job_spec_bytes(const struct job_spec *spec);
 
 // Builds a spec from text: defaults, then the fields. INVALID_ARGUMENT: an unknown kind or field, a
 // value that a field does not accept, or a field given twice; otherwise the status of check().

@@ -36,7 +36,10 @@ bool number_parse_tokens(const char *text, int64_t *value)
     char digits[24];
     size_t length = strlen(text);
     char unit = length > 0 ? text[length - 1] : '\0';
-    int64_t factor = unit == 'k' || unit == 'K' ? 1024 : unit == 'm' || unit == 'M' ? 1048576 : 1;
+    int64_t factor = unit == 'k' || unit == 'K'   ? 1024
+                     : unit == 'm' || unit == 'M' ? 1048576
+                     : unit == 'g' || unit == 'G' ? 1073741824
+                                                  : 1;
     if (factor == 1)
         return number_parse_int(text, value);
     if (length > sizeof digits)

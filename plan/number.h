@@ -16,7 +16,7 @@ bool number_parse_digits(const char *text, uint64_t *value);
 // The same with a '-' before them.
 bool number_parse_int(const char *text, int64_t *value);
 
-// The same with k or m behind them: "16k" is 16384, "1m" is 1048576.
+// The same with k, m or g behind them: "16k" is 16384, "1m" is 1048576.
 bool number_parse_tokens(const char *text, int64_t *value);
 
 // Finite, with a decimal point whatever the locale is; no negative zero.

@@ -22,7 +22,7 @@ static enum status decode_id(const ProtobufCBinaryData *bytes, const char *name,
     return STATUS_OK;
 }
 
-static const struct map_field job_kind_field[] = {
+static const struct map_field kind_field[] = {
     {.name = "kind", .kind = MAP_TEXT, .size = KIND_NAME_MAX}, {.name = NULL}};
 static const struct map_field job_fields[] = {{.name = "name",
                                                .kind = MAP_TEXT,
@@ -43,7 +43,7 @@ static enum status decode_job(const Cpattn__V1__Run *run, struct job_text *job, 
                          "job is given beside a case or tensors; accepted is one of the two");
     enum status status = map_refuse_unknown(&message->base, "job", error);
     if (status == STATUS_OK)
-        status = map_decode(&message->base, job_kind_field, &path, job->kind, error);
+        status = map_decode(&message->base, kind_field, &path, job->kind, error);
     if (status == STATUS_OK && message->n_fields > JOB_FIELDS_MAX)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "job.fields has %zu entries; accepted are up to %d", message->n_fields,

@@ -20,6 +20,7 @@ cpattn_submit_SOURCES = client/submit/main.c
 cpattn_submit_LDADD = $(submit_libs)
 
 submit_matrices =
+submit_matrices += cases/collectives.yaml
 submit_matrices += cases/demonstration.yaml
 submit_matrices += cases/transformer-engine-p2p.yaml
 submit_matrices += cases/transformer-engine.yaml

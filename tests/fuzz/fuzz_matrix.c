@@ -34,12 +34,12 @@ static void require_list(const struct matrix_list *list)
     require(sum == list->count);
     for (int i = 0; i < list->count; i++) {
         const struct matrix_case *made = &list->cases[i];
-        struct cp_case c;
+        struct job_spec spec;
         struct error error;
-        matrix_case_load(made, &c);
+        matrix_case_load(made, &spec);
         require(made->id[0] != '\0');
         require((made->fate == MATRIX_RUNS) == (made->reason == NULL));
-        require(made->fate != MATRIX_RUNS || case_check(&c, &error) == STATUS_OK);
+        require(made->fate != MATRIX_RUNS || job_spec_finish(&spec, &error) == STATUS_OK);
     }
 }
 

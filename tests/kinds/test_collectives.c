@@ -107,7 +107,7 @@ static struct collective random_collective(void)
         c.operation = (enum collective_operation)(1 + random_below(COLLECTIVE_OPERATIONS - 1));
         c.reduction = (enum collective_reduction)(1 + random_below(REDUCTIONS - 1));
         c.dtype = (enum collective_element)(1 + random_below(ELEMENTS - 1));
-        c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHMS - 1));
+        c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHM_NCCL - 1));
         c.world_size = 1 + random_below(4);
         c.count = random_below(random_below(4) ? 300 : 20000);
         c.root = random_below(c.world_size);
@@ -143,7 +143,7 @@ START_TEST(whole_numbers_have_the_same_bits_with_every_algorithm)
         c.reduction = (enum collective_reduction)reduction;
         c.algorithm = ALGORITHM_RING;
         uint64_t digest = run(&c);
-        for (int a = ALGORITHM_TREE; a < ALGORITHMS; a++) {
+        for (int a = ALGORITHM_TREE; a < ALGORITHM_NCCL; a++) {
             c.algorithm = (enum collective_algorithm)a;
             ck_assert_uint_eq(run(&c), digest);
         }
@@ -167,6 +167,27 @@ START_TEST(other_kinds_in_between_change_no_bit)
         ck_assert_uint_eq(run(&c), digest);
     }
     ck_assert_int_eq(daemon_rank_pid(&d, 3, 1), pid);
+}
+END_TEST
+
+START_TEST(runs_one_behind_the_other_change_no_bit)
+{
+    struct collective c = usual();
+    uint64_t digest = run(&c);
+    c.iterations = 5;
+    ck_assert_uint_eq(run(&c), digest);
+}
+END_TEST
+
+START_TEST(a_size_is_the_count_of_nccl_tests)
+{
+    struct collective c = usual(), same = usual();
+    same.count = 250;
+    c.size = 1003;
+    ck_assert_uint_eq(run(&c), run(&same));
+    c.operation = same.operation = COLLECTIVE_ALL_GATHER;
+    same.count = 83;
+    ck_assert_uint_eq(run(&c), run(&same));
 }
 END_TEST
 
@@ -209,6 +230,16 @@ START_TEST(what_cannot_be_is_refused)
     c.algorithm = ALGORITHM_HALVING;
     expect_refused(&c, STATUS_UNIMPLEMENTED, "halving with all_gather on 3 ranks");
     c = usual();
+    c.algorithm = ALGORITHM_NCCL;
+    expect_refused(&c, STATUS_UNIMPLEMENTED, "algorithm is nccl, which GPUs have");
+    c.in_place = true;
+    c.operation = COLLECTIVE_SEND_RECEIVE;
+    expect_refused(&c, STATUS_UNIMPLEMENTED, "algorithm is nccl with send_receive in place");
+    c = usual();
+    c.in_place = true;
+    c.iterations = 2;
+    expect_refused(&c, STATUS_UNIMPLEMENTED, "iterations is 2 in place");
+    c = usual();
     c.count = COLLECTIVE_COUNT_MAX;
     expect_refused(&c, STATUS_RESOURCE_EXHAUSTED, "GiB");
 }
@@ -242,6 +273,8 @@ int main(void)
     tcase_add_test(tcase, random_ones_have_the_same_bits_in_every_order);
     tcase_add_test(tcase, whole_numbers_have_the_same_bits_with_every_algorithm);
     tcase_add_test(tcase, other_kinds_in_between_change_no_bit);
+    tcase_add_test(tcase, runs_one_behind_the_other_change_no_bit);
+    tcase_add_test(tcase, a_size_is_the_count_of_nccl_tests);
     tcase_add_test(tcase, one_that_is_not_verified_does_not_pass);
     tcase_add_test(tcase, what_cannot_be_is_refused);
     tcase_add_test(tcase, a_rank_that_is_killed_is_the_root_cause);

@@ -31,9 +31,9 @@ static struct matrix_list *expand(const struct matrix *matrix, const struct matr
 
 static const struct cp_case *case_of(const struct matrix_list *list, int index)
 {
-    static struct cp_case c;
-    matrix_case_load(&list->cases[index], &c);
-    return &c;
+    static struct job_spec spec;
+    matrix_case_load(&list->cases[index], &spec);
+    return &spec.attention;
 }
 
 // The ids of the cases of one fate, one per line.
@@ -153,11 +153,11 @@ START_TEST(labels_tell_numbers_apart)
         {"pad_multiple", "8", "padto8"},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        struct cp_case c;
+        struct job_spec spec;
         char label[MATRIX_LABEL_MAX];
-        case_init(&c);
-        ck_assert_int_eq(case_set(&c, wanted[i].field, wanted[i].value, NULL), STATUS_OK);
-        fields_label(&c, wanted[i].field, label, sizeof(label));
+        job_spec_init(&spec, &job_kind_attention);
+        ck_assert_int_eq(job_spec_set(&spec, wanted[i].field, wanted[i].value, NULL), STATUS_OK);
+        fields_label(&spec, wanted[i].field, label, sizeof(label));
         ck_assert_str_eq(label, wanted[i].label);
     }
 }
@@ -355,8 +355,9 @@ static const struct {
 } mistakes[] = {
     {"", "f:1:1: neither 'models' nor 'axes' is given: there is no case"},
     {"- a\n", "f:1:1: a list: expected a map"},
-    {"titel: x\n", "f:1:1: unknown key 'titel' (did you mean 'title'?); known: title, timeout, "
-                   "defaults, models, axes, set, exclude, subsets"},
+    {"titel: x\n",
+     "f:1:1: unknown key 'titel' (did you mean 'title'?); known: title, kind, timeout, "
+     "defaults, models, axes, set, exclude, subsets"},
     {"timeout: soon\n", "f:1:10: key 'timeout': value 'soon': expected a length of time such as "
                         "90, 90s, 1.5s, 250ms, 10us, 2m or 1h"},
     {"defaults:\n  hedas: 3\n", "f:2:3: 'hedas' is not a field of a case (did you mean 'heads'?)"},

@@ -53,9 +53,9 @@ static const struct matrix_case *find(const struct made *made, const char *id)
 
 static const struct cp_case *load(const struct matrix_case *one)
 {
-    static struct cp_case c;
-    matrix_case_load(one, &c);
-    return &c;
+    static struct job_spec spec;
+    matrix_case_load(one, &spec);
+    return &spec.attention;
 }
 
 static const char *list_value(const struct cp_case *c, const char *field)

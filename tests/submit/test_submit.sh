@@ -103,7 +103,7 @@ run matrix "$scratch/torn.yaml"
 tap_is "a torn file: exit status" "$status" 64
 tap_has "a torn file: line and column" "$err" "$scratch/torn.yaml:3:7: not readable as YAML: "
 printf 'models: {a: {}}\naxis: {dtype: [bf16]}\n' >"$scratch/key.yaml"
-refuses 64 "$scratch/key.yaml:2:1: unknown key 'axis' (did you mean 'axes'?); known: title, timeout, \
+refuses 64 "$scratch/key.yaml:2:1: unknown key 'axis' (did you mean 'axes'?); known: title, kind, timeout, \
 defaults, models, axes, set, exclude, subsets" matrix "$scratch/key.yaml"
 
 run

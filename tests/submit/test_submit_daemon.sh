@@ -144,6 +144,22 @@ tap_is "a collective that is not built" "$status $err" "76 cpattn-submit: algori
 accepted is one that is built for it, as auto"
 run collective reduce --world-size 3 --explain 0 --count 10
 tap_is "the plan of a collective" "$status $(grep -c 'reduce .* -> receive' "$scratch/out")" "0 2"
+run bench collective all_gather,reduce --world-size 2 --size 1k,64k --repeat 3 --warmup 0
+tap_is "a sweep of collectives" "$status $(head -n 1 "$scratch/out" | tr -s ' ' | cut -d ' ' -f 1-9) $(
+    sed 1d "$scratch/out" | awk '{ printf "%s ", $2 }')" \
+    "0 SIZE OPERATION TIME LEAST SPREAD ALGORITHM GB/s BUS GB/s all_gather reduce all_gather reduce "
+run bench collective all_gather --count 1k --world-size 4 --dtype fp16 --repeat 2 --json
+tap_is "bandwidths as nccl-tests has them" "$status $("$peek" json rates <"$scratch/out" >/dev/null
+    for rate in ALGORITHM BUS; do "$peek" json "rates.${rate}_GB/s" <"$scratch/out"; done | tr '\n' ' ' |
+        awk '{ print $2 / $1 }') $("$peek" json job.verify <"$scratch/out")" "0 0.75 false"
+run matrix "$top_srcdir/cases/collectives.yaml" --filter 'size<=512' --filter world_size=2 --filter elements=fp32 \
+    --save "$scratch/collectives.jsonl" --junit "$scratch/collectives.xml"
+tap_is "a matrix of collectives" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 16 cases: 16 passed"
+tap_is "its reports" "$(grep -c '<testcase' "$scratch/collectives.xml") $(
+    "$peek" json command <"$scratch/collectives.jsonl" | sort | head -n 1)" \
+    "16 cpattn-submit collective all_gather --count 1 --size 8"
+run matrix "$top_srcdir/cases/collectives.yaml" --list --filter seqlen=4
+tap_has "a field of another kind" "$status $err" "64 cpattn-submit: --filter seqlen=4: 'seqlen' is neither a field"
 run collective reduce --explain 2
 tap_is "the plan of a rank that there is not" "$status" 64
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit bench: how fast a case is. It is verified once; then it is repeated without, so
+// cpattn-submit bench: how fast a job is, of attention or of the kind that the first argument
+// names. It is verified once; then it is repeated without, so
 // that what is timed has been shown to be right and nothing stands between the runs.
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +22,13 @@
 #define SLOWER_DEFAULT 5 // percent
 
 struct bench_options {
-    struct options_case about;
+    const struct job_kind *kind;
+    union {
+        struct options_case about; // of attention
+        struct options_job job;    // of any other kind
+    };
+    const struct options_asking *asking; // of that
+    struct sweep *sweep;
     const char *save, *compare;
     int repeat, warmup, slower;
 };
@@ -64,12 +71,14 @@ static const char help_text[] =
     "without verification, and shows the median time of the slowest rank and the spread. "
     "With --verify off nothing is verified. Defaults are in brackets. An option of the case "
     "with commas, as --seqlen 4k,16k, stands for several cases; several such options are "
-    "combined."
+    "combined. The first argument may name another kind of job, as collective, whose options "
+    "follow; bench KIND --help lists them."
     "\vExamples:\n"
     "  cpattn-submit bench --world-size 4 --batch 1 --heads 32 --seqlen 16384\n"
     "  cpattn-submit bench --training false --repeat 100 --json\n"
     "  cpattn-submit bench --seqlen 4k,16k,64k --world-size 4 --save old.jsonl\n"
     "  cpattn-submit bench --seqlen 4k,16k,64k --world-size 4 --compare old.jsonl\n"
+    "  cpattn-submit bench collective all_reduce --world-size 2 --size 1k,1m,1g\n"
     "\n"
     "Exit status: 0 measured, 1 a result is wrong or slower than --compare allows, 64 the "
     "command line is wrong, 64 plus the number of the status if the case could not be run; "
@@ -83,7 +92,7 @@ static const struct argp argp = {.options = option_table, .parser = parse_option
 struct session {
     const struct bench_options *options;
     struct cpattn_client *client;
-    struct cp_case c; // as it is timed
+    struct job_spec spec; // as it is timed
     struct bench bench;
     struct outcome verified;      // of the first run
     struct outcome_digest digest; // of those without verification
@@ -92,32 +101,33 @@ struct session {
 
 // Runs a case once; the exit status, after words where that is not 0. *outcome and *result are the
 // caller's to end. `digest`: of the runs that it has to agree with, or NULL.
-static int run(struct session *s, const struct cp_case *c, struct outcome_digest *digest,
+static int run(struct session *s, const struct job_spec *spec, struct outcome_digest *digest,
                struct outcome *outcome, struct cpattn_result **result)
 {
     struct cpattn_error error = {.text = ""};
-    struct cpattn_case *made = command_library_case(c);
+    bool repeats = spec->kind != &job_kind_attention || spec->attention.deterministic;
+    struct cpattn_case *made = command_library_job(spec);
     if (!made)
         return command_exit(STATUS_RESOURCE_EXHAUSTED);
     progress_draw(&s->progress, command_now_ns(), "");
     enum cpattn_status status =
-        command_run(s->client, made, s->options->about.asking.timeout_ns, result, &error);
+        command_run(s->client, made, s->options->asking->timeout_ns, result, &error);
     cpattn_case_destroy(made);
     progress_clear(&s->progress);
     s->progress.done++;
     enum status memory = outcome_init(outcome, status, *result, error.text);
-    outcome->timeout_ns = s->options->about.asking.timeout_ns;
-    if (!memory && *result && digest && c->deterministic)
+    outcome->timeout_ns = s->options->asking->timeout_ns;
+    if (!memory && *result && digest && repeats)
         memory = outcome_compare(outcome, *result, digest);
     int exit_status = memory ? command_exit(memory) : command_outcome_exit(outcome);
     if (memory)
         command_complain("not enough memory for the answer");
     else if (exit_status != COMMAND_PASS)
-        verdict_print(stderr, c, outcome, *result, false);
+        verdict_print_job(stderr, spec, outcome, *result, false);
     return exit_status;
 }
 
-static int run_verified(struct session *s, const struct cp_case *asked)
+static int run_verified(struct session *s, const struct job_spec *asked)
 {
     struct cpattn_result *result = NULL;
     int exit_status = run(s, asked, NULL, &s->verified, &result);
@@ -129,22 +139,31 @@ static int run_timed(struct session *s, bool counts)
 {
     struct cpattn_result *result = NULL;
     struct outcome outcome = {.kind = OUTCOME_NOT_RUN};
-    int exit_status = run(s, &s->c, &s->digest, &outcome, &result);
+    int exit_status = run(s, &s->spec, &s->digest, &outcome, &result);
     if (exit_status == COMMAND_PASS && counts)
-        bench_add(&s->bench, &s->c, result);
+        bench_add(&s->bench, &s->spec, result);
     outcome_fini(&outcome);
     cpattn_result_destroy(result);
     return exit_status;
 }
 
-static int measure(struct session *s, const struct cp_case *asked)
+// What is timed is not verified: "off" of a case, "false" of what has such a field.
+static void verify_not(struct job_spec *spec)
+{
+    if (spec->kind == &job_kind_attention)
+        spec->attention.verify = VERIFY_OFF;
+    else if (job_kind_field(spec->kind, "verify"))
+        (void)!job_spec_set(spec, "verify", "false", NULL);
+}
+
+static int measure(struct session *s, const struct job_spec *asked)
 {
     const struct bench_options *o = s->options;
     progress_init(&s->progress, stderr, 1 + o->warmup + o->repeat, command_now_ns());
     s->progress.runs = true;
     int exit_status = run_verified(s, asked);
-    s->c = *asked;
-    s->c.verify = VERIFY_OFF;
+    s->spec = *asked;
+    verify_not(&s->spec);
     for (int i = 0; i < o->warmup && exit_status == COMMAND_PASS && !command_interrupted(); i++)
         exit_status = run_timed(s, false);
     for (int i = 0; i < o->repeat && exit_status == COMMAND_PASS && !command_interrupted(); i++)
@@ -166,13 +185,23 @@ struct series {
 
 // Bytes that a rank sends in forward and backward, the most of all ranks; 0 where it cannot be
 // told.
-static int64_t bytes_sent(const struct cp_case *c)
+static enum status plan_of(const struct job_spec *spec, int rank, struct plan **plan)
+{
+    struct error ignored;
+    if (spec->kind == &job_kind_attention)
+        return plan_create(&spec->attention, rank, plan, &ignored);
+    return spec->kind->plan ? spec->kind->plan(spec->bytes, rank, plan, &ignored)
+                            : STATUS_UNIMPLEMENTED;
+}
+
+static int64_t bytes_sent(const struct job_spec *spec)
 {
     int64_t most = 0;
-    for (int r = 0; r < c->world_size; r++) {
+    int world_size = job_spec_needs(spec).world_size;
+    for (int r = 0; r < world_size; r++) {
         struct plan *plan = NULL;
         int64_t sent = 0;
-        if (plan_create(c, r, &plan, NULL) != STATUS_OK)
+        if (plan_of(spec, r, &plan) != STATUS_OK)
             return 0;
         for (int32_t i = 0; i < plan->op_count; i++)
             sent += op_bytes(plan, &plan->ops[i]);
@@ -182,10 +211,10 @@ static int64_t bytes_sent(const struct cp_case *c)
     return most;
 }
 
-static double earlier_ns(const struct series *series, const struct cp_case *c)
+static double earlier_ns(const struct series *series, const struct job_spec *spec)
 {
     char command[CASE_COMMAND_MAX];
-    case_command(c, command, sizeof(command));
+    job_spec_command(spec, command, sizeof(command));
     const struct bench_entry *entry =
         series->earlier ? bench_record_find(series->earlier, command) : NULL;
     return entry ? entry->device_ns : 0;
@@ -201,8 +230,10 @@ static enum status judge(struct series *series, const struct bench_shown *shown,
     if (status || shown->earlier_ns <= 0 ||
         ns <= shown->earlier_ns * (1 + series->options->slower / 100.0))
         return status;
-    case_describe(shown->c, what, sizeof(what));
-    command_complain("%s: forward and backward take %.3f times as long as in %s", what,
+    job_spec_describe(shown->spec, what, sizeof(what));
+    command_complain("%s: %s %.3f times as long as in %s", what,
+                     shown->spec->kind == &job_kind_attention ? "forward and backward take"
+                                                              : "a run takes",
                      ns / shown->earlier_ns, series->options->compare);
     series->slower++;
     return STATUS_OK;
@@ -210,7 +241,7 @@ static enum status judge(struct series *series, const struct bench_shown *shown,
 
 static void fill_point(const struct series *series, int point)
 {
-    const struct sweep *sweep = &series->options->about.fields.sweep;
+    const struct sweep *sweep = series->options->sweep;
     table_row(series->table);
     for (int i = 0; i < sweep->count; i++)
         table_cell(series->table, PAINT_PLAIN, "%s", sweep_value(sweep, point, i));
@@ -220,22 +251,22 @@ static int show(struct series *series, const struct session *s, int point)
 {
     struct error error;
     const struct bench_options *o = series->options;
-    struct bench_shown shown = {.c = &s->c,
+    struct bench_shown shown = {.spec = &s->spec,
                                 .bench = &s->bench,
                                 .verified = &s->verified,
                                 .warmup = o->warmup,
                                 .repeat = o->repeat,
-                                .sent = bytes_sent(&s->c),
-                                .earlier_ns = earlier_ns(series, &s->c)};
-    if (series->save && !json_bench(series->save, &s->c, &s->verified, o->warmup, &s->bench))
+                                .sent = bytes_sent(&s->spec),
+                                .earlier_ns = earlier_ns(series, &s->spec)};
+    if (series->save && !json_bench(series->save, &s->spec, &s->verified, o->warmup, &s->bench))
         return command_file_failed(series->save, o->save, "the record");
-    if (o->about.asking.json && !json_bench(stdout, &s->c, &s->verified, o->warmup, &s->bench))
+    if (o->asking->json && !json_bench(stdout, &s->spec, &s->verified, o->warmup, &s->bench))
         return command_show_failed("the JSON");
     enum status status = judge(series, &shown, &error);
     if (!status && series->table) {
         fill_point(series, point);
         status = bench_table_row(series->table, &shown, series->earlier != NULL, &error);
-    } else if (!status && !o->about.asking.json) {
+    } else if (!status && !o->asking->json) {
         status = bench_table_print(stdout, &shown, &error);
     }
     if (status != STATUS_OK)
@@ -245,17 +276,25 @@ static int show(struct series *series, const struct session *s, int point)
 
 // ---- the cases --------------------------------------------------------------------------------
 
+static void point_fill(const struct bench_options *o, int point, struct job_spec *spec)
+{
+    if (o->kind == &job_kind_attention)
+        options_point(&o->about, point, spec);
+    else
+        options_job_point(&o->job, point, spec);
+}
+
 static int bench_point(struct series *series, int point)
 {
     struct session s = {.options = series->options, .client = series->client};
-    struct cp_case c;
+    struct job_spec spec;
     struct error error;
-    options_point(&series->options->about, point, &c);
+    point_fill(series->options, point, &spec);
     if (bench_init(&s.bench, series->options->repeat, &error)) {
         command_complain("%s", error.text);
         return command_exit(STATUS_RESOURCE_EXHAUSTED);
     }
-    int exit_status = measure(&s, &c);
+    int exit_status = measure(&s, &spec);
     // What an interrupt left is worth showing.
     if (exit_status == COMMAND_PASS || (command_interrupted() && s.bench.runs > 0)) {
         int shown = show(series, &s, point);
@@ -269,7 +308,7 @@ static int bench_point(struct series *series, int point)
 // "SEQLEN COMM": the columns of the fields with several values.
 static struct table *sweep_table(const struct series *series)
 {
-    const struct sweep *sweep = &series->options->about.fields.sweep;
+    const struct sweep *sweep = series->options->sweep;
     char names[SWEEP_FIELDS_MAX * 32] = "";
     size_t used = 0;
     for (int i = 0; i < sweep->count && used < sizeof(names); i++)
@@ -277,7 +316,9 @@ static struct table *sweep_table(const struct series *series)
                                  sweep->fields[i].name);
     for (char *c = names; *c; c++)
         *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
-    return bench_table_create(stdout, names, series->earlier != NULL);
+    struct job_spec spec;
+    point_fill(series->options, 0, &spec);
+    return bench_table_create(stdout, names, &spec, series->earlier != NULL);
 }
 
 // A case that fails or cannot be run does not keep the others from being measured; the exit status
@@ -285,8 +326,8 @@ static struct table *sweep_table(const struct series *series)
 static int bench_all(struct series *series)
 {
     int exit_status = COMMAND_PASS;
-    int points = sweep_points(&series->options->about.fields.sweep);
-    if (points > 1 && !series->options->about.asking.json)
+    int points = sweep_points(series->options->sweep);
+    if (points > 1 && !series->options->asking->json)
         series->table = sweep_table(series);
     for (int i = 0; i < points && !command_interrupted(); i++) {
         int one = bench_point(series, i);
@@ -331,7 +372,7 @@ static int bench(const struct bench_options *o)
     int exit_status = open_files(&series);
     if (!exit_status) {
         command_catch_interrupts();
-        series.client = options_connect(&o->about.asking, &exit_status);
+        series.client = options_connect(o->asking, &exit_status);
     }
     if (series.client)
         exit_status = bench_all(&series);
@@ -339,14 +380,45 @@ static int bench(const struct bench_options *o)
     return close_files(&series, exit_status);
 }
 
+// What argv[1] says, taken off the command line; attention where it names no kind.
+static const struct job_kind *kind_take(int *argc, char **argv, char name[64])
+{
+    const struct job_kind *kind = *argc > 1 ? job_kind_find(argv[1]) : NULL;
+    if (!kind || !kind->fields)
+        return &job_kind_attention;
+    snprintf(name, 64, "%s %s", argv[0], kind->name);
+    argv[1] = name;
+    (*argc)--;
+    return kind;
+}
+
+static int parse(struct bench_options *o, int argc, char **argv)
+{
+    char name[64];
+    o->kind = kind_take(&argc, argv, name);
+    if (o->kind == &job_kind_attention) {
+        o->asking = &o->about.asking;
+        o->sweep = &o->about.fields.sweep;
+        o->about.sweeps = true;
+        return options_parse_case(&o->about, &argp, o, true, argc, argv);
+    }
+    const struct argp of_kind = {.options = option_table,
+                                 .parser = parse_option,
+                                 .args_doc = o->kind->argument ? "[ARGUMENT]" : NULL,
+                                 .doc = help_text};
+    o->asking = &o->job.asking;
+    o->sweep = &o->job.fields.sweep;
+    o->job.sweeps = true;
+    return options_parse_job(&o->job, o->kind, &of_kind, o, argc, argv + 1);
+}
+
 int command_bench(int argc, char **argv)
 {
     struct bench_options options = {
         .repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT, .slower = SLOWER_DEFAULT};
-    options.about.sweeps = true;
-    int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
+    int exit_status = parse(&options, argc, argv);
     if (!exit_status)
         exit_status = bench(&options);
-    sweep_fini(&options.about.fields.sweep);
+    sweep_fini(options.sweep);
     return exit_status;
 }

@@ -114,6 +114,25 @@ struct cpattn_case *command_library_case(const struct cp_case *c)
     return NULL;
 }
 
+struct cpattn_case *command_library_job(const struct job_spec *spec)
+{
+    const struct job_kind *kind = spec->kind;
+    if (kind == &job_kind_attention)
+        return command_library_case(&spec->attention);
+    struct cpattn_case *made = cpattn_case_create_kind(kind->name);
+    bool fine = made != NULL;
+    for (const struct case_field *field = kind->fields; field->name && fine; field++) {
+        char value[JOB_FIELD_VALUE_MAX];
+        job_spec_get(spec, field, value, sizeof(value));
+        fine = cpattn_case_set(made, field->name, value, NULL) == CPATTN_OK;
+    }
+    if (fine)
+        return made;
+    cpattn_case_destroy(made);
+    command_complain("not enough memory for a job");
+    return NULL;
+}
+
 // ---- one run ----------------------------------------------------------------------------------
 
 static void await_answer(struct cpattn_request *request)

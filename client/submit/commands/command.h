@@ -76,9 +76,10 @@ struct command_requests {
 struct cpattn_client *command_connect(const char *socket, const struct command_requests *requests,
                                       int *exit_status);
 
-// Converts a case that has passed case_check() to the library's type. NULL, after a message: out of
-// memory.
+// Converts a case that has passed case_check(), or a job of any kind, to the library's type. NULL,
+// after a message: out of memory.
 struct cpattn_case *command_library_case(const struct cp_case *c);
+struct cpattn_case *command_library_job(const struct job_spec *spec);
 
 // Submits a case and waits for the answer, as cpattn_run() gives it. Says on a terminal what it
 // waits for when that takes long, and cancels on an interrupt that command_catch_interrupts() has

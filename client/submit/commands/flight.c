@@ -115,7 +115,7 @@ static void submit(struct air *air, struct slot *slot)
     struct daemon *daemon = daemon_of(air, slot);
     struct cpattn_error error = {CPATTN_RESOURCE_EXHAUSTED, "not enough memory for the case"};
     struct cpattn_case *made =
-        command_library_case(air->flight->load(air->flight->context, slot->number));
+        command_library_job(air->flight->load(air->flight->context, slot->number));
     enum cpattn_status status = CPATTN_RESOURCE_EXHAUSTED;
     if (made)
         status = cpattn_submit_limited(daemon->client, made, TIMEOUT_MAX_NS,

@@ -5,7 +5,7 @@
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_FLIGHT_H
 
 #include "client/cpattn.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 #define FLIGHT_JOBS_MAX    512
 #define FLIGHT_CLIENTS_MAX 16
@@ -25,7 +25,7 @@ struct flight {
     // which may bring a number back.
     bool (*next)(void *context, int *number);
     // The case of a number; it is read before the next call.
-    const struct cp_case *(*load)(void *context, int number);
+    const struct job_spec *(*load)(void *context, int number);
     // An answer; `result` (or NULL) is the callee's to destroy.
     void (*answered)(void *context, int number, enum cpattn_status status,
                      struct cpattn_result *result, const char *text);

@@ -9,7 +9,6 @@
 #include "client/submit/commands/options.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/write/json.h"
-#include "plan/members.h"
 
 #define REPEAT_MAX 1000000
 
@@ -70,29 +69,12 @@ static int explain(const struct job_options *o)
 
 // ---- with one ---------------------------------------------------------------------------------
 
-// The library's case of the job; NULL, after a complaint, when memory is short.
-static struct cpattn_case *library_case(const struct job_spec *spec)
-{
-    struct cpattn_case *made = cpattn_case_create_kind(spec->kind->name);
-    bool fine = made != NULL;
-    for (const struct case_field *field = spec->kind->fields; field->name && fine; field++) {
-        char value[JOB_FIELD_VALUE_MAX];
-        members_get(spec->bytes, field, value, sizeof(value));
-        fine = cpattn_case_set(made, field->name, value, NULL) == CPATTN_OK;
-    }
-    if (fine)
-        return made;
-    cpattn_case_destroy(made);
-    command_complain("not enough memory for a job");
-    return NULL;
-}
-
 static int show(const struct job_options *o, const struct outcome *outcome,
                 const struct cpattn_result *result, bool last)
 {
     const struct options_job *about = &o->about;
     if (about->asking.json)
-        return command_json_exit(json_job(stdout, &about->spec, outcome, result));
+        return command_json_exit(json_job(stdout, NULL, &about->spec, outcome, result));
     if (last || command_outcome_exit(outcome) != COMMAND_PASS)
         verdict_print_job(stdout, &about->spec, outcome, result, o->verbose);
     return COMMAND_PASS;
@@ -123,7 +105,7 @@ static int run(const struct job_options *o, struct cpattn_client *client,
 static int submit(const struct job_options *o)
 {
     int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
-    struct cpattn_case *c = library_case(&o->about.spec);
+    struct cpattn_case *c = command_library_job(&o->about.spec);
     if (!c)
         return exit_status;
     command_catch_interrupts();

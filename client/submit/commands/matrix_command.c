@@ -18,10 +18,10 @@
 static bool list_json(const struct matrix_case *made)
 {
     struct outcome outcome;
-    struct cp_case c;
-    matrix_case_load(made, &c);
+    struct job_spec spec;
+    matrix_case_load(made, &spec);
     bool fine =
-        !matrix_run_fate(made, &outcome) && json_answer(stdout, made->id, &c, &outcome, NULL);
+        !matrix_run_fate(made, &outcome) && json_job(stdout, made->id, &spec, &outcome, NULL);
     outcome_fini(&outcome);
     return fine;
 }
@@ -54,7 +54,7 @@ static int print_list(const struct matrix_options *o, const struct matrix_list *
     int width = list_width(o, list);
     for (int i = 0; i < list->count; i++) {
         const struct matrix_case *made = &list->cases[i];
-        struct cp_case c;
+        struct job_spec spec;
         char what[256];
         if (!is_listed(o, made))
             continue;
@@ -63,8 +63,8 @@ static int print_list(const struct matrix_options *o, const struct matrix_list *
                 continue;
             return command_json_exit(false);
         }
-        matrix_case_load(made, &c);
-        case_describe(&c, what, sizeof(what));
+        matrix_case_load(made, &spec);
+        job_spec_describe(&spec, what, sizeof(what));
         printf("%-*s  %s%s%s\n", width, made->id, made->fate == MATRIX_REFUSED ? "refused: " : "",
                made->reason ? made->reason : what, kind_text(made->kind));
     }

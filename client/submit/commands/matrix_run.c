@@ -63,7 +63,7 @@ static bool next_case(void *context, int *number)
     return true;
 }
 
-static const struct cp_case *load_case(void *context, int number)
+static const struct job_spec *load_case(void *context, int number)
 {
     struct matrix_run *run = context;
     matrix_case_load(&run->list->cases[number], &run->submitted);
@@ -73,14 +73,14 @@ static const struct cp_case *load_case(void *context, int number)
 // ---- what is answered -------------------------------------------------------------------------
 
 // The text that the report shows of a case that did not pass.
-static void keep_detail(struct outcome *outcome, const struct cp_case *c,
+static void keep_detail(struct outcome *outcome, const struct job_spec *spec,
                         const struct cpattn_result *result)
 {
     size_t size;
     FILE *memory = open_memstream(&outcome->detail, &size);
     if (!memory)
         return;
-    verdict_print_cause(memory, "      ", c, outcome, result);
+    verdict_print_cause_job(memory, "      ", spec, outcome, result);
     if (fclose(memory) == 0)
         return;
     free(outcome->detail);
@@ -132,16 +132,16 @@ static void print_retried(const struct matrix_run *run, int number)
     fflush(lines_out(run));
 }
 
-static void write_answer(struct matrix_run *run, int number, const struct cp_case *c,
+static void write_answer(struct matrix_run *run, int number, const struct job_spec *spec,
                          const struct cpattn_result *result)
 {
     const struct outcome *o = &run->outcomes[number];
     const char *id = run->list->cases[number].id;
-    bool written = !run->options->json || json_answer(stdout, id, c, o, result);
+    bool written = !run->options->json || json_job(stdout, id, spec, o, result);
     if (!written)
         run->failed_io = run->stopped = true;
     if (run->save && !run->save_exit && o->kind != OUTCOME_NOT_RUN &&
-        !json_answer(run->save, id, c, o, result)) {
+        !json_job(run->save, id, spec, o, result)) {
         const struct matrix_options *options = run->options;
         run->save_exit = command_file_failed(
             run->save, options->save ? options->save : options->resume, "the record");
@@ -152,26 +152,27 @@ static void write_answer(struct matrix_run *run, int number, const struct cp_cas
 // Tells the world of the outcome of a case, which is final.
 static void publish(struct matrix_run *run, int number, const struct cpattn_result *result)
 {
-    struct cp_case c;
-    matrix_case_load(&run->list->cases[number], &c);
+    struct job_spec spec;
+    matrix_case_load(&run->list->cases[number], &spec);
     if (!outcome_is_good(&run->outcomes[number]) && run->options->fail_fast)
         run->stopped = true;
     count(&run->progress, &run->outcomes[number]);
     progress_clear(&run->progress);
     print_answered(run, number);
-    write_answer(run, number, &c, result);
+    write_answer(run, number, &spec, result);
 }
 
 // Completes an outcome by what only the case and the run know.
 static void finish(const struct matrix_run *run, int number, const struct cpattn_result *result)
 {
     struct outcome *outcome = &run->outcomes[number];
-    struct cp_case c;
-    matrix_case_load(&run->list->cases[number], &c);
-    outcome->blind = outcome->kind == OUTCOME_PASS && case_blind(&c, NULL, 0) > 0;
+    struct job_spec spec;
+    matrix_case_load(&run->list->cases[number], &spec);
+    outcome->blind = outcome->kind == OUTCOME_PASS && spec.kind == &job_kind_attention &&
+                     case_blind(&spec.attention, NULL, 0) > 0;
     outcome->timeout_ns = run->timeout_ns;
     if (outcome->kind == OUTCOME_FAIL || outcome->kind == OUTCOME_ERROR)
-        keep_detail(outcome, &c, result);
+        keep_detail(outcome, &spec, result);
 }
 
 // Puts a case back that is to run once more: a repeat that passed so far, or a try that did not.
@@ -214,6 +215,12 @@ static void settle_held(struct outcome *outcome, struct outcome *held)
     *held = (struct outcome){.kind = OUTCOME_NOT_RUN};
 }
 
+// Whether two runs have to give the same bits.
+static bool repeats_bits(const struct job_spec *spec)
+{
+    return spec->kind != &job_kind_attention || spec->attention.deterministic;
+}
+
 static void answered(void *context, int number, enum cpattn_status status,
                      struct cpattn_result *result, const char *text)
 {
@@ -221,7 +228,7 @@ static void answered(void *context, int number, enum cpattn_status status,
     struct outcome *outcome = &run->outcomes[number];
     run->flights[number].flying = false;
     enum status memory = outcome_init(outcome, status, result, text);
-    if (!memory && result && run->options->repeat > 1 && load_case(run, number)->deterministic)
+    if (!memory && result && run->options->repeat > 1 && repeats_bits(load_case(run, number)))
         memory = outcome_compare(outcome, result, &run->flights[number].digest);
     if (memory)
         run->failed_io = run->stopped = true;
@@ -309,11 +316,11 @@ enum status matrix_run_check_record(const struct matrix_run *run, struct error *
     char command[CASE_COMMAND_MAX];
     for (int i = 0; i < run->list->count; i++) {
         const struct record_entry *entry = verdict_of(run, i);
-        struct cp_case c;
+        struct job_spec spec;
         if (!entry)
             continue;
-        matrix_case_load(&run->list->cases[i], &c);
-        case_command(&c, command, sizeof(command));
+        matrix_case_load(&run->list->cases[i], &spec);
+        job_spec_command(&spec, command, sizeof(command));
         if (!entry->command || strcmp(entry->command, command) != 0)
             return error_set(error, STATUS_FAILED_PRECONDITION,
                              "%s: %s was another case in that run; --resume takes the matrix and "

@@ -23,7 +23,7 @@ struct matrix_run {
     int *again;                    // [list->count]: a ring of cases to be submitted once more
     int again_first, again_count;
     int next; // in `order`
-    struct cp_case submitted;
+    struct job_spec submitted;
     bool stopped; // nothing more is submitted
     bool lost;    // there is no daemon now
 };

@@ -96,7 +96,7 @@ static error_t parse_field(int key, char *value, struct argp_state *state)
     int index = key - KEY_FIRST;
     if (index < 0 || index >= OPTIONS_FIELDS_MAX || !fields->names[index][0])
         return ARGP_ERR_UNKNOWN;
-    bool sweeps = fields->sweeps && sweep_is_meant(fields->names[index], value);
+    bool sweeps = fields->sweeps && sweep_is_meant(&fields->sweep, fields->names[index], value);
     enum status status = sweeps ? sweep_add(&fields->sweep, fields->names[index], value, &error)
                                 : field_set(fields, fields->names[index], value, &error);
     if (status == STATUS_OK)
@@ -126,8 +126,8 @@ void options_spec_init(struct options_fields *fields, struct job_spec *spec)
     int index = 0;
     memset(fields, 0, sizeof(*fields));
     fields->spec = spec;
-    memset(spec->bytes, 0, sizeof(spec->bytes));
-    spec->kind->init(spec->bytes);
+    fields->sweep.kind = spec->kind;
+    job_spec_init(spec, spec->kind);
     add_fields(fields, spec->kind->fields, spec->bytes, &index);
     fields->argp = (struct argp){.options = fields->options, .parser = parse_field};
 }
@@ -138,6 +138,7 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c)
     int index = 0;
     memset(fields, 0, sizeof(*fields));
     fields->c = c;
+    fields->sweep.kind = &job_kind_attention;
     case_init(&usual);
     struct argp_option *option = add_fields(fields, case_fields(), &usual, &index);
     for (const struct case_pair *pair = case_pairs(); pair->name; pair++) {
@@ -368,7 +369,7 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
     o->own = input;
     o->asks = asks;
     o->asking = (struct options_asking){.patience_ns = PATIENCE_DEFAULT};
-    fields_init(&o->c);
+    fields_case_init(&o->c);
     options_fields_init(&o->fields, &o->c);
     o->fields.sweeps = o->sweeps;
     int exit_status = options_parse(&argp, argc, argv, o);
@@ -376,12 +377,12 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
         return exit_status;
     enum status status = STATUS_OK;
     for (int i = 0; i < sweep_points(&o->fields.sweep) && !status; i++) {
-        struct cp_case c;
-        options_point(o, i, &c);
-        status = case_check(&c, &error);
+        struct job_spec spec;
+        options_point(o, i, &spec);
+        status = case_check(&spec.attention, &error);
     }
     if (o->fields.sweep.count == 0)
-        fields_finish(&o->c);
+        fields_case_finish(&o->c);
     if (status != STATUS_OK)
         command_complain("%s", error.text);
     return command_exit(status);
@@ -396,8 +397,10 @@ static error_t take_argument(struct options_job *o, const struct argp_state *sta
     struct error error;
     if (!kind->argument || state->arg_num > 0)
         return options_no_argument(state, value);
-    if (members_set(o->spec.bytes, members_find(kind->fields, kind->argument), value, &error) ==
-        STATUS_OK)
+    bool several = o->sweeps && sweep_is_meant(&o->fields.sweep, kind->argument, value);
+    enum status status = several ? sweep_add(&o->fields.sweep, kind->argument, value, &error)
+                                 : job_spec_set(&o->spec, kind->argument, value, &error);
+    if (status == STATUS_OK)
         return 0;
     command_complain("%s", error.text);
     return EINVAL;
@@ -434,20 +437,35 @@ int options_parse_job(struct options_job *o, const struct job_kind *kind, const 
     o->asking = (struct options_asking){.patience_ns = PATIENCE_DEFAULT};
     o->spec.kind = kind;
     options_spec_init(&o->fields, &o->spec);
+    o->fields.sweeps = o->sweeps;
     int exit_status = options_parse(&argp, argc, argv, o);
     if (exit_status != COMMAND_PASS)
         return exit_status;
-    enum status status = kind->check(o->spec.bytes, &error);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < sweep_points(&o->fields.sweep) && !status; i++) {
+        struct job_spec spec;
+        options_job_point(o, i, &spec);
+        status = job_spec_finish(&spec, &error);
+    }
+    if (o->fields.sweep.count == 0)
+        fields_finish(&o->spec);
     if (status != STATUS_OK)
         command_complain("%s", error.text);
     return command_exit(status);
 }
 
-void options_point(const struct options_case *o, int point, struct cp_case *c)
+void options_point(const struct options_case *o, int point, struct job_spec *spec)
 {
-    *c = o->c;
-    sweep_apply(&o->fields.sweep, point, c);
-    fields_finish(c);
+    job_spec_of_case(spec, &o->c);
+    sweep_apply(&o->fields.sweep, point, spec);
+    fields_finish(spec);
+}
+
+void options_job_point(const struct options_job *o, int point, struct job_spec *spec)
+{
+    *spec = o->spec;
+    sweep_apply(&o->fields.sweep, point, spec);
+    fields_finish(spec);
 }
 
 // ---- values -----------------------------------------------------------------------------------

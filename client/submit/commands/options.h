@@ -64,7 +64,8 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
 
 // A command about one job of another kind than attention.
 struct options_job {
-    struct job_spec spec; // of the caller's kind
+    struct job_spec spec; // of the caller's kind; of a sweep: as in struct options_case
+    bool sweeps;          // the caller's
     struct options_asking asking;
     struct options_fields fields;
     void *own; // of options_parse_job()
@@ -75,8 +76,9 @@ struct options_job {
 int options_parse_job(struct options_job *o, const struct job_kind *kind, const struct argp *own,
                       void *input, int argc, char **argv);
 
-// The case of a point of the sweep, below sweep_points(&o->fields.sweep).
-void options_point(const struct options_case *o, int point, struct cp_case *c);
+// The job of a point of the sweep, below sweep_points(&o->fields.sweep).
+void options_point(const struct options_case *o, int point, struct job_spec *spec);
+void options_job_point(const struct options_job *o, int point, struct job_spec *spec);
 
 // Parses a command line. Without an option of that name, with a value that is refused, or with an
 // argument too many or too few: complains and returns COMMAND_USAGE. --help and --usage print and

@@ -8,14 +8,14 @@ void sweep_fini(struct sweep *sweep)
 {
     for (int i = 0; i < sweep->count; i++)
         free(sweep->fields[i].text);
-    *sweep = (struct sweep){.count = 0};
+    sweep->count = 0;
 }
 
-bool sweep_is_meant(const char *name, const char *value)
+bool sweep_is_meant(const struct sweep *sweep, const char *name, const char *value)
 {
-    const struct case_field *field = case_field_find(name);
-    bool single =
-        case_pair_find(name) || (field && field->kind != FIELD_LIST && field->kind != FIELD_TEXT);
+    const struct case_field *field = job_kind_field(sweep->kind, name);
+    bool single = job_kind_pair(sweep->kind, name) ||
+                  (field && field->kind != FIELD_LIST && field->kind != FIELD_TEXT);
     return single && strchr(value, ',');
 }
 
@@ -27,15 +27,16 @@ int sweep_points(const struct sweep *sweep)
     return points;
 }
 
-static enum status value_add(struct sweep_field *field, const char *value, struct error *error)
+static enum status value_add(const struct sweep *sweep, struct sweep_field *field,
+                             const char *value, struct error *error)
 {
-    struct cp_case tried;
-    case_init(&tried);
+    struct job_spec tried;
+    job_spec_init(&tried, sweep->kind);
     if (field->count == SWEEP_VALUES_MAX)
         return error_set(error, STATUS_INVALID_ARGUMENT, "--%s has more than %d values",
                          field->name, SWEEP_VALUES_MAX);
     field->values[field->count++] = value;
-    return case_set(&tried, field->name, value, error);
+    return job_spec_set(&tried, field->name, value, error);
 }
 
 enum status sweep_add(struct sweep *sweep, const char *name, const char *value, struct error *error)
@@ -54,7 +55,7 @@ enum status sweep_add(struct sweep *sweep, const char *name, const char *value, 
     enum status status = STATUS_OK;
     char *rest = field->text;
     for (char *one; !status && (one = strsep(&rest, ","));)
-        status = value_add(field, one, error);
+        status = value_add(sweep, field, one, error);
     if (!status && sweep_points(sweep) > SWEEP_POINTS_MAX)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "these options make %d cases; "
@@ -70,8 +71,8 @@ const char *sweep_value(const struct sweep *sweep, int point, int field)
     return sweep->fields[field].values[point % sweep->fields[field].count];
 }
 
-void sweep_apply(const struct sweep *sweep, int point, struct cp_case *c)
+void sweep_apply(const struct sweep *sweep, int point, struct job_spec *spec)
 {
     for (int i = 0; i < sweep->count; i++)
-        (void)!case_set(c, sweep->fields[i].name, sweep_value(sweep, point, i), NULL);
+        (void)!job_spec_set(spec, sweep->fields[i].name, sweep_value(sweep, point, i), NULL);
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "common/status.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 #define SWEEP_FIELDS_MAX 8
 #define SWEEP_VALUES_MAX 64 // of a field
@@ -21,15 +21,16 @@ struct sweep_field {
     int count;
 };
 
-// Zeros are a sweep of one point.
+// Without fields: a sweep of one point.
 struct sweep {
+    const struct job_kind *kind;
     struct sweep_field fields[SWEEP_FIELDS_MAX];
     int count;
 };
 void sweep_fini(struct sweep *sweep);
 
 // Whether a value is several: it has commas, and the field takes no list and no text.
-bool sweep_is_meant(const char *name, const char *value);
+bool sweep_is_meant(const struct sweep *sweep, const char *name, const char *value);
 
 // Adds a field. INVALID_ARGUMENT: a value that the field does not take, a field that is there
 // already, too many of anything.
@@ -38,8 +39,8 @@ enum status sweep_add(struct sweep *sweep, const char *name, const char *value,
 
 int sweep_points(const struct sweep *sweep); // at least 1
 
-// Sets the fields of a point in a case. The values were tried when they were added.
-void sweep_apply(const struct sweep *sweep, int point, struct cp_case *c);
+// Sets the fields of a point in a spec. The values were tried when they were added.
+void sweep_apply(const struct sweep *sweep, int point, struct job_spec *spec);
 
 // The value of a field at a point.
 const char *sweep_value(const struct sweep *sweep, int point, int field);

@@ -2,6 +2,7 @@
 #include "client/submit/matrix/fields.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct letter {
@@ -13,42 +14,82 @@ static const struct letter {
     {"seqlen", "s"},     {"seed", "seed"},       {"explore_seed", "explore"},
     {"a2a_size", "a"},   {"lengths_q", "len"},   {"lengths_kv", "lenkv"},
     {"padded_q", "pad"}, {"padded_kv", "padkv"}, {"pad_multiple", "padto"},
+    {"count", "n"},      {"size", ""},           {"root", "root"},
+    {"offset", "at"},
 };
 
-void fields_init(struct cp_case *c)
+void fields_case_init(struct cp_case *c)
 {
     case_init(c);
     c->kv_heads = FIELDS_FOLLOW;
 }
 
-void fields_finish(struct cp_case *c)
+void fields_case_finish(struct cp_case *c)
 {
     if (c->kv_heads == FIELDS_FOLLOW)
         c->kv_heads = c->heads;
 }
 
-static uint64_t field_mask(const char *name)
+static bool is_case(const struct job_kind *kind)
 {
-    const struct case_field *field = case_field_find(name);
-    return field ? UINT64_C(1) << (field - case_fields()) : 0;
+    return kind == &job_kind_attention;
 }
 
-uint64_t fields_mask(const char *name)
+void fields_init(struct job_spec *spec, const struct job_kind *kind)
 {
-    const struct case_pair *pair = case_pair_find(name);
-    return pair ? field_mask(pair->members[0]) | field_mask(pair->members[1]) : field_mask(name);
+    job_spec_init(spec, kind);
+    if (is_case(kind))
+        fields_case_init(&spec->attention);
 }
 
-const char *fields_first(uint64_t mask)
+void fields_finish(struct job_spec *spec)
 {
-    return case_fields()[__builtin_ctzll(mask)].name;
+    if (is_case(spec->kind))
+        fields_case_finish(&spec->attention);
+    else if (spec->kind->finish)
+        spec->kind->finish(spec->bytes);
 }
 
-int fields_label(const struct cp_case *c, const char *name, char *text, size_t size)
+static uint64_t field_mask(const struct job_kind *kind, const char *name)
 {
-    const struct case_field *field = &case_fields()[__builtin_ctzll(fields_mask(name))];
+    const struct case_field *field = job_kind_field(kind, name);
+    return field ? UINT64_C(1) << (field - job_kind_fields(kind)) : 0;
+}
+
+uint64_t fields_mask(const struct job_kind *kind, const char *name)
+{
+    const struct case_pair *pair = job_kind_pair(kind, name);
+    return pair ? field_mask(kind, pair->members[0]) | field_mask(kind, pair->members[1])
+                : field_mask(kind, name);
+}
+
+const char *fields_first(const struct job_kind *kind, uint64_t mask)
+{
+    return job_kind_fields(kind)[__builtin_ctzll(mask)].name;
+}
+
+// "64k" for 65536, as such fields take it.
+static void shorten(char *value, size_t size)
+{
+    static const char units[] = " kmg";
+    unsigned long long number = strtoull(value, NULL, 10);
+    int unit = 0;
+    while (number > 0 && number % 1024 == 0 && unit < 3) {
+        number /= 1024;
+        unit++;
+    }
+    if (unit > 0)
+        snprintf(value, size, "%llu%c", number, units[unit]);
+}
+
+int fields_label(const struct job_spec *spec, const char *name, char *text, size_t size)
+{
+    const struct case_field *fields = job_kind_fields(spec->kind);
+    const struct case_field *field = &fields[__builtin_ctzll(fields_mask(spec->kind, name))];
     char value[CASE_VALUE_MAX];
-    case_get(c, field, value, sizeof(value));
+    job_spec_get(spec, field, value, sizeof(value));
+    if (!is_case(spec->kind) && field->kind == FIELD_INT)
+        shorten(value, sizeof(value));
     if (field->kind == FIELD_CHOICE || field->kind == FIELD_TEXT)
         return snprintf(text, size, "%s", value);
     for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)

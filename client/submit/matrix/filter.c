@@ -41,6 +41,7 @@ struct test {
 enum target { TARGET_FIELD, TARGET_PAIR, TARGET_PRODUCT, TARGET_LABEL, TARGET_ID };
 
 struct filter_condition {
+    const struct job_kind *kind;
     enum target target;
     bool joined;                                          // by "or" to the condition before it
     const struct case_field *field;                       // TARGET_FIELD; of TARGET_PAIR the first
@@ -72,9 +73,9 @@ void filter_fini(struct filter *filter)
 
 // ---- deciding ---------------------------------------------------------------------------------
 
-static struct number field_number(const struct cp_case *c, const struct case_field *field)
+static struct number field_number(const struct job_spec *spec, const struct case_field *field)
 {
-    const char *member = (const char *)c + field->offset;
+    const char *member = spec->bytes + field->offset;
     struct number number = {0, 0};
     int32_t narrow;
     bool flag;
@@ -96,12 +97,12 @@ static struct number field_number(const struct cp_case *c, const struct case_fie
 }
 
 // Beyond 64 bits it stays at the largest number.
-static struct number product(const struct cp_case *c, const struct filter_condition *condition)
+static struct number product(const struct job_spec *spec, const struct filter_condition *condition)
 {
     struct number number = {1, 1};
     for (int i = 0; i < condition->factor_count; i++)
-        if (__builtin_mul_overflow(number.integer, field_number(c, condition->factors[i]).integer,
-                                   &number.integer))
+        if (__builtin_mul_overflow(
+                number.integer, field_number(spec, condition->factors[i]).integer, &number.integer))
             number.integer = INT64_MAX;
     number.real = (double)number.integer;
     return number;
@@ -112,13 +113,13 @@ static bool number_equal(struct number a, struct number b)
     return a.integer == b.integer && a.real == b.real;
 }
 
-static bool test_number(const struct test *t, const struct cp_case *c, struct number value)
+static bool test_number(const struct test *t, const struct job_spec *spec, struct number value)
 {
     return (!(t->parts & TEST_EQUAL) || number_equal(value, t->equal)) &&
            (!(t->parts & TEST_MIN) || value.real >= t->min) &&
            (!(t->parts & TEST_MAX) || value.real <= t->max) &&
            (!(t->parts & TEST_MULTIPLE) || value.integer % t->multiple == 0) &&
-           (!(t->parts & TEST_FIELD) || number_equal(value, field_number(c, t->other)));
+           (!(t->parts & TEST_FIELD) || number_equal(value, field_number(spec, t->other)));
 }
 
 // Texts, and lists as text, are compared with shell patterns.
@@ -127,10 +128,11 @@ static bool field_is_text(const struct case_field *field)
     return field->kind == FIELD_TEXT || field->kind == FIELD_LIST;
 }
 
-static bool test_text(const struct test *t, const struct cp_case *c, const struct case_field *field)
+static bool test_text(const struct test *t, const struct job_spec *spec,
+                      const struct case_field *field)
 {
     char text[CASE_VALUE_MAX];
-    case_get(c, field, text, sizeof(text));
+    job_spec_get(spec, field, text, sizeof(text));
     return fnmatch(t->pattern, text, 0) == 0;
 }
 
@@ -143,16 +145,16 @@ static bool test_holds(const struct filter_condition *condition, const struct te
     case TARGET_ID:
         return fnmatch(t->pattern, subject->id, 0) == 0;
     case TARGET_PRODUCT:
-        return test_number(t, subject->c, product(subject->c, condition));
+        return test_number(t, subject->spec, product(subject->spec, condition));
     case TARGET_FIELD:
     case TARGET_PAIR:
         break;
     }
     if (t->parts & TEST_PATTERN)
-        return test_text(t, subject->c, condition->field);
-    return test_number(t, subject->c, field_number(subject->c, condition->field)) &&
+        return test_text(t, subject->spec, condition->field);
+    return test_number(t, subject->spec, field_number(subject->spec, condition->field)) &&
            (condition->target == TARGET_FIELD ||
-            test_number(t, subject->c, field_number(subject->c, condition->second)));
+            test_number(t, subject->spec, field_number(subject->spec, condition->second)));
 }
 
 static bool condition_holds(const struct filter_condition *condition,
@@ -189,7 +191,7 @@ static struct filter_condition *condition_add(struct filter *filter, struct erro
     }
     filter->conditions = grown;
     struct filter_condition *condition = &grown[filter->count++];
-    *condition = (struct filter_condition){0};
+    *condition = (struct filter_condition){.kind = filter->kind};
     return condition;
 }
 
@@ -218,7 +220,7 @@ static enum status condition_aim_product(struct filter_condition *condition, con
         const struct case_field *field = NULL;
         snprintf(name, sizeof(name), "%.*s", (int)length, at);
         if (condition->factor_count < FILTER_FACTORS_MAX)
-            field = case_field_find(name);
+            field = job_kind_field(condition->kind, name);
         if (!field || field->kind != FIELD_INT)
             return error_set(error, STATUS_INVALID_ARGUMENT,
                              "'%.80s' is not a product of up to %d integer fields", key,
@@ -230,7 +232,7 @@ static enum status condition_aim_product(struct filter_condition *condition, con
     }
 }
 
-// Finds what `key` stands for: a name with labels, a field of a case, or a product of fields.
+// Finds what `key` stands for: a name with labels, a field of the job, or a product of fields.
 static enum status condition_aim(struct filter_condition *condition, const char *key,
                                  const struct filter_names *names, int name_count,
                                  struct error *error)
@@ -246,21 +248,22 @@ static enum status condition_aim(struct filter_condition *condition, const char 
         condition->names = &names[i];
         return STATUS_OK;
     }
-    condition->field = case_field_find(key);
+    condition->field = job_kind_field(condition->kind, key);
     if (condition->field)
         return STATUS_OK;
     if (strchr(key, '*'))
         return condition_aim_product(condition, key, error);
-    const struct case_pair *pair = case_pair_find(key);
+    const struct case_pair *pair = job_kind_pair(condition->kind, key);
     if (pair) {
         condition->target = TARGET_PAIR;
         condition->field = case_field_find(pair->members[0]);
         condition->second = case_field_find(pair->members[1]);
         return STATUS_OK;
     }
-    for (const struct case_field *f = case_fields(); f->name; f++)
+    for (const struct case_field *f = job_kind_fields(condition->kind); f->name; f++)
         nearest_offer(&nearest, f->name);
-    for (const struct case_pair *p = case_pairs(); p->name; p++)
+    bool attends = condition->kind == &job_kind_attention;
+    for (const struct case_pair *p = case_pairs(); p->name && attends; p++)
         nearest_offer(&nearest, p->name);
     char hint[NEAREST_WORD_MAX + 32];
     return error_set(error, STATUS_INVALID_ARGUMENT, "'%.80s' is neither a field nor an axis%s",
@@ -318,13 +321,13 @@ static enum status test_add_value(struct filter_condition *condition, const char
         return test_set_whole(t, value, error);
     if (condition->target == TARGET_ID || field_is_text(condition->field))
         return test_set_pattern(t, value, error);
-    struct cp_case c;
-    case_init(&c);
-    enum status status = case_set(&c, condition->field->name, value, error);
+    struct job_spec spec;
+    job_spec_init(&spec, condition->kind);
+    enum status status = job_spec_set(&spec, condition->field->name, value, error);
     if (status)
         return status;
     t->parts = TEST_EQUAL;
-    t->equal = field_number(&c, condition->field);
+    t->equal = field_number(&spec, condition->field);
     return STATUS_OK;
 }
 
@@ -337,20 +340,22 @@ static bool condition_is_numeric(const struct filter_condition *condition)
 
 // ---- from a file ------------------------------------------------------------------------------
 
-static enum status yaml_field(const struct yaml_node *node, struct test *t, struct error *error)
+static enum status yaml_field(const struct job_kind *kind, const struct yaml_node *node,
+                              struct test *t, struct error *error)
 {
-    t->other = yaml_text(node) ? case_field_find(yaml_text(node)) : NULL;
+    t->other = yaml_text(node) ? job_kind_field(kind, yaml_text(node)) : NULL;
     if (!t->other || field_is_text(t->other))
         return yaml_expected(node, error, "the name of a field of a case, not of a text or a list");
     t->parts |= TEST_FIELD;
     return STATUS_OK;
 }
 
-static enum status yaml_test_part(const struct yaml_node *node, struct test *t, struct error *error)
+static enum status yaml_test_part(const struct job_kind *kind, const struct yaml_node *node,
+                                  struct test *t, struct error *error)
 {
     const char *key = yaml_key(node);
     if (strcmp(key, "field") == 0)
-        return yaml_field(node, t, error);
+        return yaml_field(kind, node, t, error);
     if (strcmp(key, "multiple_of") == 0) {
         t->parts |= TEST_MULTIPLE;
         return yaml_int(node, 1, INT32_MAX, &t->multiple, error);
@@ -374,7 +379,7 @@ static enum status yaml_add_tests(struct filter_condition *condition, const stru
     for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n)) {
         if (!numeric && strcmp(yaml_key(n), "field") != 0)
             return yaml_error_key(n, error, "'%s' needs a field that is a number", yaml_key(n));
-        status = yaml_test_part(n, t, error);
+        status = yaml_test_part(condition->kind, n, t, error);
     }
     if (!status && t->parts == 0)
         return yaml_expected(map, error, "a test: min, max, multiple_of or field");
@@ -430,9 +435,11 @@ static enum status yaml_add_condition(struct filter *filter, const struct yaml_n
     return yaml_add_any(condition, negation, error);
 }
 
-enum status filter_add_yaml(struct filter *filter, const struct yaml_node *map,
-                            const struct filter_names *names, int name_count, struct error *error)
+enum status filter_add_yaml(struct filter *filter, const struct job_kind *kind,
+                            const struct yaml_node *map, const struct filter_names *names,
+                            int name_count, struct error *error)
 {
+    filter->kind = kind;
     enum status status = yaml_is(map, YAML_MAP, error);
     if (!status && yaml_count(map) == 0)
         return yaml_expected(map, error, "at least one condition");
@@ -557,9 +564,10 @@ static enum status text_add_condition(struct filter *filter, char *text,
                 : text_add_id(condition, text, error);
 }
 
-enum status filter_add_text(struct filter *filter, const char *text,
+enum status filter_add_text(struct filter *filter, const struct job_kind *kind, const char *text,
                             const struct filter_names *names, int name_count, struct error *error)
 {
+    filter->kind = kind;
     char *copy = strdup(text);
     if (!copy)
         return no_memory(error);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A filter: conditions on a case that all have to hold. The `when:` of a matrix file and the
+// A filter: conditions on a case, or another job, that all have to hold. The `when:` of a matrix
+// file and the
 // --filter of the command line. Pure.
 //
 // In a file it is a map of field to condition, a condition being a value, a list of values (any of
@@ -15,12 +16,12 @@
 
 #include <stdbool.h>
 
-#include "plan/case.h"
+#include "plan/kind.h"
 #include "yaml/yaml.h"
 
 #define FILTER_FACTORS_MAX 8 // of a product
 
-// Something beside the fields of a case that has values with names: the models, and the axes whose
+// Something beside the fields of a job that has values with names: the models, and the axes whose
 // values set several fields. Borrowed by the filters made with it.
 struct filter_names {
     const char *name;
@@ -30,13 +31,14 @@ struct filter_names {
 
 // What a filter looks at.
 struct filter_subject {
-    const struct cp_case *c;
+    const struct job_spec *spec;
     const char *const *labels; // the case's label in each of the `names` the filter was made with
     const char *id;
 };
 
 struct filter_condition;
 struct filter {
+    const struct job_kind *kind; // of the jobs; set by the first condition
     struct filter_condition *conditions;
     int count;
 };
@@ -44,12 +46,12 @@ struct filter {
 // Adds the conditions of a map; texts of the tree are borrowed. INVALID_ARGUMENT with line and
 // column for an unknown key, a value that the field does not take, a label that does not exist. The
 // filter stays valid after a failure: filter_fini().
-enum status filter_add_yaml(struct filter *filter, const struct yaml_node *map,
-                            const struct filter_names *names, int name_count,
-                            struct error *error) MUST_CHECK;
+enum status filter_add_yaml(struct filter *filter, const struct job_kind *kind,
+                            const struct yaml_node *map, const struct filter_names *names,
+                            int name_count, struct error *error) MUST_CHECK;
 
 // Adds the conditions of a text (copied).
-enum status filter_add_text(struct filter *filter, const char *text,
+enum status filter_add_text(struct filter *filter, const struct job_kind *kind, const char *text,
                             const struct filter_names *names, int name_count,
                             struct error *error) MUST_CHECK;
 

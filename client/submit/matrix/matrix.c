@@ -7,6 +7,7 @@
 
 #include "client/submit/matrix/fields.h"
 #include "client/submit/matrix/matrix_fields.h"
+#include "common/nearest.h"
 
 static enum status no_memory(struct error *error)
 {
@@ -18,16 +19,16 @@ static void *array(int count, size_t size)
     return calloc(count > 0 ? (size_t)count : 1, size);
 }
 
-void matrix_value_apply(const struct matrix_value *value, struct cp_case *c)
+void matrix_value_apply(const struct matrix_value *value, struct job_spec *spec)
 {
     struct error none;
     if (value->text)
-        (void)!case_set(c, value->field, value->text, NULL);
+        (void)!job_spec_set(spec, value->field, value->text, NULL);
     if (value->node)
-        (void)!matrix_field_apply(value->node, value->field, c, &none);
+        (void)!matrix_field_apply(value->node, value->field, spec, &none);
     uint64_t mask;
     if (value->fields)
-        (void)!matrix_fields_apply(value->fields, c, &mask, &none);
+        (void)!matrix_fields_apply(value->fields, spec, &mask, &none);
 }
 
 // Starts an axis for the values of `node`.
@@ -64,12 +65,12 @@ static enum status bundle_add(struct matrix *m, struct matrix_axis *axis,
                               const struct yaml_node *node, const struct yaml_node *bundle,
                               struct error *error)
 {
-    struct cp_case c = m->defaults;
+    struct job_spec spec = m->defaults;
     struct matrix_value value = {.fields = bundle};
     uint64_t mask = 0;
     enum status status = matrix_check_name(bundle, "a value of an axis", error);
     if (!status)
-        status = matrix_fields_apply(bundle, &c, &mask, error);
+        status = matrix_fields_apply(bundle, &spec, &mask, error);
     if (status)
         return status;
     axis->mask |= mask;
@@ -121,10 +122,10 @@ static enum status read_model_axis(struct matrix *m, const struct yaml_node *mod
     return read_model_list(m, models, node, error);
 }
 
-static enum status value_label(const struct cp_case *c, const struct yaml_node *node,
+static enum status value_label(const struct job_spec *spec, const struct yaml_node *node,
                                struct matrix_value *value, struct error *error)
 {
-    int length = fields_label(c, value->field, value->label, sizeof(value->label));
+    int length = fields_label(spec, value->field, value->label, sizeof(value->label));
     if ((size_t)length < sizeof(value->label))
         return STATUS_OK;
     return yaml_error(node, error,
@@ -141,13 +142,13 @@ static enum status read_field_values(struct matrix *m, const struct yaml_node *l
     enum status status = axis_add(m, list, yaml_key(list), &axis, error);
     if (!axis)
         return status;
-    axis->mask = fields_mask(axis->name);
+    axis->mask = fields_mask(m->kind, axis->name);
     for (const struct yaml_node *n = yaml_first(list); n && !status; n = yaml_next(n)) {
-        struct cp_case c = m->defaults;
+        struct job_spec spec = m->defaults;
         struct matrix_value value = {.field = axis->name, .node = n};
-        status = matrix_field_apply(n, axis->name, &c, error);
+        status = matrix_field_apply(n, axis->name, &spec, error);
         if (!status)
-            status = value_label(&c, n, &value, error);
+            status = value_label(&spec, n, &value, error);
         if (!status)
             status = value_add(axis, n, &value, error);
     }
@@ -160,12 +161,12 @@ static enum status read_axis(struct matrix *m, const struct yaml_node *models,
     const char *name = yaml_key(node);
     if (strcmp(name, "model") == 0)
         return read_model_axis(m, models, node, error);
-    if (fields_mask(name)) {
+    if (fields_mask(m->kind, name)) {
         enum status status = yaml_is(node, YAML_LIST, error);
         return status ? status : read_field_values(m, node, error);
     }
     if (yaml_kind(node) != YAML_MAP)
-        return matrix_unknown_field(node, name, error);
+        return matrix_unknown_field(node, m->kind, name, error);
     enum status status = matrix_check_name(node, "an axis", error);
     return status ? status : read_bundles(m, node, name, error);
 }
@@ -186,10 +187,11 @@ static enum status check_overlap(const struct matrix *m, const struct yaml_node 
                 other = &m->axes[i];
         if (other)
             return yaml_error_key(node, error, "axis '%s' sets %s, which axis '%s' sets too",
-                                  axis->name, fields_first(axis->mask & other->mask), other->name);
+                                  axis->name, fields_first(m->kind, axis->mask & other->mask),
+                                  other->name);
         if (axis && !axis->bundles && (axis->mask & defaults))
             return yaml_error_key(node, error, "axis '%s' sets %s, which 'defaults' sets too",
-                                  axis->name, fields_first(axis->mask & defaults));
+                                  axis->name, fields_first(m->kind, axis->mask & defaults));
     }
     return STATUS_OK;
 }
@@ -200,11 +202,11 @@ static enum status check_models(const struct matrix *m, const struct yaml_node *
 {
     enum status status = STATUS_OK;
     for (const struct yaml_node *n = yaml_first(models); n && !status; n = yaml_next(n)) {
-        struct cp_case c = m->defaults;
+        struct job_spec spec = m->defaults;
         uint64_t mask;
         status = matrix_check_name(n, "a model", error);
         if (!status)
-            status = matrix_fields_apply(n, &c, &mask, error);
+            status = matrix_fields_apply(n, &spec, &mask, error);
     }
     return status;
 }
@@ -252,16 +254,40 @@ static enum status names_create(struct matrix *m, struct error *error)
 
 // ---- the whole --------------------------------------------------------------------------------
 
+static enum status unknown_kind(const struct yaml_node *root, const char *name, struct error *error)
+{
+    struct nearest nearest;
+    char hint[NEAREST_WORD_MAX + 32];
+    nearest_init(&nearest, name);
+    for (const struct job_kind *const *kind = job_kinds; *kind; kind++)
+        nearest_offer(&nearest, (*kind)->name);
+    return yaml_error(yaml_find(root, "kind"), error, "'%.80s' is no kind of job%s", name,
+                      nearest_hint(&nearest, hint, sizeof(hint)));
+}
+
+static enum status read_kind(struct matrix *m, const struct yaml_node *root, struct error *error)
+{
+    const char *name = job_kind_attention.name;
+    enum status status = yaml_get_text(root, "kind", &name, error);
+    if (status)
+        return status;
+    m->kind = job_kind_find(name);
+    if (!m->kind)
+        return unknown_kind(root, name, error);
+    fields_init(&m->defaults, m->kind);
+    return STATUS_OK;
+}
+
 static enum status read_head(struct matrix *m, const struct yaml_node *root, uint64_t *mask,
                              struct error *error)
 {
-    static const char *const keys[] = {"title", "timeout", "defaults", "models", "axes",
-                                       "set",   "exclude", "subsets",  NULL};
+    static const char *const keys[] = {"title", "kind", "timeout", "defaults", "models",
+                                       "axes",  "set",  "exclude", "subsets",  NULL};
     const struct yaml_node *defaults = NULL;
-    fields_init(&m->defaults);
     *mask = 0;
     enum status status = yaml_is(root, YAML_MAP, error);
     if (status || (status = yaml_check_keys(root, keys, error)) ||
+        (status = read_kind(m, root, error)) ||
         (status = yaml_get_text(root, "title", &m->title, error)) ||
         (status = yaml_get_duration(root, "timeout", 1, TIMEOUT_MAX_NS, &m->timeout_ns, error)) ||
         (status = yaml_get(root, "defaults", YAML_MAP, &defaults, error)))
@@ -271,7 +297,7 @@ static enum status read_head(struct matrix *m, const struct yaml_node *root, uin
 
 static enum status read_rules(struct matrix *m, const struct yaml_node *root, struct error *error)
 {
-    const struct matrix_scope scope = {m->names, m->name_count, &m->defaults};
+    const struct matrix_scope scope = {m->kind, m->names, m->name_count, &m->defaults};
     return matrix_rules_read(&m->rules, root, &scope, error);
 }
 

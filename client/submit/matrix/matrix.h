@@ -7,7 +7,7 @@
 #include "client/submit/matrix/filter.h"
 #include "client/submit/matrix/matrix_fields.h"
 #include "client/submit/matrix/matrix_rules.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 #include "yaml/yaml.h"
 
 #define MATRIX_AXES_MAX 16
@@ -32,9 +32,10 @@ struct matrix_axis {
 // Texts belong to the tree.
 struct matrix {
     struct yaml *yaml;
-    const char *title;   // NULL: none given
-    uint64_t timeout_ns; // 0: none given
-    struct cp_case defaults;
+    const char *title;           // NULL: none given
+    uint64_t timeout_ns;         // 0: none given
+    const struct job_kind *kind; // of all jobs
+    struct job_spec defaults;
     struct matrix_axis axes[MATRIX_AXES_MAX]; // the last one changes fastest
     int axis_count;
     struct filter_names names[MATRIX_AXES_MAX]; // of the bundle axes, in their order
@@ -48,7 +49,7 @@ enum status matrix_create(struct yaml *yaml, struct matrix **matrix,
                           struct error *error) MUST_CHECK;
 void matrix_destroy(struct matrix *matrix); // NULL and half-built are fine
 
-// Sets the fields of a value in a case. The values were tried when the file was read.
-void matrix_value_apply(const struct matrix_value *value, struct cp_case *c);
+// Sets the fields of a value in a job. The values were tried when the file was read.
+void matrix_value_apply(const struct matrix_value *value, struct job_spec *spec);
 
 #endif

@@ -6,13 +6,13 @@
 
 #include "client/submit/matrix/fields.h"
 
-enum status matrix_unknown_field(const struct yaml_node *node, const char *name,
-                                 struct error *error)
+enum status matrix_unknown_field(const struct yaml_node *node, const struct job_kind *kind,
+                                 const char *name, struct error *error)
 {
-    struct cp_case c;
+    struct job_spec spec;
     struct error why = {.text = ""};
-    case_init(&c);
-    (void)!case_set(&c, name, "", &why);
+    job_spec_init(&spec, kind);
+    (void)!job_spec_set(&spec, name, "", &why);
     return yaml_error_key(node, error, "%s", why.text);
 }
 
@@ -36,40 +36,40 @@ static enum status list_text(const struct yaml_node *list, char text[CASE_VALUE_
     return STATUS_OK;
 }
 
-static bool is_list_field(const char *name)
+static bool is_list_field(const struct job_kind *kind, const char *name)
 {
-    const struct case_field *field = case_field_find(name);
+    const struct case_field *field = job_kind_field(kind, name);
     return field && field->kind == FIELD_LIST;
 }
 
-enum status matrix_field_apply(const struct yaml_node *node, const char *name, struct cp_case *c,
-                               struct error *error)
+enum status matrix_field_apply(const struct yaml_node *node, const char *name,
+                               struct job_spec *spec, struct error *error)
 {
-    if (fields_mask(name) == 0)
-        return matrix_unknown_field(node, name, error);
+    if (fields_mask(spec->kind, name) == 0)
+        return matrix_unknown_field(node, spec->kind, name, error);
     char room[CASE_VALUE_MAX];
-    bool list = is_list_field(name) && yaml_kind(node) == YAML_LIST;
+    bool list = is_list_field(spec->kind, name) && yaml_kind(node) == YAML_LIST;
     enum status status = list ? list_text(node, room, error) : yaml_is(node, YAML_SCALAR, error);
     if (status)
         return status;
     struct error why;
-    if (case_set(c, name, list ? room : yaml_text(node), &why))
+    if (job_spec_set(spec, name, list ? room : yaml_text(node), &why))
         return yaml_error(node, error, "%s", why.text);
     return STATUS_OK;
 }
 
-enum status matrix_fields_apply(const struct yaml_node *map, struct cp_case *c, uint64_t *mask,
+enum status matrix_fields_apply(const struct yaml_node *map, struct job_spec *spec, uint64_t *mask,
                                 struct error *error)
 {
     enum status status = yaml_is(map, YAML_MAP, error);
     uint64_t seen = 0;
     for (const struct yaml_node *n = yaml_first(map); n && !status; n = yaml_next(n)) {
-        uint64_t sets = fields_mask(yaml_key(n));
+        uint64_t sets = fields_mask(spec->kind, yaml_key(n));
         if (sets & seen)
             return yaml_error_key(n, error, "'%s' sets %s once more", yaml_key(n),
-                                  fields_first(sets & seen));
+                                  fields_first(spec->kind, sets & seen));
         seen |= sets;
-        status = matrix_field_apply(n, yaml_key(n), c, error);
+        status = matrix_field_apply(n, yaml_key(n), spec, error);
     }
     *mask = seen;
     return status;

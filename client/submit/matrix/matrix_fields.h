@@ -3,21 +3,21 @@
 #ifndef CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_FIELDS_H
 #define CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_FIELDS_H
 
-#include "plan/case.h"
+#include "plan/kind.h"
 #include "yaml/yaml.h"
 
 #define MATRIX_LABEL_MAX 64 // with its NUL
 
-// INVALID_ARGUMENT: the key of a node names no field; with the nearest one.
-enum status matrix_unknown_field(const struct yaml_node *node, const char *name,
-                                 struct error *error) MUST_CHECK;
+// INVALID_ARGUMENT: the key of a node names no field of the kind; with the nearest one.
+enum status matrix_unknown_field(const struct yaml_node *node, const struct job_kind *kind,
+                                 const char *name, struct error *error) MUST_CHECK;
 
 // Sets the field `name`, which may stand for a pair, to the value of a node.
-enum status matrix_field_apply(const struct yaml_node *node, const char *name, struct cp_case *c,
-                               struct error *error) MUST_CHECK;
+enum status matrix_field_apply(const struct yaml_node *node, const char *name,
+                               struct job_spec *spec, struct error *error) MUST_CHECK;
 
-// Sets the fields of a map of field to value in `c` and says in `mask` which.
-enum status matrix_fields_apply(const struct yaml_node *map, struct cp_case *c, uint64_t *mask,
+// Sets the fields of a map of field to value in `spec` and says in `mask` which.
+enum status matrix_fields_apply(const struct yaml_node *map, struct job_spec *spec, uint64_t *mask,
                                 struct error *error) MUST_CHECK;
 
 // Whether the key of a node may be a name. Names stand in ids between slashes, on the command line

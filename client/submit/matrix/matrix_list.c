@@ -35,18 +35,19 @@ static const char *set_value(const char *set)
 }
 
 // --set of an axis leaves it one value.
-static void axis_override(struct matrix_list *list, const char *name, const char *value)
+static void axis_override(struct matrix_list *list, const struct job_kind *kind, const char *name,
+                          const char *value)
 {
     for (int i = 0; i < list->axis_count; i++) {
         struct matrix_axis *axis = &list->axes[i];
-        if (axis->bundles || axis->mask != fields_mask(name))
+        if (axis->bundles || axis->mask != fields_mask(kind, name))
             continue;
-        struct cp_case c;
-        case_init(&c);
-        (void)!case_set(&c, name, value, NULL);
+        struct job_spec spec;
+        job_spec_init(&spec, kind);
+        (void)!job_spec_set(&spec, name, value, NULL);
         struct matrix_value *only = &list->set_values[i];
         *only = (struct matrix_value){.field = axis->name, .text = value};
-        fields_label(&c, axis->name, only->label, sizeof(only->label));
+        fields_label(&spec, axis->name, only->label, sizeof(only->label));
         axis->values = only;
         axis->count = 1;
     }
@@ -54,7 +55,7 @@ static void axis_override(struct matrix_list *list, const char *name, const char
 
 static enum status take_set(struct maker *maker, const char *text)
 {
-    struct cp_case c;
+    struct job_spec spec;
     const char *sign = strchr(text, '=');
     if (!sign)
         return error_set(maker->error, STATUS_INVALID_ARGUMENT, "--set %s: expected FIELD=VALUE",
@@ -67,10 +68,10 @@ static enum status take_set(struct maker *maker, const char *text)
     if (strcmp(set, "model") == 0)
         return error_set(maker->error, STATUS_INVALID_ARGUMENT,
                          "--set %s: choose models with --filter %s", text, text);
-    case_init(&c);
-    if (case_set(&c, set, set_value(set), maker->error))
+    job_spec_init(&spec, maker->matrix->kind);
+    if (job_spec_set(&spec, set, set_value(set), maker->error))
         return error_prefix(maker->error, "--set %s", text);
-    axis_override(maker->list, set, set_value(set));
+    axis_override(maker->list, spec.kind, set, set_value(set));
     return STATUS_OK;
 }
 
@@ -100,8 +101,8 @@ static enum status take_choice(struct maker *maker)
     for (int i = 0; i < choice->set_count && !status; i++)
         status = take_set(maker, choice->sets[i]);
     for (int i = 0; i < choice->filter_count && !status; i++) {
-        status = filter_add_text(&maker->filter, choice->filters[i], maker->matrix->names,
-                                 maker->matrix->name_count, maker->error);
+        status = filter_add_text(&maker->filter, maker->matrix->kind, choice->filters[i],
+                                 maker->matrix->names, maker->matrix->name_count, maker->error);
         if (status)
             error_prefix(maker->error, "--filter %s", choice->filters[i]);
     }
@@ -141,21 +142,21 @@ static const struct matrix_rule *exclusion(const struct maker *maker,
 }
 
 // Decides what becomes of the case, which gets its final lengths.
-static enum status decide_fate(struct maker *maker, struct matrix_case *made, struct cp_case *c,
+static enum status decide_fate(struct maker *maker, struct matrix_case *made, struct job_spec *spec,
                                const struct filter_subject *subject)
 {
     struct error why;
     const struct matrix_rule *rule = exclusion(maker, subject);
     // The rules decide on the lengths of the file.
-    if (maker->choice->seqlen_scale > 1)
-        shrink_case(c, maker->choice->seqlen_scale);
+    if (maker->choice->seqlen_scale > 1 && spec->kind == &job_kind_attention)
+        shrink_case(&spec->attention, maker->choice->seqlen_scale);
     if (rule) {
         made->fate = MATRIX_EXCLUDED;
         made->reason = rule->reason;
         made->kind = rule->kind;
         return STATUS_OK;
     }
-    made->status = case_check(c, &why);
+    made->status = job_spec_finish(spec, &why);
     if (!made->status)
         return STATUS_OK;
     made->fate = MATRIX_REFUSED;
@@ -163,71 +164,70 @@ static enum status decide_fate(struct maker *maker, struct matrix_case *made, st
     return made->reason ? STATUS_OK : no_memory(maker);
 }
 
-static enum status case_keep(struct maker *maker, struct matrix_case *made, const struct cp_case *c,
-                             const char *id)
+static enum status case_keep(struct maker *maker, struct matrix_case *made,
+                             const struct job_spec *spec, const char *id)
 {
     made->id = strdup(id);
-    made->packed_bytes = case_bytes(c);
+    made->kind_of_job = spec->kind;
+    made->packed_bytes = job_spec_bytes(spec);
     made->packed = malloc(made->packed_bytes);
     if (!made->id || !made->packed)
         return no_memory(maker);
-    memcpy(made->packed, c, made->packed_bytes);
+    memcpy(made->packed, spec->bytes, made->packed_bytes);
     return STATUS_OK;
 }
 
-static void apply_sets(const struct matrix_list *list, struct cp_case *c)
+static void apply_sets(const struct matrix_list *list, struct job_spec *spec)
 {
     for (int i = 0; i < list->set_count; i++)
-        (void)!case_set(c, list->sets[i], set_value(list->sets[i]), NULL);
+        (void)!job_spec_set(spec, list->sets[i], set_value(list->sets[i]), NULL);
 }
 
 // Whether a condition holds, which sees the kv_heads that the case has so far.
-static bool change_applies(const struct matrix_change *change, struct cp_case *c,
+static bool change_applies(const struct matrix_change *change, const struct job_spec *spec,
                            const char *const *labels)
 {
-    struct filter_subject subject = {.c = c, .labels = labels, .id = ""};
-    int32_t kv_heads = c->kv_heads;
-    fields_finish(c);
-    bool applies = filter_matches(&change->when, &subject);
-    c->kv_heads = kv_heads;
-    return applies;
+    struct job_spec finished = *spec;
+    struct filter_subject subject = {.spec = &finished, .labels = labels, .id = ""};
+    fields_finish(&finished);
+    return filter_matches(&change->when, &subject);
 }
 
 // Applies `set` of the file and --set, which the conditions of the file see and which has the last
 // word.
-static void case_change(const struct maker *maker, struct cp_case *c, const char *const *labels)
+static void case_change(const struct maker *maker, struct job_spec *spec, const char *const *labels)
 {
     struct error none;
     uint64_t mask;
-    apply_sets(maker->list, c);
+    apply_sets(maker->list, spec);
     for (int i = 0; i < maker->matrix->rules.change_count; i++) {
         const struct matrix_change *change = &maker->matrix->rules.changes[i];
-        if (change_applies(change, c, labels))
-            (void)!matrix_fields_apply(change->fields, c, &mask, &none);
+        if (change_applies(change, spec, labels))
+            (void)!matrix_fields_apply(change->fields, spec, &mask, &none);
     }
-    apply_sets(maker->list, c);
-    fields_finish(c);
+    apply_sets(maker->list, spec);
+    fields_finish(spec);
 }
 
 // Fills the case whose values are given; `labels` are those of the matrix' names.
-static void case_fill(const struct maker *maker, const struct matrix_case *made, struct cp_case *c,
-                      char *id, const char **labels)
+static void case_fill(const struct maker *maker, const struct matrix_case *made,
+                      struct job_spec *spec, char *id, const char **labels)
 {
     const struct matrix_list *list = maker->list;
     char *end = id;
     int named = 0;
-    *c = maker->matrix->defaults;
+    *spec = maker->matrix->defaults;
     for (int i = 0; i < list->axis_count; i++) {
         const struct matrix_axis *axis = &list->axes[i];
         const struct matrix_value *value = case_value(maker, made, i);
-        matrix_value_apply(value, c);
+        matrix_value_apply(value, spec);
         if (axis->bundles)
             labels[named++] = value->label;
-        if (strcmp(axis->name, "model") == 0)
-            (void)!case_set(c, "model", value->label, NULL);
+        if (strcmp(axis->name, "model") == 0 && job_kind_field(spec->kind, "model"))
+            (void)!job_spec_set(spec, "model", value->label, NULL);
         end = stpcpy(end == id ? id : stpcpy(end, "/"), value->label);
     }
-    case_change(maker, c, labels);
+    case_change(maker, spec, labels);
 }
 
 static bool had_failed(const struct matrix_choice *choice, const char *id)
@@ -250,16 +250,16 @@ static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXE
     struct matrix_list *list = maker->list;
     struct matrix_case made = {.fate = MATRIX_RUNS};
     const char *labels[MATRIX_AXES_MAX];
-    struct cp_case c;
+    struct job_spec spec;
     char id[ID_MAX];
     memcpy(made.value, value, sizeof(made.value));
-    case_fill(maker, &made, &c, id, labels);
-    struct filter_subject subject = {.c = &c, .labels = labels, .id = id};
+    case_fill(maker, &made, &spec, id, labels);
+    struct filter_subject subject = {.spec = &spec, .labels = labels, .id = id};
     if (!is_chosen(maker, &subject) || !had_failed(maker->choice, id)) {
         list->left_out++;
         return STATUS_OK;
     }
-    enum status status = decide_fate(maker, &made, &c, &subject);
+    enum status status = decide_fate(maker, &made, &spec, &subject);
     if (!status && !in_shard(maker, made.fate)) {
         if (made.fate == MATRIX_REFUSED)
             free((void *)made.reason);
@@ -267,7 +267,7 @@ static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXE
         return STATUS_OK;
     }
     if (!status)
-        status = case_keep(maker, &made, &c, id);
+        status = case_keep(maker, &made, &spec, id);
     list->cases[list->count++] = made;
     list->fate_count[made.fate]++;
     return status;
@@ -354,7 +354,11 @@ void matrix_list_destroy(struct matrix_list *list)
     free(list);
 }
 
-void matrix_case_load(const struct matrix_case *made, struct cp_case *c)
+void matrix_case_load(const struct matrix_case *made, struct job_spec *spec)
 {
-    (void)!case_load(c, made->packed, made->packed_bytes, NULL);
+    spec->kind = made->kind_of_job;
+    if (spec->kind == &job_kind_attention)
+        (void)!case_load(&spec->attention, made->packed, made->packed_bytes, NULL);
+    else
+        memcpy(spec->bytes, made->packed, made->packed_bytes);
 }

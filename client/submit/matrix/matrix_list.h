@@ -19,18 +19,19 @@ struct matrix_choice {
     int shard, shards;                // the shard-th, from 1, of so many parts; 0 of 0: the whole
     const struct record *last_failed; // only cases that did not pass there; NULL: all
     bool unskip;                      // rules of KIND_BACKEND exclude nothing
-    int seqlen_scale;                 // shrink.h, after everything else; 0 and 1: as they are
+    int seqlen_scale; // shrink.h, after everything else; 0 and 1: as they are; attention alone
 };
 
 enum matrix_fate {
     MATRIX_RUNS,
     MATRIX_EXCLUDED, // by a rule of the file
-    MATRIX_REFUSED,  // case_check() does not admit it
+    MATRIX_REFUSED,  // the kind's check does not admit it
     MATRIX_FATES,
 };
 
 struct matrix_case {
-    void *packed; // the case without its empty end: matrix_case_load()
+    const struct job_kind *kind_of_job;
+    void *packed; // the spec without its empty end: matrix_case_load()
     size_t packed_bytes;
     char *id; // "cp_1_0/bf16/w2": its value of each axis in the order of the axes
     int16_t value[MATRIX_AXES_MAX]; // their numbers
@@ -60,6 +61,6 @@ enum status matrix_list_create(const struct matrix *matrix, const struct matrix_
                                struct matrix_list **list, struct error *error) MUST_CHECK;
 void matrix_list_destroy(struct matrix_list *list); // NULL and half-built are fine
 
-void matrix_case_load(const struct matrix_case *made, struct cp_case *c);
+void matrix_case_load(const struct matrix_case *made, struct job_spec *spec);
 
 #endif

@@ -28,7 +28,7 @@ static enum status read_item(const struct yaml_node *node, const char *const *ke
 static enum status read_when(const struct matrix_scope *scope, const struct yaml_node *when,
                              struct filter *filter, struct error *error)
 {
-    return filter_add_yaml(filter, when, scope->names, scope->name_count, error);
+    return filter_add_yaml(filter, scope->kind, when, scope->names, scope->name_count, error);
 }
 
 // ---- set --------------------------------------------------------------------------------------
@@ -38,11 +38,11 @@ static enum status read_change(struct matrix_rules *r, const struct yaml_node *n
 {
     static const char *const keys[] = {"when", "fields", NULL};
     const struct yaml_node *when, *fields;
-    struct cp_case c = *scope->defaults;
+    struct job_spec spec = *scope->defaults;
     uint64_t mask;
     enum status status = read_item(node, keys, &when, "fields", &fields, error);
     if (!status)
-        status = matrix_fields_apply(fields, &c, &mask, error);
+        status = matrix_fields_apply(fields, &spec, &mask, error);
     if (status)
         return status;
     struct matrix_change *change = &r->changes[r->change_count++];

@@ -4,7 +4,7 @@
 #define CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_RULES_H
 
 #include "client/submit/matrix/filter.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 #include "yaml/yaml.h"
 
 // Fields of the cases for which all conditions hold.
@@ -44,11 +44,12 @@ struct matrix_rules {
     int subset_count;
 };
 
-// What the conditions of a file may name, and the case that its fields are tried on. Borrowed.
+// What the conditions of a file may name, and the job that its fields are tried on. Borrowed.
 struct matrix_scope {
+    const struct job_kind *kind;
     const struct filter_names *names;
     int name_count;
-    const struct cp_case *defaults;
+    const struct job_spec *defaults;
 };
 
 // Reads them into a zeroed struct. matrix_rules_fini(), also on failure.

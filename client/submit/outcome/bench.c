@@ -31,12 +31,15 @@ static void take_longest(double *longest, uint64_t ns)
         *longest = (double)ns;
 }
 
-void bench_add(struct bench *bench, const struct cp_case *c, const struct cpattn_result *result)
+void bench_add(struct bench *bench, const struct job_spec *spec, const struct cpattn_result *result)
 {
     const struct cpattn_rank *rank;
+    bool attends = spec->kind == &job_kind_attention;
     double values[BENCH_SERIES] = {[BENCH_WALL] = (double)result->total_ns};
     for (int r = 0; (rank = cpattn_result_rank(result, r)); r++) {
-        struct measure_rates rates = measure_rates(c, rank);
+        struct measure_rates rates = {0, 0, 0};
+        if (attends)
+            rates = measure_rates(&spec->attention, rank);
         take_longest(&values[BENCH_FORWARD], rank->forward_ns);
         take_longest(&values[BENCH_BACKWARD], rank->backward_ns);
         take_longest(&values[BENCH_EXCHANGE], rank->exchange_ns);
@@ -99,4 +102,19 @@ enum status bench_sum(const struct bench *bench, enum bench_series series,
                                       .spread = median > 0 ? between / median : 0};
     free(sorted);
     return STATUS_OK;
+}
+
+int bench_rates(const struct bench *bench, const struct job_spec *spec,
+                struct job_rate rates[JOB_RATES_MAX], double values[JOB_RATES_MAX])
+{
+    struct bench_summary forward, backward;
+    struct error error;
+    if (!spec->kind->rates || bench_sum(bench, BENCH_FORWARD, &forward, &error) != STATUS_OK ||
+        bench_sum(bench, BENCH_BACKWARD, &backward, &error) != STATUS_OK)
+        return 0;
+    double seconds = (forward.median + backward.median) * 1e-9;
+    int count = spec->kind->rates(spec->bytes, rates);
+    for (int i = 0; i < count; i++)
+        values[i] = seconds > 0 ? rates[i].work / rates[i].unit / seconds : 0;
+    return count;
 }

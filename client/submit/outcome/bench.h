@@ -8,7 +8,7 @@
 
 #include "client/cpattn.h"
 #include "common/status.h"
-#include "plan/case.h"
+#include "plan/kind.h"
 
 enum bench_series {
     // Nanoseconds, of the slowest rank.
@@ -18,7 +18,8 @@ enum bench_series {
     BENCH_EXPOSED,
     BENCH_LAUNCH, // of the host
     BENCH_WALL,   // from admission to answer
-    // FLOP per second and rank, which is one device: the mean over the ranks, each by its own time.
+    // FLOP per second and rank, which is one device: the mean over the ranks, each by its own time;
+    // of attention alone.
     BENCH_FORWARD_RATE,
     BENCH_BACKWARD_RATE,
     BENCH_RATE,
@@ -36,7 +37,8 @@ enum status bench_init(struct bench *bench, int runs_max, struct error *error) M
 void bench_fini(struct bench *bench);
 
 // Takes a run in; at most runs_max.
-void bench_add(struct bench *bench, const struct cp_case *c, const struct cpattn_result *result);
+void bench_add(struct bench *bench, const struct job_spec *spec,
+               const struct cpattn_result *result);
 
 const char *bench_series_name(enum bench_series series); // "forward", "forward_tflops"
 bool bench_is_rate(enum bench_series series);
@@ -51,5 +53,10 @@ struct bench_summary {
 // it.
 enum status bench_sum(const struct bench *bench, enum bench_series series,
                       struct bench_summary *summary, struct error *error) MUST_CHECK;
+
+// The rates of a job of another kind, by the median time of forward and backward together: what
+// they are, and their values. Returns how many; 0 when memory is short.
+int bench_rates(const struct bench *bench, const struct job_spec *spec,
+                struct job_rate rates[JOB_RATES_MAX], double values[JOB_RATES_MAX]);
 
 #endif

@@ -27,11 +27,16 @@ static void print_verdict(FILE *out, const struct outcome *verified)
                 verified->rule, verified->tensor);
 }
 
+static bool attends(const struct bench_shown *shown)
+{
+    return shown->spec->kind == &job_kind_attention;
+}
+
 static void print_head(FILE *out, const struct bench_shown *shown)
 {
     char what[256];
     int runs = shown->bench->runs;
-    case_describe(shown->c, what, sizeof(what));
+    job_spec_describe(shown->spec, what, sizeof(what));
     fprintf(out, "%s\n", what);
     print_verdict(out, shown->verified);
     fprintf(out, "; %d timed run%s after %d for warming up", runs, runs == 1 ? "" : "s",
@@ -54,7 +59,8 @@ static enum status print_series(FILE *out, const struct bench_shown *shown, stru
         if (status != STATUS_OK || sum.most <= 0)
             continue;
         table_row(table);
-        table_cell(table, PAINT_PLAIN, "%s%s", names[i],
+        bool run = i == BENCH_FORWARD && !attends(shown);
+        table_cell(table, PAINT_PLAIN, "%s%s", run ? "run" : names[i],
                    bench_is_rate((enum bench_series)i) ? " per device" : "");
         value_cell(table, (enum bench_series)i, sum.median);
         value_cell(table, (enum bench_series)i, sum.least);
@@ -101,11 +107,28 @@ static enum status print_launch(FILE *out, const struct bench_shown *shown, stru
     return status;
 }
 
+// "21.3 ALGORITHM_GB/s" with spaces.
+static void print_rates(FILE *out, const struct bench_shown *shown)
+{
+    struct job_rate rates[JOB_RATES_MAX];
+    double values[JOB_RATES_MAX];
+    int count = bench_rates(shown->bench, shown->spec, rates, values);
+    for (int i = 0; i < count; i++) {
+        fprintf(out, "%s%.4g ", i == 0 ? "\nby the median: " : ", ", values[i]);
+        for (const char *c = rates[i].name; *c; c++)
+            fputc(*c == '_' ? ' ' : *c, out);
+    }
+    if (count > 0)
+        fputc('\n', out);
+}
+
 enum status bench_table_print(FILE *out, const struct bench_shown *shown, struct error *error)
 {
     double ns = 0;
     print_head(out, shown);
     enum status status = print_series(out, shown, error);
+    if (!status)
+        print_rates(out, shown);
     if (!status)
         status = print_exchange(out, shown, error);
     if (!status)
@@ -113,19 +136,35 @@ enum status bench_table_print(FILE *out, const struct bench_shown *shown, struct
     if (!status && shown->earlier_ns > 0)
         status = bench_device_ns(shown->bench, &ns, error);
     if (!status && shown->earlier_ns > 0)
-        fprintf(out, "\nforward and backward take %.3f times what they took in the earlier bench\n",
-                ns / shown->earlier_ns);
+        fprintf(out, "\n%s %.3f times what %s took in the earlier bench\n",
+                attends(shown) ? "forward and backward take" : "a run takes",
+                ns / shown->earlier_ns, attends(shown) ? "they" : "it");
     return status;
 }
 
 // ---- several ----------------------------------------------------------------------------------
 
-struct table *bench_table_create(FILE *out, const char *names, bool compared)
+// " >ALGORITHM_GB/s >BUS_GB/s"
+static void rate_columns(const struct job_spec *spec, char *text, size_t size)
 {
-    char columns[512];
-    snprintf(columns, sizeof(columns),
-             "%s >FORWARD >BACKWARD >SPREAD >FWD_TFLOP/s >BWD_TFLOP/s >BOTH >SENT >GB/s >EXPOSED%s",
-             names, compared ? " >EARLIER" : "");
+    struct job_rate rates[JOB_RATES_MAX];
+    int count = spec->kind->rates ? spec->kind->rates(spec->bytes, rates) : 0;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, " >%s", rates[i].name);
+}
+
+struct table *bench_table_create(FILE *out, const char *names, const struct job_spec *spec,
+                                 bool compared)
+{
+    char columns[512], rates[256];
+    rate_columns(spec, rates, sizeof(rates));
+    bool attends = spec->kind == &job_kind_attention;
+    snprintf(columns, sizeof(columns), "%s %s%s >SENT >GB/s >EXPOSED%s", names,
+             attends ? ">FORWARD >BACKWARD >SPREAD >FWD_TFLOP/s >BWD_TFLOP/s >BOTH"
+                     : ">TIME >LEAST >SPREAD",
+             rates, compared ? " >EARLIER" : "");
     return table_create(out, columns);
 }
 
@@ -157,6 +196,29 @@ static void exchange_cells(struct table *table, int64_t sent, double exchange_ns
     time_cell(table, exposed_ns);
 }
 
+static void case_cells(struct table *table, const struct bench_summary sum[BENCH_SERIES])
+{
+    time_cell(table, sum[BENCH_FORWARD].median);
+    time_cell(table, sum[BENCH_BACKWARD].median);
+    table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum[BENCH_RATE].spread);
+    rate_cell(table, sum[BENCH_FORWARD_RATE].median);
+    rate_cell(table, sum[BENCH_BACKWARD_RATE].median);
+    rate_cell(table, sum[BENCH_RATE].median);
+}
+
+static void job_cells(struct table *table, const struct bench_shown *shown,
+                      const struct bench_summary sum[BENCH_SERIES])
+{
+    struct job_rate rates[JOB_RATES_MAX];
+    double values[JOB_RATES_MAX];
+    int count = bench_rates(shown->bench, shown->spec, rates, values);
+    time_cell(table, sum[BENCH_FORWARD].median + sum[BENCH_BACKWARD].median);
+    time_cell(table, sum[BENCH_FORWARD].least + sum[BENCH_BACKWARD].least);
+    table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum[BENCH_FORWARD].spread);
+    for (int i = 0; i < count; i++)
+        table_cell(table, PAINT_PLAIN, "%.4g", values[i]);
+}
+
 enum status bench_table_row(struct table *table, const struct bench_shown *shown, bool compared,
                             struct error *error)
 {
@@ -166,12 +228,10 @@ enum status bench_table_row(struct table *table, const struct bench_shown *shown
         if (status)
             return status;
     }
-    time_cell(table, sum[BENCH_FORWARD].median);
-    time_cell(table, sum[BENCH_BACKWARD].median);
-    table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum[BENCH_RATE].spread);
-    rate_cell(table, sum[BENCH_FORWARD_RATE].median);
-    rate_cell(table, sum[BENCH_BACKWARD_RATE].median);
-    rate_cell(table, sum[BENCH_RATE].median);
+    if (attends(shown))
+        case_cells(table, sum);
+    else
+        job_cells(table, shown, sum);
     exchange_cells(table, shown->sent, sum[BENCH_EXCHANGE].median, sum[BENCH_EXPOSED].median);
     double ns = sum[BENCH_FORWARD].median + sum[BENCH_BACKWARD].median;
     if (compared && shown->earlier_ns > 0)

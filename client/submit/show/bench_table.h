@@ -7,9 +7,9 @@
 #include "client/submit/outcome/outcome.h"
 #include "client/submit/show/table.h"
 
-// A bench of one case.
+// A bench of one job.
 struct bench_shown {
-    const struct cp_case *c; // as it was timed
+    const struct job_spec *spec; // as it was timed
     const struct bench *bench;
     const struct outcome *verified;
     int warmup, repeat; // that were asked for
@@ -21,9 +21,11 @@ struct bench_shown {
 enum status bench_table_print(FILE *out, const struct bench_shown *shown,
                               struct error *error) MUST_CHECK;
 
-// A table of several cases: `names` (upper case, a space between them) head the columns of what
-// distinguishes them, which the caller fills before bench_table_row() fills the others.
-struct table *bench_table_create(FILE *out, const char *names, bool compared);
+// A table of several jobs of a kind, as `spec`: `names` (upper case, a space between them) head the
+// columns of what distinguishes them, which the caller fills before bench_table_row() fills the
+// others.
+struct table *bench_table_create(FILE *out, const char *names, const struct job_spec *spec,
+                                 bool compared);
 enum status bench_table_row(struct table *table, const struct bench_shown *shown, bool compared,
                             struct error *error) MUST_CHECK;
 

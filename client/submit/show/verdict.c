@@ -227,6 +227,20 @@ void verdict_print_cause(FILE *out, const char *indent, const struct cp_case *c,
         figures_print_notes(out, indent, c, result);
 }
 
+void verdict_print_cause_job(FILE *out, const char *indent, const struct job_spec *spec,
+                             const struct outcome *outcome, const struct cpattn_result *result)
+{
+    char command[1024];
+    if (spec->kind == &job_kind_attention) {
+        verdict_print_cause(out, indent, &spec->attention, outcome, result);
+        return;
+    }
+    job_spec_command(spec, command, sizeof(command));
+    print_cause(out, indent, command, outcome, result);
+    if (outcome->kind == OUTCOME_FAIL)
+        figures_print_diagnosis(out, indent, result);
+}
+
 // The lines above the figures; false where there are none.
 static bool print_head(FILE *out, const char *what, const char *command,
                        const struct outcome *outcome, const struct cpattn_result *result)
@@ -264,6 +278,10 @@ void verdict_print_job(FILE *out, const struct job_spec *spec, const struct outc
                        const struct cpattn_result *result, bool verbose)
 {
     char what[256], command[1024];
+    if (spec->kind == &job_kind_attention) {
+        verdict_print(out, &spec->attention, outcome, result, verbose);
+        return;
+    }
     job_spec_describe(spec, what, sizeof(what));
     job_spec_command(spec, command, sizeof(command));
     if (!print_head(out, what, command, outcome, result))
@@ -271,6 +289,7 @@ void verdict_print_job(FILE *out, const struct job_spec *spec, const struct outc
     fputc('\n', out);
     if (outcome->tensor[0] && outcome->kind != OUTCOME_UNVERIFIED) {
         figures_print(out, result, verbose);
+        figures_print_diagnosis(out, "", result);
         fputc('\n', out);
     }
     print_times(out, NULL, result, verbose);

@@ -14,7 +14,7 @@
 void verdict_print(FILE *out, const struct cp_case *c, const struct outcome *outcome,
                    const struct cpattn_result *result, bool verbose);
 
-// The same of a job of another kind than attention.
+// The same of a job of any kind.
 void verdict_print_job(FILE *out, const struct job_spec *spec, const struct outcome *outcome,
                        const struct cpattn_result *result, bool verbose);
 
@@ -27,5 +27,8 @@ void verdict_print_line(FILE *out, const char *what, const struct outcome *outco
 // sentence and the states of the ranks, each line after `indent`.
 void verdict_print_cause(FILE *out, const char *indent, const struct cp_case *c,
                          const struct outcome *outcome, const struct cpattn_result *result);
+
+void verdict_print_cause_job(FILE *out, const char *indent, const struct job_spec *spec,
+                             const struct outcome *outcome, const struct cpattn_result *result);
 
 #endif

@@ -286,15 +286,26 @@ static json_t *spec_object(struct json_writer *w, const struct job_spec *spec)
     return object;
 }
 
-bool json_job(FILE *out, const struct job_spec *spec, const struct outcome *outcome,
+// The job, and the command line that runs it.
+static void put_job(struct json_writer *w, json_t *object, const struct job_spec *spec)
+{
+    char command[CASE_COMMAND_MAX];
+    if (spec->kind == &job_kind_attention)
+        json_put(w, object, "case", case_object(w, &spec->attention));
+    else
+        json_put(w, object, "job", spec_object(w, spec));
+    job_spec_command(spec, command, sizeof(command));
+    json_put_text(w, object, "command", command);
+}
+
+bool json_job(FILE *out, const char *id, const struct job_spec *spec, const struct outcome *outcome,
               const struct cpattn_result *result)
 {
     struct json_writer w = {false};
-    char command[1024];
-    json_t *object = answer_object(&w, NULL, outcome);
-    json_put(&w, object, "job", spec_object(&w, spec));
-    job_spec_command(spec, command, sizeof(command));
-    json_put_text(&w, object, "command", command);
+    if (spec->kind == &job_kind_attention)
+        return json_answer(out, id, &spec->attention, outcome, result);
+    json_t *object = answer_object(&w, id, outcome);
+    put_job(&w, object, spec);
     if (result)
         put_result(&w, object, NULL, result);
     return json_write_line(&w, out, object);
@@ -342,11 +353,24 @@ static json_t *series_object(struct json_writer *w, const struct bench *bench,
     return object;
 }
 
-bool json_bench(FILE *out, const struct cp_case *c, const struct outcome *verified, int warmup,
+// Of another kind than attention: by name, in the units of the names.
+static json_t *job_rates(struct json_writer *w, const struct job_spec *spec,
+                         const struct bench *bench)
+{
+    double values[JOB_RATES_MAX];
+    struct job_rate rates[JOB_RATES_MAX];
+    json_t *object = json_object();
+    int count = bench_rates(bench, spec, rates, values);
+    for (int i = 0; i < count; i++)
+        json_put_real(w, object, rates[i].name, values[i]);
+    return object;
+}
+
+bool json_bench(FILE *out, const struct job_spec *spec, const struct outcome *verified, int warmup,
                 const struct bench *bench)
 {
     struct json_writer w = {false};
-    char command[CASE_COMMAND_MAX];
+    bool attends = spec->kind == &job_kind_attention;
     json_t *object = json_object(), *times = json_object(), *rates = json_object();
     json_put_text(&w, object, "verified", outcome_name(verified->kind));
     if (verified->tensor[0])
@@ -358,9 +382,11 @@ bool json_bench(FILE *out, const struct cp_case *c, const struct outcome *verifi
                  bench_series_name((enum bench_series)i),
                  series_object(&w, bench, (enum bench_series)i));
     json_put(&w, object, "times_ns", times);
-    json_put(&w, object, "per_device", rates);
-    json_put(&w, object, "case", case_object(&w, c));
-    case_command(c, command, sizeof(command));
-    json_put_text(&w, object, "command", command);
+    if (attends)
+        json_put(&w, object, "per_device", json_incref(rates));
+    else
+        json_put(&w, object, "rates", job_rates(&w, spec, bench));
+    json_decref(rates);
+    put_job(&w, object, spec);
     return json_write_line(&w, out, object);
 }

@@ -14,11 +14,11 @@
 // `result` may be NULL.
 bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struct outcome *outcome,
                  const struct cpattn_result *result);
-// Of a job of another kind than attention.
-bool json_job(FILE *out, const struct job_spec *spec, const struct outcome *outcome,
+// Of a job of any kind.
+bool json_job(FILE *out, const char *id, const struct job_spec *spec, const struct outcome *outcome,
               const struct cpattn_result *result);
-// `c` is the case as it was timed, `verified` what became of the run before.
-bool json_bench(FILE *out, const struct cp_case *c, const struct outcome *verified, int warmup,
+// `spec` is the job as it was timed, `verified` what became of the run before.
+bool json_bench(FILE *out, const struct job_spec *spec, const struct outcome *verified, int warmup,
                 const struct bench *bench);
 bool json_description(FILE *out, const struct cpattn_description *d);
 bool json_status(FILE *out, const struct cpattn_daemon_status *s);
