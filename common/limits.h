@@ -62,8 +62,11 @@
 #define RANKS_MAX        256
 // Pools alive at once.
 #define POOLS_MAX        64
-// Exclusive compute units (GPUs, or cores on the CPU backend) that pools are dealt.
+// Exclusive compute units (GPUs, or cores on the CPU backend) of one host that pools are dealt.
 #define DEVICES_MAX      64
+// Hosts over which the pools of a daemon may be spread, and the name of one with its NUL.
+#define HOSTS_MAX        64
+#define HOST_NAME_BYTES  64
 
 // The stderr of each rank that the daemon keeps, and the part of it that travels in an answer.
 #define STDERR_RING_BYTES (64 * 1024)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rank processes of the daemon: starts them by order of the core, sends them cases, and reports
-// their messages and exits. Decides nothing. All calls on the loop's thread, which must be the main
-// thread (daemon/process/spawn.h).
+// The pools of the daemon: starts their ranks by order of the core, here and on other hosts, sends
+// them cases, and reports their messages and exits. Decides nothing. All calls on the loop's
+// thread, which must be the main thread (daemon/process/spawn.h).
 #ifndef CPATTN_DAEMON_POOL_CREW_H
 #define CPATTN_DAEMON_POOL_CREW_H
 
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "daemon/pool/crew_state.h"
+#include "daemon/process/proc.h"
 #include "plan/kind.h"
 #include "plan/places.h"
 
@@ -17,6 +18,9 @@
 enum status crews_create(struct ev_loop *loop, const char *program, const struct guests *guests,
                          const struct confinement *confinement, const struct crew_handler *handler,
                          struct crews **crews, struct error *error) MUST_CHECK;
+
+// Other hosts; before the first start with ranks there. `far` is copied.
+void crews_set_far(struct crews *crews, const struct far_hosts *far);
 
 // Kills and reaps all ranks; logs and leaves those that cannot be reaped within 2 s. Takes NULL.
 void crews_destroy(struct crews *crews);
@@ -29,12 +33,13 @@ struct crew *crews_get(struct crews *crews, int index);
 struct crew_start {
     uint32_t generation;
     int implementation, world_size;
-    const int *gpus; // in order of the ranks; NULL: none
+    const int *devices; // in order of the ranks, GPUs of their hosts; NULL: none
+    const int *hosts;   // likewise, below HOSTS_MAX; NULL: all are here
 };
 
 // Starts the ranks of a pool: some at once, the others in the next rounds of the loop. On failure
 // none is alive, and nothing is left of those that were; what fails later is told by `not_started`,
-// unless the pool is killed before that.
+// once for each host, unless the pool is killed before that.
 enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
                        struct error *error) MUST_CHECK;
 
@@ -64,8 +69,40 @@ bool crew_is_ready(const struct crew *crew);
 // Reads the pending stderr output of the ranks.
 void crew_drain_stderr(struct crew *crew);
 
-// Kills and reaps processes that ranks have left behind and that became children of the daemon. If
-// the daemon cannot tell them from other children, it only reaps them.
+// Describes the process of a rank, as proc_describe(); for one on another host names that.
+const char *crew_describe_process(const struct crew *crew, int rank, char text[PROC_TEXT_MAX]);
+
+// As rank_host_reap_strays().
 void crews_reap_strays(struct crews *crews);
+
+// ---- from other hosts --------------------------------------------------------------------------
+
+// Which rank. What is not, or no more, of that host is ignored.
+struct far_rank {
+    int host, pool;
+    uint32_t generation;
+    int rank;
+};
+
+void crews_far_not_started(struct crews *crews, const struct far_rank *at,
+                           const struct error *error); // all of the host; `rank` counts not
+void crews_far_frame(struct crews *crews, const struct far_rank *at,
+                     const struct channel_frame *frame, const void *payload);
+void crews_far_distrusted(struct crews *crews, const struct far_rank *at,
+                          const struct error *error);
+void crews_far_ending(struct crews *crews, const struct far_rank *at, const struct rank_end *end);
+void crews_far_gone(struct crews *crews, const struct far_rank *at, const struct rank_end *end);
+void crews_far_wrote(struct crews *crews, const struct far_rank *at, const void *data, size_t size);
+void crews_far_seen(struct crews *crews, const struct far_rank *at, const struct progress *word,
+                    char state, bool at_memory_limit);
+
+// A socket between a rank that is here and one that is not; taken over.
+void crews_connect(struct crews *crews, int pool, uint32_t generation, int rank, int peer, int fd);
+// The same cannot be had.
+void crews_not_connected(struct crews *crews, int pool, uint32_t generation,
+                         const struct error *error);
+
+// Nothing is known of the ranks of a host any more; they are forgotten without a report.
+void crews_host_lost(struct crews *crews, int host);
 
 #endif

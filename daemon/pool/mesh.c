@@ -2,6 +2,7 @@
 #include "daemon/pool/mesh.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +16,16 @@ static int *mesh_end(const struct mesh *m, int rank, int peer)
     return &m->ends[(size_t)rank * (size_t)m->world_size + (size_t)peer];
 }
 
-enum status mesh_init(struct mesh *m, int world_size, struct error *error)
+enum status mesh_init(struct mesh *m, int world_size, const bool *here, struct error *error)
 {
     size_t count = (size_t)world_size * (size_t)world_size;
+    int inside = 0;
     m->world_size = world_size;
+    for (int rank = 0; rank < world_size; rank++) {
+        m->here[rank] = !here || here[rank];
+        inside += m->here[rank];
+    }
+    m->lacks = inside * (world_size - inside);
     m->ends = malloc(count * sizeof(*m->ends));
     if (!m->ends)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a mesh of %d ranks",
@@ -28,9 +35,30 @@ enum status mesh_init(struct mesh *m, int world_size, struct error *error)
     return STATUS_OK;
 }
 
+bool mesh_put(struct mesh *m, int rank, int peer, int fd)
+{
+    if (rank < 0 || rank >= m->world_size || peer < 0 || peer >= m->world_size || !m->here[rank] ||
+        m->here[peer] || *mesh_end(m, rank, peer) >= 0)
+        return false;
+    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
+    if (lifted < 0)
+        return false;
+    close(fd);
+    *mesh_end(m, rank, peer) = lifted;
+    m->lacks--;
+    return true;
+}
+
+int mesh_lacks(const struct mesh *m)
+{
+    return m->lacks;
+}
+
 enum status mesh_open(struct mesh *m, int rank, struct error *error)
 {
     for (int peer = rank + 1; peer < m->world_size; peer++) {
+        if (!m->here[peer])
+            continue;
         int pair[2] = {-1, -1};
         int result = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);
         int *mine = mesh_end(m, rank, peer), *theirs = mesh_end(m, peer, rank);

@@ -143,7 +143,7 @@ static void rank_describe(const struct rank_process *r, const struct action *act
     fate_tell(r, culprit, action->cause, state->fate);
     if (r->failure.status != STATUS_OK)
         memcpy(state->text, r->failure.text, sizeof(state->text));
-    bytering_tail(&r->stderr_pipe.ring, state->stderr_tail, sizeof(state->stderr_tail));
+    bytering_tail(&r->stderr_text.ring, state->stderr_tail, sizeof(state->stderr_tail));
 }
 
 static void ranks_describe(const struct action *action, struct crew *crew, int culprit,

@@ -75,7 +75,7 @@ static void lines_write(char *from, char *text, size_t size)
 void pool_text_wrote(const struct rank_process *r, char *text, size_t size)
 {
     char tail[LINES_BYTES], lines[LINES_BYTES + 3 * LINES_TOLD];
-    bytering_tail(&r->stderr_pipe.ring, tail, sizeof(tail));
+    bytering_tail(&r->stderr_text.ring, tail, sizeof(tail));
     lines_write(tail, lines, sizeof(lines));
     snprintf(text, size, "%s%s", lines[0] ? "; it wrote: " : "", lines);
 }
@@ -130,7 +130,7 @@ static const char *process_describe(struct crews *crews, int pool, uint32_t gene
 {
     const struct crew *crew = crews_get(crews, pool);
     bool known = crew->generation == generation && rank < crew->world_size;
-    return proc_describe(known ? crew->ranks[rank].pid : 0, text);
+    return known ? crew_describe_process(crew, rank, text) : proc_describe(0, text);
 }
 
 void pool_text_stuck(struct crews *crews, const struct wire_description *d, int world_size,

@@ -87,7 +87,7 @@ static void on_start(struct service *s, const struct action *a)
     struct error error;
     const struct crew_start start = {
         a->generation, a->implementation, a->world_size,
-        order_gpus(&s->config.description, a->devices, a->world_size, gpus)};
+        order_gpus(&s->config.description, a->devices, a->world_size, gpus), NULL};
     s->moved = true;
     log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
                " spare=%d",
@@ -227,9 +227,11 @@ static void on_reported(void *context, int pool, uint32_t generation, int rank, 
     actions_do(s);
 }
 
-static void on_not_started(void *context, int pool, uint32_t generation, const struct error *error)
+static void on_not_started(void *context, int pool, uint32_t generation, int host,
+                           const struct error *error)
 {
     struct service *s = context;
+    (void)host;
     const struct crew *crew = crews_get(s->crews, pool);
     reasons_note_start(&s->reasons, crew->implementation, crew->world_size, generation, error);
     s->moved = true;

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/pool/squad.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "daemon/pool/rank_child.h"
+#include "daemon/process/spawn.h"
+
+// For a process that has had SIGKILL.
+#define REAP_MAX_NS    (2 * NS_PER_S)
+// Of a round of the loop, for starting ranks.
+#define START_ROUND_NS (4 * NS_PER_MS)
+// For the sockets to ranks of other hosts.
+#define MEETING_S      10.
+
+// ---- the end -----------------------------------------------------------------------------------
+
+static void starting_end(struct squad *s)
+{
+    if (!s->starting)
+        return;
+    ev_check_stop(s->host->loop, &s->step);
+    ev_idle_stop(s->host->loop, &s->awake);
+    ev_timer_stop(s->host->loop, &s->meeting);
+    mesh_fini(&s->mesh);
+    if (s->progress_fd >= 0)
+        close(s->progress_fd);
+    s->starting = false;
+}
+
+void squad_destroy(struct squad *s, uint64_t deadline_ns)
+{
+    if (!s)
+        return;
+    for (int rank = 0; s->children && rank < s->world_size; rank++)
+        rank_child_kill(&s->children[rank]);
+    starting_end(s);
+    for (int rank = 0; s->children && rank < s->world_size; rank++)
+        rank_child_fini(&s->children[rank], deadline_ns);
+    if (s->progress)
+        munmap(s->progress, (size_t)s->world_size * sizeof(*s->progress));
+    list_remove(&s->node);
+    free(s->children);
+    free(s);
+}
+
+static void child_gone(struct squad *s, int rank, const struct rank_end *end)
+{
+    s->alive--;
+    if (s->error.status == STATUS_OK)
+        s->handler.gone(s->handler.context, rank, end);
+    else if (s->alive == 0)
+        s->handler.not_started(s->handler.context, &s->error);
+}
+
+// Nothing is heard any more of the ranks that were started; the last that is reaped brings the
+// news.
+static void start_fail(struct squad *s, const struct error *error)
+{
+    int alive = 0;
+    s->error = *error;
+    for (int rank = 0; rank < s->world_size; rank++) {
+        if (s->children[rank].pid == 0)
+            continue;
+        rank_child_abandon(&s->children[rank]);
+        alive++;
+    }
+    starting_end(s);
+    s->alive = alive;
+    if (alive == 0)
+        s->handler.not_started(s->handler.context, &s->error);
+}
+
+void squad_fail(struct squad *s, const struct error *error)
+{
+    if (s->starting && !s->killed)
+        start_fail(s, error);
+}
+
+// Of a squad that was killed: ranks that never were are as good as reaped.
+static void unstarted_tell(struct squad *s)
+{
+    const struct rank_end end = {.kind = RANK_LIVES};
+    int left[WORLD_SIZE_MAX], count = 0;
+    starting_end(s);
+    for (int rank = s->next; rank < s->world_size; rank++)
+        if (s->children[rank].squad)
+            left[count++] = rank;
+    for (int i = 0; i < count; i++)
+        child_gone(s, left[i], &end);
+}
+
+// ---- the start ---------------------------------------------------------------------------------
+
+// Sealed, because a rank that cut the memory short would make the daemon's next read fatal.
+static enum status progress_create(struct squad *s, struct error *error)
+{
+    size_t size = (size_t)s->world_size * sizeof(*s->progress);
+    int fd = spawn_fd_lift(memfd_create("cpattn-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    void *memory = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, (off_t)size) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    s->progress_fd = fd;
+    if (memory == MAP_FAILED)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no shared memory for progress: %s",
+                         strerror(errno));
+    s->progress = memory;
+    return STATUS_OK;
+}
+
+// The next rank that is here, from `rank` on; world_size: none.
+static int next_here(const struct squad *s, int rank)
+{
+    while (rank < s->world_size && !s->children[rank].squad)
+        rank++;
+    return rank;
+}
+
+static enum status rank_start_next(struct squad *s, struct error *error)
+{
+    struct rank_child *c = &s->children[s->next];
+    enum status status = mesh_open(&s->mesh, s->next, error);
+    if (status == STATUS_OK)
+        status = rank_child_start(c, mesh_row(&s->mesh, s->next), s->progress_fd, error);
+    if (status != STATUS_OK)
+        rank_child_fini(c, clock_now_ns() + REAP_MAX_NS);
+    mesh_close(&s->mesh, s->next);
+    if (status == STATUS_OK)
+        s->next = next_here(s, s->next + 1);
+    return status;
+}
+
+// Guests may wait for one another before they say anything.
+static bool must_wait(const struct squad *s)
+{
+    int silent = 0;
+    for (int rank = 0; rank < s->next; rank++)
+        silent += s->children[rank].squad && !s->children[rank].heard;
+    return !s->guest && silent >= s->host->starting_max;
+}
+
+// Starts one rank, and more until the time is over.
+static enum status ranks_start(struct squad *s, struct error *error)
+{
+    uint64_t end_ns = clock_now_ns() + START_ROUND_NS;
+    enum status status = STATUS_OK;
+    if (mesh_lacks(&s->mesh) > 0)
+        return STATUS_OK;
+    do
+        status = rank_start_next(s, error);
+    while (status == STATUS_OK && s->next < s->world_size && !must_wait(s) &&
+           clock_now_ns() < end_ns);
+    return status;
+}
+
+static void on_step(struct ev_loop *loop, ev_check *watcher, int events)
+{
+    (void)events;
+    struct squad *s = watcher->data;
+    struct error error;
+    if (s->killed)
+        unstarted_tell(s);
+    else if (mesh_lacks(&s->mesh) > 0 || must_wait(s))
+        ev_idle_stop(loop, &s->awake); // for a socket, or a word of theirs
+    else if (ranks_start(s, &error) != STATUS_OK)
+        start_fail(s, &error);
+    else if (s->next == s->world_size)
+        starting_end(s);
+    else
+        ev_idle_start(loop, &s->awake);
+}
+
+static void on_awake(struct ev_loop *loop, ev_idle *watcher, int events)
+{
+    (void)loop;
+    (void)watcher;
+    (void)events;
+}
+
+static void on_meeting(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct squad *s = watcher->data;
+    struct error error;
+    if (mesh_lacks(&s->mesh) == 0)
+        return;
+    error_set(&error, STATUS_UNAVAILABLE,
+              "%d sockets to ranks of other hosts were not there after %d s", mesh_lacks(&s->mesh),
+              (int)MEETING_S);
+    squad_fail(s, &error);
+}
+
+static enum status squad_init(struct squad *s, const struct squad_start *start, struct error *error)
+{
+    ev_check_init(&s->step, on_step);
+    ev_idle_init(&s->awake, on_awake);
+    ev_timer_init(&s->meeting, on_meeting, MEETING_S, 0.);
+    s->step.data = s->meeting.data = s;
+    s->starting = true;
+    s->progress_fd = -1;
+    s->children = calloc((size_t)start->world_size, sizeof(*s->children));
+    if (!s->children)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool of %d ranks",
+                         start->world_size);
+    for (int rank = 0; rank < start->world_size; rank++) {
+        struct rank_child *c = &s->children[rank];
+        if (start->here && !start->here[rank])
+            continue;
+        c->squad = s;
+        c->rank = rank;
+        c->device = start->devices ? start->devices[rank] : -1;
+        c->pidfd = c->channel = -1;
+        s->here++;
+    }
+    s->alive = s->here;
+    s->next = next_here(s, 0);
+    enum status status = progress_create(s, error);
+    return status == STATUS_OK ? mesh_init(&s->mesh, start->world_size, start->here, error)
+                               : status;
+}
+
+enum status squad_create(struct rank_host *host, const struct squad_start *start,
+                         const struct squad_handler *handler, struct squad **squad,
+                         struct error *error)
+{
+    struct squad *s = calloc(1, sizeof(*s));
+    *squad = NULL;
+    if (!s)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool");
+    s->host = host;
+    s->handler = *handler;
+    s->child_gone = child_gone;
+    s->generation = start->generation;
+    s->guest = start->guest;
+    s->world_size = start->world_size;
+    list_init(&s->node);
+    list_push_back(&host->squads, &s->node);
+    enum status status = squad_init(s, start, error);
+    if (status == STATUS_OK)
+        status = ranks_start(s, error);
+    if (status != STATUS_OK && s->next == next_here(s, 0)) {
+        squad_destroy(s, clock_now_ns() + REAP_MAX_NS);
+        return status;
+    }
+    *squad = s;
+    if (status != STATUS_OK) {
+        start_fail(s, error);
+    } else if (s->next == s->world_size) {
+        starting_end(s);
+    } else {
+        ev_check_start(host->loop, &s->step);
+        ev_idle_start(host->loop, &s->awake);
+        ev_timer_start(host->loop, &s->meeting);
+    }
+    return STATUS_OK;
+}
+
+bool squad_connect(struct squad *s, int rank, int peer, int fd)
+{
+    if (s->starting && !s->killed && mesh_put(&s->mesh, rank, peer, fd)) {
+        ev_idle_start(s->host->loop, &s->awake);
+        return true;
+    }
+    close(fd);
+    return false;
+}
+
+// ---- work --------------------------------------------------------------------------------------
+
+enum status squad_send(const struct squad *s, int rank, enum channel_type type, uint64_t job,
+                       const void *payload, uint32_t length, const int *fds, int count,
+                       struct error *error)
+{
+    int channel = s->children[rank].channel;
+    if (!s->children[rank].squad || channel < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "the channel of rank %d is closed", rank);
+    return channel_send_fds(channel, type, s->generation, job, payload, length, fds, count, error);
+}
+
+void squad_signal(const struct squad *s, int number)
+{
+    for (int rank = 0; rank < s->world_size; rank++)
+        rank_child_signal(&s->children[rank], number);
+}
+
+// A killed start is ended by the next step.
+static void starting_wake(struct squad *s)
+{
+    s->killed = true;
+    if (s->starting)
+        ev_idle_start(s->host->loop, &s->awake);
+}
+
+void squad_kill(struct squad *s)
+{
+    starting_wake(s);
+    for (int rank = 0; rank < s->world_size; rank++)
+        rank_child_kill(&s->children[rank]);
+}
+
+// A rank that is stopped hears it when it goes on; one that has gone already needs not hear it.
+void squad_stop(struct squad *s)
+{
+    struct error error;
+    starting_wake(s);
+    for (int rank = 0; rank < s->world_size; rank++) {
+        if (s->children[rank].squad &&
+            squad_send(s, rank, CHANNEL_STOP, 0, NULL, 0, NULL, 0, &error) != STATUS_OK)
+            log_debug("rank_stop rank=%d error=%s", rank,
+                      log_quote(&(struct log_quoted){0}, error.text));
+    }
+    squad_signal(s, SIGCONT);
+}
+
+void squad_drain_stderr(struct squad *s)
+{
+    for (int rank = 0; rank < s->world_size; rank++)
+        stderr_pipe_drain(&s->children[rank].stderr_pipe);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A squad: the ranks of one pool on this host. Starts them, and reports what they say, write and
+// how they end; does not interpret it. All calls on the loop's thread, which must be the main
+// thread (daemon/process/spawn.h).
+#ifndef CPATTN_DAEMON_POOL_SQUAD_H
+#define CPATTN_DAEMON_POOL_SQUAD_H
+
+#include "daemon/pool/squad_state.h"
+
+struct squad_start {
+    uint32_t generation;
+    const struct guest *guest; // NULL: a rank program of ours
+    int world_size;
+    const int *devices; // [world_size], of the ranks here; -1: none. NULL: none has one
+    const bool *here;   // [world_size]; NULL: all are
+};
+
+// Starts the ranks that are here: some at once, the others in the next rounds of the loop. With
+// ranks on other hosts none is started before squad_connect() has brought all their sockets, for
+// which there are 10 s. On failure none is alive and *squad is NULL; what fails later is told by
+// `not_started`.
+enum status squad_create(struct rank_host *host, const struct squad_start *start,
+                         const struct squad_handler *handler, struct squad **squad,
+                         struct error *error) MUST_CHECK;
+
+// Kills and reaps without a report; what cannot be reaped by then is logged and left behind. Takes
+// NULL.
+void squad_destroy(struct squad *squad, uint64_t deadline_ns);
+
+// Takes over a connected stream socket from `rank`, which is here, to `peer`, which is not. False,
+// and the socket is closed: there is one already, or the pair is none of these, or it is too late.
+bool squad_connect(struct squad *squad, int rank, int peer, int fd);
+
+// Ends a start that waits for sockets: `not_started` follows, perhaps in this call.
+void squad_fail(struct squad *squad, const struct error *error);
+
+// Sends a frame to a rank, as channel_send_fds(). UNAVAILABLE also if its channel is closed.
+enum status squad_send(const struct squad *squad, int rank, enum channel_type type, uint64_t job,
+                       const void *payload, uint32_t length, const int *fds, int count,
+                       struct error *error) MUST_CHECK;
+
+// A signal to the group of each rank's process; those not reaped.
+void squad_signal(const struct squad *squad, int number);
+
+// SIGKILL to every rank and its group; each is reported as `gone` when it is reaped. Those that are
+// not started yet are so in the next round of the loop.
+void squad_kill(struct squad *squad);
+
+// Asks each rank to end by itself. What is not started is treated as by squad_kill().
+void squad_stop(struct squad *squad);
+
+// Reads the pending stderr output of the ranks.
+void squad_drain_stderr(struct squad *squad);
+
+#endif

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// State of the rank processes of this host: of each process, of those of one pool, of all.
+#ifndef CPATTN_DAEMON_POOL_SQUAD_STATE_H
+#define CPATTN_DAEMON_POOL_SQUAD_STATE_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/channel.h"
+#include "common/list.h"
+#include "common/rank_end.h"
+#include "common/report.h"
+#include "common/status.h"
+#include "daemon/pool/mesh.h"
+#include "daemon/pool/stderr_pipe.h"
+#include "daemon/process/confine.h"
+#include "daemon/settings/guests.h"
+
+struct squad;
+
+// One process.
+struct rank_child {
+    struct squad *squad; // NULL: the rank is on another host
+    int rank;
+    int device; // its GPU, or -1
+    pid_t pid;  // 0: not started, or reaped
+    int pidfd, channel;
+    ev_io exit_watcher, channel_watcher;
+    bool heard;       // it has said its first word
+    bool ending;      // told
+    ev_timer silence; // the channel is closed, the process not yet seen dead
+    ev_timer reap;    // the process has ended and cannot be reaped yet
+    struct stderr_pipe stderr_pipe;
+};
+
+// Callbacks for events of the ranks of a squad. A squad may be destroyed in `not_started` and
+// `gone`, and in no other.
+struct squad_handler {
+    void *context;
+    // The start has failed; no rank of the squad is alive. Nothing else is reported of its ranks.
+    void (*not_started)(void *context, const struct error *error);
+    // A frame of this generation; the first is HELLO, of the right build and rank. If not OK, the
+    // channel is closed, and `distrusted` follows.
+    enum status (*frame)(void *context, int rank, const struct channel_frame *frame,
+                         const void *payload, struct error *error);
+    // The rank has broken a rule; its channel is closed.
+    void (*distrusted)(void *context, int rank, const struct error *error);
+    // Its end is known; it is not reaped yet. May be left out.
+    void (*ending)(void *context, int rank, const struct rank_end *end);
+    // It is reaped, or was never started (RANK_LIVES). Reported once for each rank of the squad.
+    void (*gone)(void *context, int rank, const struct rank_end *end);
+    // Bytes of its stderr.
+    void (*wrote)(void *context, int rank, const void *data, size_t size);
+};
+
+// What all rank processes of this host have in common.
+struct rank_host {
+    struct ev_loop *loop;
+    const char *program;
+    const struct guests *guests;
+    const struct confinement *confinement;
+    struct confinement guest_confinement;
+    char **environment, **guest_environment;
+    int null_fd;
+    bool kills_strays;
+    int starting_max; // ranks of a pool of ours that may be on their way to their first word
+    struct list squads;
+    // One frame's payload; frames are dealt with one at a time.
+    _Alignas(16) uint8_t payload[CHANNEL_PAYLOAD_MAX];
+};
+
+// The ranks of one pool on this host.
+struct squad {
+    struct rank_host *host;
+    struct list node; // of the host's squads
+    struct squad_handler handler;
+    // A process is reaped. The squad may be gone afterwards.
+    void (*child_gone)(struct squad *squad, int rank, const struct rank_end *end);
+    uint32_t generation;
+    const struct guest *guest; // whose program it is; NULL: ours
+    int world_size;
+    int here;                    // ranks of this host
+    int alive;                   // of these: not reaped, or still to be started
+    struct rank_child *children; // [world_size]
+    struct progress *progress;   // [world_size], shared with the ranks
+    bool killed;
+    struct error error; // why it could not be started; status 0: nothing is wrong
+    // Its start, a few ranks in each round of the loop.
+    bool starting;
+    int next; // the rank that is started next
+    int progress_fd;
+    struct mesh mesh;
+    ev_check step;
+    ev_idle awake;    // keeps the loop from sleeping meanwhile
+    ev_timer meeting; // for sockets to ranks of other hosts
+};
+
+#endif
