@@ -238,7 +238,7 @@ START_TEST(random_ones_are_right)
         c.operation = (enum collective_operation)(1 + random_below(COLLECTIVE_OPERATIONS - 1));
         c.reduction = (enum collective_reduction)(1 + random_below(REDUCTIONS - 1));
         c.dtype = (enum collective_element)(1 + random_below(ELEMENTS - 1));
-        c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHMS - 1));
+        c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHM_NCCL - 1));
         c.world_size = 1 + random_below(random_below(10) ? 8 : WORLD_SIZE_MAX);
         c.count = random_below(random_below(4) ? 100 : 3000);
         c.root = random_below(c.world_size);
@@ -352,7 +352,7 @@ START_TEST(what_is_done_wrong_is_noticed)
         c.operation = (enum collective_operation)(1 + random_below(COLLECTIVE_OPERATIONS - 1));
         c.reduction = (enum collective_reduction)(1 + random_below(REDUCTIONS - 1));
         c.dtype = (enum collective_element)(1 + random_below(ELEMENTS - 1));
-        c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHMS - 1));
+        c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHM_NCCL - 1));
         c.world_size = 2 + random_below(6);
         c.count = 200 + random_below(200);
         c.root = random_below(c.world_size);
