@@ -3,6 +3,7 @@
 // what is linked one way must be linked the other way.
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "daemon/core/state.h"
 
@@ -166,6 +167,10 @@ static void check_ranks(const struct core *core, const struct pool *pool)
     assert(pool->mode != MODE_STARTING || pool->leased != pool->as_spare);
     assert(!pool->must_wait || (killed && pool->as_spare && !pool->used));
     assert(!pool->leased || (pool->mode != MODE_IDLE && pool->mode != MODE_STUCK));
+    // Nobody waits for ranks of which nothing is known.
+    assert(killed || !(pool->place.hosts & core->hosts_lost));
+    for (uint64_t left = pool->alive; left; left &= left - 1)
+        assert(!(core->hosts_lost & bit_of(pool_seat(core, pool, __builtin_ctzll(left)).host)));
 }
 
 static void check_no_ranks(const struct pool *pool)
@@ -183,7 +188,8 @@ static void check_twins(const struct core *core, const struct pool *pool)
     assert(twin || !pool->yields);
     if (!twin)
         return;
-    assert(twin->twin == pool && twin != pool && twin->devices == pool->devices);
+    assert(twin->twin == pool && twin != pool &&
+           memcmp(&twin->place, &pool->place, sizeof(pool->place)) == 0);
     assert(twin->size == pool->size && twin->instance == pool->instance);
     assert(twin->failures.count == pool->failures.count &&
            twin->spare_failures.count == pool->spare_failures.count);
@@ -208,8 +214,24 @@ static bool check_times(const struct core *core, const struct pool *pool)
     return timed && time_after(core->now_ns, delay_ns) != TIMERS_NEVER;
 }
 
+// On as many hosts as its size says, in slots that each of them has, unless devices are shared.
+static void check_place(const struct core *core, const struct pool *pool)
+{
+    const struct size *size = pool->size;
+    int slots = size->world_size / size->nodes;
+    assert(bits_in(pool->place.hosts) == size->nodes && bits_in(pool->place.slots) <= slots);
+    assert(!(pool->place.hosts & ~mask_of(core->config.host_count)));
+    for (uint64_t left = pool->place.hosts; left; left &= left - 1) {
+        uint64_t all = core->devices_all.on[__builtin_ctzll(left)];
+        assert(pool->place.slots & all);
+        assert(core->config.oversubscribe ||
+               (!(pool->place.slots & ~all) && bits_in(pool->place.slots) == slots));
+    }
+}
+
 static void check_pool(const struct core *core, const struct pool *pool)
 {
+    check_place(core, pool);
     assert(pool == &core->pools[pool->index]);
     assert(pool->failures.count >= 0 && pool->failures.count <= FAILURES_MAX);
     assert(pool->spare_failures.count >= 0 && pool->spare_failures.count <= FAILURES_MAX);
@@ -240,28 +262,51 @@ static void check_pool(const struct core *core, const struct pool *pool)
     }
 }
 
+static void check_stuck(const struct core *core, const struct pool *pool, struct devices *stuck)
+{
+    for (int rank = 0; rank < pool->world_size; rank++) {
+        struct core_seat seat = pool_seat(core, pool, rank);
+        if (pool->alive & bit_of(rank))
+            stuck->on[seat.host] |= bit_of(seat.device);
+    }
+}
+
+static void check_unusable(const struct core *core)
+{
+    assert(!(core->hosts_lost & ~mask_of(core->config.host_count)));
+    for (int host = 0; host < core->config.host_count; host++) {
+        uint64_t all = core->devices_all.on[host];
+        uint64_t none = core->devices_stuck.on[host] | core->devices_out.on[host];
+        assert(!(none & ~all));
+        assert(core->unusable.on[host] == (core->hosts_lost & bit_of(host) ? all : none));
+    }
+}
+
 // What holds for all pools together; counts them by mode.
 static void check_pools_together(const struct core *core)
 {
-    uint64_t leased = 0, crews = 0, devices_stuck = 0;
+    struct devices leased = {{0}}, stuck = {{0}};
+    uint64_t crews = 0;
     int ranks = 0, ranks_stuck = 0, pools_stuck = 0;
     for (int i = 0; i < core->pool_count; i++) {
         const struct pool *pool = &core->pools[i];
         check_pool(core, pool);
-        assert(!pool->leased || !(leased & pool->devices));
-        leased |= pool->leased ? pool->devices : 0;
+        assert(!pool->leased || !devices_meet(&leased, &pool->place));
+        if (pool->leased)
+            devices_add(&leased, &pool->place, &core->devices_all);
         ranks += bits_in(pool->alive);
         if (pool->mode == MODE_STUCK) {
-            devices_stuck |= stuck_devices(pool);
+            check_stuck(core, pool, &stuck);
             ranks_stuck += bits_in(pool->alive);
             pools_stuck++;
         }
         if (pool->crew >= 0)
             crews |= bit_of(pool->crew);
     }
-    assert(leased == core->devices_leased && !(leased & ~core->devices_all));
+    assert(devices_equal(&leased, &core->devices_leased));
     assert(crews == core->crews_used && ranks == core->ranks_alive);
-    assert(devices_stuck == core->devices_stuck && !(devices_stuck & ~core->devices_all));
+    assert(devices_equal(&stuck, &core->devices_stuck));
+    check_unusable(core);
     assert(ranks_stuck == core->ranks_stuck && pools_stuck == core->pools_stuck);
     assert(ranks - ranks_stuck <= core->config.ranks_max || bits_in(crews) - pools_stuck == 1);
     for (int crew = 0; crew < POOLS_MAX; crew++)

@@ -2,145 +2,21 @@
 #include "daemon/core/core.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "daemon/core/deadline.h"
 #include "daemon/core/schedule.h"
 #include "daemon/core/state.h"
 
-#define NS_PER_S       UINT64_C(1000000000)
-// All devices for a minute: users.h.
-#define FAIR_WINDOW_NS (60 * NS_PER_S)
+#define NS_PER_S UINT64_C(1000000000)
 
-// ---- creation -------------------------------------------------------------------------------
+// ---- what every event begins and ends with --------------------------------------------------
 
-// Pools that a size can have: side by side as many as the devices hold.
-static int core_instances(const struct core_config *config, const struct size *size)
-{
-    int world_size = size->world_size, guest = size->implementation - 1;
-    if (guest >= 0 && !(config->guests[guest].world_sizes & bit_of(world_size - 1)))
-        return 0;
-    if (world_size <= config->device_count)
-        return config->device_count / world_size;
-    return config->oversubscribe ? 1 : 0;
-}
-
-static uint64_t core_devices(const struct core_config *config, int world_size, int instance)
-{
-    if (world_size > config->device_count)
-        return mask_of(config->device_count);
-    return mask_of(world_size) << (instance * world_size);
-}
-
-// What a guest does when it starts is unknown, so that it has no spares.
-static int size_twins(const struct core *core, const struct size *size)
-{
-    return core->config.spares && size->implementation == 0 ? 2 : 1;
-}
-
-static void core_init_size(struct core *core, struct size *size, int index)
-{
-    list_init(&size->node);
-    list_init(&size->queue);
-    list_init(&size->lines);
-    size->implementation = index / WORLD_SIZE_MAX;
-    size->world_size = index % WORLD_SIZE_MAX + 1;
-    size->side_by_side = core_instances(&core->config, size);
-    size->pool_count = size_twins(core, size) * size->side_by_side;
-}
-
-static bool core_allocate(struct core *core)
-{
-    int jobs = core->config.queue_max;
-    uint64_t window_ns = FAIR_WINDOW_NS * (uint64_t)core->config.device_count;
-    core->size_count = (1 + core->config.guest_count) * WORLD_SIZE_MAX;
-    core->sizes = calloc((size_t)core->size_count, sizeof(*core->sizes));
-    for (int i = 0; core->sizes && i < core->size_count; i++) {
-        core_init_size(core, &core->sizes[i], i);
-        core->pool_count += core->sizes[i].pool_count;
-    }
-    core->jobs = calloc((size_t)jobs, sizeof(*core->jobs));
-    core->lines = calloc((size_t)jobs, sizeof(*core->lines));
-    core->pools = calloc((size_t)core->pool_count, sizeof(*core->pools));
-    return core->sizes && core->jobs && core->lines && core->pools && ids_init(&core->ids, jobs) &&
-           timers_init(&core->timers, jobs + core->pool_count + 1) &&
-           users_init(&core->users, jobs, window_ns) && actions_init(&core->actions, jobs);
-}
-
-static void core_init_pools(struct core *core, struct size *size, int pool_first)
-{
-    int twins = size_twins(core, size);
-    size->pools = core->pools + pool_first;
-    for (int i = 0; i < size->pool_count; i++) {
-        struct pool *twin = twins > 1 ? &size->pools[i ^ 1] : NULL;
-        pool_init(core, pool_first + i, size, i / twins,
-                  core_devices(&core->config, size->world_size, i / twins), twin);
-    }
-}
-
-static void core_init(struct core *core)
-{
-    list_init(&core->jobs_free);
-    list_init(&core->jobs_running);
-    list_init(&core->lines_free);
-    list_init(&core->sizes_waiting);
-    for (int mode = 0; mode < MODE_COUNT; mode++)
-        list_init(&core->modes[mode]);
-    for (int slot = 0; slot < core->config.queue_max; slot++) {
-        job_init(core, slot);
-        line_init(core, &core->lines[slot]);
-    }
-    for (int i = 0, pool = 0; i < core->size_count; pool += core->sizes[i++].pool_count)
-        core_init_pools(core, &core->sizes[i], pool);
-    core->devices_all = mask_of(core->config.device_count);
-}
-
-static void core_share(struct core *core, int user_queue_max)
+void core_share(struct core *core, int user_queue_max)
 {
     int all = core->config.queue_max;
     assert(user_queue_max >= 0 && user_queue_max <= all);
     core->config.user_queue_max = user_queue_max ? user_queue_max : all;
 }
-
-struct core *core_create(const struct core_config *config)
-{
-    assert(config->device_count >= 1 && config->device_count <= DEVICES_MAX);
-    assert(config->queue_max >= 1 && config->queue_max <= JOBS_MAX);
-    assert(config->ranks_max >= 1);
-    assert(config->start_timeout_ns > 0 && config->kill_timeout_ns > 0);
-    assert(config->guest_count >= 0 && config->guest_count <= GUESTS_MAX);
-    struct core *core = calloc(1, sizeof(*core));
-    if (!core)
-        return NULL;
-    core->config = *config;
-    core_share(core, config->user_queue_max);
-    assert(config->user.time_ns == 0 || config->user.window_ns > 0);
-    if (!core_allocate(core)) {
-        core_destroy(core);
-        return NULL;
-    }
-    core_init(core);
-    core->users.limits = config->user;
-    return core;
-}
-
-void core_destroy(struct core *core)
-{
-    if (!core)
-        return;
-    free(core->sizes);
-    free(core->jobs);
-    free(core->lines);
-    free(core->pools);
-    ids_fini(&core->ids);
-    users_fini(&core->users);
-    timers_fini(&core->timers);
-    actions_fini(&core->actions);
-    free(core);
-}
-
-// ---- what every event begins and ends with --------------------------------------------------
 
 // The users of running jobs have used their devices for so long.
 static void core_charge(struct core *core, uint64_t elapsed_ns)
@@ -148,13 +24,14 @@ static void core_charge(struct core *core, uint64_t elapsed_ns)
     LIST_FOREACH (node, &core->jobs_running) {
         const struct job *job = job_entry(node);
         uint64_t device_ns;
-        if (__builtin_mul_overflow(elapsed_ns, (uint64_t)bits_in(job->pool->devices), &device_ns))
+        int devices = devices_shared(&core->devices_all, &job->pool->place);
+        if (__builtin_mul_overflow(elapsed_ns, (uint64_t)devices, &device_ns))
             device_ns = UINT64_MAX;
         users_charge(&core->users, job->account, core->now_ns + elapsed_ns, device_ns);
     }
 }
 
-static void core_begin(struct core *core, uint64_t now_ns)
+void core_begin(struct core *core, uint64_t now_ns)
 {
     if (now_ns <= core->now_ns)
         return;
@@ -202,15 +79,15 @@ static void core_wind_down(struct core *core)
 static void core_leave_devices(struct core *core, enum pool_mode mode)
 {
     LIST_FOREACH (node, &core->modes[mode])
-        if (pool_entry(node)->devices & core->devices_out)
+        if (devices_meet(&core->devices_out, &pool_entry(node)->place))
             pool_handle(core, pool_entry(node),
                         &(struct pool_event){.kind = POOL_STOP, .rank = -1});
 }
 
-static void core_settle(struct core *core)
+void core_settle(struct core *core)
 {
     core_expire(core);
-    if (core->devices_out) {
+    if (devices_any(&core->devices_out, core->config.host_count)) {
         core_leave_devices(core, MODE_IDLE);
         core_leave_devices(core, MODE_STARTING);
     }
@@ -235,6 +112,33 @@ static enum status core_admit_again(const struct core_request *request, enum ids
     return STATUS_OK;
 }
 
+// What no devices of this daemon could serve.
+static enum status core_refuse_hosts(const struct core *core, const struct core_request *request,
+                                     struct error *error)
+{
+    int w = request->world_size, nodes = request->nodes, ranks = request->ranks_per_node;
+    if (nodes < 0 || nodes > HOSTS_MAX || (nodes > 0 && w % nodes != 0))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "nodes: %d does not divide the %d ranks evenly", nodes, w);
+    if (ranks < 0 || ranks > w || (ranks > 0 && w % ranks != 0) ||
+        (ranks > 0 && nodes > 0 && ranks * nodes != w))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "ranks_per_node: %d does not fit %d ranks on %s", ranks, w,
+                         nodes > 0 ? "so many nodes" : "as many nodes as it takes");
+    const struct size *size = hosts_size(core, request);
+    if (size && size->pool_count > 0)
+        return STATUS_OK;
+    if (core->config.host_count == 1 && nodes <= 1 && (ranks == 0 || ranks == w))
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "world_size: %d ranks need as many devices, and there are %d", w,
+                         core->device_count);
+    return error_set(error, STATUS_FAILED_PRECONDITION,
+                     "world_size: %d ranks cannot be spread %s over the %d host%s with %d devices "
+                     "of this daemon",
+                     w, nodes > 0 || ranks > 0 ? "like this" : "evenly", core->config.host_count,
+                     core->config.host_count == 1 ? "" : "s", core->device_count);
+}
+
 static enum status core_refuse_case(const struct core *core, const struct core_request *request,
                                     struct error *error)
 {
@@ -251,10 +155,9 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
     if (guest >= 0 && !(core->config.guests[guest].world_sizes & bit_of(w - 1)))
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "world_size: the guest does not take %d rank%s", w, w == 1 ? "" : "s");
-    if (core_size(core, request->implementation, w)->pool_count == 0)
-        return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "world_size: %d ranks need as many devices, and there are %d", w,
-                         core->config.device_count);
+    enum status status = core_refuse_hosts(core, request, error);
+    if (status != STATUS_OK)
+        return status;
     uint64_t left_ns = poison_left_ns(&core->poison, core->now_ns, request->case_hash);
     if (left_ns > 0)
         return error_set(error, STATUS_FAILED_PRECONDITION,
@@ -274,7 +177,7 @@ static uint64_t core_next_try_ns(const struct core *core, const struct size *siz
         return TIMERS_NEVER;
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
         uint64_t at_ns = core->timers.at_ns[core->config.queue_max + pool->index];
-        if (pool->devices & core_unusable(core))
+        if (devices_meet(&core->unusable, &pool->place))
             continue;
         if (!twin_rests(pool))
             return TIMERS_NEVER;
@@ -289,7 +192,7 @@ static enum status core_refuse_down(const struct core *core, const struct size *
 {
     uint64_t left_ns = next_ns > core->now_ns ? next_ns - core->now_ns : 0;
     struct error loss;
-    pool_loss_text(failures_culprit(size), &loss);
+    pool_loss_text(core, failures_culprit(size), &loss);
     return error_set(error, STATUS_UNAVAILABLE,
                      "the pool of world size %d is DOWN after %d failed starts in a row (%s); it "
                      "is tried again in %d s",
@@ -307,19 +210,18 @@ static enum status core_refuse_stuck(const struct core *core, int world_size,
                      world_size, stuck->rank, pool->world_size, stuck->device);
 }
 
-// Every pool of the size needs a device that is out of use, one at least by order.
+// Every pool of the size needs a device that is out of use, one at least by order or because its
+// host is lost.
 static bool size_is_out(const struct core *core, const struct size *size)
 {
-    for (int i = 0; i < size->pool_count; i++)
-        if (!(size->pools[i].devices & core_unusable(core)))
-            return false;
-    return core->devices_out != 0;
+    return !hosts_can_serve(core, size) &&
+           (core->hosts_lost || devices_any(&core->devices_out, core->config.host_count));
 }
 
 static enum status core_refuse_load(const struct core *core, const struct core_request *request,
                                     struct error *error)
 {
-    const struct size *size = core_size(core, request->implementation, request->world_size);
+    const struct size *size = hosts_size(core, request);
     struct core_stuck stuck;
     if (core->draining)
         return error_set(error, STATUS_UNAVAILABLE,
@@ -327,8 +229,14 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
     uint64_t next_try_ns = core_next_try_ns(core, size, request->patience_ns);
     if (next_try_ns != TIMERS_NEVER)
         return core_refuse_down(core, size, next_try_ns, error);
-    if (core_is_stuck(core, request->implementation, request->world_size, &stuck))
+    if (core_is_stuck(core, request, &stuck))
         return core_refuse_stuck(core, request->world_size, &stuck, error);
+    if (size_is_out(core, size) && hosts_missing(core, size))
+        return error_set(
+            error, STATUS_UNAVAILABLE,
+            "no pool of %d ranks is available: host %s is lost, and is used again when "
+            "its agent is back",
+            size->world_size, hosts_missing(core, size));
     if (size_is_out(core, size))
         return error_set(error, STATUS_UNAVAILABLE,
                          "no pool of %d ranks is available: an administrator has taken "
@@ -423,10 +331,13 @@ void core_abandon(struct core *core, uint64_t now_ns, const int *slots, int coun
 
 // ---- events of ranks ------------------------------------------------------------------------
 
-// A rank that is reaped says nothing more; and it is reaped once.
-static bool core_rank_lives(const struct pool *pool, const struct pool_event *event)
+// A rank that is reaped says nothing more; and it is reaped once. Nor does one on a lost host.
+static bool core_rank_lives(const struct core *core, const struct pool *pool,
+                            const struct pool_event *event)
 {
     assert(event->rank < pool->world_size);
+    if (event->rank >= 0 && core->hosts_lost & bit_of(pool_seat(core, pool, event->rank).host))
+        return false;
     bool alive = event->rank < 0 || pool->alive & bit_of(event->rank);
     assert(alive || event->kind != POOL_EXITED);
     return alive;
@@ -439,7 +350,7 @@ static void core_hear(struct core *core, uint64_t now_ns, int crew, uint32_t gen
     core_begin(core, now_ns);
     assert(crew >= 0 && crew < POOLS_MAX);
     struct pool *pool = core->crews[crew];
-    if (pool && pool->generation == generation && core_rank_lives(pool, event))
+    if (pool && pool->generation == generation && core_rank_lives(core, pool, event))
         pool_handle(core, pool, event);
     core_settle(core);
 }
@@ -490,8 +401,22 @@ void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t gen
 
 void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation)
 {
-    core_hear(core, now_ns, pool, generation,
-              &(struct pool_event){.kind = POOL_NOT_STARTED, .rank = -1});
+    const struct pool *p = pool >= 0 && pool < POOLS_MAX ? core->crews[pool] : NULL;
+    uint64_t ranks = p ? p->alive : 0;
+    if (ranks)
+        core_hear(core, now_ns, pool, generation,
+                  &(struct pool_event){.kind = POOL_GONE, .rank = -1, .ranks = ranks});
+}
+
+void core_start_failed_on(struct core *core, uint64_t now_ns, int pool, uint32_t generation,
+                          int host)
+{
+    const struct pool *p = pool >= 0 && pool < POOLS_MAX ? core->crews[pool] : NULL;
+    bool there = p && p->place.hosts & bit_of(host);
+    uint64_t ranks = there ? p->alive & hosts_ranks_on(p, host) : 0;
+    if (ranks)
+        core_hear(core, now_ns, pool, generation,
+                  &(struct pool_event){.kind = POOL_GONE, .rank = -1, .ranks = ranks});
 }
 
 void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits)
@@ -507,17 +432,19 @@ void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *li
     core_settle(core);
 }
 
-void core_set_devices_out(struct core *core, uint64_t now_ns, uint64_t devices)
+void core_set_devices_out(struct core *core, uint64_t now_ns, int host, uint64_t devices)
 {
     core_begin(core, now_ns);
-    assert(!(devices & ~core->devices_all));
-    core->devices_out = devices;
+    assert(host >= 0 && host < core->config.host_count);
+    assert(!(devices & ~core->devices_all.on[host]));
+    core->devices_out.on[host] = devices;
+    hosts_count_unusable(core);
     core_settle(core);
 }
 
-uint64_t core_devices_out(const struct core *core)
+uint64_t core_devices_out(const struct core *core, int host)
 {
-    return core->devices_out;
+    return core->devices_out.on[host];
 }
 
 int core_unpoison(struct core *core, uint64_t now_ns)

@@ -15,6 +15,14 @@
 // With spares a second pool of the same ranks on the same devices stands by for each that is up, as
 // far as there is room, and takes its place when that is lost: see twin.h. Devices have one job at
 // a time all the same.
+//
+// Devices are those of one host or of several. A device is a slot of a host: the i-th of those that
+// pools are dealt there. A pool that is spread over hosts has as many ranks on each of them, in the
+// same slots; ranks are dealt host by host, lower hosts first. The shell tells when a host is lost
+// (its agent is silent, or its connection is cut) and when it is back. Of a host that is lost
+// nothing is known: the pools with ranks there are killed and their jobs answered at once, its
+// devices are out of use, and its ranks may be alive until it is back. One that is back has shown
+// that nothing of before is alive there.
 #ifndef CPATTN_DAEMON_CORE_CORE_H
 #define CPATTN_DAEMON_CORE_CORE_H
 
@@ -34,10 +42,18 @@ struct core_guest {
     uint64_t start_timeout_ns; // as in core_config; > 0
 };
 
+struct core_host {
+    int device_count;           // 1..DEVICES_MAX exclusive units
+    bool away;                  // from the start it is lost: its agent has not come yet
+    char name[HOST_NAME_BYTES]; // for texts; may be empty where there is one host
+};
+
 struct core_config {
-    int device_count;          // 1..DEVICES_MAX exclusive units
+    int host_count; // 1..HOSTS_MAX
+    struct core_host hosts[HOSTS_MAX];
     bool spares;               // hot spares: daemon/core/twin.h
-    bool oversubscribe;        // a pool larger than device_count takes all devices (CPU backend)
+    bool oversubscribe;        // where there are too few devices for a pool it takes all devices of
+                               // its hosts (CPU backend)
     int queue_max;             // jobs queued and running, 1..JOBS_MAX
     int user_queue_max;        // of one user, up to queue_max; 0: as many
     struct user_limits user;   // what of them runs: those beyond wait
@@ -69,6 +85,10 @@ struct core_request {
     uint32_t user;      // who asks
     int implementation; // 0..guest_count
     int world_size;
+    // Over how many hosts the ranks are spread, evenly, and how many are on each. Each may be 0:
+    // any. Where both are, one host if the ranks fit there, else as few hosts as divide them; and
+    // if the hosts that this comes to are lost or out of use, others that will do.
+    int nodes, ranks_per_node;
     uint64_t timeout_ns;     // > 0; the deadline is now + timeout
     uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
     uint64_t patience_ns;    // it is refused once all pools of its world size are DOWN for so long
@@ -95,7 +115,8 @@ struct admission {
 // the id is known for another case or user. UNAVAILABLE: draining; or all pools of this world size
 // have been DOWN for longer than the request has patience, or, core_is_stuck(), cannot be had.
 // FAILED_PRECONDITION: more ranks than devices, or POISON: the case has killed pools (the text says
-// which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0 or beyond the longest.
+// which). INVALID_ARGUMENT: world size outside 1..WORLD_SIZE_MAX, timeout 0 or beyond the longest,
+// nodes or ranks per node that do not divide the ranks, or not into each other.
 // A guest that does not take the world size is FAILED_PRECONDITION, too. DEADLINE_EXCEEDED: the
 // bounds of the job and of those of its user that wait before it leave no way to keep its time
 // limit; the text says which would do.
@@ -113,14 +134,13 @@ struct core_stuck {
     int pool; // of the rank, as `generation` and `rank`
     uint32_t generation;
     int rank;
-    int device; // 0..device_count-1, where it sits; the i-th rank of a pool has the i-th of its
-                // devices, and where there are fewer, they are dealt in turn
+    int host, device; // where it sits: core_seat()
 };
 
-// Whether requests of the implementation and world size are refused because no pool of it can be
-// had, at least one of them because of ranks that are stuck; `stuck` is one of these ranks then,
-// else untouched. Not while draining, when all are refused. World size 1..WORLD_SIZE_MAX.
-bool core_is_stuck(const struct core *core, int implementation, int world_size,
+// Whether a request like this one is refused because no pool of it can be had, at least one of them
+// because of ranks that are stuck; `stuck` is one of these ranks then, else untouched. Not while
+// draining, when all are refused. World size 1..WORLD_SIZE_MAX.
+bool core_is_stuck(const struct core *core, const struct core_request *request,
                    struct core_stuck *stuck);
 
 // As the user of core_cancel(): any, for those who rule the daemon.
@@ -154,6 +174,20 @@ void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t gen
                       const struct rank_end *end);
 // A START that could not be carried out; no rank of that generation is alive.
 void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation);
+// The same of one host of the pool: none of its ranks there is alive. The ranks of its other hosts
+// are killed, and their exits reported as ever.
+void core_start_failed_on(struct core *core, uint64_t now_ns, int pool, uint32_t generation,
+                          int host);
+
+// A host is lost, 0..host_count-1. The core forgets its ranks, and so should the shell: nothing
+// more is reported of them, and what is reported while the host is lost is ignored. Pools that have
+// had ranks there are lost: a KILL asks for what they have on other hosts, and there is none if
+// that is nothing. Without effect on a host that is lost already.
+void core_host_lost(struct core *core, uint64_t now_ns, int host);
+// It is back, and nothing of before is alive there. The host must be lost.
+void core_host_back(struct core *core, uint64_t now_ns, int host);
+bool core_host_is_lost(const struct core *core, int host);
+const char *core_host_name(const struct core *core, int host);
 
 // What may change while the daemon runs.
 struct core_limits {
@@ -165,11 +199,11 @@ struct core_limits {
 };
 void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits);
 
-// Devices (bit mask) that nothing is to be started or run on from now on; jobs that run there go
-// on, and what waits there is stopped. Others may be used again. Jobs that no pool can serve
-// meanwhile wait, and new ones of their kind are UNAVAILABLE.
-void core_set_devices_out(struct core *core, uint64_t now_ns, uint64_t devices);
-uint64_t core_devices_out(const struct core *core);
+// Devices of a host (bit mask of slots) that nothing is to be started or run on from now on; jobs
+// that run there go on, and what waits there is stopped. Its others may be used again. Jobs that no
+// pool can serve meanwhile wait, and new ones of their kind are UNAVAILABLE.
+void core_set_devices_out(struct core *core, uint64_t now_ns, int host, uint64_t devices);
+uint64_t core_devices_out(const struct core *core, int host);
 
 // Forgets what cases have done to their pools. Gives how many were refused for it.
 int core_unpoison(struct core *core, uint64_t now_ns);
@@ -187,7 +221,8 @@ enum action_kind {
     ACTION_START,  // start the ranks of pool
     ACTION_RUN,    // hand the case of slot to every rank of pool
     ACTION_ANSWER, // answer the job; the slot is free afterwards
-    ACTION_KILL,   // SIGKILL every rank of pool; exits are reported as they are reaped. Where a
+    ACTION_KILL,   // SIGKILL every rank of pool, on hosts that are not lost; exits are reported as
+                   // they are reaped. Where a
                    // START fails while another action of its event has failed before it, a KILL may
                    // follow for ranks that never were
     ACTION_STUCK,  // for the log: ranks of pool are stuck since now. `rank` is the first of them,
@@ -211,7 +246,8 @@ enum cause {
     CAUSE_CANCELLED,    // CANCELLED
     CAUSE_POISON,       // FAILED_PRECONDITION: queued while its case killed a second pool
     CAUSE_STUCK, // UNAVAILABLE: queued while `rank` of `pool`, which may be of another world size,
-                 // got stuck on the one device in `devices`: core_is_stuck()
+                 // got stuck on the one device in `devices` of `hosts`: core_is_stuck()
+    CAUSE_NODE_LOST, // ABORTED: `host`, where some of its ranks were, was lost
 };
 
 struct action {
@@ -230,7 +266,10 @@ struct action {
     enum status status;
     enum cause cause;
     int rank;         // the causing rank, or -1
-    uint64_t devices; // bit mask
+    int host;         // ANSWER, KILL: the host whose loss is the cause, or -1
+    uint64_t hosts;   // of the pool: bit mask
+    uint64_t devices; // of the pool, on each of its hosts: bit mask of slots, of which a host may
+                      // lack some where devices are oversubscribed: core_seat()
     uint64_t job;     // number, never used twice
     int own_before;   // ANSWER, CAUSE_DEADLINE_QUEUED: jobs of the same user that run, or that wait
                       // for the same world size and go before it
@@ -239,6 +278,14 @@ struct action {
 
 // Next action, in the order they must be carried out; false when there is none.
 bool core_next_action(struct core *core, struct action *action);
+
+// Where a rank of a pool is started, and stays: the i-th of the ranks on a host has the i-th of the
+// pool's devices there, and where there are fewer, they are dealt in turn. From the START on, until
+// the last rank of the pool is reaped.
+struct core_seat {
+    int host, device; // the device counts from 0 on each host
+};
+struct core_seat core_seat(const struct core *core, int pool, int rank);
 
 // When core_time() must be called next; UINT64_MAX: never.
 uint64_t core_next_time(const struct core *core);

@@ -130,7 +130,7 @@ static enum status refuse_queued(const struct core *core, const struct core_requ
 enum status deadline_check_queue(const struct core *core, const struct core_request *request,
                                  struct error *error)
 {
-    struct size *size = core_size(core, request->implementation, request->world_size);
+    struct size *size = hosts_size(core, request);
     uint64_t slack_ns = request->timeout_ns - request->cost_ns;
     if (size->cost_ns / (uint64_t)size->side_by_side <= slack_ns)
         return STATUS_OK;

@@ -59,7 +59,7 @@ uint64_t failures_down_ns(const struct core *core, const struct size *size)
     uint64_t since_ns = 0;
     bool any = false;
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
-        if (pool->devices & core_unusable(core))
+        if (devices_meet(&core->unusable, &pool->place))
             continue;
         if (pool->failures.count < FAILURES_MAX)
             return TIMERS_NEVER;

@@ -23,6 +23,7 @@ static const enum status job_statuses[] = {
     [CAUSE_CANCELLED] = STATUS_CANCELLED,
     [CAUSE_POISON] = STATUS_FAILED_PRECONDITION,
     [CAUSE_STUCK] = STATUS_UNAVAILABLE,
+    [CAUSE_NODE_LOST] = STATUS_ABORTED,
 };
 
 static struct list *job_list(struct core *core, const struct job *job)
@@ -81,7 +82,8 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     job->account = users_queue(&core->users, request->user);
     job->abandoned = false;
     job->cancel_on_disconnect = request->cancel_on_disconnect;
-    job->size = core_size(core, request->implementation, request->world_size);
+    job->size = hosts_size(core, request);
+    job->any_nodes = request->nodes == 0 && request->ranks_per_node == 0;
     job->case_hash = request->case_hash;
     job->cost_ns = request->cost_ns;
     job->memory = request->memory;
@@ -122,8 +124,12 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     answer.status = job_statuses[cause];
     answer.cause = cause;
     answer.rank = rank;
-    if (cause == CAUSE_STUCK)
-        answer.devices = bit_of(stuck_device(pool, rank));
+    if (cause == CAUSE_STUCK) {
+        struct core_seat seat = pool_seat(core, pool, rank);
+        answer.hosts = bit_of(seat.host);
+        answer.devices = bit_of(seat.device);
+    }
+    answer.host = cause == CAUSE_NODE_LOST ? pool->loss.host : -1;
     if (cause == CAUSE_DEADLINE_QUEUED)
         line_before(core, job, &answer.own_before);
     answer.own_before += cause == CAUSE_DEADLINE_QUEUED ? account->running : 0;
@@ -158,7 +164,7 @@ static struct pool *job_awaited(struct core *core, struct job *job)
             pool->mode == MODE_BACKOFF || (pool->mode == MODE_STOPPING && pool->start_failed);
         bool starting =
             (pool->mode == MODE_STARTING && twin_leads(pool)) || (again && !pool->as_spare);
-        if (!starting || pool->devices & core_unusable(core))
+        if (!starting || devices_meet(&core->unusable, &pool->place))
             continue;
         if (before-- == 0)
             return pool;
@@ -283,6 +289,37 @@ static void job_refuse_stuck(struct core *core, struct job *job, const struct jo
     job_answer(core, job, event->pool, CAUSE_STUCK, event->rank);
 }
 
+// In order of admission on the queue, and on the line of its user.
+static void job_sort_in(struct job *job)
+{
+    struct list *at = &job->size->queue, *mate = &job->line->jobs;
+    list_remove(&job->node);
+    list_remove(&job->mate);
+    while (at->prev != &job->size->queue && job_entry(at->prev)->number > job->number)
+        at = at->prev;
+    list_push_back(at, &job->node);
+    while (mate->prev != &job->line->jobs && mate_entry(mate->prev)->number > job->number)
+        mate = mate->prev;
+    list_push_back(mate, &job->mate);
+}
+
+static void job_change_size(struct core *core, struct job *job, const struct job_event *event)
+{
+    struct size *from = job->size;
+    list_remove(&job->node);
+    line_leave(core, job);
+    from->cost_ns -= job->cost_ns;
+    if (list_empty(&from->queue))
+        list_remove(&from->node);
+    job->size = event->size;
+    job->size->cost_ns += job->cost_ns;
+    list_push_back(&job->size->queue, &job->node);
+    line_join(core, job);
+    job_sort_in(job);
+    if (list_empty(&job->size->node))
+        list_push_back(&core->sizes_waiting, &job->size->node);
+}
+
 // An empty cell cannot happen.
 static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
     [JOB_QUEUED] =
@@ -294,6 +331,7 @@ static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
             [JOB_REFUSE_DOWN] = job_refuse_down,
             [JOB_REFUSE_POISON] = job_refuse_poison,
             [JOB_REFUSE_STUCK] = job_refuse_stuck,
+            [JOB_MOVE] = job_change_size,
         },
     [JOB_RUNNING] =
         {

@@ -28,6 +28,7 @@ struct job {
     uint64_t number; // order of admission over all jobs, from 1
     bool abandoned;  // its answer is not to be remembered
     bool cancel_on_disconnect;
+    bool any_nodes; // the hosts that it waits for may be others
     struct size *size;
     struct account *account; // of its user
     uint64_t case_hash, cost_ns, memory;
@@ -48,6 +49,7 @@ enum job_event_kind {
     JOB_REFUSE_DOWN, // all pools of its world size are DOWN, `pool` because of `rank`
     JOB_REFUSE_POISON,
     JOB_REFUSE_STUCK, // no pool can be had because of `rank` of `pool`
+    JOB_MOVE,         // it waits for another `size` of its world size
     JOB_EVENTS,
 };
 
@@ -56,6 +58,7 @@ struct job_event {
     struct pool *pool;
     enum cause cause;
     int rank;
+    struct size *size;
     bool no_evidence; // against its case
 };
 

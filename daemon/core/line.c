@@ -56,7 +56,15 @@ bool line_goes_before(const struct core *core, const struct job *job, const stru
 static bool size_is_served(const struct core *core, const struct size *size)
 {
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
-        if (!(pool->devices & core_unusable(core)) && (twin_is_up(pool) || !twin_rests(pool)))
+        if (!devices_meet(&core->unusable, &pool->place) && (twin_is_up(pool) || !twin_rests(pool)))
+            return true;
+    return false;
+}
+
+static bool core_has_idle_devices(const struct core *core)
+{
+    for (int host = 0; host < core->config.host_count; host++)
+        if ((core->devices_leased.on[host] | core->unusable.on[host]) != core->devices_all.on[host])
             return true;
     return false;
 }
@@ -84,7 +92,7 @@ void line_pin(struct core *core)
 {
     if (core->pinned && !size_is_served(core, core->pinned->size))
         core->pinned = NULL;
-    if (!core->pinned && (core->devices_leased | core_unusable(core)) != core->devices_all)
+    if (!core->pinned && core_has_idle_devices(core))
         core->pinned = line_first(core);
 }
 

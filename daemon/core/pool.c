@@ -26,13 +26,12 @@ static const enum pool_state pool_states[MODE_COUNT] = {
 };
 
 static const enum cause pool_causes[LOSS_COUNT] = {
-    [LOSS_EXITED] = CAUSE_RANK_EXITED,
-    [LOSS_KILLED] = CAUSE_RANK_EXITED,
-    [LOSS_FAILED] = CAUSE_RANK_FAILED,
-    [LOSS_PEER] = CAUSE_PEER_LOST,
+    [LOSS_EXITED] = CAUSE_RANK_EXITED, [LOSS_KILLED] = CAUSE_RANK_EXITED,
+    [LOSS_FAILED] = CAUSE_RANK_FAILED, [LOSS_PEER] = CAUSE_PEER_LOST,
+    [LOSS_HOST] = CAUSE_NODE_LOST,
 };
 
-void pool_init(struct core *core, int index, struct size *size, int instance, uint64_t devices,
+void pool_init(struct core *core, int index, struct size *size, int instance, struct place place,
                struct pool *twin)
 {
     struct pool *pool = &core->pools[index];
@@ -42,11 +41,11 @@ void pool_init(struct core *core, int index, struct size *size, int instance, ui
         .size = size,
         .world_size = size->world_size,
         .instance = instance,
-        .devices = devices,
+        .place = place,
         .twin = twin,
         .crew = -1,
         .suspect = -1,
-        .loss = {.rank = -1},
+        .loss = {.rank = -1, .host = -1},
     };
     size->modes[MODE_COLD]++;
     list_init(&pool->node);
@@ -70,22 +69,22 @@ static void pool_move(struct core *core, struct pool *pool, enum pool_mode mode,
 
 static void pool_lease(struct core *core, struct pool *pool)
 {
-    assert(!pool->leased && !(core->devices_leased & pool->devices));
-    core->devices_leased |= pool->devices;
+    assert(!pool->leased && !devices_meet(&core->devices_leased, &pool->place));
+    devices_add(&core->devices_leased, &pool->place, &core->devices_all);
     pool->leased = true;
 }
 
 static void pool_release(struct core *core, struct pool *pool)
 {
     if (pool->leased)
-        core->devices_leased &= ~pool->devices;
+        devices_remove(&core->devices_leased, &pool->place);
     pool->leased = false;
 }
 
 // Instead of waiting until its killed twin is reaped.
 static void pool_take_over(struct core *core, const struct pool *pool)
 {
-    if (twin_hands_over(pool) == 0)
+    if (!twin_hands_over(pool))
         return;
     pool_release(core, pool->twin);
     pool->twin->yields = true;
@@ -103,14 +102,16 @@ static void pool_hand_back(struct core *core, struct pool *pool)
 
 struct action pool_action(enum action_kind kind, const struct pool *pool)
 {
-    struct action action = {.kind = kind, .pool = -1, .slot = -1, .answer_index = -1, .rank = -1};
+    struct action action = {
+        .kind = kind, .pool = -1, .slot = -1, .answer_index = -1, .rank = -1, .host = -1};
     if (pool) {
         action.pool = pool->crew;
         action.generation = pool->crew >= 0 ? pool->generation : 0;
         action.implementation = pool->size->implementation;
         action.world_size = pool->world_size;
         action.instance = pool->instance;
-        action.devices = pool->devices;
+        action.hosts = pool->place.hosts;
+        action.devices = pool->place.slots;
     }
     return action;
 }
@@ -126,15 +127,18 @@ static const char *loss_words(enum pool_loss loss)
         [LOSS_START_TIMEOUT] = "the ranks were not ready in time",
         [LOSS_NOT_STARTED] = "the ranks could not be started",
         [LOSS_DEADLINE] = "killed at the deadline of its job",
+        [LOSS_HOST] = "a host with ranks of it was lost",
     };
     return words[loss];
 }
 
-void pool_loss_text(const struct pool *pool, struct error *text)
+void pool_loss_text(const struct core *core, const struct pool *pool, struct error *text)
 {
     const struct loss *loss = &pool->loss;
     char end[RANK_END_TEXT_MAX];
-    if (loss->rank >= 0)
+    if (loss->host >= 0)
+        error_set(text, STATUS_OK, "host %s was lost", core->config.hosts[loss->host].name);
+    else if (loss->rank >= 0)
         error_set(text, STATUS_OK, "rank %d %s", loss->rank,
                   loss->end.kind == RANK_LIVES ? loss_words(loss->kind)
                                                : rank_end_said(&loss->end, end));
@@ -163,6 +167,7 @@ static void pool_reaped(struct core *core, struct pool *pool)
     stuck_count(core);
     if (pool->start_failed)
         failures_refuse_waiting(core, pool->size);
+    hosts_deal(core, pool->size);
     core->crews[pool->crew] = NULL;
     core->crews_used &= ~bit_of(pool->crew);
     pool->crew = -1;
@@ -171,7 +176,7 @@ static void pool_reaped(struct core *core, struct pool *pool)
 
 static struct loss loss_by(enum pool_loss kind, int rank)
 {
-    return (struct loss){.kind = kind, .rank = rank};
+    return (struct loss){.kind = kind, .rank = rank, .host = -1};
 }
 
 static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss)
@@ -181,6 +186,7 @@ static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss)
     kill.reason = loss == LOSS_NONE ? "no longer needed" : loss_words(loss);
     kill.rank = loss == LOSS_NONE ? -1 : pool->loss.rank;
     kill.end = loss == LOSS_NONE ? (struct rank_end){RANK_LIVES} : pool->loss.end;
+    kill.host = loss == LOSS_NONE ? -1 : pool->loss.host;
     pool_move(core, pool, MODE_STOPPING, time_after(core->now_ns, core->config.kill_timeout_ns));
     if (pool->alive)
         actions_push(&core->actions, &kill);
@@ -204,7 +210,8 @@ static void pool_lose(struct core *core, struct pool *pool, struct loss loss)
         struct job_event event = {.kind = JOB_LOSE,
                                   .cause = pool_causes[loss.kind],
                                   .rank = loss.rank,
-                                  .no_evidence = loss.kind == LOSS_KILLED};
+                                  .no_evidence =
+                                      loss.kind == LOSS_KILLED || loss.kind == LOSS_HOST};
         job_handle(core, pool->job, &event);
     }
     pool_kill(core, pool, loss.kind);
@@ -343,7 +350,7 @@ static void pool_end_suspicion(struct core *core, struct pool *pool, const struc
 static struct loss exit_loss(const struct pool_event *event)
 {
     return (struct loss){rank_end_is_from_outside(&event->end) ? LOSS_KILLED : LOSS_EXITED,
-                         event->rank, event->end};
+                         event->rank, -1, event->end};
 }
 
 // A victim that gives up is not the cause. When nobody is left, no better one will come.
@@ -438,6 +445,12 @@ static void pool_hear_reaped(struct core *core, struct pool *pool, const struct 
         pool_reaped(core, pool);
 }
 
+static void pool_hear_host_lost(struct core *core, struct pool *pool,
+                                const struct pool_event *event)
+{
+    pool_lose(core, pool, (struct loss){.kind = LOSS_HOST, .rank = -1, .host = event->host});
+}
+
 // Not even SIGKILL has ended them. They may end at any time, or never.
 static void pool_get_stuck(struct core *core, struct pool *pool, const struct pool_event *event)
 {
@@ -447,8 +460,10 @@ static void pool_get_stuck(struct core *core, struct pool *pool, const struct po
     pool_move(core, pool, MODE_STUCK, TIMERS_NEVER);
     stuck_count(core);
     struct action action = pool_action(ACTION_STUCK, pool);
+    struct place place = stuck_place(core, pool);
     action.rank = __builtin_ctzll(pool->alive);
-    action.devices = stuck_devices(pool);
+    action.hosts = place.hosts;
+    action.devices = place.slots;
     actions_push(&core->actions, &action);
     LIST_FOREACH (node, &core->sizes_waiting)
         stuck_refuse_waiting(core, size_entry(node));
@@ -464,6 +479,7 @@ static void pool_thaw(struct core *core, struct pool *pool, const struct pool_ev
 {
     (void)event;
     pool_move(core, pool, MODE_COLD, TIMERS_NEVER);
+    hosts_deal(core, pool->size);
 }
 
 // A rank that says what does not fit the mode has broken the protocol: it failed. An empty cell
@@ -479,7 +495,8 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_PEER_LOST] = pool_lost_starting,
             [POOL_ENDING] = pool_exit_starting,
             [POOL_EXITED] = pool_exit_starting,
-            [POOL_NOT_STARTED] = pool_not_started,
+            [POOL_GONE] = pool_not_started,
+            [POOL_HOST_LOST] = pool_hear_host_lost,
             [POOL_TIMER] = pool_start_timeout,
         },
     [MODE_IDLE] =
@@ -492,6 +509,7 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_PEER_LOST] = pool_hear_lost_idle,
             [POOL_ENDING] = pool_hear_exit,
             [POOL_EXITED] = pool_hear_exit,
+            [POOL_HOST_LOST] = pool_hear_host_lost,
             [POOL_TIMER] = pool_idle_timeout,
         },
     [MODE_RUNNING] =
@@ -503,6 +521,7 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_PEER_LOST] = pool_hear_peer_lost,
             [POOL_ENDING] = pool_hear_exit,
             [POOL_EXITED] = pool_hear_exit,
+            [POOL_HOST_LOST] = pool_hear_host_lost,
         },
     [MODE_SUSPECT] =
         {
@@ -513,6 +532,7 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_PEER_LOST] = pool_hear_more_lost,
             [POOL_ENDING] = pool_hear_exit_suspect,
             [POOL_EXITED] = pool_hear_exit_suspect,
+            [POOL_HOST_LOST] = pool_hear_host_lost,
             [POOL_TIMER] = pool_end_suspicion,
         },
     [MODE_STOPPING] =
@@ -523,7 +543,8 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_PEER_LOST] = pool_ignore,
             [POOL_ENDING] = pool_ignore,
             [POOL_EXITED] = pool_hear_reaped,
-            [POOL_NOT_STARTED] = pool_hear_reaped,
+            [POOL_GONE] = pool_hear_reaped,
+            [POOL_HOST_LOST] = pool_hear_reaped,
             [POOL_TIMER] = pool_get_stuck,
         },
     [MODE_STUCK] =
@@ -534,7 +555,8 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_PEER_LOST] = pool_ignore,
             [POOL_ENDING] = pool_ignore,
             [POOL_EXITED] = pool_hear_unstuck,
-            [POOL_NOT_STARTED] = pool_hear_unstuck,
+            [POOL_GONE] = pool_hear_unstuck,
+            [POOL_HOST_LOST] = pool_hear_unstuck,
         },
     [MODE_BACKOFF] = {[POOL_TIMER] = pool_thaw},
 };
@@ -551,8 +573,8 @@ void pool_handle(struct core *core, struct pool *pool, const struct pool_event *
 {
     if (event->kind == POOL_EXITED)
         pool_count_out(core, pool, bit_of(event->rank));
-    else if (event->kind == POOL_NOT_STARTED)
-        pool_count_out(core, pool, pool->alive);
+    else if (event->kind == POOL_GONE || event->kind == POOL_HOST_LOST)
+        pool_count_out(core, pool, event->ranks);
     pool_handler *handler = pool_table[pool->mode][event->kind];
     assert(handler);
     handler(core, pool, event);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools: the ranks of one world size on one set of devices. The mode of a pool is the list it is
+// Pools: the ranks of one world size in one place. The mode of a pool is the list it is
 // on; pool_handle() is the table of modes and events.
 //
 // A pool leases its devices while it starts (but not to stand by) or runs, and from then on until
@@ -13,6 +13,7 @@
 
 #include "common/list.h"
 #include "daemon/core/core.h"
+#include "daemon/core/devices.h"
 #include "daemon/core/failures.h"
 
 struct job;
@@ -40,12 +41,14 @@ enum pool_loss {
     LOSS_START_TIMEOUT, // not all ranks were ready in time
     LOSS_NOT_STARTED,   // the shell could not carry out the START
     LOSS_DEADLINE,      // killed because its job overran
+    LOSS_HOST,          // `host`, where some of its ranks were, was lost
     LOSS_COUNT,
 };
 
 struct loss {
     enum pool_loss kind;
     int rank;            // its cause, or -1
+    int host;            // HOST, else -1
     struct rank_end end; // EXITED, KILLED: how that ended
 };
 
@@ -55,15 +58,15 @@ struct pool {
     int index; // in core->pools
     struct size *size;
     int world_size, instance;
-    uint64_t devices;
-    bool leased;       // it holds its devices
-    bool yields;       // STOPPING: it held them, and its twin has taken them over
-    struct pool *twin; // or NULL: see twin.h
+    struct place place; // of a pool of several hosts that has no ranks it may change: hosts.h
+    bool leased;        // it holds its devices
+    bool yields;        // STOPPING: it held them, and its twin has taken them over
+    struct pool *twin;  // or NULL: see twin.h
 
     // Of the ranks, from START until the last is reaped:
     int crew; // by which the shell knows them: their index in core->crews; else -1
     uint32_t generation;
-    uint64_t alive, ready, reported; // bit masks of ranks
+    uint64_t alive, ready, reported; // bit masks of ranks; alive: on hosts that are not lost
     uint64_t victims;                // ranks that said they lost a peer
     int suspect;                     // the rank that they lost
     struct job *job;                 // RUNNING, SUSPECT
@@ -95,7 +98,8 @@ enum pool_event_kind {
     POOL_PEER_LOST, // `peer`
     POOL_ENDING,
     POOL_EXITED,
-    POOL_NOT_STARTED,
+    POOL_GONE,      // `ranks` are not alive: their START was not carried out
+    POOL_HOST_LOST, // `host`, and what is left of `ranks` there
     POOL_TIMER,
     POOL_EVENTS,
 };
@@ -103,7 +107,8 @@ enum pool_event_kind {
 struct pool_event {
     enum pool_event_kind kind;
     int rank; // -1 where it is none's doing
-    int peer;
+    int peer, host;
+    uint64_t ranks; // bit mask
     uint64_t number;
     struct job *job;
     enum pool_loss loss;
@@ -112,8 +117,11 @@ struct pool_event {
 };
 
 // `instance` of its size, without ranks; core->pools[index]. `twin` may be NULL.
-void pool_init(struct core *core, int index, struct size *size, int instance, uint64_t devices,
+void pool_init(struct core *core, int index, struct size *size, int instance, struct place place,
                struct pool *twin);
+
+// See core_seat().
+struct core_seat pool_seat(const struct core *core, const struct pool *pool, int rank);
 
 void pool_handle(struct core *core, struct pool *pool, const struct pool_event *event);
 
@@ -124,7 +132,7 @@ void pool_wait_anew(struct core *core, struct pool *pool);
 struct action pool_action(enum action_kind kind, const struct pool *pool);
 
 // A few words on how it was lost last; empty when it never was.
-void pool_loss_text(const struct pool *pool, struct error *text);
+void pool_loss_text(const struct core *core, const struct pool *pool, struct error *text);
 
 // As the wire knows it.
 enum pool_state pool_state(const struct pool *pool);

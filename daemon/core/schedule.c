@@ -7,10 +7,10 @@
 
 // One look at the waiting jobs, in the order in which they go.
 struct pass {
-    uint64_t reserved; // devices that an earlier job waits for
-    bool room;         // no earlier job waits for room to start its pool
-    bool memory;       // nor for memory: all that is given back is kept for it
-    uint64_t yielding; // devices that pools which were killed leave to their twins
+    struct devices reserved; // that an earlier job waits for
+    bool room;               // no earlier job waits for room to start its pool
+    bool memory;             // nor for memory: all that is given back is kept for it
+    struct devices yielding; // that pools which were killed leave to their twins
 };
 
 // Those that were started to stand by hold no devices: see size_awaited().
@@ -20,18 +20,18 @@ static int size_starting(const struct core *core, const struct size *size)
     if (size->modes[MODE_STARTING] == 0)
         return 0;
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
-        starting +=
-            pool->mode == MODE_STARTING && pool->leased && !(pool->devices & core_unusable(core));
+        starting += pool->mode == MODE_STARTING && pool->leased &&
+                    !devices_meet(&core->unusable, &pool->place);
     return starting;
 }
 
 static void pass_begin(struct core *core, struct pass *pass)
 {
     core->pass++;
-    pass->yielding = 0;
+    pass->reserved = pass->yielding = (struct devices){{0}};
     LIST_FOREACH (node, &core->modes[MODE_IDLE])
-        pass->yielding |= twin_hands_over(pool_entry(node));
-    pass->reserved = 0;
+        if (twin_hands_over(pool_entry(node)))
+            devices_add(&pass->yielding, &pool_entry(node)->place, &core->devices_all);
     pass->room = true;
     pass->memory = true;
     LIST_FOREACH (node, &core->sizes_waiting) {
@@ -89,17 +89,25 @@ static struct job *pass_take(struct core *core)
     return first;
 }
 
-// Not claimed by an earlier job, and nobody works or is stuck on its devices.
+// Sooner or later: not claimed by an earlier job, and all its devices are of use.
+static bool pool_may_be_had(const struct core *core, const struct pass *pass,
+                            const struct pool *pool)
+{
+    return !devices_meet(&core->unusable, &pool->place) &&
+           !devices_meet(&pass->reserved, &pool->place);
+}
+
+// The same, and nobody works on its devices.
 static bool pool_is_free(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
-    return !(pool->devices & (core->devices_leased | core_unusable(core) | pass->reserved));
+    return !devices_meet(&core->devices_leased, &pool->place) && pool_may_be_had(core, pass, pool);
 }
 
 // The same, for one that is up: what its twin leaves to it is free.
 static bool pool_can_run(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
-    uint64_t leased = core->devices_leased & ~twin_hands_over(pool);
-    return !(pool->devices & (leased | core_unusable(core) | pass->reserved));
+    return (twin_hands_over(pool) || !devices_meet(&core->devices_leased, &pool->place)) &&
+           pool_may_be_had(core, pass, pool);
 }
 
 static struct pool *size_idle(const struct core *core, const struct pass *pass,
@@ -147,9 +155,9 @@ static struct pool *size_nearest(const struct core *core, const struct pass *pas
     struct pool *best = NULL;
     int best_busy = INT_MAX;
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
-        int busy = bits_in(pool->devices & core->devices_leased);
-        if (twin_leads(pool) && !twin_rests(pool) &&
-            !(pool->devices & (pass->reserved | core_unusable(core))) && busy < best_busy) {
+        int busy = devices_shared(&core->devices_leased, &pool->place);
+        if (twin_leads(pool) && !twin_rests(pool) && pool_may_be_had(core, pass, pool) &&
+            busy < best_busy) {
             best = pool;
             best_busy = busy;
         }
@@ -263,7 +271,7 @@ static bool memory_fits(const struct core *core, const struct pass *pass, const 
 
 static void pool_reserve(const struct core *core, struct pass *pass, struct pool *pool)
 {
-    pass->reserved |= pool->devices;
+    devices_add(&pass->reserved, &pool->place, &core->devices_all);
     pool->pass = core->pass;
 }
 
@@ -308,7 +316,7 @@ static void start_spares(struct core *core, struct room *taken, enum pool_mode m
 {
     LIST_FOREACH (node, &core->modes[mode]) {
         struct pool *twin = pool_entry(node)->twin;
-        if (!twin || twin->mode != MODE_COLD || twin->devices & core_unusable(core) ||
+        if (!twin || twin->mode != MODE_COLD || devices_meet(&core->unusable, &twin->place) ||
             !room_for(core, taken, twin))
             continue;
         taken->ranks += twin->world_size;
@@ -321,8 +329,13 @@ static void start_spares(struct core *core, struct room *taken, enum pool_mode m
 // Whether there is a device that a job may have.
 static bool pass_goes_on(const struct core *core, const struct pass *pass)
 {
-    uint64_t leased = core->devices_leased & ~pass->yielding;
-    return (leased | core_unusable(core) | pass->reserved) != core->devices_all;
+    for (int host = 0; host < core->config.host_count; host++) {
+        uint64_t leased = core->devices_leased.on[host] & ~pass->yielding.on[host];
+        if ((leased | core->unusable.on[host] | pass->reserved.on[host]) !=
+            core->devices_all.on[host])
+            return true;
+    }
+    return false;
 }
 
 // To wake for whoever has to wait for no other reason.

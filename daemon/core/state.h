@@ -4,6 +4,8 @@
 #define CPATTN_DAEMON_CORE_STATE_H
 
 #include "daemon/core/actions.h"
+#include "daemon/core/devices.h"
+#include "daemon/core/hosts.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
 #include "daemon/core/line.h"
@@ -14,13 +16,14 @@
 #include "daemon/core/twin.h"
 #include "daemon/core/users.h"
 
-_Static_assert(WORLD_SIZE_MAX <= 64 && DEVICES_MAX <= 64 && POOLS_MAX <= 64,
-               "ranks, devices, world sizes and crews are bits of one word");
+_Static_assert(WORLD_SIZE_MAX <= 64 && POOLS_MAX <= 64,
+               "ranks, world sizes, crews and instances over hosts are bits of one word");
 
-// A world size of an implementation: who waits for it, and the pools that can serve it.
+// A world size of an implementation, spread over so many hosts: who waits for it, and the pools
+// that can serve it.
 struct size {
     struct list node; // on core->sizes_waiting while the queue is not empty
-    int implementation, world_size;
+    int implementation, world_size, nodes;
     struct list queue;  // of struct job, in order of admission
     struct list lines;  // of struct line: the same jobs, by user
     uint64_t cost_ns;   // their bounds, added up
@@ -44,7 +47,9 @@ struct core {
     uint64_t memory;    // that jobs which run take
     struct job *pinned; // the queued job that goes first until it runs, or NULL: line.h
     int job_counts[JOB_STATES];
-    struct size *sizes; // [size_count], core_size()
+    // [size_count], by implementation, world size and nodes; each world size has one of one host.
+    struct size *sizes;
+    int *sizes_first; // [(1 + guest_count) * WORLD_SIZE_MAX] indices of these: core_size()
     int size_count;
     struct list sizes_waiting; // those whose queues are not empty
 
@@ -54,9 +59,12 @@ struct core {
     struct list modes[MODE_COUNT];
     struct pool *crews[POOLS_MAX]; // the pools with ranks; NULL: free
     uint64_t crews_used;           // bit mask
-    uint64_t devices_all, devices_leased;
-    uint64_t devices_stuck; // ranks of pools that are STUCK sit on them
-    uint64_t devices_out;   // that an administrator has taken out of use
+    struct devices devices_all, devices_leased;
+    struct devices devices_stuck; // ranks that are stuck sit on them, on hosts that are not lost
+    struct devices devices_out;   // that an administrator has taken out of use
+    struct devices unusable;      // these, and those of hosts that are lost
+    int device_count;             // of all hosts
+    uint64_t hosts_lost;          // bit mask
     int ranks_alive, ranks_stuck, pools_stuck;
     uint64_t pass; // of the scheduler, counted
 
@@ -72,22 +80,6 @@ struct core {
     uint64_t refused, errors;
 };
 
-// Bit masks of the first `count`, 0..64.
-static inline uint64_t mask_of(int count)
-{
-    return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
-}
-
-static inline uint64_t bit_of(int index)
-{
-    return UINT64_C(1) << index;
-}
-
-static inline int bits_in(uint64_t mask)
-{
-    return __builtin_popcountll(mask);
-}
-
 static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)
 {
     uint64_t at_ns;
@@ -100,16 +92,18 @@ static inline int timer_of_users(const struct core *core)
     return core->config.queue_max + core->pool_count;
 }
 
-// Devices that nothing is started or run on.
-static inline uint64_t core_unusable(const struct core *core)
-{
-    return core->devices_stuck | core->devices_out;
-}
-
+// That of one host; those of several follow it.
 static inline struct size *core_size(const struct core *core, int implementation, int world_size)
 {
-    return &core->sizes[implementation * WORLD_SIZE_MAX + world_size - 1];
+    return &core->sizes[core->sizes_first[implementation * WORLD_SIZE_MAX + world_size - 1]];
 }
+
+// The share of the queue that a user may have; 0: all of it.
+void core_share(struct core *core, int user_queue_max);
+
+// What every event begins and ends with.
+void core_begin(struct core *core, uint64_t now_ns);
+void core_settle(struct core *core);
 
 static inline struct size *size_entry(struct list *node)
 {

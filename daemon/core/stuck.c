@@ -3,30 +3,31 @@
 
 #include "daemon/core/state.h"
 
-// The devices of a pool lie side by side.
-int stuck_device(const struct pool *pool, int rank)
+struct place stuck_place(const struct core *core, const struct pool *pool)
 {
-    return __builtin_ctzll(pool->devices) + rank % bits_in(pool->devices);
-}
-
-uint64_t stuck_devices(const struct pool *pool)
-{
-    uint64_t devices = 0;
-    for (uint64_t alive = pool->alive; alive; alive &= alive - 1)
-        devices |= bit_of(stuck_device(pool, __builtin_ctzll(alive)));
-    return devices;
+    struct place place = {0};
+    for (uint64_t left = pool->alive; left; left &= left - 1) {
+        struct core_seat seat = pool_seat(core, pool, __builtin_ctzll(left));
+        place.hosts |= bit_of(seat.host);
+        place.slots |= bit_of(seat.device);
+    }
+    return place;
 }
 
 void stuck_count(struct core *core)
 {
-    core->devices_stuck = 0;
+    core->devices_stuck = (struct devices){{0}};
     core->ranks_stuck = core->pools_stuck = 0;
     LIST_FOREACH (node, &core->modes[MODE_STUCK]) {
         const struct pool *pool = pool_entry(node);
-        core->devices_stuck |= stuck_devices(pool);
+        for (uint64_t left = pool->alive; left; left &= left - 1) {
+            struct core_seat seat = pool_seat(core, pool, __builtin_ctzll(left));
+            core->devices_stuck.on[seat.host] |= bit_of(seat.device);
+        }
         core->ranks_stuck += bits_in(pool->alive);
         core->pools_stuck++;
     }
+    hosts_count_unusable(core);
 }
 
 // Without a free crew nothing can be started, and then nothing else is up.
@@ -35,28 +36,30 @@ bool stuck_leaves(const struct core *core, const struct size *size)
     if (core->pools_stuck == POOLS_MAX)
         return false;
     for (int i = 0; i < size->pool_count; i++)
-        if (!(size->pools[i].devices & core->devices_stuck))
+        if (!devices_meet(&core->devices_stuck, &size->pools[i].place))
             return true;
     return false;
 }
 
-// Devices of the pools that would serve the size.
-static uint64_t stuck_wanted(const struct size *size)
+static bool size_wants(const struct size *size, struct core_seat seat)
 {
-    uint64_t wanted = 0;
-    for (int i = 0; i < size->pool_count; i++)
-        wanted |= size->pools[i].devices;
-    return wanted;
+    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        if (pool->place.hosts & bit_of(seat.host) && pool->place.slots & bit_of(seat.device))
+            return true;
+    return false;
 }
 
-// A rank of the pool that sits on one of the devices, or else -1.
-static int stuck_rank_on(const struct pool *pool, uint64_t devices)
+// A rank of the pool that is in the way of pools of the size, or of all where there are too many
+// pools; or else -1.
+static int stuck_rank_in_way(const struct core *core, const struct pool *pool,
+                             const struct size *size)
 {
-    for (uint64_t alive = pool->alive; alive; alive &= alive - 1) {
-        int rank = __builtin_ctzll(alive);
-        if (devices & bit_of(stuck_device(pool, rank)))
-            return rank;
-    }
+    bool any = core->pools_stuck == POOLS_MAX && size->pool_count > 0;
+    if (any)
+        return __builtin_ctzll(pool->alive);
+    for (uint64_t left = pool->alive; left; left &= left - 1)
+        if (size_wants(size, pool_seat(core, pool, __builtin_ctzll(left))))
+            return __builtin_ctzll(left);
     return -1;
 }
 
@@ -64,25 +67,23 @@ static bool stuck_find(const struct core *core, const struct size *size, struct 
 {
     if (core->pools_stuck == 0 || stuck_leaves(core, size))
         return false;
-    uint64_t wanted = stuck_wanted(size);
     for (int crew = 0; crew < POOLS_MAX; crew++) {
         const struct pool *pool = core->crews[crew];
-        bool any = core->pools_stuck == POOLS_MAX && wanted;
-        int rank = pool && pool->mode == MODE_STUCK
-                       ? stuck_rank_on(pool, any ? core->devices_all : wanted)
-                       : -1;
+        int rank = pool && pool->mode == MODE_STUCK ? stuck_rank_in_way(core, pool, size) : -1;
         if (rank < 0)
             continue;
-        *stuck = (struct core_stuck){crew, pool->generation, rank, stuck_device(pool, rank)};
+        struct core_seat seat = pool_seat(core, pool, rank);
+        *stuck = (struct core_stuck){crew, pool->generation, rank, seat.host, seat.device};
         return true;
     }
     return false;
 }
 
-bool core_is_stuck(const struct core *core, int implementation, int world_size,
+bool core_is_stuck(const struct core *core, const struct core_request *request,
                    struct core_stuck *stuck)
 {
-    return !core->draining && stuck_find(core, core_size(core, implementation, world_size), stuck);
+    const struct size *size = hosts_size(core, request);
+    return !core->draining && size && stuck_find(core, size, stuck);
 }
 
 void stuck_refuse_waiting(struct core *core, struct size *size)

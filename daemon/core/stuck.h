@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/core/devices.h"
+
 struct core;
 struct pool;
 struct size;
 
-// The device that a rank of the pool sits on: see core_stuck.
-int stuck_device(const struct pool *pool, int rank);
-// Those of its ranks that are not reaped.
-uint64_t stuck_devices(const struct pool *pool);
+// Where those of its ranks sit that are not reaped: the hosts, and all slots on any of them.
+struct place stuck_place(const struct core *core, const struct pool *pool);
 
-// Counts anew what the pools that are STUCK keep. To be called when one has become so, or has lost
-// a rank.
+// Counts anew what the pools that are STUCK keep, and the devices that are of no use. To be called
+// when one has become so or has lost a rank, or when a host is lost or back.
 void stuck_count(struct core *core);
 
 // Whether a pool of the size can be had: nothing is stuck on its devices.

@@ -32,8 +32,8 @@ bool twin_rests(const struct pool *pool)
     return is_resting(pool) || (twin && is_resting(twin) && !twin->as_spare);
 }
 
-uint64_t twin_hands_over(const struct pool *pool)
+bool twin_hands_over(const struct pool *pool)
 {
     const struct pool *twin = pool->twin;
-    return twin && twin->mode == MODE_STOPPING && twin->leased ? twin->devices : 0;
+    return twin && twin->mode == MODE_STOPPING && twin->leased;
 }

@@ -26,8 +26,8 @@ bool twin_leads(const struct pool *pool);
 // stead.
 bool twin_rests(const struct pool *pool);
 
-// The devices that the twin still holds although it was killed, and leaves to this one alone; 0
-// when there are none. A driver takes its time to take down what used a device.
-uint64_t twin_hands_over(const struct pool *pool);
+// The twin still holds their devices although it was killed, and leaves them to this one alone. A
+// driver takes its time to take down what used a device.
+bool twin_hands_over(const struct pool *pool);
 
 #endif

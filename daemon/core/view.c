@@ -5,11 +5,11 @@
 #include "daemon/core/core.h"
 #include "daemon/core/state.h"
 
-static void core_describe(const struct pool *pool, struct wire_pool *wire)
+static void core_describe(const struct core *core, const struct pool *pool, struct wire_pool *wire)
 {
     bool stuck = pool->mode == MODE_STUCK;
     struct error loss;
-    pool_loss_text(pool, &loss);
+    pool_loss_text(core, pool, &loss);
     if (stuck)
         error_set(&loss, STATUS_OK, "rank %d was killed and does not end",
                   __builtin_ctzll(pool->alive));
@@ -22,7 +22,7 @@ static void core_describe(const struct pool *pool, struct wire_pool *wire)
         .jobs = pool->jobs,
         .deaths = pool->deaths,
         .spare = !twin_leads(pool),
-        .devices = stuck ? stuck_devices(pool) : pool->devices,
+        .devices = stuck ? stuck_place(core, pool).slots : pool->place.slots,
     };
     memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
 }
@@ -35,7 +35,7 @@ static int core_describe_pools(const struct core *core, struct wire_pool *pools)
     for (int i = 0; i < core->pool_count && count < POOLS_MAX; i++) {
         const struct pool *pool = &core->pools[i];
         if (pool->mode != MODE_COLD || (pool->starts > 0 && cold_max-- > 0))
-            core_describe(pool, &pools[count++]);
+            core_describe(core, pool, &pools[count++]);
     }
     return count;
 }

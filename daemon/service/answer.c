@@ -298,6 +298,13 @@ static void message_write(const struct sentence *s, struct error *error)
                   "not tried again%s%s",
                   s->detail[0] ? "; the last time: " : "", s->detail);
         break;
+    case CAUSE_NODE_LOST:
+        error_set(
+            error, a->status,
+            "host %s was lost while ranks of this case ran there: its agent is silent, or cut "
+            "off; the pool of %d ranks is being restarted on hosts that are there",
+            s->detail, a->world_size);
+        break;
     case CAUSE_STUCK:
         error_set(error, a->status, "%s", s->detail);
         break;

@@ -10,7 +10,8 @@
 struct core *core_config_make(const struct service_config *config)
 {
     struct core_config core = {
-        .device_count = config->description.devices,
+        .host_count = 1,
+        .hosts = {{.device_count = config->description.devices}},
         .oversubscribe = config->shares_devices,
         .spares = config->spares,
         .queue_max = config->description.queue_max,

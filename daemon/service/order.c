@@ -29,7 +29,7 @@ static enum status device_find(const struct wire_description *d, int device, uin
 enum status order_do(struct core *core, uint64_t now_ns, const struct wire_description *description,
                      const struct wire_order *order, uint64_t *count, struct error *error)
 {
-    uint64_t bit = 0, out = core_devices_out(core);
+    uint64_t bit = 0, out = core_devices_out(core, 0);
     if (order->kind == ORDER_UNPOISON) {
         *count = (uint64_t)core_unpoison(core, now_ns);
         return STATUS_OK;
@@ -38,7 +38,7 @@ enum status order_do(struct core *core, uint64_t now_ns, const struct wire_descr
     if (status != STATUS_OK)
         return status;
     out = order->kind == ORDER_DRAIN_DEVICE ? out | bit : out & ~bit;
-    core_set_devices_out(core, now_ns, out);
+    core_set_devices_out(core, now_ns, 0, out);
     *count = (uint64_t)__builtin_popcountll(out);
     return STATUS_OK;
 }

@@ -49,11 +49,13 @@ const char *reasons_detail(const struct reasons *r, const struct action *a, cons
                            struct error *room)
 {
     if (a->cause == CAUSE_STUCK) {
-        const struct core_stuck rank = {a->pool, a->generation, a->rank,
+        const struct core_stuck rank = {a->pool, a->generation, a->rank, __builtin_ctzll(a->hosts),
                                         __builtin_ctzll(a->devices)};
         pool_text_stuck(r->crews, &r->config->description, a->world_size, &rank, room);
         return room->text;
     }
+    if (a->cause == CAUSE_NODE_LOST)
+        return core_host_name(r->core, a->host);
     return a->cause == CAUSE_POISON ? loss_reasons_find(&r->losses, job_spec_hash(&task->spec))
                                     : r->start_errors[a->implementation][a->world_size].text;
 }
@@ -63,8 +65,7 @@ void reasons_explain_refusal(const struct reasons *r, const struct core_request 
 {
     struct core_stuck stuck;
     struct error told = *error;
-    if (error->status == STATUS_UNAVAILABLE &&
-        core_is_stuck(r->core, job->implementation, job->world_size, &stuck))
+    if (error->status == STATUS_UNAVAILABLE && core_is_stuck(r->core, job, &stuck))
         pool_text_stuck(r->crews, &r->config->description, job->world_size, &stuck, error);
     if (error->status != STATUS_FAILED_PRECONDITION)
         return;

@@ -196,7 +196,8 @@ static enum status live_events(void)
 
 static enum status live_core(void)
 {
-    const struct core_config config = {.device_count = 2,
+    const struct core_config config = {.host_count = 1,
+                                       .hosts = {{.device_count = 2}},
                                        .oversubscribe = true,
                                        .queue_max = 8,
                                        .ranks_max = 16,

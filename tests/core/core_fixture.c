@@ -8,7 +8,8 @@ struct fixture f;
 struct core_config fixture_config(void)
 {
     return (struct core_config){
-        .device_count = 4,
+        .host_count = 1,
+        .hosts = {{.device_count = 4}},
         .queue_max = 8,
         .ranks_max = 16,
         .start_timeout_ns = 10 * S,

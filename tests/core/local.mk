@@ -31,6 +31,10 @@ test_programs += tests/core/test_core_stuck
 tests_core_test_core_stuck_SOURCES = tests/core/test_core_stuck.c $(core_fixture)
 tests_core_test_core_stuck_LDADD = $(core_libs)
 
+test_programs += tests/core/test_core_hosts
+tests_core_test_core_hosts_SOURCES = tests/core/test_core_hosts.c $(core_fixture)
+tests_core_test_core_hosts_LDADD = $(core_libs)
+
 test_programs += tests/core/test_core_guests
 tests_core_test_core_guests_SOURCES = tests/core/test_core_guests.c $(core_fixture)
 tests_core_test_core_guests_LDADD = $(core_libs)

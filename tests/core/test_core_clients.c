@@ -315,7 +315,7 @@ static enum status submit_case(uint64_t hash, int *slot)
 START_TEST(a_case_that_has_killed_two_pools_is_refused_for_an_hour)
 {
     struct core_config config = fixture_config();
-    config.device_count = 1;
+    config.hosts[0].device_count = 1;
     fixture_again(&config);
     struct ranks ranks = pool_up(1);
     ranks = kill_with(666, ranks);

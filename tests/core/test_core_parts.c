@@ -303,7 +303,8 @@ void *__wrap_calloc(size_t count, size_t size)
 
 START_TEST(short_memory_leaves_nothing_behind)
 {
-    const struct core_config config = {.device_count = 4,
+    const struct core_config config = {.host_count = 1,
+                                       .hosts = {{.device_count = 4}},
                                        .queue_max = 8,
                                        .ranks_max = 8,
                                        .start_timeout_ns = S,

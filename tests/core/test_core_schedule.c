@@ -84,7 +84,7 @@ END_TEST
 START_TEST(the_largest_machine)
 {
     struct core_config config = fixture_config();
-    config.device_count = DEVICES_MAX;
+    config.hosts[0].device_count = DEVICES_MAX;
     config.ranks_max = RANKS_MAX;
     config.queue_max = JOBS_MAX;
     fixture_again(&config);
@@ -207,7 +207,7 @@ END_TEST
 static void begin_with_room(int device_count, int ranks_max)
 {
     struct core_config config = fixture_config();
-    config.device_count = device_count;
+    config.hosts[0].device_count = device_count;
     config.ranks_max = ranks_max;
     fixture_again(&config);
 }

@@ -12,7 +12,7 @@ static void begin(void)
 static void begin_with(int device_count, int ranks_max, uint64_t idle_timeout_ns)
 {
     struct core_config config = fixture_config_with_spares();
-    config.device_count = device_count;
+    config.hosts[0].device_count = device_count;
     config.ranks_max = ranks_max;
     config.idle_timeout_ns = idle_timeout_ns;
     fixture_again(&config);

@@ -190,7 +190,7 @@ END_TEST
 START_TEST(a_pool_that_is_down_leaves_the_jobs_to_another)
 {
     struct core_config config = fixture_config();
-    config.device_count = 2;
+    config.hosts[0].device_count = 2;
     fixture_again(&config);
     int running = submit(1);
     struct ranks broken = expect_start(1, 0);

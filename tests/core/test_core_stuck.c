@@ -138,12 +138,14 @@ START_TEST(the_daemon_tells_who_is_to_blame)
 {
     struct core_stuck stuck = {.pool = -7};
     struct ranks four = pool_hangs(4, 1);
-    ck_assert(!core_is_stuck(f.core, 0, 4, &stuck)); // it may still end
+    ck_assert(!core_is_stuck(f.core, &(struct core_request){.world_size = 4},
+                             &stuck)); // it may still end
     pass(KILL_TIMEOUT_NS);
     expect_stuck(four, 1, 0x2);
-    ck_assert(!core_is_stuck(f.core, 0, 2, &stuck)); // devices 2 and 3
+    ck_assert(
+        !core_is_stuck(f.core, &(struct core_request){.world_size = 2}, &stuck)); // devices 2 and 3
     ck_assert_int_eq(stuck.pool, -7);
-    ck_assert(core_is_stuck(f.core, 0, 4, &stuck));
+    ck_assert(core_is_stuck(f.core, &(struct core_request){.world_size = 4}, &stuck));
     ck_assert_int_eq(stuck.pool, four.pool);
     ck_assert_uint_eq(stuck.generation, four.generation);
     ck_assert_int_eq(stuck.rank, 1);
@@ -201,7 +203,8 @@ START_TEST(a_drain_does_not_wait_for_it)
     core_drain(f.core, f.now_ns);
     expect_kill(one);
     submit_refused(4, STATUS_UNAVAILABLE, "draining");
-    ck_assert(!core_is_stuck(f.core, 0, 4, &(struct core_stuck){0}));
+    ck_assert(
+        !core_is_stuck(f.core, &(struct core_request){.world_size = 4}, &(struct core_stuck){0}));
     rank_dies(one, 0);
     expect(ACTION_EXIT);
     rank_dies(four, 3); // after it
@@ -272,7 +275,7 @@ END_TEST
 START_TEST(ranks_that_share_devices_sit_on_them_in_turn)
 {
     struct core_config config = fixture_config();
-    config.device_count = 2;
+    config.hosts[0].device_count = 2;
     config.oversubscribe = true;
     fixture_again(&config);
     pool_stuck(5, 3, 0x2); // ranks 1 and 3 on device 1

@@ -155,7 +155,7 @@ START_TEST(who_cannot_be_served_does_not_keep_the_turn)
     pass(10 * S);
     submit_as(9, 4, 600 * S);
     pass(S);
-    core_set_devices_out(f.core, f.now_ns, 1 << 3);
+    core_set_devices_out(f.core, f.now_ns, 0, 1 << 3);
     run_finish(four, run);
     expect_kill(four);
     for (int rank = 0; rank < 4; rank++)

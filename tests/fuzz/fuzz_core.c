@@ -360,7 +360,8 @@ static void begin(void)
     unsigned a = take(), b = take(), c = take(), d = take();
     int queue_max = 1 + (int)(b % SLOTS_MAX);
     w.config = (struct core_config){
-        .device_count = devices[a % 8],
+        .host_count = 1,
+        .hosts = {{.device_count = devices[a % 8]}},
         .spares = d & 32,
         .oversubscribe = a & 8,
         .queue_max = queue_max,

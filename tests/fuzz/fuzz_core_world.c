@@ -59,7 +59,7 @@ static void started(const struct action *a)
     require(a->pool >= 0 && a->pool < POOLS_MAX && !w.crews[a->pool].up);
     require(a->generation > w.generation);
     require(a->world_size >= 1 && a->world_size <= WORLD_SIZE_MAX);
-    require(a->devices && !(a->devices & ~mask_of(w.config.device_count)));
+    require(a->devices && !(a->devices & ~mask_of(w.config.hosts[0].device_count)));
     require(!(a->devices & stuck_devices()));
     require(is_spare(a) == a->spare && (w.config.spares || !a->spare));
     w.generation = a->generation;

@@ -43,10 +43,10 @@ void orders_begin(struct sim *s)
 
 void orders_device(struct sim *s)
 {
-    uint64_t turned = UINT64_C(1) << (s->now_ns / MS % (uint64_t)s->config.device_count);
+    uint64_t turned = UINT64_C(1) << (s->now_ns / MS % (uint64_t)s->config.hosts[0].device_count);
     s->devices_out = s->quiet ? 0 : s->devices_out ^ turned;
-    core_set_devices_out(s->core, s->now_ns, s->devices_out);
-    SIM_CHECK(s, core_devices_out(s->core) == s->devices_out, "other devices are out of use");
+    core_set_devices_out(s->core, s->now_ns, 0, s->devices_out);
+    SIM_CHECK(s, core_devices_out(s->core, 0) == s->devices_out, "other devices are out of use");
     if (!s->quiet || s->devices_out)
         sim_post(s, 20 * MS + s->seed % 31 * 7 * MS, NEWS_DEVICE);
 }

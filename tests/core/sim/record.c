@@ -12,9 +12,9 @@ int record_instances(const struct sim *s, int world_size)
 {
     if (world_size < 1 || world_size > WORLD_SIZE_MAX)
         return 0;
-    if (world_size > s->config.device_count)
+    if (world_size > s->config.hosts[0].device_count)
         return s->config.oversubscribe ? 1 : 0;
-    return s->config.device_count / world_size;
+    return s->config.hosts[0].device_count / world_size;
 }
 
 uint64_t record_all(int world_size)
@@ -24,7 +24,8 @@ uint64_t record_all(int world_size)
 
 uint64_t record_devices(const struct sim *s, int world_size, int instance)
 {
-    int count = world_size < s->config.device_count ? world_size : s->config.device_count;
+    int count =
+        world_size < s->config.hosts[0].device_count ? world_size : s->config.hosts[0].device_count;
     int first = count * instance;
     return first < DEVICES_MAX ? record_all(count) << first : 0;
 }
@@ -105,7 +106,7 @@ int record_startable(const struct sim *s, int world_size, int instance, uint64_t
 
 int record_device(const struct sim *s, const struct crew *crew, int rank)
 {
-    return (crew->world_size * crew->instance + rank) % s->config.device_count;
+    return (crew->world_size * crew->instance + rank) % s->config.hosts[0].device_count;
 }
 
 uint64_t record_devices_alive(const struct sim *s, const struct crew *crew)

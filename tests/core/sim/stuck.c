@@ -53,7 +53,8 @@ void judge_answer_stuck(struct sim *s, const struct sim_job *job, const struct a
 void judge_refused_stuck(struct sim *s, int world_size)
 {
     struct core_stuck stuck = {.pool = -1};
-    SIM_CHECK(s, core_is_stuck(s->core, 0, world_size, &stuck), "refused, and nobody is to blame");
+    SIM_CHECK(s, core_is_stuck(s->core, &(struct core_request){.world_size = world_size}, &stuck),
+              "refused, and nobody is to blame");
     blame(s, stuck.pool, stuck.generation, stuck.rank, stuck.device);
     SIM_CHECK(s, device_is_wanted(s, world_size, stuck.device), "device %d is blamed",
               stuck.device);

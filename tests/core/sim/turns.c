@@ -7,7 +7,7 @@
 
 static uint64_t window_ns(const struct sim *s)
 {
-    return 60 * S * (uint64_t)s->config.device_count;
+    return 60 * S * (uint64_t)s->config.hosts[0].device_count;
 }
 
 // By the seed.
@@ -99,7 +99,7 @@ int turns_first(const struct sim *s)
 // The first one that could be served did not run, and devices were idle.
 static void turns_keep(struct sim *s)
 {
-    uint64_t all = record_all(s->config.device_count);
+    uint64_t all = record_all(s->config.hosts[0].device_count);
     if (s->kept >= 0 && (!keeps(s, s->kept) || !is_served(s, s->jobs[s->kept].world_size))) {
         s->totals->unpinned += keeps(s, s->kept);
         s->kept = -1;

@@ -364,7 +364,8 @@ static void life_draw_config(struct sim *s)
 {
     static const uint64_t graces_ns[] = {0, MS, 20 * MS, 100 * MS};
     s->config = (struct core_config){
-        .device_count = 1 + sim_draw(s, 8),
+        .host_count = 1,
+        .hosts = {{.device_count = 1 + sim_draw(s, 8)}},
         .oversubscribe = sim_chance(s, 500),
         .queue_max = 1 + sim_draw(s, sim_chance(s, 500) ? 4 : SIM_QUEUE_MAX),
         .ranks_max = 1 + sim_draw(s, sim_chance(s, 500) ? 8 : 24),
@@ -402,19 +403,19 @@ static void life_draw_habits(struct sim *s)
     };
     for (int i = 0; i < 4; i++)
         h->world_sizes[i] =
-            1 + sim_draw(s, s->config.device_count + (s->config.oversubscribe ? 3 : 1));
+            1 + sim_draw(s, s->config.hosts[0].device_count + (s->config.oversubscribe ? 3 : 1));
 }
 
 // As many small jobs as the devices can take, and a larger one now and then that must not starve.
 static void life_make_stream(struct sim *s)
 {
     struct habits *h = &s->habits;
-    s->config.device_count = 2 + sim_draw(s, 5);
+    s->config.hosts[0].device_count = 2 + sim_draw(s, 5);
     s->config.queue_max = SIM_QUEUE_MAX;
     h->gap_ns_max = 30 * MS;
     h->run_ns_max = 100 * MS;
     h->duplicate = 0;
-    h->world_sizes[0] = 2 + sim_draw(s, s->config.device_count - 1);
+    h->world_sizes[0] = 2 + sim_draw(s, s->config.hosts[0].device_count - 1);
     h->world_sizes[1] = h->world_sizes[2] = h->world_sizes[3] = 1;
 }
 

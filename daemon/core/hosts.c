@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/hosts.h"
+
+#include <assert.h>
+
+#include "daemon/core/schedule.h"
+#include "daemon/core/state.h"
+
+// ---- places ---------------------------------------------------------------------------------
+
+// The hosts that have a block of so many slots: the blocks of a host lie side by side.
+static uint64_t hosts_with(const struct core_config *config, int slots, int block)
+{
+    uint64_t hosts = 0;
+    for (int host = 0; host < config->host_count; host++)
+        if (config->hosts[host].device_count / slots > block)
+            hosts |= bit_of(host);
+    return hosts;
+}
+
+static int instances_of(const struct core_config *config, int slots, int nodes)
+{
+    int instances = 0;
+    for (int block = 0; block < DEVICES_MAX / slots; block++)
+        instances += bits_in(hosts_with(config, slots, block)) / nodes;
+    return instances;
+}
+
+// Where the devices do not suffice, all of a host are one block.
+static uint64_t hosts_of_block(const struct core_config *config, int slots, int nodes, int block)
+{
+    bool shared = config->oversubscribe && instances_of(config, slots, nodes) == 0;
+    return shared ? (block == 0 ? mask_of(config->host_count) : 0)
+                  : hosts_with(config, slots, block);
+}
+
+int hosts_instances(const struct core_config *config, int world_size, int nodes)
+{
+    int slots = world_size / nodes;
+    if (nodes > config->host_count || world_size % nodes != 0)
+        return 0;
+    int instances = instances_of(config, slots, nodes);
+    if (instances == 0 && config->oversubscribe)
+        instances = config->host_count / nodes;
+    return nodes > 1 && instances > POOLS_MAX ? POOLS_MAX : instances;
+}
+
+static uint64_t bits_from(uint64_t mask, int first, int count)
+{
+    uint64_t bits = 0;
+    for (int i = first; i < first + count; i++)
+        bits |= bit_of(bit_at(mask, i));
+    return bits;
+}
+
+// The block on the hosts, as far as any of them has its devices.
+static struct place block_place(const struct core_config *config, uint64_t hosts, int slots,
+                                int block)
+{
+    uint64_t devices = 0;
+    for (uint64_t left = hosts; left; left &= left - 1)
+        devices |= mask_of(config->hosts[__builtin_ctzll(left)].device_count);
+    return (struct place){hosts, mask_of(slots) << (block * slots) & devices};
+}
+
+// Hosts are filled one after the other.
+struct place hosts_place(const struct core_config *config, int world_size, int nodes, int instance)
+{
+    int slots = world_size / nodes, blocks = DEVICES_MAX / slots;
+    uint64_t hosts[DEVICES_MAX];
+    for (int block = 0; block < blocks; block++)
+        hosts[block] = hosts_of_block(config, slots, nodes, block);
+    for (int group = 0; group < HOSTS_MAX; group++)
+        for (int block = 0; block < blocks; block++)
+            if (bits_in(hosts[block]) / nodes > group && instance-- == 0)
+                return block_place(config, bits_from(hosts[block], group * nodes, nodes), slots,
+                                   block);
+    assert(!"an instance that there is not");
+    return (struct place){0};
+}
+
+struct core_seat pool_seat(const struct core *core, const struct pool *pool, int rank)
+{
+    int ranks = pool->world_size / pool->size->nodes;
+    int host = bit_at(pool->place.hosts, rank / ranks);
+    uint64_t slots = pool->place.slots & core->devices_all.on[host];
+    return (struct core_seat){host, bit_at(slots, rank % ranks % bits_in(slots))};
+}
+
+uint64_t hosts_ranks_on(const struct pool *pool, int host)
+{
+    int ranks = pool->world_size / pool->size->nodes;
+    int before = bits_in(pool->place.hosts & mask_of(host));
+    return mask_of(ranks) << (before * ranks);
+}
+
+// ---- pools that move ------------------------------------------------------------------------
+
+// Hosts on which a pool of the size could have this block.
+static uint64_t hosts_that_serve(const struct core *core, const struct size *size, int block)
+{
+    int slots = size->world_size / size->nodes;
+    uint64_t hosts = hosts_of_block(&core->config, slots, size->nodes, block);
+    for (uint64_t left = hosts; left; left &= left - 1)
+        if (core->unusable.on[__builtin_ctzll(left)] & mask_of(slots) << (block * slots))
+            hosts &= ~(left & -left);
+    return hosts;
+}
+
+// Hosts by block that pools of the size have, as far as they can work there.
+struct dealt {
+    uint64_t taken[DEVICES_MAX];
+    uint64_t moving; // bit mask of instances that need another place
+};
+
+static bool pool_may_move(const struct pool *pool)
+{
+    return pool->mode == MODE_COLD && (!pool->twin || pool->twin->mode == MODE_COLD);
+}
+
+static int pool_block(const struct pool *pool)
+{
+    return __builtin_ctzll(pool->place.slots) * pool->size->nodes / pool->world_size;
+}
+
+// Pools with ranks stay, and then the others where nobody is in their way.
+static void deal_begin(const struct core *core, const struct size *size, struct dealt *dealt,
+                       bool may_move)
+{
+    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
+        uint64_t *taken = &dealt->taken[pool_block(pool)];
+        if (pool_may_move(pool) != may_move || (pool->twin && pool->twin < pool))
+            continue;
+        if (devices_meet(&core->unusable, &pool->place) || (may_move && *taken & pool->place.hosts))
+            dealt->moving |= may_move ? bit_of(pool->instance) : 0;
+        else
+            *taken |= pool->place.hosts;
+    }
+}
+
+static void pool_settle(struct pool *pool, struct place place)
+{
+    pool->place = place;
+    pool->failures = pool->spare_failures = (struct failures){0};
+}
+
+static void pool_find_place(const struct core *core, struct pool *pool, struct dealt *dealt)
+{
+    int nodes = pool->size->nodes, slots = pool->world_size / nodes;
+    for (int block = 0; block < DEVICES_MAX / slots; block++) {
+        uint64_t hosts = hosts_that_serve(core, pool->size, block) & ~dealt->taken[block];
+        if (bits_in(hosts) < nodes)
+            continue;
+        pool_settle(pool, block_place(&core->config, bits_from(hosts, 0, nodes), slots, block));
+        if (pool->twin)
+            pool_settle(pool->twin, pool->place);
+        dealt->taken[block] |= pool->place.hosts;
+        return;
+    }
+}
+
+void hosts_deal(struct core *core, struct size *size)
+{
+    struct dealt dealt = {.moving = 0};
+    if (size->nodes == 1)
+        return;
+    deal_begin(core, size, &dealt, false);
+    deal_begin(core, size, &dealt, true);
+    for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        if (dealt.moving & bit_of(pool->instance) && !(pool->twin && pool->twin < pool))
+            pool_find_place(core, pool, &dealt);
+}
+
+void hosts_count_unusable(struct core *core)
+{
+    bool changed = false;
+    for (int host = 0; host < core->config.host_count; host++) {
+        bool lost = core->hosts_lost & bit_of(host);
+        uint64_t unusable = lost ? core->devices_all.on[host]
+                                 : core->devices_stuck.on[host] | core->devices_out.on[host];
+        changed = changed || unusable != core->unusable.on[host];
+        core->unusable.on[host] = unusable;
+    }
+    for (int i = 0; changed && i < core->size_count; i++)
+        hosts_deal(core, &core->sizes[i]);
+}
+
+// ---- what can be had ------------------------------------------------------------------------
+
+bool hosts_can_serve(const struct core *core, const struct size *size)
+{
+    int blocks = size->nodes > 1 ? DEVICES_MAX * size->nodes / size->world_size : 0;
+    for (int block = 0; size->pool_count > 0 && block < blocks; block++)
+        if (bits_in(hosts_that_serve(core, size, block)) >= size->nodes)
+            return true;
+    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+        if (!devices_meet(&core->unusable, &pool->place))
+            return true;
+    return false;
+}
+
+static bool size_is_shared(const struct core *core, const struct size *size)
+{
+    return instances_of(&core->config, size->world_size / size->nodes, size->nodes) == 0;
+}
+
+// Fewer hosts go before more, but where all devices of the hosts are shared, more before fewer.
+static bool size_is_preferred(const struct core *core, const struct size *size,
+                              const struct size *other)
+{
+    bool shared = size_is_shared(core, size), other_shared = size_is_shared(core, other);
+    if (shared != other_shared)
+        return other_shared;
+    return shared ? size->nodes > other->nodes : size->nodes < other->nodes;
+}
+
+static struct size *size_choose(const struct core *core, const struct size *first, bool to_be_had)
+{
+    const struct size *best = NULL;
+    for (const struct size *size = first;
+         size < core->sizes + core->size_count && size->world_size == first->world_size &&
+         size->implementation == first->implementation;
+         size++)
+        if (size->pool_count > 0 && (!to_be_had || hosts_can_serve(core, size)) &&
+            (!best || size_is_preferred(core, size, best)))
+            best = size;
+    return (struct size *)best;
+}
+
+static struct size *size_over(const struct core *core, struct size *first, int nodes)
+{
+    for (struct size *size = first;
+         size < core->sizes + core->size_count && size->world_size == first->world_size &&
+         size->implementation == first->implementation;
+         size++)
+        if (size->nodes == nodes)
+            return size;
+    return NULL;
+}
+
+struct size *hosts_size(const struct core *core, const struct core_request *request)
+{
+    int w = request->world_size;
+    struct size *first = core_size(core, request->implementation, w);
+    int nodes = request->nodes            ? request->nodes
+                : request->ranks_per_node ? w / request->ranks_per_node
+                                          : 0;
+    if (nodes > 0)
+        return size_over(core, first, nodes);
+    if (core->config.host_count == 1)
+        return first;
+    struct size *size = size_choose(core, first, true);
+    size = size ? size : size_choose(core, first, false);
+    return size ? size : first;
+}
+
+const char *hosts_missing(const struct core *core, const struct size *size)
+{
+    for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
+        uint64_t lost = pool->place.hosts & core->hosts_lost;
+        if (lost)
+            return core->config.hosts[__builtin_ctzll(lost)].name;
+    }
+    return NULL;
+}
+
+// ---- events ---------------------------------------------------------------------------------
+
+// Those that may wait for pools on other hosts do, where theirs cannot be had any more.
+static void move_waiting(struct core *core)
+{
+    LIST_FOREACH (node, &core->sizes_waiting) {
+        struct size *size = size_entry(node);
+        struct size *first = core_size(core, size->implementation, size->world_size);
+        struct size *other = size_choose(core, first, true);
+        if (!other || hosts_can_serve(core, size))
+            continue;
+        LIST_FOREACH (job, &size->queue)
+            if (job_entry(job)->any_nodes)
+                job_handle(core, job_entry(job),
+                           &(struct job_event){.kind = JOB_MOVE, .size = other});
+    }
+}
+
+static void pool_lose_host(struct core *core, struct pool *pool, int host)
+{
+    pool_handle(core, pool,
+                &(struct pool_event){.kind = POOL_HOST_LOST,
+                                     .rank = -1,
+                                     .host = host,
+                                     .ranks = pool->alive & hosts_ranks_on(pool, host)});
+}
+
+void core_host_lost(struct core *core, uint64_t now_ns, int host)
+{
+    assert(host >= 0 && host < core->config.host_count);
+    core_begin(core, now_ns);
+    bool news = !(core->hosts_lost & bit_of(host));
+    core->hosts_lost |= bit_of(host);
+    hosts_count_unusable(core);
+    for (int crew = 0; news && crew < POOLS_MAX; crew++) {
+        struct pool *pool = core->crews[crew];
+        if (pool && pool->place.hosts & bit_of(host))
+            pool_lose_host(core, pool, host);
+    }
+    move_waiting(core);
+    core_settle(core);
+}
+
+void core_host_back(struct core *core, uint64_t now_ns, int host)
+{
+    assert(core_host_is_lost(core, host));
+    core_begin(core, now_ns);
+    core->hosts_lost &= ~bit_of(host);
+    hosts_count_unusable(core);
+    move_waiting(core);
+    core_settle(core);
+}
+
+bool core_host_is_lost(const struct core *core, int host)
+{
+    assert(host >= 0 && host < core->config.host_count);
+    return core->hosts_lost & bit_of(host);
+}
+
+const char *core_host_name(const struct core *core, int host)
+{
+    assert(host >= 0 && host < core->config.host_count);
+    return core->config.hosts[host].name;
+}
+
+struct core_seat core_seat(const struct core *core, int pool, int rank)
+{
+    assert(pool >= 0 && pool < POOLS_MAX && core->crews[pool]);
+    assert(rank >= 0 && rank < core->crews[pool]->world_size);
+    return pool_seat(core, core->crews[pool], rank);
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools over several hosts, and hosts that are lost.
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/core/core_fixture.h"
+#include "tests/support/runner.h"
+
+static struct core_config hosts_config(int host_count, const int *devices)
+{
+    struct core_config config = fixture_config();
+    config.host_count = host_count;
+    config.ranks_max = 64;
+    for (int host = 0; host < host_count; host++) {
+        config.hosts[host] = (struct core_host){.device_count = devices[host]};
+        snprintf(config.hosts[host].name, sizeof(config.hosts[host].name), "node%d", host);
+    }
+    return config;
+}
+
+static void begin(void)
+{
+    struct core_config config = hosts_config(3, (int[]){4, 4, 4});
+    fixture_begin(&config);
+}
+
+static int submit_over(int world_size, int nodes, int ranks_per_node)
+{
+    struct core_request request = request_make(world_size);
+    request.nodes = nodes;
+    request.ranks_per_node = ranks_per_node;
+    int slot = -1;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    return slot;
+}
+
+static void refused_over(int world_size, int nodes, int ranks_per_node, enum status status,
+                         const char *text_part)
+{
+    struct core_request request = request_make(world_size);
+    request.nodes = nodes;
+    request.ranks_per_node = ranks_per_node;
+    int slot = -1;
+    ck_assert_int_eq(submit_request(&request, &slot), status);
+    ck_assert_msg(strstr(f.error.text, text_part), "\"%s\" lacks \"%s\"", f.error.text, text_part);
+    expect_none();
+}
+
+static void lose(int host)
+{
+    core_host_lost(f.core, f.now_ns, host);
+    core_assert(f.core);
+}
+
+static void take_back(int host)
+{
+    core_host_back(f.core, f.now_ns, host);
+    core_assert(f.core);
+}
+
+// The next action starts a pool on exactly these hosts and slots.
+static struct ranks expect_start_on(int world_size, uint64_t hosts, uint64_t devices)
+{
+    struct action a = expect(ACTION_START);
+    ck_assert_int_eq(a.world_size, world_size);
+    ck_assert_uint_eq(a.hosts, hosts);
+    ck_assert_uint_eq(a.devices, devices);
+    return (struct ranks){a.pool, a.world_size, a.generation};
+}
+
+static void reap_on(struct ranks ranks, int host)
+{
+    const struct rank_end end = {RANK_SIGNALLED, 9};
+    bool there[WORLD_SIZE_MAX];
+    for (int rank = 0; rank < ranks.world_size; rank++)
+        there[rank] = core_seat(f.core, ranks.pool, rank).host == host;
+    for (int rank = 0; rank < ranks.world_size; rank++)
+        if (there[rank]) {
+            core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, rank, &end);
+            core_assert(f.core);
+        }
+}
+
+// Ranks that run a job of the world size on these hosts.
+static struct ranks run_on(int world_size, uint64_t hosts, uint64_t devices, int *slot)
+{
+    *slot = submit(world_size);
+    struct ranks ranks = expect_start_on(world_size, hosts, devices);
+    ranks_ready(ranks);
+    expect_run(ranks, *slot);
+    return ranks;
+}
+
+static void expect_node_lost(int slot, int host)
+{
+    struct action answer = expect_answer(slot, CAUSE_NODE_LOST, -1);
+    ck_assert_int_eq(answer.status, STATUS_ABORTED);
+    ck_assert_int_eq(answer.host, host);
+}
+
+START_TEST(one_host_is_enough_where_the_ranks_fit)
+{
+    int slot;
+    run_on(4, 1 << 0, 0xf, &slot);
+    run_on(4, 1 << 1, 0xf, &slot);
+    run_on(4, 1 << 2, 0xf, &slot);
+    submit(4);
+    expect_none();
+}
+END_TEST
+
+START_TEST(more_ranks_are_spread_evenly_host_by_host)
+{
+    int slot;
+    struct ranks ranks = run_on(8, 3, 0xf, &slot);
+    for (int rank = 0; rank < 8; rank++) {
+        struct core_seat seat = core_seat(f.core, ranks.pool, rank);
+        ck_assert_int_eq(seat.host, rank / 4);
+        ck_assert_int_eq(seat.device, rank % 4);
+    }
+    run_on(4, 1 << 2, 0xf, &slot); // beside it, on what it leaves
+    submit(1);
+    expect_none();
+}
+END_TEST
+
+START_TEST(a_request_may_name_nodes_or_ranks_per_node)
+{
+    submit_over(4, 2, 0);
+    expect_start_on(4, 3, 0x3);
+    submit_over(4, 0, 2); // the same again, on the other slots of the same hosts
+    expect_start_on(4, 3, 0xc);
+    submit_over(3, 3, 1);
+    expect_none(); // hosts 0 and 1 are full
+    refused_over(4, 3, 0, STATUS_INVALID_ARGUMENT, "nodes: 3");
+    refused_over(4, 2, 1, STATUS_INVALID_ARGUMENT, "ranks_per_node: 1");
+    refused_over(4, 0, 3, STATUS_INVALID_ARGUMENT, "ranks_per_node: 3");
+    refused_over(4, -1, 0, STATUS_INVALID_ARGUMENT, "nodes: -1");
+    refused_over(4, 4, 0, STATUS_FAILED_PRECONDITION, "3 hosts with 12 devices");
+    refused_over(10, 0, 0, STATUS_FAILED_PRECONDITION, "evenly");
+}
+END_TEST
+
+START_TEST(a_lost_host_answers_its_jobs_at_once)
+{
+    int slot, other;
+    struct ranks ranks = run_on(8, 3, 0xf, &slot);
+    run_on(4, 1 << 2, 0xf, &other);
+    lose(1);
+    expect_node_lost(slot, 1);
+    struct action kill = expect(ACTION_KILL);
+    ck_assert_int_eq(kill.pool, ranks.pool);
+    ck_assert_int_eq(kill.host, 1);
+    expect_none();
+    lose(1); // it is no news
+    expect_none();
+}
+END_TEST
+
+START_TEST(devices_of_other_hosts_are_free_when_their_ranks_are_reaped)
+{
+    int slot;
+    struct ranks ranks = run_on(8, 3, 0xf, &slot);
+    lose(1);
+    expect_node_lost(slot, 1);
+    expect_kill(ranks);
+    slot = submit(8); // waits for hosts 0 and 2
+    expect_none();
+    reap_on(ranks, 0);
+    struct ranks next = expect_start_on(8, 5, 0xf);
+    ranks_ready(next);
+    expect_run(next, slot);
+    take_back(1);
+    submit(4);
+    expect_start_on(4, 1 << 1, 0xf);
+}
+END_TEST
+
+START_TEST(what_is_heard_of_a_lost_host_is_ignored)
+{
+    int slot;
+    struct ranks ranks = run_on(8, 3, 0xf, &slot);
+    lose(0);
+    expect_node_lost(slot, 0);
+    expect_kill(ranks);
+    rank_dies(ranks, 2);
+    expect_none();
+    reap_on(ranks, 1);
+    expect_none();
+    take_back(0);
+    run_on(8, 6, 0xf, &slot); // where it has moved meanwhile
+}
+END_TEST
+
+START_TEST(while_a_host_is_away_its_devices_are_of_no_use)
+{
+    int slot;
+    lose(0);
+    lose(1);
+    refused_over(8, 0, 0, STATUS_UNAVAILABLE, "host node1 is lost");
+    run_on(4, 1 << 2, 0xf, &slot);
+    slot = submit(4);
+    expect_none();
+    take_back(1);
+    struct ranks ranks = expect_start_on(4, 1 << 1, 0xf);
+    ranks_ready(ranks);
+    expect_run(ranks, slot);
+}
+END_TEST
+
+START_TEST(hosts_may_come_later)
+{
+    struct core_config config = hosts_config(3, (int[]){4, 4, 4});
+    config.hosts[1].away = config.hosts[2].away = true;
+    fixture_again(&config);
+    int slot;
+    refused_over(8, 0, 0, STATUS_UNAVAILABLE, "is lost");
+    take_back(2);
+    run_on(8, 5, 0xf, &slot);
+}
+END_TEST
+
+START_TEST(a_job_that_may_run_anywhere_goes_to_other_hosts)
+{
+    struct core_config config = hosts_config(3, (int[]){8, 4, 4});
+    fixture_again(&config);
+    int first, second, named;
+    run_on(8, 1 << 0, 0xff, &first);
+    second = submit(8);
+    named = submit_over(8, 1, 0);
+    lose(0);
+    expect_node_lost(first, 0);
+    struct ranks next = expect_start_on(8, 6, 0xf);
+    ranks_ready(next);
+    expect_run(next, second);
+    take_back(0);
+    next = expect_start_on(8, 1 << 0, 0xff);
+    ranks_ready(next);
+    expect_run(next, named);
+}
+END_TEST
+
+START_TEST(a_start_may_fail_on_one_host)
+{
+    int slot = submit(8);
+    struct ranks ranks = expect_start_on(8, 3, 0xf);
+    core_start_failed_on(f.core, f.now_ns, ranks.pool, ranks.generation, 1);
+    core_assert(f.core);
+    expect_kill(ranks);
+    reap_on(ranks, 0);
+    ranks = expect_start(8, 0); // at once, once
+    core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
+    core_assert(f.core);
+    expect_none();
+    pass(S);
+    ranks = expect_start(8, 0);
+    ranks_ready(ranks);
+    expect_run(ranks, slot);
+}
+END_TEST
+
+START_TEST(shared_devices_are_dealt_on_each_host)
+{
+    struct core_config config = hosts_config(2, (int[]){2, 3});
+    config.oversubscribe = true;
+    fixture_again(&config);
+    int slot = submit(8);
+    struct action a = expect(ACTION_START);
+    ck_assert_uint_eq(a.hosts, 3);
+    ck_assert_int_eq(core_seat(f.core, a.pool, 3).host, 0);
+    ck_assert_int_eq(core_seat(f.core, a.pool, 3).device, 1);
+    ck_assert_int_eq(core_seat(f.core, a.pool, 7).host, 1);
+    ck_assert_int_eq(core_seat(f.core, a.pool, 7).device, 0);
+    struct ranks ranks = {a.pool, 8, a.generation};
+    ranks_ready(ranks);
+    expect_run(ranks, slot);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core hosts");
+    TCase *hosts = tcase_create("hosts");
+    tcase_add_checked_fixture(hosts, begin, fixture_end);
+    tcase_add_test(hosts, one_host_is_enough_where_the_ranks_fit);
+    tcase_add_test(hosts, more_ranks_are_spread_evenly_host_by_host);
+    tcase_add_test(hosts, a_request_may_name_nodes_or_ranks_per_node);
+    tcase_add_test(hosts, a_lost_host_answers_its_jobs_at_once);
+    tcase_add_test(hosts, devices_of_other_hosts_are_free_when_their_ranks_are_reaped);
+    tcase_add_test(hosts, what_is_heard_of_a_lost_host_is_ignored);
+    tcase_add_test(hosts, while_a_host_is_away_its_devices_are_of_no_use);
+    tcase_add_test(hosts, hosts_may_come_later);
+    tcase_add_test(hosts, a_job_that_may_run_anywhere_goes_to_other_hosts);
+    tcase_add_test(hosts, a_start_may_fail_on_one_host);
+    tcase_add_test(hosts, shared_devices_are_dealt_on_each_host);
+    suite_add_tcase(suite, hosts);
+    return runner_run(suite);
+}
