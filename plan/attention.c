@@ -16,6 +16,8 @@ static void needs_fill(const void *spec, struct job_needs *needs)
 {
     const struct cp_case *c = spec;
     *needs = (struct job_needs){.world_size = c->world_size,
+                                .nodes = c->nodes,
+                                .ranks_per_node = c->ranks_per_node,
                                 .implementation = c->implementation,
                                 .provider = c->provider,
                                 .verdict = c->verify != VERIFY_OFF};

@@ -118,6 +118,8 @@ uint64_t case_hash(const struct cp_case *c)
         char text[MODEL_NAME_MAX];
         if (field->kind == FIELD_LIST || (!same.provider[0] && is_of_provider(field)) ||
             (field->offset == offsetof(struct cp_case, graph) && !c->graph) ||
+            (field->offset == offsetof(struct cp_case, nodes) && !c->nodes) ||
+            (field->offset == offsetof(struct cp_case, ranks_per_node) && !c->ranks_per_node) ||
             (field->offset == offsetof(struct cp_case, implementation) && !c->implementation[0]))
             continue;
         case_get(&same, field, text, sizeof text);

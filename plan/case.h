@@ -77,6 +77,9 @@ struct cp_case {
     enum case_comm comm;
     int32_t a2a_size; // ranks of a group with A2A_P2P, a divisor of world_size; else its default
     enum case_sharding sharding;
+    // Hosts over which the daemon spreads the ranks, as many on each: how many, and how many ranks
+    // are on each. 0: any. The results do not depend on them.
+    int32_t nodes, ranks_per_node;
 
     enum case_dtype dtype;
     enum case_format format;

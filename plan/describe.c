@@ -105,6 +105,10 @@ static void add_unusual(struct line *line, const struct cp_case *c)
         line_add(line, " by %s", c->implementation);
     if (c->a2a_size != usual.a2a_size)
         line_add(line, " a2a=%d", c->a2a_size);
+    if (c->nodes)
+        line_add(line, " nodes=%d", c->nodes);
+    if (c->ranks_per_node)
+        line_add(line, " per_node=%d", c->ranks_per_node);
     if (c->sharding != usual.sharding)
         line_add(line, " %s", case_choice_name(case_sharding_choices, c->sharding));
     add_scores(line, c, &usual);

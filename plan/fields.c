@@ -81,6 +81,8 @@ static const struct case_field field_table[] = {
     CHOICE(comm, case_comm_choices, "how keys and values travel between ranks"),
     INT(a2a_size, 1, WORLD_SIZE_MAX, "ranks of a group with a2a+p2p"),
     CHOICE(sharding, case_sharding_choices, "how a sequence is split over the ranks"),
+    INT(nodes, 0, HOSTS_MAX, "hosts over which the ranks are spread evenly, 0: any"),
+    INT(ranks_per_node, 0, WORLD_SIZE_MAX, "ranks on each host, 0: any"),
     CHOICE(dtype, case_dtype_choices, "element type of inputs and results"),
     CHOICE(format, case_format_choices, "memory layout"),
     INT(batch, 1, BATCH_MAX, "sequences"),

@@ -19,11 +19,12 @@ struct plan;
 
 // Properties of a job that the daemon uses. Pointers refer to the spec.
 struct job_needs {
-    int32_t world_size;         // 1..WORLD_SIZE_MAX
-    const char *implementation; // the guest that runs it, or "": the daemon's own ranks
-    const char *provider;       // of attention kernels, or ""
-    bool verdict;               // its results are compared; otherwise it is UNVERIFIED
-    struct case_cost cost;      // lower bounds of its work; zeros: not known
+    int32_t world_size;            // 1..WORLD_SIZE_MAX
+    int32_t nodes, ranks_per_node; // where they run, as in a case; 0: any
+    const char *implementation;    // the guest that runs it, or "": the daemon's own ranks
+    const char *provider;          // of attention kernels, or ""
+    bool verdict;                  // its results are compared; otherwise it is UNVERIFIED
+    struct case_cost cost;         // lower bounds of its work; zeros: not known
 };
 
 // What a bench shows of a job beside its time: `work` per second, in units of `unit`.

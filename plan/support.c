@@ -45,6 +45,28 @@ static enum status check_group(const struct cp_case *c, struct error *error)
                      c->a2a_size, c->world_size);
 }
 
+static enum status check_nodes(const struct cp_case *c, struct error *error)
+{
+    if (c->nodes == 0 || c->world_size % c->nodes == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "nodes is %d and world_size is %d; accepted is a divisor of world_size, or 0",
+                     c->nodes, c->world_size);
+}
+
+static enum status check_ranks_per_node(const struct cp_case *c, struct error *error)
+{
+    int32_t nodes = c->ranks_per_node ? c->world_size / c->ranks_per_node : 0;
+    if (c->ranks_per_node == 0 ||
+        (c->world_size == nodes * c->ranks_per_node && (c->nodes == 0 || c->nodes == nodes)))
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_INVALID_ARGUMENT,
+        "ranks_per_node is %d, world_size is %d and nodes is %d; accepted is world_size "
+        "divided by nodes, with nodes 0 a divisor of world_size, or 0",
+        c->ranks_per_node, c->world_size, c->nodes);
+}
+
 static enum status check_window(const struct cp_case *c, struct error *error)
 {
     if (!case_is_causal(c) || c->window_right <= 0)
@@ -167,6 +189,12 @@ static const struct support_rule rules[] = {
      check_group_unused},
     {"an a2a_size that does not divide world_size", "All groups of ranks have the same size.",
      "--world-size 6 --comm a2a+p2p --a2a-size 4", check_group},
+    {"a number of nodes that does not divide world_size",
+     "Ranks are spread evenly, so that every node has the same part of the exchanges.",
+     "--world-size 8 --nodes 3", check_nodes},
+    {"ranks_per_node other than world_size divided by nodes",
+     "One of the three follows from the other two.", "--world-size 8 --nodes 2 --ranks-per-node 2",
+     check_ranks_per_node},
     {"a window_right beyond the diagonal with a causal mask",
      "The mask hides the keys that the window shows, so one of the two is a mistake.",
      "--window-right 3", check_window},

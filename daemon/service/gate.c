@@ -228,6 +228,8 @@ struct core_request gate_core_request(const struct service_config *config,
         .user = peer->uid,
         .implementation = implementation_find(config, needs.implementation),
         .world_size = needs.world_size,
+        .nodes = needs.nodes,
+        .ranks_per_node = needs.ranks_per_node,
         .timeout_ns =
             request->timeout_ns ? request->timeout_ns : config->description.timeout_default_ns,
         .run_timeout_ns = request->run_timeout_ns,

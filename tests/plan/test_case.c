@@ -98,6 +98,16 @@ START_TEST(fields_that_contradict_each_other_are_refused)
     REFUSED(c.a2a_size = 4, "a2a_size is 4 with comm p2p; accepted is 2 there, or comm a2a+p2p");
     REFUSED((c.comm = COMM_A2A_P2P, c.world_size = 6, c.a2a_size = 4),
             "a2a_size is 4 and world_size is 6; accepted is a divisor of world_size");
+    REFUSED((c.world_size = 8, c.nodes = 3),
+            "nodes is 3 and world_size is 8; accepted is a divisor of world_size, or 0");
+    REFUSED(
+        (c.world_size = 8, c.ranks_per_node = 3),
+        "ranks_per_node is 3, world_size is 8 and nodes is 0; accepted is world_size divided by "
+        "nodes, with nodes 0 a divisor of world_size, or 0");
+    REFUSED(
+        (c.world_size = 8, c.nodes = 4, c.ranks_per_node = 4),
+        "ranks_per_node is 4, world_size is 8 and nodes is 4; accepted is world_size divided by "
+        "nodes, with nodes 0 a divisor of world_size, or 0");
     REFUSED(
         (c.mask = MASK_CAUSAL_BOTTOM_RIGHT, c.window_right = 1),
         "window_right is 1 with mask causal_bottom_right; accepted is -1 or 0 there, or mask none");
@@ -418,6 +428,8 @@ START_TEST(hash_sees_every_field)
                                            {"lengths_kv", "512,5"},
                                            {"seed", "1"},
                                            {"explore_seed", "1"},
+                                           {"nodes", "2"},
+                                           {"ranks_per_node", "1"},
                                            {"graph", "true"}};
     struct cp_case c = cases_usual();
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {

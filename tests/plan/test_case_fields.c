@@ -315,9 +315,12 @@ START_TEST(describe_tells_cases_apart)
     c.seed = 7;
     c.explore_seed = 3;
     c.graph = true;
-    ck_assert_str_eq(describe(&c),
-                     "bf16 bshd p2p w2 b2 h8/2 s512/700 d192/128 full window(100,7) "
-                     "contiguous scale=0.25 graph forward inputs=te seed=7 explore=3");
+    c.nodes = 2;
+    c.ranks_per_node = 1;
+    ck_assert_str_eq(
+        describe(&c),
+        "bf16 bshd p2p w2 b2 h8/2 s512/700 d192/128 full window(100,7) "
+        "nodes=2 per_node=1 contiguous scale=0.25 graph forward inputs=te seed=7 explore=3");
     c = cases_usual();
     c.mask = MASK_NONE_BOTTOM_RIGHT;
     ck_assert_str_eq(describe(&c), "bf16 bshd p2p w2 b2 h8 s512 d128 full");

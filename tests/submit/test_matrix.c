@@ -150,7 +150,8 @@ START_TEST(labels_tell_numbers_apart)
         {"scale", "0.5", "scale=0.5"},   {"window_left", "-1", "window_left=-1"},
         {"mask", "none", "none"},        {"a2a_size", "4", "a4"},
         {"lengths_q", "9,8", "len9,8"},  {"lengths_kv", "", "lenkv"},
-        {"pad_multiple", "8", "padto8"},
+        {"pad_multiple", "8", "padto8"}, {"nodes", "2", "nodes2"},
+        {"ranks_per_node", "1", "per1"},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         struct job_spec spec;

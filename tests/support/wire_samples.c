@@ -134,6 +134,10 @@ void sample_case(struct sample *s, struct cp_case *c)
             c->a2a_size = 2;
         else
             c->world_size = c->a2a_size * (int32_t)sample_range(s, 1, 4);
+        c->ranks_per_node = c->nodes % 3 ? 0 : c->ranks_per_node;
+        c->nodes = c->nodes % 2 && c->world_size % c->nodes == 0 ? c->nodes : 0;
+        if (c->ranks_per_node)
+            c->ranks_per_node = c->nodes ? c->world_size / c->nodes : 1;
         if (c->format != FORMAT_THD)
             c->pad_multiple = 1;
         if (sample_bits(s) & 1) {

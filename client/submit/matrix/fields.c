@@ -15,7 +15,7 @@ static const struct letter {
     {"a2a_size", "a"},   {"lengths_q", "len"},   {"lengths_kv", "lenkv"},
     {"padded_q", "pad"}, {"padded_kv", "padkv"}, {"pad_multiple", "padto"},
     {"count", "n"},      {"size", ""},           {"root", "root"},
-    {"offset", "at"},
+    {"offset", "at"},    {"nodes", "nodes"},     {"ranks_per_node", "per"},
 };
 
 void fields_case_init(struct cp_case *c)
