@@ -185,9 +185,10 @@ static enum status judging_init(struct judging *g, enum shard_side side,
         enum cpattn_tensor tensor = (enum cpattn_tensor)t;
         if (!results[t].data || !tensor_has_tokens(tensor) || tensor_side(tensor) != side)
             continue;
-        struct judged *j = &g->judged[g->count++];
-        *j = (struct judged){.tensor = tensor, .array = &results[t]};
-        status = judged_init(j, g->check, error);
+        int last = g->count;
+        g->judged[last] = (struct judged){.tensor = tensor, .array = &results[t]};
+        status = judged_init(&g->judged[last], g->check, error);
+        g->count = last + 1; // a failed one, too: judging_fini() frees what it has
     }
     return status;
 }

@@ -427,25 +427,25 @@ enum status app_create(const struct settings *config, struct app **app, struct e
     return STATUS_OK;
 }
 
-int app_run(struct app *s)
+int app_run(struct app *app)
 {
-    ev_run(s->loop, 0);
-    log_notice("exit status=%d", s->exit_status);
-    return s->exit_status;
+    ev_run(app->loop, 0);
+    log_notice("exit status=%d", app->exit_status);
+    return app->exit_status;
 }
 
-void app_destroy(struct app *s)
+void app_destroy(struct app *app)
 {
-    if (!s)
+    if (!app)
         return;
-    reload_destroy(s->reload);
-    http_destroy(s->http);
-    deposits_destroy(s->deposits);
-    server_destroy(s->server);
-    service_destroy(s->service);
-    port_fini(&s->port);
-    notify_fini(&s->notify);
-    if (s->loop)
-        ev_loop_destroy(s->loop);
-    free(s);
+    reload_destroy(app->reload);
+    http_destroy(app->http);
+    deposits_destroy(app->deposits);
+    server_destroy(app->server);
+    service_destroy(app->service);
+    port_fini(&app->port);
+    notify_fini(&app->notify);
+    if (app->loop)
+        ev_loop_destroy(app->loop);
+    free(app);
 }

@@ -31,13 +31,13 @@ static bool keys_padded(const struct cp_case *c)
 // Nothing can be explained by numbers then; where it is so may tell.
 static void find_nonfinite(const struct trial *t, struct finding *result)
 {
-    int bad = 0, first = -1;
+    int bad = 0, first = 0;
     for (int row = 0; row < t->rows; row++) {
         bool finite = true;
         for (int k = 0; k < t->dim; k++)
             finite = finite && isfinite(t->got[row * t->dim + k]);
+        first = !finite && bad == 0 ? row : first;
         bad += !finite;
-        first = !finite && first < 0 ? row : first;
     }
     const struct diagnosis_row *row = &t->in->rows[t->row_of[first]];
     const char *name = report_tensor_name(t->in->tensor);

@@ -2,6 +2,7 @@
 #include "kernels/groups.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // How many of the groups of a band are looked at for one that takes another rectangle: all of them
 // would be a square of thousands.
@@ -15,6 +16,7 @@ static bool list_grow(void **list, int32_t count, int32_t *room, size_t size)
     void *grown = realloc(*list, (size_t)larger * size);
     if (!grown)
         return false;
+    memset((char *)grown + (size_t)*room * size, 0, (size_t)(larger - *room) * size);
     *list = grown;
     *room = larger;
     return true;

@@ -140,8 +140,9 @@ struct job_frame {
 // Fills a frame and returns the number of used bytes.
 uint32_t job_frame_fill(struct job_frame *frame, const struct job_spec *spec);
 
-// Builds an unchecked spec from the first `size` bytes of a frame. DATA_LOSS: not a valid frame.
-enum status job_frame_load(const void *frame, size_t size, struct job_spec *spec,
+// Builds an unchecked spec from `data`, the first `size` bytes of a frame. DATA_LOSS: not a valid
+// frame.
+enum status job_frame_load(const void *data, size_t size, struct job_spec *spec,
                            struct error *error) MUST_CHECK;
 
 #endif

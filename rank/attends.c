@@ -229,10 +229,11 @@ static enum status tables_make(struct attends *x, struct error *error)
     return STATUS_OK;
 }
 
-void attends_begin(const struct attends *x)
+void attends_begin(const struct attends *attends)
 {
-    if (x->zeros)
-        x->own->ops->fill(x->own->backend, x->zeros, 0, (int64_t)(x->zero_bytes / sizeof(float)));
+    if (attends->zeros)
+        attends->own->ops->fill(attends->own->backend, attends->zeros, 0,
+                                (int64_t)(attends->zero_bytes / sizeof(float)));
 }
 
 // ---- life ---------------------------------------------------------------------------------------

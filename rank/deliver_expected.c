@@ -61,7 +61,7 @@ static enum status expectation_init(struct expectation *x)
     int64_t all = x->c->heads / x->c->kv_heads * x->c->seqlen_q;
     x->wide_twin = calloc((size_t)rows, sizeof(float));
     x->other_twin = calloc((size_t)rows, sizeof(float));
-    x->row = malloc(HEAD_DIM_MAX * sizeof(float));
+    x->row = malloc(HEAD_DIM_MAX * whole_element_bytes(DTYPE_FP32));
     bool good = x->wide_twin && x->other_twin && x->row && take(&x->wide, rows) &&
                 take(&x->other, rows) && take(&x->lse, BLOCK_ROWS) && take(&x->delta, BLOCK_ROWS) &&
                 take(&x->delta_twin, BLOCK_ROWS) && take(&x->terms, BLOCK_ROWS) &&
@@ -85,7 +85,7 @@ static enum status row_put(const struct expectation *x, enum whole_tensor tensor
         rounded[i] = (float)values[i];
     dtype_write(dtype, rounded, count, x->row);
     return segments_put(x->s, x->s->places.expected[tensor] + element * bytes, x->row,
-                        (size_t)(count * bytes), x->error);
+                        (size_t)count * (size_t)bytes, x->error);
 }
 
 // Rows of one head: token `position` + i of a sequence is values[i].

@@ -220,7 +220,8 @@ static int document_slices(const struct request *r, int64_t row, int parts, stru
     int count = 0;
     srand48(row + 1);
     for (; begin < r->seqlen; begin += length) {
-        length = most / 4 + (int64_t)(drand48() * (double)(most - most / 4 + 1));
+        int64_t least = most / 4;
+        length = least + (int64_t)(drand48() * (double)(most - least + 1));
         if (length > r->seqlen - begin)
             length = r->seqlen - begin;
         slices[count++] = (struct slice){.q_row = row + begin,

@@ -4,6 +4,7 @@
 // order already is judged where it lies.
 #include "config.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,11 +207,17 @@ static struct cp_case judged_case(const struct cpattn_check *check)
 
 static enum input_tensor input_of(enum cpattn_tensor tensor)
 {
-    static const enum input_tensor inputs[] = {[CPATTN_TENSOR_Q] = INPUT_Q,
-                                               [CPATTN_TENSOR_K] = INPUT_K,
-                                               [CPATTN_TENSOR_V] = INPUT_V,
-                                               [CPATTN_TENSOR_DO] = INPUT_DO};
-    return inputs[tensor];
+    switch (tensor) {
+    case CPATTN_TENSOR_Q:
+        return INPUT_Q;
+    case CPATTN_TENSOR_K:
+        return INPUT_K;
+    case CPATTN_TENSOR_V:
+        return INPUT_V;
+    default:
+        assert(tensor == CPATTN_TENSOR_DO);
+        return INPUT_DO;
+    }
 }
 
 // Given inputs of the check on the device; those of before go.

@@ -79,14 +79,9 @@ static bool asks_for_version(const char *word)
     return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
 }
 
-// One of the table, or of a kind of job.
-static int run_command(const struct command *command, const struct job_kind *kind, int argc,
-                       char **argv)
+// The exit status, unless output was lost.
+static int finish(int exit_status)
 {
-    char name[64];
-    snprintf(name, sizeof(name), "cpattn-submit %s", command ? command->name : kind->name);
-    argv[0] = name;
-    int exit_status = command ? command->run(argc, argv) : command_job(kind, argc, argv);
     if (!command_output_complete() && exit_status == COMMAND_PASS)
         return command_exit(STATUS_DATA_LOSS);
     return exit_status;
@@ -95,11 +90,15 @@ static int run_command(const struct command *command, const struct job_kind *kin
 // argv[0] is the name of the command.
 static int dispatch(int argc, char **argv)
 {
+    const char *word = argv[0];
+    char name[64];
+    snprintf(name, sizeof(name), "cpattn-submit %s", word);
+    argv[0] = name;
     for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(argv[0], commands[i].name) == 0)
-            return run_command(&commands[i], NULL, argc, argv);
-    const struct job_kind *kind = job_kind_find(argv[0]);
-    return kind && kind->fields ? run_command(NULL, kind, argc, argv) : unknown_command(argv[0]);
+        if (strcmp(word, commands[i].name) == 0)
+            return finish(commands[i].run(argc, argv));
+    const struct job_kind *kind = job_kind_find(word);
+    return kind && kind->fields ? finish(command_job(kind, argc, argv)) : unknown_command(word);
 }
 
 int main(int argc, char **argv)

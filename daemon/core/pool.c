@@ -185,8 +185,9 @@ static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss)
     struct action kill = pool_action(ACTION_KILL, pool);
     kill.reason = loss == LOSS_NONE ? "no longer needed" : loss_words(loss);
     kill.rank = loss == LOSS_NONE ? -1 : pool->loss.rank;
-    kill.end = loss == LOSS_NONE ? (struct rank_end){RANK_LIVES} : pool->loss.end;
     kill.host = loss == LOSS_NONE ? -1 : pool->loss.host;
+    if (loss != LOSS_NONE)
+        kill.end = pool->loss.end;
     pool_move(core, pool, MODE_STOPPING, time_after(core->now_ns, core->config.kill_timeout_ns));
     if (pool->alive)
         actions_push(&core->actions, &kill);

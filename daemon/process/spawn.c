@@ -224,7 +224,7 @@ static void environment_extend(char *const *environment, char *variable,
                                char *extended[ENVIRONMENT_MAX])
 {
     int count = 0;
-    while (environment[count] && count < ENVIRONMENT_MAX - 2) {
+    while (count < ENVIRONMENT_MAX - 2 && environment[count]) {
         extended[count] = environment[count];
         count++;
     }

@@ -141,7 +141,7 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
 static void load(const struct work *w, enum input_tensor tensor, int head, struct range positions,
                  uint16_t *rows, int64_t stride, float *wide)
 {
-    float values[HEAD_DIM_MAX];
+    float values[HEAD_DIM_MAX] = {0};
     int d = input_head_dim(w->c, tensor);
     for (int64_t i = 0; i < length(positions); i++) {
         float *row = wide ? wide + i * d : values;

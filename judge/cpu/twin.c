@@ -63,7 +63,7 @@ static size_t work_lay_out(struct work *w, char *base, int64_t products)
                   {&w->residual, products * (w->d_qk + w->d_v)},
                   {&w->columns, w->stride}};
     for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
-        *pieces[i].place = base ? (float *)(base + used) : NULL;
+        *pieces[i].place = base ? (float *)(void *)(base + used) : NULL;
         used += (size_t)loop_padded(pieces[i].floats) * sizeof(float);
     }
     return used;

@@ -183,10 +183,10 @@ bool verify_cuda_statistics(void *context, int32_t sequence, int32_t head, doubl
     int64_t at = head * x->r.tokens[SIDE_Q] + s->first[SIDE_Q], count = s->length[SIDE_Q];
     _Static_assert(sizeof(struct reference_stat) == sizeof(struct reference_stat64), "one size");
     size_t bytes = (size_t)count * sizeof(struct reference_stat);
-    const void *from = x->all.stats64 ? (const void *)(x->all.stats64 + at) : x->all.stats + at;
     bool judged = !x->v.alone || x->v.results.dk || x->v.results.dv;
     if (!x->c->training || !judged || (!x->all.stats && !x->all.stats64))
         return false;
+    const void *from = x->all.stats64 ? (const void *)(x->all.stats64 + at) : x->all.stats + at;
     void *copy = malloc(bytes + 1);
     bool copied = copy && cudaMemcpy(copy, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
     if (copied)

@@ -189,12 +189,13 @@ static void sum_rounded(struct trial *t, double *const *components, const double
 static bool fit_nonzero(struct trial *t, double *const *components, int count, double nothing,
                         double *factors)
 {
-    double *used[2 * OWNERS_MAX], of_used[2 * OWNERS_MAX];
-    int place[2 * OWNERS_MAX], used_count = 0, n = t->rows * t->dim;
+    double *used[2 * OWNERS_MAX] = {0}, of_used[2 * OWNERS_MAX] = {0};
+    int place[2 * OWNERS_MAX] = {0}, used_count = 0, n = t->rows * t->dim;
     for (int i = 0; i < count; i++) {
         double most = 0;
         for (int at = 0; at < n; at++)
-            most = fmax(most, fabs(components[i][at]));
+            most =
+                fmax(most, fabs(components[i][at])); // NOLINT(clang-analyzer-core.NullDereference)
         factors[i] = i < t->c->world_size ? nothing : 0;
         place[used_count] = i;
         used[used_count] = components[i];
@@ -210,7 +211,7 @@ static bool fit_nonzero(struct trial *t, double *const *components, int count, d
 static void suspect_counts(struct trial *t, double *const *components)
 {
     int world = t->c->world_size;
-    double factors[OWNERS_MAX];
+    double factors[OWNERS_MAX] = {0};
     char missing[60], twice[60];
     if (!fit_nonzero(t, components, world, 1, factors))
         return;
@@ -228,7 +229,7 @@ static void suspect_counts(struct trial *t, double *const *components)
 static void suspect_owner(struct trial *t, int rank, double *const *components)
 {
     int world = t->c->world_size, n = t->rows * t->dim;
-    double factors[2 * OWNERS_MAX];
+    double factors[2 * OWNERS_MAX] = {0};
     char foreign[60];
     for (int i = 0; i < t->panel_count; i++)
         if (!elsewhere_panel(t, i, rank, n, components[world]))
@@ -253,7 +254,7 @@ static void suspect_owner(struct trial *t, int rank, double *const *components)
 
 static void suspect_owners_all(struct trial *t, double *memory)
 {
-    double *components[2 * OWNERS_MAX];
+    double *components[2 * OWNERS_MAX] = {0};
     int world = t->c->world_size, own = t->in->rank;
     for (int i = 0; i < 2 * world; i++)
         components[i] = memory + (int64_t)i * t->rows * t->dim;
@@ -276,7 +277,7 @@ void suspect_owners(struct trial *t)
     int64_t n = (int64_t)t->rows * t->dim;
     if (t->panels[0].setup.side != SIDE_KV)
         return;
-    double *memory = malloc((size_t)(n * 2 * OWNERS_MAX) * sizeof(double));
+    double *memory = calloc((size_t)(n * 2 * OWNERS_MAX), sizeof(double));
     if (!memory)
         return;
     for (int i = 0; i < t->panel_count; i++) {

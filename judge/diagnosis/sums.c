@@ -32,7 +32,7 @@ static bool parts_init(struct parts *x, const struct trial *t, double start)
 {
     int64_t n = (int64_t)t->rows * t->dim;
     x->count = t->c->world_size;
-    x->values = malloc((size_t)(n * (x->count + 2)) * sizeof(double));
+    x->values = calloc((size_t)(n * (x->count + 2)), sizeof(double));
     if (!x->values)
         return false;
     for (int64_t i = 0; i < n * (x->count + 2); i++)

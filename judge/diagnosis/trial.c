@@ -444,7 +444,7 @@ bool trial_fit(const struct trial *t, double *const *components, int count, cons
                double *factors)
 {
     int64_t n = (int64_t)t->rows * t->dim;
-    double *matrix = calloc((size_t)(count * count), sizeof(double));
+    double *matrix = calloc((size_t)count * (size_t)count, sizeof(double));
     if (!matrix || n < 4 * count) {
         free(matrix);
         return false;

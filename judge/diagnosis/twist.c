@@ -188,7 +188,7 @@ bool twist_statistics(struct panel *p)
 {
     struct twist right = twist_none(p);
     int d = p->c->head_dim_v;
-    double *out = calloc((size_t)(p->rows * d), sizeof(double));
+    double *out = calloc((size_t)p->rows * (size_t)d, sizeof(double));
     if (!out)
         return false;
     twist_forward(p, &right, out, p->lse);

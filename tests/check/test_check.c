@@ -221,7 +221,7 @@ static const struct figures *figures_find(const struct rank_report *r, const str
 
 static bool same_double(double a, double b)
 {
-    return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
+    return (a == b && signbit(a) == signbit(b)) || (isnan(a) && isnan(b));
 }
 
 static bool same_element(const struct element *a, const struct element *b)

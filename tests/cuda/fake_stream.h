@@ -42,7 +42,12 @@ static inline struct fake_stream *stream_of(cudaStream_t stream)
     return (struct fake_stream *)(void *)stream;
 }
 
-void fake_insist(bool holds, const char *what);
+#define fake_insist(holds, what)                                                                   \
+    do {                                                                                           \
+        if (!(holds))                                                                              \
+            fake_fail(what);                                                                       \
+    } while (0)
+_Noreturn void fake_fail(const char *what);
 
 // Puts an item at the end of a queue, whose it is then.
 void fake_append(struct fake_stream *s, struct item *item);

@@ -107,7 +107,7 @@ static void tensors_forward(const struct trial *trial, struct tensors *t)
     const struct problem *p = &trial->problem;
     const struct attention_shape *s = &p->shape;
     struct error error;
-    float *lse = (float *)t->lse.host, *d = (float *)t->d.host;
+    float *lse = (float *)(void *)t->lse.host, *d = (float *)(void *)t->d.host;
     float *o = calloc((size_t)(s->q_rows * s->heads * s->d_v), sizeof(float));
     for (int i = 0; i < p->slice_count; i++)
         for (int64_t h = 0; h < s->heads; h++)
@@ -233,7 +233,7 @@ static bool backward_agrees(const struct problem *p, struct tensors *t)
     for (int i = 0; i < 4; i++) {
         struct twin *twin = all[i].twin;
         float *actual = twin_fetch(twin);
-        double off = gradient_error(before[i], (const float *)twin->host, actual,
+        double off = gradient_error(before[i], (const float *)(const void *)twin->host, actual,
                                     (int64_t)(twin->bytes / sizeof(float)), all[i].least);
         EXPECT(off <= all[i].tolerance, "%s is off by %g", all[i].name, off);
         good = good && off <= all[i].tolerance;
@@ -432,7 +432,7 @@ static void expect_repeats(const struct problem *p, int repeats)
     struct tensors t;
     tensors_create(p, &t);
     tensors_begin(&t);
-    float *lse = (float *)t.lse.host, *d = (float *)t.d.host;
+    float *lse = (float *)(void *)t.lse.host, *d = (float *)(void *)t.d.host;
     for (int64_t i = 0; i < p->shape.heads * p->shape.q_rows; i++) {
         lse[i] = 4 + harness_uniform();
         d[i] = harness_uniform();

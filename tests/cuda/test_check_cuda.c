@@ -209,7 +209,7 @@ static struct cpattn_check_verdict *judge(struct cpattn_check *check,
 
 static bool same_double(double a, double b)
 {
-    return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
+    return (a == b && signbit(a) == signbit(b)) || (isnan(a) && isnan(b));
 }
 
 static bool same_element(const struct element *a, const struct element *b)

@@ -16,23 +16,23 @@ static size_t leaving_bytes; // of what is allocated; gone with the third refusa
 
 // ---- the runtime ----
 
-cudaError_t cudaMalloc(void **piece, size_t bytes)
+cudaError_t cudaMalloc(void **devPtr, size_t size)
 {
-    if (bytes > device_bytes - taken_bytes) {
+    if (size > device_bytes - taken_bytes) {
         taken_bytes -= ++refusals == 3 ? leaving_bytes : 0;
         return cudaErrorMemoryAllocation;
     }
-    taken_bytes += bytes;
+    taken_bytes += size;
     allocations++;
-    *piece = malloc(sizeof(bytes)); // never looked into, but for its size
-    *(size_t *)*piece = bytes;
+    *devPtr = malloc(sizeof(size)); // never looked into, but for its size
+    *(size_t *)*devPtr = size;
     return cudaSuccess;
 }
 
-cudaError_t cudaFree(void *piece)
+cudaError_t cudaFree(void *devPtr)
 {
-    taken_bytes -= *(size_t *)piece;
-    free(piece);
+    taken_bytes -= *(size_t *)devPtr;
+    free(devPtr);
     return cudaSuccess;
 }
 

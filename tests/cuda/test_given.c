@@ -15,19 +15,19 @@
 
 #define CASES 60
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
     (void)kind;
     (void)stream;
-    memcpy(to, from, bytes);
+    memcpy(dst, src, count);
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 {
     (void)kind;
-    memcpy(to, from, bytes);
+    memcpy(dst, src, count);
     return cudaSuccess;
 }
 

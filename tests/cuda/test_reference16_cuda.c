@@ -72,12 +72,13 @@ static void rows_make(struct sample *s, enum shard_side side, bool ragged)
             int64_t rest = s->sequences[sequence].length[side] - at;
             int64_t rows = ragged ? harness_between(1, REFERENCE_TILE_ROWS) : REFERENCE_TILE_ROWS;
             rows = rows < rest ? rows : rest;
-            tiles[count++] =
+            tiles[count] =
                 (struct reference_tile){.position = at,
                                         .row = row,
                                         .bias_row = side == SIDE_Q ? tile_row(s, sequence, at) : 0,
                                         .sequence = sequence,
                                         .count = (int32_t)rows};
+            count++;
             at += rows;
             row += rows;
         }

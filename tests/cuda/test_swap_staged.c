@@ -13,12 +13,12 @@
 
 static bool copies_fail;
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
     (void)kind;
     (void)stream;
-    memcpy(to, from, bytes);
+    memcpy(dst, src, count);
     return copies_fail ? cudaErrorUnknown : cudaSuccess;
 }
 

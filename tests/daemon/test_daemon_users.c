@@ -67,7 +67,9 @@ static int connect_as(uid_t uid)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
     ck_assert_int_eq(recvmsg(pair[0], &message, 0), 1);
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    const struct cmsghdr *received = CMSG_FIRSTHDR(&message);
+    ck_assert_ptr_nonnull(received);
+    memcpy(&fd, CMSG_DATA(received), sizeof(fd));
     close(pair[0]);
     close(pair[1]);
     char greeting[8];

@@ -143,9 +143,9 @@ START_TEST(empty_rows_make_no_unit_smaller)
     struct rules rules = rules_of(&c, TENSOR_DQ);
     struct rules_sums s = {.elements = ELEMENTS,
                            .rows = ROWS,
-                           .error_squares = ELEMENTS / 100 * 4,
-                           .twin_squares = ELEMENTS / 100 * 4,
-                           .reference_squares = ELEMENTS / 100 * 9};
+                           .error_squares = (ELEMENTS / 100.0) * 4,
+                           .twin_squares = (ELEMENTS / 100.0) * 4,
+                           .reference_squares = (ELEMENTS / 100.0) * 9};
     double diluted = rules_units(&rules, &s).rms;
     s.empty = ELEMENTS / 100 * 99;
     ck_assert_double_eq_tol(rules_units(&rules, &s).rms, 2, 1e-9);

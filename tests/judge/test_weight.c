@@ -38,6 +38,7 @@ static void logsums(const struct cp_case *c, double sums[ROWS])
         input_token_head(c, INPUT_Q, 0, i, 0, q);
         for (int64_t j = 0; j < c->seqlen_kv; j++)
             sum += exp(logit(c, q, j));
+        ck_assert_double_gt(sum, 0);
         sums[i] = log(sum);
     }
 }

@@ -124,7 +124,7 @@ START_TEST(random_ones_have_the_same_bits_in_every_order)
         struct collective c = random_collective();
         uint64_t digest = run(&c);
         ck_assert_uint_eq(run(&c), digest);
-        c.explore_seed = (uint64_t)(i + 1);
+        c.explore_seed = (uint64_t)i + 1;
         ck_assert_uint_eq(run(&c), digest);
         c.offset = 3 - c.offset;
         c.explore_seed += 1000;

@@ -108,8 +108,8 @@ static void compute(struct scene *s, int rank, int *at)
     const struct operations operations = {
         .plan = plan, .buffers = s->buffers[rank], .ops = &backend_cpu};
     for (; *at < plan->op_count && plan->ops[*at].kind != OP_EXCHANGE; ++*at) {
-        bool twice = rank == s->twice && plan->ops[*at].kind == OP_REDUCE;
-        for (int i = 0; i <= twice; i++)
+        int times = rank == s->twice && plan->ops[*at].kind == OP_REDUCE ? 2 : 1;
+        for (int i = 0; i < times; i++)
             ck_assert_int_eq(operations_run(&operations, &plan->ops[*at], &error), STATUS_OK);
     }
 }
@@ -149,7 +149,6 @@ static void execute(struct scene *s)
 {
     int at[WORLD_SIZE_MAX] = {0};
     for (bool more = true; more;) {
-        more = false;
         for (int rank = 0; rank < s->c.world_size; rank++)
             compute(s, rank, &at[rank]);
         more = at[0] < s->plans[0]->op_count;

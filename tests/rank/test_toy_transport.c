@@ -30,7 +30,7 @@ START_TEST(results_are_those_over_sockets)
     static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P};
     c.comm = comms[_i];
     c.world_size = 4;
-    c.a2a_size = c.comm == COMM_A2A_P2P ? 2 : CASE_A2A_SIZE_DEFAULT;
+    c.a2a_size = CASE_A2A_SIZE_DEFAULT;
     c.heads = c.kv_heads = 4;
     c.seqlen_q = c.seqlen_kv = 200;
     ck_assert_uint_eq(digest_over(&toy_transport, &c), digest_over(NULL, &c));

@@ -143,7 +143,7 @@ enum status explain_compare(const struct cp_case *c, const char *words,
     }
     if (!status && svg)
         picture_show(list, count, rates, svg);
-    if (!status && svg != stdout)
+    if (!status && count > 0 && svg != stdout)
         table_show(list, count);
     for (int i = 0; i < count; i++)
         variant_fini(&list[i]);

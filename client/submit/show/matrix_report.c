@@ -244,9 +244,9 @@ static int next_longest(const struct matrix_report *report, int than)
 {
     int longest = -1;
     const struct outcome *o = report->outcomes;
+    uint64_t limit = than < 0 ? UINT64_MAX : o[than].run_ns;
     for (int i = 0; i < report->list->count; i++) {
-        bool behind =
-            than < 0 || o[i].run_ns < o[than].run_ns || (o[i].run_ns == o[than].run_ns && i > than);
+        bool behind = o[i].run_ns < limit || (o[i].run_ns == limit && i > than);
         if (o[i].run_ns > 0 && behind && (longest < 0 || o[i].run_ns > o[longest].run_ns))
             longest = i;
     }

@@ -62,7 +62,7 @@ const char *safetensors_describe(const struct safetensors_tensor *t,
 static const char *name_show(const char *name, char text[NAME_SHOWN_MAX])
 {
     size_t length = 0;
-    for (; name[length] && length < NAME_SHOWN_MAX - 1; length++)
+    for (; length < NAME_SHOWN_MAX - 1 && name[length]; length++)
         text[length] = name[length] >= ' ' && name[length] <= '~' ? name[length] : '?';
     text[length] = '\0';
     return text;

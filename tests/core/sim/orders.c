@@ -14,7 +14,8 @@ void orders_limit(struct sim *s)
 {
     orders_draw_limits(s);
     bool lifted = s->config.user.running_max > 0 || s->config.user.time_ns > 0;
-    s->config.user = lifted ? (struct user_limits){0} : s->user_limits;
+    const struct user_limits none = {0};
+    s->config.user = lifted ? none : s->user_limits;
     const struct core_limits limits = {
         .user_queue_max = s->config.user_queue_max,
         .idle_timeout_ns = s->config.idle_timeout_ns,
