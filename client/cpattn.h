@@ -184,6 +184,11 @@ struct cpattn_result {
 
 CPATTN_API void cpattn_result_destroy(struct cpattn_result *result);
 
+// Nanoseconds after cpattn_rank.operations_begin_ns.
+struct cpattn_operation_time {
+    uint64_t start_ns, end_ns;
+};
+
 // The measurements of one rank.
 struct cpattn_rank {
     int32_t rank;
@@ -205,6 +210,12 @@ struct cpattn_rank {
     uint64_t
         launch_ns; // the host put the operations on the device's streams; 0: it ran them itself
     int32_t operations; // of the rank's plan; 0: it has none, as a guest's
+    // When the first operations of the plan ran, in its order; up to 512. Only of a case with
+    // operation_times, else 0 and NULL. operations_begin_ns is when the rank began the plan, on a
+    // clock that all ranks of the case share.
+    int32_t operation_times_count;
+    uint64_t operations_begin_ns;
+    const struct cpattn_operation_time *operation_times;
 };
 
 // The rules that a tensor broke. Errors are measured in units of the twin's error. The twin is the

@@ -24,6 +24,16 @@ static struct result *result_plain(const struct cpattn_result *face)
     return (struct result *)(uintptr_t)face;
 }
 
+// The two structs have one layout, so that a result shows the list as it was received.
+static const struct cpattn_operation_time *op_times_public(const struct op_times *times)
+{
+    _Static_assert(sizeof(struct cpattn_operation_time) == sizeof(struct op_time) &&
+                       offsetof(struct cpattn_operation_time, end_ns) ==
+                           offsetof(struct op_time, end_ns),
+                   "operation times agree");
+    return (const struct cpattn_operation_time *)times->list;
+}
+
 static struct cpattn_rank rank_public(const struct rank_report *report)
 {
     return (struct cpattn_rank){
@@ -51,6 +61,9 @@ static struct cpattn_rank rank_public(const struct rank_report *report)
         .provider_reason = report->use.reason,
         .launch_ns = report->timings.launch_ns,
         .operations = report->operations,
+        .operation_times_count = report->op_times.count,
+        .operations_begin_ns = report->op_times.begin_ns,
+        .operation_times = report->op_times.count > 0 ? op_times_public(&report->op_times) : NULL,
     };
 }
 

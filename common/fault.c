@@ -155,14 +155,14 @@ static void commit(enum fault_kind kind)
         sleep_for_good();
         break;
     case FAULT_KIND_HALF:
-        report_send(self.generation, sizeof(struct rank_report) / 2);
+        report_send(self.generation, report_bytes(0) / 2);
         sleep_for_good();
         break;
     case FAULT_KIND_STALE:
-        report_send(self.generation - 1, sizeof(struct rank_report));
+        report_send(self.generation - 1, report_bytes(0));
         break;
     case FAULT_KIND_TWICE:
-        report_send(self.generation, sizeof(struct rank_report));
+        report_send(self.generation, report_bytes(0));
         break;
     case FAULT_KIND_FLOOD:
         flood();

@@ -26,6 +26,22 @@ const char *report_tensor_name(int tensor)
     return tensor > 0 && tensor < TENSOR_COUNT ? names[tensor] : "?";
 }
 
+size_t report_bytes(int32_t op_times)
+{
+    return offsetof(struct rank_report, op_times.list) + (size_t)op_times * sizeof(struct op_time);
+}
+
+bool op_times_plausible(const struct op_times *times)
+{
+    if (times->count < 0 || times->count > OP_TIMES_MAX)
+        return false;
+    for (int32_t i = 0; i < times->count; i++)
+        if (times->list[i].end_ns < times->list[i].start_ns ||
+            times->list[i].end_ns > TIMEOUT_MAX_NS)
+            return false;
+    return true;
+}
+
 bool report_name_is_valid(const char name[TENSOR_NAME_MAX])
 {
     static const char accepted[] = "abcdefghijklmnopqrstuvwxyz0123456789_";

@@ -4,6 +4,7 @@
 #define CPATTN_COMMON_REPORT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/limits.h"
@@ -112,6 +113,20 @@ struct provider_use {
     char reason[ERROR_TEXT_MAX]; // why our own computed the first that the provider did not; or ""
 };
 
+// When an operation of a plan ran, in nanoseconds after the rank began the plan.
+struct op_time {
+    uint64_t start_ns, end_ns;
+};
+
+// The times of the first operations of a plan, by index. 64 ranks make about 450 operations at
+// most; 512 on each of 64 ranks fit a reply.
+#define OP_TIMES_MAX 512
+struct op_times {
+    uint64_t begin_ns; // when the rank began the plan, on the machine's monotonic clock
+    int32_t count;     // 0: not asked for
+    struct op_time list[OP_TIMES_MAX];
+};
+
 #define REPORT_FIGURES_MAX 24
 struct rank_report {
     int32_t rank;
@@ -125,7 +140,15 @@ struct rank_report {
     uint64_t digest;    // of all bits of the rank's outputs: equal digests, equal results
     struct diagnosis diagnosis;
     struct provider_use use;
+    struct op_times op_times; // last: a report travels without the unused end of the list
 };
+
+// Bytes of a report that travel, for a count of operation times from 0 to OP_TIMES_MAX.
+size_t report_bytes(int32_t op_times);
+
+// True if no operation ends before it starts or later than a case may take, and the count is within
+// bounds.
+bool op_times_plausible(const struct op_times *times);
 
 enum report_phase {
     REPORT_IDLE,

@@ -103,6 +103,26 @@ static bool is_of_provider(const struct case_field *field)
            field->offset == offsetof(struct cp_case, provider_fallback);
 }
 
+// True for a field that counts only if it is set: a case without it keeps the hash that it had
+// before the field existed.
+static bool is_unset_option(const struct case_field *field, const struct cp_case *c)
+{
+    switch (field->offset) {
+    case offsetof(struct cp_case, graph):
+        return !c->graph;
+    case offsetof(struct cp_case, operation_times):
+        return !c->operation_times;
+    case offsetof(struct cp_case, nodes):
+        return !c->nodes;
+    case offsetof(struct cp_case, ranks_per_node):
+        return !c->ranks_per_node;
+    case offsetof(struct cp_case, implementation):
+        return !c->implementation[0];
+    default:
+        return !c->provider[0] && is_of_provider(field);
+    }
+}
+
 uint64_t case_hash(const struct cp_case *c)
 {
     struct cp_case same = *c;
@@ -116,11 +136,7 @@ uint64_t case_hash(const struct cp_case *c)
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const struct case_field *field = case_fields(); field->name; field++) {
         char text[MODEL_NAME_MAX];
-        if (field->kind == FIELD_LIST || (!same.provider[0] && is_of_provider(field)) ||
-            (field->offset == offsetof(struct cp_case, graph) && !c->graph) ||
-            (field->offset == offsetof(struct cp_case, nodes) && !c->nodes) ||
-            (field->offset == offsetof(struct cp_case, ranks_per_node) && !c->ranks_per_node) ||
-            (field->offset == offsetof(struct cp_case, implementation) && !c->implementation[0]))
+        if (field->kind == FIELD_LIST || is_unset_option(field, c))
             continue;
         case_get(&same, field, text, sizeof text);
         hash = hash_text(hash, text);

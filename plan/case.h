@@ -105,9 +105,10 @@ struct cp_case {
     char provider[PROVIDER_NAME_MAX]; // whose kernels compute the attention; "": our own
     bool provider_fallback;           // our own compute what the provider does not support
 
-    bool training;      // forward and backward, or forward only
-    bool deterministic; // false: the result may differ from run to run in rounding
-    bool graph;         // ranks capture their plans as CUDA graphs and replay these; only on GPUs
+    bool training;        // forward and backward, or forward only
+    bool deterministic;   // false: the result may differ from run to run in rounding
+    bool operation_times; // each rank reports when each operation of its plan ran
+    bool graph;           // ranks capture their plans as CUDA graphs and replay these; only on GPUs
     enum case_verify verify;
     enum case_inputs inputs;
     uint64_t seed; // of the inputs

@@ -116,6 +116,8 @@ static void add_unusual(struct line *line, const struct cp_case *c)
         line_add(line, " provider=%s%s", c->provider, c->provider_fallback ? "+own" : "");
     if (c->graph)
         line_add(line, " graph");
+    if (c->operation_times)
+        line_add(line, " times");
     if (!c->training)
         line_add(line, " forward");
     if (!c->deterministic)

@@ -116,6 +116,7 @@ static const struct case_field field_table[] = {
     CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
     UINT(seed, "seed of the inputs"),
     UINT(explore_seed, "0: plan order, else a legal order drawn from this seed"),
+    BOOL(operation_times, "each rank reports when each operation of its plan started and ended"),
     BOOL(graph, "launch plans as captured CUDA graphs (true) or operation by operation (false)"),
     {.name = NULL},
 };

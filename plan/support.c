@@ -156,6 +156,24 @@ static enum status check_graph_provider(const struct cp_case *c, struct error *e
                      c->provider);
 }
 
+static enum status check_times_guest(const struct cp_case *c, struct error *error)
+{
+    if (!c->implementation[0] || !c->operation_times)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "operation_times is true with implementation %s; accepted is false there, or "
+                     "implementation cpattn",
+                     c->implementation);
+}
+
+static enum status check_times_graph(const struct cp_case *c, struct error *error)
+{
+    if (!c->graph || !c->operation_times)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "operation_times is true with graph true; accepted is one of the two");
+}
+
 static enum status check_memory(const struct cp_case *c, struct error *error)
 {
     int64_t bytes;
@@ -234,6 +252,11 @@ static const struct support_rule rules[] = {
     {"a graph with a provider",
      "Its kernels need not be able to be captured, and their arguments need not outlive a call.",
      "--provider cudnn --graph true", check_graph_provider},
+    {"operation_times with an implementation that is a guest",
+     "The operations are those of a plan, and guests have no plans.",
+     "--implementation torch --operation-times true", check_times_guest},
+    {"operation_times with a graph", "A graph runs as a whole.",
+     "--graph true --operation-times true", check_times_graph},
     {"sizes that take more than 1 PiB of memory on a rank",
      "No machine has that much. The daemon also refuses what exceeds its own machine.",
      "--batch 4096 --heads 4096 --kv-heads 4096 --seqlen-q 16777216 --seqlen-kv 16777216",

@@ -119,6 +119,33 @@ static enum status decode_diagnosis(const Cpattn__V1__Diagnosis *message,
                      map_path_text(&path, "explained", text), d->explained);
 }
 
+static enum status decode_op_times(const Cpattn__V1__OperationTimes *message,
+                                   const struct map_path *parent, struct op_times *times,
+                                   struct error *error)
+{
+    struct map_path path = {.parent = parent, .name = "operation_times", .index = -1};
+    char text[MAP_PATH_MAX];
+    if (!message)
+        return STATUS_OK;
+    enum status status = map_decode(&message->base, schema_op_times, &path, times, error);
+    if (status == STATUS_OK)
+        status = check_count(message->n_start_ns, 0, OP_TIMES_MAX, &path, "start_ns", error);
+    if (status == STATUS_OK)
+        status = check_count(message->n_end_ns, (int)message->n_start_ns, (int)message->n_start_ns,
+                             &path, "end_ns", error);
+    for (size_t i = 0; status == STATUS_OK && i < message->n_start_ns; i++)
+        times->list[i] = (struct op_time){message->start_ns[i], message->end_ns[i]};
+    if (status != STATUS_OK)
+        return status;
+    times->count = (int32_t)message->n_start_ns;
+    if (op_times_plausible(times))
+        return STATUS_OK;
+    times->count = 0;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "%s has an end before its start, or after 24 hours",
+                     map_path_text(&path, NULL, text));
+}
+
 static enum status decode_rank(const Cpattn__V1__Rank *message, const struct map_path *path,
                                struct rank_report *report, struct error *error)
 {
@@ -135,6 +162,8 @@ static enum status decode_rank(const Cpattn__V1__Rank *message, const struct map
         struct map_path use = {.parent = path, .name = "use", .index = -1};
         status = map_decode(&message->use->base, schema_use, &use, &report->use, error);
     }
+    if (status == STATUS_OK)
+        status = decode_op_times(message->operation_times, path, &report->op_times, error);
     for (size_t i = 0; status == STATUS_OK && i < message->n_figures; i++) {
         struct map_path entry = {.parent = path, .name = "figures", .index = (int)i};
         status = decode_figures(message->figures[i], &entry, &report->figures[i], error);

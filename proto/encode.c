@@ -243,6 +243,28 @@ static Cpattn__V1__Figures *build_figures(struct build *b, const struct figures 
     return message;
 }
 
+static Cpattn__V1__OperationTimes *build_op_times(struct build *b, const struct op_times *times)
+{
+    Cpattn__V1__OperationTimes *message =
+        build_record(b, &cpattn__v1__operation_times__descriptor, schema_op_times, times);
+    if (!message)
+        return NULL;
+    size_t count = (size_t)times->count;
+    uint64_t *values = scratch_alloc(&b->scratch, 2 * count * sizeof(*values));
+    if (!values) {
+        b->status = scratch_refusal(&b->scratch, "operation times", b->error);
+        return NULL;
+    }
+    message->start_ns = values;
+    message->end_ns = values + count;
+    message->n_start_ns = message->n_end_ns = count;
+    for (size_t i = 0; i < count; i++) {
+        message->start_ns[i] = times->list[i].start_ns;
+        message->end_ns[i] = times->list[i].end_ns;
+    }
+    return message;
+}
+
 static Cpattn__V1__Rank *build_rank(struct build *b, const struct rank_report *report)
 {
     Cpattn__V1__Rank *message = build_record(b, &cpattn__v1__rank__descriptor, schema_rank, report);
@@ -254,6 +276,8 @@ static Cpattn__V1__Rank *build_rank(struct build *b, const struct rank_report *r
         message->diagnosis = build_record(b, &cpattn__v1__diagnosis__descriptor, schema_diagnosis,
                                           &report->diagnosis);
     message->use = build_record(b, &cpattn__v1__provider_use__descriptor, schema_use, &report->use);
+    if (report->op_times.count > 0)
+        message->operation_times = build_op_times(b, &report->op_times);
     message->n_figures = (size_t)report->figures_count;
     message->figures = build_list(b, message->n_figures);
     for (size_t i = 0; b->status == STATUS_OK && i < message->n_figures; i++)

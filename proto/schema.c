@@ -133,6 +133,11 @@ const struct map_field schema_use[] = {
     END,
 };
 
+const struct map_field schema_op_times[] = {
+    UINT(op_times, begin_ns),
+    END,
+};
+
 // -1 in each: there is no such element.
 const struct map_field schema_element[] = {
     INT(element, sequence, -1, BATCH_MAX - 1),  INT(element, head, -1, HEADS_MAX - 1),

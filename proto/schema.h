@@ -12,6 +12,7 @@ extern const struct map_field schema_rank[];        // Rank         | struct ran
 extern const struct map_field schema_timings[];     // Timings      | struct timings
 extern const struct map_field schema_diagnosis[];   // Diagnosis    | struct diagnosis
 extern const struct map_field schema_use[];         // ProviderUse  | struct provider_use
+extern const struct map_field schema_op_times[];    // OperationTimes | struct op_times
 extern const struct map_field schema_figures[];     // Figures      | struct figures, but for
 extern const struct map_field schema_tensor[];      //   its tensor, with attention, and
 extern const struct map_field schema_tensor_name[]; //   its name, with another kind of job

@@ -98,6 +98,7 @@ static enum status cpu_execute(struct engine *e, struct job *j, struct error *er
         .job = j->number,
         .attends = j->attends,
         .scratch = self(e)->scratch,
+        .op_times = j->c->operation_times ? &j->report->op_times : NULL,
     };
     return executor_run(&execution, &j->report->timings, error);
 }

@@ -53,9 +53,36 @@ static void progress_note(const struct executor *x, const struct op *op, int wai
                                                           .waiting_for = waiting_for});
 }
 
+// ---- times ----
+
+static struct op_time *op_time(const struct executor *x, int32_t index)
+{
+    struct op_times *times = x->e->op_times;
+    return times && index < times->count ? &times->list[index] : NULL;
+}
+
+static void op_times_begin(const struct executor *x, uint64_t now_ns)
+{
+    struct op_times *times = x->e->op_times;
+    if (!times)
+        return;
+    times->begin_ns = now_ns;
+    times->count = x->plan->op_count < OP_TIMES_MAX ? x->plan->op_count : OP_TIMES_MAX;
+}
+
+static void op_started(const struct executor *x, int32_t index)
+{
+    struct op_time *time = op_time(x, index);
+    if (time)
+        time->start_ns = clock_now_ns() - x->e->op_times->begin_ns;
+}
+
 static void op_finished(struct executor *x, int32_t index)
 {
     const struct op *op = &x->plan->ops[index];
+    struct op_time *time = op_time(x, index);
+    if (time)
+        time->end_ns = clock_now_ns() - x->e->op_times->begin_ns;
     x->done[index] = true;
     int32_t next = index + 1;
     while (next < x->plan->op_count && x->plan->ops[next].stream != op->stream)
@@ -153,6 +180,7 @@ static int64_t staging_bytes(const struct plan *plan)
 static enum status exchange_start(struct executor *x, int32_t index, struct error *error)
 {
     const struct op *op = &x->plan->ops[index];
+    op_started(x, index);
     messages_make(x, op);
     progress_note(x, op, -1);
     x->exchange_start_ns = clock_now_ns();
@@ -261,6 +289,7 @@ static enum status move_make(struct executor *x, struct move move, bool only, st
     }
     const struct op *op = &x->plan->ops[move.op];
     progress_note(x, op, -1);
+    op_started(x, move.op);
     // NOLINTNEXTLINE(bugprone-branch-clone): FAULT() is nothing in most builds.
     if (op->phase == PHASE_FORWARD)
         FAULT(FORWARD);
@@ -325,6 +354,7 @@ static enum status executor_loop(struct executor *x, struct error *error)
 {
     uint64_t start_ns = clock_now_ns();
     x->timings->forward_ns = start_ns;
+    op_times_begin(x, start_ns);
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !finished(x))
         status = step(x, error);

@@ -20,6 +20,7 @@ struct execution {
     uint64_t job;                  // with phase and step it names each exchange to the peers
     const struct attends *attends; // what is prepared; NULL: as in rank/operations.h
     void *scratch;                 // attends->scratch_bytes of it
+    struct op_times *op_times;     // filled in if it is not NULL
 };
 
 // Runs all operations. Without an explore_seed in the plan's case each exchange starts as early and
@@ -27,8 +28,9 @@ struct execution {
 // ready, and when an exchange that has finished is noticed, are drawn from it, and receive regions
 // are filled with NaN when their exchange starts. The results are the same to the bit.
 //
-// Fills forward, backward, exchange and exposed times of `timings`. Errors of operations and of the
-// transport are passed on; INTERNAL when the plan leaves nothing that could be done.
+// Fills forward, backward, exchange and exposed times of `timings`, and e->op_times. Errors of
+// operations and of the transport are passed on; INTERNAL when the plan leaves nothing that could
+// be done.
 enum status executor_run(const struct execution *e, struct timings *timings,
                          struct error *error) MUST_CHECK;
 

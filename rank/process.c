@@ -244,7 +244,8 @@ static enum status job_serve(struct rank *r, const struct channel_frame *frame, 
     if (status != STATUS_OK)
         return status;
     FAULT(REPORT);
-    status = say(r, CHANNEL_REPORT, frame->job, &report, sizeof(report), error);
+    status =
+        say(r, CHANNEL_REPORT, frame->job, &report, report_bytes(report.op_times.count), error);
     FAULT(REPORTED);
     return status;
 }

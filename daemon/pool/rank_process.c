@@ -89,24 +89,41 @@ static bool report_plausible(const struct rank_report *report, int rank, bool at
                      report->refusal.status < STATUS_COUNT && report->figures_count >= 0 &&
                      report->figures_count <= REPORT_FIGURES_MAX &&
                      diagnosis_plausible(&report->diagnosis, attention) &&
-                     use_plausible(&report->use);
+                     op_times_plausible(&report->op_times) && use_plausible(&report->use);
     for (int i = 0; plausible && i < report->figures_count; i++)
         plausible = tensor_plausible(&report->figures[i], attention) &&
                     figures_plausible(&report->figures[i], pass);
     return plausible;
 }
 
+// Copies a report whose length follows from its count of operation times.
+static enum status report_take(const struct channel_frame *frame, const void *payload,
+                               struct rank_report *report, struct error *error)
+{
+    enum { FIXED = offsetof(struct rank_report, op_times.list) };
+    if (frame->length < FIXED)
+        return channel_expect(frame, FIXED, error);
+    memcpy(report, payload, FIXED);
+    if (report->op_times.count < 0 || report->op_times.count > OP_TIMES_MAX)
+        return error_set(error, STATUS_DATA_LOSS, "a report has times of %d operations",
+                         report->op_times.count);
+    size_t bytes = report_bytes(report->op_times.count);
+    enum status status = channel_expect(frame, (uint32_t)bytes, error);
+    if (status == STATUS_OK)
+        memcpy(report, payload, bytes);
+    return status;
+}
+
 static enum status on_report(struct rank_process *r, const struct channel_frame *frame,
                              const void *payload, struct error *error)
 {
     struct rank_report *report = &r->crew->reports[r->rank];
-    enum status status = channel_expect(frame, sizeof(*report), error);
-    if (status != STATUS_OK)
-        return status;
     if (frame->job == 0 || frame->job != r->crew->job || r->reported)
         return error_set(error, STATUS_DATA_LOSS, "rank %d reports on a case it does not run",
                          r->rank);
-    memcpy(report, payload, sizeof(*report));
+    enum status status = report_take(frame, payload, report, error);
+    if (status != STATUS_OK)
+        return status;
     if (!report_plausible(report, r->rank, r->crew->kind == &job_kind_attention))
         return error_set(error, STATUS_DATA_LOSS, "rank %d reports impossible figures", r->rank);
     text_clean(report->refusal.text, sizeof(report->refusal.text));

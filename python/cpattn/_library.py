@@ -137,6 +137,15 @@ class ResultStruct(ctypes.Structure):
     ]
 
 
+class OperationTimeStruct(ctypes.Structure):
+    """struct cpattn_operation_time"""
+
+    _fields_ = [
+        ("start_ns", ctypes.c_uint64),
+        ("end_ns", ctypes.c_uint64),
+    ]
+
+
 class RankStruct(ctypes.Structure):
     """struct cpattn_rank"""
 
@@ -164,6 +173,9 @@ class RankStruct(ctypes.Structure):
         ("provider_reason", ctypes.c_char_p),
         ("launch_ns", ctypes.c_uint64),
         ("operations", ctypes.c_int32),
+        ("operation_times_count", ctypes.c_int32),
+        ("operations_begin_ns", ctypes.c_uint64),
+        ("operation_times", ctypes.POINTER(OperationTimeStruct)),
     ]
 
 

@@ -237,7 +237,7 @@ static enum status work_wait(struct cuda *cuda, struct job *j, struct error *err
     if (status == STATUS_OK)
         status = attention_cuda_finish(cuda->backend, error);
     if (status == STATUS_OK && cuda->executor)
-        status = cuda_executor_timings(cuda->executor, timings, error);
+        status = cuda_executor_timings(cuda->executor, timings, &j->report->op_times, error);
     if (status != STATUS_OK)
         return status;
     cudaError_t result =

@@ -240,6 +240,18 @@ static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaS
     return result;
 }
 
+// Records where an operation starts or ends on its stream, if the case asks for that.
+static cudaError_t op_time_record(struct cuda_executor *x, int32_t index, cudaStream_t stream,
+                                  bool end)
+{
+    struct event_pairs *ops = &x->times->ops;
+    if (!x->plan->c.operation_times || index >= OP_TIMES_MAX)
+        return cudaSuccess;
+    ops->count = index + 1;
+    return events_record(&x->times->events, stream,
+                         end ? &ops->list[index].to : &ops->list[index].from);
+}
+
 static enum status op_put(struct cuda_executor *x, int32_t index, struct error *error)
 {
     const struct op *op = &x->plan->ops[index];
@@ -248,10 +260,16 @@ static enum status op_put(struct cuda_executor *x, int32_t index, struct error *
     cudaError_t result = waits_put(x, op, stream);
     if (result != cudaSuccess)
         return cuda_failed(x, result, op, error);
+    result = op_time_record(x, index, stream, false);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, op, error);
     enum status status = op->kind == OP_EXCHANGE ? exchange_put(x, op, stream, error)
                                                  : compute_put(x, op, stream, error);
     if (status != STATUS_OK)
         return status;
+    result = op_time_record(x, index, stream, true);
+    if (result != cudaSuccess)
+        return cuda_failed(x, result, op, error);
     if (position_is_marked(op))
         marks_put(&x->marks, op->stream, stream, (uint32_t)index + 1);
     if (x->awaited[index])
@@ -377,6 +395,7 @@ static enum status plan_put(struct cuda_executor *x, struct error *error)
 {
     struct timeline *times = x->times;
     cudaStream_t compute = x->streams[STREAM_COMPUTE];
+    times->begin_ns = clock_now_ns();
     cudaError_t result = events_record(&times->events, compute, &times->begin);
     if (result == cudaSuccess)
         result = streams_join(x, STREAM_COMPUTE, STREAM_COMM);
@@ -492,9 +511,11 @@ enum status cuda_executor_wait(struct cuda_executor *x, struct error *error)
 }
 
 enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timings,
-                                  struct error *error)
+                                  struct op_times *op_times, struct error *error)
 {
     cudaError_t result = timeline_read(x->times, timings);
+    if (result == cudaSuccess)
+        result = timeline_read_ops(x->times, op_times);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
 }
 

@@ -46,8 +46,9 @@ enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execu
 // INTERNAL with CUDA's or NCCL's sentence and the operation, when either has failed.
 enum status cuda_executor_wait(struct cuda_executor *x, struct error *error) MUST_CHECK;
 
-// Fills forward, backward, exchange and exposed times, after the wait.
+// Fills forward, backward, exchange and exposed times, and with operation_times in the case those
+// of the operations, after the wait.
 enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timings,
-                                  struct error *error) MUST_CHECK;
+                                  struct op_times *op_times, struct error *error) MUST_CHECK;
 
 #endif

@@ -14,20 +14,23 @@ void timeline_fini(struct timeline *t)
     events_fini(&t->events);
     free(t->exchanges.list);
     free(t->exposed.list);
+    free(t->ops.list);
     timeline_init(t);
 }
 
 bool timeline_reset(struct timeline *t, int op_count)
 {
     events_reset(&t->events);
-    t->exchanges.count = t->exposed.count = 0;
+    t->exchanges.count = t->exposed.count = t->ops.count = 0;
     if (op_count + 1 <= t->pair_max)
         return true;
     free(t->exchanges.list);
     free(t->exposed.list);
+    free(t->ops.list);
     t->exchanges.list = calloc((size_t)op_count + 1, sizeof(struct event_pair));
     t->exposed.list = calloc((size_t)op_count + 1, sizeof(struct event_pair));
-    t->pair_max = t->exchanges.list && t->exposed.list ? op_count + 1 : 0;
+    t->ops.list = calloc((size_t)op_count + 1, sizeof(struct event_pair));
+    t->pair_max = t->exchanges.list && t->exposed.list && t->ops.list ? op_count + 1 : 0;
     return t->pair_max > 0;
 }
 
@@ -59,5 +62,22 @@ cudaError_t timeline_read(const struct timeline *t, struct timings *timings)
         result = pairs_sum(t, &t->exposed, &timings->exposed_ns);
     timings->forward_ns = forward_ns;
     timings->backward_ns = total_ns > forward_ns ? total_ns - forward_ns : 0;
+    return result;
+}
+
+cudaError_t timeline_read_ops(const struct timeline *t, struct op_times *times)
+{
+    cudaError_t result = cudaSuccess;
+    times->begin_ns = t->begin_ns;
+    for (int i = 0; i < t->ops.count && result == cudaSuccess; i++) {
+        struct op_time *time = &times->list[i];
+        uint64_t length_ns = 0;
+        result = events_between_ns(&t->events, t->begin, t->ops.list[i].from, &time->start_ns);
+        if (result == cudaSuccess)
+            result =
+                events_between_ns(&t->events, t->ops.list[i].from, t->ops.list[i].to, &length_ns);
+        time->end_ns = time->start_ns + length_ns;
+    }
+    times->count = result == cudaSuccess ? t->ops.count : 0;
     return result;
 }

@@ -20,7 +20,10 @@ struct event_pairs {
 struct timeline {
     struct events events;
     struct event_pairs exchanges, exposed;
+    struct event_pairs ops; // of the plan's first operations, up to OP_TIMES_MAX; where they are
+                            // asked for
     int pair_max;
+    uint64_t begin_ns;                         // the host's clock just before `begin` was recorded
     int begin, forward_end[PLAN_STREAMS], end; // events
 };
 
@@ -32,5 +35,8 @@ bool timeline_reset(struct timeline *t, int op_count);
 
 // Fills forward, backward, exchange and exposed times, once the device is through.
 cudaError_t timeline_read(const struct timeline *t, struct timings *timings);
+
+// Fills the times of the operations that were recorded, once the device is through.
+cudaError_t timeline_read_ops(const struct timeline *t, struct op_times *times);
 
 #endif

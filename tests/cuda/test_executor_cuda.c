@@ -237,6 +237,19 @@ static void case_draw(uint64_t seed, struct cp_case *c)
 
 // ---- tests ----
 
+// With operation_times every operation has a time, and starts when what it waits for has ended.
+static void op_times_check(const struct plan *plan, const struct op_times *times)
+{
+    ck_assert_int_eq(times->count, plan->c.operation_times ? plan->op_count : 0);
+    for (int32_t i = 0; i < times->count; i++) {
+        const struct op *op = &plan->ops[i];
+        ck_assert_uint_ge(times->list[i].end_ns, times->list[i].start_ns);
+        for (int32_t w = 0; w < op->wait_count; w++)
+            ck_assert_uint_ge(times->list[i].start_ns,
+                              times->list[plan->waits[op->wait_first + w]].end_ns);
+    }
+}
+
 START_TEST(any_order_gives_the_bits_of_the_cpu)
 {
     struct cp_case c;
@@ -246,14 +259,18 @@ START_TEST(any_order_gives_the_bits_of_the_cpu)
     case_draw((uint64_t)_i, &c);
     ck_assert_int_eq(world_run(&c, reports, &error), STATUS_OK);
     for (int order = 0; order < 2 * ORDERS; order++) {
+        c.operation_times = order % 4 >= 2;
         world_start(&c, order % 2);
         while (fake_step(&random))
             continue;
         ck_assert_msg(fake_is_idle(), "something waits for what never comes");
         for (int rank = 0; rank < c.world_size; rank++) {
             struct timings timings = {0};
-            ck_assert_int_eq(cuda_executor_timings(ranks[rank].executor, &timings, &error),
-                             STATUS_OK);
+            struct op_times op_times;
+            ck_assert_int_eq(
+                cuda_executor_timings(ranks[rank].executor, &timings, &op_times, &error),
+                STATUS_OK);
+            op_times_check(ranks[rank].plan, &op_times);
             ck_assert_uint_eq(rank_digest(&ranks[rank]), reports[rank].digest);
             ck_assert(!c.training || timings.backward_ns > 0);
         }
@@ -296,8 +313,10 @@ static void world_repeat(const struct cp_case *c, const struct rank_report *repo
     ck_assert_msg(fake_is_idle(), "something waits for what never comes");
     for (int rank = 0; rank < c->world_size; rank++) {
         struct timings timings = {0};
+        struct op_times op_times;
         struct error error;
-        ck_assert_int_eq(cuda_executor_timings(ranks[rank].executor, &timings, &error), STATUS_OK);
+        ck_assert_int_eq(cuda_executor_timings(ranks[rank].executor, &timings, &op_times, &error),
+                         STATUS_OK);
         ck_assert_uint_eq(rank_digest(&ranks[rank]), reports[rank].digest);
         ck_assert(!c->training || timings.backward_ns > 0);
     }

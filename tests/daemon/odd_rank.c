@@ -54,10 +54,16 @@ static struct rank_report passed(void)
     return report;
 }
 
+// Sends as much of a report as a sound rank would.
+static void report_say(uint32_t generation, uint64_t job, const struct rank_report *report)
+{
+    say(CHANNEL_REPORT, generation, job, report, report_bytes(report->op_times.count));
+}
+
 static void report_send(uint64_t job)
 {
     struct rank_report report = passed();
-    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    report_say(self.generation, job, &report);
 }
 
 static void failure_send(uint64_t job, int kind, int peer)
@@ -104,7 +110,7 @@ static void odd_case(uint64_t job)
 static void odd_short(uint64_t job)
 {
     struct rank_report report = passed();
-    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report) / 2);
+    say(CHANNEL_REPORT, self.generation, job, &report, report_bytes(0) / 2);
     sleep_for_good();
 }
 
@@ -125,7 +131,7 @@ static void odd_figures(uint64_t job)
 {
     struct rank_report report = passed();
     report.figures_count = 1000000;
-    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    report_say(self.generation, job, &report);
     sleep_for_good();
 }
 
@@ -134,7 +140,7 @@ static void odd_tensor(uint64_t job)
     struct rank_report report = passed();
     report.figures_count = 1;
     report.figures[0].tensor = TENSOR_COUNT;
-    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    report_say(self.generation, job, &report);
     sleep_for_good();
 }
 
@@ -143,7 +149,7 @@ static void odd_broken(uint64_t job)
     struct rank_report report = passed();
     report.figures_count = 1;
     report.figures[0] = (struct figures){.tensor = TENSOR_DK, .broken = RULE_ROW, .elements = 1};
-    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    report_say(self.generation, job, &report);
     sleep_for_good();
 }
 
@@ -152,7 +158,7 @@ static void odd_judged(uint64_t job)
     struct rank_report report = passed();
     report.figures_count = 1;
     report.figures[0] = (struct figures){.tensor = TENSOR_DK, .elements = 1, .judged = 2};
-    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    report_say(self.generation, job, &report);
     sleep_for_good();
 }
 
@@ -161,6 +167,32 @@ static void odd_diagnosis(uint64_t job)
     struct rank_report report = passed();
     report.pass = false;
     report.diagnosis = (struct diagnosis){.tensor = TENSOR_DK, .explained = 2, .text = "guess"};
+    report_say(self.generation, job, &report);
+    sleep_for_good();
+}
+
+// An operation that ends before it starts.
+static void odd_times(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.op_times = (struct op_times){.begin_ns = 1, .count = 1, .list = {{7, 6}}};
+    report_say(self.generation, job, &report);
+    sleep_for_good();
+}
+
+// Fewer times than the count says.
+static void odd_few_times(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.op_times.count = 3;
+    say(CHANNEL_REPORT, self.generation, job, &report, report_bytes(2));
+    sleep_for_good();
+}
+
+static void odd_many_times(uint64_t job)
+{
+    struct rank_report report = passed();
+    report.op_times.count = OP_TIMES_MAX + 1;
     say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
     sleep_for_good();
 }
@@ -169,7 +201,7 @@ static void odd_stale(uint64_t job)
 {
     struct rank_report report = passed();
     report.pass = false;
-    say(CHANNEL_REPORT, self.generation - 1, job, &report, sizeof(report));
+    report_say(self.generation - 1, job, &report);
     report_send(job);
 }
 
@@ -362,7 +394,7 @@ static void odd_fail_verdict(uint64_t job)
                                          .remark = REMARK_LONG_SUM};
     report.diagnosis =
         (struct diagnosis){.tensor = TENSOR_DK, .explained = 0.75, .text = "half\033of it"};
-    say(CHANNEL_REPORT, self.generation, job, &report, sizeof(report));
+    report_say(self.generation, job, &report);
 }
 
 static const struct {
@@ -400,6 +432,9 @@ static const struct {
     {"hoard", odd_hoard},
     {"judged", odd_judged},
     {"diagnosis", odd_diagnosis},
+    {"times", odd_times},
+    {"few_times", odd_few_times},
+    {"many_times", odd_many_times},
 };
 
 // ---- the process -------------------------------------------------------------------------------

@@ -120,6 +120,9 @@ static const struct {
     {"broken", "impossible figures"},
     {"judged", "impossible figures"},
     {"diagnosis", "impossible figures"},
+    {"times", "impossible figures"},
+    {"few_times", "bytes of payload"},
+    {"many_times", "times of 513 operations"},
     {"blame", "an impossible failure"},
     {"mute", "closed its channel"},
 };

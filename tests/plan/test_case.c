@@ -430,7 +430,8 @@ START_TEST(hash_sees_every_field)
                                            {"explore_seed", "1"},
                                            {"nodes", "2"},
                                            {"ranks_per_node", "1"},
-                                           {"graph", "true"}};
+                                           {"graph", "true"},
+                                           {"operation_times", "true"}};
     struct cp_case c = cases_usual();
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
         struct cp_case changed = c;

@@ -183,8 +183,8 @@ START_TEST(serves_cases_until_told_to_stop)
         for (int rank = 0; rank < 2; rank++) {
             ck_assert_int_eq(hear(&p, rank, &frame, payload_buffer), CHANNEL_REPORT);
             ck_assert_uint_eq(frame.job, job);
-            ck_assert_uint_eq(frame.length, sizeof(struct rank_report));
-            memcpy(&reports[job - 1][rank], payload_buffer, sizeof(struct rank_report));
+            ck_assert_uint_eq(frame.length, report_bytes(0));
+            memcpy(&reports[job - 1][rank], payload_buffer, frame.length);
             ck_assert_int_eq(reports[job - 1][rank].rank, rank);
             ck_assert(reports[job - 1][rank].pass);
             struct progress_view view = progress_load(&p.progress[rank]);

@@ -150,6 +150,8 @@ void sample_case(struct sample *s, struct cp_case *c)
         }
         if (c->implementation[0] || c->provider[0])
             c->graph = false;
+        if (c->implementation[0] || c->graph)
+            c->operation_times = false;
         sample_lists(s, c);
         if (case_is_causal(c))
             c->window_right = sample_range(s, -1, 0);
@@ -230,6 +232,16 @@ static void sample_timings(struct sample *s, struct timings *t)
         *all[i] = sample_bits(s);
 }
 
+static void sample_op_times(struct sample *s, struct op_times *times)
+{
+    times->count = (int32_t)sample_range(s, 0, OP_TIMES_MAX);
+    times->begin_ns = times->count > 0 ? sample_bits(s) : 0;
+    for (int32_t i = 0; i < times->count; i++) {
+        times->list[i].end_ns = sample_bits(s) % (TIMEOUT_MAX_NS + 1);
+        times->list[i].start_ns = sample_bits(s) % (times->list[i].end_ns + 1);
+    }
+}
+
 void sample_result(struct sample *s, int world_size, struct wire_result *r)
 {
     r->verdict = (enum wire_verdict)(VERDICT_PASS + sample_bits(s) % 3);
@@ -256,6 +268,7 @@ void sample_result(struct sample *s, int world_size, struct wire_result *r)
             (struct provider_use){.own_forward = (int32_t)sample_range(s, 0, INT32_MAX),
                                   .provider_backward = (int32_t)sample_range(s, 0, INT32_MAX)};
         sample_text(s, report->use.reason, sizeof report->use.reason, false);
+        sample_op_times(s, &report->op_times);
     }
 }
 
@@ -411,6 +424,10 @@ void sample_result_largest(struct wire_result *r)
     for (int rank = 0; rank < WORLD_SIZE_MAX; rank++) {
         struct rank_report *report = &r->ranks[rank];
         report->figures_count = REPORT_FIGURES_MAX;
+        report->op_times.begin_ns = UINT64_MAX;
+        report->op_times.count = OP_TIMES_MAX;
+        for (int i = 0; i < OP_TIMES_MAX; i++)
+            report->op_times.list[i] = (struct op_time){TIMEOUT_MAX_NS, TIMEOUT_MAX_NS};
         report->diagnosis.tensor = TENSOR_COUNT - 1;
         report->diagnosis.explained = 0.9;
         memset(report->diagnosis.text, 'd', sizeof report->diagnosis.text - 1);

@@ -8,6 +8,7 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/trace_file.h"
 #include "client/submit/outcome/bench_record.h"
 #include "client/submit/show/bench_table.h"
 #include "client/submit/show/progress.h"
@@ -29,11 +30,11 @@ struct bench_options {
     };
     const struct options_asking *asking; // of that
     struct sweep *sweep;
-    const char *save, *compare;
+    const char *save, *compare, *trace;
     int repeat, warmup, slower;
 };
 
-enum { KEY_REPEAT = 1, KEY_WARMUP, KEY_SAVE, KEY_COMPARE, KEY_SLOWER };
+enum { KEY_REPEAT = 1, KEY_WARMUP, KEY_SAVE, KEY_COMPARE, KEY_SLOWER, KEY_TRACE };
 
 static const struct argp_option option_table[] = {
     {.doc = "How to measure and show it:", .group = 100},
@@ -43,6 +44,10 @@ static const struct argp_option option_table[] = {
     {"compare", KEY_COMPARE, "FILE", 0,
      "compare with the bench that this file records; exit with 1 if a case has become slower", 100},
     {"slower", KEY_SLOWER, "PERCENT", 0, "with --compare: how much slower a case may be [5]", 100},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "run the case once more and write a trace for Perfetto: its operations, predicted and "
+     "measured",
+     100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -61,6 +66,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_SLOWER:
         return options_count("slower", value, 0, 10000, &o->slower);
+    case KEY_TRACE:
+        o->trace = value;
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -156,10 +164,28 @@ static void verify_not(struct job_spec *spec)
         (void)!job_spec_set(spec, "verify", "false", NULL);
 }
 
+// One more run, so that taking the times of operations does not disturb the timed runs.
+static int run_traced(struct session *s)
+{
+    struct cpattn_result *result = NULL;
+    struct outcome outcome = {.kind = OUTCOME_NOT_RUN};
+    struct timeline_rates rates;
+    struct job_spec spec = s->spec;
+    trace_file_ask(&spec.attention);
+    timeline_rates_init(&rates);
+    int exit_status = run(s, &spec, &s->digest, &outcome, &result);
+    if (exit_status == COMMAND_PASS)
+        exit_status = trace_file_write(s->options->trace, &spec.attention, &rates, result);
+    outcome_fini(&outcome);
+    cpattn_result_destroy(result);
+    return exit_status;
+}
+
 static int measure(struct session *s, const struct job_spec *asked)
 {
     const struct bench_options *o = s->options;
-    progress_init(&s->progress, stderr, 1 + o->warmup + o->repeat, command_now_ns());
+    int count = 1 + o->warmup + o->repeat + (o->trace != NULL);
+    progress_init(&s->progress, stderr, count, command_now_ns());
     s->progress.runs = true;
     int exit_status = run_verified(s, asked);
     s->spec = *asked;
@@ -168,6 +194,8 @@ static int measure(struct session *s, const struct job_spec *asked)
         exit_status = run_timed(s, false);
     for (int i = 0; i < o->repeat && exit_status == COMMAND_PASS && !command_interrupted(); i++)
         exit_status = run_timed(s, true);
+    if (o->trace && exit_status == COMMAND_PASS && !command_interrupted())
+        exit_status = run_traced(s);
     return command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
 }
 
@@ -366,9 +394,22 @@ static int close_files(struct series *series, int exit_status)
     return exit_status ? exit_status : command_exit(STATUS_DATA_LOSS);
 }
 
+// False after a complaint.
+static bool can_trace(const struct bench_options *o)
+{
+    int points = sweep_points(o->sweep);
+    if (o->kind != &job_kind_attention)
+        command_complain("--trace takes a case of attention, and this is a %s", o->kind->name);
+    else if (points > 1)
+        command_complain("--trace takes one case, and these options stand for %d", points);
+    return o->kind == &job_kind_attention && points == 1;
+}
+
 static int bench(const struct bench_options *o)
 {
     struct series series = {.options = o};
+    if (o->trace && !can_trace(o))
+        return COMMAND_USAGE;
     int exit_status = open_files(&series);
     if (!exit_status) {
         command_catch_interrupts();

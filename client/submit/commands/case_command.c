@@ -32,7 +32,7 @@ static const struct argp_option option_table[] = {
      100},
     {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
     {"trace", KEY_TRACE, "FILE", 0,
-     "write a trace for Perfetto: the predicted timeline of each rank and the measured times", 100},
+     "write a trace for Perfetto: the operations of each rank, predicted and measured", 100},
     {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 100},
     {.name = NULL}};
 
@@ -207,5 +207,7 @@ int command_case(int argc, char **argv)
 {
     struct case_options options = {.repeat = 1};
     int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
+    if (options.trace)
+        trace_file_ask(&options.about.c);
     return exit_status ? exit_status : submit(&options);
 }

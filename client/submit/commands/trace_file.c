@@ -20,11 +20,16 @@ static int write_file(const char *path, struct plan *const *plans, const struct 
     trace_begin(&trace, file.out);
     trace_predicted(&trace, plans, timeline);
     if (result)
-        trace_measured(&trace, result);
+        trace_measured(&trace, result, plans, timeline);
     if (whole_file_commit(&file, trace_end(&trace)))
         return COMMAND_PASS;
     command_complain("%s could not be written: %s", path, strerror(errno));
     return command_exit(STATUS_DATA_LOSS);
+}
+
+void trace_file_ask(struct cp_case *c)
+{
+    c->operation_times = !c->implementation[0] && !c->graph;
 }
 
 int trace_file_write(const char *path, const struct cp_case *c, const struct timeline_rates *rates,

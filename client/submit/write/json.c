@@ -121,6 +121,21 @@ static json_t *rank_times(struct json_writer *w, const struct cpattn_rank *r)
     return object;
 }
 
+static json_t *operation_times(struct json_writer *w, const struct cpattn_rank *r)
+{
+    json_t *object = json_object(), *starts = json_array(), *ends = json_array();
+    for (int32_t i = 0; i < r->operation_times_count; i++) {
+        const struct cpattn_operation_time *time = &r->operation_times[i];
+        if (json_array_append_new(starts, json_integer((json_int_t)time->start_ns)) ||
+            json_array_append_new(ends, json_integer((json_int_t)time->end_ns)))
+            w->failed = true;
+    }
+    json_put_int(w, object, "begin_ns", (int64_t)r->operations_begin_ns);
+    json_put(w, object, "start_ns", starts);
+    json_put(w, object, "end_ns", ends);
+    return object;
+}
+
 static json_t *rank_rates(struct json_writer *w, const struct cp_case *c,
                           const struct cpattn_rank *rank)
 {
@@ -168,6 +183,8 @@ static json_t *rank_object(struct json_writer *w, const struct cp_case *c,
         json_put(w, object, "tflops", rank_rates(w, c, rank));
     }
     json_put(w, object, "times_ns", rank_times(w, rank));
+    if (rank->operation_times_count > 0)
+        json_put(w, object, "operation_times", operation_times(w, rank));
     for (int i = 0; (f = cpattn_result_figures(result, rank->rank, i)); i++)
         if (json_array_append_new(figures, figures_object(w, f)))
             w->failed = true;

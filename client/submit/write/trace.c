@@ -63,34 +63,46 @@ static const char *phase_name(const struct op *op)
     return op->phase == PHASE_FORWARD ? "forward" : "backward";
 }
 
-static void put_op(struct trace *t, const struct plan *plan, int32_t index,
-                   const struct timeline_span *span)
+// What an operation is, as the first of its arguments.
+static void put_arguments(struct trace *t, const struct plan *plan, int32_t index)
 {
     const struct op *op = &plan->ops[index];
     int64_t sent, received;
-    put_slice(t, op_kind_name(op->kind), phase_name(op), pid_predicted(plan->rank), (int)op->stream,
-              span->start * 1e6, (span->end - span->start) * 1e6);
     fprintf(t->out, ",\"args\":{\"operation\":%" PRId32 ",\"step\":%" PRId32, index, op->step);
     if (op->kind == OP_EXCHANGE) {
         timeline_traffic(plan, op, &sent, &received);
-        fprintf(t->out,
-                ",\"sent_bytes\":%" PRId64 ",\"received_bytes\":%" PRId64
-                ",\"waited_us\":%.4f,\"last_rank\":%" PRId32,
-                sent, received, (span->moves - span->start) * 1e6, span->last);
+        fprintf(t->out, ",\"sent_bytes\":%" PRId64 ",\"received_bytes\":%" PRId64, sent, received);
     } else if (op_flops(plan, op) > 0) {
         fprintf(t->out, ",\"flop\":%.0f", op_flops(plan, op));
     } else {
         fprintf(t->out, ",\"touched_bytes\":%" PRId64, timeline_bytes(op));
     }
+}
+
+static void put_op(struct trace *t, const struct plan *plan, int32_t index,
+                   const struct timeline_span *span)
+{
+    const struct op *op = &plan->ops[index];
+    put_slice(t, op_kind_name(op->kind), phase_name(op), pid_predicted(plan->rank), (int)op->stream,
+              span->start * 1e6, (span->end - span->start) * 1e6);
+    put_arguments(t, plan, index);
+    if (op->kind == OP_EXCHANGE)
+        fprintf(t->out, ",\"waited_us\":%.4f,\"last_rank\":%" PRId32,
+                (span->moves - span->start) * 1e6, span->last);
     fputs("}}", t->out);
+}
+
+static void name_streams(struct trace *t, int pid)
+{
+    for (int stream = 0; stream < PLAN_STREAMS; stream++)
+        name_thread(t, pid, stream, stream == STREAM_COMM ? "exchanges" : "computes");
 }
 
 static void put_plan(struct trace *t, const struct plan *plan, const struct timeline_rank *rank)
 {
     int pid = pid_predicted(plan->rank);
     name_process(t, pid, plan->rank, "predicted");
-    for (int stream = 0; stream < PLAN_STREAMS; stream++)
-        name_thread(t, pid, stream, stream == STREAM_COMM ? "exchanges" : "computes");
+    name_streams(t, pid);
     for (int32_t i = 0; i < plan->op_count; i++)
         put_op(t, plan, i, &rank->spans[i]);
 }
@@ -153,6 +165,56 @@ static void put_messages(struct trace *t, struct plan *const *plans,
     }
 }
 
+// ---- the measurement --------------------------------------------------------------------------
+
+// Of the phases; the streams have the numbers before it.
+#define TID_PHASES PLAN_STREAMS
+
+static void put_phases(struct trace *t, const struct cpattn_rank *rank, double at_us)
+{
+    const struct {
+        const char *name;
+        uint64_t ns;
+    } phases[] = {{"forward", rank->forward_ns},
+                  {"backward", rank->backward_ns},
+                  {"reference", rank->reference_ns},
+                  {"compare", rank->compare_ns}};
+    name_thread(t, pid_measured(rank->rank), TID_PHASES, "phases");
+    for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++) {
+        if (!phases[i].ns)
+            continue;
+        put_slice(t, phases[i].name, "phase", pid_measured(rank->rank), TID_PHASES, at_us,
+                  (double)phases[i].ns / 1e3);
+        fputs(",\"args\":{}}", t->out);
+        at_us += (double)phases[i].ns / 1e3;
+    }
+}
+
+static void put_measured_op(struct trace *t, const struct plan *plan, int32_t index,
+                            const struct cpattn_operation_time *time, double begin_us,
+                            const struct timeline_span *predicted)
+{
+    const struct op *op = &plan->ops[index];
+    put_slice(t, op_kind_name(op->kind), phase_name(op), pid_measured(plan->rank), (int)op->stream,
+              begin_us + (double)time->start_ns / 1e3,
+              (double)(time->end_ns - time->start_ns) / 1e3);
+    put_arguments(t, plan, index);
+    fprintf(t->out, ",\"predicted_us\":%.4f}}", (predicted->end - predicted->start) * 1e6);
+}
+
+// The earliest beginning of a plan among the ranks with operation times; 0: none has them.
+static uint64_t first_begin_ns(const struct cpattn_result *result)
+{
+    uint64_t first_ns = 0;
+    for (int r = 0; r < result->world_size; r++) {
+        const struct cpattn_rank *rank = cpattn_result_rank(result, r);
+        if (rank && rank->operation_times_count > 0 &&
+            (first_ns == 0 || rank->operations_begin_ns < first_ns))
+            first_ns = rank->operations_begin_ns;
+    }
+    return first_ns;
+}
+
 // ---- the file ---------------------------------------------------------------------------------
 
 void trace_begin(struct trace *trace, FILE *out)
@@ -169,30 +231,24 @@ void trace_predicted(struct trace *trace, struct plan *const *plans,
     put_messages(trace, plans, timeline);
 }
 
-void trace_measured(struct trace *trace, const struct cpattn_result *result)
+void trace_measured(struct trace *trace, const struct cpattn_result *result,
+                    struct plan *const *plans, const struct timeline *timeline)
 {
-    const struct cpattn_rank *rank;
-    for (int r = 0; r < result->world_size; r++) {
-        if (!(rank = cpattn_result_rank(result, r)))
+    uint64_t first_ns = first_begin_ns(result);
+    for (int r = 0; r < result->world_size && r < timeline->world_size; r++) {
+        const struct cpattn_rank *rank = cpattn_result_rank(result, r);
+        double begin_us = 0;
+        if (!rank)
             continue;
-        const struct {
-            const char *name;
-            uint64_t ns;
-        } phases[] = {{"forward", rank->forward_ns},
-                      {"backward", rank->backward_ns},
-                      {"reference", rank->reference_ns},
-                      {"compare", rank->compare_ns}};
-        double at_us = 0;
+        if (rank->operation_times_count > 0)
+            begin_us = (double)(rank->operations_begin_ns - first_ns) / 1e3;
         name_process(trace, pid_measured(r), r, "measured");
-        name_thread(trace, pid_measured(r), 0, "phases");
-        for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++) {
-            if (!phases[i].ns)
-                continue;
-            put_slice(trace, phases[i].name, "measured", pid_measured(r), 0, at_us,
-                      (double)phases[i].ns / 1e3);
-            fputc('}', trace->out);
-            at_us += (double)phases[i].ns / 1e3;
-        }
+        if (rank->operation_times_count > 0)
+            name_streams(trace, pid_measured(r));
+        for (int32_t i = 0; i < rank->operation_times_count && i < plans[r]->op_count; i++)
+            put_measured_op(trace, plans[r], i, &rank->operation_times[i], begin_us,
+                            &timeline->ranks[r].spans[i]);
+        put_phases(trace, rank, begin_us);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines in the trace-event format (JSON), which Perfetto and chrome://tracing read: a process
-// for the prediction of each rank, with a thread for what it computes and one for what it
-// exchanges, and one for what was measured of each rank.
+// Timelines in the trace-event format (JSON), which Perfetto and chrome://tracing read. Each rank
+// has two processes, one for its prediction and one for its measurement; each of these has a thread
+// for what the rank computes and one for what it exchanges.
 #ifndef CPATTN_CLIENT_SUBMIT_WRITE_TRACE_H
 #define CPATTN_CLIENT_SUBMIT_WRITE_TRACE_H
 
@@ -24,11 +24,13 @@ void trace_begin(struct trace *trace, FILE *out);
 void trace_predicted(struct trace *trace, struct plan *const *plans,
                      const struct timeline *timeline);
 
-// Adds the phases of each rank of an answer, one behind the other as they were run. Their times
-// were measured; what lies between them is not known and left out.
-void trace_measured(struct trace *trace, const struct cpattn_result *result);
+// Adds what was measured of each rank of an answer: its operations, if the case had
+// operation_times, and its phases, one behind the other as they were run. Time 0 is when the first
+// rank began its plan. Plans and timeline are those of the prediction.
+void trace_measured(struct trace *trace, const struct cpattn_result *result,
+                    struct plan *const *plans, const struct timeline *timeline);
 
-// Ends the file. False where the stream did not take it.
+// Ends the file; false if it could not be written.
 bool trace_end(struct trace *trace);
 
 #endif
