@@ -27,8 +27,6 @@ for e in events:
     if e.get("ph") not in needed:
         wrong.append("kind of event %r" % e.get("ph"))
         continue
-    if e["ph"] == "X" and e["cat"] == "measured":
-        e.setdefault("args", {})
     wrong += ["no %s in %r" % (n, e) for n in needed[e["ph"]] if n not in e]
     if e["ph"] == "X":
         lanes[e["pid"], e["tid"]].append((e["ts"], e["ts"] + e["dur"]))
@@ -43,6 +41,16 @@ for lane, spans in lanes.items():
     wrong += ["%r overlap in %r" % ((a, b), lane) for a, b in zip(spans, spans[1:]) if b[0] < a[1] - 1e-3]
     if lane[0] not in names:
         wrong.append("process %d has no name" % lane[0])
+predicted = {(names[e["pid"]].split(",")[0], e["args"]["operation"]): e for e in events
+             if e["ph"] == "X" and "predicted" in names[e["pid"]]}
+for e in events:
+    if e["ph"] != "X" or "measured" not in names[e["pid"]] or e["cat"] == "phase":
+        continue
+    twin = predicted.get((names[e["pid"]].split(",")[0], e["args"]["operation"]), {"args": {}})
+    if any(twin.get(key) != e[key] for key in ("name", "cat", "tid")) or twin["args"]["step"] != e["args"]["step"]:
+        wrong.append("%r is measured and not predicted" % e)
+    elif abs(e["args"]["predicted_us"] - twin["dur"]) > 1e-3:
+        wrong.append("%r is predicted otherwise" % e)
 for id, ends in flows.items():
     if set(ends) != {"s", "f"} or ends["s"]["pid"] == ends["f"]["pid"]:
         wrong.append("flow %s has no two ends" % id)
@@ -75,6 +83,28 @@ tap_is "a case: exit status" "$?" 0
 tap_has "a case: both kinds of lanes" "$(check "$scratch/case.json")" \
     "rank 0, predicted; rank 0, measured; rank 1, predicted; rank 1, measured|"
 tap_has "a case: its phases" "$(check "$scratch/case.json")" " backward=2 compare=2 "
+# Of two ranks; each has measured the first 13 of its operations, the second began 1 us later.
+cat >"$scratch/measured.py" <<'END'
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+ops = [e for e in events if e["ph"] == "X" and "measured" in names[e["pid"]] and e["cat"] != "phase"]
+print(len(ops), sorted({(e["pid"], e["ts"] - 52 * e["args"]["operation"], e["dur"]) for e in ops}))
+END
+tap_is "a case: its operations" "$(python3 "$scratch/measured.py" "$scratch/case.json")" "26 [(1, 0.0, 50.0), (3, 1.0, 50.0)]"
+"$fake" case --implementation torch --trace "$scratch/guest.json" >"$scratch/out"
+tap_is "a guest has phases alone" "$? $(python3 "$scratch/measured.py" "$scratch/guest.json")" "0 0 []"
+"$fake" case --repeat 2 --json --operation-times true >"$scratch/out"
+tap_is "times in JSON" "$(head -1 "$scratch/out" | python3 -c 'import json, sys
+t = [r["operation_times"] for r in json.load(sys.stdin)["ranks"]]
+print(t[1]["begin_ns"] - t[0]["begin_ns"], t[0]["start_ns"][1], t[0]["end_ns"][1], len(t[1]["end_ns"]))')" "1000 52000 102000 13"
+
+"$fake" bench --warmup 0 --repeat 2 --trace "$scratch/bench.json" >"$scratch/out"
+tap_is "a bench" "$? $(check "$scratch/bench.json" | grep -c "rank 1, measured")" "0 1"
+tap_has "a bench: its operations" "$(python3 "$scratch/measured.py" "$scratch/bench.json")" "26 ["
+"$fake" bench --seqlen 1k,2k --trace "$scratch/bench.json" >"$scratch/out" 2>"$scratch/err"
+tap_is "a bench of several cases has none" "$? $(cat "$scratch/err")" \
+    "64 cpattn-submit: --trace takes one case, and these options stand for 2"
 "$fake" case --model fail1 --trace "$scratch/fail.json" >"$scratch/out"
 tap_is "a case that fails has a trace" "$? $(check "$scratch/fail.json" | grep -c measured)" "1 1"
 "$fake" case --trace "$scratch/none/x" >"$scratch/out" 2>"$scratch/err"
@@ -93,4 +123,16 @@ tap_is "the ends of a window are others" "$(grep -o '>rank[s 0-9-]*<' "$scratch/
     ">rank 0< >rank 15< >ranks 1-14< "
 "$fake" explain --world-size 8 --heads 8 --svg "$scratch/8.svg" >/dev/null
 tap_is "few ranks have a row each" "$(grep -o '>rank [0-7]<' "$scratch/8.svg" | sort -u | wc -l)" 8
+# ---- the critical path ----
+
+# The widths of the framed operations, without the sample of the legend: they follow one another from
+# the beginning to the end of the axis, whichever ranks they are on.
+framed() { # SVG
+    sed -n 's/.*class="critical" d="M\([0-9.]*\) \([0-9.]*\)h\([0-9.]*\)v30h.*/\1 \2 \3/p' "$1" |
+        awk '{ sum += $3; rows[$2] = 1 } END { n = 0; for (r in rows) n++; printf "%.0f %d", sum, (n > 1) }'
+}
+tap_is "the critical path fills the axis" "$(framed "$scratch/8.svg")" "1456 1"
+"$fake" explain --world-size 3 --seqlen 1001 --mask causal --sharding contiguous --svg "$scratch/3.svg" >/dev/null
+tap_is "also where ranks wait for each other" "$(framed "$scratch/3.svg")" "1456 1"
+tap_has "messages say what they carry" "$(cat "$scratch/3.svg")" " from rank 0 to rank 1, exchange "
 tap_done

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/submit/outcome/text.h"
 
@@ -27,6 +28,71 @@ static bool ranks_alike(struct plan *const *plans, const struct timeline *timeli
     return true;
 }
 
+// ---- the critical path ------------------------------------------------------------------------
+
+static int rank_that_ends_last(const struct timeline *timeline)
+{
+    int last = 0;
+    for (int r = 1; r < timeline->world_size; r++)
+        if (timeline->ranks[r].end > timeline->ranks[last].end)
+            last = r;
+    return last;
+}
+
+static int32_t op_that_ends_last(const struct plan *plan, const struct timeline_rank *rank)
+{
+    int32_t last = -1;
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (last < 0 || rank->spans[i].end >= rank->spans[last].end)
+            last = i;
+    return last;
+}
+
+// How many exchanges a plan has before one of its operations.
+static int32_t exchanges_before(const struct plan *plan, int32_t op)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < op; i++)
+        count += plan->ops[i].kind == OP_EXCHANGE;
+    return count;
+}
+
+// Goes from an exchange to the one of the peer that posted last, if that was later.
+static void cross_exchange(struct plan *const *plans, const struct timeline *timeline, int *rank,
+                           int32_t *op)
+{
+    const struct timeline_span *span = &timeline->ranks[*rank].spans[*op];
+    if (plans[*rank]->ops[*op].kind != OP_EXCHANGE || span->moves <= span->start ||
+        span->last == *rank)
+        return;
+    int32_t there = timeline_exchange(plans[span->last], exchanges_before(plans[*rank], *op));
+    if (there < 0)
+        return;
+    *rank = span->last;
+    *op = there;
+}
+
+static void mark_critical(struct lanes *lanes, struct plan *const *plans,
+                          const struct timeline *timeline)
+{
+    int rank = rank_that_ends_last(timeline);
+    int32_t op = op_that_ends_last(plans[rank], &timeline->ranks[rank]);
+    memset(lanes->critical, 0, sizeof(lanes->critical));
+    while (op >= 0) {
+        cross_exchange(plans, timeline, &rank, &op);
+        if (op < LANES_OPS_MAX)
+            lanes->critical[lanes->row[rank]][op / 64] |= UINT64_C(1) << op % 64;
+        op = timeline->ranks[rank].spans[op].after;
+    }
+}
+
+bool lanes_is_critical(const struct lanes *lanes, int row, int32_t op)
+{
+    return op < LANES_OPS_MAX && (lanes->critical[row][op / 64] >> op % 64 & 1);
+}
+
+// ---- rows -------------------------------------------------------------------------------------
+
 void lanes_init(struct lanes *lanes, struct plan *const *plans, const struct timeline *timeline,
                 bool joined)
 {
@@ -43,6 +109,7 @@ void lanes_init(struct lanes *lanes, struct plan *const *plans, const struct tim
         lanes->row[r] = row;
         lanes->count[row]++;
     }
+    mark_critical(lanes, plans, timeline);
 }
 
 void lanes_ranks(const struct lanes *lanes, int row, char *text, size_t size)
@@ -64,10 +131,7 @@ void lanes_ranks(const struct lanes *lanes, int row, char *text, size_t size)
 
 struct lanes_lost lanes_find_lost(struct plan *const *plans, const struct timeline *timeline)
 {
-    struct lanes_lost lost = {.exchange = -1};
-    for (int r = 1; r < timeline->world_size; r++)
-        if (timeline->ranks[r].end > timeline->ranks[lost.rank].end)
-            lost.rank = r;
+    struct lanes_lost lost = {.rank = rank_that_ends_last(timeline), .exchange = -1};
     const struct plan *plan = plans[lost.rank];
     const struct timeline_span *spans = timeline->ranks[lost.rank].spans;
     double end = 0;

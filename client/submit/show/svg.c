@@ -9,6 +9,7 @@
 
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/lanes.h"
+#include "client/submit/show/op_label.h"
 #include "client/submit/show/units.h"
 
 #define WIDTH       1600
@@ -24,8 +25,6 @@
 #define TEXT_MAX    192
 #define HEAD_MAX    120 // characters in large type
 
-#define LABEL_ROOM_MAX  3
-#define PEERS_SHOWN_MAX 3
 // Width of a character at the size that boxes are labelled with, a little more than it is.
 #define LABEL_CHARACTER 5.9
 
@@ -108,76 +107,6 @@ static const char *op_class(const struct op *op)
     }
 }
 
-static uint64_t peers_of(const struct plan *plan, const struct op *op, bool sends)
-{
-    uint64_t peers = 0;
-    for (int32_t i = 0; i < op->transfer_count; i++) {
-        const struct transfer *t = &plan->transfers[op->transfer_first + i];
-        if ((sends ? t->send.bytes : t->receive.bytes) > 0 && t->peer != plan->rank)
-            peers |= UINT64_C(1) << t->peer;
-    }
-    return peers;
-}
-
-// An arrow and the peers; of many the count.
-static void append_peers(char text[TEXT_MAX], const char *arrow, uint64_t peers)
-{
-    int count = __builtin_popcountll(peers);
-    if (count == 0)
-        return;
-    text_append(text, TEXT_MAX, " %s", arrow);
-    if (count > PEERS_SHOWN_MAX) {
-        text_append(text, TEXT_MAX, "%d ranks", count);
-        return;
-    }
-    for (const char *joint = ""; peers; peers &= peers - 1, joint = ",")
-        text_append(text, TEXT_MAX, "%s%d", joint, __builtin_ctzll(peers));
-}
-
-static void append_all_peers(const struct plan *plan, const struct op *op, char text[TEXT_MAX])
-{
-    uint64_t to = peers_of(plan, op, true), from = peers_of(plan, op, false);
-    if (to == from) {
-        append_peers(text, "\xe2\x87\x84", to); // both ways
-        return;
-    }
-    append_peers(text, "\xe2\x86\x92", to);
-    append_peers(text, "\xe2\x86\x90", from);
-}
-
-static void exchange_label(const struct plan *plan, const struct op *op, int room,
-                           char text[TEXT_MAX])
-{
-    char number[32];
-    int64_t sent, received;
-    timeline_traffic(plan, op, &sent, &received);
-    if (room > 1)
-        append_all_peers(plan, op, text);
-    if (room != 2)
-        text_append(text, TEXT_MAX, " %s", units_bytes(sent > received ? sent : received, number));
-}
-
-// What an operation works on. The more room there is, up to LABEL_ROOM_MAX, the more it says; with
-// 0 it is the number alone.
-static void op_label(const struct plan *plan, const struct op *op, int room, char text[TEXT_MAX])
-{
-    char number[32];
-    bool attends = op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD;
-    snprintf(text, TEXT_MAX, "%d", (int)(op - plan->ops));
-    if (room == 0)
-        return;
-    if (op->kind == OP_EXCHANGE) {
-        exchange_label(plan, op, room, text);
-        return;
-    }
-    if (!attends || room > 1)
-        text_append(text, TEXT_MAX, " %s", attends ? "attend" : op_kind_name(op->kind));
-    if (attends)
-        text_append(text, TEXT_MAX, " %s", plan->buffers[op->operand[ATTEND_K].buffer].name);
-    if (room > 2 && attends)
-        text_append(text, TEXT_MAX, ", %s", units_flops(op_flops(plan, op), number));
-}
-
 // Characters as a reader counts them.
 static int text_width(const char *text)
 {
@@ -190,8 +119,8 @@ static int text_width(const char *text)
 static void put_label(const struct picture *p, const struct plan *plan, const struct op *op,
                       double x, double width)
 {
-    char text[TEXT_MAX];
-    for (int room = LABEL_ROOM_MAX; room >= 0; room--) {
+    char text[OP_LABEL_MAX];
+    for (int room = OP_LABEL_ROOM_MAX; room >= 0; room--) {
         op_label(plan, op, room, text);
         if (text_width(text) * LABEL_CHARACTER + 4 > width)
             continue;
@@ -266,9 +195,9 @@ static void put_op(const struct picture *p, const struct plan *plan, int32_t ind
     fputs("</g>\n", p->out);
 }
 
-// Where a stream stands still before an operation, and for what.
+// Where a stream stands still before an operation: a bar, or the label on it.
 static void put_idle(const struct picture *p, const struct plan *plan, const struct op *op,
-                     double from)
+                     double from, bool label)
 {
     char text[TEXT_MAX] = "", number[32];
     const struct timeline_span *span = &p->timeline->ranks[plan->rank].spans[op - plan->ops];
@@ -276,10 +205,27 @@ static void put_idle(const struct picture *p, const struct plan *plan, const str
     double y = place_y(p, plan->rank, op->stream);
     if (width < 1)
         return;
-    put_rectangle(p, "idle", x, y + LANE_HEIGHT / 4.0, width, LANE_HEIGHT / 2.0);
+    if (!label) {
+        put_rectangle(p, "idle", x, y + LANE_HEIGHT / 4.0, width, LANE_HEIGHT / 2.0);
+        return;
+    }
     text_append(text, TEXT_MAX, "idle %s", units_time(span->start - from, number));
     if (text_width(text) * LABEL_CHARACTER + 4 < width)
         put_text(p, "faint", x + width / 2, y + 19, "%s", text);
+}
+
+// A frame around each operation of the row's ranks that is on the critical path.
+static void put_critical(const struct picture *p, int row)
+{
+    const struct plan *plan = p->plans[p->lanes.first[row]];
+    const struct timeline_span *spans = p->timeline->ranks[plan->rank].spans;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        double width = (spans[i].end - spans[i].moves) * p->second;
+        if (lanes_is_critical(&p->lanes, row, i))
+            fprintf(p->out, "<path class=\"critical\" d=\"M%.2f %.1fh%.2fv%dh-%.2fz\"/>\n",
+                    place_x(p, spans[i].moves), row_y(row, plan->ops[i].stream), width, LANE_HEIGHT,
+                    width);
+    }
 }
 
 // An arrow between the lanes of a rank, where an operation starts as what it waited for ends.
@@ -295,12 +241,12 @@ static void put_wait(const struct picture *p, const struct plan *plan, const str
             down ? from - 4 : to + 4, down ? to + 1 : from - 1);
 }
 
-static void put_idles(const struct picture *p, const struct plan *plan)
+static void put_idles(const struct picture *p, const struct plan *plan, bool labels)
 {
     double end[PLAN_STREAMS] = {0, 0};
     for (int32_t i = 0; i < plan->op_count; i++) {
         const struct op *op = &plan->ops[i];
-        put_idle(p, plan, op, end[op->stream]);
+        put_idle(p, plan, op, end[op->stream], labels);
         end[op->stream] = p->timeline->ranks[plan->rank].spans[i].end;
     }
 }
@@ -329,9 +275,12 @@ static void put_message(const struct picture *p, const struct plan *plan, int32_
     bool down = t->peer > plan->rank;
     double y1 = place_y(p, plan->rank, STREAM_COMM) + (down ? LANE_HEIGHT : 0);
     double y2 = place_y(p, t->peer, STREAM_COMM) + (down ? 0 : LANE_HEIGHT);
+    char bytes[32];
     fprintf(p->out,
-            "<path class=\"message\" d=\"M%.2f %.1fL%.2f %.1f\" marker-end=\"url(#tip)\"/>\n",
-            place_x(p, sends->moves), y1, place_x(p, receives->end), y2);
+            "<path class=\"message\" d=\"M%.2f %.1fL%.2f %.1f\" marker-end=\"url(#tip)\">"
+            "<title>%s from rank %d to rank %d, exchange %d</title></path>\n",
+            place_x(p, sends->moves), y1, place_x(p, receives->end), y2,
+            units_bytes(region_total(&t->send), bytes), plan->rank, t->peer, index);
 }
 
 static void put_messages(const struct picture *p, const struct plan *plan)
@@ -353,7 +302,9 @@ static const char style[] =
     "<style>"
     "text{font-family:DejaVu Sans,Verdana,sans-serif;font-size:12px;fill:#222}"
     ".head{font-size:16px;font-weight:bold}.small,.label,.faint,.tick{font-size:10px}"
-    ".label{fill:#fff;text-anchor:middle}.faint{fill:#777;text-anchor:middle}"
+    ".label{fill:#fff;text-anchor:middle}.faint{fill:#666;text-anchor:middle;stroke:#eee;stroke-"
+    "width:4;"
+    "paint-order:stroke}"
     ".tick{fill:#555;text-anchor:middle}.right{text-anchor:end;font-size:12px}"
     ".rank{font-weight:bold}"
     ".outlined{font-size:10px;text-anchor:middle;fill:#0b5a40;stroke:#fff;stroke-width:4;"
@@ -362,8 +313,10 @@ static const char style[] =
     ".posted{fill:url(#stripes);stroke:#157f5b;stroke-width:.5}"
     ".idle{fill:#eee}.lane{fill:#fafafa}.grid{stroke:#ddd;stroke-width:1}"
     ".phase{stroke:#222;stroke-width:1.2;stroke-dasharray:4 3}"
+    ".critical{stroke:#111;stroke-width:2;fill:none}"
     ".wait{stroke:#111;stroke-width:1.4;fill:none}"
-    ".message{stroke:#157f5b;stroke-width:1.1;stroke-opacity:.7;fill:none}"
+    ".message{stroke:#157f5b;stroke-width:1.1;stroke-opacity:.7;fill:none}.message:hover{stroke-"
+    "width:3}"
     "rect.forward,rect.backward,rect.exchange,rect.other{stroke:#fff;stroke-width:.6}"
     "</style>\n"
     "<defs><pattern id=\"stripes\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
@@ -453,6 +406,8 @@ static void put_legend(const struct picture *p)
     }
     fprintf(p->out, "<path class=\"phase\" d=\"M%.1f 58V76\"/>\n", x);
     put_text(p, "small", x + 6, 71, "forward ends");
+    fprintf(p->out, "<path class=\"critical\" d=\"M%.1f 60h22v14h-22z\"/>\n", x + 92);
+    put_text(p, "small", x + 120, 71, "critical path");
 }
 
 // The sentence on what waiting costs.
@@ -547,11 +502,15 @@ static void panel_draw(const struct picture *p, bool first)
     put_lanes(p);
     put_axis(p);
     for (int row = 0; row < p->lanes.rows; row++)
-        put_idles(p, p->plans[p->lanes.first[row]]);
+        put_idles(p, p->plans[p->lanes.first[row]], false);
     for (int r = 0; r < p->timeline->world_size && few; r++)
         put_messages(p, p->plans[r]);
     for (int row = 0; row < p->lanes.rows; row++)
         put_ops(p, p->plans[p->lanes.first[row]]);
+    for (int row = 0; row < p->lanes.rows; row++) {
+        put_idles(p, p->plans[p->lanes.first[row]], true);
+        put_critical(p, row);
+    }
     put_phases(p);
     put_sums(p);
 }
