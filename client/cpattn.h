@@ -211,8 +211,8 @@ struct cpattn_rank {
         launch_ns; // the host put the operations on the device's streams; 0: it ran them itself
     int32_t operations; // of the rank's plan; 0: it has none, as a guest's
     // When the first operations of the plan ran, in its order; up to 512. Only of a case with
-    // operation_times, else 0 and NULL. operations_begin_ns is when the rank began the plan, on a
-    // clock that all ranks of the case share.
+    // operation_times, else 0 and NULL. operations_begin_ns is when the rank began the plan, on
+    // the monotonic clock of its host.
     int32_t operation_times_count;
     uint64_t operations_begin_ns;
     const struct cpattn_operation_time *operation_times;

@@ -231,17 +231,25 @@ void trace_predicted(struct trace *trace, struct plan *const *plans,
     put_messages(trace, plans, timeline);
 }
 
+// When a rank began its plan, after the first rank. A rank on another host has another clock, which
+// shows in a time outside of the run; such a rank begins at 0.
+static double begin_after_us(const struct cpattn_result *result, const struct cpattn_rank *rank,
+                             uint64_t first_ns)
+{
+    if (rank->operation_times_count == 0 || rank->operations_begin_ns - first_ns > result->run_ns)
+        return 0;
+    return (double)(rank->operations_begin_ns - first_ns) / 1e3;
+}
+
 void trace_measured(struct trace *trace, const struct cpattn_result *result,
                     struct plan *const *plans, const struct timeline *timeline)
 {
     uint64_t first_ns = first_begin_ns(result);
     for (int r = 0; r < result->world_size && r < timeline->world_size; r++) {
         const struct cpattn_rank *rank = cpattn_result_rank(result, r);
-        double begin_us = 0;
         if (!rank)
             continue;
-        if (rank->operation_times_count > 0)
-            begin_us = (double)(rank->operations_begin_ns - first_ns) / 1e3;
+        double begin_us = begin_after_us(result, rank, first_ns);
         name_process(trace, pid_measured(r), r, "measured");
         if (rank->operation_times_count > 0)
             name_streams(trace, pid_measured(r));
