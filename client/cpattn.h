@@ -175,11 +175,10 @@ CPATTN_API const char *cpattn_verdict_name(enum cpattn_verdict verdict);
 struct cpattn_result {
     enum cpattn_verdict verdict;
     int32_t world_size;
-    uint64_t digest;   // of all bits of all outputs: equal digests mean equal results
-    uint64_t queue_ns; // waiting for a turn
-    uint64_t start_ns; // then waiting for rank processes to start
-    uint64_t run_ns;   // ranks at work
-    uint64_t total_ns; // from admission to answer
+    uint64_t digest;             // of all bits of all outputs: equal digests mean equal results
+    uint64_t queue_ns, start_ns; // waiting for a turn; then, for rank processes to start
+    uint64_t run_ns;             // ranks at work
+    uint64_t total_ns;           // from admission to answer
 };
 
 CPATTN_API void cpattn_result_destroy(struct cpattn_result *result);
@@ -207,14 +206,11 @@ struct cpattn_rank {
     // provider; why the provider did not support the first of the former, or "".
     int32_t own_forward, own_backward, provider_forward, provider_backward;
     const char *provider_reason;
-    uint64_t
-        launch_ns; // the host put the operations on the device's streams; 0: it ran them itself
+    uint64_t launch_ns; // to put the operations on the device's streams; 0: the host ran them
     int32_t operations; // of the rank's plan; 0: it has none, as a guest's
-    // When the first operations of the plan ran, in its order; up to 512. Only of a case with
-    // operation_times, else 0 and NULL. operations_begin_ns is when the rank began the plan, on
-    // the monotonic clock of its host.
+    // With operation_times in the case: when the first operations, up to 512, of the plan ran.
     int32_t operation_times_count;
-    uint64_t operations_begin_ns;
+    uint64_t operations_begin_ns; // when the rank began the plan, on its host's monotonic clock
     const struct cpattn_operation_time *operation_times;
 };
 

@@ -13,6 +13,7 @@ tests_rank_test_executor_SOURCES = tests/rank/test_executor.c tests/support/gene
 
 test_programs += tests/rank/test_rank_parts
 tests_rank_test_rank_parts_SOURCES = tests/rank/test_rank_parts.c tests/support/generate.c \
+    tests/support/world.c tests/support/world.h \
     tests/support/generate.h
 
 test_programs += tests/rank/test_rank

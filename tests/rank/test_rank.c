@@ -506,53 +506,6 @@ START_TEST(a_case_that_one_rank_lacks_memory_for_is_refused_by_all)
 }
 END_TEST
 
-// Every operation lies within the run, operations of a stream follow one another, and an operation
-// starts after those that it waits for.
-static void times_check(const struct cp_case *c, int rank, const struct rank_report *report)
-{
-    const struct op_times *times = &report->op_times;
-    uint64_t run_ns = report->timings.forward_ns + report->timings.backward_ns;
-    uint64_t last_ns[PLAN_STREAMS] = {0};
-    struct plan *plan;
-    ck_assert_int_eq(plan_create(c, rank, &plan, NULL), STATUS_OK);
-    ck_assert_int_eq(times->count, plan->op_count);
-    ck_assert_uint_gt(times->begin_ns, 0);
-    for (int32_t i = 0; i < plan->op_count; i++) {
-        const struct op *op = &plan->ops[i];
-        ck_assert_uint_ge(times->list[i].start_ns, last_ns[op->stream]);
-        ck_assert_uint_ge(times->list[i].end_ns, times->list[i].start_ns);
-        ck_assert_uint_le(times->list[i].end_ns, run_ns);
-        last_ns[op->stream] = times->list[i].end_ns;
-        for (int32_t w = 0; w < op->wait_count; w++) {
-            int32_t before = plan->waits[op->wait_first + w];
-            ck_assert_uint_ge(times->list[i].start_ns, times->list[before].end_ns);
-        }
-    }
-    plan_destroy(plan);
-}
-
-START_TEST(operations_are_timed_where_a_case_asks)
-{
-    struct cp_case c;
-    model_case(&c, 0, 2, DTYPE_BF16);
-    c.world_size = 4;
-    c.a2a_size = CASE_A2A_SIZE_DEFAULT;
-    for (int comm = COMM_P2P; comm <= COMM_A2A_P2P; comm++) {
-        struct error error;
-        c.comm = (enum case_comm)comm;
-        c.operation_times = true;
-        ck_assert_msg(world_run(&c, reports, &error) == STATUS_OK, "%s", error.text);
-        ck_assert(world_passed(reports, 4));
-        for (int rank = 0; rank < 4; rank++)
-            times_check(&c, rank, &reports[rank]);
-        c.operation_times = false;
-        ck_assert_int_eq(world_run(&c, reports, &error), STATUS_OK);
-        for (int rank = 0; rank < 4; rank++)
-            ck_assert_int_eq(reports[rank].op_times.count, 0);
-    }
-}
-END_TEST
-
 START_TEST(a_graph_is_refused_where_there_are_none)
 {
     struct cp_case c;
@@ -597,7 +550,6 @@ static Suite *suite(void)
     tcase_add_test(failures, a_case_for_others_is_refused);
     tcase_add_loop_test(failures, whoever_holds_up_the_others_is_found, 0, 2);
     tcase_add_test(failures, a_case_that_one_rank_lacks_memory_for_is_refused_by_all);
-    tcase_add_test(failures, operations_are_timed_where_a_case_asks);
     tcase_add_test(failures, a_graph_is_refused_where_there_are_none);
     tcase_add_test(failures, a_lost_peer_is_no_failure_of_ones_own);
     tcase_add_test(failures, a_repeat_takes_the_plan_that_is_there);

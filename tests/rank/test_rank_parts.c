@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small parts of a rank: digest, arena, shards of inputs.
+// The small parts of a rank: digest, arena, shards of inputs, times of operations.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -15,6 +15,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/definition.h"
 #include "tests/support/generate.h"
+#include "tests/support/world.h"
 
 // ---- digest ----
 
@@ -211,6 +212,56 @@ START_TEST(shards_hold_the_inputs)
 }
 END_TEST
 
+// ---- operation times ----
+
+// Every operation lies within the run, operations of a stream follow one another, and an operation
+// starts after those that it waits for.
+static void times_check(const struct cp_case *c, int rank, const struct rank_report *report)
+{
+    const struct op_times *times = &report->op_times;
+    uint64_t run_ns = report->timings.forward_ns + report->timings.backward_ns;
+    uint64_t last_ns[PLAN_STREAMS] = {0};
+    struct plan *plan;
+    ck_assert_int_eq(plan_create(c, rank, &plan, NULL), STATUS_OK);
+    ck_assert_int_eq(times->count, plan->op_count);
+    ck_assert_uint_gt(times->begin_ns, 0);
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        ck_assert_uint_ge(times->list[i].start_ns, last_ns[op->stream]);
+        ck_assert_uint_ge(times->list[i].end_ns, times->list[i].start_ns);
+        ck_assert_uint_le(times->list[i].end_ns, run_ns);
+        last_ns[op->stream] = times->list[i].end_ns;
+        for (int32_t w = 0; w < op->wait_count; w++) {
+            int32_t before = plan->waits[op->wait_first + w];
+            ck_assert_uint_ge(times->list[i].start_ns, times->list[before].end_ns);
+        }
+    }
+    plan_destroy(plan);
+}
+
+START_TEST(operations_are_timed_where_a_case_asks)
+{
+    struct rank_report reports[4];
+    struct cp_case c = cases_usual();
+    c.world_size = 4;
+    c.seqlen_q = c.seqlen_kv = 100;
+    for (int comm = COMM_P2P; comm <= COMM_A2A_P2P; comm++) {
+        struct error error;
+        c.comm = (enum case_comm)comm;
+        c.operation_times = true;
+        ck_assert_msg(world_run(&c, reports, &error) == STATUS_OK, "%s", error.text);
+        ck_assert(world_passed(reports, 4));
+        for (int rank = 0; rank < 4; rank++)
+            times_check(&c, rank, &reports[rank]);
+        c.operation_times = false;
+        ck_assert_int_eq(world_run(&c, reports, &error), STATUS_OK);
+        for (int rank = 0; rank < 4; rank++)
+            ck_assert_int_eq(reports[rank].op_times.count, 0);
+    }
+    world_close_all();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("rank_parts");
@@ -223,6 +274,7 @@ static Suite *suite(void)
     tcase_add_test(parts, impossible_sizes_are_refused);
     tcase_add_test(parts, memory_is_what_was_foreseen);
     tcase_add_test(parts, shards_hold_the_inputs);
+    tcase_add_test(parts, operations_are_timed_where_a_case_asks);
     suite_add_tcase(s, parts);
     return s;
 }
