@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "bench/measure.h"
-#include "daemon/process/proc.h"
+#include "tests/support/children.h"
 #include "tests/support/raw_client.h"
 
 #define ROUNDS_DEFAULT 200
@@ -191,7 +191,7 @@ static void pools_await(struct bench *b)
 static pid_t worker_find(const struct bench *b)
 {
     pid_t pids[RANKS_SEEN], found = 0;
-    int count = proc_children(b->daemon, pids, RANKS_SEEN);
+    int count = children_of(b->daemon, pids, RANKS_SEEN);
     if (count > b->ranks)
         count = b->ranks;
     if (b->gpus)

@@ -26,13 +26,14 @@ bench_programs += bench/soak
 bench_soak_SOURCES = bench/soak.c bench/soak_client.c bench/soak_client.h bench/soak_process.c \
     bench/soak_process.h bench/soak_report.c bench/soak_report.h bench/soak_state.c bench/soak_state.h \
     bench/spread.c bench/spread.h tests/support/raw_client.c tests/support/raw_client.h \
-    daemon/process/proc.c daemon/process/proc.h
+    tests/support/children.h
 bench_soak_LDADD = tests/support/libtesting.a $(base_libs) $(third_party_libs)
 
 # What faults cost in time, and what a flood does.
 bench_programs += bench/bench_faults
 bench_bench_faults_SOURCES = bench/bench_faults.c bench/measure.c bench/measure.h \
-    tests/support/raw_client.c tests/support/raw_client.h daemon/process/proc.c daemon/process/proc.h
+    tests/support/raw_client.c tests/support/raw_client.h \
+    tests/support/children.c tests/support/children.h
 bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)
 
 # The smallest errors that verdicts notice.

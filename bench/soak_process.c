@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/process/proc.h"
+#include "tests/support/children.h"
 #include "tests/support/generate.h"
 
 #define PATIENCE_S    60
@@ -22,7 +22,7 @@
 
 extern char **environ;
 
-enum whom { ONE, IDLE, LAST, ALL, ORDER };
+enum whom { ONE, IDLE, LAST, ALL, STARTER, ORDER };
 
 static const struct {
     const char *name;
@@ -40,6 +40,7 @@ static const struct {
     {"SIGKILL of a rank that stands idle", IDLE, SIGKILL, 0},
     {"SIGSTOP of a rank that stands idle", IDLE, SIGSTOP, 0},
     {"SIGKILL of every rank that stands idle", IDLE, SIGKILL, SIGKILL},
+    {"SIGKILL of the starter of ranks", STARTER, SIGKILL, 0},
     {"an order to a rank, see the log", ORDER, 0, 0},
 };
 
@@ -221,7 +222,7 @@ static void order_write(const struct soak_process *p, uint64_t *random)
 int soak_process_fault(struct soak_process *p, uint64_t *random)
 {
     pid_t ranks[SOAK_RANKS_SEEN], idle[SOAK_RANKS_SEEN];
-    int count = proc_children(p->pid, ranks, SOAK_RANKS_SEEN);
+    int count = children_of(p->pid, ranks, SOAK_RANKS_SEEN);
     int idle_count = idle_list(p, ranks, count, idle);
     // Orders are as many as a third of all, where there can be any.
     int kind = (int)generate_below(random, p->order[0] ? SOAK_FAULTS + 5 : SOAK_FAULTS - 1);
@@ -231,6 +232,10 @@ int soak_process_fault(struct soak_process *p, uint64_t *random)
     if (faults[kind].whom == ORDER) {
         order_write(p, random);
         return kind;
+    }
+    if (faults[kind].whom == STARTER) {
+        pid_t starter = children_starter(p->pid);
+        return starter > 0 && kill(starter, faults[kind].signal) == 0 ? kind : -1;
     }
     if (choice == 0)
         return -1;
@@ -248,7 +253,7 @@ int soak_process_fault(struct soak_process *p, uint64_t *random)
 void soak_process_calm(struct soak_process *p)
 {
     pid_t ranks[SOAK_RANKS_SEEN];
-    int count = proc_children(p->pid, ranks, SOAK_RANKS_SEEN);
+    int count = children_of(p->pid, ranks, SOAK_RANKS_SEEN);
     if (p->order[0])
         unlink(p->order);
     for (int i = 0; i < count; i++)
@@ -270,7 +275,7 @@ void soak_process_sample(const struct soak_process *p, struct soak_sample *sampl
         fclose(file);
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)p->pid);
     sample->descriptors = entries_count(path, "");
-    sample->children = proc_children(p->pid, ranks, SOAK_RANKS_SEEN);
+    sample->children = children_of(p->pid, ranks, SOAK_RANKS_SEEN);
 }
 
 int soak_process_logged(const struct soak_process *p, const char *text)

@@ -37,9 +37,9 @@ struct crew_start {
     const int *hosts;   // likewise, below HOSTS_MAX; NULL: all are here
 };
 
-// Starts the ranks of a pool: some at once, the others in the next rounds of the loop. On failure
-// none is alive, and nothing is left of those that were; what fails later is told by `not_started`,
-// once for each host, unless the pool is killed before that.
+// Begins to start the ranks of a pool, one after the other on each host. On failure there is none;
+// what fails later is told by `not_started`, once for each host, unless the pool is killed before
+// that.
 enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
                        struct error *error) MUST_CHECK;
 

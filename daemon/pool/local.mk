@@ -5,6 +5,7 @@ squad_sources = \
     daemon/pool/rank_child.c daemon/pool/rank_child.h \
     daemon/pool/rank_host.c daemon/pool/rank_host.h \
     daemon/pool/squad.c daemon/pool/squad.h daemon/pool/squad_state.h \
+    daemon/pool/starter.c daemon/pool/starter.h \
     daemon/pool/stderr_pipe.c daemon/pool/stderr_pipe.h
 cpattnd_SOURCES += $(squad_sources)
 cpattnd_SOURCES += daemon/pool/crew.c

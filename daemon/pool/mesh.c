@@ -2,14 +2,11 @@
 #include "daemon/pool/mesh.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "daemon/process/spawn.h"
 
 static int *mesh_end(const struct mesh *m, int rank, int peer)
 {
@@ -40,11 +37,7 @@ bool mesh_put(struct mesh *m, int rank, int peer, int fd)
     if (rank < 0 || rank >= m->world_size || peer < 0 || peer >= m->world_size || !m->here[rank] ||
         m->here[peer] || *mesh_end(m, rank, peer) >= 0)
         return false;
-    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
-    if (lifted < 0)
-        return false;
-    close(fd);
-    *mesh_end(m, rank, peer) = lifted;
+    *mesh_end(m, rank, peer) = fd;
     m->lacks--;
     return true;
 }
@@ -62,9 +55,9 @@ enum status mesh_open(struct mesh *m, int rank, struct error *error)
         int pair[2] = {-1, -1};
         int result = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);
         int *mine = mesh_end(m, rank, peer), *theirs = mesh_end(m, peer, rank);
-        *mine = spawn_fd_lift(pair[0]);
-        *theirs = spawn_fd_lift(pair[1]);
-        if (result != 0 || *mine < 0 || *theirs < 0)
+        *mine = pair[0];
+        *theirs = pair[1];
+        if (result != 0)
             return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                              "no socket between ranks %d and %d of %d: %s", rank, peer,
                              m->world_size, strerror(errno));

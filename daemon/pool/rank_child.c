@@ -12,7 +12,6 @@
 #include "common/log.h"
 #include "daemon/process/pidfd.h"
 #include "daemon/process/proc.h"
-#include "daemon/process/spawn.h"
 
 // Frames taken in one go, so that a rank that floods its channel does not hold the loop.
 #define FRAMES_MAX        8
@@ -61,6 +60,8 @@ static enum status hello_check(struct rank_child *c, const struct channel_frame 
     if (status == STATUS_OK && user->set)
         status = confine_check(user, c->pid, error);
     c->heard = status == STATUS_OK;
+    if (c->squad->starting)
+        ev_idle_start(loop_of(c), &c->squad->awake);
     return status;
 }
 
@@ -272,22 +273,18 @@ static void watch(struct rank_child *c)
     ev_io_start(loop_of(c), &c->channel_watcher);
 }
 
-static enum status process_spawn(struct rank_child *c, const struct spawn *spawn,
-                                 struct error *error)
+enum status rank_child_made(struct rank_child *c, pid_t pid, struct error *error)
 {
-    enum status status = spawn_rank(spawn, &c->pid, error);
-    if (status != STATUS_OK) {
-        c->pid = 0;
-        return status;
-    }
-    c->pidfd = process_fd_open(c->pid);
+    c->pid = pid;
+    c->pidfd = process_fd_open(pid);
     if (c->pidfd < 0)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no descriptor for rank %d: %s", c->rank,
                          strerror(errno));
+    watch(c);
     return STATUS_OK;
 }
 
-enum status rank_child_start(struct rank_child *c, const int *mesh, int progress_fd,
+enum status rank_child_order(struct rank_child *c, const int *mesh, int progress_fd,
                              struct error *error)
 {
     const struct squad *squad = c->squad;
@@ -297,36 +294,27 @@ enum status rank_child_start(struct rank_child *c, const int *mesh, int progress
     c->channel = ends[0];
     if (status == STATUS_OK)
         status = stderr_pipe_init(&c->stderr_pipe, host->loop, on_wrote, c, &stderr_end, error);
-    const struct guest *guest = squad->guest;
-    char *words[GUEST_WORDS_MAX + 1];
-    if (guest)
-        guest_words(guest, words);
-    struct spawn spawn = {
-        .program = host->program,
-        .words = guest ? words : NULL,
-        .environment = guest ? host->guest_environment : host->environment,
-        .confinement = guest ? &host->guest_confinement : host->confinement,
+    const struct starter_order order = {
+        .ticket = squad->ticket,
         .rank = c->rank,
         .world_size = squad->world_size,
-        .generation = squad->generation,
+        .implementation = squad->guest ? (int)(squad->guest - host->guests->list) + 1 : 0,
         .device = c->device,
+        .generation = squad->generation,
+    };
+    const struct starter_fds fds = {
         .null_fd = host->null_fd,
-        .stderr_fd = spawn_fd_lift(stderr_end),
-        .channel_fd = spawn_fd_lift(ends[1]),
+        .stderr_fd = stderr_end,
+        .channel_fd = ends[1],
         .progress_fd = progress_fd,
         .mesh = mesh,
     };
-    if (status == STATUS_OK && (spawn.stderr_fd < 0 || spawn.channel_fd < 0))
-        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no descriptors for rank %d: %s",
-                           c->rank, strerror(errno));
     if (status == STATUS_OK)
-        status = process_spawn(c, &spawn, error);
-    if (spawn.stderr_fd >= 0)
-        close(spawn.stderr_fd);
-    if (spawn.channel_fd >= 0)
-        close(spawn.channel_fd);
-    if (status == STATUS_OK)
-        watch(c);
+        status = starter_order(host->starter, &order, &fds, error);
+    if (stderr_end >= 0)
+        close(stderr_end);
+    if (ends[1] >= 0)
+        close(ends[1]);
     return status;
 }
 

@@ -6,10 +6,13 @@
 
 #include "daemon/pool/squad_state.h"
 
-// Starts the process and watches it. `mesh`: its sockets, as struct spawn has them. On failure the
-// rank is as before, apart from what rank_child_fini() cleans up.
-enum status rank_child_start(struct rank_child *c, const int *mesh, int progress_fd,
+// Has the starter make the process. `mesh`: its sockets, as struct starter_fds has them. On failure
+// the rank is as before, apart from what rank_child_fini() cleans up.
+enum status rank_child_order(struct rank_child *c, const int *mesh, int progress_fd,
                              struct error *error) MUST_CHECK;
+
+// The process is made: watches it. On failure rank_child_fini() ends it.
+enum status rank_child_made(struct rank_child *c, pid_t pid, struct error *error) MUST_CHECK;
 
 // Closes its channel: nothing more is heard of it or said to it.
 void rank_child_close(struct rank_child *c);

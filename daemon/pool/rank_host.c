@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/pool/rank_host.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "daemon/pool/squad.h"
 #include "daemon/process/spawn.h"
 #include "daemon/process/strays.h"
 
@@ -16,6 +20,51 @@
 // as there are cores: more of them would keep the daemon from its core, and none would be ready
 // sooner.
 #define STARTING_MIN 2
+
+// ---- the starter -------------------------------------------------------------------------------
+
+// A process that did not become its program has begun to end, and is reaped here. One that nobody
+// waits for any more is a stray.
+static void on_started(void *context, const struct starter_order *order, pid_t pid,
+                       const struct error *error)
+{
+    struct rank_host *host = context;
+    struct squad *found = NULL;
+    LIST_FOREACH (node, &host->squads) {
+        struct squad *squad = LIST_ENTRY(node, struct squad, node);
+        if (squad->ticket == order->ticket)
+            found = squad;
+    }
+    if (error->status != STATUS_OK && pid > 0)
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    else if (!found && pid > 0)
+        kill(pid, SIGKILL);
+    if (found)
+        squad_made(found, pid, error);
+}
+
+static struct squad *find_making(const struct rank_host *host, uint64_t ticket_max)
+{
+    LIST_FOREACH (node, &host->squads) {
+        struct squad *squad = LIST_ENTRY(node, struct squad, node);
+        if (squad->making && squad->ticket <= ticket_max)
+            return squad;
+    }
+    return NULL;
+}
+
+// Squads that begin meanwhile have a new starter.
+static void on_starter_lost(void *context, const struct error *error)
+{
+    struct rank_host *host = context;
+    uint64_t ticket_max = host->tickets;
+    struct squad *squad;
+    while ((squad = find_making(host, ticket_max)))
+        squad_made(squad, 0, error);
+}
+
+// ---- the host ----------------------------------------------------------------------------------
 
 enum status rank_host_init(struct rank_host *host, struct ev_loop *loop, const char *program,
                            const struct guests *guests, const struct confinement *confinement,
@@ -34,15 +83,26 @@ enum status rank_host_init(struct rank_host *host, struct ev_loop *loop, const c
     list_init(&host->squads);
     host->environment = spawn_environment_create(false);
     host->guest_environment = spawn_environment_create(true);
-    host->null_fd = spawn_fd_lift(open("/dev/null", O_RDWR | O_CLOEXEC));
+    host->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (!host->environment || !host->guest_environment || host->null_fd < 0)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory or descriptor for the pools");
-    return STATUS_OK;
+    const struct starter_config starter = {
+        .program = program,
+        .guests = guests,
+        .confinement = confinement,
+        .guest_confinement = &host->guest_confinement,
+        .environment = host->environment,
+        .guest_environment = host->guest_environment,
+        .handler = {host, on_started, on_starter_lost},
+    };
+    return starter_create(loop, &starter, &host->starter, error);
 }
 
-static bool pid_is_rank(const void *context, pid_t pid)
+static bool pid_is_known(const void *context, pid_t pid)
 {
     const struct rank_host *host = context;
+    if (host->starter && pid == starter_pid(host->starter))
+        return true;
     LIST_FOREACH (node, &host->squads) {
         const struct squad *squad = LIST_ENTRY(node, struct squad, node);
         for (int rank = 0; rank < squad->world_size; rank++)
@@ -54,12 +114,16 @@ static bool pid_is_rank(const void *context, pid_t pid)
 
 int rank_host_reap_strays(struct rank_host *host)
 {
-    return strays_end(host->kills_strays, pid_is_rank, host);
+    if (host->starter && starter_is_busy(host->starter))
+        return 0;
+    return strays_end(host->kills_strays, pid_is_known, host);
 }
 
 // Those of ranks that have just been reaped come to us now.
 void rank_host_fini(struct rank_host *host, uint64_t deadline_ns)
 {
+    starter_destroy(host->starter);
+    host->starter = NULL;
     while (rank_host_reap_strays(host) > 0 && clock_now_ns() < deadline_ns)
         poll(NULL, 0, STRAYS_PAUSE_MS);
     spawn_environment_destroy(host->environment);

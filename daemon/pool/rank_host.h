@@ -16,7 +16,8 @@ enum status rank_host_init(struct rank_host *host, struct ev_loop *loop, const c
 void rank_host_fini(struct rank_host *host, uint64_t deadline_ns);
 
 // Kills and reaps processes that ranks have left behind and that became children of this process.
-// If it cannot tell them from other children, it only reaps them. Returns how many are left.
+// If it cannot tell them from other children, it only reaps them. Returns how many are left. Does
+// nothing while the starter makes a rank.
 int rank_host_reap_strays(struct rank_host *host);
 
 #endif

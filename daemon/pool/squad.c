@@ -12,14 +12,11 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "daemon/pool/rank_child.h"
-#include "daemon/process/spawn.h"
 
 // For a process that has had SIGKILL.
-#define REAP_MAX_NS    (2 * NS_PER_S)
-// Of a round of the loop, for starting ranks.
-#define START_ROUND_NS (4 * NS_PER_MS)
+#define REAP_MAX_NS (2 * NS_PER_S)
 // For the sockets to ranks of other hosts.
-#define MEETING_S      10.
+#define MEETING_S   10.
 
 // ---- the end -----------------------------------------------------------------------------------
 
@@ -62,10 +59,10 @@ static void child_gone(struct squad *s, int rank, const struct rank_end *end)
 }
 
 // Nothing is heard any more of the ranks that were started; the last that is reaped brings the
-// news.
+// news. One that is being made is as good as started.
 static void start_fail(struct squad *s, const struct error *error)
 {
-    int alive = 0;
+    int alive = s->making;
     s->error = *error;
     for (int rank = 0; rank < s->world_size; rank++) {
         if (s->children[rank].pid == 0)
@@ -104,7 +101,7 @@ static void unstarted_tell(struct squad *s)
 static enum status progress_create(struct squad *s, struct error *error)
 {
     size_t size = (size_t)s->world_size * sizeof(*s->progress);
-    int fd = spawn_fd_lift(memfd_create("cpattn-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    int fd = memfd_create("cpattn-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     void *memory = MAP_FAILED;
     if (fd >= 0 && ftruncate(fd, (off_t)size) == 0 &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
@@ -125,17 +122,16 @@ static int next_here(const struct squad *s, int rank)
     return rank;
 }
 
-static enum status rank_start_next(struct squad *s, struct error *error)
+static enum status rank_order_next(struct squad *s, struct error *error)
 {
     struct rank_child *c = &s->children[s->next];
     enum status status = mesh_open(&s->mesh, s->next, error);
     if (status == STATUS_OK)
-        status = rank_child_start(c, mesh_row(&s->mesh, s->next), s->progress_fd, error);
+        status = rank_child_order(c, mesh_row(&s->mesh, s->next), s->progress_fd, error);
     if (status != STATUS_OK)
-        rank_child_fini(c, clock_now_ns() + REAP_MAX_NS);
+        rank_child_fini(c, 0);
     mesh_close(&s->mesh, s->next);
-    if (status == STATUS_OK)
-        s->next = next_here(s, s->next + 1);
+    s->making = status == STATUS_OK;
     return status;
 }
 
@@ -148,35 +144,60 @@ static bool must_wait(const struct squad *s)
     return !s->guest && silent >= s->host->starting_max;
 }
 
-// Starts one rank, and more until the time is over.
-static enum status ranks_start(struct squad *s, struct error *error)
-{
-    uint64_t end_ns = clock_now_ns() + START_ROUND_NS;
-    enum status status = STATUS_OK;
-    if (mesh_lacks(&s->mesh) > 0)
-        return STATUS_OK;
-    do
-        status = rank_start_next(s, error);
-    while (status == STATUS_OK && s->next < s->world_size && !must_wait(s) &&
-           clock_now_ns() < end_ns);
-    return status;
-}
-
+// One step of a start in a round of the loop. Where nothing can be done, a socket, a word of a rank
+// or one of the starter brings the next.
 static void on_step(struct ev_loop *loop, ev_check *watcher, int events)
 {
     (void)events;
     struct squad *s = watcher->data;
     struct error error;
+    ev_idle_stop(loop, &s->awake);
+    if (s->making)
+        return;
     if (s->killed)
         unstarted_tell(s);
-    else if (mesh_lacks(&s->mesh) > 0 || must_wait(s))
-        ev_idle_stop(loop, &s->awake); // for a socket, or a word of theirs
-    else if (ranks_start(s, &error) != STATUS_OK)
+    else if (mesh_lacks(&s->mesh) == 0 && !must_wait(s) && rank_order_next(s, &error) != STATUS_OK)
         start_fail(s, &error);
-    else if (s->next == s->world_size)
+}
+
+static void starting_go_on(struct squad *s)
+{
+    if (s->next == s->world_size)
         starting_end(s);
     else
-        ev_idle_start(loop, &s->awake);
+        ev_idle_start(s->host->loop, &s->awake);
+}
+
+// What was ordered before the start has failed.
+static void made_too_late(struct squad *s, bool made)
+{
+    const struct rank_end end = {.kind = RANK_LIVES};
+    if (made)
+        rank_child_abandon(&s->children[s->next]);
+    else
+        child_gone(s, s->next, &end);
+}
+
+void squad_made(struct squad *s, pid_t pid, const struct error *told)
+{
+    struct rank_child *c = &s->children[s->next];
+    struct error error = *told;
+    s->making = false;
+    bool made = error.status == STATUS_OK && rank_child_made(c, pid, &error) == STATUS_OK;
+    if (!made)
+        rank_child_fini(c, clock_now_ns() + REAP_MAX_NS);
+    if (s->error.status != STATUS_OK) {
+        made_too_late(s, made);
+        return;
+    }
+    if (made)
+        s->next = next_here(s, s->next + 1);
+    if (made && s->killed)
+        rank_child_kill(c);
+    if (made || s->killed)
+        starting_go_on(s);
+    else
+        start_fail(s, &error);
 }
 
 static void on_awake(struct ev_loop *loop, ev_idle *watcher, int events)
@@ -244,24 +265,18 @@ enum status squad_create(struct rank_host *host, const struct squad_start *start
     s->guest = start->guest;
     s->world_size = start->world_size;
     list_init(&s->node);
+    s->ticket = ++host->tickets;
     list_push_back(&host->squads, &s->node);
     enum status status = squad_init(s, start, error);
-    if (status == STATUS_OK)
-        status = ranks_start(s, error);
-    if (status != STATUS_OK && s->next == next_here(s, 0)) {
-        squad_destroy(s, clock_now_ns() + REAP_MAX_NS);
+    if (status == STATUS_OK && mesh_lacks(&s->mesh) == 0)
+        status = rank_order_next(s, error);
+    if (status != STATUS_OK) {
+        squad_destroy(s, 0);
         return status;
     }
+    ev_check_start(host->loop, &s->step);
+    ev_timer_start(host->loop, &s->meeting);
     *squad = s;
-    if (status != STATUS_OK) {
-        start_fail(s, error);
-    } else if (s->next == s->world_size) {
-        starting_end(s);
-    } else {
-        ev_check_start(host->loop, &s->step);
-        ev_idle_start(host->loop, &s->awake);
-        ev_timer_start(host->loop, &s->meeting);
-    }
     return STATUS_OK;
 }
 

@@ -15,10 +15,9 @@ struct squad_start {
     const bool *here;   // [world_size]; NULL: all are
 };
 
-// Starts the ranks that are here: some at once, the others in the next rounds of the loop. With
-// ranks on other hosts none is started before squad_connect() has brought all their sockets, for
-// which there are 10 s. On failure none is alive and *squad is NULL; what fails later is told by
-// `not_started`.
+// Begins to start the ranks that are here, one after the other. With ranks on other hosts none is
+// started before squad_connect() has brought all their sockets, for which there are 10 s. On
+// failure none is alive and *squad is NULL; what fails later is told by `not_started`.
 enum status squad_create(struct rank_host *host, const struct squad_start *start,
                          const struct squad_handler *handler, struct squad **squad,
                          struct error *error) MUST_CHECK;
@@ -34,6 +33,9 @@ bool squad_connect(struct squad *squad, int rank, int peer, int fd);
 // Ends a start that waits for sockets: `not_started` follows, perhaps in this call.
 void squad_fail(struct squad *squad, const struct error *error);
 
+// The starter's answer about the rank that is being made.
+void squad_made(struct squad *squad, pid_t pid, const struct error *error);
+
 // Sends a frame to a rank, as channel_send_fds(). UNAVAILABLE also if its channel is closed.
 enum status squad_send(const struct squad *squad, int rank, enum channel_type type, uint64_t job,
                        const void *payload, uint32_t length, const int *fds, int count,
@@ -43,7 +45,7 @@ enum status squad_send(const struct squad *squad, int rank, enum channel_type ty
 void squad_signal(const struct squad *squad, int number);
 
 // SIGKILL to every rank and its group; each is reported as `gone` when it is reaped. Those that are
-// not started yet are so in the next round of the loop.
+// not started yet are so in the next round of the loop, or when the starter has made one.
 void squad_kill(struct squad *squad);
 
 // Asks each rank to end by itself. What is not started is treated as by squad_kill().

@@ -14,6 +14,7 @@
 #include "common/report.h"
 #include "common/status.h"
 #include "daemon/pool/mesh.h"
+#include "daemon/pool/starter.h"
 #include "daemon/pool/stderr_pipe.h"
 #include "daemon/process/confine.h"
 #include "daemon/settings/guests.h"
@@ -64,6 +65,8 @@ struct rank_host {
     struct confinement guest_confinement;
     char **environment, **guest_environment;
     int null_fd;
+    struct starter *starter;
+    uint64_t tickets; // given to squads so far
     bool kills_strays;
     int starting_max; // ranks of a pool of ours that may be on their way to their first word
     struct list squads;
@@ -75,6 +78,7 @@ struct rank_host {
 struct squad {
     struct rank_host *host;
     struct list node; // of the host's squads
+    uint64_t ticket;  // names it in orders to the starter
     struct squad_handler handler;
     // A process is reaped. The squad may be gone afterwards.
     void (*child_gone)(struct squad *squad, int rank, const struct rank_end *end);
@@ -87,9 +91,10 @@ struct squad {
     struct progress *progress;   // [world_size], shared with the ranks
     bool killed;
     struct error error; // why it could not be started; status 0: nothing is wrong
-    // Its start, a few ranks in each round of the loop.
+    // Its start, one rank after the other.
     bool starting;
-    int next; // the rank that is started next
+    int next;    // the rank that is started next
+    bool making; // the starter makes it; so also for a moment after a start that was ended
     int progress_fd;
     struct mesh mesh;
     ev_check step;

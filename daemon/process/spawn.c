@@ -35,9 +35,9 @@ int spawn_fd_lift(int fd)
 
 // ---- the child ---------------------------------------------------------------------------------
 
-// The child is a copy of the daemon until it runs its program, and the daemon waits for that. Calls
+// The child is a copy of its maker until it runs its program, and the maker waits for that. Calls
 // of the system are made as such: the C library, and sanitizers in front of it, would act for what
-// the daemon is and the child is not.
+// the maker is and the child is not.
 
 #define SIGNALS      64
 // What the kernel takes for a signal's action is smaller.
@@ -140,7 +140,7 @@ static void child_run(const struct child *c)
         syscall(SYS_exit_group, 127);
 }
 
-// ---- the daemon's side -------------------------------------------------------------------------
+// ---- the maker's side --------------------------------------------------------------------------
 
 // With all signals blocked: the child must not run the daemon's handlers.
 static pid_t child_start(const struct child *c)
@@ -148,7 +148,8 @@ static pid_t child_start(const struct child *c)
     sigset_t all, old;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &old);
-    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
+    unsigned long of_parent = c->p->parent > 0 ? CLONE_PARENT : 0;
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_VFORK | of_parent | SIGCHLD, 0, 0, 0, 0);
     int error = errno;
     if (pid == 0)
         child_run(c);
@@ -183,8 +184,9 @@ static void child_reap(pid_t pid)
 
 enum status spawn_process(const struct spawn_process *p, pid_t *pid, struct error *error)
 {
-    struct child c = {.p = p, .parent = getpid()};
+    struct child c = {.p = p, .parent = p->parent > 0 ? p->parent : getpid()};
     enum status status = STATUS_OK;
+    *pid = 0;
     c.outcome =
         mmap(NULL, sizeof(*c.outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (c.outcome == MAP_FAILED)
@@ -194,7 +196,10 @@ enum status spawn_process(const struct spawn_process *p, pid_t *pid, struct erro
     if (started < 0) {
         status = error_set(error, STATUS_UNAVAILABLE, "cannot make a process: %s", strerror(errno));
     } else if (c.outcome->error != 0) {
-        child_reap(started);
+        if (p->parent > 0)
+            *pid = started;
+        else
+            child_reap(started);
         status = step_explain(&c, error);
     } else {
         *pid = started;
@@ -235,12 +240,13 @@ static void environment_extend(char *const *environment, char *variable,
 enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
 {
     char rank[12], world[12], generation[12], parent[12], device[12], name[] = "cpattn-rank";
+    pid_t daemon = s->parent > 0 ? s->parent : getpid();
     int fds[SPAWN_FD_MESH + WORLD_SIZE_MAX] = {s->null_fd, s->stderr_fd, s->stderr_fd,
                                                s->channel_fd, s->progress_fd};
     snprintf(rank, sizeof(rank), "%d", s->rank);
     snprintf(world, sizeof(world), "%d", s->world_size);
     snprintf(generation, sizeof(generation), "%u", s->generation);
-    snprintf(parent, sizeof(parent), "%d", (int)getpid());
+    snprintf(parent, sizeof(parent), "%d", (int)daemon);
     snprintf(device, sizeof(device), "%d", s->device);
     char *const arguments[] = {name, rank, world, generation, parent, s->device < 0 ? NULL : device,
                                NULL};
@@ -256,6 +262,7 @@ enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error)
         .fds = fds,
         .fd_count = SPAWN_FD_MESH + s->world_size,
         .confinement = s->confinement,
+        .parent = s->parent,
     };
     enum status status = spawn_process(&p, pid, error);
     if (status != STATUS_OK)

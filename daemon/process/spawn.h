@@ -37,10 +37,12 @@ struct spawn_process {
         *fds; // [fd_count], each SPAWN_FD_MIN or above: what becomes descriptor 0, 1...; -1: none
     int fd_count;
     const struct confinement *confinement;
+    pid_t parent; // 0: the caller; else the caller's parent, whose child the process becomes
 };
 
-// Starts the process. Must run on the main thread: the process is killed when the starting thread
-// ends. UNAVAILABLE with a sentence about the failed call; then there is no process.
+// Starts the process. It is killed when the thread that is its parent ends, or that made its parent
+// a child: both must be main threads. UNAVAILABLE with a sentence about the failed call; then the
+// process has ended, and if *pid is not 0, `parent` has to reap it.
 enum status spawn_process(const struct spawn_process *p, pid_t *pid,
                           struct error *error) MUST_CHECK;
 
@@ -54,6 +56,7 @@ struct spawn {
     char *const *words; // of a guest's command, the program first; NULL: a rank program of ours
     char *const *environment;
     const struct confinement *confinement;
+    pid_t parent; // the daemon, as of spawn_process
     int rank, world_size;
     uint32_t generation;
     int device; // index of its GPU; -1: none

@@ -19,10 +19,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/children.h"
 #include "tests/support/runner.h"
 
 // Far beyond what anything takes; a test that gets there has failed.
-#define PATIENCE_MS 60000
+#define PATIENCE_MS  60000
+#define CHILDREN_MAX 512
 
 extern char **environ;
 
@@ -498,15 +500,8 @@ int daemon_rank_count(const struct daemon *d)
 
 int daemon_child_count(const struct daemon *d)
 {
-    char path[96];
-    int count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)d->pid, (int)d->pid);
-    FILE *file = fopen(path, "re");
-    ck_assert_ptr_nonnull(file);
-    for (int pid; fscanf(file, "%d", &pid) == 1;)
-        count++;
-    fclose(file);
-    return count;
+    pid_t pids[CHILDREN_MAX];
+    return children_of(d->pid, pids, CHILDREN_MAX);
 }
 
 static int entries_count(const struct daemon *d, const char *name)

@@ -107,7 +107,7 @@ int daemon_rank_pids(const struct daemon *d, int world_size, int rank, pid_t *pi
 // Rank processes alive, zombies not counted.
 int daemon_rank_count(const struct daemon *d);
 
-// Children of the daemon, ranks or not, dead or alive.
+// Children of the daemon, ranks or not, dead or alive, but its starter.
 int daemon_child_count(const struct daemon *d);
 
 int daemon_descriptors(const struct daemon *d);

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/process/proc.h"
+#include "tests/support/children.h"
 #include "tests/support/runner.h"
 
 #define WORKERS 4
@@ -56,7 +56,7 @@ bool is_end(enum fault_kind kind)
 
 int children_list(pid_t *pids)
 {
-    return proc_children(scene.daemon, pids, CHILDREN_MAX);
+    return children_of(scene.daemon, pids, CHILDREN_MAX);
 }
 
 int descriptors_count(void)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/daemon/daemon_fixture.h"
+#include "tests/support/children.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 int main(void)
@@ -133,6 +134,69 @@ START_TEST(test_the_daemon_ends_before_the_last_is_made)
 }
 END_TEST
 
+// While it makes nothing, the daemon serves.
+START_TEST(test_a_starter_that_stands_still)
+{
+    start(NULL);
+    kill(children_starter(d.pid), SIGSTOP);
+    struct wire_request request = request_wide();
+    struct call call = daemon_call_begin(&d, &request);
+    while (state() != POOL_STARTING)
+        usleep(500);
+    ck_assert_int_eq(daemon_rank_count(&d), 0);
+    daemon_ping_fresh(&d);
+    kill(children_starter(d.pid), SIGCONT);
+    struct wire_reply reply = daemon_call_end(&call);
+    expect_pass(&reply);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// Cancelled, it costs no rank: the one that was ordered is ended when it is made.
+START_TEST(test_a_start_is_cancelled_before_its_first_rank)
+{
+    start(NULL);
+    kill(children_starter(d.pid), SIGSTOP);
+    struct wire_request request = request_wide();
+    struct call call = daemon_call_begin(&d, &request);
+    while (state() != POOL_STARTING)
+        usleep(500);
+    kill(d.pid, SIGTERM);
+    while (!daemon_status(&d).draining)
+        usleep(500);
+    kill(d.pid, SIGTERM);
+    while (!daemon_logged(&d, "pool_kill"))
+        usleep(500);
+    kill(children_starter(d.pid), SIGCONT);
+    struct wire_reply reply = daemon_call_end(&call);
+    expect_status(&reply, STATUS_UNAVAILABLE);
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_wait(&d), 1);
+}
+END_TEST
+
+START_TEST(test_the_starter_dies)
+{
+    start(NULL);
+    kill(children_starter(d.pid), SIGKILL); // nothing is under way
+    run_and_pass(&d, 2);
+    ck_assert(daemon_logged(&d, "starter_lost"));
+    kill(children_starter(d.pid), SIGSTOP);
+    struct wire_request request = request_wide();
+    struct call call = daemon_call_begin(&d, &request);
+    while (!daemon_logged(&d, "pool_start implementation=cpattn world=64"))
+        usleep(500);
+    kill(children_starter(d.pid), SIGKILL); // a rank is
+    struct wire_reply reply = daemon_call_end(&call);
+    expect_pass(&reply);
+    ck_assert(daemon_logged(&d, "pool_start_failed world=64"));
+    ck_assert(daemon_logged(&d, "the process that starts ranks has ended"));
+    while (daemon_child_count(&d) != WORLD + 2) // nor one that nobody knows
+        usleep(500);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("daemon start");
@@ -143,6 +207,9 @@ int main(void)
     tcase_add_test(tcase, test_a_rank_in_the_middle_cannot_be_made);
     tcase_add_test(tcase, test_a_rank_dies_before_the_last_is_made);
     tcase_add_test(tcase, test_the_daemon_ends_before_the_last_is_made);
+    tcase_add_test(tcase, test_a_starter_that_stands_still);
+    tcase_add_test(tcase, test_a_start_is_cancelled_before_its_first_rank);
+    tcase_add_test(tcase, test_the_starter_dies);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }
