@@ -5,6 +5,7 @@
 #define CPATTN_KERNELS_BACKEND_H
 
 #include "kernels/attention.h"
+#include "kernels/gemm.h"
 #include "kernels/prepared.h"
 #include "kernels/rows.h"
 #include "plan/element.h"
@@ -95,6 +96,23 @@ struct backend_ops {
     void (*reduce)(enum collective_element element, enum collective_reduction reduction,
                    const void *source, void *destination, int64_t count);
     void (*divide)(enum collective_element element, int divisor, void *destination, int64_t count);
+    // Of linear layers, on row-major matrices of `dtype`; NULL: the backend runs none. Everything
+    // is computed in fp32 and rounded once.
+    const struct gemm_provider *const *gemm; // ends with NULL
+    // h [m][gates n] and to [m][n] as plan/product.h says.
+    void (*activate)(struct attention_backend *backend, enum case_dtype dtype,
+                     const struct product *shape, const void *h, void *to);
+    // to [m][gates n] = the gradient of h, where d [m][n] is that of the activation
+    void (*activate_backward)(struct attention_backend *backend, enum case_dtype dtype,
+                              const struct product *shape, const void *h, const void *d, void *to);
+    // destination [n] = the sum over the rows of source [m][n]
+    void (*column_sum)(struct attention_backend *backend, enum case_dtype dtype,
+                       const struct product *shape, const void *source, void *destination);
+    // destination [m][n] = the sum over k ranks of their parts, in order, + bias [n] or NULL: `own`
+    // is that of own_rank, `parts` those of the others.
+    void (*sum_parts)(struct attention_backend *backend, enum case_dtype dtype,
+                      const struct product *shape, int own_rank, const void *parts, const void *own,
+                      const void *bias, void *destination);
     // The cudaStream_t on which work is enqueued; NULL: work is done immediately.
     void *(*stream)(struct attention_backend *backend);
 };

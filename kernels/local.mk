@@ -13,6 +13,8 @@ kernels_sources = \
     kernels/cpu/backward.c \
     kernels/cpu/forward.c \
     kernels/cpu/gemm.h \
+    kernels/cpu/linear.c \
+    kernels/cpu/linear.h \
     kernels/cpu/reduce.c \
     kernels/cpu/reduce.h \
     kernels/cpu/rows.c \
@@ -22,6 +24,8 @@ kernels_sources = \
     kernels/dtype.h \
     kernels/foreign.c \
     kernels/foreign.h \
+    kernels/gemm.c \
+    kernels/gemm.h \
     kernels/groups.c \
     kernels/groups.h \
     kernels/own.c \

@@ -61,13 +61,27 @@ struct builder *builder_create(const struct cp_case *c, int rank)
     return b;
 }
 
-struct builder *builder_create_collective(const struct collective *c, int rank)
+// With a case that has only what every plan has.
+static struct builder *create_other(int world_size, uint64_t explore_seed, int rank)
 {
     struct cp_case stub;
     case_init(&stub);
-    stub.world_size = c->world_size;
-    stub.explore_seed = c->explore_seed;
-    struct builder *b = builder_create(&stub, rank);
+    stub.world_size = world_size;
+    stub.explore_seed = explore_seed;
+    return builder_create(&stub, rank);
+}
+
+struct builder *builder_create_linear(const struct linear *l, int rank)
+{
+    struct builder *b = create_other(l->world_size, l->explore_seed, rank);
+    if (b)
+        b->plan->linear = *l;
+    return b;
+}
+
+struct builder *builder_create_collective(const struct collective *c, int rank)
+{
+    struct builder *b = create_other(c->world_size, c->explore_seed, rank);
     if (b)
         b->plan->collective = *c;
     return b;
@@ -440,6 +454,23 @@ void builder_reduce(struct builder *b, struct region source, struct region desti
 void builder_divide(struct builder *b, struct region destination, float value)
 {
     unary(b, OP_DIVIDE, (struct region){0}, destination, value);
+}
+
+void builder_matrix(struct builder *b, enum op_kind kind, struct product product,
+                    const struct region operand[OPERANDS_MAX])
+{
+    bool empty = true;
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (op_access(kind, i) & ACCESS_WRITE)
+            empty = operand[i].bytes == 0;
+    struct op *op = empty ? NULL : operation_begin(b, kind);
+    if (!op)
+        return;
+    op->product = product;
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (op_access(kind, i) != ACCESS_NONE)
+            op->operand[i] = operand[i];
+    operation_end(b);
 }
 
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count)

@@ -13,8 +13,9 @@ struct builder; // after a memory error every call is legal, and builder_finish(
 // For plan_create(). create: NULL if out of memory. finish: moves the plan to the caller, or
 // RESOURCE_EXHAUSTED after a memory error. destroy: accepts NULL.
 struct builder *builder_create(const struct cp_case *c, int rank);
-// The same for a collective.
+// The same for other kinds.
 struct builder *builder_create_collective(const struct collective *c, int rank);
+struct builder *builder_create_linear(const struct linear *l, int rank);
 enum status builder_finish(struct builder *b, struct plan **plan, struct error *error) MUST_CHECK;
 void builder_destroy(struct builder *b);
 
@@ -53,6 +54,9 @@ void builder_convert(struct builder *b, struct region source, struct region dest
 void builder_fill(struct builder *b, struct region destination, float value);
 void builder_reduce(struct builder *b, struct region source, struct region destination);
 void builder_divide(struct builder *b, struct region destination, float value);
+// Of linear layers.
+void builder_matrix(struct builder *b, enum op_kind kind, struct product product,
+                    const struct region operand[OPERANDS_MAX]);
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count);
 
 // Each algorithm is one function in a file of the same name.

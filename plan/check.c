@@ -323,7 +323,8 @@ static int64_t intervals_max(const struct examined *x)
 static bool is_input(enum buffer_role role)
 {
     return role == BUFFER_INPUT_Q || role == BUFFER_INPUT_KV || role == BUFFER_INPUT_DO ||
-           role == BUFFER_INPUT_BIAS || role == BUFFER_INPUT_SINK || role == BUFFER_SEND;
+           role == BUFFER_INPUT_BIAS || role == BUFFER_INPUT_SINK || role == BUFFER_SEND ||
+           (role >= BUFFER_LINEAR && role < BUFFER_LINEAR + LINEAR_Y);
 }
 
 static enum status touch_fault(const struct examined *x, const struct touch *t, const char *what,

@@ -129,6 +129,19 @@ static bool is_collective(const struct plan *plan)
     return plan->collective.world_size > 0;
 }
 
+static bool is_linear(const struct plan *plan)
+{
+    return plan->linear.world_size > 0;
+}
+
+// Of linear layers.
+static int64_t linear_role_bytes(const struct plan *plan, enum buffer_role role)
+{
+    if (role < BUFFER_LINEAR || role >= BUFFER_SCRATCH)
+        return 0;
+    return linear_bytes(&plan->linear, plan->rank, (enum linear_tensor)(role - BUFFER_LINEAR));
+}
+
 static int64_t role_bytes(const struct plan *plan, enum buffer_role role)
 {
     const struct cp_case *c = &plan->c;
@@ -136,6 +149,8 @@ static int64_t role_bytes(const struct plan *plan, enum buffer_role role)
         return role == BUFFER_SCRATCH ? -1
                                       : collective_elements(plan, role) *
                                             collective_element_bytes(plan->collective.dtype);
+    if (is_linear(plan))
+        return role == BUFFER_SCRATCH ? -1 : linear_role_bytes(plan, role);
     int64_t q = shard_rows(c, SIDE_Q, plan->rank) * c->heads;
     int64_t kv = shard_rows(c, SIDE_KV, plan->rank) * c->kv_heads;
     int element = case_element_bytes(c);
@@ -162,6 +177,7 @@ static int64_t role_bytes(const struct plan *plan, enum buffer_role role)
     case BUFFER_SEND:
     case BUFFER_RECEIVE:
     case BUFFER_SHARED:
+    case BUFFER_LINEAR:
     case BUFFER_SCRATCH:
         break;
     }
@@ -174,11 +190,11 @@ static bool role_expected(const struct plan *plan, enum buffer_role role)
     bool sink = c->softmax == SOFTMAX_LEARNABLE, bias = c->bias != BIAS_NONE;
     if (is_collective(plan))
         return collective_elements(plan, role) > 0;
-    switch (role) {
-    case BUFFER_SEND:
-    case BUFFER_RECEIVE:
-    case BUFFER_SHARED:
+    if (is_linear(plan))
+        return linear_role_bytes(plan, role) > 0;
+    if (role >= BUFFER_SEND)
         return false;
+    switch (role) {
     case BUFFER_INPUT_DO:
     case BUFFER_DQ:
     case BUFFER_DKV:
@@ -341,6 +357,49 @@ static bool elements_fit(const struct plan *plan, const struct op *op)
            (op->kind == OP_REDUCE ? source == destination : op->value > 0);
 }
 
+static bool matrix_is(const struct plan *plan, struct region region, int64_t rows, int64_t columns)
+{
+    int64_t bytes = rows * columns * (plan->linear.dtype == DTYPE_FP32 ? 4 : 2);
+    return region.rows <= 1 && region.bytes == bytes;
+}
+
+static bool row_or_none(const struct plan *plan, struct region region, int64_t columns)
+{
+    return region.bytes == 0 || matrix_is(plan, region, 1, columns);
+}
+
+static bool matrices_fit(const struct plan *plan, const struct op *op)
+{
+    const struct product *p = &op->product;
+    const struct region *r = op->operand;
+    int64_t wide = p->n * (p->activation == ACTIVATION_SWIGLU ? 2 : 1);
+    if (!is_linear(plan) || p->m < 0 || p->n < 0 || p->k < 0 || p->m > LINEAR_SIZE_MAX ||
+        p->n > LINEAR_SIZE_MAX || p->k > LINEAR_SIZE_MAX)
+        return false;
+    switch (op->kind) {
+    case OP_PRODUCT:
+        return matrix_is(plan, r[PRODUCT_A], p->m, p->k) &&
+               matrix_is(plan, r[PRODUCT_B], p->k, p->n) &&
+               row_or_none(plan, r[PRODUCT_BIAS], p->n) &&
+               matrix_is(plan, r[PRODUCT_C], p->m, p->n);
+    case OP_ACTIVATE:
+        return matrix_is(plan, r[ACTIVATE_H], p->m, wide) &&
+               matrix_is(plan, r[ACTIVATE_TO], p->m, p->n);
+    case OP_ACTIVATE_BACKWARD:
+        return matrix_is(plan, r[ACTIVATE_H], p->m, wide) &&
+               matrix_is(plan, r[ACTIVATE_D], p->m, p->n) &&
+               matrix_is(plan, r[ACTIVATE_TO], p->m, wide);
+    case OP_COLUMN_SUM:
+        return matrix_is(plan, r[UNARY_SOURCE], p->m, p->n) &&
+               matrix_is(plan, r[UNARY_DESTINATION], 1, p->n);
+    default:
+        return p->k == plan->linear.world_size &&
+               matrix_is(plan, r[SUM_PARTS], (p->k - 1) * p->m, p->n) &&
+               matrix_is(plan, r[SUM_OWN], p->m, p->n) && row_or_none(plan, r[SUM_BIAS], p->n) &&
+               matrix_is(plan, r[SUM_DESTINATION], p->m, p->n);
+    }
+}
+
 static bool operands_fit(const struct plan *plan, const struct op *op)
 {
     int64_t source = region_total(&op->operand[UNARY_SOURCE]);
@@ -367,6 +426,12 @@ static bool operands_fit(const struct plan *plan, const struct op *op)
     case OP_REDUCE:
     case OP_DIVIDE:
         return elements_fit(plan, op);
+    case OP_PRODUCT:
+    case OP_ACTIVATE:
+    case OP_ACTIVATE_BACKWARD:
+    case OP_COLUMN_SUM:
+    case OP_SUM_PARTS:
+        return matrices_fit(plan, op);
     case OP_EXCHANGE:
     case OP_KINDS:
         break;

@@ -81,6 +81,8 @@ static void explain_phase_total(const struct plan *plan, enum plan_phase phase, 
 
 static const char *role_text(enum buffer_role role)
 {
+    if (role >= BUFFER_LINEAR && role < BUFFER_SCRATCH)
+        return role - BUFFER_LINEAR < LINEAR_Y ? "input" : "output";
     switch (role) {
     case BUFFER_INPUT_Q:
     case BUFFER_INPUT_KV:
@@ -100,6 +102,7 @@ static const char *role_text(enum buffer_role role)
         return "output";
     case BUFFER_SHARED:
         return "both";
+    case BUFFER_LINEAR:
     case BUFFER_SCRATCH:
         break;
     }
@@ -176,6 +179,25 @@ static void explain_transfers(const struct plan *plan, const struct op *op, FILE
     }
 }
 
+// Of linear layers: operands and what comes out, with the sizes of it.
+static void explain_matrix(const struct plan *plan, const struct op *op, FILE *out)
+{
+    char flops[TEXT_MAX];
+    const char *joint = "";
+    for (int i = 0; i < OPERANDS_MAX; i++) {
+        const struct region *r = &op->operand[i];
+        bool written = op_access(op->kind, i) & ACCESS_WRITE;
+        if (r->bytes == 0)
+            continue;
+        fprintf(out, "%s%s", written ? " -> " : joint, region_name(plan, r));
+        joint = op->kind == OP_PRODUCT && i == PRODUCT_A ? " x " : " + ";
+    }
+    fprintf(out, " [%lld x %lld]", (long long)(op->kind == OP_COLUMN_SUM ? 1 : op->product.m),
+            (long long)op->product.n);
+    if (op->kind == OP_PRODUCT)
+        fprintf(out, ", %s", flops_text(op_flops(plan, op), flops));
+}
+
 static void explain_what(const struct plan *plan, const struct op *op, FILE *out)
 {
     const struct region *r = op->operand;
@@ -214,6 +236,13 @@ static void explain_what(const struct plan *plan, const struct op *op, FILE *out
         break;
     case OP_DIVIDE:
         fprintf(out, "%s /= %g", region_name(plan, &r[UNARY_DESTINATION]), (double)op->value);
+        break;
+    case OP_PRODUCT:
+    case OP_ACTIVATE:
+    case OP_ACTIVATE_BACKWARD:
+    case OP_COLUMN_SUM:
+    case OP_SUM_PARTS:
+        explain_matrix(plan, op, out);
         break;
     case OP_EXCHANGE:
         explain_transfers(plan, op, out);
@@ -294,14 +323,18 @@ static void explain_op(const struct plan *plan, int32_t index, FILE *out)
 static void explain_subject(const struct plan *plan, FILE *out)
 {
     char text[256];
-    if (plan->collective.world_size == 0) {
+    struct job_spec spec = {.kind = &job_kind_collective};
+    if (plan->linear.world_size > 0) {
+        spec.kind = &job_kind_linear;
+        memcpy(spec.bytes, &plan->linear, sizeof plan->linear);
+    } else if (plan->collective.world_size > 0) {
+        memcpy(spec.bytes, &plan->collective, sizeof plan->collective);
+    } else {
         case_describe(&plan->c, text, sizeof text);
         fprintf(out, "%s\n", text);
         explain_shard(plan, out);
         return;
     }
-    struct job_spec spec = {.kind = &job_kind_collective};
-    memcpy(spec.bytes, &plan->collective, sizeof plan->collective);
     job_spec_describe(&spec, text, sizeof text);
     fprintf(out, "%s\nrank %d of %d\n", text, plan->rank, plan->c.world_size);
 }

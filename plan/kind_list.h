@@ -4,6 +4,6 @@
 #ifndef CPATTN_PLAN_KIND_LIST_H
 #define CPATTN_PLAN_KIND_LIST_H
 
-#define KIND_LIST(X) X(attention) X(collective)
+#define KIND_LIST(X) X(attention) X(collective) X(linear)
 
 #endif

@@ -35,6 +35,9 @@ plan_libplan_la_SOURCES = \
     plan/kinds.c \
     plan/lengths.c \
     plan/lengths.h \
+    plan/linear.c \
+    plan/linear.h \
+    plan/linear_plan.c \
     plan/members.c \
     plan/members.h \
     plan/memory.c \
@@ -46,6 +49,7 @@ plan_libplan_la_SOURCES = \
     plan/places.h \
     plan/plan.c \
     plan/plan.h \
+    plan/product.h \
     plan/ring.c \
     plan/ring.h \
     plan/shard.c \

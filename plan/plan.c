@@ -18,6 +18,11 @@ static const char *const kind_names[OP_KINDS] = {
     [OP_SINK_GRAD] = "sink gradient",
     [OP_REDUCE] = "reduce",
     [OP_DIVIDE] = "divide",
+    [OP_PRODUCT] = "product",
+    [OP_ACTIVATE] = "activate",
+    [OP_ACTIVATE_BACKWARD] = "activate backw.",
+    [OP_COLUMN_SUM] = "column sum",
+    [OP_SUM_PARTS] = "sum parts",
     [OP_EXCHANGE] = "exchange",
 };
 
@@ -54,6 +59,18 @@ static const enum access access_table[OP_KINDS][OPERANDS_MAX] = {
     [OP_FILL] = {[UNARY_DESTINATION] = ACCESS_WRITE},
     [OP_REDUCE] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_READ_WRITE},
     [OP_DIVIDE] = {[UNARY_DESTINATION] = ACCESS_READ_WRITE},
+    [OP_PRODUCT] = {[PRODUCT_A] = ACCESS_READ,
+                    [PRODUCT_B] = ACCESS_READ,
+                    [PRODUCT_BIAS] = ACCESS_READ,
+                    [PRODUCT_C] = ACCESS_WRITE},
+    [OP_ACTIVATE] = {[ACTIVATE_H] = ACCESS_READ, [ACTIVATE_TO] = ACCESS_WRITE},
+    [OP_ACTIVATE_BACKWARD] =
+        {[ACTIVATE_H] = ACCESS_READ, [ACTIVATE_D] = ACCESS_READ, [ACTIVATE_TO] = ACCESS_WRITE},
+    [OP_COLUMN_SUM] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
+    [OP_SUM_PARTS] = {[SUM_PARTS] = ACCESS_READ,
+                      [SUM_OWN] = ACCESS_READ,
+                      [SUM_BIAS] = ACCESS_READ,
+                      [SUM_DESTINATION] = ACCESS_WRITE},
     [OP_FILL_HEADS] = {[UNARY_SOURCE] = ACCESS_READ, [UNARY_DESTINATION] = ACCESS_WRITE},
     [OP_SINK_GRAD] =
         {
@@ -163,6 +180,9 @@ void plan_destroy(struct plan *plan)
 
 double op_flops(const struct plan *plan, const struct op *op)
 {
+    const struct product *product = &op->product;
+    if (op->kind == OP_PRODUCT)
+        return 2 * (double)product->m * (double)product->n * (double)product->k;
     double pairs = 0;
     for (int32_t i = 0; i < op->slice_count; i++)
         pairs += (double)slice_pairs(&plan->slices[op->slice_first + i]);

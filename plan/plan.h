@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: what one rank executes for a case or a collective, as data: operations with the memory
-// that they read and write. Only the builder makes waits between streams; it derives them from that
-// memory.
+// A plan: what one rank executes for a case, a collective or linear layers, as data: operations
+// with the memory that they read and write. Only the builder makes waits between streams; it
+// derives them from that memory.
 //
 // Building is pure: the same case and rank give the same plan. A plan owns its arrays.
 #ifndef CPATTN_PLAN_PLAN_H
@@ -11,6 +11,7 @@
 
 #include "plan/case.h"
 #include "plan/collective.h"
+#include "plan/linear.h"
 #include "plan/slice.h"
 
 // Operations of one stream run in plan order; `waits` orders operations of different streams.
@@ -32,8 +33,9 @@ enum buffer_role {
     BUFFER_MAX_LOGIT,  // fp32 [heads of the case], the same on every rank
     BUFFER_SEND,       // of a collective (plan/collective.h), as the next two
     BUFFER_RECEIVE,
-    BUFFER_SHARED,  // send and receive in one: an input and a result
-    BUFFER_SCRATCH, // undefined
+    BUFFER_SHARED, // send and receive in one: an input and a result
+    BUFFER_LINEAR, // + enum linear_tensor: of linear layers (plan/linear.h)
+    BUFFER_SCRATCH = BUFFER_LINEAR + LINEAR_TENSORS, // undefined
 };
 
 struct plan_buffer {
@@ -106,7 +108,13 @@ enum op_kind {
     OP_SINK_GRAD,       // dsink[h] += -sum over the slices' rows of exp(sink[h] - LSE) D
     OP_REDUCE,          // destination = destination (reduction) source, elements of a collective
     OP_DIVIDE,          // destination /= value, elements of a collective
-    OP_EXCHANGE,        // send and receive regions with peers, all at once
+    // Of linear layers, on matrices of their element type; each result is rounded once, to nearest.
+    OP_PRODUCT,           // c = a b + bias, a row for all (plan/product.h)
+    OP_ACTIVATE,          // to = the activation of h, row by row
+    OP_ACTIVATE_BACKWARD, // to = the gradient of h, from that of the activation
+    OP_COLUMN_SUM,        // destination [n] = the sum of the rows of source [m][n]
+    OP_SUM_PARTS,         // destination = the sum of all ranks' parts, in their order, + bias
+    OP_EXCHANGE,          // send and receive regions with peers, all at once
     OP_KINDS,
 };
 
@@ -130,6 +138,10 @@ enum {
 enum { ROW_DOT_DO, ROW_DOT_O, ROW_DOT_D }; // dO in dtype, O in fp32 (the accumulator)
 // All others; fill and divide use UNARY_DESTINATION only.
 enum { UNARY_SOURCE, UNARY_DESTINATION };
+enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_C }; // bias empty: none
+enum { ACTIVATE_H, ACTIVATE_D, ACTIVATE_TO };           // d: backward only
+// parts [k - 1][m][n] of the other ranks, own [m][n]; bias empty: none
+enum { SUM_PARTS, SUM_OWN, SUM_BIAS, SUM_DESTINATION };
 enum { SINK_GRAD_SINK, SINK_GRAD_LSE, SINK_GRAD_D, SINK_GRAD_DSINK };
 
 enum access { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_READ_WRITE = 3 };
@@ -154,18 +166,21 @@ struct op {
     enum plan_phase phase;
     int32_t step; // of the algorithm, for output and progress
     struct region operand[OPERANDS_MAX];
-    struct heads heads; // attend, row dot, fill heads, sink gradient: heads of the operands
-    int64_t q_rows;     // same operations: rows of the query operands
-    int64_t bias_rows;  // attend with a bias
-    float value;        // fill, divide
+    struct heads heads;     // attend, row dot, fill heads, sink gradient: heads of the operands
+    int64_t q_rows;         // same operations: rows of the query operands
+    int64_t bias_rows;      // attend with a bias
+    float value;            // fill, divide
+    struct product product; // of linear layers; of a sum k is the number of ranks
     int32_t slice_first, slice_count;       // attend, sink gradient (without keys): in plan.slices
     int32_t transfer_first, transfer_count; // exchange: in plan.transfers
     int32_t wait_first, wait_count; // in plan.waits: operations of other streams to wait for
 };
 
 struct plan {
-    struct cp_case c;             // of a collective only world_size and explore_seed are its own
-    struct collective collective; // world_size 0: the plan is of a case
+    // Of other kinds only world_size and explore_seed are their own.
+    struct cp_case c;
+    struct collective collective; // world_size 0: the plan is of none
+    struct linear linear;         // the same; with both 0 the plan is of a case
     int32_t rank;
     struct plan_buffer *buffers;
     int32_t buffer_count;
@@ -218,7 +233,7 @@ enum status plan_check_exchanges(struct plan *const *plans, int world_size,
 // transfers (bytes, peers) and the waits. The caller checks the stream for errors.
 void plan_explain(const struct plan *plan, FILE *out);
 
-double op_flops(const struct plan *plan, const struct op *op);  // attend operations, else 0
+double op_flops(const struct plan *plan, const struct op *op);  // attend, product; else 0
 int64_t op_bytes(const struct plan *plan, const struct op *op); // sent by an exchange, else 0
 
 #endif

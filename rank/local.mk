@@ -25,6 +25,7 @@ rank_sources += rank/kind.c
 rank_sources += rank/kind.h
 rank_sources += rank/kinds.c
 rank_sources += rank/job.h
+rank_sources += rank/linear.c
 rank_sources += rank/operations.c
 rank_sources += rank/operations.h
 rank_sources += rank/process.c

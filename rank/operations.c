@@ -131,6 +131,49 @@ static int64_t elements(const struct operations *x, struct region region)
     return region_total(&region) / collective_element_bytes(x->plan->collective.dtype);
 }
 
+static enum status product(const struct operations *x, const struct op *op, struct error *error)
+{
+    const struct product *p = &op->product;
+    const struct gemm g = {.dtype = x->plan->linear.dtype,
+                           .form = p->form,
+                           .m = p->m,
+                           .n = p->n,
+                           .k = p->k,
+                           .a = at(x, op->operand[PRODUCT_A]),
+                           .b = at(x, op->operand[PRODUCT_B]),
+                           .bias = at(x, op->operand[PRODUCT_BIAS]),
+                           .c = at(x, op->operand[PRODUCT_C])};
+    return gemm_run(x->ops->gemm, x->backend, &g, error);
+}
+
+// Of linear layers.
+static enum status matrix(const struct operations *x, const struct op *op, struct error *error)
+{
+    const struct backend_ops *ops = x->ops;
+    const struct region *r = op->operand;
+    enum case_dtype dtype = x->plan->linear.dtype;
+    switch (op->kind) {
+    case OP_PRODUCT:
+        return product(x, op, error);
+    case OP_ACTIVATE:
+        ops->activate(x->backend, dtype, &op->product, at(x, r[ACTIVATE_H]), at(x, r[ACTIVATE_TO]));
+        break;
+    case OP_ACTIVATE_BACKWARD:
+        ops->activate_backward(x->backend, dtype, &op->product, at(x, r[ACTIVATE_H]),
+                               at(x, r[ACTIVATE_D]), at(x, r[ACTIVATE_TO]));
+        break;
+    case OP_COLUMN_SUM:
+        ops->column_sum(x->backend, dtype, &op->product, at(x, r[UNARY_SOURCE]),
+                        at(x, r[UNARY_DESTINATION]));
+        break;
+    default:
+        ops->sum_parts(x->backend, dtype, &op->product, x->plan->rank, at(x, r[SUM_PARTS]),
+                       at(x, r[SUM_OWN]), at(x, r[SUM_BIAS]), at(x, r[SUM_DESTINATION]));
+        break;
+    }
+    return STATUS_OK;
+}
+
 enum status operations_run(const struct operations *x, const struct op *op, struct error *error)
 {
     const struct backend_ops *ops = x->ops;
@@ -171,6 +214,12 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
         ops->divide(x->plan->collective.dtype, (int)op->value, at(x, destination),
                     elements(x, destination));
         return STATUS_OK;
+    case OP_PRODUCT:
+    case OP_ACTIVATE:
+    case OP_ACTIVATE_BACKWARD:
+    case OP_COLUMN_SUM:
+    case OP_SUM_PARTS:
+        return matrix(x, op, error);
     case OP_EXCHANGE:
     case OP_KINDS:
         break;

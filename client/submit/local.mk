@@ -22,6 +22,7 @@ cpattn_submit_LDADD = $(submit_libs)
 submit_matrices =
 submit_matrices += cases/collectives.yaml
 submit_matrices += cases/demonstration.yaml
+submit_matrices += cases/tensor-parallel.yaml
 submit_matrices += cases/transformer-engine-p2p.yaml
 submit_matrices += cases/transformer-engine.yaml
 pkgdata_DATA += $(submit_matrices)

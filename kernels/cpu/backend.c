@@ -9,6 +9,7 @@
 #include "common/mutation.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/linear.h"
 #include "kernels/cpu/reduce.h"
 
 #define CACHE_LINE 64
@@ -180,4 +181,9 @@ const struct backend_ops backend_cpu = {
     .pack_heads = cpu_pack_heads,
     .reduce = cpu_reduce,
     .divide = cpu_divide,
+    .gemm = cpu_gemm_providers,
+    .activate = cpu_activate,
+    .activate_backward = cpu_activate_backward,
+    .column_sum = cpu_column_sum,
+    .sum_parts = cpu_sum_parts,
 };

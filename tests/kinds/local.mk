@@ -22,3 +22,8 @@ tests_kinds_test_kind_table_SOURCES = tests/kinds/test_kind_table.c $(toy_spec)
 test_programs += tests/kinds/test_collectives
 tests_kinds_test_collectives_SOURCES = tests/kinds/test_collectives.c $(daemon_fixture)
 tests_kinds_test_collectives_LDADD = $(daemon_fixture_libs)
+
+# Linear layers, likewise.
+test_programs += tests/kinds/test_linears
+tests_kinds_test_linears_SOURCES = tests/kinds/test_linears.c $(daemon_fixture)
+tests_kinds_test_linears_LDADD = $(daemon_fixture_libs)

@@ -295,8 +295,13 @@ static void replay(struct builder *b, const struct plan *plan, const struct op *
     case OP_SINK_GRAD:
         builder_sink_grad(b, op->heads, op->q_rows, r, slices, op->slice_count);
         break;
-    case OP_REDUCE: // of collectives, whose plans are not edited
+    case OP_REDUCE: // of other kinds, whose plans are not edited
     case OP_DIVIDE:
+    case OP_PRODUCT:
+    case OP_ACTIVATE:
+    case OP_ACTIVATE_BACKWARD:
+    case OP_COLUMN_SUM:
+    case OP_SUM_PARTS:
         abort();
     case OP_EXCHANGE:
         builder_exchange(b, plan->transfers + op->transfer_first, op->transfer_count);

@@ -38,6 +38,11 @@ static bool of_collectives(int kind)
     return kind == OP_REDUCE || kind == OP_DIVIDE;
 }
 
+static bool of_layers(int kind)
+{
+    return kind >= OP_PRODUCT && kind <= OP_SUM_PARTS;
+}
+
 START_TEST(the_table_is_what_the_words_say)
 {
     int seen[OP_KINDS] = {0};
@@ -58,7 +63,7 @@ START_TEST(the_table_is_what_the_words_say)
         plans_destroy(&p);
     }
     for (int kind = 0; kind < OP_KINDS; kind++)
-        ck_assert_int_gt(seen[kind], of_collectives(kind) ? -1 : 100);
+        ck_assert_int_gt(seen[kind], of_collectives(kind) || of_layers(kind) ? -1 : 100);
 }
 END_TEST
 
@@ -89,6 +94,39 @@ START_TEST(so_it_is_for_collectives)
     }
     ck_assert_int_gt(seen[OP_REDUCE], 100);
     ck_assert_int_gt(seen[OP_DIVIDE], 10);
+}
+END_TEST
+
+START_TEST(so_it_is_for_linear_layers)
+{
+    int seen[OP_KINDS] = {0};
+    for (int i = 0; i < 200; i++) {
+        struct linear l = {0};
+        struct plan *plan;
+        struct touch touch[OPERANDS_MAX];
+        struct error error;
+        job_kind_linear.init(&l);
+        l.world_size = 1 + i % 4;
+        l.layer = (enum linear_layer)(1 + i % 3);
+        l.activation = (enum activation)(1 + i / 3 % 3);
+        l.tokens = 1 + i;
+        l.hidden = l.in_features = 9 + i;
+        l.bias = i % 5 > 0;
+        l.sequence_parallel = i % 7 > 3;
+        ck_assert_int_eq(linear_plan(&l, i % l.world_size, &plan, &error), STATUS_OK);
+        for (int32_t n = 0; n < plan->op_count; n++) {
+            const struct op *op = &plan->ops[n];
+            seen[op->kind]++;
+            if (op->kind == OP_EXCHANGE)
+                continue;
+            touches_find(plan, op, touch);
+            for (int operand = 0; operand < OPERANDS_MAX; operand++)
+                expect_operand(op, operand, &touch[operand]);
+        }
+        plan_destroy(plan);
+    }
+    for (int kind = OP_PRODUCT; kind <= OP_SUM_PARTS; kind++)
+        ck_assert_int_gt(seen[kind], 20);
 }
 END_TEST
 
@@ -304,6 +342,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, the_table_is_what_the_words_say);
     tcase_add_test(t, so_it_is_for_collectives);
+    tcase_add_test(t, so_it_is_for_linear_layers);
     tcase_add_test(t, operations_do_what_the_words_say);
     suite_add_tcase(s, t);
     return s;

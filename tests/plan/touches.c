@@ -73,6 +73,41 @@ static void backward(const struct sizes *z, struct touch *t)
     t[ATTEND_DBIAS] = adds_to(z->bias * 4);
 }
 
+// Of linear layers.
+static void matrices(const struct plan *plan, const struct op *op, struct touch *touch)
+{
+    int64_t element = plan->linear.dtype == DTYPE_FP32 ? 4 : 2;
+    int64_t row = op->product.n * element, matrix = op->product.m * row;
+    int gates = op->product.activation == ACTIVATION_SWIGLU ? 2 : 1;
+    switch (op->kind) {
+    case OP_PRODUCT: // c [m][n] = a b + bias
+        touch[PRODUCT_A] = reads(op->product.m * op->product.k * element);
+        touch[PRODUCT_B] = reads(op->product.k * op->product.n * element);
+        touch[PRODUCT_BIAS] = reads(op->operand[PRODUCT_BIAS].bytes > 0 ? row : 0);
+        touch[PRODUCT_C] = writes(matrix);
+        break;
+    case OP_ACTIVATE: // to [m][n] = the activation of h
+        touch[ACTIVATE_H] = reads(matrix * gates);
+        touch[ACTIVATE_TO] = writes(matrix);
+        break;
+    case OP_ACTIVATE_BACKWARD: // to = the gradient of h
+        touch[ACTIVATE_H] = reads(matrix * gates);
+        touch[ACTIVATE_D] = reads(matrix);
+        touch[ACTIVATE_TO] = writes(matrix * gates);
+        break;
+    case OP_COLUMN_SUM: // destination [n] = the sum of the rows of source
+        touch[UNARY_SOURCE] = reads(matrix);
+        touch[UNARY_DESTINATION] = writes(row);
+        break;
+    default: // destination [m][n] = own + k - 1 parts + bias
+        touch[SUM_PARTS] = reads((op->product.k - 1) * matrix);
+        touch[SUM_OWN] = reads(matrix);
+        touch[SUM_BIAS] = reads(op->operand[SUM_BIAS].bytes > 0 ? row : 0);
+        touch[SUM_DESTINATION] = writes(matrix);
+        break;
+    }
+}
+
 void touches_find(const struct plan *plan, const struct op *op, struct touch touch[OPERANDS_MAX])
 {
     struct sizes z = sizes_of(plan, op);
@@ -115,6 +150,13 @@ void touches_find(const struct plan *plan, const struct op *op, struct touch tou
         touch[SINK_GRAD_LSE] = reads(z.row * 4);
         touch[SINK_GRAD_D] = reads(z.row * 4);
         touch[SINK_GRAD_DSINK] = adds_to(z.head * 4);
+        break;
+    case OP_PRODUCT:
+    case OP_ACTIVATE:
+    case OP_ACTIVATE_BACKWARD:
+    case OP_COLUMN_SUM:
+    case OP_SUM_PARTS:
+        matrices(plan, op, touch);
         break;
     case OP_EXCHANGE:
     case OP_KINDS:

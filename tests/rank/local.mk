@@ -48,3 +48,6 @@ tests_rank_test_waits_LDFLAGS = $(mutated_ldflags)
 
 test_programs += tests/rank/test_collective
 tests_rank_test_collective_SOURCES = tests/rank/test_collective.c
+
+test_programs += tests/rank/test_linear
+tests_rank_test_linear_SOURCES = tests/rank/test_linear.c

@@ -162,6 +162,16 @@ tap_is "its reports" "$(grep -c '<testcase' "$scratch/collectives.xml") $(
     "16 cpattn-submit collective all_gather --count 1 --size 8"
 run matrix "$top_srcdir/cases/collectives.yaml" --list --filter seqlen=4
 tap_has "a field of another kind" "$status $err" "64 cpattn-submit: --filter seqlen=4: 'seqlen' is neither a field"
+run linear column --tokens 20 --sequence-parallel true --repeat 2
+tap_is "a linear layer passes twice" "$status $(cut -c1-4 "$scratch/out" | head -n 1)" "0 pass"
+run linear mlp --explain 1
+tap_is "the plan of a layer" "$status $(grep -c 'product .* -> dw[12] ' "$scratch/out")" "0 2"
+run linear mlp --chunks 0
+tap_has "a layer that cannot be" "$status $err" "64 cpattn-submit: chunks is '0'; accepted is 1 to 64"
+run matrix "$top_srcdir/cases/tensor-parallel.yaml" --subset quick --filter dtype=bf16 --filter chunks=4
+tap_is "a matrix of layers" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
+run bench linear row --tokens 16,32 --in-features 64 --out-features 64 --repeat 2 --warmup 0
+tap_is "a sweep of layers" "$status $(sed 1d "$scratch/out" | awk '{ printf "%s ", $1 }')" "0 16 32 "
 run collective reduce --explain 2
 tap_is "the plan of a rank that there is not" "$status" 64
 

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/linear.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/dtype.h"
+#include "judge/linear_view.h"
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+#define PIECE 256
+
+// Elements of a row of the whole to the memory of a rank, from its element `at` on.
+static void row_fill(const struct linear *l, enum linear_tensor tensor, int64_t row,
+                     struct linear_share columns, void *data, int64_t at)
+{
+    int bytes = l->dtype == DTYPE_FP32 ? 4 : 2;
+    double drawn[PIECE];
+    float values[PIECE];
+    for (int64_t i = 0; i < columns.count; i += PIECE) {
+        int64_t n = columns.count - i < PIECE ? columns.count - i : PIECE;
+        linear_draw(l, tensor, row, columns.first + i, n, drawn);
+        for (int64_t k = 0; k < n; k++)
+            values[k] = (float)drawn[k];
+        dtype_write(l->dtype, values, n, (char *)data + (at + i) * bytes);
+    }
+}
+
+void linear_fill(const struct linear *l, int rank, enum linear_tensor tensor, void *data)
+{
+    struct linear_sizes sizes = linear_sizes(l);
+    struct linear_shape shape = linear_shape(l, rank, tensor);
+    struct linear_share own = linear_share(sizes.middle, rank, l->world_size);
+    struct linear_share all = {0, shape.columns};
+    bool tokens = tensor == LINEAR_X || tensor == LINEAR_DY;
+    bool narrow = shape.columns == own.count &&
+                  (tensor == LINEAR_W2 || (tensor == LINEAR_X && l->layer == LINEAR_ROW) ||
+                   (tensor == LINEAR_DY && l->layer == LINEAR_COLUMN));
+    int64_t first = tokens && !narrow ? linear_view_tokens(l, rank).first : 0;
+    if (tensor == LINEAR_B1) {
+        for (int gate = 0; gate < sizes.gates && shape.rows > 0; gate++) {
+            struct linear_share part = {gate * sizes.middle + own.first, own.count};
+            row_fill(l, tensor, 0, part, data, gate * own.count);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < shape.rows; i++) {
+        int64_t row = first + i;
+        if (tensor == LINEAR_W1)
+            row = i / own.count * sizes.middle + own.first + i % own.count;
+        row_fill(l, tensor, row, narrow ? own : all, data, i * shape.columns);
+    }
+}
+
+// ---- how much is judged -------------------------------------------------------------------------
+
+#define WORK_MAX     1e9     // FLOPs in fp64, of tokens and of features
+#define ELEMENTS_MAX 4000000 // of any one result
+
+// How many of `length` tokens or features, each of which takes so many elements and FLOPs.
+static struct linear_some some_of(int64_t first, int64_t length, int64_t elements, double work)
+{
+    double count = WORK_MAX / work, room = (double)ELEMENTS_MAX / (double)elements;
+    count = count < 8 ? 8 : count;
+    count = count > room ? room : count;
+    count = count < 1 ? 1 : count;
+    struct linear_some some = {first, length, LINEAR_SOME_MAX};
+    some.count = count < (double)some.count ? (int64_t)count : some.count;
+    some.count = some.count < length ? some.count : length;
+    return some;
+}
+
+// A value, its twin's and what it may be off: three products; of both passes.
+static double products(const struct linear *l)
+{
+    return l->training ? 12 : 6;
+}
+
+static struct linear_some tokens_judged(const struct linear *l, int rank)
+{
+    struct linear_sizes s = linear_sizes(l);
+    struct linear_share held = linear_view_tokens(l, rank);
+    double weights = (double)s.middle * (double)(s.in * s.gates + s.out);
+    return some_of(held.first, held.count, s.in + s.out, products(l) * weights);
+}
+
+static struct linear_some features_judged(const struct linear *l, int rank)
+{
+    struct linear_sizes s = linear_sizes(l);
+    int64_t own = linear_share(s.middle, rank, l->world_size).count, wide = s.in * s.gates + s.out;
+    return some_of(0, own, wide + l->tokens, products(l) * (double)l->tokens * (double)wide);
+}
+
+// ---- the rules ----------------------------------------------------------------------------------
+
+#define FEW 64 // roundings that are no measure of another's
+
+struct sums {
+    double error2, twin2, bound2, right2, along; // of squares, and of error * right
+    double rival2, rival_along;                  // of the other GELU: the same
+};
+
+static void element_judge(const struct linear_view *v, const struct triple *right, int64_t index,
+                          double got, struct sums *sums, struct figures *f)
+{
+    double error = got - right->value[index], twin = right->twin[index] - right->value[index];
+    double bound = right->bound[index] * (1 + 1e-6) + 1e-300;
+    double used = fabs(error) / bound;
+    if (!isfinite(got)) {
+        f->nonfinite++;
+        f->broken |= RULE_NONFINITE;
+        used = INFINITY;
+    } else {
+        sums->error2 += error * error;
+        sums->along += error * right->value[index];
+        f->max_abs = fmax(f->max_abs, fabs(error));
+    }
+    sums->right2 += right->value[index] * right->value[index];
+    sums->bound2 += bound * bound;
+    sums->twin2 += twin * twin;
+    f->worst_element = fmax(f->worst_element, used);
+    if (used <= 1 || f->mismatches++ > 0)
+        return;
+    struct linear_place at = linear_view_place(v, index / right->columns, index % right->columns);
+    f->broken |= RULE_ELEMENT;
+    f->first_bad = (struct element){.position = at.row, .dim = (int32_t)at.column};
+    f->first_bad_got = got;
+    f->first_bad_expected = right->value[index];
+}
+
+// The longest sum in fp32, and roundings that differ.
+static double terms_of(const struct linear *l)
+{
+    struct linear_sizes s = linear_sizes(l);
+    int64_t most = s.in > s.out ? s.in : s.out;
+    most = most > s.middle ? most : s.middle;
+    return (double)(most > l->tokens && l->training ? most + l->tokens : most);
+}
+
+// What sums in fp32, and functions of it, may add to the RMS of the error.
+static double fp32_rel(const struct linear *l)
+{
+    return 0x1p-24 * sqrt(terms_of(l)) + (l->layer == LINEAR_MLP ? 0x1p-22 : 0);
+}
+
+static double roundings_of(const struct linear_view *v, double judged)
+{
+    struct linear_sizes s = linear_sizes(v->l);
+    bool sum = linear_view_is_sum(v->l, v->tensor);
+    double between = (double)v->some.count * (double)(sum ? s.middle : v->l->tokens);
+    return judged < between || v->l->layer != LINEAR_MLP ? judged : between;
+}
+
+static void rules_apply(const struct linear_view *v, const struct sums *sums, struct figures *f)
+{
+    double n = roundings_of(v, (double)f->judged);
+    if (f->judged == 0 || sums->right2 == 0)
+        return;
+    f->rmse_rel = sqrt(sums->error2 / sums->right2);
+    f->twin_rel = sqrt(sums->twin2 / sums->right2);
+    f->rmse_limit = n < FEW ? sqrt(sums->bound2 / sums->right2)
+                            : (1.5 + 6 / sqrt(n)) * f->twin_rel + fp32_rel(v->l);
+    f->slope = sums->along / sums->right2;
+    if (f->rmse_rel > f->rmse_limit)
+        f->broken |= RULE_RMSE;
+    // How far the error goes the way to the other GELU, where that is told from noise.
+    double noise = sqrt(sums->error2 / n);
+    if (sums->rival2 > 0 && 6 * noise < 0.5 * sqrt(sums->rival2) &&
+        sums->rival_along > 0.5 * sums->rival2)
+        f->broken |= RULE_SLOPE;
+}
+
+static void tensor_judge(const struct linear_view *v, const struct triple *right,
+                         const struct triple *rival, double *row, struct figures *f)
+{
+    struct sums sums = {0};
+    struct linear_shape shape = linear_shape(v->l, v->rank, v->tensor);
+    f->elements = shape.rows * shape.columns;
+    f->judged = right->rows * right->columns;
+    for (int64_t i = 0; i < right->rows; i++) {
+        linear_view_read(v, i, right->columns, row);
+        for (int64_t k = 0; k < right->columns; k++) {
+            int64_t index = i * right->columns + k;
+            element_judge(v, right, index, row[k], &sums, f);
+            double way = rival->value ? rival->value[index] - right->value[index] : 0;
+            sums.rival2 += way * way;
+            sums.rival_along += way * (isfinite(row[k]) ? row[k] - right->value[index] : 0);
+        }
+    }
+    rules_apply(v, &sums, f);
+}
+
+// ---- both halves --------------------------------------------------------------------------------
+
+struct job {
+    const struct linear *l;
+    int rank;
+    const void *const *tensors;
+    struct figures *figures;
+};
+
+static bool has_rival(const struct linear *l)
+{
+    return l->layer == LINEAR_MLP && l->activation != ACTIVATION_SWIGLU;
+}
+
+typedef enum status compute_fn(const struct job *j, struct linear_some some,
+                               struct linear_twist twist, struct triple out[LINEAR_TENSORS],
+                               struct error *error);
+
+static enum status compute_sums(const struct job *j, struct linear_some some,
+                                struct linear_twist twist, struct triple out[LINEAR_TENSORS],
+                                struct error *error)
+{
+    return linear_sums(j->l, some, twist, out, error);
+}
+
+static enum status compute_shares(const struct job *j, struct linear_some some,
+                                  struct linear_twist twist, struct triple out[LINEAR_TENSORS],
+                                  struct error *error)
+{
+    return linear_shares(j->l, j->rank, some, twist, out, error);
+}
+
+static enum status half_judge(const struct job *j, struct linear_some some, compute_fn *compute,
+                              struct error *error)
+{
+    struct triple right[LINEAR_TENSORS] = {0}, rival[LINEAR_TENSORS] = {0};
+    struct linear_twist none = {0}, other = {.mistake = MISTAKE_OTHER_GELU};
+    bool sum = compute == compute_sums;
+    enum status status = compute(j, some, none, right, error);
+    if (status == STATUS_OK && has_rival(j->l))
+        status = compute(j, some, other, rival, error);
+    int64_t most = 1;
+    for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++)
+        most = right[t].columns > most ? right[t].columns : most;
+    double *row = malloc((size_t)most * sizeof(*row));
+    if (!row && status == STATUS_OK)
+        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the judge of a layer");
+    for (int t = LINEAR_Y; t < LINEAR_TENSORS && status == STATUS_OK; t++) {
+        struct linear_view view = {j->l, j->rank, (enum linear_tensor)t, some, j->tensors[t]};
+        if (right[t].rows * right[t].columns > 0 && j->tensors[t] &&
+            linear_view_is_sum(j->l, view.tensor) == sum)
+            tensor_judge(&view, &right[t], &rival[t], row, &j->figures[t]);
+    }
+    free(row);
+    linear_free(right);
+    linear_free(rival);
+    return status;
+}
+
+enum status linear_judge(const struct linear *l, int rank,
+                         const void *const tensors[LINEAR_TENSORS],
+                         struct figures figures[LINEAR_TENSORS], struct error *error)
+{
+    const struct job j = {l, rank, tensors, figures};
+    struct linear_some tokens = tokens_judged(l, rank), features = features_judged(l, rank);
+    bool sums = l->training || l->layer != LINEAR_COLUMN;
+    bool shares = l->training || l->layer == LINEAR_COLUMN;
+    enum status status = STATUS_OK;
+    if (sums && tokens.count > 0)
+        status = half_judge(&j, tokens, compute_sums, error);
+    // A rank without features has the gradient of the second bias.
+    if (status == STATUS_OK && shares)
+        status = half_judge(&j, features, compute_shares, error);
+    return status;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judge of linear layers: their inputs, and whether results are right. It shares no code with
+// plans and kernels.
+//
+// The reference is the whole layer in fp64: all weights, without shards. The twin is the same, but
+// rounds to the dtype where every implementation has to: what is in memory between operations, and
+// each rank's part of a sum. Rules of a tensor:
+//   element  |error| is at most what roundings, all to the same side, and sums in fp32 of any order
+//            could make of it.
+//   rmse     the RMS of the error is at most (1.5 + 6 / sqrt(n)) times that of the twin, where n is
+//            the number of roundings that differ, plus for fp32 2^-24 sqrt(terms) of the RMS of the
+//            tensor, and with an activation 2^-22. With fewer than 64 roundings it is the RMS of
+//            what elements may be off.
+//   slope    of a GELU: the error does not point to the other of its two definitions.
+// Of large layers some tokens and features are judged, spread evenly, each over its whole length.
+#ifndef CPATTN_JUDGE_LINEAR_H
+#define CPATTN_JUDGE_LINEAR_H
+
+#include "common/report.h"
+#include "plan/linear.h"
+
+// Fills an input of a rank.
+void linear_fill(const struct linear *l, int rank, enum linear_tensor tensor, void *data);
+
+// Compares the results of a rank: `tensors` has the memory of each that is not empty. Of each,
+// figures[tensor] is filled but for its name; first_bad has the row as its position and the column
+// as its dim. RESOURCE_EXHAUSTED when memory is short.
+enum status linear_judge(const struct linear *l, int rank,
+                         const void *const tensors[LINEAR_TENSORS],
+                         struct figures figures[LINEAR_TENSORS], struct error *error) MUST_CHECK;
+
+// What went wrong, after linear_judge(): one sentence, or "" where no mistake that is known
+// explains the error. *explained: the share of the squared error beyond rounding, 0..1.
+enum status linear_diagnose(const struct linear *l, int rank,
+                            const void *const tensors[LINEAR_TENSORS],
+                            const struct figures figures[LINEAR_TENSORS],
+                            char text[DIAGNOSIS_TEXT_MAX], double *explained,
+                            struct error *error) MUST_CHECK;
+
+#endif

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names the mistake behind a wrong layer: each that is known is made on purpose for some tokens or
+// features, and the one that comes nearest to what was delivered is told.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/linear.h"
+#include "judge/linear_view.h"
+
+#define SOME_MAX     32  // tokens or features
+#define WORK_MAX     3e9 // FLOPs of one mistake
+#define PAIRS_MAX    8   // ranks of which all pairs are tried
+#define SINGLES_MAX  16
+#define EXPLAINS_MIN 0.9
+
+struct search {
+    const struct linear *l;
+    struct linear_view view;
+    struct triple right; // of the tensor, with the twin's
+    double *got;         // as right.value
+    double error2, noise2;
+    struct linear_twist best;
+    double explained, factor;
+    struct error *error;
+};
+
+static enum status compute(const struct search *s, struct linear_twist twist, struct triple *tensor)
+{
+    struct triple out[LINEAR_TENSORS];
+    enum status status =
+        linear_view_is_sum(s->l, s->view.tensor)
+            ? linear_sums(s->l, s->view.some, twist, out, s->error)
+            : linear_shares(s->l, s->view.rank, s->view.some, twist, out, s->error);
+    if (status != STATUS_OK)
+        return status;
+    *tensor = out[s->view.tensor];
+    out[s->view.tensor] = (struct triple){0};
+    linear_free(out);
+    return STATUS_OK;
+}
+
+// ---- single mistakes ----
+
+static bool fits(const struct linear *l, struct linear_twist t)
+{
+    struct linear_sizes s = linear_sizes(l);
+    int64_t middle_a = linear_share(s.middle, t.a, l->world_size).count;
+    int64_t middle_b = linear_share(s.middle, t.b, l->world_size).count;
+    bool gelu = l->activation != ACTIVATION_SWIGLU, mlp = l->layer == LINEAR_MLP;
+    switch (t.mistake) {
+    case MISTAKE_BIAS_OF_ALL:
+    case MISTAKE_NO_BIAS:
+        return l->bias;
+    case MISTAKE_SHARDS_SWAPPED:
+        return t.a != t.b && middle_a == middle_b && l->layer != LINEAR_COLUMN;
+    case MISTAKE_TOKENS_X:
+    case MISTAKE_TOKENS_DY:
+    case MISTAKE_TOKENS_BOTH:
+        return t.a != t.b;
+    case MISTAKE_NO_ACTIVATION:
+    case MISTAKE_NO_SLOPE:
+        return mlp;
+    case MISTAKE_OTHER_GELU:
+        return mlp && gelu;
+    case MISTAKE_GATES_SWAPPED:
+        return mlp && !gelu;
+    default:
+        return true;
+    }
+}
+
+// Whether a mistake can concern what is summed over ranks (0), what a rank has alone (1), or both.
+static bool concerns(const struct search *s, enum linear_mistake mistake)
+{
+    bool sum = linear_view_is_sum(s->l, s->view.tensor);
+    switch (mistake) {
+    case MISTAKE_BIAS_OF_ALL:
+    case MISTAKE_RANK_MISSING:
+    case MISTAKE_RANK_TWICE:
+    case MISTAKE_SHARDS_SWAPPED:
+        return sum;
+    case MISTAKE_OTHER_SHARD:
+    case MISTAKE_TOKENS_MISSING:
+    case MISTAKE_TOKENS_OF_ONE:
+        return !sum;
+    default:
+        return true;
+    }
+}
+
+static enum status mistake_try(struct search *s, struct linear_twist twist)
+{
+    struct triple wrong = {0};
+    double left2 = 0;
+    if (!fits(s->l, twist) || !concerns(s, twist.mistake))
+        return STATUS_OK;
+    struct linear_sizes sizes = linear_sizes(s->l);
+    if (twist.mistake == MISTAKE_OTHER_SHARD &&
+        (twist.a == s->view.rank ||
+         linear_share(sizes.middle, twist.a, s->l->world_size).count !=
+             linear_share(sizes.middle, s->view.rank, s->l->world_size).count))
+        return STATUS_OK;
+    enum status status = compute(s, twist, &wrong);
+    for (int64_t i = 0; i < wrong.rows * wrong.columns && status == STATUS_OK; i++)
+        left2 += (s->got[i] - wrong.value[i]) * (s->got[i] - wrong.value[i]);
+    free(wrong.value);
+    double explained = 1 - left2 / s->error2;
+    if (status == STATUS_OK && explained > s->explained) {
+        s->best = twist;
+        s->explained = explained;
+    }
+    return status;
+}
+
+static enum status mistakes_try(struct search *s)
+{
+    int ranks = s->l->world_size;
+    enum status status = STATUS_OK;
+    for (int m = MISTAKE_BIAS_OF_ALL; m < LINEAR_MISTAKES; m++) {
+        bool pair = m == MISTAKE_SHARDS_SWAPPED || m == MISTAKE_TOKENS_X ||
+                    m == MISTAKE_TOKENS_DY || m == MISTAKE_TOKENS_BOTH;
+        bool single = m == MISTAKE_RANK_MISSING || m == MISTAKE_RANK_TWICE ||
+                      m == MISTAKE_OTHER_SHARD || m == MISTAKE_TOKENS_MISSING ||
+                      m == MISTAKE_TOKENS_OF_ONE;
+        int firsts = pair ? PAIRS_MAX : single ? SINGLES_MAX : 1;
+        for (int a = 0; a < firsts && a < ranks; a++)
+            for (int b = pair ? a + 1 : 0; b < (pair ? PAIRS_MAX : 1) && b < ranks; b++)
+                if (status == STATUS_OK)
+                    status = mistake_try(s, (struct linear_twist){(enum linear_mistake)m, a, b});
+    }
+    return status;
+}
+
+// A factor on everything, where that explains more than any mistake.
+static void factor_try(struct search *s)
+{
+    double along = 0, right2 = 0, left2 = 0;
+    int64_t count = s->right.rows * s->right.columns;
+    for (int64_t i = 0; i < count; i++) {
+        along += s->got[i] * s->right.value[i];
+        right2 += s->right.value[i] * s->right.value[i];
+    }
+    double factor = right2 > 0 ? along / right2 : 1;
+    for (int64_t i = 0; i < count; i++)
+        left2 += pow(s->got[i] - factor * s->right.value[i], 2);
+    double explained = 1 - left2 / s->error2;
+    if (explained <= s->explained + 1e-3)
+        return;
+    s->best.mistake = MISTAKE_NONE;
+    s->explained = explained;
+    s->factor = factor;
+}
+
+// The other GELU differs by less than 16 bits round: how far the error goes that way.
+static enum status gelu_try(struct search *s)
+{
+    struct linear_twist twist = {.mistake = MISTAKE_OTHER_GELU};
+    struct triple other = {0};
+    double along = 0, way2 = 0;
+    if (s->explained >= EXPLAINS_MIN || !fits(s->l, twist))
+        return STATUS_OK;
+    enum status status = compute(s, twist, &other);
+    for (int64_t i = 0; i < other.rows * other.columns && status == STATUS_OK; i++) {
+        double way = other.value[i] - s->right.value[i];
+        along += way * (s->got[i] - s->right.value[i]);
+        way2 += way * way;
+    }
+    double noise = sqrt(s->error2 / (double)(other.rows * other.columns + 1));
+    free(other.value);
+    if (way2 > 0 && fabs(along / way2 - 1) < 0.3 && 5 * noise < 0.5 * sqrt(way2)) {
+        s->best = twist;
+        s->explained = EXPLAINS_MIN;
+    }
+    return status;
+}
+
+// ---- words ----
+
+static void tell_factor(const struct search *s, const char *name, char text[DIAGNOSIS_TEXT_MAX])
+{
+    double ranks = s->l->world_size, f = s->factor;
+    if (fabs(f) < 1e-3)
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is zero", name);
+    else
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is %.4g times what it has to be%s", name, f,
+                 fabs(f / ranks - 1) < 0.01   ? ": the number of ranks"
+                 : fabs(f * ranks - 1) < 0.01 ? ": it is divided by the number of ranks"
+                                              : "");
+}
+
+static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
+{
+    const char *name = linear_tensor_name(s->l, s->view.tensor);
+    const char *x = linear_tensor_name(s->l, LINEAR_X), *dy = linear_tensor_name(s->l, LINEAR_DY);
+    int a = s->best.a, b = s->best.b;
+    switch (s->best.mistake) {
+    case MISTAKE_BIAS_OF_ALL:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s has the bias %d times: every rank adds it", name,
+                 s->l->world_size);
+        return;
+    case MISTAKE_NO_BIAS:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the bias", name);
+        return;
+    case MISTAKE_RANK_MISSING:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the part of rank %d in the sum", name, a);
+        return;
+    case MISTAKE_RANK_TWICE:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s has the part of rank %d twice in the sum", name, a);
+        return;
+    case MISTAKE_SHARDS_SWAPPED:
+        snprintf(text, DIAGNOSIS_TEXT_MAX,
+                 "%s is made with the second layer's weights of ranks %d and %d exchanged", name, a,
+                 b);
+        return;
+    case MISTAKE_OTHER_SHARD:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is that of the features of rank %d", name, a);
+        return;
+    case MISTAKE_TOKENS_X:
+    case MISTAKE_TOKENS_DY:
+    case MISTAKE_TOKENS_BOTH:
+        snprintf(text, DIAGNOSIS_TEXT_MAX,
+                 "%s is made of tokens in the wrong order: those of ranks %d and %d of %s%s%s",
+                 name, a, b, s->best.mistake == MISTAKE_TOKENS_DY ? dy : x,
+                 s->best.mistake == MISTAKE_TOKENS_BOTH ? " and " : "",
+                 s->best.mistake == MISTAKE_TOKENS_BOTH ? dy : "");
+        return;
+    case MISTAKE_TOKENS_MISSING:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the tokens of rank %d", name, a);
+        return;
+    case MISTAKE_TOKENS_OF_ONE:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made of the tokens of rank %d alone", name, a);
+        return;
+    case MISTAKE_NO_ACTIVATION:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made without the activation", name);
+        return;
+    case MISTAKE_NO_SLOPE:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made without the slope of the activation", name);
+        return;
+    case MISTAKE_OTHER_GELU:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made with the GELU of %s", name,
+                 s->l->activation == ACTIVATION_GELU ? "tanh instead of erf"
+                                                     : "erf instead of tanh");
+        return;
+    case MISTAKE_GATES_SWAPPED:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made with the two halves of SwiGLU exchanged",
+                 name);
+        return;
+    default:
+        tell_factor(s, name, text);
+        return;
+    }
+}
+
+// ---- the search ----
+
+static struct linear_some fewer(struct linear_some some)
+{
+    some.count = some.length < SOME_MAX ? some.length : SOME_MAX;
+    return some;
+}
+
+static double work_of(const struct search *s)
+{
+    struct linear_sizes z = linear_sizes(s->l);
+    bool sum = linear_view_is_sum(s->l, s->view.tensor);
+    return 8 * (double)s->view.some.count * (double)(sum ? z.middle : s->l->tokens) *
+           (double)(z.in * z.gates + z.out);
+}
+
+static enum status search(struct search *s, char text[DIAGNOSIS_TEXT_MAX])
+{
+    enum status status = compute(s, (struct linear_twist){0}, &s->right);
+    int64_t count = status == STATUS_OK ? s->right.rows * s->right.columns : 0;
+    s->got = malloc((size_t)(count + 1) * sizeof(double));
+    if (status != STATUS_OK || !s->got || count == 0)
+        return status;
+    for (int64_t row = 0; row < s->right.rows; row++)
+        linear_view_read(&s->view, row, s->right.columns, s->got + row * s->right.columns);
+    for (int64_t i = 0; i < count; i++) {
+        s->error2 += pow(s->got[i] - s->right.value[i], 2);
+        s->noise2 += pow(s->right.twin[i] - s->right.value[i], 2);
+    }
+    if (!isfinite(s->error2)) {
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s has values that are not finite",
+                 linear_tensor_name(s->l, s->view.tensor));
+        s->explained = 1;
+        return STATUS_OK;
+    }
+    if (s->error2 == 0)
+        return STATUS_OK;
+    status = mistakes_try(s);
+    if (status == STATUS_OK)
+        factor_try(s);
+    if (status == STATUS_OK)
+        status = gelu_try(s);
+    if (status == STATUS_OK && s->explained >= EXPLAINS_MIN)
+        tell(s, text);
+    return status;
+}
+
+enum status linear_diagnose(const struct linear *l, int rank,
+                            const void *const tensors[LINEAR_TENSORS],
+                            const struct figures figures[LINEAR_TENSORS],
+                            char text[DIAGNOSIS_TEXT_MAX], double *explained, struct error *error)
+{
+    struct search s = {.l = l, .error = error};
+    int tensor = LINEAR_Y;
+    text[0] = '\0';
+    while (tensor < LINEAR_TENSORS && figures[tensor].broken == 0)
+        tensor++;
+    if (tensor == LINEAR_TENSORS)
+        return STATUS_OK;
+    struct linear_share held = linear_view_tokens(l, rank);
+    struct linear_some some = {held.first, held.count, 0};
+    if (!linear_view_is_sum(l, (enum linear_tensor)tensor))
+        some = (struct linear_some){
+            0, linear_share(linear_sizes(l).middle, rank, l->world_size).count, 0};
+    s.view =
+        (struct linear_view){l, rank, (enum linear_tensor)tensor, fewer(some), tensors[tensor]};
+    enum status status = STATUS_OK;
+    if (work_of(&s) <= WORK_MAX)
+        status = search(&s, text);
+    *explained = text[0] ? s.explained : 0;
+    free(s.right.value);
+    free(s.got);
+    return status;
+}

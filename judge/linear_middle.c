@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/linear_middle.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/dtype.h"
+
+#define PIECE 256
+
+// ---- triples ------------------------------------------------------------------------------------
+
+// Unit roundoff of the dtype, and half of its smallest number.
+static double roundoff(enum case_dtype dtype)
+{
+    return dtype == DTYPE_FP32 ? FP32 : dtype == DTYPE_FP16 ? 0x1p-11 : 0x1p-8;
+}
+
+static double tiny(enum case_dtype dtype)
+{
+    return dtype == DTYPE_FP16 ? 0x1p-25 : 0x1p-127;
+}
+
+bool triple_take(struct triple *t, int64_t rows, int64_t columns)
+{
+    size_t count = (size_t)(rows * columns);
+    t->rows = rows;
+    t->columns = columns;
+    t->value = calloc(3 * count + 1, sizeof(double));
+    t->bound = t->value ? t->value + count : NULL;
+    t->twin = t->value ? t->bound + count : NULL;
+    return t->value != NULL;
+}
+
+void triple_clear(struct triple *t)
+{
+    memset(t->value, 0, (size_t)(3 * t->rows * t->columns) * sizeof(double));
+}
+
+static void round_doubles(enum case_dtype dtype, double *values, int64_t count)
+{
+    float some[PIECE];
+    for (int64_t i = 0; i < count; i += PIECE) {
+        int64_t n = count - i < PIECE ? count - i : PIECE;
+        for (int64_t k = 0; k < n; k++)
+            some[k] = (float)values[i + k];
+        dtype_round(dtype, some, n);
+        for (int64_t k = 0; k < n; k++)
+            values[i + k] = (double)some[k];
+    }
+}
+
+// What is written to memory.
+void triple_round(const struct linear *l, struct triple *t)
+{
+    int64_t count = t->rows * t->columns;
+    double u = roundoff(l->dtype), least = tiny(l->dtype);
+    for (int64_t i = 0; i < count; i++)
+        t->bound[i] += u * (fabs(t->value[i]) + t->bound[i]) + least;
+    round_doubles(l->dtype, t->twin, count);
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// At least `count` doubles of room; NULL after a memory error.
+static double *terms_room(struct reference *r, int64_t count)
+{
+    if (count > r->terms_count) {
+        free(r->terms);
+        r->terms = malloc((size_t)count * sizeof(double));
+        r->terms_count = r->terms ? count : 0;
+        r->failed = r->failed || !r->terms;
+    }
+    return r->terms;
+}
+
+static void multiply(const struct factors *f, const double *a, const double *b, struct triple *to,
+                     double *c)
+{
+    int m = (int)to->rows, n = (int)to->columns, lda = (int)f->a->columns, ldb = (int)f->b_columns;
+    if (f->exact_first) {
+        cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, m, n, (int)f->a->rows, 1, b, ldb, a,
+                    lda, 1, c, n);
+        return;
+    }
+    int k = (int)(f->a_transposed ? f->a->rows : f->a->columns);
+    cblas_dgemm(CblasRowMajor, f->a_transposed ? CblasTrans : CblasNoTrans,
+                f->b_transposed ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb, 1, c, n);
+}
+
+void product_add(struct reference *r, const struct factors *f, int64_t b_count, struct triple *to)
+{
+    int64_t a_count = f->a->rows * f->a->columns;
+    if (a_count == 0 || to->rows * to->columns == 0 || b_count == 0)
+        return;
+    multiply(f, f->a->value, f->b, to, to->value);
+    double *sizes = r->plain ? NULL : terms_room(r, a_count + b_count);
+    if (!sizes)
+        return;
+    multiply(f, f->a->twin, f->b, to, to->twin);
+    for (int64_t i = 0; i < a_count; i++)
+        sizes[i] = f->a->bound[i] + f->sum * FP32 * fabs(f->a->value[i]);
+    for (int64_t i = 0; i < b_count; i++)
+        sizes[a_count + i] = fabs(f->b[i]);
+    multiply(f, sizes, sizes + a_count, to, to->bound);
+}
+
+// ---- what is between the layers
+// -------------------------------------------------------------------
+
+void middle_free(struct middle *m)
+{
+    free(m->memory);
+    free(m->h.value);
+    free(m->a.value);
+    free(m->da.value);
+    free(m->dh.value);
+}
+
+bool middle_take(const struct reference *r, struct middle *m, int64_t tokens, int64_t features)
+{
+    const struct linear_sizes *s = &r->sizes;
+    int64_t wide = s->gates * features;
+    memset(m, 0, sizeof(*m));
+    m->memory = malloc((size_t)((tokens + wide) * s->in + wide + (tokens + features) * s->out + 1) *
+                       sizeof(double));
+    m->x = m->memory;
+    m->w1 = m->x + tokens * s->in;
+    m->b1 = m->w1 + wide * s->in;
+    m->w2 = m->b1 + wide;
+    m->dy = m->w2 + features * s->out;
+    return triple_take(&m->h, tokens, wide) && triple_take(&m->a, tokens, features) &&
+           triple_take(&m->da, tokens, features) && triple_take(&m->dh, tokens, wide) && m->memory;
+}
+
+void middle_resize(struct middle *m, int gates, int64_t tokens, int64_t features)
+{
+    m->tokens = m->h.rows = m->a.rows = m->da.rows = m->dh.rows = tokens;
+    m->features = m->a.columns = m->da.columns = features;
+    m->h.columns = m->dh.columns = gates * features;
+    struct triple *all[] = {&m->h, &m->a, &m->da, &m->dh};
+    for (int i = 0; i < 4; i++) {
+        all[i]->bound = all[i]->value + all[i]->rows * all[i]->columns;
+        all[i]->twin = all[i]->bound + all[i]->rows * all[i]->columns;
+        triple_clear(all[i]);
+    }
+}
+
+// The definition's own deal: the first ones get one more.
+int64_t share_first(int64_t count, int rank, int ranks)
+{
+    return rank * (count / ranks) + (rank < count % ranks ? rank : count % ranks);
+}
+
+int64_t share_count(int64_t count, int rank, int ranks)
+{
+    return share_first(count, rank + 1, ranks) - share_first(count, rank, ranks);
+}
+
+// The token that is read in the place of another.
+static int64_t token_read(const struct reference *r, enum linear_tensor tensor, int64_t token)
+{
+    const struct linear *l = r->l;
+    enum linear_mistake mistake = r->twist.mistake;
+    bool moves = mistake == MISTAKE_TOKENS_BOTH ||
+                 mistake == (tensor == LINEAR_X ? MISTAKE_TOKENS_X : MISTAKE_TOKENS_DY);
+    for (int side = 0; side < 2 && moves; side++) {
+        int from = side ? r->twist.b : r->twist.a, to = side ? r->twist.a : r->twist.b;
+        int64_t at = token - share_first(l->tokens, from, l->world_size);
+        if (at >= 0 && at < share_count(l->tokens, from, l->world_size) &&
+            at < share_count(l->tokens, to, l->world_size))
+            return share_first(l->tokens, to, l->world_size) + at;
+    }
+    return token;
+}
+
+struct owned owned_by(const struct reference *r, int rank, const struct linear_some *some)
+{
+    const struct linear_twist *t = &r->twist;
+    int other = rank;
+    if (t->mistake == MISTAKE_SHARDS_SWAPPED)
+        other = rank == t->a ? t->b : rank == t->b ? t->a : rank;
+    int own = t->mistake == MISTAKE_OTHER_SHARD ? t->a : rank;
+    if (t->mistake == MISTAKE_OTHER_SHARD)
+        other = t->a;
+    int64_t middle = r->sizes.middle;
+    return (struct owned){.first1 = share_first(middle, own, r->l->world_size),
+                          .first2 = share_first(middle, other, r->l->world_size),
+                          .some = some};
+}
+
+// Elements [features] of a row, for features that may have gaps.
+static void draw_features(const struct linear *l, enum linear_tensor tensor, int64_t row,
+                          int64_t first, const struct linear_some *some, double *values)
+{
+    if (some->count == some->length)
+        linear_draw(l, tensor, row, first + some->first, some->count, values);
+    for (int64_t i = 0; i < some->count && some->count < some->length; i++)
+        linear_draw(l, tensor, row, first + linear_some_at(*some, i), 1, values + i);
+}
+
+void middle_draw_weights(const struct reference *r, struct middle *m, struct owned owned)
+{
+    const struct linear_sizes *s = &r->sizes;
+    for (int gate = 0; gate < s->gates && s->in > 0; gate++) {
+        int64_t first = gate * s->middle + owned.first1, row = gate * m->features;
+        for (int64_t i = 0; i < m->features; i++)
+            linear_draw(r->l, LINEAR_W1, first + linear_some_at(*owned.some, i), 0, s->in,
+                        m->w1 + (row + i) * s->in);
+        draw_features(r->l, LINEAR_B1, 0, first, owned.some, m->b1 + row);
+    }
+    for (int64_t row = 0; row < s->out; row++)
+        draw_features(r->l, LINEAR_W2, row, owned.first2, owned.some, m->w2 + row * m->features);
+}
+
+// ---- activations ----
+
+static double logistic(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+struct curve {
+    double value, slope;
+};
+
+static struct curve curve_of(enum activation activation, double x)
+{
+    double z = 0.7978845608028654 * (x + 0.044715 * x * x * x), t = tanh(z);
+    switch (activation) {
+    case ACTIVATION_GELU:
+        return (struct curve){0.5 * x * erfc(-x * M_SQRT1_2),
+                              0.5 * erfc(-x * M_SQRT1_2) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI)};
+    case ACTIVATION_GELU_TANH:
+        return (struct curve){0.5 * x * (1 + t), 0.5 * (1 + t) + 0.5 * x * (1 - t * t) *
+                                                                     0.7978845608028654 *
+                                                                     (1 + 3 * 0.044715 * x * x)};
+    case ACTIVATION_SWIGLU:
+        return (struct curve){x * logistic(x), logistic(x) * (1 + x * (1 - logistic(x)))};
+    default:
+        return (struct curve){x, 1};
+    }
+}
+
+// No slope exceeds 1.2, and no slope's slope 1.2; what fp32 is off is added.
+#define SLOPE_MAX 1.2
+#define OFF       (16 * FP32)
+
+static enum activation activation_of(const struct reference *r)
+{
+    enum activation it = r->l->activation;
+    if (r->twist.mistake == MISTAKE_OTHER_GELU)
+        return it == ACTIVATION_GELU ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
+    return it;
+}
+
+// The activation, or with `slope` its slope, of h; of SwiGLU of its first half.
+static struct curve value_and_bound(enum activation activation, bool slope, double x, double off)
+{
+    struct curve c = curve_of(activation, x);
+    double value = slope ? c.slope : c.value;
+    return (struct curve){value, SLOPE_MAX * off + OFF * (fabs(value) + 1e-3)};
+}
+
+// A product of what may be off: value and bound.
+static struct curve times(struct curve x, struct curve y)
+{
+    double value = x.value * y.value;
+    return (struct curve){value, (fabs(x.value) + x.slope) * (fabs(y.value) + y.slope) -
+                                     fabs(value) + OFF * fabs(value)};
+}
+
+static struct curve at(const struct triple *t, int64_t i)
+{
+    return (struct curve){t->value[i], t->bound[i]};
+}
+
+static void put(struct triple *t, int64_t i, struct curve c, double twin)
+{
+    t->value[i] = c.value;
+    t->bound[i] = c.slope;
+    t->twin[i] = twin;
+}
+
+// a and dh of one token and feature. With SwiGLU h and dh have g and u, `half` apart.
+static void activate_one(const struct reference *r, struct middle *m, int64_t i, int64_t g,
+                         int64_t u)
+{
+    const struct triple *h = &m->h;
+    enum activation it = activation_of(r), in_slope = it;
+    if (r->twist.mistake == MISTAKE_NO_ACTIVATION)
+        it = ACTIVATION_NONE;
+    if (r->twist.mistake == MISTAKE_NO_SLOPE)
+        in_slope = ACTIVATION_NONE;
+    if (r->twist.mistake == MISTAKE_GATES_SWAPPED && u != g) {
+        int64_t swap = g;
+        g = u;
+        u = swap;
+    }
+    struct curve value = value_and_bound(it, false, h->value[g], h->bound[g]);
+    struct curve slope = value_and_bound(in_slope, true, h->value[g], h->bound[g]);
+    struct curve d = at(&m->da, i), up = at(h, u);
+    double twin = curve_of(it, h->twin[g]).value, twin_slope = curve_of(in_slope, h->twin[g]).slope;
+    double twin_d = m->da.twin[i];
+    if (u == g) {
+        put(&m->a, i, value, twin);
+        put(&m->dh, g, times(d, slope), twin_d * twin_slope);
+        return;
+    }
+    put(&m->a, i, times(value, up), twin * h->twin[u]);
+    put(&m->dh, g, times(times(d, up), slope), twin_d * h->twin[u] * twin_slope);
+    put(&m->dh, u, times(d, value), twin_d * twin);
+}
+
+static void activate(const struct reference *r, struct middle *m)
+{
+    for (int64_t token = 0; token < m->tokens; token++)
+        for (int64_t f = 0; f < m->features; f++) {
+            int64_t i = token * m->features + f, g = token * m->h.columns + f;
+            activate_one(r, m, i, g, r->sizes.gates == 2 ? g + m->features : g);
+        }
+    triple_round(r->l, &m->a);
+    triple_round(r->l, &m->dh);
+}
+
+// ---- all of it ----
+
+// Inputs that are as they are drawn.
+static void exact(struct triple *t)
+{
+    int64_t count = t->rows * t->columns;
+    memset(t->bound, 0, (size_t)count * sizeof(double));
+    memcpy(t->twin, t->value, (size_t)count * sizeof(double));
+}
+
+// h = x w1' + b1.
+static void layer_first(struct reference *r, struct middle *m)
+{
+    const struct linear_sizes *s = &r->sizes;
+    struct triple x = {.rows = m->tokens, .columns = s->in, .value = m->x, .twin = m->x};
+    double *zeros = calloc((size_t)(m->tokens * s->in) + 1, sizeof(double));
+    x.bound = zeros;
+    r->failed = r->failed || !zeros;
+    if (!zeros)
+        return;
+    struct factors f = {
+        .a = &x, .b = m->w1, .b_transposed = true, .b_columns = s->in, .sum = (double)s->in + 1};
+    product_add(r, &f, m->h.columns * s->in, &m->h);
+    free(zeros);
+    bool bias = r->l->bias && r->twist.mistake != MISTAKE_NO_BIAS;
+    for (int64_t i = 0; i < m->h.rows * m->h.columns && bias; i++) {
+        double b = m->b1[i % m->h.columns];
+        m->h.value[i] += b;
+        m->h.twin[i] += b;
+        m->h.bound[i] += 2 * FP32 * fabs(b);
+    }
+    triple_round(r->l, &m->h);
+}
+
+// da = dy w2.
+static void layer_second_backward(struct reference *r, struct middle *m)
+{
+    const struct linear_sizes *s = &r->sizes;
+    struct triple dy = {.rows = m->tokens, .columns = s->out, .value = m->dy, .twin = m->dy};
+    double *zeros = calloc((size_t)(m->tokens * s->out) + 1, sizeof(double));
+    dy.bound = zeros;
+    r->failed = r->failed || !zeros;
+    if (!zeros)
+        return;
+    struct factors f = {.a = &dy, .b = m->w2, .b_columns = m->features, .sum = (double)s->out};
+    product_add(r, &f, s->out * m->features, &m->da);
+    free(zeros);
+    triple_round(r->l, &m->da);
+}
+
+// Everything up to where ranks or tokens are summed, for tokens whose numbers `tokens` gives.
+void middle_compute(struct reference *r, struct middle *m, const int64_t *tokens,
+                    struct owned owned)
+{
+    const struct linear *l = r->l;
+    const struct linear_sizes *s = &r->sizes;
+    for (int64_t i = 0; i < m->tokens; i++) {
+        int64_t of_x = token_read(r, LINEAR_X, tokens[i]);
+        int64_t of_dy = token_read(r, LINEAR_DY, tokens[i]);
+        if (s->in > 0)
+            linear_draw(l, LINEAR_X, of_x, 0, s->in, m->x + i * s->in);
+        else
+            draw_features(l, LINEAR_X, of_x, owned.first1, owned.some,
+                          m->a.value + i * m->features);
+        if (s->out > 0 && l->training)
+            linear_draw(l, LINEAR_DY, of_dy, 0, s->out, m->dy + i * s->out);
+        else if (l->training)
+            draw_features(l, LINEAR_DY, of_dy, owned.first1, owned.some,
+                          m->dh.value + i * m->features);
+    }
+    if (s->in > 0)
+        layer_first(r, m);
+    if (s->out > 0 && l->training)
+        layer_second_backward(r, m);
+    if (l->layer == LINEAR_MLP)
+        activate(r, m);
+    if (l->layer == LINEAR_ROW)
+        exact(&m->a);
+    if (l->layer == LINEAR_COLUMN)
+        exact(&m->dh);
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who multiplies matrices for linear layers: providers, tried in their order.
+#ifndef CPATTN_KERNELS_GEMM_H
+#define CPATTN_KERNELS_GEMM_H
+
+#include "common/status.h"
+#include "plan/case.h"
+#include "plan/product.h"
+
+// C = A B + bias, row-major matrices without gaps. Accumulates in fp32, adds the bias, and rounds
+// once to the dtype. With k = 0 C is the bias, or zero.
+struct gemm {
+    enum case_dtype dtype;
+    enum product_form form;
+    int64_t m, n, k; // m, n at least 1
+    const void *a, *b;
+    const void *bias; // [n], the same for all rows; NULL: none
+    void *c;
+};
+
+struct attention_backend;
+
+struct gemm_provider {
+    const char *name; // "cblas"
+    bool (*supports)(const struct gemm *g);
+    // Computes, or enqueues on the backend's stream. The backend may be NULL on the CPU.
+    enum status (*run)(struct attention_backend *backend, const struct gemm *g,
+                       struct error *error);
+};
+
+extern const struct gemm_provider gemm_cblas; // kernels/cpu: host memory
+
+// The first of `providers`, which ends with NULL, that supports it. UNIMPLEMENTED: none does.
+enum status gemm_run(const struct gemm_provider *const *providers,
+                     struct attention_backend *backend, const struct gemm *g,
+                     struct error *error) MUST_CHECK;
+
+#endif

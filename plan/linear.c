@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/linear.h"
+
+#include "plan/members.h"
+#include "plan/plan.h"
+
+static const struct case_choice layers[] = {
+    {"column", LINEAR_COLUMN}, {"row", LINEAR_ROW}, {"mlp", LINEAR_MLP}, {NULL, 0}};
+static const struct case_choice activations[] = {{"gelu", ACTIVATION_GELU},
+                                                 {"gelu_tanh", ACTIVATION_GELU_TANH},
+                                                 {"swiglu", ACTIVATION_SWIGLU},
+                                                 {NULL, 0}};
+
+#define S struct linear
+static const struct case_field fields[] = {
+    MEMBER_CHOICE(S, layer, layers, "column-parallel, row-parallel, or an mlp of both"),
+    MEMBER_INT(S, world_size, 1, WORLD_SIZE_MAX, "ranks"),
+    MEMBER_INT(S, tokens, 1, LINEAR_SIZE_MAX, "rows of x"),
+    MEMBER_INT(S, in_features, 1, LINEAR_SIZE_MAX, "columns of x"),
+    MEMBER_INT(S, hidden, 1, LINEAR_SIZE_MAX, "features between the layers of an mlp"),
+    MEMBER_INT(S, out_features, 1, LINEAR_SIZE_MAX, "columns of y"),
+    MEMBER_CHOICE(S, activation, activations, "between the layers of an mlp"),
+    MEMBER_CHOICE(S, dtype, case_dtype_choices, "element type of all tensors"),
+    MEMBER_BOOL(S, bias, "layers have a bias (true) or not (false)"),
+    MEMBER_BOOL(S, sequence_parallel, "deal the tokens around the layers over the ranks"),
+    MEMBER_BOOL(S, training, "forward and backward (true) or forward alone (false)"),
+    MEMBER_INT(S, chunks, 1, LINEAR_CHUNKS_MAX, "pieces of a rank's tokens that travel one by one"),
+    MEMBER_INT(S, iterations, 1, LINEAR_ITERATIONS_MAX, "runs in one job; times are their means"),
+    MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
+    MEMBER_UINT(S, seed, "seed of the inputs"),
+    MEMBER_UINT(S, explore_seed, "0: plan order, else a legal order drawn from this seed"),
+    {.name = NULL}};
+#undef S
+
+static void init(void *spec)
+{
+    *(struct linear *)spec = (struct linear){.world_size = 2,
+                                             .layer = LINEAR_MLP,
+                                             .activation = ACTIVATION_GELU,
+                                             .dtype = DTYPE_BF16,
+                                             .tokens = 256,
+                                             .in_features = 512,
+                                             .hidden = 2048,
+                                             .out_features = 512,
+                                             .bias = true,
+                                             .training = true,
+                                             .chunks = 2,
+                                             .iterations = 1,
+                                             .verify = true,
+                                             .seed = 1234};
+}
+
+// ---- facts --------------------------------------------------------------------------------------
+
+struct linear_sizes linear_sizes(const struct linear *l)
+{
+    struct linear_sizes sizes = {l->in_features, l->hidden, l->out_features, 1};
+    if (l->layer == LINEAR_COLUMN) {
+        sizes.middle = l->out_features;
+        sizes.out = 0;
+    } else if (l->layer == LINEAR_ROW) {
+        sizes.middle = l->in_features;
+        sizes.in = 0;
+    } else if (l->activation == ACTIVATION_SWIGLU) {
+        sizes.gates = 2;
+    }
+    return sizes;
+}
+
+struct linear_share linear_share(int64_t count, int rank, int ranks)
+{
+    int64_t each = count / ranks, more = count % ranks;
+    return (struct linear_share){rank * each + (rank < more ? rank : more), each + (rank < more)};
+}
+
+bool linear_is_replicated(const struct linear *l, enum linear_tensor tensor)
+{
+    if (tensor == LINEAR_B2 || tensor == LINEAR_DB2)
+        return true;
+    if (l->sequence_parallel)
+        return false;
+    if (tensor == LINEAR_X || tensor == LINEAR_DX)
+        return l->layer != LINEAR_ROW;
+    return (tensor == LINEAR_Y || tensor == LINEAR_DY) && l->layer != LINEAR_COLUMN;
+}
+
+// Of x and dx, whose features are `features` where all ranks have all of them.
+static struct linear_shape activity(const struct linear *l, int rank, bool whole, int64_t features)
+{
+    int64_t middle = linear_share(linear_sizes(l).middle, rank, l->world_size).count;
+    if (!whole)
+        return (struct linear_shape){l->tokens, middle};
+    int64_t tokens =
+        l->sequence_parallel ? linear_share(l->tokens, rank, l->world_size).count : l->tokens;
+    return (struct linear_shape){tokens, features};
+}
+
+static struct linear_shape shape_of(const struct linear *l, int rank, enum linear_tensor tensor)
+{
+    struct linear_sizes sizes = linear_sizes(l);
+    int64_t middle = linear_share(sizes.middle, rank, l->world_size).count;
+    switch (tensor) {
+    case LINEAR_X:
+    case LINEAR_DX:
+        return activity(l, rank, l->layer != LINEAR_ROW, sizes.in);
+    case LINEAR_Y:
+    case LINEAR_DY:
+        return activity(l, rank, l->layer != LINEAR_COLUMN, sizes.out);
+    case LINEAR_W1:
+    case LINEAR_DW1:
+        return (struct linear_shape){sizes.in > 0 ? sizes.gates * middle : 0, sizes.in};
+    case LINEAR_B1:
+    case LINEAR_DB1:
+        return (struct linear_shape){1, l->bias && sizes.in > 0 ? sizes.gates * middle : 0};
+    case LINEAR_W2:
+    case LINEAR_DW2:
+        return (struct linear_shape){sizes.out, sizes.out > 0 ? middle : 0};
+    case LINEAR_B2:
+    case LINEAR_DB2:
+        return (struct linear_shape){1, l->bias ? sizes.out : 0};
+    default:
+        return (struct linear_shape){0, 0};
+    }
+}
+
+struct linear_shape linear_shape(const struct linear *l, int rank, enum linear_tensor tensor)
+{
+    bool backward = tensor == LINEAR_DY || tensor > LINEAR_Y;
+    struct linear_shape shape = {0, 0};
+    if (!backward || l->training)
+        shape = shape_of(l, rank, tensor);
+    if (shape.rows == 0 || shape.columns == 0)
+        shape.rows = shape.columns = 0;
+    return shape;
+}
+
+int64_t linear_bytes(const struct linear *l, int rank, enum linear_tensor tensor)
+{
+    struct linear_shape shape = linear_shape(l, rank, tensor);
+    return shape.rows * shape.columns * (l->dtype == DTYPE_FP32 ? 4 : 2);
+}
+
+const char *linear_tensor_name(const struct linear *l, enum linear_tensor tensor)
+{
+    static const char *const names[LINEAR_TENSORS] = {"x", "w1", "b1",  "w2",  "b2",  "dy",
+                                                      "y", "dx", "dw1", "db1", "dw2", "db2"};
+    static const char *const single[LINEAR_TENSORS] = {"x", "w",  "b",  "w",  "b",  "dy",
+                                                       "y", "dx", "dw", "db", "dw", "db"};
+    return (l->layer == LINEAR_MLP ? names : single)[tensor];
+}
+
+double linear_flops(const struct linear *l, int rank)
+{
+    struct linear_sizes sizes = linear_sizes(l);
+    double middle = (double)linear_share(sizes.middle, rank, l->world_size).count;
+    double weights = middle * ((double)sizes.in * sizes.gates + (double)sizes.out);
+    return (l->training ? 6 : 2) * weights * (double)l->tokens;
+}
+
+// ---- what the daemon asks -----------------------------------------------------------------------
+
+static enum status check(const void *spec, struct error *error)
+{
+    const struct linear *l = spec;
+    if (linear_sizes(l).gates * l->hidden > LINEAR_SIZE_MAX && l->layer == LINEAR_MLP)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "hidden is %lld with swiglu; accepted is 1 to %lld", (long long)l->hidden,
+                         (long long)(LINEAR_SIZE_MAX / 2));
+    return STATUS_OK;
+}
+
+static void needs_fill(const void *spec, struct job_needs *needs)
+{
+    const struct linear *l = spec;
+    needs->world_size = l->world_size;
+    needs->verdict = l->verify;
+    for (int rank = 0; rank < l->world_size; rank++) {
+        double flops = linear_flops(l, rank);
+        needs->cost.forward += l->iterations * (l->training ? flops / 3 : flops);
+        needs->cost.backward += l->iterations * (l->training ? flops * 2 / 3 : 0);
+    }
+}
+
+// Rank 0 has the largest share of everything. Sizes are below 2^22, so that a matrix is below 2^47
+// bytes; of scratch there are fewer than ten.
+static enum status memory(const void *spec, int64_t *rank_bytes, struct error *error)
+{
+    const struct linear *l = spec;
+    struct linear_sizes sizes = linear_sizes(l);
+    int64_t middle = linear_share(sizes.middle, 0, l->world_size).count;
+    int64_t wide = sizes.in > sizes.out ? sizes.in : sizes.out;
+    int64_t scratch = l->tokens * (6 * wide + 2 * (sizes.gates + 1) * middle);
+    int64_t total = scratch * (l->dtype == DTYPE_FP32 ? 4 : 2) + (l->verify ? INT64_C(1) << 28 : 0);
+    for (int t = 0; t < LINEAR_TENSORS; t++)
+        total += linear_bytes(l, 0, (enum linear_tensor)t);
+    *rank_bytes = total + 65536;
+    if (total <= INT64_C(1) << 50)
+        return STATUS_OK;
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "a rank would need more than 1 PiB");
+}
+
+static enum status plan_build(const void *spec, int rank, struct plan **plan, struct error *error)
+{
+    return linear_plan(spec, rank, plan, error);
+}
+
+// Of the rank with most to do.
+static int rates(const void *spec, struct job_rate rates[JOB_RATES_MAX])
+{
+    rates[0] = (struct job_rate){"TFLOP/s_per_rank", linear_flops(spec, 0), 1e12};
+    return 1;
+}
+
+static enum status explain(const void *spec, int rank, FILE *out, struct error *error)
+{
+    struct plan *plan;
+    enum status status = plan_build(spec, rank, &plan, error);
+    if (status != STATUS_OK)
+        return status;
+    plan_explain(plan, out);
+    plan_destroy(plan);
+    return STATUS_OK;
+}
+
+const struct job_kind job_kind_linear = {
+    .name = "linear",
+    .about = "run a tensor-parallel linear layer or mlp",
+    .argument = "layer",
+    .spec_bytes = sizeof(struct linear),
+    .fields = fields,
+    .init = init,
+    .check = check,
+    .needs = needs_fill,
+    .memory = memory,
+    .explain = explain,
+    .plan = plan_build,
+    .rates = rates,
+};
+_Static_assert(sizeof(struct linear) <= JOB_SPEC_BYTES, "the spec has room");

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers under tensor parallelism as a kind of job: what is asked for, and which rank holds
+// what. Weights are [out][in], as in y = x w' + b.
+//
+//   column  y = x w' + b. Each rank holds some of the out features: rows of w and b, columns of y.
+//   row     y = x w' + b. Each rank holds some of the in features: columns of w and x. The products
+//           of the ranks are added up, then b is added once.
+//   mlp     a column layer from in to hidden features, an activation, a row layer from hidden to
+//           out features.
+//
+// The backward pass gets dy and makes dx and the gradients of weights and biases. With sequence
+// parallelism each rank holds some of the tokens of x (column, mlp), of y (row, mlp) and of their
+// gradients: tokens are gathered before a column layer, and the sum of a row layer is scattered; so
+// are dy and dx. Without it these tensors are the same on all ranks.
+//
+// Features and tokens are dealt in order and as evenly as possible; the first ranks have one more,
+// and with fewer than ranks the last have none.
+#ifndef CPATTN_PLAN_LINEAR_H
+#define CPATTN_PLAN_LINEAR_H
+
+#include "plan/kind.h"
+#include "plan/product.h"
+
+enum linear_layer { LINEAR_COLUMN = 1, LINEAR_ROW, LINEAR_MLP, LINEAR_LAYERS };
+
+#define LINEAR_SIZE_MAX       (INT64_C(1) << 22) // tokens and features
+#define LINEAR_CHUNKS_MAX     64
+#define LINEAR_ITERATIONS_MAX 10000
+
+struct linear {
+    int32_t world_size; // 1..WORLD_SIZE_MAX
+    enum linear_layer layer;
+    enum activation activation; // of mlp, not NONE
+    enum case_dtype dtype;      // of everything in memory; products and sums accumulate in fp32
+    int64_t tokens, in_features, out_features; // 1..LINEAR_SIZE_MAX
+    int64_t hidden;                            // of mlp
+    bool bias;
+    bool sequence_parallel;
+    bool training;  // backward, too
+    int32_t chunks; // pieces of a rank's tokens that travel while others are computed
+    bool verify;
+    int32_t iterations;    // runs, one behind the other; times are their means
+    uint64_t seed;         // of the inputs
+    uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
+};
+
+extern const struct job_kind job_kind_linear; // its spec is a struct linear
+
+// Tensors of a rank: inputs up to DY, then results. Of a column layer weights and bias are W1 and
+// B1, of a row layer W2 and B2.
+enum linear_tensor {
+    LINEAR_X,
+    LINEAR_W1,
+    LINEAR_B1,
+    LINEAR_W2,
+    LINEAR_B2,
+    LINEAR_DY,
+    LINEAR_Y,
+    LINEAR_DX,
+    LINEAR_DW1,
+    LINEAR_DB1,
+    LINEAR_DW2,
+    LINEAR_DB2,
+    LINEAR_TENSORS
+};
+
+// ---- facts of one that check() admits ----
+
+// Features before the column layer, between the layers, and behind the row layer; 0 where the job
+// has no such layer.
+struct linear_sizes {
+    int64_t in, middle, out;
+    int gates; // rows of w1 for each feature in the middle: 2 with SwiGLU, first those of g
+};
+struct linear_sizes linear_sizes(const struct linear *l);
+
+// What a rank holds of `count` tokens or features.
+struct linear_share {
+    int64_t first, count;
+};
+struct linear_share linear_share(int64_t count, int rank, int ranks);
+
+struct linear_shape {
+    int64_t rows, columns; // 0: the job has no such tensor, or the rank nothing of it
+};
+struct linear_shape linear_shape(const struct linear *l, int rank, enum linear_tensor tensor);
+int64_t linear_bytes(const struct linear *l, int rank, enum linear_tensor tensor);
+const char *linear_tensor_name(const struct linear *l, enum linear_tensor tensor); // "y", "dw1"
+
+// Whether the rows of x and dx (y and dy) are all tokens on all ranks, and the same there.
+bool linear_is_replicated(const struct linear *l, enum linear_tensor tensor);
+
+// FLOPs of the products of a rank.
+double linear_flops(const struct linear *l, int rank);
+
+struct plan;
+
+// Builds the plan of a rank. Its buffers have the roles BUFFER_LINEAR + enum linear_tensor, as far
+// as they are not empty. RESOURCE_EXHAUSTED when memory is short.
+enum status linear_plan(const struct linear *l, int rank, struct plan **plan,
+                        struct error *error) MUST_CHECK;
+
+#endif

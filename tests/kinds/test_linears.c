@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers through the real daemon and its ranks: right results, the same bits in every order
+// and on ranks that have done something else, and ranks that die.
+#include "tests/support/runner.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/linear.h"
+#include "plan/members.h"
+#include "tests/daemon/daemon_fixture.h"
+
+static struct daemon d;
+
+static void setup(void)
+{
+    daemon_init(&d);
+    daemon_start(&d, NULL);
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    daemon_fini(&d);
+}
+
+static struct linear usual(void)
+{
+    struct linear l;
+    memset(&l, 0, sizeof(l));
+    job_kind_linear.init(&l);
+    l.world_size = 3;
+    l.tokens = 50;
+    l.in_features = 33;
+    l.hidden = 71;
+    l.out_features = 20;
+    return l;
+}
+
+static struct wire_request request_of(const struct linear *l)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.is_job = true;
+    request.job = (struct job_text){.kind = "linear"};
+    for (const struct case_field *field = job_kind_linear.fields; field->name; field++) {
+        struct job_field *to = &request.job.fields[request.job.field_count++];
+        snprintf(to->name, sizeof(to->name), "%s", field->name);
+        members_get(l, field, to->value, sizeof(to->value));
+    }
+    return request;
+}
+
+// Runs what must pass and gives its digest.
+static uint64_t digest_of(const struct wire_request *request)
+{
+    struct wire_reply reply = daemon_call(&d, request);
+    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
+    uint64_t digest = reply.result.digest;
+    wire_reply_fini(&reply);
+    return digest;
+}
+
+static uint64_t run(const struct linear *l)
+{
+    struct wire_request request = request_of(l);
+    return digest_of(&request);
+}
+
+// ---- results ----
+
+static bool has_figures(const struct rank_report *report, const char *name)
+{
+    for (int i = 0; i < report->figures_count; i++)
+        if (strcmp(report->figures[i].name, name) == 0)
+            return report->figures[i].judged > 0;
+    return false;
+}
+
+START_TEST(every_layer_passes_with_figures)
+{
+    static const char *const single[] = {"y", "dx", "dw", "db", "guards", NULL};
+    static const char *const both[] = {"y", "dx", "dw1", "db1", "dw2", "db2", "guards", NULL};
+    for (int layer = LINEAR_COLUMN; layer < LINEAR_LAYERS; layer++) {
+        struct linear l = usual();
+        l.layer = (enum linear_layer)layer;
+        struct wire_request request = request_of(&l);
+        struct wire_reply reply = daemon_call(&d, &request);
+        ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+        ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
+        for (const char *const *name = layer == LINEAR_MLP ? both : single; *name; name++)
+            for (int rank = 0; rank < 3; rank++)
+                ck_assert_msg(has_figures(&reply.result.ranks[rank], *name), "%s of rank %d", *name,
+                              rank);
+        ck_assert(has_figures(&reply.result.ranks[2], "same"));
+        wire_reply_fini(&reply);
+    }
+}
+END_TEST
+
+static uint64_t random_state = 1;
+
+static int random_below(int bound)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int)((random_state >> 33) % (uint64_t)bound);
+}
+
+static struct linear random_linear(void)
+{
+    struct linear l = usual();
+    l.layer = (enum linear_layer)(1 + random_below(LINEAR_LAYERS - 1));
+    l.activation = (enum activation)(ACTIVATION_GELU + random_below(3));
+    l.dtype = (enum case_dtype)(DTYPE_BF16 + random_below(3));
+    l.world_size = 1 + random_below(4);
+    l.tokens = 1 + random_below(200);
+    l.in_features = 1 + random_below(90);
+    l.hidden = 1 + random_below(90);
+    l.out_features = 1 + random_below(90);
+    l.bias = random_below(2);
+    l.sequence_parallel = random_below(2);
+    l.training = random_below(3) > 0;
+    l.chunks = 1 + random_below(5);
+    l.seed = (uint64_t)random_below(1 << 30);
+    return l;
+}
+
+START_TEST(random_ones_have_the_same_bits_in_every_order)
+{
+    for (int i = 0; i < 50; i++) {
+        struct linear l = random_linear();
+        uint64_t digest = run(&l);
+        ck_assert_uint_eq(run(&l), digest);
+        l.explore_seed = (uint64_t)(i + 1);
+        ck_assert_uint_eq(run(&l), digest);
+        l.explore_seed += 1000;
+        l.iterations = 2;
+        ck_assert_uint_eq(run(&l), digest);
+    }
+}
+END_TEST
+
+START_TEST(other_kinds_in_between_change_no_bit)
+{
+    struct wire_request attention = daemon_request(METHOD_RUN);
+    struct wire_request collective = daemon_request(METHOD_RUN);
+    struct linear l = usual();
+    attention.run.world_size = 3;
+    collective.is_job = true;
+    collective.job =
+        (struct job_text){.kind = "collective", .field_count = 1, .fields = {{"world_size", "3"}}};
+    uint64_t of_attention = digest_of(&attention), of_collective = digest_of(&collective);
+    uint64_t digest = run(&l);
+    pid_t pid = daemon_rank_pid(&d, 3, 1);
+    for (int i = 0; i < 4; i++) {
+        struct linear other = random_linear();
+        run(&other);
+        attention.id = daemon_request(METHOD_RUN).id;
+        collective.id = daemon_request(METHOD_RUN).id;
+        ck_assert_uint_eq(digest_of(&attention), of_attention);
+        ck_assert_uint_eq(digest_of(&collective), of_collective);
+        ck_assert_uint_eq(run(&l), digest);
+    }
+    ck_assert_int_eq(daemon_rank_pid(&d, 3, 1), pid);
+}
+END_TEST
+
+START_TEST(one_that_is_not_verified_does_not_pass)
+{
+    struct linear l = usual();
+    l.verify = false;
+    struct wire_request request = request_of(&l);
+    struct wire_reply reply = daemon_call(&d, &request);
+    ck_assert_int_eq(reply.status, STATUS_OK);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_UNVERIFIED);
+    wire_reply_fini(&reply);
+}
+END_TEST
+
+// ---- refusals and faults ----
+
+static void expect_refused(const struct linear *l, enum status status, const char *text)
+{
+    struct wire_request request = request_of(l);
+    struct wire_reply reply = daemon_call(&d, &request);
+    ck_assert_int_eq(reply.status, status);
+    expect_text(reply.message, text);
+    wire_reply_fini(&reply);
+}
+
+START_TEST(what_cannot_be_is_refused)
+{
+    struct linear l = usual();
+    l.tokens = 0;
+    expect_refused(&l, STATUS_INVALID_ARGUMENT, "tokens is '0'; accepted is 1 to 4194304");
+    l = usual();
+    l.activation = ACTIVATION_SWIGLU;
+    l.hidden = LINEAR_SIZE_MAX;
+    expect_refused(&l, STATUS_INVALID_ARGUMENT,
+                   "hidden is 4194304 with swiglu; accepted is 1 to 2097152");
+    l.hidden = l.in_features = l.tokens = LINEAR_SIZE_MAX / 2;
+    expect_refused(&l, STATUS_RESOURCE_EXHAUSTED, "iB");
+}
+END_TEST
+
+START_TEST(a_rank_that_is_killed_is_the_root_cause)
+{
+    struct linear l = usual();
+    uint64_t digest = run(&l);
+    l.iterations = 10000;
+    l.tokens = 2000;
+    struct wire_request request = request_of(&l);
+    struct call call = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+    kill(daemon_rank_pid(&d, 3, 2), SIGKILL);
+    struct wire_reply reply = daemon_call_end(&call);
+    ck_assert_int_eq(reply.status, STATUS_ABORTED);
+    expect_text(reply.message, "rank 2 of 3 was killed by signal 9");
+    wire_reply_fini(&reply);
+    l = usual();
+    ck_assert_uint_eq(run(&l), digest);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("linears");
+    TCase *tcase = tcase_create("linears");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, every_layer_passes_with_figures);
+    tcase_add_test(tcase, random_ones_have_the_same_bits_in_every_order);
+    tcase_add_test(tcase, other_kinds_in_between_change_no_bit);
+    tcase_add_test(tcase, one_that_is_not_verified_does_not_pass);
+    tcase_add_test(tcase, what_cannot_be_is_refused);
+    tcase_add_test(tcase, a_rank_that_is_killed_is_the_root_cause);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
