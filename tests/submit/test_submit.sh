@@ -745,6 +745,8 @@ if command -v script >/dev/null 2>&1; then
         tap_has "top: it gives the screen back" "$drawn" "${escape}[?1049l"
         drawn=$(printf q | NO_COLOR=1 TERM=xterm script -qec "$fake top" /dev/null)
         tap_lacks "top, NO_COLOR: no colour" "$drawn" "${escape}[31m"
+        drawn=$(printf '\033[4~q' | LINES=16 COLUMNS=80 TERM=linux script -qec "$fake top --socket many" /dev/null)
+        tap_has "top: the end key shows the last rows" "$drawn" "rows 7-21 of 21"
         ;;
     esac
 else

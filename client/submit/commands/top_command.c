@@ -107,6 +107,34 @@ static enum cpattn_status look(struct look *l)
     return outcome;
 }
 
+static void scroll_take(struct look *l, int key)
+{
+    int page = l->frame.rows_max > 2 ? l->frame.rows_max - 2 : 1, scroll = l->top.scroll;
+    switch (key) {
+    case SCREEN_UP:
+        scroll--;
+        break;
+    case SCREEN_DOWN:
+        scroll++;
+        break;
+    case SCREEN_PAGE_UP:
+        scroll -= page;
+        break;
+    case SCREEN_PAGE_DOWN:
+        scroll += page;
+        break;
+    case SCREEN_HOME:
+        scroll = 0;
+        break;
+    case SCREEN_END:
+        scroll = FRAME_ROWS_MAX;
+        break;
+    default:
+        break;
+    }
+    l->top.scroll = scroll > 0 ? scroll : 0;
+}
+
 static void key_take(struct look *l, int key, bool *again, bool *end)
 {
     *end = key == 'q' || key == 'Q';
@@ -119,6 +147,7 @@ static void key_take(struct look *l, int key, bool *again, bool *end)
         l->top.sort = TOP_BY_RANKS;
     if (key == 'p')
         l->top.paused = !l->top.paused;
+    scroll_take(l, key);
 }
 
 static int run_screen(struct look *l)
@@ -197,7 +226,9 @@ int command_top(int argc, char **argv)
         .children = access,
         .doc = "Shows the daemon at work on the whole screen: pools, cases and where their ranks "
                "stand, the queue, users, rates, recent verdicts.\vKeys: q quits; a, u and w put "
-               "cases in order of age, user and ranks; p pauses.\n\nExamples:\n"
+               "cases in order of age, user and ranks; p pauses; the arrow keys, page up, page "
+               "down, home and end scroll through "
+               "all rows.\n\nExamples:\n"
                "  cpattn-submit top\n"
                "  cpattn-submit top --once --columns 120"};
     static const struct command_requests no_cases;

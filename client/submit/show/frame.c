@@ -53,6 +53,14 @@ void frame_tab(struct frame *f, int column)
         frame_put(f, PAINT_PLAIN, "%*s", column - row->length, "");
 }
 
+void frame_cut(struct frame *f, int first, int count)
+{
+    int rows = f->rows < f->rows_max ? f->rows : f->rows_max;
+    int kept = rows - first < count ? rows - first : count;
+    f->rows = kept > 0 ? kept : 0;
+    memmove(f->list, f->list + first, (size_t)f->rows * sizeof(f->list[0]));
+}
+
 static void row_print(const struct frame_row *row, FILE *out, bool colours)
 {
     int length = row->length;

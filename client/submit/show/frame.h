@@ -34,6 +34,9 @@ void frame_put(struct frame *f, enum terminal_paint paint, const char *format, .
 // Goes on at this column, or one blank further where the row is beyond it already.
 void frame_tab(struct frame *f, int column);
 
+// Keeps `count` rows from `first` on and drops the others; rows can then be put below them.
+void frame_cut(struct frame *f, int first, int count);
+
 // Writes the rows, with paints where `colours`.
 void frame_print(const struct frame *f, FILE *out, bool colours);
 

@@ -76,7 +76,24 @@ int screen_key(int wait_ms)
 {
     timeout(wait_ms);
     int key = getch();
-    if (key == KEY_RESIZE)
+    switch (key) {
+    case ERR:
+        return 0;
+    case KEY_RESIZE:
         return SCREEN_RESIZED;
-    return key == ERR ? 0 : key;
+    case KEY_UP:
+        return SCREEN_UP;
+    case KEY_DOWN:
+        return SCREEN_DOWN;
+    case KEY_PPAGE:
+        return SCREEN_PAGE_UP;
+    case KEY_NPAGE:
+        return SCREEN_PAGE_DOWN;
+    case KEY_HOME:
+        return SCREEN_HOME;
+    case KEY_END:
+        return SCREEN_END;
+    default:
+        return key;
+    }
 }

@@ -16,7 +16,15 @@ void screen_size(int *columns, int *rows);
 void screen_draw(const struct frame *f);
 
 // Waits for a key up to so many milliseconds. 0: there was none; SCREEN_RESIZED: draw again.
-#define SCREEN_RESIZED 0x110000
+enum {
+    SCREEN_RESIZED = 0x110000,
+    SCREEN_UP,
+    SCREEN_DOWN,
+    SCREEN_PAGE_UP,
+    SCREEN_PAGE_DOWN,
+    SCREEN_HOME,
+    SCREEN_END,
+};
 int screen_key(int wait_ms);
 
 #endif

@@ -465,33 +465,62 @@ static void recent_draw(const struct top *t, int rows, struct frame *f)
     }
 }
 
-static void keys_draw(const struct top *t, struct frame *f)
+// `scroll`: of the rows that are shown, or what there is to press for all of them.
+static void keys_draw(const struct top *t, const char *scroll, struct frame *f)
 {
     static const char *const sorts[] = {"age", "user", "ranks"};
     while (f->rows < f->rows_max - 1)
         frame_row(f);
     f->rows = f->rows_max > 0 ? f->rows_max - 1 : 0;
     frame_row(f);
-    frame_put(f, PAINT_DIM, "q quit   by: a age, u user, w ranks [%s]   p pause", sorts[t->sort]);
+    frame_put(f, PAINT_DIM, "q quit   by: a age, u user, w ranks [%s]   p pause   %s",
+              sorts[t->sort], scroll);
 }
 
-void top_draw(struct top *t, const struct cpattn_daemon_status *s, bool keys, struct frame *f)
+// `fills`: the last section takes all rows that are left, `below` of which stay free.
+static void sections_draw(struct top *t, const struct cpattn_daemon_status *s, bool fills,
+                          int below, struct frame *f)
 {
     int rows = f->rows_max;
     if (t->trouble[0]) {
         frame_row(f);
         frame_put(f, PAINT_BAD, "%s", t->trouble);
     }
-    if (s) {
-        users_count(t, s);
-        head_draw(t, s, f);
-        pools_draw(s, rows / 5 > 2 ? rows / 5 : 2, f);
-        running_draw(t, s, rows / 3 > 3 ? rows / 3 : 3, f);
-        queue_draw(t, s, rows / 6 > 2 ? rows / 6 : 2, f);
-        users_draw(t, rows / 8 > 2 ? rows / 8 : 2, f);
-        int left = rows - f->rows - 2 - keys;
-        recent_draw(t, left < 0 ? 0 : keys || left < 20 ? left : 20, f);
+    if (!s)
+        return;
+    users_count(t, s);
+    head_draw(t, s, f);
+    pools_draw(s, rows / 5 > 2 ? rows / 5 : 2, f);
+    running_draw(t, s, rows / 3 > 3 ? rows / 3 : 3, f);
+    queue_draw(t, s, rows / 6 > 2 ? rows / 6 : 2, f);
+    users_draw(t, rows / 8 > 2 ? rows / 8 : 2, f);
+    int left = rows - f->rows - 2 - below;
+    recent_draw(t, left < 0 ? 0 : fills || left < 20 ? left : 20, f);
+}
+
+// Every row there is, of which those from t->scroll on are kept.
+static void scrolled_draw(struct top *t, const struct cpattn_daemon_status *s, struct frame *f)
+{
+    char scroll[48];
+    int screen = f->rows_max, room = screen > 1 ? screen - 1 : 1;
+    f->rows_max = FRAME_ROWS_MAX;
+    sections_draw(t, s, true, 0, f);
+    int rows = f->rows < f->rows_max ? f->rows : f->rows_max;
+    int last = rows > room ? rows - room : 0;
+    t->scroll = t->scroll < last ? t->scroll : last;
+    frame_cut(f, t->scroll, room);
+    f->rows_max = screen;
+    snprintf(scroll, sizeof(scroll), "rows %d-%d of %d", t->scroll + 1, t->scroll + f->rows, rows);
+    keys_draw(t, scroll, f);
+}
+
+void top_draw(struct top *t, const struct cpattn_daemon_status *s, bool keys, struct frame *f)
+{
+    if (keys && t->scroll > 0) {
+        scrolled_draw(t, s, f);
+        return;
     }
+    sections_draw(t, s, keys, keys, f);
     if (keys)
-        keys_draw(t, f);
+        keys_draw(t, "arrows: all rows", f);
 }

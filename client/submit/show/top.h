@@ -28,6 +28,7 @@ struct top {
     char address[128];
     enum top_sort sort;
     bool paused;
+    int scroll; // rows above the first that is shown; 0: sections are shortened to fit the frame
     struct {
         uint64_t time_ns, total_ns;
         char outcome[32], user[TOP_USER_MAX], what[160];
@@ -49,8 +50,8 @@ void top_event(struct top *t, const struct cpattn_event *event);
 // Takes the counts of a status for the rates; `now_ns` is monotonic.
 void top_rate(struct top *t, const struct cpattn_daemon_status *s, uint64_t now_ns);
 
-// Draws into a frame that has begun. `s` may be NULL: nothing is known yet. `keys`: says below
-// which keys there are.
+// Draws into a frame that has begun. `s` may be NULL: nothing is known yet. `keys`: the last row
+// tells the keys, and t->scroll counts; it is set to the largest possible value if it is larger.
 void top_draw(struct top *t, const struct cpattn_daemon_status *s, bool keys, struct frame *f);
 
 #endif
