@@ -38,8 +38,9 @@ static void program_write(const char *probe)
             "#!/bin/sh\n"
             "if [ \"$1\" = --probe ]; then %s; fi\n"
             "echo \"rank $1 of $2 on $5 NCCL_DEBUG=$NCCL_DEBUG OTHER=$OTHER\" >>'%s'\n"
+            "echo \"visible ${CUDA_VISIBLE_DEVICES-all}\" >>'%s'\n"
             "exec '%s' \"$1\" \"$2\" \"$3\" \"$4\"\n",
-            probe, noted, rank);
+            probe, noted, noted, rank);
     ck_assert_int_eq(fclose(file), 0);
     ck_assert_int_eq(chmod(program, 0700), 0);
 }
@@ -189,6 +190,47 @@ START_TEST(ranks_hear_what_is_meant_for_nccl)
 }
 END_TEST
 
+// As CUDA: as many devices as CUDA_VISIBLE_DEVICES names, counted from 0, but of MIG instances one.
+#define VISIBLE                                                                                    \
+    "i=0; for name in $(echo \"$CUDA_VISIBLE_DEVICES\" | tr , ' '); do "                           \
+    "case $name$i in MIG-*[1-9]) break; esac; "                                                    \
+    "echo \"device $i sm_90 143771 MiB NVIDIA H200\"; i=$((i + 1)); done; exit 0"
+
+// A batch system or an administrator leaves a daemon some devices only.
+START_TEST(devices_are_those_that_cuda_may_see)
+{
+    static const struct {
+        const char *visible;
+        int count;
+    } allocations[] = {{"2,5", 2}, {"GPU-8932f937,GPU-0b5c1d7e,7", 3}, {"MIG-c6d4f1ef,MIG-12", 1}};
+    const char *visible = allocations[_i].visible;
+    int count = allocations[_i].count;
+    char line[96], sentence[96];
+    setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    start(VISIBLE, "cuda", NULL);
+    struct wire_request request = daemon_request(METHOD_DESCRIBE);
+    struct wire_reply reply = daemon_call(&d, &request);
+    ck_assert_int_eq(reply.description.gpu_count, count);
+    wire_reply_fini(&reply);
+    pass(count);
+    snprintf(line, sizeof(line), "rank %d of %d on %d ", count - 1, count, count - 1);
+    ck_assert_int_eq(noted_times(line), 1);
+    snprintf(line, sizeof(line), "visible %s\n", visible);
+    ck_assert_int_eq(noted_times(line), count);
+    request = daemon_request(METHOD_RUN);
+    request.run.world_size = count + 1;
+    reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_FAILED_PRECONDITION);
+    snprintf(sentence, sizeof(sentence), "%d ranks need as many devices, and there are %d",
+             count + 1, count);
+    if (count > 1)
+        expect_text(reply.message, sentence);
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+}
+END_TEST
+
 START_TEST(without_devices_the_cpu_serves)
 {
     start("echo 'the driver is not loaded' >&2; exit 69", "auto", NULL);
@@ -256,6 +298,7 @@ int main(void)
     tcase_add_test(c, named_devices_are_used_alone);
     tcase_add_test(c, more_ranks_than_devices_are_refused);
     tcase_add_test(c, ranks_hear_what_is_meant_for_nccl);
+    tcase_add_loop_test(c, devices_are_those_that_cuda_may_see, 0, 3);
     tcase_add_test(c, without_devices_the_cpu_serves);
     tcase_add_test(c, what_was_asked_for_and_is_not_there_stops_the_start);
     tcase_add_test(c, lists_of_devices_are_read_with_care);
