@@ -32,6 +32,8 @@
 #define TELL_US    (30000 * MS_US)
 #define QUIET_US   (40000 * MS_US)
 #define REST_S     30
+// In a round of the soak that takes longer, its clients do not do what they have to.
+#define STALL_US   (2000 * MS_US)
 
 // Whether something that happens every so often is due; a bit irregular, so that nothing beats.
 static bool due(int64_t *next_us, int64_t now_us, int64_t every_us)
@@ -79,11 +81,26 @@ static void reload(void)
     soak.counts.reloads++;
 }
 
+// Where the machine holds the soak itself up, its clients do not read what the daemon sends.
+static void stall_look(int64_t now_us)
+{
+    int64_t gap_us = soak.turn_us > 0 ? now_us - soak.turn_us : 0;
+    soak.turn_us = now_us;
+    if (gap_us > soak.stall_longest_us)
+        soak.stall_longest_us = gap_us;
+    if (gap_us < STALL_US)
+        return;
+    soak.stalled_us = now_us;
+    soak.counts.stalls++;
+    fprintf(stderr, "the soak itself stood still for %.1f s\n", (double)gap_us * 1e-6);
+}
+
 static void chaos(void)
 {
     int64_t fault_us = 0, flood_us = 0, death_us = 0, hostile_us = 0, sample_us = 0, tell_us = 0;
     int64_t reload_us = soak_now_us() + RELOAD_US, turn_us = 0, now_us;
     while ((now_us = soak_now_us()) < soak.end_us) {
+        stall_look(now_us);
         int open = clients_serve(now_us);
         if (now_us >= turn_us) {
             clients_act();

@@ -25,6 +25,8 @@
 #define TIMEOUT_US INT64_C(2500000)
 // An answer that is this late after its deadline is lost.
 #define LATE_US    INT64_C(20000000)
+// For so long after a stall of the soak its clients may be gone, because it did not serve them.
+#define STALLED_US INT64_C(1000000)
 
 struct ask {
     enum soak_kind kind; // NONE: free
@@ -293,8 +295,12 @@ static int client_serve(struct client *c, int64_t now_us)
     raw_flush(&c->raw);
     for (enum raw_input input; (input = raw_next(&c->raw, &number, &reply)) != RAW_NOTHING;) {
         if (input == RAW_GONE) {
-            soak.counts.dropped++;
-            problem("the daemon dropped a client that kept the rules");
+            if (soak.stalled_us > 0 && now_us - soak.stalled_us < STALLED_US) {
+                soak.counts.dropped_late++;
+            } else {
+                soak.counts.dropped++;
+                problem("the daemon dropped a client that kept the rules");
+            }
             client_close(c);
             return 0;
         }

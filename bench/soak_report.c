@@ -87,6 +87,9 @@ static void faults_print(void)
     row("clients over TCP without the token", soak.counts.strangers);
     row("floods of twelve times the queue", soak.counts.floods);
     row("changes of settings (SIGHUP)", soak.counts.reloads);
+    row("times that the soak itself stood still for 2 s or more", soak.counts.stalls);
+    row("longest round of the soak, ms", (uint64_t)soak.stall_longest_us / 1000);
+    row("clients dropped after such a time, which had not read", soak.counts.dropped_late);
 }
 
 // As its log has it.

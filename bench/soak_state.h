@@ -29,6 +29,7 @@ struct soak_counts {
     uint64_t lost, twice, differing, wrong;
     uint64_t deaths, halves, abandoned, hostile, strangers, floods, dropped, reloads, reloaded;
     uint64_t faults[SOAK_FAULTS];
+    uint64_t stalls, dropped_late; // of the soak itself; clients that it did not serve meanwhile
 };
 
 extern struct soak {
@@ -40,6 +41,7 @@ extern struct soak {
     struct soak_sample base, rest; // before the first client, and after the last
     uint64_t random, seed;
     int64_t began_us, end_us;
+    int64_t turn_us, stalled_us, stall_longest_us; // its last round, the end of its last stall
     int problems;
 } soak;
 

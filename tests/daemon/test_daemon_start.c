@@ -134,12 +134,31 @@ START_TEST(test_the_daemon_ends_before_the_last_is_made)
 }
 END_TEST
 
-// While it makes nothing, the daemon serves.
+static void input_read(char target[64])
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)d.pid);
+    ssize_t length = readlink(path, target, 63);
+    ck_assert_int_gt(length, 0);
+    target[length] = '\0';
+}
+
+// While it makes nothing, the daemon serves, and answers at the deadline. What a rank has not got
+// that is not made is not closed then.
 START_TEST(test_a_starter_that_stands_still)
 {
+    char before[64], after[64];
     start(NULL);
+    input_read(before);
     kill(children_starter(d.pid), SIGSTOP);
     struct wire_request request = request_wide();
+    request.timeout_ns = 500 * UINT64_C(1000000);
+    struct wire_reply late = daemon_call(&d, &request);
+    expect_status(&late, STATUS_DEADLINE_EXCEEDED);
+    wire_reply_fini(&late);
+    input_read(after);
+    ck_assert_str_eq(after, before);
+    request = request_wide();
     struct call call = daemon_call_begin(&d, &request);
     while (state() != POOL_STARTING)
         usleep(500);
