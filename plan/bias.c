@@ -19,7 +19,7 @@ bool bias_has_queries(const struct cp_case *c)
            c->bias == BIAS_BHSS;
 }
 
-// What a row of the bias in memory stands for.
+// The token that a row of the bias in memory belongs to.
 enum bias_row_kind { ROW_OF_QUERY, ROW_OF_TOKEN, ROW_OF_POSITION, ROW_OF_SEQUENCE };
 
 static enum bias_row_kind bias_row_kind(const struct cp_case *c)
@@ -63,7 +63,7 @@ int64_t bias_rows(const struct cp_case *c, struct team team)
     }
 }
 
-// Which of the rank's local tokens of its sequence the span begins with.
+// Index of the span's first token among the rank's tokens of the sequence.
 static int64_t local_token(const struct cp_case *c, int rank, const struct span *span)
 {
     if (c->format == FORMAT_SBHD)

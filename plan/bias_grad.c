@@ -8,7 +8,7 @@ static struct region scratch(struct builder *b, const char *name, int64_t bytes)
     return tensor_whole(b, name, "", BUFFER_SCRATCH, bytes);
 }
 
-// Sends each peer its piece and adds the pieces that arrive, all of one size, in the order of
+// Sends each peer its piece. Adds the pieces that arrive, which have one size, in the order of
 // peers.
 struct reduction {
     struct builder *b;
@@ -38,7 +38,7 @@ static void reduce(const struct reduction *r)
     builder_convert(r->b, sum, r->delivered);
 }
 
-// All ranks have a part in every element.
+// Every rank contributes to every element.
 static void deliver_whole(struct builder *b, struct region sum, struct region delivered)
 {
     const struct cp_case *c = builder_case(b);
@@ -51,7 +51,7 @@ static void deliver_whole(struct builder *b, struct region sum, struct region de
     reduce(&r);
 }
 
-// The members of the team have a part in every element of the team's queries.
+// Every member of the team contributes to every element of the team's queries.
 static void deliver_shared_head(struct builder *b, struct region sum, struct region delivered)
 {
     const struct cp_case *c = builder_case(b);
@@ -66,7 +66,7 @@ static void deliver_shared_head(struct builder *b, struct region sum, struct reg
     reduce(&r);
 }
 
-// Some rows of each of a number of heads.
+// A number of rows of each of some heads.
 static struct region rows_of_heads(struct region tensor, int64_t heads, int64_t rows,
                                    int64_t row_bytes, int64_t first, int64_t count)
 {
@@ -79,7 +79,7 @@ static struct region rows_of_heads(struct region tensor, int64_t heads, int64_t 
     return r;
 }
 
-// Every member has computed some heads of the team's queries.
+// Each member has computed its heads of the team's queries.
 static void deliver_heads(struct builder *b, struct region sum, struct region delivered)
 {
     const struct cp_case *c = builder_case(b);

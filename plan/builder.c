@@ -4,19 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Something an operation did to a byte range that a later operation may have to wait for.
+// An access of an operation to a range of bytes. A later operation may have to wait for it.
 struct record {
     int32_t op;
     struct region region;
     bool write;
 };
 
-// By stream, the last operation of it that is meant, or -1.
+// For each stream: the last of its operations, or -1.
 struct horizon {
     int32_t op[PLAN_STREAMS];
 };
 
-// Those of one buffer.
+// The records of one buffer.
 struct records {
     struct record *list;
     int32_t count, capacity;
@@ -30,9 +30,8 @@ struct builder {
 
     struct records *records; // by buffer
     int32_t record_buffers;
-    // By stream: what is complete when its next operation starts, as far as its own waits tell.
-    // With two streams there is nothing to learn from the waits of the other one: they are for this
-    // one.
+    // For each stream: what its own waits make complete before its next operation starts. With two
+    // streams the waits of the other stream tell nothing more: they wait for this one.
     struct horizon known[PLAN_STREAMS];
 
     struct {
@@ -123,8 +122,8 @@ int builder_rank(const struct builder *b)
 
 // ---- growing arrays ----
 
-// The array with room for `extra` more elements; as it is, and the builder failed, when there is
-// none.
+// Makes room for `extra` more elements. Without memory the array stays as it is, and the builder
+// has failed.
 static void *room(struct builder *b, void *array, int32_t count, int32_t extra, int32_t *capacity,
                   size_t size)
 {
@@ -187,7 +186,7 @@ void builder_step(struct builder *b, enum plan_phase phase, int step)
 // Whether a piece of `r` touches [begin, end) of its buffer.
 static bool piece_touches(const struct region *r, int64_t begin, int64_t end)
 {
-    int64_t first = 0; // piece that may reach so far
+    int64_t first = 0; // the first piece that may reach `begin`
     if (r->rows > 1 && begin > r->offset && region_blocks(r) > 1)
         first = (begin - r->offset) / r->block_stride * r->rows;
     else if (r->rows > 1 && begin > r->offset)
@@ -222,7 +221,7 @@ static bool overlap(const struct region *a, const struct region *b)
     return u < a->rows && u * a->stride < ahead + b->bytes;
 }
 
-// Whether `a` is known to hold all of `b`.
+// Whether `a` contains `b`. May be false although it does.
 static bool covers(const struct region *a, const struct region *b)
 {
     if (a->buffer != b->buffer || a->offset > b->offset ||
@@ -231,7 +230,7 @@ static bool covers(const struct region *a, const struct region *b)
     if (a->rows <= 1)
         return true;
     if (region_blocks(a) > 1 || region_blocks(b) > 1)
-        return false; // as far as is known
+        return false; // not known
     int64_t ahead = b->offset - a->offset, rows = region_pieces(b);
     return (rows == 1 || a->stride == b->stride) && ahead % a->stride + b->bytes <= a->bytes &&
            ahead / a->stride + rows <= a->rows;
@@ -274,9 +273,9 @@ static void find_conflicts(struct builder *b, int32_t op, const struct region *r
     }
 }
 
-// Remembers the access. What it covers is forgotten where whoever conflicts with that also
-// conflicts with this, and this comes later: a write is ordered behind all it covers, a read behind
-// the reads of its stream.
+// Remembers the access and forgets earlier ones that it replaces. A write replaces all accesses
+// that it covers: it is ordered behind them. A read replaces the reads of its own stream that it
+// covers.
 static void remember(struct builder *b, int32_t op, const struct region *region, enum access access,
                      void *context)
 {
@@ -308,7 +307,8 @@ static void add_wait(struct builder *b, struct op *op, int32_t other)
     op->wait_count++;
 }
 
-// Adds the waits for what is needed and not known to be complete; of itself a stream knows all.
+// Adds a wait for each operation that is needed and not known to be complete. A stream never waits
+// for itself.
 static void derive_waits(struct builder *b, struct op *op, const struct horizon *needed)
 {
     struct horizon *known = &b->known[op->stream];
@@ -322,7 +322,7 @@ static void derive_waits(struct builder *b, struct op *op, const struct horizon 
 
 // ---- operations ----
 
-// The next operation, or NULL after a memory error. operation_end() completes it.
+// Begins the next operation; operation_end() completes it. NULL after a memory error.
 static struct op *operation_begin(struct builder *b, enum op_kind kind)
 {
     struct plan *plan = b->plan;

@@ -84,7 +84,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-// Every length by its number, whatever list or default it comes from.
+// Visits the length of every sequence, from a list or the default.
 static uint64_t hash_lengths(const struct cp_case *c, enum shard_side side, uint64_t hash)
 {
     int32_t uneven = case_is_even(c, side) ? 0 : c->batch;
@@ -103,8 +103,8 @@ static bool is_of_provider(const struct case_field *field)
            field->offset == offsetof(struct cp_case, provider_fallback);
 }
 
-// True for a field that counts only if it is set: a case without it keeps the hash that it had
-// before the field existed.
+// True for a field that is part of the hash only if it is set. So a new field does not change the
+// hash of cases without it.
 static bool is_unset_option(const struct case_field *field, const struct cp_case *c)
 {
     switch (field->offset) {

@@ -3,10 +3,9 @@
 // ordered and what is defined.
 //
 // Deadlock needs no search. Waits point backwards in the plan, streams run in plan order, and the
-// n-th exchanges of all ranks fit to each other. So take the smallest n whose exchange is not
-// complete on some rank: on every rank all that its n-th exchange waits for stands before it and
-// depends on exchanges below n only, hence all ranks that take part in it start it, and it
-// completes.
+// n-th exchanges of all ranks fit to each other. Take the smallest n whose exchange is not complete
+// on some rank. On every rank, the operations that the n-th exchange waits for stand before it, and
+// depend only on exchanges below n. So all its ranks start it, and it completes.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +18,8 @@ struct touch {
     enum access access;
 };
 
-// For each stream, its own too, the last operation that is complete before this one starts, or -1.
+// For each stream, the operation's own included: the last operation that is complete before this
+// one starts, or -1.
 struct before {
     int32_t op[PLAN_STREAMS];
 };
@@ -34,8 +34,8 @@ struct examined {
     struct before *before;      // by operation
     struct touch *touches;      // by buffer, within it in plan order
     int32_t *touch_first;       // by buffer, one more at the end
-    struct interval *intervals; // room for what is written of one buffer,
-    struct interval *merged;    // and for the same again
+    struct interval *intervals; // room for the written bytes of one buffer
+    struct interval *merged;    // and for a second set of them
 };
 
 // ---- order ----
@@ -79,7 +79,7 @@ static void find_order(struct examined *x)
 
 // ---- accesses ----
 
-// Places an access behind those of its buffer; only counts it while there is no array yet.
+// Appends an access to those of its buffer. Only counts it if there is no array yet.
 static void put_touch(struct examined *x, int32_t *fill, int32_t op, const struct region *r,
                       enum access access)
 {
@@ -142,8 +142,8 @@ static bool intervals_meet(struct interval x, struct interval y, struct interval
     return common->begin < common->end;
 }
 
-// The least k - i for which what begins `ahead` + (k - i) * stride behind something, and is `bytes`
-// long, does not end before that begins.
+// The smallest k - i for which `bytes` bytes, `ahead` + (k - i) * stride behind a begin, reach
+// beyond that begin.
 static int64_t first_meeting(int64_t ahead, int64_t bytes, int64_t stride)
 {
     int64_t before = ahead + bytes;
@@ -151,7 +151,7 @@ static int64_t first_meeting(int64_t ahead, int64_t bytes, int64_t stride)
 }
 
 // One block of each, of the same stride. Piece k of b begins ahead + (k - i) * stride bytes behind
-// piece i of a: the first of these that does not end before that one begins tells.
+// piece i of a. Only the first piece that does not end before piece i begins has to be compared.
 static bool combs_meet(const struct region *a, const struct region *b, struct interval *common)
 {
     int64_t apart = first_meeting(b->offset - a->offset, b->bytes, a->stride);
@@ -241,7 +241,7 @@ struct byte_set {
     int64_t count;
 };
 
-// Puts an interval behind the others, all of which begin before it.
+// Appends an interval. All others begin before it.
 static void set_append(struct byte_set *set, struct interval next)
 {
     struct interval *last = set->intervals + set->count - 1;
@@ -251,7 +251,7 @@ static void set_append(struct byte_set *set, struct interval next)
         last->end = next.end;
 }
 
-// Goes through the pieces of a region without a division for each.
+// Walks over the pieces of a region without divisions.
 struct walk {
     struct interval at;
     int64_t row, block_begin;
@@ -272,7 +272,7 @@ static void walk_on(struct walk *w, const struct region *r)
     w->at = (struct interval){begin, begin + r->bytes};
 }
 
-// *set with the region, made in `room`; the two change places.
+// Adds the region to *set. The result is made in `room`; the two swap roles.
 static void set_add(struct byte_set *set, struct interval **room, const struct region *r)
 {
     struct byte_set merged = {.intervals = *room};
@@ -306,7 +306,7 @@ static bool set_covers(const struct byte_set *set, const struct region *r)
     return true;
 }
 
-// Most intervals that the touches of one buffer can make.
+// Upper bound of the intervals of one buffer.
 static int64_t intervals_max(const struct examined *x)
 {
     int64_t most = 2;
@@ -338,8 +338,8 @@ static enum status touch_fault(const struct examined *x, const struct touch *t, 
                      x->plan->buffers[t->region.buffer].name);
 }
 
-// Whether what the touch writes goes on where the pieces of *r end, piece by piece; *r is then
-// both. So the heads that many ranks send are one region before they are a set.
+// Extends *r by what the touch writes, if each piece of it begins where a piece of *r ends. So the
+// heads that many ranks send become one region before they become a set.
 static bool joined(struct region *r, const struct touch *t)
 {
     const struct region *next = &t->region;
@@ -424,7 +424,7 @@ enum status plan_check_alone(const struct plan *plan, struct error *error)
 
 // ---- all plans ----
 
-// The n-th exchange at or behind operation *from, which moves behind it; NULL where there is none.
+// The next exchange from operation *from on, or NULL. Moves *from behind it.
 static const struct op *next_exchange(const struct plan *plan, int32_t *from)
 {
     while (*from < plan->op_count)
@@ -433,7 +433,7 @@ static const struct op *next_exchange(const struct plan *plan, int32_t *from)
     return NULL;
 }
 
-// Bytes of the k-th message that is not empty between this rank and `peer`, or 0.
+// Bytes of the k-th message between this rank and `peer` that is not empty. 0: there is none.
 static int64_t message_bytes(const struct plan *plan, const struct op *op, int peer, bool send,
                              int k)
 {
@@ -462,7 +462,7 @@ static enum status check_messages(struct plan *const *plans, const struct op *co
     }
 }
 
-// Whether the ranks' n-th exchanges fit; *more tells whether there are any.
+// Whether the n-th exchanges of the ranks match. *more: at least one rank has an n-th exchange.
 static enum status check_exchange(struct plan *const *plans, int world_size, int n, int32_t *from,
                                   bool *more, struct error *error)
 {

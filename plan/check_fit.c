@@ -36,7 +36,7 @@ static bool region_inside(const struct plan *plan, const struct region *r)
     int64_t bytes = plan->buffers[r->buffer].bytes;
     if (r->offset > bytes || r->bytes > bytes - r->offset)
         return false;
-    // Pieces do not meet, so their number is bounded, too.
+    // Pieces do not overlap. So the region's size bounds their number.
     int64_t room = bytes - r->offset - r->bytes;
     if (r->rows <= 1)
         return r->blocks <= 1;
@@ -108,7 +108,7 @@ static int64_t bias_bytes(const struct cp_case *c, int rank)
     return shape.heads * shape.rows * shape.columns * case_element_bytes(c);
 }
 
-// Of a collective's plan.
+// The operations of a collective's plan.
 static int64_t collective_elements(const struct plan *plan, enum buffer_role role)
 {
     const struct collective *c = &plan->collective;
@@ -238,7 +238,7 @@ static enum status check_buffers(const struct plan *plan, struct error *error)
     return STATUS_OK;
 }
 
-// Rows of a K or V region, or -1 where it is no whole number of rows.
+// Rows of a K or V region. -1: not a whole number of rows.
 static int64_t region_rows(const struct region *r, int64_t row_bytes)
 {
     return r->bytes % row_bytes == 0 ? r->bytes / row_bytes : -1;
@@ -269,7 +269,7 @@ static bool slices_inside(const struct plan *plan, const struct op *op, int64_t 
     return op->slice_count > 0;
 }
 
-// Whether the query heads are some of the case's and the key heads just those that they use.
+// Whether the query heads are heads of the case, and the key heads exactly those that they use.
 static bool heads_fit(const struct cp_case *c, const struct heads *h)
 {
     int group = c->heads / c->kv_heads;
@@ -286,7 +286,7 @@ static bool one_piece(const struct op *op)
     return true;
 }
 
-// Of the bias that the operation reads; -1 where its rows are not the rank's.
+// Rows of the bias that the operation reads. -1: they are not the rank's rows.
 static int64_t bias_elements(const struct plan *plan, const struct op *op)
 {
     const struct cp_case *c = &plan->c;

@@ -3,7 +3,7 @@
 
 #include "plan/slice.h"
 
-// What a sample costs at least: half of what one rank spends on it.
+// Lower bound of the cost of a sample: half of what one rank spends on it.
 #define COST_SAMPLE_LEAST 2e11
 
 _Static_assert(SEQLEN_MAX <= INT64_MAX / BATCH_MAX / SEQLEN_MAX, "the pairs of a case are counted");
@@ -39,12 +39,11 @@ double cost_backward(const struct cp_case *c, double pairs)
     return 2 * pairs * (3 * c->head_dim_qk + 2 * c->head_dim_v);
 }
 
-// That of the CPU: out (QK', PV); dQ from its probabilities (dO V', dS K); dK and dV from those
-// that are computed anew (QK', dO V', P'dO, dS'Q). That of a GPU computes QK' and dO V' for each
-// result.
+// The CPU's reference computes out (QK', PV), dQ from the same probabilities (dO V', dS K), then dK
+// and dV from new ones (QK', dO V', P'dO, dS'Q). The GPU's computes QK' and dO V' for each result.
 //
-// With `verify: auto` no more than a sample may be judged (judge/tiles.h), which is never less than
-// this bound.
+// With `verify: auto` only a sample may be judged (judge/tiles.h). A sample costs at least this
+// bound.
 static double cost_reference(const struct cp_case *c, double pairs)
 {
     double out = 2 * pairs * (c->head_dim_qk + c->head_dim_v);

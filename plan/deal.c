@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/deal.h"
 
-// `rows` rows from `first` on, and again every `step` rows.
+// `rows` rows from `first` on, repeated every `step` rows.
 struct row_pattern {
     int64_t first, rows, repeats, step;
 };
 
-// Some heads of some rows of a tensor [rows][heads][width bytes].
+// The region of some heads of some rows in a tensor [rows][heads][width bytes].
 static struct region heads_region(struct region tensor, struct row_pattern rows, int64_t heads,
                                   int64_t width, int64_t first, int64_t count)
 {
@@ -19,7 +19,7 @@ static struct region heads_region(struct region tensor, struct row_pattern rows,
     return region_make(r);
 }
 
-// The same of a tensor [heads][all][4 bytes].
+// The region of some heads of some rows in a tensor [heads][all][4 bytes].
 static struct region lse_region(struct region tensor, struct row_pattern rows, int64_t all,
                                 int64_t first, int64_t count)
 {
@@ -41,7 +41,8 @@ static struct row_pattern rows_in_team(const struct team_block *b)
     return (struct row_pattern){b->team, b->rows, b->repeats, b->team_step};
 }
 
-// A tensor on the way: all heads of the own tokens here, some heads of the team's tokens there.
+// A tensor in a head exchange: all heads of the own tokens on one side, some heads of the team's
+// tokens on the other.
 struct crossing {
     struct region own, team;
     enum shard_side side;
@@ -59,7 +60,7 @@ static int64_t heads_count(const struct crossing *x, const struct heads *h)
     return x->side == SIDE_Q ? h->count : h->kv_count;
 }
 
-// Of some own rows what belongs to a member's heads.
+// The heads of a member in some own rows.
 static struct region own_side(const struct deal *d, const struct crossing *x, int member,
                               const struct team_block *own)
 {
@@ -68,7 +69,7 @@ static struct region own_side(const struct deal *d, const struct crossing *x, in
                         heads_count(x, h));
 }
 
-// Of the team's tensor some rows of a member.
+// Some rows of a member in the team's tensor.
 static struct region team_side(const struct deal *d, const struct crossing *x,
                                const struct team_block *theirs)
 {
@@ -76,8 +77,8 @@ static struct region team_side(const struct deal *d, const struct crossing *x,
     return heads_region(x->team, rows_in_team(theirs), heads, x->width, 0, heads);
 }
 
-// Calls `put` for every block of every member, with the own rows and those of the member that are
-// in the same place.
+// Calls `put` for each block of each member, with the own rows and the member's rows at the same
+// place.
 typedef void put_fn(struct deal *d, const struct crossing *x, int member,
                     const struct team_block *own, const struct team_block *theirs);
 
@@ -108,7 +109,7 @@ static void put_out(struct deal *d, const struct crossing *x, int member,
     put(d, member, team_side(d, x, theirs), own_side(d, x, member, own));
 }
 
-// The LSE lies the other way round, [heads][rows].
+// The LSE is [heads][rows].
 static void put_lse(struct deal *d, const struct crossing *x, int member,
                     const struct team_block *own, const struct team_block *theirs)
 {
@@ -151,7 +152,7 @@ static struct pair home_pair(const struct deal *d, int member)
     return pair_of(d->part.c, d->home[member], d->tensors->kv_rows, d->heads[member].kv_count, 4);
 }
 
-// Each member's contribution to the own tokens arrives in a place of its own.
+// The contribution of each member to the own tokens arrives in its own buffer.
 static void put_home(struct deal *d, const struct crossing *x, int member, struct region home,
                      const struct team_block *own, const struct team_block *theirs)
 {
@@ -241,7 +242,8 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
         d->heads[m] = heads_part(c, team_heads(c, team.size, m), i, n);
     if (!find_blocks(d, b, team))
         return false;
-    int crossings = d->block_count[SIDE_Q] + 2 * d->block_count[SIDE_KV]; // at most at once
+    int crossings =
+        d->block_count[SIDE_Q] + 2 * d->block_count[SIDE_KV]; // upper bound of those at a time
     if (crossings < 2 * d->block_count[SIDE_Q])
         crossings = 2 * d->block_count[SIDE_Q];
     d->transfers = builder_alloc(b, (size_t)team.size * (size_t)crossings, sizeof *d->transfers);

@@ -6,8 +6,7 @@
 
 #include "plan/case.h"
 
-// A text of bounded size under construction; `length` counts what did not fit, too, as snprintf
-// does.
+// A text of bounded size under construction. `length` includes what did not fit, as with snprintf.
 struct line {
     char *text;
     size_t size;
@@ -39,7 +38,8 @@ static void add_shape(struct line *line, const struct cp_case *c)
         line_add(line, "/%d", c->head_dim_v);
 }
 
-// Numbers of a list that are told in full; of a longer one the first and their count and sum.
+// A list of up to this many numbers is shown whole; a longer one as its first numbers, count and
+// sum.
 #define LIST_TOLD_MAX 8
 
 static void add_list(struct line *line, const struct cp_case *c, enum case_list list,
@@ -96,7 +96,7 @@ static void add_mask(struct line *line, const struct cp_case *c)
         line_add(line, " bottom_right");
 }
 
-// What most cases have in common is left out.
+// Leaves out what most cases have in common.
 static void add_unusual(struct line *line, const struct cp_case *c)
 {
     struct cp_case usual;
@@ -175,7 +175,7 @@ int case_command(const struct cp_case *c, char *text, size_t size)
 {
     struct cp_case usual;
     case_init(&usual);
-    usual.kv_heads = c->heads; // what the command makes of it
+    usual.kv_heads = c->heads; // the command's default
     struct line line = {.text = text, .size = size};
     line_add(&line, "cpattn-submit case");
     for (const struct case_field *field = case_fields(); field->name; field++) {

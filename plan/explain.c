@@ -5,11 +5,11 @@
 #include "plan/plan.h"
 #include "plan/shard.h"
 
-// Slices of one operation that are listed; a batch repeats them.
+// How many slices of one operation are listed. A batch repeats them.
 #define SLICES_SHOWN_MAX 6
 #define TEXT_MAX         64
 
-// A number with three significant digits and the unit of its thousand.
+// A number with three significant digits and the unit that fits.
 static const char *scaled(double value, double thousand, const char *const *units, int count,
                           char text[TEXT_MAX])
 {
@@ -254,7 +254,7 @@ static void explain_what(const struct plan *plan, const struct op *op, FILE *out
 
 // ---- waits ----
 
-// One region of an operation, by number; false behind the last.
+// A region of an operation, by its number. False: there is none.
 static bool nth_region(const struct plan *plan, const struct op *op, int n, struct region *region,
                        enum access *access)
 {
@@ -279,7 +279,7 @@ static bool conflict(const struct region *a, enum access a_access, const struct 
            b->offset < a->offset + region_extent(a) && ((a_access | b_access) & ACCESS_WRITE);
 }
 
-// Names the first buffer because of which `op` waits for `other`, and what `other` does to it.
+// Names the first buffer that makes `op` wait for `other`, and what `other` does to it.
 static void explain_reason(const struct plan *plan, const struct op *op, const struct op *other,
                            FILE *out)
 {

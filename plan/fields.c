@@ -22,8 +22,8 @@ const struct case_choice case_mask_choices[] = {{"none", MASK_NONE},
                                                 {"causal_bottom_right", MASK_CAUSAL_BOTTOM_RIGHT},
                                                 {"none_bottom_right", MASK_NONE_BOTTOM_RIGHT},
                                                 {NULL, 0}};
-// TransformerEngine's words. Padding is what lengths say here, so that a word that says it in the
-// mask means the same as one that does not.
+// TransformerEngine's words. Here the lengths define padding, so `padding_causal` means the same as
+// `causal`.
 static const struct case_choice mask_aliases[] = {
     {"no_mask", MASK_NONE_BOTTOM_RIGHT},
     {"padding", MASK_NONE_BOTTOM_RIGHT},
@@ -70,7 +70,7 @@ const struct case_choice case_inputs_choices[] = {
         .size = sizeof(int32_t), .max = SEQLEN_MAX, .list = which, .help = text                    \
     }
 
-// What a sequence is padded to; more than a page of tokens serves no machine.
+// Upper bound of pad_to: no machine needs more than a page of tokens.
 #define PAD_MULTIPLE_MAX 65536
 
 static const struct case_field field_table[] = {

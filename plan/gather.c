@@ -34,7 +34,7 @@ static struct pair gather_kv(const struct gather *g, int source)
     return gather_pair(g, g->kv[source], source, case_element_bytes(g->part.c));
 }
 
-// The rank `distance` places before this one in the circle.
+// The rank `distance` places before this one, in a circle.
 static int before(const struct gather *g, int distance)
 {
     return (g->rank - distance + 2 * g->size) % g->size;
@@ -86,7 +86,7 @@ static void gather_forward(struct gather *g)
     tensors_reduce(&g->tensors, b, PHASE_FORWARD);
 }
 
-// The part for `owner` goes there; that of rank r + step for this one arrives.
+// Sends the part for `owner`, and receives the own part from rank r + step.
 static void gather_return(const struct gather *g, int step, struct region part)
 {
     int owner = before(g, step), from = before(g, -step);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical all-to-all and ring (a2a+p2p): teams of a2a_size ranks deal the heads among
-// themselves, then rings of ranks with the same place in their teams pass keys and values round.
+// Hierarchical all-to-all and ring (a2a+p2p): teams of a2a_size ranks exchange heads among
+// themselves. Then ranks with the same place in their teams pass keys and values round a ring.
 #include "plan/deal.h"
 #include "plan/ring.h"
 

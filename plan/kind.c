@@ -90,7 +90,7 @@ size_t job_spec_bytes(const struct job_spec *spec)
 
 // ---- from text ----------------------------------------------------------------------------------
 
-// "attention" has a message of its own, and is asked for with that.
+// "attention" has its own message, which must be used for it.
 static enum status refuse_kind(const char *name, struct error *error)
 {
     char known[ERROR_TEXT_MAX / 2] = "";
@@ -187,7 +187,7 @@ uint64_t job_spec_hash(const struct job_spec *spec)
 struct line {
     char *text;
     size_t size;
-    int length; // with what did not fit, as snprintf has it
+    int length; // including what did not fit, as with snprintf
 };
 
 __attribute__((format(printf, 2, 3))) static void line_add(struct line *line, const char *format,
@@ -201,7 +201,7 @@ __attribute__((format(printf, 2, 3))) static void line_add(struct line *line, co
     va_end(arguments);
 }
 
-// Whether a field has not its default; `value` is what it has.
+// Whether a field differs from its default. Fills `value`.
 static bool is_special(const struct job_spec *spec, const struct case_field *field,
                        char value[JOB_FIELD_VALUE_MAX])
 {

@@ -75,14 +75,14 @@ static int64_t seqlen(const struct cp_case *c, enum shard_side side)
     return side == SIDE_Q ? c->seqlen_q : c->seqlen_kv;
 }
 
-// The side whose list of lengths counts.
+// The side whose list of lengths is used.
 static enum shard_side lengths_side(const struct cp_case *c, enum shard_side side)
 {
     bool alike = c->list_count[LIST_LENGTHS_KV] == 0 && c->seqlen_kv == c->seqlen_q;
     return alike ? SIDE_Q : side;
 }
 
-// The side whose list of padded lengths counts: lengths of its own are padded on their own.
+// The side whose list of padded lengths is used. A side with its own lengths has its own padding.
 static enum shard_side padded_side(const struct cp_case *c, enum shard_side side)
 {
     return c->list_count[LIST_PADDED_KV] == 0 ? lengths_side(c, side) : side;
@@ -112,7 +112,7 @@ bool case_is_even(const struct cp_case *c, enum shard_side side)
     int32_t sequences = c->list_count[lengths_list(lengths_side(c, side))] > 0 ||
                                 c->list_count[padded_list(padded_side(c, side))] > 0
                             ? c->batch
-                            : 1; // like all others
+                            : 1; // as all others
     for (int32_t i = 0; i < sequences; i++)
         if (case_length(c, side, i) != seqlen(c, side) ||
             case_occupied(c, side, i) != seqlen(c, side))

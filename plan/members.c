@@ -110,8 +110,7 @@ int case_accepted(const struct case_field *field, char *text, size_t size)
     return 0;
 }
 
-// The text with everything unprintable replaced and its tail cut, so that it can stand in a
-// message.
+// The text for a message: cut, with unprintable characters replaced.
 static void quote(const char *value, char quoted[QUOTED_MAX])
 {
     size_t i = 0;
@@ -174,7 +173,7 @@ static bool field_valid(const void *record, const struct case_field *field)
     return true;
 }
 
-// A choice without a name is shown by its number, 0 by its meaning.
+// A choice without a name is shown as a number, and 0 as its meaning.
 static void value_text(const void *record, const struct case_field *field, char *text, size_t size)
 {
     if (field->kind == FIELD_LIST && !case_lists_fit(record))
@@ -229,7 +228,7 @@ static bool parse_number(const struct case_field *field, const char *text, int64
     return counts_tokens(field) ? number_parse_tokens(text, value) : number_parse_int(text, value);
 }
 
-// One number of a list, up to the comma or the end; *text moves behind it.
+// Reads one number of a list, up to the comma or the end. Moves *text behind it.
 static bool parse_entry(const struct case_field *field, const char **text, int32_t *value)
 {
     char number[16];
@@ -246,7 +245,7 @@ static bool parse_entry(const struct case_field *field, const char **text, int32
     return true;
 }
 
-// Nothing is an empty list; "1," and ",1" are not guessed at.
+// An empty text is an empty list. "1," and ",1" are errors.
 static bool set_list(void *record, const struct case_field *field, const char *value)
 {
     int32_t values[SEQUENCES_MAX], count = 0;

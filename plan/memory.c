@@ -2,10 +2,10 @@
 // What a case needs of memory, in terms of what the algorithms and the verification hold.
 #include "plan/bias.h"
 
-// What all buffers of a rank together may be; far beyond any machine, so that sums cannot overflow.
+// Upper bound of the sum of a rank's buffers. Far beyond any machine, so that sums cannot overflow.
 #define MEMORY_BYTES_MAX (INT64_C(1) << 50)
 
-// a * b with a ceiling that stays there, so that sums of a few products cannot overflow.
+// a * b, limited so that sums of a few products cannot overflow.
 static int64_t product(int64_t a, int64_t b)
 {
     int64_t result;
@@ -14,7 +14,7 @@ static int64_t product(int64_t a, int64_t b)
     return result;
 }
 
-// Rows of one side: of the rank that has most, of the team of ranks that has most, of all ranks.
+// Rows of one side: of the rank with the most, of the team with the most, of all ranks.
 struct row_counts {
     int64_t rank, team, all;
 };
@@ -58,7 +58,7 @@ static int64_t keys_memory(const struct cp_case *c, int64_t rows, int64_t heads,
     return product(product(rows, heads), dims(c) * element);
 }
 
-// Two slots for keys that travel, two sums and one that arrives.
+// Two buffers for travelling keys, two sums, and one sum that arrives.
 static int64_t ring_memory(const struct cp_case *c, int64_t rows, int64_t heads)
 {
     return keys_memory(c, rows, heads, 2 * case_element_bytes(c) + 3 * 4);
@@ -69,8 +69,8 @@ static int64_t p2p_memory(const struct cp_case *c, struct row_counts q, struct r
     return sums_memory(c, q.rank, c->heads) + ring_memory(c, kv.rank, c->kv_heads);
 }
 
-// The keys of all ranks stay; the gradients of the own keys come from every rank, those of others
-// leave by two buffers.
+// The keys of all ranks stay. Gradients of the own keys arrive from every rank; those of others
+// leave through two buffers.
 static int64_t gather_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
     return sums_memory(c, q.rank, c->heads) +
@@ -78,7 +78,7 @@ static int64_t gather_memory(const struct cp_case *c, struct row_counts q, struc
            product(keys_memory(c, kv.rank, c->kv_heads, 4), c->world_size + 2);
 }
 
-// A team of ranks deals the heads: some heads of the tokens of all.
+// After a head exchange: some heads of all tokens of the team.
 static int64_t team_memory(const struct cp_case *c, int size, struct row_counts q,
                            struct row_counts kv)
 {
@@ -86,8 +86,8 @@ static int64_t team_memory(const struct cp_case *c, int size, struct row_counts 
     int64_t heads = (c->heads + size - 1) / size, kv_heads = (heads + group - 2) / group + 1;
     if (kv_heads > c->kv_heads)
         kv_heads = c->kv_heads;
-    // Q, dO, O and dQ of the team and the sums, LSE among them; the keys, with a ring among teams;
-    // the gradients of the own keys by the member that computed them, and their sum.
+    // Q, dO, O and dQ of the team with the sums and the LSE; the keys, with a ring among teams; the
+    // gradients of the own keys, one for each member that computed them, and their sum.
     return product(product(q.team, heads), dims(c) * 2 * element + 4) +
            sums_memory(c, q.team, heads) + keys_memory(c, kv.team, kv_heads, element) +
            ring_memory(c, kv.team, kv_heads) + keys_memory(c, kv.rank, c->kv_heads + size, 4) +
@@ -108,14 +108,14 @@ static int64_t comm_memory(const struct cp_case *c, struct row_counts q, struct 
     return p2p_memory(c, q, kv);
 }
 
-// Inputs and outputs of one number per head, the rank's part of those and the parts of all ranks.
+// Inputs and outputs of one number per head, the rank's part of them, and the parts of all ranks.
 static int64_t heads_memory(const struct cp_case *c)
 {
     return product(product(c->heads, c->world_size + 3), 2 * 4);
 }
 
-// Where its gradient is summed over all ranks: the bias, the sum, a share of it, and of that all
-// ranks' parts.
+// If its gradient is summed over all ranks: the bias, the sum, a share of the sum, and all ranks'
+// parts of the share.
 static int64_t bias_whole_memory(const struct cp_case *c, int64_t head)
 {
     int64_t all = product(head, bias_has_heads(c) ? c->heads : 1);
@@ -124,8 +124,8 @@ static int64_t bias_whole_memory(const struct cp_case *c, int64_t head)
     return product(all, element + 4) + product(share, element + 4 * (c->world_size + 1));
 }
 
-// Else the bias of the team with its gradient, both in dtype, and the sum; the gradient of the own
-// queries, with the parts of all members where these share a head.
+// Else: the bias of the team with its gradient, both in dtype; the sum; the gradient of the own
+// queries, with the parts of all members that share a head.
 static int64_t bias_memory(const struct cp_case *c, struct row_counts q)
 {
     int element = case_element_bytes(c), size = team_size(c);
@@ -140,9 +140,9 @@ static int64_t bias_memory(const struct cp_case *c, struct row_counts q)
     return product(team, 2 * element + 4) + product(own, element + 4 * (size + 1));
 }
 
-// Of what is expected some rows with LSE, deltas and terms; the errors of all tensors of a side,
-// those of queries or those of keys; LSE and two deltas of every query in fp64 for what is expected
-// of keys, once more in order for the heads that share a key head; the list of what is judged.
+// The reference: some expected rows with LSE, deltas and terms; the errors of all tensors of one
+// side, queries or keys; for keys, LSE and two deltas of every query in fp64, and again in order
+// for the heads that share a key head; the list of what is judged.
 static int64_t reference_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
     int64_t most = q.rank > kv.rank ? q.rank : kv.rank;
@@ -154,8 +154,8 @@ static int64_t reference_memory(const struct cp_case *c, struct row_counts q, st
            product(most / 64 + 4 * (int64_t)c->batch, 2 * 24);
 }
 
-// What sums up over all queries: of each rank five numbers a head; the bias's gradient in fp64 as
-// it is before the ranks are added up, and the twin's, the parts of all ranks, and the errors.
+// Sums over all queries: five numbers per head of each rank; the gradient of the bias in fp64
+// before the ranks are added up, the twin's, the parts of all ranks, and the errors.
 static int64_t reference_sums_memory(const struct cp_case *c, struct row_counts q)
 {
     int64_t sum = product(c->heads, 5 * 8 * (int64_t)c->world_size);
@@ -170,7 +170,8 @@ static int64_t reference_sums_memory(const struct cp_case *c, struct row_counts 
            product(c->seqlen_kv, 5 * 4) + 16 * c->world_size + 8;
 }
 
-// Of every team's keys, forward and backward; and every span of queries for the gradient of a sink.
+// Slices for every team's keys, forward and backward; and every span of queries, for the gradient
+// of a sink.
 int64_t plan_slices_bound(const struct cp_case *c)
 {
     int size = team_size(c), teams = c->world_size / size;
@@ -186,7 +187,8 @@ enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *e
                       kv = row_counts_of(c, SIDE_KV, team_size(c));
     int64_t sum =
         tensors_memory(c, q.rank, kv.rank) + comm_memory(c, q, kv) + reference_memory(c, q, kv);
-    // Slices twice: the plan's and those of the part that is being planned, in arrays that grow.
+    // Slices count twice: those of the plan, and those of the part being planned, in arrays that
+    // grow.
     sum += product(plan_slices_bound(c), 4 * (int64_t)sizeof(struct slice));
     sum += heads_memory(c) + bias_memory(c, q) + reference_sums_memory(c, q);
     if (sum >= MEMORY_BYTES_MAX)

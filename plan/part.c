@@ -22,7 +22,7 @@ static struct region scratch(struct part *p, const char *name, const char *suffi
     return tensor_whole(p->b, name, suffix, BUFFER_SCRATCH, bytes);
 }
 
-// Some heads of a bias or its gradient that begins with head `first` of the case.
+// The region of some heads in a bias or its gradient, which begins with head `first` of the case.
 static struct region bias_heads(const struct part *p, struct region tensor, int first, int element)
 {
     int64_t head_bytes = p->bias_rows * p->c->seqlen_kv * element;
@@ -39,8 +39,8 @@ static void part_bias(struct part *p, const struct tensors *t)
     p->dbias = bias_heads(p, t->dbias_part, bias_is_whole(p->c) ? 0 : held, 4);
 }
 
-// Most slices of the part's queries with the keys of a team as large as this one. Never fewer than
-// spans.
+// Upper bound of the slices of the part's queries with the keys of a team of this size. At least
+// the number of spans.
 static size_t slices_max(const struct part *p)
 {
     int64_t count = team_slices_bound(p->c, p->team.size);
@@ -99,8 +99,8 @@ bool part_init_team(struct part *p, struct builder *b, const struct tensors *t, 
     return true;
 }
 
-// The queries against the keys of `source`. Returns how many slices there are. What comes backward
-// first was the last to go forward, with every algorithm whose slices are many.
+// Makes the slices of the queries with the keys of `source`, and returns their number. Every
+// algorithm with many slices begins its backward with the source that its forward ended with.
 static int part_slices(struct part *p, struct team source)
 {
     const struct cp_case *c = p->c;
@@ -117,7 +117,7 @@ static int part_slices(struct part *p, struct team source)
 
 void part_forward_begin(struct part *p)
 {
-    // A first contribution takes the place of what is there when the LSE is -inf.
+    // A first contribution replaces what is there if the LSE is -inf.
     builder_fill(p->b, p->o_sum, 0);
     switch (p->c->softmax) {
     case SOFTMAX_LEARNABLE:

@@ -50,7 +50,7 @@ void places_lay_out(const struct cp_case *c, struct whole_places *p, int64_t *gi
         place(c, (enum whole_tensor)i, &p->wanted[i], wanted_bytes);
         place(c, (enum whole_tensor)i, &p->expected[i], wanted_bytes);
     }
-    // A segment of nothing but empty tensors is one all the same.
+    // A segment of empty tensors only is still a segment.
     if (places_have_given(p) && *given_bytes == 0)
         *given_bytes = PLACE_ALIGNMENT;
     if (places_have_wanted(p) && *wanted_bytes == 0)
@@ -85,7 +85,7 @@ static enum status list_check(const struct cp_case *c, const char *list, const i
     return STATUS_OK;
 }
 
-// What nothing computes as a whole.
+// Tensors that no operation computes as a whole.
 static enum status expected_check(const struct whole_places *p, struct error *error)
 {
     for (int i = 0; i < WHOLE_INPUTS; i++)

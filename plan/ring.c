@@ -44,8 +44,8 @@ static int backward_source(const struct ring *r, int team, int step)
     return behind(r, team, 1 + step);
 }
 
-// What an exchange moves for the sources of a step. A giver is the team from which a team gets it,
-// or -1: nobody.
+// What an exchange moves for the sources of a step. The giver is the team that sends to a team; -1:
+// none.
 struct traffic {
     int (*giver)(const struct ring *r, int team, int step);
     int (*source)(const struct ring *r, int team, int step);
@@ -53,8 +53,8 @@ struct traffic {
         (*got)(const struct ring *r, int source);
 };
 
-// All that this rank gives and gets. Left out where nothing moves between any two teams, which all
-// ranks know of each other.
+// Adds an exchange of all that this rank sends and receives. Adds none if nothing moves between any
+// two teams; all ranks know that of each other.
 static void exchange(const struct ring *r, const struct traffic *x, int step)
 {
     struct transfer transfers[WORLD_SIZE_MAX];
@@ -76,7 +76,7 @@ static void exchange(const struct ring *r, const struct traffic *x, int step)
 
 // ---- keys ----
 
-// How many sources of a team's come before this one in its forward order.
+// The place of a source in the forward order of a team.
 static int forward_number(const struct ring *r, int team, int source)
 {
     int number = 0;
@@ -104,7 +104,8 @@ static struct region keys_moved(const struct ring *r, int source)
     return keys(r, source).both;
 }
 
-// The neighbour that has attended the keys before the team, if it has, or else their owner.
+// The neighbour that attended the keys before the team. Their owner, if the neighbour does not
+// attend them.
 static int keys_giver(const struct ring *r, int team, int neighbour, int source)
 {
     if (!sight_has(&r->sight, team, source))
@@ -117,7 +118,7 @@ static int forward_giver(const struct ring *r, int team, int step)
     return keys_giver(r, team, before(r, team, 1), forward_source(r, team, step));
 }
 
-// The forward has left the first two in the slots.
+// The forward left the keys of the first two steps in the slots.
 static int backward_giver(const struct ring *r, int team, int step)
 {
     int source = backward_source(r, team, step);
@@ -143,13 +144,13 @@ void ring_forward(const struct ring *r)
 
 // ---- sums ----
 
-// Whether the team adds to the sum of that source; its own passes through its hands in any case.
+// Whether the team adds to the sum of that source. True for its own keys, whose sum it gets anyway.
 static bool adds(const struct ring *r, int team, int source)
 {
     return team == source || sight_has(&r->adders, team, source);
 }
 
-// The team that adds to the sum before this one.
+// The previous team that adds to the sum.
 static int sum_giver(const struct ring *r, int team, int step)
 {
     int source = backward_source(r, team, step);
@@ -161,7 +162,7 @@ static int sum_giver(const struct ring *r, int team, int step)
     return -1;
 }
 
-// The step at which a sum is needed that a team has added to in `step`.
+// The step at which the sum that a team added to in `step` is needed next.
 static int sum_leaves(const struct ring *r, int team, int step)
 {
     int source = backward_source(r, team, step), i = step + 1;
@@ -170,8 +171,8 @@ static int sum_leaves(const struct ring *r, int team, int step)
     return i;
 }
 
-// Deals the two buffers to the sums that the team adds to: sum_of[source] is 0 or 1, that of which
-// the last sum leaves first. Returns -1, or a source whose sum stays too long.
+// Assigns one of two buffers to each sum that the team adds to: sum_of[source] is 0 or 1, the
+// buffer that is free first. Returns -1, or a source whose sum stays too long.
 static int deal_sums(const struct ring *r, int team, int *sum_of)
 {
     int leaves[2] = {0, 0}, last[2] = {0, 0};
@@ -188,7 +189,7 @@ static int deal_sums(const struct ring *r, int team, int *sum_of)
     return -1;
 }
 
-// From the first team that adds to it on, each passes the sum on.
+// Each team passes the sum on, from the first that adds to it.
 static void add_everywhere(struct ring *r, int source)
 {
     bool begun = false;
@@ -199,9 +200,8 @@ static void add_everywhere(struct ring *r, int source)
     }
 }
 
-// A sum that waits between two teams that add to it keeps one of the two buffers of the first.
-// Where a team would need more than two, sums take the way through those between, which add
-// nothing.
+// A sum that waits between two teams stays in one of the two buffers of the first. If a team would
+// need more than two buffers, sums go through the teams between, which add nothing.
 static void choose_adders(struct ring *r)
 {
     r->adders = r->sight;
@@ -217,7 +217,7 @@ static void choose_adders(struct ring *r)
     (void)deal_sums(r, r->index, r->sum_of);
 }
 
-// The team's own part of dK, dV, and after its addition the sum so far.
+// The team's own part of dK, dV. After the addition: the sum so far.
 static struct pair sum(const struct ring *r, int source)
 {
     return ring_pair(r, r->sum[r->sum_of[source]], source, 4);
@@ -260,8 +260,8 @@ void ring_init(struct ring *r, struct part *part, int32_t kv)
     }
 }
 
-// The next keys come in before the sum of those that are attended now: they do not wait for what
-// is added to the last one.
+// The next keys arrive before the sum of the current ones, so they do not wait for the addition to
+// it.
 struct pair ring_backward(const struct ring *r)
 {
     static const struct traffic next_keys = {backward_giver, backward_source, keys_moved,

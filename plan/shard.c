@@ -17,7 +17,7 @@ int shard_chunk_of(const struct cp_case *c, int rank, int i)
     return i == 0 ? rank : 2 * c->world_size - 1 - rank;
 }
 
-// Positions [*begin, *end) of the rank's i-th chunk of a sequence that occupies `len` tokens.
+// Positions [*begin, *end) of the rank's i-th chunk in a sequence that occupies `len` tokens.
 static void rank_chunk(const struct cp_case *c, int64_t len, int rank, int i, int64_t *begin,
                        int64_t *end)
 {
@@ -93,8 +93,8 @@ static int64_t clamp64(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-// The spans of one sequence whose first local token is in row `base`: of what lies in its positions
-// [first, last). Returns how many.
+// Makes the spans of the positions [first, last) of one sequence, whose first local token is in row
+// `base`. Returns their number.
 static int sequence_spans(const struct cp_case *c, enum shard_side side, int rank, int32_t sequence,
                           int64_t base, int64_t first, int64_t last, struct span *spans)
 {
@@ -121,7 +121,7 @@ static int64_t sequence_rows(const struct cp_case *c, enum shard_side side, int 
     return c->format == FORMAT_SBHD ? 1 : shard_tokens(c, side, rank, sequence);
 }
 
-// Of all sequences, the tokens or what is behind them.
+// Makes the spans of all sequences: of their tokens, or of the padding behind them.
 static int rank_spans(const struct cp_case *c, enum shard_side side, int rank, bool padding,
                       struct span *spans)
 {

@@ -6,7 +6,7 @@
 
 _Static_assert(WORLD_SIZE_MAX <= 64, "a set of ranks is a word");
 
-// Ranks first to last.
+// The set of ranks first to last.
 static uint64_t ranks_between(int first, int last)
 {
     return first > last ? 0 : (~UINT64_C(0) >> (63 - (last - first))) << first;
@@ -22,7 +22,7 @@ static uint64_t owners(const struct cp_case *c, int first, int last)
     return rising | ranks_between(mirror - last, mirror - (first < size ? size : first));
 }
 
-// The chunk of `chunks` that holds a position of a sequence that occupies `len` tokens.
+// Which of `chunks` chunks holds a position, in a sequence that occupies `len` tokens.
 static int chunk_at(int64_t len, int chunks, int64_t position)
 {
     return (int)(((position + 1) * chunks + len - 1) / len - 1);
@@ -43,8 +43,8 @@ static uint64_t holders(const struct cp_case *c, int64_t len, int64_t begin, int
     return ranks;
 }
 
-// The keys that queries [begin, end), at least one, see together: without a gap, as each sees what
-// is next to what its neighbour sees.
+// The keys that the queries [begin, end), at least one, see together. They have no gap, because
+// what neighbours see is adjacent.
 static uint64_t seen_by(const struct cp_case *c, int32_t sequence, int64_t begin, int64_t end)
 {
     struct case_band band = case_band(c, sequence);

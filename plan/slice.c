@@ -25,7 +25,7 @@ int64_t slice_pairs(const struct slice *s)
     bool left_bound = s->left < SLICE_UNBOUNDED, right_bound = s->right < SLICE_UNBOUNDED;
     if (left_bound && right_bound && s->left + s->right < 0)
         return 0;
-    // The keys before a bound grow by one from query to query: two clamped ramps.
+    // The number of keys before a bound grows by one from query to query: two clamped ramps.
     int64_t before_right = right_bound ? clamp_sum(s->right + 1 - s->offset, s->q_len, s->kv_len)
                                        : s->q_len * s->kv_len;
     int64_t before_left = left_bound ? clamp_sum(-s->left - s->offset, s->q_len, s->kv_len) : 0;
@@ -42,8 +42,8 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-// The span at *i together with those behind it that go on where it ends, in the sequence and in
-// memory; *i moves behind the last of them.
+// The span at *i joined with those that continue it, in the sequence and in memory. Moves *i behind
+// the last of them.
 static struct span span_run(const struct span *spans, int count, int64_t row_step,
                             int64_t bias_step, int *i)
 {
@@ -59,8 +59,8 @@ static struct span span_run(const struct span *spans, int count, int64_t row_ste
     return run;
 }
 
-// Takes queries off both ends that see no key, then keys that no query sees. A bound that hides
-// nothing any more is lifted.
+// Removes queries at both ends that see no key, then keys that no query sees. Lifts a bound that
+// then hides nothing.
 static void trim(struct slice *s, int64_t row_step, int64_t bias_step)
 {
     int64_t q_begin = max64(0, s->offset - s->right);
@@ -88,19 +88,20 @@ static bool unmasked(const struct slice *s)
     return s->left >= SLICE_UNBOUNDED && s->right >= SLICE_UNBOUNDED;
 }
 
-// The slices of one sequence while they are made. Spans come in the order of memory, keys fastest,
-// so that merging takes no search: the neighbour on the left is the last slice, the one above began
-// at the same span of keys when the queries before were taken.
+// The slices of one sequence under construction. Spans come in the order of memory, keys fastest,
+// so merging needs no search: the left neighbour is the last slice, and the upper one is the slice
+// that began at the same span of keys for the queries before.
 struct tiling {
     struct slice *slices;
     int count, last_begin; // last_begin: the span of keys at which the last slice begins
     int64_t row_step;
-    size_t keys; // bytes of the tables that are in use
-    // By span of keys: the slice that begins there, of the queries before and of these, or -1.
+    size_t keys; // used bytes of the tables
+    // For each span of keys: the slice that begins there, for the queries before and for these; -1:
+    // none.
     int above[2 * WORLD_SIZE_MAX], here[2 * WORLD_SIZE_MAX];
 };
 
-// Each makes *s one slice with its neighbour, where both together are a rectangle without a mask.
+// Each joins *s with its neighbour if both together are a rectangle without a mask.
 static bool merge_above(struct tiling *t, int begin, struct slice *s)
 {
     struct slice *a = t->above[begin] >= 0 ? &t->slices[t->above[begin]] : NULL;
@@ -110,7 +111,7 @@ static bool merge_above(struct tiling *t, int begin, struct slice *s)
     struct slice merged = *a;
     merged.q_len += s->q_len;
     *s = merged;
-    a->q_len = 0; // tiling_end() takes it out
+    a->q_len = 0; // tiling_end() removes it
     t->above[begin] = -1;
     return true;
 }
@@ -154,7 +155,7 @@ static void tiling_add(struct tiling *t, int begin, struct slice s, bool merges)
     t->slices[t->count++] = s;
 }
 
-// Returns how many slices there are.
+// Returns the number of slices.
 static int tiling_end(struct tiling *t)
 {
     int kept = 0;
@@ -179,7 +180,7 @@ static struct slice rectangle(const struct cp_case *c, const struct span *q, con
                           .bias_column = kv->position};
 }
 
-// Spans [begin, end) of one sequence.
+// The spans [begin, end) of one sequence.
 struct spans {
     const struct span *list;
     int begin, end;
@@ -217,7 +218,7 @@ static int sequence_slices(const struct cp_case *c, struct spans q, struct spans
 int slice_build(const struct cp_case *c, const struct span *q, int q_count, const struct span *kv,
                 int kv_count, int64_t kv_row_base, struct slice *slices)
 {
-    int count = 0, first = 0; // first: of the keys of the sequence
+    int count = 0, first = 0; // first: span of the sequence's keys
     for (int i = 0; i < q_count;) {
         struct spans queries = spans_of(q, q_count, i);
         while (first < kv_count && kv[first].sequence < q[i].sequence)

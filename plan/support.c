@@ -6,13 +6,13 @@
 #include "plan/lengths.h"
 #include "plan/plan.h"
 
-// Deviation of a product of two of TransformerEngine's numbers (judge/inputs.h).
+// Standard deviation of a product of two numbers of TransformerEngine's inputs (judge/inputs.h).
 #define TE_PRODUCT_DEVIATION 0.52
-// Largest deviation of logits that fp32 tells apart so well that judge/rules.h has limits that
-// mean something.
+// Largest standard deviation of logits at which fp32 is precise enough for the limits of
+// judge/rules.h.
 #define LOGIT_DEVIATION_MAX  400
-// Largest deviation of Q, whose largest elements are five times as large, and of what dQ is made
-// of, whose elements may be sums of many: fp16 ends at 65504.
+// Largest standard deviation of Q, whose largest elements are five times that, and of the terms of
+// dQ, whose elements may be long sums: fp16 ends at 65504.
 #define FP16_Q_MAX           8192
 #define FP16_DQ_MAX          2048
 
@@ -192,8 +192,8 @@ static enum status check_slices(const struct cp_case *c, struct error *error)
                      (long long)slices, (long long)PLAN_SLICES_MAX);
 }
 
-// A field that has no effect, or two fields that contradict each other, are refused: they are more
-// likely a mistake than intended.
+// Refuses a field without effect, and fields that contradict each other: both are probably
+// mistakes.
 static const struct support_rule rules[] = {
     {"a value outside the range or the choices of its field",
      "Ranges keep every sum of sizes within 64 bits and every message within memory. A value that "

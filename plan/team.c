@@ -131,7 +131,7 @@ static struct team_block chunk_block(const struct cp_case *c, enum shard_side si
     return base;
 }
 
-// With sequences that are alike every chunk is one block; in sbhd they lie between each other.
+// With sequences of one length each chunk is one block. In sbhd the sequences are interleaved.
 static int alike_blocks(const struct cp_case *c, enum shard_side side, struct team team, int member,
                         struct team_block *blocks)
 {
@@ -171,11 +171,12 @@ int team_blocks(const struct cp_case *c, enum shard_side side, struct team team,
 
 // ---- spans ----
 
-// Most spans of a sequence that remain where those that follow each other are one.
+// Upper bound of a sequence's spans after adjacent ones are joined.
 static int64_t runs_max(const struct cp_case *c, enum shard_side side, int size, int32_t sequence)
 {
     int64_t runs = size * shard_chunks_per_rank(c), len = case_length(c, side, sequence);
-    bool torn = side == SIDE_Q && c->bias != BIAS_NONE; // rows of a bias lie member behind member
+    bool torn =
+        side == SIDE_Q && c->bias != BIAS_NONE; // rows of a bias are in the order of members
     if (team_in_order(c, size) && !torn && runs > 2)
         runs = 2;
     return len < runs ? len : runs;
@@ -216,7 +217,8 @@ static int member_spans(const struct cp_case *c, enum shard_side side, struct te
     return count;
 }
 
-// One sequence in order. `row`: its first one of the team; `own`: the members'.
+// Makes the spans of one sequence in order. `row`: its first row in the team's tensor; `own`: in
+// the members' tensors.
 static int ordered_spans(const struct cp_case *c, enum shard_side side, struct team team,
                          int32_t sequence, int64_t row, const int64_t *own, struct span *spans)
 {
@@ -241,7 +243,7 @@ static int ordered_spans(const struct cp_case *c, enum shard_side side, struct t
     return count;
 }
 
-// The spans of sequence 0, `count` of them, for all others. Returns how many there are then.
+// Repeats the `count` spans of sequence 0 for all others. Returns the number of all spans.
 static int repeat_spans(const struct cp_case *c, int64_t tokens, struct span *spans, int count)
 {
     struct span *next = spans + count;

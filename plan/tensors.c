@@ -44,7 +44,7 @@ static struct pair key_tensor(const struct tensors *t, struct builder *b, const 
     return pair_of(c, buffer, t->kv_rows, c->kv_heads, element);
 }
 
-// What the case has per head.
+// Tensors of one number per head.
 static void head_tensors(struct tensors *t, struct builder *b)
 {
     const struct cp_case *c = builder_case(b);
@@ -119,7 +119,7 @@ void tensors_begin(const struct tensors *t, struct builder *b, enum plan_phase p
 
 typedef void combine_fn(struct builder *b, struct region source, struct region destination);
 
-// Every rank sends its part to all others and combines what it gets.
+// Every rank sends its part to all others and combines what it receives.
 static void reduce(struct builder *b, const char *name, struct region part, struct region result,
                    float start, combine_fn *combine)
 {

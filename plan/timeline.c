@@ -3,13 +3,13 @@
 
 #include <stdlib.h>
 
-// Where the play of one rank has got to.
+// The state of one rank in the simulated run.
 struct player {
     const struct plan *plan;
     struct timeline_span *spans;
-    int32_t next[PLAN_STREAMS];   // operation that its stream comes to
-    int32_t before[PLAN_STREAMS]; // the one it came from; -1: none
-    bool posted;                  // its next exchange
+    int32_t next[PLAN_STREAMS];   // next operation of the stream
+    int32_t before[PLAN_STREAMS]; // the one before it; -1: none
+    bool posted;                  // whether its next exchange is posted
     int32_t *exchanges;           // operations, by number of the exchange
     int32_t exchange_count;
     int32_t exchange; // number of its next one
@@ -102,7 +102,7 @@ static void keep_from(const struct player *p, struct timeline_span *span, int32_
     span->after = other;
 }
 
-// Finds when the operation can start; false while something it waits for has not been played.
+// Finds when the operation can start. False: an operation that it waits for has not been played.
 static bool find_start(const struct player *p, const struct op *op, struct timeline_span *span)
 {
     *span = (struct timeline_span){.after = -1, .last = p->plan->rank};
@@ -115,7 +115,7 @@ static bool find_start(const struct player *p, const struct op *op, struct timel
     return true;
 }
 
-// The exchange of a peer that meets the one that `p` has posted; NULL while it is not posted.
+// The peer's exchange that matches the one that `p` has posted. NULL: not posted yet.
 static const struct timeline_span *meet(const struct play *play, const struct player *p, int peer)
 {
     const struct player *other = &play->players[peer];
@@ -126,7 +126,7 @@ static const struct timeline_span *meet(const struct play *play, const struct pl
     return &other->spans[other->exchanges[p->exchange]];
 }
 
-// Finds when the bytes begin to move; false while a peer has not posted its part.
+// Finds when the bytes begin to move. False: a peer has not posted its part.
 static bool find_moves(const struct play *play, const struct player *p, const struct op *op,
                        struct timeline_span *span)
 {
@@ -182,7 +182,7 @@ static void finish(struct play *play, struct player *p, const struct op *op,
     }
 }
 
-// Plays the next operation of a stream; false when there is none or it cannot be played yet.
+// Plays the next operation of a stream. False: there is none, or it cannot be played yet.
 static bool play_next(struct play *play, struct player *p, enum plan_stream stream)
 {
     int32_t index = p->next[stream];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-to-all (Ulysses): the whole world is one team that deals the heads; each rank attends the
-// whole sequences for its own. The heads go in groups, so that one group is attended while the next
-// is on its way in and the last on its way home.
+// whole sequences for its own. The heads go in groups: one group is attended while the next arrives
+// and the previous returns.
 #include "plan/deal.h"
 
 struct ulysses {

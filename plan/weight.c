@@ -8,13 +8,13 @@
 #include "plan/cost.h"
 #include "plan/slice.h"
 
-// Of a product of two of TransformerEngine's numbers (judge/inputs.h).
+// Standard deviation of a product of two numbers of TransformerEngine's inputs (judge/inputs.h).
 #define TE_PRODUCT_DEVIATION 0.52
 
-// Sequences that stand for all of a case.
+// At most this many sequences represent a case.
 #define SEQUENCES_LOOKED_AT 8
 
-// Sizes of logits among which the largest part of the sum is sought.
+// Number of logit sizes among which the largest part of the sum is sought.
 #define TILTS 32
 
 // ---- keys ---------------------------------------------------------------------------------------
@@ -52,7 +52,8 @@ static bool wants_shift(const struct cp_case *c)
            c->head_dim_qk > 1;
 }
 
-// Without a shift. A power of two, so that the estimates are steps with no case close to an edge.
+// Without a shift. A power of two, so that the estimates change in steps and no case is near an
+// edge.
 static struct logits logits_of(const struct cp_case *c)
 {
     struct logits l = {.keys = M_LN2 * ilogb(weight_keys(c)),
@@ -97,7 +98,7 @@ double weight_logsum(const struct cp_case *c)
 
 // ---- sinks --------------------------------------------------------------------------------------
 
-// The estimate is of rows that see as many keys as a power of two; a little less is halfway.
+// The estimate assumes rows that see a power of two of keys; a little less is halfway.
 static int halfway(double sum)
 {
     return sum > 1 ? (int)floor(sum - 1) : 0;
@@ -121,10 +122,10 @@ int weight_sink(const struct cp_case *c)
 
 // ---- what is not seen ---------------------------------------------------------------------------
 
-// What a relative error of results has to exceed to be noticed for certain.
+// Relative errors of results above these are certain to be noticed.
 struct notice {
-    double uniform; // where all elements have it
-    double spread;  // where it differs from element to element
+    double uniform; // the error is the same in all elements
+    double spread;  // the error differs from element to element
 };
 
 static struct notice notice_of(const struct cp_case *c)
@@ -157,10 +158,10 @@ __attribute__((format(printf, 2, 3))) static void say(struct sentences *s, const
                                   "%s%s", s->length > 0 ? "; " : "", sentence);
 }
 
-// Errors of LSE that are noticed for certain, whatever LSE is.
+// Errors of LSE that are certain to be noticed, whatever LSE is.
 #define LSE_NOTICE 1e-4
 
-// What shows a feature left out that changes LSE by so much.
+// Which tensors show that a feature is left out, if that changes LSE by so much.
 static const char *what_shows(double lse, bool dsink)
 {
     if (dsink)

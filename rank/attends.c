@@ -55,7 +55,7 @@ static bool is_written(const struct plan *plan, const struct op *op, int32_t buf
     return false;
 }
 
-// D was made from it; it is still there if nobody has written to its buffer since.
+// D was made from it. It is still there if nothing has written to its buffer since.
 static struct region output_find(const struct plan *plan, int32_t backward)
 {
     const struct region *d = &plan->ops[backward].operand[ATTEND_D];
@@ -134,7 +134,7 @@ static enum status attend_choose(struct attends *x, int32_t index,
     return status == STATUS_OK ? STATUS_OK : attend_prepare(x, index, own, error);
 }
 
-// Preparing takes its time: what is refused anyway is refused before.
+// Refuses before preparing, which takes time.
 static enum status all_supported(const struct attends *x, struct attention_provider *wanted,
                                  struct error *error)
 {
@@ -191,7 +191,7 @@ static void attend_place(struct attend *a, void *host, const void *device, void 
     }
 }
 
-// All tables, then all zeros.
+// All tables, then all memory that begins as zeros.
 static void tables_fill(struct attends *x, char *host, char *device, size_t table_bytes)
 {
     size_t table = 0, zeros = table_bytes;

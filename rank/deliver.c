@@ -7,7 +7,7 @@
 #include "judge/totals.h"
 #include "plan/bias.h"
 
-// Rows that are put together, where they follow each other.
+// At most so many consecutive rows are put with one call.
 #define STAGING_BYTES ((int64_t)1 << 20)
 
 struct delivery {
@@ -40,13 +40,12 @@ static enum status fetch(const struct delivery *d, const void *from, int64_t byt
 
 // ---- rows of tokens -----------------------------------------------------------------------------
 
-// Where the rows of a tensor come from: `count` of them, of consecutive tokens of a span, from its
-// token `first` on.
+// The source of `count` rows of a tensor: consecutive tokens of a span, from its token `first` on.
 struct rows {
     enum whole_tensor tensor;
     enum shard_side side;
     int64_t row_bytes;
-    const char *local; // of the engine; NULL: the inputs are drawn or given
+    const char *local; // memory of the engine; NULL: inputs, drawn or given
 };
 
 static enum status rows_fetch(const struct delivery *d, const struct rows *r,
@@ -62,7 +61,7 @@ static enum status rows_fetch(const struct delivery *d, const struct rows *r,
     return STATUS_OK;
 }
 
-// Rows follow each other on the rank and as a whole, or on neither.
+// Whether the rows are consecutive both on the rank and in the whole tensor.
 static enum status span_put(const struct delivery *d, const struct rows *r, const struct span *span,
                             char *staging)
 {
@@ -149,7 +148,7 @@ static enum status lse_put(const struct delivery *d)
 
 // ---- what belongs to no token -------------------------------------------------------------------
 
-// All ranks have the same.
+// Every rank has the same values.
 static enum status heads_put(const struct delivery *d, enum whole_tensor tensor, const float *local)
 {
     int64_t bytes = d->c->heads * (int64_t)sizeof(float);
@@ -170,7 +169,7 @@ static enum status sink_put(const struct delivery *d)
     return put(d, d->s->places.wanted[WHOLE_SINK], values, d->c->heads * (int64_t)sizeof(float));
 }
 
-// The rows of the bias are dealt over the ranks.
+// Each rank delivers its share of the rows of the bias.
 static enum status bias_put(const struct delivery *d, char *line)
 {
     struct bias_dims dims = input_bias_dims(d->c);
@@ -206,7 +205,7 @@ static enum status dbias_put(const struct delivery *d, char *line)
         int64_t left = c->seqlen_kv - at % c->seqlen_kv;
         struct element where = totals_line_element(c, d->j->rank, at / c->seqlen_kv);
         count = left < end - at ? left : end - at;
-        // Lines of padding are nobody's in the whole tensor.
+        // Padding lines are not in the whole tensor.
         if (!line_exists(c, &where))
             continue;
         int64_t index = (int64_t)input_bias_index(c, where.sequence, where.head, where.position,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results as the reference has them. Each rank computes its own rows; LSE and delta of all queries
-// that its keys need it computes itself, so that this asks nothing of other ranks.
+// The reference's results. Each rank computes its own rows, and itself the LSE and delta of all
+// queries that its keys need. So it needs nothing from other ranks.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "judge/dtype.h"
 #include "rank/deliver.h"
 
-// Rows that are in memory at a time.
+// Rows in memory at a time.
 #define BLOCK_ROWS 256
 
 struct expectation {
@@ -20,7 +20,7 @@ struct expectation {
     double *wide, *other, *lse, *delta, *delta_twin, *terms; // [BLOCK_ROWS][the larger d], or rows
     float *wide_twin, *other_twin;
     double *all_lse, *all_delta, *all_delta_twin; // [heads that share a key head][tokens]
-    char *row;                                    // a head of a token, in the dtype
+    char *row;                                    // one head of one token, in the dtype
     double dsink[HEADS_MAX], max_logit[HEADS_MAX];
     struct error *error;
 };
@@ -175,7 +175,7 @@ static enum status blocks(struct expectation *x, int32_t sequence, int head_firs
 
 // ---- keys, and what is summed up over queries ----
 
-// Keeps LSE and delta of queries for the keys, and adds what these queries add to the sums.
+// Keeps LSE and delta of queries for the keys, and adds the terms of these queries to the sums.
 static enum status statistics_block(struct expectation *x, int32_t sequence, int head,
                                     struct range positions)
 {

@@ -17,7 +17,7 @@ struct cpu {
     struct attention_backend *backend;
     struct own_provider own;
     struct providers providers;
-    void *scratch; // of the case at hand, for attention
+    void *scratch; // of the current case, for attention
 };
 
 static struct cpu *self(struct engine *e)
@@ -136,7 +136,7 @@ static enum status cpu_verify(struct engine *e, struct job *j, struct error *err
 
 static void cpu_release(struct engine *e)
 {
-    (void)e; // all of it is in the job's arena
+    (void)e; // all its memory is in the job's arena
 }
 
 static void cpu_destroy(struct engine *e)

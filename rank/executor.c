@@ -11,7 +11,7 @@
 
 enum move_kind { MOVE_RUN, MOVE_START, MOVE_PROGRESS };
 
-// Something that could be done now.
+// A step that could be taken now.
 struct move {
     enum move_kind kind;
     int32_t op;
@@ -26,7 +26,7 @@ struct executor {
     bool *done;                 // [op_count]
     struct message *messages;   // of the exchange that is being started
     char *staging;              // its regions of several pieces, packed
-    int32_t exchanging;         // operation under way, or -1
+    int32_t exchanging;         // running exchange, or -1
     uint64_t exchange_start_ns;
     int32_t forward_left; // operations
     uint64_t random;      // state of the exploration; 0: plan order
@@ -94,14 +94,14 @@ static void op_finished(struct executor *x, int32_t index)
 
 // ---- exchanges ----
 
-// The same on both sides of every message, and never twice in the life of a pool as long as one
-// step has no two exchanges; where it has, their order and sizes tell them apart.
+// The tag of an exchange: equal on both sides of every message. Unique in the life of a pool if a
+// step has one exchange; several exchanges of a step differ in order and sizes.
 static uint64_t exchange_tag(const struct executor *x, const struct op *op)
 {
     return x->e->job << 24 | (uint64_t)report_phase(op) << 16 | (uint64_t)(op->step & 0xffff);
 }
 
-// Between a region's pieces and its bytes one behind the other.
+// Copies between the pieces of a region and a contiguous copy of it.
 static void pack(const struct executor *x, struct region r, char *packed)
 {
     char *memory = at(x, r);
@@ -116,8 +116,7 @@ static void unpack(const struct executor *x, struct region r, const char *packed
         memcpy(memory + (region_piece(&r, i) - r.offset), packed + i * r.bytes, (size_t)r.bytes);
 }
 
-// Where the bytes of a region are while they travel: in place, or at the next free place of the
-// staging memory.
+// The memory of a region during an exchange: its own, or the next free part of the staging memory.
 static void *travelling(const struct executor *x, const struct region *r, int64_t *staged)
 {
     if (r->rows <= 1)
@@ -142,7 +141,7 @@ static void messages_make(struct executor *x, const struct op *op)
                                           .receive_bytes = (size_t)region_total(&t->receive)};
         if (t->send.rows > 1)
             pack(x, t->send, send);
-        // What is read before it has arrived shall show.
+        // Reading before arrival must be noticed.
         if (!x->random || t->receive.bytes == 0)
             continue;
         memset(receive, 0xff, x->messages[i].receive_bytes);
@@ -159,7 +158,7 @@ static void messages_deliver(const struct executor *x, const struct op *op)
             unpack(x, transfers[i].receive, x->messages[i].receive);
 }
 
-// Bytes that the largest exchange stages.
+// Bytes of staging memory that the largest exchange needs.
 static int64_t staging_bytes(const struct plan *plan)
 {
     int64_t most = 0;
@@ -192,7 +191,7 @@ static enum status exchange_start(struct executor *x, int32_t index, struct erro
     return status;
 }
 
-// `wait`: nothing else can be done.
+// `wait`: there is nothing else to do.
 static enum status exchange_progress(struct executor *x, bool wait, struct error *error)
 {
     struct transport *t = x->e->transport;
@@ -226,7 +225,7 @@ static bool waits_done(const struct executor *x, const struct op *op)
     return true;
 }
 
-// What can be done now, at most one thing a stream. Returns how many.
+// Lists the steps that can be taken now, at most one for each stream. Returns their number.
 static int moves_find(const struct executor *x, struct move moves[PLAN_STREAMS])
 {
     int count = 0;
@@ -247,7 +246,7 @@ static int moves_find(const struct executor *x, struct move moves[PLAN_STREAMS])
     return count;
 }
 
-// xorshift64*: small, and a seed is all its state.
+// xorshift64*: its state is one number.
 static uint64_t random_next(struct executor *x)
 {
     x->random ^= x->random >> 12;
@@ -256,11 +255,11 @@ static uint64_t random_next(struct executor *x)
     return x->random * UINT64_C(0x2545f4914f6cdd1d) >> 32;
 }
 
-// Index of the move to make.
+// Index of the step to take.
 static int move_choose(struct executor *x, const struct move *moves, int count)
 {
     if (x->random) {
-        // Mostly the one, mostly the other or evenly, as the seed will have it: an even choice
+        // The seed decides whether compute is preferred, exchanges are, or neither. An even choice
         // alone would hardly ever let one stream run far ahead.
         int compute_first = (int)(random_next(x) % 8) < x->compute_eighths;
         for (int i = 0; i < count; i++)
@@ -318,8 +317,8 @@ static enum status step(struct executor *x, struct error *error)
                          "the plan of rank %d is stuck: neither operation %d nor %d can start",
                          x->plan->rank, x->head[STREAM_COMPUTE], x->head[STREAM_COMM]);
     int chosen = move_choose(x, moves, count);
-    // In plan order bytes move between any two operations, and what that brings to an end may let
-    // something better start.
+    // In plan order, bytes move between any two operations: an exchange that completes may let a
+    // better operation start.
     if (!x->random && x->exchanging >= 0 && moves[chosen].kind == MOVE_RUN) {
         enum status status = exchange_progress(x, false, error);
         if (status != STATUS_OK || x->exchanging < 0)
@@ -342,7 +341,7 @@ static void executor_init(struct executor *x)
         x->forward_left += plan->ops[i].phase == PHASE_FORWARD;
     }
     if (c->explore_seed) {
-        // Each rank explores an order of its own.
+        // Each rank explores its own order.
         x->random = c->explore_seed ^ (uint64_t)(plan->rank + 1) * UINT64_C(0x9e3779b97f4a7c15);
         x->random += x->random == 0;
         random_next(x);

@@ -20,7 +20,7 @@ void inputs_fill(const struct cp_case *c, enum input_tensor tensor, int rank,
                       (char *)data + (spans[s].row + i * step) * row_bytes);
 }
 
-// The rows of one span's queries, of all heads that the rank has.
+// Fills the bias rows of one span's queries, for all heads of the rank.
 static void fill_bias_span(const struct cp_case *c, const struct bias_shape *shape,
                            const struct span *span, int64_t row, char *data)
 {

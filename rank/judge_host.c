@@ -13,7 +13,7 @@ enum status job_judge_reserve(const struct job *j, size_t *host_bytes, struct er
     return verify_reserve(j->c, j->rank, host_bytes, error);
 }
 
-// Those of one head; of all that share its key head they are together.
+// The statistics of one head. Those of the heads that share a key head are adjacent.
 static bool head_statistics(void *context, int32_t sequence, int32_t head, double *lse,
                             double *delta)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-rank: a rank on the CPU. With --probe-provider NAME it says whether that provider can be
-// used.
+// cpattn-rank: a rank on the CPU. With --probe-provider NAME it reports whether that provider can
+// be used.
 #include <string.h>
 
 #include "kernels/backend.h"

@@ -31,7 +31,7 @@ struct attention_shape operations_shape(const struct plan *plan, const struct op
                                     .deterministic = c->deterministic};
 }
 
-// What is prepared of an operation; NULL: nothing is, of any.
+// The prepared state of an operation. NULL: no operation is prepared.
 static const struct attend *attend_of(const struct operations *x, const struct op *op)
 {
     return x->attends ? &x->attends->list[op - x->plan->ops] : NULL;
@@ -111,7 +111,7 @@ static void sink_grad(const struct operations *x, const struct op *op)
                       at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));
 }
 
-// The destination may be in pieces.
+// The destination may have several pieces.
 static void add(const struct operations *x, const struct op *op)
 {
     struct region to = op->operand[UNARY_DESTINATION];
@@ -125,7 +125,7 @@ static void add(const struct operations *x, const struct op *op)
     }
 }
 
-// Of a collective.
+// Operations of a collective.
 static int64_t elements(const struct operations *x, struct region region)
 {
     return region_total(&region) / collective_element_bytes(x->plan->collective.dtype);

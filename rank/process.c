@@ -20,14 +20,14 @@
 #define PROGRESS_FD (CHANNEL_FD + 1)
 #define MESH_FD     (CHANNEL_FD + 2)
 
-// Words of the command line that every rank program has.
+// Number of arguments of every rank program.
 #define RANK_ARGUMENTS 5
 
-// Of sysexits.h: the command was used wrongly; an error inside.
+// EX_USAGE and EX_SOFTWARE of sysexits.h.
 #define EXIT_USAGE    64
 #define EXIT_SOFTWARE 70
 
-// The kernel shall pick a rank before the daemon when memory runs out.
+// If memory runs out, the kernel must kill a rank before the daemon.
 #define OOM_SCORE 500
 
 struct rank {
@@ -35,11 +35,11 @@ struct rank {
     uint32_t generation;
     pid_t parent;
     const struct engine_kind *kind;
-    char *const *arguments; // of the engine
+    char *const *arguments; // arguments for the engine
     struct progress *progress;
     struct transport *transport;
     struct session session;
-    struct places_frame tensors; // of the case to come; no descriptors: none are
+    struct places_frame tensors; // tensors of the next case; without descriptors there are none
     int fds[2];
     _Alignas(16) char payload[CHANNEL_PAYLOAD_MAX];
 };
@@ -75,14 +75,13 @@ static bool arguments_parse(struct rank *r, int argc, char **argv)
     return true;
 }
 
-// A rank must not outlive its daemon. The request comes first: a daemon that ends between the two
-// lines is noticed by the second.
+// A rank must not outlive its daemon. The second line notices a daemon that ended before the first.
 static bool parent_bind(const struct rank *r)
 {
     return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == r->parent;
 }
 
-// Never less than what it was started with.
+// Never lower than at its start.
 static void oom_score_raise(void)
 {
     int score = 0;
@@ -119,7 +118,8 @@ static enum status progress_map(struct rank *r, struct error *error)
 {
     size_t bytes = (size_t)r->world_size * sizeof(struct progress);
     struct stat stat;
-    // Beyond the end of the object the mapping would be there and kill on the first touch.
+    // A mapping beyond the end of the object would succeed, and kill the process on the first
+    // access.
     if (fstat(PROGRESS_FD, &stat) != 0 || stat.st_size < (off_t)bytes)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "descriptor %d does not hold %d progress words", PROGRESS_FD,
@@ -154,7 +154,7 @@ static void complain(const struct rank *r, const struct error *error)
     fprintf(stderr, "rank %d: %s: %s\n", r->rank, status_text(error->status), error->text);
 }
 
-// A limit of the daemon's is worth a word where it may be the reason.
+// Names a limit of the daemon's if it may be the reason.
 static void limit_tell(struct error *error)
 {
     struct rlimit data;
@@ -167,7 +167,7 @@ static void limit_tell(struct error *error)
               (unsigned long long)data.rlim_cur >> 20);
 }
 
-// Tells the daemon and the reader of stderr, and waits for the end.
+// Tells the daemon and stderr, and waits to be killed.
 static int give_up(struct rank *r, uint64_t job, struct error *error)
 {
     struct rank_failure failure;
@@ -194,7 +194,7 @@ static void tensors_drop(struct rank *r)
     }
 }
 
-// Keeps the memory of the case that comes next.
+// Keeps the memory of the next case.
 static enum status tensors_serve(struct rank *r, const struct channel_frame *frame, const int *fds,
                                  int count, struct error *error)
 {
@@ -289,8 +289,8 @@ static int serve(struct rank *r)
     }
 }
 
-// Everything before READY; what needs the peers comes last, so that a rank that cannot start says
-// so while the others wait for it.
+// Everything before READY. What needs the peers comes last, so a rank that cannot start reports it
+// while the others wait.
 static enum status start(struct rank *r, struct error *error)
 {
     int fds[WORLD_SIZE_MAX];
@@ -328,7 +328,7 @@ static int run(struct rank *r)
 
 int process_main(int argc, char **argv, const struct engine_kind *kind)
 {
-    // Before anything else runs: what libraries print must not meet a protocol.
+    // Before anything else runs: output of libraries must not get into the protocol.
     dup2(STDERR_FILENO, STDOUT_FILENO);
     static struct rank rank;
     rank.kind = kind;

@@ -18,7 +18,7 @@ static int say(FILE *out, const char *word, const char *text, int status)
     return status;
 }
 
-// The stream that the caller reads; from then on stdout is stderr.
+// Returns the stream that the caller reads. From then on stdout is stderr.
 static FILE *out_take(void)
 {
     int fd = dup(STDOUT_FILENO);

@@ -66,8 +66,8 @@ void segments_close(struct segments *s)
 
 // ---- writing ----
 
-// A store to a page that cannot be had is a signal; a call of the system that does the same is an
-// error. Where a sandbox does not know the call, pages are still all that can lack.
+// A store to a page without memory raises a signal; a system call that allocates the page returns
+// an error. If a sandbox lacks that call, a missing page still raises the signal.
 static ssize_t copy(void *to, const void *from, size_t bytes)
 {
     struct iovec local = {(void *)(uintptr_t)from, bytes}, remote = {to, bytes};

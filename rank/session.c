@@ -26,8 +26,8 @@ enum status session_init(struct session *s, const struct engine_kind *kind, char
 
 // ---- what is kept for a case's repeats ----
 
-// Parts of a plan beyond which it is not kept: an idle rank shall be small. Deliberate errors are
-// made behind plan_create(), so that with them each run has a plan of its own.
+// Larger plans are not kept: an idle rank must be small. Deliberate errors change a plan after
+// plan_create(), so with them each run has its own plan.
 #ifdef CPATTN_MUTATIONS
 #define KEPT_PARTS_MAX 0
 #else
@@ -42,14 +42,14 @@ static void kept_drop(struct session *s)
     s->kept.plan = NULL;
 }
 
-// Whether two cases are the same to the last field. Inputs of a client's belong to no other case.
+// Whether two cases are equal in every field. A client's inputs belong to one case only.
 static bool is_repeat(const struct cp_case *a, const struct cp_case *b)
 {
     return !a->source && !b->source && case_bytes(a) == case_bytes(b) &&
            memcmp(a, b, case_bytes(a)) == 0;
 }
 
-// Hands what is kept to the job, if it is of the same case; else it goes.
+// Gives the kept plan to the job if it is of the same case, else destroys it.
 static void kept_take(struct session *s, struct job *j)
 {
     if (s->kept.plan && is_repeat(&s->kept.c, j->c)) {
@@ -62,8 +62,8 @@ static void kept_take(struct session *s, struct job *j)
     kept_drop(s);
 }
 
-// Keeps what a case has left behind that was brought to its end, or lets it go. Of a plan that is
-// not executed only tensors are left.
+// Keeps the plan of a completed case, or destroys it. A plan that is not executed keeps only its
+// tensors.
 static void kept_store(struct session *s, const struct job *j, bool complete)
 {
     const struct plan *plan = j->plan;
@@ -89,7 +89,7 @@ void session_fini(struct session *s)
 
 // ---- memory, and agreement on it ----
 
-// Waits for the exchange; meanwhile the progress word tells for whom.
+// Waits for the exchange. The progress word names the peer.
 static enum status peers_await(struct session *s, struct error *error)
 {
     struct transport *t = s->transport;
@@ -107,7 +107,7 @@ static enum status peers_await(struct session *s, struct error *error)
     return status;
 }
 
-// Tells one byte to every peer and learns theirs.
+// Exchanges one byte with every peer.
 static enum status bytes_swap(struct session *s, uint64_t tag, char *mine,
                               char theirs[WORLD_SIZE_MAX], struct error *error)
 {
@@ -143,7 +143,7 @@ static enum status memory_reserve(struct session *s, struct job *j, struct error
     return status;
 }
 
-// Whether a case may be found to be impossible on a rank that stays as it is.
+// Whether a status means that the case is impossible on this rank, and the rank is intact.
 static bool can_refuse(const struct session *s, const struct job *j)
 {
     return s->engine->ops->admit || j->c->provider[0] || j->c->graph;
@@ -156,9 +156,8 @@ static bool is_refusal(const struct job *j, enum status status)
             (status == STATUS_UNIMPLEMENTED || status == STATUS_FAILED_PRECONDITION));
 }
 
-// The case is run by all ranks or by none: where one is short of memory, or its provider or backend
-// does not do the case, all report that and are at the same point as before. *refused tells whether
-// it is so.
+// All ranks run the case, or none does. If one lacks memory, or its provider or backend cannot do
+// the case, all report that and continue with the next case. *refused: this happened.
 static enum status memory_agree(struct session *s, struct job *j, bool *refused,
                                 struct error *error)
 {
@@ -187,7 +186,7 @@ static enum status memory_agree(struct session *s, struct job *j, bool *refused,
     return status;
 }
 
-// What the engines have to settle among each other, refused likewise.
+// What the engines have to agree on; may be refused likewise.
 static enum status engines_join(struct session *s, struct job *j, bool *refused,
                                 struct error *error)
 {
@@ -222,7 +221,7 @@ static enum status job_admit(const struct session *s, const struct job *j, struc
     return status;
 }
 
-// A guest deals its work by itself and has the bias of its own queries, as ranks of a ring have.
+// A guest divides its work itself and has the bias of its own queries, as a rank of a ring has.
 static enum status plan_make(const struct session *s, struct job *j, struct error *error)
 {
     if (!s->engine->ops->brings_execution || j->c->bias == BIAS_NONE)
@@ -278,7 +277,7 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     return status;
 }
 
-// All ranks are through with the case: one that cannot deliver its part is in step all the same.
+// All ranks have finished the case; one that cannot deliver its part stays in step.
 static void results_deliver(struct session *s, struct job *j, const struct segments *segments)
 {
     struct refusal *refusal = &j->report->refusal;
@@ -317,7 +316,7 @@ enum status session_run(struct session *s, const struct cp_case *c, uint64_t job
     struct rank_report result = {.rank = s->rank};
     s->c = *c;
     s->c.source = segments && segments->given ? &segments->source : NULL;
-    // What somebody else's code has done is judged as a whole.
+    // Results of others' code are judged as a whole.
     if (s->engine->ops->brings_execution && c->verify == VERIFY_AUTO)
         s->c.verify = VERIFY_FULL;
     struct job j = {.c = &s->c,
