@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "config.h"
+#include "daemon/app_hosts.h"
 #include "daemon/machine/backend.h"
 #include "daemon/machine/host.h"
 #include "daemon/machine/providers.h"
@@ -49,6 +50,7 @@ struct app {
     struct backend backend;
     struct notify notify;
     struct port port;
+    struct app_hosts hosts; // others
     struct server *server;
     struct service *service;
     struct deposits *deposits;
@@ -363,6 +365,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
                         .memory_bytes_max = limits.memory_bytes_max,
                         .queue_max = c->queue_max},
     };
+    app_hosts_list(c, b, &service);
     description_set_timeouts(&service.description, limits.timeout_max_ns);
     memcpy(service.description.backend, b->name, sizeof(b->name));
     memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));
@@ -379,6 +382,9 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
     }
     service.rates = time_bounds_rates(&service.description, host_cores());
     status = service_create(s->loop, &service, on_drained, s, &s->service, error);
+    if (status != STATUS_OK)
+        return status;
+    status = app_hosts_open(&s->hosts, s->loop, c, b, s->service, error);
     if (status != STATUS_OK)
         return status;
     const struct server_port port = {s->port.fd, s->port.tls};
@@ -405,7 +411,7 @@ enum status app_create(const struct settings *config, struct app **app, struct e
     if (!s)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");
     s->config = *config;
-    s->port.fd = -1;
+    s->port.fd = s->hosts.port.fd = -1;
     notify_init(&s->notify);
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
     if (!provider_list_export(&s->config.providers))
@@ -443,6 +449,7 @@ void app_destroy(struct app *app)
     deposits_destroy(app->deposits);
     server_destroy(app->server);
     service_destroy(app->service);
+    app_hosts_fini(&app->hosts);
     port_fini(&app->port);
     notify_fini(&app->notify);
     if (app->loop)

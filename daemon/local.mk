@@ -8,9 +8,12 @@ include $(top_srcdir)/daemon/process/local.mk
 include $(top_srcdir)/daemon/machine/local.mk
 include $(top_srcdir)/daemon/net/local.mk
 include $(top_srcdir)/daemon/pool/local.mk
+include $(top_srcdir)/daemon/nodes/local.mk
 include $(top_srcdir)/daemon/service/local.mk
 cpattnd_SOURCES += daemon/app.c
 cpattnd_SOURCES += daemon/app.h
+cpattnd_SOURCES += daemon/app_hosts.c
+cpattnd_SOURCES += daemon/app_hosts.h
 cpattnd_SOURCES += daemon/main.c
 cpattnd_SOURCES += daemon/notify.c
 cpattnd_SOURCES += daemon/notify.h

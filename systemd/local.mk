@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-systemdsystemunit_DATA = systemd/cpattnd.service
+systemdsystemunit_DATA = systemd/cpattnd.service systemd/cpattn-agent.service
 dist_sysusers_DATA = systemd/cpattn.conf
 doc_DATA += systemd/cpattnd.yaml
 dist_doc_DATA += systemd/rank-user.conf
-EXTRA_DIST += systemd/cpattnd.service.in systemd/cpattnd.yaml.in
-CLEANFILES += systemd/cpattnd.service systemd/cpattnd.yaml
+dist_doc_DATA += systemd/cpattnd.sbatch
+EXTRA_DIST += systemd/cpattnd.service.in systemd/cpattn-agent.service.in systemd/cpattnd.yaml.in
+CLEANFILES += systemd/cpattnd.service systemd/cpattn-agent.service systemd/cpattnd.yaml
 
 settingsdir = $(sysconfdir)/cpattnd
 fill_in_paths = $(SED) -e 's,[@]sbindir[@],$(sbindir),g' -e 's,[@]settingsdir[@],$(settingsdir),g' \
@@ -13,6 +14,10 @@ fill_in_paths = $(SED) -e 's,[@]sbindir[@],$(sbindir),g' -e 's,[@]settingsdir[@]
 systemd/cpattnd.service: systemd/cpattnd.service.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) systemd && \
 	$(fill_in_paths) $(top_srcdir)/systemd/cpattnd.service.in >$@.tmp && mv $@.tmp $@
+
+systemd/cpattn-agent.service: systemd/cpattn-agent.service.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) systemd && \
+	$(fill_in_paths) $(top_srcdir)/systemd/cpattn-agent.service.in >$@.tmp && mv $@.tmp $@
 
 systemd/cpattnd.yaml: systemd/cpattnd.yaml.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) systemd && \

@@ -62,6 +62,7 @@ include $(top_srcdir)/tests/rank/local.mk
 include $(top_srcdir)/tests/core/local.mk
 include $(top_srcdir)/tests/net/local.mk
 include $(top_srcdir)/tests/daemon/local.mk
+include $(top_srcdir)/tests/nodes/local.mk
 include $(top_srcdir)/tests/kinds/local.mk
 include $(top_srcdir)/tests/client/local.mk
 include $(top_srcdir)/tests/submit/local.mk

@@ -1,12 +1,14 @@
-# SPDX-License-Identifier: Apache-2.0
+# SPDcpattnd_SOURCES += daemon/machine/providers-License-Identifier: Apache-2.0
 # What the machine has, and what it can do at most.
-cpattnd_SOURCES += daemon/machine/backend.c
-cpattnd_SOURCES += daemon/machine/backend.h
-cpattnd_SOURCES += daemon/machine/gpus.c
-cpattnd_SOURCES += daemon/machine/gpus.h
-cpattnd_SOURCES += daemon/machine/host.c
-cpattnd_SOURCES += daemon/machine/host.h
+machine_sources =
+machine_sources += daemon/machine/backend.c
+machine_sources += daemon/machine/backend.h
+machine_sources += daemon/machine/gpus.c
+machine_sources += daemon/machine/gpus.h
+machine_sources += daemon/machine/host.c
+machine_sources += daemon/machine/host.h
 cpattnd_SOURCES += daemon/machine/providers.c
 cpattnd_SOURCES += daemon/machine/providers.h
 cpattnd_SOURCES += daemon/machine/time_bounds.c
 cpattnd_SOURCES += daemon/machine/time_bounds.h
+cpattnd_SOURCES += $(machine_sources)

@@ -33,8 +33,9 @@ struct crew *crews_get(struct crews *crews, int index);
 struct crew_start {
     uint32_t generation;
     int implementation, world_size;
-    const int *devices; // in order of the ranks, GPUs of their hosts; NULL: none
-    const int *hosts;   // likewise, below HOSTS_MAX; NULL: all are here
+    const int *devices; // in order of the ranks: GPUs of those that are here; NULL: none
+    const int *hosts;   // likewise: below HOSTS_MAX; NULL: all are here
+    const int *slots;   // likewise: which of the devices of its host, for those that are not here
 };
 
 // Begins to start the ranks of a pool, one after the other on each host. On failure there is none;

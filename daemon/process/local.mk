@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Processes that the daemon does not trust, and what the kernel says of them.
-cpattnd_SOURCES += daemon/process/confine.c
-cpattnd_SOURCES += daemon/process/confine.h
-cpattnd_SOURCES += daemon/process/filter.h
+process_sources =
+process_sources += daemon/process/confine.c
+process_sources += daemon/process/confine.h
+process_sources += daemon/process/filter.h
 if SECCOMP
-cpattnd_SOURCES += daemon/process/filter.c
+process_sources += daemon/process/filter.c
 else
-cpattnd_SOURCES += daemon/process/filter_none.c
+process_sources += daemon/process/filter_none.c
 endif
-cpattnd_SOURCES += daemon/process/pidfd.c daemon/process/pidfd.h
-cpattnd_SOURCES += daemon/process/probe.c
-cpattnd_SOURCES += daemon/process/probe.h
-cpattnd_SOURCES += daemon/process/proc.c
-cpattnd_SOURCES += daemon/process/proc.h
-cpattnd_SOURCES += daemon/process/spawn.c
-cpattnd_SOURCES += daemon/process/spawn.h
-cpattnd_SOURCES += daemon/process/strays.c
-cpattnd_SOURCES += daemon/process/strays.h
+process_sources += daemon/process/pidfd.c daemon/process/pidfd.h
+process_sources += daemon/process/probe.c
+process_sources += daemon/process/probe.h
+process_sources += daemon/process/proc.c
+process_sources += daemon/process/proc.h
+process_sources += daemon/process/spawn.c
+process_sources += daemon/process/spawn.h
+process_sources += daemon/process/strays.c
+process_sources += daemon/process/strays.h
+cpattnd_SOURCES += $(process_sources)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/core_config.h"
 
+#include <string.h>
+
 #include "common/clock.h"
 #include "daemon/settings/guests.h"
 
@@ -10,8 +12,7 @@
 struct core *core_config_make(const struct service_config *config)
 {
     struct core_config core = {
-        .host_count = 1,
-        .hosts = {{.device_count = config->description.devices}},
+        .host_count = config->host_count,
         .oversubscribe = config->shares_devices,
         .spares = config->spares,
         .queue_max = config->description.queue_max,
@@ -26,6 +27,11 @@ struct core *core_config_make(const struct service_config *config)
         .kill_timeout_ns = config->kill_timeout_ns,
         .guest_count = config->guests->count,
     };
+    for (int i = 0; i < config->host_count; i++) {
+        core.hosts[i].device_count = config->hosts[i].device_count;
+        core.hosts[i].away = i > 0;
+        memcpy(core.hosts[i].name, config->hosts[i].name, sizeof(core.hosts[i].name));
+    }
     for (int i = 0; i < config->guests->count; i++)
         core.guests[i] = (struct core_guest){config->guests->list[i].world_sizes,
                                              config->guests->list[i].start_timeout_ns};

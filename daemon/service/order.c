@@ -42,13 +42,3 @@ enum status order_do(struct core *core, uint64_t now_ns, const struct wire_descr
     *count = (uint64_t)__builtin_popcountll(out);
     return STATUS_OK;
 }
-
-const int *order_gpus(const struct wire_description *d, uint64_t places, int ranks,
-                      int gpus[DEVICES_MAX])
-{
-    int count = 0;
-    for (int place = 0; place < d->gpu_count; place++)
-        if (places >> place & 1)
-            gpus[count++] = d->gpus[place].index;
-    return count == ranks ? gpus : NULL;
-}

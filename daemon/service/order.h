@@ -17,8 +17,4 @@ enum status order_do(struct core *core, uint64_t now_ns, const struct wire_descr
                      const struct wire_order *order, uint64_t *count,
                      struct error *error) MUST_CHECK;
 
-// The GPU of each rank of a pool on these places, in `gpus`; NULL where there are none.
-const int *order_gpus(const struct wire_description *description, uint64_t places, int ranks,
-                      int gpus[DEVICES_MAX]);
-
 #endif

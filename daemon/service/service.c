@@ -21,31 +21,15 @@
 #include "daemon/service/metrics.h"
 #include "daemon/service/open_requests.h"
 #include "daemon/service/order.h"
+#include "daemon/service/placement.h"
 #include "daemon/service/pool_text.h"
+#include "daemon/service/rank_events.h"
 #include "daemon/service/reasons.h"
 #include "daemon/service/reply.h"
+#include "daemon/service/service_state.h"
 #include "daemon/service/tally.h"
 #include "daemon/service/tasks.h"
 #include "daemon/service/watchers.h"
-
-struct service {
-    struct service_config config;
-    struct core *core;
-    struct crews *crews;
-    void (*exited)(void *context), (*reload)(void *context);
-    void *context;
-    struct alarm deadline;
-    struct tally tally;
-    bool stopping;
-    struct tasks *tasks;       // what the core's slots stand for
-    struct deposits *deposits; // clients' tensors
-    struct answer_cache answers;
-    struct reasons reasons;
-    bool acting;
-    struct events *events;
-    struct watchers *watchers;
-    bool moved; // pools or devices are perhaps not as `events` has seen them last
-};
 
 // ---- the state of things -----------------------------------------------------------------------
 
@@ -83,17 +67,15 @@ static struct crew *crew_of(struct service *s, const struct action *a)
 
 static void on_start(struct service *s, const struct action *a)
 {
-    int gpus[DEVICES_MAX];
+    struct placement placement;
     struct error error;
-    const struct crew_start start = {
-        a->generation, a->implementation, a->world_size,
-        order_gpus(&s->config.description, a->devices, a->world_size, gpus), NULL};
+    placement_make(s->core, &s->config.description, a, &placement);
     s->moved = true;
     log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
-               " spare=%d",
+               " hosts=0x%" PRIx64 " spare=%d",
                guests_name(s->config.guests, a->implementation), a->world_size, a->instance,
-               a->generation, a->devices, a->spare);
-    if (crew_start(s->crews, a->pool, &start, &error) == STATUS_OK)
+               a->generation, a->devices, a->hosts, a->spare);
+    if (crew_start(s->crews, a->pool, &placement.start, &error) == STATUS_OK)
         return;
     reasons_note_start(&s->reasons, a->implementation, a->world_size, a->generation, &error);
     core_start_failed(s->core, clock_now_ns(), a->pool, a->generation);
@@ -187,7 +169,7 @@ static void action_do(struct service *s, const struct action *a)
 
 // After each event. One that is reported while an action is carried out leaves its actions to the
 // round that is under way.
-static void actions_do(struct service *s)
+void service_act(struct service *s)
 {
     struct action action;
     if (s->acting)
@@ -204,66 +186,7 @@ static void on_deadline(void *context)
 {
     struct service *s = context;
     core_time(s->core, clock_now_ns());
-    actions_do(s);
-}
-
-// ---- events of ranks ---------------------------------------------------------------------------
-
-static void on_ready(void *context, int pool, uint32_t generation, int rank)
-{
-    struct service *s = context;
-    const struct crew *crew = crews_get(s->crews, pool);
-    if (crew_is_ready(crew))
-        log_notice("pool_ready world=%d generation=%u", crew->world_size, crew->generation);
-    s->moved |= crew_is_ready(crew);
-    core_rank_ready(s->core, clock_now_ns(), pool, generation, rank);
-    actions_do(s);
-}
-
-static void on_reported(void *context, int pool, uint32_t generation, int rank, uint64_t job)
-{
-    struct service *s = context;
-    core_rank_reported(s->core, clock_now_ns(), pool, generation, rank, job);
-    actions_do(s);
-}
-
-static void on_not_started(void *context, int pool, uint32_t generation, int host,
-                           const struct error *error)
-{
-    struct service *s = context;
-    (void)host;
-    const struct crew *crew = crews_get(s->crews, pool);
-    reasons_note_start(&s->reasons, crew->implementation, crew->world_size, generation, error);
-    s->moved = true;
-    core_start_failed(s->core, clock_now_ns(), pool, generation);
-    actions_do(s);
-}
-
-static void on_failed(void *context, int pool, uint32_t generation, int rank, int kind, int peer)
-{
-    struct service *s = context;
-    reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
-    core_rank_failed(s->core, clock_now_ns(), pool, generation, rank, kind, peer);
-    actions_do(s);
-}
-
-static void on_ending(void *context, int pool, uint32_t generation, int rank,
-                      const struct rank_end *end)
-{
-    struct service *s = context;
-    reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
-    core_rank_ending(s->core, clock_now_ns(), pool, generation, rank, end);
-    actions_do(s);
-}
-
-static void on_exited(void *context, int pool, uint32_t generation, int rank,
-                      const struct rank_end *end)
-{
-    struct service *s = context;
-    reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
-    s->moved = true;
-    core_rank_exited(s->core, clock_now_ns(), pool, generation, rank, end);
-    actions_do(s);
+    service_act(s);
 }
 
 // ---- requests ----------------------------------------------------------------------------------
@@ -353,7 +276,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
         request_admitted(s, exchange, peer, request, &spec, job.timeout_ns, &admission);
     else
         answer_refuse(exchange, peer, request, &error);
-    actions_do(s);
+    service_act(s);
 }
 
 static void request_cancel(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -365,7 +288,7 @@ static void request_cancel(struct service *s, struct exchange *exchange, const s
     enum status status = core_cancel(s->core, clock_now_ns(), &request->cancel, user, &error);
     answer_log_cancel(&request->cancel, peer, status);
     reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
-    actions_do(s);
+    service_act(s);
 }
 
 static void request_order(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -382,7 +305,7 @@ static void request_order(struct service *s, struct exchange *exchange, const st
     s->moved = true;
     answer_log_order(&request->order, peer, status);
     reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
-    actions_do(s);
+    service_act(s);
 }
 
 static void request_describe(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -464,7 +387,7 @@ static void on_client_gone(void *context, uint32_t client)
     int count = tasks_client_gone(s->tasks, client, &slots);
     watchers_client_gone(s->watchers, client);
     core_abandon(s->core, clock_now_ns(), slots, count);
-    actions_do(s);
+    service_act(s);
 }
 
 struct server_handler service_handler(struct service *s)
@@ -502,7 +425,7 @@ void service_limit(struct service *s, const struct service_limits *limits)
                                      .user = limits->user,
                                      .timeout_max_ns = limits->timeout_max_ns,
                                      .memory_max = (uint64_t)limits->memory_bytes_max});
-    actions_do(s);
+    service_act(s);
 }
 
 void service_on_reload(struct service *s, void (*reload)(void *context))
@@ -514,7 +437,7 @@ void service_drain(struct service *s)
 {
     s->moved = true;
     core_drain(s->core, clock_now_ns());
-    actions_do(s);
+    service_act(s);
 }
 
 void service_stop(struct service *s)
@@ -527,8 +450,27 @@ void service_stop(struct service *s)
         if (!task)
             continue;
         core_cancel(s->core, clock_now_ns(), &task->id, CORE_ANY_USER, &error);
-        actions_do(s);
+        service_act(s);
     }
+}
+
+struct crews *service_crews(struct service *s)
+{
+    return s->crews;
+}
+
+void service_host_lost(struct service *s, int host)
+{
+    s->moved = true;
+    core_host_lost(s->core, clock_now_ns(), host);
+    service_act(s);
+}
+
+void service_host_back(struct service *s, int host)
+{
+    s->moved = true;
+    core_host_back(s->core, clock_now_ns(), host);
+    service_act(s);
 }
 
 void service_tick(struct service *s)
@@ -568,8 +510,7 @@ enum status service_create(struct ev_loop *loop, const struct service_config *co
         status = watchers_create(loop, s->events, &s->watchers, error);
     if (status == STATUS_OK && !(reasons_init(&s->reasons, &s->config) && s->core))
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the pool core");
-    const struct crew_handler handler = {s,         on_not_started, on_ready, on_reported,
-                                         on_failed, on_ending,      on_exited};
+    const struct crew_handler handler = rank_events_handler(s);
     if (status == STATUS_OK)
         status = crews_create(loop, config->rank_program, config->guests, &s->config.confinement,
                               &handler, &s->crews, error);

@@ -16,6 +16,7 @@
 #include "proto/wire.h"
 
 struct service;
+struct crews;
 
 // `exited` is called when the core has drained: all is answered and no rank is alive.
 enum status service_create(struct ev_loop *loop, const struct service_config *config,
@@ -55,6 +56,13 @@ void service_drain(struct service *service);
 
 // The same, but those admitted are answered UNAVAILABLE and their ranks killed at once.
 void service_stop(struct service *service);
+
+// The pools of it, for those who run ranks on other hosts.
+struct crews *service_crews(struct service *service);
+
+// An agent of a host is gone, or there. The pools hear of it after this (crews_host_lost()).
+void service_host_lost(struct service *service, int host);
+void service_host_back(struct service *service, int host);
 
 // Once a second.
 void service_tick(struct service *service);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/limits.h"
 #include "daemon/core/users.h"
 #include "daemon/machine/time_bounds.h"
 #include "daemon/process/confine.h"
@@ -14,6 +15,12 @@
 #include "daemon/settings/subject_list.h"
 #include "daemon/settings/user_list.h"
 #include "proto/wire.h"
+
+// A host that ranks run on; the first is this one.
+struct service_host {
+    char name[HOST_NAME_BYTES];
+    int device_count;
+};
 
 struct service_config {
     struct wire_description description; // as clients are told; the limits in it are kept
@@ -34,6 +41,8 @@ struct service_config {
     int descriptors_max;             // that this process may open
     struct device_rates rates;       // of the devices
     struct loop_lag *lag;            // of the loop that it runs on; borrowed
+    int host_count;                  // 1..HOSTS_MAX
+    struct service_host hosts[HOSTS_MAX];
 };
 
 #endif

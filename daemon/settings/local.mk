@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # How the daemon is set up.
 settings_sources =
+settings_sources += daemon/settings/choices.c daemon/settings/choices.h
 settings_sources += daemon/settings/guests.c
 settings_sources += daemon/settings/guests.h
+settings_sources += daemon/settings/host_list.c daemon/settings/host_list.h
 settings_sources += daemon/settings/listen.c
 settings_sources += daemon/settings/listen.h
 settings_sources += daemon/settings/metrics_address.c daemon/settings/metrics_address.h

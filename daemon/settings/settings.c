@@ -20,8 +20,6 @@
 #define IDLE_TIMEOUT_DEFAULT_NS (UINT64_C(600) * 1000000000)
 // Long enough for the kernel to take tens of GiB of memory down.
 #define KILL_TIMEOUT_DEFAULT_NS (UINT64_C(10) * 1000000000)
-// With less there is hardly a case that could run: the libraries take most of it.
-#define RANK_MEMORY_MIN         (INT64_C(256) << 20)
 #define USAGE_STATUS            64
 
 // ---- values ------------------------------------------------------------------------------------
@@ -80,16 +78,6 @@ static bool tls_clients_set(struct settings *c, const char *text)
     return path_set(c->listen.tls_clients, text);
 }
 
-// The place of the text among the names; -1: none.
-static int choice_find(const char *text, const char *const *names, int count)
-{
-    int found = -1;
-    for (int i = 0; i < count; i++)
-        if (strcmp(text, names[i]) == 0)
-            found = i;
-    return found;
-}
-
 static bool tls_version_min_set(struct settings *c, const char *text)
 {
     static const char *const names[] = {"1.2", "1.3"};
@@ -100,11 +88,7 @@ static bool tls_version_min_set(struct settings *c, const char *text)
 
 static bool backend_set(struct settings *c, const char *text)
 {
-    static const char *const names[] = {
-        [BACKEND_AUTO] = "auto", [BACKEND_CPU] = "cpu", [BACKEND_CUDA] = "cuda"};
-    int found = choice_find(text, names, sizeof(names) / sizeof(names[0]));
-    c->backend = found < 0 ? c->backend : (enum backend_choice)found;
-    return found >= 0;
+    return backend_parse(text, &c->backend);
 }
 
 static bool spares_set(struct settings *c, const char *text)
@@ -116,17 +100,32 @@ static bool spares_set(struct settings *c, const char *text)
     return found >= 0;
 }
 
-// A number alone is a count; "2-2" names the one GPU 2.
 static bool devices_set(struct settings *c, const char *text)
 {
-    int64_t count;
-    uint64_t named = 0;
-    if (integer_parse(text, 1, DEVICES_MAX, &count))
-        c->devices = (struct device_choice){.count = (int)count};
-    else if (strpbrk(text, ",-") && indices_parse(text, &named))
-        c->devices = (struct device_choice){.count = __builtin_popcountll(named), .named = named};
-    else
+    return devices_parse(text, &c->devices);
+}
+
+static bool hosts_set(struct settings *c, const char *text)
+{
+    return host_list_parse(text, &c->hosts.others);
+}
+
+static bool agents_listen_set(struct settings *c, const char *text)
+{
+    return agents_listen_parse(&c->hosts, text);
+}
+
+static bool agents_token_file_set(struct settings *c, const char *text)
+{
+    return path_set(c->hosts.token_file, text);
+}
+
+static bool mesh_port_set(struct settings *c, const char *text)
+{
+    int64_t port;
+    if (!integer_parse(text, 1, UINT16_MAX, &port))
         return false;
+    c->hosts.mesh_port = (int)port;
     return true;
 }
 
@@ -203,20 +202,12 @@ static bool rank_user_set(struct settings *c, const char *text)
 
 static bool rank_filter_set(struct settings *c, const char *text)
 {
-    static const char *const names[] = {
-        [FILTER_AUTO] = "auto", [FILTER_ON] = "on", [FILTER_OFF] = "off"};
-    int found = choice_find(text, names, sizeof(names) / sizeof(names[0]));
-    c->rank_filter = found < 0 ? c->rank_filter : (enum filter_choice)found;
-    return found >= 0;
+    return filter_parse(text, &c->rank_filter);
 }
 
 static bool rank_memory_set(struct settings *c, const char *text)
 {
-    int64_t bytes;
-    if (!bytes_parse(text, &bytes) || bytes < RANK_MEMORY_MIN)
-        return false;
-    c->rank_memory_bytes = bytes;
-    return true;
+    return rank_memory_parse(text, &c->rank_memory_bytes);
 }
 
 static bool start_timeout_set(struct settings *c, const char *text)
@@ -279,6 +270,18 @@ static const struct setting {
      "[all]",
      devices_set,
      "a count from 1 to " TEXT_OF(DEVICES_MAX) ", or GPUs such as 0,2-3, each once (2-2 is GPU 2)"},
+    {"hosts", "LIST",
+     "Run ranks on these hosts too, each with an agent, cpattn-agent(8): names and devices such as "
+     "node2=8,node3=8 [none]",
+     hosts_set,
+     "hosts such as node2=8,node3=8, each once, with 1 to " TEXT_OF(DEVICES_MAX) " devices"},
+    {"agents-listen", "URL", "Listen for the agents of hosts at tcp://HOST:PORT [nowhere]",
+     agents_listen_set, "tcp://HOST:PORT"},
+    {"agents-token-file", "PATH", "File with the secret of agents; required with hosts",
+     agents_token_file_set, "a path"},
+    {"mesh-port", "PORT",
+     "The TCP port on which ranks of other hosts reach those of this one [any that is free]",
+     mesh_port_set, "a port from 1 to 65535"},
     {"spares", "WHEN",
      "Keep a spare of each pool ready: on, off, or auto: on if all GPUs have 32 GiB or more [auto]",
      spares_set, "auto, on or off"},
@@ -538,6 +541,9 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
     if (status == STATUS_OK)
         status = listen_check(&config->listen, error);
     if (status == STATUS_OK)
+        status =
+            hosts_check(&config->hosts, config->guests.count + config->providers.count > 0, error);
+    if (status == STATUS_OK)
         status = rank_programs_find(config->rank_program, config->cuda_rank_program, error);
     if (status == STATUS_OK)
         status = guests_find_programs(&config->guests, error);
@@ -556,6 +562,14 @@ const char *settings_fixed_difference(const struct settings *a, const struct set
         return "socket";
     if (strcmp(a->listen.text, b->listen.text) != 0)
         return "listen";
+    if (!host_list_same(&a->hosts.others, &b->hosts.others))
+        return "hosts";
+    if (strcmp(a->hosts.listen_text, b->hosts.listen_text) != 0)
+        return "agents-listen";
+    if (strcmp(a->hosts.token_file, b->hosts.token_file) != 0)
+        return "agents-token-file";
+    if (a->hosts.mesh_port != b->hosts.mesh_port)
+        return "mesh-port";
     if (strcmp(a->metrics.text, b->metrics.text) != 0)
         return "metrics";
     if (a->backend != b->backend)

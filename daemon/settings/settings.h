@@ -9,26 +9,21 @@
 
 #include "common/log.h"
 #include "common/status.h"
+#include "daemon/settings/choices.h"
 #include "daemon/settings/guests.h"
+#include "daemon/settings/host_list.h"
 #include "daemon/settings/listen.h"
 #include "daemon/settings/metrics_address.h"
 #include "daemon/settings/provider_list.h"
 #include "daemon/settings/rank_user.h"
 #include "daemon/settings/user_list.h"
 
-enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
 enum spares_choice { SPARES_AUTO, SPARES_ON, SPARES_OFF };
-enum filter_choice { FILTER_AUTO, FILTER_ON, FILTER_OFF };
-
-// "4" or "0,2-3".
-struct device_choice {
-    int count;      // 1..DEVICES_MAX; 0: as many as there are
-    uint64_t named; // bit i: the GPU i; count is how many they are then. 0: none is named
-};
 
 struct settings {
     char socket[PATH_MAX];
     struct listen_config listen; // beside the socket
+    struct hosts_config hosts;   // for ranks on others
     struct metrics_address metrics;
     // Of cpattn-rank and cpattn-rank-cuda, absolute or relative to the working directory. The
     // second need not be there.

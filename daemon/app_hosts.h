@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The other hosts of a daemon: its settings for them, and the connection of agents to the service.
+#ifndef CPATTN_DAEMON_APP_HOSTS_H
+#define CPATTN_DAEMON_APP_HOSTS_H
+
+#include <ev.h>
+
+#include "daemon/machine/backend.h"
+#include "daemon/net/port.h"
+#include "daemon/nodes/nodes.h"
+#include "daemon/service/service.h"
+#include "daemon/settings/settings.h"
+
+struct app_hosts {
+    struct port port;    // of agents
+    struct nodes *nodes; // NULL: there are no other hosts
+};
+
+// This host and the others, for the service.
+void app_hosts_list(const struct settings *settings, const struct backend *backend,
+                    struct service_config *service);
+
+// Listens for agents, if there are to be any. On failure app_hosts_fini() cleans up.
+enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
+                           const struct settings *settings, const struct backend *backend,
+                           struct service *service, struct error *error) MUST_CHECK;
+
+// To be called when the service is gone. Takes one of fd -1.
+void app_hosts_fini(struct app_hosts *h);
+
+#endif

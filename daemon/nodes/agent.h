@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent: starts ranks of a daemon on another host and reports on them, over one connection that
+// it makes to the daemon. Decides nothing. Its ranks end with the connection: when that is closed,
+// broken or silent for 3 s they are killed, and the agent comes back when all of them are reaped.
+#ifndef CPATTN_DAEMON_NODES_AGENT_H
+#define CPATTN_DAEMON_NODES_AGENT_H
+
+#include <ev.h>
+
+#include "common/net_url.h"
+#include "common/token.h"
+#include "daemon/machine/backend.h"
+#include "daemon/nodes/node_wire.h"
+
+struct agent_config {
+    struct net_url daemon;
+    char daemon_text[NET_URL_TEXT_MAX];
+    char name[HOST_NAME_BYTES];
+    struct token token;
+    const struct backend *backend; // borrowed
+    const char *mesh_address;      // numeric, that ranks of other hosts reach those here at; NULL:
+                                   // where the daemon sees the connection come from
+    int mesh_port;                 // 0: any
+};
+
+struct agent;
+
+// UNAVAILABLE, RESOURCE_EXHAUSTED. Call on the main thread, before there are others.
+enum status agent_create(struct ev_loop *loop, const struct agent_config *config,
+                         struct agent **agent, struct error *error) MUST_CHECK;
+
+// Kills and reaps all ranks; logs and leaves those that cannot be reaped within 2 s. Takes NULL.
+void agent_destroy(struct agent *agent);
+
+#endif

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings of the agent, all of them options of its command.
+#ifndef CPATTN_DAEMON_NODES_AGENT_SETTINGS_H
+#define CPATTN_DAEMON_NODES_AGENT_SETTINGS_H
+
+#include <limits.h>
+
+#include "common/limits.h"
+#include "common/net_url.h"
+#include "common/status.h"
+#include "daemon/settings/settings.h"
+
+struct agent_settings {
+    char daemon_text[NET_URL_TEXT_MAX];
+    struct net_url daemon;
+    char name[HOST_NAME_BYTES];
+    char token_file[PATH_MAX];
+    char mesh_address[64]; // "": where the daemon sees the connection come from
+    int mesh_port;         // 0: any
+    struct settings host;  // what a daemon has for its host: backend, devices, ranks
+};
+
+// Handles --help and --version. Like argp, ends the process with status 64 and a sentence if an
+// option is wrong. INVALID_ARGUMENT, FAILED_PRECONDITION: what is missing.
+enum status agent_settings_read(struct agent_settings *settings, int argc, char **argv,
+                                struct error *error) MUST_CHECK;
+
+#endif

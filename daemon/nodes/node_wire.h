@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a daemon and the agents on its other hosts send each other: messages on a byte stream, each
+// a header and a body. Both come from one build, whose structs bodies are, and HELLO compares the
+// builds; both distrust the other all the same: lengths are checked before anything is read, and
+// what a struct says where it is used.
+#ifndef CPATTN_DAEMON_NODES_NODE_WIRE_H
+#define CPATTN_DAEMON_NODES_NODE_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/channel.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+#define NODE_MAGIC   UINT32_C(0x43504e44) // "CPND"; of another byte order it is another number
+#define NODE_VERSION 1
+
+// X(name, number, least and most bytes of the body)
+#define NODE_MESSAGE_LIST(X)                                                                       \
+    X(HELLO, 1, sizeof(struct node_hello),                                                         \
+      sizeof(struct node_hello)) /* agent, first: who it is */                                     \
+    X(WELCOME, 2, 0, 0)          /* daemon: it may stay */                                         \
+    X(REFUSED, 3, sizeof(struct node_fault), sizeof(struct node_fault)) /* daemon: and why */      \
+    X(BEAT, 4, 0, 0)                                                    /* both, each second */    \
+    X(START, 5, sizeof(struct node_start),                                                         \
+      sizeof(struct node_start)) /* daemon: ranks of a pool */                                     \
+    X(FRAME, 6, sizeof(struct node_frame), sizeof(struct node_frame) + CHANNEL_PAYLOAD_MAX)        \
+    /* both: a frame of a rank's channel, its payload behind it */                                 \
+    X(SIGNAL, 7, sizeof(struct node_order), sizeof(struct node_order))       /* daemon */          \
+    X(KILL, 8, sizeof(struct node_order), sizeof(struct node_order))         /* daemon */          \
+    X(STOP, 9, sizeof(struct node_order), sizeof(struct node_order))         /* daemon */          \
+    X(NOT_STARTED, 10, sizeof(struct node_fault), sizeof(struct node_fault)) /* agent */           \
+    X(DISTRUSTED, 11, sizeof(struct node_fault), sizeof(struct node_fault)) /* agent: of a rank */ \
+    X(ENDING, 12, sizeof(struct node_end), sizeof(struct node_end))         /* agent */            \
+    X(GONE, 13, sizeof(struct node_end), sizeof(struct node_end))           /* agent */            \
+    X(WROTE, 14, sizeof(struct node_rank), sizeof(struct node_rank) + NODE_WROTE_MAX)              \
+    /* agent: bytes of a rank's stderr */                                                          \
+    X(SEEN, 15, sizeof(struct node_seen), sizeof(struct node_seen)) /* agent: how a rank fares */
+
+enum node_message {
+#define NODE_ENUM(name, number, least, most) NODE_##name = number,
+    NODE_MESSAGE_LIST(NODE_ENUM)
+#undef NODE_ENUM
+};
+
+#define NODE_WROTE_MAX    8192
+#define NODE_ADDRESS_MAX  64 // of a numeric address with its NUL
+#define NODE_KEY_BYTES    16
+#define NODE_BUILD_ID_MAX 96
+
+struct node_header {
+    uint32_t length; // of the body
+    uint32_t type;   // enum node_message
+};
+
+struct node_hello {
+    uint32_t magic, version;
+    char build_id[NODE_BUILD_ID_MAX];
+    char token[TOKEN_BYTES_MAX + 1];
+    char name[HOST_NAME_BYTES];
+    char backend[16];
+    int32_t device_count;
+    uint32_t mesh_port;
+    char mesh_address[NODE_ADDRESS_MAX]; // "": where the connection comes from
+};
+
+// A rank of a pool; that alone where a whole pool is meant.
+struct node_rank {
+    uint32_t generation;
+    int32_t pool, rank;
+};
+
+struct node_fault {
+    struct node_rank at;
+    int32_t status; // enum status, not OK
+    char text[ERROR_TEXT_MAX];
+};
+
+struct node_start {
+    struct node_rank at;
+    int32_t implementation, world_size;
+    int32_t host;                    // the number of the host that gets this
+    uint8_t key[NODE_KEY_BYTES];     // that sockets between ranks are opened with
+    uint8_t hosts[WORLD_SIZE_MAX];   // of each rank, below HOSTS_MAX
+    int16_t devices[WORLD_SIZE_MAX]; // of each rank: which of its host's devices, from 0
+    struct {
+        uint32_t port;                  // 0: no rank is there
+        char address[NODE_ADDRESS_MAX]; // "": the daemon's, as the agent has reached it
+    } meet[HOSTS_MAX];                  // where ranks of other hosts find those of this one
+};
+
+struct node_frame {
+    struct node_rank at;
+    uint32_t type; // enum channel_type
+    uint64_t job;
+};
+
+struct node_order {
+    struct node_rank at;
+    int32_t number; // SIGNAL: of the signal
+};
+
+struct node_end {
+    struct node_rank at;
+    int32_t kind, number; // struct rank_end
+};
+
+struct node_seen {
+    struct node_rank at;
+    char state;              // of its process
+    uint8_t at_memory_limit; // 0 or 1
+    uint64_t word;           // struct progress
+};
+
+#define NODE_BODY_MAX (sizeof(struct node_frame) + CHANNEL_PAYLOAD_MAX)
+#define NODE_SIZE_MAX (sizeof(struct node_header) + NODE_BODY_MAX)
+
+// "HELLO" and so on; "?" for a number that is no type.
+const char *node_message_name(uint32_t type);
+
+// Whether a header can be one: OK, or DATA_LOSS with a sentence.
+enum status node_header_check(const struct node_header *header, struct error *error) MUST_CHECK;
+
+// The build that this one is.
+void node_build_id(char text[NODE_BUILD_ID_MAX]);
+
+// Whether `text` has its NUL within `size` and is printable ASCII.
+bool node_text_ok(const char *text, size_t size);
+
+// Checks a START: counts, hosts, devices. DATA_LOSS.
+enum status node_start_check(const struct node_start *start, struct error *error) MUST_CHECK;
+
+#endif

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of a pool are started, as the core has it.
+#ifndef CPATTN_DAEMON_SERVICE_PLACEMENT_H
+#define CPATTN_DAEMON_SERVICE_PLACEMENT_H
+
+#include "daemon/core/core.h"
+#include "daemon/pool/crew.h"
+#include "proto/wire.h"
+
+struct placement {
+    struct crew_start start; // refers to the lists
+    int hosts[WORLD_SIZE_MAX], slots[WORLD_SIZE_MAX], gpus[WORLD_SIZE_MAX];
+};
+
+// Of a START.
+void placement_make(const struct core *core, const struct wire_description *description,
+                    const struct action *start, struct placement *placement);
+
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks do, as events of the core.
+#ifndef CPATTN_DAEMON_SERVICE_RANK_EVENTS_H
+#define CPATTN_DAEMON_SERVICE_RANK_EVENTS_H
+
+#include "daemon/pool/crew.h"
+
+struct service;
+
+struct crew_handler rank_events_handler(struct service *s);
+
+#endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choices about a host's hardware and ranks, which the daemon and an agent have alike. Each parser
+// reads the whole text; false, with the output untouched, where it is anything else.
+#ifndef CPATTN_DAEMON_SETTINGS_CHOICES_H
+#define CPATTN_DAEMON_SETTINGS_CHOICES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
+enum filter_choice { FILTER_AUTO, FILTER_ON, FILTER_OFF };
+
+// "4" or "0,2-3".
+struct device_choice {
+    int count;      // 1..DEVICES_MAX; 0: as many as there are
+    uint64_t named; // bit i: the GPU i; count is how many they are then. 0: none is named
+};
+
+// The place of the text among the names; -1: none.
+int choice_find(const char *text, const char *const *names, int count);
+
+bool backend_parse(const char *text, enum backend_choice *choice);   // auto, cpu, cuda
+bool filter_parse(const char *text, enum filter_choice *choice);     // auto, on, off
+bool devices_parse(const char *text, struct device_choice *devices); // "2-2" names the one GPU 2
+bool rank_memory_parse(const char *text, int64_t *bytes);            // at least 256 MiB
+
+#endif

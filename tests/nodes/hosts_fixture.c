@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/nodes/hosts_fixture.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/runner.h"
+
+#define PATIENCE_MS 60000
+
+static const char *const names[HOSTS] = {"", "b", "c"};
+
+int hosts_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static void secret_write(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void daemon_begin(struct hosts *h)
+{
+    char url[64];
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", h->port);
+    const char *const arguments[] = {
+        "--devices",           "2",      "--hosts", "b=2,c=2", "--agents-listen", url,
+        "--agents-token-file", h->token, NULL};
+    daemon_start(&h->daemon, arguments);
+}
+
+void hosts_start(struct hosts *h)
+{
+    if (h->daemon.folder[0]) { // again, at the same place
+        daemon_begin(h);
+        return;
+    }
+    daemon_init(&h->daemon);
+    snprintf(h->token, sizeof(h->token), "%s/secret", h->daemon.folder);
+    snprintf(h->other_token, sizeof(h->other_token), "%s/other", h->daemon.folder);
+    secret_write(h->token, "a secret of agents\n");
+    secret_write(h->other_token, "a secret of others\n");
+    h->port = hosts_free_port();
+    daemon_begin(h);
+}
+
+// ---- agents ------------------------------------------------------------------------------------
+
+void hosts_agent_spawn(struct hosts *h, int host, int port, const char *token_file)
+{
+    char program[4096], url[64], log[160];
+    ck_assert(runner_build(program, sizeof(program), "cpattn-agent"));
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port);
+    snprintf(log, sizeof(log), "%s/agent-%s", h->daemon.folder, names[host]);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dup2(fd, STDERR_FILENO);
+        close_range(3, ~0U, 0);
+        execl(program, program, "--daemon", url, "--name", names[host], "--token-file", token_file,
+              "--backend", "cpu", "--devices", "2", (char *)NULL);
+        _exit(127);
+    }
+    h->agents[host] = pid;
+}
+
+static int lines_count(const char *path, const char *text)
+{
+    char line[9000];
+    int count = 0;
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file))
+        count += strstr(line, text) != NULL;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+void hosts_await_logged(const struct hosts *h, const char *text, int count)
+{
+    for (int waited = 0; lines_count(h->daemon.log, text) < count; waited += 5) {
+        ck_assert_msg(waited < PATIENCE_MS, "'%s' is not %d times in the log", text, count);
+        usleep(5000);
+    }
+}
+
+void hosts_agent_start(struct hosts *h, int host)
+{
+    char text[64];
+    snprintf(text, sizeof(text), "host_back host=%s ", names[host]);
+    int before = lines_count(h->daemon.log, text);
+    hosts_agent_spawn(h, host, h->port, h->token);
+    hosts_await_logged(h, text, before + 1);
+}
+
+void hosts_agent_signal(struct hosts *h, int host, int number)
+{
+    int status;
+    ck_assert_int_eq(kill(h->agents[host], number), 0);
+    if (number != SIGKILL && number != SIGTERM)
+        return;
+    ck_assert_int_eq(waitpid(h->agents[host], &status, 0), h->agents[host]);
+    ck_assert(number == SIGKILL || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    h->agents[host] = 0;
+}
+
+static struct daemon as_daemon(const struct hosts *h, int host)
+{
+    struct daemon d = h->daemon;
+    if (host > 0)
+        d.pid = h->agents[host];
+    return d;
+}
+
+int hosts_rank_count(const struct hosts *h, int host)
+{
+    const struct daemon d = as_daemon(h, host);
+    return daemon_rank_count(&d);
+}
+
+pid_t hosts_rank_pid(const struct hosts *h, int host, int world_size, int rank)
+{
+    const struct daemon d = as_daemon(h, host);
+    return daemon_rank_pid(&d, world_size, rank);
+}
+
+void hosts_stop(struct hosts *h)
+{
+    char log[160];
+    for (int host = 1; host < HOSTS; host++) {
+        if (h->agents[host])
+            hosts_agent_signal(h, host, SIGTERM);
+        snprintf(log, sizeof(log), "%s/agent-%s", h->daemon.folder, names[host]);
+        unlink(log);
+    }
+    if (h->daemon.pid)
+        ck_assert_int_eq(daemon_stop(&h->daemon), 0);
+    unlink(h->token);
+    unlink(h->other_token);
+    daemon_fini(&h->daemon);
+    memset(h, 0, sizeof(*h));
+}
+
+// ---- cases -------------------------------------------------------------------------------------
+
+struct wire_request hosts_request(int world_size, int nodes)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = world_size;
+    request.run.nodes = nodes;
+    return request;
+}
+
+struct wire_request hosts_request_long(int world_size, int nodes)
+{
+    struct wire_request request = daemon_request_long(world_size);
+    request.run.nodes = nodes;
+    return request;
+}
+
+void hosts_run_and_pass(struct hosts *h, int world_size, int nodes)
+{
+    const struct wire_request request = hosts_request(world_size, nodes);
+    struct wire_reply reply = daemon_call(&h->daemon, &request);
+    expect_pass(&reply);
+}

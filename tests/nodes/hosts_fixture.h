@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A daemon with agents of other hosts, all on this machine: hosts "b" and "c" of two devices each
+// beside the daemon's own two. Every function fails the running test when it cannot do its work.
+#ifndef CPATTN_TESTS_NODES_HOSTS_FIXTURE_H
+#define CPATTN_TESTS_NODES_HOSTS_FIXTURE_H
+
+#include "tests/daemon/daemon_fixture.h"
+
+#define HOSTS 3 // the daemon's own is 0
+
+struct hosts {
+    struct daemon daemon;
+    int port;            // where agents come in
+    pid_t agents[HOSTS]; // 0: none
+    char token[128], other_token[128];
+};
+
+// Two free TCP ports differ; somebody else may take one before it is used.
+int hosts_free_port(void);
+
+// Starts the daemon, without agents.
+void hosts_start(struct hosts *h);
+
+// Starts the agent of a host that reaches the daemon at this port, with a file of a secret; and
+// waits until the daemon has welcomed it.
+void hosts_agent_spawn(struct hosts *h, int host, int port, const char *token_file);
+void hosts_agent_start(struct hosts *h, int host);
+
+// Waits until the daemon's log has so many lines with the text.
+void hosts_await_logged(const struct hosts *h, const char *text, int count);
+
+// A signal to an agent; SIGKILL also waits for its end.
+void hosts_agent_signal(struct hosts *h, int host, int number);
+
+// Rank processes of a host, and the process of one of them (0: there is none).
+int hosts_rank_count(const struct hosts *h, int host);
+pid_t hosts_rank_pid(const struct hosts *h, int host, int world_size, int rank);
+
+// Stops all; nothing may be left.
+void hosts_stop(struct hosts *h);
+
+// A case over so many hosts, small and long.
+struct wire_request hosts_request(int world_size, int nodes);
+struct wire_request hosts_request_long(int world_size, int nodes);
+void hosts_run_and_pass(struct hosts *h, int world_size, int nodes);
+
+#endif

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# A daemon with agents of other hosts, over loopback.
+test_programs += tests/nodes/test_hosts
+tests_nodes_test_hosts_SOURCES = tests/nodes/test_hosts.c tests/nodes/hosts_fixture.c \
+    tests/nodes/hosts_fixture.h $(daemon_fixture)
+tests_nodes_test_hosts_LDADD = $(daemon_fixture_libs)
+
+test_scripts += tests/nodes/test_nodes_doc.sh

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases over several hosts: the same bits as on one, and faults of hosts. Agents and daemon share
+// this machine and meet over loopback.
+#include "tests/support/runner.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/nodes/hosts_fixture.h"
+
+static struct hosts h;
+
+static void setup(void)
+{
+    hosts_start(&h);
+    hosts_agent_start(&h, 1);
+    hosts_agent_start(&h, 2);
+}
+
+static void teardown(void)
+{
+    hosts_stop(&h);
+}
+
+static void await_no_ranks(int host)
+{
+    while (hosts_rank_count(&h, host) > 0)
+        usleep(1000);
+}
+
+// ---- cases -------------------------------------------------------------------------------------
+
+static uint64_t digest_of(struct wire_request request, int nodes)
+{
+    struct wire_request fresh = daemon_request(METHOD_RUN);
+    request.id = fresh.id;
+    request.run.nodes = nodes;
+    struct wire_reply reply = daemon_call(&h.daemon, &request);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
+    uint64_t digest = reply.result.digest;
+    wire_reply_fini(&reply);
+    return digest;
+}
+
+static void same_on(int world_size, int nodes, enum case_comm comm)
+{
+    struct wire_request request = hosts_request(world_size, 1);
+    request.run.comm = comm;
+    request.run.heads = request.run.kv_heads = world_size;
+    request.run.seqlen_q = request.run.seqlen_kv = 32 * world_size;
+    uint64_t one = digest_of(request, 1);
+    ck_assert_uint_ne(one, 0);
+    ck_assert_uint_eq(digest_of(request, nodes), one);
+}
+
+START_TEST(test_cases_give_the_bits_of_one_host)
+{
+    same_on(2, 2, COMM_P2P);
+    same_on(4, 2, COMM_P2P);
+    same_on(4, 2, COMM_ALL_GATHER);
+    same_on(6, 3, COMM_A2A);
+    same_on(8, 2, COMM_A2A_P2P);
+    ck_assert_int_gt(hosts_rank_count(&h, 1), 0);
+}
+END_TEST
+
+// ---- faults ------------------------------------------------------------------------------------
+
+// Begins a case over all hosts and waits until it runs.
+static struct call long_begin(void)
+{
+    const struct wire_request request = hosts_request_long(6, 3);
+    struct call call = daemon_call_begin(&h.daemon, &request);
+    daemon_await_running(&h.daemon, 1);
+    return call;
+}
+
+static void long_end(struct call *call, const char *text)
+{
+    struct wire_reply reply = daemon_call_end(call);
+    expect_status(&reply, STATUS_ABORTED);
+    expect_text(reply.message, text);
+    wire_reply_fini(&reply);
+}
+
+START_TEST(test_rank_of_another_host_is_killed)
+{
+    struct call call = long_begin();
+    ck_assert_int_eq(kill(hosts_rank_pid(&h, 2, 6, 4), SIGKILL), 0);
+    long_end(&call, "rank 4 of 6 was killed by signal 9 (SIGKILL)");
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+START_TEST(test_rank_of_another_host_is_killed_at_rest)
+{
+    hosts_run_and_pass(&h, 6, 3);
+    ck_assert_int_eq(kill(hosts_rank_pid(&h, 1, 6, 2), SIGKILL), 0);
+    hosts_await_logged(&h, "pool_kill world=6", 1);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+START_TEST(test_rank_of_another_host_is_stopped)
+{
+    struct wire_request request = hosts_request_long(6, 3);
+    request.timeout_ns = UINT64_C(2000000000);
+    struct call call = daemon_call_begin(&h.daemon, &request);
+    daemon_await_running(&h.daemon, 1);
+    ck_assert_int_eq(kill(hosts_rank_pid(&h, 2, 6, 5), SIGSTOP), 0);
+    struct wire_reply reply = daemon_call_end(&call);
+    expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.message, "rank 5");
+    wire_reply_fini(&reply);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+START_TEST(test_agent_is_killed)
+{
+    struct call call = long_begin();
+    hosts_agent_signal(&h, 2, SIGKILL);
+    long_end(&call, "host c was lost");
+    hosts_run_and_pass(&h, 4, 2); // the others work on
+    hosts_agent_start(&h, 2);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+START_TEST(test_agent_is_stopped)
+{
+    struct call call = long_begin();
+    hosts_agent_signal(&h, 2, SIGSTOP);
+    long_end(&call, "host c was lost");
+    hosts_run_and_pass(&h, 4, 2);
+    hosts_agent_signal(&h, 2, SIGCONT);
+    hosts_await_logged(&h, "host_back host=c", 2);
+    ck_assert_int_eq(hosts_rank_count(&h, 2), 0);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+START_TEST(test_daemon_is_killed)
+{
+    struct call call = long_begin();
+    kill(h.daemon.pid, SIGKILL);
+    await_no_ranks(1);
+    await_no_ranks(2);
+    nng_aio_cancel(call.aio);
+    nng_aio_wait(call.aio);
+    nng_aio_free(call.aio);
+    nng_ctx_close(call.context);
+    nng_close(h.daemon.client);
+    h.daemon.connected = false;
+    ck_assert_int_eq(waitpid(h.daemon.pid, NULL, 0), h.daemon.pid);
+    hosts_start(&h);
+    hosts_await_logged(&h, "host_back", 2);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+// ---- the connection ----------------------------------------------------------------------------
+
+// Passes on what comes, both ways, until it is killed. Stopped it is a cable that is cut.
+static void relay(int listener, int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (;;) {
+        int a = accept(listener, NULL, NULL), b = socket(AF_INET, SOCK_STREAM, 0);
+        bool open = connect(b, (struct sockaddr *)&to, sizeof(to)) == 0;
+        while (open) {
+            struct pollfd ends[2] = {{.fd = a, .events = POLLIN}, {.fd = b, .events = POLLIN}};
+            char data[65536];
+            poll(ends, 2, -1);
+            for (int i = 0; i < 2 && open; i++) {
+                ssize_t got = ends[i].revents ? read(ends[i].fd, data, sizeof(data)) : -2;
+                open = got == -2 || (got > 0 && write(ends[1 - i].fd, data, (size_t)got) == got);
+            }
+        }
+        close(a);
+        close(b);
+    }
+}
+
+static pid_t relay_start(int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    const int on = 1;
+    *port = hosts_free_port();
+    at.sin_port = htons((uint16_t)*port);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(listen(listener, 8), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGPIPE, SIG_IGN);
+        relay(listener, h.port);
+    }
+    close(listener);
+    return pid;
+}
+
+START_TEST(test_connection_is_cut_and_heals)
+{
+    int port;
+    pid_t cable = relay_start(&port);
+    hosts_agent_signal(&h, 2, SIGTERM);
+    hosts_agent_spawn(&h, 2, port, h.token);
+    hosts_await_logged(&h, "host_back host=c", 2);
+    struct call call = long_begin();
+    kill(cable, SIGSTOP);
+    long_end(&call, "host c was lost");
+    await_no_ranks(2); // they end though nobody can tell the agent to
+    hosts_run_and_pass(&h, 4, 2);
+    kill(cable, SIGCONT);
+    hosts_await_logged(&h, "host_back host=c", 3);
+    hosts_run_and_pass(&h, 6, 3);
+    hosts_agent_signal(&h, 2, SIGTERM);
+    kill(cable, SIGKILL);
+    ck_assert_int_eq(waitpid(cable, NULL, 0), cable);
+}
+END_TEST
+
+START_TEST(test_agent_with_another_secret_is_refused)
+{
+    hosts_agent_signal(&h, 2, SIGTERM);
+    hosts_agent_spawn(&h, 2, h.port, h.other_token);
+    hosts_await_logged(&h, "agent_refused", 2); // and it tries again
+    hosts_agent_signal(&h, 2, SIGKILL);
+    hosts_agent_start(&h, 2);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+static int connect_to(int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+// Waits for the end of a connection that has sent this.
+static void strange(int port, const void *data, size_t size)
+{
+    char answer[4096];
+    int fd = connect_to(port);
+    ck_assert_int_eq(send(fd, data, size, MSG_NOSIGNAL), (ssize_t)size);
+    while (recv(fd, answer, sizeof(answer), 0) > 0)
+        ;
+    close(fd);
+}
+
+static int mesh_port_of(const char *host)
+{
+    char line[1024], text[64];
+    int port = 0;
+    FILE *file = fopen(h.daemon.log, "re");
+    snprintf(text, sizeof(text), "host_back host=%s", host);
+    while (fgets(line, sizeof(line), file))
+        if (strstr(line, text))
+            sscanf(strstr(line, "mesh_port="), "mesh_port=%d", &port);
+    fclose(file);
+    return port;
+}
+
+START_TEST(test_strangers_are_dropped)
+{
+    char bytes[4096];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)rand();
+    strange(h.port, bytes, sizeof(bytes));
+    strange(h.port, "\x08\0\0\0\x04\0\0\0\x01\0\0\0\x02\0\0\0", 16); // a beat too long
+    strange(h.port, "\0\0\0\0\x02\0\0\0", 8);                        // WELCOME
+    strange(mesh_port_of("b"), bytes, 32);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+// ---- settings ----------------------------------------------------------------------------------
+
+static void refused(const char *const *arguments, const char *text)
+{
+    char output[4096];
+    ck_assert_int_eq(daemon_run(arguments, output, sizeof(output)), 64);
+    expect_text(output, text);
+}
+
+START_TEST(test_settings_that_do_not_go_together)
+{
+    const char *const bare[] = {"--hosts", "b=2", NULL};
+    const char *const open[] = {"--hosts", "b=2", "--agents-listen", "tcp://127.0.0.1:1", NULL};
+    const char *const none[] = {"--agents-listen", "tcp://127.0.0.1:1", NULL};
+    const char *const twice[] = {"--hosts", "b=2,b=3", NULL};
+    const char *const guest[] = {
+        "--hosts", "b=2",         "--agents-listen",     "tcp://127.0.0.1:1",
+        "--guest", "g=/bin/true", "--agents-token-file", "/none",
+        NULL};
+    refused(bare, "agents-listen");
+    refused(open, "agents-token-file");
+    refused(none, "hosts");
+    refused(twice, "--hosts: value 'b=2,b=3'");
+    refused(guest, "guests");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("hosts");
+    TCase *cases = tcase_create("cases");
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_set_timeout(cases, 120);
+    tcase_add_test(cases, test_cases_give_the_bits_of_one_host);
+    tcase_add_test(cases, test_rank_of_another_host_is_killed);
+    tcase_add_test(cases, test_rank_of_another_host_is_killed_at_rest);
+    tcase_add_test(cases, test_rank_of_another_host_is_stopped);
+    tcase_add_test(cases, test_agent_is_killed);
+    tcase_add_test(cases, test_agent_is_stopped);
+    tcase_add_test(cases, test_daemon_is_killed);
+    tcase_add_test(cases, test_connection_is_cut_and_heals);
+    tcase_add_test(cases, test_agent_with_another_secret_is_refused);
+    tcase_add_test(cases, test_strangers_are_dropped);
+    suite_add_tcase(s, cases);
+    TCase *settings = tcase_create("settings");
+    tcase_add_test(settings, test_settings_that_do_not_go_together);
+    suite_add_tcase(s, settings);
+    return runner_run(s);
+}
