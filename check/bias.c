@@ -6,7 +6,7 @@
 #include "check/state.h"
 #include "plan/bias.h"
 
-// Whether sequences share the rows, each of which belongs to a position.
+// Whether sequences share the rows. Then a row belongs to a position.
 static bool of_positions(const struct cp_case *c)
 {
     return bias_has_queries(c) && !bias_has_batch(c);
@@ -42,8 +42,8 @@ static void queries_make(const struct rows *rows, struct bias_lines *lines)
     memcpy(lines->line_of_query, lines->line_of_row, (size_t)rows->count * sizeof(int64_t));
 }
 
-// The row of a position in the order in which they first come, kept in line_of_position[] until all
-// are known; then lines are numbered by position.
+// The row of a position, numbered by first appearance and kept in line_of_position[]. When all are
+// known, lines are numbered by position.
 static void positions_make(const struct cp_case *c, const struct rows *rows,
                            struct bias_lines *lines)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk over the tokens of a case, in the pieces and the order in which the ranks of a daemon
-// verify them: figures then agree to the last bit.
+// The walk over the tokens of a case, in the pieces and the order of a daemon's ranks, so that
+// figures agree to the last bit.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "judge/cpu/verify.h"
 #include "plan/bias.h"
 
-// Tokens of others between two of the check's that are computed with them: cheaper than to begin
-// anew.
+// A gap of up to so many tokens between two of the check's tokens is computed too: cheaper than a
+// new start.
 #define GAP_MAX 63
 
-// Numbers that are kept of a query.
+// Numbers kept for each query.
 enum { STATISTIC_LSE, STATISTIC_DELTA, STATISTIC_DELTA_TWIN, STATISTICS };
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ static enum status statistics_alloc(struct census *x, struct error *error)
                      "no memory for what is known of %lld queries", (long long)tokens);
 }
 
-// Whether the bias has lines that queries of other ranks add to.
+// Whether queries of other ranks add to lines of the bias.
 static bool bias_is_shared(const struct cp_case *c)
 {
     return !bias_has_queries(c) || !bias_has_batch(c);
@@ -124,7 +124,7 @@ void census_fini(struct census *x)
 
 // ---- statistics ---------------------------------------------------------------------------------
 
-// Those of one kind: of a sequence head by head, the sequences one behind the other.
+// The numbers of one kind: head by head for each sequence, one sequence after the other.
 static double *statistic_at(const struct census *x, int which, int32_t sequence, int head)
 {
     const struct cpattn_check *check = x->check;
@@ -153,10 +153,10 @@ static void statistics_put(struct census *x, const struct position_range *s)
 
 // ---- what is expected ---------------------------------------------------------------------------
 
-// What one token is to the walk. Tokens that follow each other and are the same make a piece.
+// What the walk knows of a token. Consecutive tokens with equal properties make a piece.
 struct token {
-    int64_t row;  // -1: not of the check
-    int64_t line; // of the bias; -1: none that is wanted
+    int64_t row;  // -1: not a token of the check
+    int64_t line; // of the bias; -1: none is wanted
 };
 
 static struct token token_of(const struct census *x, enum shard_side side, int32_t sequence,
@@ -169,7 +169,7 @@ static struct token token_of(const struct census *x, enum shard_side side, int32
     return t;
 }
 
-// Where the sums of a range go, whose first token is `t`.
+// The destination of the sums of a range that begins with token `t`.
 static struct expected_sums sums_of(const struct census *x, const struct position_range *s,
                                     int rank, struct token t)
 {
@@ -258,7 +258,7 @@ static enum status piece_visit(const struct walk *w, const struct position_range
     return status;
 }
 
-// Whether all tokens of a piece have to be the same, for the sums that they add to.
+// Whether all tokens of a piece must add to the same sums.
 static bool is_exact(const struct census *x)
 {
     return x->wants_sums && (x->bias || x->check->sums == CPATTN_SUMS_OWN);
@@ -270,7 +270,7 @@ static bool follows(const struct census *x, struct token last, struct token next
     return (next.row >= 0) == (last.row >= 0) && next.line == last.line + lines;
 }
 
-// Tokens from `position` on, up to `end`, that are computed together.
+// Number of tokens from `position` on, up to `end`, that are computed together.
 static int64_t exact_length(const struct walk *w, int32_t sequence, int64_t position, int64_t end)
 {
     struct token last = token_of(w->x, w->side, sequence, position);

@@ -22,7 +22,7 @@ static struct {
     char reason[ERROR_TEXT_MAX];
 } part = {.once = PTHREAD_ONCE_INIT};
 
-// Beside this library, else where the system looks.
+// Looks beside this library first, then where the system looks.
 static void *part_open(void)
 {
     Dl_info own;

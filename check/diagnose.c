@@ -42,7 +42,7 @@ static void search_fini(struct search *s)
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Rows between two heads of LSE, as they are asked for.
+// The distance of two heads of LSE in rows.
 static int64_t lse_rows(const struct cpattn_check *check)
 {
     const struct rows *rows = &check->rows[SIDE_Q];
@@ -58,14 +58,13 @@ static bool heads_read(const struct search *s, enum cpattn_tensor tensor, int64_
                        int64_t count, float *values)
 {
     if (s->check->sums == CPATTN_SUMS_OWN)
-        return false; // the suspicions are about sums over all queries
+        return false; // diagnosis of these tensors needs the sums over all queries
     for (int64_t i = 0; i < count; i++)
         array_read(s->check, tensor, &s->results[tensor], 0, (int)(first + i), values + i);
     return true;
 }
 
-// Elements are those of the rank's share (plan/bias.h), whose rows the caller has in the same
-// order.
+// Elements of the rank's share (plan/bias.h). The caller's rows have the same order.
 static bool bias_read(const struct search *s, int64_t first, int64_t count, float *values)
 {
     struct cpattn_check *check = s->check;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of the caller's arrays.
+// Access to elements of the caller's arrays.
 #include "check/device.h"
 #include "check/state.h"
 #include "judge/dtype.h"

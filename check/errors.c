@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors as the caller gets them.
+// Errors in the form of the public interface.
 #include <stdio.h>
 
 #include "check/state.h"

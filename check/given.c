@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of the caller's in the place of drawn ones.
+// The caller's inputs instead of drawn ones.
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ static enum status given_make(const struct cpattn_check *check, const struct cpa
     return status;
 }
 
-// How many are there: none, or all that the case has.
+// Number of given inputs: none, or all that the case has.
 static enum status inputs_check(const struct cp_case *c, const struct cpattn_array *inputs,
                                 int count, int *there, struct error *error)
 {
@@ -119,7 +119,7 @@ enum cpattn_status cpattn_check_give(struct cpattn_check *check, const struct cp
         check->given = given;
         check->given_count++;
         check->c.source = given ? &given->source : NULL;
-        room_fini(&check->room); // it keeps inputs
+        room_fini(&check->room); // the room caches inputs
     }
     return status_public(status, &reason, error);
 }

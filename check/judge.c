@@ -63,7 +63,7 @@ static void judging_fini(struct judging *g)
         }
 }
 
-// What is expected of row i of a range.
+// The expected values of row i of a range.
 static struct tally_expected expected_row(const struct cpattn_check *check,
                                           enum cpattn_tensor tensor, const struct position_range *s,
                                           const struct expected_rows *e, int64_t i)
@@ -171,7 +171,7 @@ static void judged_append(struct judging *g, struct judged *j, struct cpattn_che
         verdict_append(v, &tally->figures);
     }
     if (j->tensor == CPATTN_TENSOR_LSE)
-        return; // nobody reads that of padding
+        return; // LSE of padding is never read
     struct figures padding = padding_judge(g, j);
     if (padding.elements > 0)
         verdict_append(v, &padding);
@@ -193,7 +193,7 @@ static enum status judging_init(struct judging *g, enum shard_side side,
     return status;
 }
 
-// Where queries are walked over for the sake of sums or keys, there may be none to judge.
+// Queries may be walked only for sums or keys; then there may be nothing to judge.
 static enum status side_judge(struct census *x, enum shard_side side,
                               const struct cpattn_array *results, struct cpattn_check_verdict *v,
                               struct error *error)
@@ -214,7 +214,7 @@ static enum status side_judge(struct census *x, enum shard_side side,
     return status;
 }
 
-// Fills one array for each tensor; those that are not there have no memory. Inputs are left out.
+// Fills one array for each tensor. Missing tensors have no memory; inputs are ignored.
 static enum status results_take(const struct cpattn_check *check,
                                 const struct cpattn_array *results, int count,
                                 struct cpattn_array taken[CPATTN_TENSORS],

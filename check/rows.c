@@ -59,7 +59,7 @@ static int rows_compare(const void *a, const void *b, void *context)
     return 0;
 }
 
-// By sequence and position alone.
+// Compares by sequence and position only.
 static int padding_compare(const void *a, const void *b, void *context)
 {
     const struct rows *rows = context;
@@ -69,7 +69,7 @@ static int padding_compare(const void *a, const void *b, void *context)
     return (rows->position[x] > rows->position[y]) - (rows->position[x] < rows->position[y]);
 }
 
-// Fills row_of[], or names the two rows that are the same token.
+// Fills row_of[]. Fails and names two rows if both are the same token.
 static enum status rows_index(const struct cp_case *c, enum shard_side side, struct rows *rows,
                               struct error *error)
 {

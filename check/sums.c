@@ -43,7 +43,7 @@ static void bias_fini(struct bias_judging *b)
     free(b->twins);
 }
 
-// RMS of what cancels in an element.
+// RMS of the terms that cancel in an element.
 static double bias_terms(const struct census *x, const struct cpattn_shape *shape)
 {
     const struct cp_case *c = &x->check->c;
@@ -54,7 +54,7 @@ static double bias_terms(const struct census *x, const struct cpattn_shape *shap
     return sqrt(squares / (elements > 1 ? elements : 1));
 }
 
-// What is expected of a row and head, or NULL for rows of padding.
+// The expected values of a row and head; NULL for padding.
 static const double *bias_sums(const struct census *x, const double *sums, int64_t row, int head)
 {
     const struct bias_lines *lines = &x->check->bias;
@@ -91,7 +91,7 @@ static void bias_pass(struct bias_judging *b, bool again, struct tally *tally)
             bias_row(b, row, head, again, tally);
 }
 
-// The row's number becomes its place.
+// Replaces the row's number by its place.
 static void bias_place(const struct cpattn_check *check, struct element *at)
 {
     if (at->position < 0)

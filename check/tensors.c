@@ -6,7 +6,7 @@
 #include "check/state.h"
 #include "plan/bias.h"
 
-// What a tensor has a row for, and what its elements are.
+// What a row of a tensor belongs to, and the type of its elements.
 enum rows_of { ROWS_TOKENS, ROWS_BIAS, ROWS_ONE };
 enum kind { KIND_INPUT, KIND_RESULT, KIND_GRADIENT };
 enum width { WIDTH_QK, WIDTH_V, WIDTH_ONE, WIDTH_KEYS };
@@ -71,7 +71,7 @@ enum case_dtype tensor_dtype(const struct cp_case *c, enum cpattn_tensor tensor)
     return tensors[tensor].width == WIDTH_ONE ? DTYPE_FP32 : c->dtype;
 }
 
-// Whether the case has what the tensor is of.
+// Whether the case has the tensor.
 static bool has_feature(const struct cp_case *c, enum cpattn_tensor tensor)
 {
     if (tensors[tensor].rows == ROWS_BIAS)
@@ -171,8 +171,8 @@ static int64_t magnitude(int64_t stride)
     return stride == INT64_MIN ? INT64_MAX : llabs(stride);
 }
 
-// Whether elements of different rows and heads are sure to lie apart: each stride steps over all
-// that smaller ones reach.
+// Whether elements of different rows and heads cannot overlap: each stride is larger than the
+// extent of all smaller strides.
 static bool extents_fit(struct extent extents[3], int64_t dim)
 {
     int64_t reach = dim, step;

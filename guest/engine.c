@@ -13,8 +13,8 @@
 #include "guest/state.h"
 #include "rank/swap.h"
 
-// How long a rank whose function has failed waits for the others to come out of theirs. They may
-// sit in an exchange with it that will never be, and then the sooner it is known the better.
+// How long a rank whose function has failed waits until the functions of the others return. They
+// may wait in an exchange with it that never completes; then the failure must be reported soon.
 #define STEP_GRACE_NS (2 * NS_PER_S)
 #define STEP_LOOK_MS  100
 
@@ -22,7 +22,7 @@ const struct cpattn_guest *guest_program;
 
 struct guest {
     struct engine base;
-    struct engine *own; // of the base kind
+    struct engine *own; // the CPU or CUDA engine that it extends
     struct cpattn_guest_place place;
     pid_t pid;
     int folder; // the working directory
@@ -60,8 +60,8 @@ static enum status guest_verify(struct engine *e, struct job *j, struct error *e
     return own->ops->verify(own, j, error);
 }
 
-// What a function that has failed left on the device may wait for ranks that will not come; but its
-// error may be one of the device.
+// Work that a failed function left on the device may wait for other ranks forever. But the
+// function's error may be an error of the device.
 static enum status guest_wait(struct engine *e, const struct cpattn_guest_job *job, bool failed,
                               struct error *error)
 {
@@ -101,11 +101,11 @@ static void guest_destroy(struct engine *e)
 
 // ---- the guest's function ----
 
-// What a rank tells the others of its function.
+// What a rank tells the others about its function.
 enum outcome { OUTCOME_RETURNED, OUTCOME_WITH_LSE, OUTCOME_FAILED };
 
-// Swaps one byte with each rank. *late: somebody has not come after STEP_GRACE_NS, which matters
-// only if `hurried`.
+// Exchanges one byte with each rank. *late: a rank did not answer within STEP_GRACE_NS; only if
+// `hurried`.
 static enum status outcomes_swap(const struct job *j, bool hurried, const char *mine,
                                  char theirs[WORLD_SIZE_MAX], bool *late, struct error *error)
 {
@@ -145,7 +145,7 @@ static void refusal_set(const struct job *j, const struct cpattn_guest_job *job,
     snprintf(refusal->text, sizeof(refusal->text), "%s", failed ? job->text : "");
 }
 
-// All ranks are here.
+// Waits for all ranks.
 static void outcomes_judge(struct job *j, struct cpattn_guest_job *job,
                            const char outcomes[WORLD_SIZE_MAX])
 {
@@ -200,7 +200,7 @@ static enum status guest_execute(struct engine *e, struct job *j, struct error *
         .j = j, .engine = g->own, .place = &g->place, .start_ns = clock_now_ns()};
     job_phase(j, REPORT_FORWARD);
     bool failed = guest_program->attend(&job, guest_program->context) != 0;
-    // The function has made a copy of the process, which comes here as well.
+    // The function has forked, and the child has returned here, too.
     if (getpid() != g->pid)
         _exit(EXIT_SUCCESS);
     if (g->folder >= 0 && fchdir(g->folder) != 0)
@@ -230,7 +230,7 @@ static const struct engine_ops guest_ops = {
     .destroy = guest_destroy,
 };
 
-// A port of this machine that nobody else can get while the socket is open.
+// A port of this machine that is reserved while the socket is open.
 static enum status listener_open(struct cpattn_guest_place *place, struct error *error)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

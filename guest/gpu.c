@@ -8,8 +8,8 @@
 #include "guest/state.h"
 #include "rank/cuda/engine.h"
 
-// The engine leaves the devices of the pool visible, before anything of CUDA. Where the guest's
-// code was there first, all of them are seen, and the own one has another number.
+// Before CUDA starts, the engine restricts the visible devices to those of the pool. If the guest's
+// code started CUDA first, all devices are visible, and the own one has another number.
 static enum status devices_check(struct error *error)
 {
     int seen = 0, wanted = 1;

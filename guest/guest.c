@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public functions: the process of a guest, and what its function may ask for.
+// The public functions: the guest's process, and queries for its function.
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -19,8 +19,7 @@
 // RANK WORLD GENERATION PARENT_PID DEVICE
 #define NUMBERS    5
 
-// Copies of this process that the guest makes have no business with the daemon and the other ranks,
-// and must not keep their sockets open.
+// Forks of this process must not keep the sockets of the daemon and the other ranks open.
 static int descriptors; // from CHANNEL_FD on
 
 static void descriptors_drop(void)
@@ -37,7 +36,7 @@ static int usage(void)
     return EXIT_USAGE;
 }
 
-// The other library with these functions, which lies beside this one and has the CUDA engine.
+// The library beside this one that has the same functions and the CUDA engine.
 #define GPU_LIBRARY "libcpattn-guest-cuda.so.0"
 
 typedef int main_function(const struct cpattn_guest *guest);
@@ -63,7 +62,7 @@ static main_function *gpu_main(void)
 static int serve(int count, char **arguments, const struct cpattn_guest *guest,
                  const struct engine_kind *kind)
 {
-    unsetenv("CPATTN_GUEST"); // programs that the guest starts are no ranks
+    unsetenv("CPATTN_GUEST"); // programs that the guest starts are not ranks
     descriptors = 2 + atoi(arguments[2]);
     pthread_atfork(NULL, NULL, descriptors_drop);
     guest_program = guest;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A guest brings its own process group and perhaps its own NCCL, of another version: the library
-// has none.
+// The library has no NCCL: a guest brings its own process group, and perhaps another version of
+// NCCL.
 #include "transport/nccl.h"
 
 enum status transport_nccl_create(struct transport *control, cudaStream_t stream,

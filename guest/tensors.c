@@ -19,7 +19,7 @@ static const struct {
     enum buffer_role role;
     enum shard_side side;
     bool is_wide;   // of head_dim_v
-    bool is_second; // behind K or dK in its buffer
+    bool is_second; // follows K or dK in its buffer
 } tensors[] = {
     {"q", KIND_ROWS, BUFFER_INPUT_Q, SIDE_Q, false, false},
     {"k", KIND_ROWS, BUFFER_INPUT_KV, SIDE_KV, false, false},

@@ -60,8 +60,7 @@ static enum status nccl_failed(struct nccl_transport *n, ncclResult_t result, co
 
 // ---- calls that go on in the background ----
 
-// A communicator takes no call before it is through with the last one, whose outcome this waits
-// for.
+// Waits for the result of the last call: a communicator takes no other call before that.
 static ncclResult_t call_settle(const struct nccl_transport *n, ncclResult_t result,
                                 uint64_t limit_ns)
 {
@@ -90,7 +89,7 @@ static enum status messages_check(const struct nccl_transport *n, const struct m
     return STATUS_OK;
 }
 
-// The first message from `at` on that moves something to or from the own rank on this side.
+// The first message from `at` on whose side moves bytes to or from the own rank.
 static int own_next(const struct nccl_transport *n, const struct message *messages, int count,
                     int at, bool sends)
 {
@@ -148,7 +147,7 @@ static enum status group_put(struct nccl_transport *n, const struct message *mes
     for (int i = 0; i < count && goes(result); i++)
         if (messages[i].peer != n->base.rank)
             result = message_put(n, &messages[i]);
-    // The group is to be closed whatever has become of it.
+    // The group must be closed even after an error.
     ncclResult_t end = ncclGroupEnd();
     if (goes(result))
         result = call_settle(n, end, UINT64_MAX);
@@ -227,8 +226,8 @@ static int nccl_lost_peer(const struct transport *t)
 
 // ---- life ----
 
-// A communicator that has failed may wait for its peers for ever; the process is about to end, and
-// the driver cleans up.
+// A failed communicator may wait for its peers forever. The process ends soon, and the driver
+// cleans up.
 static void comm_leave(struct nccl_transport *n)
 {
     if (!n->comm || n->failed)

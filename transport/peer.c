@@ -13,7 +13,7 @@
 
 // Windows are allocated in these steps.
 #define WINDOW_STEP ((size_t)32 << 20)
-// A whole allocation of the driver's: a smaller one would share its mapping with others.
+// The size of a driver's allocation: a smaller one would share its mapping with others.
 #define FLAGS_BYTES ((size_t)2 << 20)
 
 // Counters in the memory of one rank, raised by the others; those of captured exchanges are 1 or 0.
@@ -104,7 +104,7 @@ static enum status memory_map(struct peer_transport *p, void *own, void *places[
 
 // ---- windows ------------------------------------------------------------------------------------
 
-// Others must have let go of a window before it is freed.
+// All peers must unmap a window before it is freed.
 static enum status windows_close(struct peer_transport *p, struct error *error)
 {
     bool all;
@@ -261,7 +261,7 @@ enum status transport_peer_announce(struct transport *t, const struct peer_landi
 
 // ---- an exchange --------------------------------------------------------------------------------
 
-// What an exchange has to do with one peer.
+// The part of an exchange with one peer.
 struct traffic {
     size_t send_bytes, receive_bytes;
 };
@@ -327,7 +327,7 @@ static cudaError_t message_put(struct remote *r, const struct message *m, size_t
                            r->stream);
 }
 
-// Everything that goes to one peer, on a stream of its own, when its places are free.
+// Sends everything to one peer on its own stream, as soon as the peer's places are free.
 static cudaError_t peer_send(struct peer_transport *p, int peer, const struct message *messages,
                              int count)
 {
@@ -359,7 +359,8 @@ static cudaError_t own_copy(const struct peer_transport *p, const struct message
     return result;
 }
 
-// First every peer is told that its places are free, so that nobody waits for a rank that waits.
+// First tells every peer that its places are free, so that ranks do not wait for each other in a
+// circle.
 static cudaError_t peers_tell(struct peer_transport *p, const struct traffic *traffic)
 {
     int world_size = p->base.world_size, rank = p->base.rank;
@@ -375,8 +376,8 @@ static cudaError_t peers_tell(struct peer_transport *p, const struct traffic *tr
     return stream_words_put(p->run, &ready, p->stream);
 }
 
-// All that is sent has left, then all that is received is there. The other way round, branches of a
-// graph that share a queue of the device could wait for each other.
+// Waits for the sends, then for the receives. In the other order, branches of a graph that share a
+// hardware queue could wait for each other.
 static cudaError_t peers_join(struct peer_transport *p, const struct traffic *traffic)
 {
     struct stream_words arrived;
@@ -468,7 +469,7 @@ static int peer_lost_peer(const struct transport *t)
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// The process is about to end: what others have mapped of it is the driver's to clean up.
+// The process ends soon, and the driver cleans up what others have mapped.
 static void peer_destroy(struct transport *t)
 {
     if (!t)

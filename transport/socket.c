@@ -12,8 +12,8 @@
 #include "common/limits.h"
 #include "transport/transport.h"
 
-// What the kernel may hold of one direction. The default of 208 KiB makes ranks that compute
-// between two looks at their sockets wait for each other much more often.
+// Socket buffer of one direction. With the default of 208 KiB, ranks that compute between two polls
+// wait for each other much more often.
 #define SOCKET_BUFFER_BYTES (4 * 1024 * 1024)
 
 // Messages of one peer that one system call moves, a header and a body each.
@@ -88,7 +88,7 @@ static void lane_append(struct socket_transport *s, enum direction direction, in
     s->open++;
 }
 
-// The first message from `at` on that moves something to or from the own rank on this side.
+// The first message from `at` on whose side moves bytes to or from the own rank.
 static int own_next(const struct socket_transport *s, const struct message *messages, int count,
                     int at, enum direction direction)
 {
@@ -100,7 +100,7 @@ static int own_next(const struct socket_transport *s, const struct message *mess
     return at;
 }
 
-// Copies what goes to the own rank. A side may stand in another message than its counterpart.
+// Copies what goes to the own rank. The two sides may be in different messages.
 static enum status own_copy(const struct socket_transport *s, const struct message *messages,
                             int count, struct error *error)
 {
@@ -182,7 +182,7 @@ static void vector_append(struct iovec *vector, int *count, char *base, uint64_t
     (*count)++;
 }
 
-// What is left of the first parts of a lane.
+// Lists what is left of the first parts of a lane.
 static int lane_vector(struct socket_transport *s, const struct lane *lane, struct iovec *vector)
 {
     int count = 0, parts = 0;
@@ -196,8 +196,8 @@ static int lane_vector(struct socket_transport *s, const struct lane *lane, stru
     return count;
 }
 
-// Accounts for `moved` more bytes of a lane. A header is looked at as soon as it is complete: the
-// body of a wrong one may never come.
+// Accounts for `moved` more bytes of a lane. Checks a header as soon as it is complete: the body of
+// a wrong one may never come.
 static enum status lane_advance(struct socket_transport *s, enum direction direction, int peer,
                                 uint64_t moved, struct error *error)
 {
@@ -222,7 +222,7 @@ static enum status lane_advance(struct socket_transport *s, enum direction direc
     return STATUS_OK;
 }
 
-// Moves as much of one lane as the socket takes or has. *moved is set when that is something.
+// Moves as much of one lane as the socket takes or has. Sets *moved if that is more than nothing.
 static enum status lane_pump(struct socket_transport *s, enum direction direction, int peer,
                              int *moved, struct error *error)
 {
@@ -260,8 +260,8 @@ static enum status pump(struct socket_transport *s, int *moved, struct error *er
     return STATUS_OK;
 }
 
-// Waits until a lane can move. Peers without one are watched as well, for nothing but their end:
-// whoever sees it first can name the rank that is really gone.
+// Waits until a lane can move. Watches peers without a lane for their end: the rank that sees it
+// first can name the rank that is gone.
 static enum status wait_ready(struct socket_transport *s, int timeout_ms, struct error *error)
 {
     struct pollfd polls[WORLD_SIZE_MAX];

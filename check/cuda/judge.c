@@ -32,7 +32,7 @@ struct device_judge {
 
 // ---- the device ---------------------------------------------------------------------------------
 
-// Makes the judge's device current; the result is what was before.
+// Makes the judge's device current. Returns the previous one.
 static int device_enter(const struct device_judge *j)
 {
     int before = j->device;
@@ -117,7 +117,7 @@ static enum status judge_open(int device, void *stream, struct device_judge **ju
                      cudaGetErrorString(result));
 }
 
-// Puts what follows behind the caller's stream.
+// Orders later work behind the caller's stream.
 static void judge_follow(struct device_judge *j)
 {
     queue_note(&j->queue, cudaEventRecord(j->begun, j->stream), "the caller's stream");
@@ -134,7 +134,7 @@ static bool judge_read(struct device_judge *j, void *host, const void *device, s
 
 // ---- the order of a rank ------------------------------------------------------------------------
 
-// The caller's row that has a number in the dense order: of named tokens that of the token.
+// The caller's row at an index of the dense order. With named tokens: the row of that token.
 static int64_t dense_row(const struct cpattn_check *check, enum cpattn_tensor tensor, int64_t row)
 {
     if (!check->placed || !tensor_has_tokens(tensor))
@@ -142,7 +142,7 @@ static int64_t dense_row(const struct cpattn_check *check, enum cpattn_tensor te
     return check->rows[tensor_side(tensor)].order[row];
 }
 
-// How a tensor lies densely: [rows][heads][dim], or [heads][rows][dim] as LSE and biases.
+// Dense layout of a tensor: [rows][heads][dim]; LSE and biases [heads][rows][dim].
 static struct pack pack_of(const struct cpattn_check *check, enum cpattn_tensor tensor,
                            const struct cpattn_array *array)
 {
@@ -192,7 +192,8 @@ static bool pack_offsets(struct device_judge *j, const struct cpattn_check *chec
 
 // ---- the case -----------------------------------------------------------------------------------
 
-// As one rank computes it alone: all tokens judged, no heads dealt, no step between named tokens.
+// The case as one rank computes it alone: all tokens are judged, heads are not exchanged, named
+// tokens are adjacent.
 static struct cp_case judged_case(const struct cpattn_check *check)
 {
     struct cp_case c = check->c;
@@ -220,7 +221,7 @@ static enum input_tensor input_of(enum cpattn_tensor tensor)
     }
 }
 
-// Given inputs of the check on the device; those of before go.
+// Copies the check's given inputs to the device and frees earlier ones.
 static bool given_push(struct device_judge *j, const struct cpattn_check *check)
 {
     const struct input_source *source = check->c.source;
@@ -242,7 +243,7 @@ static bool given_push(struct device_judge *j, const struct cpattn_check *check)
     return queue_note(&j->queue, result, "the given inputs");
 }
 
-// The tokens of the check from a given tensor, in the dense order.
+// Gathers the check's tokens from a given tensor, in the dense order.
 static void given_take(struct device_judge *j, const struct cpattn_check *check,
                        enum cpattn_tensor tensor, const struct pack *dense)
 {
@@ -300,7 +301,7 @@ static void fill_start(struct device_judge *j, const struct cpattn_check *check,
         return;
     if (is_given(check, tensor) && !given_push(j, check))
         return;
-    // What is not filled is padding: all ones are a NaN in every dtype.
+    // Padding stays all ones, a NaN in every dtype.
     queue_note(&j->queue, cudaMemsetAsync(p.dense, 0xff, bytes, j->queue.stream), "padding");
     if (is_given(check, tensor))
         given_take(j, check, tensor, &p);
@@ -343,7 +344,8 @@ static struct pack pack_of_array(const struct device_array *a)
                          .element_bytes = a->element_bytes};
 }
 
-// Dense memory and the offsets of the array's rows. False, remembered, when memory is short.
+// Allocates dense memory and the offsets of the array's rows. False without memory; the error is
+// kept.
 static bool copy_begin(struct device_judge *j, const struct device_array *a, struct pack *p)
 {
     size_t bytes = (size_t)a->shape.rows * sizeof(int64_t);
@@ -391,7 +393,7 @@ static enum status judge_put(struct device_judge *j, const struct device_array *
 
 // ---- verdicts -----------------------------------------------------------------------------------
 
-// What one verdict works on.
+// The state of one verdict.
 struct judgement {
     struct device_judge *j;
     struct cpattn_check *check;
@@ -409,7 +411,7 @@ static bool is_gradient(enum cpattn_tensor tensor)
            tensor != CPATTN_TENSOR_MAX_LOGIT;
 }
 
-// The case without its backward where nothing of that is judged.
+// The case, without its backward if none of its results is judged.
 static void case_take(struct judgement *x)
 {
     bool gradients = false;
@@ -447,7 +449,8 @@ static void judgement_fini(struct judgement *x)
     free(x->spans[SIDE_KV]);
 }
 
-// Where the results lie once they are dense; before memory is there, whether they are.
+// The places of the dense results. Before memory is allocated: non-NULL for each result that is
+// given.
 static void results_place(struct judgement *x, void *const dense[CPATTN_TENSORS])
 {
     x->v.results = (struct rank_results){.out = dense[CPATTN_TENSOR_OUT],
