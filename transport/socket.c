@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -351,6 +352,13 @@ static void buffer_raise(int fd)
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 }
 
+static bool is_far(int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t size = sizeof(address);
+    return getsockname(fd, (struct sockaddr *)&address, &size) == 0 && address.ss_family != AF_UNIX;
+}
+
 static enum status peer_adopt(int fd, int peer, struct error *error)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -380,6 +388,9 @@ enum status transport_socket_create(int rank, int world_size, const int *peer_fd
     memset(s->lanes, 0xff, sizeof(s->lanes));
     memcpy(s->fds, peer_fds, (size_t)world_size * sizeof(int));
     s->fds[rank] = -1;
+    for (int peer = 0; peer < world_size; peer++)
+        if (peer != rank && is_far(peer_fds[peer]))
+            s->base.far |= UINT64_C(1) << peer;
     *t = &s->base;
     return STATUS_OK;
 }

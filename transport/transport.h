@@ -35,9 +35,11 @@ struct transport_ops {
 struct transport {
     const struct transport_ops *ops;
     int rank, world_size;
+    uint64_t far; // bit p: rank p is on another host
 };
 
 // Sockets between rank processes. peer_fds[world_size]: connected stream sockets, the own entry -1.
+// Peers behind others than unix sockets are on other hosts.
 // Makes the descriptors non-blocking, and owns them once it returns STATUS_OK.
 enum status transport_socket_create(int rank, int world_size, const int *peer_fds,
                                     struct transport **t, struct error *error) MUST_CHECK;

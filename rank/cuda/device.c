@@ -11,7 +11,7 @@
 // UUIDs of GPUs are 40 characters long.
 #define NAMES_BYTES (64 * DEVICES_MAX)
 
-// Tells the own device to every peer and learns theirs.
+// Tells the own device to every peer and learns those of this host.
 static enum status devices_learn(struct transport *control, int device, bool used[DEVICES_MAX],
                                  struct error *error)
 {
@@ -26,7 +26,8 @@ static enum status devices_learn(struct transport *control, int device, bool use
     while (status == STATUS_OK && !done)
         status = control->ops->progress(control, -1, &done, error);
     for (int rank = 0; rank < control->world_size && status == STATUS_OK; rank++)
-        used[theirs[rank] % DEVICES_MAX] = true;
+        if (!(control->far >> rank & 1))
+            used[theirs[rank] % DEVICES_MAX] = true;
     return status;
 }
 

@@ -24,11 +24,15 @@
 #include "transport/nccl.h"
 #include "transport/peer.h"
 
-// What NCCL shall do unless the daemon's environment says otherwise. Ranks of one pool are on one
-// machine and find each other there, whatever networks it has. Multicast is for reductions, of
-// which there are none.
-static const char *const nccl_defaults[][2] = {{"NCCL_SOCKET_IFNAME", "lo"},
-                                               {"NCCL_NVLS_ENABLE", "0"}};
+// What NCCL shall do unless the daemon's environment says otherwise. Ranks on one host find each
+// other there, whatever networks it has; over several hosts NCCL chooses one. Multicast is for
+// reductions, of which there are none.
+static void nccl_set(const struct transport *control)
+{
+    if (control->far == 0)
+        (void)setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
+}
 
 // Streams that wait for a peer must not hold up others, so that each has a queue of its own.
 #define STREAM_QUEUES "32"
@@ -486,13 +490,13 @@ static enum status streams_open(struct cuda *cuda, struct error *error)
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "a stream", error);
 }
 
-// Plans exchange through copy engines where devices can map each other's memory, else through
-// NCCL.
+// Plans exchange through copy engines where devices can map each other's memory, which takes one
+// host, else through NCCL.
 static enum status peer_open(struct cuda *cuda, struct transport *control, struct error *error)
 {
     struct error reason;
     const char *wanted = getenv("CPATTN_TRANSPORT");
-    if (control->world_size == 1 || (wanted && strcmp(wanted, "nccl") == 0))
+    if (control->world_size == 1 || control->far != 0 || (wanted && strcmp(wanted, "nccl") == 0))
         return STATUS_OK;
     enum status status = transport_peer_create(control, cuda->comm, &cuda->peer, &reason);
     if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
@@ -545,8 +549,7 @@ static enum status cuda_create(const struct engine_setup *setup, struct engine *
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a backend");
     cuda->base.ops = &cuda_ops;
     events_init(&cuda->times, true);
-    for (size_t i = 0; i < sizeof(nccl_defaults) / sizeof(nccl_defaults[0]); i++)
-        (void)setenv(nccl_defaults[i][0], nccl_defaults[i][1], 0);
+    nccl_set(setup->control);
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", STREAM_QUEUES, 0);
     enum status status = cuda_init(cuda, setup, error);
     if (status != STATUS_OK) {

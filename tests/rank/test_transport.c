@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/runner.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,34 @@ START_TEST(progress_does_not_wait_unless_asked)
 }
 END_TEST
 
+// Rank 1 is on this host, rank 2 behind TCP.
+START_TEST(peers_of_other_hosts_are_told_by_their_sockets)
+{
+    int pair[2], fds[3];
+    struct transport *t;
+    struct error error;
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t size = sizeof(at);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+    ck_assert_int_eq(connect(peer, (struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    fds[0] = -1;
+    fds[1] = pair[0];
+    fds[2] = accept(listener, NULL, NULL);
+    ck_assert_int_eq(transport_socket_create(0, 3, fds, &t, &error), STATUS_OK);
+    ck_assert_uint_eq(t->far, 1 << 2);
+    t->ops->destroy(t);
+    close(pair[1]);
+    close(peer);
+    close(listener);
+}
+END_TEST
+
 // A peer may be in its next exchange already while this rank still waits for somebody else.
 START_TEST(a_peer_may_run_ahead)
 {
@@ -436,6 +465,7 @@ static Suite *suite(void)
     suite_add_tcase(s, schedules);
     TCase *exchanges = tcase_create("exchanges");
     tcase_add_test(exchanges, progress_does_not_wait_unless_asked);
+    tcase_add_test(exchanges, peers_of_other_hosts_are_told_by_their_sockets);
     tcase_add_test(exchanges, a_peer_may_run_ahead);
     tcase_add_test(exchanges, ranks_out_of_step_are_told);
     tcase_add_test(exchanges, a_lost_peer_is_named);
