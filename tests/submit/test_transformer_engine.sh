@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# TransformerEngine's whole matrix, and what its backends skip, through the daemon. Lengths are divided by
-# CPATTN_TE_SCALE, 128 unless set; 16 is the thorough setting and takes many minutes.
-# Prints TAP, one test for each model.
+# TransformerEngine's whole matrix, and what its backends skip, through the daemon; then its 450 cases over two
+# daemons, interrupted by signals and resumed. Lengths are divided by CPATTN_TE_SCALE, 128 unless set; 16 is
+# the thorough setting and takes many minutes. Prints TAP, one test for each model.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -11,18 +11,25 @@ submit=$top_builddir/cpattn-submit
 scratch=$(mktemp -d) || exit 99
 CPATTN_SOCKET=$scratch/cpattnd.sock
 export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+peek=$top_builddir/tests/support/peek
+daemons=
+# shellcheck disable=SC2086
+trap 'kill -KILL $daemons 2>/dev/null; rm -rf "$scratch"' EXIT
 
-"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
-
-"$submit" matrix "$top_srcdir/cases/transformer-engine.yaml" --unskip --timeout 1h \
-    --seqlen-scale "${CPATTN_TE_SCALE:-128}" >"$scratch/out" 2>"$scratch/err"
+daemon_start() { # SOCKET
+    "$top_builddir/cpattnd" --socket "$1" --backend cpu --devices 2 2>"$1.log" &
+    daemons="$daemons $!"
+    until "$submit" status --socket "$1" >/dev/null 2>&1; do
+        kill -0 "$!" 2>/dev/null || { cat "$1.log"; exit 99; }
+        sleep 0.05
+    done
+}
+te() { # OPTIONS...
+    "$submit" matrix "$top_srcdir/cases/transformer-engine.yaml" --timeout 1h \
+        --seqlen-scale "${CPATTN_TE_SCALE:-128}" "$@"
+}
+daemon_start "$CPATTN_SOCKET"
+te --unskip --save "$scratch/all.jsonl" >"$scratch/out" 2>"$scratch/err"
 status=$?
 
 # A line of the progress is "12/960 pass  flash.cp_1_0/bf16/...": the model ends at the first slash behind it.
@@ -35,4 +42,46 @@ done <"$scratch/names"
 tap_is "every model is there" "$(grep -c . "$scratch/names")" 36
 tap_has "all cases passed" "$(tail -n 1 "$scratch/out")" "960 cases: 960 passed"
 tap_is "exit status" "$status$(cat "$scratch/err")" 0
+
+# ---- two daemons, and signals ----
+
+daemon_start "$scratch/second.sock"
+lines() { if [ -f "$1" ]; then wc -l <"$1"; else echo 0; fi; }
+# Sends a signal when the record has so many answers, and waits for the end; a second one at once for TWICE.
+interrupted() { # SIGNAL ANSWERS OPTIONS...
+    signal=$1 answers=$2
+    shift 2
+    te --socket "$CPATTN_SOCKET" --socket "$scratch/second.sock" --junit "$scratch/te.xml" "$@" >/dev/null 2>&1 &
+    running=$!
+    until [ "$(lines "$scratch/two.jsonl")" -ge "$answers" ]; do
+        kill -0 "$running" 2>/dev/null || break
+        sleep 0.02
+    done
+    kill -"${signal%2}" "$running"
+    [ "$signal" = "${signal%2}" ] || kill -"${signal%2}" "$running" 2>/dev/null
+    wait "$running"
+}
+# How many cases the JUnit file has, those that are left out included; it has to be whole XML.
+junit_cases() { "$peek" xml 'count(//testcase)' <"$scratch/te.xml"; }
+
+interrupted INT 40 --save "$scratch/two.jsonl"
+tap_is "interrupted: JUnit is whole" "$(junit_cases)" 1728
+interrupted TERM2 120 --resume "$scratch/two.jsonl"
+tap_is "two signals: JUnit is whole" "$(junit_cases)" 1728
+interrupted KILL 200 --resume "$scratch/two.jsonl"
+tap_is "killed: JUnit is that of before" "$(junit_cases)" 1728
+interrupted HUP 280 --resume "$scratch/two.jsonl"
+tap_is "hung up: JUnit is whole" "$(junit_cases)" 1728
+te --socket "$CPATTN_SOCKET" --socket "$scratch/second.sock" --resume "$scratch/two.jsonl" \
+    --junit "$scratch/te.xml" >"$scratch/out" 2>"$scratch/err"
+tap_is "resumed: exit status" "$?$(cat "$scratch/err")" 0
+tap_has "resumed: the sum" "$(tail -n 1 "$scratch/out")" "450 cases: 450 passed"
+results() { # FILE: id, outcome and digest of each answer with a verdict
+    for member in id outcome digest; do "$peek" json "$member" <"$1" >"$scratch/$member"; done
+    paste -d ' ' "$scratch/id" "$scratch/outcome" "$scratch/digest" | grep ' pass ' | sort
+}
+results "$scratch/all.jsonl" >"$scratch/one"
+results "$scratch/two.jsonl" >"$scratch/two"
+tap_is "each case has one verdict" "$(cut -d ' ' -f 1 "$scratch/two" | uniq -d | wc -l) $(lines "$scratch/two")" "0 450"
+tap_is "and the bits of one daemon" "$(comm -13 "$scratch/one" "$scratch/two")" ""
 tap_done
