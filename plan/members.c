@@ -339,8 +339,9 @@ enum status members_refuse_name(const char *whole, const char *name, const struc
 {
     char quoted[QUOTED_MAX], hint[HINT_MAX];
     quote(name, quoted);
+    nearest_hint(nearest, hint, sizeof hint);
     return error_set(error, STATUS_INVALID_ARGUMENT, "'%s' is not a field of %s%s", quoted, whole,
-                     nearest_hint(nearest, hint, sizeof hint));
+                     hint[0] ? hint : "; cpattn-submit(1) lists them");
 }
 
 // ---- value to text ------------------------------------------------------------------------------

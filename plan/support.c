@@ -187,7 +187,7 @@ static enum status check_slices(const struct cp_case *c, struct error *error)
         return STATUS_OK;
     return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                      "batch %d on world_size %d with comm %s makes up to %lld slices of attention "
-                     "on a rank; accepted are %lld, or comm p2p",
+                     "on a rank; accepted is at most %lld, or comm p2p",
                      c->batch, c->world_size, case_choice_name(case_comm_choices, c->comm),
                      (long long)slices, (long long)PLAN_SLICES_MAX);
 }

@@ -239,13 +239,20 @@ enum status yaml_duration(const struct yaml_node *node, uint64_t min_ns, uint64_
     return STATUS_OK;
 }
 
-// "a, b or c" of a list that ends with NULL; `last` goes before the last one.
+// "a, b or c" of a list that ends with NULL; `last` goes before the last one. What does not fit is
+// "...".
 static void enumerate(const char *const *names, const char *last, char *text, size_t size)
 {
+    static const char more[] = ", ...";
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; names[i] && used < size; i++) {
+    for (int i = 0; names[i]; i++) {
         const char *separator = i == 0 ? "" : names[i + 1] ? ", " : last;
+        size_t length = strlen(separator) + strlen(names[i]);
+        if (used + length + (names[i + 1] ? sizeof(more) : 1) > size) {
+            snprintf(text + used, size - used, "%s", more);
+            return;
+        }
         used += (size_t)snprintf(text + used, size - used, "%s%s", separator, names[i]);
     }
 }

@@ -152,7 +152,7 @@ enum status guests_add_text(struct guests *guests, const char *text, struct erro
                          "--guest: value '%.100s': expected NAME=COMMAND with " NAME_SYNTAX, text);
     if (!command_split(&guest, equals + 1))
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "--guest: value '%.100s': expected behind NAME= " WORDS_SYNTAX, text);
+                         "--guest: value '%.100s': expected NAME=COMMAND with " WORDS_SYNTAX, text);
     return guest_put(guests, &guest, error);
 }
 

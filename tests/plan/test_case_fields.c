@@ -208,8 +208,8 @@ START_TEST(set_names_the_nearest_field)
     expect_unset("seqlen-qv", "64",
                  "'seqlen-qv' is not a field of a case (did you mean 'seqlen_q'?)");
     expect_unset("seqlne", "64", "'seqlne' is not a field of a case (did you mean 'seqlen'?)");
-    expect_unset("colour", "red", "'colour' is not a field of a case");
-    expect_unset("", "", "'' is not a field of a case");
+    expect_unset("colour", "red", "'colour' is not a field of a case; cpattn-submit(1) lists them");
+    expect_unset("", "", "'' is not a field of a case; cpattn-submit(1) lists them");
 }
 END_TEST
 

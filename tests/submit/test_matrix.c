@@ -469,8 +469,9 @@ static const struct {
      "--filter dtype>bf16: '>' needs a field that is a number; dtype is none"},
     {NULL, "heads<many", NULL, "--filter heads<many: 'many' is no number to compare heads with"},
     {NULL, "model=a or ", NULL, "--filter model=a or : nothing stands behind 'or'"},
+    {NULL, "model=a or", NULL, "--filter model=a or: nothing stands behind 'or'"},
     {NULL, NULL, "qiuck",
-     "--subset qiuck: the file has no subset of this name (did you mean 'quick'?)"},
+     "--subset qiuck: the file has no subset of this name (did you mean 'quick'?); known: quick, corners"},
 };
 
 START_TEST(every_wrong_choice_is_named)

@@ -555,9 +555,12 @@ static enum status text_add_condition(struct filter *filter, char *text,
         return STATUS_RESOURCE_EXHAUSTED;
     condition->joined = joined;
     text += strspn(text, " ");
-    for (size_t length = strlen(text); length > 0 && text[length - 1] == ' '; length--)
+    size_t length = strlen(text);
+    for (; length > 0 && text[length - 1] == ' '; length--)
         text[length - 1] = '\0';
     if (joined && !*text)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "nothing stands behind 'or'");
+    if (length > 3 && strcmp(text + length - 3, " or") == 0)
         return error_set(error, STATUS_INVALID_ARGUMENT, "nothing stands behind 'or'");
     char *sign = find_sign(text);
     return sign ? text_add_relation(condition, text, sign, names, name_count, error)

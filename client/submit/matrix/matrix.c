@@ -7,7 +7,7 @@
 
 #include "client/submit/matrix/fields.h"
 #include "client/submit/matrix/matrix_fields.h"
-#include "common/nearest.h"
+#include "client/submit/outcome/text.h"
 
 static enum status no_memory(struct error *error)
 {
@@ -256,13 +256,11 @@ static enum status names_create(struct matrix *m, struct error *error)
 
 static enum status unknown_kind(const struct yaml_node *root, const char *name, struct error *error)
 {
-    struct nearest nearest;
-    char hint[NEAREST_WORD_MAX + 32];
-    nearest_init(&nearest, name);
+    char known[ERROR_TEXT_MAX / 2] = "";
     for (const struct job_kind *const *kind = job_kinds; *kind; kind++)
-        nearest_offer(&nearest, (*kind)->name);
-    return yaml_error(yaml_find(root, "kind"), error, "'%.80s' is no kind of job%s", name,
-                      nearest_hint(&nearest, hint, sizeof(hint)));
+        text_append(known, sizeof(known), "%s%s", kind > job_kinds ? ", " : "", (*kind)->name);
+    return yaml_error(yaml_find(root, "kind"), error, "'%.80s' is no kind of job; known: %s", name,
+                      known);
 }
 
 static enum status read_kind(struct matrix *m, const struct yaml_node *root, struct error *error)

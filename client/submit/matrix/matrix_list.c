@@ -7,6 +7,7 @@
 #include "client/submit/matrix/fields.h"
 #include "client/submit/matrix/matrix_fields.h"
 #include "client/submit/matrix/shrink.h"
+#include "client/submit/outcome/text.h"
 #include "common/nearest.h"
 
 #define ID_MAX (MATRIX_AXES_MAX * MATRIX_LABEL_MAX)
@@ -77,7 +78,7 @@ static enum status take_set(struct maker *maker, const char *text)
 
 static enum status take_subset(struct maker *maker, const char *name)
 {
-    char hint[NEAREST_WORD_MAX + 32];
+    char hint[NEAREST_WORD_MAX + 32], known[ERROR_TEXT_MAX / 2] = "";
     struct nearest nearest;
     nearest_init(&nearest, name);
     for (int i = 0; i < maker->matrix->rules.subset_count; i++) {
@@ -85,10 +86,11 @@ static enum status take_subset(struct maker *maker, const char *name)
         if (strcmp(maker->subset->name, name) == 0)
             return STATUS_OK;
         nearest_offer(&nearest, maker->subset->name);
+        text_append(known, sizeof(known), "%s%s", i > 0 ? ", " : "", maker->subset->name);
     }
     return error_set(maker->error, STATUS_INVALID_ARGUMENT,
-                     "--subset %s: the file has no subset of this name%s", name,
-                     nearest_hint(&nearest, hint, sizeof(hint)));
+                     "--subset %s: the file has no subset of this name%s; known: %s", name,
+                     nearest_hint(&nearest, hint, sizeof(hint)), known[0] ? known : "none");
 }
 
 static enum status take_choice(struct maker *maker)
