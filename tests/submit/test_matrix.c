@@ -471,7 +471,8 @@ static const struct {
     {NULL, "model=a or ", NULL, "--filter model=a or : nothing stands behind 'or'"},
     {NULL, "model=a or", NULL, "--filter model=a or: nothing stands behind 'or'"},
     {NULL, NULL, "qiuck",
-     "--subset qiuck: the file has no subset of this name (did you mean 'quick'?); known: quick, corners"},
+     "--subset qiuck: the file has no subset of this name (did you mean 'quick'?); known: quick, "
+     "corners"},
 };
 
 START_TEST(every_wrong_choice_is_named)
