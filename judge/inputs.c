@@ -65,6 +65,17 @@ struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tenso
     return draw;
 }
 
+// Of a unit normal that is clamped to [-1, 1].
+#define CLAMPED_RMS 0.72
+
+double input_rms(const struct cp_case *c, enum input_tensor tensor)
+{
+    double given = source_rms(c, tensor), drawn = input_draw_of(c, tensor).factor;
+    if (c->inputs == INPUTS_TE)
+        drawn *= CLAMPED_RMS;
+    return given >= 0 ? given : drawn;
+}
+
 uint64_t input_index(const struct cp_case *c, enum input_tensor tensor, int sequence,
                      int64_t position, int head)
 {

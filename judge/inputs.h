@@ -40,6 +40,10 @@ struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tenso
 int input_heads(const struct cp_case *c, enum input_tensor tensor);
 int input_head_dim(const struct cp_case *c, enum input_tensor tensor);
 
+// RMS of the elements of Q, K, V or dO: of the distribution that they are drawn from, or of the
+// given tensor.
+double input_rms(const struct cp_case *c, enum input_tensor tensor);
+
 // Global index of the first element of one token and head of Q, K, V or dO: ((sequence * seqlen +
 // position) * heads + head) * head_dim, whatever the memory format.
 uint64_t input_index(const struct cp_case *c, enum input_tensor tensor, int sequence,

@@ -32,10 +32,8 @@
 // How many units the gradient of a sink may err by.
 #define SINK_UNITS 5
 
-// Noise of a sink's gradient in fp32, in half steps of its terms: of the weight of a sink, and of a
-// delta of one query, whose products may cancel.
-#define SINK_NOISE_WEIGHT 16
-#define SINK_NOISE_DELTA  256
+// Noise of a term of a sink's gradient in fp32, in half steps of it.
+#define SINK_NOISE 16
 
 // Where a row is of so few elements, all of it may cancel, and what is left in fp32 is noise of
 // terms around 1.
@@ -136,6 +134,12 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
     return r;
 }
 
+double rules_product_squares(const struct cp_case *c)
+{
+    double product = input_rms(c, INPUT_DO) * input_rms(c, INPUT_V);
+    return (c->head_dim_v - 1) * product * product;
+}
+
 bool rules_want_fp64(const struct cp_case *c)
 {
     return logit_excess(c) > (c->dtype == DTYPE_FP16 ? FP64_EXCESS_FP16 : FP64_EXCESS_BF16);
@@ -161,13 +165,18 @@ static void finish_absolute(const struct rules_sums *s, const struct rules_worst
 }
 
 // What is left of a tensor in which all cancels is noise, and so is its slope, of which the RMS
-// says all there is to say. Else rows add what they add with random signs, not all of them as much.
-static double slope_noise(const struct rules_sums *s, double unit, double rms_limit)
+// says all there is to say. Else rows add what they add with random signs, not all of them as much;
+// or, where they are alike, with one sign, which shows in the twin.
+static double slope_noise(const struct rules *r, const struct rules_sums *s, double unit,
+                          double rms_limit)
 {
     if (!(unit < SLOPE_UNIT_MAX))
         return rms_limit;
-    double twin = quotient(sqrt(s->twin_product_squares), s->reference_squares);
-    return SLOPE_DEVIATIONS * rules_allowance(s) * fmax(twin, unit / sqrt(rules_rows(s)));
+    double deviation = sqrt(s->twin_product_squares);
+    double twin = quotient(deviation, s->reference_squares);
+    double alike = quotient(fabs(s->twin_product), deviation);
+    return fmax(SLOPE_DEVIATIONS, r->rms * alike) * rules_allowance(s) *
+           fmax(twin, unit / sqrt(rules_rows(s)));
 }
 
 static double rms_allowance(const struct rules_sums *s)
@@ -187,7 +196,7 @@ static void finish_relative(const struct rules *r, const struct rules_sums *s,
     f->rmse_limit = quotient(admitted, reference);
     f->twin_rel = unit;
     f->slope = s->reference_squares > 0 ? s->product / s->reference_squares : 0;
-    f->slope_limit = r->slope + slope_noise(s, unit, f->rmse_limit);
+    f->slope_limit = r->slope + slope_noise(r, s, unit, f->rmse_limit);
     f->worst_row_rel = w->row;
     f->worst_row_limit = r->row * rules_allowance(s);
     bool is_long = !(f->rmse_rel <= f->rmse_limit) || !(fabs(f->slope) <= f->slope_limit);
@@ -228,8 +237,7 @@ double rules_sink_unit(const struct rules *r, const struct rules_sink *s)
 {
     double queries = s->queries > 1 ? (double)s->queries : 1;
     double chance = fmin(1, RULES_ROWS_FEW / queries) * r->narrow * sqrt(s->term_squares);
-    double noise = 0x1p-24 * sqrt(s->term_squares) *
-                   (SINK_NOISE_WEIGHT + sqrt(queries) + SINK_NOISE_DELTA / queries);
+    double noise = 0x1p-24 * sqrt(s->term_squares) * (SINK_NOISE + sqrt(queries));
     return sqrt(s->twin_squares) + chance + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
 }
 

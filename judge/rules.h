@@ -7,10 +7,13 @@
 //
 // - unit: the largest of the twin's RMS error; half of the error of rounding the reference to the
 //   dtype [5 steps]; 2^-22 of the RMS of the terms that cancel (fp32, head_dim_v 1 or 2, out and
-//   dv: 2^-22); 1/5 of a step at these terms, times 4 / n where n > 4.
+//   dv: 2^-22); 1/5 of a step at these terms, times 4 / n where n > 4. Terms: see
+//   judge/cpu/expected.h.
 // - rms: RMS error <= 1.5 [2.5] units. Its factor is 1 + 100 / n instead where that is smaller.
 // - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 standard
-//   deviations of the slope that the twin's rows have by chance. It shows a wrong scale.
+//   deviations of the slope that the twin's rows have by chance. It shows a wrong scale. Rows that
+//   are alike are rounded alike, and the slopes of all of them add up. If the slope of the twin is
+//   so many deviations, 1.5 [2.5] times as many are admitted.
 // - row: RMS error of a row <= 20 [16] times the largest of the twin's error there, the unit, and
 //   3/100 [1 1/2] of a step of the row's terms that cancel.
 // - element: error <= 4 [5] times the largest of the twin's largest error in the chunk, 4 units,
@@ -61,6 +64,12 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor);
 // its lengths and its window. 0 for other tensors.
 int64_t rules_longest_sum(const struct cp_case *c, enum report_tensor tensor);
 
+// What the products of dP and delta add to the squares of the terms: the square of the RMS of a dP
+// if its products do not cancel. The rounding errors of a sum are in proportion to its products,
+// however small the sum is: dP is summed in fp32, and the products of delta have an out that is
+// rounded to the dtype. One product does not cancel: then 0.
+double rules_product_squares(const struct cp_case *c);
+
 // True if the logits of a case with a 16-bit dtype are too large for a reference in fp32; then it
 // is computed in fp64.
 bool rules_want_fp64(const struct cp_case *c);
@@ -78,7 +87,8 @@ struct rules_sums {
     int64_t long_sums;     // LSE: within the limit for its keys only
     double error_squares, twin_squares, reference_squares, terms_squares;
     double product;                     // error * reference
-    double twin_product_squares;        // of rows: (twin - reference) * reference, squared
+    double twin_product;                // (twin - reference) * reference
+    double twin_product_squares;        // of rows: the same, squared
     double twin_fourths;                // of rows: squares of the sums that twin_squares adds up
     double admitted_squares;            // LSE and largest logits: rules_logarithm()
     double error_largest, twin_largest; // absolute
@@ -192,13 +202,21 @@ void rules_finish(const struct rules *r, const struct rules_sums *s, const struc
 struct rules_sink {
     double reference;    // of the terms
     double twin_squares; // (twin's term - term)^2
-    double term_squares;
-    int64_t queries; // that see a key
+    double term_squares; // rules_sink_square()
+    int64_t queries;     // that see a key
 };
 
+// Square of a term if the products of its delta do not cancel, from the weight of the sink and
+// rules_product_squares(). The keys have the rest of the weight, and out is in proportion to it.
+RULES_INLINE double rules_sink_square(double weight, double delta, double products)
+{
+    double rest = 1 - weight;
+    return weight * weight * (delta * delta + rest * rest * products);
+}
+
 // The unit of a head's gradient: the error of the twin's deltas in a sum with random signs, and the
-// noise of a sum in fp32. With few queries the twin may by chance have almost no rounding error,
-// and the products of a delta may cancel: also a step of the terms, and more noise.
+// noise of a sum in fp32. With few queries the twin may by chance have almost no rounding error:
+// also a step of the terms.
 double rules_sink_unit(const struct rules *r, const struct rules_sink *s);
 
 // Accumulated over heads.

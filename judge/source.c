@@ -40,12 +40,11 @@ static double tensor_rms(const struct cp_case *c, enum whole_tensor tensor, cons
 // A product of unit-variance vectors deviates by the root of their length.
 static void sizes_find(struct input_source *s)
 {
-    const void *q = s->tensors[WHOLE_Q], *k = s->tensors[WHOLE_K];
-    if (q)
-        s->q_rms = tensor_rms(s->c, WHOLE_Q, q);
-    if (k)
-        s->k_rms = tensor_rms(s->c, WHOLE_K, k);
-    s->logits = fabs(case_scale(s->c)) * sqrt(s->c->head_dim_qk) * s->q_rms * s->k_rms;
+    for (int i = WHOLE_Q; i <= WHOLE_DO; i++)
+        if (s->tensors[i])
+            s->rms[i] = tensor_rms(s->c, (enum whole_tensor)i, s->tensors[i]);
+    double product = s->rms[WHOLE_Q] * s->rms[WHOLE_K];
+    s->logits = fabs(case_scale(s->c)) * sqrt(s->c->head_dim_qk) * product;
 }
 
 enum status source_init(struct input_source *s, const struct cp_case *c,
@@ -122,4 +121,9 @@ const float *source_sink(const struct cp_case *c, int head)
     const struct input_source *s = c->source;
     const float *data = (const float *)(const void *)given(s, INPUT_SINK);
     return data && head >= 0 && head < s->c->heads ? data + head : NULL;
+}
+
+double source_rms(const struct cp_case *c, enum input_tensor tensor)
+{
+    return given(c->source, tensor) ? c->source->rms[(int)tensor - 1] : -1;
 }

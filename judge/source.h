@@ -11,7 +11,7 @@ struct input_source {
     const struct cp_case *c;           // whose tensors they are; borrowed
     const void *tensors[WHOLE_INPUTS]; // as plan/whole.h lays them out; borrowed; NULL: drawn
     int64_t *first[2];                 // [batch]: row of the first token of each sequence
-    double q_rms, k_rms;               // of the given tensors; 0: drawn
+    double rms[WHOLE_INPUTS];          // of the given tensors among Q, K, V, dO; 0: drawn
     double logits;                     // approximate deviation of the logits, with the scale
 };
 
@@ -29,5 +29,8 @@ const void *source_token(const struct cp_case *c, enum input_tensor tensor, int3
 const void *source_bias(const struct cp_case *c, int32_t sequence, int head, int64_t position,
                         int64_t first, int64_t count, bool *outside);
 const float *source_sink(const struct cp_case *c, int head);
+
+// RMS of the elements of the given Q, K, V or dO; negative: it is not given.
+double source_rms(const struct cp_case *c, enum input_tensor tensor);
 
 #endif

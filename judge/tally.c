@@ -199,6 +199,7 @@ void tally_row(struct tally *t, const float *got, const struct tally_expected *e
     if (!row_add(t, got, e, count, &row))
         admitted = row_add_odd(t, got, e, count, &row);
     s->twin_squares += row.squares;
+    s->twin_product += row.product;
     s->twin_product_squares += row.product * row.product;
     s->twin_fourths += row.squares * row.squares;
     s->terms_squares += e->terms * e->terms * count;

@@ -135,11 +135,11 @@ static void gradient_block(const float *restrict p, const float *restrict dp, fl
         ds[j] = p[j] * (dp[j] - delta);
 }
 
-static void squares_block(const float *restrict p, const float *restrict dp, float delta,
+static void squares_block(const float *restrict p, const float *restrict dp, float constant,
                           float *restrict squares)
 {
     for (int j = 0; j < LOOP_BLOCK; j++)
-        squares[j] = p[j] * p[j] * (dp[j] * dp[j] + delta * delta);
+        squares[j] = p[j] * p[j] * (dp[j] * dp[j] + constant);
 }
 
 static void multiply_block(const float *restrict x, const float *restrict y, float *restrict z)
@@ -165,7 +165,7 @@ double loop_gradient(const struct loop_gradient *g, const float *dp, float *head
             multiply_block(p, g->slope + i, with_slope);
             p = with_slope;
         }
-        squares_block(p, dp + i, g->delta, squares);
+        squares_block(p, dp + i, g->delta * g->delta + g->products, squares);
         sum += sum_of(squares, LOOP_BLOCK);
         if (terms)
             add_block(terms + i, squares);
@@ -183,6 +183,14 @@ void loop_add_gradient(const float *p, const float *dp, float delta, double *sum
 {
     for (int64_t i = 0; i < count; i++)
         sum[i] += p[i] * (dp[i] - delta);
+}
+
+double loop_terms(const float *p, const float *dp, float delta, float products, int64_t count)
+{
+    double sum = 0, constant = (double)delta * delta + products;
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)p[i] * p[i] * ((double)dp[i] * dp[i] + constant);
+    return sum;
 }
 
 double loop_dot(const float *x, const double *y, int64_t count)

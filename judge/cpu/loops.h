@@ -29,16 +29,20 @@ struct loop_gradient {
     const float *p;          // probabilities, not rounded
     const float *slope;      // d logit / d scaled score; NULL: 1
     float delta, delta_twin; // of the reference and of the twin
+    float products;          // rules_product_squares()
 };
 
 // head: the twin's dS = p (dp - delta_twin) slope, rounded to the dtype. rest, unless it is NULL:
-// the reference's, with its delta and not rounded, less head. Returns the sum of the squares of
-// p slope dp and p slope delta, and adds them to `terms` [padded] unless that is NULL.
+// the reference's, with its delta and not rounded, less head. Returns the sum of the terms
+// (p slope)^2 (dp^2 + delta^2 + products), and adds them to `terms` [padded] unless that is NULL.
 double loop_gradient(const struct loop_gradient *g, const float *dp, float *head, float *rest,
                      float *terms, int64_t padded);
 
 // sum += p (dp - delta), in fp64: the gradient of logits.
 void loop_add_gradient(const float *p, const float *dp, float delta, double *sum, int64_t count);
+
+// The sum of p^2 (dp^2 + delta^2 + products): the terms of the gradient of logits.
+double loop_terms(const float *p, const float *dp, float delta, float products, int64_t count);
 
 // The sum of x y.
 double loop_dot(const float *x, const double *y, int64_t count);

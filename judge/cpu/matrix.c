@@ -11,6 +11,7 @@
 #include "judge/cpu/weights.h"
 #include "judge/dtype.h"
 #include "judge/inputs.h"
+#include "judge/rules.h"
 
 bool matrix_fits(const struct cp_case *c)
 {
@@ -37,6 +38,7 @@ struct work {
     bool rest; // the products with what rounding leaves are wanted
     float scale;
     double key_rms; // of the keys of a call on queries
+    float products; // rules_product_squares()
     int d_qk, d_v;
     int64_t d_a, d_b;  // elements between rows of a and b
     int64_t block;     // rows of a block
@@ -123,6 +125,7 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
                        .scale = (float)case_scale(c),
                        .d_qk = c->head_dim_qk,
                        .d_v = c->head_dim_v,
+                       .products = (float)rules_product_squares(c),
                        .d_a = amx_depth_padded(c->head_dim_qk),
                        .d_b = amx_depth_padded(c->head_dim_v),
                        .block = rows,
@@ -316,14 +319,17 @@ static void block_out(const struct work *w, bool reference, struct block *b,
 }
 
 // P (dP - delta) of a row, before the softcap's slope, is what the gradient of the bias adds up.
-static void row_bias(bool reference, int64_t row, struct range part, float *p, const float *dp,
+static void row_bias(const struct work *w, bool reference, int64_t row, struct range part, float *p,
                      double factor, const struct expected_queries *e)
 {
+    const float *dp = w->dp + row * PART_STRIDE;
     int64_t at = row * e->sums.dbias_stride + part.begin;
+    float delta = (float)(reference ? e->delta[row] : e->delta_twin[row]);
     loop_scale(p, (float)factor, loop_padded(length(part)));
     loop_add_gradient(p, dp, (float)e->delta_twin[row], e->sums.dbias_twin + at, length(part));
+    *e->sums.dbias_terms += loop_terms(p, dp, delta, w->products, length(part));
     if (reference)
-        loop_add_gradient(p, dp, (float)e->delta[row], e->sums.dbias + at, length(part));
+        loop_add_gradient(p, dp, delta, e->sums.dbias + at, length(part));
 }
 
 // Returns the sum of the squares of the terms.
@@ -338,10 +344,11 @@ static double row_gradient(const struct work *w, bool reference, int64_t row, st
                                  .dp = w->dp + row * PART_STRIDE,
                                  .delta = reference ? (float)e->delta[row] : twin,
                                  .delta_twin = twin,
+                                 .products = w->products,
                                  .head = head_of(w, row),
                                  .rest = rest_of(w, row)};
     if (e->sums.dbias_twin) {
-        row_bias(reference, row, part, p, g.dp, b->factor[row], e);
+        row_bias(w, reference, row, part, p, b->factor[row], e);
         g.factor = 1;
     }
     return weights_gradient(&g, loop_padded(length(part)));
@@ -369,8 +376,6 @@ static void block_gradient(const struct work *w, bool reference, const struct bl
     for (int64_t i = 0; i < rows; i++) {
         row_finish(w, w->sums, i, w->d_qk, w->scale, reference ? e->dq : NULL, e->dq_twin);
         e->terms[i] = fabs(w->scale) * sqrt(squares[i]) * w->key_rms;
-        if (e->sums.dbias_terms)
-            *e->sums.dbias_terms += squares[i];
     }
 }
 
@@ -455,6 +460,7 @@ static void keys_gradient(const struct work *w, struct range keys, struct range 
                                            .dp = w->dp + i * PART_STRIDE,
                                            .deltas = w->delta + queries.begin,
                                            .deltas_twin = w->delta_twin + queries.begin,
+                                           .products = w->products,
                                            .head = head_of(w, i),
                                            .rest = rest_of(w, i)};
         terms[i] += weights_gradient(&g, loop_padded(length(queries))) * query_rms * query_rms;

@@ -9,6 +9,7 @@
 #include "common/blas.h"
 #include "judge/inputs.h"
 #include "judge/mask.h"
+#include "judge/rules.h"
 
 // Queries that are computed together, and the scores that may exist at a time (8 MiB): fewer
 // queries where the keys are very many.
@@ -87,6 +88,7 @@ struct work {
     struct scope scope;
     const struct cp_case *c;
     double scale;
+    double products; // rules_product_squares()
     int64_t d_qk, d_v;
     struct range keys; // that k and v hold
     int64_t block;     // queries of a block
@@ -134,6 +136,7 @@ static enum status work_init(struct work *w, const struct scope *scope, struct r
     *w = (struct work){.scope = *scope,
                        .c = c,
                        .scale = case_scale(c),
+                       .products = rules_product_squares(c),
                        .d_qk = c->head_dim_qk,
                        .d_v = c->head_dim_v,
                        .keys = keys,
@@ -269,10 +272,11 @@ static void block_out(struct work *w, int head, struct range queries, struct ran
 
 static void add_dsink(const struct work *w, int head, int64_t rows, const struct results *r)
 {
+    double products = rules_product_squares(w->c);
     for (int64_t i = 0; i < rows; i++) {
-        double term = -exp(input_sink(w->c, head) - r->lse[i]) * r->delta[i];
-        *r->sums.dsink += term;
-        *r->sums.dsink_squares += term * term;
+        double weight = exp(input_sink(w->c, head) - r->lse[i]);
+        *r->sums.dsink -= weight * r->delta[i];
+        *r->sums.dsink_squares += rules_sink_square(weight, r->delta[i], products);
     }
 }
 
@@ -289,7 +293,7 @@ static void add_dbias(const struct work *w, int64_t rows, struct range keys,
 static double term_square(const struct work *w, int64_t at, double delta)
 {
     double p = w->p[at] * (w->c->softcap != 0 ? w->slope[at] : 1), dp = w->ds[at];
-    return p * p * (dp * dp + delta * delta);
+    return p * p * (dp * dp + delta * delta + w->products);
 }
 
 // dP becomes dS.

@@ -9,16 +9,16 @@
 
 #include "plan/case.h"
 
-// The terms of a row of dQ or dK are what is left of it if dP and delta do not cancel, and all that
-// it adds up has random signs: scale * sqrt(sum of P^2 (dP^2 + delta^2)), with the slopes of a
-// softcap. It does not contain the K or Q that dS is multiplied by. Rounding errors of P are in
-// proportion to this, however small the row has come out.
+// The terms of a row of dQ or dK are its size if nothing in it cancels and all that it adds up has
+// random signs: scale * sqrt(sum of P^2 (dP^2 + delta^2 + products)), with the slopes of a softcap,
+// where products are rules_product_squares(). The K or Q that dS is multiplied by is not in it.
+// Rounding errors are in proportion to the terms, however small the row has come out.
 
 // What adds up over queries. Each may be NULL; the caller has set it to something before.
 struct reference_sums {
     double *max_logit;     // raised to the largest visible logit
     double *dsink;         // the gradient of the head's sink is added (learnable sinks only)
-    double *dsink_squares; // the squares of its terms are added
+    double *dsink_squares; // rules_sink_square() of its terms is added
     double *dbias;         // [n][dbias_stride]: dS of keys [0, length) is added
     int64_t dbias_stride;  // 0: all queries add to the same row
 };

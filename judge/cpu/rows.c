@@ -8,6 +8,7 @@
 #include "judge/cpu/loops.h"
 #include "judge/dtype.h"
 #include "judge/inputs.h"
+#include "judge/rules.h"
 
 #ifdef __SSE2__
 #include <xmmintrin.h>
@@ -110,5 +111,5 @@ void rows_sink(const struct cp_case *c, int head, int64_t row, const struct expe
     double difference = p * (e->delta_twin[row] - e->delta[row]);
     *e->sums.dsink += term;
     *e->sums.dsink_twin_squares += difference * difference;
-    *e->sums.dsink_terms += term * term;
+    *e->sums.dsink_terms += rules_sink_square(p, e->delta[row], rules_product_squares(c));
 }

@@ -128,10 +128,11 @@ void statistics_add_sink(struct statistics *s, const struct span *span, int head
 {
     const double *own = own_of(s, span, head), *delta = own + part_count(s->c, s->rank);
     double sink = input_sink(s->c, head), rounding = rules_of(s->c, TENSOR_OUT).step / 4;
+    double products = rules_product_squares(s->c);
     for (int64_t i = 0; i < span->len; i++) {
-        double term = -exp(sink - own[i]) * delta[i];
+        double weight = exp(sink - own[i]), term = -weight * delta[i];
         *sums->dsink += term;
-        *sums->dsink_terms += term * term;
+        *sums->dsink_terms += rules_sink_square(weight, delta[i], products);
         *sums->dsink_twin_squares += rounding * rounding * term * term;
     }
 }

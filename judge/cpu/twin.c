@@ -12,6 +12,7 @@
 #include "judge/cpu/room.h"
 #include "judge/cpu/rows.h"
 #include "judge/inputs.h"
+#include "judge/rules.h"
 
 // Queries that are computed together, and the scores of a matrix that may exist at a time: fewer
 // queries where the keys are very many.
@@ -40,6 +41,7 @@ struct work {
     float *twin, *residual; // products: [block] or [keys][the larger d], of dV and dK at a time
     float *columns;         // [stride]: sums of terms
     float key_rms, query_rms;
+    float products; // rules_product_squares()
 };
 
 // Lays the pieces out and returns their bytes. `products` are rows of results.
@@ -84,6 +86,7 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
                        .base = c->dtype == DTYPE_FP32 ? (float)M_LN2 : 1,
                        .d_qk = c->head_dim_qk,
                        .d_v = c->head_dim_v,
+                       .products = (float)rules_product_squares(c),
                        .keys = keys,
                        .block = rows,
                        .stride = stride};
@@ -268,9 +271,11 @@ static void row_bias(const struct work *w, bool reference, int64_t row, struct r
 {
     const float *p = w->s + row * w->stride, *dp = w->dp + row * w->stride;
     int64_t at = row * e->sums.dbias_stride + keys.begin;
+    float delta = (float)(reference ? e->delta[row] : e->delta_twin[row]);
     loop_add_gradient(p, dp, (float)e->delta_twin[row], e->sums.dbias_twin + at, length(keys));
+    *e->sums.dbias_terms += loop_terms(p, dp, delta, w->products, length(keys));
     if (reference)
-        loop_add_gradient(p, dp, (float)e->delta[row], e->sums.dbias + at, length(keys));
+        loop_add_gradient(p, dp, delta, e->sums.dbias + at, length(keys));
 }
 
 static void row_gradient(const struct work *w, bool reference, int64_t row, struct range keys,
@@ -282,15 +287,14 @@ static void row_gradient(const struct work *w, bool reference, int64_t row, stru
                               .p = w->s + at,
                               .slope = slope_of(w, row),
                               .delta = reference ? (float)e->delta[row] : twin,
-                              .delta_twin = twin};
+                              .delta_twin = twin,
+                              .products = w->products};
     loop_scale(w->s + at, (float)factor, w->stride);
     if (e->sums.dbias_twin)
         row_bias(w, reference, row, keys, e);
     double squares =
         loop_gradient(&g, w->dp + at, w->head + at, w->rest ? w->tail + at : NULL, NULL, w->stride);
     e->terms[row] = fabs(w->scale) * sqrt(squares) * w->key_rms;
-    if (e->sums.dbias_terms)
-        *e->sums.dbias_terms += squares;
 }
 
 // From the exponentials that block_out() leaves behind.
@@ -398,7 +402,8 @@ static void block_key_gradients(const struct work *w, int64_t rows, const struct
                                   .p = w->s + at,
                                   .slope = slope_of(w, i),
                                   .delta = (float)s->delta[i],
-                                  .delta_twin = (float)s->delta_twin[i]};
+                                  .delta_twin = (float)s->delta_twin[i],
+                                  .products = w->products};
         (void)loop_gradient(&g, w->dp + at, w->head + at, w->rest ? w->tail + at : NULL, w->columns,
                             w->stride);
     }

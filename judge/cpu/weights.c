@@ -110,7 +110,7 @@ INLINE double gradient_make(const struct weights_gradient *g, int64_t padded, bo
                             bool many_deltas, bool rest)
 {
     __m512 factor = _mm512_set1_ps(g->factor), delta = _mm512_set1_ps(g->delta);
-    __m512 delta_twin = _mm512_set1_ps(g->delta_twin);
+    __m512 delta_twin = _mm512_set1_ps(g->delta_twin), products = _mm512_set1_ps(g->products);
     double sum = 0;
     for (int64_t first = 0; first < padded; first += SHORT_SUM) {
         __m512 part = _mm512_setzero_ps();
@@ -124,7 +124,7 @@ INLINE double gradient_make(const struct weights_gradient *g, int64_t padded, bo
                 delta = _mm512_loadu_ps(g->deltas + i);
                 delta_twin = _mm512_loadu_ps(g->deltas_twin + i);
             }
-            __m512 squares = _mm512_fmadd_ps(dp, dp, _mm512_mul_ps(delta, delta));
+            __m512 squares = _mm512_fmadd_ps(dp, dp, _mm512_fmadd_ps(delta, delta, products));
             part = _mm512_fmadd_ps(_mm512_mul_ps(p, p), squares, part);
             __m512 twin = _mm512_mul_ps(p, _mm512_sub_ps(dp, delta_twin));
             __m512 exact = _mm512_mul_ps(p, _mm512_sub_ps(dp, delta));

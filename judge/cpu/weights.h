@@ -28,11 +28,12 @@ struct weights_gradient {
     const float *dp;
     float delta, delta_twin;
     const float *deltas, *deltas_twin; // unless they are NULL: of each element, instead of these
+    float products;                    // rules_product_squares()
     uint16_t *head, *rest;             // of dS; rest may be NULL
 };
 
 // head: the twin's dS = p (dp - delta_twin) slope in bf16. rest: the reference's, with its delta
-// and not rounded, less head. Returns the sum of the squares of p slope dp and p slope delta.
+// and not rounded, less head. Returns the sum of the terms (p slope)^2 (dp^2 + delta^2 + products).
 double weights_gradient(const struct weights_gradient *g, int64_t padded);
 
 #endif

@@ -221,6 +221,7 @@ static __device__ void block_add(block_sums &f, const block_sums &more)
     s.reference_squares += m.reference_squares;
     s.terms_squares += m.terms_squares;
     s.product += m.product;
+    s.twin_product += m.twin_product;
     s.twin_product_squares += m.twin_product_squares;
     s.twin_fourths += m.twin_fourths;
     s.admitted_squares += m.admitted_squares;
@@ -319,6 +320,7 @@ static __device__ __forceinline__ void row_add(const ROWS &rows, const rules &r,
     if (!r.absolute) {
         s.twin_squares += row.twin;
         s.twin_fourths += row.twin * row.twin;
+        s.twin_product += row.product;
         s.twin_product_squares += row.product * row.product;
     }
     errors[p.index].error = (float)sqrt(row.error / (double)p.count);

@@ -35,6 +35,7 @@ void verify_dq(const struct verify_cuda *x, const struct reference_dbias *dbias)
     if (x->extent.fp64) {
         reference64_dq(&x->r, rows, x->judged.stats64, dbias, dq->exact64, x->terms);
         twin.data = NULL;
+        twin.terms = NULL;
     }
     if (is_narrow(x))
         reference16_dq(&x->r, rows, x->judged.stats, &twin, dq, terms);

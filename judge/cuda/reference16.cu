@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/cuda/reference16.cuh"
 
+extern "C" {
+#include "judge/rules.h"
+}
+
 static void run(const struct reference_cuda *r, const struct reference_rows *rows, attend16 &a,
                 pass which)
 {
@@ -34,6 +38,7 @@ static attend16 attend16_of(const struct reference_cuda *r, const struct referen
     a.heads = r->kv_count * (side == SIDE_Q ? a.group : 1);
     a.head_first = r->kv_first * (side == SIDE_Q ? a.group : 1);
     a.scale = (float)case_scale(c);
+    a.products = (float)rules_product_squares(c);
     double factor = (a.c.bias.present || c->softcap != 0 ? 1 : case_scale(c)) * M_LOG2E;
     a.factor[0] = (float)factor;
     a.factor[1] = (float)(factor - a.factor[0]);

@@ -49,8 +49,7 @@ static __device__ __forceinline__ void step_add(const attend16 &a, const place16
                                      y[1] + skip * HMMA_PITCH(a.width[1])};
             const reference_stat *stats =
                 keys ? p.stats + stage * HMMA_STEP + skip : p.stats + p.warp * HMMA_ROWS + p.g;
-            group_weigh<T, PASS, EXTRAS>(a, p, column + skip, own, stats, at / HMMA_TILE, r.terms,
-                                         w);
+            group_weigh<T, PASS, EXTRAS>(a, p, column + skip, own, stats, at / HMMA_TILE, r, w);
         }
     }
     weights_share<SPLIT>(p, w);
@@ -159,7 +158,7 @@ static __device__ __forceinline__ double softmax_end(const attend16 &a, const pl
     return seen / total;
 }
 
-template <class T, pass PASS, int SPLIT, int GROUPS>
+template <class T, pass PASS, int SPLIT, int GROUPS, bool EXTRAS>
 static __device__ __forceinline__ void results_store(const attend16 &a, const place16 &p,
                                                      const partial16<GROUPS> &r)
 {
@@ -177,6 +176,11 @@ static __device__ __forceinline__ void results_store(const attend16 &a, const pl
             double terms = a.scale * sqrt(row_sum<SPLIT>(p, r.terms[m], m));
             if (there && a.result_terms && p.t == 0 && p.part == 0)
                 a.result_terms[row] = (float)terms;
+        }
+        if (EXTRAS && PASS == PASS_DQ && a.dbias.terms) {
+            double terms = sqrt(row_sum<SPLIT>(p, r.bias_terms[m], m));
+            if (there && p.t == 0 && p.part == 0)
+                a.dbias.terms[row] = (float)terms;
         }
         if (PASS == PASS_OUT) {
             double sum = row_sum<SPLIT>(p, r.sum[m], m);
@@ -289,7 +293,7 @@ __global__ void __launch_bounds__(SPLIT *ROW_WARPS_MAX * 32, BLOCKS)
     partial16<GROUPS> r = {};
     r.max[0] = r.max[1] = -INFINITY;
     columns_add<T, PASS, SPLIT, GROUPS, EXTRAS>(a, p, r);
-    results_store<T, PASS, SPLIT, GROUPS>(a, p, r);
+    results_store<T, PASS, SPLIT, GROUPS, EXTRAS>(a, p, r);
 }
 
 // ---- launches -----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ struct attend16 {
     int stages;      // of columns in shared memory
     float factor[2]; // what makes logits in base 2 of scores, in two parts
     float scale;
+    float products; // rules_product_squares()
     const float *sinks;
     const reference_stat *stats; // of the queries
     int64_t query_rows;          // of a head of these
@@ -191,7 +192,7 @@ template <int GROUPS> struct partial16 {
     hmma_results<GROUPS> sums;
     float max[2];
     double sum[2];
-    float terms[2]; // sums of squares of a lane
+    float terms[2], bias_terms[2]; // sums of squares of a lane
 };
 
 // The largest of the row in all parts.
@@ -305,10 +306,10 @@ static __device__ __forceinline__ void dbias_add(const attend16 &a, const place1
 
 // The weights P or dS of HMMA_GROUP columns, the step's from tile `first` on. `stats` are those of
 // the rows g and g + 8, or of the columns.
-template <class T, pass PASS, bool EXTRAS>
+template <class T, pass PASS, bool EXTRAS, int GROUPS>
 static __device__ __forceinline__ void group_weigh(const attend16 &a, const place16 &p, int column,
                                                    const uint32_t y[2], const reference_stat *stats,
-                                                   int first, float terms[2], hmma_weights &w)
+                                                   int first, partial16<GROUPS> &r, hmma_weights &w)
 {
     const int tiles = HMMA_GROUP / HMMA_TILE;
     const bool keys = pass_has_keys(PASS);
@@ -331,16 +332,19 @@ static __device__ __forceinline__ void group_weigh(const attend16 &a, const plac
                 if (!pass_is_gradient(PASS))
                     continue;
                 float d = stat.delta, part = weight;
+                float squares = fmaf(dp[n][i], dp[n][i], fmaf(d, d, a.products));
                 exact[e] = weight * (dp[n][i] - d);
                 twin[e] = weight * (dp[n][i] - stat.delta_twin);
-                if (EXTRAS && PASS == PASS_DQ && a.dbias.twin)
+                if (EXTRAS && PASS == PASS_DQ && a.dbias.twin) {
                     dbias_add(a, p, p.row + p.g + 8 * m, column + offset, exact[e], twin[e]);
+                    r.bias_terms[m] = fmaf(part * part, squares, r.bias_terms[m]);
+                }
                 if (EXTRAS && weight > 0) {
                     exact[e] *= slope[n][i];
                     twin[e] *= slope[n][i];
                     part *= slope[n][i];
                 }
-                terms[m] = fmaf(part * part, fmaf(dp[n][i], dp[n][i], d * d), terms[m]);
+                r.terms[m] = fmaf(part * part, squares, r.terms[m]);
             }
             weights_set<T>(w, first + n, m, twin[0], twin[1], exact[0], exact[1]);
         }

@@ -20,6 +20,10 @@
 #include "judge/cuda/dmma.cuh"
 #include "judge/cuda/reference64.h"
 
+extern "C" {
+#include "judge/rules.h"
+}
+
 #define WARPS_MAX (REFERENCE_TILE_ROWS / DMMA_ROWS)
 
 enum pass { PASS_OUT, PASS_DQ, PASS_DV, PASS_DK };
@@ -33,6 +37,7 @@ struct attend {
     int heads, head_first; // of the rows' side, those whose inputs are there
     int group;
     double scale, softcap;
+    double products; // rules_product_squares()
     const float *sinks;
     const reference_stat64 *stats; // of the queries
     int64_t query_rows;            // of a head of these
@@ -170,9 +175,9 @@ static __device__ __forceinline__ void add_dbias(const attend &a, const warp_pla
 // added up by row. lse and delta are those of the two rows, or NULL: then those of the columns are
 // in shared memory.
 template <pass PASS, bool EXTRAS>
-static __device__ __forceinline__ void weigh_step(const attend &a, const warp_place &p, int column,
-                                                  double s[DMMA_TILES][4],
-                                                  const double dp[DMMA_TILES][4], double terms[2])
+static __device__ __forceinline__ void
+weigh_step(const attend &a, const warp_place &p, int column, double s[DMMA_TILES][4],
+           const double dp[DMMA_TILES][4], double terms[2], double bias_terms[2])
 {
     const bool keys = PASS == PASS_DV || PASS == PASS_DK;
 #pragma unroll
@@ -187,8 +192,11 @@ static __device__ __forceinline__ void weigh_step(const attend &a, const warp_pl
                 double logit = logit_of<EXTRAS>(a, p, *x, query, key, &slope);
                 weight = exp(logit - p.lse[statistic]);
                 if (PASS != PASS_DV) {
-                    double d = p.delta[statistic], part = weight * slope;
-                    terms[m] += part * part * (dp[n][i] * dp[n][i] + d * d);
+                    double d = p.delta[statistic];
+                    double term = weight * weight * (dp[n][i] * dp[n][i] + d * d + a.products);
+                    terms[m] += term * slope * slope;
+                    if (EXTRAS && PASS == PASS_DQ)
+                        bias_terms[m] += term;
                     weight *= dp[n][i] - d;
                 }
             }
@@ -204,7 +212,7 @@ static __device__ __forceinline__ void weigh_step(const attend &a, const warp_pl
 struct partial {
     dmma_results sums;
     online o;
-    double terms[2]; // sums of squares of a lane
+    double terms[2], bias_terms[2]; // sums of squares of a lane
 };
 
 // The operand of the warp's own rows.
@@ -231,7 +239,7 @@ static __device__ __forceinline__ void step_add(const attend &a, const warp_plac
         for (int i = 0; i < DMMA_GROUPS * 16; i++)
             r.sums[i / 16][i / 4 % 4][i % 4] *= fade[i % 4 / 2];
     } else {
-        weigh_step<PASS, EXTRAS>(a, p, column, s, dp, r.terms);
+        weigh_step<PASS, EXTRAS>(a, p, column, s, dp, r.terms, r.bias_terms);
     }
     dmma_add_weighted(r.sums, s, p.y[operand] + blockIdx.y * DMMA_SLICE,
                       DMMA_PITCH(a.width[operand]), groups);
@@ -295,12 +303,15 @@ static __device__ __forceinline__ double row_end(const attend &a, const warp_pla
 {
     bool first = p.t == 0 && blockIdx.y == 0;
     double terms = a.scale * sqrt(quad_sum(r.terms[m])), lse, factor;
+    double bias_terms = sqrt(quad_sum(r.bias_terms[m]));
     bool there = p.warp * DMMA_ROWS + p.g + 8 * m < p.at.tile.count;
     if (PASS == PASS_DV)
         return 1;
     if (PASS != PASS_OUT) {
         if (first && there)
             a.result_terms[row] = (float)terms;
+        if (PASS == PASS_DQ && first && there && a.dbias.terms)
+            a.dbias.terms[row] = (float)bias_terms;
         return a.scale;
     }
     factor = softmax_end(a, p, r.o, m, &lse);
@@ -437,6 +448,7 @@ static attend attend_of(const struct reference_cuda *r, const struct reference_r
     a.heads = r->kv_count * (side == SIDE_Q ? a.group : 1);
     a.head_first = r->kv_first * (side == SIDE_Q ? a.group : 1);
     a.scale = case_scale(c);
+    a.products = rules_product_squares(c);
     a.softcap = c->softcap;
     a.sinks = r->sinks;
     a.query_rows = side == SIDE_Q ? rows->rows : r->tokens[SIDE_Q];

@@ -96,12 +96,14 @@ int64_t reference_cuda_elements(const struct reference_cuda *r, int input, int k
 void reference_cuda_draw(const struct reference_cuda *r);
 
 // The terms of a row of dQ or dK [heads][rows] are those of judge/cpu/reference.h, of a row of dK
-// with all query heads that share it.
+// with all query heads that share it. Those of the gradient of the bias have neither the scale nor
+// the slopes of a softcap.
 
 // The gradient of the bias that the queries make, added to what is there; see plan/bias.h.
 struct reference_dbias {
     double *data;        // [1 or heads][rows][seqlen_kv]; NULL: not wanted
     float *twin;         // the twin's, likewise; not of fp64
+    float *terms;        // [heads][rows] of the queries; NULL: not wanted
     int64_t head_stride; // 0: one for all heads
     int64_t row_step;    // between the rows of consecutive queries; 0: one for all of a sequence
 };
@@ -126,7 +128,7 @@ void reference_cuda_run_stats(const struct reference_cuda *r, const struct refer
 // The numbers of each head of the case over all rows that there are, those of judge/totals.h:
 // [TOTALS_NUMBERS][heads]. Members may be NULL; then their numbers have no meaning.
 struct reference_head_rows {
-    const float *max, *terms; // [heads][rows]; the terms of dQ
+    const float *max, *bias_terms; // [heads][rows]
     int64_t rows;
     const struct reference_stat *stats; // [heads][stats_rows], of all queries: for sinks
     const struct reference_stat64 *stats64;

@@ -314,19 +314,20 @@ static __device__ __forceinline__ double lse_of(const reference_stat &stat)
 }
 
 static __device__ __forceinline__ void sink_add(const reference_head_rows &h, double sink,
-                                                int64_t at, double own[TOTALS_NUMBERS])
+                                                double products, int64_t at,
+                                                double own[TOTALS_NUMBERS])
 {
     double lse = h.stats64 ? h.stats64[at].lse : lse_of(h.stats[at]);
     double delta = h.stats64 ? h.stats64[at].delta : h.stats[at].delta;
     double weight = sink_weight(sink, lse), term = weight * delta;
     double off = weight * (h.stats[at].delta_twin - delta);
     own[TOTALS_DSINK] += term;
-    own[TOTALS_SINK_TERMS] += term * term;
+    own[TOTALS_SINK_TERMS] += rules_sink_square(-weight, delta, products);
     own[TOTALS_SINK_TWIN] += off * off;
 }
 
 // One block for a head. Each thread sums up rows of its own, then the threads in a fixed order.
-__global__ void heads_kernel(const reference_head_rows h, const float *sinks, double scale,
+__global__ void heads_kernel(const reference_head_rows h, const float *sinks, double products,
                              int heads, double *to)
 {
     __shared__ double all[TOTALS_NUMBERS][THREADS];
@@ -334,7 +335,7 @@ __global__ void heads_kernel(const reference_head_rows h, const float *sinks, do
     double own[TOTALS_NUMBERS] = {-INFINITY};
     for (int64_t row = threadIdx.x; row < h.rows; row += THREADS) {
         int64_t at = head * h.rows + row;
-        double max = h.max ? h.max[at] : -INFINITY, terms = h.terms ? h.terms[at] / scale : 0;
+        double max = h.max ? h.max[at] : -INFINITY, terms = h.bias_terms ? h.bias_terms[at] : 0;
         own[TOTALS_MAX_LOGIT] = fmax(own[TOTALS_MAX_LOGIT], max);
         own[TOTALS_BIAS_TERMS] += terms * terms;
         if (!h.judged)
@@ -344,7 +345,7 @@ __global__ void heads_kernel(const reference_head_rows h, const float *sinks, do
         own[TOTALS_SINK_TWIN] += off * off;
     }
     for (int64_t row = threadIdx.x; h.stats && row < h.stats_rows; row += THREADS)
-        sink_add(h, sinks[head], head * h.stats_rows + row, own);
+        sink_add(h, sinks[head], products, head * h.stats_rows + row, own);
     for (int i = 0; i < TOTALS_NUMBERS; i++)
         all[i][threadIdx.x] = own[i];
     for (int threads = THREADS / 2; threads > 0; threads /= 2) {
@@ -361,8 +362,8 @@ __global__ void heads_kernel(const reference_head_rows h, const float *sinks, do
 void reference_cuda_heads(const struct reference_cuda *r, const struct reference_head_rows *rows,
                           double *heads)
 {
-    heads_kernel<<<r->c->heads, THREADS, 0, r->queue->stream>>>(*rows, r->sinks, case_scale(r->c),
-                                                                r->c->heads, heads);
+    heads_kernel<<<r->c->heads, THREADS, 0, r->queue->stream>>>(
+        *rows, r->sinks, rules_product_squares(r->c), r->c->heads, heads);
     queue_launched(r->queue, "the reference's sums");
 }
 

@@ -119,6 +119,7 @@ static struct reference_dbias dbias_of(const struct verify_cuda *x, bool wanted)
         return dbias;
     dbias.data = x->dbias;
     dbias.twin = x->dbias_twin;
+    dbias.terms = x->bias_terms;
     struct totals_layout l = totals_layout(x->c, x->v.rank);
     dbias.head_stride = l.heads > 1 ? l.rows * l.columns : 0;
     dbias.row_step = bias_row_step(x->c);
@@ -158,7 +159,7 @@ static void heads_reference(struct verify_cuda *x)
     bool sink = x->v.results.dsink != NULL;
     const struct reference_head_rows rows = {
         .max = x->max,
-        .terms = x->dbias ? x->terms : NULL,
+        .bias_terms = x->dbias ? x->bias_terms : NULL,
         .rows = x->rows[SIDE_Q].rows,
         .stats = sink ? own->stats : NULL,
         .stats64 = sink ? own->stats64 : NULL,
@@ -308,16 +309,6 @@ static enum status swap_start(struct verify_cuda *x, int *count, struct error *e
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// RMS of the K or Q that the terms of a row of dQ or dK are multiplied by.
-static double terms_factor(const struct cp_case *c, enum slot slot)
-{
-    struct input_draw draw = input_draw_of(c, slot == SLOT_DQ ? INPUT_K : INPUT_Q);
-    double clamped = c->inputs == INPUTS_TE ? 0.72 : 1; // normal, cut off at 1
-    if (c->source && c->source->tensors[slot == SLOT_DQ ? WHOLE_K : WHOLE_Q])
-        return slot == SLOT_DQ ? c->source->k_rms : c->source->q_rms;
-    return clamped * draw.factor;
-}
-
 static void slot_compare(struct verify_cuda *x, enum slot slot)
 {
     struct slot_tensor t = verify_slot(x, slot);
@@ -337,7 +328,7 @@ static void slot_compare(struct verify_cuda *x, enum slot slot)
         .stats = slot == SLOT_LSE ? x->judged.stats : NULL,
         .stats64 = slot == SLOT_LSE ? x->judged.stats64 : NULL,
         .terms = cancels ? x->terms : NULL,
-        .terms_factor = terms_factor(x->c, slot),
+        .terms_factor = input_rms(x->c, slot == SLOT_DQ ? INPUT_K : INPUT_Q),
     };
     struct rules rules = rules_of(x->c, t.name);
     compare_cuda_rows(&x->r, &tensor, &x->rows[t.side], x->chunk_rows[t.side], &rules, x->scratch,

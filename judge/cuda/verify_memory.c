@@ -158,6 +158,7 @@ static void bias_pieces(struct pieces *p, struct verify_cuda *x)
     x->dbias_parts = piece(p, parts, sizeof(double));
     x->dbias_twin = piece(p, elements, sizeof(float));
     x->dbias_twin_parts = piece(p, parts, sizeof(float));
+    x->bias_terms = piece(p, queries_most(x) * c->heads, sizeof(float));
     if (p->device) {
         queue_note(
             x->v.queue,

@@ -47,6 +47,7 @@ struct verify_cuda {
     struct statistics ranks[WORLD_SIZE_MAX], all; // of all queries by rank, and in order
     double *dbias, *dbias_parts;
     float *dbias_twin, *dbias_twin_parts;
+    float *bias_terms; // of the rows of dq; NULL unless dbias is there
     void *scratch;
     struct compare_result *results, *results_device;
     double *heads, *heads_device; // of each rank [TOTALS_NUMBERS][heads]

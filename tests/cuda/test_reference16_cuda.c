@@ -50,7 +50,8 @@ struct sample {
     struct reference_results wide[TENSORS], narrow[TENSORS];
     struct reference_stat64 *stats64;
     struct reference_stat *stats, *unused;
-    float *max, *max16, *terms[2], *terms16[2], *dbias_twin;
+    float *max, *max16, *dbias_twin;
+    float *terms[3], *terms16[3]; // by side, then of dbias
     double *dbias;
     double *dbias16;
 };
@@ -166,9 +167,9 @@ static void sample_init(struct sample *s, const struct cp_case *c, bool ragged, 
     s->max = device_bytes(q * 4);
     s->max16 = device_bytes(q * 4);
     s->stats = device_bytes(q * (int64_t)sizeof(*s->stats));
-    for (int side = 0; side < 2; side++) {
-        s->terms[side] = device_bytes((side == SIDE_Q ? q : kv) * 4);
-        s->terms16[side] = device_bytes((side == SIDE_Q ? q : kv) * 4);
+    for (int i = 0; i < 3; i++) {
+        s->terms[i] = device_bytes((i == SIDE_KV ? kv : q) * 4);
+        s->terms16[i] = device_bytes((i == SIDE_KV ? kv : q) * 4);
     }
     bias_make(s);
     CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for this one
@@ -181,10 +182,14 @@ static void sample_fini(struct sample *s)
         cudaFree(s->narrow[i].exact);
         cudaFree(s->narrow[i].twin);
     }
-    void *all[] = {s->stats64,  s->unused, s->max,        s->max16,      s->stats,   s->terms[0],
-                   s->terms[1], s->dbias,  s->terms16[0], s->terms16[1], s->dbias16, s->dbias_twin};
+    void *all[] = {s->stats64, s->unused, s->max,     s->max16,
+                   s->stats,   s->dbias,  s->dbias16, s->dbias_twin};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         cudaFree(all[i]);
+    for (int i = 0; i < 3; i++) {
+        cudaFree(s->terms[i]);
+        cudaFree(s->terms16[i]);
+    }
     for (int i = 0; i < 2; i++)
         cudaFree((void *)s->rows[i].tiles);
     cudaFree((void *)s->r.sinks);
@@ -192,11 +197,16 @@ static void sample_fini(struct sample *s)
     free(s->sequences);
 }
 
+#define OF_BIAS 2 // of the terms
+
 static struct reference_dbias dbias_of(const struct sample *s, double *data, float *twin)
 {
     return (struct reference_dbias){
         .data = data,
         .twin = twin,
+        .terms = !data  ? NULL
+                 : twin ? s->terms16[OF_BIAS]
+                        : s->terms[OF_BIAS],
         .head_stride = bias_has_heads(&s->c) ? s->bias_rows * s->c.seqlen_kv : 0,
         .row_step = bias_has_queries(&s->c) ? 1 : 0,
     };
@@ -320,12 +330,14 @@ static struct squares tensor_squares(const struct sample *s, int tensor)
 // The square of a smaller number may underflow in fp32. Beside results near 1 it is nothing.
 static const double TERMS_TINY = 0x1p-60;
 
-// RMS of the terms of a tensor's rows; the largest relative error of the fast ones.
-static double terms_rms(const struct sample *s, int side, double *worst)
+// RMS of the terms of a tensor's rows, by side or OF_BIAS; the largest relative error of the fast
+// ones.
+static double terms_rms(const struct sample *s, int which, double *worst)
 {
     const struct cp_case *c = &s->c;
-    int64_t count = s->rows[side].rows * (side == SIDE_Q ? c->heads : c->kv_heads);
-    float *terms = fetch(s->terms[side], count * 4), *fast = fetch(s->terms16[side], count * 4);
+    int64_t count =
+        which == SIDE_KV ? s->rows[SIDE_KV].rows * c->kv_heads : s->rows[SIDE_Q].rows * c->heads;
+    float *terms = fetch(s->terms[which], count * 4), *fast = fetch(s->terms16[which], count * 4);
     double all = 0;
     for (int64_t i = 0; i < count; i++) {
         all += (double)terms[i] * terms[i];
@@ -382,13 +394,13 @@ static struct squares dbias_squares(const struct sample *s)
 }
 
 // RMS of the terms that cancel in an element, whose noise in fp32 nobody avoids.
-static double noise_of(const struct sample *s, int tensor, const double terms[2])
+static double noise_of(const struct sample *s, int tensor, const double terms[3])
 {
     const struct cp_case *c = &s->c;
     if (tensor == DQ)
         return 0x1p-22 * terms[SIDE_Q];
-    if (tensor == TENSORS) // dbias: the terms of dQ without the scale, added up over rows and heads
-        return 0x1p-22 * terms[SIDE_Q] / case_scale(c) *
+    if (tensor == TENSORS) // dbias: added up over rows and heads
+        return 0x1p-22 * terms[OF_BIAS] *
                sqrt((double)(s->rows[SIDE_Q].rows * c->heads) / (double)bias_elements(s));
     return tensor == DK ? 0x1p-22 * terms[SIDE_KV] * input_draw_of(c, INPUT_Q).factor : 0;
 }
@@ -399,7 +411,7 @@ static double unit_of(const struct cp_case *c, const struct squares *q, double e
     return fmax(sqrt(q->twin / elements), rounding * sqrt(q->reference / elements));
 }
 
-static void tensor_judge(const struct sample *s, int tensor, const double terms[2], bool note,
+static void tensor_judge(const struct sample *s, int tensor, const double terms[3], bool note,
                          const char *text)
 {
     const char *name = tensor == TENSORS ? "dbias" : names[tensor];
@@ -426,7 +438,8 @@ static void case_judge(const struct cp_case *c, bool ragged, bool note)
     int kv_step = (int)harness_between(1, c->kv_heads);
     sample_run(&s, kv_step);
     double terms_off = 0, max_off = 0, magnitude = 0, lse_off = lse_worst(&s, &max_off, &magnitude);
-    double terms[2] = {terms_rms(&s, SIDE_Q, &terms_off), terms_rms(&s, SIDE_KV, &terms_off)};
+    double terms[3] = {terms_rms(&s, SIDE_Q, &terms_off), terms_rms(&s, SIDE_KV, &terms_off),
+                       s.dbias ? terms_rms(&s, OF_BIAS, &terms_off) : 0};
     if (note)
         harness_note("%s: lse %.2g of its limit (%.0f), max %.2g, terms %.1g", text, lse_off,
                      magnitude, max_off, terms_off);

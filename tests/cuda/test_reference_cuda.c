@@ -49,7 +49,7 @@ struct sample {
     struct reference_rows rows[2];
     int64_t bias_rows; // of the gradient: of all queries, of a sequence's, or of sequences
     double *out, *dq, *dk, *dv, *heads, *dbias;
-    float *max, *terms[2];
+    float *max, *terms[2], *bias_terms;
     struct reference_stat64 *stats;
     struct reference_stat *twin; // what the fast ones need beside
     void *out_twin;
@@ -149,14 +149,15 @@ static void sample_init(struct sample *s, const struct cp_case *c)
     s->heads = device_doubles(TOTALS_NUMBERS * c->heads);
     s->terms[SIDE_Q] = (float *)(void *)device_doubles(q / 2 + 1);
     s->terms[SIDE_KV] = (float *)(void *)device_doubles(kv / 2 + 1);
+    s->bias_terms = (float *)(void *)device_doubles(q / 2 + 1);
     bias_make(s);
     CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for this one
 }
 
 static void sample_fini(struct sample *s)
 {
-    void *all[] = {s->out,   s->max,   s->dq,       s->dk,       s->dv,   s->heads,
-                   s->dbias, s->stats, s->terms[0], s->terms[1], s->twin, s->out_twin};
+    void *all[] = {s->out,   s->max,      s->dq,       s->dk,   s->dv,       s->heads,     s->dbias,
+                   s->stats, s->terms[0], s->terms[1], s->twin, s->out_twin, s->bias_terms};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         cudaFree(all[i]);
     for (int i = 0; i < 2; i++)
@@ -172,6 +173,7 @@ static void heads_run(struct sample *s, bool keys)
     const struct cp_case *c = &s->c;
     const struct reference_dbias dbias = {
         .data = s->dbias,
+        .terms = s->dbias ? s->bias_terms : NULL,
         .head_stride = bias_has_heads(c) ? s->bias_rows * c->seqlen_kv : 0,
         .row_step = bias_has_queries(c) ? 1 : 0,
     };
@@ -318,6 +320,20 @@ static struct reference_sums sums_of(const struct sample *s, const struct expect
     return sums;
 }
 
+// The terms of the gradient of the bias are those of dQ without the scale and without the slopes of
+// a softcap, which are 1 at most.
+static void bias_terms_check(const struct sample *s, int64_t at, int64_t rows, const double *terms)
+{
+    float *got = zeros(rows, sizeof(float));
+    CUDA(cudaMemcpy(got, s->bias_terms + at, (size_t)rows * sizeof(float), cudaMemcpyDeviceToHost));
+    for (int64_t i = 0; i < rows; i++) {
+        double scaled = got[i] * case_scale(&s->c), room = 1e-6 * terms[i];
+        EXPECT(s->c.softcap != 0 ? scaled >= terms[i] - room : fabs(scaled - terms[i]) <= room,
+               "terms of dbias %g, of dq %g, softcap %g", scaled, terms[i], s->c.softcap);
+    }
+    free(got);
+}
+
 static void queries_compare(struct sample *s, struct expected *e, int sequence, int head,
                             struct worst w[TENSORS])
 {
@@ -337,6 +353,8 @@ static void queries_compare(struct sample *s, struct expected *e, int sequence, 
     stats_compare(&w[LSE], s, at, n, e->lse + at, c->training ? e->delta + at : NULL);
     if (c->training) {
         floats_compare(&w[TERMS_Q], s->terms[SIDE_Q], at, n, terms);
+        if (s->dbias)
+            bias_terms_check(s, at, n, terms);
         rows_compare(&w[DQ], s->dq, at, n, qk, reference_cuda_padded(qk), dq);
     }
     free(out);

@@ -109,8 +109,8 @@ static bool figures_agree(const struct cp_case *c, const struct figures *cpu,
                           const struct figures *cuda)
 {
     bool twins = cpu->twin_rel > 0 && cuda->twin_rel > 0 && cpu->twin_rel < TWIN_REL_MAX &&
-                 cuda->twin_rel < TWIN_REL_MAX && cuda->worst_row_limit < ROW_LIMIT_MAX &&
-                 cuda->tensor != TENSOR_DSINK;
+                 cuda->twin_rel < TWIN_REL_MAX && cpu->worst_row_limit < ROW_LIMIT_MAX &&
+                 cuda->worst_row_limit < ROW_LIMIT_MAX && cuda->tensor != TENSOR_DSINK;
     return cpu->tensor == cuda->tensor && cpu->chunk == cuda->chunk &&
            cpu->elements == cuda->elements && cpu->judged == cuda->judged &&
            (!twins || twins_agree(c, cpu->twin_rel, cuda->twin_rel));

@@ -71,7 +71,7 @@ void dense_init(struct dense *t, const struct cp_case *c, int sequence)
                         .dk = c->head_dim_qk,
                         .dv = c->head_dim_v};
     int64_t q_rows = t->sq * t->h, k_rows = t->sk * t->hk, dims = t->dk + t->dv;
-    int64_t pairs = q_rows * t->sk, all = 2 * (q_rows + k_rows) * dims + 3 * q_rows + k_rows;
+    int64_t pairs = q_rows * t->sk, all = 2 * (q_rows + k_rows) * dims + 4 * q_rows + k_rows;
     t->all = dense_zeros(all + 2 * pairs + 3 * t->h);
     double *next = t->all;
     t->q = dense_carve(&next, q_rows * t->dk);
@@ -91,6 +91,7 @@ void dense_init(struct dense *t, const struct cp_case *c, int sequence)
     t->max_logit = dense_carve(&next, t->h);
     t->terms_q = dense_carve(&next, q_rows);
     t->terms_k = dense_carve(&next, k_rows);
+    t->terms_bias = dense_carve(&next, q_rows);
     dense_input(t, INPUT_Q, t->sq, sequence, t->q);
     dense_input(t, INPUT_K, t->sk, sequence, t->k);
     dense_input(t, INPUT_V, t->sk, sequence, t->v);
@@ -174,6 +175,13 @@ void dense_forward(struct dense *t)
             dense_forward_row(t, i, head);
 }
 
+// Variance of all products of a dP but one.
+static double dense_products(const struct dense *t)
+{
+    double variance = t->c.inputs == INPUTS_TE ? pow(0.72, 4) : 1;
+    return (t->dv - 1) * variance;
+}
+
 // What one pair contributes to all gradients.
 static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
 {
@@ -189,9 +197,10 @@ static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
         factor *= slope * slope;
     }
     ds *= factor;
-    double square = pow(factor * p * dp, 2) + pow(factor * p * delta, 2);
-    t->terms_q[head * t->sq + i] += square;
-    t->terms_k[kv * t->sk + j] += square;
+    double square = pow(p * dp, 2) + pow(p * delta, 2) + pow(p, 2) * dense_products(t);
+    t->terms_q[head * t->sq + i] += pow(factor, 2) * square;
+    t->terms_k[kv * t->sk + j] += pow(factor, 2) * square;
+    t->terms_bias[head * t->sq + i] += square;
     for (int e = 0; e < t->dv; e++)
         dense_row(t->d_v, j, t->hk, kv, t->dv)[e] += p * d_out[e];
     for (int e = 0; e < t->dk; e++) {

@@ -16,6 +16,7 @@ struct dense {
     double *out, *lse, *delta, *d_q, *d_k, *d_v; // results; lse, delta [head][position]
     double *d_bias, *d_sink, *max_logit;
     double *terms_q, *terms_k; // squares of the terms of dQ and dK, [head][position]
+    double *terms_bias;        // of those of d_bias, [head][position]
     double *all;               // the memory of them
 };
 

@@ -50,4 +50,4 @@ test_programs += tests/judge/test_amx
 tests_judge_test_amx_SOURCES = tests/judge/test_amx.c
 
 test_programs += tests/judge/test_expected
-tests_judge_test_expected_SOURCES = tests/judge/test_expected.c
+tests_judge_test_expected_SOURCES = tests/judge/test_expected.c tests/judge/dense.c tests/judge/dense.h

@@ -10,6 +10,7 @@
 
 #include "common/amx.h"
 #include "judge/cpu/expected.h"
+#include "tests/judge/dense.h"
 #include "tests/support/cases.h"
 #include "tests/support/generate.h"
 #include "tests/support/runner.h"
@@ -231,6 +232,40 @@ START_TEST(long_case)
 }
 END_TEST
 
+static double bias_terms(const struct cp_case *c, enum precision precision)
+{
+    struct room room = {0};
+    struct expectation x = expectation_make(c, 0);
+    queries_expect(c, precision, 0, &room, &x);
+    double terms = x.dbias_terms;
+    expectation_free(&x);
+    room_fini(&room);
+    return terms;
+}
+
+// A softcap that lets nothing through does not make dbias smaller.
+START_TEST(terms_of_a_bias_have_no_slope)
+{
+    struct cp_case c = cases_usual();
+    c.dtype = (enum case_dtype)_i;
+    c.batch = c.kv_heads = 1;
+    c.heads = 2;
+    c.seqlen_q = c.seqlen_kv = 40;
+    c.softcap = 0.5;
+    c.bias = BIAS_BHSS;
+    struct dense t;
+    dense_init(&t, &c, 0);
+    dense_forward(&t);
+    dense_backward(&t);
+    double squares = 0;
+    for (int64_t i = 0; i < t.sq * t.h; i++)
+        squares += t.terms_bias[i];
+    dense_fini(&t);
+    ck_assert_double_eq_tol(bias_terms(&c, expected_precision(&c)) / squares, 1, 1e-2);
+    ck_assert_double_eq_tol(bias_terms(&c, PRECISION_FP64) / squares, 1, 1e-2);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("expected");
@@ -238,6 +273,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 240);
     tcase_add_test(t, random_cases);
     tcase_add_test(t, long_case);
+    tcase_add_loop_test(t, terms_of_a_bias_have_no_slope, DTYPE_BF16, DTYPE_FP32 + 1);
     suite_add_tcase(s, t);
     return s;
 }

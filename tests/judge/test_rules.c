@@ -110,6 +110,50 @@ START_TEST(the_slope_has_a_sign_and_a_limit)
 }
 END_TEST
 
+// Rows that are alike add up their errors with one sign, which the twin shows.
+START_TEST(alike_rows_have_the_slope_of_one)
+{
+    struct cp_case c = of_length(DTYPE_FP16, 64);
+    struct rules rules = rules_of(&c, TENSOR_OUT);
+    double alone = 1e-4 + 3 * (1 + 6 / sqrt(64)) * UNIT / sqrt(64);
+    double alike = 1e-4 + 1.5 * (1 + 6 / sqrt(64)) * UNIT;
+    for (int same = 0; same < 2; same++)
+        for (int beyond = 0; beyond < 2; beyond++) {
+            double limit = same ? alike : alone, slope = limit * (beyond ? -1.01 : 0.99);
+            struct rules_sums s = {.elements = 64,
+                                   .rows = 64,
+                                   .error_squares = UNIT * UNIT * 64,
+                                   .twin_squares = UNIT * UNIT * 64,
+                                   .reference_squares = 64,
+                                   .product = slope * 64,
+                                   .twin_product = same ? -UNIT * 64 : UNIT * 8,
+                                   .twin_product_squares = UNIT * UNIT * 64,
+                                   .twin_fourths = pow(UNIT, 4) * 64};
+            struct rules_worst worst = {0};
+            struct figures f = {0};
+            rules_finish(&rules, &s, &worst, &f);
+            ck_assert_double_eq_tol(f.slope_limit, limit, 2e-7);
+            ck_assert_int_eq(f.broken, beyond ? RULE_SLOPE : 0);
+        }
+}
+END_TEST
+
+// A dP of one product cannot cancel.
+START_TEST(products_of_dp_may_cancel)
+{
+    struct cp_case c = of_length(DTYPE_FP32, 64);
+    c.head_dim_v = 129;
+    ck_assert_double_eq_tol(rules_product_squares(&c), 128, 1e-9);
+    c.inputs = INPUTS_TE;
+    ck_assert_double_eq_tol(rules_product_squares(&c), 128 * pow(0.72, 4), 1e-5);
+    c.inputs = INPUTS_SHARP;
+    c.dtype = DTYPE_BF16;
+    ck_assert_double_eq_tol(rules_product_squares(&c), 128, 1e-9);
+    c.head_dim_v = 1;
+    ck_assert_double_eq(rules_product_squares(&c), 0);
+}
+END_TEST
+
 START_TEST(rows_elements_and_exact_rules_break_by_themselves)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);
@@ -261,6 +305,8 @@ static Suite *rules_suite(void)
     tcase_add_test(tcase, the_rms_of_few_rows_says_less);
     tcase_add_test(tcase, few_rows_have_a_step_of_their_terms_as_unit);
     tcase_add_test(tcase, the_slope_has_a_sign_and_a_limit);
+    tcase_add_test(tcase, alike_rows_have_the_slope_of_one);
+    tcase_add_test(tcase, products_of_dp_may_cancel);
     tcase_add_test(tcase, rows_elements_and_exact_rules_break_by_themselves);
     tcase_add_test(tcase, empty_rows_make_no_unit_smaller);
     tcase_add_test(tcase, rows_whose_terms_cancel_have_a_unit_of_their_own);
