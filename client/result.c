@@ -51,8 +51,8 @@ static struct cpattn_rank rank_public(const struct rank_report *report)
         .reference_ns = report->timings.reference_ns,
         .compare_ns = report->timings.compare_ns,
         .diagnosis = report->diagnosis.text,
-        .diagnosis_tensor =
-            report->diagnosis.tensor ? report_tensor_name(report->diagnosis.tensor) : "",
+        .diagnosis_tensor = report->diagnosis.tensor ? report_tensor_name(report->diagnosis.tensor)
+                                                     : report->diagnosis.name,
         .diagnosis_explained = report->diagnosis.explained,
         .own_forward = report->use.own_forward,
         .own_backward = report->use.own_backward,

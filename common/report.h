@@ -101,9 +101,11 @@ struct refusal {
 // What makes the worst tensor of a rank wrong, where a hypothesis explains it.
 #define DIAGNOSIS_TEXT_MAX 240
 struct diagnosis {
-    int32_t tensor;                // enum report_tensor; 0: there is no diagnosis
+    int32_t tensor;                // enum report_tensor; 0: of another kind of job, by its `name`
     double explained;              // share of the squared error that it explains, 0..1
-    char text[DIAGNOSIS_TEXT_MAX]; // a sentence without a final stop, printable ASCII
+    char text[DIAGNOSIS_TEXT_MAX]; // a sentence without a final stop, printable ASCII; "": there
+                                   // is no diagnosis
+    char name[TENSOR_NAME_MAX];    // of a tensor, as in figures
 };
 
 // Who computed the attention of a rank: operations, by our own kernels and by the provider that the

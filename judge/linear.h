@@ -30,11 +30,11 @@ enum status linear_judge(const struct linear *l, int rank,
                          struct figures figures[LINEAR_TENSORS], struct error *error) MUST_CHECK;
 
 // What went wrong, after linear_judge(): one sentence, or "" where no mistake that is known
-// explains the error. *explained: the share of the squared error beyond rounding, 0..1.
+// explains the error. *explained: the share of the squared error of *tensor, 0..1.
 enum status linear_diagnose(const struct linear *l, int rank,
                             const void *const tensors[LINEAR_TENSORS],
                             const struct figures figures[LINEAR_TENSORS],
                             char text[DIAGNOSIS_TEXT_MAX], double *explained,
-                            struct error *error) MUST_CHECK;
+                            enum linear_tensor *tensor, struct error *error) MUST_CHECK;
 
 #endif

@@ -18,9 +18,10 @@
 struct search {
     const struct linear *l;
     struct linear_view view;
-    struct triple right; // of the tensor, with the twin's
+    struct triple right; // of the tensor
     double *got;         // as right.value
-    double error2, noise2;
+    double error2;
+    int broken; // rules
     struct linear_twist best;
     double explained, factor;
     struct error *error;
@@ -52,7 +53,9 @@ static bool fits(const struct linear *l, struct linear_twist t)
     switch (t.mistake) {
     case MISTAKE_BIAS_OF_ALL:
     case MISTAKE_NO_BIAS:
-        return l->bias;
+        return l->bias && l->layer != LINEAR_COLUMN;
+    case MISTAKE_NO_FIRST_BIAS:
+        return l->bias && l->layer != LINEAR_ROW;
     case MISTAKE_SHARDS_SWAPPED:
         return t.a != t.b && middle_a == middle_b && l->layer != LINEAR_COLUMN;
     case MISTAKE_TOKENS_X:
@@ -153,27 +156,14 @@ static void factor_try(struct search *s)
     s->factor = factor;
 }
 
-// The other GELU differs by less than 16 bits round: how far the error goes that way.
-static enum status gelu_try(struct search *s)
+// The other GELU may differ by less than 16 bits round; the slope tells it.
+static void gelu_try(struct search *s)
 {
     struct linear_twist twist = {.mistake = MISTAKE_OTHER_GELU};
-    struct triple other = {0};
-    double along = 0, way2 = 0;
-    if (s->explained >= EXPLAINS_MIN || !fits(s->l, twist))
-        return STATUS_OK;
-    enum status status = compute(s, twist, &other);
-    for (int64_t i = 0; i < other.rows * other.columns && status == STATUS_OK; i++) {
-        double way = other.value[i] - s->right.value[i];
-        along += way * (s->got[i] - s->right.value[i]);
-        way2 += way * way;
-    }
-    double noise = sqrt(s->error2 / (double)(other.rows * other.columns + 1));
-    free(other.value);
-    if (way2 > 0 && fabs(along / way2 - 1) < 0.3 && 5 * noise < 0.5 * sqrt(way2)) {
-        s->best = twist;
-        s->explained = EXPLAINS_MIN;
-    }
-    return status;
+    if (s->explained >= EXPLAINS_MIN || !(s->broken & RULE_SLOPE))
+        return;
+    s->best = twist;
+    s->explained = EXPLAINS_MIN;
 }
 
 // ---- words ----
@@ -202,6 +192,9 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
         return;
     case MISTAKE_NO_BIAS:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the bias", name);
+        return;
+    case MISTAKE_NO_FIRST_BIAS:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made without the bias of the first layer", name);
         return;
     case MISTAKE_RANK_MISSING:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the part of rank %d in the sum", name, a);
@@ -278,10 +271,8 @@ static enum status search(struct search *s, char text[DIAGNOSIS_TEXT_MAX])
         return status;
     for (int64_t row = 0; row < s->right.rows; row++)
         linear_view_read(&s->view, row, s->right.columns, s->got + row * s->right.columns);
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++)
         s->error2 += pow(s->got[i] - s->right.value[i], 2);
-        s->noise2 += pow(s->right.twin[i] - s->right.value[i], 2);
-    }
     if (!isfinite(s->error2)) {
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s has values that are not finite",
                  linear_tensor_name(s->l, s->view.tensor));
@@ -293,8 +284,7 @@ static enum status search(struct search *s, char text[DIAGNOSIS_TEXT_MAX])
     status = mistakes_try(s);
     if (status == STATUS_OK)
         factor_try(s);
-    if (status == STATUS_OK)
-        status = gelu_try(s);
+    gelu_try(s);
     if (status == STATUS_OK && s->explained >= EXPLAINS_MIN)
         tell(s, text);
     return status;
@@ -303,22 +293,24 @@ static enum status search(struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 enum status linear_diagnose(const struct linear *l, int rank,
                             const void *const tensors[LINEAR_TENSORS],
                             const struct figures figures[LINEAR_TENSORS],
-                            char text[DIAGNOSIS_TEXT_MAX], double *explained, struct error *error)
+                            char text[DIAGNOSIS_TEXT_MAX], double *explained,
+                            enum linear_tensor *tensor, struct error *error)
 {
     struct search s = {.l = l, .error = error};
-    int tensor = LINEAR_Y;
+    int t = LINEAR_Y;
     text[0] = '\0';
-    while (tensor < LINEAR_TENSORS && figures[tensor].broken == 0)
-        tensor++;
-    if (tensor == LINEAR_TENSORS)
+    while (t < LINEAR_TENSORS && figures[t].broken == 0)
+        t++;
+    *tensor = (enum linear_tensor)t;
+    if (t == LINEAR_TENSORS)
         return STATUS_OK;
+    s.broken = figures[t].broken;
     struct linear_share held = linear_view_tokens(l, rank);
     struct linear_some some = {held.first, held.count, 0};
-    if (!linear_view_is_sum(l, (enum linear_tensor)tensor))
+    if (!linear_view_is_sum(l, *tensor))
         some = (struct linear_some){
             0, linear_share(linear_sizes(l).middle, rank, l->world_size).count, 0};
-    s.view =
-        (struct linear_view){l, rank, (enum linear_tensor)tensor, fewer(some), tensors[tensor]};
+    s.view = (struct linear_view){l, rank, *tensor, fewer(some), tensors[t]};
     enum status status = STATUS_OK;
     if (work_of(&s) <= WORK_MAX)
         status = search(&s, text);

@@ -349,7 +349,7 @@ static void layer_first(struct reference *r, struct middle *m)
         .a = &x, .b = m->w1, .b_transposed = true, .b_columns = s->in, .sum = (double)s->in + 1};
     product_add(r, &f, m->h.columns * s->in, &m->h);
     free(zeros);
-    bool bias = r->l->bias && r->twist.mistake != MISTAKE_NO_BIAS;
+    bool bias = r->l->bias && r->twist.mistake != MISTAKE_NO_FIRST_BIAS;
     for (int64_t i = 0; i < m->h.rows * m->h.columns && bias; i++) {
         double b = m->b1[i % m->h.columns];
         m->h.value[i] += b;

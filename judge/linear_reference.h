@@ -15,7 +15,8 @@ struct triple {
 enum linear_mistake {
     MISTAKE_NONE,
     MISTAKE_BIAS_OF_ALL,    // every rank adds the bias of the row layer
-    MISTAKE_NO_BIAS,        // no bias at all
+    MISTAKE_NO_FIRST_BIAS,  // no bias in the column layer
+    MISTAKE_NO_BIAS,        // none in the row layer
     MISTAKE_RANK_MISSING,   // the part of rank a is not in the sum
     MISTAKE_RANK_TWICE,     // the part of rank a is in it twice
     MISTAKE_SHARDS_SWAPPED, // ranks a and b have each other's weights of the row layer

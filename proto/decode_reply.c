@@ -65,19 +65,35 @@ static enum status check_judged(const struct figures *f, const struct map_path *
                      (long long)f->elements);
 }
 
+// What the name of a tensor has to be.
+static enum status check_name(const struct map_path *path, const char *name, struct error *error)
+{
+    char text[MAP_PATH_MAX];
+    if (report_name_is_valid(name))
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "%s is '%s'; accepted are letters, digits and underscores",
+                     map_path_text(path, "name", text), name);
+}
+
 // A tensor of attention has a number, that of another kind of job a name.
 static enum status decode_tensor(const Cpattn__V1__Figures *message, const struct map_path *path,
                                  struct figures *f, struct error *error)
 {
-    char text[MAP_PATH_MAX];
     if (message->tensor != CPATTN__V1__TENSOR__TENSOR_UNSPECIFIED || message->name.len == 0)
         return map_decode(&message->base, schema_tensor, path, f, error);
     enum status status = map_decode(&message->base, schema_tensor_name, path, f, error);
-    if (status != STATUS_OK || report_name_is_valid(f->name))
-        return status;
-    return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "%s is '%s'; accepted are letters, digits and underscores",
-                     map_path_text(path, "name", text), f->name);
+    return status == STATUS_OK ? check_name(path, f->name, error) : status;
+}
+
+static enum status decode_diagnosed(const Cpattn__V1__Diagnosis *message,
+                                    const struct map_path *path, struct diagnosis *d,
+                                    struct error *error)
+{
+    if (message->tensor != CPATTN__V1__TENSOR__TENSOR_UNSPECIFIED || message->name.len == 0)
+        return map_decode(&message->base, schema_diagnosis_tensor, path, d, error);
+    enum status status = map_decode(&message->base, schema_diagnosis_name, path, d, error);
+    return status == STATUS_OK ? check_name(path, d->name, error) : status;
 }
 
 static enum status decode_figures(const Cpattn__V1__Figures *message, const struct map_path *path,
@@ -112,7 +128,9 @@ static enum status decode_diagnosis(const Cpattn__V1__Diagnosis *message,
     char text[MAP_PATH_MAX];
     if (!message)
         return STATUS_OK;
-    enum status status = map_decode(&message->base, schema_diagnosis, &path, d, error);
+    enum status status = decode_diagnosed(message, &path, d, error);
+    if (status == STATUS_OK)
+        status = map_decode(&message->base, schema_diagnosis, &path, d, error);
     if (status != STATUS_OK || (d->explained >= 0 && d->explained <= 1))
         return status;
     return error_set(error, STATUS_INVALID_ARGUMENT, "%s is %g; accepted is 0 to 1",

@@ -243,6 +243,19 @@ static Cpattn__V1__Figures *build_figures(struct build *b, const struct figures 
     return message;
 }
 
+static Cpattn__V1__Diagnosis *build_diagnosis(struct build *b, const struct diagnosis *d)
+{
+    if (d->text[0] == '\0')
+        return NULL;
+    Cpattn__V1__Diagnosis *message =
+        build_record(b, &cpattn__v1__diagnosis__descriptor, schema_diagnosis, d);
+    if (!message)
+        return NULL;
+    message->tensor = (Cpattn__V1__Tensor)d->tensor;
+    message->name = build_text(b, d->tensor == 0 ? d->name : "");
+    return message;
+}
+
 static Cpattn__V1__OperationTimes *build_op_times(struct build *b, const struct op_times *times)
 {
     Cpattn__V1__OperationTimes *message =
@@ -272,9 +285,7 @@ static Cpattn__V1__Rank *build_rank(struct build *b, const struct rank_report *r
         return NULL;
     message->timings =
         build_record(b, &cpattn__v1__timings__descriptor, schema_timings, &report->timings);
-    if (report->diagnosis.tensor != 0)
-        message->diagnosis = build_record(b, &cpattn__v1__diagnosis__descriptor, schema_diagnosis,
-                                          &report->diagnosis);
+    message->diagnosis = build_diagnosis(b, &report->diagnosis);
     message->use = build_record(b, &cpattn__v1__provider_use__descriptor, schema_use, &report->use);
     if (report->op_times.count > 0)
         message->operation_times = build_op_times(b, &report->op_times);

@@ -117,8 +117,17 @@ const struct map_field schema_figures[] = {
     END,
 };
 
-const struct map_field schema_diagnosis[] = {
+const struct map_field schema_diagnosis_tensor[] = {
     ENUM(diagnosis, tensor, TENSOR_OUT, TENSOR_COUNT - 1, 0),
+    END,
+};
+
+const struct map_field schema_diagnosis_name[] = {
+    TEXT(diagnosis, name),
+    END,
+};
+
+const struct map_field schema_diagnosis[] = {
     TEXT(diagnosis, text),
     REAL(diagnosis, explained),
     END,

@@ -6,29 +6,31 @@
 #include "plan/case.h"
 #include "proto/map.h"
 
-extern const struct map_field schema_rank_state[];  // RankState    | struct wire_rank_state
-extern const struct map_field schema_result[];      // Result       | struct wire_result
-extern const struct map_field schema_rank[];        // Rank         | struct rank_report
-extern const struct map_field schema_timings[];     // Timings      | struct timings
-extern const struct map_field schema_diagnosis[];   // Diagnosis    | struct diagnosis
-extern const struct map_field schema_use[];         // ProviderUse  | struct provider_use
-extern const struct map_field schema_op_times[];    // OperationTimes | struct op_times
-extern const struct map_field schema_figures[];     // Figures      | struct figures, but for
-extern const struct map_field schema_tensor[];      //   its tensor, with attention, and
-extern const struct map_field schema_tensor_name[]; //   its name, with another kind of job
-extern const struct map_field schema_element[];     // Element      | struct element
-extern const struct map_field schema_device[];      // Device       | struct wire_device
-extern const struct map_field schema_provider[];    // Provider     | struct wire_provider
-extern const struct map_field schema_description[]; // Description  | struct wire_description
-extern const struct map_field schema_guest[];       // Guest        | struct wire_guest
-extern const struct map_field schema_status[];      // DaemonStatus | struct wire_status
-extern const struct map_field schema_pool[];        // Pool         | struct wire_pool
-extern const struct map_field schema_open[];        // OpenRequest  | struct wire_open_request
-extern const struct map_field schema_rank_phases;   // OpenRequest.rank_phases, larger by 1
-extern const struct map_field schema_rank_steps;    // OpenRequest.rank_steps
-extern const struct map_field schema_watch[];       // Watch        | struct wire_watch
-extern const struct map_field schema_events[];      // Events       | struct wire_events
-extern const struct map_field schema_event[];       // Event        | struct wire_event
+extern const struct map_field schema_rank_state[]; // RankState    | struct wire_rank_state
+extern const struct map_field schema_result[];     // Result       | struct wire_result
+extern const struct map_field schema_rank[];       // Rank         | struct rank_report
+extern const struct map_field schema_timings[];    // Timings      | struct timings
+extern const struct map_field schema_diagnosis[];  // Diagnosis    | struct diagnosis, but for
+extern const struct map_field schema_diagnosis_tensor[];
+extern const struct map_field schema_diagnosis_name[]; // one of these
+extern const struct map_field schema_use[];            // ProviderUse  | struct provider_use
+extern const struct map_field schema_op_times[];       // OperationTimes | struct op_times
+extern const struct map_field schema_figures[];        // Figures      | struct figures, but for
+extern const struct map_field schema_tensor[];         //   its tensor, with attention, and
+extern const struct map_field schema_tensor_name[];    //   its name, with another kind of job
+extern const struct map_field schema_element[];        // Element      | struct element
+extern const struct map_field schema_device[];         // Device       | struct wire_device
+extern const struct map_field schema_provider[];       // Provider     | struct wire_provider
+extern const struct map_field schema_description[];    // Description  | struct wire_description
+extern const struct map_field schema_guest[];          // Guest        | struct wire_guest
+extern const struct map_field schema_status[];         // DaemonStatus | struct wire_status
+extern const struct map_field schema_pool[];           // Pool         | struct wire_pool
+extern const struct map_field schema_open[];           // OpenRequest  | struct wire_open_request
+extern const struct map_field schema_rank_phases;      // OpenRequest.rank_phases, larger by 1
+extern const struct map_field schema_rank_steps;       // OpenRequest.rank_steps
+extern const struct map_field schema_watch[];          // Watch        | struct wire_watch
+extern const struct map_field schema_events[];         // Events       | struct wire_events
+extern const struct map_field schema_event[];          // Event        | struct wire_event
 
 // The same for a field of a case: Case | struct cp_case. Choices are taken as they come; whether
 // one is known is case_check()'s to say.

@@ -134,6 +134,18 @@ static enum status judge_same(const struct work *w, struct error *error)
     return status;
 }
 
+static enum status diagnose(const struct work *w, const void *const tensors[LINEAR_TENSORS],
+                            const struct figures figures[LINEAR_TENSORS], struct error *error)
+{
+    struct diagnosis *d = &w->task->report->diagnosis;
+    enum linear_tensor tensor;
+    enum status status =
+        linear_diagnose(w->l, w->rank, tensors, figures, d->text, &d->explained, &tensor, error);
+    if (d->text[0])
+        snprintf(d->name, sizeof(d->name), "%s", linear_tensor_name(w->l, tensor));
+    return status;
+}
+
 static enum status judge(const struct work *w, struct error *error)
 {
     struct rank_report *report = w->task->report;
@@ -152,8 +164,11 @@ static enum status judge(const struct work *w, struct error *error)
         memcpy(figures[t].name, f->name, sizeof(f->name));
         *f = figures[t];
     }
+    if (status == STATUS_OK)
+        status = diagnose(w, tensors, figures, error);
     judge_guards(w);
-    status = judge_same(w, error);
+    if (status == STATUS_OK)
+        status = judge_same(w, error);
     report->pass = true;
     for (int i = 0; i < report->figures_count; i++)
         report->pass = report->pass && report->figures[i].broken == 0;

@@ -133,7 +133,9 @@ START_TEST(every_field_has_its_member)
     assert_table_covers(&cpattn__v1__result__descriptor, schema_result, 1);
     assert_table_covers(&cpattn__v1__rank__descriptor, schema_rank, 5);
     assert_table_covers(&cpattn__v1__operation_times__descriptor, schema_op_times, 2);
-    assert_table_covers(&cpattn__v1__diagnosis__descriptor, schema_diagnosis, 0);
+    assert_table_covers(&cpattn__v1__diagnosis__descriptor, schema_diagnosis, 2);
+    assert_field_fits(&cpattn__v1__diagnosis__descriptor, schema_diagnosis_tensor);
+    assert_field_fits(&cpattn__v1__diagnosis__descriptor, schema_diagnosis_name);
     assert_table_covers(&cpattn__v1__timings__descriptor, schema_timings, 0);
     assert_table_covers(&cpattn__v1__figures__descriptor, schema_figures, 4);
     assert_field_fits(&cpattn__v1__figures__descriptor, schema_tensor);

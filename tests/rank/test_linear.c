@@ -9,6 +9,7 @@
 
 #include "judge/linear.h"
 #include "kernels/backend.h"
+#include "kernels/dtype.h"
 #include "plan/plan.h"
 #include "rank/operations.h"
 
@@ -19,6 +20,8 @@ struct scene {
     struct plan *plans[WORLD_SIZE_MAX];
     void *buffers[WORLD_SIZE_MAX][BUFFERS_MAX];
     const void *tensors[WORLD_SIZE_MAX][LINEAR_TENSORS];
+    int twice;     // a rank whose part of a sum counts twice, or -1
+    double factor; // on what is summed
 };
 
 static struct error error;
@@ -68,6 +71,8 @@ static struct scene *scene_create(const struct linear *l)
 {
     struct scene *s = calloc(1, sizeof(*s));
     s->l = *l;
+    s->twice = -1;
+    s->factor = 1;
     for (int rank = 0; rank < l->world_size; rank++) {
         ck_assert_int_eq(linear_plan(l, rank, &s->plans[rank], &error), STATUS_OK);
         memory_take(s, rank);
@@ -87,14 +92,34 @@ static void scene_destroy(struct scene *s)
 
 // ---- execution: all ranks up to their next exchange, then that one ----
 
+// Whether an operation makes the rank's part of a sum.
+static bool makes_part(const struct plan *plan, const struct op *op)
+{
+    return op->kind == OP_PRODUCT &&
+           strcmp(plan->buffers[op->operand[PRODUCT_C].buffer].name, "partial") == 0;
+}
+
+static void scale(const struct scene *s, int rank, struct region r, double factor)
+{
+    int64_t count = r.bytes / (s->l.dtype == DTYPE_FP32 ? 4 : 2);
+    void *data = region_memory(s->buffers[rank], &r);
+    for (int64_t i = 0; i < count; i++)
+        dtype_store(s->l.dtype, data, i, (float)factor * dtype_load(s->l.dtype, data, i));
+}
+
 static void compute(struct scene *s, int rank, int *at)
 {
     const struct plan *plan = s->plans[rank];
     const struct operations operations = {
         .plan = plan, .buffers = s->buffers[rank], .ops = &backend_cpu};
-    for (; *at < plan->op_count && plan->ops[*at].kind != OP_EXCHANGE; ++*at)
-        ck_assert_msg(operations_run(&operations, &plan->ops[*at], &error) == STATUS_OK, "%s",
-                      error.text);
+    for (; *at < plan->op_count && plan->ops[*at].kind != OP_EXCHANGE; ++*at) {
+        const struct op *op = &plan->ops[*at];
+        ck_assert_msg(operations_run(&operations, op, &error) == STATUS_OK, "%s", error.text);
+        if (op->kind == OP_SUM_PARTS)
+            scale(s, rank, op->operand[SUM_DESTINATION], s->factor);
+        if (rank == s->twice && makes_part(plan, op))
+            scale(s, rank, op->operand[PRODUCT_C], 2);
+    }
 }
 
 // The k-th region of an exchange that goes to (comes from) a peer and is not empty; NULL: none.
@@ -263,7 +288,7 @@ static struct linear random_linear(void)
     return l;
 }
 
-static int cases = 300;
+static int cases = 1000;
 
 START_TEST(random_ones_are_right)
 {
@@ -271,6 +296,222 @@ START_TEST(random_ones_are_right)
     for (int i = 0; i < cases; i++) {
         struct linear l = random_linear();
         assert_right(&l);
+    }
+}
+END_TEST
+
+// ---- what is done wrong is noticed and named ----
+
+enum wrong {
+    WRONG_BIAS_OF_ALL,
+    WRONG_BIAS_LOST,
+    WRONG_FIRST_BIAS_LOST,
+    WRONG_RANK_MISSING,
+    WRONG_RANK_TWICE,
+    WRONG_FACTOR,
+    WRONG_ONLY_OWN_PART,
+    WRONG_SHARDS_SWAPPED,
+    WRONG_SHARD_OF_ANOTHER,
+    WRONG_TOKENS_SWAPPED,
+    WRONG_TOKENS_MISSING,
+    WRONG_BIAS_OF_OWN_TOKENS,
+    WRONG_NO_ACTIVATION,
+    WRONG_NO_SLOPE,
+    WRONG_OTHER_GELU,
+    WRONG_GATES_SWAPPED,
+    WRONGS
+};
+
+// Rank 1 of 4 is looked at.
+static const struct {
+    enum linear_layer layer;
+    enum activation activation;
+    bool sequence_parallel;
+    const char *text;
+} table[WRONGS] = {
+    [WRONG_BIAS_OF_ALL] = {LINEAR_ROW, 1, false, "y has the bias 4 times: every rank adds it"},
+    [WRONG_BIAS_LOST] = {LINEAR_MLP, 1, true, "y lacks the bias"},
+    [WRONG_FIRST_BIAS_LOST] = {LINEAR_MLP, 1, false, "made without the bias of the first layer"},
+    [WRONG_RANK_MISSING] = {LINEAR_MLP, 2, true, "y lacks the part of rank 2 in the sum"},
+    [WRONG_RANK_TWICE] = {LINEAR_COLUMN, 1, false, "dx has the part of rank 2 twice in the sum"},
+    [WRONG_FACTOR] = {LINEAR_ROW, 1, true, "y is 4 times what it has to be: the number of ranks"},
+    [WRONG_ONLY_OWN_PART] = {LINEAR_COLUMN, 1, true, ""}, // three ranks are missing
+    [WRONG_SHARDS_SWAPPED] = {LINEAR_MLP, 1, false, "weights of ranks 0 and 2 exchanged"},
+    [WRONG_SHARD_OF_ANOTHER] = {LINEAR_COLUMN, 1, false, "y is that of the features of rank 3"},
+    [WRONG_TOKENS_SWAPPED] = {LINEAR_COLUMN, 1, true,
+                              "tokens in the wrong order: those of ranks 2 and 3 of x"},
+    [WRONG_TOKENS_MISSING] = {LINEAR_MLP, 1, false, "dw1 lacks the tokens of rank 3"},
+    [WRONG_BIAS_OF_OWN_TOKENS] = {LINEAR_ROW, 1, true, "db is made of the tokens of rank 0 alone"},
+    [WRONG_NO_ACTIVATION] = {LINEAR_MLP, 1, true, "y is made without the activation"},
+    [WRONG_NO_SLOPE] = {LINEAR_MLP, 2, false, "dx is made without the slope of the activation"},
+    [WRONG_OTHER_GELU] = {LINEAR_MLP, 1, false, "y is made with the GELU of tanh instead of erf"},
+    [WRONG_GATES_SWAPPED] = {LINEAR_MLP, 3, true,
+                             "y is made with the two halves of SwiGLU exchanged"},
+};
+
+static void op_spoil(const struct scene *s, struct plan *plan, struct op *op, enum wrong wrong)
+{
+    struct region *r = op->operand;
+    struct product *p = &op->product;
+    int64_t bytes = s->l.dtype == DTYPE_FP32 ? 4 : 2;
+    switch (wrong) {
+    case WRONG_BIAS_OF_ALL:
+        for (int i = 0; i < plan->buffer_count && makes_part(plan, op); i++)
+            if ((int)plan->buffers[i].role == BUFFER_LINEAR + LINEAR_B2)
+                r[PRODUCT_BIAS] = (struct region){.buffer = i, .bytes = p->n * bytes};
+        if (op->kind == OP_SUM_PARTS)
+            r[SUM_BIAS].bytes = 0;
+        break;
+    case WRONG_BIAS_LOST:
+        if (op->kind == OP_SUM_PARTS)
+            r[SUM_BIAS].bytes = 0;
+        break;
+    case WRONG_FIRST_BIAS_LOST:
+        if (op->kind == OP_PRODUCT)
+            r[PRODUCT_BIAS].bytes = 0;
+        break;
+    case WRONG_RANK_MISSING:
+        if (plan->rank == 2 && makes_part(plan, op))
+            p->k = r[PRODUCT_A].bytes = r[PRODUCT_B].bytes = 0;
+        break;
+    case WRONG_ONLY_OWN_PART:
+        if (op->kind == OP_SUM_PARTS) {
+            r[SUM_PARTS] = r[SUM_OWN];
+            p->k = plan->rank + 1; // others' parts of higher ranks are left out
+        }
+        break;
+    case WRONG_TOKENS_MISSING: // those of the last rank
+        if (op->kind == OP_PRODUCT && p->form == PRODUCT_TN)
+            p->k -= linear_share(s->l.tokens, 3, 4).count;
+        break;
+    case WRONG_BIAS_OF_OWN_TOKENS: // of rank 0
+        if (op->kind == OP_COLUMN_SUM)
+            p->m = linear_share(s->l.tokens, 0, 4).count;
+        break;
+    case WRONG_NO_ACTIVATION:
+        if (op->kind == OP_ACTIVATE)
+            p->activation = ACTIVATION_NONE;
+        break;
+    case WRONG_NO_SLOPE:
+        if (op->kind == OP_ACTIVATE_BACKWARD)
+            p->activation = ACTIVATION_NONE;
+        break;
+    case WRONG_OTHER_GELU:
+        if (op->kind == OP_ACTIVATE || op->kind == OP_ACTIVATE_BACKWARD)
+            p->activation = ACTIVATION_GELU_TANH;
+        break;
+    default:
+        break;
+    }
+}
+
+static void swap_bytes(const void *a, const void *b, int64_t bytes)
+{
+    char *x = (char *)(uintptr_t)a, *y = (char *)(uintptr_t)b, kept;
+    for (int64_t i = 0; i < bytes; i++) {
+        kept = x[i];
+        x[i] = y[i];
+        y[i] = kept;
+    }
+}
+
+// What comes from ranks 2 and 3 changes places on rank 1.
+static void tokens_swap(struct plan *plan)
+{
+    for (int i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        struct transfer *of[4] = {NULL};
+        for (int k = 0; k < op->transfer_count; k++) {
+            struct transfer *t = &plan->transfers[op->transfer_first + k];
+            of[t->peer] = t;
+        }
+        if (op->kind != OP_EXCHANGE || op->phase != PHASE_FORWARD || !of[2] || !of[3])
+            continue;
+        struct region kept = of[2]->receive;
+        of[2]->receive = of[3]->receive;
+        of[3]->receive = kept;
+    }
+}
+
+static void scene_spoil(struct scene *s, enum wrong wrong)
+{
+    for (int rank = 0; rank < s->l.world_size; rank++) {
+        const void *const *t = s->tensors[rank];
+        for (int i = 0; i < s->plans[rank]->op_count; i++)
+            op_spoil(s, s->plans[rank], &s->plans[rank]->ops[i], wrong);
+        int64_t w1 = linear_bytes(&s->l, rank, LINEAR_W1),
+                b1 = linear_bytes(&s->l, rank, LINEAR_B1);
+        if (wrong != WRONG_GATES_SWAPPED)
+            continue;
+        swap_bytes(t[LINEAR_W1], (const char *)t[LINEAR_W1] + w1 / 2, w1 / 2);
+        swap_bytes(t[LINEAR_B1], (const char *)t[LINEAR_B1] + b1 / 2, b1 / 2);
+    }
+    if (wrong == WRONG_SHARDS_SWAPPED)
+        swap_bytes(s->tensors[0][LINEAR_W2], s->tensors[2][LINEAR_W2],
+                   linear_bytes(&s->l, 0, LINEAR_W2));
+    if (wrong == WRONG_SHARD_OF_ANOTHER) {
+        linear_fill(&s->l, 3, LINEAR_W1, (void *)(uintptr_t)s->tensors[1][LINEAR_W1]);
+        linear_fill(&s->l, 3, LINEAR_B1, (void *)(uintptr_t)s->tensors[1][LINEAR_B1]);
+    }
+    if (wrong == WRONG_TOKENS_SWAPPED)
+        tokens_swap(s->plans[1]);
+    if (wrong == WRONG_RANK_TWICE)
+        s->twice = 2;
+    if (wrong == WRONG_FACTOR)
+        s->factor = 4;
+}
+
+START_TEST(what_is_done_wrong_is_named)
+{
+    enum wrong wrong = (enum wrong)_i;
+    struct linear l = usual();
+    l.world_size = 4;
+    l.layer = table[wrong].layer;
+    l.activation = table[wrong].activation;
+    l.sequence_parallel = table[wrong].sequence_parallel;
+    l.tokens = 64;
+    l.out_features = 48;
+    for (int dtype = DTYPE_BF16; dtype <= DTYPE_FP32; dtype++) {
+        struct figures figures[LINEAR_TENSORS];
+        char text[DIAGNOSIS_TEXT_MAX];
+        double explained;
+        enum linear_tensor tensor;
+        l.dtype = (enum case_dtype)dtype;
+        if (wrong == WRONG_OTHER_GELU && dtype != DTYPE_FP32) // to be told from rounding
+            l.tokens = l.out_features = l.hidden = dtype == DTYPE_BF16 ? 400 : 128;
+        struct scene *s = scene_create(&l);
+        scene_spoil(s, wrong);
+        execute(s);
+        ck_assert_msg(!rank_is_right(s, 1, figures), "error %d of %s", (int)wrong, text_of(&l));
+        ck_assert_int_eq(
+            linear_diagnose(&l, 1, s->tensors[1], figures, text, &explained, &tensor, &error),
+            STATUS_OK);
+        ck_assert_msg(strstr(text, table[wrong].text), "error %d of %s is called '%s'", (int)wrong,
+                      text_of(&l), text);
+        ck_assert(text[0] == '\0' || explained > 0.8);
+        scene_destroy(s);
+    }
+}
+END_TEST
+
+// A single element that is off by a few roundings, anywhere.
+START_TEST(a_single_element_is_noticed)
+{
+    random_state = 3;
+    for (int i = 0; i < 60; i++) {
+        struct linear l = random_linear();
+        struct figures figures[LINEAR_TENSORS];
+        struct scene *s = scene_create(&l);
+        int rank = random_below(l.world_size), tensor = LINEAR_Y + random_below(6);
+        int64_t bytes = linear_bytes(&l, rank, (enum linear_tensor)tensor);
+        execute(s);
+        if (bytes > 0) {
+            char *data = (char *)(uintptr_t)s->tensors[rank][tensor];
+            int size = l.dtype == DTYPE_FP32 ? 4 : 2;
+            data[random_below((int)(bytes / size)) * size + size - 1] ^= 0x40; // of the exponent
+            ck_assert_msg(!rank_is_right(s, rank, figures), "%s", text_of(&l));
+        }
+        scene_destroy(s);
     }
 }
 END_TEST
@@ -284,6 +525,8 @@ int main(int argc, char **argv)
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, every_layer_is_right, LINEAR_COLUMN, LINEAR_LAYERS);
     tcase_add_test(tcase, random_ones_are_right);
+    tcase_add_loop_test(tcase, what_is_done_wrong_is_named, 0, WRONGS);
+    tcase_add_test(tcase, a_single_element_is_noticed);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

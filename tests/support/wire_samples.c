@@ -218,9 +218,13 @@ static void sample_diagnosis(struct sample *s, struct diagnosis *d)
 {
     if (sample_bits(s) & 1)
         return;
-    d->tensor = (int32_t)sample_range(s, 1, TENSOR_COUNT - 1);
+    d->tensor = (int32_t)sample_range(s, 0, TENSOR_COUNT - 1);
+    for (int i = 0; d->tensor == 0 && i < TENSOR_NAME_MAX - 1; i++)
+        d->name[i] = (char)sample_range(s, 'a', 'z');
     d->explained = (double)sample_range(s, 0, 4) / 4;
     sample_text(s, d->text, sizeof d->text, false);
+    if (!d->text[0])
+        d->text[0] = 'd';
 }
 
 static void sample_timings(struct sample *s, struct timings *t)
