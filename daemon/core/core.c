@@ -91,6 +91,7 @@ void core_settle(struct core *core)
         core_leave_devices(core, MODE_IDLE);
         core_leave_devices(core, MODE_STARTING);
     }
+    hosts_move_waiting(core);
     schedule_pass(core);
     if (core->draining)
         core_wind_down(core);

@@ -115,7 +115,7 @@ struct dealt {
 
 static bool pool_may_move(const struct pool *pool)
 {
-    return pool->mode == MODE_COLD && (!pool->twin || pool->twin->mode == MODE_COLD);
+    return pool->crew < 0 && (!pool->twin || pool->twin->crew < 0);
 }
 
 static int pool_block(const struct pool *pool)
@@ -138,10 +138,13 @@ static void deal_begin(const struct core *core, const struct size *size, struct 
     }
 }
 
+// What failed elsewhere does not count, but a pause that has begun goes on.
 static void pool_settle(struct pool *pool, struct place place)
 {
+    bool rests = pool->mode == MODE_BACKOFF || (pool->twin && pool->twin->mode == MODE_BACKOFF);
     pool->place = place;
-    pool->failures = pool->spare_failures = (struct failures){0};
+    if (!rests)
+        pool->failures = pool->spare_failures = (struct failures){0};
 }
 
 static void pool_find_place(const struct core *core, struct pool *pool, struct dealt *dealt)
@@ -181,6 +184,7 @@ void hosts_count_unusable(struct core *core)
         changed = changed || unusable != core->unusable.on[host];
         core->unusable.on[host] = unusable;
     }
+    core->unusable_changed = core->unusable_changed || changed;
     for (int i = 0; changed && i < core->size_count; i++)
         hosts_deal(core, &core->sizes[i]);
 }
@@ -266,9 +270,11 @@ const char *hosts_missing(const struct core *core, const struct size *size)
 
 // ---- events ---------------------------------------------------------------------------------
 
-// Those that may wait for pools on other hosts do, where theirs cannot be had any more.
-static void move_waiting(struct core *core)
+void hosts_move_waiting(struct core *core)
 {
+    if (!core->unusable_changed)
+        return;
+    core->unusable_changed = false;
     LIST_FOREACH (node, &core->sizes_waiting) {
         struct size *size = size_entry(node);
         struct size *first = core_size(core, size->implementation, size->world_size);
@@ -303,7 +309,6 @@ void core_host_lost(struct core *core, uint64_t now_ns, int host)
         if (pool && pool->place.hosts & bit_of(host))
             pool_lose_host(core, pool, host);
     }
-    move_waiting(core);
     core_settle(core);
 }
 
@@ -313,7 +318,6 @@ void core_host_back(struct core *core, uint64_t now_ns, int host)
     core_begin(core, now_ns);
     core->hosts_lost &= ~bit_of(host);
     hosts_count_unusable(core);
-    move_waiting(core);
     core_settle(core);
 }
 

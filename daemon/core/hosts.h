@@ -29,6 +29,9 @@ struct place hosts_place(const struct core_config *config, int world_size, int n
 // or devices are stuck or out of use, or no longer. Pools move then.
 void hosts_count_unusable(struct core *core);
 
+// Jobs that may wait for pools on other hosts do, where theirs cannot be had any more.
+void hosts_move_waiting(struct core *core);
+
 // Finds places for the pools of the size that have no ranks, where they must move.
 void hosts_deal(struct core *core, struct size *size);
 

@@ -167,11 +167,11 @@ static void pool_reaped(struct core *core, struct pool *pool)
     stuck_count(core);
     if (pool->start_failed)
         failures_refuse_waiting(core, pool->size);
-    hosts_deal(core, pool->size);
     core->crews[pool->crew] = NULL;
     core->crews_used &= ~bit_of(pool->crew);
     pool->crew = -1;
     pool->start_failed = pool->must_wait = false;
+    hosts_deal(core, pool->size);
 }
 
 static struct loss loss_by(enum pool_loss kind, int rank)
@@ -206,7 +206,7 @@ static void pool_note_loss(struct core *core, struct pool *pool, struct loss los
 static void pool_lose(struct core *core, struct pool *pool, struct loss loss)
 {
     pool_note_loss(core, pool, loss);
-    pool->must_wait = pool->as_spare && !pool->used;
+    pool->must_wait = pool->as_spare && !pool->used && loss.kind != LOSS_HOST;
     if (pool->job) {
         struct job_event event = {.kind = JOB_LOSE,
                                   .cause = pool_causes[loss.kind],

@@ -63,6 +63,7 @@ struct core {
     struct devices devices_stuck; // ranks that are stuck sit on them, on hosts that are not lost
     struct devices devices_out;   // that an administrator has taken out of use
     struct devices unusable;      // these, and those of hosts that are lost
+    bool unusable_changed;        // since waiting jobs were looked at
     int device_count;             // of all hosts
     uint64_t hosts_lost;          // bit mask
     int ranks_alive, ranks_stuck, pools_stuck;

@@ -35,6 +35,14 @@ test_programs += tests/core/test_core_hosts
 tests_core_test_core_hosts_SOURCES = tests/core/test_core_hosts.c $(core_fixture)
 tests_core_test_core_hosts_LDADD = $(core_libs)
 
+test_programs += tests/core/test_sim_hosts
+tests_core_test_sim_hosts_SOURCES = \
+    tests/core/test_sim_hosts.c \
+    tests/core/hosts/agents.c \
+    tests/core/hosts/judge.c \
+    tests/core/hosts/sim_hosts.h
+tests_core_test_sim_hosts_LDADD = $(core_libs)
+
 test_programs += tests/core/test_core_guests
 tests_core_test_core_guests_SOURCES = tests/core/test_core_guests.c $(core_fixture)
 tests_core_test_core_guests_LDADD = $(core_libs)
