@@ -98,6 +98,22 @@ START_TEST(the_usual_case_passes)
 }
 END_TEST
 
+// Gradients whose error is that of a delta of a rounded O, the products of which nearly cancel.
+START_TEST(cases_refused_once_pass)
+{
+    static const uint64_t seeds[] = {UINT64_C(8818623815268095991), UINT64_C(18183615686589464628)};
+    mutation_rounds = kinds[KINDS - 1].rounds;
+    part = kinds[KINDS - 1].part;
+    for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
+        struct cp_case c;
+        generate_case(seeds[i], 1, 4, &c);
+        case_run(&c);
+    }
+    world_close_all();
+    figures_expect();
+}
+END_TEST
+
 // A scale that lets one key have all the weight of a query, with inputs that were not made for it.
 START_TEST(saturated_cases_pass)
 {
@@ -142,6 +158,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 0);
     tcase_add_loop_test(t, cases_pass, 0, KINDS);
     tcase_add_loop_test(t, the_usual_case_passes, DTYPE_BF16, DTYPE_FP16 + 1);
+    tcase_add_test(t, cases_refused_once_pass);
     tcase_add_test(t, saturated_cases_pass);
     tcase_add_test(t, rounding_shows);
     suite_add_tcase(s, t);

@@ -103,12 +103,17 @@ START_TEST(cases_refused_once_pass)
         {UINT64_C(9394355866606290543), 3, 64},
         {UINT64_C(5161009726842947417), 3, 64},
         {UINT64_C(12330460718821169278), 3, 64},
+        {UINT64_C(3331534120005060738), 1, 3},
         // dq, dk, dbias in fp32: the products of a dP cancel.
         {UINT64_C(14044111595425435431), 3, 64},
         {UINT64_C(15006186618385460436), 1, 3},
+        {UINT64_C(1707871971345231303), 1, 3},
         // dbias: all of it cancels, and the softcap lets nothing through to dq.
         {UINT64_C(8066827553706838006), 3, 64},
         {UINT64_C(15825334522424934388), 1, 3},
+        {UINT64_C(9996296482127689029), 1, 3},
+        {UINT64_C(14634271244293731945), 1, 3},
+        {UINT64_C(17409064624345457210), 1, 3},
         // out: rows that are alike, all of which are rounded in the same direction.
         {UINT64_C(9637902534558134776), 3, 64},
     };
