@@ -3,7 +3,7 @@
 // the CPU's for generated cases of the whole space, repeats, seeded delays, a lack of memory.
 //
 // Prints TAP; status 77 where there is no device. Arguments: how many cases [200], the first seed
-// [drawn], the longest sequence [300].
+// [drawn], the longest sequence [300], repeats of exchanges with delays [300].
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define EXIT_SKIPPED     77
 
 static int devices;
-static long case_count = 200, seqlen_max = 300;
+static long case_count = 200, seqlen_max = 300, repeats = 300;
 static unsigned long first_seed;
 static int number, failures;
 
@@ -199,6 +199,46 @@ static void cases_agree(void)
     result(unlike == 0, "seeded delays change no bit");
 }
 
+// Counters of exchanges only grow, and flags go up and down: whatever comes before and whoever is
+// late, each exchange waits for its own bytes. Every other repeat has seeded delays.
+static void repeats_agree(void)
+{
+    static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A};
+    enum { COMMS = sizeof(comms) / sizeof(*comms) };
+    struct rank_report first[COMMS][DEVICES_USED_MAX], reports[DEVICES_USED_MAX];
+    struct cp_case c;
+    long unlike = 0, done = 0;
+    if (devices < 2)
+        return;
+    case_init(&c);
+    c.world_size = devices;
+    c.heads = c.kv_heads = 8;
+    c.seqlen_q = c.seqlen_kv = 1024;
+    c.training = c.deterministic = true;
+    c.verify = VERIFY_OFF;
+    double start_s = now_s();
+    for (long i = 0; i < repeats && unlike < 10; i++) {
+        int comm = (int)((first_seed + (unsigned long)i / 2) % COMMS);
+        bool begins = i < 2 * COMMS && i % 2 == 0;
+        c.comm = comms[comm];
+        c.explore_seed = i % 2 == 0 ? 0 : first_seed + (unsigned long)i;
+        if (!run(CUDA, &c, begins ? first[comm] : reports)) {
+            unlike++;
+            break;
+        }
+        done++;
+        if (!begins && !digests_equal(first[comm], reports, devices)) {
+            char text[CASE_COMMAND_MAX];
+            case_command(&c, text, sizeof(text));
+            printf("# other bits: %s\n", text);
+            unlike++;
+        }
+    }
+    printf("# %ld repeats on %d devices, %.1f ms each\n", done, devices,
+           1e3 * (now_s() - start_s) / (double)(done > 0 ? done : 1));
+    result(unlike == 0, "repeats with and without delays give the same bits");
+}
+
 static void memory_is_taken(void)
 {
     struct rank_report reports[DEVICES_USED_MAX];
@@ -322,6 +362,8 @@ int main(int argc, char **argv)
         first_seed = strtoul(argv[2], NULL, 10);
     if (argc > 3)
         seqlen_max = strtol(argv[3], NULL, 10);
+    if (argc > 4)
+        repeats = strtol(argv[4], NULL, 10);
     printf("# seed %lu\n", first_seed);
     memory_lacks();
     memory_is_taken();
@@ -329,6 +371,7 @@ int main(int argc, char **argv)
     mistakes_are_named();
     sleepers_are_found();
     cases_agree();
+    repeats_agree();
     printf("1..%d\n", number);
     for (int size = 0; size <= DEVICES_USED_MAX; size++) {
         world_destroy(worlds[CPU][size]);
