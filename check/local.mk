@@ -56,6 +56,7 @@ check_cuda_sources = \
     judge/draw_avx512.c \
     judge/draw_plain.c \
     judge/dtype.c \
+    judge/input_shape.c \
     judge/inputs.c \
     judge/mask.c \
     judge/rules.c \

@@ -4,7 +4,7 @@
 #ifndef CPATTN_JUDGE_DRAW_H
 #define CPATTN_JUDGE_DRAW_H
 
-#include "judge/inputs.h"
+#include "judge/input_shape.h"
 
 struct draw_ops {
     const char *name;

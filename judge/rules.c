@@ -3,6 +3,7 @@
 
 #include <float.h>
 
+#include "judge/inputs.h"
 #include "judge/source.h"
 #include "plan/slice.h"
 #include "plan/weight.h"

@@ -4,7 +4,7 @@
 #ifndef CPATTN_JUDGE_SOURCE_H
 #define CPATTN_JUDGE_SOURCE_H
 
-#include "judge/inputs.h"
+#include "judge/input_shape.h"
 #include "plan/whole.h"
 
 struct input_source {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "judge/inputs.h"
 #include "judge/totals.h"
 #include "plan/bias.h"
 
