@@ -123,6 +123,12 @@ static bool is_unset_option(const struct case_field *field, const struct cp_case
     }
 }
 
+int32_t case_node(const struct cp_case *c, int32_t rank)
+{
+    int32_t ranks = c->nodes > 0 ? c->world_size / c->nodes : c->ranks_per_node;
+    return ranks > 0 ? rank / ranks : 0;
+}
+
 uint64_t case_hash(const struct cp_case *c)
 {
     struct cp_case same = *c;

@@ -271,6 +271,9 @@ struct case_band {
 };
 struct case_band case_band(const struct cp_case *c, int32_t sequence);
 
+// The host of a rank, from 0, where the case says how ranks are placed; else all are on host 0.
+int32_t case_node(const struct cp_case *c, int32_t rank);
+
 double case_scale(const struct cp_case *c);      // the scale with its default filled in
 int case_element_bytes(const struct cp_case *c); // of Q, K, V, O and the gradients as delivered
 

@@ -24,8 +24,11 @@ struct play {
 
 void timeline_rates_init(struct timeline_rates *rates)
 {
-    *rates = (struct timeline_rates){
-        .flops = 400e12, .memory_bytes = 3e12, .link_bytes = 300e9, .overhead_s = 3e-6};
+    *rates = (struct timeline_rates){.flops = 400e12,
+                                     .memory_bytes = 3e12,
+                                     .link_bytes = 300e9,
+                                     .node_bytes = 50e9,
+                                     .overhead_s = 3e-6};
 }
 
 // ---- work -------------------------------------------------------------------------------------
@@ -62,6 +65,34 @@ void timeline_traffic(const struct plan *plan, const struct op *op, int64_t *sen
     }
 }
 
+void timeline_traffic_far(const struct plan *plan, const struct op *op, int64_t *sent,
+                          int64_t *received)
+{
+    *sent = *received = 0;
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        if (case_node(&plan->c, t->peer) == case_node(&plan->c, plan->rank))
+            continue;
+        *sent += region_total(&t->send);
+        *received += region_total(&t->receive);
+    }
+}
+
+// Both kinds of links work at the same time, each in both directions.
+static double moving(const struct plan *plan, const struct op *op,
+                     const struct timeline_rates *rates)
+{
+    int64_t sent, received, far_sent, far_received;
+    timeline_traffic(plan, op, &sent, &received);
+    timeline_traffic_far(plan, op, &far_sent, &far_received);
+    sent -= far_sent;
+    received -= far_received;
+    double near_s = (double)(sent > received ? sent : received) / rates->link_bytes;
+    int64_t far = far_sent > far_received ? far_sent : far_received;
+    double far_s = far > 0 ? (double)far / rates->node_bytes : 0;
+    return near_s > far_s ? near_s : far_s;
+}
+
 static int64_t copied(const struct plan *plan, const struct op *op)
 {
     int64_t bytes = 0;
@@ -79,11 +110,9 @@ static double duration(const struct plan *plan, const struct op *op,
 {
     double first, second;
     if (op->kind == OP_EXCHANGE) {
-        int64_t sent, received;
         if (op->transfer_count == 0)
             return 0;
-        timeline_traffic(plan, op, &sent, &received);
-        first = (double)(sent > received ? sent : received) / rates->link_bytes;
+        first = moving(plan, op, rates);
         second = (double)copied(plan, op) / rates->memory_bytes;
     } else {
         first = op_flops(plan, op) / rates->flops;

@@ -11,10 +11,11 @@ struct timeline_rates {
     double flops;        // of attention
     double memory_bytes; // read and written, of everything else and of local copies
     double link_bytes;   // sent by a rank, and as many received at the same time
+    double node_bytes;   // the same, to and from ranks of other hosts (case_node())
     double overhead_s;   // before each operation's work
 };
 
-// A GPU of the year 2024 with its neighbours on NVLink.
+// A GPU of the year 2024 with its neighbours on NVLink, and a port of 400 Gbit/s to other hosts.
 void timeline_rates_init(struct timeline_rates *rates);
 
 // When an operation runs, in seconds from the start of all ranks. A compute operation works from
@@ -58,5 +59,8 @@ int32_t timeline_exchange(const struct plan *plan, int32_t number);
 // Bytes that an exchange sends to other ranks, and receives from them.
 void timeline_traffic(const struct plan *plan, const struct op *op, int64_t *sent,
                       int64_t *received);
+// The part of these that goes to ranks of other hosts, or comes from them.
+void timeline_traffic_far(const struct plan *plan, const struct op *op, int64_t *sent,
+                          int64_t *received);
 
 #endif

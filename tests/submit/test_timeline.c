@@ -17,7 +17,7 @@
 
 // Rates that give round times: attention is free of overhead and of memory.
 static const struct timeline_rates plain = {
-    .flops = 1e9, .memory_bytes = 1e9, .link_bytes = 1e9, .overhead_s = 0};
+    .flops = 1e9, .memory_bytes = 1e9, .link_bytes = 1e9, .node_bytes = 1e9, .overhead_s = 0};
 
 static struct timeline *play(const struct plans *p, const struct timeline_rates *rates)
 {
@@ -221,6 +221,32 @@ START_TEST(an_exchange_takes_what_its_bytes_take)
     ck_assert_double_le(timeline->end, (double)bytes / 1e6 * 1.001);
     timeline_destroy(timeline);
     plans_destroy(&p);
+}
+END_TEST
+
+// The same ring over two nodes, and a case whose ranks are all on one.
+START_TEST(what_goes_to_another_node_takes_its_link)
+{
+    struct plans p;
+    struct cp_case c;
+    struct timeline_rates rates = {
+        .flops = 1e15, .memory_bytes = 1e15, .link_bytes = 1e6, .node_bytes = 1e5, .overhead_s = 0};
+    int64_t bytes = 2 * 64 * 8 * (128 + 128) * 2; // of a quarter of the tokens
+    for (int nodes = 1; nodes <= 4; nodes *= 2) {
+        te_case(&c, COMM_P2P, 4);
+        c.training = false;
+        c.nodes = nodes;
+        plans_create(&p, &c);
+        struct timeline *timeline = play(&p, &rates);
+        double rate = nodes == 1 ? 1e6 : 1e5;
+        for (int r = 0; r < 4; r++) {
+            // Rank 0 of two nodes sends to its own node, and hears from the other.
+            ck_assert_int_eq(timeline->ranks[r].sent, 3 * bytes);
+            ck_assert(close_to(timeline->ranks[r].busy[STREAM_COMM], 3 * (double)bytes / rate));
+        }
+        timeline_destroy(timeline);
+        plans_destroy(&p);
+    }
 }
 END_TEST
 
@@ -452,6 +478,7 @@ int main(void)
     tcase_add_test(work, an_operation_takes_what_its_work_takes);
     tcase_add_test(work, bytes_are_what_is_read_and_written);
     tcase_add_test(work, an_exchange_takes_what_its_bytes_take);
+    tcase_add_test(work, what_goes_to_another_node_takes_its_link);
     tcase_add_loop_test(work, a_faster_machine_is_not_slower, 0, ways);
     tcase_add_test(work, the_forward_phase_ends_before_the_backward_one);
     tcase_add_loop_test(picture, the_picture_has_every_operation_and_every_message, 0, ways);

@@ -9,6 +9,7 @@
 #include "client/submit/commands/options.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/svg.h"
+#include "client/submit/show/units.h"
 #include "common/duration.h"
 
 struct explain_options {
@@ -26,6 +27,7 @@ enum {
     KEY_TFLOPS,
     KEY_MEMORY,
     KEY_LINK,
+    KEY_NODE,
     KEY_OVERHEAD
 };
 
@@ -42,6 +44,7 @@ static const struct argp_option option_table[] = {
     {"rate-tflops", KEY_TFLOPS, "N", 0, "attention, in TFLOP/s [400]", 110},
     {"rate-memory", KEY_MEMORY, "N", 0, "memory of a device, in GB/s [3000]", 110},
     {"rate-link", KEY_LINK, "N", 0, "exchange of a rank, in GB/s [300]", 110},
+    {"rate-node", KEY_NODE, "N", 0, "exchange of a rank with other nodes, in GB/s [50]", 110},
     {"overhead", KEY_OVERHEAD, "TIME", 0, "overhead of each operation [3us]", 110},
     {.name = NULL}};
 
@@ -52,7 +55,8 @@ static const char help_text[] =
     "  cpattn-submit explain --world-size 4\n"
     "  cpattn-submit explain --world-size 4 --sharding contiguous --rank 3\n"
     "  cpattn-submit explain --world-size 4 --comm a2a --seqlen 8192 --svg a2a.svg\n"
-    "  cpattn-submit explain --world-size 4 --compare p2p,a2a,all_gather";
+    "  cpattn-submit explain --world-size 4 --compare p2p,a2a,all_gather\n"
+    "  cpattn-submit explain --world-size 16 --nodes 2 --heads 16 --a2a-size 8 --compare a2a+p2p";
 
 static error_t parse_rate(const char *name, const char *value, double unit, double *rate)
 {
@@ -93,6 +97,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return parse_rate("rate-memory", value, 1e9, &o->rates.memory_bytes);
     case KEY_LINK:
         return parse_rate("rate-link", value, 1e9, &o->rates.link_bytes);
+    case KEY_NODE:
+        return parse_rate("rate-node", value, 1e9, &o->rates.node_bytes);
     case KEY_OVERHEAD:
         return parse_overhead(value, &o->rates.overhead_s);
     default:
@@ -116,6 +122,31 @@ static enum status draw(const struct explain_options *o, FILE *svg, struct plan 
     return STATUS_OK;
 }
 
+// What the rank exchanges within its node and with others, where the case says how ranks are
+// placed.
+static void show_nodes(const struct plan *plan)
+{
+    const struct cp_case *c = &plan->c;
+    int32_t nodes = case_node(c, c->world_size - 1) + 1;
+    int64_t sent = 0, far = 0;
+    char near_text[32], far_text[32];
+    if (nodes == 1)
+        return;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        int64_t op_sent, op_far, received;
+        if (plan->ops[i].kind != OP_EXCHANGE)
+            continue;
+        timeline_traffic(plan, &plan->ops[i], &op_sent, &received);
+        timeline_traffic_far(plan, &plan->ops[i], &op_far, &received);
+        sent += op_sent;
+        far += op_far;
+    }
+    printf(
+        "\n%d nodes of %d ranks: rank %d is on node %d, and sends %s within it and %s to others\n",
+        nodes, c->world_size / nodes, plan->rank, case_node(c, plan->rank),
+        units_bytes(sent - far, near_text), units_bytes(far, far_text));
+}
+
 // Checks the plans of a case; draws them into `svg`, or without it writes one as text.
 static enum status explain(const struct cp_case *c, const struct explain_options *o, FILE *svg,
                            struct error *error)
@@ -132,6 +163,7 @@ static enum status explain(const struct cp_case *c, const struct explain_options
     } else if (!status) {
         putchar('\n');
         plan_explain(plans[o->rank], stdout);
+        show_nodes(plans[o->rank]);
     }
     for (int r = 0; r < c->world_size; r++)
         plan_destroy(plans[r]);

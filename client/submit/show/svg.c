@@ -276,11 +276,13 @@ static void put_message(const struct picture *p, const struct plan *plan, int32_
     double y1 = place_y(p, plan->rank, STREAM_COMM) + (down ? LANE_HEIGHT : 0);
     double y2 = place_y(p, t->peer, STREAM_COMM) + (down ? 0 : LANE_HEIGHT);
     char bytes[32];
+    bool far = case_node(&plan->c, plan->rank) != case_node(&plan->c, t->peer);
     fprintf(p->out,
-            "<path class=\"message\" d=\"M%.2f %.1fL%.2f %.1f\" marker-end=\"url(#tip)\">"
-            "<title>%s from rank %d to rank %d, exchange %d</title></path>\n",
-            place_x(p, sends->moves), y1, place_x(p, receives->end), y2,
-            units_bytes(region_total(&t->send), bytes), plan->rank, t->peer, index);
+            "<path class=\"message%s\" d=\"M%.2f %.1fL%.2f %.1f\" marker-end=\"url(#tip)\">"
+            "<title>%s from rank %d to rank %d%s, exchange %d</title></path>\n",
+            far ? " far" : "", place_x(p, sends->moves), y1, place_x(p, receives->end), y2,
+            units_bytes(region_total(&t->send), bytes), plan->rank, t->peer,
+            far ? " of another node" : "", index);
 }
 
 static void put_messages(const struct picture *p, const struct plan *plan)
@@ -315,6 +317,7 @@ static const char style[] =
     ".phase{stroke:#222;stroke-width:1.2;stroke-dasharray:4 3}"
     ".critical{stroke:#111;stroke-width:2;fill:none}"
     ".wait{stroke:#111;stroke-width:1.4;fill:none}"
+    ".far{stroke-dasharray:5 3}"
     ".message{stroke:#157f5b;stroke-width:1.1;stroke-opacity:.7;fill:none}.message:hover{stroke-"
     "width:3}"
     "rect.forward,rect.backward,rect.exchange,rect.other{stroke:#fff;stroke-width:.6}"
@@ -346,7 +349,11 @@ static void put_row_name(const struct picture *p, int row)
     double y = row_y(row, STREAM_COMM) - LANE_GAP / 2.0 + 4;
     lanes_ranks(&p->lanes, row, ranks, sizeof(ranks));
     if (p->lanes.count[row] == 1) {
-        put_text(p, "rank", 12, y, "rank %s", ranks);
+        int32_t node = case_node(&p->plans[0]->c, p->lanes.first[row]);
+        bool placed = case_node(&p->plans[0]->c, p->timeline->world_size - 1) > 0;
+        put_text(p, "rank", 12, placed ? y - 7 : y, "rank %s", ranks);
+        if (placed)
+            put_text(p, "small", 12, y + 8, "node %d", node);
         return;
     }
     put_text(p, "rank", 12, y - 7, "%d ranks", p->lanes.count[row]);
@@ -435,11 +442,15 @@ static void put_head(const struct picture *p)
         snprintf(ratio, sizeof(ratio), ", the fastest");
     put_text(p, strlen(what) > HEAD_MAX ? "rank" : "head", 12, 24, "%s: %s predicted%s", what,
              units_time(p->timeline->end, end), ratio);
+    const struct cp_case *c = &p->plans[0]->c;
+    char nodes[64] = "";
+    if (case_node(c, c->world_size - 1) > 0)
+        snprintf(nodes, sizeof(nodes), " and %g GB/s between nodes", p->rates->node_bytes / 1e9);
     put_text(p, "small", 12, 44,
-             "with %g TFLOP/s of attention, %g GB/s of memory, %g GB/s between ranks in each "
+             "with %g TFLOP/s of attention, %g GB/s of memory, %g GB/s between ranks%s in each "
              "direction, %s before each operation",
              p->rates->flops / 1e12, p->rates->memory_bytes / 1e9, p->rates->link_bytes / 1e9,
-             units_time(p->rates->overhead_s, overhead));
+             nodes, units_time(p->rates->overhead_s, overhead));
     put_lost(p);
 }
 
