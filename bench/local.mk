@@ -36,6 +36,12 @@ bench_bench_faults_SOURCES = bench/bench_faults.c bench/measure.c bench/measure.
     tests/support/children.c tests/support/children.h
 bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)
 
+# Ranks on other hosts.
+bench_programs += bench/bench_hosts
+bench_bench_hosts_SOURCES = bench/bench_hosts.c tests/nodes/hosts_fixture.c tests/nodes/hosts_fixture.h \
+    $(daemon_fixture)
+bench_bench_hosts_LDADD = $(daemon_fixture_libs)
+
 # The smallest errors that verdicts notice.
 bench_programs += bench/verdict_power
 bench_verdict_power_SOURCES = bench/verdict_power.c tests/judge/power.c tests/judge/power.h \

@@ -21,6 +21,11 @@ fuzz_programs += tests/fuzz/fuzz_frame
 tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/fuzz_frame.c
 tests_fuzz_fuzz_frame_LDADD = daemon/libserver.a $(fuzz_libs)
 
+fuzz_programs += tests/fuzz/fuzz_node
+tests_fuzz_fuzz_node_SOURCES = tests/fuzz/fuzz_node.c daemon/nodes/node_link.c daemon/nodes/node_link.h \
+    daemon/nodes/node_wire.c daemon/nodes/node_wire.h
+tests_fuzz_fuzz_node_LDADD = $(fuzz_libs) $(EV_LIBS)
+
 fuzz_programs += tests/fuzz/fuzz_matrix
 tests_fuzz_fuzz_matrix_SOURCES = tests/fuzz/fuzz_matrix.c
 tests_fuzz_fuzz_matrix_LDADD = client/libsubmit.a yaml/libyamltree.la $(fuzz_libs)
