@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "daemon/nodes/leftovers.h"
 #include "daemon/nodes/mesh_port.h"
 #include "daemon/nodes/node_link.h"
 #include "daemon/pool/rank_child.h"
@@ -396,6 +397,16 @@ static int connect_wait(const struct addrinfo *address)
     return -1;
 }
 
+// Ranks of an agent before this one, which this one cannot reap.
+static bool leftovers_are(struct agent *a)
+{
+    const struct confinement *c = &a->config.backend->confinement;
+    int count = leftovers_count(a->config.backend->program, c->user.set ? c->user.uid : geteuid());
+    if (count > 0)
+        absence_tell(a, "ranks of an agent before this one have not ended yet");
+    return count > 0;
+}
+
 // Nothing else goes on meanwhile: no rank is alive.
 static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
 {
@@ -406,7 +417,7 @@ static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
     struct addrinfo *list = NULL;
     int fd = -1;
     dial_soon(a, DIAL_AGAIN_S);
-    if (rank_host_reap_strays(&a->host) > 0)
+    if (rank_host_reap_strays(&a->host) > 0 || leftovers_are(a))
         return;
     int result = getaddrinfo(a->config.daemon.host, a->config.daemon.port, &hints, &list);
     for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) {

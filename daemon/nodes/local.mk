@@ -13,6 +13,7 @@ cpattn_agent_SOURCES = $(node_sources) $(squad_sources) $(settings_sources) $(pr
     $(machine_sources) \
     daemon/nodes/agent.c daemon/nodes/agent.h \
     daemon/nodes/agent_main.c \
-    daemon/nodes/agent_settings.c daemon/nodes/agent_settings.h
+    daemon/nodes/agent_settings.c daemon/nodes/agent_settings.h \
+    daemon/nodes/leftovers.c daemon/nodes/leftovers.h
 cpattn_agent_LDADD = $(base_libs) yaml/libyamltree.la $(EV_LIBS) $(SECCOMP_LIBS) $(YAML_LIBS) \
     $(PTHREAD_LIBS) $(MATH_LIBS)

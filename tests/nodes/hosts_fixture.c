@@ -97,12 +97,17 @@ static int lines_count(const char *path, const char *text)
     return count;
 }
 
-void hosts_await_logged(const struct hosts *h, const char *text, int count)
+void hosts_await_text(const char *path, const char *text, int count)
 {
-    for (int waited = 0; lines_count(h->daemon.log, text) < count; waited += 5) {
-        ck_assert_msg(waited < PATIENCE_MS, "'%s' is not %d times in the log", text, count);
+    for (int waited = 0; lines_count(path, text) < count; waited += 5) {
+        ck_assert_msg(waited < PATIENCE_MS, "'%s' is not %d times in %s", text, count, path);
         usleep(5000);
     }
+}
+
+void hosts_await_logged(const struct hosts *h, const char *text, int count)
+{
+    hosts_await_text(h->daemon.log, text, count);
 }
 
 void hosts_agent_start(struct hosts *h, int host)

@@ -26,7 +26,8 @@ void hosts_start(struct hosts *h);
 void hosts_agent_spawn(struct hosts *h, int host, int port, const char *token_file);
 void hosts_agent_start(struct hosts *h, int host);
 
-// Waits until the daemon's log has so many lines with the text.
+// Waits until a file, or the daemon's log, has so many lines with the text.
+void hosts_await_text(const char *path, const char *text, int count);
 void hosts_await_logged(const struct hosts *h, const char *text, int count);
 
 // A signal to an agent; SIGKILL also waits for its end.

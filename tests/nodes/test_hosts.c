@@ -168,6 +168,39 @@ START_TEST(test_daemon_is_killed)
 }
 END_TEST
 
+// A process that has the name of a rank, and whose parent is not the one that it was started by.
+static pid_t leftover_start(char *path, size_t size)
+{
+    snprintf(path, size, "%s/cpattn-rank", h.daemon.folder);
+    ck_assert_int_eq(symlink("/bin/sleep", path), 0);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execl(path, "cpattn-rank", "1000", "1", "1", "1", (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+START_TEST(test_agent_waits_for_ranks_of_the_one_before)
+{
+    char path[128], log[160];
+    struct call call = long_begin();
+    hosts_agent_signal(&h, 2, SIGKILL);
+    pid_t left = leftover_start(path, sizeof(path));
+    long_end(&call, "host c was lost");
+    hosts_agent_spawn(&h, 2, h.port, h.token);
+    snprintf(log, sizeof(log), "%s/agent-c", h.daemon.folder);
+    hosts_await_text(log, "ranks of an agent before this one", 1);
+    kill(left, SIGKILL);
+    ck_assert_int_eq(waitpid(left, NULL, 0), left);
+    hosts_await_logged(&h, "host_back host=c", 2);
+    hosts_run_and_pass(&h, 6, 3);
+    unlink(path);
+}
+END_TEST
+
 // ---- the connection ----------------------------------------------------------------------------
 
 // Passes on what comes, both ways, until it is killed. Stopped it is a cable that is cut.
@@ -331,6 +364,7 @@ int main(void)
     tcase_add_test(cases, test_rank_of_another_host_is_stopped);
     tcase_add_test(cases, test_agent_is_killed);
     tcase_add_test(cases, test_agent_is_stopped);
+    tcase_add_test(cases, test_agent_waits_for_ranks_of_the_one_before);
     tcase_add_test(cases, test_daemon_is_killed);
     tcase_add_test(cases, test_connection_is_cut_and_heals);
     tcase_add_test(cases, test_agent_with_another_secret_is_refused);
