@@ -3,7 +3,8 @@
 noinst_LTLIBRARIES += client/libclient.la
 client_libclient_la_SOURCES = \
     client/attend.c \
-    client/attend.h \
+    client/attend_memory.c \
+    client/attend_memory.h \
     client/case.c \
     client/client.c \
     client/client.h \
@@ -16,6 +17,7 @@ client_libclient_la_SOURCES = \
     client/link_tls.c \
     client/link_tls.h \
     client/request.c \
+    client/request.h \
     client/result.c \
     client/rpc.c \
     client/rpc.h \

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/attend.h"
-#include "client/client.h"
+#include "client/request.h"
 
 // How long a request to cancel is waited for, by nobody in particular.
 #define CANCEL_LIMIT_NS UINT64_C(5000000000)
@@ -28,7 +27,7 @@ struct cpattn_request {
 struct attending {
     struct cp_case c;
     struct attend_tensors tensors;
-    struct attend attend;
+    struct attend_memory memory;
 };
 
 // ---- starting and ending ------------------------------------------------------------------------
@@ -76,7 +75,7 @@ static enum status run_request(const struct cpattn_case *c, const struct limits 
 static void attending_end(struct attending *a)
 {
     if (a)
-        attend_fini(&a->attend);
+        attend_memory_fini(&a->memory);
     free(a);
 }
 
@@ -91,8 +90,8 @@ static enum status request_create(struct cpattn_client *client, const struct cpa
         status = run_request(c, limits, &wire, error);
     if (status == STATUS_OK && attending) {
         wire.attends = true;
-        wire.places = attending->attend.places;
-        status = attend_hand_in(&attending->attend, client->socket, &wire.id, error);
+        wire.places = attending->memory.places;
+        status = attend_memory_hand_in(&attending->memory, client->socket, &wire.id, error);
     }
     if (status != STATUS_OK)
         return status;
@@ -124,9 +123,9 @@ enum cpattn_status cpattn_submit_limited(struct cpattn_client *client, const str
     return client_status(status, &inner, error);
 }
 
-enum status attend_submit(struct cpattn_client *client, const struct cpattn_case *c,
-                          const struct attend_tensors *tensors, uint64_t timeout_ns,
-                          struct cpattn_request **request, struct error *error)
+enum status request_attend(struct cpattn_client *client, const struct cpattn_case *c,
+                           const struct attend_tensors *tensors, uint64_t timeout_ns,
+                           struct cpattn_request **request, struct error *error)
 {
     const struct limits limits = {.timeout_ns = timeout_ns, .wishes = client->wishes};
     struct attending *a = calloc(1, sizeof(*a));
@@ -134,7 +133,7 @@ enum status attend_submit(struct cpattn_client *client, const struct cpattn_case
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a request");
     a->c = c->plain;
     a->tensors = *tensors;
-    enum status status = attend_init(&a->attend, &a->c, tensors, error);
+    enum status status = attend_memory_init(&a->memory, &a->c, tensors, error);
     if (status != STATUS_OK) {
         free(a);
         return status;
@@ -303,7 +302,7 @@ static void request_read(struct cpattn_request *request)
     wire_reply_fini(&reply);
     struct attending *a = request->attending;
     if (a && request->status == STATUS_OK)
-        request->status = attend_fetch(&a->attend, &a->c, &a->tensors, &request->error);
+        request->status = attend_memory_fetch(&a->memory, &a->c, &a->tensors, &request->error);
     attending_end(a);
     request->attending = NULL;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/attend.h"
+#include "client/request.h"
 #include "judge/dtype.h"
 #include "tests/daemon/daemon_fixture.h"
 #include "tests/support/cases.h"
@@ -65,7 +65,7 @@ static uint64_t run(const struct cp_case *plain, const struct attend_tensors *t)
     struct cpattn_result *result;
     struct cpattn_error told;
     struct error error;
-    enum status status = attend_submit(client, &c, t, 0, &request, &error);
+    enum status status = request_attend(client, &c, t, 0, &request, &error);
     ck_assert_msg(status == STATUS_OK, "%s", error.text);
     ck_assert(cpattn_wait(request, UINT64_MAX));
     ck_assert_msg(cpattn_collect(request, &result, &told) == CPATTN_OK, "%s", told.text);

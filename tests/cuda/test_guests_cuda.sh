@@ -7,6 +7,8 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
+# shellcheck source=tests/support/python.sh
+. "$top_srcdir/tests/support/python.sh"
 skip() {
     echo "1..0 # SKIP $1"
     exit 0
@@ -14,14 +16,11 @@ skip() {
 gpus=$(python3 -c 'import torch; print(torch.cuda.device_count())' 2>/dev/null) || skip "python3 has no PyTorch"
 [ "$gpus" -gt 0 ] || skip "PyTorch finds no GPU"
 [ -e "$top_builddir/guest/.libs/libcpattn-guest-cuda.so.0" ] || skip "guests are built without CUDA"
+python_libraries guest
 submit=$top_builddir/cpattn-submit
 scratch=$(mktemp -d) || exit 99
-top=$(cd "$top_srcdir" && pwd)
 CPATTN_SOCKET=$scratch/cpattnd.sock
-CPATTN_LIBRARY_PATH=$(cd "$top_builddir" && pwd)/guest/.libs
-PYTHONPATH=$top/python
-PYTHONDONTWRITEBYTECODE=1
-export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+export CPATTN_SOCKET
 daemon=
 trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 

@@ -6,24 +6,14 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-python3 -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null || {
-    echo "1..0 # SKIP python3 has no PyTorch with gloo"
-    exit 0
-}
-case $(nm -D "$top_builddir/guest/.libs/libcpattn-guest.so" 2>/dev/null) in
-*__asan* | *__tsan* | *__ubsan*)
-    echo "1..0 # SKIP python3 cannot load libraries with sanitizers"
-    exit 0
-    ;;
-esac
+# shellcheck source=tests/support/python.sh
+. "$top_srcdir/tests/support/python.sh"
+python_needs 'import torch.distributed as d; assert d.is_gloo_available()' 'PyTorch with gloo'
+python_libraries guest
 submit=$top_builddir/cpattn-submit
 scratch=$(mktemp -d) || exit 99
-top=$(cd "$top_srcdir" && pwd)
 CPATTN_SOCKET=$scratch/cpattnd.sock
-CPATTN_LIBRARY_PATH=$(cd "$top_builddir" && pwd)/guest/.libs
-PYTHONPATH=$top/python
-PYTHONDONTWRITEBYTECODE=1
-export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+export CPATTN_SOCKET
 daemon=
 trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \

@@ -6,24 +6,14 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-python3 -c 'import numpy' 2>/dev/null || {
-    echo "1..0 # SKIP python3 has no numpy"
-    exit 0
-}
-case $(nm -D "$top_builddir/guest/.libs/libcpattn-guest.so" 2>/dev/null) in
-*__asan* | *__tsan* | *__ubsan*)
-    echo "1..0 # SKIP python3 cannot load libraries with sanitizers"
-    exit 0
-    ;;
-esac
+# shellcheck source=tests/support/python.sh
+. "$top_srcdir/tests/support/python.sh"
+python_needs 'import numpy' numpy
+python_libraries guest
 submit=$top_builddir/cpattn-submit
 scratch=$(mktemp -d) || exit 99
-top=$(cd "$top_srcdir" && pwd)
 CPATTN_SOCKET=$scratch/cpattnd.sock
-CPATTN_LIBRARY_PATH=$(cd "$top_builddir" && pwd)/guest/.libs
-PYTHONPATH=$top/python
-PYTHONDONTWRITEBYTECODE=1
-export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+export CPATTN_SOCKET
 daemon=
 trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 

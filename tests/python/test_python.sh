@@ -6,25 +6,16 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-python3 -c 'import numpy, pytest' 2>/dev/null || {
-    echo "1..0 # SKIP python3 has no numpy or no pytest"
-    exit 0
-}
-case $(nm -D "$top_builddir/check/.libs/libcpattn-check.so" 2>/dev/null) in
-*__asan* | *__tsan* | *__ubsan*)
-    echo "1..0 # SKIP python3 cannot load libraries with sanitizers"
-    exit 0
-    ;;
-esac
+# shellcheck source=tests/support/python.sh
+. "$top_srcdir/tests/support/python.sh"
+python_needs 'import numpy, pytest' 'numpy or no pytest'
+python_libraries check client
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
-CPATTN_LIBRARY_PATH=$top_builddir/check/.libs:$top_builddir/client/.libs
 LD_LIBRARY_PATH=$top_builddir/client/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-PYTHONPATH=$top_srcdir/python
 CPATTN_DAEMON=$top_builddir/cpattnd
-PYTHONDONTWRITEBYTECODE=1
 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
-export CPATTN_DAEMON CPATTN_LIBRARY_PATH LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE PYTEST_DISABLE_PLUGIN_AUTOLOAD
+export CPATTN_DAEMON LD_LIBRARY_PATH PYTEST_DISABLE_PLUGIN_AUTOLOAD
 
 run() { # ARGUMENTS...
     (cd "$scratch" && python3 -m pytest -q -p no:cacheprovider "$@" >"$scratch/out" 2>&1)

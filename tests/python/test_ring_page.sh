@@ -6,23 +6,14 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-python3 -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null || {
-    echo "1..0 # SKIP python3 has no PyTorch with gloo"
-    exit 0
-}
-case $(nm -D "$top_builddir/guest/.libs/libcpattn-guest.so" 2>/dev/null) in
-*__asan* | *__tsan* | *__ubsan*)
-    echo "1..0 # SKIP python3 cannot load libraries with sanitizers"
-    exit 0
-    ;;
-esac
+# shellcheck source=tests/support/python.sh
+. "$top_srcdir/tests/support/python.sh"
+python_needs 'import torch.distributed as d; assert d.is_gloo_available()' 'PyTorch with gloo'
+python_libraries guest
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 PATH=$(cd "$top_builddir" && pwd):$PATH
-CPATTN_LIBRARY_PATH=$(cd "$top_builddir" && pwd)/guest/.libs
-PYTHONPATH=$(cd "$top_srcdir" && pwd)/python
-PYTHONDONTWRITEBYTECODE=1
-export PATH CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+export PATH
 awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$top_srcdir/doc/test-your-ring.md" \
     >"$scratch/page.sh"
 told=$(cd "$scratch" && timeout 600 bash page.sh 2>&1)

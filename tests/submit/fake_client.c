@@ -336,12 +336,12 @@ enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpat
 
 // What the command takes of the library's inside: tensors stay as they are.
 struct attend_tensors;
-enum status attend_submit(struct cpattn_client *client, const struct cpattn_case *c,
-                          const struct attend_tensors *memory, uint64_t timeout_ns,
-                          struct cpattn_request **request, struct error *error);
-enum status attend_submit(struct cpattn_client *client, const struct cpattn_case *c,
-                          const struct attend_tensors *memory, uint64_t timeout_ns,
-                          struct cpattn_request **request, struct error *error)
+enum status request_attend(struct cpattn_client *client, const struct cpattn_case *c,
+                           const struct attend_tensors *memory, uint64_t timeout_ns,
+                           struct cpattn_request **request, struct error *error);
+enum status request_attend(struct cpattn_client *client, const struct cpattn_case *c,
+                           const struct attend_tensors *memory, uint64_t timeout_ns,
+                           struct cpattn_request **request, struct error *error)
 {
     struct cpattn_error told = {.text = ""};
     (void)memory;

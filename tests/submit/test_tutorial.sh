@@ -6,24 +6,15 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-python3 -c 'import numpy' 2>/dev/null || {
-    echo "1..0 # SKIP python3 has no numpy"
-    exit 0
-}
-case $(nm -D "$top_builddir/guest/.libs/libcpattn-guest.so" 2>/dev/null) in
-*__asan* | *__tsan* | *__ubsan*)
-    echo "1..0 # SKIP python3 cannot load libraries with sanitizers"
-    exit 0
-    ;;
-esac
+# shellcheck source=tests/support/python.sh
+. "$top_srcdir/tests/support/python.sh"
+python_needs 'import numpy' numpy
+python_libraries guest
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
-examples=$(cd "$top_srcdir" && pwd)/examples
+examples=$top/examples
 PATH=$(cd "$top_builddir" && pwd):$PATH
-CPATTN_LIBRARY_PATH=$(cd "$top_builddir" && pwd)/guest/.libs
-PYTHONPATH=$(cd "$top_srcdir" && pwd)/python
-PYTHONDONTWRITEBYTECODE=1
-export PATH CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+export PATH
 
 awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$top_srcdir/doc/tutorial.md" |
     sed "s|/usr/share/doc/cpattnd/examples|$examples|" >"$scratch/page.sh"

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/request.h"
 #include "client/submit/commands/command.h"
 #include "client/submit/tensors/error_map.h"
 #include "client/submit/tensors/tensors.h"
@@ -21,7 +22,7 @@ enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *
     struct cpattn_case *made = command_library_case(c);
     if (!made)
         return CPATTN_RESOURCE_EXHAUSTED;
-    enum status status = attend_submit(client, made, &t->at, timeout_ns, &request, &inner);
+    enum status status = request_attend(client, made, &t->at, timeout_ns, &request, &inner);
     cpattn_case_destroy(made);
     if (status != STATUS_OK)
         return client_status(status, &inner, error);

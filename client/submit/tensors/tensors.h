@@ -5,7 +5,8 @@
 
 #include <stdbool.h>
 
-#include "client/attend.h"
+#include "client/attend_memory.h"
+#include "client/cpattn.h"
 #include "client/submit/tensors/safetensors.h"
 
 // Whole tensors, plan/whole.h; all of them are owned.
