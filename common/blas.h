@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process uses its BLAS. Everything else goes through the CBLAS interface itself.
+// Settings of the BLAS of this process. Computations call the CBLAS interface directly.
 #ifndef CPATTN_COMMON_BLAS_H
 #define CPATTN_COMMON_BLAS_H
 
-// Makes the BLAS compute in the calling thread alone, since each rank is a process, and with
-// kernels for this processor. Cheap when called again; not to be called while another thread uses
-// the BLAS.
+// Makes the BLAS compute in the calling thread only, since each rank is a process, with kernels for
+// this processor. Later calls are cheap. Must not be called while another thread uses the BLAS.
 void blas_prepare(void);
 
-// The processor that the BLAS has kernels for, for people; "?" where it does not tell.
+// Name of the processor whose kernels the BLAS uses, for people; "?" if it is not known.
 const char *blas_core_name(void);
 
 #endif

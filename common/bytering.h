@@ -15,19 +15,19 @@ struct bytering {
     uint64_t total; // bytes ever written; the next one lands at total % capacity
 };
 
-// An empty ring that keeps `capacity` bytes (at least 1). RESOURCE_EXHAUSTED without memory.
+// Creates an empty ring of `capacity` bytes (at least 1). RESOURCE_EXHAUSTED: out of memory.
 enum status bytering_init(struct bytering *ring, size_t capacity) MUST_CHECK;
 
-// Frees the ring; takes one that is zeroed or already finished.
+// Frees the ring; accepts a zeroed or already finished one.
 void bytering_fini(struct bytering *ring);
 
-// Forgets what was written.
+// Empties the ring.
 void bytering_clear(struct bytering *ring);
 
-// Appends; the oldest bytes make room.
+// Appends bytes; they replace the oldest ones if the ring is full.
 void bytering_write(struct bytering *ring, const void *data, size_t length);
 
-// Bytes that are still there: min(total, capacity).
+// Number of stored bytes: min(total, capacity).
 size_t bytering_kept(const struct bytering *ring);
 
 // Writes the newest bytes as a string of at most `size` - 1 characters (size at least 1) and

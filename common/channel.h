@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The channel between the daemon and one rank: a SOCK_SEQPACKET socket pair on which one datagram
-// is one frame, a header and its payload. Both ends come from one build, so payloads are raw
-// structs; both ends distrust the other all the same, since a rank may be out of its mind.
+// is one frame, a header and its payload. Both ends are of one build, so payloads are raw structs.
+// Both ends check every frame nevertheless, since a faulty rank may send anything.
 #ifndef CPATTN_COMMON_CHANNEL_H
 #define CPATTN_COMMON_CHANNEL_H
 
@@ -11,12 +11,12 @@
 #include "common/limits.h"
 #include "common/status.h"
 
-// The descriptor that a rank process finds its end of the channel on.
+// Descriptor of the channel in a rank process.
 #define CHANNEL_FD 3
 
-// The number of a second descriptor of it in the same process: the last there can be, within
-// reason. What a process that dies holds is let go from the last descriptor to the first, and a
-// driver may take a tenth of a second for one; so the other end hears of the death before that.
+// A second descriptor of the channel in the same process, with a number near the highest possible.
+// When a process dies, the kernel closes its descriptors from the last to the first, and a driver
+// may take a tenth of a second for one of them. So the daemon learns of the death before that.
 int channel_last_fd(void);
 
 #define CHANNEL_MAGIC   UINT32_C(0x43504154) // "CPAT"
@@ -43,9 +43,8 @@ enum channel_type {
 #undef CHANNEL_ENUM
 };
 
-// The header of a frame. `generation` counts the lives of a pool; a frame of an older life is
-// dropped by whoever gets it. `job` is the daemon's number of the case that the frame is about, or
-// 0.
+// The header of a frame. `generation` counts the starts of a pool; the receiver drops frames of
+// earlier starts. `job` is the daemon's number of the case that the frame belongs to, or 0.
 struct channel_frame {
     uint32_t magic;
     uint16_t type; // enum channel_type
@@ -63,19 +62,19 @@ struct channel_hello {
     char build_id[CHANNEL_BUILD_ID_MAX]; // NUL-terminated, zeros after it
 };
 
-// What a rank says first, all bytes set.
+// Fills in the first message of a rank, all bytes of it.
 void channel_hello_fill(struct channel_hello *hello, int pid, int rank);
 
-// What the daemon holds against it. DATA_LOSS for a frame that is no HELLO of this rank,
-// FAILED_PRECONDITION for one of another build, whose payloads would be misread.
+// Checks the first message of a rank. DATA_LOSS: it is no HELLO of this rank; FAILED_PRECONDITION:
+// it is of another build, whose payloads would be misread.
 enum status channel_hello_check(const struct channel_frame *frame, const void *payload, int rank,
                                 struct error *error) MUST_CHECK;
 
-// "HELLO" and so on; "?" for a number that is no type.
+// Name of a type, such as "HELLO"; "?" for an unknown one.
 const char *channel_type_name(int type);
 
-// A connected pair, both ends close-on-exec: ends[0] for the daemon, non-blocking; ends[1] for the
-// rank, blocking. RESOURCE_EXHAUSTED without descriptors or memory.
+// Creates a connected pair, both ends close-on-exec: ends[0] for the daemon, non-blocking; ends[1]
+// for the rank, blocking. RESOURCE_EXHAUSTED: out of descriptors or memory.
 enum status channel_pair(int ends[2], struct error *error) MUST_CHECK;
 
 // Sends one frame, and never waits. `payload` may be NULL when `length` is 0. RESOURCE_EXHAUSTED:
@@ -94,8 +93,8 @@ enum status channel_send_fds(int fd, enum channel_type type, uint32_t generation
 // CHANNEL_PAYLOAD_MAX bytes and is aligned for the structs it may hold. NOT_FOUND: nothing there
 // yet (non-blocking descriptor); UNAVAILABLE: the peer is gone; DATA_LOSS: not a frame, or one cut
 // short, too long or of an unknown type; FAILED_PRECONDITION: a frame of another channel version;
-// INTERNAL otherwise. After DATA_LOSS and FAILED_PRECONDITION the peer is not to be trusted any
-// more. The contents of `payload` are undefined unless the frame was received.
+// INTERNAL otherwise. After DATA_LOSS and FAILED_PRECONDITION the caller must not use the channel
+// any more. The contents of `payload` are undefined unless the frame was received.
 enum status channel_recv(int fd, struct channel_frame *frame, void *payload,
                          struct error *error) MUST_CHECK;
 

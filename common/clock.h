@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that reads the clock; everything else is told the time.
+// The only place that reads the clock; all other code gets the time as an argument.
 #ifndef CPATTN_COMMON_CLOCK_H
 #define CPATTN_COMMON_CLOCK_H
 
@@ -9,7 +9,7 @@
 #define NS_PER_S  UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
-// Monotonic nanoseconds; setting the wall clock does not matter.
+// Monotonic nanoseconds, which do not change when the wall clock is set.
 static inline uint64_t clock_now_ns(void)
 {
     struct timespec now;

@@ -4,8 +4,8 @@
 // descriptors (SCM_RIGHTS), one datagram back. The daemon keeps them until the request comes or the
 // connection ends.
 //
-// The memory is a memfd. That of inputs is sealed against shrinking, growing and writing and holds
-// no holes; that of what is wanted is sealed against shrinking and growing and can be written.
+// The memory is a memfd. The memory of inputs is sealed against shrinking, growing and writing and
+// has no holes; the memory for results is sealed against shrinking and growing and is writable.
 #ifndef CPATTN_COMMON_DEPOSIT_H
 #define CPATTN_COMMON_DEPOSIT_H
 
@@ -13,13 +13,13 @@
 
 #include "common/status.h"
 
-// Behind the path of the daemon's socket.
+// Suffix of the path, after that of the daemon's socket.
 #define DEPOSIT_SUFFIX ".fd"
 
 #define DEPOSIT_MAGIC   UINT32_C(0x43504446) // "CPDF"
 #define DEPOSIT_VERSION 1
 
-// Which descriptors come, in this order.
+// The descriptors of a datagram, in this order.
 enum { DEPOSIT_GIVEN = 1, DEPOSIT_WANTED = 2 };
 #define DEPOSIT_FDS_MAX 2
 

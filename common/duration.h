@@ -10,9 +10,8 @@
 #define DURATION_SYNTAX   "a length of time such as 90, 90s, 1.5s, 250ms, 10us, 2m or 1h"
 #define DURATION_TEXT_MAX 24
 
-// Reads a decimal number with an optional unit (ns, us, ms, s, m, h; none: seconds) and nothing
-// else. False, with *ns untouched, where `text` is no such thing, is negative or exceeds 2^63 - 1
-// ns.
+// Parses a decimal number with an optional unit (ns, us, ms, s, m, h; default: seconds). Returns
+// false and leaves *ns unchanged if `text` has another form, is negative or exceeds 2^63 - 1 ns.
 bool duration_parse(const char *text, uint64_t *ns);
 
 // Writes a time with three significant digits and the unit that suits it: "417 us", "1.35 ms",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places where a rank can be ordered to misbehave. FAULT(point) is nothing unless the build has
+// Points at which tests can make a rank misbehave. FAULT(point) is empty unless the build has
 // CPATTN_FAULTS (configure --enable-faults, and the test program tests/daemon/faulty_rank).
 //
-// In such a build the environment variable CPATTN_FAULT names a file. When a rank comes to a point
-// and the file holds "POINT KIND RANK" with that point and rank, the rank that succeeds in removing
-// the file does what the kind says. So an order is carried out once.
+// In such a build the environment variable CPATTN_FAULT names a file. If the file holds "POINT KIND
+// RANK" when this rank reaches this point, the rank removes the file and misbehaves as the kind
+// says. So an order is carried out once.
 #ifndef CPATTN_COMMON_FAULT_H
 #define CPATTN_COMMON_FAULT_H
 
@@ -31,7 +31,7 @@ enum fault_point {
         FAULT_POINTS
 };
 
-// X(name, "in an order", what). Those that say so go on afterwards as if nothing were.
+// X(name, "in an order", what). After a kind that goes on, the rank continues normally.
 #define FAULT_KIND_LIST(X)                                                                         \
     X(KILL, "kill", "SIGKILL")                                                                     \
     X(ABORT, "abort", "SIGABRT")                                                                   \
@@ -56,7 +56,7 @@ enum fault_kind {
 };
 
 #ifdef CPATTN_FAULTS
-// Who this is, and the case it has.
+// The identity of this rank, and its current case.
 void fault_know(int rank, uint32_t generation);
 void fault_know_job(uint64_t job);
 void fault_meet(enum fault_point point);

@@ -12,7 +12,7 @@ struct list {
     struct list *prev, *next;
 };
 
-// The element that holds `node` as its member `member`.
+// The element whose member `member` is `node`.
 #define LIST_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
 // Visits the nodes of `head` in order; the body may remove the visited node, and no other.
@@ -27,7 +27,7 @@ static inline void list_init(struct list *list)
     list->next = list;
 }
 
-// Of a head: no element is on it. Of a node: it is on no list.
+// For a head: true if the list is empty. For a node: true if it is on no list.
 static inline bool list_empty(const struct list *list)
 {
     return list->next == list;
@@ -53,7 +53,7 @@ static inline void list_push_front(struct list *head, struct list *node)
     list_insert_between(node, head, head->next);
 }
 
-// Takes the node off its list; without effect when it is on none. It can be pushed again at once.
+// Removes the node from its list; no effect if it is on none. It can be pushed again at once.
 static inline void list_remove(struct list *node)
 {
     node->prev->next = node->next;
@@ -68,7 +68,7 @@ static inline struct list *list_first(const struct list *head)
     return list_empty(head) ? NULL : head->next;
 }
 
-// Takes the first node off the list and returns it; NULL when the list is empty.
+// Removes and returns the first node; NULL if the list is empty.
 static inline struct list *list_pop_front(struct list *head)
 {
     struct list *node = list_first(head);

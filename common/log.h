@@ -8,14 +8,14 @@
 
 // Numbers are those of syslog and of sd-daemon's "<N>" prefixes.
 enum log_level {
-    LOG_LEVEL_ERROR = 3,   // somebody has to act
-    LOG_LEVEL_WARNING = 4, // a fault that was dealt with
+    LOG_LEVEL_ERROR = 3,   // needs an operator
+    LOG_LEVEL_WARNING = 4, // a fault that the program has handled
     LOG_LEVEL_NOTICE = 5,  // a change of state worth keeping
     LOG_LEVEL_INFO = 6,    // what happened to one request
     LOG_LEVEL_DEBUG = 7,
 };
 
-// A text longer than this ends in " truncated=N", N being the bytes that were left out.
+// A longer text is cut and ends in " truncated=N", where N is the number of omitted bytes.
 #define LOG_LINE_MAX 8192
 
 // Levels up to `level` are written (LOG_LEVEL_INFO before the first call). Finds out whether stderr
@@ -24,15 +24,15 @@ enum log_level {
 // as "2031-05-27T09:30:00.125Z ". Call before threads are started.
 void log_init(enum log_level level);
 
-// Whether a line of this level would be written, to spare the work of preparing it.
+// True if lines of this level are written; saves the work of preparing others.
 bool log_enabled(enum log_level level);
 
 // Reads "error", "warning", "notice", "info" or "debug"; false for anything else.
 bool log_level_parse(const char *name, enum log_level *level);
 
-// Writes "event key=value ...\n". Control characters in the outcome are written as \n or \x1b, so
-// that a call is one line whatever its arguments hold. errno is kept. Does not wait: where nobody
-// reads the lines are dropped, and "log_dropped lines=N" says so once there is room again.
+// Writes "event key=value ...\n". Control characters are written as \n or \x1b, so that a call
+// always writes one line. Preserves errno. Does not block: lines are dropped while nobody reads,
+// and "log_dropped lines=N" tells so when there is room again.
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other: bytes that go and bytes that come.
+// Messages between ranks: bytes to send and bytes to receive.
 #ifndef CPATTN_COMMON_MESSAGE_H
 #define CPATTN_COMMON_MESSAGE_H
 
@@ -16,9 +16,9 @@ struct message {
     size_t receive_bytes;
 };
 
-// A way to swap messages that is lent to a module which knows no transport. All ranks call it in
-// the same order, each with messages that match those of its peers in list order. run() returns
-// when all have been sent and received, or why they cannot be.
+// A function that exchanges messages, for modules that know no transport. All ranks call it in the
+// same order, with messages that match those of their peers in list order. run() returns when all
+// messages have been sent and received, or with the reason why not.
 struct swap {
     enum status (*run)(void *context, const struct message *messages, int count,
                        struct error *error);

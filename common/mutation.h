@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deliberate errors of arithmetic and of verification, compiled in for tests only, that prove that
-// verdicts notice them. `if (MUTATED(DK_UNSCALED)) ...` is constant false in every build that is
-// installed. Errors of plans are changes of plans, and all in tests/mutations.
+// Deliberate errors of arithmetic and of verification, compiled in for tests only: every verdict
+// must notice them. MUTATED(DK_UNSCALED) is constant false in every build that is installed. Errors
+// of plans are changes of finished plans, in tests/mutations.
 #ifndef CPATTN_COMMON_MUTATION_H
 #define CPATTN_COMMON_MUTATION_H
 
@@ -38,7 +38,7 @@ enum compiled_mutation {
 };
 
 #ifdef CPATTN_MUTATIONS
-// No errors: what other honest kernels round and the CPU's do not, a sum of these.
+// Roundings that are no errors: other honest kernels make them, the CPU's do not. A bit mask.
 enum rounding {
     ROUNDS_WEIGHTS = 1, // P and dS to the dtype before products, as on matrix units
     ROUNDS_STALE = 2,   // P against an older maximum of the row

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "did you mean": the known name closest to a word that is none.
+// "did you mean": finds the known name that is closest to an unknown word.
 #ifndef CPATTN_COMMON_NEAREST_H
 #define CPATTN_COMMON_NEAREST_H
 
@@ -17,12 +17,12 @@ struct nearest {
 // Starts a search. Names whose distance exceeds a third of the word are never taken.
 void nearest_init(struct nearest *n, const char *word);
 
-// Offers a name. Upper and lower case, '-' and '_' are the same; two swapped letters are one edit;
-// a name that begins with the word (of 3 letters or more) is one edit away. The first of equals
-// stays.
+// Offers a name. Case, and '-' and '_', make no difference; two swapped letters are one edit; a
+// name that begins with the word (of 3 letters or more) is one edit away. Of equally close names
+// the first is kept.
 void nearest_offer(struct nearest *n, const char *name);
 
-// Writes " (did you mean 'NAME'?)" or "" where none was close; returns `text`.
+// Writes " (did you mean 'NAME'?)", or "" if no name is close. Returns `text`.
 const char *nearest_hint(const struct nearest *n, char *text, size_t size);
 
 #endif

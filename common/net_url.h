@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a daemon listens on a network: tcp://HOST:PORT, or tls+tcp://HOST:PORT.
+// Network addresses of a daemon: tcp://HOST:PORT, or tls+tcp://HOST:PORT.
 #ifndef CPATTN_COMMON_NET_URL_H
 #define CPATTN_COMMON_NET_URL_H
 
@@ -18,11 +18,12 @@ struct net_url {
     "tcp://HOST:PORT or tls+tcp://HOST:PORT, with a port from 1 to 65535 and an IPv6 address in "  \
     "brackets"
 
-// Reads one, of less than NET_URL_TEXT_MAX characters; false when the text is none, and nothing is
-// changed then.
+// Parses an address of less than NET_URL_TEXT_MAX characters. Returns false and changes nothing if
+// the text is no such address.
 bool net_url_parse(const char *text, struct net_url *url);
 
-// Whether the text is meant as one, well formed or not: it has "://" in it, which no path needs.
+// True if the text is meant as an address, well formed or not: it contains "://", which no path
+// needs.
 bool net_url_is_meant(const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank says of a case: figures and timings, or a failure. Plain data of one build.
+// The report of a rank on a case: figures and timings, or a failure. Plain data, of one build.
 #ifndef CPATTN_COMMON_REPORT_H
 #define CPATTN_COMMON_REPORT_H
 
@@ -35,7 +35,7 @@ enum {
     RULES_ALL = 127,
 };
 
-// What is said of a tensor beside its verdict.
+// A remark on a tensor, in addition to its verdict.
 enum report_remark {
     REMARK_NONE,
     REMARK_LONG_SUM, // within the limit only because sums have many terms
@@ -91,14 +91,14 @@ struct timings {
     uint64_t launch_ns; // the host put the plan on the device's streams; 0: it ran it itself
 };
 
-// Why a case was not run, where the ranks have found so before it began and are ready for the next.
-// A rank that could have run it has ABORTED and no text.
+// Why the ranks refused a case before it began; they are ready for the next. A rank that could have
+// run it has ABORTED and no text.
 struct refusal {
-    int32_t status; // enum status; OK: it was run, and the rest of the report tells how
+    int32_t status; // enum status; OK: it was run, and the rest of the report is valid
     char text[ERROR_TEXT_MAX];
 };
 
-// What makes the worst tensor of a rank wrong, where a hypothesis explains it.
+// The mistake that explains the error of a rank's worst tensor, if one was found.
 #define DIAGNOSIS_TEXT_MAX 240
 struct diagnosis {
     int32_t tensor;                // enum report_tensor; 0: of another kind of job, by its `name`
@@ -108,11 +108,11 @@ struct diagnosis {
     char name[TENSOR_NAME_MAX];    // of a tensor, as in figures
 };
 
-// Who computed the attention of a rank: operations, by our own kernels and by the provider that the
-// case names.
+// Number of attention operations of a rank that were computed by the project's own kernels and by
+// the provider that the case names.
 struct provider_use {
     int32_t own_forward, own_backward, provider_forward, provider_backward;
-    char reason[ERROR_TEXT_MAX]; // why our own computed the first that the provider did not; or ""
+    char reason[ERROR_TEXT_MAX]; // why the provider did not compute the first of our own; or ""
 };
 
 // When an operation of a plan ran, in nanoseconds after the rank began the plan.
@@ -165,10 +165,10 @@ enum report_phase {
 const char *report_phase_name(int phase);
 const char *report_tensor_name(int tensor);
 
-// Whether a name can be that of a tensor.
+// True if a name is valid for a tensor.
 bool report_name_is_valid(const char name[TENSOR_NAME_MAX]);
 
-// The name of the tensor that figures are of, whatever the kind of job.
+// Name of the tensor of these figures, for any kind of job.
 const char *figures_name(const struct figures *f);
 
 enum failure_kind {
@@ -187,7 +187,7 @@ struct rank_failure {
 // ---- the progress word: shared memory, written by a rank, read by the daemon
 // -----------------------
 
-// One word per rank, written with one atomic store, so that a reader never sees a mixture.
+// One word per rank, written with one atomic store, so that a reader sees all or none of a change.
 struct progress {
     uint64_t word; // __atomic access only
 };
@@ -199,9 +199,9 @@ struct progress_view {
 void progress_store(struct progress *p, struct progress_view view);
 struct progress_view progress_load(const struct progress *p);
 
-// The rank that holds up the others: follows who waits for whom to a rank that waits for nobody; in
-// a circle, the one with the earliest phase and step. Where nobody waits, the one at work that has
-// come least far; rank 0 where none is at work.
+// Returns the rank that the others wait for. Follows the waits to a rank that waits for nobody; in
+// a cycle, takes the one with the earliest phase and step. If nobody waits, takes the working rank
+// with the earliest phase and step; if none is working, rank 0.
 int progress_culprit(const struct progress *words, int world_size);
 
 #endif

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status codes, one set for the wire, the library and exit codes, and the sentence that goes with
-// one.
+// Status codes, one set for the wire, the library and exit codes; and a status with its sentence.
 #ifndef CPATTN_COMMON_STATUS_H
 #define CPATTN_COMMON_STATUS_H
 
@@ -32,7 +31,7 @@ enum status {
 
 #define STATUS_COUNT 17
 
-// What went wrong, for a person. Lives in the caller; valid once a function returned a status other
+// A failure, for a person. Owned by the caller; valid after a function has returned a status other
 // than STATUS_OK. The text is one sentence that names the field, the value and what is accepted.
 #define ERROR_TEXT_MAX 512
 struct error {
@@ -57,7 +56,7 @@ enum status error_set(struct error *error, enum status status, const char *forma
 #define error_set(error, status, ...) ((error_set)(error, status, __VA_ARGS__), (status))
 #endif
 
-// Puts "prefix: " before the text that is there and returns the status of the error.
+// Puts "prefix: " before the text and returns the status of the error.
 enum status error_prefix(struct error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The secret that daemon and clients share where they meet over a network: a line of printable
-// ASCII in a file.
+// The secret that a daemon shares with its network clients: a line of printable ASCII in a file.
 #ifndef CPATTN_COMMON_TOKEN_H
 #define CPATTN_COMMON_TOKEN_H
 
@@ -11,24 +10,24 @@
 #include "common/status.h"
 
 struct token {
-    char text[TOKEN_BYTES_MAX + 1]; // TOKEN_BYTES_MIN and more characters, zeros behind; "": none
+    char text[TOKEN_BYTES_MAX + 1]; // at least TOKEN_BYTES_MIN characters, then zeros; "": none
 };
 
-// Whether these bytes can be a token.
+// True if these bytes are a valid token.
 bool token_is_valid(const void *data, size_t size);
 
-// Fills in a token of bytes that can be one.
+// Copies valid token bytes into *token.
 void token_set(struct token *token, const void *data, size_t size);
 
-// Reads a file that holds a token, a newline behind it or not. PERMISSION_DENIED: others than its
-// owner and group can read it; INVALID_ARGUMENT: it holds something else, or cannot be read. No
-// sentence tells what it holds.
+// Reads a token from a file, with or without a final newline. PERMISSION_DENIED: the file can be
+// read by users other than its owner and group; INVALID_ARGUMENT: it has other contents, or cannot
+// be read. No message contains the contents.
 enum status token_read(const char *path, struct token *token, struct error *error) MUST_CHECK;
 
-// Whether the two are the same and not "". Takes the same time whatever they are.
+// Compares two tokens in constant time; an empty token never matches.
 bool token_equal(const struct token *a, const struct token *b);
 
-// Leaves nothing of it in memory.
+// Overwrites the token in memory.
 void token_wipe(struct token *token);
 
 #endif
