@@ -16,10 +16,10 @@
 #include "daemon/net/peer.h"
 #include "daemon/net/tls.h"
 
-// For a greeting with the handshake of TLS before it, and for a frame from its first byte to its
-// last.
+// Time limit of a greeting including the TLS handshake before it, and of a frame from its first to
+// its last byte.
 #define CONNECTION_FRAME_NS (UINT64_C(10) * 1000000000)
-// For a reply, from when it is the next to be written.
+// Time limit of a reply, from when it is the next to be written.
 #define CONNECTION_REPLY_NS (UINT64_C(5) * 1000000000)
 
 struct server;
@@ -29,21 +29,21 @@ struct connection {
     int fd;
     enum framing framing;
     struct tls_session *tls;  // NULL: none
-    bool secured;             // the handshake is over, where there is one to be
+    bool secured;             // true after the handshake, and if there is none
     size_t tls_left;          // bytes that TLS may still read in this turn
-    struct peer peer;         // its subject as of the handshake
+    struct peer peer;         // the subject is set by the handshake
     ev_io readable, writable; // set up by the server
     bool greeted;
     bool ended;        // nothing more will come
     bool broken;       // nothing more can be sent
-    const char *fault; // half a sentence, once it has to be closed for one
-    uint8_t *in;       // NULL: nothing is here
+    const char *fault; // half a sentence if it must be closed for a fault; else NULL
+    uint8_t *in;       // received bytes; NULL: none
     size_t in_begin, in_end, in_room;
-    size_t in_taken;   // bytes before in_begin that the last frame had, to be wiped
-    uint64_t in_ns;    // when what is here of a greeting or frame began
-    struct list out;   // what could not be written yet
-    size_t out_bytes;  // of it, as memory
-    uint64_t out_ns;   // when its first was the next to be written
+    size_t in_taken;   // bytes of the last frame before in_begin, to be wiped
+    uint64_t in_ns;    // when the incomplete greeting or frame began
+    struct list out;   // replies that could not be written yet
+    size_t out_bytes;  // memory of these
+    uint64_t out_ns;   // when the first of these became the next to be written
     size_t *out_total; // over all connections
     // The server's.
     struct server *server;
@@ -53,44 +53,43 @@ struct connection {
     struct list exchanges;
     int held;     // on that list
     bool paused;  // not read
-    bool hung_up; // its peer is gone; what it sent before may still be there
-    int strikes;  // how often it was refused for want of the token
+    bool hung_up; // its peer is gone; bytes that it sent before may still be unread
+    int strikes;  // refusals for a missing or wrong token
     uint64_t struck_ns;
 };
 
 enum connection_input { CONNECTION_NOTHING, CONNECTION_FRAME, CONNECTION_OVER };
 
-// Takes the descriptor over and sends the greeting, once the handshake is over where there is `tls`
-// (NULL: none). `out_total` is kept up to date. NULL: no memory, and the descriptor is closed.
+// Takes over the descriptor and sends the greeting, after the handshake if there is `tls` (NULL:
+// none). Keeps `out_total` up to date. Returns NULL, and closes the descriptor, if memory is short.
 struct connection *connection_create(struct ev_loop *loop, int fd, enum framing framing,
                                      struct tls *tls, size_t *out_total);
 
-// Discards what was not written. Takes NULL.
+// Closes the connection and discards unwritten replies. Accepts NULL.
 void connection_destroy(struct connection *c);
 
-// The next frame; its views are valid until the next call, which wipes them. Goes on with the
-// handshake while that is not over; reads at most once, or what is left of one record of TLS. OVER:
-// the client has closed its end, or broken the rules (`fault`).
+// Returns the next frame; its views are valid until the next call, which wipes them. Continues the
+// handshake while it lasts; reads at most once, or the rest of one TLS record. OVER: the client has
+// closed its end, or broken the protocol (`fault`).
 enum connection_input connection_next(struct connection *c, struct frame *frame);
 
-// Whether frames may be at hand without the kernel having anything to tell.
+// True if buffered frames may remain although the descriptor is not readable.
 bool connection_has_input(const struct connection *c);
 
-// Sends a reply, or keeps what the socket does not take. One that does not fit into memory is a
-// fault.
+// Sends a reply, or stores what the socket does not take. A reply that cannot be stored is a fault.
 void connection_send(struct connection *c, const uint8_t *header, size_t header_bytes,
                      const void *data, size_t size);
 
-// To be called when the socket takes bytes again.
+// Call when the socket is writable again.
 void connection_flush(struct connection *c);
 
-// Discards what was not written; nothing more is sent.
+// Discards unwritten replies; nothing more is sent.
 void connection_break(struct connection *c);
 
-// Whether the peer is gone, asked of the kernel; for connections that are not read.
+// Asks the kernel whether the peer is gone; for connections that are not read.
 bool connection_hung_up(const struct connection *c);
 
-// What the client has failed to do in time; NULL: nothing.
+// Returns what the client has failed to do in time; NULL: nothing.
 const char *connection_overdue(const struct connection *c, uint64_t now_ns);
 
 #endif

@@ -16,11 +16,11 @@
 #include "daemon/net/peer.h"
 #include "proto/wire.h"
 
-// What has been handed in, for requests to come and for those that wait or run, together; one user
-// has half of it. There are twice as many connections. A daemon that may have few descriptors keeps
-// more of them for its ranks.
+// Upper bound of the deposits of all requests: announced, waiting and running. One user may have
+// half of them. There may be twice as many connections. A daemon with few descriptors allows fewer
+// deposits, to keep descriptors for its ranks.
 #define DEPOSITS_MAX         32
-#define DEPOSITS_DESCRIPTORS 64 // for each deposit, of all that the process may open
+#define DEPOSITS_DESCRIPTORS 64 // of the process, for each deposit
 
 // -1 and 0: there is none.
 struct segments {
@@ -32,29 +32,29 @@ struct deposits;
 
 struct deposits_handler {
     void *context;
-    // Whether the user may use the daemon, else why not.
+    // Checks that the user may use the daemon; else says why not.
     enum status (*check)(void *context, const struct peer *peer, struct error *error);
 };
 
-// Listens beside the daemon's socket, whose lock is held. `descriptors` are those that the process
-// may open. UNAVAILABLE: the system refused.
+// Listens beside the daemon's socket, whose lock the caller holds. `descriptors`: limit of this
+// process. UNAVAILABLE: the system refused.
 enum status deposits_create(struct ev_loop *loop, const char *socket, int descriptors,
                             const struct deposits_handler *handler, struct deposits **deposits,
                             struct error *error) MUST_CHECK;
 
-// Closes all and removes the socket file. Takes NULL.
+// Closes all and removes the socket file. Accepts NULL.
 void deposits_destroy(struct deposits *d);
 
-// Whether what the request says of its tensors holds for what its client has handed in. NOT_FOUND:
-// there is nothing for it; INVALID_ARGUMENT: a tensor that does not fit; UNIMPLEMENTED: the request
-// came over a network. *bytes is what its ranks map.
+// Checks the tensors of a request against the client's deposit. NOT_FOUND: there is no deposit for
+// it; INVALID_ARGUMENT: a tensor does not fit; UNIMPLEMENTED: the request came over a network.
+// *bytes is what its ranks map.
 enum status deposits_check(const struct deposits *d, const struct peer *peer,
                            const struct wire_request *request, int64_t *bytes,
                            struct error *error) MUST_CHECK;
 
-// Takes them out, for a request for which deposits_check() has just said OK: deposits_release().
+// Moves the segments of a checked request to the caller, who ends with deposits_release().
 struct segments deposits_take(struct deposits *d, const struct peer *peer,
                               const struct wire_request *request);
-void deposits_release(struct deposits *d, struct segments *segments); // also of none
+void deposits_release(struct deposits *d, struct segments *segments); // also if there are none
 
 #endif

@@ -15,47 +15,48 @@
 
 #define FRAME_GREETING_BYTES 8
 
-// Hops between a client and us, devices that pass requests on; as many as nng counts.
+// Upper bound of the hops between a client and the daemon (devices that forward requests), as in
+// nng.
 #define FRAME_HOPS_MAX   15
 #define FRAME_HEADER_MAX (4 * (FRAME_HOPS_MAX + 1))
 #define FRAME_LEAD_MAX   9 // type and length
 #define FRAME_BYTES_MAX  (FRAME_LEAD_MAX + FRAME_HEADER_MAX + REQUEST_BYTES_MAX)
 
-// What a frame begins with.
+// The beginning of a frame.
 enum framing {
     FRAMING_IPC, // a type byte, and the length
     FRAMING_TCP, // the length
 };
 
 enum frame_result {
-    FRAME_PARTIAL, // right so far; more has to come
+    FRAME_PARTIAL, // valid so far, but incomplete
     FRAME_WHOLE,
-    FRAME_BROKEN, // whatever follows
+    FRAME_BROKEN, // cannot become valid
 };
 
 // Views into the bytes that were read.
 struct frame {
     const uint8_t *header, *body;
     size_t header_bytes, body_bytes; // 4..FRAME_HEADER_MAX, 0..REQUEST_BYTES_MAX
-    size_t bytes;                    // that the frame takes of the stream
+    size_t bytes;                    // length of the frame in the stream
 };
 
-// What the replying side sends first.
+// The greeting of the replying side.
 extern const uint8_t frame_greeting[FRAME_GREETING_BYTES];
 
-// Whether the stream begins with the greeting of a REQ socket. `fault`: half a sentence on what is
-// wrong, set when the outcome is FRAME_BROKEN.
+// Checks that the stream begins with the greeting of a REQ socket. With FRAME_BROKEN `fault` is
+// half a sentence on what is wrong.
 enum frame_result frame_greeting_read(const uint8_t *data, size_t size, const char **fault);
 
-// The frame at the beginning of `data`. Anything that cannot become one of at most FRAME_BYTES_MAX
-// is broken as soon as that can be told.
+// Reads the frame at the beginning of `data`. Bytes that cannot become a frame of at most
+// FRAME_BYTES_MAX are broken as soon as this is known.
 enum frame_result frame_read(enum framing framing, const uint8_t *data, size_t size,
                              struct frame *frame, const char **fault);
 
-// The bytes before header and body: 9 or 8.
+// Number of bytes before header and body: 9 or 8.
 size_t frame_lead_bytes(enum framing framing);
 
-// What goes before `size` bytes of header and body. Returns frame_lead_bytes().
+// Writes the bytes that go before `size` bytes of header and body. Returns frame_lead_bytes().
 size_t frame_lead_write(enum framing framing, uint8_t lead[FRAME_LEAD_MAX], uint64_t size);
 
 #endif

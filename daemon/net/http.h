@@ -22,20 +22,20 @@ struct http_page {
 
 struct http_handler {
     void *context;
-    // Makes the page of a path; false: there is none.
+    // Creates the page of a path; false: there is none.
     bool (*page)(void *context, const char *path, struct http_page *page);
 };
 
-// Listens. FAILED_PRECONDITION: somebody else does there; UNAVAILABLE: the system refused;
+// Listens. FAILED_PRECONDITION: the address is in use; UNAVAILABLE: the system refused;
 // UNIMPLEMENTED: this build has no HTTP, or the library is not installed.
 enum status http_create(struct ev_loop *loop, const struct metrics_address *address,
                         const struct http_handler *handler, struct http **http,
                         struct error *error) MUST_CHECK;
 
-// Ends all connections. Takes NULL.
+// Ends all connections. Accepts NULL.
 void http_destroy(struct http *http);
 
-// To be called several times a second: ends connections that are late. Takes NULL.
+// Call several times a second: ends connections that exceed their time limit. Accepts NULL.
 void http_tick(struct http *http);
 
 #endif

@@ -13,18 +13,18 @@
 struct listener {
     char path[LISTENER_PATH_MAX];
     int lock_fd;
-    int fd; // that listens; -1: none yet
+    int fd; // listening; -1: none yet
 };
 
-// Takes the lock file beside the path, so that no other daemon is disturbed, and removes a socket
-// file that a killed one left. INVALID_ARGUMENT: the path is too long or no socket;
-// FAILED_PRECONDITION: another daemon serves it; UNAVAILABLE: the system refused.
+// Takes the lock file beside the path, which no two daemons can hold, and removes the socket file
+// of a killed daemon. INVALID_ARGUMENT: the path is too long or no socket; FAILED_PRECONDITION:
+// another daemon serves it; UNAVAILABLE: the system refused.
 enum status listener_init(struct listener *l, const char *path, struct error *error) MUST_CHECK;
 
 // Starts listening, mode 0660. The descriptor does not block. UNAVAILABLE: the system refused.
 enum status listener_open(struct listener *l, struct error *error) MUST_CHECK;
 
-// Closes, and removes the socket file and the lock file. Takes a zeroed one.
+// Closes the socket and removes socket file and lock file. Accepts a zeroed struct.
 void listener_fini(struct listener *l);
 
 #endif

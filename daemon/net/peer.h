@@ -12,32 +12,32 @@
 
 // "[ADDRESS]:PORT" with its NUL.
 #define PEER_ADDRESS_MAX (INET6_ADDRSTRLEN + 8)
-// Whoever comes over a network has no user here, and rules over nobody. Who has shown a certificate
-// is a user of their own (daemon/net/subjects.h). All others are this one; whatever a user has a
-// share of they have together.
+// Network clients are no users of this machine and no administrators. A client with a certificate
+// is a user of its own (daemon/net/subjects.h). All others together are this user and share its
+// limits.
 #define PEER_REMOTE_UID  ((uid_t)-2)
 
 struct peer {
     uint32_t client;                // number of the connection, never 0
-    uid_t uid;                      // over a network PEER_REMOTE_UID or that of a subject
+    uid_t uid;                      // over a network: PEER_REMOTE_UID, or the number of a subject
     pid_t pid;                      // 0: over a network
     char address[PEER_ADDRESS_MAX]; // "": through the unix socket
-    char subject[SUBJECT_TEXT_MAX]; // of the certificate that was asked for and shown, or ""
+    char subject[SUBJECT_TEXT_MAX]; // of the certificate that the client has shown, or ""
 };
 
-// Fills in who has connected to a unix socket, as the kernel knows it; false: it does not, or says
-// a number that is of no user.
+// Fills in the peer of a unix socket, as the kernel reports it. False: the kernel does not, or
+// reports a number that is no user.
 bool peer_local(int fd, struct peer *peer);
 
-// Fills in who has connected from this address.
+// Fills in the peer at this address.
 void peer_remote(const struct sockaddr_storage *address, struct peer *peer);
 
 bool peer_is_remote(const struct peer *peer);
 
-// Whether it is a user who can be told from others.
+// True if the peer can be distinguished from other users.
 bool peer_is_known(const struct peer *peer);
 
-// Who it is, as far as it is known: the user, or else the host that it comes from.
+// Identity for turns and limits: the user, or the host of an unknown one.
 uint64_t peer_key(const struct peer *peer);
 
 // For the log: "uid=1000 pid=4242", "address=192.0.2.7:50000", or that with

@@ -14,18 +14,18 @@ struct port {
     struct token token; // "": not required
 };
 
-// Reads the files and listens; where the settings name no place the port is one with fd -1, which
-// is no failure. A name is looked up, which may take a while, and the first of its addresses taken.
-// INVALID_ARGUMENT, PERMISSION_DENIED, UNIMPLEMENTED: a file, as token_read() and tls_create() say;
-// FAILED_PRECONDITION: somebody else listens there; UNAVAILABLE: the system refused.
+// Reads the files and listens. Without an address in the settings it succeeds with fd -1. A host
+// name is resolved, which may take a while, and its first address used. INVALID_ARGUMENT,
+// PERMISSION_DENIED, UNIMPLEMENTED: a file, see token_read() and tls_create(); FAILED_PRECONDITION:
+// the address is in use; UNAVAILABLE: the system refused.
 enum status port_open(const struct listen_config *listen, struct port *port,
                       struct error *error) MUST_CHECK;
 
-// Reads the files again, for connections and requests to come. When that fails all is as before.
+// Reads the files again, for future connections and requests. A failure changes nothing.
 enum status port_reread(const struct listen_config *listen, struct port *port,
                         struct error *error) MUST_CHECK;
 
-// Takes one that was not opened.
+// Closes the port; accepts one that was not opened.
 void port_fini(struct port *port);
 
 #endif

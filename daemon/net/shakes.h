@@ -8,7 +8,7 @@
 
 #include "common/list.h"
 
-// One takes up to 200 KiB.
+// A handshake takes up to 200 KiB.
 #define SHAKES_MAX      64
 #define SHAKES_HOST_MAX 16
 
@@ -21,11 +21,11 @@ struct shakes {
 
 void shakes_init(struct shakes *s);
 
-// Whether the connection, whose handshake is not over, may go on with it. If not, it waits.
+// True if the connection may continue its handshake; if not, it waits.
 bool shakes_begin(struct shakes *s, struct connection *c);
 
-// Its handshake is over, or it is about to be closed; also where it had not begun. Gives one that
-// waited and may try again, or NULL.
+// The handshake of the connection is over, or the connection is being closed, even if the handshake
+// had not begun. Returns a waiting connection that may try again, or NULL.
 struct connection *shakes_end(struct shakes *s, struct connection *c);
 
 #endif

@@ -8,8 +8,8 @@
 #include "daemon/settings/subject_list.h"
 
 #define SUBJECTS_MAX      4096
-// Numbers from here on are subjects, or clients without one (PEER_REMOTE_UID), not users of the
-// machine.
+// Numbers from here on are subjects, or clients without one (PEER_REMOTE_UID); they are no users of
+// the machine.
 #define SUBJECT_UID_FIRST ((uid_t)0xf0000000)
 
 struct subjects {
@@ -17,9 +17,10 @@ struct subjects {
     char (*texts)[SUBJECT_TEXT_MAX]; // [room], of which `count` are filled
 };
 
-void subjects_fini(struct subjects *subjects); // takes a zeroed one
+void subjects_fini(struct subjects *subjects); // accepts a zeroed struct
 
-// SUBJECT_UID_FIRST and up; `others`: there are SUBJECTS_MAX of them, or memory is short.
+// Returns SUBJECT_UID_FIRST or more; `others` if there are SUBJECTS_MAX subjects or memory is
+// short.
 uid_t subjects_uid(struct subjects *subjects, const char *text, uid_t others);
 
 #endif

@@ -12,8 +12,8 @@
 
 #include "common/status.h"
 
-struct tls;         // what the sessions of a server have in common
-struct tls_session; // of one connection; some 30 KiB, up to 200 KiB while it shakes hands
+struct tls;         // shared by the sessions of a server
+struct tls_session; // of one connection; about 30 KiB, up to 200 KiB during the handshake
 
 // The library and its version; NULL: this build has none.
 const char *tls_library(void);
@@ -21,30 +21,31 @@ const char *tls_library(void);
 enum tls_version { TLS_VERSION_1_2, TLS_VERSION_1_3 };
 
 struct tls_files {
-    const char *certificate; // PEM: the server's, then those between it and the root
-    const char *key;         // PEM, without a password; nobody but its owner and group may read it
-    // PEM: who signs those of clients, roots or not, and lists of what they have revoked; NULL or
-    // "": none are asked.
+    const char *certificate; // PEM: the server's certificate, then the intermediate ones
+    const char *key;         // PEM, without a password; readable by owner and group only
+    // PEM: authorities that sign client certificates, roots or not, and their revocation lists;
+    // NULL or "": clients need no certificate.
     const char *clients;
     enum tls_version version_min;
 };
 
-// Reads the files; what they say later is of no account. INVALID_ARGUMENT: a file is not what it
-// should be (the sentence names it); PERMISSION_DENIED: others can read the key; UNIMPLEMENTED:
+// Reads the files; later changes of them have no effect. INVALID_ARGUMENT: a file has wrong
+// contents (the sentence names it); PERMISSION_DENIED: other users can read the key; UNIMPLEMENTED:
 // this build has no TLS; RESOURCE_EXHAUSTED.
 enum status tls_create(const struct tls_files *files, struct tls **tls,
                        struct error *error) MUST_CHECK;
 
-// One more holder, and one less; the last frees it. Sessions hold theirs. The second takes NULL.
+// Adds and removes a reference; the last one frees it. Each session holds one. The second accepts
+// NULL.
 struct tls *tls_hold(struct tls *tls);
 void tls_release(struct tls *tls);
 
-// Where the enciphered bytes come from and go to.
+// Source and sink of the encrypted bytes.
 struct tls_pipe {
     void *context;
-    // As recv() on a socket that does not block.
+    // As recv() on a non-blocking socket.
     ssize_t (*read)(void *context, void *data, size_t size);
-    // Takes all of it, at once or later; false: nothing can be sent any more.
+    // Takes all bytes, now or later; false: nothing can be sent any more.
     bool (*write)(void *context, const void *data, size_t size);
 };
 
@@ -54,27 +55,27 @@ void tls_session_destroy(struct tls_session *session); // takes NULL
 
 enum tls_result {
     TLS_DONE,
-    TLS_NOTHING, // until more bytes come
+    TLS_NOTHING, // needs more bytes
     TLS_ENDED,   // the client has closed its end
-    TLS_BROKEN,  // nothing more can come of it
+    TLS_BROKEN,  // unusable
 };
 
-// One step of the handshake, as far as the bytes that have come go. `fault`: half a sentence on the
-// client, set with TLS_BROKEN.
+// Continues the handshake with the bytes that have arrived. With TLS_BROKEN `fault` is half a
+// sentence on the client.
 enum tls_result tls_session_shake(struct tls_session *session, const char **fault);
 
-// The subject of the certificate that the client was asked for, after the handshake: as RFC 2253
-// has it, printable ASCII, "" where none was asked for. False: it has no room there.
+// Writes the subject of the client's certificate, after the handshake: in the form of RFC 2253,
+// printable ASCII; "" if no certificate was requested. False: it does not fit.
 bool tls_session_subject(const struct tls_session *session, char *text, size_t size);
 
-// Plain bytes, at least one and up to `size`, with TLS_DONE.
+// Reads plain bytes: with TLS_DONE at least one, up to `size`.
 enum tls_result tls_session_read(struct tls_session *session, void *data, size_t size, size_t *got,
                                  const char **fault);
 
-// Whether some are left of what was read before.
+// True if plain bytes of an earlier read are left.
 bool tls_session_has_more(const struct tls_session *session);
 
-// Enciphers all of it into the pipe. False: it could not be.
+// Encrypts all bytes into the pipe; false: failed.
 bool tls_session_write(struct tls_session *session, const void *data, size_t size);
 
 #endif

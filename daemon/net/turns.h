@@ -14,13 +14,13 @@
 enum turn_class {
     TURN_UNIX,
     TURN_NETWORK,
-    TURN_HANDSHAKE, // over a network, before its end
+    TURN_HANDSHAKE, // of network clients, during their handshake
     TURN_CLASSES,
 };
 
-// Those of a user in a class.
+// The waiting connections of a user in a class.
 struct turn_group {
-    struct list node; // on the list of its class, or the free one
+    struct list node; // on the list of its class, or on the free list
     struct list queue;
     uint64_t user;
 };
@@ -28,17 +28,18 @@ struct turn_group {
 struct turns {
     struct list classes[TURN_CLASSES]; // of groups
     struct list free;
-    int last; // the class that had its turn last
+    int last; // the class of the last turn
     struct turn_group groups[TURN_CLASSES * CLIENTS_MAX];
 };
 
 void turns_init(struct turns *t);
 
-// The node, which is on no list, waits for a turn. It may be taken off by list_remove(). At most
-// CLIENTS_MAX nodes wait at a time.
+// Adds a node, which is on no list, to those that wait for a turn. list_remove() removes it. At
+// most CLIENTS_MAX nodes wait at a time.
 void turns_ask(struct turns *t, enum turn_class class, uint64_t user, struct list *node);
 
-// Takes the next one off; NULL: nobody waits, but for handshakes where these are left out.
+// Removes and returns the next node; NULL: none waits (apart from handshakes, if they are left
+// out).
 struct list *turns_next(struct turns *t, bool handshakes);
 
 bool turns_empty(struct turns *t);
