@@ -6,13 +6,13 @@
 #include "plan/places.h"
 #include "proto/map.h"
 
-// Reads the message, which may hold anything, for a case that case_check() admits. Names, dtypes
-// and shapes are compared with what the case has; the offsets are any number. INVALID_ARGUMENT with
-// the tensor that is wrong, UNIMPLEMENTED for a field that this program does not know.
+// Reads an untrusted message for a case that case_check() admits. Compares names, dtypes and shapes
+// with those of the case; offsets are not checked. INVALID_ARGUMENT names the wrong tensor,
+// UNIMPLEMENTED: a field that this program does not know.
 enum status attend_decode(const struct cp_case *c, const ProtobufCMessage *attend,
                           struct whole_places *places, struct error *error) MUST_CHECK;
 
-// Fills an empty message. RESOURCE_EXHAUSTED when scratch memory ends.
+// Fills in an empty message. RESOURCE_EXHAUSTED: out of scratch memory.
 enum status attend_encode(const struct cp_case *c, const struct whole_places *places,
                           ProtobufCMessage *attend, struct scratch *scratch,
                           struct error *error) MUST_CHECK;

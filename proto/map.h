@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between generated messages and plain structs, driven by tables. A field is found in the
-// message by its name, so that a table names each field once and serves both directions.
+// Copies between generated messages and plain structs, by tables. Fields are found in the message
+// by name, so that a table names each field once and serves both directions.
 #ifndef CPATTN_PROTO_MAP_H
 #define CPATTN_PROTO_MAP_H
 
@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "proto/scratch.h"
 
-// What a field is in the message, and in the struct.
+// Types of a field, in the message and in the struct.
 enum map_kind {
     MAP_INT,   // int64, sint64      | int32_t or int64_t within min..max
     MAP_UINT,  // uint64, fixed64    | uint32_t or uint64_t
@@ -34,7 +34,7 @@ struct map_field {
     int64_t min, max;    // MAP_INT, MAP_ENUM: of the member; MAP_LIST: of an entry
 };
 
-// Where a message stands in the whole, as in "result.ranks[3].figures[1]"; for sentences only.
+// Position of a message in the whole, such as "result.ranks[3].figures[1]"; for sentences only.
 struct map_path {
     const struct map_path *parent; // NULL: the outermost
     const char *name;
@@ -45,23 +45,22 @@ struct map_path {
 // Writes "a.b[1].field"; `field` may be NULL. Returns `text`.
 const char *map_path_text(const struct map_path *path, const char *field, char text[MAP_PATH_MAX]);
 
-// Whether the message has the field. Of one whose zero is the same as nothing it is always true.
+// True if the message has the field, and for every field whose absence means zero.
 bool map_given(const ProtobufCMessage *message, const char *name);
 
-// Whether a number, a bool or an enum of the message is 0, sent or not; true where there is no such
-// field.
+// True if a number, bool or enum of the message is 0, sent or not, and if there is no such field.
 bool map_is_zero(const ProtobufCMessage *message, const char *name);
 
 // Copies one field, or all of a table, out of a message. INVALID_ARGUMENT with a sentence that
-// names the field, its value and what is accepted; fields before it are copied then.
+// names the field, its value and what is accepted; earlier fields have been copied then.
 enum status map_decode_field(const ProtobufCMessage *message, const struct map_field *field,
                              const struct map_path *path, void *record,
                              struct error *error) MUST_CHECK;
 enum status map_decode(const ProtobufCMessage *message, const struct map_field *fields,
                        const struct map_path *path, void *record, struct error *error) MUST_CHECK;
 
-// The other way. Nothing is checked but what could not be read again: in texts and characters
-// everything unprintable becomes '?'. RESOURCE_EXHAUSTED when scratch memory ends.
+// Copies into a message. Values are not checked, but unprintable characters become '?', as they
+// could not be read again. RESOURCE_EXHAUSTED: out of scratch memory.
 enum status map_encode_field(ProtobufCMessage *message, const struct map_field *field,
                              const void *record, struct scratch *scratch,
                              struct error *error) MUST_CHECK;
@@ -69,17 +68,17 @@ enum status map_encode(ProtobufCMessage *message, const struct map_field *fields
                        const void *record, struct scratch *scratch, struct error *error) MUST_CHECK;
 
 // Copies a list of numbers (repeated int64 | int32_t[]) out of a message. INVALID_ARGUMENT for more
-// than count_max entries, and for one outside min..max, by its place; nothing is copied then.
+// than count_max entries, and for one outside min..max, named by its index; nothing is copied then.
 enum status map_decode_list(const ProtobufCMessage *message, const struct map_field *field,
                             const struct map_path *path, int32_t *values, int32_t count_max,
                             int32_t *count, struct error *error) MUST_CHECK;
-// The other way.
+// Copies a list into a message.
 enum status map_encode_list(ProtobufCMessage *message, const struct map_field *field,
                             const int32_t *values, int32_t count, struct scratch *scratch,
                             struct error *error) MUST_CHECK;
 
-// UNIMPLEMENTED for a message with a field that this program does not know: it could be what makes
-// a case another one. `name` is the message's, for the sentence.
+// UNIMPLEMENTED if the message has a field that this program does not know, since the field could
+// change the meaning of a case. `name`: of the message, for the sentence.
 enum status map_refuse_unknown(const ProtobufCMessage *message, const char *name,
                                struct error *error) MUST_CHECK;
 

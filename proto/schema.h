@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which field of which message is which member of which struct: the tables behind the codec.
+// The tables of the codec: fields of messages and members of structs.
 #ifndef CPATTN_PROTO_SCHEMA_H
 #define CPATTN_PROTO_SCHEMA_H
 
@@ -32,8 +32,8 @@ extern const struct map_field schema_watch[];          // Watch        | struct 
 extern const struct map_field schema_events[];         // Events       | struct wire_events
 extern const struct map_field schema_event[];          // Event        | struct wire_event
 
-// The same for a field of a case: Case | struct cp_case. Choices are taken as they come; whether
-// one is known is case_check()'s to say.
+// The entry of a field of a case: Case | struct cp_case. Choices are not checked here, but by
+// case_check().
 struct map_field schema_case_field(const struct case_field *field);
 
 #endif

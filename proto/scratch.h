@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for building or reading one message: handed out piece by piece within a budget, freed at
-// once. The budget bounds what a small hostile message can make the process allocate.
+// Memory for one message: allocated in pieces within a budget, freed all at once. The budget limits
+// what a small hostile message can make the process allocate.
 #ifndef CPATTN_PROTO_SCRATCH_H
 #define CPATTN_PROTO_SCRATCH_H
 
@@ -13,7 +13,7 @@
 #define SCRATCH_FIRST_BYTES 4096 // enough for a request, so that it needs no malloc
 
 struct scratch {
-    size_t budget, left;         // in bytes; what is left of it
+    size_t budget, left;         // in bytes; the rest of it
     bool refused;                // an allocation failed
     bool over_budget;            // ... because of the budget
     struct scratch_block *block; // the newest; chained, owned
@@ -30,7 +30,7 @@ void scratch_fini(struct scratch *s); // wipes and frees every piece
 // Zeroed memory for any type, or NULL: over budget, or memory is short.
 void *scratch_alloc(struct scratch *s, size_t size);
 
-// Why an allocation failed, as a status with a sentence about `what`.
+// Returns why an allocation failed, with a sentence about `what`.
 enum status scratch_refusal(const struct scratch *s, const char *what, struct error *error);
 
 #endif

@@ -35,7 +35,7 @@ enum wire_order_kind {
     ORDER_RELOAD,
 };
 
-// What an administrator asks for.
+// An order of an administrator.
 struct wire_order {
     enum wire_order_kind kind;
     int32_t device; // 0..DEVICE_NUMBER_MAX; of the first two kinds
@@ -43,10 +43,10 @@ struct wire_order {
 
 #define DEVICE_NUMBER_MAX 63
 
-// What a watcher asks for.
+// A request of a watcher.
 struct wire_watch {
-    uint64_t stream;  // of the answer before; 0: there was none
-    uint64_t after;   // the last event of it
+    uint64_t stream;  // of the previous answer; 0: none
+    uint64_t after;   // its last event
     int32_t recent;   // 0..EVENTS_KEPT; without a stream: begin with so many that are past
     uint64_t wait_ns; // up to WATCH_WAIT_MAX_NS
     uint64_t kinds;   // bit mask of 1 << enum wire_event_kind; 0: all
@@ -89,7 +89,7 @@ struct wire_result {
         total_ns; // waited, pool started, ranks at work, admission to answer
 };
 
-// What is known of each rank when a case could not be brought to its end.
+// The state of each rank when a case could not be completed.
 struct wire_rank_state {
     int32_t rank;
     bool culprit;

@@ -15,10 +15,9 @@ struct alarm {
 };
 
 void alarm_init(struct alarm *a, struct ev_loop *loop, void (*ring)(void *context), void *context);
-void alarm_fini(struct alarm *a); // takes one that was not set
+void alarm_fini(struct alarm *a); // accepts one that was not set
 
-// Rings once at this time of CLOCK_MONOTONIC, and not at another that was set before; UINT64_MAX:
-// never.
+// Sets the alarm to one time of CLOCK_MONOTONIC, which replaces an earlier one; UINT64_MAX: none.
 void alarm_set(struct alarm *a, uint64_t at_ns);
 
 #endif

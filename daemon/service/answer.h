@@ -13,17 +13,17 @@
 // ranks have refused the case.
 void answer_result(const struct action *action, const struct crew *crew, struct wire_reply *reply);
 
-// Fills status, message and, where a pool was involved, reply->failure, whose array is the caller's
-// to free (wire_reply_fini()). `crew`: of the pool the action names, or NULL; `detail`: why it
-// could not be started, or what the case has done to the last, or which rank keeps its devices, or
+// Fills in status, message and, if a pool was involved, reply->failure; the caller frees its array
+// (wire_reply_fini()). `crew`: the ranks of the action's pool, or NULL. `detail`: why the pool
+// could not be started, how the case has ended earlier pools, or which rank holds the devices; or
 // "".
 void answer_failure(const struct action *action, struct crew *crew, uint64_t timeout_ns,
                     const char *detail, struct wire_reply *reply);
 
-// Of a case that the stop of the daemon has ended, through the core's cancel.
+// Answers a case that was cancelled because the daemon stops.
 void answer_stopped(struct wire_reply *reply);
 
-// The time limit that a case which has passed one has passed.
+// Returns which of its time limits the case has exceeded.
 uint64_t answer_limit_ns(const struct task *task, const struct action *action);
 
 #endif

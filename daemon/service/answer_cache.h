@@ -16,17 +16,17 @@ struct answer_cache {
         size_t size;
     } entries[ANSWERED_IDS_MAX];
     size_t bytes;
-    int oldest; // from here to the newest entries may be kept, and no others
+    int oldest; // index of the oldest stored answer
 };
 
-// Keeps a copy at an index, which follows that of the call before. Where memory is short it is not
-// kept. A zeroed one is empty.
+// Stores a copy at an index, which is one higher than that of the previous call. Stores nothing if
+// memory is short. A zeroed cache is empty.
 void answer_cache_keep(struct answer_cache *r, int index, const void *data, size_t size);
 
-// The answer at an index; false when it was given up. It is valid until the next call.
+// Finds the answer at an index, valid until the next call; false: it was freed.
 bool answer_cache_find(const struct answer_cache *r, int index, const void **data, size_t *size);
 
-// Gives all up.
+// Frees every stored answer.
 void answer_cache_clear(struct answer_cache *r);
 
 #endif

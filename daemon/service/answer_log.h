@@ -6,7 +6,7 @@
 #include "daemon/core/core.h"
 #include "daemon/service/tasks.h"
 
-// The text of an id in the log.
+// An id as the log shows it.
 #define ID_TEXT_MAX 33
 const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX]);
 
@@ -14,15 +14,16 @@ const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX]);
 void answer_refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error);
 
-// Says how a case was answered.
+// Logs the answer of a case.
 void answer_log(const struct task *task, const struct action *a, const struct wire_reply *reply);
 
-// A request has become a task; its ranks get it; somebody has asked for its end, with this outcome.
+// Log that a request was admitted, that its ranks get it, and a request to cancel it with its
+// outcome.
 void answer_log_admitted(const struct task *task);
 void answer_log_run(const struct task *task, const struct action *a);
 void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status);
 
-// An administrator's order, or what somebody else took for one.
+// Logs an order, of an administrator or refused.
 void answer_log_order(const struct wire_order *order, const struct peer *peer, enum status status);
 
 #endif

@@ -12,33 +12,33 @@
 struct events;
 
 enum status events_create(struct events **events, struct error *error) MUST_CHECK;
-void events_destroy(struct events *e); // takes NULL
+void events_destroy(struct events *e); // accepts NULL
 
-// Of cases: a request has become a task, its ranks get it, it is answered.
+// Events of a case: it was admitted, its ranks get it, it was answered.
 void events_admitted(struct events *e, const struct task *task);
 void events_started(struct events *e, const struct task *task, const struct action *run);
 void events_finished(struct events *e, const struct task *task, const struct action *answer,
                      const struct wire_reply *reply);
 
-// Compares the daemon, its pools and its devices with those of the call before, and tells what is
-// different.
+// Compares the daemon, its pools and its devices with their state at the previous call, and adds an
+// event for each difference.
 void events_compare(struct events *e, const struct wire_status *status);
 
-// The number of the last event; 0: there was none.
+// Number of the last event; 0: none yet.
 uint64_t events_last(const struct events *e);
 
-// Who reads, and what of it.
+// A reader and the events that it asks for.
 struct events_reader {
     struct peer peer;
-    bool rules; // sees of others' cases what their users see
+    bool rules; // administrator: sees the cases of others as their users do
     struct wire_watch watch;
 };
 
-// Where this reader begins: the number of the last event that is behind them.
+// Start position of a reader: the number of the event before the first one it wants.
 uint64_t events_begin(const struct events *e, const struct events_reader *reader);
 
-// Fills in what is there for a reader behind the event `after`, up to EVENTS_REPLY_MAX; `list` has
-// room for these.
+// Fills in the events after the event `after` for a reader, up to EVENTS_REPLY_MAX, for which
+// `list` has room.
 void events_read(const struct events *e, const struct events_reader *reader, uint64_t after,
                  struct wire_event *list, struct wire_events *events);
 

@@ -25,14 +25,14 @@ struct loop_lag {
     struct lag_window windows[2]; // this minute, and the one before
 };
 
-// Pure: a round of so long ended at `now_ns`.
+// Records a round of this length that ended at `now_ns`. Pure.
 void loop_lag_note(struct loop_lag *lag, uint64_t now_ns, uint64_t round_ns);
 
-// The longest round, and a time that 99 of 100 rounds did not exceed, at most an eighth too much;
-// both 0 before the first.
+// The longest round, and a time that 99 of 100 rounds did not exceed, at most an eighth too high;
+// both are 0 before the first round.
 void loop_lag_tell(struct loop_lag *lag, uint64_t now_ns, uint64_t *longest_ns, uint64_t *p99_ns);
 
-// Watches the loop until that is destroyed. The struct must not move meanwhile.
+// Watches the loop until the loop is destroyed. The struct must not move until then.
 void loop_lag_start(struct loop_lag *lag, struct ev_loop *loop);
 
 #endif

@@ -18,10 +18,11 @@ struct loss_reasons {
     int next;
 };
 
-// The last of its case counts. That the pool is being restarted is left out. A zeroed one is empty.
+// Stores the reason of a case, which replaces an earlier one, without the part on the restart of
+// the pool. A zeroed struct is empty.
 void loss_reasons_note(struct loss_reasons *l, uint64_t case_hash, const char *text);
 
-// "" when nothing is known.
+// Returns the reason, or "" if none is stored.
 const char *loss_reasons_find(const struct loss_reasons *l, uint64_t case_hash);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a pool are started, as the core has it.
+// Where the core wants the ranks of a pool to be started.
 #ifndef CPATTN_DAEMON_SERVICE_PLACEMENT_H
 #define CPATTN_DAEMON_SERVICE_PLACEMENT_H
 
@@ -12,7 +12,7 @@ struct placement {
     int hosts[WORLD_SIZE_MAX], slots[WORLD_SIZE_MAX], gpus[WORLD_SIZE_MAX];
 };
 
-// Of a START.
+// Fills in the placement of a START.
 void placement_make(const struct core *core, const struct wire_description *description,
                     const struct action *start, struct placement *placement);
 

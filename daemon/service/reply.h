@@ -13,14 +13,14 @@
 // its status; NULL: not even that. Sets the version.
 void *reply_encode(struct wire_reply *reply, size_t *size);
 
-// Ends the exchange, with the reply if that can be encoded.
+// Ends the exchange; sends the reply if it can be encoded.
 void reply_send(struct exchange *exchange, struct wire_reply *reply);
 
-// The same with nothing but a status and what it says.
+// The same with only a status and its sentence.
 void reply_status(struct exchange *exchange, const struct wire_request *request,
                   const struct error *error);
 
-// Sends the first where there is one, else the error.
+// Sends the reply if there is one, else the error.
 void reply_done(struct exchange *exchange, const struct wire_request *request,
                 struct wire_reply *done, const struct error *error);
 

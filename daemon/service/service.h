@@ -18,27 +18,27 @@
 struct service;
 struct crews;
 
-// `exited` is called when the core has drained: all is answered and no rank is alive.
+// Calls `exited` when the core has drained: all cases are answered and no rank is alive.
 enum status service_create(struct ev_loop *loop, const struct service_config *config,
                            void (*exited)(void *context), void *context, struct service **service,
                            struct error *error) MUST_CHECK;
 
-// Kills and reaps what is left. To be called when the server is gone. Takes NULL.
+// Kills and reaps the remaining ranks. Call after the server is destroyed. Accepts NULL.
 void service_destroy(struct service *service);
 
 // The handler for the server; its context is the service.
 struct server_handler service_handler(struct service *service);
 
-// Where clients' tensors are handed in; borrowed, for the life of the service from its first
-// request on. The check is that of struct deposits_handler, its context the service.
+// Sets the deposits of clients' tensors; borrowed for the life of the service. Call before the
+// first request. The check is that of struct deposits_handler, its context the service.
 void service_set_deposits(struct service *service, struct deposits *deposits);
 enum status service_check_peer(void *service, const struct peer *peer, struct error *error);
 
-// What an administrator's order to reload calls, with the context of `exited`; before the first
-// request.
+// Sets the function for an administrator's order to reload; it gets the context of `exited`. Call
+// before the first request.
 void service_on_reload(struct service *service, void (*reload)(void *context));
 
-// What may change while it serves. What was admitted stays.
+// Changes the settings that may change in a running daemon. Admitted cases keep theirs.
 struct service_limits {
     int user_queue_max;
     struct user_limits user;
@@ -51,10 +51,10 @@ struct service_limits {
 };
 void service_limit(struct service *service, const struct service_limits *limits);
 
-// No new cases from now on; `exited` is called once those admitted are answered.
+// Admits no more cases; calls `exited` when the admitted ones are answered.
 void service_drain(struct service *service);
 
-// The same, but those admitted are answered UNAVAILABLE and their ranks killed at once.
+// The same, but answers the admitted ones UNAVAILABLE and kills their ranks at once.
 void service_stop(struct service *service);
 
 // The pools of it, for those who run ranks on other hosts.
@@ -64,14 +64,14 @@ struct crews *service_crews(struct service *service);
 void service_host_lost(struct service *service, int host);
 void service_host_back(struct service *service, int host);
 
-// Once a second.
+// Call once a second.
 void service_tick(struct service *service);
 
-// The daemon in figures (daemon/service/metrics.h), and whether it takes no more cases. From
-// malloc(); NULL: memory is short.
+// The text of the metrics (daemon/service/metrics.h), from malloc(), and whether the daemon drains.
+// NULL: memory is short.
 char *service_metrics(struct service *service, bool *draining);
 
-// Cases queued and running, pools with ranks, for a line of text.
+// Numbers of queued and running cases and of pools with ranks.
 void service_counts(struct service *service, int *queued, int *running, int *pools);
 
 #endif

@@ -23,24 +23,24 @@ struct service_host {
 };
 
 struct service_config {
-    struct wire_description description; // as clients are told; the limits in it are kept
+    struct wire_description description; // as sent to clients; its limits are enforced
     const char *rank_program;            // borrowed
-    const struct guests *guests;         // borrowed; those of the description, in this order
+    const struct guests *guests;         // borrowed; in the order of the description
     struct confinement confinement;
     uint64_t start_timeout_ns;
     uint64_t kill_timeout_ns; // from a rank's SIGKILL until its devices are out of use
     bool shares_devices;      // a pool may have more ranks than there are devices
-    bool spares;              // a second pool stands by behind each
+    bool spares;              // each pool has a spare
     uint64_t idle_timeout_ns;
-    struct user_limits user;         // what of a user's cases runs
+    struct user_limits user;         // of the running cases of one user
     int user_queue_max;              // cases of one user, up to the description's queue_max
     struct user_list allowed;        // empty: everybody
-    struct user_list administrators; // beside root and the daemon's own user
+    struct user_list administrators; // in addition to root and the daemon's user
     struct subject_list subjects;    // allowed over a network; empty: everybody
-    struct token token;              // of clients over a network; "": none is asked
-    int descriptors_max;             // that this process may open
+    struct token token;              // of network clients; "": not required
+    int descriptors_max;             // limit of this process
     struct device_rates rates;       // of the devices
-    struct loop_lag *lag;            // of the loop that it runs on; borrowed
+    struct loop_lag *lag;            // of the daemon's loop; borrowed
     int host_count;                  // 1..HOSTS_MAX
     struct service_host hosts[HOSTS_MAX];
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of the service, for the files that it consists of.
+// State of the service, shared by its files.
 #ifndef CPATTN_DAEMON_SERVICE_SERVICE_STATE_H
 #define CPATTN_DAEMON_SERVICE_SERVICE_STATE_H
 
@@ -24,18 +24,18 @@ struct service {
     struct alarm deadline;
     struct tally tally;
     bool stopping;
-    struct tasks *tasks;       // what the core's slots stand for
+    struct tasks *tasks;       // by slot of the core
     struct deposits *deposits; // clients' tensors
     struct answer_cache answers;
     struct reasons reasons;
     bool acting;
     struct events *events;
     struct watchers *watchers;
-    bool moved; // pools or devices are perhaps not as `events` has seen them last
+    bool moved; // pools or devices may have changed since `events` compared them
 };
 
-// After each event of the core: carries out its actions. One that is reported while an action is
-// carried out leaves its actions to the round that is under way.
+// Carries out the actions of the core; call after each of its events. An event that is reported
+// during an action leaves its actions to the call in progress.
 void service_act(struct service *s);
 
 #endif

@@ -13,22 +13,22 @@
 extern const uint64_t tally_bounds_ns[TALLY_BOUNDS];
 
 struct tally_times {
-    uint64_t counts[TALLY_BOUNDS + 1]; // of times up to the bound and above the one before
+    uint64_t counts[TALLY_BOUNDS + 1]; // times up to this bound and above the previous one
     double sum_s;
 };
 
 struct tally {
     uint64_t began_ns;
     uint64_t verdicts[VERDICT_UNVERIFIED + 1];
-    uint64_t codes[STATUS_COUNT]; // of cases that were admitted and got no verdict
-    uint64_t refused;             // before the core was asked
+    uint64_t codes[STATUS_COUNT]; // of admitted cases without a verdict
+    uint64_t refused;             // refused before they reached the core
     struct tally_times total, wait, run;
 };
 
-// A case is answered.
+// Counts the answer of a case.
 void tally_answer(struct tally *t, const struct action *answer, const struct wire_reply *reply);
 
-// Fills in what it knows of a status.
+// Fills in its counters of a status.
 void tally_fill(const struct tally *t, uint64_t now_ns, struct wire_status *status);
 
 #endif

@@ -17,9 +17,9 @@
 
 struct task {
     struct request_id id;
-    struct peer peer;             // who asked first
-    uint64_t admitted_ns, run_ns; // when; run_ns 0: it waits
-    int pool;                     // that runs it
+    struct peer peer;             // the first client
+    uint64_t admitted_ns, run_ns; // times of admission and of the start; run_ns 0: it waits
+    int pool;                     // the pool that runs it
     uint32_t generation;
     uint64_t timeout_ns, run_timeout_ns;
     struct job_spec spec;
@@ -33,33 +33,33 @@ struct tasks;
 // For the slots 0..slots-1.
 enum status tasks_create(int slots, struct tasks **tasks, struct error *error) MUST_CHECK;
 
-// Exchanges that are left are the server's. Takes NULL.
+// Frees the tasks; open exchanges remain with the server. Accepts NULL.
 void tasks_destroy(struct tasks *t);
 
-// Fills a free slot; the exchange waits for its answer.
+// Fills a free slot with a request whose exchange waits for the answer.
 void tasks_begin(struct tasks *t, int slot, const struct wire_request *request,
                  const struct job_spec *spec, uint64_t timeout_ns, struct exchange *exchange,
                  const struct peer *peer);
 
-// The task of a slot begins to run.
+// Marks the task of a slot as running.
 void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation);
 
-// The memory of a slot's tensors.
+// The shared memory of a slot's tensors.
 void tasks_set_segments(struct tasks *t, int slot, struct segments segments);
 
-// One more waits for the answer. RESOURCE_EXHAUSTED: too many of its user do, or too many in all,
-// and this one is not among them.
+// Adds a waiting client. RESOURCE_EXHAUSTED: too many wait, of this user or in total; the client is
+// not added.
 enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange,
                          const struct peer *peer, struct error *error) MUST_CHECK;
 
-// The task of a slot; NULL when it is free.
+// The task of a slot; NULL if it is free.
 const struct task *tasks_get(const struct tasks *t, int slot);
 
-// Sends the reply to all who wait and frees the slot. `data` may be NULL: they are dropped.
+// Sends the reply to all waiting clients and frees the slot. NULL `data`: drops them.
 void tasks_answer(struct tasks *t, int slot, const void *data, size_t size);
 
-// Drops what the client waits for. Gives the slots that nobody waits for any more, and how many;
-// they are valid until the next call.
+// Drops the exchanges of a client. Returns the slots that have no waiting client any more, valid
+// until the next call, and their number.
 int tasks_client_gone(struct tasks *t, uint32_t client, const int **slots);
 
 #endif

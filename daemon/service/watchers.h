@@ -15,21 +15,21 @@ struct watchers;
 enum status watchers_create(struct ev_loop *loop, const struct events *events,
                             struct watchers **watchers, struct error *error) MUST_CHECK;
 
-// Exchanges that are left are the server's. Takes NULL.
+// Open exchanges remain with the server. Accepts NULL.
 void watchers_destroy(struct watchers *w);
 
-// Takes a WATCH request: answers it at once, or keeps it. RESOURCE_EXHAUSTED: too many are kept, of
-// this user or in all; then the exchange is still the caller's.
+// Takes a WATCH request: answers it at once or stores it. RESOURCE_EXHAUSTED: too many are stored,
+// of this user or in total; the exchange then remains with the caller.
 enum status watchers_take(struct watchers *w, struct exchange *exchange,
                           const struct wire_request *request, const struct peer *peer, bool rules,
                           struct error *error) MUST_CHECK;
 
-// There may be new events.
+// Call when there may be new events.
 void watchers_notice(struct watchers *w);
 
 void watchers_client_gone(struct watchers *w, uint32_t client);
 
-// Answers all, and from now on everybody at once.
+// Answers all watchers, and later ones at once.
 void watchers_close(struct watchers *w);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choices about a host's hardware and ranks, which the daemon and an agent have alike. Each parser
-// reads the whole text; false, with the output untouched, where it is anything else.
+// Choices about a host's hardware and ranks, shared by daemon and agent. Each parser reads the
+// whole text; it returns false and leaves the output unchanged if the text is invalid.
 #ifndef CPATTN_DAEMON_SETTINGS_CHOICES_H
 #define CPATTN_DAEMON_SETTINGS_CHOICES_H
 
@@ -13,10 +13,10 @@ enum filter_choice { FILTER_AUTO, FILTER_ON, FILTER_OFF };
 // "4" or "0,2-3".
 struct device_choice {
     int count;      // 1..DEVICES_MAX; 0: as many as there are
-    uint64_t named; // bit i: the GPU i; count is how many they are then. 0: none is named
+    uint64_t named; // bit i: the GPU i; count is then the number of bits. 0: none is named
 };
 
-// The place of the text among the names; -1: none.
+// Index of the text among the names; -1: none.
 int choice_find(const char *text, const char *const *names, int count);
 
 bool backend_parse(const char *text, enum backend_choice *choice);   // auto, cpu, cuda

@@ -39,8 +39,8 @@ bool guests_same(const struct guests *a, const struct guests *b);
 enum status guests_add_text(struct guests *guests, const char *text,
                             struct error *error) MUST_CHECK;
 
-// Adds those of a map of the settings: NAME: {command: WORDS, world-sizes: LIST, start-timeout:
-// TIME, supports: TEXT}, of which all but the command may be left out. `node` is borrowed.
+// Adds the guests of a map of the settings: NAME: {command: WORDS, world-sizes: LIST,
+// start-timeout: TIME, supports: TEXT}; all but the command are optional. Borrows `node`.
 struct yaml_node;
 enum status guests_add_map(struct guests *guests, const struct yaml_node *node,
                            struct error *error) MUST_CHECK;
@@ -49,7 +49,7 @@ enum status guests_add_map(struct guests *guests, const struct yaml_node *node,
 // guest whose program cannot be executed.
 enum status guests_find_programs(struct guests *guests, struct error *error) MUST_CHECK;
 
-// The name of an implementation: 0 is "cpattn", i the guest i - 1.
+// Name of an implementation: 0 is "cpattn", i is the guest i - 1.
 const char *guests_name(const struct guests *guests, int implementation);
 
 // The words of a guest's command, NULL-terminated; they point into it.

@@ -16,15 +16,15 @@ struct listen_config {
     // Paths; "": not given.
     char token_file[PATH_MAX];
     char tls_certificate[PATH_MAX], tls_key[PATH_MAX], tls_clients[PATH_MAX];
-    bool tls_13;                  // nothing older
-    struct subject_list subjects; // that are served; empty: all
+    bool tls_13;                  // TLS 1.3 only
+    struct subject_list subjects; // which are served; empty: all
 };
 
-// Reads a URL; false when the text is none, and nothing is changed then.
+// Parses a URL; returns false and changes nothing if the text is none.
 bool listen_parse(struct listen_config *listen, const char *text);
 
-// Checks the combination of settings: network clients must have to authenticate. INVALID_ARGUMENT
-// names the missing setting.
+// Checks the combination of settings: network clients must authenticate. INVALID_ARGUMENT names the
+// missing setting.
 enum status listen_check(const struct listen_config *listen, struct error *error) MUST_CHECK;
 
 #endif

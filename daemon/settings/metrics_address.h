@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where metrics are served: an address of the loopback interface, and no other.
+// The address of the metrics; it must be on the loopback interface.
 #ifndef CPATTN_DAEMON_SETTINGS_METRICS_ADDRESS_H
 #define CPATTN_DAEMON_SETTINGS_METRICS_ADDRESS_H
 
@@ -16,8 +16,8 @@ struct metrics_address {
     socklen_t length;
 };
 
-// Reads 127.x.y.z:PORT, localhost:PORT or [::1]:PORT; false when the text is none of these, and
-// nothing is changed then.
+// Parses 127.x.y.z:PORT, localhost:PORT or [::1]:PORT; returns false and changes nothing for any
+// other text.
 bool metrics_address_parse(struct metrics_address *address, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The providers of attention kernels that the daemon's settings name.
+// The providers of attention kernels in the daemon's settings.
 #ifndef CPATTN_DAEMON_SETTINGS_PROVIDER_LIST_H
 #define CPATTN_DAEMON_SETTINGS_PROVIDER_LIST_H
 
@@ -17,15 +17,15 @@ struct provider_list {
     struct provider_entry entries[PROVIDERS_MAX];
 };
 
-// Adds "NAME=FILE"; a name that is there already gets the new file. False for any other text, and
-// for more than PROVIDERS_MAX.
+// Adds "NAME=FILE"; a known name gets the new file. Returns false for any other text, and for more
+// than PROVIDERS_MAX providers.
 bool provider_list_add(struct provider_list *list, const char *text);
 
 bool provider_list_has(const struct provider_list *list, const char *name);
 bool provider_list_same(const struct provider_list *a, const struct provider_list *b);
 
-// Puts the list into the environment, where ranks read it (rank/providers.h). False when memory is
-// short.
+// Puts the list into the environment, where ranks read it (rank/providers.h). Returns false if
+// memory is short.
 bool provider_list_export(const struct provider_list *list);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include "common/status.h"
 
-// Fills in the paths, of PATH_MAX bytes each, that are "". Which of the two is needed is known when
-// the devices are; FAILED_PRECONDITION: that of the CPU backend, which is always there, cannot be
-// executed.
+// Fills in those of the paths, of PATH_MAX bytes each, that are "". FAILED_PRECONDITION: the
+// program of the CPU backend cannot be executed. The CUDA program is checked when the devices are
+// known.
 enum status rank_programs_find(char *cpu, char *cuda, struct error *error) MUST_CHECK;
 
 #endif

@@ -16,9 +16,9 @@ struct rank_user {
     gid_t groups[RANK_GROUPS_MAX];
 };
 
-// Reads a name or a number. A user of this machine gets its group and supplementary groups; an
-// unused number gets only the group of that number. False for anything else, for root, and for a
-// user in too many groups; `user` is then unchanged.
+// Parses a name or a number. A user of this machine gets its group and supplementary groups; an
+// unused number gets only the group of that number. Returns false and leaves `user` unchanged for
+// anything else, for root, and for a user in too many groups.
 bool rank_user_parse(const char *text, struct rank_user *user);
 
 bool rank_user_same(const struct rank_user *a, const struct rank_user *b);

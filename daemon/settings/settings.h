@@ -22,18 +22,18 @@ enum spares_choice { SPARES_AUTO, SPARES_ON, SPARES_OFF };
 
 struct settings {
     char socket[PATH_MAX];
-    struct listen_config listen; // beside the socket
+    struct listen_config listen; // in addition to the socket
     struct hosts_config hosts;   // for ranks on others
     struct metrics_address metrics;
-    // Of cpattn-rank and cpattn-rank-cuda, absolute or relative to the working directory. The
-    // second need not be there.
+    // Paths of cpattn-rank and cpattn-rank-cuda, absolute or relative to the working directory. The
+    // second need not exist.
     char rank_program[PATH_MAX], cuda_rank_program[PATH_MAX];
     enum backend_choice backend;
     struct device_choice devices;
     enum spares_choice spares;
     int queue_max;                         // 1..JOBS_MAX
     int user_queue_max;                    // of one user, 1..JOBS_MAX; 0: half of queue_max
-    int user_running_max;                  // 1..JOBS_MAX; 0: as many as there are devices for
+    int user_running_max;                  // 1..JOBS_MAX; 0: limited by devices only
     uint64_t user_time_ns, user_window_ns; // device time of one user in a window; 0: not limited
     uint64_t timeout_max_ns;               // 1..TIMEOUT_MAX_NS
     struct user_list allowed;              // empty: every user who can open the socket
@@ -44,7 +44,7 @@ struct settings {
     struct rank_user rank_user;
     int64_t rank_memory_bytes; // of one rank; 0: not limited
     enum filter_choice rank_filter;
-    uint64_t start_timeout_ns; // of a pool; 0: as is good for the backend
+    uint64_t start_timeout_ns; // of a pool; 0: the default of the backend
     uint64_t kill_timeout_ns;  // of a rank, until its devices are out of use; > 0
     struct guests guests;
     enum log_level log_level;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of subjects of certificates, as a setting names them.
+// A list of subjects of certificates, from a setting.
 #ifndef CPATTN_DAEMON_SETTINGS_SUBJECT_LIST_H
 #define CPATTN_DAEMON_SETTINGS_SUBJECT_LIST_H
 
@@ -14,9 +14,9 @@ struct subject_list {
     char subjects[SUBJECT_LIST_MAX][SUBJECT_TEXT_MAX];
 };
 
-// Reads subjects with semicolons between them; one that belongs to a subject has a backslash before
-// it, as RFC 2253 has it. False when one is empty, too long, not of printable ASCII or of no
-// attribute, or when there are too many; the list is untouched then.
+// Parses subjects with semicolons between them; a semicolon inside a subject has a backslash before
+// it, as in RFC 2253. Returns false and leaves the list unchanged if a subject is empty, too long,
+// not printable ASCII or without an attribute, or if there are too many.
 bool subject_list_parse(const char *text, struct subject_list *list);
 
 bool subject_list_has(const struct subject_list *list, const char *subject);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of users, as a setting names them.
+// A list of users, from a setting.
 #ifndef CPATTN_DAEMON_SETTINGS_USER_LIST_H
 #define CPATTN_DAEMON_SETTINGS_USER_LIST_H
 
@@ -13,8 +13,8 @@ struct user_list {
     uint32_t users[USER_LIST_MAX];
 };
 
-// Reads names and numbers with commas between them, each a user of this machine or a number. False
-// when the text is anything else, or has too many; the list is untouched then.
+// Parses names of users of this machine and numbers, with commas between them. Returns false and
+// leaves the list unchanged for any other text, and for too many users.
 bool user_list_parse(const char *text, struct user_list *list);
 
 bool user_list_has(const struct user_list *list, uint32_t user);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of settings as people write them. Each reads the whole text; false, with the outputs
-// untouched, where it is anything else.
+// Parsers of values as people write them in settings. Each reads the whole text; it returns false
+// and leaves the outputs unchanged if the text is invalid.
 #ifndef CPATTN_DAEMON_SETTINGS_VALUES_H
 #define CPATTN_DAEMON_SETTINGS_VALUES_H
 
@@ -13,10 +13,10 @@ bool integer_parse(const char *text, int64_t min, int64_t max, int64_t *value);
 // "4096", "512MiB", "8G": a whole number with a binary unit, at least 1.
 bool bytes_parse(const char *text, int64_t *bytes);
 
-// "0,2-3": bits of the numbers and ranges, each number once, all of them below DEVICES_MAX.
+// "0,2-3": numbers and ranges as bits, each number once and below DEVICES_MAX.
 bool indices_parse(const char *text, uint64_t *named);
 
-// "2h/24h": a time in a window, each more than 0, the window up to thirty days.
+// "2h/24h": a time per window, both more than 0, the window up to thirty days.
 bool time_in_window_parse(const char *text, uint64_t *time_ns, uint64_t *window_ns);
 
 #endif
