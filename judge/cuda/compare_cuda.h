@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's results against the reference and the twin, on the device: the sums, counts and worst
-// places that the figures of a chunk are made of, by the rules of judge/rules.h. Calls only put
-// work on the queue's stream, and remember what fails.
+// Comparison of a rank's results with the reference and the twin on the device. It gives the sums,
+// counts and worst places of a chunk, by the rules of judge/rules.h. Calls only put work on the
+// queue's stream, and remember errors in the queue.
 #ifndef CPATTN_JUDGE_CUDA_COMPARE_CUDA_H
 #define CPATTN_JUDGE_CUDA_COMPARE_CUDA_H
 
@@ -20,8 +20,8 @@ extern "C" {
 struct compare_result {
     struct rules_sums sums;
     struct rules_worst worst;
-    int64_t worst_index; // the worst row's number in the chunk; -1: no rows
-    int64_t first_bad;   // the first mismatch's number; -1: none
+    int64_t worst_index; // number of the worst row in the chunk; -1: no rows
+    int64_t first_bad;   // number of the first mismatch; -1: none
     double first_bad_got, first_bad_expected;
 };
 
@@ -43,12 +43,12 @@ struct compare_tensor {
     double terms_factor; // RMS of what they are multiplied by
 };
 
-// Device memory that a comparison needs while it runs.
+// Bytes of device memory that a comparison needs while it runs.
 int64_t compare_cuda_rows_scratch_bytes(const struct reference_rows *rows, int heads);
 int64_t compare_cuda_lines_scratch_bytes(int64_t lines);
 
-// Compares all tiles of a side; the first `chunk_rows` rows are those of chunk 0. `results` is
-// device memory.
+// Compares all tiles of a side. The first `chunk_rows` rows are chunk 0. `results` is device
+// memory.
 void compare_cuda_rows(const struct reference_cuda *r, const struct compare_tensor *tensor,
                        const struct reference_rows *rows, int64_t chunk_rows,
                        const struct rules *rules, void *scratch,

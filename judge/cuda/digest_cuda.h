@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fingerprints of device memory (judge/digest.h).
+// Digests of device memory (judge/digest.h).
 #ifndef CPATTN_JUDGE_CUDA_DIGEST_CUDA_H
 #define CPATTN_JUDGE_CUDA_DIGEST_CUDA_H
 
@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-// Puts the sum over `bytes` bytes on the backend's stream; `data` is aligned to 8 bytes. After
-// attention_cuda_finish() it is what digest_sum() gives for the same bytes on the host, for
-// digest_join(). NULL, remembered, when memory is short.
+// Starts the sum over `bytes` bytes on the backend's stream; `data` is aligned to 8 bytes. After
+// attention_cuda_finish() the result is that of digest_sum() for the same bytes on the host, for
+// digest_join(). NULL if memory is short; the backend remembers the error.
 const uint64_t *digest_cuda_sum(struct cuda_queue *queue, const void *data, size_t bytes);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shard of the inputs that a rank holds, drawn on the device: the bytes that rank/inputs.h
-// gives on the host.
+// Draws a rank's shard of the inputs on the device, with the same bytes as rank/inputs.h on the
+// host. Calls only put work on the backend's stream, and remember errors in the backend.
 #ifndef CPATTN_JUDGE_CUDA_INPUTS_CUDA_H
 #define CPATTN_JUDGE_CUDA_INPUTS_CUDA_H
 
@@ -14,12 +14,11 @@ extern "C" {
 #include "plan/shard.h"
 
 // As inputs_fill(): the rank's local tensor in device memory, padding NaN. `spans`, host memory,
-// are all spans of the rank on the tensor's side. Like all calls here it only puts work on the
-// backend's stream, and remembers what fails.
+// are all spans of the rank on the tensor's side.
 void inputs_cuda_fill(struct cuda_queue *queue, const struct cp_case *c, enum input_tensor tensor,
                       int rank, const struct span *spans, int count, void *data);
 
-// The tokens of any spans, `step` rows apart. Rows between them are left as they are.
+// The tokens of any spans, `step` rows apart. Rows between them do not change.
 void inputs_cuda_fill_spans(struct cuda_queue *queue, const struct cp_case *c,
                             enum input_tensor tensor, const struct span *spans, int count,
                             int64_t step, void *data);

@@ -19,16 +19,16 @@ struct padding_tensor {
     int heads, dim;
 };
 
-// A tensor that is being judged, in memory of the backend.
+// A tensor under judgement, in memory of the backend.
 struct padding_cuda;
 
-// Puts the judgement on the backend's stream. NULL where there is no padding, or, remembered, when
-// memory is short.
+// Starts the judgement on the backend's stream. NULL if there is no padding, or if memory is short;
+// the backend remembers the latter.
 const struct padding_cuda *padding_cuda_judge(struct cuda_queue *queue, const struct cp_case *c,
                                               int rank, const struct padding_tensor *tensor);
 
-// Fills the figures, after attention_cuda_finish(). False, and nothing is filled, where there is no
-// padding.
+// Fills the figures, after attention_cuda_finish(). False if there is no padding; then the figures
+// do not change.
 bool padding_cuda_figures(const struct padding_cuda *padding, struct figures *figures);
 
 #ifdef __cplusplus

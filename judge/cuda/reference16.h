@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reference and twin of cases in 16 bit, for all rows of a rank at a time, from inputs that are
-// narrow (reference_cuda.h). Rows are dealt in tiles as there; results are [heads][rows][padded
-// dim], of dQ and O for query heads, of dK and dV for key heads. Their padding is zero.
+// Reference and twin of cases in 16 bits, for all rows of a rank at a time, from inputs in the
+// case's dtype. Rows, tiles and results are those of reference_cuda.h.
 //
-// The errors of the reference are those of fp32 sums, a thousandth of the twin's.
+// The reference has the errors of fp32 sums, about a thousandth of the twin's.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE16_H
 #define CPATTN_JUDGE_CUDA_REFERENCE16_H
 
@@ -13,10 +12,10 @@
 extern "C" {
 #endif
 
-// Of the results `exact` may be NULL: then the twin alone is wanted, and `max`, `terms` and the
-// bias's exact gradient are left alone, too.
+// `exact` of the results may be NULL. Then only the twin is computed; `max`, `terms` and the exact
+// gradient of the bias do not change either.
 
-// out and LSE; where `max` is not NULL the largest logit of each row [heads][rows].
+// out and LSE, and the largest logit of each row, max [heads][rows], unless it is NULL.
 void reference16_out(const struct reference_cuda *r, const struct reference_rows *queries,
                      const struct reference_results *out, struct reference_stat *stats, float *max);
 
@@ -24,7 +23,7 @@ void reference16_dq(const struct reference_cuda *r, const struct reference_rows 
                     const struct reference_stat *stats, const struct reference_dbias *dbias,
                     const struct reference_results *dq, float *terms);
 
-// From the statistics of all queries: [heads][tokens of all sequences].
+// From the statistics of all queries [heads][tokens of all sequences].
 void reference16_dkv(const struct reference_cuda *r, const struct reference_rows *keys,
                      const struct reference_stat *stats, const struct reference_results *dk,
                      const struct reference_results *dv, float *terms);

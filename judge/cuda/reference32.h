@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The twin of cases in fp32: the same attention in plain fp32. Of the results it fills `twin`, of
-// the statistics what is the twin's: LSE and delta_twin.
+// The twin of cases in fp32: attention in plain fp32. It fills `twin` of the results, and LSE and
+// delta_twin of the statistics.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE32_H
 #define CPATTN_JUDGE_CUDA_REFERENCE32_H
 
@@ -13,7 +13,7 @@ extern "C" {
 void reference32_out(const struct reference_cuda *r, const struct reference_rows *queries,
                      float *out, struct reference_stat *stats);
 
-// Of `dbias` only the twin's.
+// Of `dbias` it uses only what is the twin's.
 void reference32_dq(const struct reference_cuda *r, const struct reference_rows *queries,
                     const struct reference_stat *stats, const struct reference_dbias *dbias,
                     float *dq);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference in fp64: of cases in fp32, and of those whose logits fp32 does not hold.
+// The reference in fp64, for cases in fp32 and for cases whose logits are too large for fp32.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE64_H
 #define CPATTN_JUDGE_CUDA_REFERENCE64_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-// out and LSE; where `max` is not NULL the largest logit of each row [heads][rows].
+// out and LSE, and the largest logit of each row, max [heads][rows], unless it is NULL.
 void reference64_out(const struct reference_cuda *r, const struct reference_rows *queries,
                      double *out, struct reference_stat64 *stats, float *max);
 
@@ -17,7 +17,7 @@ void reference64_dq(const struct reference_cuda *r, const struct reference_rows 
                     const struct reference_stat64 *stats, const struct reference_dbias *dbias,
                     double *dq, float *terms);
 
-// From the statistics of all queries: [heads][tokens of all sequences].
+// From the statistics of all queries [heads][tokens of all sequences].
 void reference64_dkv(const struct reference_cuda *r, const struct reference_rows *keys,
                      const struct reference_stat64 *stats, double *dk, double *dv, float *terms);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the references on the device share. Each is what judge/cpu/reference.h is on the CPU, from
-// the same definition, for all rows of a rank at a time: reference64.h in fp64, reference16.h
-// together with the twin of a case in 16 bit, reference32.h the twin of one in fp32. They draw the
-// inputs anew by their global place and decide each pair of query and key by the definition of the
-// mask; they know neither shards nor slices nor plans and share no code with what they judge.
+// What the references and twins on the device share. They compute all rows of a rank at a time:
+// reference64.h the reference in fp64, reference16.h reference and twin of cases in 16 bits,
+// reference32.h the twin of cases in fp32. As on the CPU (judge/cpu/reference.h) inputs come from
+// their global position and the mask from its definition. The references know no shards, slices or
+// plans, and share no code with what they judge.
 //
-// Rows are dealt in tiles. Results are [heads][rows][padded dim], of O and dQ for query heads, of
-// dK and dV for key heads, where the rows are those of all tiles of a side and dims are padded to
-// what reference_cuda_padded() says; the padding is zero. Calls only put work on the backend's
-// stream, and remember what fails.
+// Rows are dealt in tiles; the rows of a side are those of all its tiles. Results are
+// [heads][rows][padded dim]: O and dQ of query heads, dK and dV of key heads. Dims are padded to
+// reference_cuda_padded() with zeros. Calls only put work on the backend's stream, and remember
+// errors in its queue.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE_CUDA_H
 #define CPATTN_JUDGE_CUDA_REFERENCE_CUDA_H
 
@@ -20,7 +20,7 @@ extern "C" {
 
 #include "plan/case.h"
 
-// A sequence, by enum shard_side: tokens of the sequences before it, and its own.
+// A sequence, by enum shard_side: the tokens of all sequences before it, and its own.
 struct reference_sequence {
     int64_t first[2], length[2];
     int64_t given[2]; // row of the first token in given inputs
@@ -56,26 +56,26 @@ struct reference_cuda {
     const float *sinks;                         // device memory, [heads]
     int64_t tokens[2];                          // of all sequences
     int64_t length_max[2];                      // of the longest sequence
-    // The key heads whose inputs (and those of their query heads) are in memory at a time, see
-    // reference_cuda_draw(): [heads][tokens of all sequences][padded dim]. In fp32 for fp64 and
-    // fp32, in the case's dtype for 16 bit; NULL where not wanted.
+    // Inputs of the key heads [kv_first, kv_first + kv_count) and of their query heads, see
+    // reference_cuda_draw(): [heads][tokens of all sequences][padded dim]. `inputs` are fp32,
+    // `narrow` are in the case's dtype of 16 bits; NULL: not wanted.
     float *inputs[REFERENCE_INPUTS];
     void *narrow[REFERENCE_INPUTS];
     int kv_first, kv_count;
-    // Whole tensors of the case's source (plan/whole.h) in device memory; NULL: it is drawn.
+    // Whole tensors of the case's source (plan/whole.h) in device memory; NULL: drawn.
     const void *given[REFERENCE_INPUTS];
     const void *given_bias;
 };
 
-// Results of the reference, one of the two, and of the twin. What is NULL is not wanted.
+// Results of the reference, in fp32 or fp64, and of the twin. NULL: not wanted.
 struct reference_results {
     float *exact;
     double *exact64;
     void *twin; // in the case's dtype
 };
 
-// What is known of a query: its LSE in base 2, the sum of two parts, and dO . O with the O of the
-// reference and with that of the twin. [heads][rows]
+// Statistics of a query [heads][rows]: its LSE in base 2 as the sum of two parts, and dO . O with
+// the O of the reference and with that of the twin.
 struct reference_stat {
     float lse_high, lse_low;
     float delta, delta_twin;
@@ -88,34 +88,34 @@ struct reference_stat64 {
 
 int reference_cuda_padded(int dim);
 
-// Elements of one of the inputs with so many key heads; 0 where it is not needed.
+// Elements of one of the inputs with `kv_count` key heads; 0 if the case does not need it.
 int64_t reference_cuda_elements(const struct reference_cuda *r, int input, int kv_count);
 
-// Draws the inputs of key heads [kv_first, kv_first + kv_count) of `r`; the calls below are for
-// these heads, and must come before the next draw.
+// Draws the inputs of key heads [kv_first, kv_first + kv_count) of `r`. Until the next draw the
+// calls below are for these heads.
 void reference_cuda_draw(const struct reference_cuda *r);
 
 // The terms of a row of dQ or dK [heads][rows] are those of judge/cpu/reference.h, of a row of dK
 // with all query heads that share it. Those of the gradient of the bias have neither the scale nor
 // the slopes of a softcap.
 
-// The gradient of the bias that the queries make, added to what is there; see plan/bias.h.
+// The gradient of the bias (plan/bias.h). The contributions of the queries are added to it.
 struct reference_dbias {
     double *data;        // [1 or heads][rows][seqlen_kv]; NULL: not wanted
-    float *twin;         // the twin's, likewise; not of fp64
+    float *twin;         // of the twin, the same shape; not with fp64
     float *terms;        // [heads][rows] of the queries; NULL: not wanted
     int64_t head_stride; // 0: one for all heads
     int64_t row_step;    // between the rows of consecutive queries; 0: one for all of a sequence
 };
 
-// Fills both deltas of `stats`, that of `stats64` unless it is NULL, from what is known of O.
+// Fills both deltas of `stats`, and delta of `stats64` unless it is NULL, from the results O.
 void reference_cuda_delta(const struct reference_cuda *r, const struct reference_rows *queries,
                           const struct reference_results *out, struct reference_stat *stats,
                           struct reference_stat64 *stats64);
 
-// LSE and delta as a run's own results say, of all of a rank's tokens in the order of `queries`,
-// for the heads whose inputs are there. `lse` is [heads][local rows] of fp32, `out` [local
-// rows][heads][dim]. The twin's delta differs from the other as much as rounding O makes it.
+// Fills LSE and delta from a rank's own results, for all its tokens in the order of `queries`.
+// `lse` is [heads][local rows] in fp32, `out` [local rows][heads][dim]. delta_twin differs from
+// delta by as much as the rounding of O makes.
 struct reference_run {
     const float *lse;
     const void *out;
@@ -125,21 +125,21 @@ void reference_cuda_run_stats(const struct reference_cuda *r, const struct refer
                               const struct reference_run *run, struct reference_stat *stats,
                               struct reference_stat64 *stats64);
 
-// The numbers of each head of the case over all rows that there are, those of judge/totals.h:
-// [TOTALS_NUMBERS][heads]. Members may be NULL; then their numbers have no meaning.
+// Fills the numbers of each head (judge/totals.h) over all given rows: [TOTALS_NUMBERS][heads].
+// Members may be NULL; then their numbers have no meaning.
 struct reference_head_rows {
     const float *max, *bias_terms; // [heads][rows]
     int64_t rows;
     const struct reference_stat *stats; // [heads][stats_rows], of all queries: for sinks
     const struct reference_stat64 *stats64;
     int64_t stats_rows;
-    const struct reference_stat *judged; // of a sample, [heads][rows]: what its twin differs, too
+    const struct reference_stat *judged; // of a sample [heads][rows]: adds its twin's differences
 };
 void reference_cuda_heads(const struct reference_cuda *r, const struct reference_head_rows *rows,
                           double *heads);
 
-// Tokens of a sequence on one rank: where they are in an array [heads][rows] of that rank and in
-// one [heads][tokens of all sequences].
+// Tokens of a sequence on one rank: their place in an array [heads][rows] of that rank and in one
+// [heads][tokens of all sequences].
 struct reference_piece {
     const void *from;   // the rank's statistics
     int64_t rows;       // of the rank
@@ -147,12 +147,13 @@ struct reference_piece {
     int64_t token;      // of the first token, among all
 };
 
-// Brings statistics of 16 bytes of all ranks into one order. Pieces are device memory.
+// Gathers statistics (16 bytes each) of all ranks in the order of tokens. `pieces` is device
+// memory.
 void reference_cuda_gather(const struct reference_cuda *r, const struct reference_piece *pieces,
                            int64_t count, void *stats);
 
-// destination[i] += the sum over `count` parts of `length` elements, in their order, but for the
-// part `skipped`.
+// destination[i] += the sum over `count` parts of `length` elements, in order, without the part
+// `skipped`.
 void reference_cuda_add_parts(struct cuda_queue *queue, const double *parts, int count, int skipped,
                               int64_t length, double *destination);
 void reference_cuda_add_twin_parts(struct cuda_queue *queue, const float *parts, int count,

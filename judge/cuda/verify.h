@@ -2,8 +2,8 @@
 // Verification of a case on the device, dealt over the ranks as judge/cpu/verify.h says. Only
 // figures come back.
 //
-// It has two halves, so that nothing has to wait between the last kernel of the case and the
-// figures: the first puts all work on streams, the second reads what has come of it.
+// It has two halves, so that nothing waits between the last kernel of the case and the figures. The
+// first half puts all work on streams, the second reads the results.
 #ifndef CPATTN_JUDGE_CUDA_VERIFY_H
 #define CPATTN_JUDGE_CUDA_VERIFY_H
 
@@ -16,10 +16,10 @@
 #include "plan/shard.h"
 #include "plan/whole.h"
 
-// A way to swap messages of device memory that is lent to the judge. start() puts the swap behind
-// all that is on the queue's stream by then, join() puts what comes on that stream from then on
-// behind the swap. Neither waits. All ranks call them in the same order, with messages that match
-// those of their peers in list order.
+// A swap of messages in device memory, lent to the judge. The swap runs after all work that is on
+// the queue's stream at start(). Work put on this stream after join() runs after the swap. Neither
+// call waits. All ranks call them in the same order, with messages that match those of their peers
+// in list order.
 struct swap_cuda {
     enum status (*start)(void *context, const struct message *messages, int count,
                          struct error *error);
@@ -41,24 +41,24 @@ struct verification_cuda {
     struct arena *host;          // has room for what verify_cuda_reserve() adds
     struct device_arena *device; // likewise
     struct swap_cuda swap;       // with the other ranks; not called where there are none
-    // For who has results and no other ranks: what is wanted of all queries is computed here, and
-    // results that are NULL are not judged. dbias is then all that the rank has of it, not a share.
+    // True: there are no other ranks. The statistics of all queries are computed here, and results
+    // that are NULL are not judged. dbias is the rank's whole array and not its share.
     bool alone;
     bool own_sums; // alone: dbias, dsink and max_logit are over the rank's own queries
-    // Alone: the spans are of any tokens, and the results of token_rows[] rows, one behind the
-    // other; format is not sbhd, and there is no dbias.
+    // Alone: the spans have any tokens. The results have token_rows[] rows without gaps; the format
+    // is not sbhd, and there is no dbias.
     bool placed;
     int64_t token_rows[2];
-    // Q, K, V, dO and bias of the case's source (judge/source.h) in device memory, as it has them;
-    // NULL: the source does not give it, or there is none.
+    // Q, K, V, dO and bias of the case's source (judge/source.h), laid out as there, in device
+    // memory; NULL: drawn.
     const void *given[VERIFY_CUDA_GIVEN];
 };
 
-// What a rank spends with `verify: auto` (judge/tiles.h): some 0.4 s of an H200 where reference and
-// twin come from one pass.
+// Work of a rank with `verify: auto` (judge/tiles.h): about 0.4 s of an H200 if reference and twin
+// come from one pass.
 #define VERIFY_CUDA_WORK 2e13
 
-// Adds what verify_cuda_start() takes of the arenas.
+// Adds the bytes that verify_cuda_start() takes from the arenas.
 enum status verify_cuda_reserve(const struct cp_case *c, int rank, size_t *host_bytes,
                                 size_t *device_bytes, struct error *error) MUST_CHECK;
 
@@ -66,21 +66,20 @@ enum status verify_cuda_reserve(const struct cp_case *c, int rank, size_t *host_
 enum status verify_cuda_reserve_for(const struct verification_cuda *v, size_t *host_bytes,
                                     size_t *device_bytes, struct error *error) MUST_CHECK;
 
-// Puts the reference, its swaps and the comparison on the streams and waits for nothing. All ranks
-// of the case must call it. *result is in the host arena. `reference` and `compare` are events of
-// the caller's (with timing) to be recorded on the queue's stream behind the last part of either.
+// Puts the reference, its swaps and the comparison on the streams, and does not wait. All ranks of
+// the case must call it. *result is in the host arena. The caller's events `reference` and
+// `compare` (with timing) are recorded on the queue's stream after the last part of each.
 struct verify_cuda;
 enum status verify_cuda_start(const struct verification_cuda *v, cudaEvent_t reference,
                               cudaEvent_t compare, struct verify_cuda **result,
                               struct error *error) MUST_CHECK;
 
-// Fills figures and pass of the report, once the queue's stream is through and queue_finish() has
-// been called. Times are the caller's.
+// Fills figures and pass of the report, after queue_finish(). The caller fills the times.
 void verify_cuda_finish(struct verify_cuda *x, struct rank_report *report);
 
-// LSE and delta of all queries of a sequence and head, copied from what the keys were judged by
-// (diagnosis_statistics, judge/diagnosis.h): after verify_cuda_finish(), while the device arena is
-// as it was. `context` is the struct verify_cuda. False without gradients, or where a copy fails.
+// Copies LSE and delta of all queries of a sequence and head, those by which the keys were judged
+// (diagnosis_statistics, judge/diagnosis.h). Call it after verify_cuda_finish(), before the device
+// arena changes. `context` is the struct verify_cuda. False without gradients, or if a copy fails.
 bool verify_cuda_statistics(void *context, int32_t sequence, int32_t head, double *lse,
                             double *delta);
 

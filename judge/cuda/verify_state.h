@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verification on the device between its start and its end, for the files that it is made of.
+// The state of a verification on the device, for the files that implement it.
 #ifndef CPATTN_JUDGE_CUDA_VERIFY_STATE_H
 #define CPATTN_JUDGE_CUDA_VERIFY_STATE_H
 
@@ -13,18 +13,18 @@
 
 // Tensors that are compared row by row.
 enum slot { SLOT_OUT, SLOT_LSE, SLOT_DQ, SLOT_DK, SLOT_DV, SLOTS };
-#define SLOT_DBIAS       (SLOTS * COMPARE_CHUNKS) // number of its result
+#define SLOT_DBIAS       (SLOTS * COMPARE_CHUNKS) // number of the result of dbias
 #define RESULTS          (SLOT_DBIAS + 1)
 #define SLOTS_OF_QUERIES 3
 
-// Of some queries [heads][rows], in one piece of memory.
+// Statistics of some queries [heads][rows], in one piece of memory.
 struct statistics {
     struct reference_stat *stats;
     struct reference_stat64 *stats64; // NULL unless the reference is fp64
     size_t bytes;
 };
 
-// What is made of the reference and the twin of a case.
+// How much of the reference and the twin of a case is computed.
 struct extent {
     bool fp64;       // the reference
     double fraction; // of the tiles that are judged
@@ -73,7 +73,7 @@ struct slot_tensor {
 
 struct slot_tensor verify_slot(const struct verify_cuda *x, enum slot slot);
 
-// Whether it is there to be judged.
+// True if the tensor of the slot is judged.
 bool verify_slot_present(const struct verify_cuda *x, enum slot slot);
 
 // The elements of dbias that are judged.
@@ -87,8 +87,8 @@ static inline bool verify_is_sample(const struct verify_cuda *x)
 // The state in the host arena, with all its memory and the tiles.
 struct verify_cuda *verify_take(const struct verification_cuda *v);
 
-// The passes of reference and twin over the rows that are judged, for the heads whose inputs are
-// there: first those of the queries, then with the statistics of all queries those of the keys.
+// The passes of reference and twin over the judged rows, for the heads whose inputs are in memory:
+// first of the queries, then, with the statistics of all queries, of the keys.
 void verify_out(const struct verify_cuda *x);
 void verify_dq(const struct verify_cuda *x, const struct reference_dbias *dbias);
 void verify_dkv(const struct verify_cuda *x);

@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some rows of one sequence and head with the inputs of all tokens that they may meet on the other
-// side, the columns: of a query row all keys, of a key row the queries of all heads that share it,
-// head behind head. Inputs come from the case; products are fp64.
+// A panel: some rows of one sequence and head, with the inputs of their columns. The columns of
+// query rows are all keys; those of key rows are the queries of all heads that share the key head,
+// head by head. Inputs come from the case; products are fp64.
 #ifndef CPATTN_JUDGE_DIAGNOSIS_PANEL_H
 #define CPATTN_JUDGE_DIAGNOSIS_PANEL_H
 
 #include "plan/shard.h"
 
-// Chunks of a sequence on one side: chunk k has positions [begin[k], begin[k + 1]), as far as they
-// are tokens.
+// Chunks of a sequence on one side. Chunk k has the tokens at positions [begin[k], begin[k + 1]).
 struct chunks {
     int count;
-    int ranks[2 * WORLD_SIZE_MAX];  // who holds it
-    int halves[2 * WORLD_SIZE_MAX]; // its 0th or 1st
+    int ranks[2 * WORLD_SIZE_MAX];  // the rank that holds it
+    int halves[2 * WORLD_SIZE_MAX]; // its number on this rank: 0 or 1
     int64_t begin[2 * WORLD_SIZE_MAX + 1];
 };
 
 void chunks_init(struct chunks *x, const struct cp_case *c, enum shard_side side, int32_t sequence);
 int chunks_find(const struct chunks *x, int64_t position);
 
-// Which tokens of which heads, with the inputs of which. Where an error takes the inputs of another
-// head or token, these are not those that the row is named after.
+// Wrong ways to read K and V.
 enum panel_misread {
     MISREAD_NOTHING,
     MISREAD_ROWS_FIRST,  // memory of [heads][rows] is read as [rows][heads]
-    MISREAD_HEADS_FIRST, // and the other way round
-    MISREAD_V_IS_K,      // keys are read where values should be
-    MISREAD_K_IS_V,
+    MISREAD_HEADS_FIRST, // memory of [rows][heads] is read as [heads][rows]
+    MISREAD_V_IS_K,      // keys are read as values
+    MISREAD_K_IS_V,      // values are read as keys
     MISREAD_WAYS
 };
 
+// The rows of a panel, and the heads and tokens whose inputs they have. To describe an error these
+// may be other heads and tokens than those of the rows.
 struct panel_setup {
     const struct cp_case *c;
     enum shard_side side; // of the rows
     int32_t sequence;
     int head;    // of the rows: a query head, or a key head
-    int reading; // the key head whose K and V are read; for query rows
-    int asking;  // the query head whose Q and dO are taken; for query rows
-    bool modulo; // for key rows: the queries of heads h with h % kv_heads == head
+    int reading; // query rows: the key head of K and V
+    int asking;  // query rows: the query head of Q and dO
+    bool modulo; // key rows: the columns are queries of heads h with h % kv_heads == head
     int count;
     const int64_t *positions;
-    const int64_t *taken;       // the positions whose inputs are taken; NULL: the same
-    enum panel_misread misread; // of K and V; for query rows
-    int misread_own;            // the rank: of its keys alone; ~rank: of all but its keys
-    const struct panel *like;   // whose columns are borrowed where they are the same, or NULL
+    const int64_t *taken;       // positions of the inputs; NULL: `positions`
+    enum panel_misread misread; // query rows: of K and V
+    int misread_own;            // a rank: only its keys are misread; ~rank: all but its keys
+    const struct panel *like;   // columns that are the same are borrowed from it; or NULL
 };
 
 struct panel {
@@ -54,25 +54,25 @@ struct panel {
     int64_t columns;       // keys and extra keys; or heads of the group * queries
     int group;             // 1 for query rows
     struct chunks q_chunks, k_chunks;
-    // Keys of the sequence before that lie in front of this one's in the memory of a rank: column
-    // keys + i is that of rank extra_rank[i].
+    // Keys of the previous sequence that lie in front of this sequence in the memory of a rank.
+    // Column keys + i is the one of rank extra_rank[i].
     int extra, extra_rank[WORLD_SIZE_MAX];
     double *row_qk, *row_v; // [rows][d]: Q and dO of query rows, K and V of key rows
     double *col_qk, *col_v; // [columns][d]
     double *products, *dp;  // [rows][columns]: Q.K and dO.V
-    double *p, *ds, *slope; // [rows][columns], for who works on the panel
-    double *lse, *delta;    // the true ones: [rows] of query rows, else [columns]
+    double *p, *ds, *slope; // [rows][columns], for the functions of twist.h
+    double *lse, *delta;    // without an error: query rows [rows], key rows [columns]
     void *memory;
 };
 
-// False where it would be beyond the bounds of judge/diagnosis.h, or memory is short.
+// False if the panel exceeds the bounds of judge/diagnosis.h, or memory is short.
 bool panel_init(struct panel *p, const struct panel_setup *setup);
 void panel_fini(struct panel *p);
 
 // The query head of a column of a key panel.
 int panel_column_head(const struct panel *p, int64_t column);
 
-// out [rows][d] += w [rows][columns], of columns [begin, end), times their inputs.
+// out [rows][d] += w [rows][columns] * inputs of the columns, over columns [begin, end).
 void panel_add_qk(struct panel *p, const double *w, int64_t begin, int64_t end, double *out);
 void panel_add_v(struct panel *p, const double *w, int64_t begin, int64_t end, double *out);
 

@@ -1,68 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention of a case, done wrong in some way: what the rows of a panel come out as then.
+// A twist is a way to do the attention of a case wrong. These functions compute the rows of a panel
+// under a twist.
 #ifndef CPATTN_JUDGE_DIAGNOSIS_TWIST_H
 #define CPATTN_JUDGE_DIAGNOSIS_TWIST_H
 
 #include "judge/diagnosis/panel.h"
 
-// Which pairs of a query and a key a changed band or bias concerns.
+// The pairs of a query and a key that have a changed band or bias.
 enum twist_where {
     WHERE_ALL,
-    WHERE_REMOTE, // the key is held by another team of ranks than the query's
+    WHERE_REMOTE, // query and key are held by different teams of ranks
 };
 
 enum twist_bias {
     TWIST_BIAS_RIGHT,
     TWIST_BIAS_MISSING,
     TWIST_BIAS_SCALED,     // by the scale of the softmax
-    TWIST_BIAS_COLUMN,     // that of key j + bias_shift
-    TWIST_BIAS_ROW,        // that of query i + bias_shift
-    TWIST_BIAS_HEAD,       // that of the next head
-    TWIST_BIAS_LOCAL,      // at the place of the key in the memory of its rank
-    TWIST_BIAS_SUBTRACTED, // with the wrong sign
+    TWIST_BIAS_COLUMN,     // of key j + bias_shift
+    TWIST_BIAS_ROW,        // of query i + bias_shift
+    TWIST_BIAS_HEAD,       // of the next head
+    TWIST_BIAS_LOCAL,      // of the key's place in the memory of its rank
+    TWIST_BIAS_SUBTRACTED, // the wrong sign
 };
 
 struct twist {
-    double scale; // times that of the case
+    double scale; // a factor of the scale of the case
     struct case_band band;
-    enum twist_where band_where; // elsewhere it is the true one
+    enum twist_where band_where; // other pairs have the band of the case
     bool cap, slope;
-    double sinks;  // how often the sink enters; 1 is right
-    double ghosts; // keys and values of zeros that are seen besides
+    double sinks;  // how often the sink is counted; 1 is right
+    double ghosts; // number of visible keys whose K and V are zero and that do not exist
     enum twist_bias bias;
     int64_t bias_shift;
     enum twist_where bias_where;
-    // By row: the position that the band takes the query for. NULL: its own.
+    // By row: the position of the query for the band. NULL: its own.
     const int64_t *seen_as;
-    // By position of a key: the column whose inputs stand there, -1 for none. NULL: its own.
+    // By position of a key: the column of its inputs, -1 for none. NULL: its own.
     const int64_t *source;
 };
 
-// The right one.
+// The twist without an error.
 struct twist twist_none(const struct panel *p);
 
 // ---- query rows ----
 
-// Leaves the probabilities in p->p and fills out [rows][d_v] and lse [rows].
+// Fills p->p with the probabilities, and out [rows][d_v] and lse [rows].
 void twist_forward(struct panel *p, const struct twist *t, double *out, double *lse);
 
-// The true LSE and delta of the rows, into the panel. False where memory is short.
+// Fills LSE and delta of the panel, without an error. False if memory is short.
 bool twist_statistics(struct panel *p) MUST_CHECK;
 
-// LSE alone.
+// Fills lse [rows] alone.
 void twist_lse(struct panel *p, const struct twist *t, double *lse);
 
-// P and dS with the given LSE and delta [rows], left in p->p and p->ds: dS of the logits, or of the
-// scaled products where `scores`.
+// Fills p->p and p->ds with P and dS for the given LSE and delta [rows]. dS is the gradient of the
+// logits, with `scores` that of the scaled products.
 void twist_gradient(struct panel *p, const struct twist *t, const double *lse, const double *delta,
                     bool scores);
 
-// dq [rows][d_qk] from what twist_gradient() has left, of columns [begin, end).
+// Fills dq [rows][d_qk] from p->ds of columns [begin, end), after twist_gradient().
 void twist_dq(struct panel *p, const struct twist *t, int64_t begin, int64_t end, double *dq);
 
 // ---- key rows ----
 
-// P and dS with the given LSE and delta [columns], left in p->p and p->ds.
+// Fills p->p and p->ds with P and dS for the given LSE and delta [columns].
 void twist_key_gradient(struct panel *p, const struct twist *t, const double *lse,
                         const double *delta);
 

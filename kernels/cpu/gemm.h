@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of row-major fp32 matrices, C = alpha * A B + beta * C, in the three forms that
-// attention needs. The letters say which factor is transposed; every ld counts the floats between
-// rows in memory.
+// attention needs. The suffix names the transposed factor: t is transposed, n is not. Each ld is
+// the number of floats from one row to the next.
 #ifndef CPATTN_KERNELS_CPU_GEMM_H
 #define CPATTN_KERNELS_CPU_GEMM_H
 

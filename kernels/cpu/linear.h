@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers on the CPU, as struct backend_ops says.
+// Operations of linear layers of the CPU backend; see struct backend_ops.
 #ifndef CPATTN_KERNELS_CPU_LINEAR_H
 #define CPATTN_KERNELS_CPU_LINEAR_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elements of collectives on the CPU, as struct backend_ops says.
+// Reductions of collectives of the CPU backend; see struct backend_ops.
 #ifndef CPATTN_KERNELS_CPU_REDUCE_H
 #define CPATTN_KERNELS_CPU_REDUCE_H
 
