@@ -52,14 +52,14 @@ int command_job(const struct job_kind *kind, int argc, char **argv);
 // Writes "cpattn-submit: SENTENCE" to stderr.
 void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// A child parser for every subcommand that connects: what is presented to a daemon on a network.
-// Its options are kept for command_connect().
+// A child parser for every subcommand that connects: token and certificates for a daemon on a
+// network. Stores its options for command_connect().
 extern const struct argp command_access;
 #define COMMAND_ACCESS_CHILD                                                                       \
     {                                                                                              \
         &command_access, 0, "To a daemon on a network:", 300                                       \
     }
-// What --socket takes.
+// Help of --socket.
 #define COMMAND_SOCKET_HELP                                                                        \
     "socket of the daemon, or tcp://HOST:PORT, tls+tcp://HOST:PORT [$CPATTN_SOCKET, or the one "   \
     "built in]"
@@ -81,9 +81,8 @@ struct cpattn_client *command_connect(const char *socket, const struct command_r
 struct cpattn_case *command_library_case(const struct cp_case *c);
 struct cpattn_case *command_library_job(const struct job_spec *spec);
 
-// Submits a case and waits for the answer, as cpattn_run() gives it. Says on a terminal what it
-// waits for when that takes long, and cancels on an interrupt that command_catch_interrupts() has
-// caught.
+// Submits a case and waits for the answer, like cpattn_run(). On a terminal it tells what it waits
+// for if that takes long. Cancels the case on an interrupt, after command_catch_interrupts().
 enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn_case *c,
                                uint64_t timeout_ns, struct cpattn_result **result,
                                struct cpattn_error *error);
@@ -92,22 +91,22 @@ enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn
 enum cpattn_status command_collect(struct cpattn_request *request, struct cpattn_result **result,
                                    struct cpattn_error *error);
 
-// From here on the first SIGINT or SIGTERM only makes command_interrupted() true; the second ends
-// the process.
+// After this call the first SIGINT or SIGTERM only makes command_interrupted() true; the second
+// ends the process.
 void command_catch_interrupts(void);
 bool command_interrupted(void);
 
 // Monotonic nanoseconds.
 uint64_t command_now_ns(void);
 
-// The exit status of a command that could not show `what`: complains where memory was short, and
-// leaves a stream that takes nothing to command_output_complete().
+// The exit status of a command that could not show `what`. Complains if memory was short; a failed
+// stream is left to command_output_complete().
 int command_show_failed(const char *what);
 
-// The same of one that could not write to a file of this name, right after the stream refused.
+// The same for a file of this name; call right after the failed write.
 int command_file_failed(FILE *file, const char *path, const char *what);
 
-// The same of one whose line of JSON went to stdout, or not.
+// The same for a line of JSON on stdout.
 int command_json_exit(bool written);
 
 // True if everything was written to stdout; otherwise prints a message.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a case, its inputs, what is expected and what the ranks computed, as files.
+// Files with the tensors of a case: inputs, expected and computed results.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_DUMP_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_DUMP_H
 
@@ -10,19 +10,20 @@
 
 struct tensors;
 
-// Runs a request with tensors and waits for its answer, like command_run(). `t` is filled with OK.
+// Runs a request with tensors and waits for its answer, like command_run(). Fills `t` if the status
+// is OK.
 enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *c,
                             const struct tensors *t, uint64_t timeout_ns,
                             struct cpattn_result **result, struct cpattn_error *error);
 
-// Of the option that asks for this.
+// Help of the option for this.
 #define DUMP_FAILS_HELP                                                                            \
     "run a case that fails once more and write its tensors and a picture of the errors here"
 
 // Runs a case once more and writes DIRECTORY/NAME.safetensors with all its tensors, and
-// DIRECTORY/NAME.svg with a picture of the errors; makes the directory where there is none. What
-// cannot stand in a file's name becomes '_'. Says on stderr what it has written, or why not;
-// whether all is there.
+// DIRECTORY/NAME.svg with a picture of the errors; creates the directory if there is none.
+// Characters that a file name cannot have become '_'. Tells on stderr what it has written, or why
+// not. True if everything was written.
 bool dump_fail(struct cpattn_client *client, const struct cp_case *c, uint64_t timeout_ns,
                const char *directory, const char *name);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of a case, made and checked; and those of several ways to communicate side by side.
+// The plans of a case, built and checked; and a comparison of several values of comm.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_EXPLAIN_COMPARE_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_EXPLAIN_COMPARE_H
 
@@ -8,13 +8,13 @@
 
 #include "plan/timeline.h"
 
-// Makes the plans of all ranks, and checks them one by one and together. Slices are kept of the
-// plan of rank `shown`, or of all for -1. `plans` has WORLD_SIZE_MAX places, NULL at first; what is
-// in them afterwards, also on failure, belongs to the caller.
+// Builds the plans of all ranks and checks them, each alone and all together. Only the plan of rank
+// `shown` keeps its slices, or all for -1. `plans` has WORLD_SIZE_MAX entries, initially NULL; the
+// caller frees them, also after a failure.
 enum status explain_make_plans(const struct cp_case *c, int shown, struct plan **plans,
                                struct error *error) MUST_CHECK;
 
-// Whether `words` ("p2p,a2a") are values of comm, and not too many; complains where not.
+// Checks that `words` ("p2p,a2a") are values of comm and not too many; complains if not.
 bool explain_check_words(const char *words);
 
 // The case with each value of comm in `words` ("p2p,a2a"): a table on stdout, or a picture in

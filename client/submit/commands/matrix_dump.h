@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of the cases of a matrix that have failed.
+// Dumps of the failed cases of a matrix.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_MATRIX_DUMP_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_MATRIX_DUMP_H
 
@@ -7,11 +7,11 @@
 #include "client/submit/matrix/matrix_list.h"
 #include "client/submit/outcome/outcome.h"
 
-// More of them fill a disk and are looked at by nobody.
+// Upper bound of the dumped cases, which could fill a disk.
 #define MATRIX_DUMPS_MAX 20
 
-// Runs those that failed once more, one after the other, and writes their tensors and pictures:
-// dump_fail(), under their ids. Ends with an interrupt.
+// Runs the failed cases again, one after the other, and writes their tensors and pictures under
+// their ids (dump_fail()). An interrupt ends this.
 void matrix_dump_fails(struct cpattn_client *client, const struct matrix_list *list,
                        const struct outcome *outcomes, const char *directory);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the cases of a list: submits, tries again, records and tells of each answer.
+// Runs the cases of a list: submits, retries, records and prints each answer.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_MATRIX_RUN_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_MATRIX_RUN_H
 
@@ -10,38 +10,38 @@ struct matrix_run {
     const struct matrix_options *options;
     const struct matrix_list *list;
     const struct record *resumed; // cases with a verdict there are not run; NULL: none
-    FILE *save;                   // each answer goes there, too; NULL: nowhere
+    FILE *save;                   // gets each answer, too; NULL: none
     uint64_t timeout_ns;          // of each case
     struct outcome *outcomes;     // [list->count]
     struct progress progress;
     bool failed_io; // memory or an output failed
-    int save_exit;  // the exit status, after a complaint, where `save` did not take an answer
+    int save_exit;  // the exit status, after a complaint, if writing to `save` has failed
 
-    // Private from here on.
+    // Private.
     struct matrix_flight *flights; // [list->count]
     int *order;                    // [list->count]: the order of submission
-    int *again;                    // [list->count]: a ring of cases to be submitted once more
+    int *again;                    // [list->count]: a ring of cases to submit again
     int again_first, again_count;
     int next; // in `order`
     struct job_spec submitted;
     bool stopped; // nothing more is submitted
-    bool lost;    // there is no daemon now
+    bool lost;    // there is no daemon at present
 };
 
-// Prepares what matrix_run_all() fills. `options` and `list` stay the caller's. RESOURCE_EXHAUSTED
-// when memory is short; matrix_run_fini() in any case.
+// Prepares a run; borrows `options` and `list`. RESOURCE_EXHAUSTED: out of memory. Call
+// matrix_run_fini() in any case.
 enum status matrix_run_init(struct matrix_run *run, const struct matrix_options *options,
                             const struct matrix_list *list) MUST_CHECK;
 void matrix_run_fini(struct matrix_run *run);
 
-// FAILED_PRECONDITION where the record to resume has one of the ids with another case.
+// FAILED_PRECONDITION if the record to resume has an id of the list with another case.
 enum status matrix_run_check_record(const struct matrix_run *run, struct error *error) MUST_CHECK;
 
-// Runs everything at one daemon or several, see flight.h; the exit status.
+// Runs all cases on one or several daemons (flight.h). Returns the exit status.
 int matrix_run_all(struct matrix_run *run, struct cpattn_client *const *clients, int client_count);
 
-// What became of a case that was not submitted: excluded or refused with the reason, else not run.
-// RESOURCE_EXHAUSTED when memory is short.
+// Sets the outcome of a case that was not submitted: excluded or refused, with the reason, else not
+// run. RESOURCE_EXHAUSTED: out of memory.
 enum status matrix_run_fate(const struct matrix_case *made, struct outcome *outcome) MUST_CHECK;
 
 #endif

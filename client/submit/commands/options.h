@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the subcommands: those that every field of a case gives, and argp with better words
-// for an option that does not exist.
+// Options of the subcommands: an option for each field of a case, and argp with better messages for
+// unknown options.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_OPTIONS_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_OPTIONS_H
 
@@ -14,8 +14,8 @@
 #define OPTIONS_FIELDS_MAX 64
 #define OPTIONS_HELP_MAX   256
 
-// Options made of the fields: "--world-size=N"; "--world_size" is taken, too. A child parser that
-// sets fields of `c`, or of `spec`.
+// Options for fields: "--world-size=N" and "--world_size=N". A child parser that sets fields of
+// `c`, or of `spec`.
 struct options_fields {
     struct argp argp;
     struct cp_case *c;     // borrowed; NULL: of another kind of job
@@ -33,7 +33,7 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c);
 // The same for a job of another kind, with the defaults in its spec.
 void options_spec_init(struct options_fields *fields, struct job_spec *spec);
 
-// How a command asks the daemon for a case.
+// Options of requests to the daemon.
 struct options_asking {
     const char *socket;
     uint64_t timeout_ns;
@@ -41,7 +41,7 @@ struct options_asking {
     bool json;
 };
 
-// Connects for cases that the user waits for one by one, and that end with the command; see
+// Connects for cases that run one by one and are cancelled when the command ends; see
 // command_connect().
 struct cpattn_client *options_connect(const struct options_asking *asking, int *exit_status);
 
@@ -71,8 +71,8 @@ struct options_job {
     void *own; // of options_parse_job()
 };
 
-// Parses a command line likewise. An argument without a name sets the field that the kind names for
-// it; others are refused.
+// The same for a job. An argument without a name sets the field that the kind declares for it;
+// further ones are refused.
 int options_parse_job(struct options_job *o, const struct job_kind *kind, const struct argp *own,
                       void *input, int argc, char **argv);
 

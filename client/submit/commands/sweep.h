@@ -29,17 +29,17 @@ struct sweep {
 };
 void sweep_fini(struct sweep *sweep);
 
-// Whether a value is several: it has commas, and the field takes no list and no text.
+// True if a value stands for several: it has commas, and the field is neither a list nor a text.
 bool sweep_is_meant(const struct sweep *sweep, const char *name, const char *value);
 
-// Adds a field. INVALID_ARGUMENT: a value that the field does not take, a field that is there
-// already, too many of anything.
+// Adds a field. INVALID_ARGUMENT: a value that the field does not accept, a field that was already
+// added, too many fields, values or points.
 enum status sweep_add(struct sweep *sweep, const char *name, const char *value,
                       struct error *error) MUST_CHECK;
 
 int sweep_points(const struct sweep *sweep); // at least 1
 
-// Sets the fields of a point in a spec. The values were tried when they were added.
+// Sets the fields of a point in a spec. The values were checked when they were added.
 void sweep_apply(const struct sweep *sweep, int point, struct job_spec *spec);
 
 // The value of a field at a point.

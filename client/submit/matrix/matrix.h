@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A matrix file as data: named models, axes, exclusions with reasons, subsets. The format is in
-// cpattn-matrix(5); matrix_list.h makes the cases of it. Pure.
+// cpattn-matrix(5); matrix_list.h builds its cases. Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_H
 #define CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_H
 
@@ -43,11 +43,11 @@ struct matrix {
     struct matrix_rules rules;
 };
 
-// Takes the tree over, also on failure. INVALID_ARGUMENT with line and column for whatever the
-// format does not admit.
+// Takes over the tree, also on failure. INVALID_ARGUMENT with line and column for everything that
+// the format does not allow.
 enum status matrix_create(struct yaml *yaml, struct matrix **matrix,
                           struct error *error) MUST_CHECK;
-void matrix_destroy(struct matrix *matrix); // NULL and half-built are fine
+void matrix_destroy(struct matrix *matrix); // accepts NULL and half-built objects
 
 // Sets the fields of a value in a job. The values were tried when the file was read.
 void matrix_value_apply(const struct matrix_value *value, struct job_spec *spec);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of a matrix: the product of its axes, less what the command line leaves out. Pure.
+// The cases of a matrix: the product of its axes, without those that the command line leaves out.
+// Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_LIST_H
 #define CPATTN_CLIENT_SUBMIT_MATRIX_MATRIX_LIST_H
 
@@ -9,23 +10,23 @@
 // Combinations before exclusion; a list of them is about 40 MiB.
 #define MATRIX_CASES_MAX 100000
 
-// What the command line asks of a matrix.
+// The choices of the command line.
 struct matrix_choice {
     const char *const *sets; // "FIELD=VALUE", applied in this order after everything in the file
     int set_count;
     const char *const *filters; // filter.h; a case has to match all
     int filter_count;
     const char *subset;               // NULL: the whole matrix
-    int shard, shards;                // the shard-th, from 1, of so many parts; 0 of 0: the whole
-    const struct record *last_failed; // only cases that did not pass there; NULL: all
+    int shard, shards;                // part `shard`, from 1, of `shards`; 0 of 0: everything
+    const struct record *last_failed; // only the cases that did not pass there; NULL: all
     bool unskip;                      // rules of KIND_BACKEND exclude nothing
-    int seqlen_scale; // shrink.h, after everything else; 0 and 1: as they are; attention alone
+    int seqlen_scale; // shrink.h, applied last, to attention only; 0 and 1: unchanged
 };
 
 enum matrix_fate {
     MATRIX_RUNS,
     MATRIX_EXCLUDED, // by a rule of the file
-    MATRIX_REFUSED,  // the kind's check does not admit it
+    MATRIX_REFUSED,  // the check of its kind does not admit it
     MATRIX_FATES,
 };
 
@@ -46,20 +47,19 @@ struct matrix_list {
     int count;
     int fate_count[MATRIX_FATES];             // their sum is `count`
     int left_out;                             // by filters, subset, shard and --last-failed
-    struct matrix_axis axes[MATRIX_AXES_MAX]; // of the matrix, with what --set made of them
+    struct matrix_axis axes[MATRIX_AXES_MAX]; // those of the matrix after --set
     int axis_count;
-    struct matrix_value set_values[MATRIX_AXES_MAX]; // of the axes that --set left one value
+    struct matrix_value set_values[MATRIX_AXES_MAX]; // of axes that --set reduces to one value
     char **sets;                                     // field, NUL, value of each --set
     int set_count;
 };
 
-// Makes the list: the last axis changes fastest. --set of a field that is an axis leaves that axis
-// this one value; of any other field it overrides the file in every case. INVALID_ARGUMENT for a
-// choice that names what is not there, RESOURCE_EXHAUSTED for too many cases. The list borrows from
-// the matrix.
+// Builds the list; the last axis changes fastest. --set of a field that is an axis reduces the axis
+// to this value; of any other field it overrides the file in every case. INVALID_ARGUMENT: a choice
+// names something unknown; RESOURCE_EXHAUSTED: too many cases. The list borrows from the matrix.
 enum status matrix_list_create(const struct matrix *matrix, const struct matrix_choice *choice,
                                struct matrix_list **list, struct error *error) MUST_CHECK;
-void matrix_list_destroy(struct matrix_list *list); // NULL and half-built are fine
+void matrix_list_destroy(struct matrix_list *list); // accepts NULL and half-built objects
 
 void matrix_case_load(const struct matrix_case *made, struct job_spec *spec);
 

@@ -7,7 +7,7 @@
 #include "plan/kind.h"
 #include "yaml/yaml.h"
 
-// Fields of the cases for which all conditions hold.
+// Sets fields of the cases for which all conditions hold.
 struct matrix_change {
     struct filter when;
     const struct yaml_node *fields; // a map of field to value
@@ -16,8 +16,8 @@ struct matrix_change {
 // Why a combination is not run.
 enum matrix_kind {
     KIND_UNSAID,      // the file does not say
-    KIND_BACKEND,     // something that the case was meant for cannot do it
-    KIND_DUPLICATE,   // another combination is the same
+    KIND_BACKEND,     // the implementation that the case was written for does not support it
+    KIND_DUPLICATE,   // another combination is the same case
     KIND_MEANINGLESS, // its fields contradict each other
 };
 
@@ -44,7 +44,7 @@ struct matrix_rules {
     int subset_count;
 };
 
-// What the conditions of a file may name, and the job that its fields are tried on. Borrowed.
+// Names that the conditions of a file may use, and the job on which its fields are tried. Borrowed.
 struct matrix_scope {
     const struct job_kind *kind;
     const struct filter_names *names;
@@ -52,7 +52,7 @@ struct matrix_scope {
     const struct job_spec *defaults;
 };
 
-// Reads them into a zeroed struct. matrix_rules_fini(), also on failure.
+// Reads the rules into a zeroed struct. Call matrix_rules_fini() also on failure.
 enum status matrix_rules_read(struct matrix_rules *rules, const struct yaml_node *root,
                               const struct matrix_scope *scope, struct error *error) MUST_CHECK;
 void matrix_rules_fini(struct matrix_rules *rules);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same case with shorter sequences, for machines that cannot wait for the long ones. Pure.
+// Shorter sequences for slow machines. Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_MATRIX_SHRINK_H
 #define CPATTN_CLIENT_SUBMIT_MATRIX_SHRINK_H
 
 #include "plan/case.h"
 
-// Divides by `divisor` (>= 1), rounding up: seqlen, lengths, windows, and the padding between what
-// a sequence has and what it occupies. So nothing becomes 0 that was not, nothing that fitted stops
-// fitting, and what was padded stays padded. pad_multiple stays.
+// Divides by `divisor` (>= 1), rounding up: seqlen, lengths, windows, and the padding of each
+// sequence. So no positive number becomes 0, sequences still fit, and padded sequences remain
+// padded. pad_multiple is unchanged.
 void shrink_case(struct cp_case *c, int64_t divisor);
 
 #endif

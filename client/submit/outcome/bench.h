@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `cpattn-submit bench` has measured: series of numbers, one for each timed run, and what they
-// come down to. Pure.
+// The measurements of `cpattn-submit bench`: series with a number for each timed run, and their
+// statistics. Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_OUTCOME_BENCH_H
 #define CPATTN_CLIENT_SUBMIT_OUTCOME_BENCH_H
 
@@ -32,25 +32,24 @@ struct bench {
     int operations;               // of a rank's plan, the most of all ranks
 };
 
-// Owns its arrays. RESOURCE_EXHAUSTED when memory is short; bench_fini() takes that state, too.
+// Allocates the arrays. RESOURCE_EXHAUSTED: out of memory; bench_fini() accepts that state, too.
 enum status bench_init(struct bench *bench, int runs_max, struct error *error) MUST_CHECK;
 void bench_fini(struct bench *bench);
 
-// Takes a run in; at most runs_max.
+// Adds a run; at most runs_max.
 void bench_add(struct bench *bench, const struct job_spec *spec,
                const struct cpattn_result *result);
 
 const char *bench_series_name(enum bench_series series); // "forward", "forward_tflops"
 bool bench_is_rate(enum bench_series series);
 
-// Quartiles between runs are interpolated. `spread` is what lies between them, as part of the
-// median.
+// `spread` is the distance between the quartiles, which are interpolated, divided by the median.
 struct bench_summary {
     double median, least, most, spread;
 };
 
-// Of a series with at least one run. Sorts a copy; RESOURCE_EXHAUSTED when there is no memory for
-// it.
+// Computes the statistics of a series with at least one run. Sorts a copy; RESOURCE_EXHAUSTED: out
+// of memory.
 enum status bench_sum(const struct bench *bench, enum bench_series series,
                       struct bench_summary *summary, struct error *error) MUST_CHECK;
 

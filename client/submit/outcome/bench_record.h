@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of earlier benches: a file with a line of JSON for each, as bench --save and --json write
-// it. Of several lines of one case the last counts.
+// Times of earlier benches: a file with a line of JSON for each, as written by bench --save and
+// --json. If a case has several lines, the last one counts.
 #ifndef CPATTN_CLIENT_SUBMIT_OUTCOME_BENCH_RECORD_H
 #define CPATTN_CLIENT_SUBMIT_OUTCOME_BENCH_RECORD_H
 
@@ -16,13 +16,13 @@ struct bench_record {
     int count;
 };
 
-// Reads a file. INVALID_ARGUMENT with the number of the line for one that is no bench, NOT_FOUND:
-// no such file, INTERNAL: it cannot be read.
+// Reads a file. INVALID_ARGUMENT: a line, named by its number, is no bench; NOT_FOUND: no such
+// file; INTERNAL: it cannot be read.
 enum status bench_record_load(const char *path, struct bench_record **record,
                               struct error *error) MUST_CHECK;
-void bench_record_destroy(struct bench_record *record); // NULL is fine
+void bench_record_destroy(struct bench_record *record); // accepts NULL
 
-// NULL: nothing of this case.
+// Returns NULL if the record has no line for this case.
 const struct bench_entry *bench_record_find(const struct bench_record *record, const char *command);
 
 #endif

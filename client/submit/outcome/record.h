@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of a run of a matrix: a file with a line of JSON per answer, as --save and --json
-// write it. Of several lines with one id the last counts.
+// The record of a matrix run: a file with a line of JSON per answer, as written by --save and
+// --json. If an id has several lines, the last one counts.
 #ifndef CPATTN_CLIENT_SUBMIT_OUTCOME_RECORD_H
 #define CPATTN_CLIENT_SUBMIT_OUTCOME_RECORD_H
 
@@ -21,16 +21,16 @@ struct record {
     int64_t bytes; // of the lines that are complete; a run that was killed may leave half a line
 };
 
-// More lines than a matrix has cases are no record of it.
+// A file with more lines is refused: no matrix has so many cases.
 #define RECORD_LINES_MAX 1000000
 
 // Reads a record. Lines without "id" and "outcome" are refused: INVALID_ARGUMENT with the file and
-// the number of the line; a last line without a newline at its end is left out. NOT_FOUND: there is
-// no such file, INTERNAL: it cannot be read.
+// the number of the line; a last line without a newline is ignored. NOT_FOUND: there is no such
+// file; INTERNAL: it cannot be read.
 enum status record_load(const char *path, struct record **record, struct error *error) MUST_CHECK;
-void record_destroy(struct record *record); // NULL is fine
+void record_destroy(struct record *record); // accepts NULL
 
-// NULL: no answer for this id.
+// Returns NULL if there is no answer for this id.
 const struct record_entry *record_find(const struct record *record, const char *id);
 
 #endif

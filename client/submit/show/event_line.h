@@ -10,11 +10,11 @@
 
 #define EVENT_LINE_MAX 1536
 
-// "14:03:27.136", in the time of this place. Returns `text`.
+// "14:03:27.136", in local time. Returns `text`.
 #define EVENT_TIME_MAX 16
 const char *event_time(const struct cpattn_event *event, char text[EVENT_TIME_MAX]);
 
-// What the event says, in one line without its time: "pool       2 ranks, instance 0: idle".
+// Describes the event in one line without its time: "pool       2 ranks, instance 0: idle".
 // Returns `text`.
 const char *event_line(const struct cpattn_event *event, char text[EVENT_LINE_MAX]);
 
@@ -22,7 +22,7 @@ const char *event_line(const struct cpattn_event *event, char text[EVENT_LINE_MA
 #define DEVICES_TEXT_MAX 256
 const char *devices_text(uint64_t devices, char text[DEVICES_TEXT_MAX]);
 
-// "pass", "fail", "unverified", or the name of the code of a case that was not brought to its end.
+// "pass", "fail", "unverified", or the code of a case that was not completed.
 const char *event_outcome(const struct cpattn_event *event);
 
 enum terminal_paint event_paint(const struct cpattn_event *event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a verdict for people: a table of errors in units of the twin's, and what else
-// there is to say of them. cpattn-submit(1), VERDICTS, explains the units.
+// The figures of a verdict for people: a table of errors in units of the twin's error, and remarks.
+// cpattn-submit(1), VERDICTS, explains the units.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_FIGURES_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_FIGURES_H
 
@@ -13,13 +13,13 @@
 // columns for numbers that are no part of a rule. A cell that breaks its limit begins with '!'.
 void figures_print(FILE *out, const struct cpattn_result *result, bool verbose);
 
-// Lines after `indent` for what the table cannot hold: the diagnosis of a fail, how much was judged
-// where it was a sample, remarks, what such a case cannot show, and what TransformerEngine's own
-// rule says.
+// Prints lines after `indent` for facts outside the table: the diagnosis of a fail, the judged part
+// of a sample, remarks, features that the case cannot test, and the result of TransformerEngine's
+// rule.
 void figures_print_notes(FILE *out, const char *indent, const struct cp_case *c,
                          const struct cpattn_result *result);
 
-// The lines of the diagnosis alone.
+// Prints only the lines of the diagnosis.
 void figures_print_diagnosis(FILE *out, const char *indent, const struct cpattn_result *result);
 
 #endif

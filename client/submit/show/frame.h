@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture of lines of text with paints: what a full-screen display draws, or a script reads.
+// A picture of lines of text with colours, for a full-screen display or a script.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_FRAME_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_FRAME_H
 
@@ -21,23 +21,23 @@ struct frame {
     } list[FRAME_ROWS_MAX];
 };
 
-// Empties it.
+// Starts an empty picture.
 void frame_begin(struct frame *f, int columns, int rows_max);
 
-// Begins a row; false: there is none left, and what is put is lost until frame_begin().
+// Begins a row; false: the picture is full, and further text is dropped until frame_begin().
 bool frame_row(struct frame *f);
 
-// Appends to the row; what does not fit is cut off.
+// Appends text to the row; cuts off what does not fit.
 void frame_put(struct frame *f, enum terminal_paint paint, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Goes on at this column, or one blank further where the row is beyond it already.
+// Continues at this column, or after one blank if the row is already beyond it.
 void frame_tab(struct frame *f, int column);
 
 // Keeps `count` rows from `first` on and drops the others; rows can then be put below them.
 void frame_cut(struct frame *f, int first, int count);
 
-// Writes the rows, with paints where `colours`.
+// Writes the rows, with colours if `colours`.
 void frame_print(const struct frame *f, FILE *out, bool colours);
 
 #endif

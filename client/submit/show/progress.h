@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far many cases or many runs are: one line that stays in its place on a terminal, nothing
-// elsewhere.
+// The progress of many cases or runs: one line that is redrawn in place on a terminal; elsewhere
+// nothing.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_PROGRESS_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_PROGRESS_H
 
@@ -19,13 +19,13 @@ struct progress {
 
 void progress_init(struct progress *p, FILE *out, int total, uint64_t now_ns);
 
-// Draws the line anew. `what` is what is under way, or "".
+// Redraws the line. `what`: the current case, or "".
 void progress_draw(struct progress *p, uint64_t now_ns, const char *what);
 
-// Takes the line away, before something else is written and at the end.
+// Erases the line, before other output and at the end.
 void progress_clear(struct progress *p);
 
-// Writes the line of that moment without escape sequences, cut to `columns`; pure.
+// Writes the current line without escape sequences, cut to `columns`; pure.
 void progress_text(const struct progress *p, uint64_t now_ns, const char *what, int columns,
                    char *text, size_t size);
 

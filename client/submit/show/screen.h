@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole screen of a terminal. The one place that knows curses; a build without it has
+// The whole screen of a terminal. Only screen.c uses curses; a build without it has
 // screen_none.c instead, where screen_open() refuses.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_SCREEN_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_SCREEN_H
 
 #include "client/submit/show/frame.h"
 
-// Takes the screen of standard output, until screen_close(). NULL, or half a sentence: why not.
+// Takes over the terminal of standard output until screen_close(). Returns NULL, or half a sentence
+// on why it cannot.
 const char *screen_open(void);
 void screen_close(void);
 
-// Columns and rows as they are now.
+// The current size.
 void screen_size(int *columns, int *rows);
 
 void screen_draw(const struct frame *f);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a case can ask for and what is refused, for people.
+// The fields of a case and the refused cases, for people.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_SUPPORT_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_SUPPORT_H
 
 #include <stdio.h>
 
-// A table of the fields with what each accepts, then the list of what is refused and why.
+// Prints a table of the fields with the accepted values, then the list of refused cases with
+// reasons.
 void support_print(FILE *out);
 
 #endif

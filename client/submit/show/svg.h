@@ -8,8 +8,8 @@
 
 #include "plan/timeline.h"
 
-// With more ranks the messages between them are left out, which would cover everything, and ranks
-// that do the same at the same times are drawn once.
+// With more ranks messages are not drawn, as they would cover everything, and ranks with the same
+// timeline are drawn once.
 #define SVG_MESSAGES_RANKS_MAX 8
 
 // The plans of all ranks, and the timeline made of them.
@@ -18,8 +18,8 @@ struct svg_panel {
     const struct timeline *timeline;
 };
 
-// Draws one or several one below the other, all on the same axis of time. Errors of the stream are
-// the caller's to check.
+// Draws one or several panels, one below the other, on the same axis of time. The caller checks the
+// stream for errors.
 void svg_draw(FILE *out, const struct svg_panel *panels, int count,
               const struct timeline_rates *rates);
 

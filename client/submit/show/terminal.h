@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stream can show: colour and width.
+// Properties of a stream: terminal, colour, width.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_TERMINAL_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_TERMINAL_H
 
@@ -8,20 +8,20 @@
 
 enum terminal_paint { PAINT_PLAIN, PAINT_GOOD, PAINT_BAD, PAINT_WARN, PAINT_DIM, PAINT_BOLD };
 
-// Whether `stream` is a terminal that a person watches.
+// True if `stream` is a terminal.
 bool terminal_is(FILE *stream);
 
-// Whether a line there can be drawn over: a terminal, TERM is set and not "dumb".
+// True if lines can be redrawn: a terminal with a TERM that is not "dumb".
 bool terminal_redraws(FILE *stream);
 
-// Whether colour is wanted there: it redraws, and NO_COLOR is not set.
+// True if colours are used: lines can be redrawn, and NO_COLOR is not set.
 bool terminal_colours(FILE *stream);
 
-// Columns of the terminal; 80 where that is unknown.
+// Columns of the terminal; 80 if unknown.
 int terminal_columns(FILE *stream);
 
-// Prints a line after `indent`. On a terminal it is broken between words where it would be wider
-// than that; what follows is indented as much.
+// Prints a line after `indent`. On a terminal it is broken between words to fit the width; the
+// following lines have the same indent.
 void terminal_wrap(FILE *stream, const char *indent, const char *text);
 
 // The escape sequence of a paint, and the one that ends it; "" without colour.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture of a daemon at work: pools, cases that run with the places of their ranks, the queue,
-// users, rates, recent verdicts. Knows neither the daemon nor the terminal.
+// The picture of `top`: pools, running cases with the steps of their ranks, the queue, users,
+// rates, recent verdicts. Independent of daemon and terminal.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_TOP_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_TOP_H
 
@@ -16,10 +16,10 @@
 
 enum top_sort { TOP_BY_AGE, TOP_BY_USER, TOP_BY_RANKS };
 
-// What cases of one user have come to, as far as events told.
+// Counters of the cases of one user, from events.
 struct top_user {
     char name[TOP_USER_MAX];
-    uint64_t finished, failed; // failed: a verdict of fail, or none but for those cancelled
+    uint64_t finished, failed; // failed: a fail, or no verdict unless cancelled
     int running, queued;       // now
 };
 
@@ -41,13 +41,13 @@ struct top {
         uint64_t at_ns, done;
     } rates[TOP_RATES_MAX]; // likewise
     uint64_t rate_count;
-    char trouble[CPATTN_ERROR_TEXT_MAX]; // why nothing new is known, or ""
+    char trouble[CPATTN_ERROR_TEXT_MAX]; // why the picture is not up to date, or ""
 };
 
-// Takes a FINISHED event; others are left alone.
+// Adds a FINISHED event; ignores others.
 void top_event(struct top *t, const struct cpattn_event *event);
 
-// Takes the counts of a status for the rates; `now_ns` is monotonic.
+// Adds the counters of a status for the rates; `now_ns` is monotonic.
 void top_rate(struct top *t, const struct cpattn_daemon_status *s, uint64_t now_ns);
 
 // Draws into a frame that has begun. `s` may be NULL: nothing is known yet. `keys`: the last row

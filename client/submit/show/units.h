@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantities with three digits and the unit that suits them.
+// Quantities with three digits and a suitable unit.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_UNITS_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_UNITS_H
 

@@ -9,18 +9,18 @@
 #include "client/submit/show/terminal.h"
 #include "plan/kind.h"
 
-// Prints the verdict, then what a person asks next. `result` may be NULL. Figures come as the worst
-// of each tensor, and all of them with `verbose`.
+// Prints the verdict, the figures and the times. `result` may be NULL. Shows the worst figures of
+// each tensor, with `verbose` all.
 void verdict_print(FILE *out, const struct cp_case *c, const struct outcome *outcome,
                    const struct cpattn_result *result, bool verbose);
 
-// The same of a job of any kind.
+// The same for a job of any kind.
 void verdict_print_job(FILE *out, const struct job_spec *spec, const struct outcome *outcome,
                        const struct cpattn_result *result, bool verbose);
 
 enum terminal_paint verdict_paint(enum outcome_kind kind);
 
-// The first line alone: "pass  cp_1_0 bf16 ...".
+// Prints only the first line: "pass  cp_1_0 bf16 ...".
 void verdict_print_line(FILE *out, const char *what, const struct outcome *outcome);
 
 // A broken rule, its first bad element, the command that reproduces it and the diagnosis, or the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of this run beside those of a file.
+// Comparison of the results of this run with those of a file.
 #ifndef CPATTN_CLIENT_SUBMIT_TENSORS_COMPARE_H
 #define CPATTN_CLIENT_SUBMIT_TENSORS_COMPARE_H
 
@@ -23,12 +23,12 @@ struct comparison {
 void compare_elements(const struct cp_case *c, enum whole_tensor tensor, const void *ours,
                       const void *theirs, struct comparison *result);
 
-// Whether the difference is within what two honest results may have: nothing that is finite in one
-// only, and, where the twin's error is known, no more than COMPARE_TWINS_MAX of it.
+// True if two honest results can differ this much: no element is finite in only one of them, and
+// the difference is at most COMPARE_TWINS_MAX times the twin's error, if that is known.
 bool compare_agrees(const struct comparison *comparison);
 
-// Compares all results that both have, prints a line on each. `result` may be NULL. *agree: all do.
-// INVALID_ARGUMENT: the file has none of the results, or one of another shape.
+// Compares all results that both have and prints a line on each. `result` may be NULL. *agree: all
+// do. INVALID_ARGUMENT: the file has none of the results, or one of another shape.
 enum status compare_file(const struct safetensors *file, const struct cp_case *c,
                          const struct tensors *t, const struct cpattn_result *result, FILE *out,
                          bool *agree, struct error *error) MUST_CHECK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a result is wrong: the error of each chunk of the sequence and each head, as a picture or
-// as text. Pure, but for the stream that it is written to.
+// Maps of errors: the error of each chunk of the sequence and each head, as a picture or as text.
+// Pure apart from the stream.
 #ifndef CPATTN_CLIENT_SUBMIT_TENSORS_ERROR_MAP_H
 #define CPATTN_CLIENT_SUBMIT_TENSORS_ERROR_MAP_H
 
@@ -21,9 +21,9 @@ struct error_map {
 // Makes the map of out, dq, dk or dv. RESOURCE_EXHAUSTED. error_map_fini().
 enum status error_map_init(struct error_map *map, const struct cp_case *c, enum whole_tensor tensor,
                            const void *got, const void *expected, struct error *error) MUST_CHECK;
-void error_map_fini(struct error_map *map); // also of all zeros
+void error_map_fini(struct error_map *map); // accepts a zeroed struct
 
-// The maps of those of out, dq, dk, dv that have both.
+// Creates the maps of those of out, dq, dk, dv with results and expected results.
 #define ERROR_MAPS_MAX 4
 enum status error_maps_init(struct error_map maps[ERROR_MAPS_MAX], int *count,
                             const struct cp_case *c, const struct tensors *t,

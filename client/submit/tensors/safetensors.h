@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of tensors in the safetensors format: 8 bytes with the length of a JSON header, the header,
-// and the elements. Files are hostile: every size is checked before it is used, and nothing is
-// mapped, so that a file that changes while it is read is a read that fails.
+// and the elements. Files are untrusted: every size is checked before use, and nothing is mapped,
+// so that a file that shrinks meanwhile makes a read fail.
 #ifndef CPATTN_CLIENT_SUBMIT_TENSORS_SAFETENSORS_H
 #define CPATTN_CLIENT_SUBMIT_TENSORS_SAFETENSORS_H
 
@@ -49,13 +49,13 @@ enum status safetensors_read(const struct safetensors *s, const struct safetenso
                              void *data, struct error *error) MUST_CHECK;
 
 // Writes a file of tensors that have name, dtype, element_bytes, shape and data; `begin` and
-// `bytes` are filled in. The file is there with all its bytes, or is not there: it is written
-// beside its name first. A device, a pipe or a link is written to. `metadata` are pairs of texts,
-// ended by a NULL; or NULL.
+// `bytes` are filled in. The file appears complete or not at all: it is written beside its path
+// first. A device, a pipe or a link is written directly. `metadata` are pairs of texts, ended by a
+// NULL; or NULL.
 enum status safetensors_write(const char *path, struct safetensors_tensor *tensors, int count,
                               const char *const *metadata, struct error *error) MUST_CHECK;
 
-void safetensors_fini(struct safetensors *s); // also of all zeros
+void safetensors_fini(struct safetensors *s); // accepts a zeroed struct
 
 // Bytes of an element of a dtype of the format; 0: there is no such dtype.
 int safetensors_element_bytes(const char *dtype);

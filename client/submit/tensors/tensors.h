@@ -14,20 +14,20 @@ struct tensors {
     struct attend_tensors at;
 };
 
-// Which of its tensors a case has memory for.
+// Kinds of tensors, a bit mask.
 enum {
     TENSORS_INPUTS = 1,   // in at.wanted
     TENSORS_RESULTS = 2,  // in at.wanted
     TENSORS_EXPECTED = 4, // in at.expected
 };
 
-// Makes memory for the tensors of these kinds, all zeros. RESOURCE_EXHAUSTED.
+// Allocates the tensors of these kinds, zeroed. RESOURCE_EXHAUSTED.
 enum status tensors_make(struct tensors *t, const struct cp_case *c, int kinds,
                          struct error *error) MUST_CHECK;
-void tensors_fini(struct tensors *t); // also of all zeros
+void tensors_fini(struct tensors *t); // accepts a zeroed struct
 
-// Takes from a file what it says of the case: sizes and dtype of q, k, v, and whether there is do.
-// What says how tokens are dealt and lengths of sequences stays. INVALID_ARGUMENT: tensors are
+// Sets the fields of the case that follow from a file: sizes and dtype of q, k, v, and training if
+// it has do. Sharding and lengths of sequences are unchanged. INVALID_ARGUMENT: tensors are
 // missing, or cannot be of one case.
 enum status tensors_describe(const struct safetensors *file, struct cp_case *c,
                              struct error *error) MUST_CHECK;
@@ -37,12 +37,12 @@ enum status tensors_describe(const struct safetensors *file, struct cp_case *c,
 enum status tensors_load(const struct safetensors *file, const struct cp_case *c, struct tensors *t,
                          struct error *error) MUST_CHECK;
 
-// Writes what there is memory for: inputs and results under their names, and what is expected with
-// "expected." before them. The command line of the case goes into the metadata.
+// Writes the allocated tensors: inputs and results under their names, expected results with
+// "expected." before the name. The command line of the case goes into the metadata.
 enum status tensors_save(const char *path, const struct cp_case *c, const struct tensors *t,
                          struct error *error) MUST_CHECK;
 
-// Whether a tensor of a file has the case's shape and dtype; INVALID_ARGUMENT with both.
+// INVALID_ARGUMENT if a tensor of a file does not have the shape and dtype of the case; names both.
 enum status tensors_check(const struct safetensors_tensor *found, const struct cp_case *c,
                           enum whole_tensor tensor, struct error *error) MUST_CHECK;
 

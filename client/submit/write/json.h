@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers for programs: one JSON object per line, its members in cpattn-submit(1).
+// Answers for programs: one JSON object per line; cpattn-submit(1) lists the members.
 #ifndef CPATTN_CLIENT_SUBMIT_WRITE_JSON_H
 #define CPATTN_CLIENT_SUBMIT_WRITE_JSON_H
 
@@ -10,14 +10,14 @@
 #include "client/submit/outcome/outcome.h"
 #include "plan/kind.h"
 
-// Each writes one line and returns whether memory sufficed and the stream took it. `id` and
-// `result` may be NULL.
+// Each writes one line; returns false if memory is short or the stream fails. `id` and `result` may
+// be NULL.
 bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struct outcome *outcome,
                  const struct cpattn_result *result);
 // Of a job of any kind.
 bool json_job(FILE *out, const char *id, const struct job_spec *spec, const struct outcome *outcome,
               const struct cpattn_result *result);
-// `spec` is the job as it was timed, `verified` what became of the run before.
+// `spec`: the job as timed; `verified`: the outcome of the verified run before.
 bool json_bench(FILE *out, const struct job_spec *spec, const struct outcome *verified, int warmup,
                 const struct bench *bench);
 bool json_description(FILE *out, const struct cpattn_description *d);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JUnit report of a matrix. The one place that knows libxml2.
+// A JUnit report of a matrix. Only junit.c uses libxml2.
 #ifndef CPATTN_CLIENT_SUBMIT_WRITE_JUNIT_H
 #define CPATTN_CLIENT_SUBMIT_WRITE_JUNIT_H
 
@@ -23,8 +23,8 @@ struct junit_suite {
     int property_count;
 };
 
-// Writes the report; a fail is a failure, what could not run is an error, what was excluded or not
-// submitted is skipped with the reason. False when memory is short or the stream did not take it.
+// Writes the report: a fail is a failure, a case that could not run an error; an excluded or not
+// submitted case is skipped, with the reason. False: memory is short or the stream failed.
 bool junit_write(FILE *out, const struct junit_suite *suite);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A summary of a matrix in Markdown, as the pages of CI systems show it.
+// A summary of a matrix in Markdown, for the pages of CI systems.
 #ifndef CPATTN_CLIENT_SUBMIT_WRITE_MARKDOWN_H
 #define CPATTN_CLIENT_SUBMIT_WRITE_MARKDOWN_H
 
@@ -8,7 +8,7 @@
 #include "client/submit/matrix/matrix_list.h"
 #include "client/submit/outcome/outcome.h"
 
-// Cases that did not pass, and flaky ones, are named up to this many.
+// Upper bound of the listed cases, which did not pass or are flaky.
 #define MARKDOWN_ROWS_MAX 200
 
 struct markdown_summary {
@@ -18,8 +18,8 @@ struct markdown_summary {
     const struct outcome *outcomes; // [list->count]
 };
 
-// Writes a heading, the sum, and a table of what did not pass or took another try. Text of the
-// matrix file and of answers is escaped. False where the stream did not take it.
+// Writes a heading, the sum, and a table of the cases that did not pass or needed another try.
+// Escapes texts of matrix file and answers. False: the stream failed.
 bool markdown_write(FILE *out, const struct markdown_summary *summary);
 
 #endif

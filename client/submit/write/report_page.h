@@ -9,7 +9,7 @@
 #include "client/submit/outcome/record.h"
 
 #define REPORT_PAGE_NAMED_MAX 200 // cases that are shown with their sentences, per list
-#define REPORT_PAGE_TOP       15  // the longest, the nearest to their limits
+#define REPORT_PAGE_TOP       15  // rows of the lists of longest and closest cases
 
 struct report_page {
     const char *name; // of the run
@@ -18,8 +18,7 @@ struct report_page {
     const struct record *earlier; // NULL: nothing to compare with
 };
 
-// Writes the page. Text of the records is escaped. False where the stream did not take it or memory
-// was short.
+// Writes the page; escapes texts of the records. False: the stream failed or memory is short.
 bool report_page_write(FILE *out, const struct report_page *page);
 
 #endif
