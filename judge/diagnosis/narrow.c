@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that are summed in 16 bits. Each addition rounds to a step of the sum so far, so the
-// error has no direction, and no computation can repeat it: it hangs on the last bits of every
-// part. But the variance of each element's error is known, with nothing to fit, and differs from
-// what an error in proportion to the element or its row has. So sums are suspected where this
-// variance, beside what an honest result errs by, makes the errors much more likely than honest
-// errors of any size, and makes most of them.
+// Gradients that are summed in 16 bits. Each addition rounds to a step of the sum so far. The error
+// depends on the last bits of every part, so no computation can repeat it. But the variance of each
+// element's error is known without a fit, and differs from that of an error in proportion to the
+// element or its row. Sums are suspected if this variance, with the error of an honest result,
+// makes the errors much more likely than honest errors of any size do, and makes most of them.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +11,12 @@
 
 #include "judge/diagnosis/trial.h"
 
-// What the sums may make of the energy of the error.
+// Bounds of the share of the error's energy that the sums make.
 #define SHARE_LEAST 0.6
 #define SHARE_MOST  1.4
-// Of what an honest result errs by the error has so many times the energy, at least.
+// Minimum energy of the error, as a multiple of that of an honest result's error.
 #define EXCESS      1.8
-// By how much the logarithm of the likelihood has to be above that of errors without sums.
+// Minimum excess of the logarithm of the likelihood over that without sums.
 #define CERTAIN     30
 
 struct narrow {
@@ -51,7 +50,7 @@ static void part_add(const struct narrow *x, struct panel *p, int64_t begin, int
         panel_add_qk(p, p->ds, begin, end, part);
 }
 
-// The part is added to the sum, which is rounded; a part of less than a step is lost or not.
+// Adds the part to the sum and rounds the sum. A part of less than a step may be lost.
 static void part_round(struct narrow *x, int panel, bool first)
 {
     const struct trial *t = x->t;
@@ -108,8 +107,9 @@ static void sum_by_blocks(struct narrow *x, int panel, int64_t block)
 
 // ---- likelihoods --------------------------------------------------------------------------------
 
-// What an honest result errs by: its last rounding, and some part of the element, of its row, and
-// of all rows, squared. How much of each is fitted, with what the sums make and without.
+// Variance of an honest result's error: that of the last rounding, and shares of the squares of the
+// element, of its row and of all rows. The shares are fitted, with the variance of the sums and
+// without it.
 enum { OF_ELEMENT, OF_ROW, OF_ALL, HONEST };
 #define ROUNDS_OF_FITTING 40
 
@@ -127,7 +127,7 @@ static double variance_at(const struct narrow *x, const double *of_sums, const d
     return variance;
 }
 
-// Makes the parts better (an expectation-maximization of components of a variance).
+// Improves the shares by one step of expectation-maximization.
 static void parts_fit(const struct narrow *x, const double *of_sums, double *parts)
 {
     double up[HONEST] = {0}, down[HONEST] = {0};
@@ -142,7 +142,7 @@ static void parts_fit(const struct narrow *x, const double *of_sums, double *par
         parts[k] *= down[k] > 0 ? up[k] / down[k] : 0;
 }
 
-// The logarithm of the best one.
+// The logarithm of the largest likelihood.
 static double likelihood(const struct narrow *x, const double *of_sums)
 {
     double parts[HONEST] = {1e-5, 1e-5, 1e-5}, sum = 0;
@@ -155,7 +155,7 @@ static double likelihood(const struct narrow *x, const double *of_sums)
     return sum;
 }
 
-// What the sums make, as a part of the error beyond what its last rounding makes.
+// The share of the sums in the error, without that of the last rounding.
 static double share_of_sums(const struct narrow *x)
 {
     double error = 0, sums = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions about key rows that come from what single ranks' queries, or single query heads,
-// contribute: some are missing, count twice, or belong to the keys of another rank.
+// Suspicions about key rows: contributions of single ranks' queries, or of single query heads, are
+// missing, count twice, or belong to the keys of another rank.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void share_add(struct trial *t, struct panel *p, const struct share *shar
     }
 }
 
-// What they contribute to the rows of a panel. Needs p->p and p->ds of the true attention.
+// Their contribution to the rows of a panel. Needs p->p and p->ds of the right attention.
 static void share_panel(struct trial *t, struct panel *p, const struct share *share, double *rows)
 {
     int64_t count = (int64_t)p->rows * t->dim;
@@ -76,7 +76,7 @@ static double energy_of_row(const struct trial *t, const double *values, int row
     return sum;
 }
 
-// The same in those rows alone that it brings nearer.
+// The same, only in the rows that it improves.
 static void suspect_rows(struct trial *t, const struct share *share, const double *values)
 {
     char name[100];
@@ -112,7 +112,7 @@ static void suspect_share(struct trial *t, const struct share *share, double *va
     suspect_rows(t, share, values);
 }
 
-#define GROUP_MAX 8 // up to which all runs of heads are suspected
+#define GROUP_MAX 8 // largest group of which all ranges of heads are suspected
 
 static void suspect_heads_lost(struct trial *t, double *values)
 {
@@ -127,7 +127,7 @@ static void suspect_heads_lost(struct trial *t, double *values)
 
 #define OWNERS_MAX 16
 
-// The positions of the same places in the memory of another rank; false where there are none.
+// The positions of the same places in the memory of another rank; false if there are none.
 static bool places_elsewhere(const struct panel *p, int rank, int64_t *positions)
 {
     const struct chunks *x = &p->k_chunks;
@@ -185,7 +185,7 @@ static void sum_rounded(struct trial *t, double *const *components, const double
             t->tried[at] += round(factors[i]) * components[i][at];
 }
 
-// Components that are nothing (queries that see none of the keys) have no factor.
+// Components that are zero (their queries see none of the keys) have no factor.
 static bool fit_nonzero(struct trial *t, double *const *components, int count, double nothing,
                         double *factors)
 {
@@ -225,7 +225,8 @@ static void suspect_counts(struct trial *t, double *const *components)
                     *twice ? " and has twice that of ranks " : "", *twice ? twice : "", "");
 }
 
-// The parts of some ranks for these keys and of some for those of rank `rank` at the same places.
+// Contributions of some ranks to these keys, and of others to the keys of rank `rank` at the same
+// places.
 static void suspect_owner(struct trial *t, int rank, double *const *components)
 {
     int world = t->c->world_size, n = t->rows * t->dim;

@@ -43,7 +43,7 @@ int chunks_find(const struct chunks *x, int64_t position)
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// Whether the columns are those of the other panel.
+// True if the columns are the same as those of the other panel.
 static bool same_columns(const struct panel *p)
 {
     const struct panel_setup *s = &p->setup;
@@ -91,7 +91,7 @@ static bool lay_out(struct panel *p)
     return true;
 }
 
-// Within the bounds of judge/diagnosis.h.
+// True if the panel keeps the bounds of judge/diagnosis.h.
 static bool affordable(const struct panel *p)
 {
     int64_t d = p->c->head_dim_qk + p->c->head_dim_v;
@@ -143,8 +143,8 @@ int panel_column_head(const struct panel *p, int64_t column)
     return p->setup.modulo ? i * p->c->kv_heads + p->setup.head : p->setup.head * p->group + i;
 }
 
-// The key that lies in front of the sequence's first in the memory of a rank, where sequences are
-// packed and lie without padding between them.
+// The key in front of the first key of the sequence in the memory of a rank. There is one if
+// sequences are packed without padding.
 static void extra_load(struct panel *p)
 {
     const struct cp_case *c = p->c;
@@ -177,15 +177,15 @@ static void extra_count(struct panel *p)
     }
 }
 
-// Whether a key is one of those that are read from the wrong place.
+// True if a key is read from the wrong place.
 static bool is_misread(const struct panel *p, int64_t key)
 {
     int rank = p->k_chunks.ranks[chunks_find(&p->k_chunks, key)], own = p->setup.misread_own;
     return own >= 0 ? rank == own : rank != ~own;
 }
 
-// The token and head that stand where a key's should, when heads and rows are exchanged in the
-// memory of its rank; the same where sequences do not lie there one behind the other in full.
+// The token and head that are read in place of a key if heads and rows are exchanged in the memory
+// of its rank. They are the key's own unless its memory holds whole sequences without gaps.
 static void transposed(const struct panel *p, int64_t key, int32_t *sequence, int64_t *position,
                        int *head)
 {

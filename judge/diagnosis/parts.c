@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions about query rows that come from what single chunks of keys contribute: some are
-// missing, count twice, or are put together in another way than by their LSE.
+// Suspicions about query rows: contributions of single chunks of keys are missing, count twice, or
+// are merged in another way than by their LSE.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,8 +46,8 @@ static void part_range(const struct chunks *x, const struct part *part, int chun
     }
 }
 
-// What a part contributes to the rows: of out its share of P V, of dq its share of dS K, at
-// `values`, and its share of the softmax at `weights`. Needs p->p and p->ds of the true attention.
+// The contribution of a part to the rows: `values` is its share of P V (out) or of dS K (dq),
+// `weights` its share of the softmax. Needs p->p and p->ds of the right attention.
 static void part_evaluate(struct trial *t, const struct part *part, double *values, double *weights)
 {
     memset(values, 0, (size_t)(t->rows * t->dim) * sizeof(double));
@@ -73,14 +73,14 @@ static void part_evaluate(struct trial *t, const struct part *part, double *valu
         values[i] *= case_scale(t->c);
 }
 
-// The true attention, from which parts are taken.
+// The right attention, of which parts are taken.
 static struct twist right_one(const struct panel *p, const void *with)
 {
     (void)with;
     return twist_none(p);
 }
 
-// The rows with a part `times` times instead of once, into t->tried and t->lse_tried.
+// Fills t->tried and t->lse_tried with the rows if a part is counted `times` times instead of once.
 static void part_apply(struct trial *t, const double *values, const double *weights, double times)
 {
     for (int row = 0; row < t->rows; row++) {
@@ -98,7 +98,7 @@ static void part_apply(struct trial *t, const double *values, const double *weig
 
 // ---- names --------------------------------------------------------------------------------------
 
-// " (rank 2, ring step 1)": how a rank's keys come to the rows.
+// Writes how a rank's keys reach the rows, such as " (rank 2, ring step 1)".
 static void rank_name(const struct trial *t, int rank, char *text, size_t size)
 {
     const struct cp_case *c = t->c;
@@ -193,7 +193,8 @@ static void suspect_remote(struct trial *t, double *values, double *weights)
 
 #define MERGE_PARTS_MAX 16
 
-// Parts as kernels may deliver them: one a rank, one a chunk, or one a rank and two of the own.
+// Partial results as kernels deliver them: one of each rank, one of each chunk, or one of each
+// other rank and two of the own.
 static int merge_parts(const struct trial *t, int way, struct part *parts)
 {
     int count = 0, chunks = t->panels[0].k_chunks.count;
@@ -210,8 +211,8 @@ static int merge_parts(const struct trial *t, int way, struct part *parts)
     return count;
 }
 
-// The same of teams, whose chunks of one half lie side by side: one a team, one a half of a team,
-// or one a team and two of the own.
+// The same of teams, whose chunks of one half are adjacent: one of each team, one of each half of a
+// team, or one of each other team and two of the own.
 static int merge_team_parts(const struct trial *t, int way, struct part *parts)
 {
     int count = 0, members = team_size(t->c);
@@ -274,7 +275,8 @@ static void suspect_merges(struct trial *t, double *values, double *weights)
 
 #define FIT_PARTS_MAX 32
 
-// "0, 2" of the ranks that are `times` times in dq; the largest such number into *most.
+// Writes the ranks that are counted `times` times in dq, such as "0, 2"; *most is the largest such
+// number.
 static void ranks_list(const double *factors, int world, double times, char *text, size_t size)
 {
     size_t length = 0;
@@ -285,7 +287,7 @@ static void ranks_list(const double *factors, int world, double times, char *tex
                 (size_t)snprintf(text + length, size - length, "%s%d", length ? ", " : "", rank);
 }
 
-// How often each rank's keys are in dq, by least squares.
+// Finds how often each rank's keys are counted in dq, by least squares.
 static void suspect_counts(struct trial *t, double *values, double *weights)
 {
     double *components[FIT_PARTS_MAX], factors[FIT_PARTS_MAX], most = 1;

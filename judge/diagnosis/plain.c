@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions that need no attention, only what was delivered and what should have been.
+// Suspicions that need no attention, only the delivered and the right values.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bool near(double x, double y)
     return fabs(x - y) < 2e-3 * fabs(y);
 }
 
-// What a factor may be, in words; "" for none.
+// Names a factor, such as the batch; "" if it has no name.
 static void factor_name(const struct cp_case *c, enum report_tensor tensor, double x, char *text,
                         size_t size)
 {
@@ -101,7 +101,7 @@ static void suspect_zeros(struct trial *t)
                 (long long)row->position);
 }
 
-// Rows that hold what another of the rows should be.
+// Rows with the right values of another row.
 static void suspect_swapped(struct trial *t)
 {
     int moved = 0, to = 0, from = 0, moved_row = -1;
@@ -134,7 +134,7 @@ static void suspect_swapped(struct trial *t)
                 (long long)row_at(t, from)->position, moved, t->rows);
 }
 
-// The same with rows that were not delivered: all are those of the tokens beside them.
+// All rows have the right values of neighbouring tokens, which need not be among the rows.
 static void suspect_shifted(struct trial *t, int shift)
 {
     for (int i = 0; i < t->panel_count; i++) {
@@ -161,7 +161,7 @@ static int digits_of(enum case_dtype dtype)
     return dtype == DTYPE_BF16 ? 8 : dtype == DTYPE_FP16 ? 11 : 24;
 }
 
-// What rounding makes of an element: a unit in its last place, or what is usual in the rows.
+// Rounding error of an element: a unit in its last place, or the usual error in the rows.
 static double rounding_of(const struct trial *t, int at)
 {
     double usual = sqrt(t->noise / (t->rows * t->dim));
@@ -190,7 +190,7 @@ static void suspect_element(struct trial *t)
                 row->head, (long long)row->position, worst % t->dim);
 }
 
-// Results cut off are on average half a unit in the last place nearer to zero.
+// Truncated results are on average half a unit in the last place nearer to zero.
 static void suspect_truncated(struct trial *t)
 {
     int digits = digits_of(t->c->dtype);
@@ -235,7 +235,7 @@ static void suspect_empty(struct trial *t)
                 t->got[row], row_at(t, row)->head, (long long)row_at(t, row)->position);
 }
 
-// Whether a row meets nothing that it sees, or that sees it. Needs p->p of the true attention.
+// True if a row sees nothing, or nothing sees it. Needs p->p of the right attention.
 static bool meets_nothing(const struct trial *t, int row)
 {
     int i = 0;
@@ -272,7 +272,7 @@ void suspect_filled(struct trial *t)
                 (long long)row->position);
 }
 
-// An LSE that is off by the same everywhere.
+// LSE with the same error in all rows.
 static void suspect_offset(struct trial *t)
 {
     double sum = 0, count = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions that other inputs were read than those that belong there: another head's, another
-// rank's keys, chunks in another order, a sequence from one row too early.
+// Suspicions that wrong inputs were read: those of another head or another rank, chunks in another
+// order, a sequence that begins one row too early.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 // ---- heads --------------------------------------------------------------------------------------
 
-// The panels with the heads that `choose` makes of each; false where none is another.
+// The panels with the heads that `choose` returns; false if no head changes.
 typedef bool choose_heads(const struct cp_case *c, int with, struct panel_setup *setup);
 
 static bool read_neighbour(const struct cp_case *c, int with, struct panel_setup *setup)
@@ -56,7 +56,7 @@ static bool evaluate_heads(struct trial *t, choose_heads *choose, int with)
     return other;
 }
 
-// With the LSE of the same head, or the right one.
+// With the LSE of the same head, or with the right LSE.
 static void offer_other_head(struct trial *t, int with)
 {
     for (int i = 0; i < 2; i++) {
@@ -126,7 +126,7 @@ void suspect_heads(struct trial *t)
 
 // ---- keys from another place --------------------------------------------------------------------
 
-// Which key's inputs stand at each position, for the sequence of a panel.
+// The key whose inputs are read at each position, for the sequence of a panel.
 struct map {
     int64_t *source;
     const struct trial *trial;
@@ -147,7 +147,7 @@ static int64_t chunk_length(const struct chunks *x, int chunk)
     return x->begin[chunk + 1] - x->begin[chunk];
 }
 
-// The keys of one rank are those of another, at the same places of its memory.
+// In place of the keys of one rank those of another are read, at the same places of its memory.
 static void map_rank(const struct panel *p, const struct map *map)
 {
     const struct chunks *x = &p->k_chunks;
@@ -160,7 +160,8 @@ static void map_rank(const struct panel *p, const struct map *map)
     }
 }
 
-// All other ranks' keys are those of the rank `from` steps behind (0: the query's own).
+// In place of all other ranks' keys those of the rank `from` steps behind are read (0: the query's
+// own).
 static void map_steps(const struct panel *p, const struct map *map)
 {
     int world = p->c->world_size, own = map->trial->in->rank;
@@ -225,7 +226,7 @@ static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
     return true;
 }
 
-#define STALE_RANKS_MAX 8 // of which single slots are suspected
+#define STALE_RANKS_MAX 8 // most ranks of which single slots are suspected
 
 static void suspect_stale(struct trial *t)
 {

@@ -11,7 +11,7 @@
 #include "judge/inputs.h"
 #include "plan/bias.h"
 
-// Pairs of a query and a key that are computed at most, over all sequences and heads.
+// Maximum number of pairs of a query and a key that are computed, over all sequences and heads.
 #define SUMS_PAIRS_MAX (INT64_C(1) << 24)
 
 // Parts of what is summed up: by the rank that computes it, [part][rows][dim] each. Of the
@@ -47,7 +47,7 @@ static double combine(bool largest, double a, double b)
     return largest ? fmax(a, b) : a + b;
 }
 
-// The parts but one (-1: all of them), or one alone, into `values`.
+// Fills `values` with the sum of all parts but one (-1: of all), or with one part.
 static void parts_but(const struct trial *t, const struct parts *x, int left_out, bool alone,
                       double *values)
 {
@@ -99,7 +99,7 @@ static void suspect_base(struct trial *t)
     }
 }
 
-// What is lost of elements that are more than noise.
+// Share of the elements above the noise that is lost.
 static void suspect_zeros(struct trial *t)
 {
     int n = t->rows * t->dim, zeros = 0, first = -1;
@@ -242,7 +242,7 @@ static void bias_row_add(struct trial *t, struct parts *x, int row, const struct
     }
 }
 
-// What one sequence and head contribute to a row: of one query or of all.
+// Contribution of one sequence and head to a row, of one query or of all.
 static bool bias_row_head(struct trial *t, struct parts *x, int row, int32_t sequence, int head)
 {
     const struct cp_case *c = t->c;
@@ -301,7 +301,7 @@ static bool bias_fill(struct trial *t, struct parts *x)
 // ---- both
 // ---------------------------------------------------------------------------------------
 
-// Rows of the bias that can be afforded; 0 or 1 of what there is one number a head of.
+// Number of rows of the bias within the bounds; 0 or 1 of results with one number for each head.
 static int rows_affordable(const struct diagnosis_input *in)
 {
     const struct cp_case *c = in->c;

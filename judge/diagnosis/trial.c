@@ -29,7 +29,7 @@ static bool same_panel(const struct diagnosis_row *a, const struct diagnosis_row
     return a->sequence == b->sequence && a->head == b->head;
 }
 
-// Rows of one sequence and head stand together, as far as there is room for them.
+// Rows of one sequence and head form a panel, if there is room for them.
 static void rows_group(struct trial *t, int rows_max)
 {
     const struct diagnosis_row *rows = t->in->rows;
@@ -57,7 +57,7 @@ static int64_t columns_of(const struct trial *t, int32_t sequence)
     return case_length(c, SIDE_Q, sequence) * (c->heads / c->kv_heads);
 }
 
-// So few rows of a panel, and so few panels, that all of them keep the bounds.
+// Reduces rows and panels until all of them keep the bounds.
 static int rows_affordable(const struct trial *t, int *panels)
 {
     const struct cp_case *c = t->c;
@@ -111,7 +111,7 @@ static struct twist nothing_twisted(const struct panel *p, const void *with)
     return twist_none(p);
 }
 
-// The true LSE and delta of a panel's queries.
+// The right LSE and delta of a panel's queries.
 static bool panel_statistics(struct trial *t, struct panel *p)
 {
     if (p->setup.side == SIDE_KV)
@@ -193,7 +193,7 @@ void trial_evaluate(struct trial *t, trial_twist *twist, const void *with)
     }
 }
 
-// A difference of two LSE that counts for infinite: of one that is a row that sees nothing.
+// The difference of two LSE if one is infinite, as it is in a row that sees nothing.
 #define LSE_FAR 1e3
 
 // ---- energies -----------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ static double energy_of(const struct trial *t, const double *values)
     return sum;
 }
 
-// RMS error / RMS of an honest result, where the caller does not know.
+// RMS error / RMS of an honest result, if the caller gives none.
 static double usual_noise(enum case_dtype dtype)
 {
     return dtype == DTYPE_BF16 ? 3e-3 : dtype == DTYPE_FP16 ? 4e-4 : 1e-6;
@@ -324,7 +324,7 @@ void trial_keep_lse(struct trial *t)
     memcpy(t->lse_tried, t->lse_right, sizeof(t->lse_right));
 }
 
-// A difference of two LSE in units of what rounding explains, squared.
+// Square of the difference of two LSE in units of the rounding error.
 static double lse_difference(double a, double b)
 {
     if (a == b)
@@ -333,7 +333,7 @@ static double lse_difference(double a, double b)
     return difference * difference;
 }
 
-// Share of the error of the LSE that the suspicion leaves, where rows of out come with theirs.
+// Share of the error of LSE that the suspicion does not explain, if rows of out come with LSE.
 static double lse_left(const struct trial *t)
 {
     double left = 0, wrong = 0, moved = 0, rows = 0;
@@ -351,9 +351,8 @@ static double lse_left(const struct trial *t)
     return most > 4 * rows && left > rows ? (left - rows) / most : 0;
 }
 
-// Where the error is not much above rounding, a suspicion has to take away what exceeds it. What is
-// delivered may be small beside what it should be; it is to be explained, too, not only that it is
-// small.
+// A suspicion has to explain the error above rounding. If the delivered values are much smaller
+// than the right ones, it also has to explain these values, and not only that they are small.
 static double share_left(const struct trial *t, double after)
 {
     double excess = t->error - t->noise;
@@ -381,8 +380,8 @@ double trial_row_noise(const struct trial *t, int row)
     return all > 0 ? fmax(average, t->noise * own / all) : average;
 }
 
-// The same share on average over the rows that are wrong, however large their errors are: one huge
-// row must not speak for the others.
+// The same share as the average over the wrong rows, whatever the size of their errors. Otherwise
+// one row with a huge error would decide.
 static double rows_left(const struct trial *t, const double *values)
 {
     double sum = 0, count = 0;
@@ -476,15 +475,15 @@ bool trial_over(struct trial *t)
 
 // ---- the decision -------------------------------------------------------------------------------
 
-#define ENOUGH      0.1   // what the best suspicion may leave
-#define NOTHING     0.005 // what counts as nothing left: kinds that leave no more look the same here
+#define ENOUGH      0.1   // most that the best suspicion may leave
+#define NOTHING     0.005 // counts as nothing left; kinds that leave no more are alike here
 #define SOLVED      0.002
-// What the error takes to be explained where it is hardly above rounding: so many times the energy
-// of a row that is left, which chance would take away of one.
+// Least energy to explain if the error is hardly above rounding: so many times the remaining energy
+// of a row. By chance a suspicion explains about one.
 #define SIGNIFICANT 30
-#define SENSIBLE    0.05 // and this of what rounding explains
+#define SENSIBLE    0.05 // and at least this share of the energy of rounding
 
-// Whether nothing but rounding is left.
+// True if only rounding is left.
 static bool fits(const struct trial *t, const struct suspicion *s)
 {
     return s->left < NOTHING || (s->left < ENOUGH && s->after < 2 * t->noise);
@@ -495,16 +494,16 @@ static double left_of(const struct trial *t, const struct suspicion *s)
     return fits(t, s) ? NOTHING : s->left;
 }
 
-// Whether the runner-up explains nearly as much.
+// True if the second best suspicion explains nearly as much.
 static bool rivals(const struct trial *t, int best_kind, int other_kind)
 {
     const struct suspicion *best = &t->best[best_kind], *other = &t->best[other_kind];
     bool much_alike = (best_kind == DIAGNOSIS_FACTOR && other_kind == DIAGNOSIS_TRUNCATED) ||
                       (best_kind == DIAGNOSIS_TRUNCATED && other_kind == DIAGNOSIS_FACTOR);
-    if (much_alike) // what is cut off shrinks by some half a unit
+    if (much_alike) // truncation makes values smaller by about half a unit
         return other->left < 1 && other->after < 1.05 * best->after;
     if (fits(t, best))
-        return false; // where both would do, the kinds stand in the order of what is likelier
+        return false; // if both fit, the kind that is listed first is likelier
     return other->left < 2 * best->left + 0.02;
 }
 

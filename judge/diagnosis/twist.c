@@ -121,7 +121,7 @@ static struct logit logit_of(const struct panel *p, const struct twist *t, int h
 
 // ---- query rows ---------------------------------------------------------------------------------
 
-// The logits of row i by position of the key, -inf where it is not seen, and their slopes.
+// The logits of row i by position of the key, -inf if the key is not visible, and their slopes.
 static double row_logits(const struct panel *p, const struct twist *t, int row, double *logits,
                          double *slopes)
 {
@@ -160,7 +160,7 @@ static double row_softmax(const struct panel *p, const struct twist *t, int row,
     return top + log(sum);
 }
 
-// What stands by position of the key comes to the column whose inputs it belongs to.
+// Moves values by position of the key to the columns of their inputs.
 static void gather(const struct panel *p, const struct twist *t, double *place, double *values)
 {
     if (!t->source) {
@@ -227,7 +227,7 @@ void twist_gradient(struct panel *p, const struct twist *t, const double *lse, c
 {
     for (int row = 0; row < p->rows; row++) {
         row_gradient(p, t, row, lse[row], delta[row], scores);
-        double *place = p->slope + row * p->columns; // of no use any more
+        double *place = p->slope + row * p->columns; // its values are not used after this
         gather(p, t, place, p->p + row * p->columns);
         gather(p, t, place, p->ds + row * p->columns);
     }

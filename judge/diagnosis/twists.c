@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions that are another case: its scale, mask, window, sink, bias or softcap. Where the rows
-// are those of a gradient, the LSE and delta that they start from are right, so that what is wrong
-// is in the backward pass.
+// Suspicions of another scale, mask, window, sink, bias or softcap. Rows of a gradient have the
+// right LSE and delta, so that these suspicions are about the backward pass.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +10,11 @@
 #include "plan/bias.h"
 #include "plan/slice.h"
 
-// How a band, sink, bias or softcap is twisted.
+// Changes of a band, sink, bias or softcap.
 struct change {
     enum diagnosis_kind kind;
     const char *text;
-    int64_t left, right; // are added to what the mask bounds
+    int64_t left, right; // added to the bounds of the mask
     bool no_left, no_right;
     bool of_window;    // on the right
     bool counted_on;   // from the sequences before
@@ -153,7 +152,7 @@ static void suspect_changes(struct trial *t)
     }
 }
 
-// Keys of zeros: those that fill a tile, or padding that is zero.
+// Visible keys that are zero: those that fill a tile, or padding.
 static void suspect_ghosts(struct trial *t)
 {
     static const int tiles[] = {0, 16, 32, 64, 128, 256};
@@ -285,7 +284,7 @@ static void evaluate_dq(struct trial *t, const double *lse, const double *delta)
     }
 }
 
-// The LSE over the keys of one team's ranks alone, that which the query's own step has.
+// LSE over the keys of the query's own team alone.
 static double partial_lse(const struct panel *p, int row, int team, int size)
 {
     double sink_share = 1, sum = 0;
@@ -319,7 +318,7 @@ static void suspect_partial_lse(struct trial *t, int distance)
                 distance == 0 ? "the first ring step" : "the last ring step");
 }
 
-// Delta of an O that lacks the keys of a rank; false where it is not of query rows.
+// delta of an O without the keys of a rank; false if the rows are not query rows.
 static void suspect_early_delta(struct trial *t, int rank)
 {
     double lse[DIAGNOSIS_ROWS_MAX], delta[DIAGNOSIS_ROWS_MAX];

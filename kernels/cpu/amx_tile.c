@@ -142,8 +142,8 @@ void amx_add_to_rows(const struct amx_tiles *a, const struct tile *part,
                         true);
 }
 
-// The last columns of a transposed tensor with zeros behind them: others, which do not count, may
-// be infinite.
+// Copies the last columns of a transposed tensor, with zeros behind them. What lies behind them in
+// memory may be infinite.
 static void edge_take(struct amx_tiles *a, const uint16_t *columns, int64_t count, int d)
 {
     memset(a->edge, 0, (size_t)(d * AMX_DEPTH) * sizeof(*a->edge));

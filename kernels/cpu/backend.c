@@ -14,7 +14,7 @@
 
 #define CACHE_LINE 64
 
-// Hands out `count` floats of the scratch; with scratch NULL only counts them.
+// Takes `count` floats of the scratch; if scratch is NULL, only counts them.
 static float *carve(float *scratch, size_t *used, size_t count)
 {
     float *piece = scratch ? scratch + *used : NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward: every tile is recomputed with the final LSE and contributes by itself. dK and dV are
-// added to in place, dQ once per block.
+// Backward: each tile is recomputed with the final LSE. Its dK and dV are added to the result at
+// once, dQ once per block.
 #include <math.h>
 #include <string.h>
 

@@ -17,8 +17,8 @@ static void block_clear(struct attention_backend *backend, const struct block *b
     memset(backend->out, 0, (size_t)rows * (size_t)b->shape->d_v * sizeof(float));
 }
 
-// For tests: the maximum of kernels that go through 64 keys at a time and keep an older maximum
-// until a weight would be larger than 2^8.
+// For tests: the maximum of a kernel that reads 64 keys at a time, and keeps an older maximum until
+// a weight would exceed 2^8.
 static float max_stale(const struct vector_ops *vector, const float *x, int count, float before,
                        float max)
 {
@@ -26,7 +26,7 @@ static float max_stale(const struct vector_ops *vector, const float *x, int coun
     return max <= first + 8 ? first : max;
 }
 
-// Raises the row's maximum to that of x; what was summed so far shrinks accordingly.
+// Raises the row's maximum to that of x, and scales the sums so far to the new maximum.
 static void row_raise_max(struct attention_backend *backend, int row, int d_v, const float *x,
                           int count, bool stale)
 {
@@ -56,7 +56,7 @@ static void row_softmax(struct attention_backend *backend, const struct block *b
     tile_logits(backend, b, t, row, begin, end, bias, x);
     row_raise_max(backend, row, b->shape->d_v, x + begin, end - begin, stale);
     float max = backend->row_max[row];
-    float shift = max == -INFINITY ? 0 : max; // logits that overflowed to -inf weigh nothing
+    float shift = max == -INFINITY ? 0 : max; // logits that overflow to -inf weigh nothing
     memset(x, 0, (size_t)begin * sizeof(float));
     backend->row_sum[row] += backend->vector->exp2_sum(x + begin, end - begin, shift);
     if (ROUNDS(WEIGHTS))
@@ -100,7 +100,7 @@ static void tile_forward(struct attention_backend *backend, const struct attenti
             (struct matrix){backend->v, d_v}, 1, backend->out + (int64_t)t->rows_begin * d_v, d_v);
 }
 
-// Merges a normalised partial result, sum * out with log-sum-exp `lse`, into what is there.
+// Merges a normalised partial result, sum * out with log-sum-exp `lse`, into the running result.
 static void row_merge(const struct vector_ops *vector, float *o, float *o_lse, float *out, int d_v,
                       double lse, double sum)
 {

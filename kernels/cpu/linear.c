@@ -112,7 +112,7 @@ static float logistic(float x)
     return 1 / (1 + expf(-x));
 }
 
-// All without cancellation, so that far out values keep their digits.
+// All forms avoid cancellation, so that values for large arguments keep their digits.
 static float gelu(float x)
 {
     return 0.5f * x * erfcf(-x * SQRT_HALF);

@@ -3,8 +3,8 @@
 
 #include "kernels/dtype.h"
 
-// One loop for each reduction of a type. Sums and products of whole numbers are made of unsigned
-// ones, whose overflow is defined.
+// One loop for each reduction of a type. Integers are added and multiplied as unsigned ones, whose
+// overflow is defined.
 #define LOOP(expression)                                                                           \
     for (int64_t i = 0; i < count; i++)                                                            \
     to[i] = (expression)

@@ -60,8 +60,8 @@ static int64_t divide_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-// Length of the pieces, as even as possible, that `length` is cut into when none may be over
-// `most`.
+// Length of the pieces if `length` is cut into the fewest pieces of at most `most`, as evenly as
+// possible.
 static int64_t even_piece(int64_t length, int64_t most)
 {
     return divide_up(length, divide_up(length, most));
@@ -136,8 +136,8 @@ int64_t block_scalar(const struct block *b, int row)
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-// The end of a tile that begins at `begin`: of an even piece of the part of the keys that it lies
-// in.
+// The end of a tile that begins at `begin`. The keys before, within and behind the inner range are
+// cut into even pieces each.
 static int64_t tile_end(const struct block *b, int64_t begin)
 {
     if (begin < b->inner_begin)
@@ -248,8 +248,8 @@ void tile_logits(struct attention_backend *backend, const struct block *b, const
 
 // ---- loads --------------------------------------------------------------------------------------
 
-// Rows that are read ahead of the one being converted: they lie too far apart for the processor to
-// foresee, and a row takes less time to convert than to fetch.
+// Number of rows to prefetch. Rows lie too far apart for the processor's own prefetch, and a row
+// takes less time to convert than to fetch.
 #define ROWS_AHEAD 8
 #define CACHE_LINE 64
 
@@ -259,7 +259,7 @@ static void prefetch(const char *memory, int64_t bytes)
         __builtin_prefetch(memory + i);
 }
 
-// Clears bits of what has been loaded, for the mutations.
+// Clears bits of loaded values, for the mutations.
 static void lose_bits(float *values, int64_t count, uint32_t lost)
 {
     for (int64_t i = 0; i < count && lost != 0; i++) {
