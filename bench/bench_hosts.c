@@ -43,10 +43,9 @@ static double ms_since(uint64_t begin_ns)
     return (double)(clock_now_ns() - begin_ns) / 1e6;
 }
 
-// On all hosts, so that none is spared.
-static struct call long_begin(void)
+static struct call long_begin(int world_size, int nodes)
 {
-    const struct wire_request request = hosts_request_long(6, 3);
+    const struct wire_request request = hosts_request_long(world_size, nodes);
     struct call call = daemon_call_begin(&h.daemon, &request);
     daemon_await_running(&h.daemon, 1);
     usleep(UNDER_WAY_US);
@@ -62,11 +61,12 @@ static double lost_end(struct call *call, uint64_t begin_ns)
     return ms;
 }
 
-static void ranks_kill(int host, int rank, const char *what)
+static void ranks_kill(int host, const char *what)
 {
     for (int i = 0; i < rounds; i++) {
-        struct call call = long_begin();
-        pid_t pid = hosts_rank_pid(&h, host, 6, rank);
+        struct call call = long_begin(2, 2);
+        pid_t pid = hosts_rank_pid(&h, host, 2, host);
+        ck_assert_int_gt(pid, 0);
         uint64_t begin_ns = clock_now_ns();
         kill(pid, SIGKILL);
         values[i] = lost_end(&call, begin_ns);
@@ -77,7 +77,7 @@ static void ranks_kill(int host, int rank, const char *what)
 static void agents_end(int number, int count, const char *what)
 {
     for (int i = 0; i < count; i++) {
-        struct call call = long_begin();
+        struct call call = long_begin(6, 3); // on all hosts
         uint64_t begin_ns = clock_now_ns();
         kill(h.agents[1], number);
         values[i] = lost_end(&call, begin_ns);
@@ -141,8 +141,8 @@ START_TEST(measure)
     cases_run(2, "the same on two");
     cases_run(3, "the same on three");
     begin();
-    ranks_kill(0, 0, "SIGKILL of a rank here to the answer");
-    ranks_kill(1, 2, "SIGKILL of a rank on another host");
+    ranks_kill(0, "SIGKILL of a rank here to the answer");
+    ranks_kill(1, "SIGKILL of a rank on another host");
     agents_end(SIGKILL, AGENT_ROUNDS, "SIGKILL of an agent to the answer");
     agents_end(SIGSTOP, SILENT_ROUNDS, "SIGSTOP of an agent to the answer");
     begin();

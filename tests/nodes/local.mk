@@ -6,3 +6,4 @@ tests_nodes_test_hosts_SOURCES = tests/nodes/test_hosts.c tests/nodes/hosts_fixt
 tests_nodes_test_hosts_LDADD = $(daemon_fixture_libs)
 
 test_scripts += tests/nodes/test_nodes_doc.sh
+test_scripts += tests/nodes/test_namespaces.sh
